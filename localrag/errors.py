@@ -8,7 +8,8 @@ LocalragError                 exit 1   something failed
 │   ├── ContextTooSmall       exit 4   a request does not fit the model's context
 │   └── EngineError           exit 4   the engine failed in a step
 │       ├── KvCacheFull       exit 4   the KV cache has no room for a step
-│       └── GrammarDeadEnd    exit 4   the grammar allows no further token
+│       ├── GrammarDeadEnd    exit 4   the grammar allows no further token
+│       └── EmptyAnswer       exit 4   a model wrote nothing
 ├── IndexMismatch             exit 1   the index was made with other models or a newer localrag
 ├── IndexBusy                 exit 1   another process is writing to this index
 └── AnswerTruncated           exit 1   a model's answer reached its token limit and is incomplete
@@ -96,6 +97,10 @@ class KvCacheFull(EngineError):
 
 class GrammarDeadEnd(EngineError):
     """The grammar allows no further token of an answer."""
+
+
+class EmptyAnswer(EngineError):
+    """A model wrote nothing; the message says why."""
 
 
 class IndexMismatch(LocalragError):

@@ -204,6 +204,9 @@ class ServerInfo:
     tokenize_field: str = ""  # name of the text field of /tokenize
     latin_token_ratio: float = 1.0  # tokens per token of the local vocabulary used for counting
     chinese_token_ratio: float = 1.0
+    is_window_assumed: bool = False  # it tells its window only once the model is loaded
+    suffix: str = ""  # what the address lacks: "/v1"
+    hides_thinking: bool = False  # its answers begin with thinking whose start mark is missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +266,8 @@ def find_chat_model(name: str | None) -> ModelFile:
     """
     if name and name.startswith(("http://", "https://")):
         return _served(name)
+    if name and _HOST_AND_PORT.match(name):
+        raise ModelError(f"{name} is no model file. The address of a server begins with http://.", f"Did you mean --model http://{name}?")
     if name and (name.endswith(".gguf") or "/" in name):
         if not (path := first_shard(name)).is_file():
             raise ModelError(f"There is no model file at {path}.", "Check the path, or leave out --model to use the bundled model.")
@@ -270,10 +275,14 @@ def find_chat_model(name: str | None) -> ModelFile:
     return _model_of_name("chat", name)
 
 
+_HOST_AND_PORT = re.compile(r"[\w.-]{1,253}:\d{2,5}(?:[/#]|$)")
+_ENDPOINTS = ("/chat/completions", "/completions", "/models", "/responses")  # of a server, copied with its address
+
+
 def _served(name: str) -> ModelFile:
     """The model at `http://host:port/v1,http://other:port/v1#name`. Raises ModelError."""
     addresses, _, model = name.partition("#")
-    urls = [url.strip().rstrip("/") for url in addresses.split(",") if url.strip()]
+    urls = [_base_address(url.strip()) for url in addresses.split(",") if url.strip()]
     if "#" in model or not all(url.startswith(("http://", "https://")) for url in urls):
         raise ModelError("That is not a list of servers.", "Format: --model http://a:8080/v1,http://b:8000/v1#NAME")
     if "@" in addresses:
@@ -282,6 +291,12 @@ def _served(name: str) -> ModelFile:
             "Give the key as LOCALRAG_API_KEY, or its file as LOCALRAG_API_KEY_FILE.",
         )
     return ModelFile(model or "default", "chat", bundled_chat_model().path, ",".join(dict.fromkeys(urls)))
+
+
+def _base_address(url: str) -> str:
+    """A server's address without the endpoint that may have been copied with it."""
+    url = url.rstrip("/")
+    return url.removesuffix(next((end for end in _ENDPOINTS if url.endswith(end)), ""))
 
 
 def find_embedder(name: str | None = None) -> ModelFile:

@@ -10,6 +10,7 @@ import threading
 import time
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 
 
@@ -20,7 +21,7 @@ class Server:
     """
 
     def __init__(self, answer, gets=None, port=0, certificate=None):
-        self.bodies, self.headers, self.asked, self.under_way, self.most = [], [], [], 0, 0
+        self.bodies, self.headers, self.asked, self.posted, self.under_way, self.most = [], [], [], [], 0, 0
         lock, outer = threading.Lock(), self
 
         class Handler(BaseHTTPRequestHandler):
@@ -32,8 +33,10 @@ class Server:
 
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                outer.posted.append(self.path)
                 if not self.path.endswith("/chat/completions"):
-                    return reply(self, 200, json.dumps(gets[self.path](body)).encode())
+                    told = (gets or {}).get(self.path)
+                    return reply(self, 404 if told is None else 200, json.dumps(told and told(body)).encode())
                 with lock:
                     outer.bodies.append(body)
                     outer.headers.append(dict(self.headers))
@@ -138,3 +141,46 @@ def llama_server(model, *, slots, window):
     finally:
         process.kill()
         process.wait()
+
+
+def stream(*deltas, ended="stop", usage=None, done=True):
+    """A streamed answer of these deltas (a text, or a message's fields), with its finish reason, its usage and the end of the stream."""
+    events = [{"choices": [{"index": 0, "delta": d if isinstance(d, dict) else {"content": d}, "finish_reason": None}]} for d in deltas]
+    events += [{"choices": [{"index": 0, "delta": {}, "finish_reason": ended}]}] * bool(ended)
+    events += [{"choices": [], "usage": usage}] * bool(usage)
+    return b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events) + b"data: [DONE]\n\n" * done
+
+
+def schema_of(body):
+    """The properties of the JSON schema of a request; none if it has no schema."""
+    return body.get("response_format", {}).get("json_schema", {}).get("schema", {}).get("properties", {})
+
+
+def size_of(body):
+    """The tokens of a request, as a server counts them: one for four characters."""
+    return sum(len(m["content"]) for m in body["messages"]) // 4 + (body.get("max_tokens") or 0)
+
+
+def with_window(window, answer, refuse):
+    """An answerer with a window: `refuse(size)` answers requests beyond it."""
+    return lambda body: answer(body) if (size := size_of(body)) <= window else refuse(size)
+
+
+def writes_of_the_town(body):
+    """What a model that obeys its prompt but no schema writes: JSON lines of the names it is offered, and a report in a code block."""
+    told, asked = body["messages"][0]["content"], body["messages"][-1]["content"]
+    if "Names it may hold: " in asked:
+        text, names = asked.split("Names it may hold: ")
+        rows = [
+            {"name": n, "type": "place", "description": f"{n} is named in the text"} for n in names.split("\n")[0].split(", ") if n in text
+        ]
+        return "\n".join(map(json.dumps, rows))
+    if "are related" in asked:
+        names = [json.loads(line)["name"] for line in body["messages"][-2]["content"].split("\n") if line]
+        rows = [{"source": a, "target": b, "description": f"{a} is near {b}", "strength": 5} for a, b in pairwise(names)]
+        return "\n".join(map(json.dumps, rows))
+    if "Answer with one JSON object" in told:
+        finding = {"summary": "They belong together", "explanation": "They are named together.", "evidence": ["E1"]}
+        report = {"title": "The town", "summary": "The town and its people.", "findings": [finding]}
+        return "Here it is:\n```json\n" + json.dumps(report | {"rating_explanation": "A small town.", "rating": "7/10"}, indent=1) + "\n```"
+    return "Ingrid Holm bought the ferry Skua. [1]"

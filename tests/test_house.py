@@ -53,9 +53,9 @@ ROOMS = {
         {"commands/chat", "commands/models", "commands/setup"},
     ],
     "engine": [
-        {"autotune/trial", "e5", "memory", "sampler", "settings", "weights"},
-        {"llama/library", "request"},
-        {"llama/chat_template", "llama/weights", "prefix_cache", "remote/client", "scheduler"},
+        {"autotune/trial", "e5", "memory", "remote/refusals", "sampler", "settings", "weights"},
+        {"llama/library", "remote/replies", "request"},
+        {"llama/chat_template", "llama/weights", "prefix_cache", "remote/client", "remote/request_body", "scheduler"},
         {"engine", "llama/model"},
         {"autotune/measure", "llama/pooled"},
         {"autotune/search"},

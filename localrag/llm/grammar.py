@@ -13,7 +13,7 @@ from typing import Any
 from localrag.engine.sampler import Grammar
 from localrag.llm.budgets import DEFAULT_TOKENS_PER_CHAR, TokenDensity
 from localrag.llm.model import end_at_sentence
-from localrag.llm.repair import known_name, known_option, line_of_text, rows_of, strength, verbatim_name
+from localrag.llm.repair import conformed, known_name, known_option, line_of_text, rows_of, strength, verbatim_name
 from localrag.records import content_id
 from localrag.text.sentences import is_cjk
 
@@ -142,7 +142,7 @@ def json_object(schema: dict[str, Any]) -> Grammar:
     """One JSON object of this schema, written with ", " and ": " and no other whitespace."""
     options = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
     grammar = from_lark("start: %json " + json.dumps(schema | {"x-guidance": options}, ensure_ascii=False))
-    return replace(grammar, schema=schema, from_json=lambda value: [_json(value)])
+    return replace(grammar, schema=schema, from_json=lambda value: [_json(conformed(value, schema))])
 
 
 def entity_lines(
@@ -193,7 +193,8 @@ def entity_lines(
         schema = object_schema(**{n: {"enum": [*types, DEFAULT_ENTITY_TYPE]} if n in phrases else kind for n in names})
 
         def lines(value: Any) -> list[str]:
-            return [_json({"name": n, "type": value[n]}) + "\n" for n in names]
+            types_of = {n: part["enum"] for n, part in schema["properties"].items()}
+            return [_json({"name": n, "type": known_option(value[n], types_of[n])}) + "\n" for n in names]
 
     return Grammar(content_id("entities", *names, *types, span_of, described, most, *known, "phrases", *phrases), following, schema, lines)
 
@@ -263,6 +264,18 @@ def _repaired_pair(row: Any, names: Sequence[str], script: TokenDensity | None) 
     if "strength" in row:
         fixed["strength"] = strength(row["strength"])
     return fixed | _repaired_description(row, f"{fixed['source']} and {fixed['target']}", script)
+
+
+def _repaired_claim(row: Any, names: Sequence[str], text: str, script: TokenDensity | None) -> Any:
+    if not isinstance(row, dict):
+        return row
+    fixed = row | {
+        "subject": known_name(row.get("subject"), names),
+        "object": known_name(row.get("object") or NO_OBJECT, [*names, NO_OBJECT]),
+    }
+    fixed |= {"source": verbatim_name(str(row.get("source")), text), "type": line_of_text(row.get("type"), 30)}
+    fixed |= {"status": known_option(row.get("status"), CLAIM_STATUSES), "from": row.get("from") or "", "to": row.get("to") or ""}
+    return fixed | _repaired_description(row, str(fixed["subject"]), script)
 
 
 def _repaired_description(row: dict[str, Any], about: str, script: TokenDensity | None) -> dict[str, Any]:
@@ -347,7 +360,11 @@ def claim_lines(
     }
     shape |= {"from": any_string, "to": any_string} | ({"description": _PROSE} if described else {})
     schema = object_schema(items={"type": "array", "items": object_schema(**shape), "maxItems": most})
-    return Grammar(content_id("claims", *names, text, described, most), following, schema, _items)
+
+    def lines(value: Any) -> list[str]:
+        return [_json(_repaired_claim(row, names, text, script)) + "\n" for row in rows_of(value, schema)]
+
+    return Grammar(content_id("claims", *names, text, described, most), following, schema, lines)
 
 
 def object_schema(**properties: Any) -> dict[str, Any]:
@@ -357,10 +374,6 @@ def object_schema(**properties: Any) -> dict[str, Any]:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _items(value: Any) -> list[str]:
-    return [_json(row) + "\n" for row in value["items"]]
 
 
 def _description_limit(script: TokenDensity | None) -> int:

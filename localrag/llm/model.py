@@ -52,6 +52,7 @@ CURRENT_SUBJECT: ContextVar[str] = ContextVar("CURRENT_SUBJECT", default="")  # 
 CURRENT_CONFIG_HASH: ContextVar[str] = ContextVar("CURRENT_CONFIG_HASH", default="")  # `LlmCall.config_hash` of calls in this context
 DROPPED_ROWS: ContextVar[Counter[str] | None] = ContextVar("DROPPED_ROWS", default=None)  # counts rows by task, if it is set
 CALL_ERRORS = (AnswerTruncated, ContextTooSmall, EngineError)  # failures of a single call
+MAX_SHORTER_ANSWERS = 4  # sizes that are tried of an answer that does not fit
 PERSON, INDEXING = 0, 1  # request priorities, most urgent first
 
 T = TypeVar("T")
@@ -193,9 +194,11 @@ class ChatModel:
             return await self.ask(task, messages, max_tokens=max_tokens, grammar=grammar(max_tokens), after=after)
         except ContextTooSmall as error:
             refusal = error
-        remaining = min(max_tokens - 1, int(refusal.left * share))
-        # A server may not report its window: then smaller sizes are tried.
-        for room in (remaining,) if remaining else (max_tokens // 2, max_tokens // 4, max_tokens // 8):
+        room = max_tokens
+        for _ in range(MAX_SHORTER_ANSWERS):
+            # A server may not report its window, or another one after the next refusal: then smaller sizes are tried.
+            told = int(refusal.left * share)
+            room = told if 0 < told < room else room // 2
             if room < least:
                 break
             try:

@@ -11,13 +11,14 @@ from localrag.text.sentences import collapse_whitespace
 STRAIGHT_QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "–": "-", "—": "-"})
 MIN_TYPE_SIMILARITY = 0.75  # of a type's spelling, as "organisation" has to "organization"
 _ARTICLE = re.compile(r"^(?:the|an?|der|die|das|den|dem|le|la|les|el|los|las|il|gli)\s+(?=\w{2})|^l'(?=\w{2})")
+MAX_COMPARED_NAME_CHARS, MAX_COMPARED_OPTION_CHARS = 300, 100  # of what is compared: anything longer is no name and no option
 _AROUND = " \t\n\"'“”‘’.,;:()[]"
 
 
 def verbatim_name(name: str, text: str) -> str:
     """The name as the text writes it, whatever its case, quotes and number; unchanged if the text does not have it."""
     folded = _folded(text)
-    for variant in _variants(name):
+    for variant in _variants(name) if len(name) <= MAX_COMPARED_NAME_CHARS else ():
         if not variant:
             continue
         pattern = r"(?<!\w)" + r"\s+".join(map(re.escape, variant.split())) + r"(?!\w)"
@@ -48,7 +49,7 @@ def _variants(name: str) -> Iterator[str]:
 def known_option(value: Any, options: Sequence[str]) -> Any:
     """The option that a value means in another case, number or spelling; the value itself if there is none."""
     folded = {_folded(option): option for option in options}
-    variants = [v for v in _variants(str(value)) if v]
+    variants = [v for v in _variants(str(value)) if v] if len(str(value)) <= MAX_COMPARED_OPTION_CHARS else []
     exact = next((folded[v] for v in variants if v in folded), None)
     near = get_close_matches(variants[0], folded, n=1, cutoff=MIN_TYPE_SIMILARITY) if variants and exact is None else []
     return exact or (folded[near[0]] if near else value)
@@ -56,6 +57,8 @@ def known_option(value: Any, options: Sequence[str]) -> Any:
 
 def known_name(value: Any, names: Sequence[str]) -> Any:
     """The name of the list that a value means in another case, number or kind of quotes; the value itself if there is none."""
+    if len(str(value)) > MAX_COMPARED_NAME_CHARS:
+        return value
     folded = {_folded(name): name for name in names}
     return next((folded[v] for v in _variants(str(value)) if v in folded), value)
 
@@ -76,6 +79,37 @@ def strength(value: Any) -> Any:
         return min(10, max(1, round(float(value))))
     except (TypeError, ValueError):
         return 5
+
+
+def conformed(value: Any, schema: Mapping[str, Any]) -> Any:
+    """A JSON value as its schema has it: no other properties, numbers and lengths within their limits, options in the schema's spelling.
+
+    What cannot be repaired is left as it is.
+    """
+    if options := schema.get("enum"):
+        by_text = {str(option): option for option in options}
+        return value if value in options else by_text.get(known_option(value, list(by_text)), value)
+    kind = schema.get("type")
+    if kind == "object" and isinstance(value, dict):
+        return {name: conformed(value[name], part) for name, part in schema["properties"].items() if name in value}
+    if kind == "array":
+        parts = [conformed(part, schema["items"]) for part in (value if isinstance(value, list) else [value])]
+        known = [part for part in parts if part in schema["items"].get("enum", parts)]
+        return known[: schema.get("maxItems", len(known))]
+    if kind == "integer":
+        return _whole_number(value, schema)
+    if kind == "string" and isinstance(value, (str, int, float)):
+        text, longest = str(value), schema.get("maxLength", len(str(value)))
+        return end_at_sentence(text[:longest], longest) if len(text) > longest else text
+    return value
+
+
+def _whole_number(value: Any, schema: Mapping[str, Any]) -> Any:
+    """The number of a value, such as "80 %" or "4/5", within the limits of its schema; the value itself if it has none."""
+    found = re.match(r"\s*(-?\d{1,9}(?:\.\d{1,9})?)", str(value)[:40])
+    if not found:
+        return value
+    return min(schema.get("maximum", 1 << 40), max(schema.get("minimum", 0), round(float(found[1]))))
 
 
 def rows_of(value: Any, schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:

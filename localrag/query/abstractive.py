@@ -8,7 +8,7 @@ from typing import Any
 
 from localrag.engine.sampler import GREEDY, Grammar, Sampling
 from localrag.entailment.normalization import normalize_sentence
-from localrag.errors import AnswerTruncated, ContextTooSmall
+from localrag.errors import AnswerTruncated, ContextTooSmall, EmptyAnswer
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity
 from localrag.llm.model import CALL_ERRORS, PERSON, EchoDetector
 from localrag.llm.prompts import Message, load_prompt
@@ -138,6 +138,8 @@ async def _write_points(
     stream = _PointStream(question, sources, echo, language, enough, is_last=is_last)
     try:
         await stream.of(lambda on_text: ask_within_budget(question, project, task, messages, None, tokens, on_text))
+    except EmptyAnswer as error:
+        question.budget.failures.append(str(error))
     except ContextTooSmall as error:
         if not most_tokens and LEAST_PROSE <= error.left < tokens:
             return await _write_points(question, project, sources, task, budgets, more, error.left, is_last=is_last)

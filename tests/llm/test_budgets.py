@@ -15,7 +15,7 @@ from localrag.llm.prompts import load_prompt
 from localrag.llm.shapes import schema_of, shape_text
 from localrag.project import open_for_query, open_for_writing, resolve_token_budgets
 from localrag.query.abstractive import MAX_LAST_UNIT_CHARS
-from localrag.query.global_search import _points_schema
+from localrag.query.global_search import _point_fields
 from localrag.records import Community, content_id
 from localrag.settings import IndexSettings
 from tests.fakes import CutOff, Scripted, example
@@ -87,7 +87,8 @@ def test_prompt_context_and_longest_answer_fit_the_window(count, window, text):
 
     async def all_tasks():
         report = await max_json_tokens(schema_of(report_fields(ids, budgets, s)), s, count)
-        points = await max_json_tokens(_points_schema(ids[:20], budgets.points, s), s, count)
+        fields = _point_fields(ids[:20], budgets.points, s)
+        points = await max_json_tokens(schema_of(fields), s, count) + await count(shape_text(fields))
         prose = s.max_tokens(s.max_chars(MAX_LAST_UNIT_CHARS) + s.max_chars(budgets.max_answer_chars))
         yield await needed("report_long" if budgets.long_reports else "report", budgets.report_context, report)
         yield await needed("map", budgets.map_batch + 4 * 20, points)
@@ -107,7 +108,10 @@ def test_the_longest_answer_of_any_script_has_room(count, text, window):
     """A report and a map answer with every list and every string full have at most the tokens that are asked for."""
     ids = [f"R{n}" for n in range(150)]
     s = script(count, text)
-    for schema in (schema_of(report_fields(ids, TokenBudgets.of(window), s)), _points_schema(ids, TokenBudgets.of(window).points, s)):
+    for schema in (
+        schema_of(report_fields(ids, TokenBudgets.of(window), s)),
+        schema_of(_point_fields(ids, TokenBudgets.of(window).points, s)),
+    ):
         said = json.dumps(filled(schema, text), ensure_ascii=False)
 
         assert asyncio.run(count(said)) <= asyncio.run(max_json_tokens(schema, s, count))

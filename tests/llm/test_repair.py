@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from localrag.engine.remote.client import GrammarFilter
+from localrag.engine.remote.replies import GrammarFilter
 from localrag.index import Index
 from localrag.indexing.reports import report_fields
 from localrag.llm.budgets import MIN_BUDGETS
@@ -113,6 +113,23 @@ def test_relationships_are_repaired_too():
     rows, dropped = kept(grammar, json.dumps({"items": [row, row | {"target": "Atlantis"}]}))
 
     assert rows == [{"source": "Northern Line", "target": "Skua", "description": "It owns it.", "strength": 10}]
+    assert dropped == 1
+
+
+def test_claims_are_repaired_too():
+    """Fields in another order, names, status and quotation in another spelling, no object and no dates."""
+    row = {
+        "status": "True",
+        "type": "praise",
+        "subject": "US",
+        "object": None,
+        "from": None,
+        "to": "",
+        "source": "the us ambassador praised IT staff",
+    }
+    rows, dropped = kept(claim_lines(["US", "Skua"], TEXT), json.dumps([row, row | {"subject": "Atlantis"}]))
+
+    assert [list(r.values()) for r in rows] == [["US", "NONE", "The US ambassador praised IT staff", "praise", "TRUE", "", ""]]
     assert dropped == 1
 
 

@@ -237,11 +237,12 @@ def test_a_model_that_goes_round_in_circles_is_stopped(ask, question):
 
 @pytest.mark.parametrize("said", ["", "   \n\n", "[1]", "```\n```"])
 def test_a_model_that_writes_nothing_leaves_the_passages(ask, said):
-    """Without a word of the model the answer is what a model is not needed for."""
+    """Without a word of the model the answer is what a model is not needed for; the note says that it wrote nothing."""
     made, *_ = ask(LEAVE, lambda _: said)
 
     assert "20 days of paid vacation" in made.answer
     assert made.citations
+    assert ("the model wrote nothing" in made.note) == (not said.strip())
 
 
 def test_an_answer_as_json_is_read(ask):

@@ -1,32 +1,24 @@
-"""HTTP client for model servers: requests, event streams, grammar filter. No other module of localrag opens such a connection.
+"""HTTP client for model servers: requests and event streams. No other module of localrag opens such a connection.
 
 Only this machine and explicitly allowed hosts are contacted, without proxy, redirects or cookies. Every request has its own connection: it
 costs a millisecond, and no stale one remains after an event loop ends or a server restarts.
-
-Optional fields are those that not every server supports (llama-server, vLLM, LM Studio, Ollama); a server that rejects one gets the request
-again without it. The filter drops lines of an answer that the request's grammar does not allow. Accepted text is only appended to, so it
-can be streamed.
 """
 
 import ipaddress
 import json
 import os
-import re
 import ssl
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import httpx
-from llguidance import LLMatcher, LLTokenizer
 
-from localrag.engine.request import Request
-from localrag.engine.sampler import PARSER_LIMITS, Grammar
+from localrag.engine.remote.refusals import MAX_ERROR_CHARS, HttpError, error_in, refused, retry_delay
+from localrag.engine.remote.replies import MalformedResponse
 from localrag.errors import EngineError, UsageError
 from localrag.system.trust import is_trust_known, remember_trust
 
@@ -38,18 +30,6 @@ MAX_RESPONSE_BYTES = 4 << 20  # ten times the longest answer
 
 class ConnectionLost(Exception):
     """The server could not be reached, or the connection broke before the answer was complete."""
-
-
-class MalformedResponse(Exception):
-    """The answer is no JSON, no event stream, or too long; the message never quotes it."""
-
-
-class HttpError(Exception):
-    """The server answered with an error. `words` only serves to recognise errors: it may echo the request."""
-
-    def __init__(self, status: int, kind: str = "", words: str = "", retry_after: float = 0.0) -> None:
-        super().__init__(f"{status} {kind}".strip())
-        self.status, self.kind, self.words, self.retry_after = status, kind, words.lower(), retry_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,38 +164,64 @@ async def post(wire: HttpConfig, url: str, body: dict[str, Any], seconds: float 
 
 
 async def stream(wire: HttpConfig, url: str, body: dict[str, Any], on_event: Callable[[Any], None]) -> bool:
-    """Send a request and pass every event of its answer to `take`; whether the stream ended properly. A plain JSON answer is one event.
+    """Send a request and pass every event of its answer to `on_event`; whether the stream ended properly. A plain JSON answer is one event.
 
     Leaving by an exception or cancellation closes the connection, and the server stops computing. llama-server does so for streamed answers
     only: a slot whose plain request was dropped worked on for 25 s, a streamed one was free after 0.03 s. So every request streams. Raises
     ConnectionLost, HttpError, MalformedResponse, EngineError.
     """
     async with _open_response(wire, "POST", url, body, READ_TIMEOUT_S) as response:
-        waiting, streams, done = b"", None, False
+        reader = _EventReader(on_event)
         async for part in _body_chunks(response):
-            waiting += part
-            if streams is None and (start := waiting.lstrip()):
-                streams = start.startswith((b"data:", b"event:", b"id:", b"retry:", b":"))
-            if streams:
-                *lines, waiting = waiting.split(b"\n")
-                done = _events(lines, on_event) or done
-        if streams:
-            return _events([waiting], on_event) or done
-        on_event(_json(waiting))
-        return True
+            reader.add(part)
+        return reader.finish()
 
 
-def _events(lines: Sequence[bytes], on_event: Callable[[Any], None]) -> bool:
-    """Pass the values of a stream's lines to `on_event`; whether the stream said [DONE]."""
-    done = False
-    for line in lines:
+class _EventReader:
+    """Passes the events of an answer on as their lines end; a line of many parts is joined once.
+
+    Lines that belong to no event are kept: a server that fails after the stream began may write its error as plain JSON.
+    """
+
+    def __init__(self, on_event: Callable[[Any], None]) -> None:
+        self._on_event = on_event
+        self._parts: list[bytes] = []  # of the line that has not ended
+        self._other_lines: list[bytes] = []
+        self._streams, self._done = False, False
+
+    def add(self, part: bytes) -> None:
+        """Add a part of the body."""
+        self._parts.append(part)
+        if b"\n" not in part:
+            return
+        *lines, rest = b"".join(self._parts).split(b"\n")
+        self._parts = [rest]
+        for line in lines:
+            self._read(line)
+
+    def _read(self, line: bytes) -> None:
         name, _, value = line.strip().partition(b":")
+        if name not in (b"data", b"error", b"event", b"id", b"retry", b"") or (self._other_lines and not self._streams):
+            self._other_lines.append(line)
+            return
+        self._streams = self._streams or bool(line.strip())
         if name in (b"data", b"error") and (data := value.strip()):
             if data == b"[DONE]":
-                done = True
+                self._done = True
             else:
-                on_event(_json(data) if name == b"data" else {"error": _json(data)})
-    return done
+                self._on_event(_json(data) if name == b"data" else {"error": _json(data)})
+
+    def finish(self) -> bool:
+        """Read what is left; whether the answer ended properly."""
+        self._read(b"".join(self._parts))
+        rest = b"\n".join(self._other_lines)
+        if not self._streams:
+            self._on_event(_json(rest))
+            return True
+        with suppress(MalformedResponse):
+            if rest.lstrip().startswith(b"{") and error_in(value := _json(rest)):
+                self._on_event(value)
+        return self._done
 
 
 async def _body_chunks(response: httpx.Response) -> AsyncIterator[bytes]:
@@ -253,20 +259,17 @@ async def _open_response(
 
 async def _refusal(response: httpx.Response) -> HttpError:
     """The error of a response that is not OK."""
+    retry_after = retry_delay(response.headers.get("Retry-After", ""))
     try:
-        body = _json(b"".join([part async for part in _body_chunks(response)]))
+        data = b"".join([part async for part in _body_chunks(response)])
     except MalformedResponse:
-        body = None
+        return refused(response.status_code, None, retry_after)
+    try:
+        body = _json(data)
+    except MalformedResponse:
+        return refused(response.status_code, data[: 4 * MAX_ERROR_CHARS].decode(errors="replace"), retry_after)
     details = body.get("error", body) if isinstance(body, dict) else body
-    after = response.headers.get("Retry-After", "")
-    return refused(response.status_code, details, float(after) if after.isdigit() else 0.0)
-
-
-def refused(status: int, details: Any, retry_after: float = 0.0) -> HttpError:
-    """An error from a server's description: `{"type", "code", "message"}` or a sentence."""
-    kind = details.get("type") if isinstance(details, dict) else ""
-    kind = kind if isinstance(kind, str) and kind.replace("_", "").isalpha() and len(kind) < 40 else ""
-    return HttpError(status, kind, json.dumps(details), retry_after)
+    return refused(response.status_code, details, retry_after)
 
 
 def _json(data: bytes) -> Any:
@@ -274,252 +277,3 @@ def _json(data: bytes) -> Any:
         return json.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise MalformedResponse(f"no JSON, in {len(data)} bytes") from error
-
-
-# Switch thinking off: llama-server and vLLM read `chat_template_kwargs`, both and Ollama `reasoning_effort`; the templates of Granite and
-# DeepSeek name the switch `thinking`.
-_OPTIONAL: dict[str, Any] = {
-    "chat_template_kwargs": {"enable_thinking": False, "thinking": False},
-    "reasoning_effort": "none",
-    "stream_options": {"include_usage": True},
-}
-_NAMED_BY = {"chat_template_kwargs": "chat_template", "reasoning_effort": "reasoning", "stream_options": "stream_options", "seed": "seed"}
-_LEAST_REASONING = "reasoning_effort=none"  # if this value is rejected, "low" is sent: gpt-oss always thinks
-_JSON_OVERHEAD_TOKENS = 64  # braces, whitespace (llama.cpp's schema allows two line breaks and 20 spaces), a code fence
-_REASONING_TOKENS = 2000  # added for a model that thinks although told not to
-_TOO_LONG = re.compile(r"context (length|size|window)|maximum context|prompt is too long|too many tokens")
-
-
-def request_body(model: str, request: Request, without: frozenset[str], *, spare: bool = True, thinks: bool = False) -> dict[str, Any]:
-    """The request as JSON. `without`: optional fields that this server rejected; `spare`: add tokens for JSON syntax and thinking."""
-    s = request.sampling
-    body: dict[str, Any] = {
-        "model": model,
-        "messages": list(request.messages),
-        "max_tokens": request.max_tokens + (json_tokens(request) + _REASONING_TOKENS * thinks if spare else 0),
-        "temperature": s.temperature,
-        "top_p": s.top_p,
-        "seed": s.seed,
-        "stream": True,
-        **_OPTIONAL,
-    }
-    if s.min_p:
-        body["min_p"] = s.min_p
-    if _LEAST_REASONING in without:
-        body["reasoning_effort"] = "low"
-    if request.stop:
-        body["stop"] = list(request.stop)
-    if request.grammar and request.grammar.schema:
-        shape = {"name": "answer", "schema": request.grammar.schema, "strict": True}
-        body["response_format"] = {"type": "json_schema", "json_schema": shape}
-    return {name: value for name, value in body.items() if name not in without}
-
-
-def next_omitted_field(error: HttpError, body: dict[str, Any], without: frozenset[str]) -> frozenset[str] | None:
-    """The fields to omit after an error: those it names, else all optional ones; None if none are left."""
-    if error.status not in (400, 422):
-        return None
-    named = [name for name, word in _NAMED_BY.items() if name in body and word in error.words]
-    if named == ["reasoning_effort"] and _LEAST_REASONING not in without:
-        return without | {_LEAST_REASONING}
-    omitted = named or [name for name in _NAMED_BY if name in body]
-    return without | set(omitted) if omitted else None
-
-
-def too_long(error: HttpError) -> bool:
-    """Whether a server rejected a request because it exceeds its window."""
-    return error.status in (400, 413, 422) and (error.kind == "exceed_context_size_error" or bool(_TOO_LONG.search(error.words)))
-
-
-def json_tokens(request: Request) -> int:
-    """Tokens of an answer's JSON syntax: callers count only the tokens of the local grammar."""
-    return _JSON_OVERHEAD_TOKENS + _extra(request.grammar.schema) if request.grammar and request.grammar.schema else 0
-
-
-def _extra(schema: dict[str, Any]) -> int:
-    """Tokens of names, quotes and brackets in a value of a schema, and of its longest fixed value."""
-    if "properties" in schema:
-        return sum(len(name.encode()) // 2 + 6 + _extra(part) for name, part in schema["properties"].items())
-    if schema.get("type") == "array":
-        return int(schema.get("maxItems", 10)) * (3 + _extra(schema["items"]))
-    return max((len(str(value).encode()) // 2 + 1 for value in schema.get("enum", [])), default=2)
-
-
-@dataclass(slots=True)
-class StreamState:
-    """What a server's events have reported so far, besides the text."""
-
-    finish_reason: str = ""
-    prompt_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    choices: bool = False
-    has_reasoning: bool = False
-    first_text_at: float = 0.0  # time.perf_counter()
-
-    def read(self, event: Any) -> str:
-        """The text that an event adds. Raises HttpError for an error event, MalformedResponse."""
-        if not isinstance(event, dict):
-            raise MalformedResponse("an answer in an unknown format")
-        if error := event.get("error"):
-            status = as_count(error.get("code")) if isinstance(error, dict) else 0
-            raise refused(status if 400 <= status < 600 else 500, error)
-        if isinstance(usage := event.get("usage"), dict):
-            details = usage.get("prompt_tokens_details")
-            self.prompt_tokens, self.output_tokens = as_count(usage.get("prompt_tokens")), as_count(usage.get("completion_tokens"))
-            self.cached_tokens = as_count(details.get("cached_tokens")) if isinstance(details, dict) else 0
-        choices = event.get("choices")
-        if not choices:
-            return ""
-        choice = choices[0] if isinstance(choices, list) else None
-        message = (choice.get("delta") or choice.get("message")) if isinstance(choice, dict) else None
-        if not isinstance(choice, dict) or not isinstance(message or {}, dict):
-            raise MalformedResponse("an answer in an unknown format")
-        self.choices = True
-        self.finish_reason = choice.get("finish_reason") or self.finish_reason
-        text = (message or {}).get("content") or ""
-        if not isinstance(text, str) or not isinstance(self.finish_reason, str):
-            raise MalformedResponse("an answer in an unknown format")
-        self.has_reasoning = (
-            self.has_reasoning or "<think>" in text or any((message or {}).get(name) for name in ("reasoning_content", "reasoning"))
-        )
-        if (text or self.has_reasoning) and not self.first_text_at:
-            self.first_text_at = time.perf_counter()
-        return text
-
-
-def as_count(value: Any) -> int:
-    """A count from a server's JSON; 0 for anything else."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 50 else 0
-
-
-class GrammarFilter:
-    """Filters an answer while it arrives: `add` text, then `finish`; `accepted_text` is the part that the grammar allows."""
-
-    def __init__(self, grammar: Grammar | None, on_kept: Callable[[str], None] | None = None) -> None:
-        self.text = self.accepted_text = ""
-        self._grammar, self._on_kept = grammar, on_kept
-        self._taken = 0  # parts processed
-        self.dropped_rows = 0  # of these, the ones that the grammar does not allow
-
-    def add(self, new: str) -> None:
-        """Add text; with a callback, complete list items and plain text outside thinking are accepted at once."""
-        self.text += new
-        if self._on_kept is None:
-            return
-        if self._grammar is None:
-            self._keep(strip_reasoning(self.text))
-        elif self._grammar.from_json and (items := complete_items(json_part(self.text))):
-            try:
-                self._take(self._grammar, self._grammar.from_json({"items": items}))
-            except (KeyError, TypeError, ValueError, AttributeError):
-                return  # incomplete or malformed: `finish` decides
-
-    def finish(self) -> str:
-        """The whole answer in the grammar's form. Raises MalformedResponse if the grammar allows none of it."""
-        if self._grammar is None:
-            self._keep(strip_reasoning(self.text))
-        else:
-            self._finish(self._grammar)
-        try:
-            self.accepted_text.encode()
-        except UnicodeEncodeError as error:
-            raise MalformedResponse("half a character") from error
-        return self.accepted_text
-
-    def _finish(self, grammar: Grammar) -> None:
-        try:
-            value = json_value(self.text, grammar.schema or {}) if grammar.from_json else None
-            parts = grammar.from_json(value) if grammar.from_json else [strip_reasoning(self.text)]
-            self._take(grammar, parts)
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-            raise MalformedResponse(f"not of the form asked for, in {len(self.text)} characters") from error
-        lark = grammar.next_grammar(self.accepted_text)
-        if lark is not None and not _accepts(lark, ""):
-            raise MalformedResponse(f"nothing that was asked for, in {len(self.text)} characters")
-
-    def _take(self, grammar: Grammar, parts: list[str]) -> None:
-        for part in parts[self._taken :]:
-            lark = grammar.next_grammar(self.accepted_text)
-            if lark is not None and _accepts(lark, part):
-                self._keep(self.accepted_text + part)
-            else:
-                self.dropped_rows += 1
-            self._taken += 1
-
-    def _keep(self, text: str) -> None:
-        if text != self.accepted_text and self._on_kept:
-            self._on_kept(text)
-        self.accepted_text = text
-
-
-def _accepts(lark: str, text: str) -> bool:
-    matcher = LLMatcher(_byte_tokenizer(), lark, log_level=0, limits=PARSER_LIMITS)
-    return not matcher.is_error() and matcher.consume_tokens(list(text.encode())) and bool(matcher.is_accepting())
-
-
-@cache
-def _byte_tokenizer() -> Any:
-    return LLTokenizer("byte")
-
-
-def strip_reasoning(text: str) -> str:
-    """The text after a thinking block, whose start tag a template may have written; empty while the block is open."""
-    start = text.lstrip()
-    if start.startswith("<think>") or ("</think>" in text and "<think>" not in text):
-        return text.partition("</think>")[2].lstrip()
-    return "" if "<think>".startswith(start) else text
-
-
-def json_part(text: str) -> str:
-    """The JSON object of an answer, without thinking before it and a code fence around it."""
-    text = text if text.lstrip().startswith("{") else strip_reasoning(text)
-    start, end = text.find("{"), text.rfind("}")
-    return text[start:] if end < start else text[start : end + 1] if start >= 0 else ""
-
-
-def json_value(text: str, schema: dict[str, Any]) -> Any:
-    """The JSON value of an answer. A list may also come as an array, as one object a line, or under another name. Raises ValueError."""
-    if list(schema.get("properties", ())) != ["items"]:
-        return json.loads(json_part(text))
-    values = _json_values(text if text.lstrip().startswith(("{", "[")) else strip_reasoning(text))
-    if not values:
-        raise ValueError("no JSON")
-    rows: list[Any] = []
-    for value in values:
-        lists = [part for part in value.values() if isinstance(part, list)] if isinstance(value, dict) and len(value) == 1 else []
-        rows += value if isinstance(value, list) else lists[0] if lists else [value]
-    return {"items": rows}
-
-
-def _json_values(text: str) -> list[Any]:
-    """The objects and arrays that follow one another in a text, without what stands between them."""
-    values: list[Any] = []
-    decoder, position = json.JSONDecoder(), 0
-    while start := re.compile(r"[\[{]").search(text, position):
-        try:
-            value, position = decoder.raw_decode(text, start.start())
-        except (ValueError, RecursionError):
-            position = start.end()
-        else:
-            values.append(value)
-    return values
-
-
-def complete_items(text: str) -> list[Any]:
-    """The complete members of `{"items": [...`, as far as it has arrived."""
-    head, bracket, body = text.partition("[")
-    if not bracket or "".join(head.split()) != '{"items":':
-        return []
-    items: list[Any] = []
-    decoder, position = json.JSONDecoder(), 0
-    while True:
-        while position < len(body) and body[position] in " \t\r\n,":
-            position += 1
-        try:
-            item, position = decoder.raw_decode(body, position)
-        except (ValueError, RecursionError):
-            return items
-        if not isinstance(item, (dict, str)):  # a number may continue
-            return items
-        items.append(item)

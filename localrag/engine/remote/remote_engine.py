@@ -13,34 +13,35 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from localrag.engine.remote import servers as servers_remote
-from localrag.engine.remote.client import (
-    ConnectionLost,
-    GrammarFilter,
-    HttpConfig,
+from localrag.engine.remote.client import ConnectionLost, HttpConfig, check_host, http_config, key_refused, stream
+from localrag.engine.remote.refusals import (
+    BUSY,
+    GATEWAY,
+    SERVER_FAILED,
     HttpError,
-    MalformedResponse,
-    StreamState,
-    check_host,
-    http_config,
-    json_tokens,
-    key_refused,
-    next_omitted_field,
-    request_body,
-    stream,
-    too_long,
+    is_passing,
+    is_too_long,
+    is_unknown_model,
+    next_omitted_fields,
+    window_in,
 )
+from localrag.engine.remote.replies import EmptyResponse, GrammarFilter, MalformedResponse, StreamState
+from localrag.engine.remote.request_body import REASONING_TOKENS, forms_of, json_tokens, request_body, request_messages
 from localrag.engine.remote.servers import PooledServer, ServerPool, backoff_delay, down_timeout, with_server_info
 from localrag.engine.request import EngineMetrics, Generation, Request
 from localrag.engine.settings import EngineOptions
 from localrag.engine.tokenizer import Tokenizer
-from localrag.errors import ContextTooSmall, EngineError, LocalragError, error_location
+from localrag.errors import ContextTooSmall, EmptyAnswer, EngineError, LocalragError, ModelError, error_location
 from localrag.model_files import ModelFile, ServerInfo
 
 __all__ = ["RemoteEngine", "check_host", "with_server_info"]
 
 MAX_LOST_CONNECTIONS, MAX_SERVER_FAILURES = 5, 3  # per request, before the request itself fails
 MARKER_TOKENS = 8  # of a chat template around each message
-SERVER_FAILED, BUSY, GATEWAY = (500, 501), (429, 503), (502, 504)
+MIN_LEARNED_WINDOW = 1024  # where a server does not tell by how much a request was too long
+SMALLER_SHARE = 0.75  # of a rejected request's size: what is taken to fit
+LONG_REQUEST_TOKENS = 3000  # of a request that may be too long for a server that tells no window
+NEAR_WINDOW_SHARE = 0.75  # of the window, from which on an unexplained error means that a request is too long
 
 
 @dataclass(slots=True)
@@ -53,6 +54,34 @@ class _RetryState:
     failed: int = 0
     busy: int = 0
     allow_extra_tokens: bool = True  # more tokens than the local engine needs
+    forms: list[str] | None = None  # in which the answer may still be asked for, this one first
+    unfinished_text: str = ""  # of an answer that nothing ended
+
+    @property
+    def form(self) -> str:
+        """The form in which the answer is asked for."""
+        return self.forms[0] if self.forms else "schema"
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """One request to a server and what came of it."""
+
+    body: dict[str, Any]
+    begun: float  # time.perf_counter()
+    state: StreamState
+    answer: GrammarFilter
+    is_complete: bool = False
+
+    @property
+    def has_reasoning(self) -> bool:
+        """Whether the model thought."""
+        return self.state.has_reasoning or self.answer.has_reasoning
+
+    @property
+    def was_cut_while_thinking(self) -> bool:
+        """Whether the answer's limit was reached by a model that thinks."""
+        return self.state.finish_reason == "length" and self.has_reasoning
 
 
 class RemoteEngine:
@@ -77,7 +106,7 @@ class RemoteEngine:
     @property
     def window(self) -> int:
         """Tokens of a request, prompt and answer; 4096 if no server reports it."""
-        return servers_remote.context_size([s.info for s in self._pool.servers])
+        return servers_remote.context_size(s.window for s in self._pool.servers)
 
     @property
     def parallel_requests(self) -> int:
@@ -110,10 +139,8 @@ class RemoteEngine:
                 except HttpError as error:
                     wait = self._after_refusal(server, request, tries, error)
                 except MalformedResponse as error:
-                    raise EngineError(
-                        f"{server.url} gave no usable answer: {error}.",
-                        "Try a larger model, or a server that supports response_format.",
-                    ) from error
+                    self._after_unreadable(server, tries, shown, error)
+                    wait = 0.0
                 finally:
                     self._pool.release(server)
                 await asyncio.sleep(wait)
@@ -125,61 +152,149 @@ class RemoteEngine:
             self._end()
 
     async def _ask(self, server: PooledServer, request: Request, tries: _RetryState, shown: "_MonotonicStream") -> Generation:
-        await self._check_size(server, request)
-        without, name = server.omitted_fields, server.info.model or self._file.name
+        """One answer, asked for again where its server rejects a field or the model needs more tokens to think."""
+        known, begun_at = server.omitted_fields.value, time.monotonic()
+        tries.forms = tries.forms or forms_of(request, server.form.value, known)
+        without, is_sure = known, True
         while True:
-            body = request_body(name, request, without, spare=tries.allow_extra_tokens, thinks=server.has_reasoning)
-            state, answer = StreamState(), GrammarFilter(request.grammar, shown if request.on_text else None)
-            begun = time.perf_counter()
+            level = max(server.reasoning_level, int(tries.form == "thinking"))
+            extra = await self._extra_tokens(server, request, tries, level)
+            body = request_body(server.info.model or self._file.name, request, without, form=tries.form, extra_tokens=extra)
+            streams = shown if request.on_text else None
+            answer = GrammarFilter(request.grammar, streams, is_shown_at_end=server.info.hides_thinking)
+            exchange = _Exchange(body, time.perf_counter(), StreamState(), answer)
             try:
-                is_complete = await stream(self._wire, f"{server.url}/chat/completions", body, lambda event: answer.add(state.read(event)))  # noqa: B023
+                await self._exchange(server, exchange)
             except HttpError as error:
-                omitted = None if too_long(error) else next_omitted_field(error, body, without)
+                omitted = None
+                if not (is_too_long(error) or is_passing(error) or is_unknown_model(error)):
+                    omitted = next_omitted_fields(error, frozenset(body), without)
                 if omitted is None:
                     raise
-                without = omitted
+                without, is_sure = omitted[0], is_sure and omitted[1]
                 continue
-            server.omitted_fields = without
-            if state.finish_reason != "length" or not state.has_reasoning or server.has_reasoning:
+            if not exchange.was_cut_while_thinking or level + 1 == len(REASONING_TOKENS) or (level and answer.has_answer):
                 break
-            server.has_reasoning = True
-        if not state.choices or not (is_complete or state.finish_reason):
-            raise MalformedResponse("nothing") if is_complete else ConnectionLost("the stream ended early")
-        return self._generation(server, request, tries, state, answer, begun)
+            server.reasoning_level = max(server.reasoning_level, level + 1)
+            if await self._extra_tokens(server, request, tries, level + 1) <= extra:
+                break
+        if without != known and is_sure:
+            server.omitted_fields.value |= without
+        server.omitted_fields.observe(without, begun_at)
+        generation = self._generation(server, request, tries, exchange)
+        if request.grammar and request.grammar.schema:
+            server.form.observe(tries.form, begun_at)
+        await self._read_window_again(server, request, tries)
+        return generation
 
-    def _generation(
-        self, server: PooledServer, request: Request, tries: _RetryState, state: StreamState, answer: GrammarFilter, begun: float
-    ) -> Generation:
-        complete = state.finish_reason != "length"
-        text = answer.finish() if complete else answer.accepted_text if request.on_text else answer.text
+    async def _exchange(self, server: PooledServer, exchange: _Exchange) -> None:
+        """Send a request and read its answer."""
+
+        def on_event(event: Any) -> None:
+            exchange.answer.add(exchange.state.read(event))
+
+        exchange.is_complete = await stream(self._wire, f"{server.address}/chat/completions", exchange.body, on_event)
+
+    def _generation(self, server: PooledServer, request: Request, tries: _RetryState, exchange: _Exchange) -> Generation:
+        """The generation of an answer. Raises MalformedResponse, ConnectionLost, ContextTooSmall, EngineError."""
+        state, answer = exchange.state, exchange.answer
+        self._check_ended(server, tries, exchange)
+        is_complete = state.finish_reason != "length"
+        if not is_complete:
+            self._check_cut(server, request, exchange)
+        if is_complete and answer.has_hidden_start:
+            servers_remote.save_hidden_thinking(server, self._file.name)
+            if answer.accepted_text:
+                raise EngineError(
+                    f"The thinking of {server.url} could not be told from its answer.", "Ask again: its answers are now shown at their end."
+                )
+        try:
+            text = answer.finish("".join(state.reasoning)) if is_complete else answer.accepted_text if request.on_text else answer.text
+        except EmptyResponse as error:
+            raise EmptyResponse(state.why_empty()) from error
         counts = (state.prompt_tokens, state.cached_tokens, state.output_tokens, 0)
         seconds = time.perf_counter() - tries.submitted_at
         self._count(request.task, counts, seconds, tries.waited)
         if request.priority == servers_remote.ANSWER_PRIORITY and state.first_text_at:  # of other requests many wait for each other
             self.figures.prefill_tokens += max(0, counts[0] - counts[1])
-            self.figures.prefill_seconds += state.first_text_at - begun
-        if complete:
+            self.figures.prefill_seconds += state.first_text_at - exchange.begun
+        if is_complete:
             self._pool.remember_conversation(_conversation((*request.messages, {"role": "assistant", "content": text})), server)
-        return Generation(text, complete, (), *counts, seconds, tries.waited, dropped_rows=answer.dropped_rows)
+        server.is_reported_busy = False
+        server.longest_answered = max(server.longest_answered, state.prompt_tokens + state.output_tokens)
+        return Generation(text, is_complete, (), *counts, seconds, tries.waited, dropped_rows=answer.dropped_rows)
 
-    async def _check_size(self, server: PooledServer, request: Request) -> None:
-        """Reject a request that exceeds the server's window, since some servers truncate silently. Raises ContextTooSmall, ConnectionLost.
-
-        A text has at most as many tokens as bytes; tokens are counted only if its bytes do not fit, with the server's vocabulary if
-        possible.
-        """
-        window = server.info.window
-        text = "\n".join(m["content"] for m in request.messages)
-        room = request.max_tokens + MARKER_TOKENS * len(request.messages)
-        if not window or len(text.encode(errors="replace")) + room + json_tokens(request) <= window:
+    def _check_ended(self, server: PooledServer, tries: _RetryState, exchange: _Exchange) -> None:
+        """Check that an answer came to its end. One that nothing ends is complete if it comes twice. Raises ConnectionLost."""
+        state = exchange.state
+        if state.choices and (exchange.is_complete or state.finish_reason):
+            server.ends_silently.observe(False, time.monotonic())
             return
-        tokens = await servers_remote.count_tokens(self._wire, server.url, server.info, text)
-        if not tokens:
-            self._tokenizer = self._tokenizer or Tokenizer(self._file)
-            tokens = self._tokenizer.count(text)
-        if tokens + room > window:
-            remaining = window - tokens - MARKER_TOKENS * len(request.messages)
+        if exchange.is_complete:
+            raise MalformedResponse("nothing")
+        text = exchange.answer.text
+        if not text or not (server.ends_silently.value or text == tries.unfinished_text):
+            tries.unfinished_text = text
+            raise ConnectionLost("the stream ended early")
+        server.ends_silently.observe(True, time.monotonic())
+
+    def _check_cut(self, server: PooledServer, request: Request, exchange: _Exchange) -> None:
+        """Check that an answer was cut off by its limit, not by the server's window or endless thinking.
+
+        Raises ContextTooSmall, EngineError.
+        """
+        state, limit = exchange.state, request.max_tokens
+        used = state.prompt_tokens + state.output_tokens
+        if state.prompt_tokens and state.output_tokens < limit and used >= (server.window * NEAR_WINDOW_SHARE or LONG_REQUEST_TOKENS / 3):
+            server.learned_window = used
+            raise _no_room(server, "The request", used - state.prompt_tokens)
+        if exchange.has_reasoning and not exchange.answer.has_answer:
+            raise EmptyAnswer(
+                f"{server.url}: the model thought for {exchange.body.get('max_tokens', limit)} tokens without an answer.",
+                "Switch its thinking off in the server, or use a model that does not think.",
+            )
+
+    async def _extra_tokens(self, server: PooledServer, request: Request, tries: _RetryState, level: int = 0) -> int:
+        """Tokens that an answer may have beyond those asked for: for JSON syntax and thinking (`level` of REASONING_TOKENS), as far as the
+        window has room for them.
+
+        Some servers truncate silently, so a request that exceeds the window is not sent. A text has at most as many tokens as bytes; tokens
+        are counted only if its bytes do not fit, with the server's vocabulary if possible. Raises ContextTooSmall, ConnectionLost.
+        """
+        text, markers = _text_of(request, tries.form)
+        spare = json_tokens(request) + REASONING_TOKENS[level] if tries.allow_extra_tokens else 0
+        if not server.window or len(text.encode(errors="replace")) + request.max_tokens + markers + spare <= server.window:
+            return spare
+        tokens = await servers_remote.count_tokens(self._wire, server.url, server.info, text) or self._estimate(text)
+        room = server.window - tokens - markers - request.max_tokens
+        if room < 0:
+            remaining = room + request.max_tokens
             raise _no_room(server, f"A prompt of {tokens} tokens with an answer of up to {request.max_tokens}", remaining)
+        return min(spare, room)
+
+    def _estimate(self, text: str) -> int:
+        """The tokens of a text by the local vocabulary."""
+        self._tokenizer = self._tokenizer or Tokenizer(self._file)
+        return self._tokenizer.count(text)
+
+    def _size(self, request: Request, form: str) -> int:
+        """The estimated tokens of a request's prompt and answer."""
+        text, markers = _text_of(request, form)
+        return self._estimate(text) + markers + request.max_tokens
+
+    async def _read_window_again(self, server: PooledServer, request: Request, tries: _RetryState) -> None:
+        """Ask a server for its window once its model is loaded. Raises ContextTooSmall if the request just answered exceeded it."""
+        if not server.info.is_window_assumed or server.is_info_current:
+            return
+        server.is_info_current = True
+        try:
+            facts = await self._pool.probe(server.url)
+        except ModelError:
+            return
+        if facts is None or facts.is_window_assumed or (facts.digest != server.info.digest):
+            return
+        server.info = facts
+        await self._extra_tokens(server, request, tries)
 
     def _after_loss(self, server: PooledServer, tries: _RetryState, error: ConnectionLost) -> None:
         self._pool.mark_down(server)
@@ -191,23 +306,61 @@ class RemoteEngine:
 
     def _after_refusal(self, server: PooledServer, request: Request, tries: _RetryState, error: HttpError) -> float:
         """Seconds to wait before the next try. Raises the request's error if there is none."""
-        if too_long(error):
-            if tries.allow_extra_tokens and error.kind != "exceed_context_size_error" and json_tokens(request):
-                tries.allow_extra_tokens = False
-                return 0.0
-            raise _no_room(server, "The request")
+        if is_too_long(error):
+            return self._after_overflow(server, request, tries, error)
         if error.status in GATEWAY:
             self._after_loss(server, tries, ConnectionLost(str(error)))
             return 0.0
-        if error.status in BUSY:
+        if is_passing(error):
             tries.busy += 1
+            if error.status not in BUSY and not server.is_reported_busy:
+                server.is_reported_busy = True
+                self._pool.notify(f"{server.url} is busy, or has its model not loaded at the moment; waiting for it …")
             if time.perf_counter() - tries.submitted_at > down_timeout(request.priority):
-                raise EngineError(f"{server.url} has been too busy for {down_timeout(request.priority):.0f} s.", "Lower --parallel.")
+                raise _still_failing(server, error, down_timeout(request.priority))
             return min(max(error.retry_after, backoff_delay(tries.busy)), down_timeout(request.priority))
         tries.failed += 1
-        if error.status not in SERVER_FAILED or tries.failed >= MAX_SERVER_FAILURES:
-            raise EngineError(f"{server.url} refused the request ({error}).", _hint(error.status, self._wire, server.url))
-        return backoff_delay(tries.failed)
+        if error.status in SERVER_FAILED and tries.failed < MAX_SERVER_FAILURES:
+            return backoff_delay(tries.failed)
+        if error.status in (400, 422, *SERVER_FAILED) and self._is_near_window(server, self._size(request, tries.form)):
+            raise self._learn_window(server, request, tries, error)
+        raise EngineError(f"{server.url} refused the request ({error}).", _hint(error, self._wire, server.url))
+
+    def _after_overflow(self, server: PooledServer, request: Request, tries: _RetryState, error: HttpError) -> float:
+        """Give up the tokens that the local engine does not need, once. Raises ContextTooSmall."""
+        if tries.allow_extra_tokens and error.kind != "exceed_context_size_error" and json_tokens(request):
+            tries.allow_extra_tokens = False
+            return 0.0
+        raise self._learn_window(server, request, tries, error)
+
+    def _is_near_window(self, server: PooledServer, size: int) -> bool:
+        """Whether a request may be too long for a server that gives no reason."""
+        if size <= server.longest_answered:
+            return False
+        return size >= (server.window * NEAR_WINDOW_SHARE if server.window else LONG_REQUEST_TOKENS)
+
+    def _learn_window(self, server: PooledServer, request: Request, tries: _RetryState, error: HttpError) -> ContextTooSmall:
+        """Remember that a request did not fit: the window that the error names, else a smaller one than the request."""
+        size = self._size(request, tries.form)
+        told, known = window_in(error, size), server.window
+        if told and (told < known or not known):
+            server.learned_window = told
+        elif not known or size <= known:  # else it was sent before the window was known
+            guessed = max(MIN_LEARNED_WINDOW, server.longest_answered, int(SMALLER_SHARE * size))
+            server.learned_window = min(guessed, known or guessed)
+        remaining = server.window - (size - request.max_tokens)
+        return _no_room(server, f"A request of about {size} tokens", min(remaining, int(SMALLER_SHARE * request.max_tokens)))
+
+    def _after_unreadable(self, server: PooledServer, tries: _RetryState, shown: "_MonotonicStream", error: MalformedResponse) -> None:
+        """Ask for an answer that could not be read in the next form. Raises EngineError if there is none, or if its text was shown."""
+        if tries.forms and len(tries.forms) > 1 and not shown.text:
+            del tries.forms[0]
+            return
+        if isinstance(error, EmptyResponse):
+            raise EmptyAnswer(f"{server.url} gave no answer: {error}.", "See the server's own log, or try another model.") from error
+        raise EngineError(
+            f"{server.url} gave no usable answer: {error}.", "Try a larger model, or a server that supports response_format."
+        ) from error
 
     def _begin(self) -> None:
         if self._under_way == 0:
@@ -246,16 +399,16 @@ class _MonotonicStream:
     """Streams an answer over retries: a new try may only extend the text already shown."""
 
     def __init__(self, on_text: Callable[[str], None] | None) -> None:
-        self._on_text, self._seen = on_text, ""
+        self._on_text, self.text = on_text, ""
 
     def __call__(self, accepted: str) -> None:
-        if self._seen.startswith(accepted):
+        if self.text.startswith(accepted):
             return
-        if not accepted.startswith(self._seen):
+        if not accepted.startswith(self.text):
             raise EngineError("The server started a different answer after the connection was lost.", "Ask again.")
         if self._on_text:
-            self._on_text(accepted[len(self._seen) :])
-        self._seen = accepted
+            self._on_text(accepted[len(self.text) :])
+        self.text = accepted
 
 
 def _conversation(messages: Sequence[dict[str, str]]) -> str:
@@ -266,7 +419,7 @@ def _conversation(messages: Sequence[dict[str, str]]) -> str:
 
 
 def _no_room(server: PooledServer, subject: str, remaining: int = 0) -> ContextTooSmall:
-    window = f"{server.info.window} tokens" if server.info.window else "its window"
+    window = f"{server.window} tokens" if server.window else "its window"
     return ContextTooSmall(
         f"{subject} does not fit into {window} of {server.url}.",
         "Give the server a larger context, or use a smaller chunk size.",
@@ -274,9 +427,24 @@ def _no_room(server: PooledServer, subject: str, remaining: int = 0) -> ContextT
     )
 
 
-def _hint(status: int, wire: HttpConfig, url: str) -> str:
-    if status in (401, 403):
+def _still_failing(server: PooledServer, error: HttpError, seconds: float) -> EngineError:
+    """The error for a server whose fault has not passed within these seconds."""
+    if error.status in BUSY:
+        return EngineError(f"{server.url} has been too busy for {seconds:.0f} s.", "Lower --parallel.")
+    return EngineError(
+        f"{server.url} has been busy or without its model for {seconds:.0f} s.", "Load the model in the server, and run the command again."
+    )
+
+
+def _text_of(request: Request, form: str) -> tuple[str, int]:
+    """The text of a request's messages, and the tokens of the template around them."""
+    messages = request_messages(request, form)
+    return "\n".join(m["content"] for m in messages), MARKER_TOKENS * len(messages)
+
+
+def _hint(error: HttpError, wire: HttpConfig, url: str) -> str:
+    if error.status in (401, 403):
         return key_refused(wire, url).hint
-    if status == 404:
+    if error.status == 404 or is_unknown_model(error):
         return "Check the address (it ends in /v1) and the model's name: --model http://HOST:PORT/v1#NAME"
     return "See the server's own log."

@@ -7,26 +7,20 @@ info is cached for the time when a server does not answer. The pool has no event
 import asyncio
 import json
 import random
+import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from itertools import count
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from localrag.engine.remote.client import (
-    ConnectionLost,
-    HttpConfig,
-    HttpError,
-    MalformedResponse,
-    as_count,
-    check_host,
-    get,
-    http_config,
-    key_refused,
-    post,
-)
+from localrag.engine.remote.client import ConnectionLost, HttpConfig, check_host, get, http_config, key_refused, post
+from localrag.engine.remote.refusals import BUSY, GATEWAY, HttpError, is_unknown_model
+from localrag.engine.remote.replies import MalformedResponse, as_count
+from localrag.engine.remote.request_body import FORMS
 from localrag.engine.settings import EngineOptions
 from localrag.engine.tokenizer import Tokenizer
 from localrag.errors import EngineError, ModelError, UsageError
@@ -34,7 +28,12 @@ from localrag.model_files import ModelFile, ServerInfo
 from localrag.system.files import cache_dir, write_atomically
 from localrag.system.resources import run_in_short_lived_thread
 
+T = TypeVar("T")
+
 PROBE_TIMEOUT_S = 3.0
+TRIAL_TIMEOUT_S = 1.0
+MAX_LISTED_MODELS = 8
+MAX_SETTINGS_CHARS = 20_000
 OLLAMA_DEFAULT_CONTEXT = 4096  # Ollama's smallest default; it truncates longer prompts silently
 _LATIN = (
     "Ingrid Holm bought the ferry Skua from the Northern Line in 1974. Mayor Ruth Sand had asked for it: “The town of Vardby has waited "
@@ -107,38 +106,117 @@ async def _ask_all(file: ModelFile, options: EngineOptions) -> list[ServerInfo |
 
 
 async def query_server(wire: HttpConfig, url: str, file: ModelFile) -> ServerInfo | None:
-    """The info of the server at a URL; None if it does not answer or is not ready. Raises EngineError."""
+    """The info of the server at a URL; None if it does not answer or is not ready.
+
+    Raises EngineError for a missing key, a model that the server does not have, and one that cannot chat.
+    """
     try:
-        models = await get(wire, f"{url}/models", PROBE_TIMEOUT_S)
+        models, suffix = await _list_models(wire, url)
     except ConnectionLost:
         return None
     except HttpError as error:
         if error.status in (401, 403):
             raise key_refused(wire, url) from error
-        return None if error.status in (429, 502, 503, 504) else ServerInfo()
+        return None if error.status in (*BUSY, *GATEWAY) else _with_hidden_thinking(f"{url}#{file.name}", ServerInfo())
     except MalformedResponse:
-        return ServerInfo()
-    entry = _entry(models, file.name)
-    if entry.get("owned_by") == "llamacpp" and not isinstance(entry.get("meta"), dict):
-        return None  # it is still loading the model
+        return _with_hidden_thinking(f"{url}#{file.name}", ServerInfo())
+    entry = find_served_model(models, file.name)
+    if entry.get("owned_by") == "llamacpp" and not isinstance(entry.get("meta"), dict) and "status" not in entry:
+        return None  # it is still loading the model; one with a status loads it for the first request
     try:
-        facts = await _read_server_info(wire, url, entry, file)
-        return _save_server_info(f"{url}#{file.name}", await _with_scale(wire, url, facts, file))
+        facts = await _read_server_info(wire, f"{url}{suffix}", entry, file)
+        if not entry:
+            await _check_unlisted(wire, url, models, replace(facts, suffix=suffix), file)
+        facts = await _with_scale(wire, url, replace(facts, suffix=suffix), file)
+        return _save_server_info(f"{url}#{file.name}", _with_hidden_thinking(f"{url}#{file.name}", facts))
     except ConnectionLost:
         return None
 
 
-def _entry(models: Any, name: str) -> dict[str, Any]:
-    """The entry of a model in a server's list: by name, or the only one if no name was given or llama-server has no other."""
+async def _list_models(wire: HttpConfig, url: str) -> tuple[Any, str]:
+    """A server's list of models, and what its address lacks: "/v1" where only that has a list. Raises what `get` raises."""
+    refusal: HttpError | MalformedResponse | None = None
+    models: Any = None
+    try:
+        models = await get(wire, f"{url}/models", PROBE_TIMEOUT_S)
+    except (HttpError, MalformedResponse) as error:
+        if url.endswith("/v1") or (isinstance(error, HttpError) and error.status not in (400, 404, 405)):
+            raise
+        refusal = error
+    if _listed(models) or url.endswith("/v1"):
+        return models, ""
+    with suppress(HttpError, MalformedResponse):
+        below = await get(wire, f"{url}/v1/models", PROBE_TIMEOUT_S)
+        if refusal or _listed(below):
+            return below, "/v1"
+    if refusal:
+        raise refusal
+    return models, ""
+
+
+def _listed(models: Any) -> list[dict[str, Any]]:
     listed = models.get("data") if isinstance(models, dict) else None
-    entries = [m for m in listed if isinstance(m, dict) and isinstance(m.get("id"), str)] if isinstance(listed, list) else []
-    named = [m for m in entries if name in (m["id"], m["id"].removesuffix(":latest"))]
-    only = entries if len(entries) == 1 and (name == "default" or entries[0].get("owned_by") == "llamacpp") else [{}]
-    return (named or only)[0]
+    return [m for m in listed if isinstance(m, dict) and isinstance(m.get("id"), str)] if isinstance(listed, list) else []
+
+
+def find_served_model(models: Any, name: str) -> dict[str, Any]:
+    """The entry of a model in a server's list: by its name, also without folder, ending and tag; of no name, the only chat model.
+
+    llama-server has one model, whatever its name. {} if there is none.
+    """
+    entries = _listed(models)
+    if len(entries) == 1 and entries[0].get("owned_by") == "llamacpp":
+        return entries[0]
+    if name == "default":
+        chat = [m for m in entries if not _NO_CHAT_NAME.search(m["id"])]
+        return chat[0] if len(chat) == 1 else entries[0] if len(entries) == 1 else {}
+    for spelling in (str, str.casefold, _base_name):
+        named = [m for m in entries if spelling(name) in (spelling(m["id"]), spelling(m["id"].removesuffix(":latest")))]
+        if named:
+            return named[0]
+    return {}
+
+
+_NO_CHAT_NAME = re.compile(
+    r"(?:^|[-_./])(?:mmproj|embed|embedding|embeddings|embedder|rerank|reranker|bge|e5|gte|minilm)(?:$|[-_.:/])", re.I
+)
+
+
+def _base_name(name: str) -> str:
+    return PurePath(name.casefold()).name.removesuffix(".gguf")
+
+
+async def _check_unlisted(wire: HttpConfig, url: str, models: Any, facts: ServerInfo, file: ModelFile) -> None:
+    """Check a model that is not in a server's list by asking it for one token; some servers have models that they do not list.
+
+    Raises EngineError if the server does not know it. A server that needs longer than a second to answer is loading it.
+    """
+    names = [m["id"] for m in _listed(models)]
+    if not names:
+        return
+    hint = f"It has: {', '.join(names[:MAX_LISTED_MODELS])}{' …' * (len(names) > MAX_LISTED_MODELS)}. Name one: --model {url}#NAME"
+    if file.name == "default":
+        raise EngineError(f"{url} has several models.", hint)
+    body = {"model": file.name, "messages": [{"role": "user", "content": "Say yes."}], "max_tokens": 1}
+    try:
+        await post(wire, f"{url}{facts.suffix}/chat/completions", body, TRIAL_TIMEOUT_S)
+    except HttpError as error:
+        if is_unknown_model(error):
+            raise EngineError(f"{url} has no model {file.name!r}.", hint) from error
+    except (ConnectionLost, MalformedResponse):
+        return
+
+
+def _check_chats(url: str, name: str, *, can_chat: bool) -> None:
+    if not can_chat:
+        raise EngineError(
+            f"{name} at {url} is no chat model: it embeds or ranks texts, or reads pictures.", "Name a chat model of the server."
+        )
 
 
 async def _read_server_info(wire: HttpConfig, url: str, entry: dict[str, Any], file: ModelFile) -> ServerInfo:
     root, model = url.removesuffix("/v1"), str(entry.get("id", ""))
+    _check_chats(url, model or file.name, can_chat=not _NO_CHAT_NAME.search(PurePath(model or file.name).name))
     if isinstance(meta := entry.get("meta"), dict):
         return await _of_llama(wire, root, model, meta)
     if entry.get("owned_by") == "vllm" or "max_model_len" in entry:
@@ -149,8 +227,10 @@ async def _read_server_info(wire: HttpConfig, url: str, entry: dict[str, Any], f
         return await _of_ollama(wire, root, model, digest)
     studio = _of_name(await _maybe(wire, f"{root}/api/v0/models"), "data", model)
     if "loaded_context_length" in studio or "quantization" in studio:
+        _check_chats(url, model, can_chat=studio.get("type") not in ("embeddings", "embedding", "reranker"))
         parts = [str(studio.get(name)) for name in ("id", "publisher", "arch", "quantization")]
-        return ServerInfo(_digest("lmstudio", *parts), model, window=as_count(studio.get("loaded_context_length")))
+        window = as_count(studio.get("loaded_context_length"))
+        return ServerInfo(_digest("lmstudio", *parts), model, window=window, is_window_assumed=not window)
     return ServerInfo(model=str(entry.get("id", "")))
 
 
@@ -172,7 +252,14 @@ async def _of_ollama(wire: HttpConfig, root: str, model: str, digest: str) -> Se
     size = str(details.get("parameter_size", "")) if isinstance(details, dict) else ""
     unit = {"K": 1e3, "M": 1e6, "B": 1e9}.get(size[-1:], 0)
     parameters = round(float(size[:-1]) * unit) if unit and size[:-1].replace(".", "", 1).isdigit() else 0
-    return ServerInfo(_digest("ollama", digest), model, parameters, as_count(loaded.get("context_length")) or OLLAMA_DEFAULT_CONTEXT)
+    shown = await _maybe(wire, f"{root}/api/show", {"model": model})
+    shown = shown if isinstance(shown, dict) else {}
+    capabilities = shown.get("capabilities")
+    _check_chats(root, model, can_chat=not isinstance(capabilities, list) or "completion" in capabilities)
+    told = as_count(loaded.get("context_length"))
+    setting = re.search(r"^num_ctx\s+(\d{3,8})\s*$", str(shown.get("parameters", ""))[:MAX_SETTINGS_CHARS], re.M)
+    window = told or (int(setting[1]) if setting else OLLAMA_DEFAULT_CONTEXT)
+    return ServerInfo(_digest("ollama", digest), model, parameters, window, is_window_assumed=not told)
 
 
 def _of_name(listed: Any, where: str, name: str) -> dict[str, Any]:
@@ -185,9 +272,9 @@ def _of_name(listed: Any, where: str, name: str) -> dict[str, Any]:
     return {}
 
 
-async def _maybe(wire: HttpConfig, address: str) -> Any:
+async def _maybe(wire: HttpConfig, address: str, body: dict[str, Any] | None = None) -> Any:
     try:
-        return await get(wire, address, PROBE_TIMEOUT_S)
+        return await (get(wire, address, PROBE_TIMEOUT_S) if body is None else post(wire, address, body, PROBE_TIMEOUT_S))
     except (HttpError, MalformedResponse):
         return None
 
@@ -245,6 +332,18 @@ def _save_server_info(key: str, facts: ServerInfo) -> ServerInfo:
     return facts
 
 
+def _with_hidden_thinking(key: str, facts: ServerInfo) -> ServerInfo:
+    """The info of a server with what was remembered of the same model's answers."""
+    before = _cached_info().get(key)
+    return replace(facts, hides_thinking=before is not None and before.digest == facts.digest and before.hides_thinking)
+
+
+def save_hidden_thinking(server: "PooledServer", name: str) -> None:
+    """Remember, also for other processes, that a server's answers begin with thinking whose start mark is missing."""
+    if not server.info.hides_thinking:
+        server.info = _save_server_info(f"{server.url}#{name}", replace(server.info, hides_thinking=True))
+
+
 def parallel_requests(facts: ServerInfo, options: EngineOptions) -> int:
     """Number of parallel requests to a server."""
     return options.parallel_requests or facts.slots or DEFAULT_PARALLEL_REQUESTS
@@ -253,9 +352,9 @@ def parallel_requests(facts: ServerInfo, options: EngineOptions) -> int:
 DEFAULT_PARALLEL_REQUESTS = 8  # for a server that does not report its slots; it queues or rejects more
 
 
-def context_size(facts: Sequence[ServerInfo]) -> int:
-    """Tokens that a request may have on every server."""
-    return min((f.window for f in facts if f.window), default=DEFAULT_CONTEXT)
+def context_size(windows: Iterable[int]) -> int:
+    """Tokens that a request may have on every server; `windows`: of each server, 0 if unknown."""
+    return min((w for w in windows if w), default=DEFAULT_CONTEXT)
 
 
 DEFAULT_CONTEXT = 4096  # for a server that does not report it
@@ -278,6 +377,26 @@ def down_timeout(priority: int) -> float:
     return INTERACTIVE_WAIT_S if priority == ANSWER_PRIORITY else INDEXING_WAIT_S
 
 
+@dataclass(slots=True)
+class Conclusion(Generic[T]):
+    """What a server turned out to need. It changes when two requests, the second begun after the first ended, speak for the same value:
+    one fault, which may meet several requests at once, proves nothing.
+    """
+
+    value: T
+    _proposed: T | None = None
+    _proposed_at: float = 0.0
+
+    def observe(self, value: T, begun: float) -> None:
+        """Take into account that a request begun at `begun` (time.monotonic()) needed this value."""
+        if value == self.value:
+            self._proposed = None
+        elif value != self._proposed:
+            self._proposed, self._proposed_at = value, time.monotonic()
+        elif begun >= self._proposed_at:
+            self.value, self._proposed = value, None
+
+
 @dataclass(eq=False, slots=True)
 class PooledServer:
     """One server: its info, active requests, and since when it has been down (0: up)."""
@@ -289,9 +408,25 @@ class PooledServer:
     down_since: float = 0.0
     is_reported_down: bool = False
     error: ModelError | None = None  # why it is no longer used
-    omitted_fields: frozenset[str] = frozenset()  # optional fields that it rejected
-    has_reasoning: bool = False  # thinks although told not to: its answers get more tokens
+    omitted_fields: Conclusion[frozenset[str]] = field(default_factory=lambda: Conclusion(frozenset()))  # that it rejected
+    form: Conclusion[str] = field(default_factory=lambda: Conclusion(FORMS[0]))  # in which it is asked first
+    ends_silently: Conclusion[bool] = field(default_factory=lambda: Conclusion(False))  # nothing marks the end of its answers
+    reasoning_level: int = 0  # of REASONING_TOKENS: thinks although told not to
+    learned_window: int = 0  # by requests that did not fit
+    longest_answered: int = 0  # tokens of the longest request that it answered
+    is_info_current: bool = False  # asked again since its model is loaded
+    is_reported_busy: bool = False
     probe: "asyncio.Task[None] | None" = None
+
+    @property
+    def address(self) -> str:
+        """The URL to which paths are added."""
+        return self.url + self.info.suffix
+
+    @property
+    def window(self) -> int:
+        """Tokens of a request, as far as the server told it or it was found out; 0 if unknown."""
+        return min((w for w in (self.info.window, self.learned_window) if w), default=0)
 
     @property
     def free(self) -> int:
@@ -402,9 +537,10 @@ class ServerPool:
             )
             self.notify(f"{server.error} It is not used.")
             return
-        if server.is_reported_down:
+        if server.is_reported_down:  # it may have been started with another window
             self.notify(f"{server.url} is back.")
-        server.info, server.down_since, server.is_reported_down = facts, 0.0, False
+            server.learned_window, server.longest_answered = 0, 0
+        server.info, server.down_since, server.is_reported_down, server.is_info_current = facts, 0.0, False, False
 
     def _wake(self) -> None:
         """Wake all waiters, the most urgent first."""

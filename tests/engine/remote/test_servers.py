@@ -26,7 +26,7 @@ from localrag.store import documents, llm_cache, runs
 from localrag.store.opening import open_index
 from localrag.system.files import cache_dir
 from tests.conftest import run_process
-from tests.servers import Server, answered, llama
+from tests.servers import Server, answered, llama, refusal
 
 TEXT = "Ingrid Holm bought the ferry Skua in Vardby."
 
@@ -333,6 +333,90 @@ def test_odd_facts_are_no_facts(models):
         assert asyncio.run(engine.generate(question())).text == "a"
 
 
+@pytest.mark.parametrize("path", ["", "/", "/v1/", "/v1/chat/completions", "/v1/models"])
+def test_an_address_is_found_with_and_without_its_end(path):
+    """Without /v1 it is added where the server has it; a copied endpoint is taken off."""
+    with Server(lambda _: "a", {"/v1/models": {"data": [{"id": "m"}]}}) as one:
+        address = f"http://127.0.0.1:{one.port}{path}"
+        file = known(address)
+        engine = RemoteEngine(file, EngineOptions())
+        assert asyncio.run(engine.generate(question())).text == "a"
+    assert one.posted == ["/v1/chat/completions"]
+
+
+def test_an_address_is_found_where_a_server_answers_everything():
+    """LM Studio describes its errors with status 200; a web page is no list of models either."""
+    for told in ({"error": "Unexpected endpoint or method. (GET /models)"}, "<html></html>"):
+        with Server(lambda _: "a", {"/models": told, "/v1/models": {"data": [{"id": "m"}]}}) as one:
+            asyncio.run(RemoteEngine(known(f"http://127.0.0.1:{one.port}"), EngineOptions()).generate(question()))
+        assert one.posted == ["/v1/chat/completions"]
+
+
+def test_an_address_without_its_scheme_is_told_from_a_file():
+    """One line says what it should be."""
+    with pytest.raises(ModelError, match="begins with http") as error:
+        find_chat_model("localhost:1234/v1#m")
+    assert error.value.hint == "Did you mean --model http://localhost:1234/v1#m?"
+
+
+LISTED = {"data": [{"id": "qwen/Qwen3-8B"}, {"id": "gemma:latest"}, {"id": "smol.gguf"}, {"id": "nomic-embed-text"}]}
+
+
+@pytest.mark.parametrize(
+    ("name", "listed"),
+    [("QWEN/qwen3-8b", "qwen/Qwen3-8B"), ("qwen3-8b", "qwen/Qwen3-8B"), ("gemma", "gemma:latest"), ("smol", "smol.gguf")],
+)
+def test_a_model_is_found_by_a_part_of_its_name(name, listed):
+    """In another case, without its folder, its ending or its tag; requests have the name that the server uses."""
+    with Server(lambda _: "a", {"/v1/models": LISTED}) as one:
+        asyncio.run(RemoteEngine(known(one.url, name=name), EngineOptions()).generate(question()))
+    assert [b["model"] for b in one.bodies] == [listed]
+
+
+def test_an_unknown_model_is_said_before_anything_is_tried():
+    """With what the server has; one token was asked for, in case that it has models that it does not list."""
+    with Server(lambda _: refusal(404, "model 'qwen4' not found"), {"/v1/models": LISTED}) as one:
+        with pytest.raises(EngineError, match="has no model 'qwen4'") as error:
+            known(one.url, name="qwen4")
+        with pytest.raises(EngineError, match="has several models"):
+            known(one.url, name="default")
+    assert "It has: qwen/Qwen3-8B, gemma:latest" in error.value.hint
+    assert [b["max_tokens"] for b in one.bodies] == [1]
+
+
+def test_a_model_that_a_server_does_not_list_is_used_where_it_has_it():
+    """Some servers list their loaded models only."""
+    with Server(lambda _: "a", {"/v1/models": LISTED}) as one:
+        file = known(one.url, name="another")
+        assert asyncio.run(RemoteEngine(file, EngineOptions()).generate(question())).text == "a"
+    assert {b["model"] for b in one.bodies} == {"another"}
+
+
+def test_of_no_name_the_only_chat_model_is_meant():
+    """An embedder beside it is none."""
+    with Server(lambda _: "a", {"/v1/models": {"data": [{"id": "text-embedding-nomic-embed-text-v1.5"}, {"id": "qwen3"}]}}) as one:
+        asyncio.run(RemoteEngine(known(one.url, name="default"), EngineOptions()).generate(question()))
+    assert [b["model"] for b in one.bodies] == ["qwen3"]
+
+
+@pytest.mark.parametrize(
+    ("name", "gets"),
+    [
+        ("nomic-embed-text", {"/v1/models": LISTED}),
+        ("mmproj-model-f16.gguf", {"/v1/models": {"data": [{"id": "mmproj-model-f16.gguf"}]}}),
+        ("m", STUDIO | {"/api/v0/models": {"data": [{"id": "m", "type": "embeddings", "quantization": "F16"}]}}),
+        ("m", OLLAMA | {"/api/show": lambda _: {"capabilities": ["embedding"]}}),
+        ("smol.gguf", llama("Qwen3-Embedding-0.6B.gguf")),
+    ],
+    ids=["by its name", "a projector", "LM Studio", "Ollama", "llama-server"],
+)
+def test_a_model_that_cannot_chat_is_said_before_anything_is_tried(name, gets):
+    """An embedder, a reranker or a projector: by its name, or by what its server tells of it."""
+    with Server(lambda _: "a", gets) as one, pytest.raises(EngineError, match="is no chat model"):
+        known(one.url, name=name)
+    assert one.bodies == []
+
+
 def test_a_server_that_is_still_loading_is_waited_for():
     """llama-server lists its model without numbers until it has loaded it; it gets no request before."""
     gets, looked = llama(), []
@@ -346,6 +430,14 @@ def test_a_server_that_is_still_loading_is_waited_for():
         file = replace(find_chat_model(f"{one.url}#m"), servers=(ServerInfo(),))
         assert asyncio.run(RemoteEngine(file, EngineOptions()).generate(question())).text == "a"
         assert len(looked) > 3
+
+
+def test_a_server_that_loads_its_models_when_they_are_asked_is_not_waited_for():
+    """llama-server with several models lists them with their status; the first request loads one."""
+    entries = [{"id": name, "owned_by": "llamacpp", "status": {"value": "unloaded"}} for name in ("m", "other")]
+    with Server(lambda _: "a", {"/v1/models": {"data": entries}}) as one:
+        assert asyncio.run(RemoteEngine(known(one.url), EngineOptions()).generate(question())).text == "a"
+    assert [b["model"] for b in one.bodies] == ["m"]
 
 
 def test_a_prompt_that_cannot_fit_is_not_sent():

@@ -1,0 +1,521 @@
+"""Answers of model servers: the events of a stream, and the text and JSON in what a model wrote.
+
+A model answers in the shape of the request's schema only where the server enforces it. Otherwise it writes any of the shapes that its
+prompt shows: an object, a list, one JSON object a line, plain lines, in a code block or after its thinking. All of them are read. The
+filter then drops lines that the request's grammar does not allow. Accepted text is only appended to, so it can be streamed.
+"""
+
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from llguidance import LLMatcher, LLTokenizer
+
+from localrag.engine.remote.refusals import error_in
+from localrag.engine.sampler import PARSER_LIMITS, Grammar
+
+MAX_STREAMED_ITEM_CHARS = 20_000  # of a list that is shown while it is written; a longer item is shown at its end
+MAX_STREAMED_CHARS = 50_000  # of an answer that is shown while it is written
+MAX_THINKING_BLOCKS = 50  # of an answer that follow one another
+MAX_BROKEN_VALUES = 1000  # of an answer: each costs as much as counting the lines before it
+MAX_PART_CHARS = 200_000  # of a part that the grammar is asked about
+_REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+# Beginning and end of thinking, by model family; the template may have written the beginning.
+_REASONING_TAGS = (
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("<thought>", "</thought>"),
+    ("<reasoning>", "</reasoning>"),
+    ("<seed:think>", "</seed:think>"),
+    ("[THINK]", "[/THINK]"),
+    ("◁think▷", "◁/think▷"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    ("<unused94>", "<unused95>"),
+    ("<|channel>", "<channel|>"),  # Gemma
+    ("<|channel|>analysis", "<|channel|>final<|message|>"),  # harmony: gpt-oss
+    ("<|channel|>commentary", "<|channel|>final<|message|>"),
+    ("<|start|>assistant<|channel|>analysis", "<|channel|>final<|message|>"),
+)
+_ANSWER_MARKS = ("<|start|>assistant<|channel|>final<|message|>", "<|channel|>final<|message|>", "<|START_RESPONSE|>", "<answer>")
+_END_MARKS = (
+    *("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|return|>", "<|endoftext|>", "<|end_of_text|>", "<|END_RESPONSE|>"),
+    *("<end_of_turn>", "<turn|>", "<eos>", "</s>", "</answer>", "<|assistant|>", "<|user|>", "<｜end▁of▁sentence｜>"),
+)
+# Beginnings of thinking, which is no answer although a server may pass it on where an answer would stand.
+_DELIBERATION = re.compile(
+    r"(?:ok(?:ay)?|alright|hmm+|wait|let(?:'s| me| us)|(?:the|this) (?:user|question)|we (?:need|have|are|must|should|can)|got it|thinking"
+    r"|i(?:'ll|'m| will| need| should| have| must)|(?:so|first|now)(?=,))\b",
+    re.IGNORECASE,
+)
+_OPENERS = tuple(opener for opener, _ in _REASONING_TAGS)
+_CLOSERS = tuple(dict.fromkeys(closer for _, closer in _REASONING_TAGS))
+_LONGEST_MARK = max(map(len, (*_OPENERS, *_CLOSERS, *_END_MARKS, *_ANSWER_MARKS)))
+
+
+class MalformedResponse(Exception):
+    """The answer is no JSON, no event stream, or too long; the message never quotes it."""
+
+
+class EmptyResponse(MalformedResponse):
+    """The model wrote nothing."""
+
+
+@dataclass(slots=True)
+class StreamState:
+    """What a server's events have reported so far, besides the text."""
+
+    finish_reason: str = ""
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    choices: bool = False
+    has_reasoning: bool = False
+    has_tool_calls: bool = False
+    first_text_at: float = 0.0  # time.perf_counter()
+    reasoning: list[str] = field(default_factory=list)
+
+    def read(self, event: Any) -> str:
+        """The text that an event adds. Raises HttpError for an error event, MalformedResponse."""
+        if error := error_in(event):
+            raise error
+        if not isinstance(event, dict):
+            raise MalformedResponse("an answer in an unknown format")
+        if isinstance(usage := event.get("usage"), dict):
+            details = usage.get("prompt_tokens_details")
+            self.prompt_tokens, self.output_tokens = as_count(usage.get("prompt_tokens")), as_count(usage.get("completion_tokens"))
+            self.cached_tokens = as_count(details.get("cached_tokens")) if isinstance(details, dict) else 0
+        choices = event.get("choices")
+        if not choices:
+            return ""
+        choice = choices[0] if isinstance(choices, list) else None
+        message = (choice.get("delta") or choice.get("message") or {}) if isinstance(choice, dict) else None
+        if not isinstance(choice, dict) or not isinstance(message, dict):
+            raise MalformedResponse("an answer in an unknown format")
+        self.choices = True
+        self.finish_reason = choice.get("finish_reason") or self.finish_reason
+        if not isinstance(self.finish_reason, str):
+            raise MalformedResponse("an answer in an unknown format")
+        self.has_tool_calls = self.has_tool_calls or bool(message.get("tool_calls"))
+        text, thought = _content(message.get("content"))
+        self.reasoning += [part for part in (thought, *(_content(message.get(name))[0] for name in _REASONING_FIELDS)) if part]
+        self.has_reasoning = self.has_reasoning or bool(self.reasoning) or text.lstrip().startswith(_OPENERS)
+        if (text or self.has_reasoning) and not self.first_text_at:
+            self.first_text_at = time.perf_counter()
+        return text
+
+    def why_empty(self) -> str:
+        """Why there is no answer, as the end of a sentence."""
+        if self.finish_reason == "content_filter":
+            return "its content filter withheld the answer"
+        if self.has_tool_calls:
+            return "it called a tool instead of answering"
+        if self.has_reasoning:
+            return "the model only thought and then wrote nothing"
+        return "the model wrote nothing"
+
+
+def _content(content: Any) -> tuple[str, str]:
+    """The text of a message's content, and what the model thought in it: a string, or a list of parts. Raises MalformedResponse."""
+    if content is None or isinstance(content, str):
+        return content or "", ""
+    if not isinstance(content, list):
+        raise MalformedResponse("an answer in an unknown format")
+    text: list[str] = []
+    thought: list[str] = []
+    for part in content:
+        if isinstance(part, str):
+            text.append(part)
+        elif isinstance(part, dict) and (inner := next((part[n] for n in ("text", "content", "thinking", "reasoning") if n in part), None)):
+            words = "".join(_content(inner)) if isinstance(inner, (str, list)) else ""
+            (thought if part.get("type") in ("thinking", "reasoning") else text).append(words)
+    return "".join(text), "".join(thought)
+
+
+def as_count(value: Any) -> int:
+    """A count from a server's JSON; 0 for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 50 else 0
+
+
+class AnswerText:
+    """The text of an answer without its thinking, as it arrives; every part is searched once."""
+
+    def __init__(self) -> None:
+        self.raw: list[str] = []
+        self.has_reasoning = False
+        self._pending = ""  # of the start, or the end of a thinking block, not decided yet
+        self._closer: str | None = ""  # "": at the start; a mark: inside thinking that ends with it; None: in the answer
+        self._answer: list[str] = []
+        self._tail = ""  # of the answer, which may begin an end mark
+
+    def add(self, new: str) -> str:
+        """Add a part; returns what the answer gains by it."""
+        self.raw.append(new)
+        if self._closer is None:
+            return self._gain(new)
+        self._pending += new
+        for _ in range(MAX_THINKING_BLOCKS):
+            if self._closer:
+                head, mark, rest = self._pending.partition(self._closer)
+                if not mark:
+                    self._pending = head[-_LONGEST_MARK:]
+                    return ""
+                self._pending, self._closer = rest, ""
+            start = self._pending.lstrip()
+            if (opened := _opening_tags(start)) is None:
+                break
+            self._pending, self._closer, self.has_reasoning = start.removeprefix(opened[0]), opened[1], True
+        if any(mark.startswith(start) for mark in (*_OPENERS, *_ANSWER_MARKS)):  # also an empty start
+            return ""
+        start = start.removeprefix(next((m for m in _ANSWER_MARKS if start.startswith(m)), "")).lstrip()
+        self._pending, self._closer = "", None
+        return self._gain(start)
+
+    def _gain(self, new: str) -> str:
+        new = self._tail + new
+        cut = max((n for n in range(1, min(len(new), 3 * _LONGEST_MARK) + 1) if _may_end(new[-n:])), default=0)
+        new, self._tail = (new[:-cut], new[-cut:]) if cut else (new, "")
+        self._answer.append(new)
+        return new
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether anything follows the thinking."""
+        return any(part.strip() for part in self._answer)
+
+    @property
+    def text(self) -> str:
+        """The whole answer, without end marks; thinking whose beginning the template wrote is left out too."""
+        return strip_reasoning("".join(self.raw))
+
+
+def _may_end(text: str) -> bool:
+    """Whether a text is the beginning of an end mark, or end marks with white space behind them."""
+    if text[0] != "<":
+        return False
+    while mark := next((m for m in _END_MARKS if text.startswith(m)), ""):
+        text = text.removeprefix(mark).lstrip()
+    return any(mark.startswith(text) for mark in _END_MARKS)
+
+
+def strip_reasoning(text: str) -> str:
+    """The text after thinking blocks, whose start tag a template may have written, without end marks; empty while a block is open."""
+    start = text.lstrip()
+    start = start[_end_of_hidden_thinking(start) :].lstrip()
+    for _ in range(MAX_THINKING_BLOCKS):
+        if (opened := _opening_tags(start)) is None:
+            break
+        start = start.removeprefix(opened[0]).partition(opened[1])[2].lstrip()
+    if start and any(mark.startswith(start) for mark in (*_OPENERS, *_ANSWER_MARKS)):
+        return ""
+    return _without_end_marks(start.removeprefix(next((m for m in _ANSWER_MARKS if start.startswith(m)), "")).lstrip())
+
+
+def _end_of_hidden_thinking(start: str) -> int:
+    """Where the first thinking ends whose start mark is missing; 0 if there is none. JSON may hold such marks as text."""
+    if start.startswith(("{", "[", *_OPENERS)):
+        return 0
+    return min((at + len(closer) for closer in _CLOSERS if (at := start.find(closer)) >= 0), default=0)
+
+
+def _opening_tags(start: str) -> tuple[str, str] | None:
+    return next(((opener, closer) for opener, closer in _REASONING_TAGS if start.startswith(opener)), None)
+
+
+def _without_end_marks(text: str) -> str:
+    end = len(text)
+    while True:
+        last = end
+        while last and text[last - 1].isspace():
+            last -= 1
+        mark = next((m for m in _END_MARKS if text.endswith(m, 0, last)), "")
+        if not mark or (mark == "</s>" and "<s>" in text):  # in HTML it ends a struck-out text
+            return text[:end]
+        end = last - len(mark)
+
+
+class GrammarFilter:
+    """Filters an answer while it arrives: `add` text, then `finish`; `accepted_text` is the part that the grammar allows."""
+
+    def __init__(self, grammar: Grammar | None, on_kept: Callable[[str], None] | None = None, *, is_shown_at_end: bool = False) -> None:
+        self.accepted_text = ""
+        self._is_shown_at_end = is_shown_at_end
+        self._answer = AnswerText()
+        self._grammar, self._on_kept = grammar, on_kept
+        self._taken = 0  # parts processed
+        self._items = _ItemReader()
+        self.dropped_rows = 0  # of these, the ones that the grammar does not allow
+
+    @property
+    def text(self) -> str:
+        """Everything that the model wrote."""
+        return "".join(self._answer.raw)
+
+    @property
+    def has_reasoning(self) -> bool:
+        """Whether the text begins with thinking."""
+        return self._answer.has_reasoning
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether anything follows the thinking."""
+        return self._answer.has_answer
+
+    @property
+    def has_hidden_start(self) -> bool:
+        """Whether thinking ends in the text whose start mark is missing: it cannot be told from the answer before."""
+        return not self.has_reasoning and _end_of_hidden_thinking(self.text.lstrip()) > 0
+
+    def add(self, new: str) -> None:
+        """Add text; with a callback, complete list items and plain text outside thinking are accepted at once."""
+        gained = self._answer.add(new)
+        if self._on_kept is None or self._is_shown_at_end or not gained:
+            return
+        if self._grammar is None:
+            if len(self.accepted_text) < MAX_STREAMED_CHARS:
+                self._keep(self.accepted_text + gained)
+        elif self._grammar.from_json and self._items.add(gained):
+            try:
+                self._take(self._grammar, self._grammar.from_json({"items": self._items.items}))
+            except (KeyError, TypeError, ValueError, AttributeError):
+                return  # incomplete or malformed: `finish` decides
+
+    def finish(self, reasoning: str = "") -> str:
+        """The whole answer in the grammar's form; `reasoning` is read where the answer is empty.
+
+        Raises MalformedResponse if the grammar allows none of it, if its rows are all of another form, or if there is none.
+        """
+        text = self._answer.text
+        if not text.strip() and not _DELIBERATION.match(answer := strip_reasoning(reasoning)):
+            text = answer
+        if self._grammar is None:
+            self._keep(text)
+            if not text.strip():
+                raise EmptyResponse("nothing")
+        else:
+            self._finish(self._grammar, text)
+        try:
+            self.accepted_text.encode()
+        except UnicodeEncodeError as error:
+            raise MalformedResponse("half a character") from error
+        return self.accepted_text
+
+    def _finish(self, grammar: Grammar, text: str) -> None:
+        try:
+            if not text.strip():
+                raise EmptyResponse("nothing")
+            value = read_value(text, grammar.schema or {}) if grammar.from_json else None
+            if not _has_row_of(grammar.schema or {}, value):
+                raise ValueError("no row of the schema")
+            parts = grammar.from_json(value) if grammar.from_json else [text]
+            self._take(grammar, parts)
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+            raise MalformedResponse(f"not of the form asked for, in {len(text)} characters") from error
+        lark = grammar.next_grammar(self.accepted_text)
+        if lark is not None and not _accepts(lark, ""):
+            raise MalformedResponse(f"nothing that was asked for, in {len(text)} characters")
+
+    def _take(self, grammar: Grammar, parts: list[str]) -> None:
+        for part in parts[self._taken :]:
+            lark = grammar.next_grammar(self.accepted_text)
+            if lark is not None and len(part) <= MAX_PART_CHARS and _accepts(lark, part):
+                self._keep(self.accepted_text + part)
+            else:
+                self.dropped_rows += 1
+            self._taken += 1
+
+    def _keep(self, text: str) -> None:
+        if text != self.accepted_text and self._on_kept:
+            self._on_kept(text)
+        self.accepted_text = text
+
+
+def _has_row_of(schema: dict[str, Any], value: Any) -> bool:
+    """Whether a list has a row with the schema's fields; also for an empty list, or another schema."""
+    row = schema.get("properties", {}).get("items", {}).get("items", {})
+    rows = value["items"] if "properties" in row and isinstance(value, dict) else []
+    return not rows or any(isinstance(part, dict) and part.keys() >= row["properties"].keys() for part in rows)
+
+
+def _accepts(lark: str, text: str) -> bool:
+    matcher = LLMatcher(_byte_tokenizer(), lark, log_level=0, limits=PARSER_LIMITS)
+    return not matcher.is_error() and matcher.consume_tokens(list(text.encode())) and bool(matcher.is_accepting())
+
+
+@cache
+def _byte_tokenizer() -> Any:
+    return LLTokenizer("byte")
+
+
+class _ItemReader:
+    """Reads the complete members of `{"items": [...` as they arrive."""
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self._rest, self._is_inside = "", False
+
+    def add(self, new: str) -> bool:
+        """Add text; whether it completes an item."""
+        if len(self._rest) > MAX_STREAMED_ITEM_CHARS:
+            return False
+        self._rest += new
+        if not self._is_inside:
+            head, bracket, body = self._rest.partition("[")
+            if not bracket or "".join(head.split()) != '{"items":':
+                return False
+            self._rest, self._is_inside = body, True
+        before = len(self.items)
+        while rest := self._rest.lstrip(" \t\r\n,"):
+            try:
+                item, end = json.JSONDecoder().raw_decode(rest)
+            except (ValueError, RecursionError):
+                break
+            if not isinstance(item, (dict, str)):  # a number may continue
+                break
+            self.items.append(item)
+            self._rest = rest[end:]
+        return len(self.items) > before
+
+
+def read_value(text: str, schema: dict[str, Any]) -> Any:
+    """The value of a schema in an answer, whichever of the usual shapes it has. Raises ValueError, KeyError.
+
+    A list may come as an object, an array, one JSON value a line, under another name, or as plain lines; a choice or a line as plain text.
+    """
+    properties = schema.get("properties", {})
+    values = _json_values(text)
+    if list(properties) == ["items"]:
+        return {"items": _rows_in(text, values, properties["items"]["items"])}
+    if list(properties) == ["answer"] and "enum" in properties["answer"]:
+        return {"answer": _choice(text, values, properties["answer"]["enum"])}
+    if list(properties) == ["line"]:
+        return {"line": _line_in(text, values)}
+    return _object(values, properties)
+
+
+def _json_values(text: str) -> list[Any]:
+    """The objects and arrays that follow one another in a text, without what stands between them.
+
+    The work is limited to a multiple of the text's length: brackets that never close would each be read to the end.
+    """
+    values: list[Any] = []
+    decoder, position, failures, budget = json.JSONDecoder(), 0, 0, 10_000 + 4 * len(text)
+    while budget > 0 and failures < MAX_BROKEN_VALUES and (start := _BRACKET.search(text, position)):
+        try:
+            value, position = decoder.raw_decode(text, start.start())
+        except (ValueError, RecursionError) as error:
+            position, failures = start.end(), failures + 1
+            budget -= error.pos - start.start() if isinstance(error, json.JSONDecodeError) else len(text) // 8
+        else:
+            values.append(value)
+    return values
+
+
+_BRACKET = re.compile(r"[\[{]")
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip().removeprefix("```json").removeprefix("```").lstrip().startswith(("{", "["))
+
+
+def _rows_in(text: str, values: Sequence[Any], row: dict[str, Any]) -> list[Any]:
+    """The rows of a list: objects with the fields of `row`, or texts."""
+    names = list(row.get("properties", ()))
+    if not names:
+        return [part for value in values for part in _texts(value)] if values and _is_json(text) else _plain_lines(text)
+    if not values:
+        raise ValueError("no JSON")
+    return [part for value in values for part in _objects(value, names)]
+
+
+def _objects(value: Any, names: Sequence[str], depth: int = 0) -> list[Any]:
+    """The rows in a JSON value. A list of as many plain values as there are names is a row; an object of objects is a list of rows."""
+    if isinstance(value, dict):
+        return _objects_of(value, names, depth)
+    if not isinstance(value, list):
+        return [value]
+    if len(value) == len(names) and not any(isinstance(part, (dict, list)) for part in value):
+        return [dict(zip(names, value, strict=True))]
+    return [row for part in value for row in (_objects(part, names, depth + 1) if isinstance(part, list) and depth < 3 else [part])]
+
+
+def _objects_of(value: dict[str, Any], names: Sequence[str], depth: int) -> list[Any]:
+    if value.keys() & set(names):
+        return [value]
+    if lists := [part for part in value.values() if isinstance(part, list)]:
+        best = value.get("items")
+        return _objects(best if isinstance(best, list) else max(lists, key=lambda part: _likeness(part, names)), names, depth)
+    if value and all(isinstance(part, dict) for part in value.values()):
+        return [{names[0]: name} | part for name, part in value.items()]
+    if value and all(isinstance(part, str) for part in value.values()):
+        return [dict(zip(names, pair, strict=False)) for pair in value.items()]
+    return [value]
+
+
+def _likeness(rows: Sequence[Any], names: Sequence[str]) -> int:
+    """How many members of a list are objects with some of the names."""
+    return sum(isinstance(row, dict) and bool(row.keys() & set(names)) for row in rows)
+
+
+def _texts(value: Any) -> list[Any]:
+    """The texts of a list of texts, which may be under a name or each in an object of its own."""
+    if isinstance(value, dict):
+        parts = value.get("items", next((part for part in value.values() if isinstance(part, list)), None))
+        return _texts(parts) if isinstance(parts, list) else [part for part in value.values() if isinstance(part, str)][:1]
+    return [text for part in value for text in (_texts(part) if isinstance(part, dict) else [part])] if isinstance(value, list) else []
+
+
+def _plain_lines(text: str) -> list[str]:
+    """The lines of a text without the marks of a list, quotation marks and code fences."""
+    lines = (re.sub(r"^\s{0,20}(?:[-*•–]|\d{1,3}[.):])\s+", "", line).strip().strip('"“”`').strip() for line in text.split("\n"))
+    return [line for line in lines if line and line != "json" and not line.endswith(":")]
+
+
+def _choice(text: str, values: Sequence[Any], options: Sequence[Any]) -> Any:
+    """The option that an answer names: in its JSON, as its whole text, its first word, or the only one in its last line."""
+    told = [part for value in values if isinstance(value, dict) for part in ([value["answer"]] if "answer" in value else value.values())]
+    if values and told:
+        text = str(told[0])
+    by_word = {str(option).casefold(): option for option in options}
+    lines = _plain_lines(text.replace("*", ""))
+    whole = " ".join(lines).casefold().strip(" .!'\"")
+    if whole in by_word:
+        return by_word[whole]
+    words = re.findall(r"\w+", whole[:200])
+    if words and words[0] in by_word:
+        return by_word[words[0]]
+    last = dict.fromkeys(w for w in re.findall(r"\w+", lines[-1].casefold()[-200:]) if w in by_word) if lines else {}
+    if len(last) != 1:
+        raise ValueError("no option")
+    return by_word[next(iter(last))]
+
+
+def _line_in(text: str, values: Sequence[Any]) -> str:
+    """The one line of an answer: in its JSON, or the first of its text."""
+    for value in values if _is_json(text) else ():
+        if isinstance(value, dict) and (told := [part for part in (value.get("line"), *value.values()) if isinstance(part, str)]):
+            return told[0]
+    lines = [] if _is_json(text) else _plain_lines(text)
+    if not lines:
+        raise ValueError("no line")
+    return lines[0]
+
+
+def _object(values: Sequence[Any], properties: dict[str, Any]) -> Any:
+    """The object with most of the properties; also one under a name or in a list, the rows of its only list, or a row for each property."""
+    parts = [part for value in values for part in (value if isinstance(value, list) else [value]) if isinstance(part, dict)]
+    parts += [inner for part in parts for inner in part.values() if isinstance(inner, dict)]
+    best = max(parts, key=lambda part: len(part.keys() & properties.keys()), default=None)
+    if best is not None and best.keys() & properties.keys():
+        return best
+    lists = [name for name, part in properties.items() if part.get("type") == "array"]
+    if len(properties) == 1 and lists and values:
+        return {lists[0]: parts or values[0]}
+    named = {part["name"]: part.get("type") for part in parts if isinstance(part.get("name"), str) and part["name"] in properties}
+    if not named:
+        raise ValueError("no object")
+    return named

@@ -1,0 +1,98 @@
+"""Requests to model servers as JSON: optional fields, the forms in which an answer may be asked for, room for JSON syntax and thinking.
+
+An answer is asked for in the forms of FORMS, one after the other until one can be read. Optional fields are those that not every server
+supports (llama-server, vLLM, LM Studio, Ollama); a server that rejects one gets the request again without it.
+"""
+
+import json
+from typing import Any
+
+from localrag.engine.remote.refusals import LEAST_REASONING
+from localrag.engine.request import Request
+
+# As a JSON schema for the server; in words for the model, since not every server enforces a schema; as a schema with thinking, since newer
+# models of Ollama ignore the schema while their thinking is switched off.
+FORMS = ("schema", "words", "thinking")
+
+# Switch thinking off: llama-server and vLLM read `chat_template_kwargs`, both and Ollama `reasoning_effort`; the templates of Granite and
+# DeepSeek name the switch `thinking`.
+_NO_THINKING: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": False, "thinking": False}, "reasoning_effort": "none"}
+_JSON_OVERHEAD_TOKENS = 64  # braces, whitespace (llama.cpp's schema allows two line breaks and 20 spaces), a code fence
+REASONING_TOKENS = (0, 2000, 8000)  # added for a model that thinks although told not to, more if it does not end
+_MAX_SHOWN_OPTIONS = 40
+
+
+def forms_of(request: Request, first: str, without: frozenset[str]) -> list[str]:
+    """The forms in which to ask for an answer, beginning with `first`; without those that are the same for it on this server."""
+    has_schema = bool(request.grammar and request.grammar.schema)
+    can_think = not without.issuperset(_NO_THINKING)
+    forms = ["schema"] + ["words"] * has_schema + ["thinking"] * can_think
+    return [first, *(f for f in forms if f != first)] if has_schema and first in forms else forms
+
+
+def request_messages(request: Request, form: str) -> list[dict[str, str]]:
+    """The messages of a request; in the form "words" the last one describes the answer's JSON."""
+    messages = list(request.messages)
+    if form != "words" or not request.grammar or not request.grammar.schema or not messages:
+        return messages
+    shape = shape_in_words(request.grammar.schema)
+    last = messages[-1]
+    return [*messages[:-1], last | {"content": f"{last['content']}\n\nAnswer with JSON of this shape and nothing else: {shape}"}]
+
+
+def shape_in_words(schema: dict[str, Any]) -> str:
+    """A JSON value of a schema with what may stand in each place."""
+    if options := schema.get("enum"):
+        more = " or …" * (len(options) > _MAX_SHOWN_OPTIONS)
+        return " or ".join(json.dumps(option, ensure_ascii=False) for option in options[:_MAX_SHOWN_OPTIONS]) + more
+    kind = schema.get("type")
+    if kind == "object":
+        parts = schema.get("properties", {}).items()
+        return "{" + ", ".join(f"{json.dumps(name, ensure_ascii=False)}: {shape_in_words(part)}" for name, part in parts) + "}"
+    if kind == "array":
+        return f"[{shape_in_words(schema['items'])}, …]"
+    if kind == "integer":
+        return f"{schema['minimum']} to {schema['maximum']}" if schema.keys() >= {"minimum", "maximum"} else "a whole number"
+    return '"…"' if kind == "string" else "a number"
+
+
+def request_body(model: str, request: Request, without: frozenset[str], *, form: str = "schema", extra_tokens: int = 0) -> dict[str, Any]:
+    """The request as JSON. `without`: optional fields that this server rejected; `extra_tokens`: for JSON syntax and thinking."""
+    s = request.sampling
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": request_messages(request, form),
+        "max_tokens": request.max_tokens + extra_tokens,
+        "temperature": s.temperature,
+        "top_p": s.top_p,
+        "seed": s.seed,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        **({} if form == "thinking" else _NO_THINKING),
+    }
+    if s.min_p:
+        body["min_p"] = s.min_p
+    if LEAST_REASONING in without and "reasoning_effort" in body:
+        body["reasoning_effort"] = "low"
+    if request.stop:
+        body["stop"] = list(request.stop)
+    if form != "words" and request.grammar and request.grammar.schema:
+        shape = {"name": "answer", "schema": request.grammar.schema, "strict": True}
+        body["response_format"] = {"type": "json_schema", "json_schema": shape}
+    if "max_tokens" in without:  # OpenAI's newer name
+        body["max_completion_tokens"] = body["max_tokens"]
+    return {name: value for name, value in body.items() if name not in without}
+
+
+def json_tokens(request: Request) -> int:
+    """Tokens of an answer's JSON syntax: callers count only the tokens of the local grammar."""
+    return _JSON_OVERHEAD_TOKENS + _extra(request.grammar.schema) if request.grammar and request.grammar.schema else 0
+
+
+def _extra(schema: dict[str, Any]) -> int:
+    """Tokens of names, quotes and brackets in a value of a schema, and of its longest fixed value."""
+    if "properties" in schema:
+        return sum(len(name.encode()) // 2 + 6 + _extra(part) for name, part in schema["properties"].items())
+    if schema.get("type") == "array":
+        return int(schema.get("maxItems", 10)) * (3 + _extra(schema["items"]))
+    return max((len(str(value).encode()) // 2 + 1 for value in schema.get("enum", [])), default=2)
