@@ -83,6 +83,25 @@ def test_reports_take_at_most_half_of_the_calls_and_half_a_minute(ask, monkeypat
     assert "report" not in slow.tasks
 
 
+def test_a_small_model_writes_no_reports(ask, monkeypatch):
+    """Its reports would say less than the quotes."""
+    monkeypatch.setattr(Scripted, "__init__", with_parameters(Scripted.__init__, 135_000_000))
+    made, engine = ask()
+
+    assert "report" not in engine.tasks
+    assert made.is_answerable
+
+
+def with_parameters(make, n):
+    """The same constructor, of an engine that tells its size."""
+
+    def made(self, *args, **kwargs):
+        make(self, *args, **kwargs)
+        self.parameters = n
+
+    return made
+
+
 def test_without_a_writer_nothing_is_written(ask):
     """A caller that gives no way to write reports gets the quoting ones, and the command that has them written."""
     made, engine = ask(pending=None)

@@ -1,6 +1,7 @@
 """The chat model that answers is chosen on the page, among those of this machine."""
 
 import json
+import shutil
 
 import pytest
 
@@ -18,9 +19,9 @@ def second(home):
 
 
 @pytest.fixture(scope="module")
-def folder(plain_town):
-    """The index of letters."""
-    return plain_town
+def folder(plain_town, tmp_path_factory):
+    """A copy of the index of letters: its answers are kept."""
+    return shutil.copytree(plain_town, tmp_path_factory.mktemp("models") / "town")
 
 
 def answered(client, question):
@@ -29,9 +30,9 @@ def answered(client, question):
         return json.loads([line for line in stream.iter_lines() if line.strip()][-1])
 
 
-def test_the_models_of_this_machine_are_listed_and_one_of_them_is_chosen(plain_town):
+def test_the_models_of_this_machine_are_listed_and_one_of_them_is_chosen(folder):
     """The choice counts from the next question on, and the status tells which model answers."""
-    with served_here(plain_town) as server, server.client() as client:
+    with served_here(folder) as server, server.client() as client:
         assert answered(client, "Who is the harbour master?")["event"] == "done"
         before = client.get("/api/models").json()
         chosen = client.post("/api/models/second", json={})
@@ -42,9 +43,9 @@ def test_the_models_of_this_machine_are_listed_and_one_of_them_is_chosen(plain_t
         assert client.get("/api/status").json()["answers_with"] == "second"
 
 
-def test_a_model_that_is_not_on_the_list_is_refused(plain_town):
+def test_a_model_that_is_not_on_the_list_is_refused(folder):
     """Neither an unknown name nor the path of a file or the address of a server changes the model."""
-    with served_here(plain_town) as server, server.client() as client:
+    with served_here(folder) as server, server.client() as client:
         for name in ("third", "/etc/passwd", "http://127.0.0.1:1/v1"):
             refused = client.post(f"/api/models/{name}", json={})
             assert refused.status_code == 400
@@ -53,16 +54,16 @@ def test_a_model_that_is_not_on_the_list_is_refused(plain_town):
         assert client.get("/api/models").json()["answers_with"] != "third"
 
 
-def test_a_read_only_server_keeps_its_model(plain_town):
+def test_a_read_only_server_keeps_its_model(folder):
     """Its model is chosen by whoever starts it."""
-    with served(plain_town, "--read-only") as server, server.client() as client:
+    with served(folder, "--read-only") as server, server.client() as client:
         assert client.post("/api/models/second", json={}).status_code == 403
 
 
 @pytest.mark.ci
-def test_the_page_offers_them(browser, plain_town):
+def test_the_page_offers_them(browser, folder):
     """The menu shows which model answers, and changes it; the question after that is answered."""
-    with served_here(plain_town) as server, opened(browser, server) as (page, heard):
+    with served_here(folder) as server, opened(browser, server) as (page, heard):
         menu = page.get_by_label("Model that answers")
         menu.select_option("second")
         page.wait_for_function("document.querySelector('select[title=\"Model that answers\"]').value === 'second'")
