@@ -7,7 +7,7 @@ Multinomial logistic regression, trained by `scripts/train_question_kinds.py` on
 from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import ModelError
+from localrag.llm.reader import PassageReader
 from localrag.model_files import shipped_models
 from localrag.project import Project
 from localrag.system.files import shipped_data_path
@@ -88,7 +89,7 @@ def classifier_probabilities(classifier: str, question: str, project: Project) -
     if project.reader is None:
         return None
     try:
-        (vector,) = project.reader.question_vectors([question])
+        vector = _question_vector(project.reader, question)
     except ModelError as error:
         project.reader.report(project.model.options.notify, error)
         return None
@@ -97,6 +98,13 @@ def classifier_probabilities(classifier: str, question: str, project: Project) -
     except ModelError as error:
         project.reader.report(project.model.options.notify, error, "Kinds of questions are not told apart")
         return None
+
+
+@lru_cache(maxsize=64)
+def _question_vector(reader: PassageReader, question: str) -> NDArray[np.float32]:
+    """The reader's vector of a question, (width,), for all classifiers that look at it."""
+    vector: NDArray[np.float32] = reader.question_vectors([question])[0]
+    return vector
 
 
 @dataclass(frozen=True, slots=True)

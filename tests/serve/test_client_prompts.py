@@ -121,9 +121,10 @@ def test_a_short_text_before_an_attached_one_belongs_to_the_question():
 
 
 @pytest.fixture(scope="module")
-def client(plain_town):
+def client(plain_town, tmp_path_factory):
     """A client of a server over an index of letters."""
-    with served_here(plain_town) as running, running.client() as made:
+    folder = shutil.copytree(plain_town, tmp_path_factory.mktemp("prompts") / "town")
+    with served_here(folder) as running, running.client() as made:
         yield made
 
 

@@ -1,6 +1,7 @@
 """One question in several wire formats: OpenAI's Responses API by its own client, and Ollama's API."""
 
 import json
+import shutil
 import re
 
 import openai
@@ -14,8 +15,8 @@ CHAT = {"model": "localrag:mix", "messages": [{"role": "user", "content": ASKED}
 
 
 @pytest.fixture(scope="module")
-def folder(plain_town):
-    return plain_town
+def folder(plain_town, tmp_path_factory):
+    return shutil.copytree(plain_town, tmp_path_factory.mktemp("formats") / "town")
 
 
 @pytest.fixture(scope="module")
