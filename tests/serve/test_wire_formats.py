@@ -1,8 +1,8 @@
 """One question in several wire formats: OpenAI's Responses API by its own client, and Ollama's API."""
 
 import json
-import shutil
 import re
+import shutil
 
 import openai
 import pytest
