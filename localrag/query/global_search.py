@@ -323,9 +323,9 @@ async def _write_reports(question: Question, project: Project, ids: Sequence[str
     """The model's reports on the first of these communities, as many as it writes in REPORTS_S; kept like all replies of the model."""
     if question.pending_reports is None or question.options.context_only or isinstance(project.db, FilteredDatabase):
         return {}
-    if await project.model.is_small():
-        return {}
     speed, calls = project.model.prefill_speed(), question.budget.calls
+    if await project.model.is_small() or (speed is None and project.model.file.url):  # a server that has not answered yet may be slow
+        return {}
     room = math.inf if speed is None else speed * REPORTS_S
     chosen: list[PendingReport] = []
     for report in await question.pending_reports(

@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -32,13 +33,14 @@ def ask(plain_town, tmp_path):
 
     def asked(says=well, pending=pending_reports, **options):
         with open_for_query(folder) as project:
+            project.model.file = asked.file or project.model.file
             engine = answered_by(project, Scripted(says, window=16384))
             made = asyncio.run(
                 answer_question(QUESTION, project, QueryOptions("global", style="abstractive", **options), pending_reports=pending)
             )
         return made, engine
 
-    asked.folder = folder
+    asked.folder, asked.file = folder, None
     return asked
 
 
@@ -81,6 +83,19 @@ def test_reports_take_at_most_half_of_the_calls_and_half_a_minute(ask, monkeypat
 
     assert few.tasks.count("report") <= 2
     assert "report" not in slow.tasks
+
+
+def test_a_server_whose_speed_is_unknown_writes_no_reports(ask, monkeypatch):
+    """It may be slow; from its second answer on its speed is known."""
+    with open_for_query(ask.folder) as project:
+        server = replace(project.model.file, url="http://127.0.0.1:9/v1")
+    monkeypatch.setattr(ask, "file", server)
+    _, unknown = ask()
+    monkeypatch.setattr(fakes, "SPEED", 5000.0)
+    _, fast = ask()
+
+    assert "report" not in unknown.tasks
+    assert "report" in fast.tasks
 
 
 def test_a_small_model_writes_no_reports(ask, monkeypatch):
