@@ -309,7 +309,7 @@ _CONTRASTED = re.compile(r"(?:,|\bbut) not (?:(?:by|in|for|to|from|at|on|with|th
 
 
 def _conditions(claim: ParsedSentence, source: ParsedSentence) -> str:
-    """A condition that the claim denies ("even if"), or what it names by way of contrast ("not the owner"), and the source does not."""
+    """A denied condition ("even if"), a contrast ("not the owner"), a frequency or a bound of the claim that the source does not have."""
     if (even := _EVEN_IF.search(claim.text)) and not _EVEN_IF.search(source.text):
         return f"word:{even[0]}"
     mine, others = _contrasted(claim), _contrasted(source)
@@ -433,8 +433,10 @@ def _is_expected(clause: Clause, source: ParsedSentence, matched_words: Set[int]
 
 def _modes(mine: frozenset[str], other: frozenset[str]) -> str:
     """What is said to be possible or a duty is not said to be so; "would" stands for what was promised, planned or proposed."""
-    if ("future" in other and "past" in mine) or "certain" in mine - other:
-        return "mode:future" if "past" in mine else "mode:certain"
+    if "future" in other and "past" in mine:
+        return "mode:future"
+    if "certain" in mine - other:
+        return "mode:certain"
     mine, other = mine - _SHADES, other - _SHADES
     for mode in ("possible", "duty"):
         if (mode in mine) != (mode in other) and not (mode in mine and other):
@@ -602,7 +604,7 @@ def _other_unit(claim: ParsedSentence, source: ParsedSentence) -> str:
 def _other_of_class(
     claim: ParsedSentence, source: ParsedSentence, match: WordAlignment, lacking: Sequence[int], known: Callable[[ParsedWord], bool]
 ) -> str:
-    """A day of the week, month or frequency of the claim in place of which the source has another one of these."""
+    """A day of the week or month of the claim in place of which the source has another one."""
     said = match.of(range(len(claim.words)))
     rest = [word for j, word in enumerate(source.words) if j not in said]
     for word in (claim.words[i] for i in lacking):
@@ -623,7 +625,7 @@ def _lower(sentence: ParsedSentence) -> list[str]:
 
 
 def _other_contrast(claim: ParsedSentence, source: ParsedSentence) -> str:
-    """ "The owner, not the insurer" for "the insurer, not the owner"."""
+    """What the claim excludes and the source includes, and the other way round: the owner, not the insurer."""
     mine, others = _contrasted(claim), _contrasted(source)
     swapped = mine & {w.text for w in source.words} - others and others & {w.text for w in claim.words} - mine
     return "roles" if swapped else ""
@@ -725,7 +727,7 @@ def _clauses(claim: ParsedSentence, n: int, source: ParsedSentence, match: WordA
     if restated and all(_denies(claim, n, source, m, match) for m in restated):
         return "negation"
     mine = claim.clauses[n].modes
-    if restated and "must" in mine and all({"possible"} <= source.clauses[m].modes - {"duty"} for m in restated):
+    if restated and "must" in mine and all("possible" in source.clauses[m].modes for m in restated):
         return "mode"
     return "roles" if restated and all(_swaps(claim, n, source, m, match) for m in restated) else ""
 

@@ -13,7 +13,7 @@ from sqlite_utils import Database
 from localrag.errors import UsageError
 from localrag.indexing.extraction.nlp import has_tagger_types
 from localrag.indexing.reports import reports_hash
-from localrag.llm.budgets import estimate_seconds, record_stage_speeds, stage_speeds
+from localrag.llm.budgets import DECODE_FACTOR, estimate_seconds, record_stage_speeds, stage_speeds
 from localrag.llm.model import SMALL_MODEL_PARAMETERS
 from localrag.llm.tagger import Tagger
 from localrag.model_files import ModelFile, bundled_chat_model, parameters_of
@@ -25,7 +25,6 @@ MAX_MODEL_SECONDS = 900.0  # in which the chat model extracts everything, or wri
 PREFILL_TOKENS_PER_CHUNK, DECODE_TOKENS_PER_CHUNK = 1500, 900  # of an extraction by a model that writes descriptions
 TOKENS_PER_CHUNK_OF_WRITER = PREFILL_TOKENS_PER_CHUNK + DECODE_TOKENS_PER_CHUNK
 TOKENS_PER_REPORT_CHUNK = 2500  # of reports, descriptions and decisions on equal names, per chunk of the index
-DECODE_FACTOR = 4  # times as long as reading a token takes writing one, on a CPU; speeds are measured mostly on reading
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import Any
 from localrag.model_files import ModelFile
 from localrag.system.files import cache_dir, write_atomically
 
+DECODE_FACTOR = 4  # times as long as reading a token takes writing one, on a CPU; speeds are measured mostly on reading
 CountTokens = Callable[[str], Awaitable[int]]  # `ChatModel.count`
 
 DEFAULT_TOKENS_PER_CHAR = 0.5  # assumed by limits in characters: English takes 0.25, German 0.4, with any vocabulary

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from pathlib import PurePosixPath
 
 from localrag.filters import FILE_TYPE_FAMILIES, DocumentFilter, FilterCondition
 from localrag.project import Project
@@ -72,7 +73,6 @@ _ABOUT_FILES = frozenset(
 _QUOTED = re.compile(r"[\"“„«「‘]([^\"”“»」’]{2,60})[\"”“»」’]")
 _WORD_PATTERN = re.compile(r"[^\W_]+(?:[-.'’][^\W_]+)*")
 _OWN_DATE = re.compile(r"(?<!\d)((?:19|20)\d\d)[-_.]?(0[1-9]|1[0-2])(?:[-_.]?(0[1-9]|[12]\d|3[01]))?(?!\d)")
-
 _DATE_IN_WORDS = re.compile(r"(?<!\d)\d{1,2}\.? (?:de )?[^\W\d]{3,12}\.? (?:de )?\d{4}(?!\d)|\b[^\W\d]{3,12} \d{1,2}, \d{4}(?!\d)")
 
 
@@ -88,8 +88,11 @@ class DatedFile:
     @property
     def line(self) -> str:
         """The file as an item of a list."""
-        stem = self.path.rpartition("/")[2].rpartition(".")[0]
-        return f"- `{self.path}`" + f" — {self.title}" * (self.title not in ("", stem)) + f" ({self.date})" * bool(self.date)
+        return (
+            f"- `{self.path}`"
+            + f" — {self.title}" * (self.title not in ("", PurePosixPath(self.path).stem))
+            + f" ({self.date})" * bool(self.date)
+        )
 
 
 def collection_kind(question: str, project: Project) -> CollectionKind:
@@ -114,8 +117,13 @@ def collection_draft(question: Question, project: Project) -> AnswerDraft | None
     kind = collection_kind(question.text, project)
     if kind is CollectionKind.OTHER:
         return None
-    rows, texts = dated_files(project), _TEXTS.get(detect_language(question.text), _TEXTS["en"])
-    counted, newest, oldest, containing, since, none = texts
+    counted, newest, oldest, containing, since, none = _TEXTS.get(detect_language(question.text), _TEXTS["en"])
+    if kind is CollectionKind.CHANGED:
+        start = _start_of_period(question.text)
+        times = [(row, _changed_at(row)) for row in documents.file_rows(project.db)]
+        shown = [DatedFile(row.path, row.title, f"{time:%Y-%m-%d %H:%M}", False) for row, time in times if time >= start]
+        return _listed(f"{since.format(date=f'{start:%Y-%m-%d}')}: {len(shown) or none}", shown)
+    rows = dated_files(project)
     if kind in (CollectionKind.COUNT, CollectionKind.LIST):
         chosen = _of_type(question.text, rows)
         types = ", ".join(f"{n} {suffix}" for suffix, n in Counter(_suffix(row.path) for row in chosen).most_common())
@@ -129,11 +137,6 @@ def collection_draft(question: Question, project: Project) -> AnswerDraft | None
         paths = full_text.paths_with_phrase(project.db, term)
         found = [row for row in rows if row.path in paths]
         return _listed(containing.format(n=len(found), total=len(rows), term=term), found)
-    if kind is CollectionKind.CHANGED:
-        start = _start_of_period(question.text)
-        changed = [f for f in documents.file_rows(project.db) if _changed_at(f) >= start]
-        shown = [DatedFile(f.path, f.title, f"{_changed_at(f):%Y-%m-%d %H:%M}", False) for f in changed]
-        return _listed(f"{since.format(date=f'{start:%Y-%m-%d}')}: {len(shown) or none}", shown)
     return None
 
 
@@ -145,7 +148,7 @@ def dated_files(project: Project) -> list[DatedFile]:
 def _dated(row: FileRow) -> DatedFile:
     if row.date and row.date_source != "file":
         return DatedFile(row.path, row.title, row.date, True)
-    for text in (row.path.rpartition("/")[2], row.title):
+    for text in (PurePosixPath(row.path).name, row.title):
         if found := _OWN_DATE.search(text):
             return DatedFile(row.path, row.title, "-".join(filter(None, found.groups())), True)
     if written := _written_date(row.title):
@@ -197,7 +200,7 @@ _TYPE_WORDS = {
 
 
 def _suffix(path: str) -> str:
-    return path.rpartition("/")[2].rpartition(".")[2].lower() if "." in path.rpartition("/")[2] else ""
+    return PurePosixPath(path).suffix.removeprefix(".").lower()
 
 
 def _searched_term(question: str, project: Project) -> str:
@@ -207,9 +210,8 @@ def _searched_term(question: str, project: Project) -> str:
     named = [n.text for n in named_entities(question, project) if n.text.lower() not in _ABOUT_FILES]
     if named:
         return max(named, key=len)
-    words = [m for m in _WORD_PATTERN.finditer(question)]
     function_words = frozenset(FUNCTION_WORDS_BY_LANGUAGE.get(detect_language(question), FUNCTION_WORDS_BY_LANGUAGE["en"]).split())
-    telling = [m for m in words if m[0].lower() not in _ABOUT_FILES | function_words]
+    telling = [m for m in _WORD_PATTERN.finditer(question) if m[0].lower() not in _ABOUT_FILES | function_words]
     candidates = [
         question[telling[a].start() : telling[b].end()]
         for b in reversed(range(len(telling)))
@@ -223,7 +225,7 @@ def _start_of_period(question: str) -> datetime:
     import dateparser.search  # slow import, seldom needed
 
     found = dateparser.search.search_dates(question, settings={"PREFER_DATES_FROM": "past", "TIMEZONE": "UTC", "TO_TIMEZONE": "UTC"})
-    start = found[-1][1] if found else datetime.now() - DEFAULT_PERIOD
+    start = found[-1][1] if found else datetime.now(UTC) - DEFAULT_PERIOD
     start = start.replace(tzinfo=UTC) if start.tzinfo is None else start
     return start.replace(hour=0, minute=0, second=0, microsecond=0)
 

@@ -12,10 +12,10 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from localrag.errors import ContextTooSmall, UsageError
-from localrag.llm.budgets import TokenDensity, max_json_tokens
+from localrag.llm.budgets import DECODE_FACTOR, TokenDensity, max_json_tokens
 from localrag.llm.grammar import choice_of, json_object
 from localrag.llm.model import CALL_ERRORS, EchoDetector, bounded_map, trim_strings
 from localrag.llm.prompts import load_prompt
@@ -286,7 +286,7 @@ TARGET_QUOTED_REPORTS = 100  # the same for extractive answers
 MAX_POINTS = 6  # of an extractive answer
 MAX_WRITTEN_REPORTS = 25  # for one question
 REPORTS_S = 30.0  # seconds for writing them
-TYPICAL_REPORT_TOKENS, DECODE_FACTOR = 400, 4  # of a report; and how much longer than reading a token takes writing one
+TYPICAL_REPORT_TOKENS = 400  # of a report that is written
 MAX_CHUNKS_READ = 1000  # by map calls over the source text, if calls are limited
 
 ScoredPoint = tuple[float, AnswerPoint]  # helpfulness of 0 to 100, and the point
@@ -323,19 +323,17 @@ async def _write_reports(question: Question, project: Project, ids: Sequence[str
     """The model's reports on the first of these communities, as many as it writes in REPORTS_S; kept like all replies of the model."""
     if question.pending_reports is None or question.options.context_only or isinstance(project.db, FilteredDatabase):
         return {}
-    speed, calls = project.model.prefill_speed(), question.budget.calls
+    speed = project.model.prefill_speed()
     if await project.model.is_small() or (speed is None and project.model.file.url):  # a server that has not answered yet may be slow
         return {}
+    limit = MAX_WRITTEN_REPORTS if question.budget.calls is None else min(MAX_WRITTEN_REPORTS, question.budget.calls // 2)
+    pending = await question.pending_reports(project, ids[:limit])
+    spent = accumulate(report.tokens + DECODE_FACTOR * TYPICAL_REPORT_TOKENS for report in pending)
     room = math.inf if speed is None else speed * REPORTS_S
-    chosen: list[PendingReport] = []
-    for report in await question.pending_reports(
-        project, ids[: MAX_WRITTEN_REPORTS if calls is None else min(MAX_WRITTEN_REPORTS, calls // 2)]
-    ):
-        room -= report.tokens + DECODE_FACTOR * TYPICAL_REPORT_TOKENS
-        if room < 0:
-            break
-        chosen.append(report)
-    advance = question.progress_counter("writing reports, {} …", len(chosen)) if chosen else None
+    chosen = [report for report, tokens in zip(pending, spent, strict=True) if tokens <= room]
+    if not chosen:
+        return {}
+    advance = question.progress_counter("writing reports, {} …", len(chosen))
 
     async def write(report: PendingReport) -> Report | None:
         if not question.budget.take_call():
@@ -343,11 +341,13 @@ async def _write_reports(question: Question, project: Project, ids: Sequence[str
         try:
             async with question.budget.timeout():
                 return await report.write()
-        except (TimeoutError, *CALL_ERRORS):  # its sentences are read instead
-            return None
+        except TimeoutError:
+            question.budget.is_exhausted = True
+        except CALL_ERRORS as error:  # its sentences are read instead
+            question.budget.failures.append(str(error))
         finally:
-            if advance:
-                advance(1)
+            advance(1)
+        return None
 
     return {r.community_id: r for r in await bounded_map(map(write, chosen)) if r is not None}
 

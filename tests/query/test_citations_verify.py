@@ -195,19 +195,6 @@ def test_a_number_with_its_unit_is_one(text, values):
         ("Most of the members voted.", "Few of the members voted."),
         ("Few members voted.", "Many members voted."),
         ("All of the members voted.", "Some of the members voted."),
-    ],
-)
-def test_how_often_and_how_many_are_compared(claim, source):
-    """Once contradicts twice, and few contradicts most; neither supports the other."""
-    assert not is_entailed(claim, source)
-    assert contradiction(parse_sentence(claim), parse_sentence(source))
-    assert is_entailed(source, source)
-    assert not contradiction(parse_sentence(source), parse_sentence(source))
-
-
-@pytest.mark.parametrize(
-    ("claim", "source"),
-    [
         ("The boat costs 480,000 dollars.", "The boat costs 480,000 euros."),
         ("The dose is 10 g a day.", "The dose is 10 mg a day."),
         ("The cache keeps entries for two weeks.", "The cache keeps entries for two months."),
@@ -222,7 +209,7 @@ def test_how_often_and_how_many_are_compared(claim, source):
     ],
 )
 def test_a_detail_of_the_same_class_contradicts(claim, source):
-    """Another currency, measure, half of the day, weekday, frequency, bound, duty, share or contrast; none contradicts itself."""
+    """Another frequency, quantifier, currency, measure, hour, weekday, bound, duty, share or contrast; none contradicts itself."""
     assert not is_entailed(claim, source)
     assert contradiction(parse_sentence(claim), parse_sentence(source))
     assert is_entailed(source, source)

@@ -280,7 +280,7 @@ class GrammarFilter:
                 self._keep(self.accepted_text + gained)
         elif self._grammar.from_json and self._items.add(gained):
             try:
-                self._take(self._grammar, self._grammar.from_json({"items": self._items.items}))
+                self._accept_parts(self._grammar, self._grammar.from_json({"items": self._items.items}))
             except (KeyError, TypeError, ValueError, AttributeError):
                 return  # incomplete or malformed: `finish` decides
 
@@ -312,14 +312,14 @@ class GrammarFilter:
             if not _has_row_of(grammar.schema or {}, value):
                 raise ValueError("no row of the schema")
             parts = grammar.from_json(value) if grammar.from_json else [text]
-            self._take(grammar, parts)
+            self._accept_parts(grammar, parts)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise MalformedResponse(f"not of the form asked for, in {len(text)} characters") from error
         lark = grammar.next_grammar(self.accepted_text)
         if lark is not None and not _accepts(lark, ""):
             raise MalformedResponse(f"nothing that was asked for, in {len(text)} characters")
 
-    def _take(self, grammar: Grammar, parts: list[str]) -> None:
+    def _accept_parts(self, grammar: Grammar, parts: list[str]) -> None:
         for part in parts[self._taken :]:
             lark = grammar.next_grammar(self.accepted_text)
             if lark is not None and len(part) <= MAX_PART_CHARS and _accepts(lark, part):
