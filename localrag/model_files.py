@@ -207,6 +207,10 @@ class ServerInfo:
     is_window_assumed: bool = False  # it tells its window only once the model is loaded
     suffix: str = ""  # what the address lacks: "/v1"
     hides_thinking: bool = False  # its answers begin with thinking whose start mark is missing
+    learned_window: int = 0  # tokens, by requests that did not fit
+    omitted_fields: tuple[str, ...] = ()  # optional fields of a request that it rejected
+    form: str = "schema"  # in which it is asked for JSON first
+    learned_at: float = 0.0  # time.time() of the last of these
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,10 +101,14 @@ def test_any_text_is_read_or_refused(text):
         ("caf\u00e9/*", ["cafe\u0301/a.md"], ["cafe/a.md"]),
         ("a (1)+.md", ["a (1)+.md"], ["a 1.md"]),
         (".", ["a", "a/b"], []),
+        ("d.md", ["d.md", "a/b/d.md"], ["a/d.md.txt", "d.md.d"]),
+        ("./d.md", ["d.md"], ["a/d.md"]),
+        ("d.md/", ["d.md/e"], ["a/d.md"]),
     ],
 )
 def test_patterns_of_paths(pattern, fits, others):
-    """`*` stays in a folder, `**` does not; without either it is a file or a folder; accents fit however they are written."""
+    """`*` stays in a folder, `**` does not; without either it is a file or a folder, and a name with a suffix a file in any folder;
+    accents fit however they are written."""
     assert [p for p in (*fits, *others) if matches_path(p, pattern)] == fits
 
 

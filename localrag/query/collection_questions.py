@@ -109,7 +109,7 @@ def file_filter(question: str, project: Project) -> DocumentFilter | None:
     named = documents.named_paths(project.db, question)
     if not named and collection_kind(question, project) is CollectionKind.NEWEST_CONTENT:
         named = [row.path for row in _by_date(_described(question, dated_files(project)))[:1]]
-    return DocumentFilter(",".join(str(FilterCondition("path", glob.escape(path))) for path in named)) if named else None
+    return DocumentFilter(",".join(str(FilterCondition("path", f"./{glob.escape(path)}")) for path in named)) if named else None
 
 
 def collection_draft(question: Question, project: Project) -> AnswerDraft | None:

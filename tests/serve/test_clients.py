@@ -1,4 +1,4 @@
-"""Programs that people ask an index with: the `llm` command itself, and what Open WebUI makes of an answer's annotations."""
+"""Programs and libraries that people ask an index with, themselves, and what Open WebUI makes of an answer's annotations."""
 
 import json
 import os
@@ -84,3 +84,29 @@ def test_open_webui_links_each_number_to_its_source(server):
         assert source["source"]["url"].startswith(f"{server.address}/#/source/")
         assert source["source"]["url"].endswith(f"/{n}")
         assert re.search(r"docs/\w\.\w+.*“.+”", source["document"][0])
+
+
+def test_ollamas_own_client_asks_the_index(server):
+    """Whole and streamed; the models are the modes."""
+    import ollama
+
+    client = ollama.Client(server.address, headers={"Authorization": f"Bearer {server.key}"}, trust_env=False)
+    asked = {"model": "localrag:mix", "messages": [{"role": "user", "content": QUESTION}]}
+
+    whole = client.chat(**asked).message.content
+    assert "Lars Holm" in whole
+    assert "".join(part.message.content or "" for part in client.chat(**asked, stream=True)) == whole
+    assert any(model.model.startswith("localrag:mix") for model in client.list().models)
+
+
+def test_langchains_chat_model_asks_the_index(server, monkeypatch):
+    """`ChatOpenAI`, whole and streamed, with a conversation."""
+    monkeypatch.setenv("LANGCHAIN_TRACING_V2", "false")
+    from langchain_openai import ChatOpenAI
+
+    model = ChatOpenAI(model="localrag:mix", base_url=f"{server.address}/v1", api_key=server.key, max_retries=0)
+    turns = [("human", "Who is Lars Holm?"), ("ai", "Lars Holm is the mate of the Skua."), ("human", QUESTION)]
+
+    whole = model.invoke(turns).content
+    assert "Lars Holm" in whole
+    assert "".join(part.content for part in model.stream(turns)) == whole

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 
 from localrag.engine.remote.refusals import MAX_ERROR_CHARS, HttpError, error_in, refused, retry_delay
-from localrag.engine.remote.replies import MalformedResponse
+from localrag.engine.remote.replies import MalformedResponse, NoResponse
 from localrag.errors import EngineError, UsageError
 from localrag.system.trust import is_trust_known, remember_trust
 
@@ -167,8 +167,8 @@ async def stream(wire: HttpConfig, url: str, body: dict[str, Any], on_event: Cal
     """Send a request and pass every event of its answer to `on_event`; whether the stream ended properly. A plain JSON answer is one event.
 
     Leaving by an exception or cancellation closes the connection, and the server stops computing. llama-server does so for streamed answers
-    only: a slot whose plain request was dropped worked on for 25 s, a streamed one was free after 0.03 s. So every request streams. Raises
-    ConnectionLost, HttpError, MalformedResponse, EngineError.
+    only: a slot whose plain request was dropped worked on for 25 s, a streamed one was free after 0.03 s. So requests stream wherever that
+    is possible. Raises ConnectionLost, HttpError, NoResponse, MalformedResponse, EngineError.
     """
     async with _open_response(wire, "POST", url, body, READ_TIMEOUT_S) as response:
         reader = _EventReader(on_event)
@@ -216,6 +216,8 @@ class _EventReader:
         self._read(b"".join(self._parts))
         rest = b"\n".join(self._other_lines)
         if not self._streams:
+            if not rest.strip():
+                raise NoResponse("nothing")
             self._on_event(_json(rest))
             return True
         with suppress(MalformedResponse):

@@ -60,7 +60,10 @@ _NAMED_BY = {
     "max_tokens": re.compile("max_completion_tokens"),
 }
 _EXTRAS = ("chat_template_kwargs", "reasoning_effort", "stream_options", "seed")  # omitted first where an error names none
-LEAST_REASONING = "reasoning_effort=none"  # if this value is rejected, "low" is sent: gpt-oss always thinks
+# Values that a server may reject while it takes another: "low" for gpt-oss, which always thinks; json_object with a schema, which is older.
+LEAST_REASONING = "reasoning_effort=none"
+JSON_SCHEMA = "response_format=json_schema"
+_OTHER_VALUES = {"reasoning_effort": LEAST_REASONING, "response_format": JSON_SCHEMA}
 
 
 class HttpError(Exception):
@@ -159,8 +162,8 @@ def next_omitted_fields(error: HttpError, fields: frozenset[str], without: froze
     named = [name for name, words in _NAMED_BY.items() if name in fields and words.search(error.words)]
     if named:
         sure = bool(_UNSUPPORTED.search(error.words))
-        if named == ["reasoning_effort"] and LEAST_REASONING not in without:
-            return without | {LEAST_REASONING}, sure
+        if len(named) == 1 and (value := _OTHER_VALUES.get(named[0])) and value not in without:
+            return without | {value}, sure
         return without | set(named), sure
     if error.status not in _BAD_REQUEST:
         return None

@@ -25,7 +25,7 @@ from localrag.engine.remote.refusals import (
     next_omitted_fields,
     window_in,
 )
-from localrag.engine.remote.replies import EmptyResponse, GrammarFilter, MalformedResponse, StreamState
+from localrag.engine.remote.replies import EmptyResponse, GrammarFilter, MalformedResponse, NoResponse, StreamState
 from localrag.engine.remote.request_body import REASONING_TOKENS, forms_of, json_tokens, request_body, request_messages
 from localrag.engine.remote.servers import PooledServer, ServerPool, backoff_delay, down_timeout, with_server_info
 from localrag.engine.request import EngineMetrics, Generation, Request
@@ -37,6 +37,7 @@ from localrag.model_files import ModelFile, ServerInfo
 __all__ = ["RemoteEngine", "check_host", "with_server_info"]
 
 MAX_LOST_CONNECTIONS, MAX_SERVER_FAILURES = 5, 3  # per request, before the request itself fails
+MAX_REFUSED = 5  # requests, by a server that has answered none, before it is no longer used
 MARKER_TOKENS = 8  # of a chat template around each message
 MIN_LEARNED_WINDOW = 1024  # where a server does not tell by how much a request was too long
 SMALLER_SHARE = 0.75  # of a rejected request's size: what is taken to fit
@@ -165,11 +166,8 @@ class RemoteEngine:
             exchange = _Exchange(body, time.perf_counter(), StreamState(), answer)
             try:
                 await self._exchange(server, exchange)
-            except HttpError as error:
-                omitted = None
-                if not (is_too_long(error) or is_passing(error) or is_unknown_model(error)):
-                    omitted = next_omitted_fields(error, frozenset(body), without)
-                if omitted is None:
+            except (HttpError, NoResponse) as error:
+                if (omitted := _omitted_after(error, frozenset(body), without)) is None:
                     raise
                 without, is_sure = omitted[0], is_sure and omitted[1]
                 continue
@@ -184,6 +182,7 @@ class RemoteEngine:
         generation = self._generation(server, request, tries, exchange)
         if request.grammar and request.grammar.schema:
             server.form.observe(tries.form, begun_at)
+        servers_remote.save_learned(server, self._file.name)
         await self._read_window_again(server, request, tries)
         return generation
 
@@ -203,7 +202,7 @@ class RemoteEngine:
         if not is_complete:
             self._check_cut(server, request, exchange)
         if is_complete and answer.has_hidden_start:
-            servers_remote.save_hidden_thinking(server, self._file.name)
+            servers_remote.save_learned(server, self._file.name, hides_thinking=True)
             if answer.accepted_text:
                 raise EngineError(
                     f"The thinking of {server.url} could not be told from its answer.", "Ask again: its answers are now shown at their end."
@@ -220,19 +219,22 @@ class RemoteEngine:
             self.figures.prefill_seconds += state.first_text_at - exchange.begun
         if is_complete:
             self._pool.remember_conversation(_conversation((*request.messages, {"role": "assistant", "content": text})), server)
-        server.is_reported_busy = False
+        server.is_reported_busy, server.has_answered = False, True
         server.longest_answered = max(server.longest_answered, state.prompt_tokens + state.output_tokens)
         return Generation(text, is_complete, (), *counts, seconds, tries.waited, dropped_rows=answer.dropped_rows)
 
     def _check_ended(self, server: PooledServer, tries: _RetryState, exchange: _Exchange) -> None:
-        """Check that an answer came to its end. One that nothing ends is complete if it comes twice. Raises ConnectionLost."""
+        """Check that an answer ended: one that nothing ends is complete if it comes twice. Raises ConnectionLost, MalformedResponse.
+
+        llama-cpp-python's server marks the end of a stream also where another request interrupted it.
+        """
         state = exchange.state
-        if state.choices and (exchange.is_complete or state.finish_reason):
+        if state.choices and state.finish_reason:
             server.ends_silently.observe(False, time.monotonic())
             return
-        if exchange.is_complete:
-            raise MalformedResponse("nothing")
         text = exchange.answer.text
+        if exchange.is_complete and not text:
+            raise MalformedResponse("nothing")
         if not text or not (server.ends_silently.value or text == tries.unfinished_text):
             tries.unfinished_text = text
             raise ConnectionLost("the stream ended early")
@@ -247,6 +249,7 @@ class RemoteEngine:
         used = state.prompt_tokens + state.output_tokens
         if state.prompt_tokens and state.output_tokens < limit and used >= (server.window * NEAR_WINDOW_SHARE or LONG_REQUEST_TOKENS / 3):
             server.learned_window = used
+            servers_remote.save_learned(server, self._file.name)
             raise _no_room(server, "The request", used - state.prompt_tokens)
         if exchange.has_reasoning and not exchange.answer.has_answer:
             raise EmptyAnswer(
@@ -324,7 +327,15 @@ class RemoteEngine:
             return backoff_delay(tries.failed)
         if error.status in (400, 422, *SERVER_FAILED) and self._is_near_window(server, self._size(request, tries.form)):
             raise self._learn_window(server, request, tries, error)
-        raise EngineError(f"{server.url} refused the request ({error}).", _hint(error, self._wire, server.url))
+        refusal = EngineError(f"{server.url} refused the request ({error}).", _hint(error, self._wire, server.url))
+        self._after_last_refusal(server, refusal, error)
+        raise refusal
+
+    def _after_last_refusal(self, server: PooledServer, refusal: EngineError, error: HttpError) -> None:
+        """Use a server no longer that has answered nothing yet and has refused MAX_REFUSED requests."""
+        server.refused += not server.has_answered
+        if server.refused == MAX_REFUSED:
+            server.error = ModelError(f"{server.url} refuses every request ({error}).", refusal.hint)
 
     def _after_overflow(self, server: PooledServer, request: Request, tries: _RetryState, error: HttpError) -> float:
         """Give up the tokens that the local engine does not need, once. Raises ContextTooSmall."""
@@ -348,6 +359,7 @@ class RemoteEngine:
         elif not known or size <= known:  # else it was sent before the window was known
             guessed = max(MIN_LEARNED_WINDOW, server.longest_answered, int(SMALLER_SHARE * size))
             server.learned_window = min(guessed, known or guessed)
+        servers_remote.save_learned(server, self._file.name)
         remaining = server.window - (size - request.max_tokens)
         return _no_room(server, f"A request of about {size} tokens", min(remaining, int(SMALLER_SHARE * request.max_tokens)))
 
@@ -409,6 +421,15 @@ class _MonotonicStream:
         if self._on_text:
             self._on_text(accepted[len(self.text) :])
         self.text = accepted
+
+
+def _omitted_after(error: HttpError | NoResponse, fields: frozenset[str], without: frozenset[str]) -> tuple[frozenset[str], bool] | None:
+    """The fields to omit after an error, of those that were sent, and whether that is sure; None if that does not help."""
+    if isinstance(error, NoResponse):  # a server that fails once the stream began says why without one
+        return (without | {"stream", "stream_options"}, False) if "stream" in fields else None
+    if is_too_long(error) or is_passing(error) or is_unknown_model(error):
+        return None
+    return next_omitted_fields(error, fields, without)
 
 
 def _conversation(messages: Sequence[dict[str, str]]) -> str:

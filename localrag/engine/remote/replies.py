@@ -61,6 +61,10 @@ class MalformedResponse(Exception):
     """The answer is no JSON, no event stream, or too long; the message never quotes it."""
 
 
+class NoResponse(MalformedResponse):
+    """The server sent nothing."""
+
+
 class EmptyResponse(MalformedResponse):
     """The model wrote nothing."""
 

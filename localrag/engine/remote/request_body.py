@@ -7,7 +7,7 @@ supports (llama-server, vLLM, LM Studio, Ollama); a server that rejects one gets
 import json
 from typing import Any
 
-from localrag.engine.remote.refusals import LEAST_REASONING
+from localrag.engine.remote.refusals import JSON_SCHEMA, LEAST_REASONING
 from localrag.engine.request import Request
 
 # As a JSON schema for the server; in words for the model, since not every server enforces a schema; as a schema with thinking, since newer
@@ -77,8 +77,9 @@ def request_body(model: str, request: Request, without: frozenset[str], *, form:
     if request.stop:
         body["stop"] = list(request.stop)
     if form != "words" and request.grammar and request.grammar.schema:
-        shape = {"name": "answer", "schema": request.grammar.schema, "strict": True}
-        body["response_format"] = {"type": "json_schema", "json_schema": shape}
+        schema = request.grammar.schema
+        shape = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}
+        body["response_format"] = {"type": "json_object", "schema": schema} if JSON_SCHEMA in without else shape
     if "max_tokens" in without:  # OpenAI's newer name
         body["max_completion_tokens"] = body["max_tokens"]
     return {name: value for name, value in body.items() if name not in without}

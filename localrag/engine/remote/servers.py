@@ -117,9 +117,9 @@ async def query_server(wire: HttpConfig, url: str, file: ModelFile) -> ServerInf
     except HttpError as error:
         if error.status in (401, 403):
             raise key_refused(wire, url) from error
-        return None if error.status in (*BUSY, *GATEWAY) else _with_hidden_thinking(f"{url}#{file.name}", ServerInfo())
+        return None if error.status in (*BUSY, *GATEWAY) else _with_learned(f"{url}#{file.name}", ServerInfo())
     except MalformedResponse:
-        return _with_hidden_thinking(f"{url}#{file.name}", ServerInfo())
+        return _with_learned(f"{url}#{file.name}", ServerInfo())
     entry = find_served_model(models, file.name)
     if entry.get("owned_by") == "llamacpp" and not isinstance(entry.get("meta"), dict) and "status" not in entry:
         return None  # it is still loading the model; one with a status loads it for the first request
@@ -128,7 +128,7 @@ async def query_server(wire: HttpConfig, url: str, file: ModelFile) -> ServerInf
         if not entry:
             await _check_unlisted(wire, url, models, replace(facts, suffix=suffix), file)
         facts = await _with_scale(wire, url, replace(facts, suffix=suffix), file)
-        return _save_server_info(f"{url}#{file.name}", _with_hidden_thinking(f"{url}#{file.name}", facts))
+        return _save_server_info(f"{url}#{file.name}", _with_learned(f"{url}#{file.name}", facts))
     except ConnectionLost:
         return None
 
@@ -222,6 +222,8 @@ async def _read_server_info(wire: HttpConfig, url: str, entry: dict[str, Any], f
     if entry.get("owned_by") == "vllm" or "max_model_len" in entry:
         name = PurePath(str(entry.get("root") or model)).name
         return ServerInfo(_digest("vllm", name), model, window=as_count(entry.get("max_model_len")), tokenize_field="prompt")
+    if entry.get("owned_by") == "me" and "permissions" in entry:  # llama-cpp-python's, where a new request interrupts the one before
+        return ServerInfo(_digest("llama-cpp-python", PurePath(model).name), model, slots=1)
     model = model or file.name
     if isinstance(digest := _of_name(await _maybe(wire, f"{root}/api/tags"), "models", model).get("digest"), str):
         return await _of_ollama(wire, root, model, digest)
@@ -319,7 +321,8 @@ def _cached_info() -> dict[str, ServerInfo]:
     try:
         entries = json.loads((cache_dir() / "servers.json").read_text())
         names = {stored: name for name, stored in _STORED_KEYS.items()}
-        return {key: ServerInfo(**{names.get(k, k): v for k, v in facts.items()}) for key, facts in entries.items()}
+        infos = {key: ServerInfo(**{names.get(k, k): v for k, v in facts.items()}) for key, facts in entries.items()}
+        return {key: replace(info, omitted_fields=tuple(info.omitted_fields)) for key, info in infos.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 
@@ -332,16 +335,33 @@ def _save_server_info(key: str, facts: ServerInfo) -> ServerInfo:
     return facts
 
 
-def _with_hidden_thinking(key: str, facts: ServerInfo) -> ServerInfo:
-    """The info of a server with what was remembered of the same model's answers."""
+LEARNED_FOR_S = 24 * 3600.0  # a server may be updated, or started with a larger window
+
+
+def _with_learned(key: str, facts: ServerInfo) -> ServerInfo:
+    """The info of a server with what its answers have taught of the same model, most of it within the last day."""
     before = _cached_info().get(key)
-    return replace(facts, hides_thinking=before is not None and before.digest == facts.digest and before.hides_thinking)
+    if before is None or before.digest != facts.digest:
+        return facts
+    facts = replace(facts, hides_thinking=before.hides_thinking)
+    if not 0 <= time.time() - before.learned_at <= LEARNED_FOR_S:
+        return facts
+    window = before.learned_window if before.window == facts.window else 0
+    return replace(facts, learned_window=window, omitted_fields=before.omitted_fields, form=before.form, learned_at=before.learned_at)
 
 
-def save_hidden_thinking(server: "PooledServer", name: str) -> None:
-    """Remember, also for other processes, that a server's answers begin with thinking whose start mark is missing."""
-    if not server.info.hides_thinking:
-        server.info = _save_server_info(f"{server.url}#{name}", replace(server.info, hides_thinking=True))
+def save_learned(server: "PooledServer", name: str, *, hides_thinking: bool = False) -> None:
+    """Remember, also for other processes, what a server turned out to need."""
+    info, omitted = server.info, tuple(sorted(server.omitted_fields.value))
+    learned = replace(
+        info,
+        hides_thinking=info.hides_thinking or hides_thinking,
+        learned_window=server.learned_window,
+        omitted_fields=omitted,
+        form=server.form.value,
+    )
+    if learned != info:
+        server.info = _save_server_info(f"{server.url}#{name}", replace(learned, learned_at=time.time()))
 
 
 def parallel_requests(facts: ServerInfo, options: EngineOptions) -> int:
@@ -416,7 +436,13 @@ class PooledServer:
     longest_answered: int = 0  # tokens of the longest request that it answered
     is_info_current: bool = False  # asked again since its model is loaded
     is_reported_busy: bool = False
+    has_answered: bool = False
+    refused: int = 0  # requests that it has refused, before its first answer
     probe: "asyncio.Task[None] | None" = None
+
+    def __post_init__(self) -> None:
+        self.omitted_fields.value, self.form.value = frozenset(self.info.omitted_fields), self.info.form
+        self.learned_window = self.info.learned_window
 
     @property
     def address(self) -> str:

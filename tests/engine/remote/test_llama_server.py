@@ -161,7 +161,7 @@ def test_llama_cpp_s_window_is_kept_to(shared):
 def test_a_folder_is_indexed_through_llama_cpp_and_moves_with_it(start, tmp_path):
     """Index and questions work through the server without a failed call; at another port the same model is asked nothing again."""
     folder, first = folder_of(tmp_path), start()
-    done = run_process("index", "docs", "--model", f"{first.url}#smol", cwd=folder)
+    done = run_process("index", "docs", "--model", f"{first.url}#smol", "--extractor", "model", cwd=folder)
     assert done.returncode == 0, done.stderr
     committed, asked, failures = calls(folder)
     assert committed == asked > 5
@@ -205,7 +205,7 @@ def test_a_server_killed_twice_costs_no_chunk(start, tmp_path):
     folder, server = folder_of(tmp_path), start()
     kills = Kills(server, folder, after=(2, 6), again=True)
     kills.start()
-    done = run_process("index", "docs", "--model", f"{server.url}#smol", cwd=folder)
+    done = run_process("index", "docs", "--model", f"{server.url}#smol", "--extractor", "model", cwd=folder)
     committed, asked, failures = calls(folder)
 
     assert done.returncode == 0, done.stderr
@@ -221,7 +221,7 @@ def test_one_of_two_servers_killed_costs_no_chunk(start, tmp_path):
     folder, one, two = folder_of(tmp_path), start(), start()
     kills = Kills(two, folder, after=(3,), again=False)
     kills.start()
-    done = run_process("index", "docs", "--model", f"{one.url},{two.url}#smol", cwd=folder)
+    done = run_process("index", "docs", "--model", f"{one.url},{two.url}#smol", "--extractor", "model", cwd=folder)
     committed, asked, failures = calls(folder)
 
     assert done.returncode == 0, done.stderr
@@ -235,7 +235,19 @@ def test_one_of_two_servers_killed_costs_no_chunk(start, tmp_path):
 def test_an_interrupt_ends_a_run_at_once(start, tmp_path):
     """Ctrl-C while the server writes: the process ends, and the server stops writing for nobody."""
     folder, server = folder_of(tmp_path), start()
-    command = [sys.executable, "-m", "localrag", "index", "docs", "--model", f"{server.url}#smol", "--chunk-tokens", "100"]
+    command = [
+        sys.executable,
+        "-m",
+        "localrag",
+        "index",
+        "docs",
+        "--model",
+        f"{server.url}#smol",
+        "--chunk-tokens",
+        "100",
+        "--extractor",
+        "model",
+    ]
     process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=os.environ)
     while not server.busy():
         assert process.poll() is None

@@ -8,9 +8,10 @@ import pytest
 
 from localrag.engine.remote import remote_engine
 from localrag.engine.remote.remote_engine import RemoteEngine
+from localrag.engine.remote.servers import with_server_info
 from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions
-from localrag.errors import ContextTooSmall, EmptyAnswer, EngineError
+from localrag.errors import ContextTooSmall, EmptyAnswer, EngineError, ModelError
 from localrag.index import Index
 from localrag.llm.grammar import choice_of, entity_lines
 from localrag.model_files import find_chat_model
@@ -127,8 +128,48 @@ def test_a_refused_schema_is_not_sent_again():
     texts, bodies = answers_of(answer, *[request(YES_OR_NO)] * 3)
 
     assert texts == ["no"] * 3
-    assert ["response_format" in b for b in bodies] == [True, False, False, False]
+    assert [b.get("response_format", {}).get("type") for b in bodies] == ["json_schema", "json_object", None, None, None]
     assert all(not thinks(b) for b in bodies)
+
+
+def test_a_schema_is_sent_in_the_older_form_where_only_that_is_known():
+    """As by the server of llama-cpp-python, which takes a schema with json_object."""
+
+    def answer(body):
+        shape = body.get("response_format", {})
+        if shape.get("type") == "json_schema":
+            return refusal(422, "body.response_format.type: Input should be 'text' or 'json_object'")
+        return '{"answer": "yes"}' if shape.get("schema", {}).get("properties") else "Well, well."
+
+    texts, bodies = answers_of(answer, *[request(YES_OR_NO)] * 2)
+
+    assert texts == ["yes"] * 2
+    assert [b["response_format"]["type"] for b in bodies] == ["json_schema", "json_object", "json_object"]
+
+
+def test_a_stream_in_which_nothing_came_is_asked_for_without_streaming():
+    """A server that fails once the stream began says why without one; one that never streams is asked without from then on."""
+
+    def of_window(body):
+        if size_of(body) > 2000:
+            return b"" if body.get("stream") else refusal(400, OVERFLOW.format(2000, size_of(body)))
+        return "yes"
+
+    with Server(of_window) as server:
+        engine = engine_of(server)
+        with pytest.raises(ContextTooSmall):
+            asyncio.run(engine.generate(request(text="Skua " * 2000)))
+        assert engine.window == 2000
+    texts, bodies = answers_of(lambda b: b"" if b.get("stream") else "yes", *[request()] * 3)
+    assert texts == ["yes"] * 3
+    assert [bool(b.get("stream")) for b in bodies] == [True, False, True, False, False]
+
+
+def test_an_answer_that_another_request_interrupted_is_asked_for_again():
+    """The end of the stream is marked, but no reason is given for the end of the answer."""
+    said = iter([stream("Ingrid Holm", ended=None), "Ingrid Holm bought it."])
+    texts, _ = answers_of(lambda _: next(said), request())
+    assert texts == ["Ingrid Holm bought it."]
 
 
 def test_the_newer_name_of_the_limit_is_used_where_it_is_asked_for():
@@ -138,6 +179,58 @@ def test_the_newer_name_of_the_limit_is_used_where_it_is_asked_for():
 
     assert texts == ["yes", "yes"]
     assert [b.get("max_completion_tokens") for b in bodies] == [None, 50, 50]
+
+
+def test_what_a_server_needs_is_known_to_the_next_process():
+    """A second engine of the same address asks as the first one learned to; after a day it asks as at first."""
+
+    def answer(body):
+        if "response_format" in body:
+            return refusal(400, "This response_format type is unavailable now")
+        return refusal(400, OVERFLOW.format(2000, size_of(body))) if size_of(body) > 2000 else "no"
+
+    with Server(answer) as server:
+        first, second = engine_of(server), engine_of(server)
+        asyncio.run(first.generate(request(YES_OR_NO)))
+        with pytest.raises(ContextTooSmall):
+            asyncio.run(first.generate(request(text="Skua " * 2000)))
+        asked = len(server.bodies)
+        assert second.window == 4096  # it was opened before
+        second = RemoteEngine(with_server_info(find_chat_model(f"{server.url}#m"), EngineOptions()), EngineOptions())
+        asyncio.run(second.generate(request(YES_OR_NO)))
+
+        assert second.window == 2000
+        assert ["response_format" in b for b in server.bodies[asked:]] == [False]
+
+        file = cache_dir() / "servers.json"
+        stored = json.loads(file.read_text())
+        stored[f"{server.url}#m"]["learned_at"] -= 25 * 3600
+        file.write_text(json.dumps(stored))
+        third = RemoteEngine(with_server_info(find_chat_model(f"{server.url}#m"), EngineOptions()), EngineOptions())
+        asyncio.run(third.generate(request(YES_OR_NO)))
+
+        assert third.window == 4096
+        assert "response_format" in server.bodies[asked + 1]
+
+
+def test_a_server_that_refuses_everything_is_asked_a_few_times():
+    """After five requests without an answer a run ends with the server's own reason; one that has answered is asked on."""
+    with Server(lambda _: refusal(403, "This account is closed.")) as server:
+        engine = engine_of(server)
+        for _ in range(remote_engine.MAX_REFUSED):
+            with pytest.raises(EngineError, match="refused the request"):
+                asyncio.run(engine.generate(request()))
+        for _ in range(3):
+            with pytest.raises(ModelError, match="refuses every request"):
+                asyncio.run(engine.generate(request()))
+        assert len(server.bodies) == remote_engine.MAX_REFUSED
+    said = iter(["yes"])
+    with Server(lambda _: next(said, None) or refusal(403, "This passage is not allowed.")) as server:
+        engine = engine_of(server)
+        asyncio.run(engine.generate(request()))
+        for _ in range(remote_engine.MAX_REFUSED + 1):
+            with pytest.raises(EngineError, match="refused the request"):
+                asyncio.run(engine.generate(request()))
 
 
 def failures_of(folder, server, question=""):

@@ -1,0 +1,89 @@
+"""The server of llama-cpp-python with the bundled model: what it tells, answers in a form, an index and a question."""
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from localrag.engine.remote.remote_engine import RemoteEngine
+from localrag.engine.remote.servers import with_server_info
+from localrag.engine.request import Request
+from localrag.engine.settings import EngineOptions
+from localrag.errors import ContextTooSmall
+from localrag.llm.grammar import choice_of
+from localrag.model_files import find_chat_model
+from tests.conftest import run_process, write_town
+
+pytestmark = pytest.mark.ci
+WINDOW = 2048
+
+
+@pytest.fixture(scope="module")
+def url(chat_file, tmp_path_factory):
+    """The address of a running server."""
+    pytest.importorskip("fastapi")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = tmp_path_factory.mktemp("server") / "log"
+    command = [sys.executable, "-m", "llama_cpp.server", "--model", str(chat_file.path), "--port", str(port), "--n_ctx", str(WINDOW)]
+    with log.open("w") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out)
+    try:
+        for _ in range(600):
+            assert process.poll() is None, log.read_text()[-2000:]
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=10)
+                break
+            except OSError:
+                time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def remote(url):
+    return RemoteEngine(with_server_info(find_chat_model(url), EngineOptions()), EngineOptions())
+
+
+def request(content, grammar=None, **options):
+    return Request((), 40, grammar, messages=({"role": "user", "content": content},), **options)
+
+
+def test_it_answers_in_prose_and_in_a_form(url):
+    """Streamed text is the answer; a choice is one of its options."""
+    shown = []
+    engine = remote(url)
+
+    said = asyncio.run(engine.generate(request("What is a ferry?", on_text=shown.append)))
+    chosen = asyncio.run(engine.generate(request("Is the sea wet? Answer yes or no.", choice_of(["yes", "no"]))))
+
+    assert said.text
+    assert "".join(shown) == said.text
+    assert chosen.text in ("yes", "no")
+
+
+def test_a_request_beyond_its_window_is_known_and_the_window_remembered(url):
+    """It does not tell its window; its error does."""
+    engine = remote(url)
+    with pytest.raises(ContextTooSmall):
+        asyncio.run(engine.generate(request("The ferry leaks. " * 1400)))
+    assert engine.window == WINDOW
+
+
+@pytest.mark.slow
+def test_a_folder_is_indexed_and_asked_through_it(url, tmp_path):
+    """Every chunk is read, and a question gets an answer with sources."""
+    write_town(tmp_path / "docs")
+    done = run_process("index", "docs", "--model", url, "--extractor", "model", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    asked = run_process("ask", "Who is the mate of the Skua?", "--json", cwd=tmp_path)
+    assert asked.returncode == 0, asked.stderr
+    assert json.loads(asked.stdout)["answer"]
