@@ -24,6 +24,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\x84\x86-\x9f\ufffe\uffff]") 
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 _TRAILING = re.compile(r"(?<![ \t\xa0])[ \t\xa0]+(?=\n)")  # matches only from the start of a run: otherwise quadratic in its length
 _BLANK = re.compile(r"\n{3,}")
+_TRADE_MARKS = ("®", "™", "℠", "©", "º", "ª")
 
 
 def number_in(text: str, otherwise: int = 0) -> int:
@@ -100,6 +101,25 @@ def first_heading(text: str) -> str:
     """The first `# …` line of a text, without the #; empty if there is none."""
     match = _HEADING.search(text)
     return match[1] if match else ""
+
+
+def superscript(text: str, *, is_note: bool = False) -> str:
+    """Raised text as it follows the text before it: `1st`, `10^6`, and `1894[2]` for the mark of a note.
+
+    Plain digits would join the number before them, and the raised ones of Unicode are plain digits to most models.
+    """
+    mark = " ".join(text.split())
+    if not mark or mark.isalpha() or mark in _TRADE_MARKS:
+        return mark
+    if is_note or mark[0] in "[(*†‡§¶#":
+        return f"[{mark.strip('[]()')}]"
+    return f"^{mark}" if re.fullmatch(r"[-+−–]?\w+(?:[.,]\d+)?|[-+−–]", mark) else f"^({mark})"
+
+
+def subscript(text: str) -> str:
+    """Lowered text as it follows the text before it: `CO2`, `x_i`."""
+    mark = " ".join(text.split())
+    return mark if not mark or mark[0].isdigit() else f"_{mark}" if mark.isalnum() else f"_({mark})"
 
 
 def metadata_pairs(**values: object) -> tuple[tuple[str, str], ...]:

@@ -12,7 +12,7 @@ import pytest
 
 from localrag.errors import UsageError
 from localrag.loaders import reader
-from localrag.loaders.content import LoadOptions, decode
+from localrag.loaders.content import LoadOptions, decode, subscript, superscript
 from localrag.loaders.discover import find_files
 from localrag.loaders.reader import Limits, ParserProcess, load_files
 from localrag.loaders.tabular import table_lines
@@ -632,3 +632,27 @@ def test_a_path_where_there_is_nothing_is_an_error(tmp_path):
     """It is named, with the command that mends it."""
     with pytest.raises(UsageError, match="There is nothing at"):
         find_files([tmp_path / "nowhere"])
+
+
+@pytest.mark.parametrize(
+    ("text", "is_note", "written"),
+    [
+        ("2", True, "[2]"),
+        ("[2]", False, "[2]"),
+        ("*", False, "[*]"),
+        ("6", False, "^6"),
+        ("−3", False, "^−3"),
+        ("n+1", False, "^(n+1)"),
+        ("st", False, "st"),
+        ("™", False, "™"),
+        (" ", True, ""),
+    ],
+)
+def test_raised_text_does_not_join_the_number_before_it(text, is_note, written):
+    """A note's mark stands in brackets, an exponent behind ^; letters of an ordinal follow their number."""
+    assert superscript(text, is_note=is_note) == written
+
+
+def test_lowered_text_is_told_from_what_it_belongs_to():
+    """Digits of a formula follow their letter, other indices come behind _."""
+    assert [subscript(text) for text in ("2", "i", "i+1", "")] == ["2", "_i", "_(i+1)", ""]
