@@ -106,7 +106,7 @@ ROOMS = {
     ],
     "loaders": [
         {"content", "discover", "sandbox"},
-        {"ocr", "page_images", "tabular"},
+        {"containers", "ocr", "page_images", "tabular"},
         {"html", "markup", "pdf"},
         {"mail", "office", "quote_boxes"},
         {"parser_process"},

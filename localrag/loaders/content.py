@@ -20,6 +20,8 @@ from localrag.records import DocumentPart
 
 MEGABYTE = 1_000_000
 ONLY_IMAGES, A_PICTURE = "only images, no text (scanned?)", "a picture"  # reasons for unread scans without OCR
+UNKNOWN_CHARACTERS = "its fonts do not say which characters they draw"
+UNKNOWN_FONTS = f"no readable text, {UNKNOWN_CHARACTERS}"
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\x84\x86-\x9f\ufffe\uffff]")  # except tab, line and page breaks
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 _TRAILING = re.compile(r"(?<![ \t\xa0])[ \t\xa0]+(?=\n)")  # matches only from the start of a run: otherwise quadratic in its length
@@ -32,12 +34,23 @@ def number_in(text: str, otherwise: int = 0) -> int:
     return int(text) if text.isdecimal() and len(text) < 10 else otherwise
 
 
+@dataclass(slots=True)
+class InnerBudget:
+    """What may still be read of the files within a file, at any depth, and the function that parses them."""
+
+    parse: "Callable[[OpenFile, LoadOptions], ParsedFile]"
+    files: int = 500
+    size: int = 200 * MEGABYTE
+    depth: int = 4
+
+
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
     """Options for reading files. Of tables: the text column (or key), and the columns put before the text as metadata.
 
     `ocr`: the languages of OCR as Tesseract takes them (`eng+deu`), empty without OCR: then `ocr_unavailable_reason` says why, and
     `is_ocr_disabled` that the user disabled it. `pages`: the scanned pages read so far, page number from 1 → `ocr.TesseractPage`.
+    `inner`: what may still be read of the files within the file.
     """
 
     text_column: str = ""
@@ -46,6 +59,7 @@ class LoadOptions:
     ocr_unavailable_reason: str = ""
     is_ocr_disabled: bool = False
     pages: Mapping[int, Mapping[str, Any]] = field(default_factory=dict, compare=False)
+    inner: "InnerBudget | None" = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +136,28 @@ def subscript(text: str) -> str:
     return mark if not mark or mark[0].isdigit() else f"_{mark}" if mark.isalnum() else f"_({mark})"
 
 
+_ROMAN = ((100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"))
+
+
+def format_number(number: int, form: str) -> str:
+    """A list number in one of Word's formats, such as `lowerLetter`, `upperRoman` or `decimal`."""
+    if form in {"lowerLetter", "upperLetter"} and number > 0:
+        text = chr(ord("a") + (number - 1) % 26) * ((number - 1) // 26 % 50 + 1)
+    elif form in {"lowerRoman", "upperRoman"} and 0 < number < 400:
+        text, remaining = "", number
+        for value, sign in _ROMAN:
+            text += sign * (remaining // value)
+            remaining %= value
+    else:
+        text = str(number)
+    return text.upper() if form.startswith("upper") else text
+
+
+def comment_line(text: str, author: str, date: str) -> str:
+    """A reader's comment with author and date."""
+    return f"Comment{f' by {author}' if author else ''}{f', {date[:10]}' if date else ''}: {text}"
+
+
 def metadata_pairs(**values: object) -> tuple[tuple[str, str], ...]:
     """The non-empty values as metadata, each on one line."""
     rows = ((name, " ".join(str(value).split())[:500]) for name, value in values.items() if value)
@@ -161,6 +197,28 @@ class OpenFile:
         """The complete content, memory-mapped without a copy. Raises ValueError for an empty file."""
         pages = mmap.mmap(self.descriptor, 0, access=mmap.ACCESS_COPY)
         return (ctypes.c_char * len(pages)).from_buffer(pages)
+
+
+@dataclass(frozen=True, slots=True)
+class InnerFile(OpenFile):
+    """A file within another one, in memory; it has no descriptor."""
+
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        """The size in bytes."""
+        return len(self.data)
+
+    def open(self) -> BinaryIO:
+        """A stream from the beginning, with its own position."""
+        return io.BytesIO(self.data)
+
+    def mapped(self) -> "ctypes.Array[ctypes.c_char]":
+        """A copy of the complete content. Raises ValueError for an empty file."""
+        if not self.data:
+            raise ValueError("an empty file")
+        return (ctypes.c_char * len(self.data)).from_buffer_copy(self.data)
 
 
 class _RawReader(io.RawIOBase):

@@ -3,9 +3,12 @@
 XML is parsed without entities, DTDs or network, as running text or as data.
 """
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from html.entities import html5
 from posixpath import dirname, join, normpath
 from typing import Any
 
@@ -17,22 +20,42 @@ from localrag.loaders.content import (
     clean_text,
     decode,
     first_heading,
+    format_number,
     join_sections,
     metadata_pairs,
+    number_in,
     open_archive,
     read_entry,
+    subscript,
+    superscript,
 )
 from localrag.loaders.tabular import format_row, table_lines
 
-_DROPPED = frozenset("script style noscript template svg head iframe object select datalist rp map audio video canvas".split())
+_DROPPED = frozenset("script style noscript template svg head iframe object datalist rp map audio video canvas del".split())
 _BLOCKS = frozenset(
     "address article aside blockquote body center details dialog div dl dd dt fieldset figure figcaption footer form header hr html"
     " legend li main nav ol p section summary table caption tbody thead tfoot tr td th ul pre title".split()
 )
+_CONSENT = re.compile(r"cookie|consent|gdpr", re.IGNORECASE)  # in the names of what asks for it
+_MAX_CONSENT_CHARS = 3000
+_MIN_MAIN_SHARE = 0.2  # of a page's text, for its main element to be all that is read
+_MAX_LINKED_CHARS = 200_000  # of a page's JSON-LD
+_MIN_ALT_WORDS = 3  # of a picture's description; shorter ones name icons
+_LIST_FORMS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
+_LIST_STYLE = re.compile(r"list-style(?:-type)?\s*:[^;]{0,100}?\b(lower|upper)-(alpha|latin|roman)")
 _DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([\w-]+)""", re.IGNORECASE)
 _MAX_COLUMNS = 200  # columns that a table cell may span
 _MAX_NESTING = 12  # nested lists that are indented further
 _BREAK = "\v"
+
+
+@dataclass(slots=True)
+class _List:
+    """An open list: the last number and what is added to it; its form as in `format_number`, empty for a list without numbers."""
+
+    number: int = 0
+    step: int = 1
+    form: str = ""
 
 
 @dataclass(slots=True)
@@ -42,14 +65,14 @@ class _BlockWriter:
     blocks: list[tuple[str, bool]] = field(default_factory=list)
     inline: list[str] = field(default_factory=list)
     prefix: str = ""
-    lists: list[int | None] = field(default_factory=list)  # open lists: last number of each, None without numbers
+    lists: list[_List] = field(default_factory=list)
 
     def flush(self) -> None:
         """End the current block."""
-        lines = ["\n".join(squeezed for part in "".join(self.inline).split(_BREAK) if (squeezed := " ".join(part.split())))]
+        text = "\n".join(squeezed for part in "".join(self.inline).split(_BREAK) if (squeezed := " ".join(part.split())))
         self.inline.clear()
-        if lines[0]:
-            self.blocks.append((self.prefix + lines[0], bool(self.lists)))
+        if text:
+            self.blocks.append((self.prefix + text, bool(self.lists)))
             self.prefix = _indent(len(self.lists))
 
     @property
@@ -83,16 +106,51 @@ def html_content(markup: str) -> ParsedFile:
     except (lxml.etree.LxmlError, ValueError, AssertionError):
         return ParsedFile("")
     named = {str(m.get("name") or m.get("property") or "").lower(): m.get("content") for m in root.iter("meta")}
+    linked = _linked_data(root)
     title = " ".join((root.findtext(".//head/title") or root.findtext(".//title") or "").split())
     metadata = metadata_pairs(
         title=title,
-        author=named.get("author") or named.get("article:author"),
-        date=named.get("date") or named.get("article:published_time") or named.get("dc.date"),
+        author=named.get("author") or named.get("article:author") or linked.get("author"),
+        date=named.get("date") or named.get("article:published_time") or named.get("dc.date") or linked.get("date"),
         description=named.get("description"),
     )
-    body = root.find("body")
-    text = html_text(root if body is None else body)
+    text = html_text(_main(root))
     return ParsedFile(text, title or first_heading(text), metadata)
+
+
+def _main(root: Any) -> Any:
+    """The element whose text is read: `main`, which excludes what a site repeats on each page, if there is one; else the body."""
+    body = root.find("body")
+    body = root if body is None else body
+    mains = [node for node in body.iter("{*}main", "{*}div", "{*}section", "{*}article") if _is_main(node)]
+    if len(mains) != 1:
+        return body
+    share = len("".join(mains[0].itertext()).split()) / max(1, len("".join(body.itertext()).split()))
+    return mains[0] if share >= _MIN_MAIN_SHARE else body
+
+
+def _is_main(node: Any) -> bool:
+    return (str(node.tag).rpartition("}")[2] == "main" or node.get("role") == "main") and "hidden" not in node.attrib
+
+
+def _linked_data(root: Any) -> dict[str, str]:
+    """Author and date of publication in a page's JSON-LD."""
+    found: dict[str, str] = {}
+    for script in root.iter("script"):
+        if str(script.get("type") or "").lower() == "application/ld+json" and len(script.text or "") <= _MAX_LINKED_CHARS:
+            with suppress(ValueError, RecursionError):
+                data = json.loads(script.text or "")
+                listed = data.get("@graph", [data]) if isinstance(data, dict) else data
+                for thing in listed if isinstance(listed, list) else ():
+                    found = _published(thing) | found if isinstance(thing, dict) else found
+    return found
+
+
+def _published(thing: dict[str, Any]) -> dict[str, str]:
+    author = thing.get("author")
+    author = author[0] if isinstance(author, list) and author else author
+    values = {"author": author.get("name") if isinstance(author, dict) else author, "date": thing.get("datePublished")}
+    return {name: value for name, value in values.items() if isinstance(value, str) and value}
 
 
 def _bare(markup: str) -> str:
@@ -114,8 +172,10 @@ def html_text(root: Any) -> str:
 
 def _walk(node: Any, page: _BlockWriter) -> None:
     tag = _tag(node)
-    if tag == "br":
-        page.inline.append(_BREAK)
+    if tag in _INLINE:
+        page.inline.append(_INLINE[tag](node))
+    elif tag == "a" and _is_note_mark(node, deep=False):
+        page.inline.append(superscript(_flat(node), is_note=True))
     elif tag == "pre":
         page.flush()
         page.blocks.append(("".join(_raw(node)).strip("\n"), False))
@@ -125,10 +185,10 @@ def _walk(node: Any, page: _BlockWriter) -> None:
     elif re.fullmatch("h[1-6]", tag):
         _block(node, page, prefix="#" * int(tag[1]) + " ")
     elif tag == "li":
-        _block(node, page, prefix=_indent(len(page.lists) - 1) + _list_marker(page.lists))
+        _block(node, page, prefix=_indent(len(page.lists) - 1) + _list_marker(node, page.lists))
     elif tag in {"ul", "ol", "dl"}:
         page.flush()
-        page.lists.append(_start(node) - 1 if tag == "ol" else None)
+        page.lists.append(_list(node) if tag == "ol" else _List())
         _children(node, page)
         page.flush()
         page.lists.pop()
@@ -142,17 +202,65 @@ def _indent(depth: int) -> str:
     return "  " * min(max(depth, 0), _MAX_NESTING)
 
 
-def _list_marker(lists: list[int | None]) -> str:
+def _list(node: Any) -> _List:
+    """A numbered list before its first item."""
+    reversed_list = "reversed" in node.attrib
+    start = number_in(str(node.get("start") or ""), len(node.findall("{*}li")) if reversed_list else 1)
+    form = _LIST_FORMS.get(str(node.get("type") or ""), "")
+    if not form and (style := _LIST_STYLE.search(str(node.get("style") or ""))):
+        form = style[1] + ("Roman" if style[2] == "roman" else "Letter")
+    step = -1 if reversed_list else 1
+    return _List(start - step, step, form or "decimal")
+
+
+def _list_marker(item: Any, lists: list[_List]) -> str:
     """The marker of a list item: its number in a numbered list."""
-    if not lists or lists[-1] is None:
+    if not lists or not lists[-1].form:
         return "- "
-    lists[-1] += 1
-    return f"{lists[-1]}. "
+    last = lists[-1]
+    last.number = number_in(str(item.get("value") or ""), last.number + last.step)
+    return f"{format_number(last.number, last.form)}. "
 
 
-def _start(node: Any) -> int:
-    start = str(node.get("start") or "1")
-    return int(start) if start.isdecimal() and len(start) < 7 else 1
+def _flat(node: Any) -> str:
+    """The text of an element on one line."""
+    return " ".join("".join(_raw(node)).split())
+
+
+def _is_note_mark(node: Any, *, deep: bool = True) -> bool:
+    """Whether an element is the mark of a note: it is called that, or, if `deep`, it is or holds a link within the book or page."""
+    if any(_NOTE_MARK.search(str(node.get(name) or "")) for name in ("role", "epub:type", f"{_EPUB}type", "class")):
+        return True
+    links = (*node.iter("{*}a"), *node.iterancestors("{*}a")) if deep else ()
+    return any("#" in str(link.get("href") or "") or _is_note_mark(link, deep=False) for link in links)
+
+
+_EPUB = "{http://www.idpf.org/2007/ops}"
+_NOTE_MARK = re.compile(r"noteref|footnote-?ref|endnote-?ref|\bfnref\b|footnote-?anchor")
+
+
+def _form_field(node: Any) -> str:
+    """What was entered into a field of a form."""
+    kind = str(node.get("type") or "text").lower()
+    if kind in {"checkbox", "radio"}:
+        return "☒ " if "checked" in node.attrib else "☐ "
+    shown = kind in {"text", "number", "date", "email", "tel", "url", "time", "month", "week", "datetime-local"}
+    return f" {node.get('value') or ''} " if shown else ""
+
+
+def _chosen(node: Any) -> str:
+    """The options that are chosen in a field of a form."""
+    return " " + ", ".join(_flat(option) for option in node.iter("{*}option") if "selected" in option.attrib) + " "
+
+
+_INLINE: dict[str, Callable[[Any], str]] = {
+    "sup": lambda node: superscript(_flat(node), is_note=_is_note_mark(node)),
+    "sub": lambda node: subscript(_flat(node)),
+    "input": _form_field,
+    "select": _chosen,
+    "img": lambda node: f" [{alt}] " if len((alt := " ".join(str(node.get("alt") or "").split())).split()) >= _MIN_ALT_WORDS else "",
+    "br": lambda _: _BREAK,
+}
 
 
 def _tag(node: Any) -> str:
@@ -160,8 +268,17 @@ def _tag(node: Any) -> str:
     if not isinstance(node.tag, str):
         return ""
     tag = str(node.tag).rpartition("}")[2].lower()
-    hidden = "hidden" in node.attrib or "display:none" in (node.get("style") or "").replace(" ", "").lower()
-    return "" if tag in _DROPPED or hidden or ((tag == "nav" or node.get("role") == "navigation") and _is_links(node)) else tag
+    hidden = "hidden" in node.attrib or node.get("aria-hidden") == "true" or (tag == "dialog" and "open" not in node.attrib)
+    hidden = hidden or "display:none" in (node.get("style") or "").replace(" ", "").lower()
+    if tag in _DROPPED or hidden or ((tag == "nav" or node.get("role") == "navigation") and _is_links(node)):
+        return ""
+    return "" if _CONSENT.search(f"{node.get('id')} {node.get('class')}") and _is_consent(node) else tag
+
+
+def _is_consent(node: Any) -> bool:
+    """Whether an element with such a name is a banner: a dialog, or short and with buttons."""
+    asks = node.get("role") in {"dialog", "alertdialog"} or next(node.iter("{*}button", "{*}input"), None) is not None
+    return asks and len("".join(node.itertext())) <= _MAX_CONSENT_CHARS
 
 
 def _is_links(node: Any) -> bool:
@@ -259,27 +376,44 @@ def _span_attribute(node: Any, name: str) -> int:
 
 _HEADINGS = frozenset({"title", "article-title", "head", "heading", "h1", "h2", "h3"})
 _SUPPRESSED = frozenset({"script", "style"})
+_NOTES = frozenset({"note", "fn", "footnote"})  # of TEI, JATS and DocBook, within a sentence
+_REFERENCES = frozenset({"xref", "ref", "footnoteref"})
+_CHOICES = ("corr", "reg", "expan")  # the readings of TEI's `choice` that are preferred
+_ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9]{1,31});")
 
 
-def xml_root(data: bytes) -> Any:
-    """The root element of an XML document. Raises Unreadable if it is not well-formed."""
+def xml_root(data: bytes, *, expand: bool = False) -> Any:
+    """The root element of an XML document. Raises Unreadable if it is not well-formed.
+
+    `expand`: replace the entities that it declares itself, as far as libxml2 finds their growth harmless.
+    """
     from lxml import etree
 
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True, remove_comments=True, remove_pis=True)
+    settings: dict[str, Any] = {"no_network": True, "load_dtd": False, "remove_comments": True, "remove_pis": True}
+    parser = etree.XMLParser(resolve_entities="internal" if expand else False, huge_tree=not expand, **settings)
     try:
         return etree.fromstring(data, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
+        if expand:
+            return xml_root(data)
         raise Unreadable(f"damaged: {error}", failed=True) from error
+
+
+def _with_html_entities(text: str) -> str:
+    """XML with the named characters of HTML written out, which some files use without declaring them."""
+    declared = set(re.findall(r"<!ENTITY\s+(\w+)", text)) | {"amp", "lt", "gt", "quot", "apos"}
+    return _ENTITY.sub(lambda m: m[0] if m[1] in declared else html5.get(f"{m[1]};", m[0]), text)
 
 
 def parse_xml(file: OpenFile, options: LoadOptions) -> ParsedFile:
     """Parse XML to paragraphs, or to `tag: text` lines if each element holds one value; XHTML as HTML."""
     data = file.read_bytes()
+    expand = b"<!ENTITY" in data[:_MAX_LINKED_CHARS]
     try:
-        root = xml_root(data)
-    except Unreadable:
+        root = xml_root(data, expand=expand)
+    except Unreadable:  # the declared encoding was wrong, or it uses entities without a declaration
         text = re.sub(r"^\s*<\?xml[^>]*\?>", "", decode(data).lstrip("\ufeff"), count=1)
-        root = xml_root(text.encode("utf-8"))  # the declared encoding was wrong
+        root = xml_root(_with_html_entities(text).encode("utf-8"), expand=expand)
     if _name(root) == "html":
         return parse_html(file, options)
     lines = list(_paragraphs(root) if _is_prose(root) else _values(root))
@@ -304,14 +438,56 @@ def _paragraphs(element: Any) -> Iterator[str]:
     """Every element with text of its own, including its children, as a paragraph."""
     if _name(element) in _SUPPRESSED:
         return
+    if _name(element) == "table" and (lines := _data_table_lines(element) or _cals_table_lines(element)):
+        yield "\n".join([*lines, ""])
+        return
     own_texts = [element.text or "", *(c.tail or "" for c in element)]
     if any(map(str.strip, own_texts)) or len(element) == 0:
-        text = " ".join(" ".join(element.itertext()).split() if len(element) else (element.text or "").split())
+        notes: list[str] = []
+        text = " ".join(_sentence(element, notes).split())
         if text:
             yield f"# {text}\n" if _name(element) in _HEADINGS else f"{text}\n"
+        yield from (f"{note}\n" for note in notes)
         return
     for child in element:
         yield from _paragraphs(child)
+
+
+def _sentence(element: Any, notes: list[str]) -> str:
+    """The running text of an element; notes in it are gathered in `notes`, below their marks."""
+    texts = [element.text or ""]
+    for child in element:
+        name = _name(child)
+        if name in _NOTES:
+            mark = str(child.get("n") or child.get("symbol") or len(notes) + 1)
+            notes.append(f"[{mark}] {' '.join(_sentence(child, notes).split())}")
+            texts.append(f"[{mark}]")
+        elif name in _REFERENCES and "".join(texts)[-1:].strip() and (mark := " ".join(child.itertext()).strip()).isalnum():
+            texts.append(superscript(mark, is_note=True))  # it follows a word without a space
+        elif name in {"sup", "superscript", "sub", "subscript", "inf"}:
+            raised = name.startswith("sup")
+            is_note = raised and next(child.iter("{*}xref", "{*}ref"), None) is not None
+            texts.append(superscript(_sentence(child, notes), is_note=is_note) if raised else subscript(_sentence(child, notes)))
+        elif name in {"lb", "pb", "br", "cb"}:
+            texts.append("" if child.get("break") == "no" else " ")
+        elif name == "choice":
+            texts.append(_sentence(next((c for c in child if _name(c) in _CHOICES), child), notes))
+        elif name not in _SUPPRESSED:
+            adjacent = len(texts) > 1 and not texts[-1] and texts[-2][-1:].strip()  # elements that only markup divides
+            texts += [" "] * bool(adjacent) + [_sentence(child, notes)]
+        texts.append(child.tail or "")
+    return "".join(texts)
+
+
+def _cals_table_lines(table: Any) -> list[str]:
+    """The lines of a table in DocBook's form."""
+    rows = [(row, [" ".join(_sentence(cell, []).split()) for cell in row.iter("{*}entry")]) for row in table.iter("{*}row")]
+    head = [cells for row, cells in rows if _name(row.getparent()) == "thead"]
+    body = [cells for row, cells in rows if _name(row.getparent()) != "thead"]
+    if not body:
+        return []
+    titles = [" ".join(_sentence(title, []).split()) for title in table.iterchildren("{*}title")]
+    return titles + ([format_row(head[-1], row) for row in body] if head else list(table_lines(body, likely=True)))
 
 
 def _values(root: Any) -> Iterator[str]:
@@ -353,12 +529,51 @@ def parse_epub(file: OpenFile, _options: LoadOptions) -> ParsedFile:
             raise Unreadable("damaged: the book has no list of its files", failed=True)
         package = xml_root(read_entry(archive, path))
         items = {i.get("id"): normpath(join(dirname(path), _unquoted(str(i.get("href"))))) for i in package.iter("{*}item")}
-        spine = [items.get(i.get("idref"), "") for i in package.iter("{*}itemref")]
-        chapters = [html_content(decode(read_entry(archive, name))) for name in spine if name in names]
-    text, parts = join_sections((_chapter_name(c, n), c.text) for n, c in enumerate(chapters, 1))
-    named = {tag: [" ".join((e.text or "").split()) for e in package.iter(f"{{*}}{tag}")] for tag in _DUBLIN_CORE}
-    values = {label: ", ".join(filter(None, named[tag])) for tag, label in _DUBLIN_CORE.items()}
+        spine = [name for i in package.iter("{*}itemref") if (name := items.get(i.get("idref"), "")) in names]
+        if set(spine) & _encrypted_files(read_entry(archive, "META-INF/encryption.xml", needed=False)):
+            raise Unreadable("protected against copying (DRM)")
+        contents = [items[i.get("id")] for i in package.iter("{*}item") if _is_contents(i)]
+        labels = {k: v for name in contents if name in names for k, v in _chapter_labels(read_entry(archive, name), name).items()}
+        chapters = [(labels.get(name, ""), html_content(decode(read_entry(archive, name)))) for name in spine]
+    text, parts = join_sections((_chapter_name(label, c, n), c.text) for n, (label, c) in enumerate(chapters, 1))
+    values = {label: ", ".join(_dublin_core(package, tag)) for tag, label in _DUBLIN_CORE.items()}
     return ParsedFile(text, values["title"], metadata_pairs(**values), parts)
+
+
+def _dublin_core(package: Any, tag: str) -> list[str]:
+    """The values of a field of a book: of several dates the publication, of several people the authors."""
+    opf = "{http://www.idpf.org/2007/opf}"
+    elements = [e for e in package.iter(f"{{*}}{tag}") if (e.text or "").strip()]
+    if tag == "date":
+        elements = [e for e in elements if e.get(f"{opf}event") != "modification"][-1:]
+    if tag == "creator":
+        elements = [e for e in elements if e.get(f"{opf}role") in (None, "aut")] or elements
+    return [" ".join(e.text.split()) for e in elements]
+
+
+def _is_contents(item: Any) -> bool:
+    return item.get("media-type") == "application/x-dtbncx+xml" or "nav" in str(item.get("properties") or "").split()
+
+
+def _chapter_labels(data: bytes, path: str) -> dict[str, str]:
+    """File → its first entry in a table of contents."""
+    labels: dict[str, str] = {}
+    with suppress(Unreadable):
+        root = xml_root(data)
+        pairs = [(point.find("{*}content"), point.find("{*}navLabel")) for point in root.iter("{*}navPoint")]
+        pairs += [(link, link) for link in root.iter("{http://www.w3.org/1999/xhtml}a")]
+        for target, label in pairs:
+            if target is not None and label is not None and (href := target.get("src") or target.get("href")):
+                file = normpath(join(dirname(path), _unquoted(str(href))))
+                labels.setdefault(file, " ".join("".join(label.itertext()).split())[:80])
+    return labels
+
+
+def _encrypted_files(data: bytes) -> set[str]:
+    """The files of a book whose content is encrypted."""
+    with suppress(Unreadable):
+        return {_unquoted(str(r.get("URI") or "")) for r in xml_root(data).iter("{*}CipherReference")} if data else set()
+    return set()
 
 
 def _unquoted(href: str) -> str:
@@ -368,6 +583,6 @@ def _unquoted(href: str) -> str:
     )
 
 
-def _chapter_name(chapter: ParsedFile, n: int) -> str:
-    heading = first_heading(chapter.text)
+def _chapter_name(label: str, chapter: ParsedFile, n: int) -> str:
+    heading = label or first_heading(chapter.text)
     return f"chapter {' '.join(heading.split())[:80]}" if heading else f"section {n}"

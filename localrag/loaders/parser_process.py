@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
-from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, looks_binary
+from localrag.loaders.content import InnerBudget, LoadOptions, OpenFile, ParsedFile, Unreadable, looks_binary
 from localrag.loaders.page_images import IMAGE_SUFFIXES, render_for_ocr, render_png
 from localrag.loaders.quote_boxes import find_quote_boxes
 from localrag.loaders.sandbox import apply_sandbox, shared_libraries
@@ -42,6 +42,8 @@ PARSERS = {
     **dict.fromkeys((".json", ".jsonl", ".ndjson", ".geojson"), "tabular.parse_json"),
     ".ipynb": "tabular.parse_notebook",
     ".eml": "mail.parse_mail",
+    ".mbox": "mail.parse_mailbox",
+    **dict.fromkeys((".mhtml", ".mht"), "mail.parse_web_archive"),
     ".docx": "office.parse_docx",
     ".pptx": "office.parse_pptx",
     **dict.fromkeys((".xlsx", ".xlsm"), "office.parse_xlsx"),
@@ -59,6 +61,7 @@ SNIFF_BYTES = 65_536  # bytes examined to decide whether a file of an unknown su
 def parse_file(file: OpenFile, options: LoadOptions) -> ParsedFile:
     """Parse a file by its suffix; other text files as plain text. Raises Unreadable, and any error of a parser on a damaged file."""
     suffix = file.suffix.lower()
+    options = options if options.inner else replace(options, inner=InnerBudget(parse_file))
     if suffix not in BINARY_SUFFIXES:
         with file.open() as f:
             head = f.read(SNIFF_BYTES)

@@ -1,22 +1,31 @@
 """PDF and images: page lines in reading order, running heads removed, paragraphs joined, scanned pages by OCR; pages are parts."""
 
+import ctypes
+import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby, pairwise, takewhile
 from statistics import median
 from typing import Any, NamedTuple
 
+from localrag.loaders.containers import InnerFiles
 from localrag.loaders.content import (
     A_PICTURE,
+    MEGABYTE,
     ONLY_IMAGES,
+    UNKNOWN_CHARACTERS,
+    UNKNOWN_FONTS,
     LoadOptions,
     OpenFile,
     ParsedFile,
     Unreadable,
     clean_text,
+    comment_line,
     join_sections,
     metadata_pairs,
+    superscript,
 )
 from localrag.loaders.ocr import LOW_CONFIDENCE, mean_confidence
 from localrag.loaders.page_images import frame_count
@@ -46,6 +55,7 @@ class PageLine(NamedTuple):
     right: float = 0.0
     top: float = 0.0
     is_row: bool = False  # a table row: it has wide gaps
+    gap: float = 0.0  # left edge of the second cell of a row of two
 
 
 class _PageLines(NamedTuple):
@@ -110,17 +120,75 @@ def _unfinished(line: str, following: str) -> bool:
     return line.endswith(HYPHEN) or sentence_continues(line, following)
 
 
-def page_sections(pages: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The pages with their labels; a word divided by a page break is completely on the first page."""
+def page_sections(pages: Sequence[str], notes: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
+    """The pages with their labels; a word divided by a page break is completely on the first page.
+
+    `notes`: the footnotes of each page. They stand behind the sentence that goes on on the next page.
+    """
     remaining = list(pages)
     for n, page in enumerate(remaining):
         following = remaining[n + 1] if n + 1 < len(remaining) else ""
+        note = notes[n] if n < len(notes) else ""
         if following[:1].islower() and _LAST_WORD.search(page):
             words = following.split(maxsplit=1)
-            yield f"page {n + 1}", rejoin_hyphenated(page, words[0], f"{page}\n{following}")
-            remaining[n + 1] = "".join(words[1:])
-        else:
-            yield f"page {n + 1}", page
+            page = rejoin_hyphenated(page, words[0], f"{page}\n{following}")  # noqa: PLW2901
+            following = "".join(words[1:])
+        if note and sentence_continues(page, following):
+            rest = _REST_OF_SENTENCE.match(following)
+            end = rest.end() if rest else len(following.partition("\n")[0])
+            page, following = f"{page} {following[:end].strip()}", following[end:].lstrip()  # noqa: PLW2901
+        if n + 1 < len(remaining):
+            remaining[n + 1] = following
+        yield f"page {n + 1}", "\n\n".join(filter(None, (page, note)))
+
+
+_REST_OF_SENTENCE = re.compile(r"[^\n.!?]{0,600}[.!?][\"'”’)]?(?=\s|\Z)")
+_NOTE_START = re.compile(r"(?:\[?\d{1,3}[\].)]?|[*†‡§])\s?\S")
+_NOTE_SIZE = 0.92  # of the usual height of a page's lines, below which a line may be one of a footnote
+
+
+def split_footnotes(lines: Sequence[PageLine]) -> tuple[list[PageLine], list[PageLine]]:
+    """A page's lines, and the footnotes at its end: smaller lines, of which the first begins with a mark."""
+    heights = [line.top - line.bottom for line in lines if line.top > line.bottom]
+    if len(heights) < 2:
+        return list(lines), []
+    usual = median(sorted(heights)[len(heights) // 3 :])
+    first = len(lines)
+    while first and 0 < lines[first - 1].top - lines[first - 1].bottom < _NOTE_SIZE * usual and not lines[first - 1].is_row:
+        first -= 1
+    while first < len(lines) and not _NOTE_START.match(lines[first].text):
+        first += 1
+    return (list(lines[:first]), list(lines[first:])) if 0 < first < len(lines) else (list(lines), [])
+
+
+_MIN_COLUMN_ROWS = 4  # rows of two cells that may be two columns of text
+_COLUMN_GAP_SHIFT = 3.0  # points that the second column's left edge may vary by
+_MIN_RUN_ON = 0.5  # of the lines of columns, which go on in the next one
+
+
+def split_columns(lines: Sequence[PageLine]) -> list[PageLine]:
+    """Lines in which rows of two cells that are columns of running text are read column by column."""
+    found: list[PageLine] = []
+    for is_pair, group in groupby(lines, key=lambda line: bool(line.gap)):
+        rows = list(group)
+        found += _columns(rows) if is_pair and len(rows) >= _MIN_COLUMN_ROWS else rows
+    return found
+
+
+def _columns(rows: list[PageLine]) -> list[PageLine]:
+    """The left column's lines, then the right one's; the rows as they are, if they are a table's."""
+    gap = median(row.gap for row in rows)
+    pairs = [row.text.split(CELL_SEPARATOR) for row in rows]
+    if any(abs(row.gap - gap) > _COLUMN_GAP_SHIFT for row in rows) or any(len(pair) != 2 for pair in pairs):
+        return rows
+    columns = list(zip(*pairs, strict=True))
+    steps = [(a, b) for column in columns for a, b in pairwise(column)]
+    run_on = sum(b[:1].islower() and not a.endswith((".", "!", "?")) for a, b in steps)
+    if run_on < _MIN_RUN_ON * len(steps) or median(len(text.split()) for column in columns for text in column) < 4:
+        return rows
+    left = [row._replace(text=a, right=row.gap, is_row=False, gap=0.0) for row, (a, _) in zip(rows, pairs, strict=True)]
+    right = [row._replace(text=b, left=row.gap, is_row=False, gap=0.0) for row, (_, b) in zip(rows, pairs, strict=True)]
+    return left + right
 
 
 def sentence_continues(page: str, following: str) -> bool:
@@ -279,24 +347,44 @@ def parse_pdf(file: OpenFile, options: LoadOptions) -> ParsedFile:
             raise Unreadable("password-protected") from error
         raise Unreadable(f"damaged: {error}", failed=True) from error
     named = _document_properties(document)
+    if document.get_formtype():
+        document.init_forms()  # for the values of fields; no script of the file runs
     layers = [_page(document, n) for n in range(count)]
-    scans = tuple(n for n, (_, is_scan) in enumerate(layers, 1) if is_scan)
+    scans = {n: reason for n, (_, _, reason) in enumerate(layers, 1) if reason}
     if options.ocr and any(n not in options.pages for n in scans):
-        return ParsedFile("", pages_to_ocr=scans)
-    page_lines = [ocr_lines(options.pages[n]) or lines if n in options.pages else lines for n, (lines, _) in enumerate(layers, 1)]
-    text, parts = join_sections(
-        page_sections([clean_text("\n".join(join_paragraphs(page))) for page in strip_running_heads(page_lines)]), sentence_continues
-    )
+        return ParsedFile("", pages_to_ocr=tuple(scans))
+    page_lines = [ocr_lines(options.pages[n]) or lines if n in options.pages else lines for n, (lines, _, _) in enumerate(layers, 1)]
+    split = [split_footnotes(page) for page in strip_running_heads(page_lines)]
+    bodies, notes = ([_text(lines) for lines in part] for part in zip(*split, strict=True)) if split else ([], [])
+    notes = ["\n\n".join(filter(None, (note, *comments))) for note, (_, comments, _) in zip(notes, layers, strict=True)]
+    inner = _attachments(document, options)
+    text, parts = join_sections([*page_sections(bodies, notes), *inner.sections], sentence_continues)
     if not text:
-        raise Unreadable(_empty(count, options))
+        raise Unreadable(UNKNOWN_FONTS if UNKNOWN_CHARACTERS in scans.values() and not options.pages else _empty(count, options))
     title = " ".join(clean_text(named.get("title", "")).split())
     title = "" if _JUNK_TITLE.match(title) else title
     created = _DATE.match(named.get("creationdate", ""))
     date = "-".join(filter(None, created.groups())) if created else ""
     values = {key: clean_text(named.get(key, "")) for key in ("author", "subject", "keywords")}
     metadata = metadata_pairs(title=title, author=values.pop("author"), date=date, **values)
-    metadata += ocr_metadata(options.pages) if options.pages else unread_page_metadata(dict.fromkeys(scans, "a scan"))
-    return ParsedFile(text, title, metadata, parts)
+    metadata += ocr_metadata(options.pages) if options.pages else unread_page_metadata(scans)
+    return ParsedFile(text, title, metadata + inner.metadata(), parts)
+
+
+def _text(lines: Sequence[PageLine]) -> str:
+    return clean_text("\n".join(join_paragraphs(lines)))
+
+
+def _attachments(document: Any, options: LoadOptions) -> InnerFiles:
+    """The files attached to a PDF."""
+    import pypdfium2
+
+    inner = InnerFiles(options)
+    for n in range(document.count_attachments()):
+        with suppress(pypdfium2.PdfiumError):
+            attached = document.get_attachment(n)
+            inner.read(" ".join(attached.get_name().split()) or f"unnamed {n + 1}", bytes(attached.get_data()))
+    return inner
 
 
 def _empty(count: int, options: LoadOptions) -> str:
@@ -313,21 +401,107 @@ def _document_properties(document: Any) -> dict[str, str]:
         return {}  # the text may still be readable
 
 
-def _page(document: Any, n: int) -> tuple[list[PageLine], bool]:
-    """The lines of a page's text layer, and whether the page is a scan."""
+def _page(document: Any, n: int) -> tuple[list[PageLine], list[str], str]:
+    """The lines of a page's text layer with the fields of its form, its comments, and why OCR must read it; empty if it need not."""
     import pypdfium2
 
     try:
         page = document[n]
         textpage = page.get_textpage()
     except pypdfium2.PdfiumError:
-        return [], False  # a broken page must not affect the others
+        return [], [], ""  # a broken page must not affect the others
     try:
-        lines = list(_lines(textpage))
-        return lines, _is_scan(page, lines)
+        if _has_unknown_characters(textpage):
+            return [], [], UNKNOWN_CHARACTERS
+        lines = split_columns(list(_lines(textpage)))
+        fields, comments = _annotations(page)
+        return _with_fields(lines, fields), comments, "a scan" if not fields and _is_scan(page, lines) else ""
     finally:
         textpage.close()
         page.close()
+
+
+_CHARACTERS_TRIED = 300  # of a page
+
+
+def _has_unknown_characters(textpage: Any) -> bool:
+    """Whether most characters of a page have no known meaning: text of a font without a map to Unicode is gibberish."""
+    import pypdfium2.raw as pdfium
+
+    count = textpage.count_chars()
+    tried = range(0, count, max(1, count // _CHARACTERS_TRIED))
+    return sum(pdfium.FPDFText_HasUnicodeMapError(textpage, n) == 1 for n in tried) > len(tried) / 2
+
+
+def _annotations(page: Any) -> tuple[list[PageLine], list[str]]:
+    """The filled fields of a page's form with their places, and the comments of readers."""
+    import pypdfium2.raw as pdfium
+
+    fields, comments = list[PageLine](), list[str]()
+    for n in range(min(pdfium.FPDFPage_GetAnnotCount(page), _MAX_ANNOTATIONS)):
+        annotation = pdfium.FPDFPage_GetAnnot(page, n)
+        if annotation is None:
+            continue
+        kind = pdfium.FPDFAnnot_GetSubtype(annotation)
+        if kind == pdfium.FPDF_ANNOT_WIDGET and page.formenv is not None:
+            if value := _field_value(page.formenv, annotation):
+                box = pdfium.FS_RECTF()
+                pdfium.FPDFAnnot_GetRect(annotation, box)
+                fields.append(PageLine(value, box.left, box.bottom, box.right, box.top))
+        elif kind != pdfium.FPDF_ANNOT_POPUP and (text := " ".join(clean_text(_annotation_text(annotation, b"Contents")).split())):
+            date = _DATE.match(_annotation_text(annotation, b"M"))
+            day = "-".join(filter(None, date.groups())) if date else ""
+            comments.append(comment_line(text, " ".join(_annotation_text(annotation, b"T").split()), day))
+        pdfium.FPDFPage_CloseAnnot(annotation)
+    return fields, comments
+
+
+_MAX_ANNOTATIONS = 2000  # of a page
+
+
+def _field_value(form: Any, annotation: Any) -> str:
+    """What was entered into a field of a form; a box that may be ticked as ☒ or ☐."""
+    import pypdfium2.raw as pdfium
+
+    kind = pdfium.FPDFAnnot_GetFormFieldType(form, annotation)
+    if kind in (pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON):
+        return "☒" if pdfium.FPDFAnnot_IsChecked(form, annotation) else "☐"
+    if kind == pdfium.FPDF_FORMFIELD_PUSHBUTTON:
+        return ""
+    value = _wide_text(lambda buffer, size: pdfium.FPDFAnnot_GetFormFieldValue(form, annotation, buffer, size))
+    return " ".join(clean_text(value).split())
+
+
+def _annotation_text(annotation: Any, key: bytes) -> str:
+    import pypdfium2.raw as pdfium
+
+    return _wide_text(lambda buffer, size: pdfium.FPDFAnnot_GetStringValue(annotation, key, buffer, size))
+
+
+def _wide_text(call: Callable[[Any, int], int]) -> str:
+    """The UTF-16 text that a function of PDFium writes into a buffer, after telling its size in bytes."""
+    import pypdfium2.raw as pdfium
+
+    size = min(call(None, 0), MEGABYTE)
+    buffer = ctypes.create_string_buffer(size)
+    call(ctypes.cast(buffer, ctypes.POINTER(pdfium.FPDF_WCHAR)), size)
+    return buffer.raw.decode("utf-16-le", "replace").partition("\0")[0]
+
+
+def _with_fields(lines: list[PageLine], fields: Sequence[PageLine]) -> list[PageLine]:
+    """The lines of a page with the values of fields: behind the line that they stand beside, else in a line of their own."""
+    whole = list(lines)
+    for field in fields:
+        beside = [n for n, line in enumerate(whole) if _is_beside(line, field)]
+        if beside:
+            n = max(beside, key=lambda m: whole[m].right)
+            whole[n] = whole[n]._replace(text=f"{whole[n].text} {field.text}", right=field.right, is_row=True)
+        elif right := [n for n, line in enumerate(whole) if _is_beside(field, line)]:  # a box before its words
+            whole[right[0]] = whole[right[0]]._replace(text=f"{field.text} {whole[right[0]].text}", left=field.left, is_row=True)
+        else:
+            n = next((m for m, line in enumerate(whole) if line.top < field.bottom), len(whole))
+            whole.insert(n, field)
+    return whole
 
 
 def _is_scan(page: Any, lines: Sequence[PageLine]) -> bool:
@@ -355,6 +529,7 @@ def _lines(textpage: Any) -> Iterator[PageLine]:
     count = textpage.count_chars()
     text = textpage.get_text_range(0, count) if count else ""
     has_boxes = len(text) == count
+    turn = _quarter_turns(textpage, count)
     position = 0
     before: PageLine | None = None
     for raw in re.findall(rf"[^\r\n{HYPHEN}]*(?:\r\n|[\r\n{HYPHEN}]|$)", text.replace("\x02", HYPHEN)):
@@ -362,13 +537,9 @@ def _lines(textpage: Any) -> Iterator[PageLine]:
         if line:
             start = position + raw.index(line[0])
             line_text = line + HYPHEN * raw.endswith(HYPHEN)
-            merged = _pdf_line(textpage, line_text, start, start + len(line)) if has_boxes else PageLine(line_text)
+            merged = _pdf_line(textpage, line_text, start, start + len(line), turn) if has_boxes else PageLine(line_text)
             if before is not None and _is_beside(before, merged):
-                gap = (merged.left - before.right) / (before.top - before.bottom)
-                space = CELL_SEPARATOR if gap > _CELL_GAP else " " if gap > 0.1 else ""
-                text_so_far = before.text + space + merged.text
-                is_row = before.is_row or merged.is_row or gap > _CELL_GAP
-                merged = PageLine(text_so_far, before.left, before.bottom, merged.right, before.top, is_row)
+                merged = _beside(before, merged)
             elif before is not None:
                 yield before
             before = merged
@@ -377,27 +548,96 @@ def _lines(textpage: Any) -> Iterator[PageLine]:
         yield before
 
 
-def _pdf_line(textpage: Any, text: str, start: int, end: int) -> PageLine:
-    """A line with its box; wide gaps become cell separators."""
-    left, bottom, right, top = _box(textpage, start, end - 1)
+def _beside(before: PageLine, line: PageLine) -> PageLine:
+    """Two pieces of a line as one."""
+    height = before.top - before.bottom
+    gap = (line.left - before.right) / height
+    if (
+        _MARK.fullmatch(line.text)
+        and line.top - line.bottom < _RAISED_SIZE * height
+        and line.bottom > before.bottom + _RAISED_SHIFT * height
+    ):
+        mark = superscript(line.text, is_note=not _EXPONENT_BASE.search(before.text))
+        return before._replace(text=before.text + mark, right=line.right)
+    space = CELL_SEPARATOR if gap > _CELL_GAP else " " if gap > 0.1 else ""
+    is_row = before.is_row or line.is_row or gap > _CELL_GAP
+    is_second = gap > _CELL_GAP and not before.is_row and not line.is_row
+    edge = line.left if is_second else before.gap if not line.is_row and gap <= _CELL_GAP else 0.0
+    return PageLine(before.text + space + line.text, before.left, before.bottom, line.right, before.top, is_row, edge)
+
+
+_MARK = re.compile(r"[\d*†‡§]{1,3}")
+
+
+def _quarter_turns(textpage: Any, count: int) -> int:
+    """By how many quarter turns, clockwise, most of a page's characters are turned."""
+    import pypdfium2.raw as pdfium
+
+    tried = range(0, count, max(1, count // 50))
+    turns = Counter(round(pdfium.FPDFText_GetCharAngle(textpage, n) / (math.pi / 2)) % 4 for n in tried)
+    return turns.most_common(1)[0][0] if turns else 0
+
+
+def _pdf_line(textpage: Any, text: str, start: int, end: int, turn: int) -> PageLine:
+    """A line with its box, as upright text has it; wide gaps become cell separators, raised digits marks of notes or exponents."""
+    left, bottom, right, top = _box(textpage, start, end - 1, turn)
     words = text.split(" ")
-    position = start
-    for n, word in enumerate(words[:-1]):
-        position += len(word)
-        if position - start > 0 and position + 1 < end and word and words[n + 1]:
-            gap = textpage.get_charbox(position + 1, loose=True)[0] - textpage.get_charbox(position - 1, loose=True)[2]
-            words[n] += CELL_SEPARATOR if gap > _CELL_GAP * (top - bottom) else " "
-        else:
-            words[n] += " "
-        position += 1
+    position, gap_at = start, 0.0
+    for n, word in enumerate(words):
+        at, position = position, position + len(word) + 1
+        words[n] = _with_raised(textpage, word, at, turn)
+        if n == len(words) - 1:
+            break
+        space = " "
+        if word and words[n + 1] and position < end:
+            after = _char_box(textpage, position, turn)[0]
+            if after - _char_box(textpage, position - 2, turn)[2] > _CELL_GAP * (top - bottom):
+                space, gap_at = CELL_SEPARATOR, after
+        words[n] += space
     joined = re.sub(r" {3,}", CELL_SEPARATOR, "".join(words))
-    return PageLine(joined, left, bottom, right, top, CELL_SEPARATOR in joined)
+    return PageLine(joined, left, bottom, right, top, CELL_SEPARATOR in joined, gap_at if joined.count(CELL_SEPARATOR) == 1 else 0.0)
 
 
-def _box(textpage: Any, first: int, last: int) -> tuple[float, float, float, float]:
-    left, bottom, _, top = textpage.get_charbox(first, loose=True)
-    _, end_bottom, right, end_top = textpage.get_charbox(last, loose=True)
+_MAYBE_RAISED = re.compile(r"(?<=\S)[\d*†‡§]+")
+_RAISED_SIZE = 0.85  # of the size of the character before, below which a digit may be raised
+_RAISED_SHIFT = 0.15  # of that size, that its foot is higher
+_EXPONENT_BASE = re.compile(r"(?:\b(?:[kcdmµ]?m|ft|in|[a-zA-Z])|(?<!\d)10)\Z")
+
+
+def _with_raised(textpage: Any, word: str, at: int, turn: int) -> str:
+    """A word, whose first character is number `at` of its page, with its raised digits told apart."""
+    import pypdfium2.raw as pdfium
+
+    def told_apart(match: re.Match[str]) -> str:
+        base = at + match.start() - 1
+        size, foot = pdfium.FPDFText_GetFontSize(textpage, base), _char_box(textpage, base, turn)[1]
+        for n in range(match.start(), match.end()):
+            is_small = pdfium.FPDFText_GetFontSize(textpage, at + n) < _RAISED_SIZE * size
+            if is_small and _char_box(textpage, at + n, turn)[1] > foot + _RAISED_SHIFT * size:
+                return word[match.start() : n] + superscript(word[n : match.end()], is_note=not _EXPONENT_BASE.search(word[:n]))
+        return match[0]
+
+    return _MAYBE_RAISED.sub(told_apart, word)
+
+
+def _box(textpage: Any, first: int, last: int, turn: int) -> tuple[float, float, float, float]:
+    left, bottom, _, top = _char_box(textpage, first, turn)
+    _, end_bottom, right, end_top = _char_box(textpage, last, turn)
     return left, min(bottom, end_bottom), right, max(top, end_top)
+
+
+def _char_box(textpage: Any, n: int, turn: int) -> tuple[float, float, float, float]:
+    """The box of a character, as upright text has it: left, bottom, right, top."""
+    left, bottom, right, top = textpage.get_charbox(n, loose=True)
+    match turn:
+        case 1:
+            return -top, left, -bottom, right
+        case 2:
+            return -right, -top, -left, -bottom
+        case 3:
+            return bottom, -right, top, -left
+        case _:
+            return left, bottom, right, top
 
 
 def _is_beside(a: PageLine, b: PageLine) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from localrag.filters import day_from_metadata, day_from_mtime
-from localrag.loaders.content import A_PICTURE, MEGABYTE, ONLY_IMAGES, LoadOptions, OpenFile, open_file
+from localrag.loaders.content import A_PICTURE, MEGABYTE, ONLY_IMAGES, UNKNOWN_FONTS, LoadOptions, OpenFile, open_file
 from localrag.loaders.discover import DigestCache, relative_path
 from localrag.loaders.ocr import OcrPages
 from localrag.loaders.parser_process import OCR_SUFFIXES, TABULAR_SUFFIXES
@@ -26,7 +26,7 @@ from localrag.text.sentences import Span
 
 LOADER_VERSION = 1  # version of the parsers' results: a change makes every file be read again
 _ENVIRONMENT_NAMES = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-_SCANS = {ONLY_IMAGES, A_PICTURE}
+_SCANS = {ONLY_IMAGES, A_PICTURE, UNKNOWN_FONTS}
 
 
 @dataclass(frozen=True, slots=True)
