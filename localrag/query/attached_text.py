@@ -20,19 +20,21 @@ _BLANK_LINES = re.compile(r"\n[ \t\r]*\n\s*")
 
 @dataclass(frozen=True, slots=True)
 class AttachedText:
-    """A text that a program attached to a question, and the `name` that it gave to it; empty if it gave none."""
+    """A text that a program attached to a question, with the `name` and the `number` that it gave to it; empty and 0 if it gave none."""
 
     name: str
     text: str
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class AttachedPassage:
-    """A passage of an attached text, and the probability that it answers the question."""
+    """A passage of an attached text, and the probability that it answers the question; name and number as in AttachedText."""
 
     name: str
     text: str
     confidence: float
+    number: int = 0
 
 
 def find_attached_passage(question: str, attached: Sequence[AttachedText], project: Project) -> AttachedPassage | None:
@@ -49,7 +51,7 @@ def find_attached_passage(question: str, attached: Sequence[AttachedText], proje
     best, reading = max(zip(chosen, readings, strict=True), key=lambda pair: pair[1].relevance + SPAN_WEIGHT * pair[1].score)
     log_odds = np.dot(CONFIDENCE_WEIGHTS, (reading.relevance, max(reading.score, -30.0), 1.0))
     confidence = float(1 / (1 + np.exp(-log_odds)))
-    return AttachedPassage(best.name, best.text, confidence) if confidence >= MIN_CONFIDENCE else None
+    return AttachedPassage(best.name, best.text, confidence, best.number) if confidence >= MIN_CONFIDENCE else None
 
 
 def _pieces_of(attached: Sequence[AttachedText]) -> Iterator[AttachedText]:
@@ -59,16 +61,16 @@ def _pieces_of(attached: Sequence[AttachedText]) -> Iterator[AttachedText]:
         piece = ""
         for paragraph in _BLANK_LINES.split(text.text[:room]):
             if piece and len(piece) + len(paragraph) > PIECE_CHARS:
-                yield AttachedText(text.name, piece)
+                yield AttachedText(text.name, piece, text.number)
                 piece = ""
             piece = f"{piece}\n\n{paragraph.strip()}".strip()
             while len(piece) > PIECE_CHARS:
                 cut = piece.rfind(" ", PIECE_CHARS // 2, PIECE_CHARS)
                 cut = PIECE_CHARS if cut < 0 else cut
-                yield AttachedText(text.name, piece[:cut].rstrip())
+                yield AttachedText(text.name, piece[:cut].rstrip(), text.number)
                 piece = piece[cut:].lstrip()
         if piece:
-            yield AttachedText(text.name, piece)
+            yield AttachedText(text.name, piece, text.number)
         room -= len(text.text)
         if room <= 0:
             return

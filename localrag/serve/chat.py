@@ -3,12 +3,13 @@
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.requests import Request
 
 from localrag import serializers
+from localrag.query.attached_text import AttachedPassage
 from localrag.query.citations import escape_marks, to_one_line
 from localrag.records import SUPPORTED_STATE, Answer, Citation
 from localrag.serve.chat_request import ChatRequest
@@ -89,10 +90,7 @@ async def complete_chat(request: ChatRequest, site: ServerContext, connection: R
         return ChatReply(await limit.write(request.task_answer, is_last=True), limit.finish)
     asked = start_question(site.query_worker, request.question, request.options, request.history)
     answer = await answer_unless_disconnected(asked, connection)
-    neutral = neutralize(answer.answer)
-    attached = await _attached_part(request, answer, site)
-    text = await limit.write(neutral.text + attached + source_list(answer, site), is_last=True)
-    return _reply(text, answer, neutral, site, limit)
+    return await _whole_reply(answer, request, site, limit)
 
 
 async def stream_chat(request: ChatRequest, site: ServerContext) -> ChatEvents:
@@ -114,7 +112,9 @@ async def answer_events(asked: RunningQuestion, limit: OutputLimit, site: Server
     heard, sent, stream = "", "", NeutralStream()
     try:
         async for kind, value in question_events(asked):
-            if kind == "text":
+            if kind == "text" and request and request.attached:
+                yield "waiting", None  # attached text may answer better, and its numbers come before those of the documents
+            elif kind == "text":
                 heard += value
                 if text := await limit.write(stream.write(value).text):
                     sent += text
@@ -124,6 +124,11 @@ async def answer_events(asked: RunningQuestion, limit: OutputLimit, site: Server
             elif kind == "nothing":
                 yield "waiting", None
         answer = asked.task.result()
+        if request and request.attached:
+            reply = await _whole_reply(answer, request, site, limit)
+            yield "text", reply.text
+            yield "reply", reply
+            return
         neutral, shift = neutralize(answer.answer), 0
         if answer.answer.startswith(heard):
             rest = stream.write(answer.answer[len(heard) :]).text + stream.finish()
@@ -131,8 +136,7 @@ async def answer_events(asked: RunningQuestion, limit: OutputLimit, site: Server
             rest = f"{stream.finish()}\n\n"
             shift = limit.length + len(rest)
             rest += neutral.text
-        attached = await _attached_part(request, answer, site) if request else ""
-        text = await limit.write(rest + attached + source_list(answer, site), is_last=True)
+        text = await limit.write(rest + source_list(answer, site), is_last=True)
         yield "text", text
         yield "reply", _reply(sent + text, answer, neutral, site, limit, shift)
     finally:  # also after a disconnect
@@ -145,23 +149,53 @@ def _reply(text: str, answer: Answer, neutral: NeutralMarkdown, site: ServerCont
     return ChatReply(text, limit.finish, cited, sources(answer, neutral, site), answer.prompt_tokens, answer.output_tokens)
 
 
-async def _attached_part(request: ChatRequest, answer: Answer, site: ServerContext) -> str:
-    """The passage of the attached text that answers the question better than the documents do, below its name; empty without one."""
-    if not request.attached:
-        return ""
-    passage = await site.query_worker.find_attached(request.question, request.attached)
-    if passage is None or (answer.is_answerable and passage.confidence <= (1.0 if answer.confidence is None else answer.confidence)):
-        return ""
+async def _whole_reply(answer: Answer, request: ChatRequest, site: ServerContext, limit: OutputLimit) -> ChatReply:
+    """The reply with a whole answer. Before it stands the passage of an attached text that answers the question better.
+
+    Numbers of citations follow those that the program gave to what it attached: it links each number to a source by its order.
+    """
+    passage = await site.query_worker.find_attached(request.question, request.attached) if request.attached else None
+    confidence = 1.0 if answer.confidence is None else answer.confidence
+    if passage is not None and answer.is_answerable and passage.confidence <= confidence:
+        passage = None
+    if passage is not None and not answer.is_answerable:  # that the documents do not say it does not matter then
+        answer = replace(answer, answer="", citations=(), citation_marks=(), sentences=())
+    by = max((text.number for text in request.attached), default=0)
+    neutral = neutralize(answer.answer)
+    body, starts = _renumbered(neutral.text, [(neutral.offset(at), n) for at, n in answer.citation_marks], by)
+    lead = _quoted_passage(passage) + "\n\n" * bool(body) if passage else ""
+    text = await limit.write(lead + body + source_list(answer, site, by), is_last=True)
+    notes = []
+    for note, c in zip(annotations(answer, neutral, site), answer.citations, strict=True):
+        start = len(lead) + starts[note["start_index"]] if note["end_index"] else 0
+        notes.append(note | {"start_index": start, "end_index": start + len(f"[{c.n + by}]") if note["end_index"] else 0})
+    cited = [note for note in notes if note["end_index"] <= limit.length]
+    return ChatReply(text, limit.finish, cited, sources(answer, neutral, site, by), answer.prompt_tokens, answer.output_tokens)
+
+
+def _renumbered(text: str, marks: Sequence[tuple[int, int]], by: int) -> tuple[str, dict[int, int]]:
+    """A text whose marks (offset, n) have numbers that are higher by `by`, and the new offset of each."""
+    parts, starts, end, growth = list[str](), dict[int, int](), 0, 0
+    for at, n in sorted(marks):
+        before, after = f"[{n}]", f"[{n + by}]"
+        parts += [text[end:at], after]
+        starts[at], end = at + growth, at + len(before)
+        growth += len(after) - len(before)
+    return "".join([*parts, text[end:]]), starts
+
+
+def _quoted_passage(passage: AttachedPassage) -> str:
+    """A passage of an attached text below its name, with its number if it has one."""
     name = f"**{to_one_line(passage.name)}**\n\n" if passage.name else ""
     quoted = "\n".join(f"> {line}" for line in escape_marks(passage.text).splitlines())
-    return "\n\n" + neutralize(name + quoted).text
+    return neutralize(name + quoted).text + f" [{passage.number}]" * bool(passage.number)
 
 
-def source_list(answer: Answer, site: ServerContext) -> str:
-    """The list of sources below an answer, for clients that show no annotations."""
+def source_list(answer: Answer, site: ServerContext, by: int = 0) -> str:
+    """The list of sources below an answer, for clients that show no annotations; `by` is added to their numbers."""
     if not site.list_sources or not answer.citations:
         return ""
-    lines = [f"- [{c.n}] {_state(answer, c)}{_title(c)}" for c in answer.citations]
+    lines = [f"- [{c.n + by}] {_state(answer, c)}{_title(c)}" for c in answer.citations]
     return "\n\nSources\n\n" + neutralize("\n".join(lines)).text
 
 
@@ -196,14 +230,18 @@ def annotations(answer: Answer, neutral: NeutralMarkdown, site: ServerContext, s
     return notes
 
 
-def sources(answer: Answer, neutral: NeutralMarkdown, site: ServerContext) -> dict[str, Any]:
-    """Further fields of a response: citations as Perplexity's API has them, the standalone question, and sentences with their states."""
+def sources(answer: Answer, neutral: NeutralMarkdown, site: ServerContext, by: int = 0) -> dict[str, Any]:
+    """Further fields of a response: citations as Perplexity's API has them, the standalone question, and sentences with their states.
+
+    `by` is added to the numbers of their citations.
+    """
     results = [
         {"title": _title(c), "url": _address(answer, c, site), "snippet": c.quote, "headings": list(c.headings)}
         | {"state": answer.state_of(c.n)}
         for c in answer.citations
     ]
-    sentences = [{k: s[k] for k in ("text", "state", "citations")} for s in serializers.sentences(answer, neutral)]
+    checked = serializers.sentences(answer, neutral)
+    sentences = [{"text": s["text"], "state": s["state"], "citations": [n + by for n in s["citations"]]} for s in checked]
     return {
         "citations": [r["url"] for r in results],
         "search_results": results,

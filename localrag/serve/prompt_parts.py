@@ -32,6 +32,7 @@ _SECTION = re.compile(r"^[ \t]{0,3}(?:#{1,6}[ \t]|[-=_*]{5,}[ \t]*$|\x1e)", re.M
 _STEP = re.compile(r"\[[^\n]{1,300}\][^\n?]{0,40}:")  # of an agent: "[read_file for 'a.md'] Result:"
 _SOURCE_TAG = re.compile(r"context|source|document|docs?$|file|attach|knowledge|reference|search|result|page|passage|chunk|data|note")
 _LABEL_ATTRIBUTE = re.compile(r"\b(?:name|path|title|url|file|filename|source)[ \t]?=[ \t]?[\"']([^\"'\n]{1,200})[\"']")
+_NUMBER_ATTRIBUTE = re.compile(r"\bid[ \t]?=[ \t]?[\"'](\d{1,3})[\"']")
 _OWN_LABEL = re.compile(r"<(?:file_?name|source_?name|title)>([^<\n]{1,200})</[a-z_]{1,20}>", re.IGNORECASE)
 QUESTION_TAGS = frozenset(
     "userquery query question userquestion userrequest request usermessage userinput userprompt task feedback userfeedback".split()
@@ -46,7 +47,7 @@ MAX_TEMPLATE_CHARS = 300  # before attached text: a longer text is a template, a
 class AttachedBlock:
     """A marked part of a prompt from `start` to `end`: its inner text, and the name of its tag, empty for fences and lines of dashes.
 
-    `label`: the file or address that it comes from, if that is said.
+    `label`: the file or address that it comes from, if that is said; `number`: by which the program cites it, else 0.
     """
 
     start: int
@@ -54,6 +55,7 @@ class AttachedBlock:
     text: str
     name: str = ""
     label: str = ""
+    number: int = 0
 
     @property
     def is_question(self) -> bool:
@@ -100,7 +102,7 @@ def _attached_texts(blocks: list[AttachedBlock]) -> tuple[AttachedText, ...]:
         parts = [deeper for part in inner for deeper in [d for d in tagged_blocks(part.text) if _SOURCE_TAG.search(d.name)] or [part]]
         for part in parts or [block]:
             if part.text.strip():
-                texts.append(AttachedText(part.label or block.label, _OWN_LABEL.sub("", part.text).strip()))
+                texts.append(AttachedText(part.label or block.label, _OWN_LABEL.sub("", part.text).strip(), part.number))
     return tuple(texts)
 
 
@@ -126,7 +128,9 @@ def tagged_blocks(text: str) -> list[AttachedBlock]:
         name, inner = re.sub(r"[\W_]", "", _tag_name(tag)), text[tag.end() : closing.start()]
         if name in QUESTION_TAGS or tag["attributes"] or "\n" in inner:
             label = _LABEL_ATTRIBUTE.search(tag["attributes"] or "") or _OWN_LABEL.search(inner)
-            blocks.append(AttachedBlock(tag.start(), closing.end(), inner, name, label[1].strip() if label else ""))
+            number = _NUMBER_ATTRIBUTE.search(tag["attributes"] or "")
+            at = tag.start(), closing.end()
+            blocks.append(AttachedBlock(*at, inner, name, label[1].strip() if label else "", int(number[1]) if number else 0))
     return blocks
 
 

@@ -1,6 +1,7 @@
 """Prompts that programs make of their user's message: the question is found in them, and what they attach is not taken for it."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -136,10 +137,35 @@ def answered(client, *messages, **more):
 
 @pytest.mark.parametrize("name", ["open-webui-file", "cline", "cherry-studio", "continue"])
 def test_a_question_with_attached_text_is_answered_as_without_it(client, name):
-    """Whole and in its conversation: earlier prompts of the program count as their questions, too."""
+    """Whole and in its conversation: earlier prompts of the program count as their questions, too. Numbers follow those of the program."""
     alone = answered(client, {"role": "user", "content": QUESTION})
     assert "Lars Holm" in alone
-    assert answered(client, {"role": "user", "content": PROGRAMS[name]}) == alone
+    by = name == "open-webui-file"  # its source has the number 1
+    expected = re.sub(r"\[(\d+)\]", lambda mark: f"[{int(mark[1]) + by}]", alone)
+    assert answered(client, {"role": "user", "content": PROGRAMS[name]}) == expected
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_numbers_of_citations_follow_those_of_attached_sources(client, is_streamed):
+    """Open WebUI links each number to the source at that place, first its own, then the annotations; each is at its mark."""
+    sources = "".join(f'<source id="{n}" name="{n}.pdf">The skua is a bird.\n</source>\n' for n in range(1, 10))
+    body = {"model": "localrag:mix", "messages": [{"role": "user", "content": f"{RAG}<context>\n{sources}</context>\n\n{QUESTION}"}]}
+    said = client.post("/v1/chat/completions", json=body | {"stream": is_streamed})
+    if is_streamed:
+        events = [json.loads(line[6:]) for line in said.text.splitlines() if line.startswith("data: {")]
+        deltas = [choice["delta"] for event in events for choice in event["choices"]]
+        text = "".join(delta.get("content") or "" for delta in deltas)
+        notes = [note["url_citation"] for delta in deltas for note in delta.get("annotations") or []]
+    else:
+        message = said.json()["choices"][0]["message"]
+        text, notes = message["content"], [note["url_citation"] for note in message["annotations"]]
+
+    assert notes
+    for n, note in enumerate(notes, 10):
+        assert f"- [{n}] " in text
+        if note["end_index"]:
+            assert text[note["start_index"] : note["end_index"]] == f"[{n}]"
+    assert not re.search(r"\[[1-9]\]", text)
 
 
 def test_a_message_of_attached_text_alone_does_not_replace_the_question(client):
@@ -176,7 +202,9 @@ def test_a_title_in_a_schema_has_that_form(client):
 
 @pytest.mark.ci
 def test_a_passage_of_an_attached_file_is_shown_where_the_documents_do_not_answer(plain_town, tmp_path):
-    """Below its name, as a quote, whole and streamed; its picture is not active. Where the documents answer, the file is left out."""
+    """First, below its name, as a quote with the program's number, whole and streamed; its picture is not active. Where the documents
+    answer, the file is left out.
+    """
     folder = Path(shutil.copytree(plain_town, tmp_path / "town"))
     lamp = "The lamp of the lighthouse at Vardby is green since 1931 ![x](http://evil.example/p.png) [1]."
     file = f'<context>\n<source id="1" name="lamps.pdf">{lamp}</source>\n</context>\n\n'
@@ -186,7 +214,8 @@ def test_a_passage_of_an_attached_file_is_shown_where_the_documents_do_not_answe
         lines = client.post("/api/chat", json={"model": "localrag:mix", "messages": asked}).text.splitlines()
         known = answered(client, {"role": "user", "content": f"{RAG}{file}{QUESTION}"})
 
-    assert "**lamps.pdf**\n\n> The lamp of the lighthouse at Vardby is green" in whole
+    assert whole.startswith("**lamps.pdf**\n\n> The lamp of the lighthouse at Vardby is green")
+    assert re.search(r"> .* \[1\]$", whole, re.MULTILINE)
     assert "![x](" not in whole
     assert r"\[1\]" in whole
     assert "".join(json.loads(line)["message"]["content"] for line in lines) == whole
