@@ -1,6 +1,6 @@
 """Ask the questions of a file, and write each answer as `localrag ask --json` prints it, a line each.
 
-    python -m scripts.ask_questions INDEX QUESTIONS.jsonl OUT.jsonl [--most N]
+    python -m scripts.ask_questions INDEX QUESTIONS.jsonl OUT.jsonl [--most N] [--model NAME]
 
 A question has `id` and `question`. Prints the median time and the longest, in seconds, and how many questions were refused: of those that
 are `answerable` and of the others. Nothing is stored in the index.
@@ -24,14 +24,16 @@ def main() -> None:
     parser.add_argument("questions", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--most", type=int)
+    parser.add_argument("--model", help="the chat model that answers; the index's own without it")
     args = parser.parse_args()
     questions = [json.loads(line) for line in args.questions.read_text(encoding="utf-8").splitlines()][: args.most]
     seconds, refused = [], {True: 0, False: 0}
-    with open_for_query(args.index, logs=False) as project, args.out.open("w", encoding="utf-8") as out:
+    with open_for_query(args.index, model=args.model, logs=False) as project, args.out.open("w", encoding="utf-8") as out:
         for n, question in enumerate(questions):
             answer = asyncio.run(answer_question(question["question"], project, QueryOptions()))
             seconds.append(answer.seconds)
             refused[bool(question.get("answerable", True))] += not answer.is_answerable
+            print(f"{answer.seconds:5.1f} s  {question['question'][:80]}", flush=True)
             row = answer_json(answer, project.root) | {"id": question.get("id", n), "passages": [p.text for p in answer.passages]}
             out.write(json.dumps(row, ensure_ascii=False) + "\n")
     counts = {True: sum(bool(q.get("answerable", True)) for q in questions)}

@@ -6,7 +6,7 @@ from zipfile import BadZipFile
 
 from localrag.loaders.content import InnerFile, LoadOptions, ParsedFile, Unreadable, metadata_pairs, open_archive
 
-MAX_LISTED = 20  # files that were not read, by name
+MAX_LISTED = 5  # files that were not read for the same reason, by name
 
 
 @dataclass(slots=True)
@@ -32,9 +32,14 @@ class InnerFiles:
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """The files that were not read, with their reasons."""
-        listed = [f"{name}: {reason}" for name, reason in list(self.unread.items())[:MAX_LISTED]]
-        more = len(self.unread) - len(listed)
-        return metadata_pairs(**{"not read": "; ".join(listed) + f"; {more} more" * bool(more)})
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in self.unread.items():
+            by_reason.setdefault(reason, []).append(name)
+        listed = (
+            f"{', '.join(names[:MAX_LISTED])}{f' and {len(names) - MAX_LISTED} more' if len(names) > MAX_LISTED else ''}: {reason}"
+            for reason, names in by_reason.items()
+        )
+        return metadata_pairs(**{"not read": "; ".join(listed)})
 
     def _is_over(self, name: str, size: int) -> bool:
         """Whether a file is beyond the limits; it is listed then, else counted."""

@@ -175,7 +175,7 @@ def _walk(node: Any, page: _BlockWriter) -> None:
     if tag in _INLINE:
         page.inline.append(_INLINE[tag](node))
     elif tag == "a" and _is_note_mark(node, deep=False):
-        page.inline.append(superscript(_flat(node), is_note=True))
+        page.inline.append(superscript(_line_of(node), is_note=True))
     elif tag == "pre":
         page.flush()
         page.blocks.append(("".join(_raw(node)).strip("\n"), False))
@@ -222,7 +222,7 @@ def _list_marker(item: Any, lists: list[_List]) -> str:
     return f"{format_number(last.number, last.form)}. "
 
 
-def _flat(node: Any) -> str:
+def _line_of(node: Any) -> str:
     """The text of an element on one line."""
     return " ".join("".join(_raw(node)).split())
 
@@ -248,16 +248,16 @@ def _form_field(node: Any) -> str:
     return f" {node.get('value') or ''} " if shown else ""
 
 
-def _chosen(node: Any) -> str:
+def _selected_options(node: Any) -> str:
     """The options that are chosen in a field of a form."""
-    return " " + ", ".join(_flat(option) for option in node.iter("{*}option") if "selected" in option.attrib) + " "
+    return " " + ", ".join(_line_of(option) for option in node.iter("{*}option") if "selected" in option.attrib) + " "
 
 
 _INLINE: dict[str, Callable[[Any], str]] = {
-    "sup": lambda node: superscript(_flat(node), is_note=_is_note_mark(node)),
-    "sub": lambda node: subscript(_flat(node)),
+    "sup": lambda node: superscript(_line_of(node), is_note=_is_note_mark(node)),
+    "sub": lambda node: subscript(_line_of(node)),
     "input": _form_field,
-    "select": _chosen,
+    "select": _selected_options,
     "img": lambda node: f" [{alt}] " if len((alt := " ".join(str(node.get("alt") or "").split())).split()) >= _MIN_ALT_WORDS else "",
     "br": lambda _: _BREAK,
 }
@@ -380,6 +380,7 @@ _NOTES = frozenset({"note", "fn", "footnote"})  # of TEI, JATS and DocBook, with
 _REFERENCES = frozenset({"xref", "ref", "footnoteref"})
 _CHOICES = ("corr", "reg", "expan")  # the readings of TEI's `choice` that are preferred
 _ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9]{1,31});")
+_NAMED_ENTITY = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z][A-Za-z0-9]{1,31};")
 
 
 def xml_root(data: bytes, *, expand: bool = False) -> Any:
@@ -410,8 +411,10 @@ def parse_xml(file: OpenFile, options: LoadOptions) -> ParsedFile:
     data = file.read_bytes()
     expand = b"<!ENTITY" in data[:_MAX_LINKED_CHARS]
     try:
+        if _NAMED_ENTITY.search(data):
+            raise Unreadable("it uses entities, maybe without a declaration")
         root = xml_root(data, expand=expand)
-    except Unreadable:  # the declared encoding was wrong, or it uses entities without a declaration
+    except Unreadable:  # or the declared encoding was wrong
         text = re.sub(r"^\s*<\?xml[^>]*\?>", "", decode(data).lstrip("\ufeff"), count=1)
         root = xml_root(_with_html_entities(text).encode("utf-8"), expand=expand)
     if _name(root) == "html":
@@ -426,7 +429,7 @@ def _name(element: Any) -> str:
 
 def _is_prose(root: Any) -> bool:
     """Whether elements occur within sentences."""
-    return any((c.tail or "").strip() for c in root.iter("*"))
+    return any((e.tail or "").strip() or (len(e) and (e.text or "").strip()) for e in root.iter("*"))
 
 
 def _title(root: Any) -> str:

@@ -522,7 +522,21 @@ def _is_scan(page: Any, lines: Sequence[PageLine]) -> bool:
 
 
 def _lines(textpage: Any) -> Iterator[PageLine]:
-    """The lines of a page; a piece beside the one before (the next cell of a row, a superscript) belongs to its line.
+    """The lines of a page; a piece beside the one before (the next cell of a row, a superscript) belongs to its line."""
+    before: PageLine | None = None
+    for piece in _pieces(textpage):
+        merged = piece
+        if before is not None and _is_beside(before, piece):
+            merged = _beside(before, piece)
+        elif before is not None:
+            yield before
+        before = merged
+    if before is not None:
+        yield before
+
+
+def _pieces(textpage: Any) -> list[PageLine]:
+    """The stretches of text between line ends, in PDFium's order; on a page that lies on its side from top to bottom.
 
     A line whose last word continues in the next ends with HYPHEN, which PDFium returns instead of hyphen and line end.
     """
@@ -530,22 +544,15 @@ def _lines(textpage: Any) -> Iterator[PageLine]:
     text = textpage.get_text_range(0, count) if count else ""
     has_boxes = len(text) == count
     turn = _quarter_turns(textpage, count)
-    position = 0
-    before: PageLine | None = None
+    position, pieces = 0, list[PageLine]()
     for raw in re.findall(rf"[^\r\n{HYPHEN}]*(?:\r\n|[\r\n{HYPHEN}]|$)", text.replace("\x02", HYPHEN)):
         line = raw.strip(" \t\r\n" + HYPHEN)
         if line:
             start = position + raw.index(line[0])
             line_text = line + HYPHEN * raw.endswith(HYPHEN)
-            merged = _pdf_line(textpage, line_text, start, start + len(line), turn) if has_boxes else PageLine(line_text)
-            if before is not None and _is_beside(before, merged):
-                merged = _beside(before, merged)
-            elif before is not None:
-                yield before
-            before = merged
+            pieces.append(_pdf_line(textpage, line_text, start, start + len(line), turn) if has_boxes else PageLine(line_text))
         position += len(raw)
-    if before is not None:
-        yield before
+    return sorted(pieces, key=lambda piece: (-round(piece.bottom), piece.left)) if turn else pieces
 
 
 def _beside(before: PageLine, line: PageLine) -> PageLine:

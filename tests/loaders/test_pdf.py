@@ -1,5 +1,9 @@
 """The pages of a PDF: numbers, running heads, and sentences and words that go on over a page's end."""
 
+import pytest
+
+from localrag.loaders.content import InnerFile, LoadOptions, Unreadable
+from localrag.loaders.parser_process import parse_file
 from localrag.loaders.pdf import HYPHEN, PageLine, join_paragraphs, sentence_continues, strip_running_heads
 from tests.indexing import files
 from tests.loaders.test_load import read, write
@@ -84,3 +88,111 @@ def test_a_broken_word_is_mended_and_a_hyphen_of_its_own_kept():
     lines = [f"the well{HYPHEN}", f"known con{HYPHEN}", f"cern of North{HYPHEN}", "Vardby is a well-known one"]
 
     assert list(join_paragraphs([PageLine(t) for t in lines])) == ["the well-known concern of North-Vardby is a well-known one\n"]
+
+
+def parsed(data):
+    """What a PDF is read as."""
+    return parse_file(InnerFile("a.pdf", -1, data), LoadOptions())
+
+
+def test_a_raised_digit_is_the_mark_of_a_note():
+    """Smaller and higher than the word before it; behind a unit it is an exponent; a plain number stays."""
+    stream = (
+        "BT /F1 12 Tf 50 700 Td (Lit in 1871) Tj /F1 7 Tf 5 Ts (3) Tj /F1 12 Tf 0 Ts ( on 4 km) Tj /F1 7 Tf 5 Ts (2) Tj"
+        " /F1 12 Tf 0 Ts ( by 12 men.) Tj ET"
+    )
+    assert parsed(files.pdf_of([stream])).text == "Lit in 1871[3] on 4 km^2 by 12 men."
+
+
+def test_footnotes_stand_behind_the_sentence_that_they_interrupt():
+    """At the end of a page, in smaller print."""
+    first = (
+        "BT /F1 12 Tf 50 700 Td (Ruth Sand wrote to the master of the harbour) Tj 0 -14 Td (and asked him for a berth at) Tj ET"
+        " BT /F1 8 Tf 50 60 Td (1. The letter is lost.) Tj ET"
+    )
+    second = "BT /F1 12 Tf 50 700 Td (the northern mole. He refused.) Tj ET"
+    content = parsed(files.pdf_of([first, second]))
+    assert content.text == (
+        "Ruth Sand wrote to the master of the harbour and asked him for a berth at the northern mole."
+        "\n\n1. The letter is lost.\n\nHe refused."
+    )
+
+
+def test_two_columns_drawn_row_by_row_are_read_one_after_the_other():
+    """Running text is told from the rows of a table."""
+    left = ["The society met on the tenth", "of June in the long room and", "thanked the members for the", "gifts to the museum."]
+    right = ["The treasurer then read the", "accounts of the year, and the", "meeting asked the master to", "paint the boathouse."]
+    rows = "".join(
+        f"BT /F1 10 Tf 50 {700 - 12 * n} Td ({a}) Tj ET BT /F1 10 Tf 320 {700 - 12 * n} Td ({b}) Tj ET "
+        for n, (a, b) in enumerate(zip(left, right, strict=True))
+    )
+    text = parsed(files.pdf_of([rows])).text
+    assert text.index("gifts to the museum.") < text.index("The treasurer then")
+    assert "tenth of June in the long room" in text
+    table = "".join(
+        f"BT /F1 10 Tf 50 {700 - 12 * n} Td ({a}) Tj ET BT /F1 10 Tf 320 {700 - 12 * n} Td ({b}) Tj ET "
+        for n, (a, b) in enumerate([("Port of Ness", "412 tons"), ("Wessel", "388 tons"), ("Skerry", "75 tons"), ("Vardby", "9 tons")])
+    )
+    assert "Wessel · 388 tons" in parsed(files.pdf_of([table])).text
+
+
+def test_lines_of_a_page_that_lies_on_its_side_stay_apart():
+    """Text drawn sideways, either way round: words of two lines do not join, cells are told apart."""
+    for matrix in ("0 1 -1 0 {} 100", "0 -1 1 0 {} 700"):
+        step = 14 if matrix.startswith("0 1") else -14
+        lines = "".join(
+            f"BT /F1 12 Tf {matrix.format(300 + step * n)} Tm ({line}) Tj ET "
+            for n, line in enumerate(["gathered by the inspector from the", "books of the auction houses."])
+        )
+        assert "from the books of the auction" in parsed(files.pdf_of([lines])).text
+
+
+def pdf_with(more_catalog="", more_page="", objects=()):
+    """A PDF of one page with a line, with more entries in its catalog and its page, and more objects, numbered from 7."""
+    data = files.pdf_of(["BT /F1 12 Tf 50 700 Td (Name:) Tj 0 -40 Td (The rent is 900 crowns.) Tj ET"]).decode("cp1252")
+    data = data.replace("/Pages 2 0 R >>", f"/Pages 2 0 R {more_catalog} >>", 1).replace("/MediaBox", f"{more_page} /MediaBox", 1)
+    body = data[: data.index("xref")] + "".join(f"{n} 0 obj\n{text}\nendobj\n" for n, text in enumerate(objects, 7))
+    return (body + "trailer << /Root 1 0 R >>\n%%EOF\n").encode("cp1252")  # PDFium finds the objects without a table
+
+
+def test_filled_fields_of_a_form_stand_beside_their_names():
+    """Texts, and boxes that are ticked or not."""
+    objects = [
+        "<< /Type /Annot /Subtype /Widget /FT /Tx /T (name) /V (Torvald Hesse) /Rect [110 695 300 712] >>",
+        "<< /Type /Annot /Subtype /Widget /FT /Btn /T (paid) /V /Yes /AS /Yes /Rect [300 655 312 668] >>",
+    ]
+    text = parsed(pdf_with("/AcroForm << /Fields [7 0 R 8 0 R] >>", "/Annots [7 0 R 8 0 R]", objects)).text
+    assert "Name: Torvald Hesse" in text
+    assert "The rent is 900 crowns. ☒" in text
+
+
+def test_comments_of_readers_are_read():
+    """Text on the page and notes, with their author and day."""
+    objects = [
+        "<< /Type /Annot /Subtype /FreeText /Contents (Amended: 1,150 crowns) /Rect [50 500 200 520] >>",
+        "<< /Type /Annot /Subtype /Text /Contents (Ask Rowe) /T (Agda Wen) /M (D:20240301) /Rect [50 400 60 410] >>",
+    ]
+    text = parsed(pdf_with("", "/Annots [7 0 R 8 0 R]", objects)).text
+    assert "Comment: Amended: 1,150 crowns" in text
+    assert "Comment by Agda Wen, 2024-03-01: Ask Rowe" in text
+
+
+def test_files_attached_to_a_pdf_are_parts():
+    """Read by their own kind."""
+    objects = [
+        "<< /Type /Filespec /F (annex.txt) /UF (annex.txt) /EF << /F 8 0 R >> >>",
+        "<< /Type /EmbeddedFile /Length 22 >>\nstream\nThe deposit is 75 kr.  \nendstream",
+    ]
+    content = parsed(pdf_with("/Names << /EmbeddedFiles << /Names [(annex.txt) 7 0 R] >> >>", "", objects))
+    assert [part.label for part in content.parts] == ["page 1", "attachment annex.txt"]
+    assert "The deposit is 75 kr." in content.text
+
+
+def test_text_whose_characters_are_unknown_is_not_read():
+    """A font without a map to Unicode gives gibberish; the file is listed with that reason."""
+    differences = " ".join(f"/g{n}" for n in range(97, 123))
+    font = f"/Encoding << /Type /Encoding /Differences [97 {differences}] >>"
+    data = files.pdf_of(["BT /F1 12 Tf 50 700 Td (wkh voxlfh nhhshu olyhv khuh) Tj ET"]).decode("cp1252")
+    data = data.replace("/BaseFont /Courier /Encoding /WinAnsiEncoding", f"/BaseFont /ABCDEF+Sub {font}")
+    with pytest.raises(Unreadable, match="its fonts do not say which characters they draw"):
+        parsed((data[: data.index("xref")] + "trailer << /Root 1 0 R >>\n%%EOF\n").encode("cp1252"))
