@@ -105,10 +105,11 @@ ROOMS = {
         {"reader", "shapes"},
     ],
     "loaders": [
-        {"content", "discover", "sandbox"},
+        {"column_labels", "discover", "encodings", "sandbox"},
+        {"content", "delimited", "headers"},
         {"ocr", "page_images", "tabular"},
         {"html", "markup", "pdf"},
-        {"mail", "office", "quote_boxes"},
+        {"mail", "notebook", "office", "quote_boxes"},
         {"parser_process"},
         {"reader"},
     ],

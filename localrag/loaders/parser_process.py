@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
-from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, looks_binary
+from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable
+from localrag.loaders.encodings import looks_binary
 from localrag.loaders.page_images import IMAGE_SUFFIXES, render_for_ocr, render_png
 from localrag.loaders.quote_boxes import find_quote_boxes
 from localrag.loaders.sandbox import apply_sandbox, shared_libraries
@@ -40,7 +41,7 @@ PARSERS = {
     **dict.fromkeys((".xml", ".rss", ".atom", ".nxml", ".svg"), "html.parse_xml"),
     **dict.fromkeys((".csv", ".tsv"), "tabular.parse_csv"),
     **dict.fromkeys((".json", ".jsonl", ".ndjson", ".geojson"), "tabular.parse_json"),
-    ".ipynb": "tabular.parse_notebook",
+    ".ipynb": "notebook.parse_notebook",
     ".eml": "mail.parse_mail",
     ".docx": "office.parse_docx",
     ".pptx": "office.parse_pptx",
