@@ -108,7 +108,7 @@ ROOMS = {
         {"column_labels", "discover", "encodings", "sandbox"},
         {"content", "delimited", "headers"},
         {"ocr", "page_images", "tabular"},
-        {"html", "markup", "pdf"},
+        {"calendars", "html", "markup", "pdf", "subtitles"},
         {"mail", "notebook", "office", "quote_boxes"},
         {"parser_process"},
         {"reader"},

@@ -7,9 +7,11 @@ import mmap
 import os
 import re
 import stat
+import unicodedata
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 from zipfile import BadZipFile, ZipFile
@@ -24,6 +26,11 @@ _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 _TRAILING = re.compile(r"(?<![ \t\xa0])[ \t\xa0]+(?=\n)")  # matches only from the start of a run: otherwise quadratic in its length
 _BLANK = re.compile(r"\n{3,}")
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")  # of terminals: colors, cursor, titles
+# Invisible marks within words, ligatures, and letters with combining accents.
+_TYPOGRAPHY = re.compile(
+    "\u00ad(?:[ \t]*\n[ \t]*(?=[^\\W\\d_]))?|[\u2060\ufeff]|(?<=[A-Za-z\u00c0-\u04ff])\u200b(?=[A-Za-z\u00c0-\u04ff])"
+    "|[\ufb00-\ufb06\ufb13-\ufb17]|[A-Za-z\u00c0-\u04ff][\u0300-\u036f]+"
+)
 _TRADE_MARKS = ("®", "™", "℠", "©", "º", "ª")
 
 
@@ -95,6 +102,35 @@ def clean_text(text: str) -> str:
     """Text from a binary format without control characters, trailing spaces and multiple blank lines."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return _BLANK.sub("\n\n", _TRAILING.sub("", _CONTROL.sub("", text))).strip("\n")
+
+
+def normalize_typography(content: ParsedFile) -> ParsedFile:
+    """The content as a search for its words finds it: without soft hyphens, with ligatures as letters and accents in their letters."""
+    pieces: list[str] = []
+    ends, shifts = [0], [0]  # end of each replaced piece in the old text, and how far the text after it moves
+    position = 0
+    for match in _TYPOGRAPHY.finditer(content.text):
+        replacement = _plain_letters(match[0])
+        pieces += [content.text[position : match.start()], replacement]
+        position = match.end()
+        ends.append(position)
+        shifts.append(shifts[-1] + len(replacement) - len(match[0]))
+    if not pieces:
+        return content
+
+    def moved(offset: int) -> int:
+        return offset + shifts[bisect_right(ends, offset) - 1]
+
+    text = "".join([*pieces, content.text[position:]])
+    parts = (DocumentPart(p.label, min(moved(p.start), len(text)), min(moved(p.end), len(text))) for p in content.parts)
+    return replace(content, text=text, title=_TYPOGRAPHY.sub(lambda match: _plain_letters(match[0]), content.title), parts=tuple(parts))
+
+
+def _plain_letters(text: str) -> str:
+    """What a match of _TYPOGRAPHY is replaced by."""
+    if text[0] in "\u00ad\u2060\ufeff\u200b":
+        return ""
+    return unicodedata.normalize("NFKC" if text[0] >= "\ufb00" else "NFC", text)
 
 
 def strip_escapes(text: str) -> str:

@@ -14,7 +14,7 @@ _DECLARED = re.compile(r"sep=(.)[ \t]*", re.IGNORECASE)
 _DECIMAL = re.compile(r"-?\d+,\d+")
 
 
-def read_rows(text: str, *, prefers_tab: bool = False) -> Iterator[list[str]]:
+def split_rows(text: str, *, prefers_tab: bool = False) -> Iterator[list[str]]:
     """The rows of delimited text; blank lines are empty rows."""
     lines = text.split("\n")
     declared = _DECLARED.fullmatch(lines[0][:10])  # as Excel writes and reads it
@@ -23,7 +23,7 @@ def read_rows(text: str, *, prefers_tab: bool = False) -> Iterator[list[str]]:
     delimiter = declared[1] if declared else find_delimiter(lines, prefers_tab=prefers_tab)
     if not delimiter:
         return ([line] for line in map(_unquoted, lines))
-    return _rows(lines, delimiter)
+    return _records(lines, delimiter)
 
 
 def _unquoted(line: str) -> str:
@@ -48,7 +48,7 @@ def find_delimiter(lines: Sequence[str], *, prefers_tab: bool = False) -> str:
 
 def _evenness(lines: Sequence[str], delimiter: str) -> float:
     """The share of rows with the most common number of fields above one; 0 if the delimiter is punctuation of sentences."""
-    fields = [row for row in _rows([line[:_SAMPLE_CHARS] for line in lines], delimiter) if row]
+    fields = [row for row in _records([line[:_SAMPLE_CHARS] for line in lines], delimiter) if row]
     widths = Counter(map(len, fields))
     width, n_lines = max(widths.items(), key=lambda pair: (pair[0] > 1, pair[1], pair[0]), default=(1, 0))
     if width < 2:
@@ -128,7 +128,7 @@ def _ends_field(record: str, quote: int, delimiter: str) -> int:
     return after if after == len(record) or record.startswith(delimiter, after) else -1
 
 
-def _rows(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:
+def _records(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:
     widths = Counter(line.count(delimiter) + 1 for line in lines[:_SAMPLE_LINES] if delimiter in line)
     width = max(widths, key=lambda n: widths[n], default=1)
     closing = _ClosingQuotes(lines, delimiter)

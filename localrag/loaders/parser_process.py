@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
-from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable
+from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, normalize_typography
 from localrag.loaders.encodings import looks_binary
 from localrag.loaders.page_images import IMAGE_SUFFIXES, render_for_ocr, render_png
 from localrag.loaders.quote_boxes import find_quote_boxes
@@ -35,7 +35,8 @@ PARSERS = {
     ".org": "markup.parse_org",
     ".tex": "markup.parse_tex",
     ".rtf": "markup.parse_rtf",
-    **dict.fromkeys((".srt", ".vtt"), "markup.parse_subtitles"),
+    **dict.fromkeys((".srt", ".vtt"), "subtitles.parse_subtitles"),
+    **dict.fromkeys((".ics", ".ical", ".vcs"), "calendars.parse_calendar"),
     **dict.fromkeys((".html", ".htm", ".xhtml"), "html.parse_html"),
     ".epub": "html.parse_epub",
     **dict.fromkeys((".xml", ".rss", ".atom", ".nxml", ".svg"), "html.parse_xml"),
@@ -79,6 +80,8 @@ def parse_file(file: OpenFile, options: LoadOptions) -> ParsedFile:
         raise
     if content.pages_to_ocr:
         return content
+    if suffix not in OCR_SUFFIXES:  # the places of quotes in pages are found by the letters that are there
+        content = normalize_typography(content)
     if not content.text.strip("\ufeff \t\r\n\f\v"):
         raise Unreadable("only images, no text" if suffix in BINARY_SUFFIXES and _has_images(file) else "empty")
     return ParsedFile(

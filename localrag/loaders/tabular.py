@@ -8,7 +8,7 @@ from itertools import chain, groupby, islice, zip_longest
 from typing import Any
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode
-from localrag.loaders.delimited import read_rows
+from localrag.loaders.delimited import split_rows
 from localrag.loaders.headers import CellRow, find_layout
 
 HEADER_SAMPLE_ROWS = 50  # rows examined to decide whether the first is a header
@@ -94,7 +94,7 @@ def text_rows(header: CellRow, rows: Iterable[CellRow], options: LoadOptions) ->
 
 def parse_csv(file: OpenFile, options: LoadOptions) -> ParsedFile:
     """Parse rows of delimited text: each row a line with its headers."""
-    rows = read_rows(decode(file.read_bytes()).lstrip("\ufeff"), prefers_tab=file.suffix.lower() == ".tsv")
+    rows = split_rows(decode(file.read_bytes()).lstrip("\ufeff"), prefers_tab=file.suffix.lower() == ".tsv")
     if options.text_column:
         first = list(islice(rows, HEADER_SAMPLE_ROWS))
         start = next((n for n, row in enumerate(first) if options.text_column in map(format_cell, row)), None)

@@ -6,7 +6,7 @@ from statistics import fmean
 import pytest
 
 from localrag.loaders.column_labels import label_score
-from localrag.loaders.delimited import find_delimiter, read_rows
+from localrag.loaders.delimited import find_delimiter, split_rows
 from localrag.loaders.tabular import table_lines
 from tests.indexing import files as files_indexing
 from tests.loaders.test_load import read, write
@@ -35,7 +35,7 @@ def test_the_delimiter_is_the_one_that_divides_the_columns(tmp_path, source, tex
 
 def test_a_tsv_file_is_divided_at_tabs():
     """Even where commas would divide its lines more evenly."""
-    assert list(read_rows("a, b\t1\nc, d\t2", prefers_tab=True)) == [["a, b", "1"], ["c, d", "2"]]
+    assert list(split_rows("a, b\t1\nc, d\t2", prefers_tab=True)) == [["a, b", "1"], ["c, d", "2"]]
     assert find_delimiter(["a,b", "c,d"], prefers_tab=True) == ","
 
 
@@ -48,7 +48,7 @@ def test_a_tsv_file_is_divided_at_tabs():
 )
 def test_a_stray_quote_takes_no_row_with_it(source):
     """Neither one that nothing closes, nor one that another stray quote seems to close."""
-    rows = [row for row in read_rows(source) if row]
+    rows = [row for row in split_rows(source) if row]
 
     assert [len(row) for row in rows] == [3] * len(rows)
     assert ["B", "2 inch", "Sand"] in rows
@@ -56,7 +56,7 @@ def test_a_stray_quote_takes_no_row_with_it(source):
 
 def test_a_quoted_field_may_have_several_lines():
     """With blank lines, delimiters and doubled quotes in it."""
-    assert list(read_rows('id,text\n1,"The ""Skua"", she says,\n\nleaks."\n2,\n')) == [
+    assert list(split_rows('id,text\n1,"The ""Skua"", she says,\n\nleaks."\n2,\n')) == [
         ["id", "text"],
         ["1", 'The "Skua", she says,\n\nleaks.'],
         ["2", ""],
@@ -68,7 +68,7 @@ def test_a_quoted_field_may_have_several_lines():
 def test_delimited_text_costs_no_more_than_its_length(source):
     """However many quotes are never closed, and in a line of any length."""
     began = time.monotonic()
-    assert sum(1 for _ in read_rows(source * 100_000))
+    assert sum(1 for _ in split_rows(source * 100_000))
     assert time.monotonic() - began < 15
 
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from localrag.loaders.content import decode
+from localrag.loaders.discover import find_files
 from localrag.loaders.encodings import looks_binary
 from localrag.records import SkippedFile
 from tests.loaders.test_load import read, write
@@ -129,3 +130,151 @@ def test_a_long_output_of_a_notebook_is_cut(tmp_path):
 
     assert len(text) < 2500
     assert text.endswith("tide 1\n\nend")
+
+
+ROLLING = """WEBVTT
+
+00:00:00.500 --> 00:00:03.490 align:start position:0%
+@
+the<00:00:00.800><c> ferry</c><00:00:01.100><c> left</c>
+
+00:00:03.490 --> 00:00:03.500 align:start position:0%
+the ferry left
+@
+
+00:00:03.500 --> 00:00:06.490 align:start position:0%
+the ferry left
+for<00:00:03.800><c> Vardby</c>
+
+00:00:06.490 --> 00:00:09.000 align:start position:0%
+for Vardby
+and Ruth stayed
+
+00:00:09.000 --> 00:00:10.000
+and Ruth stayed ashore
+""".replace("@", " ")
+
+
+def test_rolling_captions_are_read_once(tmp_path):
+    """However often a line is shown, also where it grows by a word; what is said again later stays."""
+    again = "\n\n00:00:20.000 --> 00:00:21.000\nthe ferry left\n"
+
+    assert text_of(tmp_path, "a.vtt", ROLLING + again) == "the ferry left for Vardby and Ruth stayed ashore the ferry left"
+
+
+@pytest.mark.parametrize(
+    ("source", "metadata"),
+    [
+        (
+            "title: The Skua: a history\ndate: 1974-03-04\ntags: [sea, log]",
+            (("title", "The Skua: a history"), ("date", "1974-03-04"), ("tags", "sea, log")),
+        ),
+        ('title: @Skua\nauthor: Ruth "R" Sand: mate', (("title", "@Skua"), ("author", 'Ruth "R" Sand: mate'))),
+        ("title: Skua\n\tbroken: [1\nauthor: Ruth Sand", (("title", "Skua"), ("author", "Ruth Sand"))),
+        (
+            "title: Skua\nrelated: [[Vardby]]\naliases:\n  - 'Old: Skua'",
+            (("title", "Skua"), ("related", "Vardby"), ("aliases", "Old: Skua")),
+        ),
+    ],
+)
+def test_a_line_of_front_matter_that_is_no_yaml_spoils_no_other(tmp_path, source, metadata):
+    """A colon in a title, a sign that YAML reserves, a link to another note."""
+    found = read(write(tmp_path, {"a.md": f"---\n{source}\n---\n\nIt leaks.\n".encode()}) / "a.md")
+
+    assert found.metadata == metadata
+    assert found.text.endswith("It leaks.\n")
+
+
+def test_a_section_of_a_note_is_not_its_title(tmp_path):
+    """Headings that stand beside each other name sections; a single one, or one above them, names the note."""
+    titles = {
+        "1974-03-04.md": ("## To do\n\n- rope\n\n## Done\n\n- paint\n", "1974-03-04"),
+        "a.md": ("# Skua\n\n## To do\n\n## Done\n\n# More\n", "Skua"),
+        "b.md": ("text\n\n## Skua\n\n### To do\n", "Skua"),
+    }
+    for name, (source, title) in titles.items():
+        assert read(write(tmp_path, {name: source.encode()}) / name).title == title
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.html", "a.csv", "a.json", "a.srt"])
+def test_words_are_found_whatever_invisible_marks_they_have(tmp_path, name):
+    """Soft hyphens and spaces of no width are gone, ligatures are letters, and accents are in their letters."""
+    words = "The re\u00adstored \ufb01rst o\ufb03ce of Rene\u0301e in bathy\u200bmetry"
+    sources = {"a.html": f"<p>{words}</p>", "a.json": json.dumps({"a": words}), "a.srt": f"1\n00:00:01,000 --> 00:00:02,000\n{words}\n"}
+
+    assert "The restored first office of Renée in bathymetry" in text_of(tmp_path, name, sources.get(name, words))
+
+
+def test_parts_stay_where_they_are_when_marks_are_removed(tmp_path):
+    """The places of cells move with the text before them."""
+    cells = [{"cell_type": "markdown", "source": f"o\ufb03ce n\u00adu\u00admber {n}"} for n in range(3)]
+    found = read(write(tmp_path, {"a.ipynb": json.dumps({"cells": cells}).encode()}) / "a.ipynb")
+
+    assert [found.text[p.start : p.end] for p in found.parts] == ["office number 0", "office number 1", "office number 2"]
+
+
+def test_joiners_of_scripts_and_emoji_are_kept(tmp_path):
+    """Persian words and families of emoji need them."""
+    source = "می\u200cخواهم 👩\u200d🚀 ភាសា\u200bខ្មែរ"
+
+    assert text_of(tmp_path, "a.txt", source) == source
+
+
+def test_words_divided_at_the_end_of_a_line_are_joined(tmp_path):
+    """The line then ends after the word; compounds keep their hyphen, and so does everything in other formats."""
+    source = "He in-\nherited the well-\nknown light-\nhouse, all well and known. Its com-\nmittee,\nof A-\nB, has a light-house.\n"
+
+    assert text_of(tmp_path, "a.txt", source) == (
+        "He inherited\nthe well-known\nlight-house,\nall well and known. Its committee,\nof A-\nB, has a light-house.\n"
+    )
+    assert text_of(tmp_path, "a.py", source) == source
+
+
+CALENDAR = r"""BEGIN:VCALENDAR
+VERSION:2.0
+BEGIN:VEVENT
+DTSTART;TZID=Europe/Oslo:19740304T093000
+SUMMARY:Launch of the fer
+ ry Skua\, at no
+ on
+ORGANIZER;CN="Sand, Ruth":mailto:ruth@vardby.example
+LOCATION:Quay 9
+DESCRIPTION:Bring boots.\nTea.
+BEGIN:VALARM
+DESCRIPTION:Reminder
+END:VALARM
+END:VEVENT
+BEGIN:VTODO
+SUMMARY:Buy rope
+DUE;VALUE=DATE:19740305
+END:VTODO
+END:VCALENDAR
+"""
+
+
+def test_the_events_of_a_calendar_are_read(tmp_path):
+    """Folded lines are joined, escapes resolved, people named; alarms are left out."""
+    assert text_of(tmp_path, "a.ics", CALENDAR.replace("\n", "\r\n")) == (
+        "Summary: Launch of the ferry Skua, at noon\nStart: 1974-03-04 09:30 Europe/Oslo\nLocation: Quay 9\n"
+        "Organizer: Sand, Ruth <ruth@vardby.example>\nDescription: Bring boots.\nTea.\n\nSummary: Buy rope\nDue: 1974-03-05"
+    )
+
+
+def test_lock_files_of_office_are_no_documents(tmp_path):
+    """They are left out as hidden files are, without a word."""
+    write(tmp_path, {"~$letter.docx": b"\x08Ruth", "letter.txt": b"It leaks."})
+    source = find_files([tmp_path])
+
+    assert [file.name for file in source.files] == ["letter.txt"]
+    assert not source.left_out
+
+
+def test_the_colors_of_a_log_are_left_out(tmp_path):
+    """Escape sequences of terminals stand in no word."""
+    assert text_of(tmp_path, "a.log", "\x1b[1;31mERROR\x1b[0m no \x1b]0;title\x1b\\tide\n") == "ERROR no tide\n"
+
+
+def test_a_single_line_of_any_length_is_read(tmp_path):
+    """With and without spaces."""
+    for source in ("x" * 400_000, "rope mast " * 60_000):
+        assert text_of(tmp_path, "a.txt", source) == source
