@@ -108,7 +108,7 @@ ROOMS = {
         {"column_labels", "discover", "encodings", "sandbox"},
         {"content", "delimited", "headers"},
         {"ocr", "page_images", "tabular"},
-        {"calendars", "html", "markup", "pdf", "subtitles"},
+        {"calendars", "html", "latex", "markup", "pdf", "rtf", "subtitles"},
         {"mail", "notebook", "office", "quote_boxes"},
         {"parser_process"},
         {"reader"},

@@ -1,13 +1,12 @@
-"""Plain text, Markdown, reStructuredText, Org and AsciiDoc, hardly changed; TeX and RTF without commands."""
+"""Plain text, Markdown, reStructuredText, Org and AsciiDoc, hardly changed."""
 
 import json
 import re
 from collections.abc import Mapping
-from itertools import groupby, islice
+from itertools import islice
 from typing import Any
 
-from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, clean_text, decode, metadata_pairs, strip_escapes
-from localrag.loaders.tabular import table_lines
+from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, metadata_pairs, strip_escapes
 
 _FRONT = re.compile(r"\A\ufeff?(?:---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)|\+\+\+[ \t]*\n(.*?)\n\+\+\+[ \t]*(?:\n|\Z))", re.DOTALL)
 _PLAIN_VALUE = re.compile(r"^([^\s:#\-][^:\n]*):[ \t]+(\S[^\n]*)$", re.MULTILINE)
@@ -145,109 +144,3 @@ def _first_match(heading: re.Pattern[str], text: str) -> str:
 def _underlined(text: str) -> str:
     match = next((m for m in _UNDERLINED.finditer(text) if len(m[0].rpartition("\n")[2].rstrip()) >= min(len(m[2].rstrip()), 4)), None)
     return match[2].strip() if match else ""
-
-
-_TEX_SECTION = {"part": "#", "chapter": "#", "section": "##", "subsection": "###", "subsubsection": "####", "paragraph": "#####"}
-_TEX_COMMAND = re.compile(r"\\(?:begin|end)\s*\{[^{}]*\}|\\[a-zA-Z]+\*?|\\(?=[#$%&_{}])|[{}]")
-_TEX_SILENT = re.compile(
-    r"\\(?:pagestyle|thispagestyle|bibliographystyle|bibliography|label|vspace|hspace|setlength|setcounter|addtocounter|pagenumbering"
-    r"|newcommand|renewcommand|usepackage|documentclass|input|include|graphicspath)\*?\s*(?:\[[^\]]*\]|\{[^{}]*\})+"
-)
-
-
-def parse_tex(file: OpenFile, _options: LoadOptions) -> ParsedFile:
-    """LaTeX without preamble, comments and markup; sections as `# …` headings, formulas unchanged. No file is included."""
-    source = decode(file.read_bytes())
-    body = re.search(r"\\begin\{document\}(.*?)(?:\\end\{document\}|\Z)", source, re.DOTALL)
-    named = {name: tex_text(_argument(source, name)) for name in ("title", "author", "date")}
-    text = clean_text(tex_text(body[1] if body else source))
-    title = " ".join(named["title"].split())
-    if title and not text.startswith("# "):
-        text = f"# {title}\n\n{text}"
-    return ParsedFile(text, title, metadata_pairs(**named))
-
-
-def _argument(source: str, command: str) -> str:
-    """The text in the braces of a preamble command, up to the matching brace."""
-    match = re.search(rf"\\{command}\s*(?:\[[^\]]*\])?\{{", source)
-    if match is None:
-        return ""
-    depth, position = 1, match.end()
-    while position < len(source) and depth and position - match.end() < 5000:
-        depth += {"{": 1, "}": -1}.get(source[position], 0) if source[position - 1] != "\\" else 0
-        position += 1
-    return source[match.end() : position - 1]
-
-
-def tex_text(source: str) -> str:
-    """LaTeX as text. Malformed LaTeX is converted by paragraph, removing only the commands of broken paragraphs.
-
-    The library's tolerant parsing tries everything an open brace could mean, which may take forever.
-    """
-    from pylatexenc.latex2text import LatexNodes2Text, MacroTextSpec, get_default_latex_context_db
-    from pylatexenc.latexwalker import LatexWalkerParseError
-
-    context = get_default_latex_context_db()
-    silent = [MacroTextSpec(name, simplify_repl="") for name in ("maketitle", "title", "author", "date", "tableofcontents")]
-    context.add_context_category("silent", macros=silent, prepend=True)
-    converter = LatexNodes2Text(latex_context=context, math_mode="verbatim", keep_comments=False, strict_latex_spaces=False)
-
-    def convert(latex: str) -> str:
-        return str(converter.latex_to_text(latex, tolerant_parsing=False))
-
-    source = _prepared(source)
-    try:
-        text = convert(source)
-    except (LatexWalkerParseError, RecursionError):
-        paragraphs = []
-        for paragraph in re.split(r"\n\s*\n", source):
-            try:
-                paragraphs.append(convert(paragraph))
-            except (LatexWalkerParseError, RecursionError):
-                paragraphs.append(_TEX_COMMAND.sub("", paragraph))
-        text = "\n\n".join(paragraphs)
-    return re.sub(r"^(#{1,6} [^\n]*)\n(?!\n)", r"\1\n\n", text, flags=re.MULTILINE)
-
-
-def _prepared(source: str) -> str:
-    """LaTeX without invisible parts, with headings, items and references as text."""
-    source = _TEX_SILENT.sub("", re.sub(r"(?<!\\)%.*", "", source))
-    source = re.sub(r"\\cite\w*\*?\s*(?:\[[^\[\]]*\])*\{([^{}]*)\}", r"[\1]", source)
-    source = re.sub(r"\\(?:ref|eqref|autoref|[cC]ref)\{([^{}]*)\}", r"\1", source)
-    source = re.sub(rf"\\({'|'.join(_TEX_SECTION)})\*?\s*(?:\[[^\[\]]*\])?\{{", _tex_heading, source)
-    return re.sub(r"\\item\b\s*", r"\n- ", source)
-
-
-def _tex_heading(section: re.Match[str]) -> str:
-    return "\n\n{" + "\\#" * len(_TEX_SECTION[section[1]]) + " "
-
-
-_RTF_NUMBER = re.compile(r"(\\[a-z]{1,32})(-?\d{5,})", re.IGNORECASE)  # a command with a long number
-
-
-def _in_range(command: re.Match[str]) -> str:
-    """The RTF command with its number if in range, else with U+FFFD: striprtf would make a character of any number."""
-    return command[0] if len(command[2]) < 8 and -32_768 <= int(command[2]) <= 0x10FFFF else f"{command[1]}65533"
-
-
-def parse_rtf(file: OpenFile, _options: LoadOptions) -> ParsedFile:
-    """Rich text without its commands."""
-    from striprtf.striprtf import rtf_to_text
-
-    source = _RTF_NUMBER.sub(_in_range, file.read_bytes().decode("latin-1"))
-    named = {name: _rtf_info(source, name) for name in ("title", "author", "subject")}
-    lines = str(rtf_to_text(source, errors="ignore")).split("\n")
-    text: list[str] = []
-    for in_table, group in groupby(lines, key=lambda line: line.endswith("|")):
-        group_lines = list(group)
-        text += table_lines(map(_cells, group_lines), likely=True) if in_table else group_lines
-    return ParsedFile(clean_text("\n".join(text)), named["title"], metadata_pairs(**named))
-
-
-def _cells(line: str) -> list[str]:
-    return [" ".join(value.split()) for value in line.removesuffix("|").split("|")]
-
-
-def _rtf_info(source: str, name: str) -> str:
-    match = re.search(rf"\{{\\{name} ([^{{}}\\]{{1,300}})\}}", source[:20_000])
-    return match[1].strip() if match else ""

@@ -7,6 +7,7 @@ import pytest
 from localrag.loaders.content import decode
 from localrag.loaders.discover import find_files
 from localrag.loaders.encodings import looks_binary
+from localrag.loaders.reader import Limits
 from localrag.records import SkippedFile
 from tests.loaders.test_load import read, write
 
@@ -278,3 +279,96 @@ def test_a_single_line_of_any_length_is_read(tmp_path):
     """With and without spaces."""
     for source in ("x" * 400_000, "rope mast " * 60_000):
         assert text_of(tmp_path, "a.txt", source) == source
+
+
+def rtf(body, head=""):
+    return rf"{{\rtf1\ansi\ansicpg1252\deff0{head} {body}}}"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (r"It cost {\deleted 90}{\revised 150} crowns, \deleted no\deleted0 yes.", "It cost 150 crowns, yes."),
+        (r"Built in 1874{\super 2}, 10{\super 6} bricks, H{\sub 2}O, 2\super nd\nosupersub .", "Built in 1874^2, 10^6 bricks, H2O, 2nd."),
+        (r"It leaks.{\footnote \pard At the bow.} Badly.", "It leaks. [1] Badly.\n\n[1] At the bow."),
+        (r"{\header File 7-B\par}{\footer Page {\field{\*\fldinst PAGE}{\fldrslt 1}}\par}It leaks.", "File 7-B\n\nIt leaks.\n\nPage 1"),
+        (r"\u321?uk caf\'e9 \uc0\u8364 5 \uc1\u-10179?\u-8704? a\emdash b\~c", "Łuk café €5 😀 a—b\xa0c"),
+        (r"{\v hidden}seen {\*\private gone}{\field{\*\fldinst{HYPERLINK x}}{\fldrslt link}}", "seen link"),
+        (r"{\listtext\'b7\tab}rope\par {\listtext 2.\tab}paint\par", "- rope\n2. paint"),
+        (r"\trowd Boat\cell Tons\cell\row\trowd\intbl Skua\par of 1974\cell 7\cell\row\pard end", "Boat: Skua of 1974 · Tons: 7\n\nend"),
+        (r"\pard\outlinelevel1 Boats\par\pard It leaks.", "## Boats\n\nIt leaks."),
+        (r"{\shp{\*\shpinst{\sp{\sn a}{\sv b}}{\shptxt In a box.\par}}} end{\pict\bin3 {{{ffd8}", "In a box.\nend"),
+    ],
+    ids=["revisions", "raised", "note", "margins", "characters", "hidden", "list", "table", "heading", "box"],
+)
+def test_rich_text_is_read_as_it_is_shown(tmp_path, body, text):
+    """Without what was deleted or hidden, with notes, margins, lists, tables and headings, and with raised digits apart."""
+    assert text_of(tmp_path, "a.rtf", rtf(body)) == text
+
+
+def test_rich_text_is_decoded_by_its_fonts(tmp_path):
+    """Each font has its encoding; styles name headings, and the particulars are metadata."""
+    head = r"{\fonttbl{\f0\fcharset204 A;}{\f1\fcharset128 B;}}{\stylesheet{\s1\outlinelevel0 heading 1;}}"
+    head += r"{\info{\title The log}{\author Ruth Sand}{\creatim\yr1974\mo3\dy4}}"
+    found = read(write(tmp_path, {"a.rtf": rtf(r"\pard\s1\f0 \'ca\'ee\'f0\par\pard\f1 \'91\'44", head).encode()}) / "a.rtf")
+
+    assert found.text == "# Кор\n\n船"
+    assert found.metadata == (("title", "The log"), ("author", "Ruth Sand"), ("date", "1974-03-04"))
+
+
+@pytest.mark.parametrize("source", ["{", "{\\footnote ", "\\trowd a\\cell\\row ", "\\'e9", "\\super x{"])
+def test_rich_text_that_never_ends_costs_no_more_than_its_length(tmp_path, source):
+    """However deeply it is nested."""
+    assert text_of(tmp_path, "a.rtf", rtf("start " + source * 30_000 + " end")).startswith("start")
+
+
+def tex(body, preamble=""):
+    return rf"\documentclass{{article}}{preamble}\begin{{document}}{body}\end{{document}}"
+
+
+MACROS = r"""
+\newcommand\boat{Skua} \renewcommand{\weight}[2][7]{#1 tons of #2}\def\by#1{by \emph{#1}}
+\newcommand{\whose}{\boat, \by{Lars}} \newcommand*{\firm}{Holm \& Sons\xspace} \newtheorem{lemma}{Lemma}
+\newenvironment{aside}[1]{\begin{quote}#1}{\end{quote}} \newcommand{\loop}{\loop\loop}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (r"The \boat{} took \weight{cod}, \weight[9]{eel}; \whose.", "The Skua took 7 tons of cod, 9 tons of eel; Skua, by Lars."),
+        (r"Built by \firm in \boat\ bay. $\boat^2$ \loop end", "Built by Holm & Sons in Skua bay. $Skua^2$ end"),
+        (r"It leaks.\footnote{At \textbf{the bow}.} Badly\footnote{Or not.}.", "It leaks. [1] Badly [2].\n\n[1] At the bow.\n[2] Or not."),
+        (r"In 1874\textsuperscript{2} 10\textsuperscript{6} H\textsubscript{2}O, a 2\textsuperscript{nd}.", "In 1874^2 10^6 H2O, a 2nd."),
+        (
+            r"\begin{tabularx}{5cm}{l|rr}\toprule Boat & \multicolumn{2}{c}{Cod \& eel} \\ & 1973 & 1974 \\ \midrule "
+            r"\emph{Skua} & 7 & 8 \\[2pt] \multirow{2}{*}{Tern} & 9 & 10\\ \bottomrule\end{tabularx}",
+            "Boat: Skua · Cod & eel 1973: 7 · Cod & eel 1974: 8\nBoat: Tern · Cod & eel 1973: 9 · Cod & eel 1974: 10",
+        ),
+        (r"\begin{description}\item[Keel] the lowest\item[Mast] the highest\end{description}", "- Keel: the lowest\n- Mast: the highest"),
+    ],
+    ids=["macros", "end of a macro", "notes", "raised", "table", "list"],
+)
+def test_tex_is_read_as_it_is_set(tmp_path, body, text):
+    """With its own commands expanded, tables by row, notes at the end, and raised digits apart."""
+    assert " ".join(text_of(tmp_path, "a.tex", tex(body, MACROS)).split()) == " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "\\newcommand{",
+        "\\footnote{",
+        "\\begin{tabular}{l} ",
+        "\\textsuperscript{",
+        "\\newcommand{\\x}[9]{#1#1",
+        "\\multicolumn{2}{c}{",
+        "\\def\\y{\\y\\y}\\y ",
+    ],
+)
+def test_tex_that_never_ends_costs_no_more_than_its_length(tmp_path, source):
+    """Nor do commands that expand to themselves."""
+    found = read(write(tmp_path, {"a.tex": f"start {source * 5_000} end".encode()}) / "a.tex", limits=Limits(seconds=30))
+
+    assert found.text.startswith("start")
+    assert len(found.text) < 500_000
