@@ -105,9 +105,10 @@ ROOMS = {
         {"reader", "shapes"},
     ],
     "loaders": [
-        {"column_labels", "discover", "encodings", "sandbox"},
+        {"column_labels", "discover", "encodings", "pandoc", "sandbox"},
         {"content", "delimited", "headers"},
         {"ocr", "page_images", "tabular"},
+        {"pandoc_json"},
         {"calendars", "html", "latex", "markup", "pdf", "rtf", "subtitles"},
         {"mail", "notebook", "office", "quote_boxes"},
         {"parser_process"},

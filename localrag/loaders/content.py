@@ -45,6 +45,7 @@ class LoadOptions:
 
     `ocr`: the languages of OCR as Tesseract takes them (`eng+deu`), empty without OCR: then `ocr_unavailable_reason` says why, and
     `is_ocr_disabled` that the user disabled it. `pages`: the scanned pages read so far, page number from 1 → `ocr.TesseractPage`.
+    `pandoc_program`: the path of Pandoc, empty without it; `pandoc_json`: what it made of the file.
     """
 
     text_column: str = ""
@@ -53,6 +54,8 @@ class LoadOptions:
     ocr_unavailable_reason: str = ""
     is_ocr_disabled: bool = False
     pages: Mapping[int, Mapping[str, Any]] = field(default_factory=dict, compare=False)
+    pandoc_program: str = field(default="", compare=False)
+    pandoc_json: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

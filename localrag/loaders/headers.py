@@ -119,7 +119,8 @@ def _header_score(rows: Sequence[CellRow], *, likely: bool) -> float:
     score += min(n_numeric and (1.5 if is_unsure else 3) + n_numeric - 1, 6) - 4 * n_named_values
     score -= 1.5 * min(len(names) - len(set(names)), 2)
     texts = [(name, [*column]) for name, column in named if not is_value(name) and not _is_numeric(column)]
-    return score + _difference(texts) + sum(map(_penalty, (name for name, _ in named)))
+    penalties = sum(_penalty(name) for name, column in named if not _is_numeric(column))
+    return score + _difference(texts) + max(penalties, -3.0)
 
 
 def _penalty(name: str) -> float:
@@ -133,13 +134,16 @@ def _penalty(name: str) -> float:
 
 def _difference(columns: Sequence[tuple[str, Sequence[str]]]) -> float:
     """The log-odds by columns of text: their names differ from the cells below in form, are none of them, and read like labels."""
-    repeated = sum(name.lower() in {value.lower() for value in column} for name, column in columns)
-    forms = sum(_form_evidence(name, column) for name, column in columns)
-    novelty = sum(_novelty(column) for _, column in columns)
+    fresh = [(name, column) for name, column in columns if name.lower() not in {value.lower() for value in column}]
+    repeated = (
+        8 * (1 - len(fresh) / len(columns)) if columns else 0.0
+    )  # a few such columns also occur in surveys: option, option or nothing
+    forms = sum(_form_evidence(name, column) for name, column in fresh)
+    novelty = sum(_novelty(column) for _, column in fresh)
     names = [label_score(name) for name, _ in columns]
     cells = [label_score(value) for _, column in columns for value in column[:10]]
     labels = 0.5 * (_clipped(fmean(names) - fmean(cells), 2) + _clipped(fmean(names), 2)) if names and cells else 0.0
-    return -4 * repeated + min(max(forms, -1.0), 3.0) + min(novelty, 3.0) + labels
+    return min(max(forms, -1.0), 3.0) + min(novelty, 3.0) + labels - repeated
 
 
 def _form_evidence(name: str, column: Sequence[str]) -> float:

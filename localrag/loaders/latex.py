@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, clean_text, decode, metadata_pairs, subscript, superscript
+from localrag.loaders.pandoc_json import pandoc_content
 from localrag.loaders.tabular import table_lines
 
 _TEX_SECTION = {"part": "#", "chapter": "#", "section": "##", "subsection": "###", "subsubsection": "####", "paragraph": "#####"}
@@ -44,8 +45,10 @@ _START, _END, _CELL, _ROW = "\x1c", "\x1d", "\x1f", "\x1e"  # marks of a table i
 _MARKED_TABLE = re.compile(f"{_START}([^{_START}{_END}]*){_END}")
 
 
-def parse_tex(file: OpenFile, _options: LoadOptions) -> ParsedFile:
-    """LaTeX without preamble, comments and markup; sections as `# …` headings, formulas unchanged."""
+def parse_tex(file: OpenFile, options: LoadOptions) -> ParsedFile:
+    """LaTeX without preamble, comments and markup, by Pandoc if it could read it; sections as `# …` headings, formulas unchanged."""
+    if options.pandoc_json and (content := pandoc_content(options.pandoc_json, tex_text)):
+        return content
     source = expand_macros(_COMMENT.sub("", decode(file.read_bytes())))
     body = re.search(r"\\begin\{document\}(.*?)(?:\\end\{document\}|\Z)", source, re.DOTALL)
     named = {name: " ".join(tex_text(_argument(source, name)).split()) for name in ("title", "author", "date")}

@@ -235,7 +235,8 @@ def _dispatch(request: dict[str, Any], file: OpenFile) -> dict[str, Any]:
     if "places" in request:
         pages, words, before = request["places"]
         return find_quote_boxes(file, pages, words, before, read)
-    options = LoadOptions(request["text_column"], tuple(request["metadata_columns"]), request.get("ocr", ""), pages=read)
+    columns = request["text_column"], tuple(request["metadata_columns"])
+    options = LoadOptions(*columns, request.get("ocr", ""), pages=read, pandoc_json=request.get("pandoc_json", ""))
     content = parse_file(file, options)
     answer = asdict(content)
     if request.get("split") and len(content.text) <= MAX_SPLIT_CHARS:
