@@ -31,6 +31,7 @@ _TYPOGRAPHY = re.compile(
     "\u00ad(?:[ \t]*\n[ \t]*(?=[^\\W\\d_]))?|[\u2060\ufeff]|(?<=[A-Za-z\u00c0-\u04ff])\u200b(?=[A-Za-z\u00c0-\u04ff])"
     "|[\ufb00-\ufb06\ufb13-\ufb17]|[A-Za-z\u00c0-\u04ff][\u0300-\u036f]+"
 )
+_REPLACED_CHARACTERS = re.compile("[\u00ad\u200b\u2060\ufeff\ufb00-\ufb17\u0300-\u036f]")  # one of them is in every match
 _TRADE_MARKS = ("®", "™", "℠", "©", "º", "ª")
 
 
@@ -109,6 +110,9 @@ def clean_text(text: str) -> str:
 
 def normalize_typography(content: ParsedFile) -> ParsedFile:
     """The content as a search for its words finds it: without soft hyphens, with ligatures as letters and accents in their letters."""
+    content = replace(content, title=_TYPOGRAPHY.sub(lambda match: _plain_letters(match[0]), content.title))
+    if content.text.isascii() or not _REPLACED_CHARACTERS.search(content.text):
+        return content
     pieces: list[str] = []
     ends, shifts = [0], [0]  # end of each replaced piece in the old text, and how far the text after it moves
     position = 0
@@ -118,15 +122,13 @@ def normalize_typography(content: ParsedFile) -> ParsedFile:
         position = match.end()
         ends.append(position)
         shifts.append(shifts[-1] + len(replacement) - len(match[0]))
-    if not pieces:
-        return content
 
     def moved(offset: int) -> int:
         return offset + shifts[bisect_right(ends, offset) - 1]
 
     text = "".join([*pieces, content.text[position:]])
     parts = (DocumentPart(p.label, min(moved(p.start), len(text)), min(moved(p.end), len(text))) for p in content.parts)
-    return replace(content, text=text, title=_TYPOGRAPHY.sub(lambda match: _plain_letters(match[0]), content.title), parts=tuple(parts))
+    return replace(content, text=text, parts=tuple(parts))
 
 
 def _plain_letters(text: str) -> str:

@@ -8,6 +8,7 @@ DELIMITERS = (",", ";", "\t", "|")
 _SAMPLE_LINES = 200
 _SAMPLE_CHARS = 40_000  # CleverCSV takes 0.1 s for them
 _MAX_LINE_CHARS = 2_000  # longer lines are not given to CleverCSV
+_MAX_FIELDS = 20_000  # of a row; Excel has 16,384 columns
 _MAX_QUOTED_LINES = 200  # lines of a quoted field
 _MAX_CLOSING_TRIALS = 5  # quotes tried as the end of a field
 _DECLARED = re.compile(r"sep=(.)[ \t]*", re.IGNORECASE)
@@ -34,7 +35,7 @@ def _unquoted(line: str) -> str:
 
 def find_delimiter(lines: Sequence[str], *, prefers_tab: bool = False) -> str:
     """The delimiter of delimited text by its first lines; empty for a single column."""
-    sample = [line for line in lines[:_SAMPLE_LINES] if line.strip()]
+    sample = [line[:_SAMPLE_CHARS] for line in lines[:_SAMPLE_LINES] if not line.isspace() and line]
     if prefers_tab and sum("\t" in line for line in sample) >= 0.5 * len(sample):
         return "\t"
     even = {delimiter: share for delimiter in DELIMITERS if (share := _evenness(sample, delimiter))}
@@ -48,7 +49,7 @@ def find_delimiter(lines: Sequence[str], *, prefers_tab: bool = False) -> str:
 
 def _evenness(lines: Sequence[str], delimiter: str) -> float:
     """The share of rows with the most common number of fields above one; 0 if the delimiter is punctuation of sentences."""
-    fields = [row for row in _records([line[:_SAMPLE_CHARS] for line in lines], delimiter) if row]
+    fields = [row for row in _records(lines, delimiter) if row]
     widths = Counter(map(len, fields))
     width, n_lines = max(widths.items(), key=lambda pair: (pair[0] > 1, pair[1], pair[0]), default=(1, 0))
     if width < 2:
@@ -90,6 +91,8 @@ def _fields(record: str, delimiter: str) -> tuple[list[str], bool]:
     fields: list[str] = []
     position, is_open = 0, False
     while position <= len(record):
+        if len(fields) == _MAX_FIELDS:
+            return [*fields, record[position:]], is_open
         start = position
         while start < len(record) and record[start] == " ":
             start += 1
@@ -137,7 +140,7 @@ def _records(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:
         line = lines[n]
         n += 1
         if '"' not in line:
-            yield line.split(delimiter) if line else []
+            yield line.split(delimiter, _MAX_FIELDS) if line else []
             continue
         row, is_open = _fields(line, delimiter)
         if is_open and (record := _multiline(lines, n - 1, delimiter, width, closing)):

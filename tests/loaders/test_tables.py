@@ -72,6 +72,14 @@ def test_delimited_text_costs_no_more_than_its_length(source):
     assert time.monotonic() - began < 15
 
 
+def test_a_row_has_at_most_as_many_fields_as_a_sheet_has_columns():
+    """What follows is text of the last one: a line of a hundred megabytes does not fill the memory."""
+    for source in ("a,b," * 50_000, '"a",b,' * 50_000):
+        (row,) = split_rows(source)
+        assert len(row) == 20_001
+        assert row[:2] == ["a", "b"]
+
+
 def lines(source, **options):
     return list(table_lines([line.split(",") for line in source.splitlines()], **{"likely": True} | options))
 
