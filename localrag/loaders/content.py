@@ -1,6 +1,5 @@
 """ParsedFile, LoadOptions and Unreadable; open files; size-checked zip archives; decoding of bytes to text."""
 
-import codecs
 import ctypes
 import errno
 import io
@@ -9,13 +8,15 @@ import os
 import re
 import stat
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 from zipfile import BadZipFile, ZipFile
 
+from localrag.loaders.encodings import decode_bytes
 from localrag.records import DocumentPart
 
 MEGABYTE = 1_000_000
@@ -26,6 +27,13 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\x84\x86-\x9f\ufffe\uffff]") 
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 _TRAILING = re.compile(r"(?<![ \t\xa0])[ \t\xa0]+(?=\n)")  # matches only from the start of a run: otherwise quadratic in its length
 _BLANK = re.compile(r"\n{3,}")
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")  # of terminals: colors, cursor, titles
+# Invisible marks within words, ligatures, and letters with combining accents.
+_TYPOGRAPHY = re.compile(
+    "\u00ad(?:[ \t]*\n[ \t]*(?=[^\\W\\d_]))?|[\u2060\ufeff]|(?<=[A-Za-z\u00c0-\u04ff])\u200b(?=[A-Za-z\u00c0-\u04ff])"
+    "|[\ufb00-\ufb06\ufb13-\ufb17]|[A-Za-z\u00c0-\u04ff][\u0300-\u036f]+"
+)
+_REPLACED_CHARACTERS = re.compile("[\u00ad\u200b\u2060\ufeff\ufb00-\ufb17\u0300-\u036f]")  # one of them is in every match
 _TRADE_MARKS = ("®", "™", "℠", "©", "º", "ª")
 
 
@@ -51,6 +59,7 @@ class LoadOptions:
     `ocr`: the languages of OCR as Tesseract takes them (`eng+deu`), empty without OCR: then `ocr_unavailable_reason` says why, and
     `is_ocr_disabled` that the user disabled it. `pages`: the scanned pages read so far, page number from 1 → `ocr.TesseractPage`.
     `inner`: what may still be read of the files within the file.
+    `pandoc_program`: the path of Pandoc, empty without it; `pandoc_json`: what it made of the file.
     """
 
     text_column: str = ""
@@ -60,6 +69,8 @@ class LoadOptions:
     is_ocr_disabled: bool = False
     pages: Mapping[int, Mapping[str, Any]] = field(default_factory=dict, compare=False)
     inner: "InnerBudget | None" = field(default=None, compare=False)
+    pandoc_program: str = field(default="", compare=False)
+    pandoc_json: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +120,41 @@ def clean_text(text: str) -> str:
     """Text from a binary format without control characters, trailing spaces and multiple blank lines."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return _BLANK.sub("\n\n", _TRAILING.sub("", _CONTROL.sub("", text))).strip("\n")
+
+
+def normalize_typography(content: ParsedFile) -> ParsedFile:
+    """The content as a search for its words finds it: without soft hyphens, with ligatures as letters and accents in their letters."""
+    content = replace(content, title=_TYPOGRAPHY.sub(lambda match: _plain_letters(match[0]), content.title))
+    if content.text.isascii() or not _REPLACED_CHARACTERS.search(content.text):
+        return content
+    pieces: list[str] = []
+    ends, shifts = [0], [0]  # end of each replaced piece in the old text, and how far the text after it moves
+    position = 0
+    for match in _TYPOGRAPHY.finditer(content.text):
+        replacement = _plain_letters(match[0])
+        pieces += [content.text[position : match.start()], replacement]
+        position = match.end()
+        ends.append(position)
+        shifts.append(shifts[-1] + len(replacement) - len(match[0]))
+
+    def moved(offset: int) -> int:
+        return offset + shifts[bisect_right(ends, offset) - 1]
+
+    text = "".join([*pieces, content.text[position:]])
+    parts = (DocumentPart(p.label, min(moved(p.start), len(text)), min(moved(p.end), len(text))) for p in content.parts)
+    return replace(content, text=text, parts=tuple(parts))
+
+
+def _plain_letters(text: str) -> str:
+    """What a match of _TYPOGRAPHY is replaced by."""
+    if text[0] in "\u00ad\u2060\ufeff\u200b":
+        return ""
+    return unicodedata.normalize("NFKC" if text[0] >= "\ufb00" else "NFC", text)
+
+
+def strip_escapes(text: str) -> str:
+    """A text without the escape sequences of terminals."""
+    return _ESCAPES.sub("", text) if "\x1b" in text else text
 
 
 def first_heading(text: str) -> str:
@@ -311,103 +357,12 @@ def _refuse_old_office(file: OpenFile) -> None:
         raise Unreadable("password-protected" if encrypted else f"format not supported: Office before 2007, though named {file.suffix}")
 
 
-_BYTE_ORDER_MARKS = (
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
-_SUPERSET_ENCODINGS = {
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
-    "shift_jis": "cp932",
-    "big5": "cp950",
-    "euc-kr": "cp949",
-    "iso-8859-1": "cp1252",
-}
-_STRANGE = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\ufffd-\uffff\ue000-\uf8ff]")
-_SAMPLE_BYTES = 200_000  # bytes used to detect an encoding
-
-
 def decode(data: bytes, declared: str = "") -> str:
-    r"""Decode a file's bytes: UTF-8 first and strictly, then by byte-order marks, then by detection. Line ends become `\n`.
+    r"""Decode a file's bytes, see `encodings.decode_bytes`. Line ends become `\n`.
 
     `declared`: the encoding the file declares. Raises Unreadable for binary data.
     """
-    text = _decoded(data, declared)
+    text = decode_bytes(data, declared)
+    if data and not text:
+        raise Unreadable("binary, not text")
     return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _decoded(data: bytes, declared: str) -> str:
-    mark = next((name for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)), "")
-    if mark:
-        return _plausible(data, mark) or _refuse()
-    if b"\x1b$" in data and (japanese := _plausible(data, "iso2022_jp")):
-        return japanese  # all its bytes are ASCII
-    if b"\0" not in data:
-        try:
-            return _without_noise(data.decode("utf-8"))
-        except UnicodeDecodeError:
-            pass
-        return _plausible(data, declared) or _detected(data) or _refuse()
-    return next((text for name in _utf16_or_32(data) if (text := _plausible(data, name))), "") or _refuse()
-
-
-def looks_binary(head: bytes) -> bool:
-    """Whether the first bytes of a file are not text in any encoding."""
-    if head.startswith(tuple(mark for mark, _ in _BYTE_ORDER_MARKS)):
-        return False
-    if b"\0" in head:
-        return not _utf16_or_32(head)
-    return sum(byte < 9 or 13 < byte < 27 or 27 < byte < 32 for byte in head) > len(head) * 0.01
-
-
-def _utf16_or_32(data: bytes) -> list[str]:
-    """UTF-16 or UTF-32 by the positions of zero bytes, which come with Latin letters, spaces and line ends; empty if neither."""
-    sample = data[: _SAMPLE_BYTES - _SAMPLE_BYTES % 4]
-    zeros = [sample[n::4].count(0) * 4 / max(len(sample), 1) for n in range(4)]
-    if min(zeros[2:]) > 0.95 and zeros[0] < 0.5:
-        return ["utf-32-le"]
-    if min(zeros[:2]) > 0.95 and zeros[3] < 0.5:
-        return ["utf-32-be"]
-    even, odd = (zeros[0] + zeros[2]) / 2, (zeros[1] + zeros[3]) / 2
-    if len(data) % 2 or abs(even - odd) < max(even, odd) * 0.8:
-        return []
-    return ["utf-16-le"] if odd > even else ["utf-16-be"]
-
-
-def _plausible(data: bytes, name: str) -> str:
-    """The text of the data in an encoding; empty if it is not plausible."""
-    try:
-        text = data.decode(_SUPERSET_ENCODINGS.get(name.lower(), name or "ascii"))
-    except (ValueError, LookupError):  # some codecs raise other errors than UnicodeDecodeError
-        return ""
-    return text if text and len(_STRANGE.findall(text[:_SAMPLE_BYTES])) <= len(text[:_SAMPLE_BYTES]) * 0.002 else ""
-
-
-def _detected(data: bytes) -> str:
-    """The text of the data in the detected encoding; empty if it is not plausible."""
-    import chardet
-
-    detected = chardet.detect(data[:_SAMPLE_BYTES])
-    name = str(detected["encoding"] or "")
-    text = _plausible(data, name)
-    foreign = [c for c in text[:_SAMPLE_BYTES] if c > "~" and unicodedata.category(c)[0] not in "PZ"]
-    if text and sum(unicodedata.category(c) != "So" for c in foreign) >= 0.8 * len(foreign):  # So: boxes, blocks, dingbats
-        return text
-    return _replaced(data) if len(data) > _SAMPLE_BYTES / 100 else ""
-
-
-def _replaced(data: bytes) -> str:
-    """UTF-8 with a few broken bytes, as in a file cut within a character; empty if there are more."""
-    text = data.decode("utf-8", "replace")
-    return text if text.count("\ufffd") <= len(text) * 0.001 else ""
-
-
-def _without_noise(text: str) -> str:
-    strange = sum(c in "\x01\x02\x03\x04\x05\x06\x07\x08\x0e\x0f\x7f" for c in text[:_SAMPLE_BYTES])
-    return text if strange <= len(text[:_SAMPLE_BYTES]) * 0.01 else _refuse()
-
-
-def _refuse() -> str:
-    raise Unreadable("binary, not text")

@@ -23,6 +23,7 @@ from localrag.system.files import FileStat, StatKey, stat_key
 IGNORE_FILES = (".gitignore", ".localragignore")  # within a folder the second has priority
 MAX_IGNORE_FILE_BYTES = 1_000_000
 OF_AN_INDEX = {"index.db", "writer.lock"}  # files that identify an index folder
+HIDDEN_PREFIXES = (".", "~$")  # `~$letter.docx`: who has opened the document
 _FOLDER_END = "(?P<ps_d>/)"  # in pathspec's regular expressions: the slash after a folder named by the pattern
 
 
@@ -89,8 +90,9 @@ def is_index_folder(folder: Path) -> bool:
 def find_files(paths: Sequence[Path], *, follow_links: bool = False) -> SourceFiles:
     """All files below `paths`, each once. Raises UsageError.
 
-    Left out are hidden files and folders, index folders, localrag.toml, and files excluded by `.gitignore` and `.localragignore`; a path
-    given explicitly is always read. A link whose target is not found otherwise is followed only with `follow_links`.
+    Left out are hidden files and folders, lock files of Office, index folders, localrag.toml, and files excluded by `.gitignore` and
+    `.localragignore`; a path given explicitly is always read. A link whose target is not found otherwise is followed only with
+    `follow_links`.
     """
     check_paths(paths)
     walk = _FolderWalk()
@@ -137,7 +139,11 @@ class _FolderWalk:
                 continue
             rules = [*rules, *_rules_of(folder, names, self.left_out)]
             for entry in entries:
-                if not entry.name.startswith(".") and entry.name not in (INDEX_FOLDER, PROJECT_FILE) and self._add(entry, top, real, rules):
+                if (
+                    not entry.name.startswith(HIDDEN_PREFIXES)
+                    and entry.name not in (INDEX_FOLDER, PROJECT_FILE)
+                    and self._add(entry, top, real, rules)
+                ):
                     stack.append((folder / entry.name, real / entry.name, rules))
 
     def _add(self, entry: "os.DirEntry[str]", top: Path, real: Path, rules: list[_IgnoreRules]) -> bool:

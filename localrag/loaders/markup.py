@@ -1,15 +1,15 @@
-"""Plain text, Markdown, reStructuredText, Org and AsciiDoc, unchanged; TeX and RTF without commands; subtitles by minute."""
+"""Plain text, Markdown, reStructuredText, Org and AsciiDoc, hardly changed."""
 
+import json
 import re
-from collections.abc import Iterator, Mapping
-from html import unescape
-from itertools import groupby
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
 
-from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, clean_text, decode, join_sections, metadata_pairs
-from localrag.loaders.tabular import table_lines
+from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, metadata_pairs, strip_escapes
 
 _FRONT = re.compile(r"\A\ufeff?(?:---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)|\+\+\+[ \t]*\n(.*?)\n\+\+\+[ \t]*(?:\n|\Z))", re.DOTALL)
+_PLAIN_VALUE = re.compile(r"^([^\s:#\-][^:\n]*):[ \t]+(\S[^\n]*)$", re.MULTILINE)
 _MAX_FRONT_MATTER_CHARS = 20_000  # characters: anything longer is no front matter
 _UNDERLINED = re.compile(r"^(?:([=\-~#*^\"`:.+_])\1{2,}\n)?(\S.*)\n([=\-~#*^\"`:.+_])\3{2,}[ \t]*$", re.MULTILINE)
 _ORG = re.compile(r"^#\+(title|author|date|subtitle|description|language):[ \t]*(.+)$", re.MULTILINE | re.IGNORECASE)
@@ -18,12 +18,37 @@ _HEADING = {
     "org": re.compile(r"^\*+[ \t]+(.+?)[ \t]*$", re.MULTILINE),
     "adoc": re.compile(r"^=+[ \t]+(.+?)[ \t]*$", re.MULTILINE),
 }
+_ALL_LETTERS = re.compile(r"[^\W\d_]+")
+_COMPOUND = re.compile(r"(?<![\w-])[^\W\d_]+-[^\W\d_]+(?![\w-])")
+_DIVIDED = re.compile(r"(?<![\w-])([^\W\d_]{2,})-\n([a-zà-öø-ÿа-яё]+)([^\s\w-]*)(?=\s|\Z)( ?)")
 _FENCED = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.DOTALL | re.MULTILINE)
 
 
 def parse_text(file: OpenFile, _options: LoadOptions) -> ParsedFile:
-    """Any text, unchanged."""
-    return ParsedFile(decode(file.read_bytes()))
+    """Any text, without the escapes of terminals; in `.txt` with words joined that the end of a line divides."""
+    text = strip_escapes(decode(file.read_bytes()))
+    return ParsedFile(join_divided_words(text) if file.suffix.lower() in {".txt", ".text"} else text)
+
+
+def join_divided_words(text: str) -> str:
+    """Join words divided by a hyphen and a line end; the line then ends after the word. A hyphen of a compound stays.
+
+    It is one if the compound occurs elsewhere, or both its words do and the word without a hyphen does not.
+    """
+    matches = list(_DIVIDED.finditer(text))
+    if not matches:
+        return text
+    lowered = _DIVIDED.sub(" ", text).lower()
+    words = set(_ALL_LETTERS.findall(lowered))
+    compounds = set(_COMPOUND.findall(lowered))
+
+    def joined(match: re.Match[str]) -> str:
+        first, second, rest, space = match.groups()
+        before, after = first.lower(), second.lower()
+        is_compound = f"{before}-{after}" in compounds or (f"{before}{after}" not in words and before in words and after in words)
+        return f"{first}{'-' * is_compound}{second}{rest}" + ("\n" if space else "")
+
+    return _DIVIDED.sub(joined, text)
 
 
 def parse_markdown(file: OpenFile, _options: LoadOptions) -> ParsedFile:
@@ -32,8 +57,15 @@ def parse_markdown(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     values, end = front_matter(text)
     metadata = metadata_pairs(**{name: _value(values[name]) for name in values})
     body = _FENCED.sub("", text[end:])
-    title = dict(metadata).get("title", "") or _first_match(_HEADING["md"], body) or _underlined(body)
+    title = dict(metadata).get("title", "") or _markdown_title(body) or _underlined(body)
     return ParsedFile(text, title, metadata)
+
+
+def _markdown_title(body: str) -> str:
+    """The first heading; empty if others stand beside it, as `## To do` beside `## Notes` in a note that its file name names."""
+    headings = [(len(match[0].strip("\ufeff").split(maxsplit=1)[0]), match[1]) for match in islice(_HEADING["md"].finditer(body), 100)]
+    levels = [level for level, _ in headings]
+    return headings[0][1] if headings and (levels[0] == 1 or levels.count(levels[0]) == 1) else ""
 
 
 def parse_rst(file: OpenFile, _options: LoadOptions) -> ParsedFile:
@@ -72,10 +104,19 @@ def _yaml(text: str) -> Any:
 
     for kind in ("int", "float"):
         AsWritten.add_constructor(f"tag:yaml.org,2002:{kind}", AsWritten.construct_yaml_str)
-    try:
-        return yaml.load(text, AsWritten)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return None
+    for source in (text, _PLAIN_VALUE.sub(_quoted_value, text)):
+        try:
+            return yaml.load(source, AsWritten)
+        except (yaml.YAMLError, ValueError, RecursionError):
+            continue
+    return dict(match.groups() for match in _PLAIN_VALUE.finditer(text))  # type: ignore[misc]
+
+
+def _quoted_value(line: re.Match[str]) -> str:
+    """A `name: value` line of YAML with its value in quotation marks unless it has marks of its own: `title: Storm: the second night`."""
+    value = line[2].rstrip()
+    is_marked = value[0] in "\"'[{|>&*!" and not value.startswith("[[")
+    return line[0] if is_marked else f"{line[1]}: {json.dumps(value, ensure_ascii=False)}"
 
 
 def _toml(text: str) -> Any:
@@ -90,7 +131,8 @@ def _toml(text: str) -> Any:
 def _value(value: Any) -> str:
     """A plain value, or a list of plain values, as text; nested values are left out."""
     if isinstance(value, list):
-        return ", ".join(str(v) for v in value if v is not None and not isinstance(v, list | dict))
+        values = [v[0] if isinstance(v, list) and len(v) == 1 else v for v in value]  # a link of Obsidian: [[note]]
+        return ", ".join(str(v) for v in values if v is not None and not isinstance(v, list | dict))
     return "" if value is None or isinstance(value, dict) else str(value)
 
 
@@ -102,163 +144,3 @@ def _first_match(heading: re.Pattern[str], text: str) -> str:
 def _underlined(text: str) -> str:
     match = next((m for m in _UNDERLINED.finditer(text) if len(m[0].rpartition("\n")[2].rstrip()) >= min(len(m[2].rstrip()), 4)), None)
     return match[2].strip() if match else ""
-
-
-_TEX_SECTION = {"part": "#", "chapter": "#", "section": "##", "subsection": "###", "subsubsection": "####", "paragraph": "#####"}
-_TEX_COMMAND = re.compile(r"\\(?:begin|end)\s*\{[^{}]*\}|\\[a-zA-Z]+\*?|\\(?=[#$%&_{}])|[{}]")
-_TEX_SILENT = re.compile(
-    r"\\(?:pagestyle|thispagestyle|bibliographystyle|bibliography|label|vspace|hspace|setlength|setcounter|addtocounter|pagenumbering"
-    r"|newcommand|renewcommand|usepackage|documentclass|input|include|graphicspath)\*?\s*(?:\[[^\]]*\]|\{[^{}]*\})+"
-)
-
-
-def parse_tex(file: OpenFile, _options: LoadOptions) -> ParsedFile:
-    """LaTeX without preamble, comments and markup; sections as `# …` headings, formulas unchanged. No file is included."""
-    source = decode(file.read_bytes())
-    body = re.search(r"\\begin\{document\}(.*?)(?:\\end\{document\}|\Z)", source, re.DOTALL)
-    named = {name: tex_text(_argument(source, name)) for name in ("title", "author", "date")}
-    text = clean_text(tex_text(body[1] if body else source))
-    title = " ".join(named["title"].split())
-    if title and not text.startswith("# "):
-        text = f"# {title}\n\n{text}"
-    return ParsedFile(text, title, metadata_pairs(**named))
-
-
-def _argument(source: str, command: str) -> str:
-    """The text in the braces of a preamble command, up to the matching brace."""
-    match = re.search(rf"\\{command}\s*(?:\[[^\]]*\])?\{{", source)
-    if match is None:
-        return ""
-    depth, position = 1, match.end()
-    while position < len(source) and depth and position - match.end() < 5000:
-        depth += {"{": 1, "}": -1}.get(source[position], 0) if source[position - 1] != "\\" else 0
-        position += 1
-    return source[match.end() : position - 1]
-
-
-def tex_text(source: str) -> str:
-    """LaTeX as text. Malformed LaTeX is converted by paragraph, removing only the commands of broken paragraphs.
-
-    The library's tolerant parsing tries everything an open brace could mean, which may take forever.
-    """
-    from pylatexenc.latex2text import LatexNodes2Text, MacroTextSpec, get_default_latex_context_db
-    from pylatexenc.latexwalker import LatexWalkerParseError
-
-    context = get_default_latex_context_db()
-    silent = [MacroTextSpec(name, simplify_repl="") for name in ("maketitle", "title", "author", "date", "tableofcontents")]
-    context.add_context_category("silent", macros=silent, prepend=True)
-    converter = LatexNodes2Text(latex_context=context, math_mode="verbatim", keep_comments=False, strict_latex_spaces=False)
-
-    def convert(latex: str) -> str:
-        return str(converter.latex_to_text(latex, tolerant_parsing=False))
-
-    source = _prepared(source)
-    try:
-        text = convert(source)
-    except (LatexWalkerParseError, RecursionError):
-        paragraphs = []
-        for paragraph in re.split(r"\n\s*\n", source):
-            try:
-                paragraphs.append(convert(paragraph))
-            except (LatexWalkerParseError, RecursionError):
-                paragraphs.append(_TEX_COMMAND.sub("", paragraph))
-        text = "\n\n".join(paragraphs)
-    return re.sub(r"^(#{1,6} [^\n]*)\n(?!\n)", r"\1\n\n", text, flags=re.MULTILINE)
-
-
-def _prepared(source: str) -> str:
-    """LaTeX without invisible parts, with headings, items and references as text."""
-    source = _TEX_SILENT.sub("", re.sub(r"(?<!\\)%.*", "", source))
-    source = re.sub(r"\\cite\w*\*?\s*(?:\[[^\[\]]*\])*\{([^{}]*)\}", r"[\1]", source)
-    source = re.sub(r"\\(?:ref|eqref|autoref|[cC]ref)\{([^{}]*)\}", r"\1", source)
-    source = re.sub(rf"\\({'|'.join(_TEX_SECTION)})\*?\s*(?:\[[^\[\]]*\])?\{{", _tex_heading, source)
-    return re.sub(r"\\item\b\s*", r"\n- ", source)
-
-
-def _tex_heading(section: re.Match[str]) -> str:
-    return "\n\n{" + "\\#" * len(_TEX_SECTION[section[1]]) + " "
-
-
-_RTF_NUMBER = re.compile(r"(\\[a-z]{1,32})(-?\d{5,})", re.IGNORECASE)  # a command with a long number
-
-
-def _in_range(command: re.Match[str]) -> str:
-    """The RTF command with its number if in range, else with U+FFFD: striprtf would make a character of any number."""
-    return command[0] if len(command[2]) < 8 and -32_768 <= int(command[2]) <= 0x10FFFF else f"{command[1]}65533"
-
-
-def parse_rtf(file: OpenFile, _options: LoadOptions) -> ParsedFile:
-    """Rich text without its commands."""
-    from striprtf.striprtf import rtf_to_text
-
-    source = _RTF_NUMBER.sub(_in_range, file.read_bytes().decode("latin-1"))
-    named = {name: _rtf_info(source, name) for name in ("title", "author", "subject")}
-    lines = str(rtf_to_text(source, errors="ignore")).split("\n")
-    text: list[str] = []
-    for in_table, group in groupby(lines, key=lambda line: line.endswith("|")):
-        group_lines = list(group)
-        text += table_lines(map(_cells, group_lines), likely=True) if in_table else group_lines
-    return ParsedFile(clean_text("\n".join(text)), named["title"], metadata_pairs(**named))
-
-
-def _cells(line: str) -> list[str]:
-    return [" ".join(value.split()) for value in line.removesuffix("|").split("|")]
-
-
-def _rtf_info(source: str, name: str) -> str:
-    match = re.search(rf"\{{\\{name} ([^{{}}\\]{{1,300}})\}}", source[:20_000])
-    return match[1].strip() if match else ""
-
-
-_CUE = re.compile(r"^[ \t]*(?:(\d{1,4}):)?(\d{1,2}):(\d{2})[.,]\d{1,3}[ \t]*-->[^\n]*\n(.*?)(?=\n[ \t]*\n|\Z)", re.DOTALL | re.MULTILINE)
-_SPEAKER = re.compile(r"<v(?:\.[^\s>]*+)?\s++([^>]++)>")
-_TAG = re.compile(r"</?[^<>\n]*>|\{\\[^{}]*\}")
-SECONDS_PER_MINUTE = 60
-
-
-class _Cue(NamedTuple):
-    seconds: int
-    speaker: str
-    text: str
-
-
-def parse_subtitles(file: OpenFile, _options: LoadOptions) -> ParsedFile:
-    """SubRip or WebVTT without times: a paragraph and part per minute, ended at a sentence; a new line per change of speaker."""
-    text = decode(file.read_bytes()).lstrip("\ufeff")
-    body, parts = join_sections(_minutes(list(_cues(text))))
-    return ParsedFile(body, parts=parts) if parts else ParsedFile(text)
-
-
-def _cues(text: str) -> Iterator[_Cue]:
-    last = ""
-    for cue in _CUE.finditer(text):
-        seconds = int(cue[1] or 0) * 3600 + int(cue[2]) * 60 + int(cue[3])
-        speaker = _SPEAKER.search(cue[4])
-        words = " ".join(unescape(_TAG.sub("", cue[4])).split())
-        if words and words != last:  # rolling captions repeat every line
-            yield _Cue(seconds, speaker[1].strip() if speaker else "", words)
-        last = words or last
-
-
-def _minutes(cues: list[_Cue]) -> Iterator[tuple[str, str]]:
-    """(label, text) for about every minute."""
-    text, start, speaker = "", 0, ""
-    for cue in cues:
-        elapsed = cue.seconds - start
-        if text and (
-            elapsed >= 2 * SECONDS_PER_MINUTE
-            or (elapsed >= SECONDS_PER_MINUTE and text.rstrip("\"'”’)").endswith((".", "!", "?", "…", "。")))
-        ):
-            yield _label(start), text
-            text, speaker = "", ""
-        if not text:
-            start = cue.seconds
-        if cue.speaker and cue.speaker != speaker:
-            text += ("\n" if text else "") + f"{cue.speaker}: "
-            speaker = cue.speaker
-        text += (" " if text and not text.endswith((" ", "\n")) else "") + cue.text
-    yield _label(start), text
-
-
-def _label(seconds: int) -> str:
-    return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}" if seconds >= 3600 else f"{seconds // 60}:{seconds % 60:02}"

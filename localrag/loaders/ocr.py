@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from localrag.errors import UsageError
 from localrag.loaders.content import LoadOptions
+from localrag.loaders.pandoc import find_pandoc
 from localrag.records import content_id
 from localrag.settings import IndexSettings
 from localrag.system.resources import available_cores
@@ -80,7 +81,7 @@ def _data_folders(tesseract: Tesseract) -> list[str]:
 
 def load_options(settings: IndexSettings) -> LoadOptions:
     """The options for reading files with these settings on this machine; `ocr_unavailable_reason` says why scans cannot be read."""
-    options = LoadOptions(settings.text_column, settings.metadata_columns)
+    options = LoadOptions(settings.text_column, settings.metadata_columns, pandoc_program=find_pandoc())
     if not settings.ocr:
         return replace(options, ocr_unavailable_reason="--no-ocr", is_ocr_disabled=True)
     tesseract = find_tesseract()

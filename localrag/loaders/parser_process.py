@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
-from localrag.loaders.content import InnerBudget, LoadOptions, OpenFile, ParsedFile, Unreadable, looks_binary
+from localrag.loaders.content import InnerBudget, LoadOptions, OpenFile, ParsedFile, Unreadable, normalize_typography
+from localrag.loaders.encodings import looks_binary
 from localrag.loaders.page_images import IMAGE_SUFFIXES, render_for_ocr, render_png
 from localrag.loaders.quote_boxes import find_quote_boxes
 from localrag.loaders.sandbox import apply_sandbox, shared_libraries
@@ -32,15 +33,16 @@ PARSERS = {
     **dict.fromkeys((".rst", ".rest"), "markup.parse_rst"),
     **dict.fromkeys((".adoc", ".asciidoc", ".asc"), "markup.parse_asciidoc"),
     ".org": "markup.parse_org",
-    ".tex": "markup.parse_tex",
-    ".rtf": "markup.parse_rtf",
-    **dict.fromkeys((".srt", ".vtt"), "markup.parse_subtitles"),
+    ".tex": "latex.parse_tex",
+    ".rtf": "rtf.parse_rtf",
+    **dict.fromkeys((".srt", ".vtt"), "subtitles.parse_subtitles"),
+    **dict.fromkeys((".ics", ".ical", ".vcs"), "calendars.parse_calendar"),
     **dict.fromkeys((".html", ".htm", ".xhtml"), "html.parse_html"),
     ".epub": "html.parse_epub",
     **dict.fromkeys((".xml", ".rss", ".atom", ".nxml", ".svg"), "html.parse_xml"),
     **dict.fromkeys((".csv", ".tsv"), "tabular.parse_csv"),
     **dict.fromkeys((".json", ".jsonl", ".ndjson", ".geojson"), "tabular.parse_json"),
-    ".ipynb": "tabular.parse_notebook",
+    ".ipynb": "notebook.parse_notebook",
     ".eml": "mail.parse_mail",
     ".mbox": "mail.parse_mailbox",
     **dict.fromkeys((".mhtml", ".mht"), "mail.parse_web_archive"),
@@ -81,6 +83,8 @@ def parse_file(file: OpenFile, options: LoadOptions) -> ParsedFile:
         raise
     if content.pages_to_ocr:
         return content
+    if suffix not in OCR_SUFFIXES:  # the places of quotes in pages are found by the letters that are there
+        content = normalize_typography(content)
     if not content.text.strip("\ufeff \t\r\n\f\v"):
         raise Unreadable("only images, no text" if suffix in BINARY_SUFFIXES and _has_images(file) else "empty")
     return ParsedFile(
@@ -234,7 +238,8 @@ def _dispatch(request: dict[str, Any], file: OpenFile) -> dict[str, Any]:
     if "places" in request:
         pages, words, before = request["places"]
         return find_quote_boxes(file, pages, words, before, read)
-    options = LoadOptions(request["text_column"], tuple(request["metadata_columns"]), request.get("ocr", ""), pages=read)
+    columns = request["text_column"], tuple(request["metadata_columns"])
+    options = LoadOptions(*columns, request.get("ocr", ""), pages=read, pandoc_json=request.get("pandoc_json", ""))
     content = parse_file(file, options)
     answer = asdict(content)
     if request.get("split") and len(content.text) <= MAX_SPLIT_CHARS:

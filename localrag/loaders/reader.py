@@ -18,13 +18,14 @@ from localrag.filters import day_from_metadata, day_from_mtime
 from localrag.loaders.content import A_PICTURE, MEGABYTE, ONLY_IMAGES, UNKNOWN_FONTS, LoadOptions, OpenFile, open_file
 from localrag.loaders.discover import DigestCache, relative_path
 from localrag.loaders.ocr import OcrPages
+from localrag.loaders.pandoc import PANDOC_SUFFIXES, convert_with_pandoc
 from localrag.loaders.parser_process import OCR_SUFFIXES, TABULAR_SUFFIXES
 from localrag.records import Document, DocumentPart, SkippedFile, content_id
 from localrag.system.child_process import ChildProcess
 from localrag.system.files import check_platform, stat_key
 from localrag.text.sentences import Span
 
-LOADER_VERSION = 1  # version of the parsers' results: a change makes every file be read again
+LOADER_VERSION = 2  # version of the parsers' results: a change makes every file be read again
 _ENVIRONMENT_NAMES = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _SCANS = {ONLY_IMAGES, A_PICTURE, UNKNOWN_FONTS}
 
@@ -137,6 +138,7 @@ def content_hash_of(file: Path, digest: str, options: LoadOptions = DEFAULT_OPTI
     suffix = file.suffix.lower()
     relevant = (options.text_column, *options.metadata_columns) if suffix in TABULAR_SUFFIXES else ()
     relevant += ("ocr", options.ocr) if options.ocr and suffix in OCR_SUFFIXES else ()
+    relevant += ("pandoc",) if options.pandoc_program and suffix in PANDOC_SUFFIXES else ()
     return content_id("load", LOADER_VERSION, digest, *relevant)
 
 
@@ -197,6 +199,8 @@ def _parse_in_worker(
 ) -> dict[str, Any]:
     """The parser process's answer for a file, including the words of its scanned pages. Raises OSError."""
     request = {"path": str(file), "text_column": options.text_column, "metadata_columns": options.metadata_columns, "split": split}
+    if options.pandoc_program and file.suffix.lower() in PANDOC_SUFFIXES:
+        request["pandoc_json"] = convert_with_pandoc(options.pandoc_program, file)
     answer = worker.request(request | {"ocr": options.ocr if scans else ""})
     if scans is None or not answer.get("pages_to_ocr"):
         return answer

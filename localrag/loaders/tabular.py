@@ -1,20 +1,17 @@
-"""Tables as lines with their headers (`Name: Ruth Sand · Port: Brannock · Year: 1974`); CSV, JSON, JSON lines, notebooks."""
+"""Tables as lines with their headers (`Name: Ruth Sand · Port: Brannock · Year: 1974`); CSV, JSON, JSON lines."""
 
-import csv
 import json
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime
+from functools import partial
 from itertools import chain, groupby, islice, zip_longest
 from typing import Any
 
-from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, first_heading, join_sections
+from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode
+from localrag.loaders.delimited import split_rows
+from localrag.loaders.headers import CellRow, find_layout
 
-CellRow = Sequence[str]
 HEADER_SAMPLE_ROWS = 50  # rows examined to decide whether the first is a header
-_NUMBER = re.compile(r"[-+(]?[$€£¥]?\s?\d[\d.,' \u00a0]*(?:e[-+]?\d+)?\s?[%)€£¥]?", re.IGNORECASE)
-_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ][\d:.+Z-]+)?|\d{1,2}:\d{2}(?::\d{2})?")
-_YEAR = re.compile(r"(?:1[5-9]|20|21)\d\d")
 
 
 def format_cell(value: object) -> str:
@@ -32,14 +29,20 @@ def format_cell(value: object) -> str:
 
 def format_row(header: CellRow, row: CellRow) -> str:
     """A row on one line, each cell after the header of its column; empty cells are left out."""
-    return " · ".join(f"{name.rstrip(' :')}: {value}" if name else value for name, value in zip_longest(header, row, fillvalue="") if value)
+    return " · ".join(_labelled(name, value) for name, value in zip_longest(header, row, fillvalue="") if value)
 
 
-def table_lines(rows: Iterable[CellRow], *, likely: bool) -> Iterator[str]:
+def _labelled(name: str, value: str) -> str:
+    """`name: value`; a question needs no colon."""
+    label = name.rstrip(" :：")
+    return f"{label}{' ' if label.endswith(('?', '？')) else ': '}{value}" if label else value
+
+
+def table_lines(rows: Iterable[CellRow], *, likely: bool, header_rows: int | None = None) -> Iterator[str]:
     """The lines of a table. `likely`: the first row is a header unless it looks like the rest.
 
     Empty rows separate the tables of a sheet; a table without a header takes that of the table before. A row of one cell above a table is
-    its caption.
+    its caption. `header_rows`: the number of header rows of the first table where it is known; cells that span rows or columns are in each.
     """
     header: CellRow = ()
     is_first = True
@@ -48,40 +51,34 @@ def table_lines(rows: Iterable[CellRow], *, likely: bool) -> Iterator[str]:
             continue
         if not is_first:
             yield ""
-        is_first = False
         sample = list(islice(group, HEADER_SAMPLE_ROWS))
-        is_wide = max(sum(map(bool, row)) for row in sample) > 1
-        while is_wide and len(sample) > 1 and sum(map(bool, sample[0])) == 1:
-            yield next(value for value in sample.pop(0) if value)
-        if has_header(sample, likely=likely and not header):
-            header = sample.pop(0)
-        yield from (format_row(header, row) for row in chain(sample, group))
+        if not (is_first and header_rows):
+            yield from _captions(sample)
+        known_rows = header_rows if is_first else None
+        is_first = False
+        is_continued = bool(header) and max(map(len, sample)) >= len(header)
+        layout = find_layout(sample, likely=likely and not header, header_rows=known_rows, can_be_pairs=not is_continued)
+        yield from (_particulars(row) for row in sample[: layout.n_above])
+        del sample[: layout.n_above + layout.n_header]
+        if layout.n_header or layout.is_pairs:
+            header = layout.header
+        elif len(header) > 2 and max(sum(map(bool, row)) for row in sample) == 1:
+            header = ()  # notes below a table
+        line = _particulars if layout.is_pairs else partial(format_row, header)
+        yield from map(line, chain(sample, group))  # noqa: B031 - the rest of the group
 
 
-def has_header(rows: Sequence[CellRow], *, likely: bool) -> bool:
-    """Whether the first row names the columns: short, distinct, no numbers, and not repeated below."""
-    if len(rows) < 2:
-        return False
-    columns = [[value for value in column if value] for column in zip_longest(*rows[1:], fillvalue="")]
-    head = list(rows[0])
-    named = [(name, column) for name, column in zip_longest(head, columns, fillvalue="") if name and isinstance(name, str)]
-    names = [name.lower() for name, _ in named]
-    if not names or len(set(names)) < len(names) or len(names) * 2 < len(head):
-        return False
-    numeric = [bool(column) and sum(map(_is_value, column)) >= 0.7 * len(column) for _, column in named]
-    years = [name for name, is_number in zip(names, numeric, strict=True) if _YEAR.fullmatch(name) and is_number]
-    if any(
-        len(name) > 60 or (name.endswith((".", "!", "?", "。")) and len(name) > 20) or (_is_value(name) and name not in years)
-        for name in names
-    ):
-        return False
-    if len(years) == len(names) or any(name in column for name, column in named):
-        return False
-    return any(numeric) or (likely and len(head) > 1)
+def _captions(rows: list[CellRow]) -> Iterator[str]:
+    """Remove and return the rows of one cell above a wider table."""
+    is_wide = max(sum(map(bool, row)) for row in rows) > 1
+    while is_wide and len(rows) > 1 and sum(map(bool, rows[0])) == 1:
+        yield next(value for value in rows.pop(0) if value)
 
 
-def _is_value(text: str) -> bool:
-    return bool(_NUMBER.fullmatch(text) or _DATE.fullmatch(text))
+def _particulars(row: CellRow) -> str:
+    """A row outside of columns: `label: value` if it has two cells."""
+    cells = [value for value in row if value]
+    return format_row(cells[:1], cells[1:]) if len(cells) == 2 else " · ".join(cells)
 
 
 def text_rows(header: CellRow, rows: Iterable[CellRow], options: LoadOptions) -> Iterator[str]:
@@ -96,30 +93,16 @@ def text_rows(header: CellRow, rows: Iterable[CellRow], options: LoadOptions) ->
 
 
 def parse_csv(file: OpenFile, options: LoadOptions) -> ParsedFile:
-    """Parse rows separated by comma, semicolon, tab or bar, whichever divides them most evenly."""
-    text = decode(file.read_bytes()).lstrip("\ufeff")
-    csv.field_size_limit(max(len(text), 1))
-    lines = text.split("\n")
-    reader = csv.reader((line + "\n" for line in lines), delimiter=_delimiter(lines[:200], file), skipinitialspace=True)
-    rows = ([format_cell(value) for value in row] for row in reader)
+    """Parse rows of delimited text: each row a line with its headers."""
+    rows = split_rows(decode(file.read_bytes()).lstrip("\ufeff"), prefers_tab=file.suffix.lower() == ".tsv")
     if options.text_column:
-        raw = iter(csv.reader((line + "\n" for line in lines), delimiter=reader.dialect.delimiter, skipinitialspace=True))
-        header = [format_cell(value) for value in next(raw, [])]
-        if options.text_column in header:
-            return ParsedFile("\n\n".join(text_rows(header, raw, options)))
-    return ParsedFile("\n".join(table_lines(rows, likely=True)))
-
-
-def _delimiter(lines: Sequence[str], file: OpenFile) -> str:
-    def evenness(delimiter: str) -> float:
-        rows = [len(row) for row in csv.reader(lines, delimiter=delimiter, skipinitialspace=True) if row]
-        common_width = max(set(rows), key=lambda n: (n > 1, rows.count(n)), default=1)
-        return rows.count(common_width) / len(rows) + 0.01 * min(common_width, 20) if common_width > 1 else 0.0
-
-    return max("\t,;|" if file.suffix.lower() == ".tsv" else ",;\t|", key=evenness)
-
-
-MAX_CELL_OUTPUT = 2000  # characters of a notebook cell's output
+        first = list(islice(rows, HEADER_SAMPLE_ROWS))
+        start = next((n for n, row in enumerate(first) if options.text_column in map(format_cell, row)), None)
+        rows = chain(first, rows)
+        if start is not None:
+            header = [format_cell(value) for value in first[start]]
+            return ParsedFile("\n\n".join(text_rows(header, islice(rows, start + 1, None), options)))
+    return ParsedFile("\n".join(table_lines(([format_cell(value) for value in row] for row in rows), likely=True)))
 
 
 def parse_json(file: OpenFile, options: LoadOptions) -> ParsedFile:
@@ -183,32 +166,3 @@ def _scalar(value: Any) -> str:
     if value is None:
         return ""
     return json.dumps(value) if isinstance(value, bool | float | int) else " ".join(str(value).split())
-
-
-def parse_notebook(file: OpenFile, options: LoadOptions) -> ParsedFile:
-    """Parse a notebook: each cell is a part, code in fences, with its output."""
-    text = decode(file.read_bytes()).lstrip("\ufeff")
-    notebook = parse_json_or_lines(text)
-    cells = notebook.get("cells") if isinstance(notebook, dict) else None
-    if not isinstance(cells, list):
-        return parse_json(file, options)
-    body, parts = join_sections((f"cell {n}", _cell(c)) for n, c in enumerate(cells, 1) if isinstance(c, dict))
-    return ParsedFile(body, first_heading(body), parts=parts)
-
-
-def _cell(cell: dict[str, Any]) -> str:
-    source = _joined(cell.get("source"))
-    if cell.get("cell_type") != "code":
-        return source
-    outputs = cell.get("outputs")
-    printed = [_output(o) for o in outputs if isinstance(o, dict)] if isinstance(outputs, list) else []
-    return "\n\n".join([f"```\n{source}\n```"] * bool(source.strip()) + [p for p in printed if p.strip()])
-
-
-def _output(output: dict[str, Any]) -> str:
-    data = output.get("data")
-    return _joined(output.get("text") or (data.get("text/plain") if isinstance(data, dict) else "")).strip("\n")[:MAX_CELL_OUTPUT]
-
-
-def _joined(lines: Any) -> str:
-    return "".join(map(str, lines)) if isinstance(lines, list) else str(lines or "")

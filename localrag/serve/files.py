@@ -25,8 +25,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from localrag.loaders.content import looks_binary
 from localrag.loaders.discover import OF_AN_INDEX, relative_path
+from localrag.loaders.encodings import looks_binary
 from localrag.loaders.parser_process import BINARY_SUFFIXES, OCR_SUFFIXES, PARSERS, SNIFF_BYTES
 from localrag.loaders.reader import Limits, ParserProcess
 from localrag.serializers import NotFound

@@ -215,7 +215,7 @@ def test_line_ends_count_as_one_character():
 
 
 def test_a_header_row_is_told_from_rows_of_data():
-    """Numbers, repeated values and years without a first column are no header; a second table of a sheet has its own."""
+    """Numbers, repeated values and years without a first column are no header; a second table has its own; pairs have none."""
     rows = [["Town", "1973", "1974"], ["Vardby", "71", "64"], [], ["Name", "Age"], ["Ruth", "40"], ["Lars", "38"]]
 
     assert list(table_lines(rows, likely=True)) == [
@@ -225,7 +225,7 @@ def test_a_header_row_is_told_from_rows_of_data():
         "Name: Lars · Age: 38",
     ]
     assert list(table_lines([["a", "b"], ["a", "c"]], likely=True)) == ["a · b", "a · c"]
-    assert list(table_lines([["Name", "Ruth"], ["Port", "Vardby"]], likely=False)) == ["Name · Ruth", "Port · Vardby"]
+    assert list(table_lines([["Name", "Ruth"], ["Port", "Vardby"]], likely=False)) == ["Name: Ruth", "Port: Vardby"]
     assert list(table_lines([["Landings of 1974", ""], ["Ship", "Tons"], ["Skua", "7"]], likely=False)) == [
         "Landings of 1974", "Ship: Skua · Tons: 7"]  # fmt: skip
 

@@ -1,0 +1,227 @@
+"""The layout of a table: rows above it, its header of one or two rows, or pairs of label and value without a header.
+
+Each decision adds up log-odds: how the first row differs from the cells below it in kind, form and repetition, and whether its cells read
+like labels (`column_labels`). Numbers below a name are the strongest evidence.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from statistics import fmean
+
+from localrag.loaders.column_labels import label_score
+
+CellRow = Sequence[str]
+_NUMBER = re.compile(r"[-+(]?[$€£¥]?\s?\d[\d.,' \u00a0]*(?:e[-+]?\d+)?\s?[%)€£¥]?", re.IGNORECASE)
+_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ][\d:.+Z-]+)?|\d{1,2}:\d{2}(?::\d{2})?")
+_YEAR = re.compile(r"(?:1[5-9]|20|21)\d\d")
+_ADDRESS = re.compile(r"https?://\S+|\S+@\S+")
+_RUN = re.compile(r"(.)\1+")
+_SENTENCE_ENDS = (".", "!", "。", "！")
+_QUESTION_ENDS = ("?", "？")
+_PRIOR = 1.2  # log-odds of a header where the format or its mark suggests one, and against it elsewhere
+_MIN_ABOVE_SCORE = 2.5  # of a header below other rows
+_MAX_ABOVE_ROWS = 6
+_MAX_PAIRS = 100  # rows of a table of labels and values
+_MAX_LABEL_CHARS = 60
+_NUMERIC_SHARE = 0.7  # of the cells of a column of numbers or dates
+
+
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """The first `n_above` rows stand above the table and the next `n_header` form its header; or all rows are pairs of label and value."""
+
+    header: tuple[str, ...] = ()
+    n_above: int = 0
+    n_header: int = 0
+    is_pairs: bool = False
+
+
+def find_layout(rows: Sequence[CellRow], *, likely: bool, header_rows: int | None = None, can_be_pairs: bool = True) -> TableLayout:
+    """The layout of a table by its first rows. `likely`: the first is a header unless it looks like the rest.
+
+    `header_rows`: the number of header rows where it is known; cells that span rows or columns must be repeated in each.
+    """
+    if header_rows is not None:
+        return TableLayout(join_header(rows[:header_rows]), 0, header_rows)
+    if len(rows) < 2:
+        return TableLayout()
+    top = _header_at(rows, 0, likely=likely)
+    if can_be_pairs and (not top or top.n_header == 1) and _pairs_score(rows) > max(_header_score(rows, likely=likely), 0):
+        return TableLayout(is_pairs=True)
+    starts = range(1, min(_MAX_ABOVE_ROWS, len(rows) // 2))
+    return top or next(filter(None, (_header_at(rows, start, likely=likely) for start in starts)), TableLayout())
+
+
+def _header_at(rows: Sequence[CellRow], start: int, *, likely: bool) -> TableLayout | None:
+    """The layout with a header of one or two rows from row `start` on, below other rows only over numbers; None without one."""
+    below = rows[start:]
+    if joined := _two_header_rows(below):
+        return TableLayout(joined, start, 2)
+    score = _header_score(below, likely=likely)
+    is_header = score > 0 if start == 0 else score >= _MIN_ABOVE_SCORE and _numeric_columns(below) > 0
+    return TableLayout(join_header(below[:1]), start, 1) if is_header else None
+
+
+def join_header(rows: Sequence[CellRow]) -> tuple[str, ...]:
+    """The label of each column: the different cells of its header rows, joined; equal labels are numbered from the second on."""
+    labels = [" ".join(dict.fromkeys(filter(None, column))) for column in zip_longest(*rows, fillvalue="")]
+    counts: Counter[str] = Counter()
+    for n, label in enumerate(labels):
+        counts[label] += 1
+        if label and counts[label] > 1:
+            labels[n] = f"{label} ({counts[label]})"
+    return tuple(labels)
+
+
+def is_value(text: str) -> bool:
+    """Whether a cell is a number, date or time."""
+    return bool(_NUMBER.fullmatch(text) or _DATE.fullmatch(text))
+
+
+def _columns(rows: Iterable[CellRow]) -> list[list[str]]:
+    return [[value for value in column if value] for column in zip_longest(*rows, fillvalue="")]
+
+
+def _is_numeric(column: Sequence[str]) -> bool:
+    return bool(column) and sum(map(is_value, column)) >= _NUMERIC_SHARE * len(column)
+
+
+def _numeric_columns(rows: Sequence[CellRow]) -> int:
+    """The number of columns of numbers or dates with a name in the first row."""
+    pairs = zip(rows[0], _columns(rows[1:]), strict=False)
+    return sum(bool(name) and _is_numeric(column) and (not is_value(name) or _is_year(name)) for name, column in pairs)
+
+
+def _is_year(text: str) -> bool:
+    return bool(_YEAR.fullmatch(text))
+
+
+def _header_score(rows: Sequence[CellRow], *, likely: bool) -> float:
+    """The log-odds that the first row names the columns."""
+    head, columns = list(rows[0]), _columns(rows[1:])
+    named = [(name, column) for name, column in zip_longest(head, columns, fillvalue="") if name and isinstance(name, str)]
+    names = [name.lower() for name, _ in named]
+    years = [name for name, column in named if _is_year(name) and _is_numeric(column)]
+    if not names or len(names) * 2 < len(head) or (len(years) == len(names) and head[0]):
+        return -math.inf
+    score = _PRIOR if likely and len(head) > 1 else -_PRIOR
+    n_numeric = n_named_values = 0
+    for name, column in named:
+        if is_value(name) and name not in years:
+            n_named_values += 1
+        elif _is_numeric(column):
+            n_numeric += 1
+    is_unsure = len(rows) == 2 or (len(named) == 2 and n_numeric and years)  # `Built 1871` may be a pair
+    score += min(n_numeric and (1.5 if is_unsure else 3) + n_numeric - 1, 6) - 4 * n_named_values
+    score -= 1.5 * min(len(names) - len(set(names)), 2)
+    texts = [(name, [*column]) for name, column in named if not is_value(name) and not _is_numeric(column)]
+    penalties = sum(_penalty(name) for name, column in named if not _is_numeric(column))
+    return score + _difference(texts) + max(penalties, -3.0)
+
+
+def _penalty(name: str) -> float:
+    """The log-odds against a name by its length, end and digits."""
+    if sum(map(str.isdigit, name)) > 2 and not _is_year(name):
+        return -1.0
+    if name.endswith(_SENTENCE_ENDS) and len(name) > 20:
+        return -2.0
+    return -1.0 if len(name) > 2 * _MAX_LABEL_CHARS and not name.endswith(_QUESTION_ENDS) else 0.0
+
+
+def _difference(columns: Sequence[tuple[str, Sequence[str]]]) -> float:
+    """The log-odds by columns of text: their names differ from the cells below in form, are none of them, and read like labels."""
+    fresh = [(name, column) for name, column in columns if name.lower() not in {value.lower() for value in column}]
+    repeated = (
+        8 * (1 - len(fresh) / len(columns)) if columns else 0.0
+    )  # a few such columns also occur in surveys: option, option or nothing
+    forms = sum(_form_evidence(name, column) for name, column in fresh)
+    novelty = sum(_novelty(column) for _, column in fresh)
+    names = [label_score(name) for name, _ in columns]
+    cells = [label_score(value) for _, column in columns for value in column[:10]]
+    labels = 0.5 * (_clipped(fmean(names) - fmean(cells), 2) + _clipped(fmean(names), 2)) if names and cells else 0.0
+    return min(max(forms, -1.0), 3.0) + min(novelty, 3.0) + labels - repeated
+
+
+def _form_evidence(name: str, column: Sequence[str]) -> float:
+    """The log-odds that a name is no cell of its column, by its sequence of capitals, letters and digits, and its length."""
+    if not column:
+        return 0.0
+    forms = Counter(map(_form, column))
+    n_same = forms[_form(name)] or sum(n == 1 for n in forms.values())  # a form not yet seen is as likely as one seen once
+    share = (n_same + 0.5) / (len(column) + 1)
+    is_long = fmean(map(len, column)) > 40 and len(name) < 25
+    return min(max(math.log(0.3 / share), -0.4), 2.0) + 1.5 * is_long
+
+
+def _form(text: str) -> str:
+    """A text with runs of capitals, small letters and digits as one character each."""
+    kinds = ("A" if c.isupper() else "a" if c.isalpha() else "9" if c.isdigit() else c for c in text[:_MAX_LABEL_CHARS])
+    return _RUN.sub(r"\1", "".join(kinds))
+
+
+def _novelty(column: Sequence[str]) -> float:
+    """The log-odds by the values of a column that repeat: a further cell would most likely be one of them (Good and Turing)."""
+    counts = Counter(value.lower() for value in column)
+    n_single = sum(n == 1 for n in counts.values())
+    return min(-math.log((n_single + 1) / (len(column) + 1)), 2.0) if len(column) > n_single else 0.0
+
+
+def _clipped(value: float, limit: float) -> float:
+    return min(max(value, -limit), limit)
+
+
+def _pairs_score(rows: Sequence[CellRow]) -> float:
+    """The log-odds that a table of two columns has a label and its value in each row."""
+    filled = [column for column in _columns(rows) if column]
+    pairs = [[value for value in row if value] for row in rows]
+    if len(filled) != 2 or len(rows) > _MAX_PAIRS or any(len(pair) > 2 for pair in pairs) or len(filled[0]) < len(rows):
+        return -math.inf
+    labels = [pair[0].lower() for pair in pairs if len(pair) == 2]
+    if len(labels) < 2 or len(set(labels)) < len(labels) or not _are_labels(labels) or any(len(pair) != 2 for pair in pairs[:1]):
+        return -math.inf
+    values = [pair[1] for pair in pairs if len(pair) == 2]
+    score = 4.0 * (sum(label.endswith((":", "：")) for label in labels) >= 0.7 * len(labels))
+    score += _clipped(fmean(map(label_score, labels[1:])), 2)
+    is_year_label = _is_year(values[0]) and not any(map(_is_year, values[1:]))
+    score += 2.5 - is_year_label if is_value(values[0]) else -_clipped(label_score(values[0]), 2.5)
+    kinds = Counter(map(_kind, values[1:]))
+    score += 1.5 * (len(values) > 3 and len(values) - 1 - max(kinds.values()) >= 0.25 * (len(values) - 1))
+    return score + 0.5 * (len(values[0]) > 25) - 1.5 * (len(rows) > 30) - 1.5 * (len(rows) > 60)
+
+
+def _are_labels(texts: Sequence[str]) -> bool:
+    """Whether texts may be labels: short, and hardly any of them a number or a sentence."""
+    unlikely = sum(is_value(text) or (text.endswith(_SENTENCE_ENDS) and len(text) > 20) for text in texts)
+    return max(map(len, texts)) <= _MAX_LABEL_CHARS and unlikely <= 0.2 * len(texts)
+
+
+def _kind(text: str) -> str:
+    if _DATE.fullmatch(text):
+        return "date"
+    if _ADDRESS.fullmatch(text):
+        return "address"
+    return "number" if text[:1].isdigit() else "text"
+
+
+def _two_header_rows(rows: Sequence[CellRow]) -> tuple[str, ...]:
+    """The labels of a header of two rows, the first with cells that span columns; empty if the table has no such header."""
+    if len(rows) < 3:
+        return ()
+    top, below = (list(row) for row in zip(*zip_longest(*rows[:2], fillvalue=""), strict=True))
+    spans = [n for n in range(1, len(top)) if below[n] and top[n - 1] and (not top[n] or top[n] == top[n - 1])]
+    for n in spans:
+        top[n] = top[n] or top[n - 1]
+    labels = join_header([top, below])
+    spanned = sorted({*spans, *(n - 1 for n in spans)})
+    distinct = {" ".join(filter(None, dict.fromkeys(pair))) for n, pair in enumerate(zip(top, below, strict=True)) if n in spanned}
+    columns = _columns(rows[2:])
+    if not spans or len(distinct) < len(spanned) or any(is_value(text) and not _is_year(text) for text in (*top, *below)):
+        return ()
+    if any(below[n] == top[n] or (n < len(columns) and below[n] in columns[n]) for n in spanned):
+        return ()
+    n_numeric = sum(n < len(columns) and _is_numeric(columns[n]) for n in spanned)
+    return labels if 2 * n_numeric >= len(spanned) else ()

@@ -1,0 +1,292 @@
+"""LaTeX as text: own macros expanded, tables by row, notes at the end, formulas unchanged. No file is included."""
+
+import re
+from dataclasses import dataclass
+
+from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, clean_text, decode, metadata_pairs, subscript, superscript
+from localrag.loaders.pandoc_json import pandoc_content
+from localrag.loaders.tabular import table_lines
+
+_TEX_SECTION = {"part": "#", "chapter": "#", "section": "##", "subsection": "###", "subsubsection": "####", "paragraph": "#####"}
+_TEX_COMMAND = re.compile(r"\\(?:begin|end)\s*\{[^{}]*\}|\\[a-zA-Z]+\*?|\\(?=[#$%&_{}])|[{}]")
+_TEX_SILENT = re.compile(
+    r"\\(?:pagestyle|thispagestyle|bibliographystyle|bibliography|label|vspace|hspace|setlength|setcounter|addtocounter|pagenumbering"
+    r"|usepackage|documentclass|input|include|graphicspath)\*?\s*(?:\[[^\]]*\]|\{[^{}]*\})+"
+)
+_COMMENT = re.compile(r"(?<!\\)%[^\n]*")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_SPACES = re.compile(r"[ \t]*")
+_CONTROL_WORD_END = re.compile(r"\\[A-Za-z]+\Z")
+_PLACE = re.compile(r"#([1-9])")
+_AMPERSAND = re.compile(r"(?<!\\)&")
+_ITEM = re.compile(r"\\item\b\s*(?:\[([^\[\]]*)\])?\s*")
+_BIBLIOGRAPHY_ITEM = re.compile(r"\\bibitem\s*(?:\[[^\[\]]*\])?\{([^{}]*)\}")
+
+_DEFINITION = re.compile(
+    r"\\(?:(?:new|renew|provide)command|DeclareRobustCommand|DeclareMathOperator|def|newenvironment|renewenvironment|newtheorem)\*?\s*"
+)
+_COMMAND_NAME = re.compile(r"\{?\s*\\([A-Za-z]+|[^A-Za-z])\s*\}?\s*")
+_N_ARGUMENTS = re.compile(r"\[([1-9])\]\s*")
+_PARAMETERS = re.compile(r"((?:#[1-9])*)")
+_CALL = re.compile(r"\\([A-Za-z]+|[^A-Za-z])")
+_MAX_EXPANSIONS = 10  # macros within macros
+_MAX_GROWTH = 200_000  # characters that macros may add
+_NOTE = re.compile(r"\\(?:footnote|footnotetext|thanks|endnote)\s*(?:\[[^\[\]]*\])?(?=\{)")
+_RAISED = re.compile(r"\\text(super|sub)script\s*(?=\{)")
+_TABLE_EDGE = re.compile(r"\\(begin|end)\{(tabular[xy*]?|longtable|tabulary|supertabular)\}")
+_WITH_WIDTH = frozenset({"tabularx", "tabular*", "tabulary"})
+_OPTION = re.compile(r"\s*(?:\[[^\[\]]*\])?")
+_RULES = re.compile(
+    r"\\(?:hline|toprule|midrule|bottomrule|endhead|endfirsthead|endfoot|endlastfoot|centering|(?:cline|cmidrule)\s*(?:\([^()]*\))?\{[^{}]*\})"
+)
+_ROW_END = re.compile(r"\\\\\*?(?:\[[^\[\]]*\])?|\\tabularnewline\b")
+_MULTIPLE = re.compile(r"\\multi(column|row)\s*\{([^{}]*)\}\s*(?:\{[^{}]*\}|\[[^\[\]]*\])?\s*(?=\{)")
+_START, _END, _CELL, _ROW = "\x1c", "\x1d", "\x1f", "\x1e"  # marks of a table in text
+_MARKED_TABLE = re.compile(f"{_START}([^{_START}{_END}]*){_END}")
+
+
+def parse_tex(file: OpenFile, options: LoadOptions) -> ParsedFile:
+    """LaTeX without preamble, comments and markup, by Pandoc if it could read it; sections as `# …` headings, formulas unchanged."""
+    if options.pandoc_json and (content := pandoc_content(options.pandoc_json, tex_text)):
+        return content
+    source = expand_macros(_COMMENT.sub("", decode(file.read_bytes())))
+    body = re.search(r"\\begin\{document\}(.*?)(?:\\end\{document\}|\Z)", source, re.DOTALL)
+    named = {name: " ".join(tex_text(_argument(source, name)).split()) for name in ("title", "author", "date")}
+    text, notes = _without_notes(body[1] if body else source)
+    text = clean_text(tex_text(text))
+    if named["title"] and not text.startswith("# "):
+        text = f"# {named['title']}\n\n{text}"
+    listed = [f"[{n}] {' '.join(tex_text(note).split())}" for n, note in enumerate(notes, 1)]
+    return ParsedFile("\n\n".join([text, *(["\n".join(listed)] if listed else [])]), named["title"], metadata_pairs(**named))
+
+
+class _BraceGroups:
+    """The groups in braces of a text, found in one pass."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._ends: dict[int, int] = {}
+        opened: list[int] = []
+        for brace in _BRACE.finditer(source):
+            if brace[0] == "{":
+                opened.append(brace.start())
+            elif brace[0] == "}" and opened:
+                self._ends[opened.pop()] = brace.start()
+
+    def at(self, position: int) -> tuple[str, int] | None:
+        """The text in the braces at a position, behind spaces, and the end of the group; None if there is none."""
+        while position < len(self._source) and self._source[position].isspace():
+            position += 1
+        end = self._ends.get(position)
+        return None if end is None else (self._source[position + 1 : end], end + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _TexMacro:
+    """A command defined in the file: its text with #1 to #9, how many arguments it has, and the default of an optional first one."""
+
+    text: str
+    n_arguments: int = 0
+    default: str | None = None
+
+
+def expand_macros(source: str) -> str:
+    """LaTeX with the commands that it defines replaced by their texts, up to _MAX_EXPANSIONS deep and _MAX_GROWTH longer."""
+    macros: dict[str, _TexMacro] = {}
+    pieces: list[str] = []
+    position = 0
+    groups = _BraceGroups(source)
+    for match in _DEFINITION.finditer(source):
+        if match.start() >= position:
+            pieces.append(source[position : match.start()])
+            position = _read_definition(source, groups, match, macros)
+    source = "".join([*pieces, source[position:]])
+    limit = len(source) + _MAX_GROWTH
+    for _ in range(_MAX_EXPANSIONS if macros else 0):
+        expanded = _expanded_once(source, macros, limit)
+        if expanded == source:
+            break
+        source = expanded
+    return source
+
+
+def _read_definition(source: str, groups: _BraceGroups, start: re.Match[str], macros: dict[str, _TexMacro]) -> int:
+    """Add the macro defined at `start`; returns the end of the definition."""
+    position = start.end()
+    if "environment" in start[0] or "newtheorem" in start[0]:
+        return _definition_end(source, groups, position)
+    name = _COMMAND_NAME.match(source, position)
+    if name is None:
+        return position
+    position, n_arguments, default = name.end(), 0, None
+    if count := _N_ARGUMENTS.match(source, position):
+        n_arguments, position = int(count[1]), count.end()
+        if source.startswith("[", position) and (end := source.find("]", position, position + 1000)) > 0:
+            default, position = source[position + 1 : end], end + 1
+    elif parameters := _PARAMETERS.match(source, position):
+        n_arguments, position = len(parameters[1]) // 2, parameters.end()
+    group = groups.at(position)
+    if group is None:
+        return position
+    macros[name[1]] = _TexMacro(group[0], n_arguments, default)
+    return group[1]
+
+
+def _definition_end(source: str, groups: _BraceGroups, position: int) -> int:
+    """The position after all groups and options of a definition."""
+    while (group := groups.at(position)) or source.startswith("[", position):
+        position = group[1] if group else max(source.find("]", position, position + 200), position) + 1
+    return position
+
+
+def _expanded_once(source: str, macros: dict[str, _TexMacro], limit: int) -> str:
+    pieces: list[str] = []
+    position, n_chars = 0, len(source)
+    groups = _BraceGroups(source)
+    for call in _CALL.finditer(source):
+        macro = macros.get(call[1])
+        if macro is None or call.start() < position or n_chars > limit:
+            continue
+        text, end = _substituted(source, groups, call.end(), macro)
+        pieces += [source[position : call.start()], text]
+        n_chars += len(text) - (end - call.start())
+        position = end
+    return "".join([*pieces, source[position:]])
+
+
+def _substituted(source: str, groups: _BraceGroups, position: int, macro: _TexMacro) -> tuple[str, int]:
+    """The text of a macro with the arguments at a position, and their end."""
+    arguments: list[str] = []
+    if macro.default is not None:
+        end = source.find("]", position, position + 1000) if source.startswith("[", position) else -1
+        arguments.append(source[position + 1 : end] if end > 0 else macro.default)
+        position = end + 1 if end > 0 else position
+    while len(arguments) < macro.n_arguments:
+        group = groups.at(position) or (source[position : position + 1], position + 1)
+        arguments.append(group[0])
+        position = group[1]
+    if not macro.n_arguments:
+        spaces = _SPACES.match(source, position)
+        position = spaces.end() if spaces and not macro.text.endswith("\\xspace") else position
+    text = _PLACE.sub(lambda match: arguments[int(match[1]) - 1] if int(match[1]) <= len(arguments) else "", macro.text)
+    text = text.removesuffix("\\xspace")
+    return text + "{}" * bool(_CONTROL_WORD_END.search(text[-50:])), position
+
+
+def _without_notes(source: str) -> tuple[str, list[str]]:
+    """LaTeX with a number in brackets for each footnote, and the footnotes."""
+    notes: list[str] = []
+    pieces: list[str] = []
+    position, groups = 0, _BraceGroups(source)
+    for match in _NOTE.finditer(source):
+        if match.start() >= position and (group := groups.at(match.end())):
+            notes.append(group[0])
+            pieces += [source[position : match.start()], f"{{}} [{len(notes)}]"]
+            position = group[1]
+    return "".join([*pieces, source[position:]]), notes
+
+
+def _raised_as_text(source: str) -> str:
+    r"""LaTeX with `\textsuperscript{2}` as `^2`."""
+    pieces: list[str] = []
+    position, groups = 0, _BraceGroups(source)
+    for match in _RAISED.finditer(source):
+        if match.start() >= position and (group := groups.at(match.end())):
+            text = superscript(group[0]) if match[1] == "super" else subscript(group[0])
+            pieces += [source[position : match.start()], text]
+            position = group[1]
+    return "".join([*pieces, source[position:]])
+
+
+def _with_marked_tables(source: str) -> str:
+    """LaTeX with marks for the cells and rows of its tables; a table within a cell is text of the outer one."""
+    pieces: list[str] = []
+    position, depth, start = 0, 0, 0
+    for match in _TABLE_EDGE.finditer(source):
+        if match[1] == "begin":
+            if not depth:
+                pieces.append(source[position : match.start()])
+                start = match.end()
+            depth += 1
+        elif depth:
+            depth -= 1
+            if not depth:
+                pieces.append(_marked_table(source[start : match.start()], has_width=match[2] in _WITH_WIDTH))
+                position = match.end()
+    return "".join([*pieces, source[position if not depth else start :]])
+
+
+def _marked_table(source: str, *, has_width: bool) -> str:
+    """The inside of a table environment with marks for its cells and rows. `has_width`: a width stands before the alignments."""
+    groups = _BraceGroups(source)
+    start = 0
+    for _ in range(2 if has_width else 1):
+        group = groups.at(_OPTION.match(source, start).end())  # type: ignore[union-attr]
+        start = group[1] if group else start
+    source = _TABLE_EDGE.sub(" ", _RULES.sub("", source[start:]))
+    pieces: list[str] = []
+    position, groups = 0, _BraceGroups(source)
+    for match in _MULTIPLE.finditer(source):
+        if match.start() >= position and (group := groups.at(match.end())):
+            n = int(match[2]) if match[1] == "column" and match[2].isdecimal() and len(match[2]) < 3 else 1
+            pieces += [source[position : match.start()], _CELL.join([group[0]] * n)]
+            position = group[1]
+    source = "".join([*pieces, source[position:]])
+    return f"\n\n{_START}{_ROW_END.sub(_ROW, _AMPERSAND.sub(_CELL, source))}{_END}\n\n"
+
+
+def _table_text(table: re.Match[str]) -> str:
+    rows = ([" ".join(cell.split()) for cell in row.split(_CELL)] for row in table[1].split(_ROW))
+    return "\n".join(table_lines((row for row in rows if any(row)), likely=True))
+
+
+def _argument(source: str, command: str) -> str:
+    """The text in the braces of a preamble command."""
+    match = re.search(rf"\\{command}\s*(?:\[[^\]]*\])?(?=\{{)", source)
+    group = _BraceGroups(source).at(match.end()) if match else None
+    return group[0][:5000] if group else ""
+
+
+def tex_text(source: str) -> str:
+    """LaTeX as text. Malformed LaTeX is converted by paragraph, removing only the commands of broken paragraphs.
+
+    The library's tolerant parsing tries everything an open brace could mean, which may take forever.
+    """
+    from pylatexenc.latex2text import LatexNodes2Text, MacroTextSpec, get_default_latex_context_db
+    from pylatexenc.latexwalker import LatexWalkerParseError
+
+    context = get_default_latex_context_db()
+    silent = [MacroTextSpec(name, simplify_repl="") for name in ("maketitle", "title", "author", "date", "tableofcontents")]
+    context.add_context_category("silent", macros=silent, prepend=True)
+    converter = LatexNodes2Text(latex_context=context, math_mode="verbatim", keep_comments=False, strict_latex_spaces=False)
+
+    def convert(latex: str) -> str:
+        return str(converter.latex_to_text(latex, tolerant_parsing=False))
+
+    source = _prepared(source)
+    try:
+        text = convert(source)
+    except (LatexWalkerParseError, RecursionError):
+        paragraphs = []
+        for paragraph in re.split(r"\n\s*\n", source):
+            try:
+                paragraphs.append(convert(paragraph))
+            except (LatexWalkerParseError, RecursionError):
+                paragraphs.append(_TEX_COMMAND.sub("", paragraph))
+        text = "\n\n".join(paragraphs)
+    text = _MARKED_TABLE.sub(_table_text, text)
+    return re.sub(r"^(#{1,6} [^\n]*)\n(?!\n)", r"\1\n\n", text, flags=re.MULTILINE)
+
+
+def _prepared(source: str) -> str:
+    """LaTeX without invisible parts, with headings, items and references as text."""
+    source = _with_marked_tables(_raised_as_text(_TEX_SILENT.sub("", _COMMENT.sub("", source))))
+    source = _BIBLIOGRAPHY_ITEM.sub(r"\n[\1] ", source)
+    source = re.sub(r"\\cite\w*\*?\s*(?:\[[^\[\]]*\])*\{([^{}]*)\}", r"[\1]", source)
+    source = re.sub(r"\\(?:ref|eqref|autoref|[cC]ref)\{([^{}]*)\}", r"\1", source)
+    source = re.sub(rf"\\({'|'.join(_TEX_SECTION)})\*?\s*(?:\[[^\[\]]*\])?\{{", _tex_heading, source)
+    return _ITEM.sub(lambda item: f"\n- {item[1]}: " if item[1] else "\n- ", source)
+
+
+def _tex_heading(section: re.Match[str]) -> str:
+    return "\n\n{" + "\\#" * len(_TEX_SECTION[section[1]]) + " "
