@@ -24,7 +24,7 @@ from localrag.system.child_process import ChildProcess
 from localrag.system.files import check_platform, stat_key
 from localrag.text.sentences import Span
 
-LOADER_VERSION = 1  # version of the parsers' results: a change makes every file be read again
+LOADER_VERSION = 2  # version of the parsers' results: a change makes every file be read again
 _ENVIRONMENT_NAMES = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _SCANS = {ONLY_IMAGES, A_PICTURE}
 
