@@ -108,7 +108,7 @@ ROOMS = {
         {"content", "discover", "sandbox"},
         {"embedded", "inline_text", "number_formats", "numbering", "ocr", "page_images", "tabular"},
         {"html", "markup", "pdf", "spans"},
-        {"mail", "open_xml", "quote_boxes"},
+        {"mail", "open_xml", "powerpoint97", "quote_boxes", "word97"},
         {"presentation", "spreadsheet", "word"},
         {"old_office", "opendocument", "outlook"},
         {"parser_process"},

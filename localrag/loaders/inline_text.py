@@ -11,6 +11,7 @@ TextRun = tuple[str, int]  # a text, and 1 if it is raised, -1 if it is lowered,
 CHECKED, UNCHECKED = "☒", "☐"
 MAX_MARK_CHARS = 15  # longer raised or lowered texts are ordinary text
 _NOTE_MARK = re.compile(r"[\[(]?\d{1,3}(?:\s?[,;–-]\s?\d{1,3}){0,8}[\])]?|[*†‡§¶#]{1,4}")
+_PRIVATE = re.compile("[\uf020-\uf0ff]")  # where symbol fonts have their characters
 _SIGNS = frozenset("+-−–®™℠©°′″")
 _YEAR = re.compile(r"1\d\d\d|2[01]\d\d")
 _LAST_WORD = re.compile(r"[^\W\d_]+$")
@@ -84,7 +85,7 @@ def is_note_mark(before: str, mark: str) -> bool:
 def symbol_text(font: str, text: str) -> str:
     """Text in a symbol font: its characters, also those at U+F020 to U+F0FF, as ordinary ones; other text unchanged."""
     signs = _SYMBOL_FONTS.get(font.lower())
-    if signs is None and not any("\uf020" <= c <= "\uf0ff" for c in text):
+    if signs is None and not _PRIVATE.search(text):
         return text
     return "".join(_symbol(signs, c) for c in text)
 

@@ -4,26 +4,39 @@ Many files of these names are in fact RTF, HTML, CSV or newer files, and are rea
 """
 
 import io
-from collections.abc import Callable, Iterator, Mapping
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, clean_text, first_heading, join_sections, metadata_pairs
 from localrag.loaders.html import parse_html
-from localrag.loaders.inline_text import TextRun, join_runs, running_lines
+from localrag.loaders.inline_text import join_runs
 from localrag.loaders.markup import parse_rtf, parse_text
 from localrag.loaders.number_formats import format_number_cell, format_text_cell, iso_date
 from localrag.loaders.open_xml import parsed_file
+from localrag.loaders.powerpoint97 import PowerPoint97Presentation
 from localrag.loaders.presentation import parse_pptx
 from localrag.loaders.spans import CellRange, fill_spans
 from localrag.loaders.spreadsheet import SheetComments, parse_xlsx, sheet_title
-from localrag.loaders.tabular import format_cell, parse_csv, table_lines, text_rows
+from localrag.loaders.tabular import parse_csv, table_lines, text_rows
 from localrag.loaders.word import parse_docx
+from localrag.loaders.word97 import Word97Document
 
 OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 _HEAD_BYTES = 1_000_000
-_MAX_NESTING = 20  # nested lists and boxes
+_DAMAGES = (
+    ValueError,
+    IndexError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    struct.error,
+)  # what libraries raise on damaged files
+_NO_YEAR = 1601  # where times begin, which a program wrote that knew none
 _HTML_STARTS = (b"<html", b"<!doctype", b"<table", b"<?xml", b"<meta", b"<head", b"<body", b"<div")
 
 Parser = Callable[[OpenFile, LoadOptions], ParsedFile]
@@ -31,12 +44,25 @@ Parser = Callable[[OpenFile, LoadOptions], ParsedFile]
 
 def parse_doc(file: OpenFile, options: LoadOptions) -> ParsedFile:
     """Parse a Word document of 1997 to 2003."""
-    return _parse_old(file, options, "doc", parse_docx, parse_text)
+    if parser := _misnamed(_head(file), parse_docx, parse_text):
+        return parser(file, options)
+    data = file.read_bytes()
+    with _open_ole(data) as ole:
+        tables = {name: _ole_stream(ole, name) for name in ("0Table", "1Table")}
+        document = Word97Document(_ole_stream(ole, "WordDocument"), tables)
+    text = clean_text("\n".join(document.lines()))
+    return parsed_file(text, _ole_metadata(data), first_heading(text))
 
 
 def parse_ppt(file: OpenFile, options: LoadOptions) -> ParsedFile:
     """Parse a presentation of 1997 to 2003: each slide is a part."""
-    return _parse_old(file, options, "ppt", parse_pptx, parse_text)
+    if parser := _misnamed(_head(file), parse_pptx, parse_text):
+        return parser(file, options)
+    data = file.read_bytes()
+    with _open_ole(data) as ole:
+        presentation = PowerPoint97Presentation(_ole_stream(ole, "PowerPoint Document"), _ole_stream(ole, "Current User"))
+    text, parts = join_sections((f"slide {n}", clean_text("\n\n".join(lines))) for n, lines in enumerate(presentation.slides(), 1))
+    return parsed_file(text, _ole_metadata(data), first_heading(text), parts)
 
 
 def parse_xls(file: OpenFile, options: LoadOptions) -> ParsedFile:
@@ -65,131 +91,20 @@ def _misnamed(head: bytes, new: Parser, plain: Parser) -> Parser | None:
     return None if head.startswith(OLE_MAGIC) or b"\0" in head[:2000] else plain
 
 
-def _parse_old(file: OpenFile, options: LoadOptions, suffix: Literal["doc", "ppt"], new: Parser, plain: Parser) -> ParsedFile:
-    head = _head(file)
-    if parser := _misnamed(head, new, plain):
-        return parser(file, options)
-    try:
-        import office_oxide
-    except ImportError as error:
-        raise Unreadable(f"format not supported here; convert it: soffice --headless --convert-to {suffix}x FILE") from error
+@contextmanager
+def _open_ole(data: bytes) -> Iterator[Any]:
+    """An OLE file. Raises Unreadable if it is damaged."""
+    import olefile
 
     try:
-        with office_oxide.Document.from_bytes(file.read_bytes(), suffix) as document:
-            content = document.to_ir()
-    except office_oxide.OfficeOxideError as error:
-        is_locked = any(word in str(error).lower() for word in ("encrypt", "password"))
-        raise Unreadable("password-protected" if is_locked else f"damaged: {error}", failed=not is_locked) from error
-    metadata = _metadata(content.get("metadata") or {})
-    sections = content.get("sections") or []
-    if suffix == "ppt":
-        text, parts = join_sections((f"slide {n}", clean_text("\n".join(_slide_lines(s)))) for n, s in enumerate(sections, 1))
-    else:
-        text, parts = clean_text("\n".join(_document_lines(content, sections))), ()
-    return parsed_file(text, metadata, first_heading(text), parts)
+        with olefile.OleFileIO(io.BytesIO(data)) as ole:
+            yield ole
+    except (OSError, *_DAMAGES) as error:
+        raise Unreadable(f"damaged: {error}", failed=True) from error
 
 
-def _metadata(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    return metadata_pairs(
-        title=values.get("title"),
-        author="" if values.get("author") in {"python-docx", "python-pptx"} else values.get("author"),
-        date=iso_date(str(values.get("modified") or "")) or iso_date(str(values.get("created") or "")),
-        subject=values.get("subject"),
-        keywords=", ".join(map(str, values.get("keywords") or ())),
-    )
-
-
-def _slide_lines(section: Mapping[str, Any]) -> Iterator[str]:
-    yield from _element_lines(section.get("elements") or ())
-    if notes := " ".join(_flat_text(section.get("speaker_notes") or ()).split()):
-        yield f"\nNotes: {notes}"
-
-
-def _document_lines(content: Mapping[str, Any], sections: list[Any]) -> Iterator[str]:
-    running: dict[str, list[str]] = {"header": [], "footer": []}
-    for section in sections:
-        for kind, texts in running.items():
-            for name in (kind, f"first_page_{kind}", f"even_page_{kind}"):
-                texts.append(_flat_text((section.get(name) or {}).get("content") or ()))
-    yield from (line for text in running_lines("Header", running["header"]) for line in (text, ""))
-    for section in sections:
-        yield from _element_lines(section.get("elements") or ())
-    for name in ("footnotes", "endnotes"):
-        for note in content.get(name) or ():
-            yield f"\n[{note.get('marker') or note.get('id')}] {_flat_text(note.get('content') or ())}"
-    yield from (line for text in running_lines("Footer", running["footer"]) for line in ("", text))
-
-
-def _element_lines(elements: Any, depth: int = 0) -> Iterator[str]:
-    """The lines of headings, paragraphs, lists, tables and boxes."""
-    if depth > _MAX_NESTING:
-        return
-    for element in elements:
-        kind = element.get("type")
-        text = " ".join(_inline_text(element.get("content") or ()).split()) if kind in {"heading", "paragraph"} else ""
-        if kind == "heading":
-            yield f"\n{'#' * min(max(int(element.get('level') or 1), 1), 6)} {text}\n" if text else ""
-        elif kind == "paragraph":
-            yield f"\n{text}\n" if text else ""
-        elif kind == "list":
-            yield from _list_lines(element, depth)
-        elif kind == "table":
-            yield from ("", *_table_lines(element), "")
-        elif isinstance(element.get("content"), list):
-            yield from _element_lines(element["content"], depth + 1)
-
-
-def _list_lines(element: Mapping[str, Any], depth: int) -> Iterator[str]:
-    if depth > _MAX_NESTING:
-        return
-    number = int(element.get("start_number") or 1) - 1
-    for item in element.get("items") or ():
-        text = " ".join(_flat_text(item.get("content") or ()).split())
-        if text:
-            number += 1
-            yield "  " * depth + (f"{number}. " if element.get("ordered") else "- ") + text
-        if isinstance(nested := item.get("nested"), Mapping):
-            yield from _list_lines(nested, depth + 1)
-
-
-def _table_lines(table: Mapping[str, Any]) -> Iterator[str]:
-    grid: list[list[str]] = []
-    ranges: list[CellRange] = []
-    covered: dict[tuple[int, int], None] = {}
-    for n, row in enumerate(table.get("rows") or ()):
-        line: list[str] = []
-        for cell in row.get("cells") or ():
-            while (n, len(line)) in covered:
-                line.append("")
-            n_rows, n_columns = (min(max(int(cell.get(name) or 1), 1), 200) for name in ("row_span", "col_span"))
-            if n_rows * n_columns > 1:
-                ranges.append(CellRange(n, len(line), n + n_rows - 1, len(line) + n_columns - 1))
-                covered |= {(n + k, len(line) + m): None for k in range(1, n_rows) for m in range(n_columns)}
-            line += [format_cell(_flat_text(cell.get("content") or ())), *[""] * (n_columns - 1)]
-        grid.append(line)
-    likely = max(map(len, grid), default=0) > 2
-    yield from table_lines(fill_spans(enumerate(grid), ranges, likely=likely), likely=likely)
-
-
-def _flat_text(elements: Any) -> str:
-    """All texts of elements on one line."""
-    return " ".join(" ".join("\n".join(_element_lines(elements)).split()).split())
-
-
-def _inline_text(content: Any) -> str:
-    return join_runs(_text_runs(content))
-
-
-def _text_runs(content: Any) -> Iterator[TextRun]:
-    for part in content:
-        kind = part.get("type")
-        if kind == "text":
-            shift = {"superscript": 1, "subscript": -1}.get(str(part.get("vertical_align")), 0)
-            yield str(part.get("text") or ""), shift
-        elif kind in {"footnote_ref", "endnote_ref"}:
-            yield f" [{part.get('note_id') or part.get('id')}]", 0
-        elif kind == "line_break":
-            yield "\n", 0
+def _ole_stream(ole: Any, name: str) -> bytes:
+    return bytes(ole.openstream(name).read()) if ole.exists(name) else b""
 
 
 def _parse_workbook(file: OpenFile, options: LoadOptions) -> ParsedFile:
@@ -199,7 +114,7 @@ def _parse_workbook(file: OpenFile, options: LoadOptions) -> ParsedFile:
     try:
         book = xlrd.open_workbook(file_contents=data, formatting_info=True, logfile=io.StringIO(), ragged_rows=True)
         named = [(sheet.name, _old_sheet_text(book, sheet, options)) for sheet in book.sheets()]
-    except xlrd.XLRDError as error:
+    except (xlrd.XLRDError, xlrd.compdoc.CompDocError, *_DAMAGES) as error:
         is_locked = "encrypted" in str(error)
         raise Unreadable("password-protected" if is_locked else f"damaged: {error}", failed=not is_locked) from error
     has_sheets = len(named) > 1
@@ -209,21 +124,19 @@ def _parse_workbook(file: OpenFile, options: LoadOptions) -> ParsedFile:
 
 def _ole_metadata(data: bytes) -> tuple[tuple[str, str], ...]:
     """The title, author and date of an old Office file."""
-    import olefile
-
     try:
-        with olefile.OleFileIO(io.BytesIO(data)) as ole:
+        with _open_ole(data) as ole:
             values = ole.get_metadata()
-    except (OSError, ValueError, IndexError, TypeError, AttributeError):
+    except (Unreadable, ValueError, TypeError, AttributeError):
         return ()
 
     def text(value: Any) -> str:
         return value.decode("cp1252", "replace").strip("\0 ") if isinstance(value, bytes) else str(value or "")
 
-    changed = values.last_saved_time or values.create_time
+    changed = next((time for time in (values.last_saved_time, values.create_time) if time and time.year > _NO_YEAR), None)
     return metadata_pairs(
         title=text(values.title),
-        author="" if text(values.author) == "xlwt" else text(values.author),
+        author="" if text(values.author) in {"xlwt", "python-docx"} else text(values.author),
         date=iso_date(str(changed or "")),
         subject=text(values.subject),
         keywords=text(values.keywords),

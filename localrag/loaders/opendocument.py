@@ -27,9 +27,9 @@ from localrag.loaders.html import xml_root
 from localrag.loaders.inline_text import TextRun, checkbox, comment_line, embedded_files_line, join_runs, ruby_text, running_lines
 from localrag.loaders.numbering import ListLevel, ListNumbering
 from localrag.loaders.open_xml import parsed_file
-from localrag.loaders.spans import CellRange, fill_spans
+from localrag.loaders.spans import CellRange, divides_first_row, fill_spans
 from localrag.loaders.spreadsheet import SheetComments, sheet_title
-from localrag.loaders.tabular import format_cell, table_lines
+from localrag.loaders.tabular import format_cell, format_row, table_lines
 
 _OF = "urn:oasis:names:tc:opendocument:xmlns:"
 _TEXT, _TABLE, _DRAW, _OFFICE, _STYLE, _FORM, _SHOW, _CHART = (
@@ -428,8 +428,8 @@ class OdfReader:
         for chart in root.iter(f"{_CHART}chart"):
             yield from (text for title in chart.iter(f"{_CHART}title") if (text := inner.flat_text(title)))
             for table in chart.iter(f"{_TABLE}table"):
-                grid, ranges = inner._grid(table, SheetComments())
-                yield from table_lines(fill_spans(enumerate(grid), ranges), likely=True)
+                header, *rows = inner._grid(table, SheetComments())[0] or [[]]
+                yield from (format_row(header, row) for row in rows)
             return
         for body in root.iterfind(f"{_OFFICE}body/*"):
             yield from inner.blocks(body)
@@ -442,7 +442,7 @@ class OdfReader:
             return [line for tc in table.iter(_CELL) if next(tc.iterancestors(f"{_TABLE}table")) is table for line in self.blocks(tc)]
         marked = [rows for rows in table.iterchildren(f"{_TABLE}table-header-rows")]
         n_header = sum(_repeated(tr, "rows") for rows in marked for tr in rows.iterchildren(f"{_TABLE}table-row"))
-        likely = len(grid[0]) > 2 or bool(marked)
+        likely = bool(marked) or (len(grid[0]) > 2 and not divides_first_row(grid, ranges))
         lines = list(table_lines(fill_spans(enumerate(grid), ranges, n_header=n_header, likely=likely), likely=likely))
         return [*lines, *comments.lines()]
 

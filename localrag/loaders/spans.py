@@ -57,9 +57,15 @@ def fill_spans(
             is_labelled = True
         else:
             sample = sample[start:]
-            is_labelled = has_header([row.texts for row in sample], likely=likely)
+            is_labelled = not sample[0].spans and has_header([row.texts for row in sample], likely=likely)
         for row in chain(sample, block):
             yield _fill_across(row, width) if is_labelled else row.texts
+
+
+def divides_first_row(rows: Sequence[CellRow], ranges: Iterable[CellRange]) -> bool:
+    """Whether a cell of the first row spans columns that other rows use apart, as in a form: then it is hardly a header."""
+    spans = [spanning for spanning in ranges if spanning.top == 0 and spanning.right > spanning.left]
+    return any(any(row[spanning.left + 1 : spanning.right + 1]) for spanning in spans for row in rows[1:HEADER_SAMPLE_ROWS])
 
 
 def _fill_down(rows: Iterable[tuple[int, CellRow]], ranges: Iterable[CellRange]) -> Iterator[_SpannedRow]:

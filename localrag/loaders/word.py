@@ -38,7 +38,7 @@ from localrag.loaders.open_xml import (
     open_package,
     parsed_file,
 )
-from localrag.loaders.spans import CellRange, fill_spans
+from localrag.loaders.spans import CellRange, divides_first_row, fill_spans
 from localrag.loaders.tabular import table_lines
 
 _WORD_2010_NS = "{http://schemas.microsoft.com/office/word/2010/wordml}"
@@ -240,7 +240,7 @@ class WordReader:
             kind, key = self.notes[n]
             note = texts.get(kind, {}).pop(key, None)
             n += 1
-            yield f"\n[{n}] {self.flat_text(note) if note is not None else ''}"
+            yield f"\n[{n}] {self.flat_text(note) if note is not None else ''}".rstrip()
 
     def _paragraph(self, p: Any) -> Iterator[str]:
         text = self.paragraph_text(p)
@@ -391,7 +391,7 @@ class WordReader:
             return
         grid, ranges = self._grid(rows, cells)
         n_header = sum(1 for _ in takewhile(_is_header_row, rows))
-        likely = n_header > 0 or width > 2
+        likely = n_header > 0 or (width > 2 and not divides_first_row(grid, ranges))
         yield from table_lines(fill_spans(enumerate(grid), ranges, n_header=n_header, likely=likely), likely=likely)
         for row in cells:
             for tc, _ in row:
