@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="a sear
 # Libraries in Python whose patterns search documents, questions and names.
 LIBRARIES = (
     *("jieba", "textblob", "nltk.tokenize", "lemminflect", "html", "email", "csv", "json", "tomllib", "yaml"),
-    *("pylatexenc", "striprtf", "docx", "openpyxl", "pptx", "chardet", "defusedxml"),
+    *("pylatexenc", "striprtf", "xlrd", "olefile", "chardet", "defusedxml"),
 )
 # Run only in the process that reads files, which is killed at its deadline; the file is then listed with the reason.
 CONFINED = {"striprtf.striprtf"}

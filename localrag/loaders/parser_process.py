@@ -197,7 +197,7 @@ def restrict_process(memory: int) -> None:
     _limit(resource.RLIMIT_AS, memory, memory)
     for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC):
         _limit(limit, 0, 0)
-    sys.modules["numpy"] = None  # type: ignore[assignment]  # openpyxl would import it, and it would start a hundred threads
+    sys.modules["numpy"] = None  # type: ignore[assignment]  # libraries that would import it need none, and it would start a hundred threads
     apply_sandbox(readable, receives=True)
     sys.addaudithook(_refuse)
 
