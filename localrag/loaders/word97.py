@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from localrag.loaders.content import Unreadable
 from localrag.loaders.inline_text import TextRun, checkbox, comment_line, join_runs, running_lines
+from localrag.loaders.numbering import ListLevel, ListNumbering
 from localrag.loaders.spans import fill_spans
 from localrag.loaders.tabular import table_lines
 
@@ -18,7 +19,19 @@ _IDENT = 0xA5EC
 _ENCRYPTED, _SECOND_TABLE = 0x0100, 0x0200  # flags of the file's header
 _STYLES, _CLX, _PAPX, _CHPX = 1, 33, 13, 12  # positions of tables in the header
 _FOOTNOTES, _ENDNOTES, _HEADERS, _COMMENTS = 3, 47, 11, 5  # their places in the text: tables of character positions
-_COMMENT_AUTHORS, _COMMENT_REFERENCES = 36, 4
+_COMMENT_REFERENCES = 4
+_LISTS, _LIST_USES = 73, 74  # definitions of lists, and the lists that use them
+_NUMBER_FORMS = {
+    1: "upperRoman",
+    2: "lowerRoman",
+    3: "upperLetter",
+    4: "lowerLetter",
+    5: "ordinal",
+    22: "decimalZero",
+    23: "bullet",
+    255: "none",
+}
+_MAX_LISTS = 5000
 _RAISED, _DELETED, _HIDDEN = 0x2A48, 0x0800, 0x083C  # properties of characters
 _IN_TABLE, _ROW_END, _LIST, _LIST_LEVEL = 0x2416, 0x2417, 0x460B, 0x260A  # properties of paragraphs
 _OPERAND_BYTES = {0: 1, 1: 1, 2: 2, 3: 4, 4: 2, 5: 2, 7: 3}
@@ -84,6 +97,7 @@ class Word97Document:
         self._paragraphs = self._read_properties(_PAPX)
         self._characters = self._read_properties(_CHPX)
         self._levels = self._heading_levels()
+        self._numbering = self._read_lists()
         self._n_notes = 0
 
     def lines(self) -> Iterator[str]:
@@ -123,6 +137,36 @@ class Word97Document:
             n += 2 + size + size % 2
             style += 1
         return levels
+
+    def _read_lists(self) -> ListNumbering:
+        """The lists of the document; a list that cannot be read has bullets."""
+        definitions, uses = self._table_bytes(_LISTS), self._table_bytes(_LIST_USES)
+        numbering = ListNumbering({}, {})
+        starts: dict[str, dict[int, int]] = {}
+        try:
+            place = struct.unpack_from("<I", self._main, self._places + 2 + 8 * _LISTS)[0] + len(definitions)
+            for n in range(min(struct.unpack_from("<H", definitions)[0], _MAX_LISTS)):
+                key, flags = str(struct.unpack_from("<I", definitions, 2 + 28 * n)[0]), definitions[2 + 28 * n + 26]
+                numbering.levels[key] = levels = {}
+                for depth in range(1 if flags & 1 else 9):
+                    levels[depth], place = _list_level(self._table, place)
+            count = min(struct.unpack_from("<I", uses)[0], _MAX_LISTS)
+            numbering.lists.update({str(n + 1): str(struct.unpack_from("<I", uses, 4 + 16 * n)[0]) for n in range(count)})
+            place = 4 + 16 * count
+            for n in range(count):
+                place += 4  # where the list is used first
+                for _ in range(uses[4 + 16 * n + 12]):
+                    start, flags = struct.unpack_from("<iI", uses, place)
+                    place += 8
+                    if flags & 0x20:
+                        level, place = _list_level(uses, place)
+                        start = level.start
+                    if flags & 0x30:
+                        starts.setdefault(str(n + 1), {})[flags & 0xF] = max(start, 0)
+        except (struct.error, IndexError):
+            pass
+        numbering.starts = starts
+        return numbering
 
     def _read_pieces(self) -> Iterator[_Piece]:
         data, n = self._table_bytes(_CLX), 0
@@ -222,8 +266,9 @@ class Word97Document:
         level = self._levels.get(paragraph.style, 0)
         if text and level:
             return f"\n{'#' * min(level, 6)} {' '.join(text.split())}\n"
-        if text and paragraph.values.get(_LIST):
-            return f"{'  ' * min(paragraph.values.get(_LIST_LEVEL, 0), 8)}- {text}"
+        if text and (number := paragraph.values.get(_LIST)):
+            depth = min(paragraph.values.get(_LIST_LEVEL, 0), 8)
+            return f"{'  ' * depth}{self._numbering.next(str(number), depth)} {text}"
         return f"\n{text}\n" if text else ""
 
     def _ends_row(self, paragraphs: list[_Paragraph], n: int, row: list[list[str]]) -> bool:
@@ -310,6 +355,17 @@ def _values(data: bytes) -> dict[int, int]:
             found[code] = int.from_bytes(data[n : n + size], "little")
         n += size
     return found
+
+
+def _list_level(data: bytes, place: int) -> tuple[ListLevel, int]:
+    """A level of a list, and where the next one begins. Raises struct.error."""
+    start, form = struct.unpack_from("<iB", data, place)
+    n_characters, n_paragraphs = struct.unpack_from("<BB", data, place + 24)
+    place += 28 + n_characters + n_paragraphs
+    size = struct.unpack_from("<H", data, place)[0]
+    units = struct.unpack_from(f"<{size}H", data, place + 2)
+    text = "".join(f"%{unit + 1}" if unit < 9 else chr(unit) if chr(unit).isprintable() and unit != ord("%") else "" for unit in units[:50])
+    return ListLevel(_NUMBER_FORMS.get(form, "decimal"), text, min(max(start, 0), 1_000_000)), place + 2 + 2 * size
 
 
 def _grid_lines(grid: list[list[str]]) -> Iterator[str]:

@@ -746,6 +746,13 @@ def test_old_formats_are_read_and_what_only_has_their_name(read, name):
     assert text in read(name, data).text
 
 
+def test_tables_and_fields_of_old_documents_are_read(read):
+    """Rows with their headers; of a field its result; breaks, hyphens and hidden characters as in newer documents."""
+    text = "Rates\rZone\x07Class\x07Rate\x07\x07Inner\x07small\x0712\x07\x07Paid \x13 DATE \x144 May\x15 for X\x1eray\x0bsalt\x1fworks.\r"
+
+    assert read("a.doc", made.doc(text)).text == "Rates\n\nZone: Inner · Class: small · Rate: 12\n\nPaid 4 May for X-ray\nsaltworks."
+
+
 def test_messages_of_outlook_are_read_like_mail(read):
     """Sender, recipients, date, text, attachments and attached messages."""
     content = read(
