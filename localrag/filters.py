@@ -39,10 +39,10 @@ METADATA_PREFIX = "meta."
 FILTER_KEYS = ("path", "type", "after", "before", f"{METADATA_PREFIX}KEY")
 DATE_KEYS = ("after", "before")
 FILE_TYPE_FAMILIES = {  # type name → suffixes
-    "word": ("docx", "odt", "rtf"),
-    "sheet": ("xlsx", "xlsm", "ods", "csv", "tsv"),
-    "slides": ("pptx", "odp"),
-    "mail": ("eml",),
+    "word": ("docx", "docm", "dotx", "dotm", "doc", "dot", "odt", "ott", "rtf"),
+    "sheet": ("xlsx", "xlsm", "xltx", "xltm", "xls", "xlt", "ods", "ots", "csv", "tsv"),
+    "slides": ("pptx", "pptm", "ppsx", "ppsm", "potx", "potm", "ppt", "pps", "odp", "otp"),
+    "mail": ("eml", "msg"),
     "web": ("html", "htm", "xhtml"),
     "book": ("epub",),
     "markdown": ("md", "markdown"),

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="a sear
 # Libraries in Python whose patterns search documents, questions and names.
 LIBRARIES = (
     *("jieba", "textblob", "nltk.tokenize", "lemminflect", "html", "email", "csv", "json", "tomllib", "yaml"),
-    *("pylatexenc", "docx", "openpyxl", "pptx", "chardet", "defusedxml"),
+    *("pylatexenc", "xlrd", "olefile", "chardet", "defusedxml"),
 )
 
 

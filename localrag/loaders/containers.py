@@ -57,7 +57,7 @@ class InnerFiles:
             raise Unreadable(self.unread[name])
         budget.depth -= 1
         try:
-            content = budget.parse(InnerFile(PurePosixPath(name).name or name, -1, data), replace(self.options, ocr="", pages={}))
+            content = budget.parse(InnerFile(PurePosixPath(name).name or name, -1, data), replace(self.options, ocr="", pages={}, pandoc_program="", pandoc_json=""))
         except (Unreadable, MemoryError):
             raise
         except RecursionError as error:

@@ -46,16 +46,23 @@ PARSERS = {
     ".eml": "mail.parse_mail",
     ".mbox": "mail.parse_mailbox",
     **dict.fromkeys((".mhtml", ".mht"), "mail.parse_web_archive"),
-    ".docx": "office.parse_docx",
-    ".pptx": "office.parse_pptx",
-    **dict.fromkeys((".xlsx", ".xlsm"), "office.parse_xlsx"),
-    **dict.fromkeys((".odt", ".ods", ".odp"), "office.parse_opendocument"),
+    **dict.fromkeys((".docx", ".docm", ".dotx", ".dotm"), "word.parse_docx"),
+    **dict.fromkeys((".pptx", ".pptm", ".ppsx", ".ppsm", ".potx", ".potm"), "presentation.parse_pptx"),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xltx", ".xltm"), "spreadsheet.parse_xlsx"),
+    **dict.fromkeys((".odt", ".ods", ".odp", ".ott", ".ots", ".otp"), "opendocument.parse_opendocument"),
+    **dict.fromkeys((".doc", ".dot"), "old_office.parse_doc"),
+    **dict.fromkeys((".ppt", ".pps"), "old_office.parse_ppt"),
+    **dict.fromkeys((".xls", ".xlt"), "old_office.parse_xls"),
+    ".msg": "outlook.parse_msg",
     ".pdf": "pdf.parse_pdf",
     **dict.fromkeys(IMAGE_SUFFIXES, "pdf.parse_image"),
 }
 OCR_SUFFIXES = IMAGE_SUFFIXES | {".pdf"}
-BINARY_SUFFIXES = OCR_SUFFIXES | {".epub", ".docx", ".pptx", ".xlsx", ".xlsm", ".odt", ".ods", ".odp"}
-TABULAR_SUFFIXES = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".geojson", ".ipynb", ".xlsx", ".xlsm"})
+_OFFICE_PARSERS = ("word.", "presentation.", "spreadsheet.", "opendocument.", "old_office.", "outlook.")
+BINARY_SUFFIXES = OCR_SUFFIXES | {".epub"} | {suffix for suffix, parser in PARSERS.items() if parser.startswith(_OFFICE_PARSERS)}
+TABULAR_SUFFIXES = frozenset(
+    {".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".geojson", ".ipynb", ".xlsx", ".xlsm", ".xltx", ".xltm", ".xls", ".xlt"}
+)
 MAX_DIGITS = 100_000  # digits of an integer: converting it takes 0.2 s, and the time is quadratic
 SNIFF_BYTES = 65_536  # bytes examined to decide whether a file of an unknown suffix is text
 
@@ -110,8 +117,9 @@ def _long_numbers() -> Iterator[None]:
 
 
 def _has_images(file: OpenFile) -> bool:
-    with ZipFile(file.open()) as archive:
+    with contextlib.suppress(BadZipFile), ZipFile(file.open()) as archive:
         return any(name.lower().endswith((".png", ".jpg", ".jpeg", ".gif", ".emf", ".wmf", ".svg", ".tiff")) for name in archive.namelist())
+    return False
 
 
 def _replace_surrogates(text: str) -> str:
@@ -196,7 +204,7 @@ def restrict_process(memory: int) -> None:
     _limit(resource.RLIMIT_AS, memory, memory)
     for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC):
         _limit(limit, 0, 0)
-    sys.modules["numpy"] = None  # type: ignore[assignment]  # openpyxl would import it, and it would start a hundred threads
+    sys.modules["numpy"] = None  # type: ignore[assignment]  # libraries that would import it need none, and it would start a hundred threads
     apply_sandbox(readable, receives=True)
     sys.addaudithook(_refuse)
 

@@ -430,7 +430,7 @@ def _has_unknown_characters(textpage: Any) -> bool:
 
     count = textpage.count_chars()
     tried = range(0, count, max(1, count // _CHARACTERS_TRIED))
-    return sum(pdfium.FPDFText_HasUnicodeMapError(textpage, n) == 1 for n in tried) > len(tried) / 2
+    return bool(sum(pdfium.FPDFText_HasUnicodeMapError(textpage, n) == 1 for n in tried) > len(tried) / 2)
 
 
 def _annotations(page: Any) -> tuple[list[PageLine], list[str]]:

@@ -1,0 +1,148 @@
+"""Text within a line: raised and lowered runs, symbols of symbol fonts, checkboxes, ruby, lines of headers and footers."""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from itertools import groupby
+
+from localrag.loaders.content import subscript, superscript
+
+TextRun = tuple[str, int]  # a text, and 1 if it is raised, -1 if it is lowered, else 0
+CHECKED, UNCHECKED = "☒", "☐"
+MAX_MARK_CHARS = 15  # longer raised or lowered texts are ordinary text
+_NOTE_MARK = re.compile(r"[\[(]?\d{1,3}(?:\s?[,;–-]\s?\d{1,3}){0,8}[\])]?|[*†‡§¶#]{1,4}")
+_PRIVATE = re.compile("[\uf020-\uf0ff]")  # where symbol fonts have their characters
+_SIGNS = frozenset("+-−–®™℠©°′″")
+_YEAR = re.compile(r"1\d\d\d|2[01]\d\d")
+_LAST_WORD = re.compile(r"[^\W\d_]+$")
+_LAST_NUMBER = re.compile(r"[\d.,]+$")
+_PAGE_NUMBER = re.compile(r"[^\w\s]*(?:\d{1,3}(?:[/–-]\d{1,3})?)?[^\w\s]*")
+_SYMBOLS = dict(zip(
+    "!\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~",
+    "!∀#∃%&∋()∗+,−./0123456789:;<=>?≅ΑΒΧ∆ΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_‾αβχδεφγηιϕκλμνοπθρστυϖωξψζ{|}∼",
+    strict=True,
+))  # fmt: skip
+_SYMBOLS |= dict(zip(map(chr, range(0xA1, 0xFF)), (
+    "ϒ′≤⁄∞ƒ♣♦♥♠↔←↑→↓°±″≥×∝∂•÷≠≡≈…⏐⎯↵ℵℑℜ℘⊗⊕∅∩∪⊃⊇⊄⊂⊆∈∉∠∇®©™∏√⋅¬∧∨⇔⇐⇑⇒⇓◊⟨®©™∑⎛⎜⎝⎡⎢⎣⎧⎨⎩⎪\uf8ff⟩∫⌠⎮⌡⎞⎟⎠⎤⎥⎦⎫⎬⎭"
+), strict=False))  # fmt: skip
+_WINGDINGS = {
+    0x6C: "●", 0x6E: "■", 0x6F: UNCHECKED, 0x71: UNCHECKED, 0x72: UNCHECKED, 0x75: "◆", 0x76: "❖", 0x78: CHECKED, 0x9F: "•", 0xA1: "○",
+    0xA7: "▪", 0xA8: UNCHECKED, 0xAB: "★", 0xD8: "➢", 0xDF: "←", 0xE0: "→", 0xE1: "↑", 0xE2: "↓", 0xE8: "➔", 0xF0: "⇨", 0xFB: "✗",
+    0xFC: "✓", 0xFD: CHECKED, 0xFE: "☑", 0x46: "☞", 0x28: "☎", 0x2A: "✉", 0x4A: "☺", 0x4C: "☹", 0x22: "✂",
+}  # fmt: skip
+_SYMBOL_FONTS = {
+    "symbol": {ord(code): sign for code, sign in _SYMBOLS.items()},
+    "wingdings": _WINGDINGS,
+    "wingdings 2": {0x4F: "✗", 0x50: "✓", 0x51: CHECKED, 0x52: "☑", 0x53: CHECKED, 0x54: CHECKED, 0x97: "•", 0xA2: "■", 0xA3: UNCHECKED},
+    "webdings": {0x61: "✓", 0x63: UNCHECKED, 0x67: "■", 0x72: "✗"},
+}
+_PAGE_WORDS = frozenset("page pages pg p seite seiten blatt página pagina sida side strona страница стр 页 頁 ページ 第".split())
+_PAGE_FILLERS = frozenset("of von de di sur av z out из 共 to".split())
+
+
+def join_runs(runs: Iterable[TextRun]) -> str:
+    """Runs as one text: raised digits behind ^, or in brackets where they refer to a note; soft hyphens are left out."""
+    text = ""
+    parts: list[str] = []
+    for shift, group in groupby(runs, key=lambda run: run[1] if run[0].strip() else 0):
+        joined = "".join(run for run, _ in group).replace("\xad", "")
+        piece = shifted_text(text, joined, shift) if shift else joined
+        parts.append(piece)
+        text = (text + piece)[-60:]  # what the next mark may belong to
+    return "".join(parts)
+
+
+def shifted_text(before: str, text: str, shift: int) -> str:
+    """Raised (`shift` 1) or lowered (-1) text as it follows the text before it."""
+    mark = text.strip()
+    is_mark = bool(_NOTE_MARK.fullmatch(mark))
+    if (
+        len(mark) > MAX_MARK_CHARS
+        or (len(mark.split()) > 2 and not is_mark)
+        or not (is_mark or any(map(str.isalnum, mark)) or mark in _SIGNS)
+    ):
+        return text
+    shifted = superscript(mark, is_note=is_note_mark(before, mark)) if shift > 0 else subscript(mark)
+    start = len(text) - len(text.lstrip())
+    return text[:start] + shifted + text[start + len(mark) :]
+
+
+def is_note_mark(before: str, mark: str) -> bool:
+    """Whether a raised mark refers to a note, rather than being an exponent: it follows a word, a year or a sentence."""
+    if not _NOTE_MARK.fullmatch(mark):
+        return False
+    if not before or before[-1].isspace():
+        return True
+    if number := _LAST_NUMBER.search(before):
+        digits = number[0].rstrip(".,")
+        return digits != number[0] or bool(_YEAR.fullmatch(digits))
+    if before[-1] in ")]}":
+        return any(len(word) > 2 for word in re.findall(r"[^\W\d_]+", before.rpartition("(")[2]))
+    word = _LAST_WORD.search(before)
+    return len(word[0]) > 2 or unicodedata.category(word[0][0]) == "Lo" if word else True
+
+
+def symbol_text(font: str, text: str) -> str:
+    """Text in a symbol font: its characters, also those at U+F020 to U+F0FF, as ordinary ones; other text unchanged."""
+    signs = _SYMBOL_FONTS.get(font.lower())
+    if signs is None and not _PRIVATE.search(text):
+        return text
+    return "".join(_symbol(signs, c) for c in text)
+
+
+def _symbol(signs: dict[int, str] | None, character: str) -> str:
+    code = ord(character)
+    is_private = 0xF020 <= code <= 0xF0FF
+    if not is_private and (signs is None or not 0x20 < code < 0x100):
+        return character
+    if signs is None:
+        signs = _WINGDINGS
+    return signs.get(code & 0xFF, "•" if is_private else character)
+
+
+def checkbox(is_checked: bool) -> str:
+    """A checkbox as one character."""
+    return CHECKED if is_checked else UNCHECKED
+
+
+def ruby_text(base: str, reading: str) -> str:
+    """A word with its reading in parentheses."""
+    return f"{base}({reading})" if base and reading else base or reading
+
+
+def running_text(text: str) -> str:
+    """A line of a header or footer without page numbers; empty if it is nothing else."""
+    words = text.split()
+    for _ in range(2):  # at the end, then at the beginning
+        n = len(words)
+        while n and _is_page_word(words[n - 1]):
+            n -= 1
+        dropped = {word.strip(".:,").lower() for word in words[n:]}
+        if n == 0 or dropped & _PAGE_WORDS or not any(any(map(str.isalnum, word)) for word in dropped):
+            words = words[:n]
+        words.reverse()
+    return " ".join(words) if any(map(str.isalnum, "".join(words))) else ""
+
+
+def _is_page_word(word: str) -> bool:
+    plain = word.strip(".:,()[]").lower()
+    return plain in _PAGE_WORDS or plain in _PAGE_FILLERS or bool(_PAGE_NUMBER.fullmatch(plain))
+
+
+def running_lines(name: str, texts: Iterable[str]) -> list[str]:
+    """The distinct texts of headers or footers as `Header: …` lines."""
+    distinct = dict.fromkeys(running for text in texts if (running := running_text(text)))
+    return [f"{name}: {text}" for text in distinct]
+
+
+def comment_line(text: str, author: str, date: str, place: str = "") -> str:
+    """A reader's comment with author and date; `place`: the cell it belongs to."""
+    by = f" by {author}" if author else ""
+    on = f" on {place}" if place else ""
+    return f"Comment{by}{on}{f', {date[:10]}' if date else ''}: {text}"
+
+
+def embedded_files_line(names: Iterable[str]) -> list[str]:
+    """A line with the names of embedded files, if there are any."""
+    distinct = list(dict.fromkeys(filter(None, names)))
+    return [f"Embedded files: {', '.join(distinct)}"] if distinct else []

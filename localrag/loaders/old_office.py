@@ -1,0 +1,198 @@
+"""Office files from before 2007: DOC, PPT and XLS.
+
+Many files of these names are in fact RTF, HTML, CSV or newer files, and are read as such.
+"""
+
+import io
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, clean_text, first_heading, join_sections, metadata_pairs
+from localrag.loaders.html import parse_html
+from localrag.loaders.inline_text import join_runs
+from localrag.loaders.markup import parse_text
+from localrag.loaders.number_formats import format_number_cell, format_text_cell, iso_date
+from localrag.loaders.open_xml import parsed_file
+from localrag.loaders.powerpoint97 import PowerPoint97Presentation
+from localrag.loaders.presentation import parse_pptx
+from localrag.loaders.rtf import parse_rtf
+from localrag.loaders.spans import CellRange, fill_spans
+from localrag.loaders.spreadsheet import SheetComments, parse_xlsx, sheet_title
+from localrag.loaders.tabular import parse_csv, table_lines, text_rows
+from localrag.loaders.word import parse_docx
+from localrag.loaders.word97 import Word97Document
+
+OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
+_HEAD_BYTES = 1_000_000
+_DAMAGES = (
+    ValueError,
+    IndexError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    struct.error,
+)  # what libraries raise on damaged files
+_NO_YEAR = 1601  # where times begin, which a program wrote that knew none
+_HTML_STARTS = (b"<html", b"<!doctype", b"<table", b"<?xml", b"<meta", b"<head", b"<body", b"<div")
+
+Parser = Callable[[OpenFile, LoadOptions], ParsedFile]
+
+
+def parse_doc(file: OpenFile, options: LoadOptions) -> ParsedFile:
+    """Parse a Word document of 1997 to 2003."""
+    if parser := _misnamed(_head(file), parse_docx, parse_text):
+        return parser(file, options)
+    data = file.read_bytes()
+    with _open_ole(data) as ole:
+        tables = {name: _ole_stream(ole, name) for name in ("0Table", "1Table")}
+        document = Word97Document(_ole_stream(ole, "WordDocument"), tables)
+    text = clean_text("\n".join(document.lines()))
+    return parsed_file(text, _ole_metadata(data), first_heading(text))
+
+
+def parse_ppt(file: OpenFile, options: LoadOptions) -> ParsedFile:
+    """Parse a presentation of 1997 to 2003: each slide is a part."""
+    if parser := _misnamed(_head(file), parse_pptx, parse_text):
+        return parser(file, options)
+    data = file.read_bytes()
+    with _open_ole(data) as ole:
+        presentation = PowerPoint97Presentation(_ole_stream(ole, "PowerPoint Document"), _ole_stream(ole, "Current User"))
+    text, parts = join_sections((f"slide {n}", clean_text("\n\n".join(lines))) for n, lines in enumerate(presentation.slides(), 1))
+    return parsed_file(text, _ole_metadata(data), first_heading(text), parts)
+
+
+def parse_xls(file: OpenFile, options: LoadOptions) -> ParsedFile:
+    """Parse a workbook of 1993 to 2003: each sheet is a part."""
+    head = _head(file)
+    return (_misnamed(head, parse_xlsx, parse_csv) or _parse_workbook)(file, options)
+
+
+def _head(file: OpenFile) -> bytes:
+    with file.open() as f:
+        head = f.read(_HEAD_BYTES)
+    if head.startswith(OLE_MAGIC) and _ENCRYPTED in head:
+        raise Unreadable("password-protected")
+    return head
+
+
+def _misnamed(head: bytes, new: Parser, plain: Parser) -> Parser | None:
+    """The parser of a file that is not what its suffix says; None for a file in the old format."""
+    if head.startswith(b"PK\x03\x04"):
+        return new
+    start = head[:2000].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if start.startswith(b"{\\rtf"):
+        return parse_rtf
+    if start.startswith(_HTML_STARTS):
+        return parse_html
+    return None if head.startswith(OLE_MAGIC) or b"\0" in head[:2000] else plain
+
+
+@contextmanager
+def _open_ole(data: bytes) -> Iterator[Any]:
+    """An OLE file. Raises Unreadable if it is damaged."""
+    import olefile
+
+    try:
+        with olefile.OleFileIO(io.BytesIO(data)) as ole:
+            yield ole
+    except (OSError, *_DAMAGES) as error:
+        raise Unreadable(f"damaged: {error}", failed=True) from error
+
+
+def _ole_stream(ole: Any, name: str) -> bytes:
+    return bytes(ole.openstream(name).read()) if ole.exists(name) else b""
+
+
+def _parse_workbook(file: OpenFile, options: LoadOptions) -> ParsedFile:
+    import xlrd
+
+    data = file.read_bytes()
+    try:
+        book = xlrd.open_workbook(file_contents=data, formatting_info=True, logfile=io.StringIO(), ragged_rows=True)
+        named = [(sheet.name, _old_sheet_text(book, sheet, options)) for sheet in book.sheets()]
+    except (xlrd.XLRDError, xlrd.compdoc.CompDocError, *_DAMAGES) as error:
+        is_locked = "encrypted" in str(error)
+        raise Unreadable("password-protected" if is_locked else f"damaged: {error}", failed=not is_locked) from error
+    has_sheets = len(named) > 1
+    text, parts = join_sections((f"sheet {name}", sheet_title(name, text, always=has_sheets)) for name, text in named)
+    return parsed_file(text, _ole_metadata(data), "", parts)
+
+
+def _ole_metadata(data: bytes) -> tuple[tuple[str, str], ...]:
+    """The title, author and date of an old Office file."""
+    try:
+        with _open_ole(data) as ole:
+            values = ole.get_metadata()
+    except (Unreadable, ValueError, TypeError, AttributeError):
+        return ()
+
+    def text(value: Any) -> str:
+        return value.decode("cp1252", "replace").strip("\0 ") if isinstance(value, bytes) else str(value or "")
+
+    changed = next((time for time in (values.last_saved_time, values.create_time) if time and time.year > _NO_YEAR), None)
+    return metadata_pairs(
+        title=text(values.title),
+        author="" if text(values.author) in {"xlwt", "python-docx"} else text(values.author),
+        date=iso_date(str(changed or "")),
+        subject=text(values.subject),
+        keywords=text(values.keywords),
+    )
+
+
+def _old_sheet_text(book: Any, sheet: Any, options: LoadOptions) -> str:
+    rows = [_old_row(book, sheet, n) for n in range(sheet.nrows)]
+    if options.text_column and (header := next((row for row in rows if options.text_column in row), [])):
+        return "\n\n".join(text_rows(header, rows[rows.index(header) + 1 :], options))
+    comments = SheetComments()
+    for (row, column), note in sheet.cell_note_map.items():
+        author = str(note.author or "")
+        comments.add(row, column, " ".join(str(note.text or "").removeprefix(f"{author}:").split()), author, "")
+    for n, row in enumerate(rows):
+        comments.note_row(n, row)
+    ranges = [CellRange(top, left, bottom - 1, right - 1) for top, bottom, left, right in sheet.merged_cells]
+    lines = list(table_lines(fill_spans(enumerate(rows), ranges), likely=True))
+    return clean_text("\n".join([*lines, *(line for text in comments.lines() for line in ("", text))]))
+
+
+def _old_row(book: Any, sheet: Any, n: int) -> list[str]:
+    row = [_old_cell(book, sheet, n, column) for column in range(sheet.row_len(n))]
+    while row and not row[-1]:
+        row.pop()
+    return row
+
+
+def _old_cell(book: Any, sheet: Any, n: int, column: int) -> str:
+    import xlrd
+
+    kind, value = sheet.cell_type(n, column), sheet.cell_value(n, column)
+    if kind == xlrd.XL_CELL_TEXT:
+        return format_text_cell(_old_rich_text(book, sheet, n, column, str(value)), _old_format(book, sheet, n, column))
+    if kind in {xlrd.XL_CELL_NUMBER, xlrd.XL_CELL_DATE}:
+        return format_number_cell(float(value), _old_format(book, sheet, n, column), is_1904=bool(book.datemode))
+    if kind == xlrd.XL_CELL_BOOLEAN:
+        return "TRUE" if value else "FALSE"
+    return str(xlrd.error_text_from_code.get(value, "")) if kind == xlrd.XL_CELL_ERROR else ""
+
+
+def _old_format(book: Any, sheet: Any, n: int, column: int) -> str:
+    try:
+        return str(book.format_map[book.xf_list[sheet.cell_xf_index(n, column)].format_key].format_str or "")
+    except (KeyError, IndexError):
+        return ""
+
+
+def _old_rich_text(book: Any, sheet: Any, n: int, column: int, text: str) -> str:
+    """The text of a cell with raised and lowered parts."""
+    fonts = sheet.rich_text_runlist_map.get((n, column)) or []
+    starts = [(0, 0), *((start, _escapement(book, font)) for start, font in fonts), (len(text), 0)]
+    runs = [(text[start:end], shift) for (start, shift), (end, _) in pairwise(starts)]
+    return " ".join(join_runs(runs).split())
+
+
+def _escapement(book: Any, font: int) -> int:
+    return {1: 1, 2: -1}.get(book.font_list[font].escapement, 0) if 0 <= font < len(book.font_list) else 0

@@ -1,0 +1,380 @@
+"""Workbooks (XLSX): each sheet a part, each row a line with its headers, cells as they are shown; comments, text boxes and charts after it.
+
+Sheets are read row by row, so that memory does not grow with their size.
+"""
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from typing import Any
+from zipfile import BadZipFile
+
+from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, clean_text, join_sections, number_in
+from localrag.loaders.html import xml_root
+from localrag.loaders.inline_text import TextRun, comment_line, embedded_files_line, join_runs, running_lines
+from localrag.loaders.number_formats import BUILTIN_FORMATS, format_number_cell, format_text_cell
+from localrag.loaders.open_xml import (
+    DIAGRAM_NS,
+    DRAWING_NS,
+    RELATION_NS,
+    OpenXmlPackage,
+    Relation,
+    chart_lines,
+    core_metadata,
+    diagram_part_lines,
+    drawing_text,
+    open_package,
+    parsed_file,
+)
+from localrag.loaders.spans import MAX_RANGES, CellRange, fill_spans
+from localrag.loaders.tabular import format_cell, table_lines, text_rows
+
+_UNNAMED = re.compile(r"(?:sheet|tabelle|feuil|hoja|blad|foglio|лист|工作表) ?\d*", re.IGNORECASE)
+_CHART = re.compile(r"xl/charts/chart\d*\.xml")
+_REFERENCE = re.compile(r"\$?([A-Za-z]{1,3})\$?(\d{1,7})")
+_MERGED = re.compile(rb"""<(?:[\w.-]{1,20}:)?mergeCell\s[^<>]{0,200}?ref\s?=\s?["']([A-Za-z\d$:]{2,40})["']""")
+_RUNNING = re.compile(rb"<(?:[\w.-]{1,20}:)?(odd|even|first)(Header|Footer)>([^<]{1,2000})<")
+_RUNNING_CODE = re.compile(r'&(?:"[^"]{0,100}"|K[0-9A-Fa-f]{6}|\d{1,3}|&|[A-Za-z])')
+_ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
+_SCAN_BYTES = 1 << 20
+_OVERLAP_BYTES = 4096  # longer than what the patterns above match
+MAX_COLUMNS = 16_384
+_ERRORS = (BadZipFile, zlib.error, EOFError, NotImplementedError, KeyError, RuntimeError)
+
+
+@dataclass(slots=True)
+class Workbook:
+    """What the sheets of a workbook share: texts, number formats by style, and whether days are counted from 1904."""
+
+    package: OpenXmlPackage
+    texts: list[str] = field(default_factory=list)
+    formats: list[str] = field(default_factory=list)
+    is_1904: bool = False
+    authors: Mapping[str, str] = field(default_factory=dict)  # id → name, of threaded comments
+
+
+@dataclass(slots=True)
+class SheetComments:
+    """The comments of a sheet: row → column → text, author and date of each; and the cells they belong to, once they have been read."""
+
+    texts: dict[int, dict[int, list[tuple[str, str, str]]]] = field(default_factory=dict)
+    places: dict[tuple[int, int], str] = field(default_factory=dict)
+
+    def add(self, row: int, column: int, text: str, author: str, date: str) -> None:
+        """Add a comment of a cell."""
+        if text:
+            self.texts.setdefault(row, {}).setdefault(column, []).append((text, author, date))
+
+    def note_row(self, index: int, row: Sequence[str]) -> None:
+        """Remember the cells of a row that have comments."""
+        for column in self.texts.get(index, ()):
+            cell = row[column] if column < len(row) else ""
+            label = next(filter(None, row), "")
+            named = " · ".join(dict.fromkeys(text[:60] for text in (label, cell) if text))
+            self.places[index, column] = f"{cell_name(index, column)}{f' ({named})' if named else ''}"
+
+    def lines(self) -> Iterator[str]:
+        """The comments in the order of their cells."""
+        for row, columns in sorted(self.texts.items()):
+            for column, comments in sorted(columns.items()):
+                place = self.places.get((row, column), cell_name(row, column))
+                yield from (comment_line(text, author, date, place) for text, author, date in comments)
+
+
+def parse_xlsx(file: OpenFile, options: LoadOptions) -> ParsedFile:
+    """Parse a workbook or template; formulas as the values last computed, else as they are written."""
+    package = open_package(file, "xl/workbook.xml")
+    root = package.root(package.main)
+    relations = package.relations(package.main)
+    book = _read_workbook(package, root, relations)
+    listed = [(str(s.get("name") or ""), relations.get(s.get(f"{RELATION_NS}id") or "")) for s in root.iter("{*}sheet")]
+    sheets = [(name, sheet_text(book, relation.target, options)) for name, relation in listed if relation and relation.kind == "worksheet"]
+    roots = (package.optional_root(name) for name in sorted(package.names.values()) if _CHART.fullmatch(name))
+    charts = [list(chart_lines(root)) for root in roots if root is not None]
+    drawn = [(f"chart {n}", "\n".join(["Chart:", *lines])) for n, lines in enumerate(charts, 1) if lines]
+    has_sheets = len(sheets) > 1
+    text, parts = join_sections([(f"sheet {name}", sheet_title(name, text, always=has_sheets)) for name, text in sheets] + drawn)
+    return parsed_file(text, core_metadata(package), "", parts)
+
+
+def sheet_title(name: str, text: str, *, always: bool) -> str:
+    """The text of a sheet below its name, `always` or if the name is not a default one."""
+    return f"# {name}\n\n{text}" if text and (always or not _UNNAMED.fullmatch(name)) else text
+
+
+def cell_name(row: int, column: int) -> str:
+    """The name of a cell by its indices from 0: `B2`."""
+    letters, number = "", column + 1
+    while number:
+        number, letter = divmod(number - 1, 26)
+        letters = chr(ord("A") + letter) + letters
+    return f"{letters}{row + 1}"
+
+
+def parse_cell_name(name: str) -> tuple[int, int] | None:
+    """The row and column, from 0, of a cell such as `B2`; None if it is no such name."""
+    match = _REFERENCE.fullmatch(name)
+    if match is None or match[2].strip("0") == "":
+        return None
+    column = 0
+    for letter in match[1].upper():
+        column = column * 26 + ord(letter) - ord("A") + 1
+    return int(match[2]) - 1, column - 1
+
+
+def parse_cell_range(name: str) -> CellRange | None:
+    """The cells of a range such as `A3:A5`; None if it is none, or a single cell."""
+    first, _, last = name.partition(":")
+    start, end = parse_cell_name(first), parse_cell_name(last)
+    if start is None or end is None or start == end or end[0] < start[0] or end[1] < start[1]:
+        return None
+    return CellRange(start[0], start[1], end[0], min(end[1], MAX_COLUMNS - 1))
+
+
+def _read_workbook(package: OpenXmlPackage, root: Any, relations: Mapping[str, Relation]) -> Workbook:
+    parts = {r.kind: r.target for r in relations.values() if not r.is_external}
+    properties = root.find("{*}workbookPr")
+    is_1904 = properties is not None and str(properties.get("date1904") or "0").lower() in {"1", "true", "on"}
+    people = package.optional_root(parts.get("person", ""))
+    authors = {} if people is None else {str(p.get("id")): str(p.get("displayName") or "") for p in people.iter("{*}person")}
+    texts = list(_shared_texts(package, parts["sharedStrings"])) if "sharedStrings" in parts else []
+    return Workbook(package, texts, _style_formats(package.optional_root(parts.get("styles", ""))), is_1904, authors)
+
+
+def _shared_texts(package: OpenXmlPackage, name: str) -> Iterator[str]:
+    return (rich_text(element) for element in _elements(package, name, "si"))
+
+
+def _elements(package: OpenXmlPackage, name: str, tag: str) -> Iterator[Any]:
+    """The elements of a name in a part, one at a time; each is discarded when the next one is asked for. Raises Unreadable."""
+    from lxml import etree
+
+    try:
+        with package.archive.open(package.names.get(name.lower(), name)) as source:
+            for _, element in etree.iterparse(
+                source, tag=f"{{*}}{tag}", resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True, remove_comments=True
+            ):
+                yield element
+                element.clear()
+                while element.getprevious() is not None:
+                    del element.getparent()[0]
+    except (*_ERRORS, etree.XMLSyntaxError) as error:
+        raise Unreadable(f"damaged: {error}", failed=True) from error
+
+
+def rich_text(element: Any) -> str:
+    """The text of a cell with raised and lowered parts, without the readings of Japanese words."""
+    return " ".join(_unescaped(join_runs(_rich_runs(element))).split())
+
+
+def _rich_runs(element: Any) -> Iterator[TextRun]:
+    for child in element:
+        name = _local_name(child)
+        if name == "t":
+            yield child.text or "", 0
+        elif name == "r":
+            aligned = child.find("{*}rPr/{*}vertAlign")
+            shift = 0 if aligned is None else {"superscript": 1, "subscript": -1}.get(str(aligned.get("val")), 0)
+            yield "".join(t.text or "" for t in child.iterchildren("{*}t")), shift
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text) if "_x" in text else text
+
+
+def _style_formats(root: Any) -> list[str]:
+    """The number format of each cell style."""
+    if root is None:
+        return []
+    own = {number_in(str(f.get("numFmtId"))): str(f.get("formatCode") or "") for f in root.iter("{*}numFmt")}
+    styles = root.find("{*}cellXfs")
+    ids = [number_in(str(xf.get("numFmtId") or "0")) for xf in styles] if styles is not None else []
+    return [own.get(key) or BUILTIN_FORMATS.get(key, "") for key in ids]
+
+
+def sheet_text(book: Workbook, name: str, options: LoadOptions) -> str:
+    """The table of a sheet, then its comments, text boxes, embedded files, headers and footers."""
+    package = book.package
+    relations = package.relations(name)
+    comments = _read_comments(book, relations)
+    ranges, running = _scan_sheet(package, name)
+    rows = _numbered_rows(book, name, comments)
+    if options.text_column:
+        all_rows = [row for _, row in rows]
+        header = next((row for row in all_rows if options.text_column in row), [])
+        if header:
+            return "\n\n".join(text_rows(header, all_rows[all_rows.index(header) + 1 :], options))
+        rows = enumerate(all_rows)
+    lines = list(table_lines(fill_spans(rows, ranges), likely=True))
+    boxes = [line for r in relations.values() if r.kind == "drawing" for line in _drawing_lines(package, r.target)]
+    after = [*comments.lines(), *boxes, *embedded_files_line(package.embedded_names(name))]
+    for kind in ("Header", "Footer"):
+        after += running_lines(kind, (text for found, text in running if found == kind))
+    return clean_text("\n".join([*lines, *(line for text in after for line in ("", text))]))
+
+
+def _scan_sheet(package: OpenXmlPackage, name: str) -> tuple[list[CellRange], list[tuple[str, str]]]:
+    """The merged cells of a sheet, and its headers and footers, which stand behind its rows."""
+    merged: dict[bytes, None] = {}
+    running: dict[tuple[bytes, bytes], None] = {}
+    try:
+        with package.archive.open(package.names.get(name.lower(), name)) as source:
+            tail = b""
+            for chunk in iter(partial(source.read, _SCAN_BYTES), b""):
+                data = tail + chunk
+                if len(merged) < MAX_RANGES:
+                    merged.update(dict.fromkeys(_MERGED.findall(data)))
+                running.update(((match[2], match[3]), None) for match in _RUNNING.finditer(data))
+                tail = data[-_OVERLAP_BYTES:]
+    except _ERRORS as error:
+        raise Unreadable(f"damaged: {error}", failed=True) from error
+    ranges = [found for ref in merged if (found := parse_cell_range(ref.decode("ascii").replace("$", "")))]
+    texts = [(kind.decode("ascii"), part) for kind, code in list(running)[:20] for part in _running_parts(code)]
+    return ranges, texts
+
+
+def _running_parts(code: bytes) -> list[str]:
+    """The texts of the left, middle and right of a header, without page numbers and formatting."""
+    try:
+        text = "".join(xml_root(b"<t>" + code + b"</t>").itertext())
+    except Unreadable:
+        return []
+    parts = re.split(r"&[LCR]", text)
+    return [" ".join(_RUNNING_CODE.sub(lambda match: "&" if match[0] == "&&" else "", part).split()) for part in parts]
+
+
+def _numbered_rows(book: Workbook, name: str, comments: SheetComments) -> Iterator[tuple[int, list[str]]]:
+    """The rows with their index, without trailing empty cells; consecutive empty rows become one."""
+
+    def all_rows() -> Iterator[tuple[int, list[str]]]:
+        formulas: dict[str, str] = {}
+        expected = 0
+        for element in _elements(book.package, name, "row"):
+            index = number_in(str(element.get("r") or ""), expected + 1) - 1
+            if index > expected:
+                yield index - 1, []
+            row = _row(element, book, formulas)
+            comments.note_row(index, row)
+            yield index, row
+            expected = index + 1
+
+    for is_empty, rows in groupby(all_rows(), key=lambda item: not item[1]):
+        if is_empty:
+            yield next(rows)
+        else:
+            yield from rows
+
+
+def _row(element: Any, book: Workbook, formulas: dict[str, str]) -> list[str]:
+    row: list[str] = []
+    for cell in element:
+        if _local_name(cell) != "c":
+            continue
+        place = parse_cell_name(cell.get("r") or "")
+        column = len(row) if place is None else place[1]
+        if column >= MAX_COLUMNS:
+            continue
+        text = _cell_text(cell, book, formulas)
+        if text:
+            row += [""] * (column + 1 - len(row))
+            row[column] = text
+        elif place is None:
+            row.append("")
+    while row and not row[-1]:
+        row.pop()
+    return row
+
+
+def _cell_text(cell: Any, book: Workbook, formulas: dict[str, str]) -> str:
+    """A cell as it is shown; a formula without a value as it is written."""
+    value = formula = inline = None
+    for child in cell:
+        name = _local_name(child)
+        if name == "v":
+            value = child.text or ""
+        elif name == "f":
+            formula = _formula_text(child, formulas)
+        elif name == "is":
+            inline = child
+    if inline is not None:
+        return rich_text(inline)
+    if not value:
+        return formula or ""
+    style = number_in(cell.get("s") or "")
+    return _shown_value(value, cell.get("t") or "n", book.formats[style] if style < len(book.formats) else "", book)
+
+
+def _shown_value(value: str, kind: str, code: str, book: Workbook) -> str:
+    """A stored value of a kind (s: shared text, b: boolean, n: number, d: date) in a number format."""
+    if kind == "s":
+        index = number_in(value, -1)
+        return format_text_cell(book.texts[index], code) if 0 <= index < len(book.texts) else ""
+    if kind == "b":
+        return "TRUE" if value.strip() in {"1", "true"} else "FALSE"
+    if kind == "n":
+        try:
+            return format_number_cell(float(value), code, is_1904=book.is_1904) if len(value) < 400 else format_cell(value)
+        except ValueError:
+            pass
+    text = format_cell(_unescaped(value))
+    return text.removesuffix("T00:00:00").replace("T", " ") if kind == "d" else text
+
+
+def _formula_text(element: Any, formulas: dict[str, str]) -> str:
+    """A formula, also where it is shared with another cell and stands only there."""
+    text = " ".join((element.text or "").replace("_xlfn.", "").replace("_xlws.", "").split())
+    shared = element.get("si") if element.get("t") == "shared" else None
+    if shared is not None:
+        text = formulas.setdefault(shared, text) if text else formulas.get(shared, "")
+    return f"={text}" if text else ""
+
+
+def _local_name(element: Any) -> str:
+    return str(element.tag).rpartition("}")[2]
+
+
+def _read_comments(book: Workbook, relations: Mapping[str, Relation]) -> SheetComments:
+    """The comments of a sheet; threads replace the plain comments of their cells, which older programs show instead."""
+    comments = SheetComments()
+    for root in _related_roots(book, relations, "threadedComment"):
+        for element in root.iter("{*}threadedComment"):
+            if place := parse_cell_name(element.get("ref") or ""):
+                text = " ".join("".join(element.itertext("{*}text")).split())
+                comments.add(*place, text, book.authors.get(str(element.get("personId")), ""), str(element.get("dT") or ""))
+    threaded = {(row, column) for row, columns in comments.texts.items() for column in columns}
+    for root in _related_roots(book, relations, "comments"):
+        authors = ["".join(a.itertext()) for a in root.iterfind("{*}authors/{*}author")]
+        for element in root.iter("{*}comment"):
+            place, body = parse_cell_name(element.get("ref") or ""), element.find("{*}text")
+            if place and body is not None and place not in threaded:
+                index = number_in(str(element.get("authorId") or ""), len(authors))
+                author = authors[index] if index < len(authors) else ""
+                comments.add(*place, _without_author(rich_text(body), author), author, "")
+    return comments
+
+
+def _related_roots(book: Workbook, relations: Mapping[str, Relation], kind: str) -> Iterator[Any]:
+    roots = (book.package.optional_root(r.target) for r in relations.values() if r.kind == kind and not r.is_external)
+    return (root for root in roots if root is not None)
+
+
+def _without_author(text: str, author: str) -> str:
+    """A comment without the name of its author, which Excel writes before it."""
+    return text.removeprefix(f"{author}:").strip() if author else text
+
+
+def _drawing_lines(package: OpenXmlPackage, name: str) -> Iterable[str]:
+    """The text boxes and diagrams of a sheet."""
+    root = package.optional_root(name)
+    if root is None:
+        return
+    for body in root.iter("{*}txBody"):
+        lines = [text for p in body.iterchildren(f"{DRAWING_NS}p") if (text := drawing_text(p))]
+        if lines:
+            yield "\n".join(lines)
+    relations = package.relations(name)
+    for diagram in root.iter(f"{DIAGRAM_NS}relIds"):
+        yield "\n".join(diagram_part_lines(package, relations, diagram.get(f"{RELATION_NS}dm") or ""))
