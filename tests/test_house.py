@@ -106,7 +106,7 @@ ROOMS = {
     ],
     "loaders": [
         {"content", "discover", "sandbox"},
-        {"embedded", "inline_text", "number_formats", "numbering", "ocr", "page_images", "tabular"},
+        {"code_pages", "embedded", "inline_text", "number_formats", "numbering", "ocr", "page_images", "tabular"},
         {"html", "markup", "pdf", "spans"},
         {"mail", "open_xml", "powerpoint97", "quote_boxes", "word97"},
         {"presentation", "spreadsheet", "word"},
