@@ -107,7 +107,7 @@ ROOMS = {
     "loaders": [
         {"column_labels", "discover", "encodings", "pandoc", "sandbox"},
         {"content", "delimited", "headers"},
-        {"containers", "inline_text", "number_formats", "numbering", "ocr", "page_images", "tabular"},
+        {"code_pages", "containers", "inline_text", "number_formats", "numbering", "ocr", "page_images", "tabular"},
         {"pandoc_json"},
         {"calendars", "html", "latex", "markup", "pdf", "rtf", "spans", "subtitles"},
         {"mail", "notebook", "open_xml", "powerpoint97", "quote_boxes", "word97"},

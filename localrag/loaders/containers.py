@@ -57,7 +57,8 @@ class InnerFiles:
             raise Unreadable(self.unread[name])
         budget.depth -= 1
         try:
-            content = budget.parse(InnerFile(PurePosixPath(name).name or name, -1, data), replace(self.options, ocr="", pages={}, pandoc_program="", pandoc_json=""))
+            plain = replace(self.options, ocr="", pages={}, pandoc_program="", pandoc_json="")
+            content = budget.parse(InnerFile(PurePosixPath(name).name or name, -1, data), plain)
         except (Unreadable, MemoryError):
             raise
         except RecursionError as error:

@@ -182,28 +182,6 @@ def subscript(text: str) -> str:
     return mark if not mark or mark[0].isdigit() else f"_{mark}" if mark.isalnum() else f"_({mark})"
 
 
-_ROMAN = ((100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i"))
-
-
-def format_number(number: int, form: str) -> str:
-    """A list number in one of Word's formats, such as `lowerLetter`, `upperRoman` or `decimal`."""
-    if form in {"lowerLetter", "upperLetter"} and number > 0:
-        text = chr(ord("a") + (number - 1) % 26) * ((number - 1) // 26 % 50 + 1)
-    elif form in {"lowerRoman", "upperRoman"} and 0 < number < 400:
-        text, remaining = "", number
-        for value, sign in _ROMAN:
-            text += sign * (remaining // value)
-            remaining %= value
-    else:
-        text = str(number)
-    return text.upper() if form.startswith("upper") else text
-
-
-def comment_line(text: str, author: str, date: str) -> str:
-    """A reader's comment with author and date."""
-    return f"Comment{f' by {author}' if author else ''}{f', {date[:10]}' if date else ''}: {text}"
-
-
 def metadata_pairs(**values: object) -> tuple[tuple[str, str], ...]:
     """The non-empty values as metadata, each on one line."""
     rows = ((name, " ".join(str(value).split())[:500]) for name, value in values.items() if value)

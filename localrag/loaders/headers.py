@@ -219,6 +219,8 @@ def _two_header_rows(rows: Sequence[CellRow]) -> tuple[str, ...]:
     spanned = sorted({*spans, *(n - 1 for n in spans)})
     distinct = {" ".join(filter(None, dict.fromkeys(pair))) for n, pair in enumerate(zip(top, below, strict=True)) if n in spanned}
     columns = _columns(rows[2:])
+    if any(a and b and a != b for n, (a, b) in enumerate(zip(top, below, strict=True)) if n not in spanned):
+        return ()  # each row begins with a label of its own
     if not spans or len(distinct) < len(spanned) or any(is_value(text) and not _is_year(text) for text in (*top, *below)):
         return ()
     if any(below[n] == top[n] or (n < len(columns) and below[n] in columns[n]) for n in spanned):

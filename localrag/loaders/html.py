@@ -20,7 +20,6 @@ from localrag.loaders.content import (
     clean_text,
     decode,
     first_heading,
-    format_number,
     join_sections,
     metadata_pairs,
     number_in,
@@ -29,6 +28,7 @@ from localrag.loaders.content import (
     subscript,
     superscript,
 )
+from localrag.loaders.numbering import format_number
 from localrag.loaders.tabular import format_row, table_lines
 
 _DROPPED = frozenset("script style noscript template svg head iframe object datalist rp map audio video canvas del".split())

@@ -120,7 +120,7 @@ def _place(message: EmailMessage) -> str:
 
 def _message_sections(message: EmailMessage, inner: InnerFiles, depth: int = 0) -> Iterator[tuple[str, str]]:
     """Label and text: of the message itself without a label, of the files attached to it, of the messages that it forwards."""
-    body = _read(message)
+    body = _part_body(message)
     lines = [f"{name}: {value}" for name, value in _headers(message).items()]
     names = [f"Attachments: {', '.join(name for name, _ in body.files)}"] if body.files else []
     yield "", clean_text("\n\n".join(filter(None, ["\n".join(lines), *body.texts, *names])))
@@ -154,13 +154,13 @@ def _header(message: EmailMessage, name: str) -> str:
         return value
 
 
-def _read(part: Any) -> _Body:
+def _part_body(part: Any) -> _Body:
     """What a part of a message holds: all of a mixture, the best of alternatives, the root of related parts with what goes with it."""
     kind = part.get_content_type()
     if kind == "message/rfc822":
         return _Body(messages=[p for p in part.get_payload() if isinstance(p, EmailMessage)] if part.is_multipart() else [])
     if part.is_multipart():
-        bodies = [_read(child) for child in part.get_payload()]
+        bodies = [_part_body(child) for child in part.get_payload()]
         return _best(bodies) if kind == "multipart/alternative" else _all(bodies)
     name = _file_name(part)
     if kind in {"text/plain", "text/html"} and not name and part.get_content_disposition() != "attachment":

@@ -7,14 +7,16 @@ import io
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
+from localrag.loaders.code_pages import code_page_encoding
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, clean_text, first_heading, join_sections, metadata_pairs
 from localrag.loaders.html import parse_html
 from localrag.loaders.inline_text import join_runs
 from localrag.loaders.markup import parse_text
-from localrag.loaders.number_formats import format_number_cell, format_text_cell, iso_date
+from localrag.loaders.number_formats import format_number_cell, format_text_cell
 from localrag.loaders.open_xml import parsed_file
 from localrag.loaders.powerpoint97 import PowerPoint97Presentation
 from localrag.loaders.presentation import parse_pptx
@@ -30,13 +32,16 @@ _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 _HEAD_BYTES = 1_000_000
 _DAMAGES = (
     ValueError,
-    IndexError,
-    KeyError,
+    LookupError,
     TypeError,
     AttributeError,
     AssertionError,
+    OverflowError,
     struct.error,
 )  # what libraries raise on damaged files
+_CODE_PAGE, _TITLE, _SUBJECT, _AUTHOR, _KEYWORDS, _CREATED, _SAVED = 1, 2, 3, 4, 5, 12, 13  # properties
+_TEXT, _WIDE_TEXT, _TIME = 30, 31, 64  # their types
+_MAX_PROPERTIES = 1000
 _NO_YEAR = 1601  # where times begin, which a program wrote that knew none
 _HTML_STARTS = (b"<html", b"<!doctype", b"<table", b"<?xml", b"<meta", b"<head", b"<body", b"<div")
 
@@ -127,21 +132,37 @@ def _ole_metadata(data: bytes) -> tuple[tuple[str, str], ...]:
     """The title, author and date of an old Office file."""
     try:
         with _open_ole(data) as ole:
-            values = ole.get_metadata()
-    except (Unreadable, ValueError, TypeError, AttributeError):
+            values = _summary(_ole_stream(ole, "\x05SummaryInformation"))
+    except (Unreadable, *_DAMAGES):
         return ()
-
-    def text(value: Any) -> str:
-        return value.decode("cp1252", "replace").strip("\0 ") if isinstance(value, bytes) else str(value or "")
-
-    changed = next((time for time in (values.last_saved_time, values.create_time) if time and time.year > _NO_YEAR), None)
+    author = values.get(_AUTHOR, "")
     return metadata_pairs(
-        title=text(values.title),
-        author="" if text(values.author) in {"xlwt", "python-docx"} else text(values.author),
-        date=iso_date(str(changed or "")),
-        subject=text(values.subject),
-        keywords=text(values.keywords),
+        title=values.get(_TITLE),
+        author="" if author in {"xlwt", "python-docx"} else author,
+        date=values.get(_SAVED) or values.get(_CREATED),
+        subject=values.get(_SUBJECT),
+        keywords=values.get(_KEYWORDS),
     )
+
+
+def _summary(data: bytes) -> dict[int, str]:
+    """Property → text of a summary, dates as ISO (MS-OLEPS)."""
+    start = struct.unpack_from("<I", data, 44)[0]
+    count = min(struct.unpack_from("<I", data, start + 4)[0], _MAX_PROPERTIES)
+    places = {key: start + place for key, place in (struct.unpack_from("<II", data, start + 8 + 8 * n) for n in range(count))}
+    page = struct.unpack_from("<H", data, places[_CODE_PAGE] + 4)[0] if _CODE_PAGE in places else 1252
+    values: dict[int, str] = {}
+    for key, place in places.items():
+        kind, size = struct.unpack_from("<II", data, place)
+        if kind == _TEXT:
+            text = data[place + 8 : place + 8 + size].decode(code_page_encoding(page), "replace")
+            values[key] = text.partition("\0")[0].strip()
+        elif kind == _WIDE_TEXT:
+            values[key] = data[place + 8 : place + 8 + 2 * size].decode("utf-16-le", "replace").partition("\0")[0].strip()
+        elif kind == _TIME:
+            moment = datetime(_NO_YEAR, 1, 1) + timedelta(microseconds=struct.unpack_from("<Q", data, place + 4)[0] // 10)
+            values[key] = moment.date().isoformat() if moment.year > _NO_YEAR else ""
+    return values
 
 
 def _old_sheet_text(book: Any, sheet: Any, options: LoadOptions) -> str:

@@ -15,6 +15,7 @@ from email.utils import format_datetime, formataddr
 from mimetypes import guess_type
 from typing import Any
 
+from localrag.loaders.code_pages import code_page_encoding
 from localrag.loaders.content import InnerFile, LoadOptions, OpenFile, ParsedFile, Unreadable
 from localrag.loaders.mail import parse_mail
 
@@ -55,7 +56,7 @@ class OutlookMessage:
         self._ole, self._path, self._depth = ole, path, depth
         self._values = self._fixed_values()
         page = next(filter(None, (self._values.get((key, 0x0003)) for key in _CODE_PAGES)), b"")
-        self._encoding = _encoding(int.from_bytes(page[:4], "little"))
+        self._encoding = code_page_encoding(int.from_bytes(page[:4], "little"))
 
     def to_mail(self) -> Message:
         """The message with its headers, text, HTML and attachments."""
@@ -170,15 +171,6 @@ def _mailbox(name: str, address: str) -> str:
         return formataddr((name if name != address else "", address))
     except ValueError:  # an address in other letters
         return f"{name} <{address}>"
-
-
-def _encoding(code_page: int) -> str:
-    if code_page == 65001:
-        return "utf-8"
-    try:
-        return f"cp{code_page}" if b"".decode(f"cp{code_page}") == "" and code_page else "cp1252"
-    except LookupError:
-        return "cp1252"
 
 
 def decompress_rtf(data: bytes) -> bytes:

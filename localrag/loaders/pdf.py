@@ -22,11 +22,11 @@ from localrag.loaders.content import (
     ParsedFile,
     Unreadable,
     clean_text,
-    comment_line,
     join_sections,
     metadata_pairs,
     superscript,
 )
+from localrag.loaders.inline_text import comment_line
 from localrag.loaders.ocr import LOW_CONFIDENCE, mean_confidence
 from localrag.loaders.page_images import frame_count
 from localrag.text.sentences import CJK
@@ -357,7 +357,7 @@ def parse_pdf(file: OpenFile, options: LoadOptions) -> ParsedFile:
     split = [split_footnotes(page) for page in strip_running_heads(page_lines)]
     bodies, notes = ([_text(lines) for lines in part] for part in zip(*split, strict=True)) if split else ([], [])
     notes = ["\n\n".join(filter(None, (note, *comments))) for note, (_, comments, _) in zip(notes, layers, strict=True)]
-    inner = _attachments(document, options)
+    inner = _attached_files(document, options)
     text, parts = join_sections([*page_sections(bodies, notes), *inner.sections], sentence_continues)
     if not text:
         raise Unreadable(UNKNOWN_FONTS if UNKNOWN_CHARACTERS in scans.values() and not options.pages else _empty(count, options))
@@ -375,7 +375,7 @@ def _text(lines: Sequence[PageLine]) -> str:
     return clean_text("\n".join(join_paragraphs(lines)))
 
 
-def _attachments(document: Any, options: LoadOptions) -> InnerFiles:
+def _attached_files(document: Any, options: LoadOptions) -> InnerFiles:
     """The files attached to a PDF."""
     import pypdfium2
 
@@ -527,7 +527,7 @@ def _lines(textpage: Any) -> Iterator[PageLine]:
     for piece in _pieces(textpage):
         merged = piece
         if before is not None and _is_beside(before, piece):
-            merged = _beside(before, piece)
+            merged = _join_pieces(before, piece)
         elif before is not None:
             yield before
         before = merged
@@ -555,12 +555,12 @@ def _pieces(textpage: Any) -> list[PageLine]:
     return sorted(pieces, key=lambda piece: (-round(piece.bottom), piece.left)) if turn else pieces
 
 
-def _beside(before: PageLine, line: PageLine) -> PageLine:
+def _join_pieces(before: PageLine, line: PageLine) -> PageLine:
     """Two pieces of a line as one."""
     height = before.top - before.bottom
     gap = (line.left - before.right) / height
     if (
-        _MARK.fullmatch(line.text)
+        _RAISED_MARK.fullmatch(line.text)
         and line.top - line.bottom < _RAISED_SIZE * height
         and line.bottom > before.bottom + _RAISED_SHIFT * height
     ):
@@ -573,7 +573,7 @@ def _beside(before: PageLine, line: PageLine) -> PageLine:
     return PageLine(before.text + space + line.text, before.left, before.bottom, line.right, before.top, is_row, edge)
 
 
-_MARK = re.compile(r"[\d*†‡§]{1,3}")
+_RAISED_MARK = re.compile(r"[\d*†‡§]{1,3}")
 
 
 def _quarter_turns(textpage: Any, count: int) -> int:

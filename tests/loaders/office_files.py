@@ -267,8 +267,20 @@ def xls(rows, *, formats=(), merged=()):
     return ole({("Workbook",): begin + record(0x85, struct.pack("<IH", size, 0) + name) + record(0x0A, b"") + sheet})
 
 
-def doc(text):
-    """A document of Word 97; paragraphs end in a carriage return."""
+def summary(title, author, seconds, code_page=1252):
+    """The properties of an old document, saved so many seconds after 1970."""
+    texts = [(key, struct.pack("<II", 30, len(value) + 1) + value + bytes(4 - len(value) % 4)) for key, value in ((2, title), (4, author))]
+    values = [(1, struct.pack("<II", 2, code_page)), *texts, (13, struct.pack("<IQ", 64, (seconds + 11_644_473_600) * 10_000_000))]
+    places, body = b"", b""
+    for key, value in values:
+        places += struct.pack("<II", key, 8 + 8 * len(values) + len(body))
+        body += value
+    section = struct.pack("<II", 8 + len(places) + len(body), len(values)) + places + body
+    return struct.pack("<HHI", 0xFFFE, 0, 0) + bytes(16) + struct.pack("<I", 1) + bytes(16) + struct.pack("<I", 48) + section
+
+
+def doc(text, properties=b""):
+    """A document of Word 97; paragraphs end in a carriage return; `properties`: its summary."""
     data = text.encode("cp1252")
     head = struct.pack("<HHHHHHH", 0xA5EC, 0xC1, 0, 0x409, 0, 0x1200, 0xBF) + bytes(18)
     head += struct.pack("<H", 14) + bytes(28)
@@ -277,7 +289,8 @@ def doc(text):
     places = [(0, 0)] * 93
     places[33] = (0, len(pieces))
     head += struct.pack("<H", 93) + b"".join(struct.pack("<II", *place) for place in places) + struct.pack("<H", 0)
-    return ole({("WordDocument",): head.ljust(2048, b"\0") + data, ("1Table",): pieces})
+    streams = {("WordDocument",): head.ljust(2048, b"\0") + data, ("1Table",): pieces}
+    return ole(streams | ({("\x05SummaryInformation",): properties} if properties else {}))
 
 
 def msg(subject, body, *, sender=("Iduna Kell", "iduna@ness.example"), attachments=()):

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+import struct
 import zipfile
 
 import pytest
@@ -744,6 +745,22 @@ def test_old_formats_are_read_and_what_only_has_their_name(read, name):
     data, text = OLD[name]
 
     assert text in read(name, data).text
+
+
+@pytest.mark.parametrize(("page", "name"), [(1252, "Jürgen"), (10000, "J\N{CEDILLA}rgen"), (999, "Jürgen")])
+def test_the_author_and_date_of_an_old_document_are_read(read, page, name):
+    """In the encoding that it names, or the usual one where nobody knows that."""
+    content = read("a.doc", made.doc("Text.\r", made.summary(b"Tolls", b"J\xfcrgen", 1_000_000_000, page)))
+
+    assert content.metadata == (("title", "Tolls"), ("author", name), ("date", "2001-09-09"))
+
+
+def test_a_count_that_no_file_can_hold_costs_nothing(read):
+    """Properties of an old document are read as far as they are there."""
+    properties = made.summary(b"Tolls", b"Ane", 0)
+    properties = properties[:52] + struct.pack("<I", 0xFFFFFFFF) + properties[56:]
+
+    assert read("a.doc", made.doc("Text.\r", properties)).text == "Text."
 
 
 def test_tables_and_fields_of_old_documents_are_read(read):
