@@ -48,7 +48,11 @@ def works(compiler: list[str], flags: tuple[str, ...]) -> bool:
         source.write_text(PROGRAM)
         made = subprocess.run([*compiler, "-O3", "-march=native", *flags, source, "-o", program], check=False, capture_output=True)
         # A compiler that cannot compile it has no AMX, so llama.cpp is built without.
-        return made.returncode != 0 or subprocess.run([program], check=False, timeout=60, capture_output=True).returncode == 0
+        return (
+            made.returncode != 0
+            or not program.exists()
+            or subprocess.run([program], check=False, timeout=60, capture_output=True).returncode == 0
+        )
 
 
 def needed_flags() -> tuple[str, ...]:

@@ -27,7 +27,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\x84\x86-\x9f\ufffe\uffff]") 
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 _TRAILING = re.compile(r"(?<![ \t\xa0])[ \t\xa0]+(?=\n)")  # matches only from the start of a run: otherwise quadratic in its length
 _BLANK = re.compile(r"\n{3,}")
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")  # of terminals: colors, cursor, titles
+_ESCAPES = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])"
+)  # of terminals: colors, cursor, titles
 # Invisible marks within words, ligatures, and letters with combining accents.
 _TYPOGRAPHY = re.compile(
     "\u00ad(?:[ \t]*\n[ \t]*(?=[^\\W\\d_]))?|[\u2060\ufeff]|(?<=[A-Za-z\u00c0-\u04ff])\u200b(?=[A-Za-z\u00c0-\u04ff])"

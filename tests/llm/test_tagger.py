@@ -114,7 +114,8 @@ def test_texts_computed_together_have_the_states_they_have_alone():
 
     assert [len(s) for s in together] == [len(t) for t in texts]
     for a, b in zip(together, alone, strict=True):
-        np.testing.assert_allclose(a, b, atol=0.02)
+        np.testing.assert_allclose(a, b, atol=0.1)  # some processors compute in bfloat16, with other sums in another batch
+        assert np.abs(a - b).mean() < 0.01  # texts that see each other differ everywhere
 
 
 def test_a_text_longer_than_the_window_is_refused_and_ends_no_process(tagger):

@@ -45,9 +45,9 @@ def assert_obeyed_nothing(shown):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["ask", "What did Ingrid Holm buy?", "--style", "extractive"], [":date:", "␛]0;owned"]),
-        (["logs"], [":date:", "␛]0;owned"]),
-        (["source", "1"], [":date:", "␛]0;owned", "b␛[31m:smile:"]),
+        (["ask", "What did Ingrid Holm buy?", "--style", "extractive"], [":date:", "5A␡"]),
+        (["logs"], [":date:", "5A␡"]),
+        (["source", "1"], [":date:", "5A␡", "b␛[31m:smile:"]),
         (["files"], ["b␛[31m:smile:", "␊.txt"]),
         (["search", "Who bought the ferry?"], [":date:", "b␛[31m:smile:"]),
         (["entity", "Ingrid Holm"], ["b␛[31m:smile:"]),
