@@ -135,9 +135,8 @@ def _penalty(name: str) -> float:
 def _difference(columns: Sequence[tuple[str, Sequence[str]]]) -> float:
     """The log-odds by columns of text: their names differ from the cells below in form, are none of them, and read like labels."""
     fresh = [(name, column) for name, column in columns if name.lower() not in {value.lower() for value in column}]
-    repeated = (
-        8 * (1 - len(fresh) / len(columns)) if columns else 0.0
-    )  # a few such columns also occur in surveys: option, option or nothing
+    # A few columns that repeat their name also occur in surveys: option, option or nothing.
+    repeated = 8 * (1 - len(fresh) / len(columns)) if columns else 0.0
     forms = sum(_form_evidence(name, column) for name, column in fresh)
     novelty = sum(_novelty(column) for _, column in fresh)
     names = [label_score(name) for name, _ in columns]

@@ -104,8 +104,9 @@ def test_the_states_are_those_that_torch_computes():
     assert cosine.min() > 0.999
 
 
-def test_texts_computed_together_have_the_states_they_have_alone():
-    """Texts of several lengths in one batch do not see each other."""
+def test_texts_computed_together_have_the_states_they_have_alone(monkeypatch):
+    """Texts of several lengths in one batch do not see each other; in float32, whatever the processor computes fastest."""
+    monkeypatch.setattr("torch.cpu.get_capabilities", dict)
     path, base = find_adapter("tagger")
     states = HiddenStates(base, load_adapter(path))
     rng = random.Random(5)
@@ -114,8 +115,7 @@ def test_texts_computed_together_have_the_states_they_have_alone():
 
     assert [len(s) for s in together] == [len(t) for t in texts]
     for a, b in zip(together, alone, strict=True):
-        np.testing.assert_allclose(a, b, atol=0.1)  # some processors compute in bfloat16, with other sums in another batch
-        assert np.abs(a - b).mean() < 0.01  # texts that see each other differ everywhere
+        np.testing.assert_allclose(a, b, atol=0.02)
 
 
 def test_a_text_longer_than_the_window_is_refused_and_ends_no_process(tagger):
