@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from unittest import mock
@@ -37,9 +37,14 @@ DATA = ROOT.parent / "shared" / "data"
 HASHED = ROOT / "tests" / "hashed"
 
 
+def mostly_ci(values: Iterable[object], *quick: object) -> list[object]:
+    """Values of a test's parameters: the `quick` ones for the quick tests, the others for `make test-ci`."""
+    return [v if v in quick else pytest.param(*(v if isinstance(v, tuple) else (v,)), marks=pytest.mark.ci) for v in values]
+
+
 def seeds(first: int, *others: int) -> list[object]:
     """Seeds of a test of random cases: the first for the quick tests, the others for `make test-ci`."""
-    return [first, *(pytest.param(seed, marks=pytest.mark.ci) for seed in others)]
+    return mostly_ci([first, *others], first)
 
 
 def run_module(name: str, *args: object) -> str:

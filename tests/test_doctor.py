@@ -48,6 +48,7 @@ def test_what_reads_scans_is_named_or_how_to_get_it(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's filter is Linux's")
+@pytest.mark.ci
 def test_a_kernel_without_landlock_is_named(tmp_path):
     """Without Landlock, a warning tells what the file reader can still read, and which kernel forbids it."""
     ours = lines(DoctorTarget(None))["file reader"]

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,17 @@ ROOMS = {
 }
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Every node of a file's code."""
+    return list(ast.walk(parsed(path)))
+
+
 def name_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
@@ -174,10 +186,11 @@ def row_of(name: str, rows: list[set[str]]) -> int:
 def imports(path: Path, *, types: bool = True) -> list[str]:
     """Every localrag module that `path` imports anywhere, as a dotted name without the package's own; `types`: also for types alone."""
     found = []
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    if not types:
-        tree.body = [node for node in tree.body if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")]
-    for node in ast.walk(tree):
+    only_types = [node for node in parsed(path).body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    without = set() if types else {inner for node in only_types for inner in ast.walk(node)}
+    for node in nodes(path):
+        if node in without:
+            continue
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "localrag":
             found += [f"{node.module}.{a.name}".removeprefix("localrag.") for a in node.names]
         elif isinstance(node, ast.Import):
@@ -187,7 +200,7 @@ def imports(path: Path, *, types: bool = True) -> list[str]:
 
 def third_parties(path: Path) -> set[str]:
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found.add(node.module.split(".")[0])
         elif isinstance(node, ast.Import):
@@ -341,7 +354,7 @@ def test_files_stay_short():
 def test_functions_fit_on_a_screen():
     """No function is longer than 60 lines."""
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert node.end_lineno - node.lineno < 60, f"{path.name}: {node.name}"
 
@@ -368,7 +381,7 @@ def kept_modules() -> list[Path]:
 def test_no_module_defines_an_old_name():
     """What only this project understood was renamed; none of these names comes back at the top of a module."""
     for path in kept_modules():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = parsed(path)
         inner = [node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
         top = {node.name for node in tree.body if node not in inner}
         top |= {n.id for node in inner for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
@@ -378,7 +391,7 @@ def test_no_module_defines_an_old_name():
 def test_names_have_no_private_words():
     """Pools, policies and requests are called that, in arguments and variables too."""
     for path in kept_modules():
-        for name in defined_names(ast.parse(path.read_text(encoding="utf-8"))) - NAMED_BY_THE_COMMAND:
+        for name in defined_names(parsed(path)) - NAMED_BY_THE_COMMAND:
             words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
             assert not words & PRIVATE_WORDS, f"{path.relative_to(PACKAGE)}: {name}"
 
@@ -387,7 +400,7 @@ def test_each_class_has_a_name_of_its_own():
     """A search finds one definition; the retrievers of two frameworks are alternatives with one name."""
     homes: dict[str, list[str]] = {}
     for path in kept_modules():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef) and name_of(path) != "integrations":
                 homes.setdefault(node.name, []).append(path.relative_to(PACKAGE).as_posix())
     assert not {name: files for name, files in homes.items() if len(files) > 1}
@@ -403,7 +416,7 @@ def test_the_words_of_the_field_are_used():
 def test_every_test_says_what_it_holds():
     """Every test has a docstring."""
     for path in Path(__file__).parent.rglob("test_*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
                 assert ast.get_docstring(node), f"{path.name}: {node.name}"
 

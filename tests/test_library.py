@@ -84,6 +84,7 @@ def test_an_index_is_made_once_and_with_known_settings(tmp_path):
         Index.open(tmp_path / "c")
 
 
+@pytest.mark.ci
 def test_others_can_do_the_work(tmp_path):
     """`workers` is a number of processes, or whoever is hired for the run."""
     from contextlib import asynccontextmanager
@@ -201,6 +202,7 @@ def test_a_busy_index_is_said(plain_town, tmp_path):
         assert index.ask("Who bought the ferry?", style="extractive").citations
 
 
+@pytest.mark.ci
 def test_a_stream_that_is_left_stops_the_model(town, tmp_path):
     """Left after its first piece, nothing goes on; the next question is answered as ever."""
 

@@ -45,6 +45,7 @@ def ask(folder, *args, **env):
     return run_localrag("ask", "Who bought the ferry Skua?", *args, cwd=folder, **env)
 
 
+@pytest.mark.ci
 def test_an_index_from_elsewhere_sends_nothing_to_the_server_it_names(foreign):
     """Neither a question nor the key, not even a look at what the server is; the command to agree is named, and once is enough."""
     key = os.urandom(16).hex()

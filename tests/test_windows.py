@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PACKAGE = Path(__file__).resolve().parents[1] / "localrag"
 BLOCKED = """
 import builtins, sys
@@ -16,6 +18,7 @@ builtins.__import__ = without
 """
 
 
+@pytest.mark.ci
 def test_every_module_can_be_imported():
     """No module needs them at import."""
     names = sorted(

@@ -16,6 +16,7 @@ from tests.engine.remote.test_remote_engine import example
 from tests.servers import Server
 
 
+@pytest.mark.ci
 def test_a_model_that_fails_half_its_calls_is_reported_as_such(tmp_path):
     """A server that refuses every second request: half of the calls are counted as failed, and no score looks fine."""
     turn = itertools.count()
@@ -39,6 +40,7 @@ def test_a_model_that_fails_half_its_calls_is_reported_as_such(tmp_path):
     assert load_run(str(tmp_path / "run.json")) == run
 
 
+@pytest.mark.ci
 def test_a_file_that_is_no_model_is_a_row_and_the_others_go_on(tmp_path):
     """What cannot be loaded says why; the command ends in 4 where nothing could be measured."""
     (tmp_path / "text.gguf").write_text("no model")

@@ -71,7 +71,7 @@ class Hub:
         self.server = ThreadingHTTPServer((name, 0), type("Answers", (Handler,), {}))
         self.server.hub = self
         self.url = f"http://{name}:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def entry(self, path, data):
         if self.git:

@@ -32,6 +32,7 @@ def copied(plain_town, tmp_path):
     return tmp_path / "p"
 
 
+@pytest.mark.ci
 def test_the_model_replaces_what_was_found_without_it(copied):
     """Indexing the same folder with the model types the names; nothing found without it is asked again."""
     before = {kind for (kind,) in rows(copied, "SELECT DISTINCT type FROM entities")}
@@ -67,6 +68,7 @@ def test_a_name_nobody_has_is_refused(copied):
     assert not (copied / ".localrag" / "aliases.txt").exists()
 
 
+@pytest.mark.ci
 def test_tuning_is_shown_written_and_undone(copied):
     """`tune` prints types and a before and after, writes a file that indexing then uses, and takes it back."""
     done = run_localrag("tune", "--passages", "1", cwd=copied)
@@ -94,6 +96,7 @@ def test_an_unknown_extractor_or_type_list_is_refused(tmp_path):
     assert not (tmp_path / ".localrag").exists()
 
 
+@pytest.mark.ci
 def test_evaluation_prints_the_scores(tmp_path):
     """`eval extraction --json` has every figure by its name; a person sees the same as a table."""
     gold = [

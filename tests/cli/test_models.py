@@ -42,6 +42,7 @@ def test_the_list_names_the_bundled_models_and_the_defaults(own):
     assert {m["fits"] for m in everything["curated"]} <= {"fits", "tight", "too big"}
 
 
+@pytest.mark.ci
 def test_a_file_is_tested_added_used_and_forgotten(own, chat_file):
     """`add` copies nothing and lists the file under its name, `use` makes it the default of new indexes, `rm` leaves the file."""
     path = own / "My Model.gguf"
@@ -83,6 +84,7 @@ def test_an_index_keeps_the_model_it_was_made_with(docs, tiny):
     assert run_localrag("ask", "Who bought the ferry?", cwd=docs).returncode == 0
 
 
+@pytest.mark.ci
 def test_an_index_finds_its_model_when_its_name_is_gone_or_another_files(docs, chat_file, tiny):
     """Forgotten, its file is used where it was; moved and listed anew, where it is; the name given to another file does not mislead."""
     path, moved = docs / "model.gguf", docs / "moved.gguf"
@@ -103,6 +105,7 @@ def test_an_index_finds_its_model_when_its_name_is_gone_or_another_files(docs, c
     assert (used()["name"], used()["path"]) == ("mine", str(moved))
 
 
+@pytest.mark.ci
 def test_a_new_index_names_the_model_that_suits_this_machine(docs, monkeypatch):
     """Once, where it is begun with the bundled model, with the commands that take the better one; not with --quiet, nor of a chosen one."""
     monkeypatch.setattr("localrag.catalog.listing.memory_fit", lambda _: "fits")
@@ -120,6 +123,7 @@ def test_a_new_index_names_the_model_that_suits_this_machine(docs, monkeypatch):
     assert "Best for this machine" not in again.stderr + chosen.stderr
 
 
+@pytest.mark.ci
 def test_a_model_that_is_here_is_named_before_one_to_download(docs, monkeypatch, chat_file):
     """Of those that other programs keep by its path, of those on the list by its name; the command that is named works."""
     monkeypatch.setattr("localrag.catalog.listing.MIN_PARAMETERS", 1)  # parameters: this one has 135 million
@@ -179,6 +183,7 @@ def test_scan_shows_what_is_here_and_adds_it(own, chat_file):
     assert sorted(row["listed"] for row in again) == ["same", "same-2"]
 
 
+@pytest.mark.ci
 def test_a_model_is_pulled_tested_listed_and_deleted(own, chat_file, monkeypatch):
     """From a hub on loopback: the only command that opens a connection; --delete removes what it brought."""
     hub = Hub({MODEL: chat_file.path.read_bytes()})

@@ -97,6 +97,7 @@ print([m for m in {HEAVY} if m in sys.modules])"""
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="bash is not here")
+@pytest.mark.ci
 def test_bash_completes_a_name_of_two_words(town):
     """A real bash with the script that --show-completion prints: Tab after `Ingr` makes `Ingrid\\ Holm`, which the command then takes."""
     command = Path(sys.executable).with_name("localrag")

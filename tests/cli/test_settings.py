@@ -390,6 +390,7 @@ def test_what_asks_a_model_takes_how_to_ask_it():
             assert names >= {"engine", "parallel", "deterministic"}, command
 
 
+@pytest.mark.ci
 def test_settings_that_are_not_there_cost_nothing(own):
     """Without a file or a variable, the model that checks values is not made; neither by a file that sets nothing."""
     import subprocess

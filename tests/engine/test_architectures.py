@@ -13,6 +13,7 @@ from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions, EngineSettings
 from localrag.errors import ModelError
 from localrag.llm.grammar import choice_of
+from tests.conftest import mostly_ci
 
 SETTINGS = EngineSettings(threads=1, slots=4, n_ctx=512, kv_cache_type="f32")
 LAYOUTS = {
@@ -56,7 +57,7 @@ def answers(engine):
     return asyncio.run(ask())
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", mostly_ci(LAYOUTS, "llama"))
 def test_batched_and_shared_like_one_by_one(tiny, tmp_path, layout):
     """Whatever a model keeps of its past: together, with shared beginnings and from files, it answers as one request at a time does."""
     file = tiny(layout.partition(",")[0])

@@ -20,7 +20,7 @@ from localrag.gguf import is_complete
 from localrag.llm.budgets import model_throughput, record_throughput
 from localrag.model_files import ModelFile, find_embedder, fingerprint
 from localrag.system.files import cache_dir
-from tests.conftest import TOWN, run_localrag, run_process, write_town
+from tests.conftest import TOWN, mostly_ci, run_localrag, run_process, write_town
 
 DAMAGES = {"empty": 0.0, "half": 0.5, "nearly whole": 0.999}
 
@@ -39,7 +39,7 @@ def damaged(path, share):
     path.write_bytes(kept + bytes(len(data) - len(kept)) if share == 0.5 and path.suffix == ".json" else kept)
 
 
-@pytest.mark.parametrize("share", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize("share", mostly_ci(DAMAGES.values(), 0.5), ids=DAMAGES)
 def test_a_damaged_vocabulary_is_read_again(own_home, chat_file, share):
     """Cut off or full of zeros, the kept vocabulary is taken from the model again, and kept."""
     expected = Tokenizer(chat_file).counts(list(TOWN.values()))
@@ -51,7 +51,9 @@ def test_a_damaged_vocabulary_is_read_again(own_home, chat_file, share):
     assert kept.read_bytes() == whole
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", '{"ranks": 3, "pre": "smollm"}', '{"ranks": ["a"], "pre": "of long ago"}', "null"])
+@pytest.mark.parametrize(
+    "text", mostly_ci(["[]", "{}", '{"ranks": 3, "pre": "smollm"}', '{"ranks": ["a"], "pre": "of long ago"}', "null"], "[]")
+)
 def test_a_vocabulary_of_another_form_is_read_again(own_home, chat_file, text):
     """What an older or a newer localrag may have kept."""
     (own_home / "vocabularies").mkdir()
@@ -85,7 +87,7 @@ def test_a_copy_that_llama_cpp_refuses_is_made_anew_once(own_home, tiny):
     assert b"blk.2.attn_q.weight" in copy.read_bytes()
 
 
-@pytest.mark.parametrize("share", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize("share", mostly_ci(DAMAGES.values(), 0.5), ids=DAMAGES)
 def test_a_damaged_embedder_is_converted_again(own_home, share):
     """The converted embedding model is made anew; its vectors are the same."""
     texts = list(TOWN.values())
@@ -137,6 +139,7 @@ def full_disk(tmp_path):
     subprocess.run(["umount", folder], check=True)
 
 
+@pytest.mark.ci
 def test_a_full_cache_costs_time_and_nothing_else(full_disk, tmp_path):
     """With no byte free for the cache, a folder is indexed and searched as ever, and `doctor` asks for room."""
     write_town(tmp_path / "docs")
@@ -168,6 +171,7 @@ def test_a_copy_for_which_there_is_no_room_is_refused_in_words(full_disk, tiny, 
     backend.close()
 
 
+@pytest.mark.ci
 def test_a_cache_that_cannot_be_made_is_done_without(tmp_path, chat_file, monkeypatch):
     """A file where the cache folder should be: vocabulary, fingerprint and questions work; `doctor` says what is amiss."""
     (tmp_path / "home").write_text("in the way")

@@ -49,6 +49,7 @@ def test_the_sizes_of_types_are_ggmls():
     assert {int(kind): size for kind, size in gguf.GGML_QUANT_SIZES.items()} == BLOCK_SIZES
 
 
+@pytest.mark.ci
 def test_a_whole_file_is_read(chat_file):
     """Its metadata are those the gguf package reads, and it has just the bytes its header announces."""
     header, fields = read_header(chat_file.path), gguf.GGUFReader(chat_file.path).fields

@@ -114,6 +114,7 @@ def test_a_model_of_another_kind_is_left_to_sentence_transformers(tmp_path):
     assert bert_embedder(ModelFile("m", "embedder", folder)) is None
 
 
+@pytest.mark.ci
 def test_indexing_never_waits_for_sentence_transformers():
     """The bundled model is embedded with by torch alone, which loads in a fifth of the time."""
     code = (

@@ -30,6 +30,7 @@ def file(head, tmp_path_factory):
     return path
 
 
+@pytest.mark.ci
 def test_the_scores_are_those_of_the_cross_encoder(file, head):
     """llama.cpp scores each pair as transformers does with the same weights; a long passage loses its end."""
     folder = find_embedder().path
@@ -55,6 +56,7 @@ def test_a_passage_has_the_same_score_in_any_company(file):
     assert rerank(QUESTION, PASSAGES[:1])[0] == pytest.approx(rerank(QUESTION, PASSAGES)[0], abs=1e-3)
 
 
+@pytest.mark.ci
 def test_the_reranker_has_a_say_in_the_order(file, tmp_path):
     """`search --reranker` finds the same passages, in another order than without."""
     write_town(tmp_path / "docs")

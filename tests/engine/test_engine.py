@@ -120,6 +120,7 @@ def test_a_shared_beginning_is_kept_for_the_next_run(tmp_path):
 
 @settings(max_examples=30)
 @given(st.lists(prompts, min_size=2, max_size=6), st.lists(st.integers(1, 5), min_size=20, max_size=40))
+@pytest.mark.ci
 def test_a_conversation_goes_on_as_if_it_were_never_evicted(token_lists, shared):
     """A second turn gives the same answer whether its first turn is still in the KV or was overwritten and computed again."""
 

@@ -95,6 +95,7 @@ def test_identical_answers_are_no_choice_of_the_judge():
     assert judge_figures(rows).ties is None
 
 
+@pytest.mark.ci
 def test_significance_is_corrected_for_all_comparisons():
     """Holm: the smallest p is multiplied by their number, and corrected p-values never fall along the order of the raw ones."""
     rng = random.Random(0)

@@ -291,6 +291,7 @@ def test_check_verifies_and_writes_nothing(packed, tmp_path):
     assert everything(tmp_path) == []
 
 
+@pytest.mark.ci
 def test_models_travel_along_and_missing_ones_are_named(plain_town, chat_file, tmp_path, home):
     """With --models a copied chat model is packed and found again; without it `unpack_index` says how to get it and exits in 5."""
     from localrag.model_files import ModelFile

@@ -230,6 +230,7 @@ def open_index_of(content, tmp_path):
     return open_index(tmp_path / "looked")
 
 
+@pytest.mark.ci
 def test_every_setting_is_either_of_the_index_or_of_the_machine(plain_town):
     """What the package saves, and what an index has, is named in one of the lists, so that nobody forgets to decide on a new setting."""
     saved = {

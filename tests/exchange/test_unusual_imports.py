@@ -81,6 +81,7 @@ def test_communities_that_are_in_no_tree_are_listed(tmp_path, kind):
     assert all(name.startswith("community ") and reason for name, reason in skipped.items())
 
 
+@pytest.mark.ci
 def test_many_communities_without_parents_are_read_in_finite_time(tmp_path):
     """A table of an early version says no parents: the one above is looked up by its entities, not by a look at all pairs."""
     many = [{"community": n, "level": n % 2, "entity_ids": ["e"]} for n in range(20_000)]

@@ -249,6 +249,7 @@ def answered(command, folder, answer):
     return process.wait(timeout=60), said
 
 
+@pytest.mark.ci
 def test_a_terminal_is_asked(tmp_path):
     """At a terminal many deletions are asked about: no keeps the documents, yes forgets them."""
     docs = town(tmp_path)
@@ -330,6 +331,7 @@ def test_links_in_circles_of_folders_end(tmp_path):
     assert [f.relative_to(tmp_path.resolve()).as_posix() for f in found.files] == ["docs/a.txt", "docs/x/b.txt", "docs/x/y/c.txt"]
 
 
+@pytest.mark.ci
 def test_a_failed_first_run_leaves_the_models_open(tmp_path, tiny):
     """An index without a document is bound to no model: after a run that found nothing another one may be chosen."""
     (tmp_path / "empty").mkdir()

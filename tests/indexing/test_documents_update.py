@@ -286,6 +286,7 @@ def words_in(folder, *words):
     return found
 
 
+@pytest.mark.ci
 def test_removed_documents_leave_no_trace(tmp_path, home):
     """After `rm` no byte of a document's own words is in any file of the index or the cache: passages, entities, answers, conversations."""
     docs = tmp_path / "docs"

@@ -160,6 +160,7 @@ def test_after_random_edits_the_index_is_that_of_the_files(tmp_path, seed):
 
 
 @pytest.mark.parametrize("seed", seeds(3, 4))
+@pytest.mark.ci
 def test_after_random_edits_no_report_would_be_another(tmp_path, seed):
     """Each run looks at the reports that it has to; where it looks at all of them, every one says and quotes what it did.
 
@@ -179,6 +180,7 @@ def test_after_random_edits_no_report_would_be_another(tmp_path, seed):
 
 
 @pytest.mark.parametrize("seed", seeds(5, 6))
+@pytest.mark.ci
 def test_after_random_edits_the_file_of_the_network_is_that_of_the_tables(tmp_path, seed, monkeypatch):
     """It is changed with each publication, and not counted from all mentions again; a question finds it made."""
     monkeypatch.setattr(entity_network, "CACHE_FROM_CHUNKS", 0)

@@ -83,6 +83,7 @@ def test_a_summary_that_fails_is_asked_again_by_the_next_run(index, how):
     assert index(well)[1].tasks == []
 
 
+@pytest.mark.ci
 def test_a_summary_that_a_real_model_has_no_room_for_is_a_failure_and_succeeds_with_room(tmp_path, chat_file):
     """In a window that the descriptions do not fit, the subject keeps its longest one and is noted; in a larger one it is summarised."""
     said = tuple(f"Ingrid Holm {what} the ferry Skua " + "in the harbour of Vardby " * 30 for what in ("bought", "sold again"))

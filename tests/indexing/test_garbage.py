@@ -115,6 +115,7 @@ def test_an_answer_that_two_texts_share_stays_as_long_as_either(town):
     assert rows(town, key) == []
 
 
+@pytest.mark.ci
 def test_a_setting_tried_and_taken_back_costs_nothing(town):
     """Answers of another setting are kept for a while, so that there and back again asks the model nothing the second time."""
 

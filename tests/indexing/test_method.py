@@ -99,6 +99,7 @@ def test_a_quick_server_extracts_and_writes_the_reports(docs, server):
     assert asked == len(set(bodies))
 
 
+@pytest.mark.ci
 def test_with_a_slow_server_the_tagger_extracts_and_reports_quote(docs, slow_server):
     """An index is ready without the model; a later run does not measure again, and an edit changes nothing in the method."""
     _, read_by, reports = index(docs, slow_server)
@@ -113,6 +114,7 @@ def test_with_a_slow_server_the_tagger_extracts_and_reports_quote(docs, slow_ser
     assert "model" not in read_by
 
 
+@pytest.mark.ci
 def test_the_tagger_never_asks_and_the_model_always_does(docs, server):
     """`tagger` and `model` hold whatever is measured; changing from one to the other extracts again, and back costs nothing."""
     asked, read_by, reports = index(docs, server, extractor="tagger")
@@ -172,6 +174,7 @@ def test_settings_of_earlier_versions_are_understood():
     assert IndexSettings.from_json(IndexSettings(extractor="model").to_json()).extractor == "model"
 
 
+@pytest.mark.ci
 def test_reports_are_written_on_demand_by_another_model_than_the_index_was_made_with(docs, server):
     """`index --write-reports` needs no path; the reports stay the model's when a document changes."""
     assert run_localrag("index", "docs", cwd=docs.parent).returncode == 0
@@ -208,6 +211,7 @@ def test_the_plan_and_the_run_say_what_extracts(docs, server):
         assert "--write-reports" in said
 
 
+@pytest.mark.ci
 def test_the_users_default_model_answers_in_an_index_of_the_bundled_one(docs, server, monkeypatch):
     """After `models use`, questions go to that model; an index that another model was chosen for keeps it."""
     run_localrag("index", "docs", "-q", cwd=docs.parent)
@@ -222,6 +226,7 @@ def test_the_users_default_model_answers_in_an_index_of_the_bundled_one(docs, se
         assert opened.model.file.url == server.url
 
 
+@pytest.mark.ci
 def test_a_global_answer_from_quoting_reports_says_how_reports_get_written(docs, server):
     """The note names the option as long as the reports quote, and no longer once they are the model's."""
     index(docs, server, extractor="tagger")

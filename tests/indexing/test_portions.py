@@ -25,6 +25,7 @@ def test_as_much_is_read_each_time_as_there_was(monkeypatch, new, whole, portion
     assert pipeline._chunk_batches(new, whole) == portions
 
 
+@pytest.mark.ci
 def test_documents_are_in_the_graph_while_others_are_read(tmp_path, monkeypatch):
     """Entities and reports of the first ones can be asked, and in the end all is as if it had been read at once."""
     monkeypatch.setattr(pipeline, "MIN_BATCH_CHUNKS", 5)

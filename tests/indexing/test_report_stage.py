@@ -131,6 +131,7 @@ def unrelated(lines):
     return "\n\n".join(" ".join(said[at : at + 3]) for at in range(0, lines, 3))
 
 
+@pytest.mark.ci
 def test_reports_are_the_same_whether_all_of_a_level_are_written_or_branch_by_branch(tmp_path, monkeypatch):
     """Those of communities inside others are written before theirs."""
     said = []
@@ -200,6 +201,7 @@ def rewritten(folder, before):
     return said & set(seen), {i: (r.summary, r.input_hash) for i, r in after.items()}
 
 
+@pytest.mark.ci
 def test_a_rename_writes_no_report_anew(tmp_path):
     """The reports stay; what they quote is found in the document under its new name."""
     shutil.copytree(CORPUS, tmp_path / "docs")
@@ -212,6 +214,7 @@ def test_a_rename_writes_no_report_anew(tmp_path):
     assert after == {i: (r.summary, r.input_hash) for i, r in before.items()}
 
 
+@pytest.mark.ci
 def test_an_edit_writes_no_report_anew_that_it_says_nothing_about(tmp_path):
     """A paragraph before all others moves every sentence of its document to another place; reports on what it does not name stay."""
     shutil.copytree(CORPUS, tmp_path / "docs")
@@ -223,6 +226,7 @@ def test_an_edit_writes_no_report_anew_that_it_says_nothing_about(tmp_path):
     assert sum(after.get(i) == (r.summary, r.input_hash) for i, r in before.items()) > 0.9 * len(before)
 
 
+@pytest.mark.ci
 def test_an_edit_looks_only_at_reports_that_something_new_bears_on(tmp_path, monkeypatch):
     """Few are made ready to be written; where all are, after the edit, none of them says or quotes anything else."""
     shutil.copytree(CORPUS, tmp_path / "docs")

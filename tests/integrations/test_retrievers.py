@@ -50,6 +50,7 @@ def test_a_folder_without_an_index_is_said(tmp_path, framework):
 
 
 @pytest.mark.parametrize("framework", ["langchain", "llama_index"])
+@pytest.mark.ci
 def test_a_framework_opens_no_connection(plain_town, framework):
     """Imported and asked, neither it nor its libraries look up a name or connect to anything."""
     pytest.importorskip(f"localrag.integrations.{framework}")

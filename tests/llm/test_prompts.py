@@ -172,6 +172,7 @@ def test_settings_keep_no_prompt_in_the_index():
     assert IndexSettings.from_json(settings.to_json() | {"prompts": [1]}).prompts == ()
 
 
+@pytest.mark.ci
 def test_no_stage_forgets_the_users_prompts():
     """Whatever loads a prompt that users may write passes theirs on; what measures uses the shipped ones."""
     for path in (ROOT / "localrag").rglob("*.py"):

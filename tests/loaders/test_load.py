@@ -416,6 +416,7 @@ def test_a_file_does_not_pay_for_a_process_that_another_one_ended(tmp_path):
     assert [d.text for d in load_files(files(), tmp_path)] == ["first", "second"]
 
 
+@pytest.mark.ci
 def test_several_readers_read_what_one_reads(tmp_path):
     """In the same order, with files among them that need too much memory; the processes are gone in the end."""
     files = {f"{n:02}.txt": f"the {n}th".encode() for n in range(20)}

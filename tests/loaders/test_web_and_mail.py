@@ -200,6 +200,7 @@ def test_an_invitation_is_read_beside_its_empty_text():
     assert "Quay 9" in body_of(mail(("plain", "\n"), ("calendar", event)))
 
 
+@pytest.mark.ci
 def test_the_files_of_a_message_are_bounded_in_number_and_depth():
     """Ten thousand attachments, and messages thirty deep: the first are read, the rest is listed."""
     many = parsed("a.eml", mail(("plain", "x"), attached=[(f"{n}.txt", b"word %d" % n) for n in range(2000)]).as_bytes())

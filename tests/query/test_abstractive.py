@@ -100,6 +100,7 @@ def test_strict_holds_while_it_is_written(write):
     assert given.unsupported_sentences == 1
 
 
+@pytest.mark.ci
 def test_at_its_limit_the_sentences_written_so_far_are_the_answer(write):
     """Out of time in the middle, the answer is what was given on, and its note says so."""
     given, heard, _ = write(PROSE, hangs=True, max_seconds=5)

@@ -130,6 +130,7 @@ def test_the_programs_own_phrase_for_no_answer_is_recognised(index, question, te
     assert given.answer.startswith(text)
 
 
+@pytest.mark.ci
 def test_an_answer_that_goes_on_after_such_words_is_one(index):
     """If more lines follow, the model has answered, and every line is kept."""
     lines = ["The documents do not say when she came.", "Hannah Quill is a harbour master."]
@@ -176,6 +177,7 @@ def test_a_question_that_names_a_file_is_not_refused(works):
     assert not named_paths(works.db, "What stands in xq-8.txt?")
 
 
+@pytest.mark.ci
 def test_a_large_collection_is_refused_by_the_reader_alone(project, monkeypatch):
     """A question near its topic, in its words, that no passage answers; a small collection shows what is closest instead."""
     text = "Which airline flies to the harbour?"
@@ -202,6 +204,7 @@ def test_a_small_index_answers_of_what_all_its_passages_name(tmp_path):
         assert not asked(small, "What is the capital of Mongolia?", style="extractive").is_answerable
 
 
+@pytest.mark.ci
 def test_confidence_is_a_probability_that_parts_answered_questions_from_others(project):
     """An answer says how likely the documents answer its question: more for one they answer; nothing for one about everything."""
     said, unsaid_, whole = (

@@ -15,6 +15,7 @@ from localrag.project import open_for_query, open_for_writing
 from localrag.query import global_search, question
 from localrag.query.answer import answer_question
 from localrag.query.question import QueryOptions
+from tests.conftest import mostly_ci
 from tests.fakes import CutOff, Scripted, answered_by, example
 
 QUESTION = "What happened to the Old Quay?"
@@ -71,7 +72,7 @@ BROKEN = [CutOff('{"points": [{"descr'), EngineError("the step failed")]
 
 @pytest.mark.parametrize("how", BROKEN, ids=["cut off", "failed"])
 @pytest.mark.parametrize(("mode", "task", "options"), [
-    ("global", "map", {}), ("ts", "map", {}), ("drift", "primer", {}), ("global", "rate", {"dynamic": True}),
+    ("global", "map", {}), *mostly_ci([("ts", "map", {}), ("drift", "primer", {}), ("global", "rate", {"dynamic": True})]),
 ])  # fmt: skip
 def test_one_failed_call_costs_one_batch(ask, mode, task, options, how):
     """The other batches, reports and follow-ups make the answer; the note has the number of calls that failed."""
@@ -84,6 +85,7 @@ def test_one_failed_call_costs_one_batch(ask, mode, task, options, how):
     assert "model calls failed" in given.note
 
 
+@pytest.mark.ci
 def test_a_follow_up_that_fails_leaves_the_others(ask):
     """Of drift's follow-up questions one fails; what the reports and the other follow-ups said is put together."""
     given, engine = ask("drift", FailsOnce("answer", EngineError("the step failed")))
@@ -120,6 +122,7 @@ def test_a_batch_too_large_for_the_window_is_read_in_halves(ask, monkeypatch):
     assert "failed" not in given.note
 
 
+@pytest.mark.ci
 def test_a_rewritten_question_that_fails_is_asked_as_it_is(ask):
     """A conversation goes on where the model cannot rewrite a follow-up."""
     first, _ = ask("basic", well)
@@ -129,6 +132,7 @@ def test_a_rewritten_question_that_fails_is_asked_as_it_is(ask):
     assert "1 of 2 model calls" in then.note
 
 
+@pytest.mark.ci
 def test_a_final_answer_that_is_cut_off_keeps_its_sentences(ask):
     """Whole lines are kept with their citations, the broken one is left out, and the note says so."""
     given, _ = ask("basic", lambda _: CutOff("The quay was sold. [1]\nThe harbour office signed. [2]\nThe rest of i"))
@@ -154,6 +158,7 @@ def test_an_answer_that_cannot_be_written_is_an_error(ask):
         ask("basic", lambda _: EngineError("the server is gone"))
 
 
+@pytest.mark.ci
 def test_what_was_cut_off_is_not_in_the_ledger(ask):
     """The same question again asks the model again."""
     ask("basic", lambda _: CutOff("The quay was sold. [1]\nThe rest of i"))
@@ -163,6 +168,7 @@ def test_what_was_cut_off_is_not_in_the_ledger(ask):
     assert "cut off" not in given.note
 
 
+@pytest.mark.ci
 def test_a_larger_window_set_by_hand_reads_more(ask):
     """A question in a window of 16,384 tokens, given by hand, is answered from more passages than one in 4,096."""
     _, least = ask("basic", well)
@@ -173,6 +179,7 @@ def test_a_larger_window_set_by_hand_reads_more(ask):
     assert more.requests[0].max_tokens > least.requests[0].max_tokens
 
 
+@pytest.mark.ci
 def test_a_level_of_very_many_reports_is_read_in_part_and_that_is_said(ask, monkeypatch):
     """Also where the level was asked for, no more is read than a question may cost; the note says how much, and how to read all."""
     whole, _ = ask("global", well)

@@ -38,6 +38,7 @@ def test_questions_kept_from_training_are_routed_right():
     assert sum(right) >= 0.95 * len(kept)
 
 
+@pytest.mark.ci
 def test_kinds_of_questions_kept_from_training_are_told():
     """Of 219 questions in 13 languages, two of which were not trained on, nine in ten are told right; few are told wrong."""
     found = Counter(

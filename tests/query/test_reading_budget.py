@@ -25,6 +25,7 @@ from localrag.store import documents, generations, graph, runs, vectors
 from localrag.store.database import keep_caches
 from localrag.store.opening import open_index
 from tests import fakes
+from tests.conftest import mostly_ci
 from tests.fakes import Scripted, answered_by, example
 from tests.graphs import replace_graph
 
@@ -112,7 +113,7 @@ def numbers_read(engine):
     return {int(n) for r in engine.requests if r.task == "map" for n in re.findall(r"The Skua (\d+) is", r.messages[-1]["content"])}
 
 
-@pytest.mark.parametrize(("mode", "what"), [("global", "reports"), ("ts", "passages")])
+@pytest.mark.parametrize(("mode", "what"), [("global", "reports"), *mostly_ci([("ts", "passages")])])
 def test_a_question_costs_so_much_and_no_more(ask, mode, what):
     """Of 3,000 reports or passages those that bear most on the question are read, in 50 calls and 100,000 tokens at most."""
     given, engine, _ = ask(mode)
@@ -153,6 +154,7 @@ def test_drift_keeps_a_call_for_putting_together(ask):
         assert f"Stopped at the limit of {most} calls" in given.note
 
 
+@pytest.mark.ci
 def test_where_nothing_is_limited_everything_is_read(ask):
     """The paper's comparisons read every report."""
     given, engine, _ = ask("global", max_calls=NO_LIMIT)

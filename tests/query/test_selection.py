@@ -24,6 +24,7 @@ from localrag.store import chunks as chunks_store
 from localrag.store.database import caches_of, snapshot
 from localrag.store.filtered import FilteredDatabase, NoMatchingDocuments
 from localrag.store.opening import open_index
+from tests.conftest import mostly_ci
 
 QUESTIONS = (
     "What happened to the Marian Dace?",
@@ -62,6 +63,7 @@ def only(paths):
 
 @settings(max_examples=25)
 @given(some_paths(), st.sampled_from(["auto", *MODE_FUNCTIONS]), st.sampled_from(QUESTIONS))
+@pytest.mark.ci
 def test_every_citation_of_every_mode_is_of_the_selected_documents(demo, paths, mode, question):
     """For any set of documents; and what the answer says between its titles and marks stands in these documents."""
     made = ask(demo, question, only(paths), mode=mode)
@@ -74,6 +76,7 @@ def test_every_citation_of_every_mode_is_of_the_selected_documents(demo, paths, 
 
 @settings(max_examples=12)
 @given(some_paths(), st.sampled_from([m for m in MODE_FUNCTIONS if m != "basic"]), st.sampled_from(QUESTIONS[:4]))
+@pytest.mark.ci
 def test_what_a_model_would_be_shown_is_of_the_selected_documents(demo, paths, mode, question):
     """`--context-only` in every mode: sources, their titles, reports, relationships: no sentence of another document."""
     made = ask(demo, question, only(paths), mode=mode, context_only=True, style="abstractive")
@@ -104,6 +107,7 @@ def index_of(demo, paths, folder):
 
 @settings(max_examples=15)
 @given(some_paths(), st.sampled_from(QUESTIONS))
+@pytest.mark.ci
 def test_basic_finds_what_an_index_of_only_these_documents_finds(demo, tmp_path_factory, paths, question):
     """The same passages in the same order, and the same answer with the same confidence."""
     alone = index_of(demo, paths, tmp_path_factory.mktemp("alone"))
@@ -158,7 +162,7 @@ def test_graph_and_reports_are_seen_through_the_selected_documents(demo, paths):
         assert {q.chunk_id for s in sources for q in s.quotes} <= inside
 
 
-@pytest.mark.parametrize("where", ["path=**", "type=md,type=txt", "path!=nowhere", ""])
+@pytest.mark.parametrize("where", mostly_ci(["path=**", "type=md,type=txt", "path!=nowhere", ""], "path=**"))
 def test_a_selection_of_everything_is_none(demo, where):
     """The connection is an ordinary one: nothing is filtered, and the answer is that of no selection."""
     with filter_project(demo, DocumentFilter(where)) as project:
@@ -183,6 +187,7 @@ def test_nothing_matches(demo):
         pass
 
 
+@pytest.mark.ci
 def test_a_conversation_keeps_its_documents(demo):
     """A question that goes on with a conversation is about the same documents, until it says otherwise."""
     first = ask(demo, "Who is Chen Guoliang?", "path=press/*")

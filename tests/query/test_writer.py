@@ -51,6 +51,7 @@ def server():
         yield one
 
 
+@pytest.mark.ci
 def test_no_question_is_refused_before_the_model_is_asked(tmp_path, plain_town, server):
     """Questions in other words than the documents' reach the model with passages, and its answer is kept."""
     for made, asked in ask_all(plain_town / "docs", tmp_path, QUESTIONS, server):

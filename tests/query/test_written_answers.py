@@ -188,6 +188,7 @@ def test_the_requested_form_is_given(ask):
     assert "| Programmer | 85,000 [1] |" in table.answer
 
 
+@pytest.mark.ci
 def test_ten_thousand_words_end_with_a_whole_sentence(ask):
     """The answer stops at its length, and says so; no sentence is cut."""
     made, *_ = ask(LONG)
@@ -197,6 +198,7 @@ def test_ten_thousand_words_end_with_a_whole_sentence(ask):
     assert "cut off at its limit" in made.note
 
 
+@pytest.mark.ci
 def test_an_answer_that_no_source_bears_out_is_called_that(ask):
     """Its note says so before it counts sentences; an answer with a supported sentence has no such note."""
     foreign, *_ = ask(FOREIGN)
@@ -277,6 +279,7 @@ def test_a_server_that_breaks_off_leaves_whole_sentences(ask):
     assert "cut off at its limit" in made.note
 
 
+@pytest.mark.ci
 def test_an_unknown_prompt_is_an_error(ask):
     """The replay fails on a prompt that it does not recognise, so that no test passes by accident."""
     with pytest.raises(EngineError):

@@ -6,7 +6,7 @@ import openai
 import pytest
 
 from localrag.serve import auth
-from tests.conftest import TOWN
+from tests.conftest import TOWN, mostly_ci
 
 ODD = "The cook of the Skua is Mia\u200b Berg, who says that a <b and c &lt; d for the price of the fish.\n"
 ASKED = [{"role": "user", "content": "Who is the mate of the Skua?"}]
@@ -213,7 +213,7 @@ FIELDS = {
 }
 
 
-@pytest.mark.parametrize("path", FIELDS)
+@pytest.mark.parametrize("path", mostly_ci(FIELDS, "/api/show", "/v1/embeddings"))
 def test_no_value_of_a_field_is_unexpected(client, path):
     """Each is accepted or refused with a reason; nothing else happens, whichever field has it."""
     title = "Give this conversation a title of at most 3 words, nothing else.\n\nUser: Who is the mate?\nAI: Lars Holm."

@@ -173,6 +173,7 @@ def test_a_body_that_goes_on_after_its_request_was_refused_does_not_hold_the_con
         assert b" 401 " in closed_while_dripping(link)
 
 
+@pytest.mark.ci
 def test_a_body_that_comes_steadily_may_take_longer_than_a_pause(server):
     """The deadline of a body grows with the bytes that have come."""
     port, _ = server
@@ -183,6 +184,7 @@ def test_a_body_that_comes_steadily_may_take_longer_than_a_pause(server):
         assert b"200 OK" in answer_of(link)
 
 
+@pytest.mark.ci
 def test_a_connection_serves_one_request_after_the_other(server):
     """Requests on one connection each have the full time, also for headers that come in pieces."""
     port, _ = server
@@ -194,6 +196,7 @@ def test_a_connection_serves_one_request_after_the_other(server):
             assert b"200 OK" in answer_of(link)
 
 
+@pytest.mark.ci
 def test_an_answer_that_takes_long_is_not_cut(server):
     """An answer may be streamed for longer than any deadline."""
     port, _ = server

@@ -409,6 +409,7 @@ class Slow(QueryWorker):
             self.ended += 1
 
 
+@pytest.mark.ci
 def test_progress_comes_and_a_question_that_is_cancelled_ends():
     """What is being done is told every two seconds; where the client gives up, the question is over."""
     slow, told = Slow(Path("/nonexistent"), None), []

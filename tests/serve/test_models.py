@@ -54,6 +54,7 @@ def test_a_model_that_is_not_on_the_list_is_refused(folder):
         assert client.get("/api/models").json()["answers_with"] != "third"
 
 
+@pytest.mark.ci
 def test_a_read_only_server_keeps_its_model(folder):
     """Its model is chosen by whoever starts it."""
     with served(folder, "--read-only") as server, server.client() as client:

@@ -184,6 +184,7 @@ def test_callers_get_the_error_even_if_the_callback_for_it_raises(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+@pytest.mark.ci
 def test_an_interrupt_ends_the_wait_for_models_that_are_being_loaded(folder):
     """`close` waits for them, but Ctrl-C interrupts it."""
     script = textwrap.dedent(f"""

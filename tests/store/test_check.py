@@ -416,6 +416,7 @@ def test_a_repair_leaves_a_run_due(folder):
     assert "graph_hash" not in runs.load_settings(db)
 
 
+@pytest.mark.ci
 def test_a_check_reads_one_thing_at_a_time(tmp_path):
     """Of 30 MB of documents, their chunks and 15 MB of vectors, no part of it has more than 5 MB in memory."""
     db = open_index(tmp_path / "index", create=True)

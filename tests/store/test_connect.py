@@ -66,6 +66,7 @@ def test_a_log_that_cannot_be_read_is_said_and_its_copy_answers(town, tmp_path, 
 
 
 @able
+@pytest.mark.ci
 def test_a_log_that_can_be_read_is_read_on_a_read_only_disk(town):
     """While the one who writes it is there, or where a killed one left the log's index too, the newest state is answered from."""
     folder = town / ".localrag"
@@ -90,6 +91,7 @@ def test_an_index_without_a_log_is_read_on_a_read_only_disk(town):
     assert "docs/b.txt" in done.stdout
 
 
+@pytest.mark.ci
 def test_an_index_that_another_process_holds_for_itself_is_not_read_past_it(town, monkeypatch):
     """An exclusive lock is waited for and then reported; the database is not read without its log."""
     monkeypatch.setattr(database, "READER_BUSY_TIMEOUT_S", 0.2)

@@ -42,6 +42,7 @@ def narrowed(folder, paths):
 
 @settings(max_examples=40)
 @given(st.data(), TEXTS, st.lists(st.sampled_from(WORDS), min_size=1, max_size=12))
+@pytest.mark.ci
 def test_full_text_is_that_of_an_index_of_these_documents(tmp_path_factory, data, texts, query):
     """The same chunks, order and scores as FTS5 gives over these alone; the same counts; in any script, for words that it takes apart."""
     only = data.draw(st.sets(st.integers(0, len(texts) - 1), min_size=1, max_size=len(texts) - 1))

@@ -203,6 +203,7 @@ def test_a_question_reads_from_one_moment(db, folder):
     assert seen(folder)[0]["a.txt"] == "Nobody wrote a.txt."
 
 
+@pytest.mark.ci
 def test_an_asker_waits_for_a_long_write_and_its_wait_has_an_end(db, folder, monkeypatch):
     """A write that lasts is waited for; one that lasts longer than an asker waits is an error that says so, not a lost wait."""
     monkeypatch.setattr(database, "READER_BUSY_TIMEOUT_S", 0.3)
@@ -226,6 +227,7 @@ def test_an_asker_waits_for_a_long_write_and_its_wait_has_an_end(db, folder, mon
         thread.join()
 
 
+@pytest.mark.ci
 def test_the_log_stays_short_while_readers_come_and_go(db, folder, monkeypatch):
     """With readers at every moment, after many updates the write-ahead log is no longer than its limit and one update."""
     monkeypatch.setattr(database, "WAL_LIMIT_BYTES", 1 << 20)

@@ -147,6 +147,7 @@ def test_by_difference_the_file_becomes_that_of_a_fresh_build(db, folder, tmp_pa
     assert min(recall(db, folder, QUERIES), recall(fresh, other, QUERIES)) > 0.98
 
 
+@pytest.mark.ci
 def test_an_index_that_grew_is_divided_anew(db, folder):
     """Many times as many vectors as at first are worth more lists."""
     before = faiss.read_index(str(file_in(folder))).nlist
@@ -220,6 +221,7 @@ def test_a_database_of_another_time_does_not_use_the_file(db, folder):
     assert vectors.matches_vectors(again, folder, "chunk")
 
 
+@pytest.mark.ci
 def test_what_cannot_be_written_leaves_what_was(db, folder, monkeypatch):
     """A full disk, or a process that is killed: the file before is named, there and right, and nothing half-made stays."""
     file = file_in(folder)

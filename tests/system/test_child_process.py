@@ -105,6 +105,7 @@ def test_an_isolated_child_has_no_variables_but_those_given(monkeypatch):
         assert os.getpgid(child.pid) == child.pid != os.getpgrp()
 
 
+@pytest.mark.ci
 def test_a_child_ends_with_its_parent():
     """Also one that computes, as long as it listens."""
     code = f"""from localrag.system.child_process import ChildProcess

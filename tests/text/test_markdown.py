@@ -116,6 +116,7 @@ def test_marks_are_those_outside_fences():
         assert all(part.text[at:].startswith(f"[{n}]") for at, n in part.citation_marks)
 
 
+@pytest.mark.ci
 def test_no_mixture_of_signs_is_active():
     """Random texts of signs, whole and in random parts."""
     pieces = [

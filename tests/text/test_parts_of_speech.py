@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 ALONE = """
 import sys
 from localrag.text.parts_of_speech import tag_english
@@ -16,6 +18,7 @@ assert [pair for pair in theirs if pair[0][0].isalpha()] == said, (theirs, said)
 """
 
 
+@pytest.mark.ci
 def test_words_are_tagged_as_textblob_does_without_loading_the_rest_of_it():
     """Neither NLTK nor SciPy is imported, and whoever imports TextBlob afterwards gets all of it."""
     subprocess.run([sys.executable, "-c", ALONE], check=True)

@@ -38,6 +38,7 @@ def test_a_follow_up_is_understood(town):
     assert "And to whom" in run_localrag("logs", "-n", "1", cwd=town).stdout
 
 
+@pytest.mark.ci
 def test_chat_goes_on_until_quit(town):
     """`chat` answers line after line in one conversation; an error does not end it."""
     done = run_process("chat", cwd=town, given="Who is Lars Holm?\nWhere is he mate?\n/source 99\n/source 1\n/quit\nnever read\n")
@@ -137,6 +138,7 @@ def minilm_gguf(tmp_path_factory):
     return path
 
 
+@pytest.mark.ci
 def test_another_embedder_is_refused_until_the_index_is_embedded_anew(town, tmp_path, minilm_gguf):
     """Vectors of two models are never mixed: `index --embedder` names the remedy, `reembed` does it, questions work after it."""
     shutil.copytree(town, tmp_path / "town")

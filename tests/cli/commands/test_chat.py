@@ -358,6 +358,7 @@ def from_stdin(given, here, *args):
     return run_process("ask", *args, *QUICK, cwd=here, timeout=300, given=given)
 
 
+@pytest.mark.ci
 def test_a_question_may_come_from_standard_input(here):
     """Without an argument or as `-`, several lines are one question; what is no question is a mistake in usage, said before any work."""
     assert from_stdin(b"Who is\nLars Holm?\n", here).returncode == 0

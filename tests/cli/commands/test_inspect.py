@@ -59,6 +59,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.ci
 def test_a_collection_lives_with_its_documents(folder):
     """Made by index, kept over runs without it, edits and renames; a document may be in several; files that go leave it."""
     index(folder, "one", "--collection", "ferry")
@@ -87,6 +88,7 @@ def test_a_collection_lives_with_its_documents(folder):
     assert members(folder) == {"二/信.txt": ["all", "ferry"]}
 
 
+@pytest.mark.ci
 def test_collections_are_listed_shown_renamed_and_removed(folder):
     """`list`, `show`, `rename`, also into one that exists, `rm`; `status` and `files` know them; documents stay."""
     index(folder, "one", "--collection", "ferry")
@@ -119,6 +121,7 @@ def test_names_that_are_not_there_are_errors_with_what_there_is(folder):
     assert "Did you mean path?" in done.stderr
 
 
+@pytest.mark.ci
 def test_only_the_selected_documents_are_asked(folder):
     """`--filter` and `--collection` together hold both; the answer, its record and the log say which documents; nothing is an answer."""
     index(folder, "one", "--collection", "ferry")
@@ -152,6 +155,7 @@ def test_chat_keeps_its_documents(folder):
         assert {c["path"] for c in row["citations"]} == {"one/b.txt"}
 
 
+@pytest.mark.ci
 def test_dates_are_the_metadata_s_else_the_file_s(folder):
     """And the database says which; the year 2024 is after=2024,before=2025, without gap or overlap."""
     (folder / "one" / "dated.md").write_text("---\ndate: 31 December 2024\nauthor: 王 & A. Holm, B.\n---\n\nThe pier was sold.\n")
@@ -210,6 +214,7 @@ def test_a_killed_run_goes_on_with_its_collection(folder):
     db.close()
 
 
+@pytest.mark.ci
 def test_a_file_that_could_not_be_read_is_in_no_collection(folder):
     """Only documents count, and the path of one that is none is forgotten."""
     (folder / "one" / "empty.txt").write_text("")

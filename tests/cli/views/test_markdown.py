@@ -206,6 +206,7 @@ def test_a_line_is_read_as_markdown(source, shown):
     assert inline_text(source).plain == shown
 
 
+@pytest.mark.ci
 def test_ten_thousand_words_and_an_open_fence(terminal):
     """Every word is printed, in its order."""
     parts = [f"Word{n} is here. [1] " for n in range(3333)] + ["\n\n```\n", "last line\n"]

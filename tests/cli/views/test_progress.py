@@ -122,6 +122,7 @@ def test_the_store_says_what_the_stream_said(recorded):
     assert result["models"] == status["models"]
 
 
+@pytest.mark.ci
 def test_the_result_says_what_was_spent_and_what_comes_next(recorded):
     """The stages' seconds are those of the run; every command that is named exists."""
     folder, _, result = recorded
@@ -165,6 +166,7 @@ def test_an_error_is_an_event_too(tmp_path):
     assert "nowhere" in event["error"]
 
 
+@pytest.mark.ci
 def test_without_a_terminal_nothing_is_drawn_and_quiet_says_nothing(tmp_path):
     """Lines for a log: the totals, the end; no control sequence. With --quiet not a byte."""
     write_docs(tmp_path, 2)
@@ -238,6 +240,7 @@ def wait_for_run(folder, share=0.0):
     raise AssertionError("no run")
 
 
+@pytest.mark.ci
 def test_a_run_is_followed_from_a_second_terminal_until_it_ends(tmp_path):
     """Once a second the facts that the run stored; it ends with the run, in its exit code, and says how it ended."""
     write_docs(tmp_path, 40)
@@ -324,6 +327,7 @@ def test_a_time_is_told_as_a_person_would(left, said):
     assert format_seconds_left(left) == said
 
 
+@pytest.mark.ci
 def test_other_commands_print_one_object_too(tmp_path):
     """`index --plan`, `reembed`, `check`, `rm` and `tune --undo` say on stdout, as JSON, what they did."""
     folder = write_docs(tmp_path, 1)

@@ -109,9 +109,10 @@ def town(plain_town, tmp_path_factory):
 QUESTION = ["What is wrong with the Skua?", "--style", "abstractive", "--mode"]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "options",
-    [pytest.param(["basic"], marks=pytest.mark.ci), ["basic", "--strict"], pytest.param(["global"], marks=pytest.mark.ci)],
+    [["basic"], ["basic", "--strict"], ["global"]],
     ids=" ".join,
 )
 def test_the_terminal_shows_the_answer_that_is_kept(town, monkeypatch, options):
@@ -158,6 +159,7 @@ def test_ctrl_c_says_what_is_kept_of_an_answer(town, tmp_path, monkeypatch, begu
         assert "No sentence had been written yet." in shown.text("err")
 
 
+@pytest.mark.ci
 def test_a_pipe_that_closes_ends_a_command_quietly(tmp_path):
     """`localrag … | head` ends in 0 or 141, and says nothing, however much there was to print."""
     (tmp_path / "docs").mkdir()

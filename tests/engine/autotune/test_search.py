@@ -83,6 +83,7 @@ def test_too_little_memory_is_said_with_the_numbers(engine, chat_file):
     assert "--engine slots=128" in error.value.hint
 
 
+@pytest.mark.ci
 def test_exactness_is_measured_not_assumed(engine):
     """The layout in use passes the test that an answer depends on its request alone; with fewer rows for a sequence it does not."""
     settings = engine.settings
@@ -108,6 +109,7 @@ def test_deterministic_engines_are_exact(chat_file, engine):
     assert not settings.flash_attention
 
 
+@pytest.mark.ci
 def test_bench_engine_prints_what_a_comparison_needs(tmp_path):
     """The workload given as files runs, and one JSON object with all figures is all that stdout gets."""
     (tmp_path / "text").write_text("The Skua leaks, said Lars Holm, and the Northern Line must pay for it. " * 20)
@@ -153,6 +155,7 @@ def test_a_workload_that_cannot_be_run_is_refused_in_words(tmp_path, wrong, said
         read_workload(text, prefix, schema, chunks=2, words=9 if wrong == "words" else 1, max_tokens=5)
 
 
+@pytest.mark.ci
 def test_a_replaced_model_file_is_noticed(tmp_path, chat_file):
     """A model file that changes under a running engine ends the run in words, before another answer is committed under its name."""
     path = tmp_path / "model.gguf"

@@ -31,6 +31,7 @@ def run(engine, *requests):
     return asyncio.run(gather())
 
 
+@pytest.mark.ci
 def test_batched_answers_are_bit_for_bit_those_of_one_at_a_time(engine):
     """Ten prompts of uneven length give the same tokens together as one after the other."""
     words = (TEXT * 6).split()
@@ -182,6 +183,7 @@ def test_an_embedding_model_is_refused_as_a_chat_model(tmp_path):
         LlamaModel(ModelFile("x", "chat", path), EngineSettings())
 
 
+@pytest.mark.ci
 def test_chinese_names_are_stretches_of_characters(engine):
     """In Chinese text a name is any stretch of characters; a long list over a whole newspaper piece stays within the grammar's means."""
     from localrag.demo import CORPUS

@@ -33,6 +33,7 @@ def altered(folder, **files):
     return ModelFile("other", "embedder", folder)
 
 
+@pytest.mark.ci
 def test_a_question_has_the_vector_the_index_would_give_it():
     """Both ways give the same vectors up to rounding, for any writing and for texts beyond the window."""
     ours, theirs = LlamaCppEmbedder(find_embedder()).embed(TEXTS), LazyEmbedder(find_embedder()).embed(TEXTS)
@@ -105,6 +106,7 @@ def test_where_no_copy_can_be_kept_questions_are_embedded_all_the_same(monkeypat
     assert np.array_equal(quick.embed(["Lars Holm"]), LazyEmbedder(find_embedder()).embed(["Lars Holm"]))
 
 
+@pytest.mark.ci
 def test_a_question_never_waits_for_torch(plain_town, tmp_path):
     """Without the reader neither torch nor sentence-transformers is loaded for an answer; nor scipy where nothing walks over the graph."""
     folder = shutil.copytree(plain_town, tmp_path / "town")

@@ -428,6 +428,7 @@ def test_no_proxy_sees_anything(monkeypatch):
     assert proxy.bodies == proxy.asked == []
 
 
+@pytest.mark.ci
 def test_no_more_requests_at_once_than_servers_take():
     """Of fifty requests a bounded number is under way."""
     barrier = threading.Event()
@@ -480,6 +481,7 @@ def test_another_machine_is_refused_unless_allowed(url):
     remote(url, allowed_hosts=(url.split("/")[2].split(":")[0],))
 
 
+@pytest.mark.ci
 def test_a_folder_is_indexed_and_asked_through_a_server(tmp_path):
     """The command line takes a server's address for --model; the index remembers it."""
 

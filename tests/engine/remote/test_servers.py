@@ -62,6 +62,7 @@ async def all_of(engine, n):
     return await asyncio.gather(*(engine.generate(question(f"{TEXT} {i}")) for i in range(n)))
 
 
+@pytest.mark.ci
 def test_requests_go_where_most_slots_are_free():
     """Of two servers with two and six slots the larger gets the first requests; many keep both full, and neither beyond what it told."""
     pause = threading.Event()
@@ -133,6 +134,7 @@ def test_a_dead_server_s_requests_move_to_the_other():
     assert said == [f"{two.url} does not answer; going on without it …"]
 
 
+@pytest.mark.ci
 def test_a_server_that_is_down_pauses_the_run():
     """While the only server is away requests wait; one line says that it is awaited, one that it is back; nothing fails."""
     said = []
@@ -152,6 +154,7 @@ def test_a_server_that_is_down_pauses_the_run():
     assert said == [f"{one.url} does not answer; waiting for it …", f"{one.url} is back."]
 
 
+@pytest.mark.ci
 def test_waiting_has_an_end(monkeypatch):
     """A person is told soon that a server does not answer, an indexing run after long; both with what to do."""
     file = replace(find_chat_model(f"http://127.0.0.1:{free_port()}/v1#m"), servers=(ServerInfo(),))
@@ -417,6 +420,7 @@ def test_a_model_that_cannot_chat_is_said_before_anything_is_tried(name, gets):
     assert one.bodies == []
 
 
+@pytest.mark.ci
 def test_a_server_that_is_still_loading_is_waited_for():
     """llama-server lists its model without numbers until it has loaded it; it gets no request before."""
     gets, looked = llama(), []
@@ -483,6 +487,7 @@ def test_settings_are_not_touched_by_how_a_server_is_reached(tmp_path):
             assert "gpu.example" not in json.dumps(runs.load_settings(project.db))
 
 
+@pytest.mark.ci
 def test_max_seconds_ends_a_question_that_a_server_hangs_on(plain_town, tmp_path):
     """A server that takes the request and says nothing holds nobody up: the answer so far comes at the limit, and the connection closes."""
     gone, folder = threading.Event(), shutil.copytree(plain_town, tmp_path / "town")

@@ -113,6 +113,7 @@ def test_small_graphs_have_places_too(n):
     assert all(np.isfinite((p.x, p.y, p.r)).all() for p in layout.entities)
 
 
+@pytest.mark.ci
 def test_the_command_lays_out_the_stored_graph_and_updates_keep_to_it(plain_town, tmp_path):
     """Vectors and places go with removed entities, come with new ones, and `localrag check` misses those that are not there."""
     folder = tmp_path / "town"

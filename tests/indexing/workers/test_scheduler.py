@@ -303,6 +303,7 @@ def test_the_first_error_ends_the_rest():
     assert asyncio.run(run()) == 0
 
 
+@pytest.mark.ci
 def test_late_joiners_and_losses_in_any_order_lose_nothing():
     """Fifty random histories of workers that come, die and work at their own speeds."""
 
