@@ -21,7 +21,7 @@ from localrag.indexing.progress import ProgressReporter
 from localrag.loaders.content import LoadOptions
 from localrag.loaders.discover import DigestCache, SourceFiles, check_paths, exists_visibly, find_files, relative_path
 from localrag.loaders.ocr import OcrPages, find_tesseract, load_options, ocr_pages_reader
-from localrag.loaders.reader import DEFAULT_LIMITS, content_hash_of, is_current, load_files
+from localrag.loaders.reader import DEFAULT_LIMITS, content_hash_of, is_current, load_files, parser_version
 from localrag.model_files import ModelFile
 from localrag.project import Project
 from localrag.records import IMPORTED_MARK, Chunk, Document, SkippedFile, content_id
@@ -56,9 +56,13 @@ class StoredFiles:
 
 @dataclass(slots=True)
 class FileChanges:
-    """Files to read (path → file), files to skip, and moved documents (new path → old path)."""
+    """Files to read (path → file), files to skip, and moved documents (new path → old path).
+
+    `outdated` are files to read that have not changed: an earlier version of their parser has read them.
+    """
 
     to_read: dict[str, Path] = field(default_factory=dict)
+    outdated: set[str] = field(default_factory=set)
     skipped: list[SkippedFile] = field(default_factory=list)
     moved_paths: dict[str, str] = field(default_factory=dict)
 
@@ -77,6 +81,15 @@ class _ContentHashes:
             return []
         return [content_hash_of(file, digest, options) for options in self._options]
 
+    def is_outdated(self, content_hash: str, path: str, file: Path) -> bool:
+        """Whether an earlier version of the parser gave the document of this file."""
+        try:
+            digest = self._digests.digest_of(path, file)
+        except OSError:
+            return False
+        versions = range(1, parser_version(_kind(path)))
+        return content_hash in {content_hash_of(file, digest, options, version) for options in self._options for version in versions}
+
 
 def detect_changes(files: Mapping[str, Path], stored: StoredFiles, digests: DigestCache, options: LoadOptions) -> FileChanges:
     """Compare files, by stored path, with the index. A file is opened only if its stat entry has changed."""
@@ -94,6 +107,8 @@ def detect_changes(files: Mapping[str, Path], stored: StoredFiles, digests: Dige
             changes.skipped.append(replace(unreadable, path=path))
         elif before not in now:
             changes.to_read[path] = file
+            if before and hashes.is_outdated(before, path, file):
+                changes.outdated.add(path)
     moves = _moves_seen(changes.to_read, stored, digests, hashes)
     changes.moved_paths = _settled(moves | _moves_by_content(changes.to_read, stored, hashes, moves), stored)
     changes.to_read = {path: file for path, file in changes.to_read.items() if path not in changes.moved_paths}
@@ -442,6 +457,8 @@ def _read_changed_files(
     """Read and store new and changed files; `missing`: documents without a file, with their content hashes."""
     hashes, to_read = documents_store.document_hashes(project.db), list(changes.to_read.values())
     progress.set_files(files, to_read)
+    if changes.outdated:
+        project.model.notify(outdated_note(changes.outdated))
     read, origins = _Read(changes.skipped), dict[str, list[str]]()
     for path, content in missing.items():
         origins.setdefault(content, []).append(path)
@@ -472,6 +489,13 @@ def _read_changed_files(
                 read.new.append(path)
         progress("documents", done, len(files), path)
     return read
+
+
+def outdated_note(paths: Collection[str]) -> str:
+    """A sentence about unchanged files that are read again."""
+    kinds = ", ".join(sorted({_kind(path) or "without a suffix" for path in paths}))
+    files = "1 unchanged file is" if len(paths) == 1 else f"{len(paths)} unchanged files are"
+    return f"{files} read again, since this version of localrag reads such files better: {kinds}."
 
 
 def _scan_reader(options: LoadOptions, project: Project, progress: ProgressReporter) -> OcrPages | None:

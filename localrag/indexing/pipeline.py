@@ -472,6 +472,7 @@ class IndexPlan:
     seconds: tuple[float, float] | None
     disk: int
     scans: int = 0  # pages to read by OCR
+    outdated: tuple[str, ...] = ()  # unchanged files that a newer parser reads again
     model: str = ""
     method: IndexingMethod | None = None
     how: str = ""  # the method in words, with the time of the chat model
@@ -528,8 +529,14 @@ def plan_index(
         seconds = (seconds[0] + least, seconds[1] + most) if seconds else None
     how = describe_method(method, model, chunks, whole) if method else f"Measured first: whether {model.name} extracts in time."
     cost = (round(calls), round(tokens), seconds, size * INDEX_BYTES_PER_TEXT_BYTE)
-    scans = sum(scanned.values())
-    return IndexPlan(len(files), unchanged, read, tuple(skipped), chunks, *cost, scans=scans, model=model.name, method=method, how=how)
+    return IndexPlan(
+        *(len(files), unchanged, read, tuple(skipped), chunks, *cost),
+        scans=sum(scanned.values()),
+        outdated=tuple(sorted(look.outdated)),
+        model=model.name,
+        method=method,
+        how=how,
+    )
 
 
 def _count_changes(files: dict[str, Path], root: Path, settings: IndexSettings, db: Database | None) -> FileChanges:

@@ -57,6 +57,8 @@ PARSERS = {
     ".pdf": "pdf.parse_pdf",
     **dict.fromkeys(IMAGE_SUFFIXES, "pdf.parse_image"),
 }
+# Version of a parser's results where it is not the first: a higher one makes every file that it reads be read again.
+PARSER_VERSIONS = dict.fromkeys(PARSERS.values(), 2)
 OCR_SUFFIXES = IMAGE_SUFFIXES | {".pdf"}
 _OFFICE_PARSERS = ("word.", "presentation.", "spreadsheet.", "opendocument.", "old_office.", "outlook.")
 BINARY_SUFFIXES = OCR_SUFFIXES | {".epub"} | {suffix for suffix, parser in PARSERS.items() if parser.startswith(_OFFICE_PARSERS)}

@@ -19,13 +19,12 @@ from localrag.loaders.content import A_PICTURE, MEGABYTE, ONLY_IMAGES, UNKNOWN_F
 from localrag.loaders.discover import DigestCache, relative_path
 from localrag.loaders.ocr import OcrPages
 from localrag.loaders.pandoc import PANDOC_SUFFIXES, convert_with_pandoc
-from localrag.loaders.parser_process import OCR_SUFFIXES, TABULAR_SUFFIXES
+from localrag.loaders.parser_process import OCR_SUFFIXES, PARSER_VERSIONS, PARSERS, TABULAR_SUFFIXES
 from localrag.records import Document, DocumentPart, SkippedFile, content_id
 from localrag.system.child_process import ChildProcess
 from localrag.system.files import check_platform, stat_key
 from localrag.text.sentences import Span
 
-LOADER_VERSION = 2  # version of the parsers' results: a change makes every file be read again
 _ENVIRONMENT_NAMES = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _SCANS = {ONLY_IMAGES, A_PICTURE, UNKNOWN_FONTS}
 
@@ -133,13 +132,18 @@ def is_current(reason: str, options: LoadOptions) -> bool:
     return not (is_scan and options.ocr_unavailable_reason) or options.ocr_unavailable_reason in reason
 
 
-def content_hash_of(file: Path, digest: str, options: LoadOptions = DEFAULT_OPTIONS) -> str:
-    """The content hash of a document: of its digest, the loader's version, and the options relevant to its kind of file."""
+def parser_version(suffix: str) -> int:
+    """The version of the results of the parser for a suffix."""
+    return PARSER_VERSIONS.get(PARSERS.get(suffix, PARSERS[".txt"]), 1)
+
+
+def content_hash_of(file: Path, digest: str, options: LoadOptions = DEFAULT_OPTIONS, version: int = 0) -> str:
+    """The content hash of a document: of its digest, its parser's version (0: today's), and the options that matter to its kind."""
     suffix = file.suffix.lower()
     relevant = (options.text_column, *options.metadata_columns) if suffix in TABULAR_SUFFIXES else ()
     relevant += ("ocr", options.ocr) if options.ocr and suffix in OCR_SUFFIXES else ()
     relevant += ("pandoc",) if options.pandoc_program and suffix in PANDOC_SUFFIXES else ()
-    return content_id("load", LOADER_VERSION, digest, *relevant)
+    return content_id("load", version or parser_version(suffix), digest, *relevant)
 
 
 def _load(

@@ -14,7 +14,7 @@ from localrag.engine.settings import EngineOptions
 from localrag.indexing import documents
 from localrag.indexing.documents import DeletionPolicy
 from localrag.indexing.pipeline import build_index
-from localrag.loaders import discover
+from localrag.loaders import discover, parser_process
 from localrag.project import open_for_writing
 from localrag.system.files import FileStat
 from tests.cli.commands.test_index import rows
@@ -35,8 +35,9 @@ def write(file, text, at=OLD):
     os.utime(file, (at, at))
 
 
-def index(folder, *, reports=True, verify=False, **settings):
-    with open_for_writing(folder / ".localrag", extractor="phrases", engine=EngineOptions(), **settings) as project:
+def index(folder, *, reports=True, verify=False, said=None, **settings):
+    engine = EngineOptions(notify=said.append) if said is not None else EngineOptions()
+    with open_for_writing(folder / ".localrag", extractor="phrases", engine=engine, **settings) as project:
         deletion = DeletionPolicy(prune=True, rehash=verify)
         return asyncio.run(build_index([folder / "docs"], project, lambda _: None, reports=reports, deletion=deletion)).documents
 
@@ -146,6 +147,20 @@ def test_options_that_bear_on_a_file_have_it_read_again(tmp_path):
     assert opened(tmp_path, lambda: index(tmp_path)) == []
     assert index(tmp_path, text_column="note").changed == ("docs/t.csv",)
     assert index(tmp_path).n_changed == 0
+
+
+def test_a_newer_parser_reads_its_own_files_again_and_says_so(town, monkeypatch):
+    """Files of other kinds stay closed; the plan and the run name the kind and how many there are, and the next run has nothing to do."""
+    monkeypatch.setitem(parser_process.PARSER_VERSIONS, "markup.parse_markdown", 99)
+    note = "1 unchanged file is read again, since this version of localrag reads such files better: .md."
+
+    plan = run_localrag("index", "docs", "--plan", cwd=town)
+    said = []
+    read = opened(town, lambda: index(town, said=said))
+
+    assert note in plan.stdout
+    assert (read, said) == (["a.md"], [note])
+    assert opened(town, lambda: index(town)) == []
 
 
 def test_a_kept_stat_leaves_with_its_document(town):

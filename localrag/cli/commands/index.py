@@ -147,6 +147,7 @@ def print_plan(plan: "IndexPlan", *, as_json: bool = False) -> None:
     from dataclasses import asdict
 
     from localrag.cli.views.console import format_duration, stdout_console
+    from localrag.indexing.documents import outdated_note
     from localrag.indexing.pipeline import OCR_SECONDS_PER_PAGE
     from localrag.records import to_row
 
@@ -154,6 +155,8 @@ def print_plan(plan: "IndexPlan", *, as_json: bool = False) -> None:
         write_json(asdict(plan) | {"skipped": [to_row(one, {"is_failure": "failed"}) for one in plan.skipped]})
         return
     stdout_console.print(f"files     {plan.files}: {plan.to_read} to read, {plan.unchanged} unchanged, {len(plan.skipped)} cannot be read")
+    if plan.outdated:
+        stdout_console.print(f"          {escape_line(outdated_note(plan.outdated))}", soft_wrap=True)
     if plan.scans:
         stdout_console.print(
             f"scans     {plan.scans} pages to be read by Tesseract, some {format_duration(plan.scans * OCR_SECONDS_PER_PAGE)}"
