@@ -9,6 +9,7 @@ import gzip
 import json
 import random
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +32,7 @@ LONGEST = 256  # tokens of an example, with the model's own three
 QUESTION, HYPOTHESIS = 64, 90  # tokens of it at most
 SHORTEST_WINDOW = 60  # tokens of a passage
 LONGEST_ANSWER = 60  # tokens
+WIDTHS = 32  # tokens: batches are as wide as a multiple of it
 LEAST_LEFT = 120  # characters of a passage without its answer
 NOTHING = -100  # a target that nothing is learned of
 ENTAILMENT, CONTRADICTION, NEUTRAL, NOT_ENTAILED = range(4)  # the last is said by sets of two classes: one of the two before it
@@ -60,6 +62,11 @@ class Tokens:
     ids: Ids
     starts: Ids
     ends: Ids
+
+
+def padded(size: int) -> int:
+    """A length rounded up: a processor prepares itself for each shape of a batch anew, so few are used."""
+    return -(-size // WIDTHS) * WIDTHS
 
 
 class Texts:
@@ -105,7 +112,7 @@ class Texts:
 
     def batch(self, pairs: Sequence[tuple[Ids, int]]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Ids, mask and types, (n, l), of what `joined` gives."""
-        shape = len(pairs), max(len(ids) for ids, _ in pairs)
+        shape = len(pairs), padded(max(len(ids) for ids, _ in pairs))
         ids, mask, types = np.full(shape, self.marks.pad), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         for n, (own, second) in enumerate(pairs):
             ids[n, : len(own)], mask[n, : len(own)], types[n, second : len(own)] = own, 1, 1
@@ -439,13 +446,12 @@ class Batches(torch.utils.data.Dataset[tuple[torch.Tensor, ...]]):
     def __init__(self, examples: Sequence[Example], encoder: Encoder, *, tokens: int, seed: int) -> None:
         self._encoder, self._seed, self._batches = encoder, seed, list[list[Example]]()
         for at in range(0, len(examples), 8192):
-            batch: list[Example] = []
-            for size, example in sorted(((self._size(e), e) for e in examples[at : at + 8192]), key=lambda found: found[0]):
-                if batch and size * (len(batch) + 1) > tokens:
-                    self._batches.append(batch)
-                    batch = []
-                batch.append(example)
-            self._batches.append(batch)
+            by_width: dict[int, list[Example]] = defaultdict(list)
+            for example in examples[at : at + 8192]:
+                by_width[padded(self._size(example))].append(example)
+            for width, found in by_width.items():
+                rows = max(1, tokens // width)
+                self._batches += [found[first : first + rows] for first in range(0, len(found), rows)]
         random.Random(seed).shuffle(self._batches)
 
     def _size(self, e: Example) -> int:
