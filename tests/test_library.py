@@ -229,6 +229,7 @@ def test_progress_comes_in_order_and_ends_complete(tmp_path):
     assert all(step.done == step.total for step in last.values())
 
 
+@pytest.mark.ci
 def test_a_closed_index_keeps_nothing_in_memory(plain_town, tmp_path):
     """Caches are shared by all who have the index open, and freed with the last of them, also those made while writing."""
     folder = shutil.copytree(plain_town, tmp_path / "town")

@@ -97,6 +97,7 @@ def test_a_model_file_that_an_index_names_is_not_opened(foreign, tmp_path, kind)
     assert shlex.quote(str(path)) in refused.stderr.partition("→")[2]
 
 
+@pytest.mark.ci
 def test_a_model_on_the_users_list_is_theirs_wherever_it_lies(foreign, chat_file, tmp_path, home):
     """`localrag models add` is how a file becomes the user's own, and `--model` how it is chosen for one index."""
     path = tmp_path / "town" / "docs" / "theirs.gguf"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from localrag.entailment.comparison import _close_together
+from tests.conftest import mostly_ci
 from tests.patterns import is_steep, patterns
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="a search cannot be interrupted here")
@@ -25,12 +26,16 @@ LIBRARIES = (
 @pytest.mark.parametrize(
     "pattern",
     [
-        r"(?<=[^\d\s])(\.|∯)((\[(\d{1,3},?\s?-?\s?)*\b\d{1,3}\])+|((\d{1,3}\s?)?\d{1,3}))(\s)(?=[A-Z])",  # of pysbd
-        r"\s*(?P<key>[^=!,\"']+?)\s*(?P<sign>!=|=)",
-        r"V?[JN]+(?:V?[JN]+)*D[JN]*N",
-        r"^(?:.+/)?[^/]*a[^/]*a[^/]*a[^/]*b$",
         r"(.+?)\s*<[^<>]+>",
-        r"(a|a)*b",
+        *mostly_ci(
+            [
+                r"(?<=[^\d\s])(\.|∯)((\[(\d{1,3},?\s?-?\s?)*\b\d{1,3}\])+|((\d{1,3}\s?)?\d{1,3}))(\s)(?=[A-Z])",  # of pysbd
+                r"\s*(?P<key>[^=!,\"']+?)\s*(?P<sign>!=|=)",
+                r"V?[JN]+(?:V?[JN]+)*D[JN]*N",
+                r"^(?:.+/)?[^/]*a[^/]*a[^/]*a[^/]*b$",
+                r"(a|a)*b",
+            ]
+        ),
     ],
 )
 def test_a_pattern_of_cubic_or_exponential_time_is_found(pattern):

@@ -54,6 +54,7 @@ def test_a_file_that_is_no_model_is_a_row_and_the_others_go_on(tmp_path):
     assert "no model file" in rows[1]["error"]
 
 
+@pytest.mark.ci
 def test_a_process_that_dies_is_an_error_of_its_model():
     """The measuring process is ended from outside: its model's row says by what."""
 

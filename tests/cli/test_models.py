@@ -72,6 +72,7 @@ def docs(own):
 PHRASES = ("index", "docs", "--extractor", "phrases")
 
 
+@pytest.mark.ci
 def test_an_index_keeps_the_model_it_was_made_with(docs, tiny):
     """Another default is for new indexes; the old one goes on with its own, and its adapters."""
     assert run_localrag(*PHRASES, cwd=docs).returncode == 0

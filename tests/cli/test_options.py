@@ -151,6 +151,7 @@ def test_a_look_at_an_index_needs_no_model(town):
     assert "gone.gguf" in str(asked.exception)
 
 
+@pytest.mark.ci
 def test_logs_have_the_paths_that_the_answer_had(town, monkeypatch):
     """`logs --json` is what `ask --json` printed, from whichever folder it is asked."""
     (town / "docs" / "deep").mkdir()
@@ -164,6 +165,7 @@ def test_logs_have_the_paths_that_the_answer_had(town, monkeypatch):
         assert all(os.path.exists(c["path"]) for c in asked["citations"])  # noqa: PTH110
 
 
+@pytest.mark.ci
 def test_a_name_that_begins_with_a_dot_is_asked_about(tmp_path, monkeypatch):
     """`.NET` is an entity of that name, is found in questions, and no sentence ends before it."""
     monkeypatch.chdir(tmp_path)

@@ -311,6 +311,7 @@ def test_what_the_index_is_bound_to_is_not_changed_in_silence(project, tiny, tex
     assert run(project, "index", "docs", "--plan", **env).returncode == 1
 
 
+@pytest.mark.ci
 def test_the_ways_out_of_a_conflict_lead_out(project):
     """The command line changes the index and the file agrees from then on; --rebuild does so too; without the line all is as it was."""
     put(project, "chunk_tokens = 500\n")

@@ -40,6 +40,7 @@ def damaged(path, share):
 
 
 @pytest.mark.parametrize("share", mostly_ci(DAMAGES.values(), 0.5), ids=DAMAGES)
+@pytest.mark.ci
 def test_a_damaged_vocabulary_is_read_again(own_home, chat_file, share):
     """Cut off or full of zeros, the kept vocabulary is taken from the model again, and kept."""
     expected = Tokenizer(chat_file).counts(list(TOWN.values()))

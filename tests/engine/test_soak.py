@@ -34,6 +34,7 @@ def memory() -> int:
 
 @pytest.mark.parametrize("capacity", mostly_ci([None, 700], 700))
 @pytest.mark.timeout(SECONDS * 2 + 600)
+@pytest.mark.ci
 def test_random_work_leaks_nothing(capacity):
     """Requests, cancellations, failures, preemptions, people in a hurry, at random: in the end no sequence, slot, cell or task is left."""
     chance = random.Random(7)
@@ -101,6 +102,7 @@ class Sabotaged(LlamaModel):
 
 @pytest.mark.parametrize("layout", mostly_ci([{}, {"kv_unified": True, "n_ctx": 256}], {}))
 @pytest.mark.timeout(SECONDS * 4 + 1200)
+@pytest.mark.ci
 def test_steps_that_llama_cpp_fails_harm_no_answer(tiny, layout):
     """llama.cpp fails steps at random, requests come and go: those that are answered get the words of an undisturbed engine, none leaks."""
     file, settings = tiny("llama"), EngineSettings(threads=1, slots=4, n_ctx=512, kv_cache_type="f32")
@@ -151,6 +153,7 @@ async def _answers(engine, prompts):
     return [(await engine.generate(Request(p, 10))).token_ids for p in prompts]
 
 
+@pytest.mark.ci
 def test_ten_thousand_queued_requests_are_no_ten_thousand_tasks():
     """However many requests there are, a bounded number of tasks and little memory serve them."""
     backend = FakeLlama(slots=16)

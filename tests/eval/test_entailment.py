@@ -22,6 +22,7 @@ def write(path, rows):
     return path
 
 
+@pytest.mark.ci
 def test_the_command_prints_one_object(tmp_path):
     """`--json` is one object with the shares, all together and by kind; without it a table; neither needs an index."""
     file = write(tmp_path / "rows.jsonl", ROWS)

@@ -164,6 +164,7 @@ def test_answers_are_scored_and_a_stopped_run_goes_on(meetings, tmp_path, tiny):
     assert len(load_lines(file)) == 6
 
 
+@pytest.mark.ci
 def test_a_question_that_failed_is_asked_again(meetings, tmp_path):
     """The next run answers what failed, keeps the rest as it is, and a third has nothing left to ask."""
     setup = QaSetup(("mix",), "phrases", None, QueryOptions(), EngineOptions())

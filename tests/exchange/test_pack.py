@@ -66,6 +66,7 @@ def test_an_index_is_carried_to_another_folder_and_answers_there(packed, plain_t
     assert not open_index(tmp_path / "there" / ".localrag").execute("SELECT count(*) FROM staged_documents").fetchone()[0]
 
 
+@pytest.mark.ci
 def test_documents_that_were_not_packed_are_not_taken_for_deleted(plain_town, tmp_path):
     """Indexing the folder they came from, which is missing on the new machine, keeps them."""
     unpack_index(pack_index(tmp_path / "a.localrag", plain_town).path, tmp_path / "there")

@@ -27,7 +27,7 @@ from localrag.store import runs
 from localrag.store.foreign import MACHINE_BOUND, PORTABLE, UNLISTED
 from localrag.store.opening import open_index
 from localrag.store.schema import current_schema, schema_objects
-from tests.conftest import run_localrag
+from tests.conftest import mostly_ci, run_localrag
 from tests.exchange.test_pack import everything, sealed
 from tests.serve.server import served
 
@@ -320,7 +320,7 @@ FOREIGN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", FOREIGN)
+@pytest.mark.parametrize("kind", mostly_ci(FOREIGN, *(kind for kind in FOREIGN if kind != "computed column")))
 def test_nothing_of_a_foreign_schema_is_taken_over(database, plain_town, tmp_path, kind):
     """Triggers, views, virtual tables and the like are gone, the rows are there, and the index is sound."""
     evil = altered(database, tmp_path, *FOREIGN[kind])

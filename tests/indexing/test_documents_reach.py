@@ -179,6 +179,7 @@ def test_many_deletions_wait_for_a_yes(tmp_path):
     assert rows(tmp_path, "SELECT * FROM skipped_files") == []
 
 
+@pytest.mark.ci
 def test_few_deletions_need_no_yes(tmp_path):
     """A third of the documents may go without a word; documents of other paths do not count."""
     docs = town(tmp_path)

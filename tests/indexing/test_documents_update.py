@@ -72,6 +72,7 @@ def edit(rng, docs):
         file.write_text("\n\n".join(lines))
 
 
+@pytest.mark.ci
 def test_another_chunk_size_cuts_unchanged_files_anew(tmp_path):
     """Indexed again with smaller chunks, the index is the one that smaller chunks give at once; the same size again changes nothing."""
     for name in ("a", "b"):

@@ -276,6 +276,7 @@ def test_an_edit_of_a_document_that_stays_costs_nothing(town):
     assert words_in(town / ".localrag", *SECRETS) == []
 
 
+@pytest.mark.ci
 def test_a_reader_holds_up_the_end_of_an_erasure(town, monkeypatch):
     """Where another process still reads what was, the command fails and says so; the next one empties the log."""
     monkeypatch.setattr(database, "WRITER_BUSY_TIMEOUT_S", 0.2)

@@ -192,6 +192,7 @@ def test_as_many_conversations_as_slots(index, tmp_path):
     assert engine.most_of["entities"] == 20
 
 
+@pytest.mark.ci
 def test_a_smaller_window_writes_what_is_new_and_leaves_the_rest(index, tmp_path):
     """Reports of a large window are not written anew in a small one; what is new is written from less."""
     _, first, _, _ = index(well, window=16384)

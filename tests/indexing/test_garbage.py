@@ -99,6 +99,7 @@ def test_text_edited_away_leaves_every_file_within_a_run(town, home):
     assert rows(town, "SELECT * FROM gc_queue") == []
 
 
+@pytest.mark.ci
 def test_an_answer_that_two_texts_share_stays_as_long_as_either(town):
     """A document and its copy: the model's answers stay when one of them is edited, and go when both are."""
     (town / "docs" / "copy.txt").write_text(SECRET)

@@ -126,7 +126,7 @@ def interrupt(folder, stage, how):
         index(folder, progress)
 
 
-STOPPED = [pytest.param(s, "SIGINT", marks=[] if s in ("noun phrases", "reports") else pytest.mark.ci) for s in STAGES]
+STOPPED = [pytest.param(s, "SIGINT", marks=[] if s == "noun phrases" else pytest.mark.ci) for s in STAGES]
 KILLED = [pytest.param(s, "SIGKILL", marks=pytest.mark.ci if s in ("chunk embeddings", "reports") else pytest.mark.slow) for s in STAGES]
 
 
@@ -156,6 +156,7 @@ def checked(folder):
         db.close()
 
 
+@pytest.mark.ci
 def test_added_files_are_found_while_the_rest_is_made(indexed, town):
     """Passages of new files are found by words and meaning before the graph speaks of them; a changed file is still what it was, and a
     question about everything gets the answer that it got before."""

@@ -97,6 +97,7 @@ def test_a_moved_file_takes_its_name_and_day_along(folder):
     assert equals_fresh(folder)
 
 
+@pytest.mark.ci
 def test_a_new_file_of_the_same_text_at_the_old_place_is_another_document(folder):
     """A moved to B, then a new A with the text A had: two documents, two ids, and the index is sound."""
     a, b = folder / "docs" / "top" / "s0" / "f0.txt", folder / "docs" / "b.txt"

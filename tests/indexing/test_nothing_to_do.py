@@ -65,6 +65,7 @@ def test_no_file_that_looks_as_it_did_is_opened(town):
     assert opened(town, lambda: index(town, verify=True)) == sorted([*TOWN, "scan.pdf"])
 
 
+@pytest.mark.ci
 def test_nothing_is_read_of_the_index_and_no_model_is_opened(town):
     """Texts, extractions, descriptions and findings that cannot be read stop no run with nothing to do; it loads no heavy library."""
     with sqlite3.connect(town / ".localrag" / "index.db") as db:
@@ -114,6 +115,7 @@ def test_a_clock_that_goes_backwards_hides_no_change(town):
     assert index(town).changed == ("docs/b.txt",)
 
 
+@pytest.mark.ci
 def test_a_file_changed_just_now_is_read_once_more(town):
     """A file as young as the run may change again within one tick of its clock: it is read by the next run, too, as is one of tomorrow."""
     write(town / "docs" / "young.txt", "Ruth Sand met Lars Holm.", time.time())
@@ -138,6 +140,7 @@ def test_what_a_file_is_while_it_is_hashed_is_not_kept_where_it_changes(tmp_path
     assert found.new_stats() == {}
 
 
+@pytest.mark.ci
 def test_options_that_bear_on_a_file_have_it_read_again(tmp_path):
     """Another text column reads tables anew, and only these; another version of the loader all files."""
     write(tmp_path / "docs" / "a.txt", TOWN["b.txt"])

@@ -55,6 +55,7 @@ def test_documents_are_in_the_graph_while_others_are_read(tmp_path, monkeypatch)
         assert not wrong(db)
 
 
+@pytest.mark.ci
 def test_what_an_interrupted_run_left_is_in_the_graph_before_the_model_reads(tmp_path, monkeypatch):
     """The first run is stopped when a portion has its graph; the second gives the rest its own, and then asks the model."""
     monkeypatch.setattr(pipeline, "MIN_BATCH_CHUNKS", 5)
@@ -86,6 +87,7 @@ def test_what_an_interrupted_run_left_is_in_the_graph_before_the_model_reads(tmp
     assert in_graph() == (20, 20)
 
 
+@pytest.mark.ci
 def test_equal_texts_are_embedded_once(tmp_path, monkeypatch):
     """Also where the second stands in another portion than the first."""
     monkeypatch.setattr(pipeline, "MIN_BATCH_CHUNKS", 5)

@@ -392,6 +392,7 @@ def test_a_file_that_takes_too_long_is_given_up_and_the_next_is_read(tmp_path):
     assert quick.text == "short"
 
 
+@pytest.mark.ci
 def test_a_file_that_needs_too_much_memory_is_given_up(tmp_path):
     """The memory limit ends the worker; a new one goes on."""
     write(tmp_path, {"a.json": b"[" + b"[]," * 8_000_000 + b"1]", "b.txt": b"short"})

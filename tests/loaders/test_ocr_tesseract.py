@@ -37,6 +37,7 @@ def test_the_confined_program_starts_no_other(tmp_path):
 
 
 @linux
+@pytest.mark.ci
 def test_the_confined_program_has_so_much_memory_and_time():
     """More memory fails, and an endless loop ends."""
     python = os.path.realpath(sys.executable)

@@ -201,6 +201,7 @@ def test_the_reader_is_given_files_and_no_paths(tmp_path, monkeypatch):
     reader.close()
 
 
+@pytest.mark.ci
 def test_a_reader_that_takes_no_request_is_given_up(tmp_path, monkeypatch):
     """Also where the request, with the words of many pages, is longer than a socket's buffer."""
     hang = "import time\ntime.sleep(60)\n"

@@ -74,6 +74,7 @@ def test_a_mode_that_was_chosen_is_kept(ask):
     assert ask("How many documents are there?", mode="basic").reason == ""
 
 
+@pytest.mark.ci
 def test_questions_about_what_files_say_are_not_about_files(folder):
     """Of 88 questions that nothing was learned from at least 78 are told right; none about content is taken for one about files."""
     rows = [line.split("\t") for line in (Path(__file__).parent / "data" / "collection_questions.tsv").read_text("utf-8").splitlines()]

@@ -83,6 +83,7 @@ def test_a_list_comes_whole(project):
     assert "Bergen" not in first.text
 
 
+@pytest.mark.ci
 def test_a_list_that_is_asked_for_has_no_short_answer(project):
     """Nor have steps: a few words stand above the passages of facts only."""
     assert asked(project, "How long may a query take by default?").short_answer == "1000 ms"

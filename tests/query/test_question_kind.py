@@ -29,6 +29,7 @@ def rows(file):
     return [line.split("\t") for line in (DATA / file).read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.ci
 def test_questions_kept_from_training_are_routed_right():
     """Of 200 labelled questions in a dozen languages, the kept half goes right in 95 % or more: about everything, or a particular."""
     kept = [(label, text) for label, text in rows("routes.tsv") if blake2b(text.encode(), digest_size=1).digest()[0] % 2]
@@ -93,6 +94,7 @@ def test_without_a_reader_the_kind_is_unknown():
     assert not project.said
 
 
+@pytest.mark.ci
 def test_last_lines_of_a_conversation_are_about_the_answer_or_the_documents():
     """In five languages; without a reader every one is about the documents."""
     lines = rows("last_lines.tsv")

@@ -211,6 +211,7 @@ def test_the_cost_is_said_and_agreed_on_before_the_first_call(ask, mode, options
     assert mode == "drift" or int(minutes) == round(int(tokens.replace(",", "")) / 100 / 60)
 
 
+@pytest.mark.ci
 def test_without_a_terminal_and_on_a_fast_machine_nobody_is_asked(ask):
     """Nobody there, it goes on within its limits; a machine that needs seconds asks nobody."""
     budgets.record_throughput(find_chat_model(None), {"rows": 2000, "seconds": 20.0})

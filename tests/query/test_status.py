@@ -61,6 +61,7 @@ def test_an_extractive_answer_says_that_it_searches(told, mode):
     assert told(mode, "extractive") == ["searching …"]
 
 
+@pytest.mark.ci
 def test_nothing_is_kept_of_a_project_that_does_not_log(town):  # noqa: F811
     """The answer has no number, the same call is not made twice, and the database has no row more."""
     with open_for_query(town, engine=EngineOptions(use_adapters=False), logs=False) as project:

@@ -177,6 +177,7 @@ def test_an_answer_in_another_language_is_asked_for_again(ask):
     assert made.answer.startswith("Jeder Angestellte bekommt")
 
 
+@pytest.mark.ci
 def test_the_requested_form_is_given(ask):
     """One sentence is one; where a table is requested and none is written, the model is asked once more."""
     one, *_ = ask(LEAVE, response_type="single sentence")

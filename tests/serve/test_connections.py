@@ -159,6 +159,7 @@ def test_as_many_connections_as_there_may_be_cannot_be_held_with_half_a_header_e
         assert served(port)
 
 
+@pytest.mark.ci
 def test_a_body_that_comes_too_slowly_is_refused_and_its_connection_closed(server):
     """A slow body is refused, however often a byte of it comes."""
     port, _ = server

@@ -438,6 +438,7 @@ def test_progress_comes_and_a_question_that_is_cancelled_ends():
     assert told[0][2] == "Reading 14 reports"
 
 
+@pytest.mark.ci
 def test_past_the_time_the_best_so_far_and_how_to_go_on(monkeypatch):
     """Nothing yet is said as such, and the question has ended."""
     monkeypatch.setattr("localrag.serve.mcp_server.STOP_GRACE_S", 0.1)
@@ -472,6 +473,7 @@ def test_an_index_that_is_gone_is_said():
     assert not listed.resources
 
 
+@pytest.mark.ci
 def test_serve_starts_without_the_library():
     """It takes half a second to load; the first request to /mcp does."""
     code = "import sys, localrag.serve.app, localrag.cli.commands.serve; print([m for m in ('mcp', 'pydantic') if m in sys.modules])"

@@ -123,6 +123,7 @@ def test_a_small_change_leaves_the_file_as_it_is(db, folder):
     assert vectors.matches_vectors(db, folder, "chunk")
 
 
+@pytest.mark.ci
 def test_by_difference_the_file_becomes_that_of_a_fresh_build(db, folder, tmp_path_factory):
     """After many additions and removals the lists stay and hold just the present vectors: as many are found as from a file made anew."""
 

@@ -100,6 +100,7 @@ def test_no_shape_of_text_takes_longer_than_its_length(shape):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a process there is not sent SIGINT")
+@pytest.mark.ci
 def test_splitting_ends_with_ctrl_c():
     """However long the text is, each call of the library is short."""
     code = "from localrag.text.sentences import sentences; sentences('a.b'); print('now', flush=True); sentences('中。' * 100_000_000)"

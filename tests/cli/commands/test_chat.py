@@ -149,6 +149,7 @@ def piped_chat(lines, here, *args, **env):
     return run_process("chat", *QUICK, *args, cwd=here, timeout=300, given=lines, **env)
 
 
+@pytest.mark.ci
 def test_what_is_no_command_is_said_with_the_nearest(here):
     """A mistyped command or mode is answered with the nearest one; a path at the beginning of a line, or a space, makes it a question."""
     done = piped_chat(
@@ -210,6 +211,7 @@ def test_ctrl_c_stops_an_answer_and_the_next_question_is_answered(here):
     assert logs("1")[0]["question"] == "Who is the mate of the Skua?"
 
 
+@pytest.mark.ci
 def test_a_conversation_goes_on_in_another_process(here):
     """`chat -c` and `chat --resume N` go on with it: follow-ups lean on its answers; both, or a number that is none, are refused."""
     out("ask", "Who asked the Northern Line to pay?", *QUICK)

@@ -215,6 +215,7 @@ def test_files_that_cannot_be_read_are_listed_and_the_rest_is_indexed(tmp_path):
     assert "No entity was found" in done.stderr
 
 
+@pytest.mark.ci
 def test_questions_on_an_index_without_a_graph_fall_back(tmp_path):
     """A file without entities is answered from its passages, and the answer says so; no apology."""
     (tmp_path / "plain.txt").write_text("harbours freeze in most winters, and nobody can leave them until ice breaks in april.")

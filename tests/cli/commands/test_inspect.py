@@ -107,6 +107,7 @@ def test_collections_are_listed_shown_renamed_and_removed(folder):
         assert run_localrag("collections", *args, cwd=folder).returncode == 2
 
 
+@pytest.mark.ci
 def test_names_that_are_not_there_are_errors_with_what_there_is(folder):
     """An unknown collection, with what may have been meant; a name that cannot be one; an unknown key; before anything is asked."""
     index(folder, "one", "--collection", "ferry")

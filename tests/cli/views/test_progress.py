@@ -14,7 +14,7 @@ from localrag.cli.views.progress import _poll_runs, format_seconds_left, format_
 from localrag.indexing.progress import RunProgress, extrapolate
 from localrag.records import NEW_JSON_KEYS
 from tests.cli.commands.test_index import rows
-from tests.conftest import TOWN, run_localrag, run_process
+from tests.conftest import TOWN, mostly_ci, run_localrag, run_process
 from tests.forked import Forked
 from tests.terminals import Terminal, invoke
 
@@ -182,7 +182,7 @@ def frames(text):
     return [line for line in ORDERS.sub("", text).replace("\r", "\n").split("\n") if line.strip()]
 
 
-@pytest.mark.parametrize("columns", [60, 100])
+@pytest.mark.parametrize("columns", mostly_ci([60, 100], 60))
 def test_the_bars_fit_the_terminal_and_never_go_back(tmp_path, columns):
     """No line is longer than the terminal is wide; each share and each count is at least the one before; the end is 100 %."""
     write_docs(tmp_path)
@@ -208,6 +208,7 @@ def test_the_bars_fit_the_terminal_and_never_go_back(tmp_path, columns):
 
 
 @pytest.mark.parametrize("stage", [pytest.param(s, marks=() if s == "entity resolution" else pytest.mark.ci) for s in STAGES])
+@pytest.mark.ci
 def test_ctrl_c_is_answered_within_a_second_in_every_stage(tmp_path, stage):
     """It says what is saved and that the same command goes on, ends in 130, and the index is whole after the same command."""
     write_docs(tmp_path, 60 if stage in STAGES[-2:] else 12)  # the last stages are over at once where there is little to embed

@@ -136,6 +136,7 @@ def test_the_terminal_shows_the_answer_that_is_kept(town, monkeypatch, options):
 
 
 @pytest.mark.parametrize("begun", [False, pytest.param(True, marks=pytest.mark.ci)], ids=["before the first sentence", "after it"])
+@pytest.mark.ci
 def test_ctrl_c_says_what_is_kept_of_an_answer(town, tmp_path, monkeypatch, begun):
     """Ctrl-C ends a question in 130 and says what is kept: the sentences written so far, which `logs` and `source` then have."""
     shutil.copytree(town, tmp_path / "town")

@@ -96,6 +96,7 @@ def test_a_model_that_llama_cpp_would_compute_otherwise_is_left_alone(tmp_path, 
     assert convert_to_gguf(file) is None
 
 
+@pytest.mark.ci
 def test_where_no_copy_can_be_kept_questions_are_embedded_all_the_same(monkeypatch, tmp_path):
     """A cache that cannot be written to costs the quick start, not the answer."""
     file = altered(tmp_path / "model")

@@ -58,6 +58,7 @@ def model(tmp_path, chat_file):
 
 
 @pytest.mark.parametrize("style", mostly_ci(["abstractive", "extractive"], "extractive"))
+@pytest.mark.ci
 def test_a_chunk_is_read_in_a_window_of_2048_tokens(model, style):
     """Names are found, and nothing is lost, in a window that has no room for the longest list there may be."""
     found, lost = read(model(2048), style=style)

@@ -52,6 +52,7 @@ def test_equal_settings_are_of_one_class_and_other_roundings_of_another(tiny):
     assert kinds["kv"] != kinds["a"]
 
 
+@pytest.mark.ci
 def test_the_embedder_and_the_tagger_count(home):
     """Their figures are part of the class, and the same each time."""
     embedder = find_embedder()
