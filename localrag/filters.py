@@ -181,7 +181,7 @@ def suffix_of(path: str) -> str:
 
 def matches_path(path: str, pattern: str) -> bool:
     """Whether a stored path matches a pattern: `*` and `?` within a folder, `**` across folders; else it is a file or folder. A name
-    with a suffix, such as notes.md, is also a file of that name in any folder.
+    with a suffix, such as notes.md, is also a file of that name in any folder, with the documents within it.
 
     Takes time proportional to path times pattern, because either may be untrusted.
     """
@@ -195,8 +195,9 @@ def _glob(pattern: str) -> Callable[[str], bool]:
         plain = plain[2:]
     if not any(c in plain for c in "*?["):
         folder = plain.rstrip("/")
-        name = folder if "/" not in pattern and suffix_of(folder) else None  # ./notes.md is in the uppermost folder
-        return lambda path: folder in ("", ".") or path == folder or path.startswith(folder + "/") or path.rpartition("/")[2] == name
+        if "/" not in pattern and suffix_of(folder):  # ./notes.md is in the uppermost folder
+            return lambda path: f"/{folder}/" in f"/{path}/"
+        return lambda path: folder in ("", ".") or path == folder or path.startswith(folder + "/")
     try:
         search = compile_linear(f"^(?:{_regex(plain + '**' if plain.endswith('/') else plain)})$")
     except PatternError:

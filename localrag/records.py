@@ -3,6 +3,7 @@
 Offsets are in characters of the document's text; ids are content hashes.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
@@ -99,6 +100,21 @@ class Document:
         """Title, date and author on one line, to precede a chunk that does not contain them."""
         values = {"title": self.title} | dict(self.metadata)
         return " · ".join(f"{name.title()}: {values[name][:200]}" for name in ("title", "date", "author") if values.get(name))
+
+
+_INSIDE_FILE = re.compile(r"(?<=\w\.)(?:mbox|eml|msg|pdf)(?=/)", re.IGNORECASE)
+
+
+def file_path(path: str) -> str:
+    """The path of the file that a document is in: its own, or for a document within a file that of this file."""
+    container = _INSIDE_FILE.search(path)
+    return path[: container.end()] if container else path
+
+
+def format_path(path: str) -> str:
+    """A path as people read it: `archive.mbox › 2019-03-02 Re: bridge` for a document within a file."""
+    file = file_path(path)
+    return file + path[len(file) :].replace("/", " › ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,7 +396,7 @@ class Citation:
 
     def place(self, path: str = "") -> str:
         """File (or the `path` to show instead), part and headings: `manual.pdf › page 3 › Setup › Linux`."""
-        return " › ".join((path or self.path, *filter(None, (self.part,)), *self.headings))
+        return " › ".join((format_path(path or self.path), *filter(None, (self.part,)), *self.headings))
 
 
 @dataclass(frozen=True, slots=True)

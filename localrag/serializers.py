@@ -19,7 +19,7 @@ from sqlite_utils import Database
 
 from localrag.errors import LocalragError
 from localrag.loaders.page_images import IMAGE_SUFFIXES
-from localrag.records import ANSWER_JSON_KEYS, Answer, Chunk, Citation, content_id, to_row, with_new_keys
+from localrag.records import ANSWER_JSON_KEYS, Answer, Chunk, Citation, content_id, file_path, to_row, with_new_keys
 from localrag.store import browse, graph, layout
 from localrag.text.markdown import NeutralMarkdown, NeutralStream, neutralize
 from localrag.text.sentences import cached_sentences, collapse_whitespace
@@ -132,6 +132,7 @@ def serialize_document(db: Database, document_id: str, start: int | None, end: i
         "id": document_id,
         "path": document["path"],
         "title": document["title"],
+        "file": file_path(document["path"]),
         "kind": _kind(document["path"]),
         "metadata": document["metadata"],
         "length": length,
@@ -144,8 +145,8 @@ def serialize_document(db: Database, document_id: str, start: int | None, end: i
 
 
 def _kind(path: str) -> str:
-    """The kind of view of a document: pdf, image or text."""
-    suffix = Path(path).suffix.lower()
+    """The kind of view of a document: pdf, image or text; a document within a file has no pages."""
+    suffix = Path(path).suffix.lower() if path == file_path(path) else ""
     return "pdf" if suffix == ".pdf" else "image" if suffix in IMAGE_SUFFIXES else "text"
 
 

@@ -192,8 +192,11 @@ def _documents(paths: list[str], root: Path) -> tuple[dict[str, Path], tuple[tup
     """The files of documents below the index's root; the others with the reason why they are left out."""
     files: dict[str, Path] = {}
     left_out: dict[str, str] = {}
+    stored = set(paths)
     for path in paths:
         file = root / path
+        if any(parent.as_posix() in stored for parent in PurePosixPath(path).parents):
+            continue  # within a file
         if PurePosixPath(path).is_absolute() or not is_safe_member_name(path):
             left_out[path] = "lies outside the folder that holds the index"
         elif reason := reason_to_leave_out(path):

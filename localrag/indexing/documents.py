@@ -200,11 +200,13 @@ class UnreachableSource:
         return SkippedFile(self.path, f"{self.why}; {note}" if note else self.why, True)
 
 
-def find_unreachable(documents: Iterable[str], tops: Sequence[Path], root: Path, sources: SourceFiles) -> list[UnreachableSource]:
+def find_unreachable(
+    documents: Iterable[str], tops: Sequence[Path], root: Path, sources: SourceFiles, containers: Collection[str] = ()
+) -> list[UnreachableSource]:
     """Group documents by the unreachable folder above them: missing, empty, forbidden, or a link that is not followed.
 
     `documents` are stored paths that were read from below `tops` and not found in this run; `root` is the folder that stored paths are
-    relative to.
+    relative to. `containers` are the stored paths of files with files within them.
     """
     outermost = sorted(tops, key=lambda p: len(p.parts))
     state_of: dict[Path, UnreachableSource | None] = {}
@@ -215,7 +217,8 @@ def find_unreachable(documents: Iterable[str], tops: Sequence[Path], root: Path,
         top = next((t for t in outermost if full.is_relative_to(t)), full.parent)
         for place in _from(top, full):
             if place not in state_of:
-                state_of[place] = _state(place, place == full and (place != top or exists_visibly(place)), root, sources)
+                is_file = (place == full and (place != top or exists_visibly(place))) or relative_path(place, root) in containers
+                state_of[place] = _state(place, is_file, root, sources)
             if state := state_of[place]:
                 states[state.path] = state
                 documents_below.setdefault(state.path, []).append(document)
@@ -397,26 +400,33 @@ def update_documents(
     progress.set_files(files)
     progress("documents", 0, len(files))
     hashes = documents_store.document_hashes(db)
-    missing = [p for p in hashes if p not in files and _is_covered(p, hashes, tops, root)]
-    unreached = [u for u in find_unreachable(missing, tops, root, sources) if u.is_forbidden or not deletion.prune]
+    inner_paths = documents_store.inner_paths(db)
+    present = {*files, *_with_inner(inner_paths.keys() & files, inner_paths)}
+    missing = [p for p in hashes if p not in present and _is_covered(p, hashes, tops, root)]
+    unreached = [u for u in find_unreachable(missing, tops, root, sources, inner_paths) if u.is_forbidden or not deletion.prune]
     waiting = {p for u in unreached for p in u.documents}
     away = {p for u in unreached if u.is_forbidden for p in u.documents}
     missing_hashes, digests = {p: hashes[p] for p in missing if p not in away}, DigestCache(file_stats(db), verify=deletion.rehash)
     changes = changed_files(files, missing_hashes, db, project.settings, digests)
     save_file_stats(db, digests.new_stats())
-    move_documents(db, {old: MovedTo(new, _day_of(files[new])) for new, old in changes.moved_paths.items()})
+    moves = {old: MovedTo(new, _day_of(files[new])) for new, old in changes.moved_paths.items()}
+    for old, to in list(moves.items()):
+        moves |= {inner: replace(to, path=f"{to.path}{inner[len(old) :]}") for inner in inner_paths.get(old, ())}
+    changes.moved_paths = {to.path: old for old, to in moves.items()}
+    move_documents(db, moves)
     for name in collections:  # before reading, so that a query that finds a document also finds its collection
-        collections_store.add_to_collection(db, name, files)
+        collections_store.add_to_collection(db, name, present)
     without_file = {p: h for p, h in missing_hashes.items() if p not in changes.moved_paths.values()}
     read = _read_changed_files(files, changes, without_file, digests, project, progress)
     moved = {**changes.moved_paths, **read.moved}
     was_at = set(moved.values())
-    deleted = [p for p in [*missing, *read.now_unreadable] if p not in waiting and p not in was_at]
+    deleted = [p for p in [*missing, *_with_inner(read.now_unreadable, inner_paths)] if p not in waiting and p not in was_at]
     retained = list[str]()
     if deleted and not deletion.prune:
         covered = sum(_is_covered(p, hashes, tops, root) for p in hashes)
         if len(deleted) > CONFIRM_DELETION_SHARE * covered and not deletion.confirm(len(deleted), covered):
             retained, deleted = deleted, retained
+    deleted += [p for file in read.files for p in inner_paths.get(file, ()) if p not in read.inner and p not in was_at]
     for path in [*deleted, *read.moved.values()]:
         documents_store.remove_document(db, path)
     unreached = [replace(u, documents=tuple(p for p in u.documents if p not in was_at)) for u in unreached]
@@ -435,15 +445,32 @@ def update_documents(
     )
 
 
+def _move_with_inner(changes: FileChanges, moves: dict[str, MovedTo], inner_paths: Mapping[str, Sequence[str]], db: Database) -> None:
+    """Move documents and those within their files."""
+    for old, to in list(moves.items()):
+        moves |= {inner: replace(to, path=f"{to.path}{inner.removeprefix(old)}") for inner in inner_paths.get(old, ())}
+    changes.moved_paths = {to.path: old for old, to in moves.items()}
+    move_documents(db, moves)
+
+
+def _with_inner(files: Iterable[str], inner_paths: Mapping[str, Sequence[str]]) -> list[str]:
+    return [path for file in files for path in (file, *inner_paths.get(file, ()))]
+
+
 @dataclass(slots=True)
 class _Read:
-    """The outcome of reading; `moved`: new path → old path; `now_unreadable`: stored documents whose files cannot be read any more."""
+    """The outcome of reading; `moved`: new path → old path; `now_unreadable`: stored documents whose files cannot be read any more.
+
+    `files`, `inner`: the paths of files that were read, and of the files within them.
+    """
 
     skipped: list[SkippedFile]
     new: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     moved: dict[str, str] = field(default_factory=dict)
     now_unreadable: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    inner: set[str] = field(default_factory=set)
 
 
 def _read_changed_files(
@@ -468,15 +495,20 @@ def _read_changed_files(
     reader = _scan_reader(options, project, progress)
     readers = max(1, min(worker_cores(), PARSER_PROCESSES, len(to_read)))
     sentences = dict[str, list[Span]]()
-    for done, loaded in enumerate(
-        load_files(to_read, project.root, options, DEFAULT_LIMITS, reader, digests, readers, sentences), first + 1
-    ):
+    done = first
+    for loaded in load_files(to_read, project.root, options, DEFAULT_LIMITS, reader, digests, readers, sentences):
         path = loaded.path
+        done += path in changes.to_read
         if isinstance(loaded, SkippedFile):
             stays = path in hashes and (loaded.is_failure or _needs_missing_ocr(loaded, options))
             read.skipped.append(_still_skipped(loaded) if stays else loaded)
             read.now_unreadable += [path] * (path in hashes and not stays)
             continue
+        if path in changes.to_read:
+            read.files.append(path)
+        else:
+            read.inner.add(path)
+            collections_store.move_path(project.db, read.files[-1], path)
         came_from = origins.get(loaded.content_hash, []) if path not in hashes else []
         if came_from:
             collections_store.move_path(project.db, came_from[0], path)

@@ -515,7 +515,7 @@ def plan_index(
         chunks += len(new)
         untaggable += sum(not can_tag(text, settings) for text in new)
         size += len(document.text.encode())
-        read += 1
+        read += document.path in look.to_read
     whole = chunks + len(stored)
     choice = MethodChoice.planned(settings, model, tagger, db)
     extractor = choice.extractor(chunks, extraction_seconds(model, chunks))

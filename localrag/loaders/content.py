@@ -76,14 +76,33 @@ class LoadOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class InnerDocument:
+    """A file within a file that becomes a document of its own: characters `start` to `end` of the file's text.
+
+    `name`: its place in the file, with slashes. The document of the file itself leaves out what is between `cut` and `end`.
+    """
+
+    name: str
+    cut: int
+    start: int
+    end: int
+    title: str = ""
+    metadata: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ParsedFile:
-    """The content of a file. `title`: from its metadata or first heading. `pages_to_ocr`: the numbers of pages that need OCR."""
+    """The content of a file. `title`: from its metadata or first heading. `pages_to_ocr`: the numbers of pages that need OCR.
+
+    `text` and `parts` are of the whole file, also of the files within it, `inner`.
+    """
 
     text: str
     title: str = ""
     metadata: tuple[tuple[str, str], ...] = ()
     parts: tuple[DocumentPart, ...] = ()
     pages_to_ocr: tuple[int, ...] = ()
+    inner: tuple[InnerDocument, ...] = ()
 
 
 class Unreadable(Exception):
@@ -139,12 +158,14 @@ def normalize_typography(content: ParsedFile) -> ParsedFile:
         ends.append(position)
         shifts.append(shifts[-1] + len(replacement) - len(match[0]))
 
-    def moved(offset: int) -> int:
-        return offset + shifts[bisect_right(ends, offset) - 1]
-
     text = "".join([*pieces, content.text[position:]])
-    parts = (DocumentPart(p.label, min(moved(p.start), len(text)), min(moved(p.end), len(text))) for p in content.parts)
-    return replace(content, text=text, parts=tuple(parts))
+
+    def moved(offset: int) -> int:
+        return min(offset + shifts[bisect_right(ends, offset) - 1], len(text))
+
+    parts = (DocumentPart(p.label, moved(p.start), moved(p.end)) for p in content.parts)
+    inner = (replace(d, cut=moved(d.cut), start=moved(d.start), end=moved(d.end)) for d in content.inner)
+    return replace(content, text=text, parts=tuple(parts), inner=tuple(inner))
 
 
 def _plain_letters(text: str) -> str:

@@ -1,8 +1,8 @@
 """E-mail: messages with their attachments, mailboxes, and web pages saved as MHTML."""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from email import message_from_bytes, message_from_string, policy
 from email.header import decode_header, make_header
 from email.message import EmailMessage
@@ -49,35 +49,51 @@ def parse_mail(file: OpenFile, options: LoadOptions) -> ParsedFile:
     """Parse a message, with the files attached to it and the messages that it forwards, which are parts."""
     message = _message(file.read_bytes())
     inner = InnerFiles(options)
-    sections = list(_message_sections(message, inner))
-    text, parts = join_sections(sections)
+    content = _parsed_message(message, inner)
+    return replace(content, metadata=content.metadata + inner.metadata())
+
+
+def _parsed_message(message: EmailMessage, inner: InnerFiles, depth: int = 0) -> ParsedFile:
+    """A message with its headers as metadata. `inner` gets the files attached to it and the messages that it forwards."""
+    body = _part_body(message)
     headers = _headers(message)
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    names = [f"Attachments: {', '.join(name for name, _ in body.files)}"] if body.files else []
+    for name, data in body.files:
+        inner.read(name, data)
+    for forwarded in body.messages if depth < MAX_NESTED else ():
+        place = f"forwarded {_place(forwarded)}"
+        inner.add(place, place, _parsed_message(forwarded, InnerFiles(inner.options, unread=inner.unread), depth + 1))
+    if body.messages and depth >= MAX_NESTED:
+        inner.unread["messages within messages"] = f"more than {MAX_NESTED} deep"
+    own = clean_text("\n\n".join(filter(None, ["\n".join(lines), *body.texts, *names])))
+    text, parts = join_sections([("", own), *inner.sections])
     named = {name.lower(): value for name, value in headers.items() if name != "From"}
     metadata = metadata_pairs(title=headers.get("Subject"), author=headers.get("From"), **named)
-    return ParsedFile(text, headers.get("Subject", ""), metadata + inner.metadata(), parts)
+    return ParsedFile(text, headers.get("Subject", ""), metadata, parts, inner=inner.documents(parts))
 
 
 def parse_mailbox(file: OpenFile, options: LoadOptions) -> ParsedFile:
-    """Parse a mailbox (mbox): each message is a part, named by its day and subject."""
+    """Parse a mailbox (mbox): each message is a document of its own, named by its day and subject."""
     data = file.read_bytes()
     starts = [m.span() for m in _MBOX_START.finditer(data)]
     if not starts or starts[0][0]:
         raise Unreadable("damaged: it is no mailbox", failed=True)
-    inner, sections = InnerFiles(options), list[tuple[str, str]]()
+    messages = InnerFiles(options)
     ends = [start for start, _ in starts[1:]] + [len(data)]
     for (_, start), end in list(zip(starts, ends, strict=True))[:MAX_MESSAGES]:
         try:
             message = _message(_QUOTED_FROM.sub(rb"\1", data[start:end]))
         except Unreadable as error:
-            inner.unread[f"message {len(sections) + 1}"] = str(error)
+            messages.unread[f"message {len(messages.sections) + 1}"] = str(error)
             continue
-        found = list(_message_sections(message, inner))
-        place = _place(message)
-        sections.append((place, "\n\n".join([f"# {place}", *(text for _, text in found)])))
+        messages.add(
+            _place(message), _place(message), _parsed_message(message, InnerFiles(options, unread=messages.unread)), is_listed=True
+        )
     if len(starts) > MAX_MESSAGES:
-        inner.unread[f"{len(starts) - MAX_MESSAGES} messages"] = f"after the first {MAX_MESSAGES:,}"
-    text, parts = join_sections(sections)
-    return ParsedFile(text, "", inner.metadata(), parts)
+        messages.unread[f"{len(starts) - MAX_MESSAGES} messages"] = f"after the first {MAX_MESSAGES:,}"
+    text, parts = join_sections(messages.sections)
+    return ParsedFile(text, "", messages.metadata(), parts, inner=messages.documents(parts))
 
 
 def parse_web_archive(file: OpenFile, options: LoadOptions) -> ParsedFile:
@@ -115,24 +131,8 @@ def _message(data: bytes) -> EmailMessage:
 def _place(message: EmailMessage) -> str:
     """The day and the subject of a message."""
     headers = _headers(message)
-    return " ".join(filter(None, (headers.get("Date", "")[:10], headers.get("Subject", "")[:80]))) or "message"
-
-
-def _message_sections(message: EmailMessage, inner: InnerFiles, depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Label and text: of the message itself without a label, of the files attached to it, of the messages that it forwards."""
-    body = _part_body(message)
-    lines = [f"{name}: {value}" for name, value in _headers(message).items()]
-    names = [f"Attachments: {', '.join(name for name, _ in body.files)}"] if body.files else []
-    yield "", clean_text("\n\n".join(filter(None, ["\n".join(lines), *body.texts, *names])))
-    before = len(inner.sections)
-    for name, data in body.files:
-        inner.read(name, data)
-    yield from inner.sections[before:]
-    for forwarded in body.messages if depth < MAX_NESTED else ():
-        own = list(_message_sections(forwarded, inner, depth + 1))
-        yield f"forwarded {_place(forwarded)}", "\n\n".join(text for _, text in own)
-    if body.messages and depth >= MAX_NESTED:
-        inner.unread["messages within messages"] = f"more than {MAX_NESTED} deep"
+    place = " ".join(filter(None, (headers.get("Date", "")[:10], headers.get("Subject", "")[:80])))
+    return place.replace("/", "-") or "message"
 
 
 def _headers(message: EmailMessage) -> dict[str, str]:

@@ -58,7 +58,7 @@ PARSERS = {
     **dict.fromkeys(IMAGE_SUFFIXES, "pdf.parse_image"),
 }
 # Version of a parser's results where it is not the first: a higher one makes every file that it reads be read again.
-PARSER_VERSIONS = dict.fromkeys(PARSERS.values(), 2)
+PARSER_VERSIONS = dict.fromkeys(PARSERS.values(), 2) | dict.fromkeys(("mail.parse_mail", "mail.parse_mailbox", "outlook.parse_msg"), 3)
 OCR_SUFFIXES = IMAGE_SUFFIXES | {".pdf"}
 _OFFICE_PARSERS = ("word.", "presentation.", "spreadsheet.", "opendocument.", "old_office.", "outlook.")
 BINARY_SUFFIXES = OCR_SUFFIXES | {".epub"} | {suffix for suffix, parser in PARSERS.items() if parser.startswith(_OFFICE_PARSERS)}
@@ -101,6 +101,15 @@ def parse_file(file: OpenFile, options: LoadOptions) -> ParsedFile:
         _replace_surrogates(" ".join(content.title.split())[:200]),
         tuple((_replace_surrogates(name), _replace_surrogates(value)) for name, value in content.metadata),
         tuple(replace(part, label=_replace_surrogates(part.label)) for part in content.parts),
+        inner=tuple(
+            replace(
+                inner,
+                name=_replace_surrogates(inner.name),
+                title=_replace_surrogates(inner.title),
+                metadata=tuple((_replace_surrogates(name), _replace_surrogates(value)) for name, value in inner.metadata),
+            )
+            for inner in content.inner
+        ),
     )
 
 

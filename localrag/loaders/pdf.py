@@ -368,7 +368,7 @@ def parse_pdf(file: OpenFile, options: LoadOptions) -> ParsedFile:
     values = {key: clean_text(named.get(key, "")) for key in ("author", "subject", "keywords")}
     metadata = metadata_pairs(title=title, author=values.pop("author"), date=date, **values)
     metadata += ocr_metadata(options.pages) if options.pages else unread_page_metadata(scans)
-    return ParsedFile(text, title, metadata + inner.metadata(), parts)
+    return ParsedFile(text, title, metadata + inner.metadata(), parts, inner=inner.documents(parts))
 
 
 def _text(lines: Sequence[PageLine]) -> str:

@@ -4,10 +4,10 @@ import os
 import time
 from base64 import b64decode
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import LifoQueue
 from typing import Any, NoReturn
@@ -15,7 +15,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from localrag.filters import day_from_metadata, day_from_mtime
-from localrag.loaders.content import A_PICTURE, MEGABYTE, ONLY_IMAGES, UNKNOWN_FONTS, LoadOptions, OpenFile, open_file
+from localrag.loaders.containers import SplitText, safe_name, split_text
+from localrag.loaders.content import A_PICTURE, MEGABYTE, ONLY_IMAGES, UNKNOWN_FONTS, InnerDocument, LoadOptions, OpenFile, open_file
 from localrag.loaders.discover import DigestCache, relative_path
 from localrag.loaders.ocr import OcrPages
 from localrag.loaders.pandoc import PANDOC_SUFFIXES, convert_with_pandoc
@@ -55,6 +56,8 @@ def load_files(
 ) -> Iterator[Document | SkippedFile]:
     """Read files in order, each into a Document or a SkippedFile with the reason; paths are relative to `root`. Raises LocalragError.
 
+    After the Document of a file come those of the files within it, whose paths are below the file's.
+
     `scans`: the OCR of pages without text. `digests`: the known digests. `readers`: number of parallel parser processes, which read a few
     files ahead. `sentences`: filled with path → sentences by these processes, except for very long texts and with a single reader.
     """
@@ -63,16 +66,17 @@ def load_files(
     if readers == 1:
         with closing(ParserProcess(limits)) as worker:
             for file in files:
-                yield _load(file, root, options, limits, worker, scans, digests)
+                yield from _load(file, root, options, limits, worker, scans, digests)
         return
 
-    def read(file: Path, worker: "ParserProcess", read_scans: OcrPages | None) -> Document | SkippedFile:
+    def read(file: Path, worker: "ParserProcess", read_scans: OcrPages | None) -> FileDocuments:
         return _load(file, root, options, limits, worker, read_scans, digests, sentences)
 
     yield from _parallel(files, read, limits, scans, readers)
 
 
-ParseFile = Callable[[Path, "ParserProcess", OcrPages | None], Document | SkippedFile]
+FileDocuments = Sequence[Document] | tuple[SkippedFile]
+ParseFile = Callable[[Path, "ParserProcess", OcrPages | None], FileDocuments]
 
 
 def _parallel(
@@ -84,7 +88,7 @@ def _parallel(
     for worker in reversed(workers):
         idle.put(worker)
 
-    def load(file: Path, read_scans: OcrPages | None) -> Document | SkippedFile:
+    def load(file: Path, read_scans: OcrPages | None) -> FileDocuments:
         worker = idle.get()
         try:
             return read(file, worker, read_scans)
@@ -96,9 +100,9 @@ def _parallel(
         deferred_ocr = scans and _defer_ocr
         for file, future in _in_order(files, lambda file: pool.submit(load, file, deferred_ocr), FILES_AHEAD * readers):
             try:
-                yield future.result()
+                yield from future.result()
             except _NeedsOcr:  # OCR results are stored in the index, whose connection belongs to this thread
-                yield load(file, scans)
+                yield from load(file, scans)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
         for worker in workers:
@@ -155,19 +159,19 @@ def _load(
     scans: OcrPages | None,
     digests: DigestCache,
     sentences: dict[str, list[Span]] | None = None,
-) -> Document | SkippedFile:
+) -> FileDocuments:
     path = relative_path(file, root)
     try:
         before = file.stat()
         if reason := _rejection_reason(before, limits):
-            return SkippedFile(path, reason, False)
+            return (SkippedFile(path, reason, False),)
         content_hash = content_hash_of(file, digests.digest_of(path, file), options)
         answer = _parse_in_worker(file, content_hash, options, worker, scans, split=sentences is not None)
         after = file.stat()
     except OSError as error:
-        return SkippedFile(path, f"cannot be read: {error.strerror}", True)
+        return (SkippedFile(path, f"cannot be read: {error.strerror}", True),)
     if stat_key(before) != stat_key(after):
-        return SkippedFile(path, "changed while it was read", True)
+        return (SkippedFile(path, "changed while it was read", True),)
     if "reason" in answer:
         reason = (
             f"{answer['reason']}: {options.ocr_unavailable_reason}"
@@ -175,17 +179,52 @@ def _load(
             else answer["reason"]
         )
         # The hash changes once scans can be read.
-        return SkippedFile(path, reason, answer["failed"], "" if answer["failed"] else content_hash)
+        return (SkippedFile(path, reason, answer["failed"], "" if answer["failed"] else content_hash),)
     text = answer["text"]
-    if sentences is not None and (spans := _spans(answer.get("sentences"), text)):
-        sentences[path] = spans
-    metadata = tuple((str(name), str(value)) for name, value in answer["metadata"])
     parts = tuple(DocumentPart(p["label"], p["start"], p["end"]) for p in answer["parts"])
-    own_title = dict(metadata).get("title", "") or answer["title"]
-    metadata_day = day_from_metadata(metadata)
-    date = (metadata_day, "metadata") if metadata_day else (day_from_mtime(after.st_mtime), "file")
+    whole = SplitText("", text, parts, answer["title"], _metadata(answer["metadata"]))
+    inner = _inner_documents(answer.get("inner"), text)
+    if not inner:
+        if sentences is not None and (spans := _spans(answer.get("sentences"), text)):
+            sentences[path] = spans
+        return (_document(path, whole, content_hash, after.st_mtime),)
+    main, *others = split_text(text, parts, inner)
+    found = {path: _document(path, replace(main, title=whole.title, metadata=whole.metadata), content_hash, after.st_mtime)}
+    for other in others:
+        own = f"{path}/{other.name}"
+        document = _document(own, other, content_id(content_hash, other.name), after.st_mtime)
+        around = next(found[parent] for p in Path(own).parents if (parent := p.as_posix()) in found)
+        if document.date_source == "file" and around.date_source != "file":  # as the message that it came with
+            document = replace(document, date=around.date, date_source=around.date_source)
+        found[own] = document
+    return tuple(found.values())
+
+
+def _document(path: str, content: SplitText, content_hash: str, changed_at: float) -> Document:
+    own_title = dict(content.metadata).get("title", "") or content.title
+    metadata_day = day_from_metadata(content.metadata)
+    date = (metadata_day, "metadata") if metadata_day else (day_from_mtime(changed_at), "file")
     title = (own_title or Path(path).stem, "document" if own_title else "file")
-    return Document(content_id(path, content_id(text)), path, title[0], text, content_hash, metadata, parts, *date, title[1])
+    key = content_id(path, content_id(content.text))
+    return Document(key, path, title[0], content.text, content_hash, content.metadata, content.parts, *date, title[1])
+
+
+def _metadata(pairs: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((str(name), str(value)) for name, value in pairs)
+
+
+def _inner_documents(rows: Any, text: str) -> list[InnerDocument]:
+    """The documents within a file as the parser process sent them; none if they are invalid, since a hostile file may control it."""
+
+    def document_of(row: Any) -> InnerDocument:
+        cut, start, end = (int(row[key]) for key in ("cut", "start", "end"))
+        return InnerDocument(safe_name(str(row["name"])), cut, start, end, str(row["title"]), _metadata(row["metadata"]))
+
+    try:
+        found = list(map(document_of, rows or ()))
+    except (TypeError, ValueError, KeyError, OverflowError):
+        return []
+    return found if all(0 <= d.cut <= d.start <= d.end <= len(text) for d in found) else []
 
 
 def _spans(values: Any, text: str) -> list[Span]:

@@ -35,6 +35,7 @@ from localrag.serve.context import FileUnavailable, ServerContext, query_int
 from localrag.store import browse, documents
 from localrag.store.database import snapshot
 from localrag.store.documents import file_stats
+from localrag.system.files import containing_file
 
 PARTIAL_SUFFIX = ".part"  # of an unfinished upload
 MAX_NAME_BYTES = 200  # of a file name; that of an unfinished upload is longer
@@ -310,8 +311,8 @@ def _range(request: Request, site: ServerContext) -> tuple[Path, list[int], str,
     """Arguments of `PageRenderer.find_boxes` for a range of a document's text. Raises NotFound, FileUnavailable and ValueError."""
     with snapshot(site.folder) as db:
         document, file = _file(request, db, site)
-        if file.suffix.lower() not in OCR_SUFFIXES:
-            raise NotFound(f"{file.name} has no pages to show.")
+        if file.suffix.lower() not in OCR_SUFFIXES or file != site.root / document["path"]:
+            raise NotFound(f"{Path(document['path']).name} has no pages to show.")
         start = query_int(request, "start", 0, document["length"])
         end = query_int(request, "end", start, min(document["length"], start + 20_000))
         words = browse.text_window(db, document["id"], start, end)
@@ -330,8 +331,8 @@ def _file(request: Request, db: Database, site: ServerContext) -> tuple[dict[str
     document = browse.document_summary(db, key)
     if document is None:
         raise NotFound(f"There is no document {key}.")
-    file = site.root / document["path"]
-    if not Path(os.path.normpath(file)).is_relative_to(site.root) and document["path"] not in file_stats(db):
+    file = containing_file(site.root / document["path"])
+    if not Path(os.path.normpath(file)).is_relative_to(site.root) and relative_path(file, site.root) not in file_stats(db):
         raise FileUnavailable(f"{file.name} was not read on this machine.", "If it is yours, index its folder: localrag index PATH")
     return document, file
 

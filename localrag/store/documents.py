@@ -7,6 +7,7 @@ content hash of its documents later; pages of a killed run stay unlinked until t
 
 import json
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -154,6 +155,16 @@ def delete_orphan_chunk_data(db: Database, ids: Sequence[str]) -> None:
 def document_hashes(db: Database) -> dict[str, str]:
     """Path → content hash of every stored document."""
     return {row["path"]: row["content_hash"] for row in db.query("SELECT path, content_hash FROM documents")}
+
+
+def inner_paths(db: Database) -> dict[str, list[str]]:
+    """Path of a file → the paths of the documents within it, whose paths are below the file's; only of files that have such."""
+    paths = {path for (path,) in db.execute("SELECT path FROM documents")}
+    found = defaultdict[str, list[str]](list)
+    for path in sorted(paths):
+        if (file := next((p for parent in reversed(PurePosixPath(path).parents) if (p := parent.as_posix()) in paths), None)) is not None:
+            found[file].append(path)
+    return dict(found)
 
 
 def ending_import_chunks(db: Database) -> set[str]:

@@ -195,6 +195,11 @@ class FileStat:
         return self.size, self.mtime_ns, self.inode
 
 
+def containing_file(path: Path) -> Path:
+    """The file that a document's path leads to: the path itself, or the file above it for a document within a file."""
+    return next((p for p in (path, *path.parents) if p.is_file()), path)
+
+
 def stat_key(status: stat_result) -> StatKey:
     """The values of a stat result that are compared with a FileStat."""
     return status.st_size, status.st_mtime_ns, status.st_ino

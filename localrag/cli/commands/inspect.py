@@ -186,11 +186,12 @@ def source_command(
     """Print the passage behind citation N of the last answer."""
     from localrag.cli.views.console import print_note
     from localrag.index import Index
+    from localrag.system.files import containing_file
 
     opened = Index.open(index)
     path = print_citation(opened, opened.last_answer(), n)
-    if opens and typer.launch(str(opened.root / path)) != 0:
-        print_note(f"{opened.root / path} could not be opened.")
+    if opens and typer.launch(str(file := containing_file(opened.root / path))) != 0:
+        print_note(f"{file} could not be opened.")
 
 
 def print_citation(index: "Index", last: "Answer | None", n: int, opens: str = "localrag source") -> str:
