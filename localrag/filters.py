@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from localrag.errors import UsageError
+from localrag.records import file_path
 
 
 class PatternError(UsageError):
@@ -173,10 +174,16 @@ def suffixes_of_type(kind: str) -> tuple[str, ...]:
     return FILE_TYPE_FAMILIES.get(kind, (kind,))
 
 
+_SUFFIX = re.compile(r"[\w+~-]{1,12}")
+
+
 def suffix_of(path: str) -> str:
-    """The lower-case suffix of a path, without the dot; empty if it has none."""
-    name = path.rpartition("/")[2].lstrip(".")
-    return name.rpartition(".")[2].lower() if "." in name else ""
+    """The lower-case suffix of a path, without the dot; empty if it has none. That of a message in a mailbox is that of the mailbox."""
+    before, _, suffix = path.rpartition("/")[2].lstrip(".").rpartition(".")
+    if before and _SUFFIX.fullmatch(suffix):
+        return suffix.lower()
+    file = file_path(path)
+    return suffix_of(file) if file != path else ""
 
 
 def matches_path(path: str, pattern: str) -> bool:

@@ -46,7 +46,7 @@ class _Body:
 
 
 def parse_mail(file: OpenFile, options: LoadOptions) -> ParsedFile:
-    """Parse a message, with the files attached to it and the messages that it forwards, which are parts."""
+    """Parse a message; the files attached to it and the messages that it forwards are documents of their own."""
     message = _message(file.read_bytes())
     inner = InnerFiles(options)
     content = _parsed_message(message, inner)

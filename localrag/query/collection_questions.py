@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import PurePosixPath
 
-from localrag.filters import FILE_TYPE_FAMILIES, DocumentFilter, FilterCondition
+from localrag.filters import FILE_TYPE_FAMILIES, DocumentFilter, FilterCondition, suffix_of
 from localrag.project import Project
 from localrag.query.question import AnswerDraft, Question
 from localrag.query.question_analysis import FUNCTION_WORDS_BY_LANGUAGE, detect_language
@@ -126,7 +126,7 @@ def collection_draft(question: Question, project: Project) -> AnswerDraft | None
     rows = dated_files(project)
     if kind in (CollectionKind.COUNT, CollectionKind.LIST):
         chosen = _of_type(question.text, rows)
-        types = ", ".join(f"{n} {suffix}" for suffix, n in Counter(_suffix(row.path) for row in chosen).most_common())
+        types = ", ".join(f"{n} {suffix}" for suffix, n in Counter(suffix_of(row.path) for row in chosen).most_common())
         head = f"{counted}: {len(chosen)}" + f" ({types})" * bool(types)
         return _listed(head, chosen if kind is CollectionKind.LIST else [])
     if kind in (CollectionKind.NEWEST, CollectionKind.OLDEST):
@@ -181,11 +181,11 @@ def _described(question: str, rows: Sequence[DatedFile]) -> Sequence[DatedFile]:
 
 def _of_type(question: str, rows: Sequence[DatedFile]) -> Sequence[DatedFile]:
     """The files of a type that a question names, such as "PDFs" or "spreadsheets"; all if it names none."""
-    present = {_suffix(row.path) for row in rows}
+    present = {suffix_of(row.path) for row in rows}
     for word in (word.lower().removesuffix("s") for word in _WORD_PATTERN.findall(question)):
         suffixes = {word} & present or set(FILE_TYPE_FAMILIES.get(_TYPE_WORDS.get(word, ""), ()))
         if suffixes:
-            return [row for row in rows if _suffix(row.path) in suffixes]
+            return [row for row in rows if suffix_of(row.path) in suffixes]
     return rows
 
 
@@ -197,10 +197,6 @@ _TYPE_WORDS = {
     "email": "mail",
     "markdown": "markdown",
 }
-
-
-def _suffix(path: str) -> str:
-    return PurePosixPath(path).suffix.removeprefix(".").lower()
 
 
 def _searched_term(question: str, project: Project) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from localrag.engine.settings import EngineOptions
 from localrag.exchange.pack import pack_index
+from localrag.filters import suffix_of
 from localrag.indexing.documents import DeletionPolicy
 from localrag.indexing.pipeline import build_index
 from localrag.loaders.containers import safe_name, split_text
@@ -168,3 +169,10 @@ def test_a_place_within_a_file_reads_as_one():
     assert format_path(SHIPS) == "archive.mbox › 2019-03-02 Re: bridge › ships.csv"
     assert format_path("docs/notes/a.md") == "docs/notes/a.md"
     assert (file_path(f"docs/{SHIPS}"), file_path("docs/a.eml")) == ("docs/archive.mbox", "docs/a.eml")
+    assert [suffix_of(path) for path in (SHIPS, BRIDGE, f"{BRIDGE} v1.2 final", "notes/v1.2 final", ".env")] == [
+        "csv",
+        "mbox",
+        "mbox",
+        "",
+        "",
+    ]
