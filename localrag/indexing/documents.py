@@ -6,6 +6,7 @@ most `chunk_tokens` tokens, end between sentences, overlap, and have exact chara
 """
 
 import os
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,7 +34,7 @@ from localrag.store.documents import MovedTo, file_stats, move_documents, new_do
 from localrag.store.graph import has_rows
 from localrag.system.files import stat_key
 from localrag.system.resources import worker_cores
-from localrag.text.outline import Outline
+from localrag.text.outline import BlockKind, Outline
 from localrag.text.sentences import Span, collapse_whitespace, sentences
 
 
@@ -260,9 +261,9 @@ def split_document(
 ) -> list[Chunk]:
     """Split a document into chunks of at most `size` tokens; each starts with up to `overlap` tokens of whole sentences of the last.
 
-    `counts` counts the tokens of several texts. A sentence longer than `size` is cut. The last chunk ends with the text, and every chunk
-    has text that no other chunk has. The tokens of a `header` that will precede every chunk count as part of it. `spans`: the sentences, if
-    they are known already.
+    `counts` counts the tokens of several texts. A sentence longer than `size` is cut; a table or a code block is divided only if it does
+    not fit into a chunk. The last chunk ends with the text, and every chunk has text that no other chunk has. The tokens of a `header` that
+    will precede every chunk count as part of it. `spans`: the sentences, if they are known already.
     """
     text = document.text
     before = f"{header}\n" if header else ""
@@ -270,6 +271,8 @@ def split_document(
     units = _units(text, spans or sentences(text), counts, size)
     weights = counts([text[start:end] for start, end in units])
     outline, chunks = Outline(text), list[Chunk]()
+    undivided = _undivided(outline, units, weights, size)
+    inside = {unit: start for start, end in undivided.items() for unit in range(start + 1, end)}
     first = done = 0
     while first < len(units):
         last, total = first, 0
@@ -278,14 +281,17 @@ def split_document(
             last += 1
         if last < len(units):
             last = _best_end(text, units, weights, max(first, done), last, total * PARAGRAPH_SLACK)
+            if (whole := inside.get(last, 0)) > max(first, done):
+                last = whole
         start, end = units[first].start, units[last - 1].end
         body = text[start:end]
         tokens, headings = counts([before + body])[0], outline.headings_at(start)
         chunks.append(Chunk(content_id(document.id, start, end), document.id, len(chunks), start, end, body, tokens, headings))
         if last == len(units):
             break
-        # The next sentence must still fit after the overlap, or a chunk would have no new text.
-        first, done = _overlap_start(weights, first, last, min(overlap, size - weights[last])), last
+        # The next sentence, or table, must still fit after the overlap, or a chunk would have no new text.
+        following = sum(weights[last : undivided.get(last, last + 1)])
+        first, done = _overlap_start(weights, first, last, min(overlap, size - following)), last
     return chunks
 
 
@@ -306,6 +312,21 @@ def _best_end(text: str, units: Sequence[Span], weights: Sequence[int], new: int
         return not sentence.endswith("\n\n"), content_id(collapse_whitespace(sentence))
 
     return min(range(earliest, last + 1), key=rank)
+
+
+def _undivided(outline: Outline, units: Sequence[Span], weights: Sequence[int], size: int) -> dict[int, int]:
+    """First unit → the unit after the last one, of each table and code block, with its heading, that fits into a chunk."""
+    heads = {block.start for block in outline.blocks if block.kind is BlockKind.HEADING}
+    found = {}
+    for block in outline.blocks:
+        if block.kind not in (BlockKind.TABLE, BlockKind.CODE):
+            continue
+        start, end = (bisect_left(units, at, key=lambda unit: unit.start) for at in (block.start, block.end))
+        while start and units[start - 1].start in heads:
+            start -= 1
+        if sum(weights[start:end]) <= size:
+            found[start] = end
+    return found
 
 
 def _overlap_start(weights: Sequence[int], first: int, last: int, overlap: int) -> int:

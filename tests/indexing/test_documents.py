@@ -108,6 +108,24 @@ def test_a_row_of_a_table_is_not_divided():
     assert all(line in rows for c in chunks for line in c.text.strip().split("\n"))
 
 
+@pytest.mark.parametrize("block", [
+    "\n".join(f"Name: Sand {n} · Port: Brannock {n}" for n in range(6)),
+    "| Name | Port |\n|---|---|\n" + "\n".join(f"| Sand {n} | Vardby {n} |" for n in range(6)),
+    "```\n" + "\n".join(f"sail({n}); anchor({n})" for n in range(8)) + "\n```",
+])  # fmt: skip
+@pytest.mark.parametrize("before", range(1, 9))
+def test_a_table_or_code_that_fits_into_a_chunk_is_whole_in_one(block, before):
+    """With the heading above it, wherever the chunk before ends; only one that is too long for a chunk is divided."""
+    prose = "The harbour was quiet, and few ships came in that week. " * before
+    text = f"{prose}\n\n## The list\n\n{block}\n\n{'It rained for a day or so in the town. ' * 5}"
+
+    whole = [c for c in split_document(document(text), words, size=90, overlap=20) if f"## The list\n\n{block}" in c.text]
+    divided = [c for c in split_document(document(text), words, size=30, overlap=5) if block in c.text]
+
+    assert whole
+    assert divided == []
+
+
 def test_a_header_counts_as_part_of_every_chunk():
     """With a header before it, no chunk is over the size; its text is verbatim all the same."""
     text = " ".join(f"Sentence number {n:02d} is here." for n in range(30))
