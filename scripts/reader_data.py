@@ -9,7 +9,6 @@ import gzip
 import json
 import random
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from localrag.text.sentences import is_cjk, sentences
+from localrag.text.sentences import is_cjk
 
 SPANS = ("reader_en_clear", "reader_zh")
 RANKED = "rank_question_passage"
@@ -32,12 +31,9 @@ LONGEST = 256  # tokens of an example, with the model's own three
 QUESTION, HYPOTHESIS = 64, 90  # tokens of it at most
 SHORTEST_WINDOW = 60  # tokens of a passage
 LONGEST_ANSWER = 60  # tokens
-WIDTHS = 32  # tokens: batches are as wide as a multiple of it
-LEAST_LEFT = 120  # characters of a passage without its answer
 NOTHING = -100  # a target that nothing is learned of
 ENTAILMENT, CONTRADICTION, NEUTRAL, NOT_ENTAILED = range(4)  # the last is said by sets of two classes: one of the two before it
 CLASSES = {"entailment": ENTAILMENT, "contradiction": CONTRADICTION, "neutral": NEUTRAL, "not_entailment": NOT_ENTAILED}
-STRIPPED = 0.5  # share of the answered questions that also get their passage without the sentences that answer
 KEPT_OF = {"QAMR": 0.25, "DNC": 0.1}  # the share of a large, plain source that is used; of QAMR in each epoch
 
 Ids = NDArray[np.int32]
@@ -62,11 +58,6 @@ class Tokens:
     ids: Ids
     starts: Ids
     ends: Ids
-
-
-def padded(size: int) -> int:
-    """A length rounded up: a processor prepares itself for each shape of a batch anew, so few are used."""
-    return -(-size // WIDTHS) * WIDTHS
 
 
 class Texts:
@@ -112,7 +103,7 @@ class Texts:
 
     def batch(self, pairs: Sequence[tuple[Ids, int]]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Ids, mask and types, (n, l), of what `joined` gives."""
-        shape = len(pairs), padded(max(len(ids) for ids, _ in pairs))
+        shape = len(pairs), max(len(ids) for ids, _ in pairs)
         ids, mask, types = np.full(shape, self.marks.pad), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         for n, (own, second) in enumerate(pairs):
             ids[n, : len(own)], mask[n, : len(own)], types[n, second : len(own)] = own, 1, 1
@@ -133,15 +124,6 @@ class Question:
     def is_answered_in(self, text: str) -> bool:
         """Whether a text has one of the answers, in any case of letters."""
         return any(answer.casefold() in text.casefold() for answer, _ in self.answers)
-
-    def unanswering_passage(self) -> str:
-        """The passage without the sentences that have an answer: on the topic, and no answer. Empty where too little is left."""
-        spans = sentences(self.passage)
-        left = [s for s in spans if not self.is_answered_in(self.passage[s.start : s.end])]
-        if len(left) == len(spans) or sum(s.end - s.start for s in left) < max(LEAST_LEFT, len(self.passage) // 3):
-            return ""
-        text = ("" if is_cjk(self.passage) else " ").join(self.passage[s.start : s.end] for s in left)
-        return "" if self.is_answered_in(text) else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +284,6 @@ class Examples:
     def epoch(self, more: Sequence[Question] = ()) -> list[Example]:
         """All examples of an epoch in random order; `more` are span questions beside those of the sets."""
         found = [e for q in (*self.sets.spans, *more) for e in self._of_span(q)]
-        found += self._stripped((*self.sets.spans, *more))
         found += [e for q in self.sets.ranked for e in self._of_ranked(q)]
         found += [e for q in self.sets.clapnq for e in self._of_clapnq(q)]
         found += [Example(p.premise, p.hypothesis, label=p.label, weight=p.weight) for p in self.sets.pairs]
@@ -321,13 +302,6 @@ class Examples:
             yield self.unanswered(q, self.rng.choice(q.hard[:4] if self.rng.random() < 0.7 else q.hard))
         elif self.rng.random() < 0.3 and not q.is_answered_in(other := self.rng.choice(self._passages)):
             yield self.unanswered(q, other)
-
-    def _stripped(self, questions: Sequence[Question]) -> list[Example]:
-        """Questions with their own passage, without the sentences that answer."""
-        asked = [q for q in questions if self.rng.random() < (STRIPPED * KEPT_OF["QAMR"] if q.source.startswith("QAMR") else STRIPPED)]
-        found = [(q, text) for q in asked if (text := q.unanswering_passage())]
-        self.texts.learn(text for _, text in found)
-        return [self.unanswered(q, text) for q, text in found]
 
     def _of_ranked(self, q: Question) -> Iterator[Example]:
         yield self._relevant(q)
@@ -446,12 +420,13 @@ class Batches(torch.utils.data.Dataset[tuple[torch.Tensor, ...]]):
     def __init__(self, examples: Sequence[Example], encoder: Encoder, *, tokens: int, seed: int) -> None:
         self._encoder, self._seed, self._batches = encoder, seed, list[list[Example]]()
         for at in range(0, len(examples), 8192):
-            by_width: dict[int, list[Example]] = defaultdict(list)
-            for example in examples[at : at + 8192]:
-                by_width[padded(self._size(example))].append(example)
-            for width, found in by_width.items():
-                rows = max(1, tokens // width)
-                self._batches += [found[first : first + rows] for first in range(0, len(found), rows)]
+            batch: list[Example] = []
+            for size, example in sorted(((self._size(e), e) for e in examples[at : at + 8192]), key=lambda found: found[0]):
+                if batch and size * (len(batch) + 1) > tokens:
+                    self._batches.append(batch)
+                    batch = []
+                batch.append(example)
+            self._batches.append(batch)
         random.Random(seed).shuffle(self._batches)
 
     def _size(self, e: Example) -> int:

@@ -25,7 +25,7 @@ from localrag.engine.e5 import CLS, PAD, PASSAGE_PREFIX, QUERY_PREFIX, SEP, UNKN
 from localrag.model_files import find_embedder
 from scripts.reader_data import HYPOTHESIS, LONGEST, QUESTION, Ids, Marks, Question, Texts
 
-DROPPED = 0.1  # of states, and of the heads' input; dropping attention as well makes it several times slower on a processor
+DROPPED = 0.1  # of states, and of the heads' input
 OVERLAP = 60  # tokens of one window of a long text that the next has too
 LONGEST_ANSWER = 30  # tokens after its first
 WORDS = "embeddings.word_embeddings.weight"
@@ -85,11 +85,6 @@ def e5(file: Path | None = None) -> Start:
     return Start("e5", shape, base.tokenizer().over(range(len(base.pieces)))[0], marks, tensors, 2e-4, base.word_embeddings)
 
 
-def in_16_bits(device: torch.device) -> torch.autocast:
-    """Computes matrix products in bfloat16 on a GPU, and on a processor with matrix units."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda" or torch.cpu._is_amx_tile_supported())
-
-
 class Reader(nn.Module):
     """The encoder with its heads, started from the weights of another model."""
 
@@ -97,11 +92,10 @@ class Reader(nn.Module):
         super().__init__()
         weights = start.weights(kept)
         shape = {**start.shape, "vocab_size": len(weights[WORDS])}
-        still = {"hidden_dropout_prob": DROPPED, "attention_probs_dropout_prob": 0.0, "attn_implementation": "sdpa"}
+        still = {"hidden_dropout_prob": DROPPED, "attention_probs_dropout_prob": DROPPED, "attn_implementation": "sdpa"}
         self.bert = BertModel(BertConfig(**shape, **still), add_pooling_layer=False)
         self.bert.load_state_dict(weights)
         self.bert.embeddings.word_embeddings.weight.requires_grad_(False)
-        self._frozen: list[nn.Module] = []
         width = start.shape["hidden_size"]
         self.drop = nn.Dropout(DROPPED)
         self.span = nn.Linear(width, 2)
@@ -113,34 +107,21 @@ class Reader(nn.Module):
         return self.span.weight.device
 
     def states(self, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
-        """The tokens' states, (n, l, width); computed in 16 bits where the hardware does."""
+        """The tokens' states, (n, l, width); computed in 16 bits on a GPU alone."""
         ids, mask, types = (t.to(self.device, non_blocking=True) for t in (ids, mask, types))
-        with in_16_bits(self.device):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
             return self.bert(input_ids=ids, attention_mask=mask, token_type_ids=types).last_hidden_state
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Logits: of starts and ends, (n, l, 2); of relevance, (n,); of entailment, contradiction and neither, (n, 3)."""
         states = self.states(ids, mask, types)
-        with in_16_bits(self.device):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
             span, relevance, entailment = self.span(self.drop(states)), self.rel(states[:, 0]), self.nli(states[:, 0])
         return span.float(), relevance.float()[:, 0], entailment.float()
 
-    def freeze(self, layers: int) -> None:
-        """Leave the embeddings and the first `layers` layers as they are: what reads their states stays valid."""
-        self._frozen = [self.bert.embeddings, *self.bert.encoder.layer[:layers]] if layers else []
-        for part in self._frozen:
-            part.requires_grad_(False)
-
-    def train(self, mode: bool = True) -> Self:
-        """Drop states in the layers that are trained alone."""
-        super().train(mode)
-        for part in self._frozen:
-            part.eval()
-        return self
-
     def trained(self) -> dict[str, torch.Tensor]:
-        """The tensors that differ from the start's, and are written."""
-        return {name: p.detach() for name, p in self.named_parameters() if name != f"bert.{WORDS}"}
+        """The tensors that are trained, and written."""
+        return {name: p.detach() for name, p in self.named_parameters() if p.requires_grad}
 
     def take(self, tensors: Mapping[str, torch.Tensor]) -> Self:
         """Go on from tensors that `trained` gave. Raises ValueError where they are another model's."""

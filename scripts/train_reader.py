@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
@@ -38,7 +37,6 @@ WARM = 200  # steps
 LEAST_RATE = 0.02  # of the rate, at the end
 SAVED_EVERY = 180.0  # seconds
 SAID_EVERY = 200  # steps
-WORD = r"[^\W_一-鿿]+|[一-鿿]{2}"
 SURE = 4.0  # log odds of an answer that is learned from
 SPAN_SETS = ("xquad_en", "xquad_zh", "xquad_de", "xquad_es", "policyqa")
 SUPPORT = Path(__file__).resolve().parents[1] / "tests" / "data" / "support"
@@ -56,22 +54,6 @@ def hard_negatives(model: Reader, texts: Texts, questions: Sequence[Question]) -
         near = (asked[at : at + 2048] @ known.T).topk(min(12, len(passages)), dim=1).indices.tolist()
         for q, places in zip(questions[at : at + 2048], near, strict=True):
             others = [passages[n] for n in places if passages[n] != q.passage]
-            found.append(replace(q, hard=tuple(p for p in others if not q.is_answered_in(p))[:8]))
-    return found
-
-
-def lexical_negatives(questions: Sequence[Question]) -> list[Question]:
-    """As `hard_negatives`, by shared words (TF-IDF): a processor does it in minutes."""
-    passages = list(dict.fromkeys(q.passage for q in questions))
-    count = TfidfVectorizer(token_pattern=WORD, max_df=0.02, sublinear_tf=True, dtype=np.float32)
-    known = count.fit_transform(passages).T.tocsr()
-    asked = count.transform([q.question for q in questions])
-    found = []
-    for at in range(0, len(questions), 512):
-        shared = (asked[at : at + 512] @ known).toarray()
-        near = np.argpartition(-shared, min(12, len(passages) - 1), axis=1)[:, :12]
-        for n, (q, places) in enumerate(zip(questions[at : at + 512], near, strict=True)):
-            others = [passages[p] for p in sorted(places, key=lambda p: -shared[n, p]) if shared[n, p] and passages[p] != q.passage]
             found.append(replace(q, hard=tuple(p for p in others if not q.is_answered_in(p))[:8]))
     return found
 
@@ -151,13 +133,11 @@ def measure(model: Reader, texts: Texts, sets: Evaluation, most: int) -> dict[st
 
 
 def measure_spans(model: Reader, texts: Texts, asked: list[tuple[str, Question]]) -> dict[str, float]:
-    """Exact match and F1 of answers; AUC of passages that answer against others: of any title, of the same one, and without the answer."""
+    """Exact match and F1 of answers; AUC of passages that answer against others, of any title and of the same one."""
     passages, of_title = list(dict.fromkeys(q.passage for _, q in asked)), defaultdict(list)
     for title, q in asked:
         of_title[title].append(q.passage)
     others, same, rng = [], [], random.Random(5)
-    stripped = [replace(q, passage=text) for _, q in asked if (text := q.unanswering_passage())]
-    texts.learn(q.passage for q in stripped)
     for n, (title, q) in enumerate(asked):
         turned = passages[n % len(passages) :] + passages
         others.append(replace(q, passage=next((p for p in turned if p not in of_title[title]), passages[0])))
@@ -168,8 +148,7 @@ def measure_spans(model: Reader, texts: Texts, asked: list[tuple[str, Question]]
     exact = [max(plain(r.answer) == plain(g) for g in gold) for r, gold in zip(right, golds, strict=True)]
     f1s = [max(f1(r.answer, g, is_cjk(q.passage)) for g in gold) for r, gold, (_, q) in zip(right, golds, asked, strict=True)]
     found = {"n": len(asked), "em": round(100 * float(np.mean(exact)), 1), "f1": round(100 * float(np.mean(f1s)), 1)}
-    for name, unanswered in (("", others), ("_same_title", same), ("_stripped", stripped)):
-        wrong = read(model, texts, unanswered)
+    for name, wrong in (("", read(model, texts, others)), ("_same_title", read(model, texts, same))):
         if wrong:
             known = [True] * len(right) + [False] * len(wrong)
             found[f"auc{name}"] = auc(known, [r.score for r in (*right, *wrong)])
@@ -359,10 +338,8 @@ def self_labelled(model: Reader, texts: Texts, questions: Sequence[Question]) ->
 def train(
     model: Reader, texts: Texts, sets: Sets, evaluation: Evaluation, args: argparse.Namespace, rate: float, before: Resumed | None
 ) -> None:
-    """Train a reader on the sets; hard negatives are found with the vectors that it starts from, or by shared words."""
-    found = [hard_negatives(model, texts, asked) if args.vectors else lexical_negatives(asked) for asked in (sets.spans, sets.ranked)]
-    sets = replace(sets, spans=found[0], ranked=found[1])
-    model.freeze(args.frozen)
+    """Train a reader on the sets; hard negatives are found with the vectors that it starts from."""
+    sets = replace(sets, spans=hard_negatives(model, texts, sets.spans), ranked=hard_negatives(model, texts, sets.ranked))
     examples, encoder = Examples(sets, texts, random.Random(args.seed)), Encoder(texts, sets.pairs)
     training = Training(model, args, rate, lambda most: measure(model, texts, evaluation, most), before)
     labelled: list[Question] = []
@@ -389,8 +366,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=ALL, help="at most")
     parser.add_argument("--rate", type=float, help="learning rate, if not the encoder's own")
     parser.add_argument("--tokens", type=int, default=32_768, help="of a step, padding included")
-    parser.add_argument("--frozen", type=int, default=0, help="layers from the bottom that stay as they are")
-    parser.add_argument("--lexical", dest="vectors", action="store_false", help="find hard negatives by shared words, which is quicker")
     parser.add_argument("--limit", type=int, help="rows of each kind of set")
     parser.add_argument("--evals", type=int, default=400, help="questions of each set that are measured after an epoch")
     parser.add_argument("--final", type=int, default=ALL, help="and at the end")

@@ -36,7 +36,7 @@ from scripts.reader_data import (
     minimal_pairs,
 )
 from scripts.reader_model import Reader, Start, best_span, e5, minilm, read, read_reader, write_reader
-from scripts.train_reader import entailment_losses, hard_negatives, lexical_negatives, loss_of
+from scripts.train_reader import entailment_losses, hard_negatives, loss_of
 from tests.conftest import run_module
 
 CHECKPOINT = Path(__file__).resolve().parents[1] / "adapters" / "reader_e5.safetensors"
@@ -186,73 +186,6 @@ def test_hard_negatives_do_not_answer(texts, start):
 
     assert all(q.hard and q.passage not in q.hard for q in found)
     assert not any(same.passage in q.hard for q in found if q.question == SPANS[0].question)
-
-
-def test_negatives_by_shared_words_do_not_answer():
-    """Those that share most words come first; one that shares none, holds the answer or is the question's own is none."""
-    near = asked("Who sold the lighthouse?", "The lighthouse of Skarn was sold by Olav Berg.", "Olav Berg")
-    same = replace(SPANS[0], passage="Some say that ada quist built the lighthouse of Skarn.")
-    fillers = [asked(f"Who mowed meadow {n}?", f"Meadow {n} was mowed by farmer {n} alone.", f"farmer {n}") for n in range(200)]
-
-    (first, *_) = lexical_negatives([SPANS[0], near, same, *fillers])
-
-    assert first.hard == (near.passage,)
-
-
-LONG = "Ada Quist built the lighthouse. It was painted white. Nobody lived there for years. The lamp was lit in 1871. " * 2
-STRIPPED = asked("When was the lamp lit?", LONG.strip(), "1871")
-
-
-def test_a_passage_without_its_answer_has_no_sentence_with_it():
-    """The others stay, in order; where nothing or too little is left, there is none."""
-    assert STRIPPED.unanswering_passage() == " ".join(
-        ["Ada Quist built the lighthouse. It was painted white. Nobody lived there for years."] * 2
-    )
-    assert SPANS[0].unanswering_passage() == ""
-    assert replace(STRIPPED, answers=(("a", 0),)).unanswering_passage() == ""
-    assert replace(STRIPPED, answers=(("of long ago", 0),)).unanswering_passage() == ""
-
-
-def test_questions_are_asked_of_passages_without_their_answer(start):
-    """Half of them, over the epochs: their target is none, and they are not relevant."""
-    sets = Sets([STRIPPED], [], [], [], [])
-    texts = Texts(start.tokenizer, start.marks)
-    texts.learn(sets.texts())
-    examples = [e for seed in range(40) for e in Examples(sets, texts, random.Random(seed)).epoch()]
-    stripped = [e for e in examples if e.second == STRIPPED.unanswering_passage()]
-
-    assert 10 < len(stripped) < 30
-    assert {(e.answer, e.relevant) for e in stripped} == {(NONE, False)}
-
-
-def test_frozen_layers_stay_as_they_are_and_are_written(start, texts, sets):
-    """A step changes the heads alone where the only layer is frozen; nothing is dropped in it, and the reader's file has all of it."""
-    model = Reader(start)
-    model.freeze(1)
-    before = {name: value.clone() for name, value in model.trained().items()}
-    batches = Batches(Examples(sets, texts, random.Random(0)).epoch(), Encoder(texts, sets.pairs), tokens=4096, seed=1)
-    model.train()
-    loss_of(model, batches[0]).backward()
-    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1.0)
-    optimizer.step()
-
-    changed = {name for name, value in model.trained().items() if not torch.equal(value, before[name])}
-    assert changed
-    assert not any(name.startswith("bert.") for name in changed)
-    assert any(name.startswith("bert.encoder.layer.0.") for name in model.trained())
-    assert not model.bert.encoder.layer[0].training
-    assert model.drop.training
-
-
-def test_batches_have_few_shapes(sets, texts):
-    """Widths are multiples of 32, and every example is in one of them."""
-    many = [e for seed in range(30) for e in Examples(sets, texts, random.Random(seed)).epoch()]
-    batches = Batches(many, Encoder(texts, sets.pairs), tokens=1024, seed=1)
-    shapes = [tuple(batches[n][0].shape) for n in range(len(batches))]
-
-    assert {width % 32 for _, width in shapes} == {0}
-    assert max(rows for rows, _ in shapes) <= 1024 // 32
-    assert sum(rows for rows, _ in shapes) == len(many)
 
 
 def test_a_trimmed_vocabulary_reads_the_same(sets, texts, start):
