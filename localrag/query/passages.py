@@ -93,9 +93,10 @@ class ReadWindow:
 
 @dataclass(frozen=True, slots=True)
 class ShownPassage:
-    """A stretch of a document that is shown: characters `start` to `end`, below the document's title and `headings`.
+    """A stretch of a document that is shown: characters `start` to `end`.
 
-    `marked`: the short answer in it, as offsets in the document.
+    `headings`: the document's title, unless its path ends with it, and those above the stretch. `marked`: the short answer in it, as
+    offsets in the document.
     """
 
     document: Document
@@ -279,9 +280,11 @@ def _overlap(passage: ShownPassage, window: Window) -> bool:
 
 
 def _passage(window: Window, start: int, end: int, marked: tuple[int, int] | None = None) -> ShownPassage:
-    headings = tuple(dict.fromkeys(filter(None, (window.document.title, *window.blocks[0].headings))))
-    text = window.document.text[start:end]
-    return ShownPassage(window.document, window.chunk_id, start, start + len(text.rstrip()), headings, marked)
+    document = window.document
+    title = "" if document.title_source == "file" or document.path.endswith(document.title) else document.title  # the path says it
+    headings = tuple(dict.fromkeys(filter(None, (title, *window.blocks[0].headings))))
+    text = document.text[start:end]
+    return ShownPassage(document, window.chunk_id, start, start + len(text.rstrip()), headings, marked)
 
 
 def _holding(read: ReadWindow) -> ShownPassage:

@@ -134,6 +134,15 @@ def test_the_file_is_removed_found_and_collected_with_what_is_in_it(archive):
     assert documents(archive).keys() == {"note.txt"}
 
 
+@pytest.mark.ci
+def test_an_answer_names_the_place_of_an_attachment_once(archive):
+    """Mailbox, message and file; a title that the path says already is not repeated."""
+    asked = run_localrag("ask", "In which port is the Skua?", cwd=archive)
+
+    assert "**docs/archive.mbox › 2019-03-02 Re: bridge › ships.csv**" in asked.stdout, asked.stderr
+    assert "**docs/archive.mbox › 2019-03-04 Mill**" in asked.stdout
+
+
 def test_a_name_within_a_file_leads_nowhere_else():
     """Names come from strangers: none leaves the folder of its file, and two that are equal get different paths."""
     assert safe_name("../../etc/passwd") == "etc/passwd"
