@@ -201,25 +201,22 @@ class UnreachableSource:
         return SkippedFile(self.path, f"{self.why}; {note}" if note else self.why, True)
 
 
-def find_unreachable(
-    documents: Iterable[str], tops: Sequence[Path], root: Path, sources: SourceFiles, containers: Collection[str] = ()
-) -> list[UnreachableSource]:
+def find_unreachable(documents: Iterable[str], tops: Sequence[Path], root: Path, sources: SourceFiles) -> list[UnreachableSource]:
     """Group documents by the unreachable folder above them: missing, empty, forbidden, or a link that is not followed.
 
     `documents` are stored paths that were read from below `tops` and not found in this run; `root` is the folder that stored paths are
-    relative to. `containers` are the stored paths of files with files within them.
+    relative to.
     """
     outermost = sorted(tops, key=lambda p: len(p.parts))
     state_of: dict[Path, UnreachableSource | None] = {}
     documents_below: dict[str, list[str]] = {}
     states: dict[str, UnreachableSource] = {}
-    for document in documents:
+    for document in sorted(documents):  # a file before the documents within it, for which it is no missing folder
         full = root / document
         top = next((t for t in outermost if full.is_relative_to(t)), full.parent)
         for place in _from(top, full):
             if place not in state_of:
-                is_file = (place == full and (place != top or exists_visibly(place))) or relative_path(place, root) in containers
-                state_of[place] = _state(place, is_file, root, sources)
+                state_of[place] = _state(place, place == full and (place != top or exists_visibly(place)), root, sources)
             if state := state_of[place]:
                 states[state.path] = state
                 documents_below.setdefault(state.path, []).append(document)
@@ -424,7 +421,7 @@ def update_documents(
     inner_paths = documents_store.inner_paths(db)
     present = {*files, *_with_inner(inner_paths.keys() & files, inner_paths)}
     missing = [p for p in hashes if p not in present and _is_covered(p, hashes, tops, root)]
-    unreached = [u for u in find_unreachable(missing, tops, root, sources, inner_paths) if u.is_forbidden or not deletion.prune]
+    unreached = [u for u in find_unreachable(missing, tops, root, sources) if u.is_forbidden or not deletion.prune]
     waiting = {p for u in unreached for p in u.documents}
     away = {p for u in unreached if u.is_forbidden for p in u.documents}
     missing_hashes, digests = {p: hashes[p] for p in missing if p not in away}, DigestCache(file_stats(db), verify=deletion.rehash)

@@ -16,6 +16,7 @@ from localrag.loaders.content import InnerDocument, InnerFile, LoadOptions, Pars
 from localrag.records import DocumentPart
 
 MAX_LISTED = 5  # files that were not read for the same reason, by name
+MAX_LEVELS = 32  # of documents within documents: messages nest 10 deep, attached files 4
 MAX_NAME_CHARS = 120  # of a component of an inner document's name
 _NO_NAME_CHARS = re.compile(r"[\x00-\x1f\x7f\\]+")
 
@@ -122,6 +123,18 @@ def safe_name(name: str) -> str:
     """A name within a file as the end of a path: without control characters, and without components that lead elsewhere."""
     parts = (_NO_NAME_CHARS.sub(" ", part).strip()[:MAX_NAME_CHARS].strip() for part in name.split("/"))
     return "/".join(part for part in parts if part not in ("", ".", "..")) or "unnamed"
+
+
+def are_nested(documents: Sequence[InnerDocument]) -> bool:
+    """Whether no two documents overlap but by one being within the other, at most MAX_LEVELS deep."""
+    ends = list[int]()
+    for document in sorted(documents, key=lambda d: (d.start, -d.end)):
+        while ends and ends[-1] <= document.start:
+            ends.pop()
+        if len(ends) == MAX_LEVELS or (ends and document.end > ends[-1]):
+            return False
+        ends.append(document.end)
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ PARSERS = {
     ".pdf": "pdf.parse_pdf",
     **dict.fromkeys(IMAGE_SUFFIXES, "pdf.parse_image"),
 }
-# Version of a parser's results where it is not the first: a higher one makes every file that it reads be read again.
+# Version of each parser's results. If it is raised, the files of that parser are read again.
 PARSER_VERSIONS = dict.fromkeys(PARSERS.values(), 2) | dict.fromkeys(("mail.parse_mail", "mail.parse_mailbox", "outlook.parse_msg"), 3)
 OCR_SUFFIXES = IMAGE_SUFFIXES | {".pdf"}
 _OFFICE_PARSERS = ("word.", "presentation.", "spreadsheet.", "opendocument.", "old_office.", "outlook.")

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from localrag.filters import day_from_metadata, day_from_mtime
-from localrag.loaders.containers import SplitText, safe_name, split_text
+from localrag.loaders.containers import SplitText, are_nested, safe_name, split_text
 from localrag.loaders.content import A_PICTURE, MEGABYTE, ONLY_IMAGES, UNKNOWN_FONTS, InnerDocument, LoadOptions, OpenFile, open_file
 from localrag.loaders.discover import DigestCache, relative_path
 from localrag.loaders.ocr import OcrPages
@@ -138,7 +138,7 @@ def is_current(reason: str, options: LoadOptions) -> bool:
 
 def parser_version(suffix: str) -> int:
     """The version of the results of the parser for a suffix."""
-    return PARSER_VERSIONS.get(PARSERS.get(suffix, PARSERS[".txt"]), 1)
+    return PARSER_VERSIONS[PARSERS.get(suffix, PARSERS[".txt"])]
 
 
 def content_hash_of(file: Path, digest: str, options: LoadOptions = DEFAULT_OPTIONS, version: int = 0) -> str:
@@ -224,7 +224,7 @@ def _inner_documents(rows: Any, text: str) -> list[InnerDocument]:
         found = list(map(document_of, rows or ()))
     except (TypeError, ValueError, KeyError, OverflowError):
         return []
-    return found if all(0 <= d.cut <= d.start <= d.end <= len(text) for d in found) else []
+    return found if all(0 <= d.cut <= d.start <= d.end <= len(text) for d in found) and are_nested(found) else []
 
 
 def _spans(values: Any, text: str) -> list[Span]:

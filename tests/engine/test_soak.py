@@ -19,7 +19,6 @@ from localrag.engine.request import Request
 from localrag.engine.settings import EngineSettings
 from localrag.errors import EngineError
 from localrag.llm.model import bounded_map
-from tests.conftest import mostly_ci
 from tests.fakes import FakeLlama
 
 SECONDS = float(os.environ.get("LOCALRAG_TEST_SOAK", "10"))
@@ -32,7 +31,7 @@ def memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-@pytest.mark.parametrize("capacity", mostly_ci([None, 700], 700))
+@pytest.mark.parametrize("capacity", [None, 700])
 @pytest.mark.timeout(SECONDS * 2 + 600)
 @pytest.mark.ci
 def test_random_work_leaks_nothing(capacity):
@@ -100,7 +99,7 @@ class Sabotaged(LlamaModel):
             raise
 
 
-@pytest.mark.parametrize("layout", mostly_ci([{}, {"kv_unified": True, "n_ctx": 256}], {}))
+@pytest.mark.parametrize("layout", [{}, {"kv_unified": True, "n_ctx": 256}])
 @pytest.mark.timeout(SECONDS * 4 + 1200)
 @pytest.mark.ci
 def test_steps_that_llama_cpp_fails_harm_no_answer(tiny, layout):

@@ -13,6 +13,7 @@ from localrag.indexing.documents import DeletionPolicy
 from localrag.indexing.pipeline import build_index
 from localrag.loaders.containers import safe_name, split_text
 from localrag.loaders.content import InnerDocument
+from localrag.loaders.reader import _inner_documents
 from localrag.project import open_for_writing
 from localrag.records import DocumentPart, file_path, format_path
 from tests.cli.commands.test_index import rows
@@ -108,8 +109,8 @@ def test_they_move_and_go_with_their_file(archive):
     assert documents(archive).keys() == {"note.txt"}
 
 
-def test_a_file_that_goes_takes_its_documents_unasked_of_no_folder(archive):
-    """A deleted mailbox is no folder that is missing: its messages are not kept as those of a drive that is away."""
+def test_a_deleted_mailbox_is_no_missing_folder(archive):
+    """Its messages go with it; they are not kept as the documents of an unmounted drive are."""
     (archive / "docs" / "archive.mbox").unlink()
     with open_for_writing(archive / ".localrag", extractor="phrases", engine=EngineOptions()) as project:
         policy = DeletionPolicy(confirm=lambda *_: True)
@@ -171,6 +172,25 @@ def test_every_character_is_in_one_document():
     assert (whole.text, attached.text) == ("Cover.\n\nEnd.", "Alpha beta.")
     assert [(p.label, whole.text[p.start : p.end]) for p in whole.parts] == [("page 1", "Cover."), ("page 2", "End.")]
     assert attached.parts == ()
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"cut": 0, "start": 0, "end": 4}] * 50,
+        [{"cut": 0, "start": 0, "end": 3}, {"cut": 2, "start": 2, "end": 4}],
+        [{"cut": 0, "start": 0, "end": 99}],
+        [{"cut": 3, "start": 1, "end": 4}],
+        [{}],
+    ],
+    ids=["deep", "crossing", "beyond the text", "backwards", "without places"],
+)
+def test_places_that_no_parser_sends_are_ignored(rows):
+    """A hostile file may control the parser process: its documents must nest, a few deep, or the file is one document."""
+    named = [{"name": "a", "title": "", "metadata": []} | row for row in rows]
+
+    assert _inner_documents(named, "text") == []
+    assert len(_inner_documents([{"name": "a", "title": "", "metadata": [], "cut": 0, "start": 0, "end": 4}], "text")) == 1
 
 
 def test_a_place_within_a_file_reads_as_one():

@@ -22,7 +22,6 @@ from localrag.settings import IndexSettings
 from localrag.store import runs
 from localrag.store.llm_cache import SqliteLlmCache
 from localrag.store.opening import open_index
-from tests.conftest import mostly_ci
 from tests.fakes import Scripted, example
 from tests.servers import Server, llama_server, refusal
 
@@ -57,7 +56,7 @@ def model(tmp_path, chat_file):
         one.close()
 
 
-@pytest.mark.parametrize("style", mostly_ci(["abstractive", "extractive"], "extractive"))
+@pytest.mark.parametrize("style", ["abstractive", "extractive"])
 @pytest.mark.ci
 def test_a_chunk_is_read_in_a_window_of_2048_tokens(model, style):
     """Names are found, and nothing is lost, in a window that has no room for the longest list there may be."""
