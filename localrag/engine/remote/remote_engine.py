@@ -208,7 +208,7 @@ class RemoteEngine:
                     f"The thinking of {server.url} could not be told from its answer.", "Ask again: its answers are now shown at their end."
                 )
         try:
-            text = answer.finish("".join(state.reasoning)) if is_complete else answer.accepted_text if request.on_text else answer.text
+            text = answer.finish("".join(state.reasoning)) if is_complete else answer.finish_cut()
         except EmptyResponse as error:
             raise EmptyResponse(state.why_empty()) from error
         counts = (state.prompt_tokens, state.cached_tokens, state.output_tokens, 0)

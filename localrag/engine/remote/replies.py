@@ -47,11 +47,12 @@ _END_MARKS = (
     *("<end_of_turn>", "<turn|>", "<eos>", "</s>", "</answer>", "<|assistant|>", "<|user|>", "<｜end▁of▁sentence｜>"),
 )
 # Beginnings of thinking, which is no answer although a server may pass it on where an answer would stand.
-_DELIBERATION = re.compile(
-    r"(?:ok(?:ay)?|alright|hmm+|wait|let(?:'s| me| us)|(?:the|this) (?:user|question)|we (?:need|have|are|must|should|can)|got it|thinking"
-    r"|i(?:'ll|'m| will| need| should| have| must)|(?:so|first|now)(?=,))\b",
-    re.IGNORECASE,
+_DELIBERATION_STARTS = (
+    *("ok", "okay", "alright", "hmm", "hmmm", "wait", "let's", "let me", "let us", "got it", "thinking", "so,", "first,", "now,"),
+    *("the user", "the question", "this user", "this question", "we need", "we have", "we are", "we must", "we should", "we can"),
+    *("i'll", "i'm", "i will", "i need", "i should", "i have", "i must"),
 )
+_DELIBERATION = re.compile(rf"(?:{'|'.join(_DELIBERATION_STARTS)})(?!\w)", re.IGNORECASE)
 _OPENERS = tuple(opener for opener, _ in _REASONING_TAGS)
 _CLOSERS = tuple(dict.fromkeys(closer for _, closer in _REASONING_TAGS))
 _LONGEST_MARK = max(map(len, (*_OPENERS, *_CLOSERS, *_END_MARKS, *_ANSWER_MARKS)))
@@ -250,6 +251,7 @@ class GrammarFilter:
         self._is_shown_at_end = is_shown_at_end
         self._answer = AnswerText()
         self._grammar, self._on_kept = grammar, on_kept
+        self._beginning = ""  # of a plain text that is not shown yet
         self._taken = 0  # parts processed
         self._items = _ItemReader()
         self.dropped_rows = 0  # of these, the ones that the grammar does not allow
@@ -280,13 +282,28 @@ class GrammarFilter:
         if self._on_kept is None or self._is_shown_at_end or not gained:
             return
         if self._grammar is None:
-            if len(self.accepted_text) < MAX_STREAMED_CHARS:
-                self._keep(self.accepted_text + gained)
+            self._stream(gained)
         elif self._grammar.from_json and self._items.add(gained):
             try:
                 self._accept_parts(self._grammar, self._grammar.from_json({"items": self._items.items}))
             except (KeyError, TypeError, ValueError, AttributeError):
                 return  # incomplete or malformed: `finish` decides
+
+    def _stream(self, gained: str) -> None:
+        """Show more of a plain text. One that begins like thinking is shown at its end: its template may have written the start mark."""
+        if not self.accepted_text:
+            self._beginning += gained
+            if any(start.startswith(self._beginning.lower()) for start in _DELIBERATION_STARTS):
+                return
+            gained, self._is_shown_at_end = self._beginning, bool(_DELIBERATION.match(self._beginning))
+        if not self._is_shown_at_end and len(self.accepted_text) < MAX_STREAMED_CHARS:
+            self._keep(self.accepted_text + gained)
+
+    def finish_cut(self) -> str:
+        """An answer that its limit cut off, as far as it is known to be allowed: all of a plain text, complete items of a list."""
+        if self._grammar is None:
+            self._keep(self._answer.text)
+        return self.accepted_text if self._on_kept else self.text
 
     def finish(self, reasoning: str = "") -> str:
         """The whole answer in the grammar's form; `reasoning` is read where the answer is empty.

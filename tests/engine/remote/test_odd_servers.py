@@ -542,6 +542,28 @@ def test_thinking_that_begins_without_a_mark_is_shown_once():
     assert "".join(shown) == "It is."
 
 
+@pytest.mark.parametrize("beginning", ["Okay, so the user ", "Hmm, is it? ", "The user asks whether it is. ", "We need to see. "])
+def test_an_answer_that_begins_like_thinking_is_shown_at_its_end(beginning):
+    """So thinking without a start mark is never shown, not even by a server that is asked for the first time."""
+    shown: list[str] = []
+    (text,), _ = answers_of(lambda _: stream(beginning, "It may be. ", "</think>", "It ", "is."), request(on_text=shown.append))
+    assert (text, shown) == ("It is.", ["It is."])
+
+
+def test_an_answer_that_does_not_begin_like_thinking_is_shown_while_it_is_written():
+    """Only as much is waited for as tells the two apart."""
+    shown: list[str] = []
+    answers_of(lambda _: stream("Ok", "lahoma", " is a state", "."), request(on_text=shown.append))
+    assert shown == ["Oklahoma", " is a state", "."]
+
+
+def test_an_answer_that_is_held_back_and_cut_off_is_shown():
+    """What looked like thinking was none."""
+    shown: list[str] = []
+    texts, _ = answers_of(lambda _: stream("We have ", "20 days", ended="length"), request(on_text=shown.append))
+    assert (texts, shown) == (["We have 20 days"], ["We have 20 days"])
+
+
 # Servers that cannot be relied on
 
 
