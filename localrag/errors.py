@@ -40,11 +40,18 @@ class LocalragError(Exception):
         self.hint = hint
 
 
+def is_disk_full(error: BaseException) -> bool:
+    """Whether SQLite or a write failed because the disk is full; SQLITE_IOERR_SHMSIZE: for the memory that readers of its log share."""
+    if isinstance(error, sqlite3.OperationalError):
+        return getattr(error, "sqlite_errorcode", 0) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE) or "is full" in str(error)
+    return isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT)
+
+
 def disk_error_hint(error: BaseException) -> LocalragError | None:
     """The error to raise instead if SQLite or a write failed because of a full or read-only disk; None for other exceptions."""
     number = error.errno if isinstance(error, OSError) else 0
     message = str(error) if isinstance(error, sqlite3.OperationalError) else ""
-    if number in (ENOSPC, EDQUOT) or "is full" in message:
+    if is_disk_full(error):
         return LocalragError("The disk is full.", "Free some space and run the same command again; finished work is saved.")
     if number == EROFS or "readonly" in message or "disk I/O error" in message:
         return LocalragError(

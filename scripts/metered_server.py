@@ -1,8 +1,8 @@
 """A chat model and the bundled embedder behind one OpenAI-compatible server on this machine, which counts what every client spends.
 
-    python -m scripts.metered_server MODEL.gguf PORT [--log CALLS.jsonl]
+    python -m scripts.metered_server MODEL.gguf PORT [--log CALLS.jsonl] [--server xllamacpp | llama-cpp-python]
 
-It starts a llama.cpp server for the chat model (xllamacpp) and passes every request on to it, but for `/v1/embeddings`, which it answers
+It starts a llama.cpp server for the chat model and passes every request on to it, but for `/v1/embeddings`, which it answers
 itself. Answers are greedy and have at most MAX_TOKENS, whatever a client asks for, so that clients differ in nothing but their prompts.
 `GET /spent` returns the calls, tokens and seconds so far.
 """
@@ -42,6 +42,14 @@ server = xllamacpp.Server(p)
 while os.getppid() == parent:  # it ends with the server in front of it
     time.sleep(1)
 """
+
+
+def command_of(server: str, model: str, port: int) -> list[str]:
+    """The command that starts a server; that of llama-cpp-python answers one request at a time, and its streams tell no tokens."""
+    if server == "xllamacpp":
+        return [sys.executable, "-c", SERVER, model, str(port), str(SLOTS), str(CONTEXT)]
+    options = {"model": model, "port": port, "n_ctx": CONTEXT, "n_threads": 2, "interrupt_requests": False}
+    return [sys.executable, "-m", "llama_cpp.server", *(str(part) for name, value in options.items() for part in (f"--{name}", value))]
 
 
 class Meter:
@@ -129,11 +137,12 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("port", type=int)
     parser.add_argument("--log", type=Path)
+    parser.add_argument("--server", choices=["xllamacpp", "llama-cpp-python"], default="xllamacpp")
     args = parser.parse_args()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         inner = free.getsockname()[1]
-    server = subprocess.Popen([sys.executable, "-c", SERVER, args.model, str(inner), str(SLOTS), str(CONTEXT)])
+    server = subprocess.Popen(command_of(args.server, args.model, inner))
     try:
         uvicorn.run(app_of(f"http://127.0.0.1:{inner}", Meter(args.log)), host="127.0.0.1", port=args.port, log_level="warning")
     finally:

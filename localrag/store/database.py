@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.errors import IndexBusy, LocalragError, NoIndex
+from localrag.errors import IndexBusy, LocalragError, NoIndex, is_disk_full
 from localrag.store.location import DATABASE_FILE
 from localrag.system.files import ensure_private_file, ensure_private_folder
 
@@ -75,7 +75,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def connect_existing(path: Path) -> sqlite3.Connection:
-    """Open an existing database; read-only in a folder that is not writable, where SQLite cannot open the WAL.
+    """Open an existing database; read-only in a folder that is not writable, or on a full disk, where SQLite cannot open the WAL.
 
     A read-only connection does not see the WAL, so it is refused unless the WAL is empty. Raises IndexBusy, LocalragError.
     """
@@ -87,8 +87,9 @@ def connect_existing(path: Path) -> sqlite3.Connection:
         if not _cannot_write(error):
             raise _open_error(path, error) from error
         if log_size(path):
+            place = "on a full disk" if is_disk_full(error) else "from a read-only folder"
             raise LocalragError(
-                f"The index in {path.parent} has changes in its log ({path.name}-wal), which cannot be read from a read-only folder.",
+                f"The index in {path.parent} has changes in its log ({path.name}-wal), which cannot be read {place}.",
                 f"Read a copy of it: cp -r {shlex.quote(str(path.parent))} DIR, then --index DIR",
             ) from error
     try:
@@ -108,7 +109,7 @@ def _verified(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 
 def _cannot_write(error: sqlite3.OperationalError) -> bool:
-    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)  # or one of their extended codes
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or is_disk_full(error)
 
 
 def connect_without_log(path: Path) -> sqlite3.Connection:

@@ -91,6 +91,18 @@ def test_an_index_without_a_log_is_read_on_a_read_only_disk(town):
     assert "docs/b.txt" in done.stdout
 
 
+@able
+@pytest.mark.parametrize(("command", "code", "said"), [("files", 0, "docs/b.txt"), ("index docs", 1, "The disk is full.")])
+def test_on_a_full_disk_an_index_is_read_and_writing_is_refused(town, command, code, said):
+    """Not a byte is free, so SQLite has no room even for the memory that its readers share."""
+    index = town / ".localrag"
+    full = f"mount -t tmpfs -o size=30m,mode=700 none {index}; cp -r copy/. {index}; cat /dev/zero > {index}/fill"
+    script = f"cp -r {index} copy; {full}; {LOCALRAG} {command}"
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", script], check=False, cwd=town, capture_output=True, text=True, timeout=300)
+
+    assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done.stderr
+
+
 @pytest.mark.ci
 def test_an_index_that_another_process_holds_for_itself_is_not_read_past_it(town, monkeypatch):
     """An exclusive lock is waited for and then reported; the database is not read without its log."""
