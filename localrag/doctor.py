@@ -20,19 +20,16 @@ import psutil
 from localrag.engine.embedder import open_embedder
 from localrag.engine.settings import EngineOptions, layout_summary
 from localrag.errors import LocalragError, ModelError, error_location
-from localrag.loaders.ocr import find_tesseract
+from localrag.loaders import ocr
 from localrag.loaders.sandbox import SCOPED
 from localrag.model_files import ModelFile, checked_header, find_chat_model, find_embedder, total_size
 from localrag.records import CheckLine
 from localrag.store.full_text import sqlite_version
-from localrag.system.files import cache_dir, check_platform
+from localrag.system.files import NETWORK_FILE_SYSTEMS, cache_dir, check_platform, file_system_of, network_warning
 from localrag.system.resources import available_cores, available_memory
 
 SPEED_TEST_S = 5.0  # seconds of the speed test
 GIB = 1 << 30
-NETWORK_FILE_SYSTEMS = frozenset(
-    "nfs nfs4 cifs smb2 smb3 smbfs afpfs webdav davfs fuse.sshfs fuse.rclone ceph fuse.ceph lustre 9p glusterfs afs".split()
-)
 CPU_FLAG_NAMES = {  # flag of the CPU → name in llama.cpp
     "avx2": "AVX2", "fma": "FMA", "f16c": "F16C", "avx512f": "AVX512", "avx512_vnni": "AVX512_VNNI", "avx512_bf16": "AVX512_BF16",
     "avx_vnni": "AVX_VNNI", "amx_int8": "AMX_INT8", "asimd": "NEON", "asimddp": "DOTPROD", "i8mm": "MATMUL_INT8", "sve": "SVE",
@@ -167,11 +164,9 @@ def _disk(folder: Path) -> CheckLine:
 
 
 def _file_system(folder: Path) -> CheckLine:
-    mounts = [p for p in psutil.disk_partitions(all=True) if folder.resolve().is_relative_to(p.mountpoint)]
-    kind = max(mounts, key=lambda p: len(p.mountpoint)).fstype if mounts else ""
+    kind = file_system_of(folder)
     if kind in NETWORK_FILE_SYSTEMS:
-        text = f"{folder} is on a network file system ({kind}), where SQLite's log may fail or lose what another machine wrote"
-        return CheckLine("file system", "warn", text, "Keep the index on a disk of this machine: --index DIR")
+        return CheckLine("file system", "warn", *network_warning(folder, kind))
     return CheckLine("file system", "ok", kind or "of unknown kind")
 
 
@@ -211,18 +206,18 @@ def _confined(landlock: int) -> CheckLine:
 
 
 def _check_ocr() -> CheckLine:
-    """Whether scans and images can be read, and in which languages."""
-    tesseract = find_tesseract()
-    if tesseract is None:
-        return CheckLine(
-            "scans", "warn", "scans and pictures are not read: Tesseract is not installed", _how_to_get("the languages you need")
-        )
-    codes = [code for code in tesseract.languages if code != "osd"]
-    if not codes:
-        return CheckLine(
-            "scans", "warn", f"Tesseract {tesseract.version} has no data for any language", _how_to_get("the languages you need")
-        )
-    return CheckLine("scans", "ok", f"Tesseract {tesseract.version} reads {', '.join(codes)}; more languages: {_how_to_get('others')}")
+    """Whether scans and images can be read, by which program and in which languages."""
+    tesseract, rapidocr = ocr.find_tesseract(), ocr.rapidocr_version()
+    codes = [code for code in tesseract.languages if code != "osd"] if tesseract else []
+    other = f"RapidOCR {rapidocr} reads languages in Latin and Greek letters, Chinese and Japanese" if rapidocr else ""
+    if tesseract and codes:
+        text = f"Tesseract {tesseract.version} reads {', '.join(codes)}; more languages: {_how_to_get('others')}"
+        return CheckLine("scans", "ok", f"{text}; {other}" if other else text)
+    if other:
+        return CheckLine("scans", "ok", f"{other}; Tesseract, which is faster and reads more, is not there: {_how_to_get('others')}")
+    missing = ocr.NOT_INSTALLED.removesuffix(" (localrag doctor)")
+    text = f"Tesseract {tesseract.version} has no data for any language" if tesseract else f"scans and pictures are not read: {missing}"
+    return CheckLine("scans", "warn", text, _how_to_get("the languages you need"))
 
 
 def _how_to_get(languages: str) -> str:

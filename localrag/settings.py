@@ -61,7 +61,7 @@ class IndexSettings:
     language: str = ""  # language of prompts and answers; empty: the documents' own
     text_column: str = ""  # of tables (CSV, JSON …): the column with the text, each row a paragraph
     metadata_columns: tuple[str, ...] = ()  # the columns whose values precede the text
-    ocr: bool = True  # read scans and images, if Tesseract is installed
+    ocr: bool = True  # read scans and images
     ocr_languages: tuple[str, ...] = ()  # Tesseract's codes; empty: the index's language, else English
     follow_links: bool = False  # follow links out of the indexed folders
     prepend_metadata: bool = False  # prefix chunks with title, date and author for embedding and prompts

@@ -6,14 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from localrag.doctor import DoctorTarget, run_checks
 from localrag.engine.settings import EngineOptions
 from localrag.loaders.sandbox import landlock_version
 from localrag.system.resources import available_memory
-from tests.conftest import run_localrag
-from tests.indexing.scans import FOUND, without_tesseract
+from tests.conftest import TOWN, run_localrag, write_documents
+from tests.indexing.scans import FOUND, remove_ocr, without_tesseract
 
 ROOT = Path(__file__).parents[1]
 
@@ -34,17 +35,32 @@ def test_a_sound_machine_is_well(plain_town):
     assert all(line["remedy"] for line in found["checks"] if line["state"] != "ok")
 
 
+def test_an_index_on_a_network_share_is_warned_of_when_it_is_made(tmp_path, monkeypatch):
+    """SQLite's log may fail there. Later runs do not repeat it, and `doctor` says it."""
+    write_documents(tmp_path, {"docs/a.txt": TOWN["b.txt"]})
+    share = psutil.disk_partitions(all=True)[0]._replace(mountpoint=str(tmp_path), fstype="nfs4")
+    monkeypatch.setattr(psutil, "disk_partitions", lambda **_: [share])
+    first, second = (run_localrag("index", "docs", "--extractor", "phrases", cwd=tmp_path) for _ in range(2))
+
+    assert "is on a network file system (nfs4)" in first.stderr
+    assert "network file system" not in second.stderr
+    assert lines(DoctorTarget(tmp_path / ".localrag"))["file system"].state == "warn"
+
+
 def test_what_reads_scans_is_named_or_how_to_get_it(tmp_path, monkeypatch):
-    """Without Tesseract the line says what to install, with languages; with it, which languages it reads."""
-    monkeypatch.setenv("PATH", without_tesseract(tmp_path))
+    """Without any OCR the line says what to install, with languages; with it, which languages it reads."""
+    remove_ocr(monkeypatch, tmp_path)
     missing = lines(DoctorTarget(None))["scans"]
-    assert (missing.state, "Tesseract is not installed" in missing.text) == ("warn", True)
+    assert (missing.state, "neither Tesseract nor RapidOCR is installed" in missing.text) == ("warn", True)
     assert "tesseract-ocr-deu" in missing.remedy
     monkeypatch.undo()
 
     if FOUND:
         there = lines(DoctorTarget(None))["scans"]
         assert (there.state, f"Tesseract {FOUND.version} reads " in there.text) == ("ok", True)
+    monkeypatch.setenv("PATH", without_tesseract(tmp_path))
+    bundled = lines(DoctorTarget(None))["scans"]
+    assert (bundled.state, bundled.text.startswith("RapidOCR 3"), "tesseract-ocr-deu" in bundled.text) == ("ok", True, True)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's filter is Linux's")

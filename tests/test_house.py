@@ -115,6 +115,7 @@ ROOMS = {
         {"presentation", "spreadsheet", "word"},
         {"old_office", "opendocument", "outlook"},
         {"parser_process"},
+        {"rapid_ocr"},
         {"reader"},
     ],
     "query": [

@@ -147,7 +147,7 @@ SETTINGS = {
     "prepend_metadata": Setting(
         "Add the document's title, date and author to each chunk.", _INDEX.prepend_metadata, index_key="prepend_metadata"
     ),
-    "ocr": Setting("Read scans and pictures with Tesseract if it is installed.", _INDEX.ocr, index_key="ocr"),
+    "ocr": Setting("Read scans and pictures with Tesseract if it is installed, else with RapidOCR.", _INDEX.ocr, index_key="ocr"),
     "ocr_languages": Setting(
         "Languages of the scans, as Tesseract's codes: eng,deu. Default: the index's, or eng.",
         (),

@@ -21,7 +21,7 @@ from localrag.filters import day_from_mtime
 from localrag.indexing.progress import ProgressReporter
 from localrag.loaders.content import LoadOptions
 from localrag.loaders.discover import DigestCache, SourceFiles, check_paths, exists_visibly, find_files, relative_path
-from localrag.loaders.ocr import OcrPages, find_tesseract, load_options, ocr_pages_reader
+from localrag.loaders.ocr import RAPIDOCR, OcrPages, find_ocr, load_options, ocr_pages_reader
 from localrag.loaders.reader import DEFAULT_LIMITS, content_hash_of, is_current, load_files, parser_version
 from localrag.model_files import ModelFile
 from localrag.project import Project
@@ -550,11 +550,11 @@ def outdated_note(paths: Collection[str]) -> str:
 
 def _scan_reader(options: LoadOptions, project: Project, progress: ProgressReporter) -> OcrPages | None:
     """The OCR reader of this machine; None if no OCR is installed."""
-    tesseract = find_tesseract() if options.ocr else None
-    if tesseract is None:
+    program = find_ocr(options.ocr)
+    if program is None:
         return None
     return ocr_pages_reader(
-        tesseract, options.ocr, documents_store.OcrPages(project.db), lambda done, total: progress("scanned pages", done, total)
+        program, options.ocr, documents_store.OcrPages(project.db), lambda done, total: progress("scanned pages", done, total)
     )
 
 
@@ -602,7 +602,7 @@ def changed_files(
     A scan that was read with Tesseract stays as it is on a machine without Tesseract.
     """
     options = load_options(settings)
-    read_in = documents_store.ocr_languages(db) if not options.ocr and not options.is_ocr_disabled else {}
+    read_in = documents_store.ocr_languages(db) if options.ocr in ("", RAPIDOCR) and not options.is_ocr_disabled else {}
     passed = {s.path: s for s in documents_store.skipped_files(db) if s.content_hash}
     if not _cut_as_before(db, settings):  # every document is read again
         return detect_changes(files, StoredFiles(skipped_files=passed), digests, options)

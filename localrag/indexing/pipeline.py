@@ -54,7 +54,7 @@ from localrag.llm.budgets import model_throughput, record_throughput
 from localrag.llm.model import ChatModel
 from localrag.llm.tagger import Tagger
 from localrag.loaders.discover import DigestCache, exists_visibly, relative_path
-from localrag.loaders.ocr import RenderPage, TesseractPage, load_options
+from localrag.loaders.ocr import OcrPage, RenderPage, find_ocr, load_options
 from localrag.loaders.reader import load_files
 from localrag.model_files import ModelFile
 from localrag.project import OpenIndex, Project
@@ -451,7 +451,6 @@ async def erase_documents(documents: Sequence[str], project: Project, progress: 
 # Calls and computed tokens (read or written, none from a cache) per chunk, of the bundled model on A Christmas Carol and the demo.
 TYPICAL_CALLS_PER_CHUNK, TYPICAL_TOKENS_PER_CHUNK = 15.0, 1200.0
 RANGE_FACTOR = 1.5  # a run may be that much faster or slower than earlier ones: texts differ, machines are busy
-OCR_SECONDS_PER_PAGE = 4.0  # of a scan, on one core
 INDEX_BYTES_PER_TEXT_BYTE = 25  # bytes of the index per byte of text: text, full-text index, vectors, graph, reports
 
 
@@ -472,6 +471,7 @@ class IndexPlan:
     seconds: tuple[float, float] | None
     disk: int
     scans: int = 0  # pages to read by OCR
+    scan_seconds: float = 0.0  # which that takes on one core
     outdated: tuple[str, ...] = ()  # unchanged files that a newer parser reads again
     model: str = ""
     method: IndexingMethod | None = None
@@ -488,7 +488,7 @@ def plan_index(
     options = load_options(settings)
     scanned: dict[Path, int] = {}
 
-    def counted(file: Path, _hash: str, numbers: Sequence[int], _draw: RenderPage) -> dict[int, TesseractPage]:
+    def counted(file: Path, _hash: str, numbers: Sequence[int], _draw: RenderPage) -> dict[int, OcrPage]:
         scanned[file] = len(numbers)
         return {n: {"words": [], "why": "to be read"} for n in numbers}
 
@@ -532,6 +532,7 @@ def plan_index(
     return IndexPlan(
         *(len(files), unchanged, read, tuple(skipped), chunks, *cost),
         scans=sum(scanned.values()),
+        scan_seconds=sum(scanned.values()) * (program.seconds if (program := find_ocr(options.ocr)) else 0.0),
         outdated=tuple(sorted(look.outdated)),
         model=model.name,
         method=method,

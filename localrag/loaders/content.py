@@ -59,7 +59,7 @@ class LoadOptions:
     """Options for reading files. Of tables: the text column (or key), and the columns put before the text as metadata.
 
     `ocr`: the languages of OCR as Tesseract takes them (`eng+deu`), empty without OCR: then `ocr_unavailable_reason` says why, and
-    `is_ocr_disabled` that the user disabled it. `pages`: the scanned pages read so far, page number from 1 → `ocr.TesseractPage`.
+    `is_ocr_disabled` that the user disabled it. `pages`: the scanned pages read so far, page number from 1 → `ocr.OcrPage`.
     `inner`: what may still be read of the files within the file.
     `pandoc_program`: the path of Pandoc, empty without it; `pandoc_json`: what it made of the file.
     """

@@ -1,9 +1,12 @@
-"""Tesseract, and OCR of scanned pages with a store of the results.
+"""OCR of scanned pages by Tesseract, or by RapidOCR where there is no Tesseract, with a store of the results.
 
-Tesseract runs in one process per page under the limits of the parser process (`sandbox`): the image comes on its stdin, the words go to its
-stdout, and it may open only its own data and shared libraries. The parser process renders the pages, and each result is stored at once.
+Either runs in one process per page under the limits of the parser process (`sandbox`): the image comes on its stdin, the words go to its
+stdout, and it may open only its own data and libraries. The parser process renders the pages, and each result is stored at once.
 """
 
+import importlib.metadata
+import importlib.util
+import json
 import os
 import re
 import shutil
@@ -23,14 +26,24 @@ from localrag.loaders.content import LoadOptions
 from localrag.loaders.pandoc import find_pandoc
 from localrag.records import content_id
 from localrag.settings import IndexSettings
-from localrag.system.resources import available_cores
+from localrag.system.child_process import isolated_environment
+from localrag.system.resources import available_cores, available_memory
 
 # "width", "height" in pixels; "words": [text, left, top, right, bottom, confidence, line]; "why": the reason for no words.
-TesseractPage = dict[str, Any]
-PAGE_TIMEOUT_S = 120.0  # per page; a newspaper page takes 40 s
+OcrPage = dict[str, Any]
+PAGE_TIMEOUT_S = 120.0  # per page; a newspaper page takes Tesseract 40 s
 MAX_MEMORY = 2 * 2**30
+RAPIDOCR_MEMORY, RAPIDOCR_RESIDENT_BYTES = 6 * 2**30, 1_300_000_000  # address space; what a page really takes
 DEFAULT_LANGUAGE = "eng"
-NOT_INSTALLED = "Tesseract is not installed (localrag doctor)"
+NOT_INSTALLED = "neither Tesseract nor RapidOCR is installed (localrag doctor)"
+RAPIDOCR = "rapidocr"  # stands for the languages of a page
+# Tesseract's codes of languages whose letters the models know.
+RAPIDOCR_LANGUAGES = frozenset(
+    """
+    afr aze cat ces chi_sim chi_tra cym dan deu ell eng epo est eus fin fra gle glg hrv hun ind isl ita jpn lat lav lit mlt msa nld nor
+    oci pol por que ron slk slv spa spa_old sqi swa swe tur
+    """.split()
+)
 _SANDBOX = str(Path(__file__).with_name("sandbox.py"))
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TESSDATA_PREFIX", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _CODES = {
@@ -71,6 +84,11 @@ def find_tesseract() -> Tesseract | None:
     return Tesseract(os.path.realpath(program), head[1] if len(head) > 1 else "", languages, data[1] if data else "")
 
 
+def rapidocr_version() -> str:
+    """The version of RapidOCR; empty if it is not installed."""
+    return importlib.metadata.version("rapidocr") if importlib.util.find_spec("rapidocr") else ""
+
+
 def _data_folders(tesseract: Tesseract) -> list[str]:
     """The folder of Tesseract's data, or the usual ones if it names none."""
     if tesseract.data:
@@ -84,27 +102,48 @@ def load_options(settings: IndexSettings) -> LoadOptions:
     options = LoadOptions(settings.text_column, settings.metadata_columns, pandoc_program=find_pandoc())
     if not settings.ocr:
         return replace(options, ocr_unavailable_reason="--no-ocr", is_ocr_disabled=True)
-    tesseract = find_tesseract()
-    if tesseract is None:
-        return replace(options, ocr_unavailable_reason=NOT_INSTALLED)
-    languages = settings.ocr_languages or _default_language(settings.language, tesseract.languages)
-    if missing := [name for name in languages if name not in tesseract.languages] or ([] if languages else [DEFAULT_LANGUAGE]):
-        return replace(options, ocr_unavailable_reason=f"Tesseract has no data for {', '.join(missing)} (localrag doctor)")
-    return replace(options, ocr="+".join(languages))
+    named = settings.ocr_languages or _index_language(settings.language)
+    installed = _installed_languages(find_tesseract())
+    default = named or tuple(sorted(installed, key=lambda code: code != DEFAULT_LANGUAGE)[:1])
+    if default and installed.issuperset(default):
+        return replace(options, ocr="+".join(default))
+    if rapidocr_version() and RAPIDOCR_LANGUAGES.issuperset(named):
+        return replace(options, ocr=RAPIDOCR)
+    if installed and not settings.ocr_languages:  # no data for the index's language
+        return replace(options, ocr=DEFAULT_LANGUAGE if DEFAULT_LANGUAGE in installed else min(installed))
+    return replace(options, ocr_unavailable_reason=_why_unavailable(named or (DEFAULT_LANGUAGE,)))
+
+
+def _why_unavailable(languages: Sequence[str]) -> str:
+    if tesseract := find_tesseract():
+        missing = ", ".join(code for code in languages if code not in tesseract.languages)
+        return f"Tesseract has no data for {missing} (localrag doctor)"
+    if rapidocr_version():
+        unknown = ", ".join(code for code in languages if code not in RAPIDOCR_LANGUAGES)
+        return f"RapidOCR does not read {unknown}, which needs Tesseract (localrag doctor)"
+    return NOT_INSTALLED
+
+
+def _installed_languages(tesseract: Tesseract | None) -> frozenset[str]:
+    return frozenset(tesseract.languages if tesseract else ()) - {"osd"}  # which finds out how a page is rotated
 
 
 def checked_languages(text: str) -> tuple[str, ...]:
-    """Parse a list of Tesseract's language codes, `eng,deu` or `eng+deu`. Raises UsageError if one of them is not installed."""
+    """Parse a list of Tesseract's language codes, `eng,deu` or `eng+deu`. Raises UsageError if they cannot be read here."""
     codes = tuple(dict.fromkeys(code.strip() for code in text.replace("+", ",").split(",") if code.strip()))
     tesseract = find_tesseract()
-    missing = [code for code in codes if tesseract and code not in tesseract.languages]
-    if tesseract and missing:
-        installed = ", ".join(code for code in tesseract.languages if code != "osd") or "none"
+    installed = _installed_languages(tesseract)
+    if installed.issuperset(codes) or (rapidocr_version() and RAPIDOCR_LANGUAGES.issuperset(codes)):
+        return codes
+    if tesseract:
+        missing = [code for code in codes if code not in installed]
         install_command = f"apt-get install {' '.join(map(debian_package, missing))}"
         raise UsageError(
-            f"Tesseract has no data for {', '.join(missing)}; it has: {installed}.",
+            f"Tesseract has no data for {', '.join(missing)}; it has: {', '.join(sorted(installed)) or 'none'}.",
             f"Install it (on Debian: {install_command}), or see localrag doctor.",
         )
+    if rapidocr_version():
+        raise UsageError(f"{_why_unavailable(codes)}.", "Install Tesseract with these languages: localrag doctor shows how.")
     return codes
 
 
@@ -113,44 +152,86 @@ def debian_package(code: str) -> str:
     return f"tesseract-ocr-{code.replace('_', '-')}"
 
 
-def _default_language(language: str, installed: Sequence[str]) -> tuple[str, ...]:
-    """The language of the index if its data is installed, else English, else any installed language."""
+def _index_language(language: str) -> tuple[str, ...]:
+    """Tesseract's code of the language of an index; none if it is unknown."""
     named = language.strip().lower()
-    index_language = next((code for code, names in _CODES.items() if named and (named == code or named in names.split())), "")
-    other_languages = [code for code in installed if code != "osd"]
-    return next(((code,) for code in (index_language, DEFAULT_LANGUAGE, *other_languages) if code in installed), ())
+    return tuple(code for code, names in _CODES.items() if named and (named == code or named in names.split()))[:1]
+
+
+@dataclass(frozen=True, slots=True)
+class OcrProgram:
+    """A program that reads a page: its name for people, a command that takes an image (PGM, 300 dpi) on stdin, and how its output is read.
+
+    `turned_command` finds out how a page is rotated; None if `command` does. `resident_bytes`: memory of one page; `seconds`: its time on
+    one core.
+    """
+
+    by: str
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    parse: Callable[[str], OcrPage]
+    turned_command: tuple[str, ...] | None = None
+    resident_bytes: int = 100_000_000
+    seconds: float = 4.0
+
+
+def find_ocr(languages: str) -> OcrProgram | None:
+    """The program that reads pages in languages of `LoadOptions.ocr`; None if there are none, or it is not installed."""
+    if languages == RAPIDOCR:
+        return rapidocr_program() if rapidocr_version() else None
+    tesseract = find_tesseract() if languages else None
+    return tesseract_program(tesseract, languages) if tesseract else None
+
+
+def tesseract_program(tesseract: Tesseract, languages: str) -> OcrProgram:
+    """Tesseract with these languages, within the sandbox."""
+    limits = str(MAX_MEMORY), str(int(PAGE_TIMEOUT_S) + 5), os.pathsep.join(_data_folders(tesseract))
+
+    def command(layout: str) -> tuple[str, ...]:
+        arguments = "-", "-", "-l", languages, "--dpi", "300", "--psm", layout, "tsv"
+        return sys.executable, "-I", "-S", _SANDBOX, *limits, tesseract.program, *arguments
+
+    # With several threads Tesseract is three times slower: its loops are shorter than a thread's start.
+    env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {"OMP_THREAD_LIMIT": "1"}
+    turned = command("1") if "osd" in tesseract.languages else None
+    return OcrProgram(f"Tesseract {tesseract.version}, {languages}", "Tesseract", command("3"), env, parse_tsv, turned)
+
+
+def rapidocr_program() -> OcrProgram:
+    """RapidOCR, which restricts itself once it is loaded."""
+    command = sys.executable, "-P", "-m", "localrag.loaders.rapid_ocr", str(RAPIDOCR_MEMORY), str(int(PAGE_TIMEOUT_S) + 5)
+    env = isolated_environment(_PASSED_ON) | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    return OcrProgram(
+        f"RapidOCR {rapidocr_version()}", "RapidOCR", command, env, json.loads, resident_bytes=RAPIDOCR_RESIDENT_BYTES, seconds=10.0
+    )
 
 
 class OcrReader:
-    """Reads pages with Tesseract, from several threads; `stop` kills the running processes."""
+    """Reads pages with a program, from several threads; `stop` kills the running processes."""
 
-    def __init__(self, tesseract: Tesseract, languages: str) -> None:
-        self.by = f"Tesseract {tesseract.version}, {languages}"
-        self._tesseract, self._languages = tesseract, languages
+    def __init__(self, program: OcrProgram) -> None:
+        self._program = program
         self._lock, self._running, self._stopped = threading.Lock(), set[subprocess.Popen[bytes]](), False
 
-    def read(self, image: bytes) -> TesseractPage:
+    def read(self, image: bytes) -> OcrPage:
         """The words of a page image (PGM, 300 dpi)."""
-        page = self._words(image, upright=True)
-        if "osd" in self._tesseract.languages and not page.get("why") and _is_low_confidence(page):  # the page may be rotated
-            turned = self._words(image, upright=False)
+        page = self._words(image, self._program.command)
+        if self._program.turned_command and not page.get("why") and _is_low_confidence(page):  # the page may be rotated
+            turned = self._words(image, self._program.turned_command)
             page = turned if not turned.get("why") and not _is_low_confidence(turned) else page
-        return page | {"by": self.by}
+        return page | {"by": self._program.by}
 
-    def _words(self, image: bytes, *, upright: bool) -> TesseractPage:
-        arguments = ["-", "-", "-l", self._languages, "--dpi", "300", "--psm", "3" if upright else "1", "tsv"]
-        limits = [str(MAX_MEMORY), str(int(PAGE_TIMEOUT_S) + 5), os.pathsep.join(_data_folders(self._tesseract))]
-        # With several threads Tesseract is three times slower: its loops are shorter than a thread's start.
-        env = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {"OMP_THREAD_LIMIT": "1"}
+    def _words(self, image: bytes, command: Sequence[str]) -> OcrPage:
         with self._lock:
             if self._stopped:
                 return _unread("stopped")
             process = subprocess.Popen(
-                [sys.executable, "-I", "-S", _SANDBOX, *limits, self._tesseract.program, *arguments],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=env,
+                env=dict(self._program.environment),
                 process_group=0,  # not interrupted by the terminal; `stop` kills it
             )
             self._running.add(process)
@@ -165,8 +246,8 @@ class OcrReader:
                 self._running.discard(process)
         if process.returncode:
             last_line = (errors.decode("utf-8", "replace").strip().splitlines() or ["it crashed"])[-1]
-            return _unread(f"Tesseract failed: {' '.join(last_line.split())[:150]}")
-        return parse_tsv(output.decode("utf-8", "replace"))
+            return _unread(f"{self._program.name} failed: {' '.join(last_line.split())[:150]}")
+        return self._program.parse(output.decode("utf-8", "replace"))
 
     def stop(self) -> None:
         """Kill the running processes and start no further ones."""
@@ -176,9 +257,9 @@ class OcrReader:
                 process.kill()
 
 
-def parse_tsv(table: str) -> TesseractPage:
+def parse_tsv(table: str) -> OcrPage:
     """The words of Tesseract's TSV table in reading order, each with the number of its line."""
-    page: TesseractPage = {"width": 0, "height": 0, "words": []}
+    page: OcrPage = {"width": 0, "height": 0, "words": []}
     lines: dict[tuple[str, ...], int] = {}
     for row in table.splitlines()[1:]:
         level, *location, left, top, width, height, confidence, text = row.split("\t", 11)
@@ -191,7 +272,7 @@ def parse_tsv(table: str) -> TesseractPage:
     return page
 
 
-def mean_confidence(page: TesseractPage) -> float:
+def mean_confidence(page: OcrPage) -> float:
     """Tesseract's mean confidence in a page's words, weighted by their letters, 0 to 100."""
     weights = [(sum(map(str.isalnum, w[0])), w[5]) for w in page["words"]]
     letters = sum(n_letters for n_letters, _ in weights)
@@ -201,11 +282,11 @@ def mean_confidence(page: TesseractPage) -> float:
 LOW_CONFIDENCE = 60.0  # rendered and scanned text has 85 to 96; noise, photos and rotated pages up to 50
 
 
-def _is_low_confidence(page: TesseractPage) -> bool:
+def _is_low_confidence(page: OcrPage) -> bool:
     return mean_confidence(page) < LOW_CONFIDENCE
 
 
-def _unread(reason: str) -> TesseractPage:
+def _unread(reason: str) -> OcrPage:
     return {"width": 0, "height": 0, "words": [], "why": reason}
 
 
@@ -213,19 +294,19 @@ OCR_VERSION = 1  # version of stored OCR results: a change makes all scans be re
 MAX_PARALLEL_PAGES = 8  # pages in memory, 25 MB each; one core renders as fast as eight read
 RenderPage = Callable[[int], dict[str, Any]]  # page number → the result of `render_for_ocr`, or a reason
 # (file, content hash, page numbers, renderer) → OCR pages by number.
-OcrPages = Callable[[Path, str, Sequence[int], RenderPage], Mapping[int, TesseractPage]]
+OcrPages = Callable[[Path, str, Sequence[int], RenderPage], Mapping[int, OcrPage]]
 
 
 class OcrPageStore(Protocol):
     """Stores OCR results by scan id and by image hash."""
 
-    def pages(self, scan: str) -> Mapping[int, TesseractPage]:
+    def pages(self, scan: str) -> Mapping[int, OcrPage]:
         """Page number → stored OCR page of a scan."""
 
-    def find_similar(self, image_hash: str) -> TesseractPage | None:
+    def find_similar(self, image_hash: str) -> OcrPage | None:
         """A stored OCR page with the same image hash, of any scan; None if there is none."""
 
-    def save(self, scan: str, number: int, image_hash: str, page: TesseractPage) -> None:
+    def save(self, scan: str, number: int, image_hash: str, page: OcrPage) -> None:
         """Store an OCR page and commit."""
 
     def link_document(self, content_hash: str, scan: str, languages: str) -> None:
@@ -239,16 +320,14 @@ def scan_id(file: Path, languages: str) -> str:
     return content_id("scan", OCR_VERSION, digest, languages)
 
 
-def ocr_pages_reader(tesseract: Tesseract, languages: str, store: OcrPageStore, on_progress: Callable[[int, int], None]) -> OcrPages:
-    """A function that reads and stores the missing OCR pages of a file; `tell` is called with the numbers of finished and of all pages."""
+def ocr_pages_reader(program: OcrProgram, languages: str, store: OcrPageStore, on_progress: Callable[[int, int], None]) -> OcrPages:
+    """A function that reads and stores the missing OCR pages of a file; `on_progress` gets the numbers of finished and of all pages."""
 
-    def read(file: Path, content_hash: str, numbers: Sequence[int], draw: RenderPage) -> Mapping[int, TesseractPage]:
+    def read(file: Path, content_hash: str, numbers: Sequence[int], draw: RenderPage) -> Mapping[int, OcrPage]:
         scan = scan_id(file, languages)
         pages = {n: page for n, page in store.pages(scan).items() if n in numbers}
         on_progress(len(pages), len(numbers))
-        for n, image_hash, page in _ocr_pages(
-            [n for n in numbers if n not in pages], draw, OcrReader(tesseract, languages), languages, store
-        ):
+        for n, image_hash, page in _ocr_pages([n for n in numbers if n not in pages], draw, program, languages, store):
             store.save(scan, n, image_hash, page)
             pages[n] = page
             on_progress(len(pages), len(numbers))
@@ -259,11 +338,12 @@ def ocr_pages_reader(tesseract: Tesseract, languages: str, store: OcrPageStore, 
 
 
 def _ocr_pages(
-    numbers: Sequence[int], draw: RenderPage, reader: OcrReader, languages: str, store: OcrPageStore
-) -> Iterator[tuple[int, str, TesseractPage]]:
-    """Render and read pages, in order, one per core at a time. Closing the generator stops the running processes."""
-    n_parallel = min(MAX_PARALLEL_PAGES, available_cores())
-    running: deque[tuple[int, str, Future[TesseractPage]]] = deque()
+    numbers: Sequence[int], draw: RenderPage, program: OcrProgram, languages: str, store: OcrPageStore
+) -> Iterator[tuple[int, str, OcrPage]]:
+    """Render and read pages, in order, one per core at a time, as far as there is memory. Closing the generator stops the processes."""
+    n_parallel = max(1, min(MAX_PARALLEL_PAGES, available_cores(), (available_memory() or 0) // program.resident_bytes))
+    reader = OcrReader(program)
+    running: deque[tuple[int, str, Future[OcrPage]]] = deque()
     with ThreadPoolExecutor(n_parallel) as pool:
         try:
             for n in numbers:
@@ -279,17 +359,15 @@ def _ocr_pages(
             reader.stop()
 
 
-def _wait_for_first(running: deque[tuple[int, str, Future[TesseractPage]]]) -> tuple[int, str, TesseractPage]:
+def _wait_for_first(running: deque[tuple[int, str, Future[OcrPage]]]) -> tuple[int, str, OcrPage]:
     number, image_hash, future = running.popleft()
     return number, image_hash, future.result()
 
 
-def _submit_page(
-    drawn: dict[str, Any], stored: TesseractPage | None, reader: OcrReader, pool: ThreadPoolExecutor
-) -> "Future[TesseractPage]":
+def _submit_page(drawn: dict[str, Any], stored: OcrPage | None, reader: OcrReader, pool: ThreadPoolExecutor) -> "Future[OcrPage]":
     if "image" in drawn and stored is None:
         return pool.submit(reader.read, drawn["image"])
-    done: Future[TesseractPage] = Future()
+    done: Future[OcrPage] = Future()
     empty_page = {"width": 0, "height": 0, "words": []}
     done.set_result(stored or empty_page | ({"blank": True} if drawn.get("blank") else {"why": drawn.get("reason", "")}))
     return done

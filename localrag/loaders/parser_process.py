@@ -189,6 +189,7 @@ _FORBIDDEN = tuple(
 def main(memory: int, seconds: int) -> None:
     """Parse files until stdin ends. `memory`: bytes of address space; `seconds`: CPU time per file."""
     parent = ParentConnection(at_stdin=True)
+    sys.modules["numpy"] = None  # type: ignore[assignment]  # libraries that would import it need none, and it would start a hundred threads
     restrict_process(memory)
     sys.setrecursionlimit(8000)  # pages nest up to 2048 elements, each three calls
     while True:
@@ -215,7 +216,6 @@ def restrict_process(memory: int) -> None:
     _limit(resource.RLIMIT_AS, memory, memory)
     for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE, resource.RLIMIT_NPROC):
         _limit(limit, 0, 0)
-    sys.modules["numpy"] = None  # type: ignore[assignment]  # libraries that would import it need none, and it would start a hundred threads
     apply_sandbox(readable, receives=True)
     sys.addaudithook(_refuse)
 

@@ -22,7 +22,7 @@ from localrag.loaders.ocr import OcrPages
 from localrag.loaders.pandoc import PANDOC_SUFFIXES, convert_with_pandoc
 from localrag.loaders.parser_process import OCR_SUFFIXES, PARSER_VERSIONS, PARSERS, TABULAR_SUFFIXES
 from localrag.records import Document, DocumentPart, SkippedFile, content_id
-from localrag.system.child_process import ChildProcess
+from localrag.system.child_process import ChildProcess, isolated_environment
 from localrag.system.files import check_platform, stat_key
 from localrag.text.sentences import Span
 
@@ -322,9 +322,5 @@ class ParserProcess:
 
 def _start(limits: Limits) -> ChildProcess:
     """Start a parser process with few environment variables, no inherited files, and no modules of the working folder (-P)."""
-    package_parent = str(Path(__file__).resolve().parents[2])
-    env = {name: os.environ[name] for name in _ENVIRONMENT_NAMES if name in os.environ}
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    env["PYTHONPATH"] = os.pathsep.join(filter(None, (*paths, package_parent)))  # an empty entry would be the working folder
-    arguments = str(limits.memory), str(int(limits.seconds) + 1)
+    arguments, env = (str(limits.memory), str(int(limits.seconds) + 1)), isolated_environment(_ENVIRONMENT_NAMES)
     return ChildProcess("localrag.loaders.parser_process", *arguments, environment=env, isolated=True)

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +33,14 @@ STDERR_TAIL_CHARS = 300
 EXIT_TIMEOUT_S = 10.0  # for a process that closed its end of the connection
 _LENGTH = struct.Struct("<Q")
 _READ_BYTES = 1 << 20
+
+
+def isolated_environment(names: Iterable[str]) -> dict[str, str]:
+    """The environment of a process that runs a module of this package: these variables, and where the package is."""
+    env = {name: os.environ[name] for name in names if name in os.environ}
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    package_parent = str(Path(__file__).resolve().parents[2])
+    return env | {"PYTHONPATH": os.pathsep.join(filter(None, (*paths, package_parent)))}  # an empty entry would be the working folder
 
 
 @dataclass(frozen=True, slots=True)

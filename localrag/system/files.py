@@ -203,3 +203,22 @@ def containing_file(path: Path) -> Path:
 def stat_key(status: stat_result) -> StatKey:
     """The values of a stat result that are compared with a FileStat."""
     return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    "nfs nfs4 cifs smb2 smb3 smbfs afpfs webdav davfs fuse.sshfs fuse.rclone ceph fuse.ceph lustre 9p glusterfs afs".split()
+)
+
+
+def file_system_of(folder: Path) -> str:
+    """The kind of file system that a folder is on; empty if unknown."""
+    import psutil
+
+    mounts = [p for p in psutil.disk_partitions(all=True) if folder.resolve().is_relative_to(p.mountpoint)]
+    return max(mounts, key=lambda p: len(p.mountpoint)).fstype if mounts else ""
+
+
+def network_warning(folder: Path, kind: str) -> tuple[str, str]:
+    """What may happen to an index on a network file system, and the remedy."""
+    text = f"{folder} is on a network file system ({kind}), where SQLite's log may fail or lose what another machine wrote"
+    return text, "Keep the index on a disk of this machine: --index DIR"

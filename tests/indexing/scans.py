@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
+from localrag.loaders import ocr
 from localrag.loaders.ocr import find_tesseract
 
 FOUND = find_tesseract()
@@ -68,6 +69,12 @@ def without_tesseract(folder):
         if (program := shutil.which(name)) and not (bare / name).exists():
             (bare / name).symlink_to(program)
     return str(bare)
+
+
+def remove_ocr(monkeypatch, folder):
+    """Let neither Tesseract nor RapidOCR be installed."""
+    monkeypatch.setenv("PATH", without_tesseract(folder))
+    monkeypatch.setattr(ocr, "rapidocr_version", lambda: "")
 
 
 class Kept(dict):

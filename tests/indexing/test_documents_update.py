@@ -22,7 +22,7 @@ from localrag.store import erasure
 from tests.cli.commands.test_index import rows
 from tests.conftest import TOWN, run_localrag, seeds
 from tests.indexing.files import pdf
-from tests.indexing.scans import drawn, needs, saved, without_tesseract
+from tests.indexing.scans import drawn, needs, remove_ocr, saved, without_tesseract
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
 PEOPLE = ["Ruth Sand", "Lars Holm", "Ingrid Holm", "Walter Muir", "Agnes Thorburn", "Chen Guoliang"]
@@ -154,11 +154,11 @@ def opened(monkeypatch):
     return names
 
 
-@pytest.mark.parametrize("machine", ["as it is", "without Tesseract"])
+@pytest.mark.parametrize("machine", ["as it is", "without OCR"])
 def test_a_file_without_text_is_not_read_again_until_it_changes(machine, tmp_path, opened, monkeypatch):
     """What nothing can be read of is known by its content: later runs list it unread; a damaged file is tried again every time."""
-    if machine == "without Tesseract":
-        monkeypatch.setenv("PATH", without_tesseract(tmp_path))
+    if machine == "without OCR":
+        remove_ocr(monkeypatch, tmp_path)
     docs = tmp_path / "docs"
     docs.mkdir()
     (docs / "a.txt").write_text(TOWN["b.txt"])
@@ -178,18 +178,19 @@ def test_a_file_without_text_is_not_read_again_until_it_changes(machine, tmp_pat
 
 
 def test_a_scan_is_opened_again_where_something_else_keeps_it_from_being_read(tmp_path, opened, monkeypatch):
-    """Not in every run; the reason listed is that of the last run: --no-ocr, no Tesseract, or no data for the language."""
+    """Not in every run; the reason listed is that of the last run: --no-ocr, no OCR, or no data for the language."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.txt").write_text(TOWN["b.txt"])
     (tmp_path / "docs" / "scan.png").write_bytes(saved(Image.new("L", (60, 60), 255)))
     reasons = []
+    remove_ocr(monkeypatch, tmp_path)
     none, no_data = without_tesseract(tmp_path), tesseract_without_data(tmp_path)
     for path, settings in ((none, {}), (none, {}), (none, {"ocr": False}), (none, {}), (no_data, {"ocr": True}), (no_data, {})):
         with monkeypatch.context() as machine:
             machine.setenv("PATH", path)
             reasons += [s.reason for s in index(tmp_path, **settings).skipped]
 
-    missing, refused = "a picture: Tesseract is not installed (localrag doctor)", "a picture: --no-ocr"
+    missing, refused = "a picture: neither Tesseract nor RapidOCR is installed (localrag doctor)", "a picture: --no-ocr"
     assert reasons == [missing] * 2 + [refused] * 2 + ["a picture: Tesseract has no data for eng (localrag doctor)"] * 2
     assert opened == ["a.txt", "scan.png", "scan.png", "scan.png"]
 
@@ -205,13 +206,13 @@ def test_a_scan_that_changed_where_nothing_reads_it_is_opened_once(tmp_path, ope
     scan.write_bytes(saved(drawn("Lars Holm sold the ferry Heron.", size=(1400, 500))))
     opened.clear()
     with monkeypatch.context() as machine:
-        machine.setenv("PATH", without_tesseract(tmp_path))
+        remove_ocr(machine, tmp_path)
         runs = [index(tmp_path) for _ in range(3)]
     kept = rows(tmp_path, "SELECT text FROM documents")
     index(tmp_path)
 
     assert [s.reason for run in runs for s in run.skipped] == [
-        "a picture: Tesseract is not installed (localrag doctor); its earlier content is kept"
+        "a picture: neither Tesseract nor RapidOCR is installed (localrag doctor); its earlier content is kept"
     ] * 3
     assert kept == [("Ruth Sand bought the ferry Skua.",)]
     assert rows(tmp_path, "SELECT text FROM documents") == [("Lars Holm sold the ferry Heron.",)]

@@ -15,7 +15,7 @@ from localrag.loaders.ocr import OcrReader
 from localrag.model_files import find_chat_model
 from localrag.project import open_for_writing
 from tests.conftest import run_localrag
-from tests.indexing.scans import drawn, needs, saved, scanned_pdf, without_tesseract
+from tests.indexing.scans import drawn, needs, remove_ocr, saved, scanned_pdf, without_tesseract
 
 pytestmark = [pytest.mark.ci, needs("eng")]
 NAMES = ("herring", "timber", "lantern", "anchor", "barrel", "compass")
@@ -127,27 +127,32 @@ def _program(pid):
         return ""
 
 
-def test_scans_wait_until_there_is_something_to_read_them_with(tmp_path):
-    """Without Tesseract they are listed with the reason and where to look; once it is installed the same command reads them."""
+def test_scans_wait_until_there_is_something_to_read_them_with(tmp_path, monkeypatch):
+    """Without OCR they are listed with the reason and where to look; once it is installed the same command reads them."""
     docs(tmp_path, a_pdf=scanned_pdf(drawn(PAGES[0], size=(1800, 600))), b_png=saved(drawn(PAGES[1], size=(1800, 600))), c_txt=b"A note.")
-    bare = without_tesseract(tmp_path)
-    index(tmp_path, PATH=bare)
+    with monkeypatch.context() as bare:
+        remove_ocr(bare, tmp_path)
+        index(tmp_path)
     listed = run_localrag("files", "--skipped", cwd=tmp_path).stdout
-    assert "docs/a.pdf: only images, no text (scanned?): Tesseract is not installed (localrag doctor)" in listed
-    assert "docs/b.png: a picture: Tesseract is not installed (localrag doctor)" in listed
+    assert "docs/a.pdf: only images, no text (scanned?): neither Tesseract nor RapidOCR is installed (localrag doctor)" in listed
+    assert "docs/b.png: a picture: neither Tesseract nor RapidOCR is installed (localrag doctor)" in listed
     index(tmp_path)
 
     assert rows(tmp_path, "SELECT path FROM documents ORDER BY path") == [("docs/a.pdf",), ("docs/b.png",), ("docs/c.txt",)]
     assert run_localrag("files", "--skipped", cwd=tmp_path).stdout == ""
 
 
-def test_what_was_read_stays_where_tesseract_is_gone(tmp_path):
-    """The index moves to a machine without it: nothing is lost, also where the chunks are cut anew."""
+@pytest.mark.parametrize("other", ["RapidOCR", "nothing"])
+def test_what_was_read_stays_where_tesseract_is_gone(other, tmp_path, monkeypatch, calls):
+    """The index moves to a machine without it: nothing is lost or read again, also where the chunks are cut anew."""
     docs(tmp_path, a_pdf=scanned_pdf(drawn(PAGES[0], size=(1800, 600))), c_txt=b"Lars Holm left a note.")
     index(tmp_path)
-    bare = without_tesseract(tmp_path)
-    index(tmp_path, PATH=bare)
-    index(tmp_path, "--chunk-tokens", "200", PATH=bare)
+    if other == "nothing":
+        remove_ocr(monkeypatch, tmp_path)
+    monkeypatch.setenv("PATH", without_tesseract(tmp_path))
+    index(tmp_path)
+    assert len(calls) == 1
+    index(tmp_path, "--chunk-tokens", "200")
 
     assert rows(tmp_path, "SELECT path FROM documents ORDER BY path") == [("docs/a.pdf",), ("docs/c.txt",)]
     assert rows(tmp_path, "SELECT count(*) FROM ocr_pages") == [(1,)]
@@ -201,7 +206,7 @@ def test_the_plan_counts_the_pages(tmp_path, calls):
     said = run_localrag("index", "docs", "--plan", cwd=tmp_path).stdout
 
     assert (found.scans, found.to_read, found.skipped) == (6, 2, ())
-    assert "scans     6 pages to be read by Tesseract" in said
+    assert "scans     6 pages to be read by OCR" in said
     assert not calls
 
 

@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw
 
 from localrag.loaders.content import LoadOptions, OpenFile
 from localrag.loaders.discover import find_files
-from localrag.loaders.ocr import ocr_pages_reader
+from localrag.loaders.ocr import find_ocr, ocr_pages_reader
 from localrag.loaders.page_images import MAX_RENDERED_PIXELS, render_for_ocr
 from localrag.loaders.quote_boxes import find_quote_boxes
 from localrag.loaders.reader import load_files
@@ -31,7 +31,9 @@ def read(tmp_path, name, data, languages="eng", kept=None, heard=None):
     """What becomes of a file."""
     file = tmp_path / name
     file.write_bytes(data)
-    reader = ocr_pages_reader(FOUND, languages, Kept() if kept is None else kept, lambda *step: heard is not None and heard.append(step))
+    reader = ocr_pages_reader(
+        find_ocr(languages), languages, Kept() if kept is None else kept, lambda *step: heard is not None and heard.append(step)
+    )
     (found,) = load_files([file], tmp_path, LoadOptions(ocr=languages), scans=reader)
     return found
 
@@ -357,7 +359,7 @@ def test_pages_are_found_among_other_files(tmp_path):
     """A folder of notes and pictures: each is a document, none is missed."""
     (tmp_path / "a.txt").write_text("A note.")
     (tmp_path / "b.PNG").write_bytes(saved(drawn("A picture of words.")))
-    reader = ocr_pages_reader(FOUND, "eng", Kept(), lambda *_: None)
+    reader = ocr_pages_reader(find_ocr("eng"), "eng", Kept(), lambda *_: None)
     found = load_files(find_files([tmp_path]).files, tmp_path, LoadOptions(ocr="eng"), scans=reader)
 
     assert list(chain.from_iterable((d.path, d.text) for d in found)) == ["a.txt", "A note.", "b.PNG", "A picture of words."]

@@ -11,9 +11,18 @@ import pytest
 
 from localrag.errors import UsageError
 from localrag.loaders import ocr, sandbox
-from localrag.loaders.ocr import NOT_INSTALLED, OcrReader, Tesseract, checked_languages, load_options, mean_confidence, parse_tsv
+from localrag.loaders.ocr import (
+    NOT_INSTALLED,
+    OcrReader,
+    Tesseract,
+    checked_languages,
+    load_options,
+    mean_confidence,
+    parse_tsv,
+    tesseract_program,
+)
 from localrag.settings import IndexSettings
-from tests.indexing.scans import FOUND, TEXT, drawn, needs, saved, share_found, without_tesseract
+from tests.indexing.scans import FOUND, TEXT, drawn, needs, remove_ocr, saved, share_found
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's filter is Linux's")
 
@@ -61,9 +70,9 @@ def test_the_confined_program_reads_nothing_but_libraries(tmp_path):
     assert confined(python, "-S", "-c", "import ctypes; print('loaded')").stdout == "loaded\n"
 
 
-def test_without_tesseract_scans_wait_and_it_is_said_why(tmp_path, monkeypatch):
+def test_without_ocr_scans_wait_and_it_is_said_why(tmp_path, monkeypatch):
     """The options name no language but a reason; a user's own wish is another one."""
-    monkeypatch.setenv("PATH", without_tesseract(tmp_path))
+    remove_ocr(monkeypatch, tmp_path)
 
     assert load_options(IndexSettings()).ocr_unavailable_reason == NOT_INSTALLED
     assert load_options(IndexSettings(ocr_languages=("xyz",))).ocr == ""
@@ -77,6 +86,7 @@ def test_the_languages_are_the_indexs_own_or_english():
     assert load_options(IndexSettings()).ocr == "eng"
     assert load_options(IndexSettings(language="German")).ocr == "deu"
     assert load_options(IndexSettings(language="Klingon")).ocr == "eng"
+    assert load_options(IndexSettings(language="Russian")).ocr == ("rus" if "rus" in FOUND.languages else "eng")
     assert load_options(IndexSettings(ocr_languages=("eng", "deu"))).ocr == "eng+deu"
     assert load_options(IndexSettings(ocr_languages=("tlh",))).ocr_unavailable_reason == "Tesseract has no data for tlh (localrag doctor)"
 
@@ -95,7 +105,7 @@ def test_a_language_without_data_is_refused_at_the_command_line():
 @needs("eng")
 def test_a_page_is_read_and_told_who_read_it():
     """Words with places inside the picture, in lines, and a confidence above 90."""
-    page = OcrReader(FOUND, "eng").read(saved(drawn(TEXT), "PPM"))
+    page = OcrReader(tesseract_program(FOUND, "eng")).read(saved(drawn(TEXT), "PPM"))
 
     assert share_found(TEXT, " ".join(w[0] for w in page["words"])) >= 0.97
     assert (page["width"], page["height"], page["by"]) == (2480, 1400, f"Tesseract {FOUND.version}, eng")
@@ -109,14 +119,14 @@ def test_a_page_is_read_and_told_who_read_it():
 def test_a_page_that_takes_too_long_is_given_up(monkeypatch):
     """It is ended, and the reason is told."""
     monkeypatch.setattr(ocr, "PAGE_TIMEOUT_S", 0.05)
-    assert OcrReader(FOUND, "eng").read(saved(drawn(TEXT), "PPM"))["why"] == "took longer than 0.05 s"
+    assert OcrReader(tesseract_program(FOUND, "eng")).read(saved(drawn(TEXT), "PPM"))["why"] == "took longer than 0.05 s"
 
 
 @pytest.mark.ci
 @needs("eng")
 def test_what_runs_ends_when_it_is_stopped():
     """A page that takes seconds is given up at once, and nothing is started afterwards."""
-    reader = OcrReader(FOUND, "eng")
+    reader = OcrReader(tesseract_program(FOUND, "eng"))
     image = saved(drawn("\n".join([TEXT] * 8), size=(2480, 3508)), "PPM")
     found = []
     thread = threading.Thread(target=lambda: found.append(reader.read(image)))
@@ -136,12 +146,16 @@ def test_what_runs_ends_when_it_is_stopped():
 @pytest.mark.parametrize("image", [b"no picture", b"", b"P5\n100000 100000\n255\n"])
 def test_what_tesseract_cannot_read_is_told(image):
     """A program that fails is a reason, no crash."""
-    assert OcrReader(FOUND, "eng").read(image)["why"].startswith("Tesseract failed: ")
+    assert OcrReader(tesseract_program(FOUND, "eng")).read(image)["why"].startswith("Tesseract failed: ")
 
 
 def test_a_tesseract_that_is_none_is_not_used():
     """A program that cannot be started is a reason on each page."""
-    assert OcrReader(Tesseract("/nowhere/tesseract", "5", ("eng",)), "eng").read(b"")["why"].startswith("Tesseract failed: /nowhere")
+    assert (
+        OcrReader(tesseract_program(Tesseract("/nowhere/tesseract", "5", ("eng",)), "eng"))
+        .read(b"")["why"]
+        .startswith("Tesseract failed: /nowhere")
+    )
 
 
 def test_words_are_taken_from_the_table_as_they_stand():

@@ -28,7 +28,7 @@ from localrag.cli.options import (
     setting_option,
     with_engine,
 )
-from localrag.cli.views.terminal import status_line, stdin_text, write_json
+from localrag.cli.views.terminal import index_argument, status_line, stdin_text, write_json
 
 if TYPE_CHECKING:
     from localrag.index import AskOptions, Index
@@ -164,7 +164,7 @@ def ask_and_print(
     if as_json:
         write_json(answer_json(result, index.root))
     else:
-        opens = "/source 1" if kept else "localrag source 1" if index.logs else ""
+        opens = "/source 1" if kept else f"localrag source 1{index_argument(index)}" if index.logs else ""
         print_answer(result, index.root, stream, opens)
 
 

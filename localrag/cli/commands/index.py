@@ -91,6 +91,8 @@ def index_command(
     refuse_changes(context, index, rebuild=rebuild)
     if plan:
         return print_plan(begun.plan(paths, **changes), as_json=as_json)
+    if not begun.exists:
+        _warn_of_network(begun.folder)
     _name_better_model(index, unasked=begun.exists or quiet or progress == "json" or model is not None)
     shown = OutputOptions(quiet=quiet, progress=progress, as_json=as_json)
     who = _ray_pool(ray, mixed=allow_mixed_hardware) if ray else workers
@@ -130,6 +132,16 @@ def _run(paths: list[Path], run: "Callable[[bool], IndexResult]", *, watch: bool
         raise typer.Exit(5)
 
 
+def _warn_of_network(folder: Path) -> None:
+    """Say what may happen to a new index on a network file system."""
+    from localrag.cli.views.console import print_note
+    from localrag.system.files import NETWORK_FILE_SYSTEMS, file_system_of, network_warning
+
+    if (kind := file_system_of(folder)) in NETWORK_FILE_SYSTEMS:
+        warning, remedy = network_warning(folder, kind)
+        print_note(f"{warning}.\n  → {remedy}")
+
+
 def _name_better_model(index: Path | None, *, unasked: bool) -> None:
     """Print a better chat model for this machine if a new index would use the bundled one."""
     if unasked:
@@ -148,7 +160,6 @@ def print_plan(plan: "IndexPlan", *, as_json: bool = False) -> None:
 
     from localrag.cli.views.console import format_duration, stdout_console
     from localrag.indexing.documents import outdated_note
-    from localrag.indexing.pipeline import OCR_SECONDS_PER_PAGE
     from localrag.records import to_row
 
     if as_json:
@@ -158,9 +169,7 @@ def print_plan(plan: "IndexPlan", *, as_json: bool = False) -> None:
     if plan.outdated:
         stdout_console.print(f"          {escape_line(outdated_note(plan.outdated))}", soft_wrap=True)
     if plan.scans:
-        stdout_console.print(
-            f"scans     {plan.scans} pages to be read by Tesseract, some {format_duration(plan.scans * OCR_SECONDS_PER_PAGE)}"
-        )
+        stdout_console.print(f"scans     {plan.scans} pages to be read by OCR, some {format_duration(plan.scan_seconds)}")
     for one in plan.skipped[:5]:
         stdout_console.print(f"          {escape_line(one.path)}: {one.reason}")
     stdout_console.print(f"chunks    {plan.chunks} new")

@@ -4,7 +4,6 @@
 """
 
 import math
-import os
 import shlex
 import threading
 import time
@@ -23,7 +22,7 @@ from rich.table import Column
 from rich.text import Text
 
 from localrag.cli.views.console import format_duration, print_note, stderr_console, stdout_console
-from localrag.cli.views.terminal import escape_line, write_event, write_json
+from localrag.cli.views.terminal import escape_line, index_argument, write_event, write_json
 from localrag.records import with_new_keys
 
 if TYPE_CHECKING:
@@ -417,19 +416,11 @@ def _run_figures(outcome: "IndexResult", merged: int) -> list[str]:
 
 
 def next_commands(opened: "Index", counts: dict[str, int]) -> list[str]:
-    """Suggested commands after a run, with `--index` if they would not find the index from the working folder."""
-    from localrag.errors import NoIndex
-    from localrag.project import find_index
-
-    try:
-        is_default = find_index(None).resolve() == opened.folder.resolve()
-    except NoIndex:
-        is_default = False
-    index = "" if is_default else f" --index {shlex.quote(os.path.relpath(opened.folder))}"
+    """Suggested commands after a run."""
     mode = "global" if counts["reports"] else "basic"
     ask = f'localrag ask "What are the main themes?" --mode {mode}'
     steps = [ask, "localrag chat", "localrag serve", "localrag export html graph.html"]
-    return [step + index for step in steps]
+    return [step + index_argument(opened) for step in steps]
 
 
 def result_to_json(outcome: "IndexResult", index: "Index", seconds: float) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,6 +16,8 @@ import typer
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+    from localrag.index import Index
 
 
 # Characters that control a terminal: C0 except tab and line break, DEL, C1, and marks that change the text direction.
@@ -216,3 +219,15 @@ def _key_bindings() -> "KeyBindings":
             event.app.exit(exception=KeyboardInterrupt(), style="class:aborting")
 
     return keys
+
+
+def index_argument(opened: "Index") -> str:
+    """` --index FOLDER` where a command in the working folder would not find this index, else nothing."""
+    from localrag.errors import NoIndex, UsageError
+    from localrag.project import find_index
+
+    try:
+        is_default = find_index(None).resolve() == opened.folder.resolve()
+    except (NoIndex, UsageError):  # UsageError: others may have made it
+        is_default = False
+    return "" if is_default else f" --index {shlex.quote(os.path.relpath(opened.folder))}"

@@ -24,6 +24,16 @@ def test_auto_prints_the_mode_and_one_reason(town):
     assert ask_json(town, "ask", "What are the main themes?")["mode"] == "global"
 
 
+def test_the_command_for_a_source_finds_the_index(plain_town, tmp_path):
+    """Where the index was named, it names it, too, and works as it stands."""
+    asked = run_localrag("ask", "Who is the mate of the Skua?", "--mode", "basic", "--index", str(plain_town / ".localrag"), cwd=tmp_path)
+    command = asked.stderr.partition("open a source: localrag ")[2].splitlines()[0]
+    shown = run_localrag(*command.split(), cwd=tmp_path)
+
+    assert command.startswith("source 1 --index ")
+    assert (shown.returncode, "docs/" in shown.stdout) == (0, True), shown.stderr
+
+
 def test_a_follow_up_is_understood(town):
     """`ask -c` goes on with the last conversation: the follow-up is made to stand on its own, and shown."""
     first = ask_json(town, "ask", "Who is Lars Holm?")
