@@ -2,9 +2,9 @@
 
     python -m scripts.compare_ocr DATA FONT CJK_FONT [--pages 8]
 
-DATA holds `qa_spans/xquad_en.jsonl`, `_de` and `_zh`; the fonts are files. Needs Tesseract with eng, deu and chi_sim. Both read as in an index,
-each page in a process of its own. Prints the share of the words (of Chinese, of the characters) that were read, the share of those read that
-are right, how far they are in order, and seconds a page with one thread.
+DATA holds `qa_spans/xquad_en.jsonl`, `_de` and `_zh`; the fonts are files. Needs Tesseract with eng, deu and chi_sim. Both read as in an
+index, each page in a process of its own. Prints the share of the words (of Chinese, of the characters) that were read, the share of those
+read that are right, how far they are in order, and seconds a page with one thread.
 """
 
 import argparse

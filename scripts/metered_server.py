@@ -52,6 +52,12 @@ def command_of(server: str, model: str, port: int) -> list[str]:
     return [sys.executable, "-m", "llama_cpp.server", *(str(part) for name, value in options.items() for part in (f"--{name}", value))]
 
 
+def _older_schema(form: dict[str, Any]) -> dict[str, Any]:
+    """A `response_format` with a JSON schema in the form that both servers take."""
+    schema = form.get("json_schema", {}).get("schema")
+    return {"response_format": {"type": "json_object", "schema": schema}} if schema else {}
+
+
 class Meter:
     """Counts calls, tokens and the seconds in which at least one call was in progress."""
 
@@ -90,7 +96,7 @@ def app_of(upstream: str, meter: Meter) -> Starlette:
     async def chat(request: Request) -> Response:
         asked = await request.json()
         limit = min(MAX_TOKENS, asked.pop("max_completion_tokens", None) or asked.get("max_tokens") or MAX_TOKENS)
-        sent = asked | {"temperature": 0, "max_tokens": limit}
+        sent = asked | {"temperature": 0, "max_tokens": limit} | _older_schema(asked.get("response_format") or {})
         if asked.get("stream"):
             return StreamingResponse(_streamed(asked, sent | {"stream_options": {"include_usage": True}}), media_type="text/event-stream")
         meter.begin()

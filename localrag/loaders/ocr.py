@@ -203,7 +203,7 @@ def rapidocr_program() -> OcrProgram:
     command = sys.executable, "-P", "-m", "localrag.loaders.rapid_ocr", str(RAPIDOCR_MEMORY), str(int(PAGE_TIMEOUT_S) + 5)
     env = isolated_environment(_PASSED_ON) | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return OcrProgram(
-        f"RapidOCR {rapidocr_version()}", "RapidOCR", command, env, json.loads, resident_bytes=RAPIDOCR_RESIDENT_BYTES, seconds=10.0
+        f"RapidOCR {rapidocr_version()}", "RapidOCR", command, env, parse_json, resident_bytes=RAPIDOCR_RESIDENT_BYTES, seconds=10.0
     )
 
 
@@ -247,7 +247,10 @@ class OcrReader:
         if process.returncode:
             last_line = (errors.decode("utf-8", "replace").strip().splitlines() or ["it crashed"])[-1]
             return _unread(f"{self._program.name} failed: {' '.join(last_line.split())[:150]}")
-        return self._program.parse(output.decode("utf-8", "replace"))
+        try:
+            return self._program.parse(output.decode("utf-8", "replace"))
+        except (ValueError, TypeError, LookupError, RecursionError):  # a page may have taken the program over
+            return _unread(f"{self._program.name} failed: its output cannot be read")
 
     def stop(self) -> None:
         """Kill the running processes and start no further ones."""
@@ -270,6 +273,13 @@ def parse_tsv(table: str) -> OcrPage:
             line = lines.setdefault(tuple(location[:-1]), len(lines))
             page["words"].append([" ".join(text.split()), x, y, x + w, y + h, round(float(confidence)), line])
     return page
+
+
+def parse_json(text: str) -> OcrPage:
+    """The page that `rapid_ocr` writes. Raises ValueError, TypeError, LookupError for anything else."""
+    page = json.loads(text)
+    words = [[str(word), *map(int, (left, top, right, bottom, conf, line))] for word, left, top, right, bottom, conf, line in page["words"]]
+    return {"width": int(page["width"]), "height": int(page["height"]), "words": words}
 
 
 def mean_confidence(page: OcrPage) -> float:

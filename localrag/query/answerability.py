@@ -1,29 +1,27 @@
-"""Whether the documents answer a question: what the reader finds in them, and in a small collection their words too.
+"""Whether the documents answer a question: what the reader finds in the nearest passages, and how near these are in words and meaning.
 
-The documents count as answering if the odds that the reader gives the windows add up to one or more. The reader is too strict with
-questions that are worded quite differently from the text, and a small collection has no other passage that is nearer to such a question.
-There the words must agree: how many of the question's words its nearest passages contain, the cosine of their best sentence, and whether
-the names in the question occur at all.
+A logistic model weighs the odds that the reader gives all windows together, how many of the question's words, by rarity, one passage has,
+and the cosine of its nearest sentence. A small collection has few passages that come near a question in other words or another language, so
+there the reader and the words must agree, each by itself.
 """
 
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
+from itertools import groupby
 
 import numpy as np
-from numpy.typing import NDArray
 
 from localrag.project import Project
 from localrag.query.passages import ReadWindow
 from localrag.query.question import Question
 from localrag.query.question_analysis import FUNCTION_WORDS_BY_LANGUAGE, detect_language
-from localrag.query.retriever import hybrid_search
 from localrag.store import graph
 from localrag.store.full_text import document_frequencies, exists_chunk_with_all
 from localrag.text.sentences import STOP_WORDS, cached_sentences, cjk_bigrams, collapse_whitespace, is_cjk
 
-PASSAGES_CHECKED = 5  # passages
+PASSAGES_CHECKED = 5  # nearest passages
 SENTENCES = 4  # those with most of the question's words, whose meaning is compared with its own
 MIN_RARITY_CHUNKS = 50  # in a smaller index a word is as rare as if it had this many chunks
 MAX_WORDS, MAX_NAMES = 60, 20  # of a question
@@ -50,6 +48,9 @@ class Signals:
     cjk: bool
 
 
+# Logistic weights of the reader's log odds, `Signals.passage` and `.cosine`, and of 1, fitted and measured by
+# `scripts/measure_answerability.py`; below the limit a question is not answered.
+EVIDENCE_WEIGHTS, EVIDENCE_LIMIT = (0.81, 1.77, 2.96, -3.48), -1.4
 SMALL_COLLECTION_CHUNKS = 100  # in a smaller collection the words must agree with the reader
 
 # Logistic weights of the words' signals in their order, and of 1, fitted on questions to their own paragraphs and others'. Below FLOOR (log
@@ -62,28 +63,42 @@ FLOOR, CJK_FLOOR = -4.6, -0.7
 
 def is_unanswered(question: Question, read: Sequence[ReadWindow], project: Project) -> bool:
     """Whether the documents do not answer a question, of whose nearest passages the windows were read."""
-    if np.logaddexp.reduce([w.reading.relevance for w in read]) >= 0:
+    if graph.counts(project.db, ["chunks"])["chunks"] < SMALL_COLLECTION_CHUNKS:
+        return reader_log_odds(read) < 0 and _is_far(question, read, project)
+    if evidence_log_odds(read, None) >= EVIDENCE_LIMIT:  # however far the words are
         return False
-    return graph.counts(project.db, ["chunks"])["chunks"] >= SMALL_COLLECTION_CHUNKS or _is_far(question, project)
+    return evidence_log_odds(read, signals(question, read, project)) < EVIDENCE_LIMIT
 
 
-def _is_far(question: Question, project: Project) -> bool:
+def reader_log_odds(read: Sequence[ReadWindow]) -> float:
+    """The log odds of an answer that the reader gives all windows together."""
+    return float(np.logaddexp.reduce([w.reading.relevance for w in read]))
+
+
+def evidence_log_odds(read: Sequence[ReadWindow], found: Signals | None) -> float:
+    """The log odds that a question is answerable, by what the reader and the words say."""
+    near = (found.passage, found.cosine) if found else (0.0, 0.0)
+    return float(np.dot(EVIDENCE_WEIGHTS, (reader_log_odds(read), *near, 1.0)))
+
+
+def _is_far(question: Question, read: Sequence[ReadWindow], project: Project) -> bool:
     """Whether the words of a question and its meaning are too far from the documents for them to answer it."""
-    found = signals(question.text, question.vector, project)
+    found = signals(question, read, project)
     return found is not None and answer_log_odds(found) < (CJK_FLOOR if found.cjk else FLOOR)
 
 
 def answer_log_odds(found: Signals) -> float:
-    """The log-odds that a question is answerable."""
+    """The log-odds that a question is answerable, by its words alone."""
     *weights, bias = CJK_WEIGHTS if found.cjk else WEIGHTS
     return float(np.dot(weights, astuple(found)[:-1])) + bias
 
 
-def signals(question: str, vector: NDArray[np.float32], project: Project) -> Signals | None:
-    """What speaks for an answer to a question, whose vector is (d,); None where there is nothing to tell by."""
-    passages = hybrid_search(question, vector, project, PASSAGES_CHECKED)
-    foreign = all(detect_language(p.text[:2000]) != detect_language(question) for p in passages)
-    weight = _words(question, project, foreign=foreign)
+def signals(question: Question, read: Sequence[ReadWindow], project: Project) -> Signals | None:
+    """What speaks for an answer in the windows that were read; None where there is nothing to tell by."""
+    ranked = groupby(sorted((w.window for w in read), key=lambda window: window.rank), key=lambda window: window.rank)
+    passages = [" ".join(window.text for window in windows) for _, windows in ranked][:PASSAGES_CHECKED]
+    foreign = all(detect_language(text[:2000]) != detect_language(question.text) for text in passages)
+    weight = _words(question.text, project, foreign=foreign)
     if not passages or not weight:
         return None
     full = sum(weight.values()) or 1.0
@@ -91,16 +106,16 @@ def signals(question: str, vector: NDArray[np.float32], project: Project) -> Sig
     def share(text: str) -> float:
         return sum(weight[w] for w in _keys(text) & weight.keys()) / full
 
-    texts = [collapse_whitespace(p.text[a:b]) for p in passages for a, b in cached_sentences(p.text)]
+    texts = [collapse_whitespace(text[a:b]) for text in passages for a, b in cached_sentences(text)]
     best = sorted(texts, key=share, reverse=True)[:SENTENCES]
-    cosine = float((project.embedder.embed(best) @ vector).max()) if best else 0.0
+    cosine = float((project.embedder.embed(best) @ question.vector).max()) if best else 0.0
     return Signals(
-        max(share(p.text) for p in passages),
+        max(map(share, passages)),
         max(map(share, best), default=0.0),
-        share(" ".join(p.text for p in passages)),
+        share(" ".join(passages)),
         cosine,
-        unmatched_name_share(question, project, foreign=foreign),
-        is_cjk(question),
+        unmatched_name_share(question.text, project, foreign=foreign),
+        is_cjk(question.text),
     )
 
 

@@ -13,11 +13,13 @@ from localrag.errors import UsageError
 from localrag.loaders import ocr, sandbox
 from localrag.loaders.ocr import (
     NOT_INSTALLED,
+    OcrProgram,
     OcrReader,
     Tesseract,
     checked_languages,
     load_options,
     mean_confidence,
+    parse_json,
     parse_tsv,
     tesseract_program,
 )
@@ -156,6 +158,21 @@ def test_a_tesseract_that_is_none_is_not_used():
         .read(b"")["why"]
         .startswith("Tesseract failed: /nowhere")
     )
+
+
+@pytest.mark.parametrize(
+    ("parse", "output"),
+    [
+        (parse_tsv, "head\nrow"),
+        (parse_tsv, "head\n5\t1\t1\t1\t1\t1\tx\t5\t20\t8\t91\ta"),
+        *((parse_json, output) for output in ("", "{}", "[" * 5000, '{"words": [1]}', '{"words": [["a", 1]]}', '{"words": 1}')),
+    ],
+)
+def test_a_program_that_a_page_took_over_is_a_reason(parse, output):
+    """Whatever it writes, the page is unread."""
+    program = OcrProgram("it", "It", (sys.executable, "-c", f"print({output!r})"), dict(os.environ), parse)
+    page = OcrReader(program).read(b"")
+    assert (page["words"], page["why"]) == ([], "It failed: its output cannot be read")
 
 
 def test_words_are_taken_from_the_table_as_they_stand():
