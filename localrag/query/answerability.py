@@ -63,11 +63,13 @@ FLOOR, CJK_FLOOR = -4.6, -0.7
 
 def is_unanswered(question: Question, read: Sequence[ReadWindow], project: Project) -> bool:
     """Whether the documents do not answer a question, of whose nearest passages the windows were read."""
+    reader = reader_log_odds(read)
     if graph.counts(project.db, ["chunks"])["chunks"] < SMALL_COLLECTION_CHUNKS:
-        return reader_log_odds(read) < 0 and _is_far(question, read, project)
-    if evidence_log_odds(read, None) >= EVIDENCE_LIMIT:  # however far the words are
+        return reader < 0 and _is_far(question, read, project)
+    if evidence_log_odds(reader, 0.0, 0.0) >= EVIDENCE_LIMIT:  # however far the words are
         return False
-    return evidence_log_odds(read, signals(question, read, project)) < EVIDENCE_LIMIT
+    found = signals(question, read, project)
+    return reader < 0 if found is None else evidence_log_odds(reader, found.passage, found.cosine) < EVIDENCE_LIMIT
 
 
 def reader_log_odds(read: Sequence[ReadWindow]) -> float:
@@ -75,10 +77,9 @@ def reader_log_odds(read: Sequence[ReadWindow]) -> float:
     return float(np.logaddexp.reduce([w.reading.relevance for w in read]))
 
 
-def evidence_log_odds(read: Sequence[ReadWindow], found: Signals | None) -> float:
-    """The log odds that a question is answerable, by what the reader and the words say."""
-    near = (found.passage, found.cosine) if found else (0.0, 0.0)
-    return float(np.dot(EVIDENCE_WEIGHTS, (reader_log_odds(read), *near, 1.0)))
+def evidence_log_odds(reader: float, passage: float, cosine: float) -> float:
+    """The log odds that a question is answerable: by the reader's, `Signals.passage` and `Signals.cosine`."""
+    return float(np.dot(EVIDENCE_WEIGHTS, (reader, passage, cosine, 1.0)))
 
 
 def _is_far(question: Question, read: Sequence[ReadWindow], project: Project) -> bool:

@@ -178,7 +178,7 @@ def test_a_question_that_names_a_file_is_not_refused(works):
 
 
 @pytest.mark.ci
-def test_a_large_collection_is_refused_by_the_reader_alone(project, monkeypatch):
+def test_in_a_large_collection_the_words_need_not_be_far(project, monkeypatch):
     """A question near its topic, in its words, that no passage answers; a small collection shows what is closest instead."""
     text = "Which airline flies to the harbour?"
     assert asked(project, text, style="extractive").is_answerable
@@ -186,6 +186,17 @@ def test_a_large_collection_is_refused_by_the_reader_alone(project, monkeypatch)
 
     assert not asked(project, text, style="extractive").is_answerable
     assert asked(project, "Who is Hannah Quill?", style="extractive").is_answerable
+
+
+@pytest.mark.parametrize(
+    ("text", "reader", "expected"), [("Who is Hannah Quill?", -0.5, True), ("What is the capital of Mongolia?", 0.5, False)]
+)
+def test_where_the_reader_is_in_doubt_the_words_decide(project, monkeypatch, text, reader, expected):
+    """In a large collection: what stands in its words is answered, what is far from them is not."""
+    monkeypatch.setattr(answerability, "SMALL_COLLECTION_CHUNKS", 1)
+    monkeypatch.setattr(answerability, "reader_log_odds", lambda _: reader)
+
+    assert asked(project, text, style="extractive").is_answerable is expected
 
 
 def test_the_context_is_shown_even_so(project):
