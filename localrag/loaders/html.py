@@ -29,6 +29,7 @@ from localrag.loaders.content import (
     superscript,
 )
 from localrag.loaders.numbering import format_number
+from localrag.loaders.spans import CellRange, fill_spans
 from localrag.loaders.tabular import format_row, table_lines
 
 _DROPPED = frozenset("script style noscript template svg head iframe object datalist rp map audio video canvas del".split())
@@ -324,13 +325,11 @@ def _data_table_lines(table: Any) -> list[str]:
     n_headers = 0
     while n_headers < len(rows) - 1 and cells[n_headers] and _is_head(rows[n_headers], cells[n_headers]):
         n_headers += 1
-    grid = _grid(cells, n_headers)
+    grid, ranges = _grid(cells)
     caption = [html_text(c) for c in table.iterchildren("{*}caption")]
-    if n_headers:
-        header = [" ".join(dict.fromkeys(filter(None, column))) for column in zip(*_even(grid[:n_headers]), strict=True)]
-        lines = [format_row(header, row) for row in grid[n_headers:]]
-    else:
-        lines = list(table_lines(grid, likely=width > 2))
+    likely = bool(n_headers) or width > 2
+    filled = fill_spans(enumerate(grid), ranges, n_header=n_headers, likely=likely)
+    lines = table_lines(filled, likely=likely, header_rows=1 if n_headers else None)
     return [line for line in (*caption, *lines) if line]
 
 
@@ -338,35 +337,23 @@ def _is_head(row: Any, cells: list[Any]) -> bool:
     return _tag(row.getparent()) == "thead" or all(_tag(c) == "th" for c in cells)
 
 
-def _even(grid: list[list[str]]) -> list[list[str]]:
-    width = max(len(row) for row in grid)
-    return [row + [""] * (width - len(row)) for row in grid]
-
-
-def _grid(cells: list[list[Any]], n_headers: int) -> list[list[str]]:
-    """Cells by row and column: a cell that spans rows is in each of them, one that spans columns in the first (a header in all)."""
+def _grid(cells: list[list[Any]]) -> tuple[list[list[str]], list[CellRange]]:
+    """Cells by row and column, each text where its cell begins, and the cells that span rows or columns."""
     grid: list[list[str]] = []
-    row_spans: dict[int, tuple[int, str]] = {}  # column → (remaining rows, text)
+    ranges: list[CellRange] = []
+    taken: dict[int, int] = {}  # column → last row of the cell above that spans it
     for n, row in enumerate(cells):
         line: list[str] = []
-        new_spans: dict[int, tuple[int, str]] = {}
         for c in row:
-            _fill(line, row_spans)
-            text = " ".join(html_text(c).split())
-            n_rows = _span_attribute(c, "rowspan")
-            for k in range(_span_attribute(c, "colspan")):
-                if n_rows > 1:
-                    new_spans[len(line)] = (n_rows - 1, text if not k or n < n_headers else "")
-                line.append(text if not k or n < n_headers else "")
-        _fill(line, row_spans)
-        row_spans = {column: (remaining - 1, text) for column, (remaining, text) in row_spans.items() if remaining > 1} | new_spans
+            while taken.get(len(line), -1) >= n:
+                line.append("")
+            left, width, height = len(line), _span_attribute(c, "colspan"), _span_attribute(c, "rowspan")
+            line += [" ".join(html_text(c).split()), *[""] * (width - 1)]
+            if width > 1 or height > 1:
+                ranges.append(CellRange(n, left, n + height - 1, left + width - 1))
+                taken |= dict.fromkeys(range(left, left + width), n + height - 1)
         grid.append(line)
-    return grid
-
-
-def _fill(line: list[str], row_spans: dict[int, tuple[int, str]]) -> None:
-    while len(line) in row_spans:
-        line.append(row_spans[len(line)][1])
+    return grid, ranges
 
 
 def _span_attribute(node: Any, name: str) -> int:

@@ -58,7 +58,8 @@ PARSERS = {
     **dict.fromkeys(IMAGE_SUFFIXES, "pdf.parse_image"),
 }
 # Version of each parser's results. If it is raised, the files of that parser are read again.
-PARSER_VERSIONS = dict.fromkeys(PARSERS.values(), 2) | dict.fromkeys(("mail.parse_mail", "mail.parse_mailbox", "outlook.parse_msg"), 3)
+_VERSION_3 = ("html.parse_html", "html.parse_epub", "mail.parse_web_archive", "mail.parse_mail", "mail.parse_mailbox", "outlook.parse_msg")
+PARSER_VERSIONS = dict.fromkeys(PARSERS.values(), 2) | dict.fromkeys(_VERSION_3, 3)
 OCR_SUFFIXES = IMAGE_SUFFIXES | {".pdf"}
 _OFFICE_PARSERS = ("word.", "presentation.", "spreadsheet.", "opendocument.", "old_office.", "outlook.")
 BINARY_SUFFIXES = OCR_SUFFIXES | {".epub"} | {suffix for suffix, parser in PARSERS.items() if parser.startswith(_OFFICE_PARSERS)}

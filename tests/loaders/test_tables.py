@@ -179,6 +179,20 @@ def test_every_format_tells_pairs_from_headers(tmp_path, name):
     assert "\n".join(map(": ".join, rows)) in read(write(tmp_path, {name: sources[name]}) / name).text
 
 
+@pytest.mark.parametrize("tag", ["td", "th"])
+def test_a_web_table_repeats_what_spans_columns_and_rows(tmp_path, tag):
+    """Also where its header is marked in no way; equal names of columns are numbered."""
+    head = f'<tr><{tag} rowspan="2">Boat</{tag}><{tag} colspan="2">1973</{tag}><{tag}>Note</{tag}><{tag}>Note</{tag}></tr>'
+    names = "".join(f"<{tag}>{name}</{tag}>" for name in ("Cod", "Eel", "", ""))
+    body = '<tr><td rowspan="2">Skua</td><td>7</td><td>8</td><td>a</td><td>b</td></tr><tr><td>9</td><td>1</td><td>c</td><td>d</td></tr>'
+    page = f"<table>{head}<tr>{names}</tr>{body}</table>"
+
+    assert read(write(tmp_path, {"a.html": page.encode()}) / "a.html").text.splitlines() == [
+        "Boat: Skua · 1973 Cod: 7 · 1973 Eel: 8 · Note: a · Note (2): b",
+        "Boat: Skua · 1973 Cod: 9 · 1973 Eel: 1 · Note: c · Note (2): d",
+    ]
+
+
 def test_labels_are_told_from_values_by_their_words():
     """On average, in several languages: a single cell decides nothing."""
     labels = ["name", "Operator", "recipient", "title", "Adresse", "Verfasser", "pays", "approved by", "Owner", "Height"]
