@@ -7,17 +7,22 @@ RapidOCR finds boxes of text and reads each; here they are put into reading orde
 
 import json
 import math
+import re
 import resource
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from io import BytesIO
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from PIL import Image
 
 from localrag.loaders.parser_process import restrict_process
+from localrag.text.sentences import CJK
 
+_WIDE_LETTERS = rf"{CJK}\u3000-\u303f\uff00-\uffef"
+_WIDE, _WORD = re.compile(f"[{_WIDE_LETTERS}]"), re.compile(rf"[{_WIDE_LETTERS}]|[^\s{_WIDE_LETTERS}]+")
 _SETTINGS = {f"EngineConfig.onnxruntime.{which}_op_num_threads": 1 for which in ("intra", "inter")} | {
     "Global.log_level": "critical",
     "Global.text_score": 0.0,
@@ -114,16 +119,16 @@ def _lines(boxes: list[_Upright]) -> Iterator[list[_Upright]]:
 
 
 def _divided(box: TextBox) -> Iterator[tuple[str, int, int, int, int]]:
-    """The words of a box with left, top, right and bottom, as if all letters were equally wide."""
+    """The words of a box, and each Chinese or Japanese character, with left, top, right and bottom: such a character is twice as wide as a
+    letter, and all letters are equally wide.
+    """
     (ax, ay), (bx, by), (cx, cy), (dx, dy) = box.corners
-    start = 0
-    for word in box.text.split():
-        start = box.text.index(word, start)
-        shares = start / len(box.text), (start + len(word)) / len(box.text)
-        start += len(word)
+    ends = list(accumulate((2 if _WIDE.match(letter) else 1 for letter in box.text), initial=0))
+    for word in _WORD.finditer(box.text):
+        shares = ends[word.start()] / ends[-1], ends[word.end()] / ends[-1]
         xs = [x for share in shares for x in (ax + share * (bx - ax), dx + share * (cx - dx))]
         ys = [y for share in shares for y in (ay + share * (by - ay), dy + share * (cy - dy))]
-        yield word, round(min(xs)), round(min(ys)), round(max(xs)), round(max(ys))
+        yield word.group(), round(min(xs)), round(min(ys)), round(max(xs)), round(max(ys))
 
 
 def _upright_boxes(engine: Any, image: Any) -> list[TextBox]:
