@@ -46,6 +46,7 @@ RAPIDOCR_LANGUAGES = frozenset(
 )
 _SANDBOX = str(Path(__file__).with_name("sandbox.py"))
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TESSDATA_PREFIX", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+_THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")  # of the libraries of RapidOCR
 _CODES = {
     "eng": "english en", "deu": "german deutsch de", "chi_sim": "chinese zh zh-cn 中文", "fra": "french français fr", "ita": "italian it",
     "spa": "spanish español es", "por": "portuguese pt", "nld": "dutch nl", "pol": "polish pl", "ces": "czech cs", "rus": "russian ru",
@@ -201,7 +202,7 @@ def tesseract_program(tesseract: Tesseract, languages: str) -> OcrProgram:
 def rapidocr_program() -> OcrProgram:
     """RapidOCR, which restricts itself once it is loaded."""
     command = sys.executable, "-P", "-m", "localrag.loaders.rapid_ocr", str(RAPIDOCR_MEMORY), str(int(PAGE_TIMEOUT_S) + 5)
-    env = isolated_environment(_PASSED_ON) | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    env = isolated_environment(_PASSED_ON) | dict.fromkeys(_THREAD_COUNTS, "1")
     return OcrProgram(
         f"RapidOCR {rapidocr_version()}", "RapidOCR", command, env, parse_json, resident_bytes=RAPIDOCR_RESIDENT_BYTES, seconds=10.0
     )

@@ -21,8 +21,8 @@ from PIL import Image
 from localrag.loaders.parser_process import restrict_process
 from localrag.text.sentences import CJK
 
-_WIDE_LETTERS = rf"{CJK}\u3000-\u303f\uff00-\uffef"
-_WIDE, _WORD = re.compile(f"[{_WIDE_LETTERS}]"), re.compile(rf"[{_WIDE_LETTERS}]|[^\s{_WIDE_LETTERS}]+")
+_CJK_LETTERS = rf"{CJK}\u3000-\u303f\uff00-\uffef"
+_CJK_LETTER, _WORD_OR_CJK = re.compile(f"[{_CJK_LETTERS}]"), re.compile(rf"[{_CJK_LETTERS}]|[^\s{_CJK_LETTERS}]+")
 _SETTINGS = {f"EngineConfig.onnxruntime.{which}_op_num_threads": 1 for which in ("intra", "inter")} | {
     "Global.log_level": "critical",
     "Global.text_score": 0.0,
@@ -123,8 +123,8 @@ def _divided(box: TextBox) -> Iterator[tuple[str, int, int, int, int]]:
     letter, and all letters are equally wide.
     """
     (ax, ay), (bx, by), (cx, cy), (dx, dy) = box.corners
-    ends = list(accumulate((2 if _WIDE.match(letter) else 1 for letter in box.text), initial=0))
-    for word in _WORD.finditer(box.text):
+    ends = list(accumulate((2 if _CJK_LETTER.match(letter) else 1 for letter in box.text), initial=0))
+    for word in _WORD_OR_CJK.finditer(box.text):
         shares = ends[word.start()] / ends[-1], ends[word.end()] / ends[-1]
         xs = [x for share in shares for x in (ax + share * (bx - ax), dx + share * (cx - dx))]
         ys = [y for share in shares for y in (ay + share * (by - ay), dy + share * (cy - dy))]
@@ -160,11 +160,9 @@ def _evidence(boxes: Sequence[TextBox]) -> float:
 
 def main(memory: int, seconds: int) -> None:
     """Read the page on stdin, and write its size and words to stdout. `memory`: bytes of address space; `seconds`: of CPU time."""
-    import cv2
     import numpy as np
     from rapidocr import RapidOCR
 
-    cv2.setNumThreads(1)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     restrict_process(memory)
     image = np.asarray(Image.open(BytesIO(sys.stdin.buffer.read())).convert("RGB"))

@@ -26,7 +26,8 @@ def test_auto_prints_the_mode_and_one_reason(town):
 
 def test_the_command_for_a_source_finds_the_index(plain_town, tmp_path):
     """Where the index was named, it names it, too, and works as it stands."""
-    asked = run_localrag("ask", "Who is the mate of the Skua?", "--mode", "basic", "--index", str(plain_town / ".localrag"), cwd=tmp_path)
+    shutil.copytree(plain_town, tmp_path / "town")
+    asked = run_localrag("ask", "Who is the mate of the Skua?", "--mode", "basic", "--index", "town/.localrag", cwd=tmp_path)
     command = asked.stderr.partition("open a source: localrag ")[2].splitlines()[0]
     shown = run_localrag(*command.split(), cwd=tmp_path)
 
