@@ -75,7 +75,7 @@ def _columns(boxes: list[_Upright]) -> Iterator[list[_Upright]]:
 
     Boxes over the gap, such as a headline, divide what is above from what is below.
     """
-    gap = _widest_gap(boxes)
+    gap = _column_gap(boxes)
     if gap is None:
         yield boxes
         return
@@ -91,19 +91,20 @@ def _columns(boxes: list[_Upright]) -> Iterator[list[_Upright]]:
             yield [box]
 
 
-def _widest_gap(boxes: list[_Upright]) -> float | None:
-    """Where the widest gap between two columns is; None if there is none."""
+def _column_gap(boxes: list[_Upright]) -> float | None:
+    """The middle of the gap between two columns that the fewest boxes are over, and of such gaps of the widest; None if there is none."""
     height = statistics.median([b.bottom - b.top for b in boxes]) if boxes else 0.0
-    found: list[tuple[float, float]] = []
+    found: list[tuple[int, float, float]] = []
     for at in {b.right for b in boxes}:
         left, right = [b for b in boxes if b.right <= at], [b for b in boxes if b.left > at]
-        if min(len(left), len(right)) < _MIN_COLUMN_LINES or len(boxes) - len(left) - len(right) > _MAX_CROSSING_SHARE * len(boxes):
+        n_over = len(boxes) - len(left) - len(right)
+        if min(len(left), len(right)) < _MIN_COLUMN_LINES or n_over > _MAX_CROSSING_SHARE * len(boxes):
             continue
-        if all(statistics.median([b.right - b.left for b in side]) >= _MIN_COLUMN_WIDTH * height for side in (left, right)):
-            edge = min(b.left for b in right)
-            found.append((edge - at, (at + edge) / 2))
-    width, middle = max(found, default=(0.0, 0.0))
-    return middle if width >= height / 2 else None
+        edge = min(b.left for b in right)
+        is_text = all(statistics.median([b.right - b.left for b in side]) >= _MIN_COLUMN_WIDTH * height for side in (left, right))
+        if is_text and edge - at >= height / 2:
+            found.append((-n_over, edge - at, (at + edge) / 2))
+    return max(found)[2] if found else None
 
 
 def _lines(boxes: list[_Upright]) -> Iterator[list[_Upright]]:

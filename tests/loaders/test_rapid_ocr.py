@@ -40,12 +40,12 @@ def lines_of(boxes):
 @pytest.mark.parametrize("angle", [0.0, 0.05, -0.05, math.pi / 2, math.pi])
 def test_columns_are_read_one_after_the_other(angle):
     """Also where a headline is over both, lines of the two differ in height, and the page is turned."""
-    left = [box(f"left {n}", 100, 200 + 50 * n, angle=angle) for n in range(6)]
-    right = [box(f"right {n}", 760, 215 + 50 * n, angle=angle) for n in range(6)]
-    head, foot = box("A headline", 100, 100, 1260, angle=angle), box("A foot line", 100, 600, 1260, angle=angle)
+    left = [box(f"left {n}", 100, 200 + 50 * n, 640 - 40 * (n % 3), angle=angle) for n in range(9)]
+    right = [box(f"right {n}", 760, 215 + 50 * n, angle=angle) for n in range(9)]
+    head, foot = box("A headline", 100, 100, 1260, angle=angle), box("A foot line", 100, 700, 1260, angle=angle)
     mixed = [foot, *(b for pair in zip(right, left, strict=True) for b in pair), head]
 
-    assert lines_of(mixed) == ["A headline", *(f"left {n}" for n in range(6)), *(f"right {n}" for n in range(6)), "A foot line"]
+    assert lines_of(mixed) == ["A headline", *(f"left {n}" for n in range(9)), *(f"right {n}" for n in range(9)), "A foot line"]
 
 
 def test_three_columns_are_read_from_the_left():
