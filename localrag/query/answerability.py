@@ -8,7 +8,7 @@ there the reader and the words must agree, each by itself.
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
@@ -33,19 +33,17 @@ _SMALL = {code: {*words.split(), *STOP_WORDS} for code, words in FUNCTION_WORDS_
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What speaks for an answer and against it, each 0 to 1.
+    """What the words of the nearest passages say, each 0 to 1, and about the texts.
 
     The share of the question's words, weighed by rarity, in the `passage` and the `sentence` that have most of them and in the passages
-    `together`; the `cosine` of the best sentence; the share of the names in the question that no passage of the index has
-    (`unmatched_name_share`).
+    `together`; the `cosine` of the best sentence. `foreign`: the question is in another language than the passages.
     """
 
     passage: float
     sentence: float
     together: float
     cosine: float
-    unnamed: float
-    cjk: bool
+    foreign: bool
 
 
 # Logistic weights of the reader's log odds, `Signals.passage` and `.cosine`, and of 1, fitted and measured by
@@ -53,9 +51,9 @@ class Signals:
 EVIDENCE_WEIGHTS, EVIDENCE_LIMIT = (0.68, 2.84, 4.72, -4.91), -1.4
 SMALL_COLLECTION_CHUNKS = 100  # in a smaller collection the words must agree with the reader
 
-# Logistic weights of the words' signals in their order, and of 1, fitted on questions to their own paragraphs and others'. Below FLOOR (log
-# odds) a question is far from the documents; a higher floor refuses questions in other words than the text's. Character pairs are no words,
-# and the bundled embedder knows little Chinese: CJK text has its own.
+# Logistic weights of the words' signals in their order, of the names that no passage has, and of 1, fitted on questions to their own
+# paragraphs and others'. Below FLOOR (log odds) a question is far from the documents; a higher floor refuses questions in other words than
+# the text's. Character pairs are no words, and the bundled embedder knows little Chinese: CJK text has its own.
 WEIGHTS = (3.1, 1.3, 1.6, 7.0, -2.9, -5.8)
 CJK_WEIGHTS = (6.8, 5.0, 5.4, 0.0, 0.0, -4.2)
 FLOOR, CJK_FLOOR = -4.6, -0.7
@@ -85,13 +83,12 @@ def evidence_log_odds(reader: float, passage: float, cosine: float) -> float:
 def _is_far(question: Question, read: Sequence[ReadWindow], project: Project) -> bool:
     """Whether the words of a question and its meaning are too far from the documents for them to answer it."""
     found = signals(question, read, project)
-    return found is not None and answer_log_odds(found) < (CJK_FLOOR if found.cjk else FLOOR)
-
-
-def answer_log_odds(found: Signals) -> float:
-    """The log-odds that a question is answerable, by its words alone."""
-    *weights, bias = CJK_WEIGHTS if found.cjk else WEIGHTS
-    return float(np.dot(weights, astuple(found)[:-1])) + bias
+    if found is None:
+        return False
+    *weights, bias = CJK_WEIGHTS if is_cjk(question.text) else WEIGHTS
+    unnamed = unmatched_name_share(question.text, project, foreign=found.foreign)
+    log_odds = np.dot(weights, (found.passage, found.sentence, found.together, found.cosine, unnamed)) + bias
+    return bool(log_odds < (CJK_FLOOR if is_cjk(question.text) else FLOOR))
 
 
 def signals(question: Question, read: Sequence[ReadWindow], project: Project) -> Signals | None:
@@ -115,8 +112,7 @@ def signals(question: Question, read: Sequence[ReadWindow], project: Project) ->
         max(map(share, best), default=0.0),
         share(" ".join(passages)),
         cosine,
-        unmatched_name_share(question.text, project, foreign=foreign),
-        is_cjk(question.text),
+        foreign,
     )
 
 
