@@ -8,7 +8,6 @@ RapidOCR finds boxes of text and reads each; here they are put into reading orde
 import json
 import math
 import re
-import resource
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
@@ -64,7 +63,7 @@ def page_words(boxes: Sequence[TextBox]) -> list[list[Any]]:
 
 def _leveled(boxes: Sequence[TextBox]) -> list[_Upright]:
     slopes = [math.atan2(b[1] - a[1], b[0] - a[0]) for box in boxes for a, b in [box.corners[:2]]]
-    angle = statistics.median(slopes) if slopes else 0.0
+    angle = statistics.median_low(slopes) if slopes else 0.0  # no mean of two: of a page upside down they are near π and -π
     cos, sin = math.cos(angle), math.sin(angle)
     turned = [([x * cos + y * sin for x, y in box.corners], [y * cos - x * sin for x, y in box.corners], box) for box in boxes]
     return [_Upright(min(xs), min(ys), max(xs), max(ys), box) for xs, ys, box in turned]
@@ -135,7 +134,7 @@ def _divided(box: TextBox) -> Iterator[tuple[str, int, int, int, int]]:
 def _upright_boxes(engine: Any, image: Any) -> list[TextBox]:
     """The boxes of a page; one that reads badly is turned, and what reads best is kept, with its corners on the page as it was."""
     boxes = _read_rotated(engine, image, 0)
-    if _evidence(boxes) >= _SURE * sum(len(box.text) for box in boxes) and boxes:
+    if _evidence(boxes) >= _SURE * sum(len(box.text) for box in boxes):
         return boxes
     wide = sum(math.dist(*box.corners[:2]) >= math.dist(*box.corners[1:3]) for box in boxes)
     return max([boxes, *(_read_rotated(engine, image, turn) for turn in ((2,) if 2 * wide > len(boxes) else (1, 3)))], key=_evidence)
@@ -161,6 +160,8 @@ def _evidence(boxes: Sequence[TextBox]) -> float:
 
 def main(memory: int, seconds: int) -> None:
     """Read the page on stdin, and write its size and words to stdout. `memory`: bytes of address space; `seconds`: of CPU time."""
+    import resource
+
     import numpy as np
     from rapidocr import RapidOCR
 

@@ -48,6 +48,12 @@ def test_columns_are_read_one_after_the_other(angle):
     assert lines_of(mixed) == ["A headline", *(f"left {n}" for n in range(9)), *(f"right {n}" for n in range(9)), "A foot line"]
 
 
+def test_lines_of_a_page_upside_down_may_lean_either_way():
+    """Their angles are near a half turn from both sides, whose mean would be none."""
+    boxes = [box(f"line {n}", 100, 100 + 60 * n, angle=math.pi + (0.001 if n % 2 else -0.001)) for n in range(4)]
+    assert lines_of(boxes[::-1]) == [f"line {n}" for n in range(4)]
+
+
 def test_three_columns_are_read_from_the_left():
     """Each gap divides what the one before it left together."""
     boxes = [box(f"{name} {n}", 100 + 500 * k, 200 + 50 * n, 420) for n in range(5) for k, name in enumerate("cab")]
