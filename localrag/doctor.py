@@ -25,7 +25,7 @@ from localrag.loaders.sandbox import SCOPED
 from localrag.model_files import ModelFile, checked_header, find_chat_model, find_embedder, total_size
 from localrag.records import CheckLine
 from localrag.store.full_text import sqlite_version
-from localrag.system.files import NETWORK_FILE_SYSTEMS, cache_dir, check_platform, file_system_of, network_warning
+from localrag.system.files import cache_dir, check_platform, file_system_of, network_warning
 from localrag.system.resources import available_cores, available_memory
 
 SPEED_TEST_S = 5.0  # seconds of the speed test
@@ -164,10 +164,9 @@ def _disk(folder: Path) -> CheckLine:
 
 
 def _file_system(folder: Path) -> CheckLine:
-    kind = file_system_of(folder)
-    if kind in NETWORK_FILE_SYSTEMS:
-        return CheckLine("file system", "warn", *network_warning(folder, kind))
-    return CheckLine("file system", "ok", kind or "of unknown kind")
+    if warning := network_warning(folder):
+        return CheckLine("file system", "warn", *warning)
+    return CheckLine("file system", "ok", file_system_of(folder) or "of unknown kind")
 
 
 def _permissions(folder: Path | None) -> CheckLine:
@@ -208,15 +207,14 @@ def _confined(landlock: int) -> CheckLine:
 def _check_ocr() -> CheckLine:
     """Whether scans and images can be read, by which program and in which languages."""
     tesseract, rapidocr = ocr.find_tesseract(), ocr.rapidocr_version()
-    codes = [code for code in tesseract.languages if code != "osd"] if tesseract else []
+    codes = sorted(ocr.installed_languages(tesseract))
     other = f"RapidOCR {rapidocr} reads languages in Latin and Greek letters, Chinese and Japanese" if rapidocr else ""
     if tesseract and codes:
         text = f"Tesseract {tesseract.version} reads {', '.join(codes)}; more languages: {_how_to_get('others')}"
         return CheckLine("scans", "ok", f"{text}; {other}" if other else text)
     if other:
         return CheckLine("scans", "ok", f"{other}; Tesseract, which is faster and reads more, is not there: {_how_to_get('others')}")
-    missing = ocr.NOT_INSTALLED.removesuffix(" (localrag doctor)")
-    text = f"Tesseract {tesseract.version} has no data for any language" if tesseract else f"scans and pictures are not read: {missing}"
+    text = f"Tesseract {tesseract.version} has no data for any language" if tesseract else f"scans and pictures are not read: {ocr.NO_OCR}"
     return CheckLine("scans", "warn", text, _how_to_get("the languages you need"))
 
 

@@ -47,12 +47,17 @@ def is_disk_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT)
 
 
+def disk_full_error() -> LocalragError:
+    """The error of a full disk."""
+    return LocalragError("The disk is full.", "Free some space and run the same command again; finished work is saved.")
+
+
 def disk_error_hint(error: BaseException) -> LocalragError | None:
     """The error to raise instead if SQLite or a write failed because of a full or read-only disk; None for other exceptions."""
     number = error.errno if isinstance(error, OSError) else 0
     message = str(error) if isinstance(error, sqlite3.OperationalError) else ""
     if is_disk_full(error):
-        return LocalragError("The disk is full.", "Free some space and run the same command again; finished work is saved.")
+        return disk_full_error()
     if number == EROFS or "readonly" in message or "disk I/O error" in message:
         return LocalragError(
             "The disk of the index cannot be written to at the moment.", "Repair it and run the same command again; finished work is saved."

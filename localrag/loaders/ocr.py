@@ -1,4 +1,4 @@
-"""OCR of scanned pages by Tesseract, or by RapidOCR where there is no Tesseract, with a store of the results.
+"""OCR of scanned pages by Tesseract, or by RapidOCR where Tesseract or its data is missing, with a store of the results.
 
 Either runs in one process per page under the limits of the parser process (`sandbox`): the image comes on its stdin, the words go to its
 stdout, and it may open only its own data and libraries. The parser process renders the pages, and each result is stored at once.
@@ -35,7 +35,8 @@ PAGE_TIMEOUT_S = 120.0  # per page; a newspaper page takes Tesseract 40 s
 MAX_MEMORY = 2 * 2**30
 RAPIDOCR_MEMORY, RAPIDOCR_RESIDENT_BYTES = 6 * 2**30, 1_300_000_000  # address space; what a page really takes
 DEFAULT_LANGUAGE = "eng"
-NOT_INSTALLED = "neither Tesseract nor RapidOCR is installed (localrag doctor)"
+NO_OCR = "neither Tesseract nor RapidOCR is installed"
+NOT_INSTALLED = f"{NO_OCR} (localrag doctor)"
 RAPIDOCR = "rapidocr"  # stands for the languages of a page
 # Tesseract's codes of languages whose letters the models know.
 RAPIDOCR_LANGUAGES = frozenset(
@@ -104,7 +105,7 @@ def load_options(settings: IndexSettings) -> LoadOptions:
     if not settings.ocr:
         return replace(options, ocr_unavailable_reason="--no-ocr", is_ocr_disabled=True)
     named = settings.ocr_languages or _index_language(settings.language)
-    installed = _installed_languages(find_tesseract())
+    installed = installed_languages(find_tesseract())
     default = named or tuple(sorted(installed, key=lambda code: code != DEFAULT_LANGUAGE)[:1])
     if default and installed.issuperset(default):
         return replace(options, ocr="+".join(default))
@@ -125,7 +126,8 @@ def _why_unavailable(languages: Sequence[str]) -> str:
     return NOT_INSTALLED
 
 
-def _installed_languages(tesseract: Tesseract | None) -> frozenset[str]:
+def installed_languages(tesseract: Tesseract | None) -> frozenset[str]:
+    """The languages that Tesseract has data of; none without Tesseract."""
     return frozenset(tesseract.languages if tesseract else ()) - {"osd"}  # which finds out how a page is rotated
 
 
@@ -133,7 +135,7 @@ def checked_languages(text: str) -> tuple[str, ...]:
     """Parse a list of Tesseract's language codes, `eng,deu` or `eng+deu`. Raises UsageError if they cannot be read here."""
     codes = tuple(dict.fromkeys(code.strip() for code in text.replace("+", ",").split(",") if code.strip()))
     tesseract = find_tesseract()
-    installed = _installed_languages(tesseract)
+    installed = installed_languages(tesseract)
     if installed.issuperset(codes) or (rapidocr_version() and RAPIDOCR_LANGUAGES.issuperset(codes)):
         return codes
     if tesseract:

@@ -136,8 +136,9 @@ def _upright_boxes(engine: Any, image: Any) -> list[TextBox]:
     boxes = _read_rotated(engine, image, 0)
     if _evidence(boxes) >= _SURE * sum(len(box.text) for box in boxes):
         return boxes
-    wide = sum(math.dist(*box.corners[:2]) >= math.dist(*box.corners[1:3]) for box in boxes)
-    return max([boxes, *(_read_rotated(engine, image, turn) for turn in ((2,) if 2 * wide > len(boxes) else (1, 3)))], key=_evidence)
+    n_wide = sum(math.dist(*box.corners[:2]) >= math.dist(*box.corners[1:3]) for box in boxes)
+    turns = (2,) if 2 * n_wide > len(boxes) else (1, 3)
+    return max([boxes, *(_read_rotated(engine, image, turn) for turn in turns)], key=_evidence)
 
 
 def _read_rotated(engine: Any, image: Any, turn: int) -> list[TextBox]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex, disk_error_hint, is_disk_full
+from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex, disk_full_error, is_disk_full
 from localrag.store import runs
 from localrag.store.database import (
     WAL_LIMIT_BYTES,
@@ -175,8 +175,8 @@ def open_index(folder: Path, *, create: bool = False, still: bool = False, allow
             connection.close()
             raise
     except (sqlite3.OperationalError, OSError) as error:
-        if is_disk_full(error) and (full := disk_error_hint(error)):
-            raise full from error
+        if is_disk_full(error):
+            raise disk_full_error() from error
         raise LocalragError(
             f"The index {path} cannot be opened for writing: {error}.",
             _ELSEWHERE,

@@ -218,7 +218,10 @@ def file_system_of(folder: Path) -> str:
     return max(mounts, key=lambda p: len(p.mountpoint)).fstype if mounts else ""
 
 
-def network_warning(folder: Path, kind: str) -> tuple[str, str]:
-    """What may happen to an index on a network file system, and the remedy."""
+def network_warning(folder: Path) -> tuple[str, str] | None:
+    """What may happen to an index in a folder on a network file system, and the remedy; None for another folder."""
+    kind = file_system_of(folder)
+    if kind not in NETWORK_FILE_SYSTEMS:
+        return None
     text = f"{folder} is on a network file system ({kind}), where SQLite's log may fail or lose what another machine wrote"
     return text, "Keep the index on a disk of this machine: --index DIR"

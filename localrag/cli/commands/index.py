@@ -135,11 +135,10 @@ def _run(paths: list[Path], run: "Callable[[bool], IndexResult]", *, watch: bool
 def _warn_of_network(folder: Path) -> None:
     """Say what may happen to a new index on a network file system."""
     from localrag.cli.views.console import print_note
-    from localrag.system.files import NETWORK_FILE_SYSTEMS, file_system_of, network_warning
+    from localrag.system.files import network_warning
 
-    if (kind := file_system_of(folder)) in NETWORK_FILE_SYSTEMS:
-        warning, remedy = network_warning(folder, kind)
-        print_note(f"{warning}.\n  → {remedy}")
+    if warning := network_warning(folder):
+        print_note("{}.\n  → {}".format(*warning))
 
 
 def _name_better_model(index: Path | None, *, unasked: bool) -> None:

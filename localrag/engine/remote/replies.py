@@ -248,7 +248,7 @@ class GrammarFilter:
 
     def __init__(self, grammar: Grammar | None, on_kept: Callable[[str], None] | None = None, *, is_shown_at_end: bool = False) -> None:
         self.accepted_text = ""
-        self._is_shown_at_end = is_shown_at_end
+        self._is_shown_at_end = self._hides_thinking = is_shown_at_end
         self._answer = AnswerText()
         self._grammar, self._on_kept = grammar, on_kept
         self._beginning = ""  # of a plain text that is not shown yet
@@ -300,8 +300,11 @@ class GrammarFilter:
             self._keep(self.accepted_text + gained)
 
     def finish_cut(self) -> str:
-        """An answer that its limit cut off, as far as it is known to be allowed: all of a plain text, complete items of a list."""
-        if self._grammar is None:
+        """An answer that its limit cut off, as far as it is known to be one: complete items of a list, all of a plain text.
+
+        Where thinking has no start mark, a text without its end mark is only thinking.
+        """
+        if self._grammar is None and (self.has_hidden_start or self.has_reasoning or not self._hides_thinking):
             self._keep(self._answer.text)
         return self.accepted_text if self._on_kept else self.text
 

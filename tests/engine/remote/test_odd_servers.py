@@ -8,6 +8,7 @@ import pytest
 
 from localrag.engine.remote import remote_engine
 from localrag.engine.remote.remote_engine import RemoteEngine
+from localrag.engine.remote.replies import GrammarFilter
 from localrag.engine.remote.servers import with_server_info
 from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions
@@ -562,6 +563,16 @@ def test_an_answer_that_is_held_back_and_cut_off_is_shown():
     shown: list[str] = []
     texts, _ = answers_of(lambda _: stream("We have ", "20 days", ended="length"), request(on_text=shown.append))
     assert (texts, shown) == (["We have 20 days"], ["We have 20 days"])
+
+
+def test_thinking_without_a_mark_that_is_cut_off_is_no_answer():
+    """Where a server is known to hide the start mark, a text without the end mark is not shown."""
+    shown: list[str] = []
+    held = GrammarFilter(None, shown.append, is_shown_at_end=True)
+    held.add("It may be one. ")
+    assert (held.finish_cut(), shown) == ("", [])
+    held.add("</think>It is.")
+    assert (held.finish_cut(), shown) == ("It is.", ["It is."])
 
 
 # Servers that cannot be relied on
