@@ -172,6 +172,7 @@ def _recorded_run(project: Project) -> Iterator[int]:
         raise
     finally:
         record_throughput(project.model.file, project.model.metrics())
+        db.rollback()  # an interrupt can come between a block and its `__exit__`, which Python then does not call
         runs_store.end_run(db, run, state, project.model.metrics())
 
 

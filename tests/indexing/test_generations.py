@@ -246,6 +246,27 @@ def test_a_run_that_does_not_end_well_is_not_left_running(town, command, error, 
     assert (run["state"], run["ended_at"] is None) == (state, False)
 
 
+def test_an_interrupt_that_leaves_a_transaction_open_ends_the_run(town):
+    """Python runs a signal handler also between the last line of a `with` block and its `__exit__`, which is then not called."""
+    edit(town)
+    left_open = []
+
+    def interrupted(progress):
+        if progress.stage == "noun phrases":
+            left_open.append(project.db.atomic())
+            left_open[0].__enter__()
+            raise KeyboardInterrupt
+
+    with open_for_writing(town / ".localrag", engine=EngineOptions()) as project:
+        with pytest.raises(KeyboardInterrupt):
+            asyncio.run(build_index([project.root / "docs"], project, interrupted))
+        left_open[0].gen.close()
+    with closing(open_index(town / ".localrag")) as db:
+        run = runs.last_run(db)
+
+    assert (len(left_open), run["state"]) == (1, "interrupted")
+
+
 def test_an_answer_is_given_although_it_cannot_be_kept(town, monkeypatch):
     """While another process writes for longer than an asker waits, the answer comes all the same and says that it was not kept."""
     monkeypatch.setattr(database, "READER_BUSY_TIMEOUT_S", 0.2)
