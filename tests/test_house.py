@@ -24,6 +24,7 @@ ROWS = [
     {"project"},
     {"entailment", "loaders"},
     {"indexing", "query"},
+    {"analysis"},
     {"catalog", "demo", "serializers"},
     {"exchange"},
     {"eval"},
@@ -34,6 +35,10 @@ ROWS = [
 ]
 # The files of a package, by the same rule.
 ROOMS = {
+    "analysis": [
+        {"tables"},
+        {"placed_sentences", "reading"},
+    ],
     "bench": [
         {"engine", "tasks"},
         {"measure"},
