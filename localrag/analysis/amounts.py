@@ -14,6 +14,8 @@ _AFTER = re.compile(rf"\s?(?:{_CODES}|€|元|円)(?!\w)")
 _GROUPED = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d{1,4})?(?![\d.])|\d+,\d{1,2}(?![\d,.])")  # 1.234,56 as most of Europe writes it
 _IN_BRACKETS = re.compile(r"\((\d{1,6})\)")  # thirty (30) days
 _APOSTROPHE = re.compile(r"(?<=\d)['’](?=\d{3})")  # 300'000
+_UNIT_WORD = re.compile(r"[\s-]?[^\W\d_]{1,20}")  # behind a number whose unit is known by it
+_WITH_UNIT = frozenset({"percent", "pound", "dollar", "euro", "km", "kg"})  # quantities that end behind their unit
 _ORDINAL = "th"
 
 
@@ -42,7 +44,8 @@ def find_amounts(text: str) -> Iterator[FoundAmount]:
             continue
         value = _number(m[0].replace(".", "").replace(",", ".") if m and unit != "percent" else q.value)
         if value is not None:
-            reached = after.end() if after else end
+            word = None if before or after or unit in _WITH_UNIT else _UNIT_WORD.match(text, end)
+            reached = (after or word).end() if after or word else end
             yield FoundAmount(before.start() if before else bracket_of.get(q.start, q.start), reached, value, unit)
 
 
