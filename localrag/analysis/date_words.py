@@ -1,0 +1,274 @@
+"""The words of dates in several languages: months and weekdays from dateparser, and how a text reckons from another date.
+
+For every language that dateparser knows, months are read; dates in relation to others, seasons and years alone in the languages of
+RELATIVE.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from localrag.entailment.english import MONTH_NAMES
+
+WEEKDAY_NAMES = "monday tuesday wednesday thursday friday saturday sunday".split()
+SPACE = r"(?:[^\S\n]{1,3}\n?[^\S\n]{0,8}|\n[^\S\n]{0,8})"  # within a line, or where a line is wrapped; a blank line ends everything
+CAPITALIZING = ("en", "de")  # languages whose months and weekdays have a capital: "may" is no month
+SEASONS = {  # season of EDTF → its words in each language
+    "en": {21: "spring", 22: "summer", 23: "autumn|fall", 24: "winter"},
+    "de": {21: "Frühjahr|Frühling", 22: "Sommer", 23: "Herbst", 24: "Winter"},
+    "es": {21: "primavera", 22: "verano", 23: "otoño", 24: "invierno"},
+    "fr": {21: "printemps", 22: "été", 23: "automne", 24: "hiver"},
+    "zh": {21: "春季|春天|春", 22: "夏季|夏天|夏", 23: "秋季|秋天|秋", 24: "冬季|冬天|冬"},
+}
+UNITS = {
+    "en": {"day": "days?", "week": "weeks?", "month": "months?", "year": "years?", "decade": "decades?"},
+    "de": {"day": "Tage?n?", "week": "Wochen?", "month": "Monate?n?s?", "year": "Jahre?n?s?", "decade": "Jahrzehnte?n?"},
+    "es": {"day": "días?", "week": "semanas?", "month": "mes(?:es)?", "year": "años?", "decade": "décadas?"},
+    "fr": {"day": "jours?", "week": "semaines?", "month": "mois", "year": "ans?|années?", "decade": "décennies?"},
+    "zh": {"day": "天|日", "week": "个?(?:星期|礼拜)|周", "month": "个月", "year": "年"},
+}
+PERIODS = {  # units in the singular, as "last" and "the following" have them
+    "en": "week|month|year|decade",
+    "de": "Woche|Monats?|Jahr(?:e?s)?|Jahrzehnts?",
+    "es": "semana|mes|año|década",
+    "fr": "semaine|mois|an|année|décennie",
+    "zh": "(?:个?(?:星期|礼拜)|周)",
+}
+_COUNTS = {
+    "en": "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen",
+    "de": "ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
+    "es": "un dos tres cuatro cinco seis siete ocho nueve diez once doce",
+    "fr": "un deux trois quatre cinq six sept huit neuf dix onze douze",
+    "zh": "一 二 三 四 五 六 七 八 九 十",
+}
+_OTHER_COUNTS = {
+    "en": {"a": 1, "an": 1} | {word: 10 * n for n, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)},
+    "de": {"einem": 1, "einer": 1, "einen": 1, "eine": 1, "zwanzig": 20, "dreißig": 30},
+    "es": {"una": 1, "quince": 15, "veinte": 20, "treinta": 30},
+    "fr": {"une": 1, "quinze": 15, "vingt": 20, "trente": 30},
+    "zh": {"两": 2},
+}
+_SHORT_MONTHS = frozenset("may mai mayo june july juni juli juin mars maj mei juin".split())
+_ONES = "one|two|three|four|five|six|seven|eight|nine"
+_TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
+# What each reckons from ("own": the document's date, "text": the date before it in the text, "near": the weekday next to the document's
+# date), by how much, of which unit; then its words. <what> is a unit, weekday, month or season; n and <n> the number of them.
+RELATIVE = {
+    "en": r"""
+        own -2 day: the day before yesterday
+        own +2 day: the day after tomorrow
+        own -1 day: yesterday|last night
+        own 0 day: today(?!['’]s)|tonight|this (?:morning|afternoon|evening)
+        own +1 day: tomorrow
+        own -1: (?<!the\s)last <what>
+        own 0: this <what>
+        own +1: (?<!the\s)next <what>
+        own -n: <n> <unit> ago
+        own +n: <n> <unit> from now
+        text -1 day: the (?:day|night|evening) before(?=[.,;:])|the previous (?:day|night|evening)
+        text +1 day: (?:the )?(?:next|following) (?:day|morning|afternoon|evening|night)|the day after(?=[.,;:])
+        text +1: the (?:next|following) <what>
+        text -1: the (?:previous|preceding) <what>
+        text 0 day: (?:the|that) same (?:day|morning|afternoon|evening|night)|that (?:day|morning|afternoon|evening|night)
+        text 0: (?:(?:the|that) same|that) <what>
+        text +n: (?<!the\s)<n> <unit> (?:later|afterwards?|after that|thereafter)
+        text -n: <n> <unit> (?:earlier|before that|previously)
+        near 0: (?:on )?<weekday>(?!['’]?s\b| (?-i:[A-Z]))
+    """,
+    "de": r"""
+        own -2 day: vorgestern
+        own +2 day: übermorgen
+        own -1 day: gestern
+        own 0 year: heuer
+        own -1 year: im Vorjahr
+        own 0 day: heute (?:Morgen|Vormittag|Mittag|Nachmittag|Abend|Nacht|um)
+        own +1 day: (?-i:morgen)
+        own -1: (?:letzte|vorige|vergangene)[nmrs]? <what>
+        own 0: diese[nmrs]? <what>
+        own +1: (?:nächste|kommende)[nmrs]? <what>
+        own -n: vor <n> <unit>
+        text +1 day: am (?:nächsten|folgenden|darauffolgenden) (?:Tag|Morgen|Vormittag|Nachmittag|Abend)|am Tag (?:darauf|danach)|tags darauf
+        text -1 day: am Vortag|am Tag (?:zuvor|davor)
+        text +1: (?:folgende|darauffolgende)[nmrs]? <what>
+        text +1: <what> darauf
+        text -1: <what> (?:zuvor|davor)
+        text 0 day: am (?:selben|gleichen) (?:Tag|Abend)
+        text 0: (?:selben|gleichen|demselben) <what>
+        text +n: <n> <unit> (?:später|danach|darauf)
+        text -n: <n> <unit> (?:zuvor|davor|vorher|früher)
+        near 0: (?:am|bis|seit|ab) <weekday>(?:abend|nachmittag|vormittag|morgen|mittag|nacht)?
+    """,
+    "es": r"""
+        own -2 day: anteayer|antes de ayer
+        own +2 day: pasado mañana
+        own -1 day: ayer|anoche
+        own 0 day: hoy (?:por|a las)
+        own +1 day: (?<!la\s)(?<!esta\s)(?<!pasado\s)mañana
+        own -1: (?:el|la) <what> pasad[oa]
+        own 0: est[ea] <what>
+        own +1: (?:el próximo|la próxima) <what>
+        own +1: (?:el|la) <what> que viene
+        own -n: hace <n> <unit>
+        text +1 day: al día siguiente|el día siguiente
+        text -1 day: el día anterior
+        text +1: (?:el|la|al) <what> siguiente
+        text -1: (?:el|la|al) <what> anterior
+        text 0: (?:(?:el|la|ese|esa|este|esta) mism[oa]|ese|esa|aquel|aquella) <what>
+        text +n: <n> <unit> (?:después|más tarde)
+        text -n: <n> <unit> antes
+    """,
+    "fr": """
+        own -2 day: avant-hier
+        own +2 day: après-demain
+        own -1 day: hier
+        own 0 day: aujourd['’]hui à|ce (?:matin|soir)
+        own +1 day: demain
+        own -1: (?:l['’]|le |la )?<what> (?:derni(?:er|ère)|passée?)
+        own 0: ce(?:t|tte)? <what>
+        own +1: (?:l['’]|le |la )?<what> prochaine?
+        own -n: il y a <n> <unit>
+        text +1 day: le lendemain|le jour suivant
+        text -1 day: la veille|le jour précédent
+        text +1: (?:l['’]|le |la )<what> suivante?
+        text -1: (?:l['’]|le |la )<what> précédente?
+        text 0: (?:le|la|cette) même <what>
+        text +n: <n> <unit> (?:plus tard|après)
+        text -n: <n> <unit> (?:plus tôt|auparavant|avant)
+    """,
+    "zh": """
+        own -2 day: 前天
+        own +2 day: 后天
+        own -1 day: 昨天|昨日|昨晚
+        own 0 day: 今天(?:上午|下午|早上|中午|晚上)|今晚|今早
+        own +1 day: 明天|明日
+        own -1 year: 去年
+        own -2 year: 前年
+        own 0 year: 今年
+        own +1 year: 明年
+        own -1: 上个?<what>
+        own -1 month: 上个?月
+        own 0: 这个?<what>
+        own 0 week: 本周
+        own 0 month: 本月|这个月
+        own +1: 下个?<what>
+        own +1 month: 下个?月
+        own -n: <n>多?<unit>前
+        text +1 day: 次日|翌日|第二天
+        text +1 year: 次年|翌年|第二年
+        text +1 month: 次月
+        text 0 year: 同年
+        text 0 month: 同月
+        text 0 day: 当天|当日|同日
+        text +n: <n><unit>(?:之?后|以后)
+    """,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RelativeRule:
+    """How words of a language reckon: from `base`, in the `direction` -1, 0 or 1 by `count` (0: as many as they say) of `unit`, if given."""
+
+    base: str
+    direction: int
+    count: int
+    unit: str
+    pattern: re.Pattern[str]
+    language: str
+
+    def named(self, m: re.Match[str]) -> tuple[str, int]:
+        """The unit that a match names, or "weekday", "month name" or "season" with the number of the one it names."""
+        groups, words = m.groupdict(), date_words(self.language)
+        if word := groups.get("weekday"):
+            return "weekday", words.weekdays[word.lower()]
+        if word := groups.get("month"):
+            return "month name", words.months[word.lower()]
+        if word := groups.get("season"):
+            return "season", next(n for n, forms in SEASONS[self.language].items() if re.fullmatch(forms, word, re.IGNORECASE))
+        if word := groups.get("unit"):
+            units = UNITS[self.language].items()
+            return next(unit for unit, pattern in units if re.fullmatch(f"(?:{pattern})s?", word, re.IGNORECASE)), 0
+        return self.unit, 0
+
+    def number(self, m: re.Match[str]) -> int:
+        """How many units a match counts; 0 if it counts none."""
+        word = (m.groupdict().get("n") or "").lower()
+        counts = date_words(self.language).counts
+        return int(word) if word.isdecimal() else sum(counts.get(part, 0) for part in re.split(r"[-\s]", word))
+
+
+@dataclass(frozen=True, slots=True)
+class DateWords:
+    """The words of a language, lower case, with what they mean; `relative`: its rules. Weekdays count from 0, Monday."""
+
+    months: Mapping[str, int]
+    weekdays: Mapping[str, int]
+    counts: Mapping[str, int]
+    relative: tuple[RelativeRule, ...] = ()
+
+
+def alternatives(names: Iterable[str], language: str = "") -> str:
+    """A pattern of any of the names, the longest first: in lower case, except in English and German, with a capital, or in capitals."""
+    is_capitalized = language in CAPITALIZING
+    forms = {form for name in names for form in ([name] * (not is_capitalized) + [name.capitalize(), name.upper()])}
+    return "(?-i:" + "|".join(re.escape(form) for form in sorted(forms, key=lambda form: (-len(form), form))) + ")"
+
+
+@cache
+def date_words(language: str) -> DateWords:
+    """The words of dates in a language; none of its own if dateparser does not know it."""
+    known, shortest = _locale(language), 2 if language == "zh" else 3
+    months = {form: n for n, name in enumerate(MONTH_NAMES, 1) for form in _names(known.get(name, ()), shortest)}
+    weekdays = {form: n for n, name in enumerate(WEEKDAY_NAMES) for form in _names(known.get(name, ()), max(shortest, 5) if shortest > 2 else 2)}
+    counts = {word: n for n, word in enumerate(_COUNTS.get(language, "").split(), 1)} | _OTHER_COUNTS.get(language, {})
+    return DateWords(months, weekdays, counts, tuple(_rules(language, months, weekdays, counts)))
+
+
+def _locale(language: str) -> Mapping[str, Any]:
+    from dateparser.languages.loader import default_loader  # slow import
+
+    try:
+        return dict(default_loader.get_locale(language).info)
+    except ValueError:
+        return {}
+
+
+def _names(forms: Iterable[str], least: int) -> set[str]:
+    """The forms of a name with so many letters and no digit."""
+    return {form.lower() for form in forms if len(form) >= least and form.replace(".", "").isalpha()}
+
+
+def full_months(language: str, months: Iterable[str] | None = None) -> list[str]:
+    """The names of months that are no abbreviations."""
+    known = date_words(language).months if months is None else months
+    return [month for month in known if len(month) > 4 or month in _SHORT_MONTHS or language == "zh"]
+
+
+def _rules(language: str, months: Iterable[str], weekdays: Iterable[str], counts: Iterable[str]) -> Iterable[RelativeRule]:
+    if language not in RELATIVE:
+        return
+    what = {
+        "unit": PERIODS[language],
+        "weekday": alternatives(weekdays, language),
+        "month": alternatives(full_months(language, months), language),
+        "season": "|".join(SEASONS[language].values()),
+    }
+    space = "" if language == "zh" else SPACE
+    start, end = ("", "") if language == "zh" else (r"(?<![\w-])", r"\b")
+    number = "|".join([r"\d{1,3}", *sorted(counts, key=len, reverse=True)])
+    if language == "en":
+        number = rf"(?:{_TENS})[- ](?:{_ONES})|{number}"
+    named = {
+        "what": "(?:" + "|".join(f"(?P<{name}>{pattern})" for name, pattern in what.items() if pattern) + ")",
+        "unit": f"(?P<unit>{'|'.join(UNITS[language].values())})",
+        "weekday": f"(?P<weekday>{what['weekday']})",
+        "n": f"(?P<n>{number})",
+    }
+    for line in filter(None, map(str.strip, RELATIVE[language].splitlines())):
+        head, _, words = line.partition(": ")
+        base, step, *unit = head.split()
+        pattern = re.sub("<(what|unit|weekday|n)>", lambda m: named[m[1]], words.replace(" ", space))
+        direction = (step > "+" and step[0] == "+") - (step[0] == "-")
+        count = 0 if step.endswith("n") else abs(int(step))
+        yield RelativeRule(base, direction, count, "".join(unit), re.compile(f"{start}(?:{pattern}){end}", re.IGNORECASE), language)

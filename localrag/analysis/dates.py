@@ -1,0 +1,220 @@
+"""Dates in a text: absolute ones, and ones that are reckoned from the document's date or from the date before them in the text.
+
+A number is a date only where its form or its surroundings say so: precision comes before recall. Calendars other than the Gregorian are
+left alone.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from localrag.analysis.date_patterns import Candidate, candidates_of
+from localrag.analysis.date_words import SPACE
+from localrag.analysis.edtf import DateRange, PartialDate
+from localrag.analysis.reckoning import reckoned, with_year
+
+MAX_BASE_CHARS = 600  # between a date and one without a year that is told from it
+MAX_ANAPHOR_CHARS = 400  # between a date and "the following day"
+TENSE_CHARS = 80  # before and behind a date that tell whether it lies ahead
+_AHEAD = {
+    "en": re.compile(r"(?:\b(?:will|shall|going to|to be|scheduled|due|upcoming|plan(?:s|ned|ning)?)\b|['’]ll\b|\b(?:by|soon as|early as)\s$)", re.IGNORECASE),
+    "de": re.compile(r"\b(?:wird|werden|soll|sollen|geplant|voraussichtlich|bis)\b", re.IGNORECASE),
+    "es": re.compile(r"\b(?:será|serán|va a|van a|previsto|hasta)\b", re.IGNORECASE),
+    "fr": re.compile(r"\b(?:sera|seront|va|vont|prévue?|jusqu)\b", re.IGNORECASE),
+    "zh": re.compile("将|会在|预计"),
+}
+# Words before a date that say how exact it is or what it bounds, in several languages.
+_BOUNDS = {
+    "before": r"before|prior to|vor|vor dem|avant|avant le|antes del?",
+    "until": r"until|till|up to|bis|bis zum|bis Ende|jusqu['’]en|jusqu['’]au|hasta|hasta el",
+    "by": r"by",
+    "after": r"after|nach|nach dem|après|après le|después del?",
+    "since": r"since|seit|seit dem|ab|ab dem|depuis|depuis le|dès|à partir d[eu]|desde|desde el|a partir del?",
+    "about": r"about|around|circa|ca\.?|c\.|approximately|roughly|approx\.|um|gegen|etwa|vers|environ|hacia|alrededor de|cerca de",
+}
+_BOUND_FORMS = "|".join(f"(?P<{word}>{forms})" for word, forms in _BOUNDS.items()).replace(" ", SPACE)
+_PREFIX = re.compile(
+    rf"(?:(?<!\w)(?:{_BOUND_FORMS})(?:{SPACE}(?:the{SPACE}year{SPACE}|the{SPACE}end{SPACE}of{SPACE}|das{SPACE}Jahr{SPACE})?|(?<=\.))"
+    r"|(?P<cjk>大?约\s?))$",
+    re.IGNORECASE,
+)
+_CJK_SUFFIX = re.compile(r"(?P<before>以前|之前|前)|(?P<since>以来|起)|(?P<after>以后|之后|后)|(?P<about>左右|前后)")
+_JOINED = re.compile(rf"(?:{SPACE})?[-–—至到](?:{SPACE})?|{SPACE}(?:to|until|till|through|bis{SPACE}zum|bis|hasta{SPACE}el|hasta|al?|jusqu['’]au|au|à){SPACE}")
+_PAIRED = re.compile(rf"{SPACE}(?:and|und|y|et){SPACE}")
+_BETWEEN = re.compile(rf"\b(?:between|zwischen|entre){SPACE}(?:the{SPACE}|dem{SPACE}|el{SPACE}|le{SPACE})?$", re.IGNORECASE)
+_BESIDE = re.compile(rf"(?:{SPACE}(?:(?:of|in|de|des){SPACE})?)?")
+
+
+@dataclass(frozen=True, slots=True)
+class DateMention:
+    """A date that a text names at characters `start` to `end`.
+
+    `is_reckoned`: told from another date: that at characters `base` of the text, or the document's own if `base` is None.
+    `bound`: "before", "until", "by", "after" or "since", if it stands before the date.
+    """
+
+    start: int
+    end: int
+    value: DateRange
+    is_reckoned: bool = False
+    base: tuple[int, int] | None = None
+    bound: str = ""
+
+    @property
+    def text(self) -> str:
+        """The date as people write it, in English: `about 1850`, `before 1900`, `3 May 1999 to 5 May 1999`."""
+        date = self.value.start or self.value.end
+        return f"{self.bound} {date.text}" if self.bound and date else self.value.text
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDates:
+    """The dates of a text in order; `n_unresolved`: the number of dates in relation to another one that the text does not give."""
+
+    mentions: tuple[DateMention, ...] = ()
+    n_unresolved: int = 0
+
+
+def find_dates(text: str, own: PartialDate | None = None, language: str = "en") -> FoundDates:
+    """The dates in a text of a language (a two-letter code). `own`: the text's own date, from which "yesterday" is reckoned, if known."""
+    mentions: list[DateMention] = []
+    before: DateMention | None = None
+    n_unresolved = 0
+    for candidate in _joined(candidates_of(text, language), text):
+        mention = _resolved(candidate, text, own, before, language)
+        if mention is None:
+            n_unresolved += 1
+            continue
+        mentions.append(_qualified(mention, text))
+        if _is_base(mentions[-1], candidate, text):
+            before = mentions[-1]
+    return FoundDates(tuple(mentions), n_unresolved)
+
+
+def _is_base(mention: DateMention, candidate: Candidate, text: str) -> bool:
+    """Whether a text goes on from a date: not from "before 1900", "(1904)", 2019-20, "last year" or "the day before"."""
+    value = mention.value
+    if value.start is None or value.end is None or (value.start != value.end and not value.end.day):
+        return False
+    if candidate.rule is not None:
+        return candidate.rule.base == "text" and candidate.rule.direction >= 0
+    return bool(value.end.month) or text[max(0, mention.start - 1) : mention.start] not in ("(", "（")
+
+
+def _joined(candidates: Sequence[Candidate], text: str) -> Iterator[Candidate]:
+    """Two dates with "to" between them, or "between" before them, as one; "May last year" as one."""
+    waiting: Candidate | None = None
+    for candidate in candidates:
+        if waiting is not None and _is_schedule(waiting, candidate, text):
+            waiting = None
+            continue
+        if waiting is not None and (both := _range_of(waiting, candidate, text) or _with_relative_year(waiting, candidate, text)):
+            waiting = both
+            continue
+        if waiting is not None:
+            yield waiting
+        waiting = candidate
+    if waiting is not None:
+        yield waiting
+
+
+def _is_schedule(first: Candidate, last: Candidate, text: str) -> bool:
+    """Whether two candidates are weekdays from one to the other, as opening hours name them."""
+    return all(c.rule is not None and c.rule.base == "near" for c in (first, last)) and bool(_JOINED.fullmatch(text[first.end : last.start]))
+
+
+def _range_of(first: Candidate, last: Candidate, text: str) -> Candidate | None:
+    gap = text[first.end : last.start]
+    if len(gap) > 20 or first.rule or last.rule or first.first != first.last or last.first != last.last:
+        return None
+    if not _JOINED.fullmatch(gap) and not (_PAIRED.fullmatch(gap) and _BETWEEN.search(text[max(0, first.start - 20) : first.start])):
+        return None
+    start, end = first.first, last.last
+    if not first.has_year and last.has_year:
+        start = replace(start, year=end.year - ((start.month, start.day) > (end.month, end.day or 31)))
+    elif first.has_year and not last.has_year:
+        end = replace(end, year=start.year + ((end.month, end.day or 31) < (start.month, start.day)))
+    is_dated = first.has_year or last.has_year
+    if is_dated and (not start.is_possible or end.last_day < start.first_day):
+        return None
+    return Candidate(first.start, last.end, start, end, is_dated)
+
+
+def _with_relative_year(first: Candidate, second: Candidate, text: str) -> Candidate | None:
+    """A day or month beside "last year" or "去年", whose year it takes over."""
+    if not _BESIDE.fullmatch(text[first.end : second.start]):
+        return None
+    pair = (first, second) if first.rule else (second, first) if second.rule else None
+    if pair is None or pair[1].rule or pair[1].has_year or pair[1].first != pair[1].last or _unit_of(pair[0]) != "year":
+        return None
+    return replace(pair[0], start=first.start, end=second.end, first=pair[1].first, last=pair[1].last)
+
+
+def _unit_of(candidate: Candidate) -> str:
+    """The unit in which a candidate reckons, or "weekday", "month name" or "season"."""
+    assert candidate.rule is not None and candidate.match is not None
+    return candidate.rule.named(candidate.match)[0]
+
+
+def _resolved(candidate: Candidate, text: str, own: PartialDate | None, before: DateMention | None, language: str) -> DateMention | None:
+    """The candidate with its year, or with the date that it is reckoned from; None if that is not known."""
+    start, end = candidate.start, candidate.end
+    if candidate.has_year:
+        return DateMention(start, end, DateRange(candidate.first, candidate.last))
+    base, is_from_text = _base_of(candidate, own, before)
+    if base is None:
+        return None
+    direction = 1 if is_from_text else _tense(text, start, end, language)
+    value = reckoned(candidate, base, direction) if candidate.rule else with_year(candidate, base, _stated_direction(text, start) or direction)
+    if value is None:
+        return None
+    return DateMention(start, end, value, True, (before.start, before.end) if before and is_from_text else None)
+
+
+def _base_of(candidate: Candidate, own: PartialDate | None, before: DateMention | None) -> tuple[PartialDate | None, bool]:
+    """The date that a candidate is reckoned from, and whether it stands in the text: else it is the document's own.
+
+    A day without a year is told from the text if a day with its year stands near it, or if the document has no date.
+    """
+    distance = candidate.start - before.end if before else MAX_BASE_CHARS + 1
+    near = before.value.end if before and distance <= MAX_BASE_CHARS else None
+    if candidate.rule:
+        if candidate.rule.base != "text":
+            return own, False
+        return near if distance <= MAX_ANAPHOR_CHARS else None, True
+    if own is None or (near and near.day and candidate.first.day and distance <= MAX_ANAPHOR_CHARS):
+        return near, True
+    return own, False
+
+
+def _tense(text: str, start: int, end: int, language: str) -> int:
+    """1 if the words around a date speak of the future, -1 if they do not, in a language whose verbs would; else 0."""
+    before = re.split(r"[.!?;]\s|\n\n|\b(?:said|told|reported|announced)\b", text[max(0, start - TENSE_CHARS) : start])[-1]
+    is_first = len(before.strip()) < 15
+    after = re.split(r"[.!?;]\s|\n\n", text[end : end + TENSE_CHARS])[0] if is_first else ""
+    if (ahead := _AHEAD.get(language)) is None:
+        return 0
+    return 1 if ahead.search(before) or ahead.search(after) else -1 if language == "en" else 0
+
+
+def _stated_direction(text: str, start: int) -> int:
+    """-1 if "last" stands before a date, 1 if "next" does; else 0."""
+    found = re.search(r"\b(?:(last|this past)|(next))\s$", text[max(0, start - 12) : start], re.IGNORECASE)
+    return 0 if found is None else -1 if found[1] else 1
+
+
+def _qualified(mention: DateMention, text: str) -> DateMention:
+    """The mention with "before", "since" or "about" in its value, if one of these stands at it."""
+    value = mention.value
+    if value.start != value.end or value.start is None:
+        return mention
+    found = _PREFIX.search(text[max(0, mention.start - 30) : mention.start])
+    groups = found.groupdict() if found else {}
+    if text[mention.end - 1 : mention.end] in "年月日号" and (suffix := _CJK_SUFFIX.match(text, mention.end)):
+        groups |= {name: value for name, value in suffix.groupdict().items() if value}
+    word = next((name for name, form in groups.items() if form), "")
+    if word in ("about", "cjk"):
+        return mention if value.start.day else replace(mention, value=replace(value, is_about=True))
+    if word in ("before", "until", "by"):
+        return replace(mention, value=DateRange(None, value.start), bound=word)
+    return replace(mention, value=DateRange(value.start, None), bound=word) if word else mention
