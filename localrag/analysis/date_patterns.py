@@ -139,7 +139,12 @@ def _day_patterns(language: str) -> Iterator[Pattern]:
     year = rf"(?:(?:,?{S}{OF}|[-/.])(?P<y>\d{{4}}){NOT_LONGER})?"
     also = rf"{S}(?:and|und|y|et){S}"
     day_month = rf"(?:{S}(?:day{S})?{OF}|[-/]|(?<=\.))(?P<m>{months})\b\.?"
-    yield re.compile(rf"{weekday}(?<![\w.,/:$€£#])(?:(?P<d0>{DAY}){ORDINAL}(?:{TO}|(?P<also>{also})))?(?P<d>{DAY}){ORDINAL}{day_month}{year}"), read
+    yield (
+        re.compile(
+            rf"{weekday}(?<![\w.,/:$€£#])(?:(?P<d0>{DAY}){ORDINAL}(?:{TO}|(?P<also>{also})))?(?P<d>{DAY}){ORDINAL}{day_month}{year}"
+        ),
+        read,
+    )
     ordinals = "|".join(sorted(_EN_ORDINALS, key=len, reverse=True))
     yield re.compile(rf"\b(?P<d>(?i:{ordinals})){S}(?:day{S})?(?:of{S})?(?P<m>{months})\b{year}"), read
     if language == "en":
@@ -226,7 +231,10 @@ def _period_patterns() -> Iterator[Pattern]:
     not_before_christ = rf"(?!{S}(?:B\.?C|v\.|av\.|a\.))"
     words = "|".join(sorted(_EN_ORDINALS[:20], key=len, reverse=True))
     roman = "|".join(sorted(map(str.upper, _ROMAN), key=len, reverse=True))
-    yield re.compile(rf"\b(?:the{S})?(?P<c>\d\d?(?=st|nd|rd|th)|(?i:{words}|twenty-first))(?:st|nd|rd|th)?{S}century\b{not_before_christ}"), century
+    yield (
+        re.compile(rf"\b(?:the{S})?(?P<c>\d\d?(?=st|nd|rd|th)|(?i:{words}|twenty-first))(?:st|nd|rd|th)?{S}century\b{not_before_christ}"),
+        century,
+    )
     yield re.compile(rf"(?<!\w)(?P<c>\d\d?)\.{S}Jahrhunderts?\b{not_before_christ}"), century
     yield re.compile(rf"\b(?:siglo{S}(?P<c>{roman})\b){not_before_christ}"), century
     yield re.compile(rf"\b(?P<c>{roman})(?:e|ème){S}siècle\b{not_before_christ}"), century
@@ -282,10 +290,16 @@ def _era_patterns() -> Iterator[Pattern]:
     yield re.compile(r"公元(?P<bc>前)?(?P<y>\d{1,4})年"), read
 
 
-_YEAR_FIRST = re.compile(r"(?<![\w/.:-])(?P<y>\d{4})(?:(?P<sep>[-/])(?P<m>0?[1-9]|1[0-2])(?P=sep)(?P<d>0?[1-9]|[12]\d|3[01])|\.(?P<m2>0[1-9]|1[0-2])\.(?P<d2>0[1-9]|[12]\d|3[01]))(?!\d|[-/.]\d|-?[A-SU-Za-z_])")
+_YEAR_FIRST = re.compile(
+    r"(?<![\w/.:-])(?P<y>\d{4})(?:(?P<sep>[-/])(?P<m>0?[1-9]|1[0-2])(?P=sep)(?P<d>0?[1-9]|[12]\d|3[01])|\.(?P<m2>0[1-9]|1[0-2])\.(?P<d2>0[1-9]|[12]\d|3[01]))(?!\d|[-/.]\d|-?[A-SU-Za-z_])"
+)
 _YEAR_MONTH = re.compile(r"(?<![\w/.:–-])(?P<y>[12]\d{3})-(?P<m>0[1-9]|1[0-2])(?![\w/–-]|[.,:]\d)")
-_PARTS = re.compile(r"(?<![\w/.:,$€£#-])(?P<a>\d{1,2})(?P<sep>[-/.])(?:(?<=\.)\s)?(?P<b>\d{1,2})(?P=sep)(?:(?<=\.)\s)?(?P<y>\d{4}|(?<=/)\d{2})(?![\w/-]|[.,]\d)")
-_NO_DATE_BEFORE = re.compile(r"(?:version|release|build|tag|v|v\.|section|chapter|kapitel|abschnitt|§|no\.|nr\.|python|ip)\s?$", re.IGNORECASE)
+_PARTS = re.compile(
+    r"(?<![\w/.:,$€£#-])(?P<a>\d{1,2})(?P<sep>[-/.])(?:(?<=\.)\s)?(?P<b>\d{1,2})(?P=sep)(?:(?<=\.)\s)?(?P<y>\d{4}|(?<=/)\d{2})(?![\w/-]|[.,]\d)"
+)
+_NO_DATE_BEFORE = re.compile(
+    r"(?:version|release|build|tag|v|v\.|section|chapter|kapitel|abschnitt|§|no\.|nr\.|python|ip)\s?$", re.IGNORECASE
+)
 
 
 def _numeric_dates(text: str, language: str) -> Iterator[Candidate]:
@@ -295,7 +309,11 @@ def _numeric_dates(text: str, language: str) -> Iterator[Candidate]:
     """
     for m in _YEAR_FIRST.finditer(text):
         is_version = m["m2"] and _NO_DATE_BEFORE.search(text[max(0, m.start() - 10) : m.start()])
-        if int(m["y"]) and not is_version and (found := _whole(m, PartialDate(int(m["y"]), int(m["m"] or m["m2"]), int(m["d"] or m["d2"])))):
+        if (
+            int(m["y"])
+            and not is_version
+            and (found := _whole(m, PartialDate(int(m["y"]), int(m["m"] or m["m2"]), int(m["d"] or m["d2"]))))
+        ):
             yield found
     for m in _YEAR_MONTH.finditer(text):
         year, other = int(m["y"]), int(m["m"])

@@ -220,7 +220,9 @@ def date_words(language: str) -> DateWords:
     """The words of dates in a language; none of its own if dateparser does not know it."""
     known, shortest = _locale(language), 2 if language == "zh" else 3
     months = {form: n for n, name in enumerate(MONTH_NAMES, 1) for form in _names(known.get(name, ()), shortest)}
-    weekdays = {form: n for n, name in enumerate(WEEKDAY_NAMES) for form in _names(known.get(name, ()), max(shortest, 5) if shortest > 2 else 2)}
+    weekdays = {
+        form: n for n, name in enumerate(WEEKDAY_NAMES) for form in _names(known.get(name, ()), max(shortest, 5) if shortest > 2 else 2)
+    }
     counts = {word: n for n, word in enumerate(_COUNTS.get(language, "").split(), 1)} | _OTHER_COUNTS.get(language, {})
     return DateWords(months, weekdays, counts, tuple(_rules(language, months, weekdays, counts)))
 

@@ -17,7 +17,10 @@ MAX_BASE_CHARS = 600  # between a date and one without a year that is told from 
 MAX_ANAPHOR_CHARS = 400  # between a date and "the following day"
 TENSE_CHARS = 80  # before and behind a date that tell whether it lies ahead
 _AHEAD = {
-    "en": re.compile(r"(?:\b(?:will|shall|going to|to be|scheduled|due|upcoming|plan(?:s|ned|ning)?)\b|['’]ll\b|\b(?:by|soon as|early as)\s$)", re.IGNORECASE),
+    "en": re.compile(
+        r"(?:\b(?:will|shall|going to|to be|scheduled|due|upcoming|plan(?:s|ned|ning)?)\b|['’]ll\b|\b(?:by|soon as|early as)\s$)",
+        re.IGNORECASE,
+    ),
     "de": re.compile(r"\b(?:wird|werden|soll|sollen|geplant|voraussichtlich|bis)\b", re.IGNORECASE),
     "es": re.compile(r"\b(?:será|serán|va a|van a|previsto|hasta)\b", re.IGNORECASE),
     "fr": re.compile(r"\b(?:sera|seront|va|vont|prévue?|jusqu)\b", re.IGNORECASE),
@@ -39,7 +42,9 @@ _PREFIX = re.compile(
     re.IGNORECASE,
 )
 _CJK_SUFFIX = re.compile(r"(?P<before>以前|之前|前)|(?P<since>以来|起)|(?P<after>以后|之后|后)|(?P<about>左右|前后)")
-_JOINED = re.compile(rf"(?:{SPACE})?[-–—至到](?:{SPACE})?|{SPACE}(?:to|until|till|through|bis{SPACE}zum|bis|hasta{SPACE}el|hasta|al?|jusqu['’]au|au|à){SPACE}")
+_JOINED = re.compile(
+    rf"(?:{SPACE})?[-–—至到](?:{SPACE})?|{SPACE}(?:to|until|till|through|bis{SPACE}zum|bis|hasta{SPACE}el|hasta|al?|jusqu['’]au|au|à){SPACE}"
+)
 _PAIRED = re.compile(rf"{SPACE}(?:and|und|y|et){SPACE}")
 _BETWEEN = re.compile(rf"\b(?:between|zwischen|entre){SPACE}(?:the{SPACE}|dem{SPACE}|el{SPACE}|le{SPACE})?$", re.IGNORECASE)
 _BESIDE = re.compile(rf"(?:{SPACE}(?:(?:of|in|de|des){SPACE})?)?")
@@ -120,7 +125,9 @@ def _joined(candidates: Sequence[Candidate], text: str) -> Iterator[Candidate]:
 
 def _is_schedule(first: Candidate, last: Candidate, text: str) -> bool:
     """Whether two candidates are weekdays from one to the other, as opening hours name them."""
-    return all(c.rule is not None and c.rule.base == "near" for c in (first, last)) and bool(_JOINED.fullmatch(text[first.end : last.start]))
+    return all(c.rule is not None and c.rule.base == "near" for c in (first, last)) and bool(
+        _JOINED.fullmatch(text[first.end : last.start])
+    )
 
 
 def _range_of(first: Candidate, last: Candidate, text: str) -> Candidate | None:
@@ -165,7 +172,9 @@ def _resolved(candidate: Candidate, text: str, own: PartialDate | None, before: 
     if base is None:
         return None
     direction = 1 if is_from_text else _tense(text, start, end, language)
-    value = reckoned(candidate, base, direction) if candidate.rule else with_year(candidate, base, _stated_direction(text, start) or direction)
+    value = (
+        reckoned(candidate, base, direction) if candidate.rule else with_year(candidate, base, _stated_direction(text, start) or direction)
+    )
     if value is None:
         return None
     return DateMention(start, end, value, True, (before.start, before.end) if before and is_from_text else None)

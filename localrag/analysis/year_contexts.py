@@ -24,13 +24,17 @@ _QUANTITY_OF = re.compile(
     r"|rent|range|list|set|fleet|crew|group|army|force|majority|capacity|length|weight|payment|loan|debt|fine|grant|page|room|prize)\sof\s$",
     re.IGNORECASE,
 )
-_CHANGED_BY = re.compile(r"\b(?:multipl|divid|increas|decreas|reduc|ris|rose|fell|fall|grew|grow|exceed|scal|dropp)\w{0,5}\s(?:by|from|to)\s$", re.IGNORECASE)
+_CHANGED_BY = re.compile(
+    r"\b(?:multipl|divid|increas|decreas|reduc|ris|rose|fell|fall|grew|grow|exceed|scal|dropp)\w{0,5}\s(?:by|from|to)\s$", re.IGNORECASE
+)
 _NUMBERED = re.compile(
     r"\b(?:pages?|pp?\.|lines?|verses?|lots?|numbers?|nos?\.|chapters?|items?|vol(?:ume|\.)s?|rooms?|articles?|seiten?|s\.|nr\.|artikel|zimmer|raum"
     r"|páginas?|núm\.|n[ºo°]\.?|ports?|sections?|flights?|orders?|extension|bits?|bytes?|rows?|from\s(?:rose|fell))\s?$|[§#]\s?$",
     re.IGNORECASE,
 )
-_COUNTED_BEFORE = re.compile(r"\b(?:mit|über|auf|rund|fast|mehr als|etwa|gut|knapp|und|sowie|kostet|kosten|seite|nr\.|agenda|windows|office)\s$", re.IGNORECASE)
+_COUNTED_BEFORE = re.compile(
+    r"\b(?:mit|über|auf|rund|fast|mehr als|etwa|gut|knapp|und|sowie|kostet|kosten|seite|nr\.|agenda|windows|office)\s$", re.IGNORECASE
+)
 _UNITS = frozenset(
     """
     times words pages lines copies miles mile metres meters metre meter km m ft feet foot yards inches kg g t tons tonnes pounds dollars
@@ -76,7 +80,9 @@ def _before(language: str) -> re.Pattern[str]:
     if language == "zh":
         return re.compile(rf"(?:(?:{_BEFORE['zh']})\s?|{_ALWAYS}\s?)$")
     words = _BEFORE.get(language, _BEFORE["en"])
-    return re.compile(rf"(?:(?<!\w)(?:{words})[\s-]+(?:the\syear\s|about\s|around\s|c\.\s?|ca\.\s?)?|{_ALWAYS}|(?<!\w)c\.\s?)$", re.IGNORECASE)
+    return re.compile(
+        rf"(?:(?<!\w)(?:{words})[\s-]+(?:the\syear\s|about\s|around\s|c\.\s?|ca\.\s?)?|{_ALWAYS}|(?<!\w)c\.\s?)$", re.IGNORECASE
+    )
 
 
 def is_counted(text: str, end: int, number: int, language: str) -> bool:
@@ -150,8 +156,14 @@ def is_year_range(text: str, m: re.Match[str], first: int, last: int, language: 
     joint = m["to"].strip()
     if joint in "–—-/":
         is_dense = not re.search(r"\d[,:;]?\s?$", window)
-        return is_dense and (joint != "/" or last == first + 1) and (len(m["y2"]) == 4 or joint in "–/" or int(m["y2"]) > 12 or "the " in window[-5:])
+        return (
+            is_dense
+            and (joint != "/" or last == first + 1)
+            and (len(m["y2"]) == 4 or joint in "–/" or int(m["y2"]) > 12 or "the " in window[-5:])
+        )
     if joint in ("and", "und", "y", "et"):
         return re.search(r"\b(?:between|zwischen|entre)\s$", window, re.IGNORECASE) is not None and len(m["y2"]) == 4
-    opening = re.search(r"(?:\b(?:from|between|in|during|years?|von|vom|de|del|du|desde|between|lasted|dauerte|duró)\s|\(|^|\n)$", window, re.IGNORECASE)
+    opening = re.search(
+        r"(?:\b(?:from|between|in|during|years?|von|vom|de|del|du|desde|between|lasted|dauerte|duró)\s|\(|^|\n)$", window, re.IGNORECASE
+    )
     return opening is not None and len(m["y2"]) == 4
