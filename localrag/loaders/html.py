@@ -28,6 +28,7 @@ from localrag.loaders.content import (
     subscript,
     superscript,
 )
+from localrag.loaders.inline_text import is_note_letter
 from localrag.loaders.numbering import format_number
 from localrag.loaders.spans import CellRange, fill_spans
 from localrag.loaders.tabular import format_row, table_lines
@@ -173,10 +174,9 @@ def html_text(root: Any) -> str:
 
 def _walk(node: Any, page: _BlockWriter) -> None:
     tag = _tag(node)
-    if tag in _INLINE:
-        page.inline.append(_INLINE[tag](node))
-    elif tag == "a" and _is_note_mark(node, deep=False):
-        page.inline.append(superscript(_line_of(node), is_note=True))
+    inline = _inline_text(tag, node, page)
+    if inline is not None:
+        page.inline.append(inline)
     elif tag == "pre":
         page.flush()
         page.blocks.append(("".join(_raw(node)).strip("\n"), False))
@@ -197,6 +197,16 @@ def _walk(node: Any, page: _BlockWriter) -> None:
         _block(node, page)
     elif tag:
         _children(node, page)
+
+
+def _inline_text(tag: str, node: Any, page: _BlockWriter) -> str | None:
+    """The text of an element within a line; None for other elements."""
+    if tag == "sup":
+        before = "".join(page.inline[-8:]).rpartition(_BREAK)[2]
+        return _raised_text(node, _line_of(node), before, is_note=_is_note_mark(node))
+    if tag == "a" and _is_note_mark(node, deep=False):
+        return superscript(_line_of(node), is_note=True)
+    return _INLINE[tag](node) if tag in _INLINE else None
 
 
 def _indent(depth: int) -> str:
@@ -228,6 +238,12 @@ def _line_of(node: Any) -> str:
     return " ".join("".join(_raw(node)).split())
 
 
+def _raised_text(node: Any, text: str, before: str, *, is_note: bool) -> str:
+    """A raised element with a text, as it follows the text before it; a mark that begins a note stands apart."""
+    is_letter = is_note_letter(before, text)
+    return superscript(text, is_note=is_note or is_letter) + " " * (is_letter and not before.strip() and bool(node.tail))
+
+
 def _is_note_mark(node: Any, *, deep: bool = True) -> bool:
     """Whether an element is the mark of a note: it is called that, or, if `deep`, it is or holds a link within the book or page."""
     if any(_NOTE_MARK.search(str(node.get(name) or "")) for name in ("role", "epub:type", f"{_EPUB}type", "class")):
@@ -255,7 +271,6 @@ def _selected_options(node: Any) -> str:
 
 
 _INLINE: dict[str, Callable[[Any], str]] = {
-    "sup": lambda node: superscript(_line_of(node), is_note=_is_note_mark(node)),
     "sub": lambda node: subscript(_line_of(node)),
     "input": _form_field,
     "select": _selected_options,
@@ -452,12 +467,13 @@ def _sentence(element: Any, notes: list[str]) -> str:
             mark = str(child.get("n") or child.get("symbol") or len(notes) + 1)
             notes.append(f"[{mark}] {' '.join(_sentence(child, notes).split())}")
             texts.append(f"[{mark}]")
-        elif name in _REFERENCES and "".join(texts)[-1:].strip() and (mark := " ".join(child.itertext()).strip()).isalnum():
-            texts.append(superscript(mark, is_note=True))  # it follows a word without a space
+        elif name in _REFERENCES and _is_reference_mark("".join(texts)[-_MAX_BRACKETED_CHARS:], " ".join(child.itertext()).strip()):
+            texts.append(superscript(" ".join(child.itertext()), is_note=True))
         elif name in {"sup", "superscript", "sub", "subscript", "inf"}:
             raised = name.startswith("sup")
             is_note = raised and next(child.iter("{*}xref", "{*}ref"), None) is not None
-            texts.append(superscript(_sentence(child, notes), is_note=is_note) if raised else subscript(_sentence(child, notes)))
+            text = " ".join(_sentence(child, notes).split())
+            texts.append(_raised_text(child, text, "".join(texts)[-60:], is_note=is_note) if raised else subscript(text))
         elif name in {"lb", "pb", "br", "cb"}:
             texts.append("" if child.get("break") == "no" else " ")
         elif name == "choice":
@@ -467,6 +483,15 @@ def _sentence(element: Any, notes: list[str]) -> str:
             texts += [" "] * bool(adjacent) + [_sentence(child, notes)]
         texts.append(child.tail or "")
     return "".join(texts)
+
+
+_MAX_BRACKETED_CHARS = 200
+
+
+def _is_reference_mark(before: str, mark: str) -> bool:
+    """Whether a reference is a mark that follows a word without a space, and not one of the numbers in brackets: `[4, 5]`."""
+    in_brackets = before.rfind("[") > before.rfind("]") or before.rfind("(") > before.rfind(")")
+    return mark.isalnum() and bool(before[-1:].strip()) and not in_brackets
 
 
 def _cals_table_lines(table: Any) -> list[str]:

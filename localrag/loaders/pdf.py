@@ -462,7 +462,7 @@ _MIN_LETTERS = 20
 _MIN_LETTER_SCORE = -4.55  # bits; words of European languages have -4.5 to -4.1, letters at random -5.3
 # How often the letters from a to z occur, per thousand: the mean of English, French, German and Polish.
 _LETTERS = (81, 15, 33, 41, 133, 13, 18, 32, 74, 8, 17, 38, 27, 73, 62, 21, 4, 62, 67, 67, 40, 9, 24, 2, 20, 20)
-_LETTER_SCORES = {chr(ord("a") + n): math.log2(share / sum(_LETTERS)) for n, share in enumerate(_LETTERS)}
+_LETTER_SCORES = {chr(ord("a") + n): math.log2(per_thousand / 1000) for n, per_thousand in enumerate(_LETTERS)}
 
 
 def reads_like_words(text: str) -> bool:
