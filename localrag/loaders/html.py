@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from html.entities import html5
+from itertools import islice
 from posixpath import dirname, join, normpath
 from typing import Any
 
@@ -194,7 +195,7 @@ def _walk(node: Any, page: _BlockWriter) -> None:
         page.flush()
         page.lists.pop()
     elif tag in _BLOCKS:
-        _block(node, page)
+        _block(node, page, prefix=_indent(len(page.lists) - 1) if tag == "dt" else None)
     elif tag:
         _children(node, page)
 
@@ -259,10 +260,26 @@ _NOTE_MARK = re.compile(r"noteref|footnote-?ref|endnote-?ref|\bfnref\b|footnote-
 def _form_field(node: Any) -> str:
     """What was entered into a field of a form."""
     kind = str(node.get("type") or "text").lower()
+    if node.get("role") == "button":  # it opens a menu
+        return ""
     if kind in {"checkbox", "radio"}:
         return "☒ " if "checked" in node.attrib else "☐ "
     shown = kind in {"text", "number", "date", "email", "tel", "url", "time", "month", "week", "datetime-local"}
     return f" {node.get('value') or ''} " if shown else ""
+
+
+def _picture_text(node: Any) -> str:
+    """The description of a picture, unless it is that of an icon, a file name, or stands beside it, too."""
+    alt = " ".join(str(node.get("alt") or "").split())
+    if len(alt.split()) < _MIN_ALT_WORDS or _PICTURE_FILE.search(alt):
+        return ""
+    owner = next(node.iterancestors("{*}figure", "{*}li", "{*}a", "{*}td", "{*}p"), None)
+    beside = " ".join("".join(islice(owner.itertext(), _MAX_TEXTS_BESIDE)).split()) if owner is not None else ""
+    return "" if alt in beside else f" [{alt}] "
+
+
+_PICTURE_FILE = re.compile(r"\.(?:jpe?g|png|gif|svg|webp)\Z", re.IGNORECASE)
+_MAX_TEXTS_BESIDE = 50
 
 
 def _selected_options(node: Any) -> str:
@@ -274,7 +291,7 @@ _INLINE: dict[str, Callable[[Any], str]] = {
     "sub": lambda node: subscript(_line_of(node)),
     "input": _form_field,
     "select": _selected_options,
-    "img": lambda node: f" [{alt}] " if len((alt := " ".join(str(node.get("alt") or "").split())).split()) >= _MIN_ALT_WORDS else "",
+    "img": _picture_text,
     "br": lambda _: _BREAK,
 }
 
@@ -303,13 +320,13 @@ def _is_links(node: Any) -> bool:
     return n_linked >= 0.5 * n_chars
 
 
-def _block(node: Any, page: _BlockWriter, prefix: str = "") -> None:
+def _block(node: Any, page: _BlockWriter, prefix: str | None = None) -> None:
     page.flush()
-    if prefix:
+    if prefix is not None:
         page.prefix = prefix
     _children(node, page)
     page.flush()
-    if prefix.startswith("#"):
+    if prefix and prefix.startswith("#"):
         page.prefix = ""
 
 
