@@ -273,7 +273,7 @@ def _picture_text(node: Any) -> str:
     alt = " ".join(str(node.get("alt") or "").split())
     if len(alt.split()) < _MIN_ALT_WORDS or _PICTURE_FILE.search(alt):
         return ""
-    owner = next(node.iterancestors("{*}figure", "{*}li", "{*}a", "{*}td", "{*}p"), None)
+    owner = next(node.iterancestors("{*}figure", "{*}li", "{*}td", "{*}p"), None)
     beside = " ".join("".join(islice(owner.itertext(), _MAX_TEXTS_BESIDE)).split()) if owner is not None else ""
     return "" if alt in beside else f" [{alt}] "
 

@@ -38,7 +38,7 @@ def page(body, head=""):
         ("<input type=checkbox checked> paid <input type=checkbox> owed <input value='Ann Lee'>", "☒ paid ☐ owed Ann Lee"),
         ("Berth: <select><option>1<option selected>7</select>", "Berth: 7"),
         ("<img src=a.png alt='Map of the outer harbour'><img src=b.png alt=logo>", "[Map of the outer harbour]"),
-        ("<li><img alt='The new quay, 1974'><p>The new quay, 1974[2]</li><img alt='a view of.jpg'>", "- The new quay, 1974[2]"),
+        ("<li><a><img alt='The new quay, 1974'></a><p>The new quay, 1974[2]</li><img alt='a view of.jpg'>", "- The new quay, 1974[2]"),
         ("<input type=checkbox role=button> <dl><dt>Keel<dd>a beam<dt>Mast<dd>a pole</dl>", "Keel\n  a beam\nMast\n  a pole"),
         ("<p>seen</p><p aria-hidden=true>unseen</p><dialog>unseen</dialog>", "seen"),
     ],
