@@ -56,6 +56,7 @@ class PageLine(NamedTuple):
     top: float = 0.0
     is_row: bool = False  # a table row: it has wide gaps
     gap: float = 0.0  # left edge of the second cell of a row of two
+    has_space: bool = False  # behind its last word
 
 
 class _PageLines(NamedTuple):
@@ -241,7 +242,7 @@ def join_paragraphs(lines: Sequence[PageLine]) -> Iterator[str]:
             text = (
                 rejoin_hyphenated(text, line.text, full_text)
                 if text.endswith(HYPHEN)
-                else text + _line_separator(text, line.text) + line.text
+                else text + _line_separator(text, line.text, has_space=lines[n - 1].has_space) + line.text
             )
         else:
             if text:
@@ -252,9 +253,14 @@ def join_paragraphs(lines: Sequence[PageLine]) -> Iterator[str]:
         yield f"{text.replace(HYPHEN, '-')}\n"
 
 
-def _line_separator(text: str, following: str) -> str:
-    """The separator of two lines of a paragraph: none in Chinese and Japanese."""
-    return "" if _UNSPACED_CHARACTER.match(text[-1:]) and _UNSPACED_CHARACTER.match(following) else " "
+def _line_separator(text: str, following: str, *, has_space: bool) -> str:
+    """The separator of two lines of a paragraph: none in Chinese and Japanese, in Korean the one that is there."""
+    if not (_UNSPACED_CHARACTER.match(text[-1:]) and _UNSPACED_CHARACTER.match(following)):
+        return " "
+    return " " if has_space and _HANGUL.match(text[-1:]) else ""
+
+
+_HANGUL = re.compile("[\uac00-\ud7af]")
 
 
 def _continues_paragraph(lines: Sequence[PageLine], n: int, step: float) -> bool:
@@ -593,7 +599,8 @@ def _pieces(textpage: Any) -> list[PageLine]:
             start = position + raw.index(line[0])
             line_text = line + HYPHEN * raw.endswith(HYPHEN)
             before = pieces[-1] if pieces else None
-            pieces.append(_pdf_line(textpage, line_text, start, start + len(line), turn, before) if has_boxes else PageLine(line_text))
+            piece = _pdf_line(textpage, line_text, start, start + len(line), turn, before) if has_boxes else PageLine(line_text)
+            pieces.append(piece._replace(has_space=raw.rstrip("\r\n").endswith(" ")))
         position += len(raw)
     return sorted(pieces, key=lambda piece: (-round(piece.bottom), piece.left)) if turn else pieces
 
@@ -604,14 +611,14 @@ def _join_pieces(before: PageLine, line: PageLine) -> PageLine:
     gap = (line.left - before.right) / height
     if _is_raised_piece(line, before):
         mark = superscript(line.text, is_note=not _EXPONENT_BASE.search(before.text))
-        return before._replace(text=before.text + mark, right=line.right)
+        return before._replace(text=before.text + mark, right=line.right, has_space=line.has_space)
     if _is_raised_piece(before, line):
         return line._replace(text=_marked_word(before.text, line.text, ""), left=before.left)
     space = CELL_SEPARATOR if gap > _CELL_GAP else " " if gap > 0.1 else ""
     is_row = before.is_row or line.is_row or gap > _CELL_GAP
     is_second = gap > _CELL_GAP and not before.is_row and not line.is_row
     edge = line.left if is_second else before.gap if not line.is_row and gap <= _CELL_GAP else 0.0
-    return PageLine(before.text + space + line.text, before.left, before.bottom, line.right, before.top, is_row, edge)
+    return PageLine(before.text + space + line.text, before.left, before.bottom, line.right, before.top, is_row, edge, line.has_space)
 
 
 def _is_raised_piece(piece: PageLine, base: PageLine) -> bool:

@@ -95,6 +95,17 @@ def parsed(data):
     return parse_file(InnerFile("a.pdf", -1, data), LoadOptions())
 
 
+@pytest.mark.parametrize(("has_space", "between"), [(True, " "), (False, "")])
+def test_words_of_korean_are_divided_where_a_line_ends_with_a_space(has_space, between):
+    """Elsewhere a line may end within a word, and in Chinese a space is none."""
+    for first, second, wanted in (
+        ("세계적 유행단계에 돌입한", "와중에 국내 보험업계에서는", between),
+        ("船在港口过冬了又", "过了一个春天才走", ""),
+    ):
+        page = [PageLine(first, 50, 700, 294, 710, has_space=has_space), PageLine(second, 50, 686, 294, 696)]
+        assert "".join(join_paragraphs(page)).strip() == f"{first}{wanted}{second}"
+
+
 def test_a_raised_digit_is_the_mark_of_a_note():
     """Smaller and higher than the word before it; behind a unit it is an exponent; a plain number stays."""
     stream = (
