@@ -272,3 +272,16 @@ def test_a_cell_survives_json(reviewed):
     for row in reviewed.rows:
         for cell in row.cells:
             assert type(cell).from_json(cell.to_json()) == replace(cell)
+
+
+def test_a_removed_document_leaves_no_word_in_any_cell(own):
+    """Neither its quotes nor what a person wrote about it is left in any file of the index."""
+    with Index.open(own) as index:
+        index.review(QUESTIONS)
+        index.decide("anders.txt", QUESTIONS[4], "Anders Boats of Vardby, says Ruth")
+        (own / "anders.txt").unlink()
+        index.remove(own / "anders.txt")
+    data = b"".join(file.read_bytes() for file in (own / ".localrag").rglob("*") if file.is_file())
+    assert b"Bruun" in data
+    assert b"Anders Boats" not in data
+    assert b"says Ruth" not in data
