@@ -77,7 +77,7 @@ def _join_wrapped(text: str, spans: Iterable[Span]) -> Iterator[Span]:
 
 def _goes_on(text: str, before: Span, after: Span) -> bool:
     """Whether the sentence of a span goes on in the next line, which then begins with a small letter or a sign such as a bracket."""
-    last_line = text[max(before.start, text.rfind("\n", 0, before.end) + 1) : before.end]
+    last_line = text[max(before.start, text.rfind("\n", before.start, before.end) + 1) : before.end]
     word = text[after.start : after.end].split(maxsplit=1)[0]
     return (
         text[before.end : after.start].count("\n") == 1
@@ -131,7 +131,7 @@ def _rows(passages: Sequence[PlacedSentence]) -> list[Row | None]:
         cells = [cell.strip() for cell in p.text.split("|")[1:-1]] if p.text.startswith("|") and p.text.endswith("|") else []
         is_row = len(cells) > 1 and len(cells) == len(header) == len(set(header))
         rows.append(dict(zip(header, cells, strict=True)) if is_row else parse_row(p.text))
-        header = header if is_row else cells
+        header = cells and (header or cells)
     return rows
 
 

@@ -1,5 +1,6 @@
 """Two versions of a document, or two contracts, compared passage by passage: same, changed, moved, or only in one of them."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,10 +21,17 @@ from localrag.records import content_id
 from localrag.store import chunks as chunks_store
 
 MAX_READ_PAIRS = 500  # changed pairs whose contradiction the reader looks for
-MIN_CONTRADICTED, MIN_ENTAILED = 0.9, 0.8  # probabilities
+MIN_CONTRADICTED, MIN_ENTAILED = 0.8, 0.8  # mean probability of both directions; probability of each
 MIN_READ_WORDS = 5  # of both passages of a pair that is read: what is shorter states nothing
 MIN_ALIGNED_SHARE = 0.1  # of the passages; below it, the two documents have little in common
 MAX_LANGUAGE_CHARS = 2_000  # of a document that tell its language
+
+_NUMBER = r"\(?\d[\w.()]*"
+_SECTION_NUMBERS = re.compile(
+    rf"\b((?:sub)?(?:section|clause|article|paragraph|part)s?|abschnitt|artikel|ziffer|sección|cláusula|artículo)"
+    rf"\s+{_NUMBER}(?:(?:,|\s+and|\s+or|\s+to|\s+und|\s+oder|\s+y|\s+o)\s+{_NUMBER}){{0,8}}",
+    re.IGNORECASE,
+)
 
 
 class DifferenceKind(StrEnum):
@@ -123,7 +131,7 @@ def _read_changes(differences: Sequence[Difference], project: Project, on_work: 
     texts = [(_statement(a), _statement(b)) for _, a, b in read]
     found = entailments([*texts, *((b, a) for a, b in texts)], project, on_work)
     for (n, a, b), forward, back in zip(read, found[: len(read)], found[len(read) :], strict=True):
-        contradicted = max(forward.contradicted, back.contradicted)
+        contradicted = (forward.contradicted + back.contradicted) / 2
         is_reworded = min(forward.entailed, back.entailed) >= MIN_ENTAILED and may_be_reworded(a, b)
         result[n] = replace(
             differences[n],
@@ -134,8 +142,8 @@ def _read_changes(differences: Sequence[Difference], project: Project, on_work: 
 
 
 def _statement(text: str) -> str:
-    """A passage as the reader reads it: without its number, marks and link targets."""
-    return normalize_sentence(split_number(text)[1])
+    """A passage as the reader reads it: without its number, marks, link targets, and numbers of sections it refers to."""
+    return _SECTION_NUMBERS.sub(r"\1", normalize_sentence(split_number(text)[1]))
 
 
 def _rows(differences: Sequence[Difference]) -> Iterator[TableRow]:
@@ -195,7 +203,7 @@ def _note(differences: Sequence[Difference], names: tuple[str, str], n_unembedde
         notes.append(f"The two have little in common: {n_aligned} of {len(differences)} passages have a counterpart.")
     if n_unembedded:
         notes.append(f"{n_unembedded} passages were compared by their words only, not by their meaning.")
-    if not has_reader:
+    if not has_reader and n_same < n_aligned:
         notes.append("Contradictions were not looked for, because the reader is switched off.")
     elif n_unread:
         notes.append(f"{n_unread} changed passages were not read for contradictions.")

@@ -129,13 +129,13 @@ def _align(first: Sequence[ComparablePassage], second: Sequence[ComparablePassag
     state = _State(first, second)
     for _ in range(2):  # what occurs twice in a document may occur once in a gap
         _match_in_order(state, _distinct_key, is_unique=True)
-    _match_moved(state, _distinct_key)
+    _match_moved(state, _distinct_key, is_unique=True)
     _match_in_order(state, _row_key, is_unique=True)
-    _match_moved(state, _row_key)
+    _match_moved(state, _row_key, is_unique=True)
     _match_similar_elsewhere(state, across_gaps=True)
     n_skipped = _match_in_gaps(state, embed)
     _match_in_order(state, _key, is_unique=False)
-    _match_moved(state, _key)
+    _match_moved(state, _key, is_unique=False)
     _match_similar_elsewhere(state)
     return state, max(n_skipped, _match_meaning_elsewhere(state, embed))
 
@@ -214,15 +214,15 @@ def _places(numbers: Iterable[int], passages: Sequence[ComparablePassage], key: 
     return dict(places)
 
 
-def _match_moved(state: _State, key: Key) -> None:
-    """Match unmatched passages with equal keys anywhere: those that occur once in each document; of long ones the n-th with the n-th."""
+def _match_moved(state: _State, key: Key, *, is_unique: bool) -> None:
+    """Match unmatched passages with equal keys anywhere: only keys that occur once in both, or also the n-th with the n-th long one."""
     counts = [Counter(map(key, passages)) for passages in (state.first, state.second)]
     unmatched = state.unmatched()
     places = _places(unmatched[0], state.first, key), _places(unmatched[1], state.second, key)
     state.add_moved(
         (i, j)
         for value, mine in places[0].items()
-        if counts[0][value] == counts[1][value] == 1 or state.first[mine[0]].is_distinct
+        if counts[0][value] == counts[1][value] == 1 or (not is_unique and state.first[mine[0]].is_distinct)
         for i, j in zip(mine, places[1].get(value, []), strict=False)
     )
 
