@@ -20,7 +20,7 @@ from typing import Any
 from zlib import crc32
 
 from localrag.analysis.comparable_passages import passages_of
-from localrag.analysis.document_diff import Difference, find_differences
+from localrag.analysis.document_diff import PassageDifference, find_differences
 from localrag.analysis.placed_sentences import OpenedDocument
 from localrag.engine.embedder import open_embedder
 from localrag.entailment.lexicon import synonyms_of
@@ -195,7 +195,7 @@ def main() -> None:
         print(f"correct {kind:<18} {right[kind]:>4} of {rows[kind]:<4} {right[kind] / rows[kind]:.3f}")
 
 
-def as_edit(d: Difference) -> Edit:
+def as_edit(d: PassageDifference) -> Edit:
     return str(d.kind), d.first.text if d.first else "", d.second.text if d.second else ""
 
 

@@ -28,7 +28,7 @@ _SAME_SIGNS = str.maketrans(
 )
 
 _MARKUP = re.compile(r"(?<!\w)[*_]{1,3}(?=\S)|(?<=\S)[*_]{1,3}(?!\w)|" + HTML_TAG)
-Row = Mapping[str, str]
+RowValues = Mapping[str, str]
 
 
 def passages_of(source: OpenedDocument) -> list[PlacedSentence]:
@@ -112,7 +112,7 @@ def comparable_passages(
 ) -> tuple[list[ComparablePassage], list[ComparablePassage]]:
     """The passages of two documents for `align_passages`."""
     numbers: defaultdict[str, int] = defaultdict(lambda: len(numbers))
-    rows = [_rows(side) for side in (first, second)]
+    rows = [_row_values(side) for side in (first, second)]
     row_keys = _row_keys(*rows)
     a, b = (
         [
@@ -124,9 +124,9 @@ def comparable_passages(
     return a, b
 
 
-def _rows(passages: Sequence[PlacedSentence]) -> list[Row | None]:
+def _row_values(passages: Sequence[PlacedSentence]) -> list[RowValues | None]:
     """Of each passage of a document column → value, if it is a row of a table: `Port: Brannock · Berths: 30`, or one between `|`."""
-    rows, header = list[Row | None](), list[str]()
+    rows, header = list[RowValues | None](), list[str]()
     for p in passages:
         cells = [cell.strip() for cell in p.text.split("|")[1:-1]] if p.text.startswith("|") and p.text.endswith("|") else []
         is_row = len(cells) > 1 and len(cells) == len(header) == len(set(header))
@@ -141,7 +141,9 @@ def _are_headings(passages: Sequence[PlacedSentence]) -> list[bool]:
     return [p.start in starts for p in passages]
 
 
-def _comparable(p: PlacedSentence, is_heading: bool, row: Row | None, row_key: Hashable, numbers: Mapping[str, int]) -> ComparablePassage:
+def _comparable(
+    p: PlacedSentence, is_heading: bool, row: RowValues | None, row_key: Hashable, numbers: Mapping[str, int]
+) -> ComparablePassage:
     key = _key(p.text, is_heading=is_heading)
     words = tokens_of(" ".join(row.values()) if row else key)
     return ComparablePassage(
@@ -161,7 +163,7 @@ def _key(text: str, *, is_heading: bool = False) -> str:
     return split_number(plain, is_heading=is_heading)[1].strip() or plain
 
 
-def _row_keys(first: Sequence[Row | None], second: Sequence[Row | None]) -> tuple[list[Hashable], list[Hashable]]:
+def _row_keys(first: Sequence[RowValues | None], second: Sequence[RowValues | None]) -> tuple[list[Hashable], list[Hashable]]:
     """For each row of a table with a key column in both documents what it is a row for; otherwise None.
 
     Rows with the same first column belong to one table.
@@ -183,7 +185,7 @@ def _row_keys(first: Sequence[Row | None], second: Sequence[Row | None]) -> tupl
     return keys
 
 
-def _key_column(first: Sequence[Row], second: Sequence[Row]) -> str:
+def _key_column(first: Sequence[RowValues], second: Sequence[RowValues]) -> str:
     """The column that identifies the rows of two versions of a table: its values are distinct and in both; empty if there is none.
 
     The first one by which nearly as many other cells are equal as by any: neither a number of rows that has shifted, nor an amount.

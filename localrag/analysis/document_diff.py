@@ -49,7 +49,7 @@ COLUMNS = (Column("kind", "choice"), Column("first passage"), Column("second pas
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PassageDifference:
     """A pair of passages, or one without a counterpart.
 
     `is_statement`: whether it is a changed pair that the reader can read; `contradicted`, `is_reworded`: what it finds.
@@ -77,12 +77,12 @@ def compare_documents(
     shown = differences if include_same else [d for d in differences if d.kind is not DifferenceKind.SAME]
     names = _short_names(old.document.path, new.document.path)
     note = _note(differences, names, n_unembedded, n_unread, has_reader=project.reader is not None)
-    return make_table("compare", f"{names[0]} compared with {names[1]}", COLUMNS, _rows(shown), note, _figures(differences))
+    return make_table("compare", f"{names[0]} compared with {names[1]}", COLUMNS, _table_rows(shown), note, _count_by_kind(differences))
 
 
 def find_differences(
     first: OpenedDocument, second: OpenedDocument, project: Project, on_work: OnWork | None = None
-) -> tuple[list[Difference], int, int]:
+) -> tuple[list[PassageDifference], int, int]:
     """Every passage of two documents exactly once; how many were not compared by meaning, and how many changes were not read."""
     whole = passages_of(first), passages_of(second)
     passages = join_split(*whole), join_split(*reversed(whole))
@@ -105,30 +105,34 @@ def _difference(
     comparable: Sequence[Sequence[ComparablePassage]],
     *,
     has_names: bool,
-) -> Difference:
+) -> PassageDifference:
     """What became of a pair of passages."""
     first = None if pair.first is None else passages[0][pair.first]
     second = None if pair.second is None else passages[1][pair.second]
     if first is None or second is None or pair.first is None or pair.second is None:
-        return Difference(DifferenceKind.FIRST_ONLY if second is None else DifferenceKind.SECOND_ONLY, first, second)
+        return PassageDifference(DifferenceKind.FIRST_ONLY if second is None else DifferenceKind.SECOND_ONLY, first, second)
     old, new = comparable[0][pair.first], comparable[1][pair.second]
     if old.key == new.key:
         numbers = [split_number(p.text)[0] for p in (first, second)]
         renumbered = f"renumbered: {numbers[0]} → {numbers[1]}" if all(numbers) and numbers[0] != numbers[1] else ""
-        return Difference(DifferenceKind.MOVED if pair.is_moved else DifferenceKind.SAME, first, second, renumbered)
+        return PassageDifference(DifferenceKind.MOVED if pair.is_moved else DifferenceKind.SAME, first, second, renumbered)
     rows = old.row and new.row and describe_row_changes(old.row, new.row)
     changes = rows or describe_changes(first.text, second.text, has_names=has_names)
     is_statement = all(p.has_meaning and len(p.words) >= MIN_READ_WORDS for p in (old, new))
-    return Difference(DifferenceKind.MOVED_CHANGED if pair.is_moved else DifferenceKind.CHANGED, first, second, changes, is_statement)
+    return PassageDifference(
+        DifferenceKind.MOVED_CHANGED if pair.is_moved else DifferenceKind.CHANGED, first, second, changes, is_statement
+    )
 
 
-def _read_changes(differences: Sequence[Difference], project: Project, on_work: OnWork | None) -> tuple[list[Difference], int]:
+def _read_changes(
+    differences: Sequence[PassageDifference], project: Project, on_work: OnWork | None
+) -> tuple[list[PassageDifference], int]:
     """The differences with what the reader finds in changed pairs, and how many of these were too many to be read."""
     pairs = [(n, d.first.text, d.second.text) for n, d in enumerate(differences) if d.is_statement and d.first and d.second]
     result, read = list(differences), pairs[:MAX_READ_PAIRS]
     if project.reader is None:
         return result, 0
-    texts = [(_statement(a), _statement(b)) for _, a, b in read]
+    texts = [(_statement_text(a), _statement_text(b)) for _, a, b in read]
     found = entailments([*texts, *((b, a) for a, b in texts)], project, on_work)
     for (n, a, b), forward, back in zip(read, found[: len(read)], found[len(read) :], strict=True):
         contradicted = (forward.contradicted + back.contradicted) / 2
@@ -141,12 +145,12 @@ def _read_changes(differences: Sequence[Difference], project: Project, on_work: 
     return result, len(pairs) - len(read)
 
 
-def _statement(text: str) -> str:
+def _statement_text(text: str) -> str:
     """A passage as the reader reads it: without its number, marks, link targets, and numbers of sections it refers to."""
     return _SECTION_NUMBERS.sub(r"\1", normalize_sentence(split_number(text)[1]))
 
 
-def _rows(differences: Sequence[Difference]) -> Iterator[TableRow]:
+def _table_rows(differences: Sequence[PassageDifference]) -> Iterator[TableRow]:
     """A row for each difference. Its key depends only on the two passages, so that it is the same after an update of the index."""
     seen = Counter[str]()
     for d in differences:
@@ -167,7 +171,7 @@ def _rows(differences: Sequence[Difference]) -> Iterator[TableRow]:
         )
 
 
-def _figures(differences: Sequence[Difference]) -> dict[str, int]:
+def _count_by_kind(differences: Sequence[PassageDifference]) -> dict[str, int]:
     """The number of passages of each kind, and of those that are renumbered, reworded or contradict each other."""
     counts = Counter(d.kind for d in differences)
     return {str(kind): counts[kind] for kind in DifferenceKind} | {
@@ -177,9 +181,9 @@ def _figures(differences: Sequence[Difference]) -> dict[str, int]:
     }
 
 
-def _note(differences: Sequence[Difference], names: tuple[str, str], n_unembedded: int, n_unread: int, *, has_reader: bool) -> str:
+def _note(differences: Sequence[PassageDifference], names: tuple[str, str], n_unembedded: int, n_unread: int, *, has_reader: bool) -> str:
     """What the comparison found, in a sentence, and what it left out."""
-    counts, figures = Counter(d.kind for d in differences), _figures(differences)
+    counts, figures = Counter(d.kind for d in differences), _count_by_kind(differences)
     missing = [name for name, side in zip(names, ("first", "second"), strict=True) if not any(getattr(d, side) for d in differences)]
     if missing:
         return f"{' and '.join(dict.fromkeys(missing))} {'has' if len(set(missing)) == 1 else 'have'} no text to compare."
@@ -194,13 +198,14 @@ def _note(differences: Sequence[Difference], names: tuple[str, str], n_unembedde
             (DifferenceKind.MOVED, "moved"),
             (DifferenceKind.MOVED_CHANGED, "moved and changed"),
         )
-        same = "1 passage is the same" if n_same == 1 else f"{n_same or 'No'} passage{'s are' if n_same else ' is'} the same"
-        found = ", ".join([same, *(f"{counts[kind]} {what}" for kind, what in kinds if counts[kind])])
+        found = ", ".join(
+            [f"{_passages_do(n_same, 'is', 'are')} the same", *(f"{counts[kind]} {what}" for kind, what in kinds if counts[kind])]
+        )
     details = ((figures["contradicting"], "contradicting"), (figures["reworded"], "reworded"), (figures["renumbered"], "renumbered"))
     listed = ", ".join(f"{n} {what}" for n, what in details if n)
     notes = [f"{found} ({listed})." if listed else f"{found}."]
     if n_aligned < MIN_ALIGNED_SHARE * len(differences):
-        notes.append(f"The two have little in common: {n_aligned} of {len(differences)} passages have a counterpart.")
+        notes.append(f"The two have little in common. {_passages_do(n_aligned, 'has', 'have')} a counterpart.")
     if n_unembedded:
         notes.append(f"{n_unembedded} passages were compared by their words only, not by their meaning.")
     if not has_reader and n_same < n_aligned:
@@ -208,6 +213,11 @@ def _note(differences: Sequence[Difference], names: tuple[str, str], n_unembedde
     elif n_unread:
         notes.append(f"{n_unread} changed passages were not read for contradictions.")
     return " ".join(notes)
+
+
+def _passages_do(n: int, singular: str, plural: str) -> str:
+    """A number of passages with its verb: "No passage is", "1 passage is", "5 passages are"."""
+    return f"{n} passages {plural}" if n > 1 else f"{n or 'No'} passage {singular}"
 
 
 def _short_names(first: str, second: str) -> tuple[str, str]:

@@ -35,13 +35,13 @@ NEGATIONS = frozenset(
 )
 OBLIGATIONS = frozenset(
     """
-    shall must may should will would can could might ought need muss müssen darf dürfen kann können soll sollen sollte hat
+    shall must may should will would can could might ought need muss müssen darf dürfen kann können soll sollen sollte
     debe deben deberá deberán puede pueden podrá podrán doit doivent peut peuvent pourra devra 应 须 必 可 得 能 会
     """.split()
 )
 
 
-class Token(NamedTuple):
+class DiffToken(NamedTuple):
     """A word, number or sign at characters `start` to `end` of a passage."""
 
     start: int
@@ -68,9 +68,9 @@ class WordChange(NamedTuple):
     d: int
 
 
-def tokens_of(text: str) -> list[Token]:
+def tokens_of(text: str) -> list[DiffToken]:
     """The words, numbers and signs of a text; of Chinese and Japanese the characters."""
-    return [Token(*m.span(), m[0]) for m in _TOKEN.finditer(text)]
+    return [DiffToken(*m.span(), m[0]) for m in _TOKEN.finditer(text)]
 
 
 def parse_row(text: str) -> dict[str, str] | None:
@@ -84,13 +84,11 @@ def parse_row(text: str) -> dict[str, str] | None:
 
 def describe_row_changes(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     """The columns of a row whose values differ: "Price: 30 → 35; without Stock"."""
-    changed = [
-        f"{name}: {_shortened(value)} → {_shortened(after[name])}" for name, value in before.items() if after.get(name, value) != value
-    ]
-    changed += [f"without {name}" for name in before if name not in after] + [
-        f"with {name}: {after[name]}" for name in after if name not in before
-    ]
-    return _listed(changed)
+    both = ((name, value, after[name]) for name, value in before.items() if name in after)
+    changed = [f"{name}: {_shortened(old)} → {_shortened(new)}" for name, old, new in both if old != new]
+    removed = [f"without {name}" for name in before if name not in after]
+    added = [f"with {name}: {_shortened(value)}" for name, value in after.items() if name not in before]
+    return _listed([*changed, *removed, *added])
 
 
 def split_number(text: str, *, is_heading: bool = False) -> tuple[str, str]:
@@ -129,7 +127,7 @@ def describe_changes(before: str, after: str, *, has_names: bool = True) -> str:
     return _listed([*(_describe(c, old, new, before, after, weighty, has_names=has_names) for c in worded), *renumbered])
 
 
-def _describe_signs(old: Sequence[Token], new: Sequence[Token]) -> str:
+def _describe_signs(old: Sequence[DiffToken], new: Sequence[DiffToken]) -> str:
     """What changed where the words are the same: capital letters, targets of links, other signs, or only spaces."""
     links = [[t.text.removeprefix("](").removesuffix(")") for t in tokens if t.is_link] for tokens in (old, new)]
     if links[0] != links[1]:
@@ -146,7 +144,7 @@ def may_be_reworded(before: str, after: str) -> bool:
     return has_other_words and _weighty_words(old) == _weighty_words(new)
 
 
-def _weighty_words(tokens: Sequence[Token]) -> set[tuple[str, int]]:
+def _weighty_words(tokens: Sequence[DiffToken]) -> set[tuple[str, int]]:
     """The numbers, negations and obligations among tokens, the n-th occurrence of each as (word, n)."""
     words = Counter[str]()
     weighty = set[tuple[str, int]]()
@@ -161,7 +159,7 @@ def _is_negation(word: str) -> bool:
     return word in NEGATIONS or word.endswith(("n't", "n’t"))
 
 
-def _word_changes(old: Sequence[Token], new: Sequence[Token]) -> list[WordChange]:
+def _word_changes(old: Sequence[DiffToken], new: Sequence[DiffToken]) -> list[WordChange]:
     """The changes between two lists of tokens; those with nothing but function words or signs between them become one."""
     changes = list[WordChange]()
     for op in Indel.opcodes([t.text for t in old], [t.text for t in new]):
@@ -174,7 +172,7 @@ def _word_changes(old: Sequence[Token], new: Sequence[Token]) -> list[WordChange
     return changes
 
 
-def _is_filler(tokens: Sequence[Token]) -> bool:
+def _is_filler(tokens: Sequence[DiffToken]) -> bool:
     """Whether kept tokens between two changes are too few and too slight to be read as kept."""
     return len(tokens) <= MAX_KEPT_FUNCTION_WORDS and all(
         t.text.casefold() in STOP_WORDS or not t.text.isalnum() or (len(t.text) == 1 and not t.text.isascii()) for t in tokens
@@ -183,8 +181,8 @@ def _is_filler(tokens: Sequence[Token]) -> bool:
 
 def _describe(
     change: WordChange,
-    old: Sequence[Token],
-    new: Sequence[Token],
+    old: Sequence[DiffToken],
+    new: Sequence[DiffToken],
     before: str,
     after: str,
     weighty: Set[tuple[str, int]],
@@ -194,7 +192,7 @@ def _describe(
     """One change, such as "30 days → 14 days". `weighty`: as of `_weighty_words`, those that only one of the passages has."""
     a, b, c, d = change
     removed, added = old[a:b], new[c:d]
-    label = _label(removed, added, {word for word, _ in weighty}, is_name_possible=has_names and bool(a and c))
+    label = _label(removed, added, {word for word, _ in weighty}, is_name_possible=has_names and bool(a and c) and not before.isupper())
     if removed and added and _NUMBER.search(removed[-1].text + added[-1].text) and b < len(old) and _is_word(old[b]):
         b, d = b + 1, d + 1  # the unit of a number
     if removed and added and a and c and not old[a - 1].text.isalnum() and old[a - 1].text in "$€£¥":
@@ -211,12 +209,12 @@ def _describe(
     return f"{label} {verb}: {what}" if label else f"{verb}: {what}"
 
 
-def _is_word(token: Token) -> bool:
+def _is_word(token: DiffToken) -> bool:
     """Whether a token is a word with a meaning of its own."""
     return token.text.isalpha() and token.text.casefold() not in STOP_WORDS
 
 
-def _label(removed: Sequence[Token], added: Sequence[Token], weighty: Set[str], *, is_name_possible: bool) -> str:
+def _label(removed: Sequence[DiffToken], added: Sequence[DiffToken], weighty: Set[str], *, is_name_possible: bool) -> str:
     """What kind of words changed, if it matters: negation, obligation, number or name."""
     sides = [{t.text.casefold() for t in tokens} for tokens in (removed, added)]
     changed = (sides[0] ^ sides[1]) & weighty
@@ -231,8 +229,8 @@ def _label(removed: Sequence[Token], added: Sequence[Token], weighty: Set[str], 
     return "name" if is_name else ""
 
 
-def _differing_numbers(old: Sequence[Token], new: Sequence[Token]) -> list[str]:
-    """The numbers and negations that only one of two differently worded passages has."""
+def _differing_numbers(old: Sequence[DiffToken], new: Sequence[DiffToken]) -> list[str]:
+    """The numbers that only one of two differently worded passages has."""
     numbers = [list(dict.fromkeys(t.text for t in tokens if t.is_word and _NUMBER.search(t.text))) for tokens in (old, new)]
     removed, added = ([n for n in mine if n not in other] for mine, other in (numbers, numbers[::-1]))
     if not (removed or added):
@@ -249,6 +247,5 @@ def _shortened(text: str) -> str:
 
 def _listed(changes: Sequence[str]) -> str:
     more = len(changes) - MAX_SHOWN_CHANGES
-    return "; ".join(
-        [*changes[:MAX_SHOWN_CHANGES], *([f"and {more} more changes" if more > 1 else "and 1 more change"] if more > 0 else [])]
-    )
+    left_out = [f"and {more} more change{'s' * (more > 1)}"] if more > 0 else []
+    return "; ".join([*changes[:MAX_SHOWN_CHANGES], *left_out])
