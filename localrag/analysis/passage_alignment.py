@@ -17,9 +17,9 @@ from rapidfuzz.distance import Indel
 from rapidfuzz.process import cdist
 
 Vectors = NDArray[np.float32]
-Embed = Callable[[Sequence[str]], Vectors]
+EmbedTexts = Callable[[Sequence[str]], Vectors]
 ScoredPair = tuple[int, int, float]
-Key = Callable[["ComparablePassage"], Hashable]
+PassageKey = Callable[["ComparablePassage"], Hashable]
 
 MIN_WORD_SIMILARITY = 0.4  # of two passages in one gap; adjacent sentences of a paper reach it once in a thousand, 97 % of revised ones do
 MIN_MOVED_SIMILARITY = 0.6  # of two passages in different gaps
@@ -110,7 +110,7 @@ class _State:
 
 
 def align_passages(
-    first: Sequence[ComparablePassage], second: Sequence[ComparablePassage], embed: Embed | None = None
+    first: Sequence[ComparablePassage], second: Sequence[ComparablePassage], embed: EmbedTexts | None = None
 ) -> tuple[list[AlignedPair], int]:
     """Every passage of two documents exactly once, and how many were too many to be compared by meaning.
 
@@ -125,7 +125,7 @@ def align_passages(
     return _in_order(state.chain, state.moved, len(first), len(second)), n_skipped
 
 
-def _align(first: Sequence[ComparablePassage], second: Sequence[ComparablePassage], embed: Embed | None) -> tuple[_State, int]:
+def _align(first: Sequence[ComparablePassage], second: Sequence[ComparablePassage], embed: EmbedTexts | None) -> tuple[_State, int]:
     state = _State(first, second)
     for _ in range(2):  # what occurs twice in a document may occur once in a gap
         _match_in_order(state, _distinct_key, is_unique=True)
@@ -191,11 +191,11 @@ def best_chain(pairs: Iterable[ScoredPair]) -> list[tuple[int, int]]:
     return chain[::-1]
 
 
-def _match_in_order(state: _State, key: Key, *, is_unique: bool) -> None:
+def _match_in_order(state: _State, key: PassageKey, *, is_unique: bool) -> None:
     """Match passages with equal keys within each gap: only keys that occur once in both, or the n-th with the n-th."""
     found = list[tuple[int, int]]()
     for a, b in state.gaps():
-        places = _places(a, state.first, key), _places(b, state.second, key)
+        places = _numbers_by_key(a, state.first, key), _numbers_by_key(b, state.second, key)
         pairs = list[ScoredPair]()
         for value, mine in places[0].items():
             others = places[1].get(value, [])
@@ -205,7 +205,7 @@ def _match_in_order(state: _State, key: Key, *, is_unique: bool) -> None:
     state.extend_chain(found)
 
 
-def _places(numbers: Iterable[int], passages: Sequence[ComparablePassage], key: Key) -> dict[Hashable, list[int]]:
+def _numbers_by_key(numbers: Iterable[int], passages: Sequence[ComparablePassage], key: PassageKey) -> dict[Hashable, list[int]]:
     """Key → the numbers of the passages with that key, which is not None."""
     places = defaultdict[Hashable, list[int]](list)
     for n in numbers:
@@ -214,11 +214,11 @@ def _places(numbers: Iterable[int], passages: Sequence[ComparablePassage], key: 
     return dict(places)
 
 
-def _match_moved(state: _State, key: Key, *, is_unique: bool) -> None:
+def _match_moved(state: _State, key: PassageKey, *, is_unique: bool) -> None:
     """Match unmatched passages with equal keys anywhere: only keys that occur once in both, or also the n-th with the n-th long one."""
     counts = [Counter(map(key, passages)) for passages in (state.first, state.second)]
     unmatched = state.unmatched()
-    places = _places(unmatched[0], state.first, key), _places(unmatched[1], state.second, key)
+    places = _numbers_by_key(unmatched[0], state.first, key), _numbers_by_key(unmatched[1], state.second, key)
     state.add_moved(
         (i, j)
         for value, mine in places[0].items()
@@ -227,7 +227,7 @@ def _match_moved(state: _State, key: Key, *, is_unique: bool) -> None:
     )
 
 
-def _match_in_gaps(state: _State, embed: Embed | None) -> int:
+def _match_in_gaps(state: _State, embed: EmbedTexts | None) -> int:
     """Align the passages of each gap by their words, and those without similar words by meaning; returns how many were too many."""
     gaps = [(_by_words(a, state.first), _by_words(b, state.second)) for a, b in state.gaps()]
     scored = [
@@ -250,7 +250,7 @@ def _weight(state: _State, i: int, j: int) -> int:
     return min(MAX_WEIGHING_WORDS, 1 + len(state.first[i].words), 1 + len(state.second[j].words))
 
 
-def _match_meaning_elsewhere(state: _State, embed: Embed | None) -> int:
+def _match_meaning_elsewhere(state: _State, embed: EmbedTexts | None) -> int:
     """Match passages that are nearest to each other by meaning, wherever they are; returns how many were too many."""
     unmatched = state.unmatched()
     a, b = _by_words(unmatched[0], state.first), _by_words(unmatched[1], state.second)
@@ -352,7 +352,7 @@ class _Nearness:
         return [(mine[n], others[m], float(part[n, m]) + 1e-6) for n, m in np.argwhere(part >= 0).tolist()]
 
 
-def _nearness(first: Sequence[int], second: Sequence[int], state: _State, embed: Embed | None) -> tuple[_Nearness, int]:
+def _nearness(first: Sequence[int], second: Sequence[int], state: _State, embed: EmbedTexts | None) -> tuple[_Nearness, int]:
     """The nearness of the passages that have a meaning, and how many of them were too many to be compared."""
     sides = zip((first, second), (state.first, state.second), strict=True)
     a, b = ([n for n in side if passages[n].has_meaning and len(passages[n].words) >= MIN_EMBEDDED_WORDS] for side, passages in sides)
