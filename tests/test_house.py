@@ -36,8 +36,10 @@ ROWS = [
 # The files of a package, by the same rule.
 ROOMS = {
     "analysis": [
-        {"tables"},
-        {"placed_sentences", "reading"},
+        {"passage_alignment", "tables", "word_changes"},
+        {"named_documents", "placed_sentences", "reading"},
+        {"comparable_passages"},
+        {"document_diff"},
     ],
     "bench": [
         {"engine", "tasks"},
