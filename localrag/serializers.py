@@ -97,7 +97,7 @@ def serialize_table(table: ResultTable) -> JsonRow:
 
 def _cell(cell: Cell) -> JsonRow:
     confidence = cell.confidence and round(cell.confidence, 3)
-    return {"text": cell.text, "value": cell.value, "state": cell.state.value, "confidence": confidence} | {
+    return {"text": cell.text, "value": cell.value, "state": cell.state.value, "confidence": confidence, "note": cell.note} | {
         "citations": [c.n for c in cell.citations]
     }
 

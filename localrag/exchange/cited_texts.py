@@ -27,9 +27,10 @@ def cell_text(cell: Cell) -> str:
     return text or (CellState.NOT_STATED.value if cell.state is CellState.NOT_STATED else "")
 
 
-def state_note(cell: Cell) -> str:
-    """The state of a cell where its text does not say it; empty for a cell that is simply quoted."""
-    return "" if cell.state in (CellState.FOUND, CellState.NOT_STATED) else cell.state.value
+def remark(cell: Cell) -> str:
+    """What is to be said of a cell beside its text: its state, unless it is simply quoted or not stated, and its note."""
+    state = "" if cell.state in (CellState.FOUND, CellState.NOT_STATED) else cell.state.value
+    return "; ".join(filter(None, (state, collapse_whitespace(replace_control_characters(cell.note)))))
 
 
 def typed_value(cell: Cell, column: Column) -> float | date | None:

@@ -30,7 +30,7 @@ STAGING_FOLDER = "localrag-export"
 def check_target_file(path: Path, *, force: bool) -> None:
     """Raises UsageError if a file cannot be written to this path, or exists there and may not be replaced."""
     if path.is_dir():
-        raise UsageError(f"{path} is a folder; this format is one file.", f"Name the file: {path / 'graph'}")
+        raise UsageError(f"{path} is a folder; this format is one file.", "Name a file in it.")
     if not path.parent.is_dir():
         raise UsageError(f"There is no folder {path.parent}.", f"Make it: mkdir -p {path.parent}")
     if path.exists() and not force:

@@ -3,7 +3,7 @@
 import re
 
 from localrag.analysis.tables import Cell, ResultTable
-from localrag.exchange.cited_texts import answer_source, cell_text, marked_answer, replace_marks, source, state_note
+from localrag.exchange.cited_texts import answer_source, cell_text, marked_answer, remark, replace_marks, source
 from localrag.records import Answer
 from localrag.text.markdown import escape_markdown, escape_plain_text, neutralize
 
@@ -27,7 +27,7 @@ def _row(cells: list[str]) -> str:
 
 def _cell(cell: Cell) -> str:
     text = "<br>".join(escape_markdown(line) for line in cell_text(cell).split("\n"))
-    state = f" *({state_note(cell)})*" if state_note(cell) else ""
+    state = f" *({escape_markdown(remark(cell))})*" if remark(cell) else ""
     return text + state + " ".join(f"[^{c.n}]" for c in cell.citations)
 
 

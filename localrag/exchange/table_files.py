@@ -23,9 +23,14 @@ def write_table(table: ResultTable, path: Path, *, force: bool = False) -> None:
 
     Raises UsageError for another suffix, if the file exists and `force` is not set, or if the table is too large for the format; OSError.
     """
-    write = _writer(path, _TABLE_WRITERS)
+    check_output_file(path, force=force)
+    _writer(path, _TABLE_WRITERS)(table, path)
+
+
+def check_output_file(path: Path, *, force: bool = False) -> None:
+    """Raises UsageError if a table cannot be written to this path, so that nothing has to be made in vain."""
+    _writer(path, _TABLE_WRITERS)
     check_target_file(path, force=force)
-    write(table, path)
 
 
 def write_answer(answer: Answer, path: Path, *, force: bool = False) -> None:

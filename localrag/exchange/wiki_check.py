@@ -29,6 +29,7 @@ MAX_STATEMENTS = 200  # of a person that are checked; half a second each
 PASSAGES = 6  # for a statement
 MIN_WORDS, MIN_CJK_CHARS = 3, 6  # of a statement
 MAX_CACHED_DOCUMENTS = 32
+EDITED_TEXT = "the generated part is no longer as it was generated"
 _QUOTED_FROM = re.compile(r"^>[ \t]*[—–-][ \t]*\[\[([^\[\]|#\n]{1,400})")
 _WIKI_LINK = re.compile(r"(?<!\\)\[\[([^\[\]|#^\n]{0,400})(?:[#^][^\[\]|\n]{0,400})?(?:\|([^\[\]\n]{0,400}))?\]\]")
 _LINK = re.compile(r"(?<!\\)\[([^\[\]\n]{0,400})\]\(<?([^()<>\s]{1,400})>?\)")
@@ -73,7 +74,7 @@ class WikiCheckResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Statement:
+class WikiStatement:
     """A sentence, item or row that a person wrote in a line of a page; `antecedent`: the sentence that a pronoun in it may refer to."""
 
     path: str
@@ -100,7 +101,7 @@ def check_wiki(project: Project, folder: Path, on_work: OnWork | None = None) ->
     found = [
         *_dead_quotes(quotes, wiki, project),
         *_missing_pages(links, folder),
-        *(WikiFinding(WikiProblem.EDITED, page.path, _edited_line(page), "") for page in pages if page.is_edited),
+        *(WikiFinding(WikiProblem.EDITED, page.path, _edited_line(page), EDITED_TEXT) for page in pages if page.is_edited),
         *_unsupported(checked, project, on_work),
     ]
     counts = {"pages": len(pages), "quotes": len(quotes), "links": len(links), "statements": len(checked)}
@@ -174,20 +175,22 @@ def _missing_pages(links: list[tuple[WikiPage, int, str]], folder: Path) -> Iter
             yield WikiFinding(WikiProblem.MISSING_PAGE, page.path, line, target)
 
 
-def _statements(page: WikiPage) -> Iterator[_Statement]:
-    """What a person states on a page outside of the generated part; not headings, tasks, code, questions, or quotes with a source."""
-    if page.block is None:
-        return
+def _statements(page: WikiPage) -> Iterator[WikiStatement]:
+    """What a person states on a page outside of the generated part."""
     subject = page.names[0] if page.key.startswith("entity:") else ""
-    default = f"{subject} is here." if subject else ""  # a sentence whose subject it is
-    for start, part in page.own_parts:
-        text, position, previous = _plain(part), 0, ""
-        for unit in parse_units(text):
-            position = max(position, text.find(unit.text, position))
-            if unit.kind in (UnitKind.SENTENCE, UnitKind.ROW) and _is_statement(unit.claim):
-                line = page.text.count("\n", 0, start) + text.count("\n", 0, position) + 1
-                yield _Statement(page.path, line, subject, unit, previous or default)
-                previous = "" if _PRONOUN.match(unit.claim) else unit.claim
+    for start, part in page.own_parts if page.block else ():
+        yield from statements_of(part, page.path, subject, page.text.count("\n", 0, start) + 1)
+
+
+def statements_of(text: str, path: str, subject: str, first_line: int) -> Iterator[WikiStatement]:
+    """What a text states; not headings, tasks, code, comments, questions, and quotes with a source."""
+    plain, position, previous = _plain(text), 0, ""
+    for unit in parse_units(plain):
+        position = max(position, plain.find(unit.text, position))
+        if unit.kind in (UnitKind.SENTENCE, UnitKind.ROW) and _is_statement(unit.claim):
+            antecedent = previous or (f"{subject} is here." if subject else "")  # a sentence whose subject it is
+            yield WikiStatement(path, first_line + plain.count("\n", 0, position), subject, unit, antecedent)
+            previous = "" if _PRONOUN.match(unit.claim) else unit.claim
 
 
 def _is_statement(claim: str) -> bool:
@@ -212,7 +215,7 @@ def _plain(text: str) -> str:
     return _LINK.sub(r"\1", _WIKI_LINK.sub(lambda found: found[2] or found[1], text))
 
 
-def _unsupported(statements: list[_Statement], project: Project, on_work: OnWork | None) -> Iterator[WikiFinding]:
+def _unsupported(statements: list[WikiStatement], project: Project, on_work: OnWork | None) -> Iterator[WikiFinding]:
     """The statements that no passage of the documents proves, each with the sentence that contradicts it or is nearest."""
     check = support_checker(project.embedder.embed, alias_lookup(project.db), project.reader, place_lookup(project.db))
 
@@ -222,7 +225,7 @@ def _unsupported(statements: list[_Statement], project: Project, on_work: OnWork
         return (document, Outline(document.text)) if document else None
 
     for n, statement in enumerate(statements, 1):
-        state, quote = _verdict(statement, check, project)
+        state, quote = statement_verdict(statement, check, project)
         if on_work:
             on_work(n, len(statements))
         if state in (None, SUPPORTED_STATE):
@@ -232,7 +235,7 @@ def _unsupported(statements: list[_Statement], project: Project, on_work: OnWork
         yield WikiFinding(WikiProblem(state), statement.path, statement.line, statement.unit.claim, citation)
 
 
-def _verdict(statement: _Statement, check: SupportCheck, project: Project) -> tuple[str | None, Quote | None]:
+def statement_verdict(statement: WikiStatement, check: SupportCheck, project: Project) -> tuple[str | None, Quote | None]:
     """The state of a statement, None if it claims nothing, and the quote that decides it."""
     claim, subject = statement.unit.claim, statement.subject
     question = claim if subject.casefold() in claim.casefold() else f"{subject}: {claim}"

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -123,22 +124,29 @@ def hash_text(text: str) -> str:
 
 
 def blocks(text: str, start: int = 0) -> Iterator[PageBlock]:
-    """The blocks of a page from an offset on."""
-    while (begin := _BEGIN.search(text, start)) and (end := _END.search(text, begin.end())):
-        kind, key, made, front, offered = begin.groups()
-        yield PageBlock(key, begin.start(), end.end(), text[begin.end() : end.start()], made, front, offered, kind == "new")
-        start = end.end()
+    """The blocks of a page from an offset on; a first marker that another one follows before the last marker begins none."""
+    begins = list(_BEGIN.finditer(text, start))
+    for begin, following in zip_longest(begins, begins[1:]):
+        end = _END.search(text, begin.end(), following.start() if following else len(text))
+        if end is not None:
+            kind, key, made, front, offered = begin.groups()
+            yield PageBlock(key, begin.start(), end.end(), text[begin.end() : end.start()], made, front, offered, kind == "new")
 
 
 def parse_page(path: str, text: str) -> WikiPage | None:
-    """A page of a wiki; None for any other text. If the person deleted the block and kept its new version, that is the block."""
-    found = list(blocks(text))
-    block = next((b for b in found if not b.is_new), None) or next(iter(found), None)
+    """A page of a wiki; None for any other text.
+
+    Of several blocks, the page's is the one of the subject that its properties name, as the others may have been copied there. If the
+    person deleted the block and kept its new version, that is the block.
+    """
+    front = _FRONT.match(text)
+    named = _FRONT_KEY.search(front[1]) if front else None
+    key = named[1] if named else ""
+    block = min(blocks(text), key=lambda b: (b.key != key, b.is_new, not b.is_unedited, b.start), default=None)
     if block is not None:
         return WikiPage(block.key, path, text, block)
-    front = _FRONT.match(text)
-    begin, key = _BEGIN.search(text), _FRONT_KEY.search(front[1]) if front else None
-    subject = begin[2] if begin else key[1] if key else ""
+    begin = _BEGIN.search(text)
+    subject = key or (begin[2] if begin else "")
     return WikiPage(subject, path, text, None) if subject else None
 
 

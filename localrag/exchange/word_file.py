@@ -11,7 +11,7 @@ from markdown_it.token import Token
 
 from localrag.analysis.tables import Cell, ResultTable
 from localrag.errors import UsageError
-from localrag.exchange.cited_texts import STATE_FILLS, answer_source, cell_text, marked_answer, source, split_marks, state_note
+from localrag.exchange.cited_texts import STATE_FILLS, answer_source, cell_text, marked_answer, remark, source, split_marks
 from localrag.exchange.word_document import Run, TableCell, WordDocument
 from localrag.records import Answer
 from localrag.text.markdown import neutralize
@@ -44,7 +44,7 @@ def _table_rows(table: ResultTable) -> Iterator[list[TableCell]]:
 
 
 def _cell_runs(cell: Cell) -> list[Run]:
-    state = f" ({state_note(cell)})" if state_note(cell) else ""
+    state = f" ({remark(cell)})" if remark(cell) else ""
     return [Run(cell_text(cell)), Run(state, is_italic=True), *(Run(note=c.n) for c in cell.citations)]
 
 

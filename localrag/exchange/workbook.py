@@ -10,7 +10,7 @@ from typing import Any
 
 from localrag.analysis.tables import Cell, Column, ResultTable
 from localrag.errors import UsageError
-from localrag.exchange.cited_texts import STATE_FILLS, cell_text, place, quoted, source, state_note, typed_value
+from localrag.exchange.cited_texts import STATE_FILLS, cell_text, place, quoted, remark, source, typed_value
 from localrag.exchange.office_package import write_package
 from localrag.system.files import atomic_file
 from localrag.text.sentences import collapse_whitespace, replace_control_characters
@@ -44,7 +44,7 @@ def write_csv(table: ResultTable, path: Path) -> None:
 def _csv_cells(cell: Cell, column: Column) -> tuple[str, str]:
     value = typed_value(cell, column) if column.kind != "amount" else None  # its text says the currency
     text = neutralize_formula(cell_text(cell)) if value is None else _plain_number(value)
-    state = f"[{state_note(cell)}] " if state_note(cell) else ""
+    state = f"[{remark(cell)}] " if remark(cell) else ""
     return text, neutralize_formula(state + "\n".join(map(source, cell.citations)))
 
 
@@ -141,7 +141,7 @@ def _table_cell(sheet: Any, cell: Cell, column: Column) -> Any:
         written.alignment = Alignment(vertical="top")
     if fill := STATE_FILLS.get(cell.state):
         written.fill = PatternFill("solid", start_color=fill)
-    notes = [state_note(cell), *(f"[{c.n}] {place(c)}\n{quoted(c)}" for c in cell.citations)]
+    notes = [remark(cell), *(f"[{c.n}] {place(c)}\n{quoted(c)}" for c in cell.citations)]
     if comment := "\n\n".join(filter(None, notes)):
         written.comment = Comment(_cut(comment, MAX_COMMENT_CHARS), "localrag", height=160, width=360)
     return written
