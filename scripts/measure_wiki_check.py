@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from localrag.exchange.wiki_check import WikiStatement, statement_verdict, statements_of
+from localrag.exchange.wiki_check import WikiStatement, parse_statements, statement_verdict
 from localrag.project import open_for_query
 from localrag.query.attribution import alias_lookup, place_lookup, support_checker
 
@@ -18,7 +18,7 @@ STATEMENTS = Path(__file__).resolve().parents[1] / "tests" / "data" / "wiki_stat
 
 
 def statement_of(page: str, text: str) -> WikiStatement:
-    (statement,) = statements_of(text, path="", subject=page, first_line=1)
+    (statement,) = parse_statements(text, path="", subject=page, first_line=1)
     return statement
 
 

@@ -18,7 +18,7 @@ _URL = re.compile(r"https?://[^\s{}\\\"<>^`|]{1,2000}")
 _YEAR = re.compile(r"(?<!\d)(1[5-9]\d\d|20\d\d)(?!\d)")
 _DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d)?)?")
 _ADDRESS = re.compile(r"\s*<[^<>\s]{1,200}@[^<>\s]{1,200}>")
-_WORD = re.compile(r"[a-z0-9]+")
+_KEY_WORD = re.compile(r"[a-z0-9]+")
 MAX_KEY_PART_CHARS = 20
 
 
@@ -54,7 +54,7 @@ def citation_key(document: Document) -> str:
 
 def _ascii_words(text: str) -> list[str]:
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
-    return _WORD.findall(plain)
+    return _KEY_WORD.findall(plain)
 
 
 def _year(document: Document) -> str:

@@ -17,7 +17,7 @@ STATE_FILLS: Mapping[CellState, str] = {
 }
 # Around the number of a citation in a text on its way to a file; `replace_control_characters` leaves neither in any text.
 MARK_START, MARK_END = "\ufdd0", "\ufdd1"
-_MARK = re.compile(f"{MARK_START}(\\d+){MARK_END}")
+_CITATION_MARK = re.compile(f"{MARK_START}(\\d+){MARK_END}")
 MAX_EXACT_NUMBER = 10**15  # from which on a spreadsheet rounds digits away
 
 
@@ -46,7 +46,7 @@ def typed_value(cell: Cell, column: Column) -> float | date | None:
     return None
 
 
-def quoted(citation: Citation) -> str:
+def quoted_text(citation: Citation) -> str:
     """The quote of a citation in quotation marks, on one line."""
     return f"“{collapse_whitespace(replace_control_characters(citation.quote))}”"
 
@@ -58,7 +58,7 @@ def place(citation: Citation) -> str:
 
 def source(citation: Citation) -> str:
     """The quote and the place of a citation."""
-    return f"{quoted(citation)} — {place(citation)}"
+    return f"{quoted_text(citation)} — {place(citation)}"
 
 
 def marked_answer(answer: Answer) -> str:
@@ -74,14 +74,14 @@ def marked_answer(answer: Answer) -> str:
 
 def split_marks(text: str) -> Iterator[str | int]:
     """The pieces of a marked text: texts, and the numbers of citations."""
-    for n, piece in enumerate(_MARK.split(text)):
+    for n, piece in enumerate(_CITATION_MARK.split(text)):
         if piece:
             yield int(piece) if n % 2 else piece
 
 
 def replace_marks(text: str, template: str) -> str:
     """A marked text with the template for each mark; `{}` in it stands for the number."""
-    return _MARK.sub(lambda found: template.format(found[1]), text)
+    return _CITATION_MARK.sub(lambda found: template.format(found[1]), text)
 
 
 def answer_source(answer: Answer, citation: Citation) -> str:

@@ -127,7 +127,7 @@ def _write_pages(db: Database, wiki: WikiFolder, names: PageNames, folder: Path,
             counts[page.kind] += 1
         old = wiki.pages.get(page.key)
         if old is None:
-            _write(inner / f"{page.folder}{names.of[page.key]}.md", new_page(page))
+            _write_page(inner / f"{page.folder}{names.of[page.key]}.md", new_page(page))
             continue
         new = _update(old, page, inner)
         if old.is_edited:
@@ -157,11 +157,11 @@ def _update(old: WikiPage, page: GeneratedPage, inner: Path) -> WikiPage | None:
     """Write a page that changes; the page as it is now."""
     text = updated_page(old, page)
     if text != old.text:
-        _write(inner / old.path, text)
+        _write_page(inner / old.path, text)
     return parse_page(old.path, text)
 
 
-def _write(path: Path, text: str) -> None:
+def _write_page(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(encode_text(text))
 

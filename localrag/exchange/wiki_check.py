@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
-from urllib.parse import unquote
 
 from localrag.analysis.tables import OnWork, cite_document
 from localrag.errors import UsageError
@@ -26,7 +25,7 @@ from localrag.text.outline import Outline
 from localrag.text.sentences import collapse_whitespace, is_cjk, replace_control_characters
 
 MAX_STATEMENTS = 200  # of a person that are checked; half a second each
-PASSAGES = 6  # for a statement
+PASSAGES_PER_STATEMENT = 6  # for a statement
 MIN_WORDS, MIN_CJK_CHARS = 3, 6  # of a statement
 MAX_CACHED_DOCUMENTS = 32
 EDITED_TEXT = "the generated part is no longer as it was generated"
@@ -94,8 +93,8 @@ def check_wiki(project: Project, folder: Path, on_work: OnWork | None = None) ->
     if not wiki.pages:
         raise UsageError(f"{folder} holds no wiki.", f"Write one: localrag wiki {folder}")
     pages = sorted(wiki.pages.values(), key=lambda page: page.path)
-    quotes = [(page, line, text, target) for page in pages for line, text, target in _quotes(page.text)]
-    links = [(page, line, target) for page in pages for line, target in _links(page.text)]
+    quotes = [(page, line, text, target) for page in pages for line, text, target in _page_quotes(page.text)]
+    links = [(page, line, target) for page in pages for line, target in _page_links(page.text)]
     statements = [statement for page in pages for statement in _statements(page)]
     checked = statements[:MAX_STATEMENTS]
     found = [
@@ -113,7 +112,7 @@ def _edited_line(page: WikiPage) -> int:
     return page.text.count("\n", 0, page.block.start if page.block else 0) + 1
 
 
-def _quotes(text: str) -> Iterator[tuple[int, str, str]]:
+def _page_quotes(text: str) -> Iterator[tuple[int, str, str]]:
     """The quotes of a page that name their source: number of the first line, text, name of the page of the source."""
     first, quoted = 0, list[str]()
     for n, line in enumerate(text.split("\n"), 1):
@@ -155,15 +154,20 @@ def _last_part(target: str) -> str:
     return target.strip().removesuffix("\\").rpartition("/")[2].removesuffix(".md")
 
 
-def _links(text: str) -> Iterator[tuple[int, str]]:
+def _page_links(text: str) -> Iterator[tuple[int, str]]:
     """The links of a page to other files of the folder: number of the line, target."""
     for n, line in enumerate(text.split("\n"), 1):
         plain = re.sub(r"`[^`\n]*`", "", line)
         yield from ((n, target) for found in _WIKI_LINK.finditer(plain) if (target := found[1].strip()))
         for found in _LINK.finditer(plain):
-            target = unquote(found[2]).partition("#")[0]
+            target = _percent_decoded(found[2]).partition("#")[0]
             if target and "://" not in target and not target.startswith(("mailto:", "/", "#")):
                 yield n, target
+
+
+def _percent_decoded(target: str) -> str:
+    data = re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes.fromhex(found[1].decode()), target.encode("utf-8", "replace"))
+    return data.decode("utf-8", "replace")
 
 
 def _missing_pages(links: list[tuple[WikiPage, int, str]], folder: Path) -> Iterator[WikiFinding]:
@@ -179,10 +183,10 @@ def _statements(page: WikiPage) -> Iterator[WikiStatement]:
     """What a person states on a page outside of the generated part."""
     subject = page.names[0] if page.key.startswith("entity:") else ""
     for start, part in page.own_parts if page.block else ():
-        yield from statements_of(part, page.path, subject, page.text.count("\n", 0, start) + 1)
+        yield from parse_statements(part, page.path, subject, page.text.count("\n", 0, start) + 1)
 
 
-def statements_of(text: str, path: str, subject: str, first_line: int) -> Iterator[WikiStatement]:
+def parse_statements(text: str, path: str, subject: str, first_line: int) -> Iterator[WikiStatement]:
     """What a text states; not headings, tasks, code, comments, questions, and quotes with a source."""
     plain, position, previous = _plain(text), 0, ""
     for unit in parse_units(plain):
@@ -202,7 +206,7 @@ def _is_statement(claim: str) -> bool:
 def _plain(text: str) -> str:
     """What a person wrote without what states nothing; each line stays in its place."""
     lines = replace_control_characters(text).split("\n")
-    for first, _, _ in _quotes("\n".join(lines)):
+    for first, _, _ in _page_quotes("\n".join(lines)):
         n = first - 1
         while n < len(lines) and lines[n].startswith(">"):
             is_source = _QUOTED_FROM.match(lines[n]) is not None
@@ -239,7 +243,7 @@ def statement_verdict(statement: WikiStatement, check: SupportCheck, project: Pr
     """The state of a statement, None if it claims nothing, and the quote that decides it."""
     claim, subject = statement.unit.claim, statement.subject
     question = claim if subject.casefold() in claim.casefold() else f"{subject}: {claim}"
-    chunks = [chunk for chunk, _ in retrieve(question, project.embedder.embed([question])[0], project, PASSAGES)]
+    chunks = [chunk for chunk, _ in retrieve(question, project.embedder.embed([question])[0], project, PASSAGES_PER_STATEMENT)]
     passages = [Quote(chunk.id, chunk.start, chunk.end, chunk.text) for chunk in chunks]
     verdict = unit_verdict(statement.unit, (), passages, check, statement.antecedent)
     return (verdict.state, next(iter(verdict.quotes), None)) if verdict else (None, None)

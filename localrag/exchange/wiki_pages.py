@@ -18,7 +18,7 @@ from localrag.text.sentences import replace_control_characters
 
 BEGIN_NOTE = "generated: write above this line or below the next one"
 NEW_NOTE = "you changed the part above: this is its new version, keep one of the two"
-NONE = "-"
+NO_HASH = "-"
 _BEGIN = re.compile(r"^%%localrag:(begin|new) (\S+) ([0-9a-f]{20}) ([0-9a-f]{20}|-) ([0-9a-f]{20}|-)[^\n]*%%[ \t]*\r?\n", re.MULTILINE)
 _END = re.compile(r"^%%localrag:end%%[ \t]*\r?(?:\n|\Z)", re.MULTILINE)
 _FRONT = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*\r?(?:\n|\Z)", re.DOTALL | re.MULTILINE)
@@ -43,7 +43,7 @@ class PageBlock:
     """A generated block at characters `start` to `end` of a page, with its markers.
 
     `made_hash`: of its text as it was generated; `front_hash`: of the properties that were generated with it; `offered_hash`: of the new
-    version that was put below it, NONE without one. `is_new`: it is such a new version.
+    version that was put below it, NO_HASH without one. `is_new`: it is such a new version.
     """
 
     key: str
@@ -163,7 +163,7 @@ def encode_text(text: str) -> bytes:
 def new_page(page: GeneratedPage) -> str:
     """The text of a page that does not exist yet."""
     if page.front is None:
-        return _render("begin", page.key, page.text, NONE)
+        return _render("begin", page.key, page.text, NO_HASH)
     yaml = _dump(page.front)
     return f"---\n{yaml}---\n\n" + _render("begin", page.key, page.text, hash_properties(load_properties(yaml)))
 
@@ -177,15 +177,15 @@ def updated_page(old: WikiPage, page: GeneratedPage) -> str:
     head, front_hash = _updated_front(old.text[: block.start], block.front_hash, page.front)
     body, newline = old.text[block.start : block.end], "\r\n" if "\r\n" in block.text else "\n"
     if block.is_unedited or hash_text(block.text) == made_hash:
-        if block.marker != (page.key, made_hash, front_hash, NONE, False):
+        if block.marker != (page.key, made_hash, front_hash, NO_HASH, False):
             body = _render("begin", page.key, page.text, front_hash, newline)
         return head + body + _without_offer(old)
-    offered_hash = NONE if block.made_hash == made_hash else made_hash
+    offered_hash = NO_HASH if block.made_hash == made_hash else made_hash
     if block.marker != (page.key, block.made_hash, front_hash, offered_hash, False):
         body = _begin_line("begin", page.key, block.made_hash, front_hash, offered_hash) + newline + body.split("\n", 1)[1]
-    if offered_hash != NONE and (block.key, block.offered_hash) == (page.key, offered_hash):
+    if offered_hash != NO_HASH and (block.key, block.offered_hash) == (page.key, offered_hash):
         return head + body + old.text[block.end :]  # the new version stands below, or the person deleted it there
-    if offered_hash != NONE:
+    if offered_hash != NO_HASH:
         body += ("" if body.endswith("\n") else newline) + newline + _render("new", page.key, page.text, front_hash, newline)
     return head + body + _without_offer(old)
 
@@ -201,7 +201,7 @@ def _without_offer(old: WikiPage) -> str:
 
 
 def _render(kind: str, key: str, text: str, front_hash: str, newline: str = "\n") -> str:
-    lines = f"{_begin_line(kind, key, hash_text(text), front_hash, NONE)}\n\n{text.strip()}\n\n%%localrag:end%%\n"
+    lines = f"{_begin_line(kind, key, hash_text(text), front_hash, NO_HASH)}\n\n{text.strip()}\n\n%%localrag:end%%\n"
     return lines.replace("\n", newline)
 
 
@@ -240,8 +240,8 @@ def load_properties(front: str) -> dict[str, Any] | None:
 
 
 def hash_properties(values: Properties | None) -> str:
-    """The hash of properties as `load_properties` gives them, in any order; NONE without any."""
-    return NONE if values is None else content_id(json.dumps(values, sort_keys=True))
+    """The hash of properties as `load_properties` gives them, in any order; NO_HASH without any."""
+    return NO_HASH if values is None else content_id(json.dumps(values, sort_keys=True))
 
 
 def _updated_front(head: str, front_hash: str, new: Properties | None) -> tuple[str, str]:

@@ -27,7 +27,7 @@ _NOTE = (
 )
 
 
-class Run(NamedTuple):
+class WordRun(NamedTuple):
     """A stretch of text, or with the number of a citation as `note` a reference to its footnote."""
 
     text: str = ""
@@ -40,7 +40,7 @@ class Run(NamedTuple):
 class TableCell(NamedTuple):
     """A cell of a table, and the color behind it, as six hexadecimal digits."""
 
-    runs: Sequence[Run]
+    runs: Sequence[WordRun]
     fill: str = ""
 
 
@@ -68,7 +68,7 @@ class WordDocument:
         reference.font.superscript = True
         self._text_style_id, self._mark_style_id = text.style_id, reference.style_id
 
-    def add_paragraph(self, runs: Iterable[Run], style: str = "Normal", indent: int = 0) -> None:
+    def add_paragraph(self, runs: Iterable[WordRun], style: str = "Normal", indent: int = 0) -> None:
         """Add a paragraph; `indent`: from the left, in steps of a quarter of an inch."""
         from docx.shared import Inches
 
@@ -79,7 +79,7 @@ class WordDocument:
 
     def add_heading(self, text: str, level: int) -> None:
         """Add a heading; `level` 1 is the outermost."""
-        self.add_paragraph([Run(text)], f"Heading {min(level, 9)}")
+        self.add_paragraph([WordRun(text)], f"Heading {min(level, 9)}")
 
     def add_table(self, n_columns: int, rows: Iterable[Sequence[TableCell]]) -> None:
         """Add a table, whose first row is repeated on every page."""
@@ -99,7 +99,7 @@ class WordDocument:
                     written._tc.get_or_add_tcPr().append(shade)
         self._document.add_paragraph()  # Word joins tables that follow one another
 
-    def _fill(self, paragraph: Any, runs: Iterable[Run]) -> None:
+    def _fill(self, paragraph: Any, runs: Iterable[WordRun]) -> None:
         for run in runs:
             if run.note:
                 self._add_note(paragraph, run.note)

@@ -12,7 +12,7 @@ from markdown_it.token import Token
 from localrag.analysis.tables import Cell, ResultTable
 from localrag.errors import UsageError
 from localrag.exchange.cited_texts import STATE_FILLS, answer_source, cell_text, marked_answer, remark, source, split_marks
-from localrag.exchange.word_document import Run, TableCell, WordDocument
+from localrag.exchange.word_document import TableCell, WordDocument, WordRun
 from localrag.records import Answer
 from localrag.text.markdown import neutralize
 
@@ -33,19 +33,19 @@ def write_word_table(table: ResultTable, path: Path) -> None:
     if table.columns:
         document.add_table(len(table.columns), _table_rows(table))
     if table.note:
-        document.add_paragraph([Run(table.note)])
+        document.add_paragraph([WordRun(table.note)])
     document.save(path)
 
 
 def _table_rows(table: ResultTable) -> Iterator[list[TableCell]]:
-    yield [TableCell([Run(column.title, is_bold=True)]) for column in table.columns]
+    yield [TableCell([WordRun(column.title, is_bold=True)]) for column in table.columns]
     for row in table.rows:
         yield [TableCell(_cell_runs(cell), STATE_FILLS.get(cell.state, "")) for cell in row.cells]
 
 
-def _cell_runs(cell: Cell) -> list[Run]:
+def _cell_runs(cell: Cell) -> list[WordRun]:
     state = f" ({remark(cell)})" if remark(cell) else ""
-    return [Run(cell_text(cell)), Run(state, is_italic=True), *(Run(note=c.n) for c in cell.citations)]
+    return [WordRun(cell_text(cell)), WordRun(state, is_italic=True), *(WordRun(note=c.n) for c in cell.citations)]
 
 
 def write_word_answer(answer: Answer, path: Path) -> None:
@@ -58,11 +58,11 @@ def write_word_answer(answer: Answer, path: Path) -> None:
     else:
         add_markdown(document, neutralize(marked_answer(answer)).text)
     if answer.note:
-        document.add_paragraph([Run(answer.note, is_italic=True)])
+        document.add_paragraph([WordRun(answer.note, is_italic=True)])
     marked = {n for _, n in answer.citation_marks}
     for citation in answer.citations:
         if citation.n not in marked:
-            document.add_paragraph([Run(texts[citation.n])], "List Bullet")
+            document.add_paragraph([WordRun(texts[citation.n])], "List Bullet")
     document.save(path)
 
 
@@ -73,9 +73,9 @@ def _add_passages(document: WordDocument, text: str) -> None:
         document.add_paragraph(_text_runs(line[2:-2] if is_title else _ESCAPED_MARK.sub(r"[\1]", line), is_bold=is_title))
 
 
-def _text_runs(text: str, *, is_bold: bool = False, is_italic: bool = False) -> list[Run]:
+def _text_runs(text: str, *, is_bold: bool = False, is_italic: bool = False) -> list[WordRun]:
     pieces = split_marks(text)
-    return [Run(note=piece) if isinstance(piece, int) else Run(piece, is_bold, is_italic) for piece in pieces]
+    return [WordRun(note=piece) if isinstance(piece, int) else WordRun(piece, is_bold, is_italic) for piece in pieces]
 
 
 @cache
@@ -90,7 +90,7 @@ def add_markdown(document: WordDocument, text: str) -> None:
     for before, token in pairwise([Token("", "", 0), *_parser().parse(text)]):
         lists.read(token)
         if token.type in ("fence", "code_block"):
-            document.add_paragraph([Run(token.content.rstrip("\n"), is_code=True)], indent=lists.depth)
+            document.add_paragraph([WordRun(token.content.rstrip("\n"), is_code=True)], indent=lists.depth)
         elif token.type == "tr_open":
             rows.append([])
         elif token.type == "table_close":
@@ -103,7 +103,7 @@ def add_markdown(document: WordDocument, text: str) -> None:
         elif token.type == "inline":
             sign = lists.take_sign()
             style = BULLET_STYLES[min(lists.depth, len(BULLET_STYLES)) - 1] if sign == BULLET else "Normal"
-            runs = inline_runs(token) if sign in ("", BULLET) else [Run(sign), *inline_runs(token)]
+            runs = inline_runs(token) if sign in ("", BULLET) else [WordRun(sign), *inline_runs(token)]
             document.add_paragraph(runs, style, 0 if sign == BULLET else lists.depth)
 
 
@@ -138,7 +138,7 @@ class _OpenLists:
         return sign
 
 
-def inline_runs(inline: Token, *, is_bold: bool = False) -> list[Run]:
+def inline_runs(inline: Token, *, is_bold: bool = False) -> list[WordRun]:
     """The runs of a paragraph of neutralized Markdown, which has neither links nor pictures."""
     runs = []
     bold, italic = int(is_bold), 0
@@ -147,7 +147,7 @@ def inline_runs(inline: Token, *, is_bold: bool = False) -> list[Run]:
         italic += token.nesting * (token.type in ("em_open", "em_close"))
         text = {"softbreak": " ", "hardbreak": "\n"}.get(token.type, token.content)
         if token.type == "code_inline":
-            runs.append(Run(text, bold > 0, italic > 0, is_code=True))
+            runs.append(WordRun(text, bold > 0, italic > 0, is_code=True))
         else:
             runs += _text_runs(text, is_bold=bold > 0, is_italic=italic > 0)
     return runs

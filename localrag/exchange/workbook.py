@@ -10,7 +10,7 @@ from typing import Any
 
 from localrag.analysis.tables import Cell, Column, ResultTable
 from localrag.errors import UsageError
-from localrag.exchange.cited_texts import STATE_FILLS, cell_text, place, quoted, remark, source, typed_value
+from localrag.exchange.cited_texts import STATE_FILLS, cell_text, place, quoted_text, remark, source, typed_value
 from localrag.exchange.office_package import write_package
 from localrag.system.files import atomic_file
 from localrag.text.sentences import collapse_whitespace, replace_control_characters
@@ -36,7 +36,7 @@ def write_csv(table: ResultTable, path: Path) -> None:
     """Write a table as CSV in UTF-8, beside each column one with the state, the quotes and the places of its cells."""
     with atomic_file(path) as part, part.open("w", encoding="utf-8-sig", errors="replace", newline="") as file:
         rows = csv.writer(file, quoting=csv.QUOTE_ALL)  # a semicolon in a cell must not divide it where that separates cells
-        rows.writerow([neutralize_formula(t) for c in table.columns for t in (_line(c.title), f"{_line(c.title)}: source")])
+        rows.writerow([neutralize_formula(t) for c in table.columns for t in (_one_line(c.title), f"{_one_line(c.title)}: source")])
         for row in table.rows:
             rows.writerow([t for cell, column in zip(row.cells, table.columns, strict=True) for t in _csv_cells(cell, column)])
 
@@ -65,7 +65,7 @@ def write_workbook(table: ResultTable, path: Path) -> None:
     book = Workbook(write_only=True)
     # One named style is three times as fast as an alignment of each cell.
     book.add_named_style(NamedStyle(TEXT_STYLE, alignment=Alignment(wrap_text=True, vertical="top")))
-    book.properties.title, book.properties.creator = _line(table.title)[:255], "localrag"
+    book.properties.title, book.properties.creator = _one_line(table.title)[:255], "localrag"
     _write_cells(book.create_sheet("Table"), table)
     _write_quotes(book.create_sheet("Quotes"), table)
     _write_about(book.create_sheet("About"), table)
@@ -103,7 +103,7 @@ def _set_head(sheet: Any, widths: list[int]) -> None:
 def _head_cell(sheet: Any, title: str) -> Any:
     from openpyxl.styles import Font
 
-    cell = text_cell(sheet, _line(title))
+    cell = text_cell(sheet, _one_line(title))
     cell.font = Font(bold=True)
     return cell
 
@@ -141,7 +141,7 @@ def _table_cell(sheet: Any, cell: Cell, column: Column) -> Any:
         written.alignment = Alignment(vertical="top")
     if fill := STATE_FILLS.get(cell.state):
         written.fill = PatternFill("solid", start_color=fill)
-    notes = [remark(cell), *(f"[{c.n}] {place(c)}\n{quoted(c)}" for c in cell.citations)]
+    notes = [remark(cell), *(f"[{c.n}] {place(c)}\n{quoted_text(c)}" for c in cell.citations)]
     if comment := "\n\n".join(filter(None, notes)):
         written.comment = Comment(_cut(comment, MAX_COMMENT_CHARS), "localrag", height=160, width=360)
     return written
@@ -175,7 +175,7 @@ def _quote_rows(table: ResultTable) -> Iterator[tuple[str | int, ...]]:
         for m, (cell, column) in enumerate(zip(row.cells, table.columns, strict=True), 1):
             for c in cell.citations:
                 name = f"{get_column_letter(m)}{n}"
-                yield c.n, label, _line(column.title), name, cell.state.value, c.quote, place(c), c.path, c.start, c.end
+                yield c.n, label, _one_line(column.title), name, cell.state.value, c.quote, place(c), c.path, c.start, c.end
 
 
 def _write_about(sheet: Any, table: ResultTable) -> None:
@@ -194,5 +194,5 @@ def _write_about(sheet: Any, table: ResultTable) -> None:
         sheet.append([_head_cell(sheet, "Color"), color])
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     return collapse_whitespace(replace_control_characters(text))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localrag.exchange.export import export_index
-from localrag.exchange.obsidian import PageNames, page_titles, safe_file_name
+from localrag.exchange.obsidian import PageNames, safe_file_name
 from localrag.store import graph
 
 LINK = re.compile(r"\[\[([^\[\]|]+)(?:\|([^\[\]|]+))?\]\]")

@@ -27,9 +27,10 @@ from localrag.loaders.word import parse_docx
 from localrag.records import Answer, AnswerPassage, Citation
 
 DATE, PRICE = "Signed on 2 May 1974.", "The price is €1,200."
+MARKUP = "one | two\nthree `four` *five* [six](http://x) ![s](http://x) <b>seven</b> [^1] &amp;"
 HOSTILE = (
-    "=HYPERLINK(\"http://example.org\",\"pay\")", "+1+2", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "＝1", "#N/A", "a\x07b\x00c\ud800\ufffe",
-    "_x0041_", "one | two\nthree `four` *five* [six](http://x) ![s](http://x) <b>seven</b> [^1] &amp;", "王海明 👩‍🚀", "x" * 40_000, "👩" * 20_000,
+    '=HYPERLINK("http://example.org","pay")', "+1+2", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "＝1", "#N/A", "a\x07b\x00c\ud800\ufffe",
+    "_x0041_", MARKUP, "王海明 👩‍🚀", "x" * 40_000, "👩" * 20_000,
 )  # fmt: skip
 
 
@@ -284,7 +285,8 @@ def test_any_text_can_be_written_and_read_back(tmp_path_factory, texts):
     assert table_markdown(table).count("\n| ") == len(texts) + 2
 
 
-WRITTEN = "# The ferry\n\nIngrid **bought** it in 1974. [1] It *leaks*. [related][2]\n\n- one `x[1]`\n- two [1]\n\n1. first\n   - inner\n2. next\n\n"
+WRITTEN = "# The ferry\n\nIngrid **bought** it in 1974. [1] It *leaks*. [related][2]\n\n"
+WRITTEN += "- one `x[1]`\n- two [1]\n\n1. first\n   - inner\n2. next\n\n"
 WRITTEN += "> quoted\n\n| a | b |\n|---|---|\n| c | d [2] |\n\n```\ncode <b>\n```\n\n![p](http://x) [l](http://y) <i>z</i> [^1]\n"
 
 

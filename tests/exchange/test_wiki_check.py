@@ -120,7 +120,8 @@ def test_what_states_nothing_is_not_compared(town_wiki):
     write(
         town_wiki,
         "# The dog of Ingrid Holm is old\n\n- [ ] ask whether the dog of Ingrid Holm is old\n\nIs the dog of Ingrid Holm very old?\n\n"
-        "```\nThe dog of Ingrid Holm is old.\n```\n\n%% The dog of Ingrid\n\nHolm is old. %%\n\n#dog ![[dog.png]]\n\n> [!note] The dog is very old\n\n"
+        "```\nThe dog of Ingrid Holm is old.\n```\n\n%% The dog of Ingrid\n\nHolm is old. %%\n\n#dog ![[dog.png]]\n\n"
+        "> [!note] The dog is very old\n\n"
         "> Ingrid Holm bought the ferry Skua from the Northern Line in Vardby.\n> — [[a (md)]]\n\nOld dog.\n",
     )
     assert check(town_wiki).counts["statements"] == 0

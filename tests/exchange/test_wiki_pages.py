@@ -6,7 +6,9 @@ import yaml
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from localrag.exchange.obsidian import wiki_link
 from localrag.exchange.wiki_pages import GeneratedPage, encode_text, new_page, parse_page, read_text, updated_page
+from localrag.text.markdown import escape_markdown
 
 FRONT = {"localrag": "entity:x", "kind": "entity", "aliases": ["Ada", "A. Lisle: “x”"], "mentions": 2}
 FIRST, SECOND, THIRD = "# Ada\n\nShe met Bob.", "# Ada\n\nShe met Cid.\n\n- one", "# Ada"
@@ -27,7 +29,9 @@ BEGIN_OF_OTHER = "%%localrag:begin entity:y 0123456789abcdef0123 - - copied%%\nx
 own_text = st.one_of(
     st.text(),
     st.text(st.sampled_from("a%-\n\r> #:[]|é👩 ")),
-    st.sampled_from([BEGIN_OF_OTHER, "%%localrag:end%%\n", "%%localrag:new entity:x 0123456789abcdef0123 - -%%\n", "---\na: 1\n---\n", "\n\n  \n"]),
+    st.sampled_from(
+        [BEGIN_OF_OTHER, "%%localrag:end%%\n", "%%localrag:new entity:x 0123456789abcdef0123 - -%%\n", "---\na: 1\n---\n", "\n\n  \n"]
+    ),
 )
 
 
@@ -181,10 +185,9 @@ def test_bytes_that_are_no_text_stay(tmp_path):
 @given(st.text(), st.text())
 def test_any_content_makes_a_page_that_is_read_as_it_was_written(name, text):
     """Whatever documents say: its block is unedited, its key known, nobody wrote in it."""
-    from localrag.exchange.obsidian import wiki_link
-    from localrag.text.markdown import escape_markdown
-
-    made = GeneratedPage("entity:x", "", "", FRONT | {"aliases": [name], name or "n": text}, f"# {escape_markdown(name)}\n\n{wiki_link('n', text)}")
+    made = GeneratedPage(
+        "entity:x", "", "", FRONT | {"aliases": [name], name or "n": text}, f"# {escape_markdown(name)}\n\n{wiki_link('n', text)}"
+    )
     page = parse_page("a.md", new_page(made))
     assert page is not None
     assert (page.key, page.is_edited, page.is_only_generated) == ("entity:x", False, True)
