@@ -86,8 +86,10 @@ ROOMS = {
         {"comparison"},
     ],
     "exchange": [
-        {"foreign", "formats", "html_page", "obsidian", "pack"},
-        {"export", "import_index"},
+        {"bibtex", "cited_texts", "export_folder", "foreign", "formats", "html_page", "office_package", "pack", "wiki_pages"},
+        {"markdown_file", "obsidian", "word_document", "workbook"},
+        {"import_index", "wiki", "word_file"},
+        {"export", "table_files", "wiki_check"},
     ],
     "indexing": [
         {"extraction/names", "graph/communities", "tasks"},
