@@ -40,7 +40,7 @@ TOOL_OF_COMMAND = {
 }
 OTHER_COMMANDS = (
     "index questions logs status check doctor rm gc reembed export demo init tune layout pack unpack serve mcp worker help import models"
-    " collections config prompts merges sessions eval bench"
+    " collections config prompts merges sessions eval bench wiki"
 ).split()
 # A command with its subcommand, options, and values in capitals, in quotes or with a slash; not the words of a sentence behind it.
 _COMMAND = re.compile(
@@ -472,6 +472,8 @@ class _TableLimits:
 # As much of each row as fits while several rows do.
 TABLE_LIMITS = (_TableLimits(MAX_ITEM_BYTES, 500, 4), _TableLimits(600, 200, 3), _TableLimits(300, 80, 2), _TableLimits(150, 0, 1))
 WANTED_ROWS = 5
+MAX_COLUMN_BYTES = 200  # of the title of a column, and of the key of a row
+MAX_FRAME_BYTES = 2_000  # of a result without rows, titles and note
 
 
 def table_result(table: ResultTable, offset: int) -> CallToolResult:
@@ -485,14 +487,14 @@ def table_result(table: ResultTable, offset: int) -> CallToolResult:
     values = TableResult(
         kind=table.kind,
         title=truncate_bytes(table.title, MAX_ITEM_BYTES),
-        columns=[truncate_bytes(column.title, 300) for column in table.columns],
+        columns=[truncate_bytes(column.title, MAX_COLUMN_BYTES) for column in table.columns],
         rows=rows,
         citations=cited,
         figures=dict(table.figures),
         total=len(table.rows),
         next=following,
         complete=is_complete,
-        note=for_assistant(table.note).replace("the same command", "the same call"),
+        note=truncate_bytes(for_assistant(table.note).replace("the same command", "the same call"), MAX_ITEM_BYTES),
     )
     columns = [f"{n}. {to_one_line(title)}" for n, title in enumerate(values.columns, 1)]
     body = "\n".join([*columns, "", *map(_row_lines, rows)])
@@ -514,11 +516,13 @@ def unfinished_table(kind: str, done: int, total: int) -> CallToolResult:
 
 def _fit_rows(table: ResultTable, offset: int, limits: _TableLimits) -> tuple[list[TableRowResult], list[TableCitationResult]]:
     """The rows from an offset that fit, with their citations, each once."""
-    room = MAX_RESULT_BYTES - 2 * sum(min(len(c.title.encode()), 300) for c in table.columns) - 4 * MAX_ITEM_BYTES
+    head = [truncate_bytes(text, MAX_ITEM_BYTES) for text in (table.title, table.note)]
+    head += [f"99. {truncate_bytes(column.title, MAX_COLUMN_BYTES)}" for column in table.columns]
+    room = MAX_RESULT_BYTES - MAX_FRAME_BYTES - 2 * sum(len(text.encode()) for text in head)  # as text and as values
     rows, cited = list[TableRowResult](), dict[int, TableCitationResult]()
     for row in table.rows[offset:]:
         cells = [_cell_result(cell, limits) for cell in row.cells]
-        listed = TableRowResult(key=truncate_bytes(row.key, 300), cells=cells)
+        listed = TableRowResult(key=truncate_bytes(row.key, MAX_COLUMN_BYTES), cells=cells)
         wanted = {n for cell in cells for n in cell.citations} - cited.keys()
         new = {c.n: _table_citation(c, limits) for cell in row.cells for c in cell.citations if c.n in wanted}
         texts = (_row_lines(listed), listed.model_dump_json(), *(_table_source(c) + c.model_dump_json() for c in new.values()))

@@ -40,7 +40,9 @@ def timeline() -> ResultTable:
     columns = [Column("date", "date"), Column("what happened"), Column("document")]
     said = "It is paid on the first day."
     rows = [
-        TableRow((Cell(f"date {n}", value=date), Cell(said, (quote("old.txt", said), quote("new.txt", said))), Cell("old.txt; new.txt")), f"k{n}")
+        TableRow(
+            (Cell(f"date {n}", value=date), Cell(said, (quote("old.txt", said), quote("new.txt", said))), Cell("old.txt; new.txt")), f"k{n}"
+        )
         for n, date in enumerate(dates)
     ]
     return make_table("timeline", "Timeline", columns, rows)
@@ -51,7 +53,10 @@ def items() -> ResultTable:
     said = "The keys stay with the harbour master."
     columns = [Column("item"), Column("statement"), Column("documents", "number")]
     rows = [
-        TableRow((Cell(f"Item {n}", confidence=0.9), Cell(said, (quote("old.txt", said), quote("new.txt", "The fee"))), Cell("2", value=2.0)), f"i{n}")
+        TableRow(
+            (Cell(f"Item {n}", confidence=0.9), Cell(said, (quote("old.txt", said), quote("new.txt", "The fee"))), Cell("2", value=2.0)),
+            f"i{n}",
+        )
         for n in range(3)
     ]
     return make_table("list", "All items", columns, rows, "All 12 passages that match were read.")
@@ -67,7 +72,12 @@ def comparison() -> ResultTable:
         ("changed", "The fee is $1,200 a month.", "The fee is $1,500 a month.", Cell("$1,200 → $1,500")),
         ("only in first", "The keys stay with the harbour master.", "", Cell()),
         ("moved", "It is paid on the first day.", "It is paid on the first day.", Cell()),
-        ("changed", "The harbour is open in winter.", "The harbour is closed in winter.", Cell("open → closed", (), CellState.CONTRADICTORY, 0.98)),
+        (
+            "changed",
+            "The harbour is open in winter.",
+            "The harbour is closed in winter.",
+            Cell("open → closed", (), CellState.CONTRADICTORY, 0.98),
+        ),
     ]
     made = [TableRow((Cell(k), side("old.txt", a), side("new.txt", b), what), f"{k}-{n}") for n, (k, a, b, what) in enumerate(rows)]
     columns = [Column("kind", "choice"), Column("first passage"), Column("second passage"), Column("what changed")]

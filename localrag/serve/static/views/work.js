@@ -1,9 +1,9 @@
 // Tables made from the documents: reviews, contradictions, timelines, complete lists, comparisons.
 
-import { html, useEffect } from "../vendor/preact.js";
+import { html, useEffect, useLayoutEffect } from "../vendor/preact.js";
 import { t } from "../lib/i18n.js";
 import { Failure, useTitle } from "../lib/parts.js";
-import { to } from "../lib/route.js";
+import { go, to } from "../lib/route.js";
 import { Downloads, Making, Notes } from "../work/cells.js";
 import { Compare } from "../work/compare.js";
 import { Form } from "../work/forms.js";
@@ -13,16 +13,27 @@ import { Contradictions, List } from "../work/statements.js";
 import { Timeline } from "../work/timeline.js";
 
 const SHOWN = { review: Review, contradictions: Contradictions, timeline: Timeline, list: List, compare: Compare };
-const before = new Map(); // the arguments of each kind when it was left
+const before = new Map(); // the arguments of each kind when it was left, the last one at the end
 
 await styled();
 
 export default function Work({ route }) {
-  const kind = KINDS.includes(route.args[0]) ? route.args[0] : KINDS[0];
+  const isNamed = KINDS.includes(route.args[0]);
+  useLayoutEffect(() => {
+    if (isNamed) return;
+    const last = Object.keys(route.query).length ? KINDS[0] : ([...before.keys()].at(-1) ?? KINDS[0]);
+    go(to("work", last, { ...(before.get(last) ?? {}), ...route.query }), true);
+  }, [isNamed]);
+  return isNamed && html`<${Kind} route=${route} />`;
+}
+
+function Kind({ route }) {
+  const kind = route.args[0];
   const given = argumentsOf(kind, route.query);
   const key = keyOf(kind, given);
   const found = made.value.get(key);
   const failed = ended.value?.key === key ? ended.value : null;
+  before.delete(kind);
   before.set(kind, { ...given, ...(route.query.table ? { table: route.query.table } : {}) });
   useTitle(t(`tables.${kind}`));
   useEffect(() => {

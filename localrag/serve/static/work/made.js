@@ -97,7 +97,7 @@ function wholeTable(table) {
 function named(kind, given, id) {
   const { view, args, query } = route.value;
   if (view !== "work" || (args[0] ?? KINDS[0]) !== kind || keyOf(kind, argumentsOf(kind, query)) !== keyOf(kind, given)) return;
-  go(to("work", kind, { ...given, table: id }), true);
+  go(to("work", kind, { ...query, table: id }), true); // with the cell that is open
 }
 
 /** Show the table that an address names, if the server still has it. */
