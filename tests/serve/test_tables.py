@@ -1,9 +1,11 @@
 """Tables over HTTP: made beside questions, one at a time, stopped, kept, decided about; what is wrong is said."""
 
+import io
 import json
 import shutil
 import threading
 import time
+import zipfile
 
 import pytest
 
@@ -206,6 +208,43 @@ def test_a_server_that_only_reads_decides_nothing(contracts, tmp_path):
         assert made_table(client, "review", questions=QUESTIONS)["table"]["rows"]
         assert client.put("/api/review/cell", json=cell).status_code == 403
         assert client.delete("/api/review/cell", params=cell).status_code == 403
+
+
+@pytest.mark.parametrize("suffix", ["csv", "xlsx", "docx", "md", "json"])
+def test_a_table_is_downloaded_as_a_file(client, suffix):
+    """To be saved, not shown; its text has the cells."""
+    made = made_table(client, "review", questions=QUESTIONS)
+    answer = client.get(f"/api/tables/{made['id']}/file.{suffix}")
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-disposition"] == f'attachment; filename="review.{suffix}"'
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-security-policy"] == "sandbox"
+    if suffix in ("xlsx", "docx"):
+        with zipfile.ZipFile(io.BytesIO(answer.content)) as package:
+            text = "".join(package.read(name).decode() for name in package.namelist() if name.endswith(".xml"))
+    else:
+        text = answer.content.decode("utf-8-sig")
+    assert "What fee does the harbour pay?" in text
+    assert "bruun.md" in text
+
+
+@pytest.mark.parametrize("suffix", ["exe", "html", "", "csv.exe"])
+def test_a_format_that_is_not_there_is_refused(client, suffix):
+    """With those that are."""
+    made = made_table(client, "review", questions=QUESTIONS)
+    answer = client.get(f"/api/tables/{made['id']}/file.{suffix}")
+    assert answer.status_code in (400, 404)
+    assert answer.json()["error"]["message"]
+
+
+def test_two_documents_are_compared(client):
+    """Passage by passage, each with its place; an unknown one is said in the stream."""
+    table = made_table(client, "compare", first="anders.txt", second="bruun.md")["table"]
+    assert {cited["path"] for cited in table["citations"]} == {"anders.txt", "bruun.md"}
+    assert all(CONTRACTS[c["path"]][c["start"] : c["end"]] == c["quote"] and c["document"] for c in table["citations"])
+    *_, last = events_of(client, "compare", first="anders.txt", second="nowhere.txt")
+    assert last["event"] == "error"
+    assert "nowhere.txt" in last["error"]["message"]
 
 
 # What is made here is told by the tests, so that they can stop it in the middle.
