@@ -42,14 +42,14 @@ def find_amounts(text: str) -> Iterator[FoundAmount]:
         unit = (before or after or [q.unit])[0].strip()
         if q.start < reached or not unit or unit == _ORDINAL:
             continue
-        value = _number(m[0].replace(".", "").replace(",", ".") if m and unit != "percent" else q.value)
+        value = _to_float(m[0].replace(".", "").replace(",", ".") if m and unit != "percent" else q.value)
         if value is not None:
             word = None if before or after or unit in _WITH_UNIT else _UNIT_WORD.match(text, end)
             reached = (after or word).end() if after or word else end
             yield FoundAmount(before.start() if before else bracket_of.get(q.start, q.start), reached, value, unit)
 
 
-def _number(written: str) -> float | None:
+def _to_float(written: str) -> float | None:
     try:
         return float(written)
     except ValueError:  # a range, a version
