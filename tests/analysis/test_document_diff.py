@@ -315,3 +315,33 @@ def test_long_documents_are_compared_without_comparing_all_pairs():
     pairs, n_skipped = align_passages(*comparable)
     assert n_skipped == 0
     assert sum(p.first is not None and p.first == p.second for p in pairs) > 5_900
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=300), st.text(st.characters(exclude_categories=["Cs"]), max_size=300))
+@settings(max_examples=100)
+def test_any_texts_can_be_compared(first, second):
+    """Whatever signs they have; each passage is in one row."""
+    found = differences(first, second)
+
+    assert all(d[1] or d[2] for d in found)
+
+
+def test_a_sentence_that_changed_within_a_moved_paragraph_keeps_its_pair():
+    """A paragraph that moved with one number changed: the passage between two that moved is moved and changed."""
+    lines = [
+        f"Pier {n} belongs to the {name} family since the storm."
+        for n, name in enumerate(("Sand", "Holm", "Lisle", "Muir", "Pike", "Quill"))
+    ]
+    moved = ["The lamp of the slipway burns all night.", "It costs the town 30 crowns a week.", "The keeper lives beside the ice house."]
+    first = "\n".join([*moved, *lines])
+    second = "\n".join([*lines, moved[0], moved[1].replace("30", "45"), moved[2]])
+
+    assert [d[0] for d in differences(first, second)] == ["same"] * 6 + ["moved", "moved and changed", "moved"]
+
+
+def test_progress_is_told_to_the_end(project):
+    """The reader says how many of the pairs are read."""
+    told = []
+    compare_documents(project, "lease.md", "lease-2.md", on_work=lambda done, of: told.append((done, of)))
+
+    assert told[-1] == (6, 6)
