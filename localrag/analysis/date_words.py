@@ -51,10 +51,13 @@ _OTHER_COUNTS = {
     "zh": {"两": 2},
 }
 _SHORT_MONTHS = frozenset("may mai mayo june july juni juli juin mars maj mei juin".split())
+_CJK_DIGITS = {c: n for n, c in enumerate("零一二三四五六七八九")} | {"〇": 0, "○": 0, "十": 10}
+_CJK_DAY = "(?:[12]?\\d|3[01]|[一二三]?十[一二三四五六七八九]?|[一二三四五六七八九])"
 _ONES = "one|two|three|four|five|six|seven|eight|nine"
 _TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
 # What each reckons from ("own": the document's date, "text": the date before it in the text, "near": the weekday next to the document's
-# date), by how much, of which unit; then its words. <what> is a unit, weekday, month or season; n and <n> the number of them.
+# date), by how much, of which unit; then its words. <what> is a unit, weekday, month or season; n and <n> are how many; <d> days of a
+# month. "Today" is mostly "nowadays" in other languages than English, so a time of day must follow it there.
 RELATIVE = {
     "en": r"""
         own -2 day: the day before yesterday
@@ -89,7 +92,8 @@ RELATIVE = {
         own 0: diese[nmrs]? <what>
         own +1: (?:nächste|kommende)[nmrs]? <what>
         own -n: vor <n> <unit>
-        text +1 day: am (?:nächsten|folgenden|darauffolgenden) (?:Tag|Morgen|Vormittag|Nachmittag|Abend)|am Tag (?:darauf|danach)|tags darauf
+        text +1 day: am (?:nächsten|folgenden|darauffolgenden) (?:Tag|Morgen|Vormittag|Nachmittag|Abend)
+        text +1 day: am Tag (?:darauf|danach)|tags darauf
         text -1 day: am Vortag|am Tag (?:zuvor|davor)
         text +1: (?:folgende|darauffolgende)[nmrs]? <what>
         text +1: <what> darauf
@@ -148,18 +152,18 @@ RELATIVE = {
         own 0 year: 今年
         own +1 year: 明年
         own -1: 上个?<what>
-        own -1 month: 上个?月
+        own -1 month: 上个?月<d>
         own 0: 这个?<what>
         own 0 week: 本周
-        own 0 month: 本月|这个月
+        own 0 month: (?:本|这个)月<d>
         own +1: 下个?<what>
-        own +1 month: 下个?月
+        own +1 month: 下个?月<d>
         own -n: <n>多?<unit>前
         text +1 day: 次日|翌日|第二天
         text +1 year: 次年|翌年|第二年
-        text +1 month: 次月
+        text +1 month: 次月<d>
         text 0 year: 同年
-        text 0 month: 同月
+        text 0 month: 同月<d>
         text 0 day: 当天|当日|同日
         text +n: <n><unit>(?:之?后|以后)
     """,
@@ -168,7 +172,7 @@ RELATIVE = {
 
 @dataclass(frozen=True, slots=True)
 class RelativeRule:
-    """How words of a language reckon: from `base`, in the `direction` -1, 0 or 1 by `count` (0: as many as they say) of `unit`, if given."""
+    """How words of a language reckon: from `base`, in the `direction` -1, 0 or 1, by `count` (0: as many as they say) of `unit`."""
 
     base: str
     direction: int
@@ -208,6 +212,17 @@ class DateWords:
     relative: tuple[RelativeRule, ...] = ()
 
 
+def cjk_number(text: str) -> int:
+    """The number that Chinese or other digits write: 2019, 二〇一九, 二十三."""
+    if text.isdecimal():
+        return int(text)
+    values = [_CJK_DIGITS[c] for c in text]
+    if 10 in values:
+        at = values.index(10)
+        return (values[at - 1] if at else 1) * 10 + (values[at + 1] if at + 1 < len(values) else 0)
+    return int("".join(map(str, values)))
+
+
 def alternatives(names: Iterable[str], language: str = "") -> str:
     """A pattern of any of the names, the longest first: in lower case, except in English and German, with a capital, or in capitals."""
     is_capitalized = language in CAPITALIZING
@@ -220,7 +235,9 @@ def date_words(language: str) -> DateWords:
     """The words of dates in a language; none of its own if dateparser does not know it."""
     known, shortest = _locale(language), 2 if language == "zh" else 3
     months = {form: n for n, name in enumerate(MONTH_NAMES, 1) for form in _names(known.get(name, ()), shortest)}
-    weekdays = {form: n for n, name in enumerate(WEEKDAY_NAMES) for form in _names(known.get(name, ()), max(shortest, 5) if shortest > 2 else 2)}
+    weekdays = {
+        form: n for n, name in enumerate(WEEKDAY_NAMES) for form in _names(known.get(name, ()), max(shortest, 5) if shortest > 2 else 2)
+    }
     counts = {word: n for n, word in enumerate(_COUNTS.get(language, "").split(), 1)} | _OTHER_COUNTS.get(language, {})
     return DateWords(months, weekdays, counts, tuple(_rules(language, months, weekdays, counts)))
 
@@ -264,11 +281,12 @@ def _rules(language: str, months: Iterable[str], weekdays: Iterable[str], counts
         "unit": f"(?P<unit>{'|'.join(UNITS[language].values())})",
         "weekday": f"(?P<weekday>{what['weekday']})",
         "n": f"(?P<n>{number})",
+        "d": rf"(?:(?P<d>{_CJK_DAY})[日号](?:[至到–—-](?P<d2>{_CJK_DAY})[日号])?)?",
     }
     for line in filter(None, map(str.strip, RELATIVE[language].splitlines())):
         head, _, words = line.partition(": ")
         base, step, *unit = head.split()
-        pattern = re.sub("<(what|unit|weekday|n)>", lambda m: named[m[1]], words.replace(" ", space))
+        pattern = re.sub("<(what|unit|weekday|n|d)>", lambda m: named[m[1]], words.replace(" ", space))
         direction = (step > "+" and step[0] == "+") - (step[0] == "-")
         count = 0 if step.endswith("n") else abs(int(step))
         yield RelativeRule(base, direction, count, "".join(unit), re.compile(f"{start}(?:{pattern}){end}", re.IGNORECASE), language)

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from localrag.analysis.date_patterns import Candidate, candidates_of
+from localrag.analysis.date_candidates import Candidate
+from localrag.analysis.date_patterns import candidates_of
 from localrag.analysis.date_words import SPACE
 from localrag.analysis.edtf import DateRange, PartialDate
 from localrag.analysis.reckoning import reckoned, with_year
@@ -16,8 +17,12 @@ from localrag.analysis.reckoning import reckoned, with_year
 MAX_BASE_CHARS = 600  # between a date and one without a year that is told from it
 MAX_ANAPHOR_CHARS = 400  # between a date and "the following day"
 TENSE_CHARS = 80  # before and behind a date that tell whether it lies ahead
+PREFIX_CHARS = 30  # before a date that may hold "by the end of"
 _AHEAD = {
-    "en": re.compile(r"(?:\b(?:will|shall|going to|to be|scheduled|due|upcoming|plan(?:s|ned|ning)?)\b|['’]ll\b|\b(?:by|soon as|early as)\s$)", re.IGNORECASE),
+    "en": re.compile(
+        r"(?:\b(?:will|shall|going to|to be|scheduled|due|upcoming|plan(?:s|ned|ning)?)\b|['’]ll\b|\b(?:by|soon as|early as)\s$)",
+        re.IGNORECASE,
+    ),
     "de": re.compile(r"\b(?:wird|werden|soll|sollen|geplant|voraussichtlich|bis)\b", re.IGNORECASE),
     "es": re.compile(r"\b(?:será|serán|va a|van a|previsto|hasta)\b", re.IGNORECASE),
     "fr": re.compile(r"\b(?:sera|seront|va|vont|prévue?|jusqu)\b", re.IGNORECASE),
@@ -39,9 +44,12 @@ _PREFIX = re.compile(
     re.IGNORECASE,
 )
 _CJK_SUFFIX = re.compile(r"(?P<before>以前|之前|前)|(?P<since>以来|起)|(?P<after>以后|之后|后)|(?P<about>左右|前后)")
-_JOINED = re.compile(rf"(?:{SPACE})?[-–—至到](?:{SPACE})?|{SPACE}(?:to|until|till|through|bis{SPACE}zum|bis|hasta{SPACE}el|hasta|al?|jusqu['’]au|au|à){SPACE}")
+_JOINED = re.compile(
+    rf"(?:{SPACE})?[-–—至到](?:{SPACE})?|{SPACE}(?:to|until|till|through|bis{SPACE}zum|bis|hasta{SPACE}el|hasta|al?|jusqu['’]au|au|à){SPACE}"
+)
 _PAIRED = re.compile(rf"{SPACE}(?:and|und|y|et){SPACE}")
 _BETWEEN = re.compile(rf"\b(?:between|zwischen|entre){SPACE}(?:the{SPACE}|dem{SPACE}|el{SPACE}|le{SPACE})?$", re.IGNORECASE)
+_EXPLAINED = re.compile(rf"(?:{SPACE})?[,(]?(?:{SPACE})?(?:(?:on|in|am|im|el|le|en|,){SPACE})?")
 _BESIDE = re.compile(rf"(?:{SPACE}(?:(?:of|in|de|des){SPACE})?)?")
 
 
@@ -75,19 +83,27 @@ class FoundDates:
     n_unresolved: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Bases:
+    """What dates are reckoned from: the text's own date, the last date before them, and the last that the text gives with its year."""
+
+    own: PartialDate | None
+    last: DateMention | None = None
+    last_with_year: DateMention | None = None
+
+
 def find_dates(text: str, own: PartialDate | None = None, language: str = "en") -> FoundDates:
     """The dates in a text of a language (a two-letter code). `own`: the text's own date, from which "yesterday" is reckoned, if known."""
     mentions: list[DateMention] = []
-    before: DateMention | None = None
-    n_unresolved = 0
+    bases, n_unresolved = _Bases(own), 0
     for candidate in _joined(candidates_of(text, language), text):
-        mention = _resolved(candidate, text, own, before, language)
+        mention = _resolved(candidate, text, bases, language)
         if mention is None:
             n_unresolved += 1
             continue
         mentions.append(_qualified(mention, text))
         if _is_base(mentions[-1], candidate, text):
-            before = mentions[-1]
+            bases = replace(bases, last=mentions[-1], last_with_year=bases.last_with_year if mention.is_reckoned else mentions[-1])
     return FoundDates(tuple(mentions), n_unresolved)
 
 
@@ -108,6 +124,9 @@ def _joined(candidates: Sequence[Candidate], text: str) -> Iterator[Candidate]:
         if waiting is not None and _is_schedule(waiting, candidate, text):
             waiting = None
             continue
+        if waiting is not None and _is_explained(waiting, candidate, text):
+            waiting = candidate
+            continue
         if waiting is not None and (both := _range_of(waiting, candidate, text) or _with_relative_year(waiting, candidate, text)):
             waiting = both
             continue
@@ -120,7 +139,15 @@ def _joined(candidates: Sequence[Candidate], text: str) -> Iterator[Candidate]:
 
 def _is_schedule(first: Candidate, last: Candidate, text: str) -> bool:
     """Whether two candidates are weekdays from one to the other, as opening hours name them."""
-    return all(c.rule is not None and c.rule.base == "near" for c in (first, last)) and bool(_JOINED.fullmatch(text[first.end : last.start]))
+    return all(c.rule is not None and c.rule.base == "near" for c in (first, last)) and bool(
+        _JOINED.fullmatch(text[first.end : last.start])
+    )
+
+
+def _is_explained(first: Candidate, second: Candidate, text: str) -> bool:
+    """Whether a date says which one the words before it mean: "four days later, on 9 September"."""
+    gap = text[first.end : second.start]
+    return first.rule is not None and first.rule.base == "text" and second.rule is None and _EXPLAINED.fullmatch(gap) is not None
 
 
 def _range_of(first: Candidate, last: Candidate, text: str) -> Candidate | None:
@@ -156,35 +183,39 @@ def _unit_of(candidate: Candidate) -> str:
     return candidate.rule.named(candidate.match)[0]
 
 
-def _resolved(candidate: Candidate, text: str, own: PartialDate | None, before: DateMention | None, language: str) -> DateMention | None:
+def _resolved(candidate: Candidate, text: str, bases: _Bases, language: str) -> DateMention | None:
     """The candidate with its year, or with the date that it is reckoned from; None if that is not known."""
     start, end = candidate.start, candidate.end
     if candidate.has_year:
         return DateMention(start, end, DateRange(candidate.first, candidate.last))
-    base, is_from_text = _base_of(candidate, own, before)
+    base, mention = _base_of(candidate, bases)
     if base is None:
         return None
-    direction = 1 if is_from_text else _tense(text, start, end, language)
-    value = reckoned(candidate, base, direction) if candidate.rule else with_year(candidate, base, _stated_direction(text, start) or direction)
-    if value is None:
-        return None
-    return DateMention(start, end, value, True, (before.start, before.end) if before and is_from_text else None)
+    bound = _PREFIX.search(text[max(0, start - PREFIX_CHARS) : start])
+    direction = -1 if bound and bound["since"] else 1 if mention else _tense(text, start, end, language)
+    value = (
+        reckoned(candidate, base, direction) if candidate.rule else with_year(candidate, base, _stated_direction(text, start) or direction)
+    )
+    return DateMention(start, end, value, True, (mention.start, mention.end) if mention else None) if value else None
 
 
-def _base_of(candidate: Candidate, own: PartialDate | None, before: DateMention | None) -> tuple[PartialDate | None, bool]:
-    """The date that a candidate is reckoned from, and whether it stands in the text: else it is the document's own.
+def _base_of(candidate: Candidate, bases: _Bases) -> tuple[PartialDate | None, DateMention | None]:
+    """The date that a candidate is reckoned from, and where the text names it: None if it is the document's own.
 
     A day without a year is told from the text if a day with its year stands near it, or if the document has no date.
     """
-    distance = candidate.start - before.end if before else MAX_BASE_CHARS + 1
-    near = before.value.end if before and distance <= MAX_BASE_CHARS else None
+    if candidate.rule and candidate.rule.base != "text":
+        return bases.own, None
+    mention = bases.last if candidate.rule else bases.last_with_year
+    if mention is None or bases.last is None:
+        return (None if candidate.rule else bases.own), None
+    distance, base = candidate.start - bases.last.end, mention.value.end
     if candidate.rule:
-        if candidate.rule.base != "text":
-            return own, False
-        return near if distance <= MAX_ANAPHOR_CHARS else None, True
-    if own is None or (near and near.day and candidate.first.day and distance <= MAX_ANAPHOR_CHARS):
-        return near, True
-    return own, False
+        return (base, mention) if distance <= MAX_ANAPHOR_CHARS else (None, None)
+    is_close = base is not None and base.day and candidate.first.day and distance <= MAX_ANAPHOR_CHARS
+    if is_close or (bases.own is None and distance <= MAX_BASE_CHARS):
+        return base, mention
+    return bases.own, None
 
 
 def _tense(text: str, start: int, end: int, language: str) -> int:
@@ -208,7 +239,7 @@ def _qualified(mention: DateMention, text: str) -> DateMention:
     value = mention.value
     if value.start != value.end or value.start is None:
         return mention
-    found = _PREFIX.search(text[max(0, mention.start - 30) : mention.start])
+    found = _PREFIX.search(text[max(0, mention.start - PREFIX_CHARS) : mention.start])
     groups = found.groupdict() if found else {}
     if text[mention.end - 1 : mention.end] in "年月日号" and (suffix := _CJK_SUFFIX.match(text, mention.end)):
         groups |= {name: value for name, value in suffix.groupdict().items() if value}

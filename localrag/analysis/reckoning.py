@@ -1,10 +1,12 @@
 """Reckoning of dates: from another date by so many days or months, to the next weekday, and in the year that a day is likely of."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, timedelta
 
-from localrag.analysis.date_patterns import Candidate
+from localrag.analysis.date_candidates import Candidate
+from localrag.analysis.date_words import cjk_number
 from localrag.analysis.edtf import DateRange, PartialDate
 
 AGAINST_FACTOR = 3  # a date against the direction that the text goes in counts as so many times as far
@@ -75,7 +77,15 @@ def reckoned(candidate: Candidate, base: PartialDate, direction: int) -> DateRan
         found = _shifted(base, unit, rule.direction * (rule.count or count or 1), is_counted=bool(count))
     except (OverflowError, ValueError):
         return None
+    if found and found.end and m.groupdict().get("d"):
+        return _days_of(found.end, m)
     return _in_year(candidate, found.first_day[0]) if found and candidate.first.month else found
+
+
+def _days_of(month: PartialDate, m: re.Match[str]) -> DateRange | None:
+    """The days that stand behind a month, as in 本月十一日至十四日."""
+    first, last = (replace(month, day=cjk_number(m[group] or m["d"])) for group in ("d", "d2"))
+    return DateRange(first, last) if first.is_possible and last.is_possible else None
 
 
 def _single(found: PartialDate) -> DateRange | None:

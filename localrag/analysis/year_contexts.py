@@ -10,7 +10,8 @@ _WINDOW_CHARS = 40
 _BEFORE = {
     "en": r"in|since|from|until|till|by|before|after|during|around|circa|about|of|early|mid|late|years?|through|spring|summer|autumn|fall"
     r"|winter|born|died|dated|established|founded|est\.|b\.|d\.|c\.|ca\.|fl\.|between|fiscal|act|early as|late as|christmas|easter|to",
-    "de": r"jahre?s?|seit|bis|ab|vor|nach|um|gegen|ca\.|zwischen|von|vom|anfang|mitte|ende|sommer|winter|herbst|frühjahr|geb\.|gest\.|geboren",
+    "de": r"jahre?s?|seit|bis|ab|vor|nach|um|gegen|ca\.|zwischen|von|vom|anfang|mitte|ende|sommer|winter|herbst|frühjahr|geboren"
+    r"|geb\.|gest\.",
     "es": r"en|de|del|desde|hasta|año|años|entre|hacia|c\.|ca\.",
     "fr": r"en|de|depuis|jusqu['’]en|dès|vers|avant|après|entre|année|années|l['’]an|été|hiver|printemps|automne|fin|début|d['’]été",
     "it": r"nel|dal|al|del|anno|il|tra il|durante il|fino al",
@@ -24,19 +25,23 @@ _QUANTITY_OF = re.compile(
     r"|rent|range|list|set|fleet|crew|group|army|force|majority|capacity|length|weight|payment|loan|debt|fine|grant|page|room|prize)\sof\s$",
     re.IGNORECASE,
 )
-_CHANGED_BY = re.compile(r"\b(?:multipl|divid|increas|decreas|reduc|ris|rose|fell|fall|grew|grow|exceed|scal|dropp)\w{0,5}\s(?:by|from|to)\s$", re.IGNORECASE)
+_CHANGED_BY = re.compile(
+    r"\b(?:multipl|divid|increas|decreas|reduc|ris|rose|fell|fall|grew|grow|exceed|scal|dropp)\w{0,5}\s(?:by|from|to)\s$", re.IGNORECASE
+)
 _NUMBERED = re.compile(
     r"\b(?:pages?|pp?\.|lines?|verses?|lots?|numbers?|nos?\.|chapters?|items?|vol(?:ume|\.)s?|rooms?|articles?|seiten?|s\.|nr\.|artikel|zimmer|raum"
     r"|páginas?|núm\.|n[ºo°]\.?|ports?|sections?|flights?|orders?|extension|bits?|bytes?|rows?|from\s(?:rose|fell))\s?$|[§#]\s?$",
     re.IGNORECASE,
 )
-_COUNTED_BEFORE = re.compile(r"\b(?:mit|über|auf|rund|fast|mehr als|etwa|gut|knapp|und|sowie|kostet|kosten|seite|nr\.|agenda|windows|office)\s$", re.IGNORECASE)
+_COUNTED_BEFORE = re.compile(
+    r"\b(?:mit|über|auf|rund|fast|mehr als|etwa|gut|knapp|und|sowie|kostet|kosten|seite|nr\.|agenda|windows|office)\s$", re.IGNORECASE
+)
 _UNITS = frozenset(
     """
-    times words pages lines copies miles mile metres meters metre meter km m ft feet foot yards inches kg g t tons tonnes pounds dollars
-    euros euro francs marks pesos rubles yen yuan cents hours hrs hour minutes seconds days weeks months years gmt utc bst est local bytes
-    bits pixels px mb gb kb kw mw hp cc ml l litres liters percent per degrees calories points acres hectares kilómetros metros pesetas
-    libras dólares páginas veces kilomètres mètres livres fois kilometer seiten uhr mal mark dollar pfund stück
+    attacks times words pages lines copies miles mile metres meters metre meter km m ft feet foot yards inches kg g t tons tonnes pounds
+    dollars euros euro francs marks pesos rubles yen yuan cents hours hrs hour
+    minutes seconds days weeks months years gmt utc bst est local bytes bits pixels px mb gb kb kw mw hp cc ml l litres liters percent per
+    degrees calories points acres hectares kilómetros metros pesetas libras dólares páginas veces kilomètres mètres livres fois kilometer seiten uhr mal mark dollar pfund stück
     """.split()
 )
 _COUNTED = frozenset(  # that are no plurals by their form
@@ -59,11 +64,23 @@ _DETERMINER = re.compile(r"(?:\b(?:the|a|an|his|her|its|their|our|my|this|that)|
 _VERB = re.compile(r"\s(?:was|is|saw|brought|marked|had|began|ended|will|would)\b")
 _OTHER_ERA = re.compile(r"\s?(?:AH|A\.H\.|AM|A\.M\.|BE|B\.E\.|H\.|AUC|SE)(?!\w)")
 _OTHER_CALENDAR = re.compile(
-    r"\b(?:ramadan|muharram|safar|rajab|sha['’]?ban|shawwal|dhu al-\w+|nisan|iyar|sivan|tammuz|av|elul|tishrei|tishri|kislev|tevet|shevat|adar"
-    r"|farvardin|ordibehesht|khordad|mordad|shahrivar|mehr|aban|azar|bahman|esfand|heisei|showa|reiwa|meiji|anno hegirae)\s$",
+    r"\b(?:ramadan|muharram|safar|rajab|sha['’]?ban|shawwal|dhu al-\w+|nisan|iyar|sivan|tammuz|elul|tishrei|tishri|kislev|tevet"
+    r"|shevat|adar|farvardin|ordibehesht|khordad|mordad|shahrivar|mehr|aban|azar|bahman|esfand|heisei|showa|reiwa|meiji|anno hegirae)\s$",
     re.IGNORECASE,
 )
 _CITED = re.compile(r"\((?:e\.g\.,?\s|see\s)?[A-Z][\w'’.-]*(?:(?:,?\s(?:and|&|et al\.?|[A-Z][\w'’.-]*)){1,6})?,?\s$")
+
+
+PAIRING_WORDS = ("and", "und", "y", "et")
+_VAGUE = frozenset("about around by to etwa vers hacia über".split())
+_COORDINATION = re.compile(r",?\s(?:and|or|und|oder|y|o|et|ou)\s|,\s|\s?&\s?")
+_ARGUMENT = re.compile(r",\s?\d")
+_RANGE_BEFORE = re.compile(r"\b(?:from|1\d{3}|20\d\d)\b.{0,30}$")
+_CLAUSE_END = re.compile(r"[.,;)](?!\d)|\s*$")
+_AFTER_WORD = re.compile(r"[a-zäöüß)]\s$|\($")
+_DIGIT_BEFORE = re.compile(r"\d[,:;]?\s?$")
+_BETWEEN = re.compile(r"\b(?:between|zwischen|entre)\s$", re.IGNORECASE)
+_FROM = re.compile(r"(?:\b(?:from|between|in|during|years?|von|vom|de|del|du|desde|lasted|dauerte|duró)\s|\(|^|\n)$", re.IGNORECASE)
 
 
 @cache
@@ -76,7 +93,9 @@ def _before(language: str) -> re.Pattern[str]:
     if language == "zh":
         return re.compile(rf"(?:(?:{_BEFORE['zh']})\s?|{_ALWAYS}\s?)$")
     words = _BEFORE.get(language, _BEFORE["en"])
-    return re.compile(rf"(?:(?<!\w)(?:{words})[\s-]+(?:the\syear\s|about\s|around\s|c\.\s?|ca\.\s?)?|{_ALWAYS}|(?<!\w)c\.\s?)$", re.IGNORECASE)
+    return re.compile(
+        rf"(?:(?<!\w)(?:{words})[\s-]+(?:the\syear\s|about\s|around\s|c\.\s?|ca\.\s?)?|{_ALWAYS}|(?<!\w)c\.\s?)$", re.IGNORECASE
+    )
 
 
 def is_counted(text: str, end: int, number: int, language: str) -> bool:
@@ -94,64 +113,69 @@ def is_counted(text: str, end: int, number: int, language: str) -> bool:
 
 def is_year(text: str, start: int, end: int, language: str, last_year_end: int | None) -> bool:
     """Whether the number at `start` to `end` is a year. `last_year_end`: the end of the year before it in the text."""
-    year, window = int(text[start:end]), text[max(0, start - _WINDOW_CHARS) : start]
-    if window.endswith("(") and re.match(r",\s?\d", text[end : end + 3]):
-        return False  # date(2022, 3, 28)
-    if not FIRST_YEAR <= year <= LAST_YEAR or _OTHER_ERA.match(text, end) or is_counted(text, end, year, language):
+    window = text[max(0, start - _WINDOW_CHARS) : start]
+    if not FIRST_YEAR <= int(text[start:end]) <= LAST_YEAR or _is_something_else(text, window, start, end, language):
         return False
-    if _NUMBERED.search(window) or _OTHER_CALENDAR.search(window) or _CITED.search(window):
-        return False
-    if _LINE_START.search(window) and (_ENTRY.match(text, end) or _HEADING.search(window)):
-        return True
-    if _LABEL.search(window):
-        return True
-    if last_year_end is not None and re.fullmatch(r",?\s(?:and|or|und|oder|y|o|et|ou)\s|,\s|\s?&\s?", text[last_year_end:start]):
+    between = text[last_year_end:start] if last_year_end is not None else ""
+    if _is_entry(text, window, end) or _LABEL.search(window) or _COORDINATION.fullmatch(between):
         return True
     if _before(language).search(window):
         return _is_preposition_of_time(text, window, end, language)
-    if language == "de":
-        return _is_bare_german_year(text, window, end)
-    if language == "en":
-        if _SENTENCE_START.search(window):
-            return _VERB.match(text, end) is not None
-        following = _NEXT_WORD.match(text, end)
-        return _DETERMINER.search(window) is not None and following is not None
-    return False
+    return (language == "de" and _is_bare_german_year(text, window, end)) or (language == "en" and _is_bare_english_year(text, window, end))
+
+
+def _is_something_else(text: str, window: str, start: int, end: int, language: str) -> bool:
+    """Whether the words around a number say that it counts, numbers something, is of another calendar, or belongs to a reference."""
+    is_argument = window.endswith("(") and _ARGUMENT.match(text, end) is not None  # date(2022, 3, 28)
+    if is_argument or _OTHER_ERA.match(text, end) or is_counted(text, end, int(text[start:end]), language):
+        return True
+    return any(pattern.search(window) for pattern in (_NUMBERED, _OTHER_CALENDAR, _CITED))
+
+
+def _is_entry(text: str, window: str, end: int) -> bool:
+    """Whether a number begins a line as the year of a chronicle: "1974: …", or is a heading."""
+    return _LINE_START.search(window) is not None and (_ENTRY.match(text, end) is not None or _HEADING.search(window) is not None)
 
 
 def _is_preposition_of_time(text: str, window: str, end: int, language: str) -> bool:
     """Whether a preposition before a number is one of time: not "a total of", "rose by", nor "about 1850 letters"."""
     if _QUANTITY_OF.search(window) or _CHANGED_BY.search(window):
         return False
-    last = window.split()[-1].lower() if window.split() else ""
+    last = window.lower().rsplit(maxsplit=1)[-1] if window.strip() else ""
     following = _NEXT_WORD.match(text, end)
-    if last in ("about", "around", "by", "to", "etwa", "vers", "hacia", "über") and following:
+    if last in _VAGUE and following:
         return following[1].lower() in _function_words(language) or following[1][0].isupper()
-    return last != "to" or re.search(r"\b(?:from|1\d{3}|20\d\d)\b.{0,30}$", window) is not None
+    return last != "to" or _RANGE_BEFORE.search(window) is not None
+
+
+def _is_bare_english_year(text: str, window: str, end: int) -> bool:
+    """English says "1974 was a hard year" and "the 1974 election"."""
+    if _SENTENCE_START.search(window):
+        return _VERB.match(text, end) is not None
+    return _DETERMINER.search(window) is not None and _NEXT_WORD.match(text, end) is not None
 
 
 def _is_bare_german_year(text: str, window: str, end: int) -> bool:
     """German says "1974 kaufte die Stadt" and "wurde 1974 gegründet"; before what is counted stands a noun, with a capital."""
     if _COUNTED_BEFORE.search(window):
         return False
-    following = _NEXT_WORD.match(text, end)
-    if following:
+    if following := _NEXT_WORD.match(text, end):
         return following[1][0].islower()
-    return re.match(r"[.,;)](?!\d)|\s*$", text[end : end + 3]) is not None and re.search(r"[a-zäöüß)]\s$|\($", window) is not None
+    return _CLAUSE_END.match(text, end) is not None and _AFTER_WORD.search(window) is not None
 
 
 def is_year_range(text: str, m: re.Match[str], first: int, last: int, language: str) -> bool:
     """Whether two numbers joined by a dash or by "to" or "and" are years. `m`: their match, with the joint as `to`."""
     window = text[max(0, m.start() - _WINDOW_CHARS) : m.start()]
-    if not (FIRST_YEAR <= first and last <= LAST_YEAR) or is_counted(text, m.end(), last, language):
+    if first < FIRST_YEAR or last > LAST_YEAR or is_counted(text, m.end(), last, language):
         return False
     if _NUMBERED.search(window) or _CHANGED_BY.search(window) or _OTHER_ERA.match(text, m.end()):
         return False
-    joint = m["to"].strip()
-    if joint in "–—-/":
-        is_dense = not re.search(r"\d[,:;]?\s?$", window)
-        return is_dense and (joint != "/" or last == first + 1) and (len(m["y2"]) == 4 or joint in "–/" or int(m["y2"]) > 12 or "the " in window[-5:])
-    if joint in ("and", "und", "y", "et"):
-        return re.search(r"\b(?:between|zwischen|entre)\s$", window, re.IGNORECASE) is not None and len(m["y2"]) == 4
-    opening = re.search(r"(?:\b(?:from|between|in|during|years?|von|vom|de|del|du|desde|between|lasted|dauerte|duró)\s|\(|^|\n)$", window, re.IGNORECASE)
-    return opening is not None and len(m["y2"]) == 4
+    joint, is_short = m["to"].strip(), len(m["y2"]) == 2
+    if joint == "/":
+        return last == first + 1
+    if joint in "–—-":
+        is_month = is_short and joint == "-" and int(m["y2"]) <= 12 and not window.endswith("the ")  # 2010-11
+        return not is_month and not _DIGIT_BEFORE.search(window)
+    opening = _BETWEEN if joint in PAIRING_WORDS else _FROM
+    return opening.search(window) is not None and not is_short
