@@ -1,37 +1,255 @@
-"""All candidates of dates in a text."""
+"""Candidates of dates in a text, before it is known which day they mean: the patterns of days, months and longer periods in words."""
 
-from functools import cache
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from localrag.analysis.date_candidates import Candidate, DatePattern, is_taken, without_overlaps
-from localrag.analysis.date_words import date_words
-from localrag.analysis.day_patterns import day_patterns, month_patterns
-from localrag.analysis.edtf import PartialDate
-from localrag.analysis.numeric_dates import numeric_dates, years
-from localrag.analysis.period_patterns import cjk_patterns, period_patterns
+from localrag.analysis.date_words import SEASONS, SPACE, RelativeRule, alternatives, cjk_number, date_words, full_months
+from localrag.analysis.edtf import FIRST_QUARTER, PartialDate
 
-_UNKNOWN = PartialDate(0)
+EVERYWHERE = ("en", "de", "es", "fr")  # in every text days are read in these languages
+DAY = r"\d{1,2}(?!\d)"  # also what no month has: in 0 May and 32 May, May alone is no date either
+YEAR = r"(?P<y>[12]\d{3})(?![\w%°€£$]|[.,]\d)"
+S = SPACE
+DASH = f"(?:{S})?[-–—](?:{S})?"
+TO = rf"(?:{S}(?:to|until|till|through|bis{S}zum|bis|al?|au|à){S}|{DASH})"
+OF = rf"(?:(?:of|de|del|di|des{S}Jahres){S})?"
+_ORDINAL = r"(?:st|nd|rd|th|er|re|º|°|\.)?"
+_NO_YEAR = rf"(?!(?:{S})?,?(?:{S})?\d{{4}})"
+_MONTH_ALONE_AFTER = {  # a month alone is one only behind such words
+    "en": "in|since|until|till|during|early|mid|late|end of|beginning of|month of",
+    "de": "im|seit|bis|Anfang|Mitte|Ende|ab",
+    "es": "en|desde|hasta|a principios de|a finales de|a mediados de",
+    "fr": "en|depuis|dès|fin|début|mi|jusqu['’]en|au mois d['’]|au mois de",
+}
+_EN_ORDINALS = (
+    *"first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth".split(),
+    *"sixteenth seventeenth eighteenth nineteenth twentieth twenty-first twenty-second twenty-third twenty-fourth twenty-fifth".split(),
+    *"twenty-sixth twenty-seventh twenty-eighth twenty-ninth thirtieth thirty-first".split(),
+)
+_SEASON_NUMBERS = {form.lower(): n for words in SEASONS.values() for n, forms in words.items() for form in forms.split("|")}
+_DE_DECADES = "zwanziger dreißiger vierziger fünfziger sechziger siebziger achtziger neunziger".split()
+_ROMAN = "v vi vii viii ix x xi xii xiii xiv xv xvi xvii xviii xix xx xxi".split()
+FIRST_ROMAN, LAST_CENTURY = 5, 21
 
 
-def candidates_of(text: str, language: str) -> list[Candidate]:
-    """The candidates of a text in order. Of two that overlap the absolute one stays, then the first, then the longer.
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A date at characters `start` to `end`, from the beginning of `first` to the end of `last`.
 
-    What is written as a date that the calendar does not have, as 31 February, is none, nor is a part of it.
+    `has_year`: False where the year is to be told from other dates. `weekday`: that named with the date. `rule`: that of a date in relation
+    to another, with its `match`. Not `is_possible`: written as a date that the calendar lacks, or as a range of numbers that are no years.
     """
-    found = [candidate for pattern, read in _patterns(language) for m in pattern.finditer(text) if (candidate := read(m))]
-    found += numeric_dates(text, language)
-    found += years(text, language, sorted((c.start, c.end) for c in found))
-    absolute = without_overlaps(found)
-    taken = [(c.start, c.end) for c in absolute]
-    relative = (
-        Candidate(m.start(), m.end(), _UNKNOWN, _UNKNOWN, has_year=False, rule=rule, match=m)
-        for rule in date_words(language).relative
-        for m in rule.pattern.finditer(text)
-    )
-    kept = [*absolute, *without_overlaps(c for c in relative if not is_taken(c, taken))]
-    return sorted((c for c in kept if c.is_possible), key=lambda c: c.start)
+
+    start: int
+    end: int
+    first: PartialDate
+    last: PartialDate
+    has_year: bool = True
+    weekday: int | None = None
+    rule: RelativeRule | None = None
+    match: re.Match[str] | None = None
+    is_possible: bool = True
 
 
-@cache
-def _patterns(language: str) -> tuple[DatePattern, ...]:
-    """The patterns of absolute dates in texts of a language."""
-    return (*day_patterns(language), *month_patterns(language), *period_patterns(), *cjk_patterns())
+DatePattern = tuple[re.Pattern[str], Callable[[re.Match[str]], Candidate | None]]
+
+
+def candidate_of(m: re.Match[str], first: PartialDate, last: PartialDate | None = None, *, has_year: bool = True) -> Candidate | None:
+    """The candidate of a match, from its group `at` on if it has one; None if its end comes before its beginning."""
+    last = last or first
+    start, end = m.span("at") if "at" in m.re.groupindex else m.span()
+    end -= m.string[end - 1] == "." and not has_year  # more likely the end of the sentence than of an abbreviation
+    checked = [first, last] if has_year else [replace(date, year=2000) for date in (first, last)]
+    if not all(date.is_possible for date in checked):
+        return Candidate(start, end, first, last, is_possible=False)
+    return None if has_year and last.last_day < first.first_day else Candidate(start, end, first, last, has_year)
+
+
+def without_overlaps(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """The candidates in order; of two that overlap the first, of two that begin together the longer."""
+    kept: list[Candidate] = []
+    for candidate in sorted(candidates, key=lambda c: (c.start, -c.end)):
+        if not kept or candidate.start >= kept[-1].end:
+            kept.append(candidate)
+    return kept
+
+
+def is_taken(candidate: Candidate, spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether a candidate overlaps one of the spans, which are in order."""
+    n = bisect_left(spans, (candidate.end, 0))
+    return n > 0 and spans[n - 1][1] > candidate.start
+
+
+def names_pattern(languages: Iterable[str], kind: str = "months") -> tuple[str, dict[str, int]]:
+    """A pattern of the months or weekdays of languages, and their numbers by name in lower case; the first language goes first."""
+    names = {language: getattr(date_words(language), kind) for language in languages}
+    numbers = {name: n for of_language in reversed(names.values()) for name, n in of_language.items()}
+    return "|".join(alternatives(of_language, language) for language, of_language in names.items() if of_language), numbers
+
+
+def word_patterns(language: str) -> Iterator[DatePattern]:
+    """The patterns of absolute dates with words in texts of a language."""
+    yield from _day_patterns(language)
+    yield from _month_patterns(language)
+    yield from _season_patterns()
+    yield from _decade_patterns()
+    yield from _century_patterns()
+    yield from _era_patterns()
+    yield from _cjk_patterns()
+
+
+def _day_patterns(language: str) -> Iterator[DatePattern]:
+    """Days with a month in words and the weekday before them: 12 March 2019, 3.–5. Mai 1999, May 3rd; also without a year."""
+    languages = [language, *EVERYWHERE]
+    months, numbers = names_pattern(languages)
+    own_months = names_pattern([language, "en"])[1]
+    weekdays, weekday_numbers = names_pattern(languages, "weekdays")
+
+    def read(m: re.Match[str]) -> Candidate | None:
+        groups, name = m.groupdict(), m["m"].lower()
+        if not m["y"] and name not in own_months:
+            return None
+        year, month = int(m["y"] or 0), numbers[name]
+        day = int(m["d"]) or 99 if m["d"].isdigit() else _EN_ORDINALS.index("-".join(m["d"].lower().split())) + 1
+        first_day = int(groups.get("d0") or day)
+        if groups.get("also") and day != first_day + 1:
+            first_day = day  # two days, and no range
+        first, last = PartialDate(year, month, first_day), PartialDate(year, month, int(groups.get("d2") or day))
+        found = candidate_of(m, first, last, has_year=bool(m["y"]))
+        weekday = weekday_numbers.get((groups.get("w") or "").lower())
+        return replace(found, weekday=weekday) if found and first == last else found
+
+    before = rf"(?:\b(?P<w>{weekdays}),?{S}(?:(?:the|den|dem|le|el|día){S})?)?"
+    year = rf"(?:(?:(?:{S})?,?{S}{OF}|[-/.])(?P<y>\d{{4}})(?!\d|[.,]\d)|{_NO_YEAR})"
+    earlier = rf"(?:(?P<d0>{DAY}){_ORDINAL}(?:{TO}|(?P<also>{S}(?:and|und|y|et){S})))?"
+    month = rf"(?:{S}(?:day{S})?{OF}|[-/]|(?<=\.))(?P<m>{months})\b\.?"
+    yield re.compile(rf"{before}(?<![\w.,/:$€£#]){earlier}(?P<d>{DAY}){_ORDINAL}{month}{year}"), read
+    if language == "en":
+        ordinals = "|".join(sorted(_EN_ORDINALS, key=len, reverse=True))
+        yield re.compile(rf"\b(?P<d>(?i:{ordinals})){S}(?:day{S})?(?:of{S})?(?P<m>{months})\b{year}"), read
+        year = rf"(?:(?:(?:{S})?,(?:{S})?|{S})(?P<y>\d{{4}})(?!\d|[.,]\d)|{_NO_YEAR})"
+        day = rf"(?:the{S})?(?P<d>{DAY})(?:st|nd|rd|th)?(?:{TO}(?P<d2>{DAY})(?:st|nd|rd|th)?)?(?![\w%]|[.,:]\d|-\d)"
+        yield re.compile(rf"{before}\b(?P<m>{names_pattern(['en'])[0]})\b\.?{S}{day}{year}"), read
+
+
+def _month_patterns(language: str) -> Iterator[DatePattern]:
+    """Months in texts of a language: March 1974, June to September 1951; and after a preposition also without a year: in May."""
+    months, numbers = names_pattern([language, "en"])
+
+    def read(m: re.Match[str]) -> Candidate | None:
+        groups, month = m.groupdict(), numbers[m["m"].lower()]
+        year = int(groups.get("y") or 0)
+        first = numbers[groups["m0"].lower()] if groups.get("m0") else month
+        return candidate_of(m, PartialDate(year, first), PartialDate(year, month), has_year=bool(year))
+
+    earlier = rf"(?:(?P<m0>{months})\b\.?(?:{TO}|/|{S}(?:and|und|y|et|e){S}))?"
+    yield re.compile(rf"(?<![\w.]){earlier}(?P<m>{months})\b\.?(?:(?:{S})?,?{S}{OF}|[-/]){YEAR}(?![-/]\d)"), read
+    if before := _MONTH_ALONE_AFTER.get(language):
+        names = "|".join(alternatives(full_months(each), each) for each in dict.fromkeys([language, "en"]))
+        after = rf"(?!{S}[A-Z]|['’.]\w|-)" if language == "en" else ""
+        words = before.replace(" ", S)
+        yield re.compile(rf"\b(?i:{words})(?:{S}|-|(?<=['’]))(?P<at>(?P<m>{names}))\b(?!{S}\d){after}"), read
+
+
+def _season_patterns() -> Iterator[DatePattern]:
+    """Summer of 1974, Frühjahr 1974, Q3 2019, the third quarter of 2019."""
+
+    def season(m: re.Match[str]) -> Candidate | None:
+        return candidate_of(m, PartialDate(int(m["y"]), _SEASON_NUMBERS[m["s"].lower()]))
+
+    def quarter(m: re.Match[str]) -> Candidate | None:
+        n = int(m["q"] or m["n"] or 0) or _EN_ORDINALS.index(m["word"].lower()) + 1
+        return candidate_of(m, PartialDate(int(m["y"]), FIRST_QUARTER - 1 + n))
+
+    names = "|".join(form for form in _SEASON_NUMBERS if form[0] < "一")
+    of = rf"(?:{S}(?:of|de{S}l['’]année|de|del|des{S}Jahres))?"
+    yield re.compile(rf"\b(?P<s>{names}){of}{S}{YEAR}(?![-–/]\d)", re.IGNORECASE), season
+    number = rf"Q(?P<q>[1-4])|(?P<word>first|second|third|fourth){S}quarter|(?P<n>[1-4])\.{S}Quartal"
+    yield re.compile(rf"(?<!\w)(?:{number})(?:{S}of)?{S}{YEAR}", re.IGNORECASE), quarter
+
+
+def _decade_patterns() -> Iterator[DatePattern]:
+    """The 1960s, den 1960er Jahren, los años 60, les années 1960, 20世纪60年代; without a century those from the 1920s on."""
+
+    def decade(m: re.Match[str]) -> Candidate | None:
+        groups = m.groupdict()
+        digits = m["y"] if m["y"].isdigit() else f"{_DE_DECADES.index(m['y'].lower()) + 2}0"
+        if len(digits) == 4:
+            is_century = digits.endswith("00") and digits < "2000"  # "the 1800s"; "the 2000s" is mostly the decade
+            return candidate_of(m, PartialDate(int(digits), years=100 if is_century else 10))
+        century = int(groups.get("c") or 20) - 1
+        return candidate_of(m, PartialDate(100 * century + int(digits), years=10)) if groups.get("c") or digits >= "20" else None
+
+    for pattern in (
+        r"(?<![\w.,/:$€£#-])(?:the\s)?(?:(?i:early|mid|late)[\s-])?(?P<y>[12]\d{2}0)['’]?s\b(?!-)",
+        r"(?<!\w)the\s['’](?P<y>[2-9]0)s\b",
+        r"(?<!\w)(?:den\s|der\s|die\s)?(?P<y>[12]\d{2}0|[2-9]0)er(?:\b(?![-\w])(?:[\s-]Jahren?)?|[\s-]?[Jj]ahren?\b)",
+        rf"\b(?P<y>(?i:{'|'.join(_DE_DECADES)}))(?:{S}Jahren?|jahren?)\b",
+        rf"\b(?i:años|décadas?{S}de(?:{S}los)?|années|décennie){S}(?P<y>[12]\d{{2}}0|[2-9]0)(?!\d)",
+        r"(?P<c>[12]?\d)世纪(?P<y>[1-9]0)年代",
+        r"(?<!\d)(?P<y>[12]\d{2}0)年代",
+    ):
+        yield re.compile(pattern), decade
+
+
+def _century_patterns() -> Iterator[DatePattern]:
+    """The 19th century, 19. Jahrhundert, siglo XIX, XIXe siècle, 19世纪; none before Christ."""
+
+    def century(m: re.Match[str]) -> Candidate | None:
+        written = m["c"].lower()
+        if written.isdigit():
+            n = int(written)
+        else:
+            n = _ROMAN.index(written) + FIRST_ROMAN if written in _ROMAN else _EN_ORDINALS.index(written) + 1
+        return candidate_of(m, PartialDate(100 * (n - 1), years=100)) if FIRST_ROMAN <= n <= LAST_CENTURY else None
+
+    words = "|".join(sorted(_EN_ORDINALS[:LAST_CENTURY], key=len, reverse=True))
+    roman = "|".join(sorted(map(str.upper, _ROMAN), key=len, reverse=True))
+    for pattern in (
+        rf"\b(?:the{S})?(?P<c>\d\d?(?=st|nd|rd|th)|(?i:{words}))(?:st|nd|rd|th)?{S}century\b",
+        rf"(?<!\w)(?P<c>\d\d?)\.{S}Jahrhunderts?\b",
+        rf"\bsiglo{S}(?P<c>{roman})\b",
+        rf"\b(?P<c>{roman})(?:e|ème){S}siècle\b",
+        r"(?<![\d前])(?P<c>[12]?\d)世纪(?!\d)",
+    ):
+        yield re.compile(rf"{pattern}(?!{S}(?:B\.?C|v\.|av\.|a\.))"), century
+
+
+def _era_patterns() -> Iterator[DatePattern]:
+    """AD 79, 44 BC, 221 v. Chr., 公元前221年."""
+
+    def read(m: re.Match[str]) -> Candidate | None:
+        year = int(m["y"])
+        return candidate_of(m, PartialDate(1 - year if m.groupdict().get("bc") else year)) if year else None
+
+    bc = r"(?P<bc>BCE?|B\.C\.(?:E\.)?|v\. ?Chr\.|av\. ?J\.-C\.|a\. ?C\.)"
+    ad = r"(?:A\.?D\.?|C\.?E\.?|n\. ?Chr\.|apr\. ?J\.-C\.|d\. ?C\.)"
+    yield re.compile(rf"(?<![\w.,/:$€£#–-])(?P<y>[1-9]\d{{0,3}})(?:{S})?(?:{bc}|{ad})(?!\w)"), read
+    yield re.compile(rf"(?<!\w)(?:AD|A\.D\.){S}(?P<y>[1-9]\d{{0,3}})(?![\w%°€£$]|[.,]\d)"), read
+    yield re.compile(r"公元(?P<bc>前)?(?P<y>\d{1,4})年"), read
+
+
+def _cjk_patterns() -> Iterator[DatePattern]:
+    """2019年3月12日 and its parts, and ranges of them, also in Chinese digits."""
+    digits = "一二三四五六七八九十"
+
+    def read(m: re.Match[str]) -> Candidate | None:
+        groups = {name: cjk_number(value) for name, value in m.groupdict().items() if value}
+        first = PartialDate(groups.get("y", 0), groups.get("m", 0), groups.get("d", 0))
+        if "y2" in groups:
+            last = PartialDate(groups["y2"], groups.get("m2", 0), groups.get("d2", 0))
+        else:
+            last = replace(first, day=groups.get("d2", first.day))
+        return candidate_of(m, first, last, has_year="y" in groups)
+
+    number, year = rf"(?:\d{{1,2}}|[{digits}]{{1,3}})", r"(?:[12]\d{3}|[一二][〇○零一二三四五六七八九]{3})"
+    to = r"(?:日?[至到–—~～-])"
+    month_day = rf"(?P<m>{number})月(?:份|(?P<d>{number})[日号號])?"
+    until = rf"(?:{to}\s?(?P<y2>{year})\s?年(?:(?P<m2>{number})月(?:(?P<d2>{number})[日号])?)?)?"
+    past = r"(?<!过去)(?<!过去\s)(?<!长达)"  # "the past 1000 years"
+    yield re.compile(rf"(?<![\d.]){past}(?P<y>{year})\s?年(?!代|前的?历史|来)(?:\s?{month_day})?\s?{until}"), read
+    yield re.compile(rf"(?<![\d.])(?P<y>{year}){to}(?P<y2>{year})年(?!代)"), read
+    no_year = rf"(?<![\d.个{digits}])(?<![^今去明同次翌前]年)"
+    yield re.compile(rf"{no_year}(?P<m>{number})月(?P<d>{number})[日号號](?:{to}(?P<d2>{number})[日号號])?"), read

@@ -74,7 +74,7 @@ RELATIVE = {
         text +1 day: (?:the )?(?:next|following) (?:day|morning|afternoon|evening|night)|the day after(?=[.,;:])
         text +1: the (?:next|following) <what>
         text -1: the (?:previous|preceding) <what>
-        text 0 day: (?:the|that) same (?:day|morning|afternoon|evening|night)|that (?:day|morning|afternoon|evening|night)
+        text 0 day: (?:(?:the|that) same|that) (?:day|morning|afternoon|evening|night)
         text 0: (?:(?:the|that) same|that) <what>
         text +n: (?<!the\s)<n> <unit> (?:later|afterwards?|after that|thereafter)
         text -n: <n> <unit> (?:earlier|before that|previously)
@@ -84,20 +84,18 @@ RELATIVE = {
         own -2 day: vorgestern
         own +2 day: übermorgen
         own -1 day: gestern
-        own 0 year: heuer
-        own -1 year: im Vorjahr
         own 0 day: heute (?:Morgen|Vormittag|Mittag|Nachmittag|Abend|Nacht|um)
         own +1 day: (?-i:morgen)
+        own 0 year: heuer
+        own -1 year: im Vorjahr
         own -1: (?:letzte|vorige|vergangene)[nmrs]? <what>
         own 0: diese[nmrs]? <what>
         own +1: (?:nächste|kommende)[nmrs]? <what>
         own -n: vor <n> <unit>
-        text +1 day: am (?:nächsten|folgenden|darauffolgenden) (?:Tag|Morgen|Vormittag|Nachmittag|Abend)
-        text +1 day: am Tag (?:darauf|danach)|tags darauf
+        text +1 day: am (?:(?:nächsten|folgenden|darauffolgenden) (?:Tag|Morgen|Abend)|Tag (?:darauf|danach))|tags darauf
         text -1 day: am Vortag|am Tag (?:zuvor|davor)
         text +1: (?:folgende|darauffolgende)[nmrs]? <what>
         text +1: <what> darauf
-        text -1: <what> (?:zuvor|davor)
         text 0 day: am (?:selben|gleichen) (?:Tag|Abend)
         text 0: (?:selben|gleichen|demselben) <what>
         text +n: <n> <unit> (?:später|danach|darauf)
@@ -108,14 +106,12 @@ RELATIVE = {
         own -2 day: anteayer|antes de ayer
         own +2 day: pasado mañana
         own -1 day: ayer|anoche
-        own 0 day: hoy (?:por|a las)
         own +1 day: (?<!la\s)(?<!esta\s)(?<!pasado\s)mañana
         own -1: (?:el|la) <what> pasad[oa]
         own 0: est[ea] <what>
         own +1: (?:el próximo|la próxima) <what>
-        own +1: (?:el|la) <what> que viene
         own -n: hace <n> <unit>
-        text +1 day: al día siguiente|el día siguiente
+        text +1 day: (?:al|el) día siguiente
         text -1 day: el día anterior
         text +1: (?:el|la|al) <what> siguiente
         text -1: (?:el|la|al) <what> anterior
@@ -123,17 +119,16 @@ RELATIVE = {
         text +n: <n> <unit> (?:después|más tarde)
         text -n: <n> <unit> antes
     """,
-    "fr": """
+    "fr": r"""
         own -2 day: avant-hier
         own +2 day: après-demain
         own -1 day: hier
-        own 0 day: aujourd['’]hui à|ce (?:matin|soir)
         own +1 day: demain
         own -1: (?:l['’]|le |la )?<what> (?:derni(?:er|ère)|passée?)
         own 0: ce(?:t|tte)? <what>
         own +1: (?:l['’]|le |la )?<what> prochaine?
         own -n: il y a <n> <unit>
-        text +1 day: le lendemain|le jour suivant
+        text +1 day: le (?:lendemain|jour suivant)
         text -1 day: la veille|le jour précédent
         text +1: (?:l['’]|le |la )<what> suivante?
         text -1: (?:l['’]|le |la )<what> précédente?
@@ -141,29 +136,28 @@ RELATIVE = {
         text +n: <n> <unit> (?:plus tard|après)
         text -n: <n> <unit> (?:plus tôt|auparavant|avant)
     """,
-    "zh": """
+    "zh": r"""
         own -2 day: 前天
         own +2 day: 后天
         own -1 day: 昨天|昨日|昨晚
         own 0 day: 今天(?:上午|下午|早上|中午|晚上)|今晚|今早
         own +1 day: 明天|明日
-        own -1 year: 去年
         own -2 year: 前年
+        own -1 year: 去年
         own 0 year: 今年
         own +1 year: 明年
         own -1: 上个?<what>
-        own -1 month: 上个?月<d>
-        own 0: 这个?<what>
-        own 0 week: 本周
-        own 0 month: (?:本|这个)月<d>
+        own 0: [本这]个?<what>
         own +1: 下个?<what>
-        own +1 month: 下个?月<d>
+        own -1 month: 上个?月<days>
+        own 0 month: (?:本|这个)月<days>
+        own +1 month: 下个?月<days>
         own -n: <n>多?<unit>前
         text +1 day: 次日|翌日|第二天
         text +1 year: 次年|翌年|第二年
-        text +1 month: 次月<d>
+        text +1 month: 次月<days>
         text 0 year: 同年
-        text 0 month: 同月<d>
+        text 0 month: 同月<days>
         text 0 day: 当天|当日|同日
         text +n: <n><unit>(?:之?后|以后)
     """,
@@ -273,7 +267,7 @@ def _rules(language: str, months: Iterable[str], weekdays: Iterable[str], counts
     }
     space = "" if language == "zh" else SPACE
     start, end = ("", "") if language == "zh" else (r"(?<![\w-])", r"\b")
-    number = "|".join([r"\d{1,3}", *sorted(counts, key=len, reverse=True)])
+    number = "|".join([r"(?<![\d.,])\d{1,3}", *sorted(counts, key=len, reverse=True)])
     if language == "en":
         number = rf"(?:{_TENS})[- ](?:{_ONES})|{number}"
     named = {
@@ -281,12 +275,12 @@ def _rules(language: str, months: Iterable[str], weekdays: Iterable[str], counts
         "unit": f"(?P<unit>{'|'.join(UNITS[language].values())})",
         "weekday": f"(?P<weekday>{what['weekday']})",
         "n": f"(?P<n>{number})",
-        "d": rf"(?:(?P<d>{_CJK_DAY})[日号](?:[至到–—-](?P<d2>{_CJK_DAY})[日号])?)?",
+        "days": rf"(?:(?P<d>{_CJK_DAY})[日号](?:[至到–—-](?P<d2>{_CJK_DAY})[日号])?)?",
     }
     for line in filter(None, map(str.strip, RELATIVE[language].splitlines())):
         head, _, words = line.partition(": ")
         base, step, *unit = head.split()
-        pattern = re.sub("<(what|unit|weekday|n|d)>", lambda m: named[m[1]], words.replace(" ", space))
+        pattern = re.sub("<(what|unit|weekday|n|days)>", lambda m: named[m[1]], words.replace(" ", space))
         direction = (step > "+" and step[0] == "+") - (step[0] == "-")
         count = 0 if step.endswith("n") else abs(int(step))
         yield RelativeRule(base, direction, count, "".join(unit), re.compile(f"{start}(?:{pattern}){end}", re.IGNORECASE), language)

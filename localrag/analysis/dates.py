@@ -7,11 +7,12 @@ left alone.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
-from localrag.analysis.date_candidates import Candidate
-from localrag.analysis.date_patterns import candidates_of
-from localrag.analysis.date_words import SPACE
+from localrag.analysis.date_patterns import Candidate, DatePattern, is_taken, without_overlaps, word_patterns
+from localrag.analysis.date_words import SPACE, date_words
 from localrag.analysis.edtf import DateRange, PartialDate
+from localrag.analysis.numeric_dates import numeric_dates, years
 from localrag.analysis.reckoning import reckoned, with_year
 
 MAX_BASE_CHARS = 600  # between a date and one without a year that is told from it
@@ -24,9 +25,6 @@ _AHEAD = {
         re.IGNORECASE,
     ),
     "de": re.compile(r"\b(?:wird|werden|soll|sollen|geplant|voraussichtlich|bis)\b", re.IGNORECASE),
-    "es": re.compile(r"\b(?:será|serán|va a|van a|previsto|hasta)\b", re.IGNORECASE),
-    "fr": re.compile(r"\b(?:sera|seront|va|vont|prévue?|jusqu)\b", re.IGNORECASE),
-    "zh": re.compile("将|会在|预计"),
 }
 # Words before a date that say how exact it is or what it bounds, in several languages.
 _BOUNDS = {
@@ -49,7 +47,6 @@ _JOINED = re.compile(
 )
 _PAIRED = re.compile(rf"{SPACE}(?:and|und|y|et){SPACE}")
 _BETWEEN = re.compile(rf"\b(?:between|zwischen|entre){SPACE}(?:the{SPACE}|dem{SPACE}|el{SPACE}|le{SPACE})?$", re.IGNORECASE)
-_EXPLAINED = re.compile(rf"(?:{SPACE})?[,(]?(?:{SPACE})?(?:(?:on|in|am|im|el|le|en|,){SPACE})?")
 _BESIDE = re.compile(rf"(?:{SPACE}(?:(?:of|in|de|des){SPACE})?)?")
 
 
@@ -96,7 +93,7 @@ def find_dates(text: str, own: PartialDate | None = None, language: str = "en") 
     """The dates in a text of a language (a two-letter code). `own`: the text's own date, from which "yesterday" is reckoned, if known."""
     mentions: list[DateMention] = []
     bases, n_unresolved = _Bases(own), 0
-    for candidate in _joined(candidates_of(text, language), text):
+    for candidate in _joined(_candidates(text, language), text):
         mention = _resolved(candidate, text, bases, language)
         if mention is None:
             n_unresolved += 1
@@ -117,37 +114,50 @@ def _is_base(mention: DateMention, candidate: Candidate, text: str) -> bool:
     return bool(value.end.month) or text[max(0, mention.start - 1) : mention.start] not in ("(", "（")
 
 
+def _candidates(text: str, language: str) -> list[Candidate]:
+    """The candidates of a text in order. Of two that overlap the absolute one stays, then the first, then the longer.
+
+    What is written as a date that the calendar does not have, as 31 February, is none, nor is a part of it.
+    """
+    found = [candidate for pattern, read in _patterns(language) for m in pattern.finditer(text) if (candidate := read(m))]
+    found += numeric_dates(text, language)
+    found += years(text, language, sorted((c.start, c.end) for c in found))
+    absolute = without_overlaps(found)
+    taken = [(c.start, c.end) for c in absolute]
+    relative = (
+        Candidate(m.start(), m.end(), PartialDate(0), PartialDate(0), has_year=False, rule=rule, match=m)
+        for rule in date_words(language).relative
+        for m in rule.pattern.finditer(text)
+    )
+    kept = [*absolute, *without_overlaps(c for c in relative if not is_taken(c, taken))]
+    return sorted((c for c in kept if c.is_possible), key=lambda c: c.start)
+
+
+@cache
+def _patterns(language: str) -> tuple[DatePattern, ...]:
+    return tuple(word_patterns(language))
+
+
 def _joined(candidates: Sequence[Candidate], text: str) -> Iterator[Candidate]:
-    """Two dates with "to" between them, or "between" before them, as one; "May last year" as one."""
+    """Two dates with "to" between them, or "between" before them, as one; "May last year" as one; without weekdays of opening hours."""
     waiting: Candidate | None = None
     for candidate in candidates:
         if waiting is not None and _is_schedule(waiting, candidate, text):
             waiting = None
-            continue
-        if waiting is not None and _is_explained(waiting, candidate, text):
-            waiting = candidate
-            continue
-        if waiting is not None and (both := _range_of(waiting, candidate, text) or _with_relative_year(waiting, candidate, text)):
+        elif waiting is not None and (both := _range_of(waiting, candidate, text) or _with_relative_year(waiting, candidate, text)):
             waiting = both
-            continue
-        if waiting is not None:
-            yield waiting
-        waiting = candidate
+        else:
+            if waiting is not None:
+                yield waiting
+            waiting = candidate
     if waiting is not None:
         yield waiting
 
 
 def _is_schedule(first: Candidate, last: Candidate, text: str) -> bool:
     """Whether two candidates are weekdays from one to the other, as opening hours name them."""
-    return all(c.rule is not None and c.rule.base == "near" for c in (first, last)) and bool(
-        _JOINED.fullmatch(text[first.end : last.start])
-    )
-
-
-def _is_explained(first: Candidate, second: Candidate, text: str) -> bool:
-    """Whether a date says which one the words before it mean: "four days later, on 9 September"."""
-    gap = text[first.end : second.start]
-    return first.rule is not None and first.rule.base == "text" and second.rule is None and _EXPLAINED.fullmatch(gap) is not None
+    are_weekdays = all(c.rule is not None and c.rule.base == "near" for c in (first, last))
+    return are_weekdays and _JOINED.fullmatch(text, first.end, last.start) is not None
 
 
 def _range_of(first: Candidate, last: Candidate, text: str) -> Candidate | None:
@@ -193,9 +203,7 @@ def _resolved(candidate: Candidate, text: str, bases: _Bases, language: str) -> 
         return None
     bound = _PREFIX.search(text[max(0, start - PREFIX_CHARS) : start])
     direction = -1 if bound and bound["since"] else 1 if mention else _tense(text, start, end, language)
-    value = (
-        reckoned(candidate, base, direction) if candidate.rule else with_year(candidate, base, _stated_direction(text, start) or direction)
-    )
+    value = reckoned(candidate, base, direction) if candidate.rule else with_year(candidate, base, direction)
     return DateMention(start, end, value, True, (mention.start, mention.end) if mention else None) if value else None
 
 
@@ -226,12 +234,6 @@ def _tense(text: str, start: int, end: int, language: str) -> int:
     if (ahead := _AHEAD.get(language)) is None:
         return 0
     return 1 if ahead.search(before) or ahead.search(after) else -1 if language == "en" else 0
-
-
-def _stated_direction(text: str, start: int) -> int:
-    """-1 if "last" stands before a date, 1 if "next" does; else 0."""
-    found = re.search(r"\b(?:(last|this past)|(next))\s$", text[max(0, start - 12) : start], re.IGNORECASE)
-    return 0 if found is None else -1 if found[1] else 1
 
 
 def _qualified(mention: DateMention, text: str) -> DateMention:

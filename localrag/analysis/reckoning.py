@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, timedelta
 
-from localrag.analysis.date_candidates import Candidate
+from localrag.analysis.date_patterns import Candidate
 from localrag.analysis.date_words import cjk_number
 from localrag.analysis.edtf import DateRange, PartialDate
 

@@ -39,7 +39,11 @@ def is_in_chunks(sentence: PlacedSentence, chunk_ids: frozenset[str]) -> bool:
 
 def are_about_topic(topic: str, texts: Sequence[str], project: Project) -> list[bool]:
     """Whether each text is about a topic. Raises UsageError and ModelError as `read_passages` does."""
-    readings = (reading for start in range(0, len(texts), TEXTS_PER_BATCH) for reading in read_passages(topic, texts[start : start + TEXTS_PER_BATCH], project))
+    readings = (
+        reading
+        for start in range(0, len(texts), TEXTS_PER_BATCH)
+        for reading in read_passages(topic, texts[start : start + TEXTS_PER_BATCH], project)
+    )
     return [r.relevance + WORD_SHARE_WEIGHT * word_share(topic, text) > 0 for text, r in zip(texts, readings, strict=True)]
 
 
