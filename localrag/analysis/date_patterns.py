@@ -5,7 +5,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from localrag.analysis.date_words import SEASONS, SPACE, RelativeRule, alternatives, cjk_number, date_words, full_months
+from localrag.analysis.date_words import SEASONS, SPACE, RelativeRule, alternatives, cjk_number, date_words
 from localrag.analysis.edtf import FIRST_QUARTER, PartialDate
 
 EVERYWHERE = ("en", "de", "es", "fr")  # in every text days are read in these languages
@@ -147,7 +147,7 @@ def _month_patterns(language: str) -> Iterator[DatePattern]:
     earlier = rf"(?:(?P<m0>{months})\b\.?(?:{TO}|/|{S}(?:and|und|y|et|e){S}))?"
     yield re.compile(rf"(?<![\w.]){earlier}(?P<m>{months})\b\.?(?:(?:{S})?,?{S}{OF}|[-/]){YEAR}(?![-/]\d)"), read
     if before := _MONTH_ALONE_AFTER.get(language):
-        names = "|".join(alternatives(full_months(each), each) for each in dict.fromkeys([language, "en"]))
+        names = "|".join(alternatives(date_words(each).full_months, each) for each in dict.fromkeys([language, "en"]))
         after = rf"(?!{S}[A-Z]|['’.]\w|-)" if language == "en" else ""
         words = before.replace(" ", S)
         yield re.compile(rf"\b(?i:{words})(?:{S}|-|(?<=['’]))(?P<at>(?P<m>{names}))\b(?!{S}\d){after}"), read
