@@ -44,6 +44,8 @@ from localrag.store.collections import collections, paths_of
 from localrag.store.location import DATABASE_FILE
 
 if TYPE_CHECKING:
+    from localrag.analysis.review import ReviewPlan
+    from localrag.analysis.tables import Cell, OnWork, ResultTable
     from localrag.exchange.export import ExportResult
     from localrag.indexing.documents import DeletionPolicy
     from localrag.indexing.pipeline import IndexPlan, IndexResult
@@ -552,6 +554,90 @@ class Index(IndexReader):
         return [
             SearchHit(r["path"], r["part"], r["start"], r["end"], r["text"], r["snippet"], r["score"], tuple(r["headings"])) for r in rows
         ]
+
+    # Tables
+
+    def plan_review(self, questions: Sequence[str], *, rows: str = "document", selection: DocumentFilter = NO_FILTER) -> "ReviewPlan":
+        """What `review` would read, and about how long it takes. Raises UsageError, NoMatchingDocuments, NoIndex, ModelError."""
+        from localrag.analysis.review import plan_review
+        from localrag.analysis.review_questions import parse_questions
+
+        with filter_project(self._query_project(), selection) as project:
+            return plan_review(parse_questions(questions), project, rows=rows)
+
+    def review(
+        self,
+        questions: Sequence[str],
+        *,
+        rows: str = "document",
+        max_seconds: float | None = None,
+        selection: DocumentFilter = NO_FILTER,
+        on_work: "OnWork | None" = None,
+    ) -> "ResultTable":
+        """The answer of every document to every question, with its quote; what was read before is not read again.
+
+        `questions`: each with the kind of its answer where one is asked for, such as "date: When does it end?". `rows`: "document",
+        "chapter" or "record". Raises UsageError, NoMatchingDocuments, NoIndex for an empty index, ModelError.
+        """
+        from localrag.analysis.review import review_documents
+        from localrag.analysis.review_questions import parse_questions
+
+        with filter_project(self._query_project(), selection) as project:
+            return review_documents(parse_questions(questions), project, rows=rows, max_seconds=max_seconds, on_work=on_work)
+
+    def decide(self, path: str, question: str, text: str | None = None, *, section: str = "", rows: str = "document") -> "Cell":
+        """Approve a cell of a review, or correct it to `text`; it stays when the document changes.
+
+        `section`: the label of a chapter or record. Raises UsageError for an unknown document or a cell that was not read.
+        """
+        from localrag.analysis.review import decide_cell
+        from localrag.analysis.review_questions import parse_questions
+
+        (asked,) = parse_questions([question])
+        return decide_cell(self._query_project(), path, asked, text, section=section, rows=rows)
+
+    def contradictions(
+        self, topic: str = "", *, limit: int = 20, selection: DocumentFilter = NO_FILTER, on_work: "OnWork | None" = None
+    ) -> "ResultTable":
+        """Pairs of sentences that cannot both be true, the surest first, each with both quotes.
+
+        Raises NoMatchingDocuments, NoIndex for an empty index, ModelError.
+        """
+        from localrag.analysis.contradictions import find_contradictions
+
+        with filter_project(self._query_project(), selection) as project:
+            return find_contradictions(project, topic, limit=limit, on_work=on_work)
+
+    def timeline(
+        self, about: str = "", *, limit: int | None = None, selection: DocumentFilter = NO_FILTER, on_work: "OnWork | None" = None
+    ) -> "ResultTable":
+        """The dated statements of the documents, or those about an entity or a topic, in order of time.
+
+        Raises NoMatchingDocuments, NoIndex for an empty index, ModelError.
+        """
+        from localrag.analysis.timeline import make_timeline
+
+        with filter_project(self._query_project(), selection) as project:
+            return make_timeline(project, about, limit=limit, on_work=on_work)
+
+    def list_items(self, request: str, *, selection: DocumentFilter = NO_FILTER, on_work: "OnWork | None" = None) -> "ResultTable":
+        """All items that match a request, such as "all vessels that sank", each with the statement that shows it.
+
+        Raises UsageError for an empty request, NoMatchingDocuments, NoIndex for an empty index, ModelError.
+        """
+        from localrag.analysis.item_list import list_items
+
+        with filter_project(self._query_project(), selection) as project:
+            return list_items(project, request, on_work=on_work)
+
+    def compare(self, first: str, second: str, *, include_same: bool = False, on_work: "OnWork | None" = None) -> "ResultTable":
+        """Two documents passage by passage: what is the same, changed, moved, or only in one.
+
+        Raises UsageError for an unknown document, NoIndex for an empty index, ModelError.
+        """
+        from localrag.analysis.document_diff import compare_documents
+
+        return compare_documents(self._query_project(), first, second, include_same=include_same, on_work=on_work)
 
     @property
     def calls(self) -> int:

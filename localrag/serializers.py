@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlite_utils import Database
 
+from localrag.analysis.tables import Cell, ResultTable
 from localrag.errors import LocalragError
 from localrag.loaders.page_images import IMAGE_SUFFIXES
 from localrag.records import ANSWER_JSON_KEYS, Answer, Chunk, Citation, content_id, file_path, to_row, with_new_keys
@@ -79,6 +80,26 @@ def serialize_answer(answer: Answer, number: int = 0, at: str = "") -> JsonRow:
     }
     values = with_new_keys(values, "short", "asked", "answerable", "unsupported", "where")
     return {"id": number or answer.id, "at": at} | values | {"confidence": confidence} | cited
+
+
+def serialize_table(table: ResultTable) -> JsonRow:
+    """A table: its columns, its rows of cells, and the citations of all cells by number."""
+    return {
+        "kind": table.kind,
+        "title": table.title,
+        "note": table.note,
+        "figures": dict(table.figures),
+        "columns": [asdict(column) for column in table.columns],
+        "rows": [{"key": row.key, "cells": [_cell(cell) for cell in row.cells]} for row in table.rows],
+        "citations": [serialize_citation(c) for c in table.citations],
+    }
+
+
+def _cell(cell: Cell) -> JsonRow:
+    confidence = cell.confidence and round(cell.confidence, 3)
+    return {"text": cell.text, "value": cell.value, "state": cell.state.value, "confidence": confidence, "note": cell.note} | {
+        "citations": [c.n for c in cell.citations]
+    }
 
 
 def split_at_citations(text: str, marks: "Sequence[tuple[int, int]]") -> list[JsonRow]:

@@ -36,8 +36,11 @@ ROWS = [
 # The files of a package, by the same rule.
 ROOMS = {
     "analysis": [
-        {"tables"},
-        {"placed_sentences", "reading"},
+        {"amounts", "passage_alignment", "review_questions", "tables", "word_changes"},
+        {"named_documents", "placed_sentences", "reading"},
+        {"comparable_passages", "review_reading"},
+        {"document_diff", "review_cells"},
+        {"review"},
     ],
     "bench": [
         {"engine", "tasks"},
@@ -54,8 +57,8 @@ ROOMS = {
         {"settings", "views/console"},
         {"options", "views/markdown", "views/progress"},
         {"views/answers"},
-        {"commands/ask", "commands/exchange", "commands/serve", "views/contents", "views/tables"},
-        {"commands/evaluate", "commands/index", "commands/inspect", "commands/prompts"},
+        {"commands/ask", "commands/exchange", "commands/serve", "views/contents", "views/result_tables", "views/tables"},
+        {"commands/analysis", "commands/evaluate", "commands/index", "commands/inspect", "commands/prompts"},
         {"commands/chat", "commands/models", "commands/setup"},
     ],
     "engine": [
@@ -84,8 +87,10 @@ ROOMS = {
         {"comparison"},
     ],
     "exchange": [
-        {"foreign", "formats", "html_page", "obsidian", "pack"},
-        {"export", "import_index"},
+        {"bibtex", "cited_texts", "export_folder", "foreign", "formats", "html_page", "office_package", "pack", "wiki_pages"},
+        {"markdown_file", "obsidian", "word_document", "workbook"},
+        {"import_index", "wiki", "word_file"},
+        {"export", "table_files", "wiki_check"},
     ],
     "indexing": [
         {"extraction/names", "graph/communities", "tasks"},
@@ -138,16 +143,16 @@ ROOMS = {
         {"answer"},
     ],
     "serve": [
-        {"auth", "mcp_results", "prompt_parts", "query_worker"},
-        {"client_tasks", "context", "mcp_server"},
-        {"chat_request"},
+        {"auth", "mcp_results", "prompt_parts", "query_worker", "table_request"},
+        {"client_tasks", "context", "table_worker"},
+        {"chat_request", "mcp_server"},
         {"chat"},
-        {"api", "files", "mcp_http", "ollama", "openai", "responses"},
+        {"api", "files", "mcp_http", "ollama", "openai", "responses", "tables"},
         {"runs"},
         {"app"},
     ],
     "store": [
-        {"collections", "layout", "location", "runs", "schema", "tombstones"},
+        {"collections", "layout", "location", "reviews", "runs", "schema", "tombstones"},
         {"chunks", "database", "filtered", "llm_cache"},
         {"answers", "full_text", "retention", "staging"},
         {"documents", "graph"},

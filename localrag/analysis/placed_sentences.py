@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date
 from functools import cached_property
 
 from localrag.analysis.tables import cite_document
@@ -23,6 +24,14 @@ class OpenedDocument:
     def outline(self) -> Outline:
         """The headings and blocks of its text."""
         return Outline(self.document.text)
+
+    @cached_property
+    def day(self) -> date | None:
+        """The day of the document; None if it is not known."""
+        try:
+            return date.fromisoformat(self.document.date)
+        except ValueError:
+            return None
 
     def cite(self, start: int, end: int, chunk_id: str = "") -> Citation:
         """The citation of a span of the text."""

@@ -1,8 +1,9 @@
 """Tables made from documents: each cell has the verbatim quotes that it rests on."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from localrag.records import Citation, Document
 from localrag.text.outline import Outline
@@ -22,13 +23,27 @@ class CellState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell. `citations`: its quotes, best first; `confidence`: a probability; `value`: of a typed column, an ISO date or a number."""
+    """A cell. `citations`: its quotes, best first; `confidence`: a probability; `value`: of a typed column, an ISO date or a number.
+
+    `note`: what its reader should know.
+    """
 
     text: str = ""
     citations: tuple[Citation, ...] = ()
     state: CellState = CellState.FOUND
     confidence: float | None = None
     value: str | float | None = None
+    note: str = ""
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Cell":
+        """The cell of JSON-ready values."""
+        cited = tuple(Citation(**c | {"headings": tuple(c["headings"])}) for c in values["citations"])
+        return cls(**{**values, "citations": cited, "state": CellState(values["state"])})
+
+    def to_json(self) -> dict[str, Any]:
+        """The cell as JSON-ready values."""
+        return asdict(self) | {"state": str(self.state)}
 
 
 @dataclass(frozen=True, slots=True)

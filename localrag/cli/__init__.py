@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from localrag import __version__
-from localrag.cli.commands import ask, chat, evaluate, exchange, index, inspect, models, prompts, serve, setup
+from localrag.cli.commands import analysis, ask, chat, evaluate, exchange, index, inspect, models, prompts, serve, setup
 from localrag.cli.settings import apply_settings
 from localrag.cli.views.terminal import escape_controls, json_events, quiet_exit, status_line, write_event
 from localrag.errors import LocalragError, disk_error_hint, error_location
@@ -92,6 +92,11 @@ app.command("entity")(inspect.entity_command)
 app.command("tree")(inspect.tree_command)
 app.command("report")(inspect.report_command)
 app.command("questions")(ask.questions_command)
+app.command("review")(analysis.review_command)
+app.command("contradictions")(analysis.contradictions_command)
+app.command("timeline")(analysis.timeline_command)
+app.command("list")(analysis.list_command)
+app.command("compare")(analysis.compare_command)
 app.command("logs")(inspect.logs_command)
 app.command("status")(inspect.status_command)
 app.command("files")(inspect.files_command)
@@ -101,6 +106,7 @@ app.command("rm")(index.remove_documents_command)
 app.command("gc")(index.gc_command)
 app.command("reembed")(index.reembed_command)
 app.command("export")(exchange.export_command)
+app.command("wiki")(exchange.wiki_command)
 app.command("demo")(setup.demo_command)
 app.command("init")(setup.init_command)
 app.command("tune")(prompts.tune_command)

@@ -36,7 +36,6 @@ _TYPOGRAPHY = re.compile(
     "|[\ufb00-\ufb06\ufb13-\ufb17]|[A-Za-z\u00c0-\u04ff][\u0300-\u036f]+"
 )
 _REPLACED_CHARACTERS = re.compile("[\u00ad\u200b\u2060\ufeff\ufb00-\ufb17\u0300-\u036f]")  # one of them is in every match
-_TRADE_MARKS = ("®", "™", "℠", "©", "º", "ª")
 
 
 def number_in(text: str, otherwise: int = 0) -> int:
@@ -192,17 +191,22 @@ def superscript(text: str, *, is_note: bool = False) -> str:
     Plain digits would join the number before them, and the raised ones of Unicode are plain digits to most models.
     """
     mark = " ".join(text.split())
-    if not mark or mark.isalpha() or mark in _TRADE_MARKS:
-        return mark
-    if is_note or mark[0] in "[(*†‡§¶#":
+    if mark and (is_note or mark[0] in "[(*†‡§¶#"):
         return f"[{mark.strip('[]()')}]"
+    if not mark or mark.isalpha() or _is_punctuation(mark):
+        return mark
     return f"^{mark}" if re.fullmatch(r"[-+−–]?\w+(?:[.,]\d+)?|[-+−–]", mark) else f"^({mark})"
 
 
 def subscript(text: str) -> str:
     """Lowered text as it follows the text before it: `CO2`, `x_i`."""
     mark = " ".join(text.split())
-    return mark if not mark or mark[0].isdigit() else f"_{mark}" if mark.isalnum() else f"_({mark})"
+    return mark if not mark or mark[0].isdigit() or _is_punctuation(mark) else f"_{mark}" if mark.isalnum() else f"_({mark})"
+
+
+def _is_punctuation(mark: str) -> bool:
+    """Whether a raised or lowered text is a sign, or begins as a remark does: `°`, `: 228`."""
+    return mark[0] in ":;,." or not any(c.isalnum() or c in "+-−–" for c in mark)
 
 
 def metadata_pairs(**values: object) -> tuple[tuple[str, str], ...]:

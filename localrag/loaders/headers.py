@@ -18,6 +18,8 @@ CellRow = Sequence[str]
 _NUMBER = re.compile(r"[-+(]?[$€£¥]?\s?\d[\d.,' \u00a0]*(?:e[-+]?\d+)?\s?[%)€£¥]?", re.IGNORECASE)
 _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ][\d:.+Z-]+)?|\d{1,2}:\d{2}(?::\d{2})?")
 _YEAR = re.compile(r"(?:1[5-9]|20|21)\d\d")
+_LIMIT = re.compile(r"(?:max|min|ca|approx|[<>≤≥~≈±])\.?\s*", re.IGNORECASE)
+_RANGE = re.compile(r"\s*(?:[-–—…]|\.\.\.?|to|bis)\s*")
 _ADDRESS = re.compile(r"https?://\S+|\S+@\S+")
 _RUN = re.compile(r"(.)\1+")
 _SENTENCE_ENDS = (".", "!", "。", "！")
@@ -87,7 +89,12 @@ def _columns(rows: Iterable[CellRow]) -> list[list[str]]:
 
 
 def _is_numeric(column: Sequence[str]) -> bool:
-    return bool(column) and sum(map(is_value, column)) >= _NUMERIC_SHARE * len(column)
+    return bool(column) and sum(map(_is_quantity, column)) >= _NUMERIC_SHARE * len(column)
+
+
+def _is_quantity(text: str) -> bool:
+    """Whether a cell is a number, date or time, or gives its limits: `0.2 - 0.35`, `max 0.025`. In a header these are names."""
+    return is_value(text) or all(map(is_value, _RANGE.split(_LIMIT.sub("", text, count=1), maxsplit=1)))
 
 
 def _numeric_columns(rows: Sequence[CellRow]) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from html.entities import html5
+from itertools import islice
 from posixpath import dirname, join, normpath
 from typing import Any
 
@@ -28,6 +29,7 @@ from localrag.loaders.content import (
     subscript,
     superscript,
 )
+from localrag.loaders.inline_text import is_note_letter
 from localrag.loaders.numbering import format_number
 from localrag.loaders.spans import CellRange, fill_spans
 from localrag.loaders.tabular import format_row, table_lines
@@ -173,10 +175,9 @@ def html_text(root: Any) -> str:
 
 def _walk(node: Any, page: _BlockWriter) -> None:
     tag = _tag(node)
-    if tag in _INLINE:
-        page.inline.append(_INLINE[tag](node))
-    elif tag == "a" and _is_note_mark(node, deep=False):
-        page.inline.append(superscript(_line_of(node), is_note=True))
+    inline = _inline_text(tag, node, page)
+    if inline is not None:
+        page.inline.append(inline)
     elif tag == "pre":
         page.flush()
         page.blocks.append(("".join(_raw(node)).strip("\n"), False))
@@ -194,9 +195,19 @@ def _walk(node: Any, page: _BlockWriter) -> None:
         page.flush()
         page.lists.pop()
     elif tag in _BLOCKS:
-        _block(node, page)
+        _block(node, page, prefix=_indent(len(page.lists) - 1) if tag == "dt" else None)
     elif tag:
         _children(node, page)
+
+
+def _inline_text(tag: str, node: Any, page: _BlockWriter) -> str | None:
+    """The text of an element within a line; None for other elements."""
+    if tag == "sup":
+        before = "".join(page.inline[-8:]).rpartition(_BREAK)[2]
+        return _raised_text(node, _line_of(node), before, is_note=_is_note_mark(node))
+    if tag == "a" and _is_note_mark(node, deep=False):
+        return superscript(_line_of(node), is_note=True)
+    return _INLINE[tag](node) if tag in _INLINE else None
 
 
 def _indent(depth: int) -> str:
@@ -228,6 +239,12 @@ def _line_of(node: Any) -> str:
     return " ".join("".join(_raw(node)).split())
 
 
+def _raised_text(node: Any, text: str, before: str, *, is_note: bool) -> str:
+    """A raised element with a text, as it follows the text before it; a mark that begins a note stands apart."""
+    is_letter = is_note_letter(before, text)
+    return superscript(text, is_note=is_note or is_letter) + " " * (is_letter and not before.strip() and bool(node.tail))
+
+
 def _is_note_mark(node: Any, *, deep: bool = True) -> bool:
     """Whether an element is the mark of a note: it is called that, or, if `deep`, it is or holds a link within the book or page."""
     if any(_NOTE_MARK.search(str(node.get(name) or "")) for name in ("role", "epub:type", f"{_EPUB}type", "class")):
@@ -243,10 +260,26 @@ _NOTE_MARK = re.compile(r"noteref|footnote-?ref|endnote-?ref|\bfnref\b|footnote-
 def _form_field(node: Any) -> str:
     """What was entered into a field of a form."""
     kind = str(node.get("type") or "text").lower()
+    if node.get("role") == "button":  # it opens a menu
+        return ""
     if kind in {"checkbox", "radio"}:
         return "☒ " if "checked" in node.attrib else "☐ "
     shown = kind in {"text", "number", "date", "email", "tel", "url", "time", "month", "week", "datetime-local"}
     return f" {node.get('value') or ''} " if shown else ""
+
+
+def _picture_text(node: Any) -> str:
+    """The description of a picture, unless it is that of an icon, a file name, or stands beside it, too."""
+    alt = " ".join(str(node.get("alt") or "").split())
+    if len(alt.split()) < _MIN_ALT_WORDS or _PICTURE_FILE.search(alt):
+        return ""
+    owner = next(node.iterancestors("{*}figure", "{*}li", "{*}td", "{*}p"), None)
+    beside = " ".join("".join(islice(owner.itertext(), _MAX_TEXTS_BESIDE)).split()) if owner is not None else ""
+    return "" if alt in beside else f" [{alt}] "
+
+
+_PICTURE_FILE = re.compile(r"\.(?:jpe?g|png|gif|svg|webp)\Z", re.IGNORECASE)
+_MAX_TEXTS_BESIDE = 50
 
 
 def _selected_options(node: Any) -> str:
@@ -255,11 +288,10 @@ def _selected_options(node: Any) -> str:
 
 
 _INLINE: dict[str, Callable[[Any], str]] = {
-    "sup": lambda node: superscript(_line_of(node), is_note=_is_note_mark(node)),
     "sub": lambda node: subscript(_line_of(node)),
     "input": _form_field,
     "select": _selected_options,
-    "img": lambda node: f" [{alt}] " if len((alt := " ".join(str(node.get("alt") or "").split())).split()) >= _MIN_ALT_WORDS else "",
+    "img": _picture_text,
     "br": lambda _: _BREAK,
 }
 
@@ -288,13 +320,13 @@ def _is_links(node: Any) -> bool:
     return n_linked >= 0.5 * n_chars
 
 
-def _block(node: Any, page: _BlockWriter, prefix: str = "") -> None:
+def _block(node: Any, page: _BlockWriter, prefix: str | None = None) -> None:
     page.flush()
-    if prefix:
+    if prefix is not None:
         page.prefix = prefix
     _children(node, page)
     page.flush()
-    if prefix.startswith("#"):
+    if prefix and prefix.startswith("#"):
         page.prefix = ""
 
 
@@ -452,12 +484,13 @@ def _sentence(element: Any, notes: list[str]) -> str:
             mark = str(child.get("n") or child.get("symbol") or len(notes) + 1)
             notes.append(f"[{mark}] {' '.join(_sentence(child, notes).split())}")
             texts.append(f"[{mark}]")
-        elif name in _REFERENCES and "".join(texts)[-1:].strip() and (mark := " ".join(child.itertext()).strip()).isalnum():
-            texts.append(superscript(mark, is_note=True))  # it follows a word without a space
+        elif name in _REFERENCES and _is_reference_mark("".join(texts)[-_MAX_BRACKETED_CHARS:], " ".join(child.itertext()).strip()):
+            texts.append(superscript(" ".join(child.itertext()), is_note=True))
         elif name in {"sup", "superscript", "sub", "subscript", "inf"}:
             raised = name.startswith("sup")
             is_note = raised and next(child.iter("{*}xref", "{*}ref"), None) is not None
-            texts.append(superscript(_sentence(child, notes), is_note=is_note) if raised else subscript(_sentence(child, notes)))
+            text = " ".join(_sentence(child, notes).split())
+            texts.append(_raised_text(child, text, "".join(texts)[-60:], is_note=is_note) if raised else subscript(text))
         elif name in {"lb", "pb", "br", "cb"}:
             texts.append("" if child.get("break") == "no" else " ")
         elif name == "choice":
@@ -467,6 +500,15 @@ def _sentence(element: Any, notes: list[str]) -> str:
             texts += [" "] * bool(adjacent) + [_sentence(child, notes)]
         texts.append(child.tail or "")
     return "".join(texts)
+
+
+_MAX_BRACKETED_CHARS = 200
+
+
+def _is_reference_mark(before: str, mark: str) -> bool:
+    """Whether a reference is a mark that follows a word without a space, and not one of the numbers in brackets: `[4, 5]`."""
+    in_brackets = before.rfind("[") > before.rfind("]") or before.rfind("(") > before.rfind(")")
+    return mark.isalnum() and bool(before[-1:].strip()) and not in_brackets
 
 
 def _cals_table_lines(table: Any) -> list[str]:

@@ -11,6 +11,9 @@ TextRun = tuple[str, int]  # a text, and 1 if it is raised, -1 if it is lowered,
 CHECKED, UNCHECKED = "☒", "☐"
 MAX_MARK_CHARS = 15  # longer raised or lowered texts are ordinary text
 _NOTE_MARK = re.compile(r"[\[(]?\d{1,3}(?:\s?[,;–-]\s?\d{1,3}){0,8}[\])]?|[*†‡§¶#]{1,4}")
+_NOTE_LETTER = re.compile(r"[a-i](?:\s?[,;–-]\s?[a-i]){0,5}")
+_FUNCTIONS = frozenset("sin cos tan cot log exp chi lim max min".split())  # which exponents follow
+_EXPONENT = re.compile(r"\^\(?[-+−–]?\d+\)?\Z")
 _PRIVATE = re.compile("[\uf020-\uf0ff]")  # where symbol fonts have their characters
 _SIGNS = frozenset("+-−–®™℠©°′″")
 _YEAR = re.compile(r"1\d\d\d|2[01]\d\d")
@@ -70,7 +73,7 @@ def shifted_text(before: str, text: str, shift: int) -> str:
 def is_note_mark(before: str, mark: str) -> bool:
     """Whether a raised mark refers to a note, rather than being an exponent: it follows a word, a year or a sentence."""
     if not _NOTE_MARK.fullmatch(mark):
-        return False
+        return is_note_letter(before, mark)
     if not before or before[-1].isspace():
         return True
     if number := _LAST_NUMBER.search(before):
@@ -79,7 +82,20 @@ def is_note_mark(before: str, mark: str) -> bool:
     if before[-1] in ")]}":
         return any(len(word) > 2 for word in re.findall(r"[^\W\d_]+", before.rpartition("(")[2]))
     word = _LAST_WORD.search(before)
+    if word and word[0].lower() in _FUNCTIONS:
+        return False
     return len(word[0]) > 2 or unicodedata.category(word[0][0]) == "Lo" if word else True
+
+
+def is_note_letter(before: str, mark: str) -> bool:
+    """Whether a raised mark is a letter that refers to a note: it begins a text, or follows a word, an exponent or parentheses."""
+    if not _NOTE_LETTER.fullmatch(mark):
+        return False
+    before = before.rstrip()
+    word = _LAST_WORD.search(before)
+    if word:
+        return len(word[0]) > 2 and word[0].lower() not in _FUNCTIONS
+    return not before or before[-1] in ")]" or bool(_EXPONENT.search(before))
 
 
 def symbol_text(font: str, text: str) -> str:

@@ -1,10 +1,25 @@
-"""LaTeX as text: own macros expanded, tables by row, notes at the end, formulas unchanged. No file is included."""
+"""LaTeX as text: own macros expanded, tables by row, notes at the end, formulas and code unchanged. No file is included."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
-from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, clean_text, decode, metadata_pairs, subscript, superscript
+from localrag.loaders.content import (
+    LoadOptions,
+    OpenFile,
+    ParsedFile,
+    clean_text,
+    decode,
+    metadata_pairs,
+    number_in,
+    subscript,
+    superscript,
+)
+from localrag.loaders.headers import is_value
 from localrag.loaders.pandoc_json import pandoc_content
+from localrag.loaders.spans import CellRange, fill_spans
 from localrag.loaders.tabular import table_lines
 
 _TEX_SECTION = {"part": "#", "chapter": "#", "section": "##", "subsection": "###", "subsubsection": "####", "paragraph": "#####"}
@@ -40,24 +55,101 @@ _RULES = re.compile(
     r"\\(?:hline|toprule|midrule|bottomrule|endhead|endfirsthead|endfoot|endlastfoot|centering|(?:cline|cmidrule)\s*(?:\([^()]*\))?\{[^{}]*\})"
 )
 _ROW_END = re.compile(r"\\\\\*?(?:\[[^\[\]]*\])?|\\tabularnewline\b")
-_MULTIPLE = re.compile(r"\\multi(column|row)\s*\{([^{}]*)\}\s*(?:\{[^{}]*\}|\[[^\[\]]*\])?\s*(?=\{)")
-_START, _END, _CELL, _ROW = "\x1c", "\x1d", "\x1f", "\x1e"  # marks of a table in text
+_MULTIPLE = re.compile(r"\\multi(column|row)\s*(?:\[[^\[\]]*\])?\s*\{([^{}]*)\}\s*(?:\{[^{}]*\}|\[[^\[\]]*\]|\*)*\s*(?=\{)")
+_MIDDLE_RULE = re.compile(r"\\toprule\b(.*?)\\midrule\b", re.DOTALL)
+_LINES = re.compile(r"\\hline(?:\s*\\hline)*\b")
+_START, _END, _CELL, _ROW, _SPAN, _BODY = "\x1c", "\x1d", "\x1f", "\x1e", "\x19", "\x1a"  # marks of a table in text
 _MARKED_TABLE = re.compile(f"{_START}([^{_START}{_END}]*){_END}")
+_MARKED_SPAN = re.compile(f"{_SPAN}(\\d+),(\\d+){_SPAN}")
+_MAX_SPAN = 200
+
+# Commands that the library lacks or drops with their texts: name → arguments (`*` a star, `[` an option, `{` a group) and text.
+_COMMANDS = {
+    **dict.fromkeys(("texttt", "textsf", "textmd", "textup", "mbox", "keywords"), ("{", "%(1)s")),
+    **dict.fromkeys(("href", "foreignlanguage", "hyperlink", "hypertarget"), ("{{", "%(2)s")),
+    **dict.fromkeys(("hyperref", "textls"), ("[{", "%(2)s")),
+    **dict.fromkeys(("caption", "subcaption"), ("*[{", "%(3)s")),
+    **dict.fromkeys(("makebox", "framebox"), ("[[{", "%(3)s")),
+    "captionof": ("*{[{", "%(4)s"),
+    "parbox": ("[[[{{", "%(5)s"),
+    "raisebox": ("{[[{", "%(4)s"),
+    "rotatebox": ("[{{", "%(3)s"),
+    "scalebox": ("{[{", "%(3)s"),
+    "resizebox": ("*{{{", "%(4)s"),
+    "sfrac": ("{{", "%(1)s/%(2)s"),
+    "enquote": ("*{", "“%(2)s”"),
+    **dict.fromkeys(("maketitle", "tableofcontents", "today"), ("", "")),
+    **dict.fromkeys(("title", "author", "date", "index", "nocite", "tabto", "phantom", "color"), ("[{", "")),
+    **dict.fromkeys(("rowcolor", "cellcolor", "includegraphics"), ("[[{", "")),
+    "rule": ("[{{", ""),
+    "specialrule": ("{{{", ""),
+    "addlinespace": ("[", ""),
+    **{name: ("", name) for name in ("LaTeX", "TeX", "BibTeX", "LaTeXe", "XeLaTeX", "LuaLaTeX", "pdfLaTeX")},
+    **{name: ("", sign) for name, sign in zip(("S", "P", "pounds", "copyright", "euro", "EUR", "degree"), "§¶£©€€°", strict=True)},
+    **{name: ("", sign) for name, sign in zip(("textbar", "slash", "glqq", "grqq", "glq", "grq", "flqq", "frqq"), "|/„“‚‘«»", strict=True)},
+}
+# The arguments of environments, which are no text.
+_ENVIRONMENTS = {
+    **dict.fromkeys(("minipage", "subfigure", "subtable"), "[[[{"),
+    **dict.fromkeys(("wrapfigure", "wraptable"), "[{[{"),
+    **dict.fromkeys(("thebibliography", "adjustbox", "spacing", "otherlanguage"), "{"),
+    **dict.fromkeys(("tcolorbox", "mdframed", "algorithm", "algorithmic", "columns"), "["),
+    "multicols": "{[",
+    "column": "[{",
+}
+_VERBATIM = re.compile(
+    r"\\begin\{(verbatim\*?|Verbatim|lstlisting|minted|comment)\}(?:\[[^\]\n]*\])?(?:(?<=minted\})\{[^{}\n]*\}|(?<=\])\{[^{}\n]*\})?"
+    r"|\\(?:verb\b|lstinline\b(?:\[[^\]\n]*\])?)\*?([^\sA-Za-z*\[{])|\\iffalse\b"
+)
+_MAX_COMMENTED_CHARS = 2000  # of a line, before what it may comment out
+_PLACE_MARK = "\ufdd0"  # no character of any text
+_MARKED_VERBATIM = re.compile(f"{_PLACE_MARK}(\\d+){_PLACE_MARK}")
 
 
 def parse_tex(file: OpenFile, options: LoadOptions) -> ParsedFile:
     """LaTeX without preamble, comments and markup, by Pandoc if it could read it; sections as `# …` headings, formulas unchanged."""
     if options.pandoc_json and (content := pandoc_content(options.pandoc_json, tex_text)):
         return content
-    source = expand_macros(_COMMENT.sub("", decode(file.read_bytes())))
+    source, verbatim = _without_verbatim(decode(file.read_bytes()))
+    source = expand_macros(_COMMENT.sub("", source))
     body = re.search(r"\\begin\{document\}(.*?)(?:\\end\{document\}|\Z)", source, re.DOTALL)
-    named = {name: " ".join(tex_text(_argument(source, name)).split()) for name in ("title", "author", "date")}
+    values = ((name, " ".join(tex_text(_argument(source, name)).split())) for name in ("title", "author", "date"))
+    named = {name: _with_verbatim(value, verbatim) for name, value in values}
     text, notes = _without_notes(body[1] if body else source)
     text = clean_text(tex_text(text))
     if named["title"] and not text.startswith("# "):
         text = f"# {named['title']}\n\n{text}"
     listed = [f"[{n}] {' '.join(tex_text(note).split())}" for n, note in enumerate(notes, 1)]
-    return ParsedFile("\n\n".join([text, *(["\n".join(listed)] if listed else [])]), named["title"], metadata_pairs(**named))
+    text = clean_text(_with_verbatim("\n\n".join([text, *(["\n".join(listed)] if listed else [])]), verbatim))
+    return ParsedFile(text, named["title"], metadata_pairs(**named))
+
+
+def _without_verbatim(source: str) -> tuple[str, list[str]]:
+    """LaTeX with a mark in place of each text that is set as it is written, and these texts; without what is never set."""
+    texts: list[str] = []
+    pieces: list[str] = []
+    without_end: set[str] = set()
+    position = 0
+    for match in _VERBATIM.finditer(source):
+        line = max(source.rfind("\n", 0, match.start()) + 1, position, match.start() - _MAX_COMMENTED_CHARS)
+        end_mark = match[2] or (f"\\end{{{match[1]}}}" if match[1] else "\\fi")
+        if match.start() < position or end_mark in without_end or _COMMENT.search(source, line, match.start()):
+            continue
+        end = source.find(end_mark, match.end())
+        if end < 0:
+            without_end.add(end_mark)
+        elif not match[2] or "\n" not in source[match.end() : min(end, match.end() + 1000)]:
+            text = source[match.end() : end]
+            is_set = match[2] or match[1] not in {None, "comment"}
+            pieces += [source[position : match.start()], f"{{{_PLACE_MARK}{len(texts)}{_PLACE_MARK}}}" if is_set else ""]
+            if is_set:
+                texts.append(text if match[2] else "\n\n" + text.strip("\n") + "\n\n")
+            position = end + len(end_mark)
+    return "".join([*pieces, source[position:]]), texts
+
+
+def _with_verbatim(text: str, verbatim: Sequence[str]) -> str:
+    return _MARKED_VERBATIM.sub(lambda mark: verbatim[int(mark[1])] if int(mark[1]) < len(verbatim) else "", text)
 
 
 class _BraceGroups:
@@ -223,21 +315,56 @@ def _marked_table(source: str, *, has_width: bool) -> str:
     for _ in range(2 if has_width else 1):
         group = groups.at(_OPTION.match(source, start).end())  # type: ignore[union-attr]
         start = group[1] if group else start
-    source = _TABLE_EDGE.sub(" ", _RULES.sub("", source[start:]))
+    source = _RULES.sub("", _with_marked_body(source[start:]))
+    source = _with_marked_spans(_TABLE_EDGE.sub(" ", source))
+    return f"\n\n{_START}{_ROW_END.sub(_ROW, _AMPERSAND.sub(_CELL, source))}{_END}\n\n"
+
+
+def _with_marked_body(source: str) -> str:
+    """The inside of a table with a mark behind its header, where rules tell: that of booktabs, or rows with tall cells between lines."""
+    if "\\toprule" in source:
+        return _MIDDLE_RULE.sub(rf"\1{_BODY}", source, count=1)
+    parts = _LINES.split(source, maxsplit=2)
+    has_tall_head = len(parts) == 3 and not parts[0].strip() and "\\multirow" in parts[1]
+    if has_tall_head and not any(is_value(cell.strip()) for cell in re.split(r"&|\\\\", parts[1])):
+        return f"{parts[1]}{_BODY}{parts[2]}"
+    return source
+
+
+def _with_marked_spans(source: str, depth: int = 0) -> str:
+    """The inside of a table with the number of rows and columns before the text of each cell that spans several."""
     pieces: list[str] = []
     position, groups = 0, _BraceGroups(source)
     for match in _MULTIPLE.finditer(source):
         if match.start() >= position and (group := groups.at(match.end())):
-            n = int(match[2]) if match[1] == "column" and match[2].isdecimal() and len(match[2]) < 3 else 1
-            pieces += [source[position : match.start()], _CELL.join([group[0]] * n)]
+            n = min(number_in(match[2], 1), _MAX_SPAN)
+            span = f"{_SPAN}{1 if match[1] == 'column' else n},{n if match[1] == 'column' else 1}{_SPAN}"
+            text = _with_marked_spans(group[0], depth + 1) if depth < 2 and "\\multi" in group[0] else group[0]
+            pieces += [source[position : match.start()], span, text]
             position = group[1]
-    source = "".join([*pieces, source[position:]])
-    return f"\n\n{_START}{_ROW_END.sub(_ROW, _AMPERSAND.sub(_CELL, source))}{_END}\n\n"
+    return "".join([*pieces, source[position:]])
 
 
 def _table_text(table: re.Match[str]) -> str:
-    rows = ([" ".join(cell.split()) for cell in row.split(_CELL)] for row in table[1].split(_ROW))
-    return "\n".join(table_lines((row for row in rows if any(row)), likely=True))
+    """The lines of a marked table; what stands above its first rule names its columns."""
+    rows: list[list[str]] = []
+    ranges: list[CellRange] = []
+    n_header = 0
+    for row in table[1].split(_ROW):
+        if _BODY in row:
+            n_header = len(rows)
+        cells: list[str] = []
+        for cell in row.replace(_BODY, "").split(_CELL):
+            spans = [(int(height), int(width)) for height, width in _MARKED_SPAN.findall(cell)]
+            height, width = (max(sizes) for sizes in zip(*spans, strict=True)) if spans else (1, 1)
+            if height > 1 or width > 1:
+                ranges.append(CellRange(len(rows), len(cells), len(rows) + height - 1, len(cells) + width - 1))
+            cells += [" ".join(_MARKED_SPAN.sub("", cell).split()), *[""] * (width - 1)]
+        if any(cells):
+            rows.append(cells)
+    n_header = n_header if n_header < len(rows) else 0
+    filled = fill_spans(enumerate(rows), ranges, n_header=n_header)
+    return "\n".join(table_lines(filled, likely=True, header_rows=1 if n_header else None))
 
 
 def _argument(source: str, command: str) -> str:
@@ -252,30 +379,43 @@ def tex_text(source: str) -> str:
 
     The library's tolerant parsing tries everything an open brace could mean, which may take forever.
     """
-    from pylatexenc.latex2text import LatexNodes2Text, MacroTextSpec, get_default_latex_context_db
+    from pylatexenc.latex2text import LatexNodes2Text
     from pylatexenc.latexwalker import LatexWalkerParseError
 
-    context = get_default_latex_context_db()
-    silent = [MacroTextSpec(name, simplify_repl="") for name in ("maketitle", "title", "author", "date", "tableofcontents")]
-    context.add_context_category("silent", macros=silent, prepend=True)
-    converter = LatexNodes2Text(latex_context=context, math_mode="verbatim", keep_comments=False, strict_latex_spaces=False)
+    syntax, texts = _contexts()
+    converter = LatexNodes2Text(latex_context=texts, math_mode="verbatim", keep_comments=False, strict_latex_spaces=False)
 
     def convert(latex: str) -> str:
-        return str(converter.latex_to_text(latex, tolerant_parsing=False))
+        return str(converter.latex_to_text(latex, tolerant_parsing=False, latex_context=syntax))
 
     source = _prepared(source)
     try:
         text = convert(source)
-    except (LatexWalkerParseError, RecursionError):
+    except (LatexWalkerParseError, RecursionError, IndexError):
         paragraphs = []
         for paragraph in re.split(r"\n\s*\n", source):
             try:
                 paragraphs.append(convert(paragraph))
-            except (LatexWalkerParseError, RecursionError):
+            except (LatexWalkerParseError, RecursionError, IndexError):
                 paragraphs.append(_TEX_COMMAND.sub("", paragraph))
         text = "\n\n".join(paragraphs)
     text = _MARKED_TABLE.sub(_table_text, text)
     return re.sub(r"^(#{1,6} [^\n]*)\n(?!\n)", r"\1\n\n", text, flags=re.MULTILINE)
+
+
+@cache
+def _contexts() -> tuple[Any, Any]:
+    """What the library knows of commands and environments, and the texts of commands, both with those of this module."""
+    from pylatexenc import latex2text, latexwalker
+    from pylatexenc.macrospec import std_environment, std_macro
+
+    syntax, texts = latexwalker.get_default_latex_context_db(), latex2text.get_default_latex_context_db()
+    macros = [std_macro(name, arguments) for name, (arguments, _) in _COMMANDS.items()]
+    environments = [std_environment(name, arguments) for name, arguments in _ENVIRONMENTS.items()]
+    syntax.add_context_category("localrag", macros=macros, environments=environments, prepend=True)
+    shown = [latex2text.MacroTextSpec(name, simplify_repl=text) for name, (_, text) in _COMMANDS.items()]
+    texts.add_context_category("localrag", macros=shown, prepend=True)
+    return syntax, texts
 
 
 def _prepared(source: str) -> str:
@@ -283,7 +423,7 @@ def _prepared(source: str) -> str:
     source = _with_marked_tables(_raised_as_text(_TEX_SILENT.sub("", _COMMENT.sub("", source))))
     source = _BIBLIOGRAPHY_ITEM.sub(r"\n[\1] ", source)
     source = re.sub(r"\\cite\w*\*?\s*(?:\[[^\[\]]*\])*\{([^{}]*)\}", r"[\1]", source)
-    source = re.sub(r"\\(?:ref|eqref|autoref|[cC]ref)\{([^{}]*)\}", r"\1", source)
+    source = re.sub(r"\\(?:ref|eqref|autoref|pageref|[cC]ref)\{([^{}]*)\}", r"{\1}", source)
     source = re.sub(rf"\\({'|'.join(_TEX_SECTION)})\*?\s*(?:\[[^\[\]]*\])?\{{", _tex_heading, source)
     return _ITEM.sub(lambda item: f"\n- {item[1]}: " if item[1] else "\n- ", source)
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby, pairwise, takewhile
-from statistics import median
+from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from localrag.loaders.containers import InnerFiles
@@ -56,6 +56,7 @@ class PageLine(NamedTuple):
     top: float = 0.0
     is_row: bool = False  # a table row: it has wide gaps
     gap: float = 0.0  # left edge of the second cell of a row of two
+    has_space: bool = False  # behind its last word
 
 
 class _PageLines(NamedTuple):
@@ -143,22 +144,40 @@ def page_sections(pages: Sequence[str], notes: Sequence[str] = ()) -> Iterator[t
 
 
 _REST_OF_SENTENCE = re.compile(r"[^\n.!?]{0,600}[.!?][\"'”’)]?(?=\s|\Z)")
-_NOTE_START = re.compile(r"(?:\[?\d{1,3}[\].)]?|[*†‡§])\s?\S")
+_NOTE_START = re.compile(r"(?:\[?\d{1,3}(?!\d)[\].)]?|\[?[*†‡§]\]?)\s?\S")
 _NOTE_SIZE = 0.92  # of the usual height of a page's lines, below which a line may be one of a footnote
 
 
 def split_footnotes(lines: Sequence[PageLine]) -> tuple[list[PageLine], list[PageLine]]:
-    """A page's lines, and the footnotes at its end: smaller lines, of which the first begins with a mark."""
+    """A page's lines, and the footnotes at the end of its columns.
+
+    They are smaller lines, of which the first begins with a mark and continues no sentence.
+    """
     heights = [line.top - line.bottom for line in lines if line.top > line.bottom]
     if len(heights) < 2:
         return list(lines), []
     usual = median(sorted(heights)[len(heights) // 3 :])
-    first = len(lines)
-    while first and 0 < lines[first - 1].top - lines[first - 1].bottom < _NOTE_SIZE * usual and not lines[first - 1].is_row:
-        first -= 1
-    while first < len(lines) and not _NOTE_START.match(lines[first].text):
-        first += 1
-    return (list(lines[:first]), list(lines[first:])) if 0 < first < len(lines) else (list(lines), [])
+    body, notes = list[PageLine](), list[PageLine]()
+    ends = [n for n in range(1, len(lines)) if lines[n].bottom > lines[n - 1].top + _COLUMN_JUMP * usual]
+    for start, end in pairwise([0, *ends, len(lines)]):
+        first = _first_note(lines, start, end, usual)
+        body += lines[start:first]
+        notes += lines[first:end]
+    return body, notes
+
+
+_COLUMN_JUMP = 5.0  # times the line height, that the next column begins higher
+
+
+def _first_note(lines: Sequence[PageLine], start: int, end: int, usual: float) -> int:
+    """The first line of the footnotes of a column; its end without any."""
+    small = end
+    while small > start and 0 < lines[small - 1].top - lines[small - 1].bottom < _NOTE_SIZE * usual and not lines[small - 1].is_row:
+        small -= 1
+    for n in range(small, end) if small > start else ():
+        if _NOTE_START.match(lines[n].text) and (n == small or lines[n - 1].text.endswith(SENTENCE_END)):
+            return n
+    return end
 
 
 _MIN_COLUMN_ROWS = 4  # rows of two cells that may be two columns of text
@@ -223,26 +242,34 @@ def join_paragraphs(lines: Sequence[PageLine]) -> Iterator[str]:
             text = (
                 rejoin_hyphenated(text, line.text, full_text)
                 if text.endswith(HYPHEN)
-                else text + _line_separator(text, line.text) + line.text
+                else text + _line_separator(text, line.text, has_space=lines[n - 1].has_space) + line.text
             )
         else:
             if text:
+                text = text.replace(HYPHEN, "-")
                 yield text if lines[n - 1].is_row and line.is_row else f"{text}\n"
             text = line.text
     if text:
         yield f"{text.replace(HYPHEN, '-')}\n"
 
 
-def _line_separator(text: str, following: str) -> str:
-    """The separator of two lines of a paragraph: none in Chinese and Japanese."""
-    return "" if _UNSPACED_CHARACTER.match(text[-1:]) and _UNSPACED_CHARACTER.match(following) else " "
+def _line_separator(text: str, following: str, *, has_space: bool) -> str:
+    """The separator of two lines of a paragraph: none in Chinese and Japanese, in Korean the one that is there."""
+    if not (_UNSPACED_CHARACTER.match(text[-1:]) and _UNSPACED_CHARACTER.match(following)):
+        return " "
+    return " " if has_space and _HANGUL.match(text[-1:]) else ""
+
+
+_HANGUL = re.compile("[\uac00-\ud7af]")
 
 
 def _continues_paragraph(lines: Sequence[PageLine], n: int, step: float) -> bool:
     """Whether line `n` continues the paragraph of the line before: same size, near, no list item, and its first word did not fit."""
     before, line = lines[n - 1], lines[n]
-    if before.text.endswith(HYPHEN) or before.is_row or line.is_row or LIST_ITEM.match(line.text):
-        return before.text.endswith(HYPHEN)
+    if before.text.endswith(HYPHEN):
+        return not (LIST_ITEM.match(line.text) or line.is_row) or line.text[:1].isalpha()
+    if before.is_row or line.is_row or LIST_ITEM.match(line.text):
+        return False
     if not before.top:  # without boxes
         return len(before.text) > 60 and not before.text.endswith(SENTENCE_END)
     small, large = sorted((before.top - before.bottom, line.top - line.bottom))
@@ -425,12 +452,33 @@ _CHARACTERS_TRIED = 300  # of a page
 
 
 def _has_unknown_characters(textpage: Any) -> bool:
-    """Whether most characters of a page have no known meaning: text of a font without a map to Unicode is gibberish."""
+    """Whether most characters of a page have no known meaning: text of a font without a map to Unicode is gibberish.
+
+    Not always: the codes of many drawn fonts, such as those of plots, are those of the characters.
+    """
     import pypdfium2.raw as pdfium
 
     count = textpage.count_chars()
     tried = range(0, count, max(1, count // _CHARACTERS_TRIED))
-    return bool(sum(pdfium.FPDFText_HasUnicodeMapError(textpage, n) == 1 for n in tried) > len(tried) / 2)
+    unknown = [n for n in tried if pdfium.FPDFText_HasUnicodeMapError(textpage, n) == 1]
+    return len(unknown) > len(tried) / 2 and not reads_like_words("".join(chr(pdfium.FPDFText_GetUnicode(textpage, n)) for n in unknown))
+
+
+_MIN_LETTERS = 20
+_MIN_LETTER_SCORE = -4.55  # bits; words of European languages have -4.5 to -4.1, letters at random -5.3
+# How often the letters from a to z occur, per thousand: the mean of English, French, German and Polish.
+_LETTERS = (81, 15, 33, 41, 133, 13, 18, 32, 74, 8, 17, 38, 27, 73, 62, 21, 4, 62, 67, 67, 40, 9, 24, 2, 20, 20)
+_LETTER_SCORES = {chr(ord("a") + n): math.log2(per_thousand / 1000) for n, per_thousand in enumerate(_LETTERS)}
+
+
+def reads_like_words(text: str) -> bool:
+    """Whether characters are those of words in Latin letters, by their frequencies, rather than the codes of unknown ones."""
+    letters = [_LETTER_SCORES[c] for c in text.lower() if c in _LETTER_SCORES]
+    n_readable = sum(c.isascii() and c.isprintable() for c in text)
+    return len(letters) >= _MIN_LETTERS and n_readable >= _READABLE_SHARE * len(text) and fmean(letters) > _MIN_LETTER_SCORE
+
+
+_READABLE_SHARE = 0.9  # of the characters of words
 
 
 def _annotations(page: Any) -> tuple[list[PageLine], list[str]]:
@@ -550,7 +598,9 @@ def _pieces(textpage: Any) -> list[PageLine]:
         if line:
             start = position + raw.index(line[0])
             line_text = line + HYPHEN * raw.endswith(HYPHEN)
-            pieces.append(_pdf_line(textpage, line_text, start, start + len(line), turn) if has_boxes else PageLine(line_text))
+            before = pieces[-1] if pieces else None
+            piece = _pdf_line(textpage, line_text, start, start + len(line), turn, before) if has_boxes else PageLine(line_text)
+            pieces.append(piece._replace(has_space=raw.rstrip("\r\n").endswith(" ")))
         position += len(raw)
     return sorted(pieces, key=lambda piece: (-round(piece.bottom), piece.left)) if turn else pieces
 
@@ -559,21 +609,28 @@ def _join_pieces(before: PageLine, line: PageLine) -> PageLine:
     """Two pieces of a line as one."""
     height = before.top - before.bottom
     gap = (line.left - before.right) / height
-    if (
-        _RAISED_MARK.fullmatch(line.text)
-        and line.top - line.bottom < _RAISED_SIZE * height
-        and line.bottom > before.bottom + _RAISED_SHIFT * height
-    ):
+    if _is_raised_piece(line, before):
         mark = superscript(line.text, is_note=not _EXPONENT_BASE.search(before.text))
-        return before._replace(text=before.text + mark, right=line.right)
+        return before._replace(text=before.text + mark, right=line.right, has_space=line.has_space)
+    if _is_raised_piece(before, line):
+        return line._replace(text=_marked_word(before.text, line.text, ""), left=before.left)
     space = CELL_SEPARATOR if gap > _CELL_GAP else " " if gap > 0.1 else ""
     is_row = before.is_row or line.is_row or gap > _CELL_GAP
     is_second = gap > _CELL_GAP and not before.is_row and not line.is_row
     edge = line.left if is_second else before.gap if not line.is_row and gap <= _CELL_GAP else 0.0
-    return PageLine(before.text + space + line.text, before.left, before.bottom, line.right, before.top, is_row, edge)
+    return PageLine(before.text + space + line.text, before.left, before.bottom, line.right, before.top, is_row, edge, line.has_space)
+
+
+def _is_raised_piece(piece: PageLine, base: PageLine) -> bool:
+    """Whether a piece of a line is a raised mark of another, which is near."""
+    height = base.top - base.bottom
+    is_near = max(base.left - piece.right, piece.left - base.right) < _RAISED_GAP * height
+    is_small = piece.top - piece.bottom < _RAISED_SIZE * height
+    return is_near and is_small and piece.bottom > base.bottom + _RAISED_SHIFT * height and bool(_RAISED_MARK.fullmatch(piece.text))
 
 
 _RAISED_MARK = re.compile(r"[\d*†‡§]{1,3}")
+_RAISED_GAP = 0.35  # times the line height, that a mark is near the word before
 
 
 def _quarter_turns(textpage: Any, count: int) -> int:
@@ -585,14 +642,20 @@ def _quarter_turns(textpage: Any, count: int) -> int:
     return turns.most_common(1)[0][0] if turns else 0
 
 
-def _pdf_line(textpage: Any, text: str, start: int, end: int, turn: int) -> PageLine:
-    """A line with its box, as upright text has it; wide gaps become cell separators, raised digits marks of notes or exponents."""
-    left, bottom, right, top = _box(textpage, start, end - 1, turn)
+def _pdf_line(textpage: Any, text: str, start: int, end: int, turn: int, before: PageLine | None) -> PageLine:
+    """A line with its box, as upright text has it; wide gaps become cell separators, raised digits marks of notes or exponents.
+
+    `before`: the line that the page has before it.
+    """
+    first_box = _char_box(textpage, start, turn)
+    left = first_box[0]
+    mark = _raised_start(textpage, text, start, turn)
+    _, bottom, right, top = _box(textpage, start + len(mark), end - 1, turn)
     words = text.split(" ")
     position, gap_at = start, 0.0
     for n, word in enumerate(words):
         at, position = position, position + len(word) + 1
-        words[n] = _with_raised(textpage, word, at, turn)
+        words[n] = _with_raised(textpage, word[len(mark) :] if n == 0 else word, at + len(mark) if n == 0 else at, turn)
         if n == len(words) - 1:
             break
         space = " "
@@ -601,30 +664,68 @@ def _pdf_line(textpage: Any, text: str, start: int, end: int, turn: int) -> Page
             if after - _char_box(textpage, position - 2, turn)[2] > _CELL_GAP * (top - bottom):
                 space, gap_at = CELL_SEPARATOR, after
         words[n] += space
+    if mark:
+        words[0] = _marked_word(mark, words[0], before.text if before and _is_near(before, PageLine("", *first_box)) else "")
     joined = re.sub(r" {3,}", CELL_SEPARATOR, "".join(words))
     return PageLine(joined, left, bottom, right, top, CELL_SEPARATOR in joined, gap_at if joined.count(CELL_SEPARATOR) == 1 else 0.0)
 
 
-_MAYBE_RAISED = re.compile(r"(?<=\S)[\d*†‡§]+")
+_MAYBE_RAISED = re.compile(r"(?<=\S)[\d*†‡§]+\)?")
+_MAYBE_RAISED_START = re.compile(r"[\d*†‡§]{1,3}\)?(?=[^\s\d*†‡§/⁄])")
 _RAISED_SIZE = 0.85  # of the size of the character before, below which a digit may be raised
 _RAISED_SHIFT = 0.15  # of that size, that its foot is higher
 _EXPONENT_BASE = re.compile(r"(?:\b(?:[kcdmµ]?m|ft|in|[a-zA-Z])|(?<!\d)10)\Z")
+_ISOTOPE = re.compile(r"(?:[23]H|[67]Li|\d{2,3}(?:C|N|O|P|K|U|Na|Cl|Ca|Cr|Fe|Ga|Kr|Rb|Sr|Tc|Cs|Ba|Xe|Pb|Rn|Ra|Th|Pu))\b")
 
 
 def _with_raised(textpage: Any, word: str, at: int, turn: int) -> str:
     """A word, whose first character is number `at` of its page, with its raised digits told apart."""
-    import pypdfium2.raw as pdfium
 
     def told_apart(match: re.Match[str]) -> str:
         base = at + match.start() - 1
-        size, foot = pdfium.FPDFText_GetFontSize(textpage, base), _char_box(textpage, base, turn)[1]
-        for n in range(match.start(), match.end()):
-            is_small = pdfium.FPDFText_GetFontSize(textpage, at + n) < _RAISED_SIZE * size
-            if is_small and _char_box(textpage, at + n, turn)[1] > foot + _RAISED_SHIFT * size:
-                return word[match.start() : n] + superscript(word[n : match.end()], is_note=not _EXPONENT_BASE.search(word[:n]))
-        return match[0]
+        raised = [n for n in range(match.start(), match.end()) if _is_raised(textpage, at + n, base, turn)]
+        if not raised:
+            return match[0]
+        start, end = raised[0], raised[-1] + 1
+        mark = superscript(word[start:end], is_note=not _EXPONENT_BASE.search(word[:start]))
+        return word[match.start() : start] + mark + word[end : match.end()]
 
     return _MAYBE_RAISED.sub(told_apart, word)
+
+
+def _raised_start(textpage: Any, text: str, at: int, turn: int) -> str:
+    """The raised mark that a text begins with: PDFium often ends a line before it."""
+    mark = _MAYBE_RAISED_START.match(text)
+    is_raised = mark is not None and all(_is_raised(textpage, at + n, at + mark.end(), turn) for n in range(mark.end()))
+    return mark[0] if mark and is_raised else ""
+
+
+def _marked_word(mark: str, word: str, before: str) -> str:
+    """A word behind a raised mark, which belongs to the text before or is that of a note."""
+    is_note = not (_EXPONENT_BASE.search(before) or _ISOTOPE.match(mark + word))
+    return superscript(mark, is_note=is_note) + (" " if is_note and word[:1].isalnum() else "") + word
+
+
+def _is_raised(textpage: Any, n: int, base: int, turn: int) -> bool:
+    """Whether a character is smaller than another and stands higher."""
+    size = _font_size(textpage, base)
+    if _font_size(textpage, n) >= _RAISED_SIZE * size:
+        return False
+    return _char_box(textpage, n, turn)[1] > _char_box(textpage, base, turn)[1] + _RAISED_SHIFT * size
+
+
+def _is_near(before: PageLine, line: PageLine) -> bool:
+    """Whether a line follows another without a gap."""
+    return _is_beside(before, line) and line.left - before.right < _RAISED_GAP * (before.top - before.bottom)
+
+
+def _font_size(textpage: Any, n: int) -> float:
+    """The size of a character as it is drawn: many fonts of size 1 are enlarged."""
+    import pypdfium2.raw as pdfium
+
+    matrix = pdfium.FS_MATRIX()
+    pdfium.FPDFText_GetMatrix(textpage, n, matrix)
+    return float(pdfium.FPDFText_GetFontSize(textpage, n)) * math.hypot(matrix.c, matrix.d)
 
 
 def _box(textpage: Any, first: int, last: int, turn: int) -> tuple[float, float, float, float]:

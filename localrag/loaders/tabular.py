@@ -41,8 +41,9 @@ def _labelled(name: str, value: str) -> str:
 def table_lines(rows: Iterable[CellRow], *, likely: bool, header_rows: int | None = None) -> Iterator[str]:
     """The lines of a table. `likely`: the first row is a header unless it looks like the rest.
 
-    Empty rows separate the tables of a sheet; a table without a header takes that of the table before. A row of one cell above a table is
-    its caption. `header_rows`: the number of header rows of the first table where it is known; cells that span rows or columns are in each.
+    Empty rows separate the tables of a sheet; a table without a header takes that of the table before, unless it is of a single column.
+    A row of one cell above a table is its caption. `header_rows`: the number of header rows of the first table where it is known; cells
+    that span rows or columns are in each.
     """
     header: CellRow = ()
     is_first = True
@@ -54,6 +55,7 @@ def table_lines(rows: Iterable[CellRow], *, likely: bool, header_rows: int | Non
         sample = list(islice(group, HEADER_SAMPLE_ROWS))
         if not (is_first and header_rows):
             yield from _captions(sample)
+        header = header if sum(map(bool, header)) > 1 else ()
         known_rows = header_rows if is_first else None
         is_first = False
         is_continued = bool(header) and max(map(len, sample)) >= len(header)

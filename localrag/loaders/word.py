@@ -140,25 +140,34 @@ def _running_texts(body: Any, reader: "WordReader", settings: Any) -> tuple[list
 def _read_styles(root: Any, numbering: ListNumbering) -> _WordStyles:
     styles = _WordStyles()
     parents: dict[str, str] = {}
+    depths: dict[str, int] = {}
     for style in root.iter(f"{WORD_NS}style") if root is not None else ():
         key = style.get(f"{WORD_NS}styleId") or ""
         name = word_value(style.find(f"{WORD_NS}name")).lower()
-        outline = word_value(style.find(f"{WORD_NS}pPr/{WORD_NS}outlineLvl"))
         parents[key] = word_value(style.find(f"{WORD_NS}basedOn"))
-        if heading := re.fullmatch(r"(?:heading|berschrift|titre) ?([1-9])", name):
-            styles.level[key] = int(heading[1])
-        elif name == "title":
-            styles.level[key] = 1
-        elif number_in(outline, 9) < 9:
-            styles.level[key] = number_in(outline) + 1
+        if level := _heading_level(name, word_value(style.find(f"{WORD_NS}pPr/{WORD_NS}outlineLvl"))):
+            styles.level[key] = level
+        is_list = name.startswith("list")
         number = style.find(f"{WORD_NS}pPr/{WORD_NS}numPr")
-        if number is not None or name.startswith("list"):
+        if number is not None and number.find(f"{WORD_NS}numId") is None and key not in numbering.styles and not is_list:
+            depths[key] = _list_place(number, ("", 0))[1]  # in the list of the style that it is based on, if any
+        elif number is not None or is_list:
             styles.listed[key] = _list_place(number, ("", 0), numbering.styles.get(key))
         if (properties := style.find(f"{WORD_NS}rPr")) is not None and style.get(f"{WORD_NS}type") == "character":
             _read_character_style(key, properties, styles)
     for key in parents:
         _inherit(key, parents, styles)
+    for key, depth in depths.items():
+        if key in styles.listed:
+            styles.listed[key] = styles.listed[key][0], depth
     return styles
+
+
+def _heading_level(name: str, outline: str) -> int:
+    """The level of headings of a paragraph style, by its name or outline; 0 of other styles."""
+    if heading := re.fullmatch(r"(?:heading|berschrift|titre) ?([1-9])", name):
+        return int(heading[1])
+    return 1 if name == "title" else number_in(outline) + 1 if number_in(outline, 9) < 9 else 0
 
 
 def _read_character_style(key: str, properties: Any, styles: _WordStyles) -> None:

@@ -26,11 +26,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from localrag.serve import api, files, ollama, openai, responses, runs
+from localrag.serve import api, files, ollama, openai, responses, runs, tables
 from localrag.serve.auth import AccessMiddleware, AccessPolicy, announce_server, json_body, openai_error
 from localrag.serve.context import ServerContext, error_response
 from localrag.serve.files import remove_partial_uploads
 from localrag.serve.mcp_http import McpHttp
+from localrag.serve.table_worker import TableWorker
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; font-src 'self'; base-uri 'none'; "
@@ -106,12 +107,14 @@ def _conditional_response(request: Request, answer: Response) -> Response:
 EXPOSED_HEADERS = ("mcp-session-id",)  # response headers that pages of other origins may read
 
 
-def all_routes(site: ServerContext, policy: AccessPolicy, pages: files.PageRenderer, mcp: McpHttp) -> Sequence[BaseRoute]:
+def all_routes(
+    site: ServerContext, policy: AccessPolicy, pages: files.PageRenderer, mcp: McpHttp, table_worker: TableWorker
+) -> Sequence[BaseRoute]:
     """All routes of the server."""
     programs = (openai.openai_routes, responses.responses_routes, ollama.ollama_routes)
     page = (api.question_routes, api.model_routes, runs.status_routes, api.browse_routes, api.graph_routes)
     routes = [route for part in (*programs, *page) for route in part(site)]
-    return [*page_routes(policy), *routes, *files.file_routes(site, pages), *mcp.routes()]
+    return [*page_routes(policy), *routes, *files.file_routes(site, pages), *tables.table_routes(site, table_worker), *mcp.routes()]
 
 
 def make_app(site: ServerContext, policy: AccessPolicy) -> Starlette:
@@ -119,7 +122,8 @@ def make_app(site: ServerContext, policy: AccessPolicy) -> Starlette:
     shared = Middleware(
         CORSMiddleware, allow_origins=policy.origins, allow_methods=["*"], allow_headers=["*"], expose_headers=list(EXPOSED_HEADERS)
     )
-    mcp = McpHttp(site.query_worker, site.folder)
+    table_worker = TableWorker(site.query_worker)
+    mcp = McpHttp(site.query_worker, site.folder, table_worker)
     # Innermost, so that no exception reaches uvicorn's log: its message may contain text of documents.
     failing = Middleware(ExceptionMiddleware, handlers={Exception: _failure_response})
     pages = files.PageRenderer()
@@ -132,10 +136,14 @@ def make_app(site: ServerContext, policy: AccessPolicy) -> Starlette:
                 yield
         finally:
             pages.close()
+            table_worker.close()
 
     around = [Middleware(AccessMiddleware, policy=policy), shared, failing]
     return Starlette(
-        routes=all_routes(site, policy, pages, mcp), middleware=around, exception_handlers=_EXCEPTION_HANDLERS, lifespan=lifespan
+        routes=all_routes(site, policy, pages, mcp, table_worker),
+        middleware=around,
+        exception_handlers=_EXCEPTION_HANDLERS,
+        lifespan=lifespan,
     )
 
 

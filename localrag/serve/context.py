@@ -29,6 +29,7 @@ from localrag.serializers import NotFound
 from localrag.serve.auth import openai_error
 from localrag.serve.query_worker import QueryWorker, ServerBusy
 from localrag.store.database import snapshot
+from localrag.store.filtered import NoMatchingDocuments
 
 STDERR_TAIL_BYTES = 2_000  # shown of the error output of a failed run
 STOP_TIMEOUT_S = 20.0  # between interrupt and kill; a kill loses nothing that was committed
@@ -157,6 +158,7 @@ _HTTP_STATUSES: Mapping[type, tuple[int, str, str | None]] = {
     IndexBusy: (409, "invalid_request_error", "index_busy"),
     NoIndex: (503, "server_error", "no_index"),
     NotFound: (404, "invalid_request_error", "not_found"),
+    NoMatchingDocuments: (400, "invalid_request_error", None),
     UnknownModel: (404, "invalid_request_error", "model_not_found"),
     UsageError: (400, "invalid_request_error", None),
 }

@@ -14,6 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from localrag.serve.auth import MAX_BODY_BYTES, openai_error
 from localrag.serve.query_worker import QueryWorker
+from localrag.serve.table_worker import TableWorker
 
 MCP_PATH = "/mcp"
 MAX_SESSIONS = 256
@@ -23,8 +24,8 @@ MCP_METHODS = ["GET", "POST", "DELETE"]
 class McpHttp:
     """The address, and what must run while it is served: `lifespan`, once."""
 
-    def __init__(self, worker: QueryWorker, folder: Path) -> None:
-        self._worker, self._folder = worker, folder
+    def __init__(self, worker: QueryWorker, folder: Path, tables: TableWorker) -> None:
+        self._worker, self._folder, self._tables = worker, folder, tables
         self._wanted: asyncio.Event | None = None
 
     def routes(self) -> list[Route]:
@@ -64,7 +65,7 @@ class McpHttp:
 
         from localrag.serve.mcp_server import LocalBackend, make_server
 
-        server = make_server(self._folder, LocalBackend(self._worker))
+        server = make_server(self._folder, LocalBackend(self._worker, self._tables))
         server.streamable_http_app(
             max_request_body_size=MAX_BODY_BYTES,
             max_sessions=MAX_SESSIONS,

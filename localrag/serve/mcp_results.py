@@ -6,6 +6,7 @@ A result has at most about 8,000 tokens. If something was left out, it says so a
 import json
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mcp.shared.uri_template import UriTemplate
@@ -13,8 +14,9 @@ from mcp.types import CallToolResult, ContentBlock, ResourceLink, TextContent
 from pydantic import BaseModel
 
 from localrag import serializers
+from localrag.analysis.tables import Cell, CellState, ResultTable
 from localrag.query.citations import fence_texts, quote_as_json, to_one_line
-from localrag.records import SUPPORTED_STATE
+from localrag.records import SUPPORTED_STATE, Citation
 from localrag.text.markdown import neutralize
 
 ResultRow = dict[str, Any]
@@ -30,10 +32,15 @@ TOOL_OF_COMMAND = {
     "entity": "entity",
     "source": "passage",
     "report": "report",
+    "review": "review",
+    "contradictions": "contradictions",
+    "timeline": "timeline",
+    "list": "list_items",
+    "compare": "compare",
 }
 OTHER_COMMANDS = (
     "index questions logs status check doctor rm gc reembed export demo init tune layout pack unpack serve mcp worker help import models"
-    " collections config prompts merges sessions eval bench"
+    " collections config prompts merges sessions eval bench wiki"
 ).split()
 # A command with its subcommand, options, and values in capitals, in quotes or with a slash; not the words of a sentence behind it.
 _COMMAND = re.compile(
@@ -219,6 +226,49 @@ class DocumentsResult(BaseModel):
     total: int
     documents: list[DocumentResult]
     next: int | None
+
+
+class TableCellResult(BaseModel):
+    """A cell: its text, what it is (found, not stated, contradictory, corrected, approved), how sure that is, and its citations."""
+
+    text: str
+    state: str
+    confidence: float | None
+    citations: list[int]
+
+
+class TableRowResult(BaseModel):
+    """A row, with a cell for each column. `key` identifies it, such as the path of a document."""
+
+    key: str
+    cells: list[TableCellResult]
+
+
+class TableCitationResult(BaseModel):
+    """A source of a cell: its number, and a range of characters of its document, below the `headings`. The quote may be cut."""
+
+    n: int
+    path: str
+    part: str
+    headings: list[str]
+    start: int
+    end: int
+    quote: str
+
+
+class TableResult(BaseModel):
+    """Rows of a table of `total`. `next`: the offset to go on with, where there are more. `complete`: whether all of it was made."""
+
+    kind: str
+    title: str
+    columns: list[str]
+    rows: list[TableRowResult]
+    citations: list[TableCitationResult]
+    figures: dict[str, float]
+    total: int
+    next: int | None
+    complete: bool
+    note: str
 
 
 def for_assistant(text: str) -> str:
@@ -408,6 +458,114 @@ def documents_result(total: int, rows: Sequence[ResultRow], offset: int) -> Call
     return _result(
         text, DocumentsResult(total=total, documents=shown, next=following), [document_link(d.path) for d in shown if d.document]
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _TableLimits:
+    """The most bytes of a cell and of a quote, and the most citations of a cell, in the result of a table."""
+
+    cell: int
+    quote: int
+    citations: int
+
+
+# As much of each row as fits while several rows do.
+TABLE_LIMITS = (_TableLimits(MAX_ITEM_BYTES, 500, 4), _TableLimits(600, 200, 3), _TableLimits(300, 80, 2), _TableLimits(150, 0, 1))
+WANTED_ROWS = 5
+MAX_COLUMN_BYTES = 200  # of the title of a column, and of the key of a row
+MAX_FRAME_BYTES = 2_000  # of a result without rows, titles and note
+
+
+def table_result(table: ResultTable, offset: int) -> CallToolResult:
+    """The result of a tool that makes a table: as many rows from an offset as fit."""
+    for limits in TABLE_LIMITS:
+        rows, cited = _fit_rows(table, offset, limits)
+        if len(rows) >= min(WANTED_ROWS, len(table.rows) - offset):
+            break
+    following = _next(offset, len(rows), len(table.rows))
+    is_complete = not any(_is_unread(cell) for row in table.rows for cell in row.cells)
+    values = TableResult(
+        kind=table.kind,
+        title=truncate_bytes(table.title, MAX_ITEM_BYTES),
+        columns=[truncate_bytes(column.title, MAX_COLUMN_BYTES) for column in table.columns],
+        rows=rows,
+        citations=cited,
+        figures=dict(table.figures),
+        total=len(table.rows),
+        next=following,
+        complete=is_complete,
+        note=truncate_bytes(for_assistant(table.note).replace("the same command", "the same call"), MAX_ITEM_BYTES),
+    )
+    columns = [f"{n}. {to_one_line(title)}" for n, title in enumerate(values.columns, 1)]
+    body = "\n".join([*columns, "", *map(_row_lines, rows)])
+    sources = "\n".join(map(_table_source, cited))
+    span = f"Rows {offset + 1} to {offset + len(rows)} of {values.total}" if rows else f"No rows of {values.total}"
+    shown = f"{span}; each line begins with the number of its column."
+    more = "" if following is None else f"There are more: the same call with offset={following}."
+    parts = (to_one_line(values.title), shown, fence_texts("table", [body])(body), f"Sources\n{sources}" * bool(sources), values.note, more)
+    return _result("\n\n".join(filter(None, parts)), values, [document_link(c.path) for c in cited])
+
+
+def unfinished_table(kind: str, done: int, total: int) -> CallToolResult:
+    """The result of a tool whose table is still being made when time is over."""
+    progress = f" So far {done} of {total} steps are done." if total else ""
+    note = f"The table is not finished.{progress} It is being made: the same call goes on, or returns it."
+    values = TableResult(kind=kind, title="", columns=[], rows=[], citations=[], figures={}, total=0, next=None, complete=False, note=note)
+    return _result(note, values)
+
+
+def _fit_rows(table: ResultTable, offset: int, limits: _TableLimits) -> tuple[list[TableRowResult], list[TableCitationResult]]:
+    """The rows from an offset that fit, with their citations, each once."""
+    head = [truncate_bytes(text, MAX_ITEM_BYTES) for text in (table.title, table.note)]
+    head += [f"99. {truncate_bytes(column.title, MAX_COLUMN_BYTES)}" for column in table.columns]
+    room = MAX_RESULT_BYTES - MAX_FRAME_BYTES - 2 * sum(len(text.encode()) for text in head)  # as text and as values
+    rows, cited = list[TableRowResult](), dict[int, TableCitationResult]()
+    for row in table.rows[offset:]:
+        cells = [_cell_result(cell, limits) for cell in row.cells]
+        listed = TableRowResult(key=truncate_bytes(row.key, MAX_COLUMN_BYTES), cells=cells)
+        wanted = {n for cell in cells for n in cell.citations} - cited.keys()
+        new = {c.n: _table_citation(c, limits) for cell in row.cells for c in cell.citations if c.n in wanted}
+        texts = (_row_lines(listed), listed.model_dump_json(), *(_table_source(c) + c.model_dump_json() for c in new.values()))
+        room -= sum(len(text.encode()) + 4 for text in texts)
+        if room < 0:
+            break
+        rows.append(listed)
+        cited |= new
+    return rows, sorted(cited.values(), key=lambda c: c.n)
+
+
+def _cell_result(cell: Cell, limits: _TableLimits) -> TableCellResult:
+    text = cell.note if _is_unread(cell) else cell.text
+    cited = [c.n for c in cell.citations[: limits.citations]]
+    confidence = None if cell.confidence is None else round(cell.confidence, 2)
+    return TableCellResult(text=truncate_bytes(text, limits.cell), state=str(cell.state), confidence=confidence, citations=cited)
+
+
+def _is_unread(cell: Cell) -> bool:
+    return cell.state is CellState.FOUND and not cell.text and not cell.citations and bool(cell.note)
+
+
+def _table_citation(c: Citation, limits: _TableLimits) -> TableCitationResult:
+    headings = _fit_bytes(c.headings, limits.quote)
+    quote = truncate_bytes(c.quote, limits.quote) if limits.quote else ""
+    return TableCitationResult(n=c.n, path=c.path, part=c.part, headings=headings, start=c.start, end=c.end, quote=quote)
+
+
+def _row_lines(row: TableRowResult) -> str:
+    """The cells of a row, a line each."""
+    return "\n".join([*(_cell_line(n, cell) for n, cell in enumerate(row.cells, 1)), ""])
+
+
+def _cell_line(n: int, cell: TableCellResult) -> str:
+    sure = "" if cell.confidence is None else f"{cell.confidence:.0%}"
+    about = ", ".join(filter(None, ("" if cell.state == CellState.FOUND else cell.state, sure)))
+    numbers = "".join(f"[{c}]" for c in cell.citations)
+    return f"{n}: " + " ".join(filter(None, (to_one_line(cell.text), numbers, f"({about})" * bool(about))))
+
+
+def _table_source(c: TableCitationResult) -> str:
+    place = " › ".join((to_one_line(c.path), *filter(None, (to_one_line(c.part),)), *map(quote_as_json, c.headings)))
+    return f"[{c.n}] {place}, characters {c.start}–{c.end}" + f": {quote_as_json(c.quote)}" * bool(c.quote)
 
 
 def document_uri(path: str) -> str:

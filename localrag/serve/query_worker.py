@@ -50,7 +50,7 @@ class QueryWorker:
     """
 
     def __init__(self, folder: Path, opened: Callable[..., AbstractContextManager[Project]]) -> None:
-        self._folder, self._opened = folder, opened
+        self.folder, self._opened = folder, opened
         self._ready: Future[asyncio.AbstractEventLoop] = Future()
         self._pending: Counter[bool] = Counter()  # by whether a person asks
         self._holder: AbstractContextManager[Project] | None = None
@@ -86,6 +86,10 @@ class QueryWorker:
     def answers_with(self) -> str:
         """The name of the chat model that answers; empty until it is known."""
         return self._model or self._answers_with
+
+    def open_project(self) -> AbstractContextManager[Project]:
+        """The index opened once more, on the thread that asks for it, for other work than questions. Raises the errors of opening it."""
+        return self._opened()
 
     def use_model(self, name: str) -> None:
         """Answer with another chat model from the next question on; questions that run end with theirs."""
@@ -212,7 +216,7 @@ class QueryWorker:
                 self._unused.set()
 
     def _identity(self) -> tuple[int, str, str]:
-        return (*_index_identity(self._folder), self._model)
+        return (*_index_identity(self.folder), self._model)
 
     def _open_project(self, identity: tuple[int, str, str]) -> None:
         opened = self._opened(identity[2]) if identity[2] else self._opened()

@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 
 from markdown_it import MarkdownIt
 
-from localrag.text.sentences import collapse_whitespace
+from localrag.text.sentences import collapse_whitespace, replace_control_characters
 
 _TEXT_LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 _BACKTICKS = re.compile("`+")
@@ -23,6 +23,8 @@ _CITATION_MARK = re.compile(r"\[(\d+)\]")
 _CONTAINER_SIGNS = " \t>*+-.)0123456789"  # before the text of quotes and list items
 _EMPHASIS = re.compile(r"(?<![\w\\])(?:\*{1,3}|_{1,3})(?=\S)|(?<=\S)(?:\*{1,3}|_{1,3})(?!\w)|`+|~~")
 _LINK = re.compile(r"!?\[([^\[\]\n]{0,200})\]\([^()\s]{0,500}\)")
+_MARKUP = re.compile(r"[\\`*_\[\]<>#|%^~$&]|==|^[-+](?=[\s-])|^\d+[.)](?=\s)")
+_BLOCK_START = re.compile(r"^(\s*)(#|>|[-+*]\s|\d+[.)]\s|```|~~~|---)", re.MULTILINE)
 _KINDS = {"fence": "fence", "code_block": "code", "table_open": "table", "heading_open": "heading"}
 MAX_BLOCK_CHARS = 6_000  # of a block that is parsed again with each part of it
 Span = tuple[int, int]
@@ -31,6 +33,19 @@ Span = tuple[int, int]
 def plain_text(markdown: str) -> str:
     """A line of Markdown without emphasis, code marks and link targets, on one line."""
     return collapse_whitespace(_EMPHASIS.sub("", _LINK.sub(r"\1", markdown)))
+
+
+def escape_markdown(text: str) -> str:
+    """A text on one line that Markdown shows unchanged."""
+    return _MARKUP.sub(
+        lambda found: "".join(c if c.isdigit() else f"\\{c}" for c in found[0]), collapse_whitespace(replace_control_characters(text))
+    )
+
+
+def escape_plain_text(text: str) -> str:
+    """Escape a text that is no Markdown, except for bold titles and lists; its lines stay."""
+    escaped = _BLOCK_START.sub(lambda m: m[0] if m[2][0] in "-+*0123456789" and m[2] != "---" else f"{m[1]}\\{m[2]}", text)
+    return neutralize(escaped).text
 
 
 @cache

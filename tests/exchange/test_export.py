@@ -13,7 +13,8 @@ import pytest
 
 from localrag.cli.commands import exchange
 from localrag.errors import LocalragError, NoIndex, UsageError
-from localrag.exchange.export import EXPORT_FORMATS, EXPORT_MARKER, FILE_FORMATS, export_index
+from localrag.exchange.export import EXPORT_FORMATS, FILE_FORMATS, export_index
+from localrag.exchange.export_folder import EXPORT_MARKER
 from localrag.store import chunks, documents, generations
 from localrag.store.opening import open_index
 from tests.conftest import run_localrag, run_process

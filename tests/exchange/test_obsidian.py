@@ -1,4 +1,4 @@
-"""The vault: links that lead somewhere, names that every file system takes, and whatever a person wrote."""
+"""The pages of a vault: links that lead somewhere, and names that every file system takes."""
 
 import re
 import unicodedata
@@ -10,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localrag.exchange.export import export_index
-from localrag.exchange.obsidian import NoteNames, escape_markdown, front_matter, join_note, read_note, safe_file_name, wiki_link
+from localrag.exchange.obsidian import PageNames, safe_file_name
 from localrag.store import graph
-from tests.exchange.made import make_index
 
 LINK = re.compile(r"\[\[([^\[\]|]+)(?:\|([^\[\]|]+))?\]\]")
-SOME = ("Ada", "Bob", "Cid", "Dan", "Eve", "Fay")
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +37,11 @@ def note_of(folder, name):
 
 
 def test_everything_has_a_note(opened, vault):
-    """Every entity in the folder of its type, every community, every document; each says what it is of."""
+    """Every entity in the folder of its type, every document, every community that differs from its parent; each says what it is of."""
     counts, kinds = graph.counts(opened.db), [properties(text).get("kind") for text in notes(vault).values()]
-    for kind, table in (("entity", "entities"), ("community", "communities"), ("document", "documents")):
+    for kind, table in (("entity", "entities"), ("document", "documents")):
         assert kinds.count(kind) == counts[table]
+    assert kinds.count("community") == len({c.entity_ids for c in graph.communities(opened.db)})
     found = {properties(text)["localrag"]: properties(text) for text in notes(vault).values()}
     assert len(found) == len(notes(vault))
     for e in graph.entities(opened.db):
@@ -62,7 +61,7 @@ def test_every_link_leads_to_a_note(vault):
         rest = LINK.sub("", plain)
         assert "[[" not in rest
         assert "<" not in rest
-        assert rest.count("%%") == 2  # the line
+        assert rest.count("%%") == 4  # the two lines
         assert not re.search(r"(^|\s)#\w", rest)
 
 
@@ -84,87 +83,6 @@ def test_a_second_export_of_the_same_index_changes_nothing(opened, vault):
     made = export_index(opened, "obsidian", vault)
     assert made.files == made.kept == made.removed == ()
     assert {p: p.stat().st_mtime_ns for p in vault.rglob("*.md")} == before
-
-
-@pytest.fixture
-def changed(tmp_path):
-    """A vault, and the same index with one entity gone, one new and the others related otherwise."""
-    export_index(make_index(tmp_path / "a", SOME), "obsidian", tmp_path / "vault")
-    return tmp_path / "vault", make_index(tmp_path / "b", (*SOME[:5], "Gil"))
-
-
-def test_what_is_below_the_line_stays(changed):
-    """Letter by letter, while the part above is made anew, also where the note was moved and renamed."""
-    vault, index = changed
-    path, text = note_of(vault, "Eve")
-    (vault / path).write_text(text + "My own words.\n\n%% localrag 123: no line of ours %%\nLast", encoding="utf-8")
-    (vault / "Suspects").mkdir()
-    (vault / path).rename(vault / "Suspects" / "The widow.md")
-    made = export_index(index, "obsidian", vault)
-    now = (vault / "Suspects" / "The widow.md").read_text(encoding="utf-8")
-    assert now.endswith("%%\nMy own words.\n\n%% localrag 123: no line of ours %%\nLast")
-    assert "Gil" in now  # Eve is related to Gil now, and was to Fay
-    assert "Fay" not in now
-    assert "[[The widow|Eve]]" in note_of(vault, "Dan")[1]
-    assert not (vault / path).exists()
-    assert made.kept == ()
-
-
-def test_what_is_gone_goes_unless_somebody_wrote_there(changed):
-    """Its note is removed where nobody wrote in it, and kept where somebody did, wherever in the note."""
-    vault, index = changed
-    path, text = note_of(vault, "Fay")
-    made = export_index(index, "obsidian", vault)
-    assert path in made.removed
-    assert not (vault / path).exists()
-    for mine in (text + "Mine.", text.replace("# Fay", "# Fay, who left")):
-        (vault / path).write_text(mine, encoding="utf-8")
-        made = export_index(index, "obsidian", vault)
-        assert path in made.kept
-        assert (vault / path).read_text(encoding="utf-8") == mine
-
-
-def test_a_note_that_was_changed_above_the_line_stays_as_it_is(changed):
-    """Also one whose line was taken out, and one of which only the properties were changed."""
-    vault, index = changed
-    mine = {}
-    for name, change in (
-        ("Ada", lambda t: t.replace("# Ada", "# Ada the first")),
-        ("Bob", lambda t: re.sub(r"^%% .*%%$", "", t, flags=re.MULTILINE)),
-        ("Cid", lambda t: t.replace("kind: entity", "kind: entity\ntags: [mine]")),
-    ):
-        path, text = note_of(vault, name)
-        mine[path] = change(text)
-        assert mine[path] != text
-        (vault / path).write_text(mine[path], encoding="utf-8")
-    made = export_index(index, "obsidian", vault)
-    assert set(made.kept) == set(mine)
-    assert {p: text for p, text in notes(vault).items() if p in mine} == mine
-
-
-def test_files_of_the_person_are_never_touched(changed):
-    """Notes of their own keep their names, also where an entity has the same one; a copy of a note is theirs, too."""
-    vault, index = changed
-    _, text = note_of(vault, "Ada")
-    own = {"Gil.md": "mine", "Inbox/idea.md": "x", ".obsidian/app.json": "{}", "Copy of Ada.md": text, "zz.md": "\ufeff---\nlocalrag: no\n"}
-    for name, content in own.items():
-        (vault / name).parent.mkdir(exist_ok=True)
-        (vault / name).write_text(content, encoding="utf-8")
-    (vault / "bytes.md").write_bytes(b"\xff\xfe")
-    export_index(index, "obsidian", vault)
-    assert (vault / "bytes.md").read_bytes() == b"\xff\xfe"
-    (vault / "bytes.md").unlink()
-    assert {name: (vault / name).read_text(encoding="utf-8") for name in own} == own
-    assert Path(note_of(vault, "Gil")[0]).name == "Gil (2).md"
-    assert "[[Gil (2)|Gil]]" in note_of(vault, "Eve")[1]
-
-
-def test_a_vault_saved_with_other_line_ends_is_still_known(changed):
-    """An editor on Windows may write them; the notes are not taken for changed."""
-    vault, index = changed
-    for path in vault.rglob("*.md"):
-        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    assert export_index(index, "obsidian", vault).kept == ()
 
 
 def test_the_level_is_the_deepest_of_the_vault(opened, tmp_path):
@@ -204,19 +122,8 @@ def test_any_title_makes_a_name_that_every_system_takes(title):
 @given(st.lists(anything, max_size=8), st.lists(anything, max_size=3))
 def test_no_two_names_are_one_file(titles, taken):
     """In whatever case or form of Unicode, nor one that is somebody else's."""
-    names = NoteNames(taken)
+    names = PageNames(taken)
     given = [names.assign(str(n), title) for n, title in enumerate(titles)]
     forms = [unicodedata.normalize("NFKD", name).casefold() for name in [*given, *set(taken)]]
     assert len(set(forms[: len(given)])) == len(given)
     assert not set(forms[: len(given)]) & set(forms[len(given) :])
-
-
-@given(st.text(), st.text())
-def test_any_note_is_read_as_it_was_divided(text, below):
-    """Whatever the texts are: what is below the line is found again, and the part above is known to be untouched."""
-    above = f"{front_matter({'localrag': 'entity:x', 'aliases': [text]})}\n\n# {escape_markdown(text)}\n\n{wiki_link('n', text)}"
-    below = below.replace("\r\n", "\n")
-    note = read_note("a.md", join_note(above, below))
-    assert note is not None
-    assert (note.key, note.user_text, note.is_unedited) == ("entity:x", below, True)
-    assert yaml.safe_load(front_matter({"aliases": [text]}).strip("-"))["aliases"] is not None

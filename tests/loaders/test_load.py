@@ -647,6 +647,8 @@ def test_a_path_where_there_is_nothing_is_an_error(tmp_path):
         ("−3", False, "^−3"),
         ("n+1", False, "^(n+1)"),
         ("st", False, "st"),
+        ("b", True, "[b]"),
+        ("°", False, "°"),
         ("™", False, "™"),
         (" ", True, ""),
     ],
@@ -658,4 +660,4 @@ def test_raised_text_does_not_join_the_number_before_it(text, is_note, written):
 
 def test_lowered_text_is_told_from_what_it_belongs_to():
     """Digits of a formula follow their letter, other indices come behind _."""
-    assert [subscript(text) for text in ("2", "i", "i+1", "")] == ["2", "_i", "_(i+1)", ""]
+    assert [subscript(text) for text in ("2", "i", "i+1", ":", "")] == ["2", "_i", "_(i+1)", ":", ""]

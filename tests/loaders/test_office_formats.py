@@ -678,6 +678,20 @@ def test_levels_of_word_that_never_restart_and_styles_that_name_their_level(read
     ]
 
 
+def test_a_style_with_a_level_but_no_list_is_numbered_only_below_one(read):
+    """Word's subtitles have a level of no list; a style that is based on a numbered one is in its list."""
+    bare = "<w:pPr><w:numPr><w:ilvl w:val='1'/></w:numPr></w:pPr>"
+    others = (
+        f'<w:style w:styleId="Subtitle"><w:name w:val="Subtitle"/>{bare}</w:style>'
+        f'<w:style w:styleId="Lower"><w:name w:val="lower"/><w:basedOn w:val="Duty"/>{bare}</w:style></w:styles>'
+    )
+    style = numbered_style("Duty").replace("</w:styles>", others)
+    parts = {"word/numbering.xml": numbering(("decimal", "%1.", 1), ("decimal", "%1.%2", 1), nums={1: ""}), "word/styles.xml": style}
+    body = p("At sea", style="Subtitle") + p("x", style="Duty") + p("x", style="Lower")
+
+    assert read("a.docx", docx(body, {"n": ("numbering", "numbering.xml")}, parts)).text == "At sea\n\n1. x\n  1.1 x"
+
+
 LISTS = (
     '<text:list-style style:name="L1"><text:list-level-style-number text:level="1" style:num-format="1" style:num-suffix="."/>'
     '<text:list-level-style-number text:level="2" style:num-format="a" style:num-suffix=")" text:start-value="3"/></text:list-style>'

@@ -95,6 +95,17 @@ def parsed(data):
     return parse_file(InnerFile("a.pdf", -1, data), LoadOptions())
 
 
+@pytest.mark.parametrize(("has_space", "between"), [(True, " "), (False, "")])
+def test_words_of_korean_are_divided_where_a_line_ends_with_a_space(has_space, between):
+    """Elsewhere a line may end within a word, and in Chinese a space is none."""
+    for first, second, wanted in (
+        ("세계적 유행단계에 돌입한", "와중에 국내 보험업계에서는", between),
+        ("船在港口过冬了又", "过了一个春天才走", ""),
+    ):
+        page = [PageLine(first, 50, 700, 294, 710, has_space=has_space), PageLine(second, 50, 686, 294, 696)]
+        assert "".join(join_paragraphs(page)).strip() == f"{first}{wanted}{second}"
+
+
 def test_a_raised_digit_is_the_mark_of_a_note():
     """Smaller and higher than the word before it; behind a unit it is an exponent; a plain number stays."""
     stream = (
@@ -102,6 +113,24 @@ def test_a_raised_digit_is_the_mark_of_a_note():
         " /F1 12 Tf 0 Ts ( by 12 men.) Tj ET"
     )
     assert parsed(files.pdf_of([stream])).text == "Lit in 1871[3] on 4 km^2 by 12 men."
+
+
+def test_a_raised_digit_is_told_in_fonts_that_are_enlarged():
+    """Many programs set text in size 1 and enlarge it; a digit that stands apart from the word is none of its marks."""
+    stream = (
+        "BT /F1 1 Tf 12 0 0 12 50 700 Tm (Lit in 1871) Tj 7 0 0 7 129.2 705 Tm (3\\)) Tj 12 0 0 12 137.6 700 Tm (, by Rask) Tj ET"
+        " BT /F1 12 Tf 50 600 Td (12) Tj /F1 7 Tf 5 Ts 80 0 Td (4) Tj ET"
+    )
+    assert parsed(files.pdf_of([stream])).text == "Lit in 1871[3], by Rask\n\n12 · 4"
+
+
+@pytest.mark.parametrize(("mark", "word", "text"), [("3", "The letter", "[3] The letter"), ("14", "C of the letter", "^14C of the letter")])
+def test_a_line_may_begin_with_a_raised_digit(mark, word, text):
+    """A note does with its mark, and an isotope with its number."""
+    stream = (
+        f"BT /F1 5 Tf 4 Ts 50 700 Td ({mark}) Tj /F1 8 Tf 0 Ts {3 * len(mark)} 0 Td ({word}) Tj 0 -9 Td (is not older than this.) Tj ET"
+    )
+    assert parsed(files.pdf_of([stream])).text == f"{text} is not older than this."
 
 
 def test_footnotes_stand_behind_the_sentence_that_they_interrupt():
@@ -116,6 +145,27 @@ def test_footnotes_stand_behind_the_sentence_that_they_interrupt():
         "Ruth Sand wrote to the master of the harbour and asked him for a berth at the northern mole."
         "\n\n1. The letter is lost.\n\nHe refused."
     )
+
+
+def test_footnotes_of_a_column_stand_behind_the_page():
+    """Not between the halves of a word that the next column ends."""
+    stream = (
+        "BT /F1 10 Tf 50 200 Td (Ruth Sand wrote to the master of the har-) Tj ET BT /F1 5 Tf 3 Ts 50 60 Td (1) Tj /F1 7 Tf 0 Ts 3 0 Td"
+        " (The letter is lost.) Tj ET BT /F1 10 Tf 320 700 Td (bour and asked him for a berth at the mole.) Tj ET"
+    )
+    assert parsed(files.pdf_of([stream])).text == (
+        "Ruth Sand wrote to the master of the harbour and asked him for a berth at the mole.\n\n[1] The letter is lost."
+    )
+
+
+def test_a_number_within_a_sentence_of_small_print_begins_no_footnote():
+    """As a page of a reference does, at the beginning of a line."""
+    first = (
+        "BT /F1 12 Tf 50 700 Td (Ruth Sand wrote to the master of the harbour.) Tj 0 -14 Td (He did not answer before the spring.) Tj ET "
+        "BT /F1 8 Tf 50 80 Td (Rask, E. 1972. A history of the mole, pages 222 to) Tj 0 -9 Td (228. Vardby. Sand, R. 1974. The) Tj ET"
+    )
+    second = "BT /F1 8 Tf 50 700 Td (ferry of Ness. Skerry.) Tj ET"
+    assert "pages 222 to\n\n228. Vardby. Sand, R. 1974. The ferry of Ness." in parsed(files.pdf_of([first, second])).text
 
 
 def test_two_columns_drawn_row_by_row_are_read_one_after_the_other():
@@ -188,11 +238,21 @@ def test_files_attached_to_a_pdf_are_parts():
     assert "The deposit is 75 kr." in content.text
 
 
-def test_text_whose_characters_are_unknown_is_not_read():
-    """A font without a map to Unicode gives gibberish; the file is listed with that reason."""
+def without_unicode(text):
+    """A PDF whose font has names of its own for its characters."""
     differences = " ".join(f"/g{n}" for n in range(97, 123))
     font = f"/Encoding << /Type /Encoding /Differences [97 {differences}] >>"
-    data = files.pdf_of(["BT /F1 12 Tf 50 700 Td (wkh voxlfh nhhshu olyhv khuh) Tj ET"]).decode("cp1252")
+    data = files.pdf_of([f"BT /F1 12 Tf 50 700 Td ({text}) Tj ET"]).decode("cp1252")
     data = data.replace("/BaseFont /Courier /Encoding /WinAnsiEncoding", f"/BaseFont /ABCDEF+Sub {font}")
+    return (data[: data.index("xref")] + "trailer << /Root 1 0 R >>\n%%EOF\n").encode("cp1252")
+
+
+def test_text_whose_characters_are_unknown_is_not_read():
+    """A font without a map to Unicode gives gibberish; the file is listed with that reason."""
     with pytest.raises(Unreadable, match="its fonts do not say which characters they draw"):
-        parsed((data[: data.index("xref")] + "trailer << /Root 1 0 R >>\n%%EOF\n").encode("cp1252"))
+        parsed(without_unicode("wkh voxlfh nhhshu olyhv khuh"))
+
+
+def test_the_words_of_a_plot_are_read():
+    """Its fonts are drawn, without a map to Unicode, but their codes are those of the characters."""
+    assert parsed(without_unicode("landings of herring in tons by year")).text == "landings of herring in tons by year"

@@ -164,6 +164,17 @@ def test_notes_below_a_table_are_in_none_of_its_columns():
     assert lines("Boat,Cod,Eel\nSkua,7,8\nTern,9,1\n,,\nWithout the catch of the strangers.,,")[-1] == "Without the catch of the strangers."
 
 
+def test_headings_in_a_single_column_head_no_other_paragraph():
+    """A list of headings, each with a line below, is no table."""
+    assert lines("Version\n1.0 (January 2012)\n\nContact\nruth@vardby.example")[-2:] == ["Contact", "ruth@vardby.example"]
+
+
+def test_names_above_limits_are_a_header():
+    """Also above a single row of them; ranges that name columns stay names."""
+    assert lines("C,Si,P\n0.39 - 0.46,0.2 - 0.35,max 0.025") == ["C: 0.39 - 0.46 · Si: 0.2 - 0.35 · P: max 0.025"]
+    assert lines("Age,0-14,15-64\nNess,12,40\nVardby,9,31")[0] == "Age: Ness · 0-14: 12 · 15-64: 40"
+
+
 @pytest.mark.parametrize("name", ["a.csv", "a.xlsx", "a.ods", "a.html"])
 def test_every_format_tells_pairs_from_headers(tmp_path, name):
     """The same table gives the same lines in each."""

@@ -345,9 +345,29 @@ MACROS = r"""
             r"\emph{Skua} & 7 & 8 \\[2pt] \multirow{2}{*}{Tern} & 9 & 10\\ \bottomrule\end{tabularx}",
             "Boat: Skua · Cod & eel 1973: 7 · Cod & eel 1974: 8\nBoat: Tern · Cod & eel 1973: 9 · Cod & eel 1974: 10",
         ),
+        (
+            r"\begin{tabular}{ll}\toprule & \multirow{2}*{\textbf{Boat}} & Cod \\ & & tons \\ \midrule\rule{0pt}{2ex}"
+            r"\multirow{2}{*}{North} & \cellcolor{red}Skua & 7 \\ & Tern & 9 \\ \addlinespace[2pt]\end{tabular}",
+            "North · Boat: Skua · Cod tons: 7\nNorth · Boat: Tern · Cod tons: 9",
+        ),
+        (
+            r"\begin{tabular}{ll}\hline\multirow{2}{*}{Boat} & \multirow{2}{*}{Kind} & Length \\ & & (m) \\ \hline Skua & keel & 9 \\"
+            r"\hline \multirow{2}{*}{Tern} & flat & 7 \\ & keel & 8 \\ \hline\end{tabular}",
+            "Boat: Skua · Kind: keel · Length (m): 9\nBoat: Tern · Kind: flat · Length (m): 7\nBoat: Tern · Kind: keel · Length (m): 8",
+        ),
+        (
+            r"Set \texttt{keel\_1} or \verb|a_b%c| or \verb+%d+, \textsf{see} \mbox{\S\ref{mast}}"
+            r" \href{http://x.example/\%20}{here} for \pounds5.",
+            "Set keel_1 or a_b%c or %d, see §mast here for £5.",
+        ),
+        ("A\n\\begin{verbatim}\n  if {x} % y\n\\end{verbatim}\nB \\begin{comment}C\\end{comment}", "A\n\n  if {x} % y\n\nB"),
+        (
+            r"\begin{minipage}[t]{3cm}\resizebox{2cm}{!}{Skua}\end{minipage} \index{boat}\includegraphics{a}\caption[Sail]{The sail}",
+            "Skua The sail",
+        ),
         (r"\begin{description}\item[Keel] the lowest\item[Mast] the highest\end{description}", "- Keel: the lowest\n- Mast: the highest"),
     ],
-    ids=["macros", "end of a macro", "notes", "raised", "table", "list"],
+    ids=["macros", "end of a macro", "notes", "raised", "table", "rules and rows", "lines", "commands", "verbatim", "arguments", "list"],
 )
 def test_tex_is_read_as_it_is_set(tmp_path, body, text):
     """With its own commands expanded, tables by row, notes at the end, and raised digits apart."""
@@ -363,6 +383,7 @@ def test_tex_is_read_as_it_is_set(tmp_path, body, text):
         "\\textsuperscript{",
         "\\newcommand{\\x}[9]{#1#1",
         "\\multicolumn{2}{c}{",
+        "\\begin{verbatim}\\verb|\\iffalse ",
         "\\def\\y{\\y\\y}\\y ",
     ],
 )

@@ -27,12 +27,19 @@ def page(body, head=""):
         ("Built in 1907<a href='#n1'><sup>1</sup></a>.", "Built in 1907[1]."),
         ("Built in 1907<a epub:type='noteref' href='notes.xhtml'>1</a>.", "Built in 1907[1]."),
         ("10<sup>6</sup> cells on 4 km<sup>2</sup>", "10^6 cells on 4 km^2"),
+        ("<table><tr><th>Boat<sup>a</sup><th>t (kg)<sup>-1</sup><sup>b</sup><tr><td>Skua<td>7</table>", "Boat[a]: Skua · t (kg)^-1[b]: 7"),
+        (
+            "<p><sup>a</sup>By weight, 20<sup>°</sup>C.<p>By sin<sup>a</sup>, noted[1]<sup>: 228</sup>",
+            "[a] By weight, 20°C.\n\nBy sina, noted[1]: 228",
+        ),
         ("the 3<sup>rd</sup> of May, H<sub>2</sub>O, x<sub>i</sub>", "the 3rd of May, H2O, x_i"),
         ("It costs <del>90</del> <ins>115</ins> crowns.", "It costs 115 crowns."),
         ("light<wbr>house", "lighthouse"),
         ("<input type=checkbox checked> paid <input type=checkbox> owed <input value='Ann Lee'>", "☒ paid ☐ owed Ann Lee"),
         ("Berth: <select><option>1<option selected>7</select>", "Berth: 7"),
         ("<img src=a.png alt='Map of the outer harbour'><img src=b.png alt=logo>", "[Map of the outer harbour]"),
+        ("<li><a><img alt='The new quay, 1974'></a><p>The new quay, 1974[2]</li><img alt='a view of.jpg'>", "- The new quay, 1974[2]"),
+        ("<input type=checkbox role=button> <dl><dt>Keel<dd>a beam<dt>Mast<dd>a pole</dl>", "Keel\n  a beam\nMast\n  a pole"),
         ("<p>seen</p><p aria-hidden=true>unseen</p><dialog>unseen</dialog>", "seen"),
     ],
 )
@@ -79,6 +86,11 @@ def test_a_page_tells_its_author_and_day_in_json():
     ("xml", "text"),
     [
         ("<d><p>Kept at 5% CO<sub>2</sub> and 10<sup>4</sup> cells<xref>3</xref>.</p></d>", "Kept at 5% CO2 and 10^4 cells[3]."),
+        (
+            "<d><p>Known [<xref>1</xref>,<xref>5</xref>–<xref>7</xref>] (<xref>8</xref>) for years<xref>9</xref>.</p></d>",
+            "Known [1,5–7] (8) for years[9].",
+        ),
+        ("<d><p><sup>a</sup>Pearl<sup>b</sup> 7 ha<sup>-1</sup> <sup>c</sup> <b>net</b></p></d>", "[a] Pearl[b] 7 ha^-1 [c] net"),
         ("<d><p>The <i>ABC</i>-7 of <b>Dr.</b> Ray's ship.</p></d>", "The ABC-7 of Dr. Ray's ship."),
         ("<d><p>the har<lb break='no'/>bour<lb/>froze<note>In May.</note>.</p></d>", "the harbour froze[1].\n\n[1] In May."),
         ("<d><p>by Ol<choice><sic>aus</sic><corr>af</corr></choice> Rye</p></d>", "by Olaf Rye"),

@@ -55,18 +55,18 @@ def served(folder, *args):
 
 
 @contextmanager
-def served_here(folder):
+def served_here(folder, *, reads=False, read_only=False):
     """The server over the index in a folder, in a thread of this process: for tests that are not about its process.
 
-    No reader is loaded, which would give answers of one sentence their few words.
+    No reader is loaded unless it `reads`, which would give answers of one sentence their few words.
     """
     index, key = folder / ".localrag", secrets.token_urlsafe(32)
     door = AccessPolicy(key)
     config = uvicorn.Config(None, host="127.0.0.1", port=0, access_log=False, log_level="warning", lifespan="on", **uvicorn_limits())
     bound = config.bind_socket()
     address = f"http://127.0.0.1:{bound.getsockname()[1]}"
-    worker = QueryWorker(index, lambda name=None: open_for_query(index, model=name, engine=EngineOptions(use_adapters=False)))
-    config.app = make_app(ServerContext(index, folder, worker, IndexProcess(index), folder / "inbox", address), door)
+    worker = QueryWorker(index, lambda name=None: open_for_query(index, model=name, engine=EngineOptions(use_adapters=reads)))
+    config.app = make_app(ServerContext(index, folder, worker, IndexProcess(index), folder / "inbox", address, read_only=read_only), door)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
     worker.start(lambda _error: None)

@@ -10,12 +10,14 @@ from localrag.serve.auth import MAX_BODY_BYTES, PUBLIC_PATHS, AccessPolicy
 from localrag.serve.context import IndexProcess, ServerContext
 from localrag.serve.mcp_http import McpHttp
 from localrag.serve.query_worker import QueryWorker
+from localrag.serve.table_worker import TableWorker
 
 KEY = "k" * 32
 NOWHERE = Path("/nonexistent/.localrag")
 DOOR = AccessPolicy(KEY, origins=("http://chat.test:3000",))
 SITE = ServerContext(NOWHERE, NOWHERE.parent, QueryWorker(NOWHERE, None), IndexProcess(NOWHERE), NOWHERE / "inbox", most_bytes=1000)
-MADE = all_routes(SITE, DOOR, None, McpHttp(SITE.query_worker, NOWHERE))
+TABLES = TableWorker(SITE.query_worker)
+MADE = all_routes(SITE, DOOR, None, McpHttp(SITE.query_worker, NOWHERE, TABLES), TABLES)
 ROUTES = [(route.path, method) for route in MADE for method in sorted(route.methods - {"HEAD"})]
 PREFLIGHT = {"access-control-request-method": "POST", "access-control-request-headers": "authorization, content-type, mcp-session-id"}
 GOOD = {"host": "127.0.0.1:8765", "authorization": f"Bearer {KEY}", "content-type": "application/json"}

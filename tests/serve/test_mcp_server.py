@@ -98,7 +98,10 @@ def test_everything_is_there_through_a_running_serve(folder, mode):
             no_tool,
         )
 
-    assert {t.name for t in tools.tools} == {"search", "ask", "passage", "entity", "communities", "report", "documents"}
+    assert {t.name for t in tools.tools} == {
+        *("search", "ask", "passage", "entity", "communities", "report", "documents"),
+        *("review", "contradictions", "timeline", "list_items", "compare"),
+    }
     assert all(t.output_schema for t in tools.tools)
     assert "Lars Holm" in prose(answered)
     assert answered.structured_content["citations"]
@@ -325,7 +328,7 @@ def test_the_settings_of_programs_are_printed(folder, tmp_path, program, key, mo
     if program == "claude":
         parameters = StdioServerParameters(command=server["command"], args=server["args"], env=dict(os.environ), cwd=str(tmp_path))
         (listed,) = by(parameters, "auto", lambda client: client.list_tools())
-        assert len(listed.tools) == 7
+        assert len(listed.tools) == 12
 
 
 def test_an_index_that_is_not_there_and_a_program_nobody_knows(tmp_path):

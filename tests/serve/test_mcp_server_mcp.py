@@ -15,10 +15,12 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.types import PromptReference, ResourceTemplateReference
 
+from localrag.analysis.tables import Cell, Column, TableRow, make_table
 from localrag.cli import app
 from localrag.engine.settings import EngineOptions
 from localrag.project import open_for_query
 from localrag.query.answer import MODE_FUNCTIONS
+from localrag.records import Citation
 from localrag.serve import mcp_results
 from localrag.serve.mcp_server import LocalBackend, make_server
 from localrag.serve.query_worker import QueryWorker
@@ -125,6 +127,16 @@ def everything_huge():
         one | {"summary": HUGE, "findings": [finding] * 9, "markdown": HUGE, "children": [one] * 99, "entities": [one] * 99}
     )
     yield mcp_results.documents_result(999, [listed] * 100, 0)
+    for n_columns in (2, 3, 4, 6, 21):
+        yield mcp_results.table_result(huge_table(n_columns), 0)
+
+
+def huge_table(n_columns):
+    """A table of long texts with many citations."""
+    cited = [Citation(0, "docs/鸥.md", n, n + 5, HUGE, "", "p. 3", ("鸥",) * 6) for n in range(30)]
+    cells = tuple(Cell(HUGE, tuple(cited), confidence=0.5) for _ in range(n_columns))
+    columns = [Column(HUGE) for _ in range(n_columns)]
+    return make_table("review", HUGE, columns, [TableRow(cells, HUGE) for _ in range(40)], HUGE[:200])
 
 
 def test_no_result_is_larger_than_a_model_can_take():
@@ -135,11 +147,12 @@ def test_no_result_is_larger_than_a_model_can_take():
     assert max(sizes) <= mcp_results.MAX_RESULT_BYTES * 1.02, sizes  # a little for the frame of the message
 
 
-TOOLS = {"search", "ask", "passage", "entity", "communities", "report", "documents"}
+TABLE_TOOLS = {"review", "contradictions", "timeline", "list_items", "compare"}
+TOOLS = {"search", "ask", "passage", "entity", "communities", "report", "documents", *TABLE_TOOLS}
 
 
 def test_the_tools_only_read_and_declare_their_results(door):
-    """Seven of them, each with a schema of what it takes and gives; no names but these, and nothing beyond this machine."""
+    """Each with a schema of what it takes and gives; no names but these, and nothing beyond this machine."""
     listed = through(door, lambda client: client.list_tools()).tools
 
     assert {t.name for t in listed} == TOOLS

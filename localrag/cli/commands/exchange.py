@@ -1,4 +1,4 @@
-"""`localrag export`, `import`, `pack` and `unpack`."""
+"""`localrag export`, `wiki`, `import`, `pack` and `unpack`."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from localrag.exchange.foreign import ForeignIndex
     from localrag.exchange.import_index import ImportResult
     from localrag.exchange.pack import UnpackResult
+    from localrag.exchange.wiki import WikiResult
+    from localrag.exchange.wiki_check import WikiCheckResult
 
 
 EXPORT_FORMATS = ("parquet", "graphml", "gexf", "csv", "obsidian", "jsonl", "html")
 STDOUT = Path("-")
+LevelOption = Annotated[int | None, typer.Option("--level", min=0, help="Deepest level of communities to write. Default: all.")]
 
 
 def export_command(
@@ -31,7 +34,7 @@ def export_command(
         ),
     ],
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The file (graphml, gexf, html; - for stdout) or folder to write.")],
-    level: Annotated[int | None, typer.Option("--level", min=0, help="Deepest level of communities to write. Default: all.")] = None,
+    level: LevelOption = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace an existing file; write into a folder that has other files, which are kept.")
     ] = False,
@@ -94,6 +97,81 @@ _USAGE_HINTS = {
     "jsonl": "Description of the fields: localrag help export-tables",
     "html": "Open it in a browser; it needs no network and no server.",
 }
+
+
+def wiki_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the wiki. Created if missing.")],
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing: list dead quotes and links, edited pages, and what you wrote without support.")
+    ] = False,
+    level: LevelOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Write into a folder that has other files, which are kept.")] = False,
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the documents' entities and themes as linked pages, or bring them up to date. What you wrote in them is kept."""
+    from localrag.project import open_for_query, open_read_only
+
+    if check:
+        from localrag.exchange.wiki_check import check_wiki
+
+        with open_for_query(index) as project:
+            checked = check_wiki(project, folder, _show_statement)
+        _print_wiki_check(checked, as_json=as_json)
+        if checked.findings:
+            raise typer.Exit(1)
+        return
+    from localrag.exchange.wiki import update_wiki
+
+    with open_read_only(index) as opened:
+        result = update_wiki(opened, folder, level=level, force=force)
+    if as_json:
+        write_json(asdict(result) | {"path": str(result.path)})
+    else:
+        _print_wiki(result)
+
+
+def _show_statement(done: int, total: int) -> None:
+    from localrag.cli.views.terminal import status_line
+
+    status_line.show(f"checking what you wrote: {done} of {total}" if done < total else "")
+
+
+def _print_wiki(result: "WikiResult") -> None:
+    """Print how many pages were written and deleted, and those that need the person."""
+    from localrag.cli.views.console import print_note
+
+    counts = ", ".join(f"{n} {name}" for name, n in result.counts.items())
+    deleted = f", {len(result.deleted)} deleted" if result.deleted else ""
+    print_note(f"{result.path}: pages for {counts}. {len(result.written)} written{deleted}.")
+    for name, text in (
+        ("offered", "you changed the generated part; its new version stands below it"),
+        ("gone", "no longer in the documents; kept, because you wrote in it"),
+        ("busy", "changed meanwhile by another program; the next run updates it"),
+    ):
+        _print_listed("kept", tuple((path, text) for path in getattr(result, name)))
+    print_note("Compare it with the documents: localrag wiki DIR --check")
+
+
+def _print_wiki_check(checked: "WikiCheckResult", *, as_json: bool) -> None:
+    """Print the problems, one a line, with the place in the documents where there is one."""
+    from localrag.cli.views.console import print_note
+    from localrag.cli.views.terminal import write_out
+    from localrag.serializers import serialize_citation
+
+    if as_json:
+        rows = [asdict(f) | {"citation": serialize_citation(f.citation) if f.citation else None} for f in checked.findings]
+        write_json({"findings": rows, "counts": dict(checked.counts)})
+        return
+    for f in checked.findings:
+        write_out(f"{escape_line(f.path)}:{f.line}  {f.problem}{': ' * bool(f.text)}{escape_line(f.text)}\n")
+        if f.citation:
+            write_out(f"    {escape_line(f.citation.place())}: “{escape_line(' '.join(f.citation.quote.split()))}”\n")
+    counts = checked.counts
+    left = f" {counts['unchecked_statements']} more statements of yours were not checked." if counts["unchecked_statements"] else ""
+    shown = ", ".join(f"{counts[name]} {name}" for name in ("pages", "quotes", "links", "statements"))
+    print_note(f"{len(checked.findings)} problems in {shown}.{left}")
+
 
 import_app = typer.Typer(no_args_is_help=True, help="Import the index of another program, so that nothing has to be extracted again.")
 MAX_SHOWN = 20  # of the items left out

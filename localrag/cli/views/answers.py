@@ -25,7 +25,7 @@ from localrag.records import (
     Citation,
     with_new_keys,
 )
-from localrag.text.markdown import neutralize
+from localrag.text.markdown import escape_plain_text, neutralize
 from localrag.text.sentences import collapse_whitespace
 
 
@@ -200,7 +200,6 @@ def print_source(citation: Citation, chunk: Chunk | None, root: Path, state: str
 
 MAX_TITLE_CHARS = 70  # of a first question
 CONTEXT_CHARS = 40  # shown before the searched words
-_MARKDOWN_BLOCK_START = re.compile(r"^(\s*)(#|>|[-+*]\s|\d+[.)]\s|```|~~~|---)", re.MULTILINE)
 
 
 def print_conversations(rows: Sequence[dict[str, Any]], current: int | None = None) -> None:
@@ -274,10 +273,7 @@ def _heading(question: str) -> str:
 
 def _escape_markdown(text: str) -> str:
     """Escape a text that is no Markdown, except for bold titles and lists."""
-    text = _MARKDOWN_BLOCK_START.sub(
-        lambda m: m[0] if m[2][0] in "-+*0123456789" and m[2] != "---" else f"{m[1]}\\{m[2]}", escape_controls_keep_lines(text)
-    )
-    return neutralize(text).text
+    return escape_plain_text(escape_controls_keep_lines(text))
 
 
 def escape_controls_keep_lines(text: str) -> str:

@@ -9,7 +9,7 @@ import { Failure, stageName, useTitle } from "./lib/parts.js";
 import { parse, route } from "./lib/route.js";
 import { load, save } from "./lib/storage.js";
 
-const VIEWS = ["ask", "documents", "graph", "reports", "status"]; // in the navigation
+const VIEWS = ["ask", "documents", "work", "graph", "reports", "status"]; // in the navigation
 const WITHIN = { source: "ask", document: "documents", report: "reports", entity: "graph", search: "search" }; // the others, below which of them
 const theme = signal(load("theme", "auto"));
 

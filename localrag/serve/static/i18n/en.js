@@ -4,5 +4,6 @@ import graph from "./en/graph.js";
 import reports from "./en/reports.js";
 import shell from "./en/shell.js";
 import status from "./en/status.js";
+import tables from "./en/tables.js";
 
-export default { ...shell, ...ask, ...documents, ...graph, ...reports, ...status };
+export default { ...shell, ...ask, ...documents, ...graph, ...reports, ...status, ...tables };

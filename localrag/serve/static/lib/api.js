@@ -20,6 +20,7 @@ export class ApiError extends Error {
 export const get = (path, signal) => json("GET", path, undefined, signal);
 export const post = (path, body = {}, signal) => json("POST", path, body, signal);
 export const del = (path) => json("DELETE", path);
+export const putJson = (path, body) => json("PUT", path, body);
 
 /** Bytes, for a picture or a download; the address needs the token, so a plain link will not do. */
 export async function blob(path, signal) {
@@ -57,6 +58,7 @@ export async function stream(path, body, onEvent, signal) {
   for (;;) {
     const { value, done } = await read(reader);
     rest += value ?? "";
+    if (!done && !value.includes("\n")) continue; // a line may be long
     const lines = rest.split("\n");
     rest = done ? "" : lines.pop();
     for (const line of lines) if (line.trim()) onEvent(JSON.parse(line));

@@ -37,7 +37,7 @@ function About({ found }) {
   return html`<div class="about">
     <p class="soft"><span dir="auto">${found.path}</span> · ${t("documents.characters", { n: found.length })}${
       found.parts.length > 1 ? ` · ${t("document.parts", { n: found.parts.length })}` : ""}</p>
-    <${Original} id=${found.id} name=${fileName(found.file)} />
+    <div class="links-row"><${Original} id=${found.id} name=${fileName(found.file)} /> <a class="button" href=${to("work", "compare", { first: found.path })}>${t("tables.compare.with")}</a></div>
     ${facts.length > 0 && html`<details><summary>${t("document.metadata")}</summary>
       <dl class="facts">${facts.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd dir="auto">${shown(value)}</dd></div>`)}</dl>
     </details>`}

@@ -1,0 +1,56 @@
+"""Amounts in text: numbers with a currency, a percent sign or a unit."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from localrag.entailment.lexicon import chinese_quantities, english_quantities
+from localrag.text.sentences import is_cjk
+
+# A currency by its ISO code or a sign that the quantities do not know, before or behind the number.
+_CODES = "USD|EUR|GBP|CHF|JPY|CNY|RMB|AUD|CAD|INR|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|KRW|ZAR|NZD|SGD|HKD|Fr|Rs|kr|R\\$|₹|₩"
+_BEFORE = re.compile(rf"(?:{_CODES})\s?$")
+_AFTER = re.compile(rf"\s?(?:{_CODES}|€|元|円)(?!\w)")
+_GROUPED = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d{1,4})?(?![\d.])|\d+,\d{1,2}(?![\d,.])")  # 1.234,56 as most of Europe writes it
+_IN_BRACKETS = re.compile(r"\((\d{1,6})\)")  # thirty (30) days
+_APOSTROPHE = re.compile(r"(?<=\d)['’](?=\d{3})")  # 300'000
+_UNIT_WORD = re.compile(r"[\s-]?[^\W\d_]{1,20}")  # behind a number whose unit is known by it
+_WITH_UNIT = frozenset({"percent", "pound", "dollar", "euro", "km", "kg"})  # quantities that end behind their unit
+_ORDINAL = "th"
+
+
+class FoundAmount(NamedTuple):
+    """An amount at characters `start` to `end` of a text, its value, and its unit: a currency, percent, a measure in short."""
+
+    start: int
+    end: int
+    value: float
+    unit: str
+
+
+def find_amounts(text: str) -> Iterator[FoundAmount]:
+    """The numbers of a text that have a unit, in order. Numbers of dates, of sections and the like have none."""
+    bracket_of = {m.start() + 2: m.start() for m in _IN_BRACKETS.finditer(text)}  # where its number stands below
+    text = _APOSTROPHE.sub(",", _IN_BRACKETS.sub(r"  \1", text))  # of the same length
+    continental = {m.start(): m for m in _GROUPED.finditer(text)}
+    reached = 0
+    for q in (chinese_quantities if is_cjk(text) else english_quantities)(text):
+        at = next((n for n in range(q.start, min(q.end, q.start + 4)) if n in continental), None)
+        m = None if at is None else continental[at]
+        end = max(q.end, m.end()) if m else q.end
+        before, after = _BEFORE.search(text, max(0, q.start - 5), q.start), _AFTER.match(text, end)
+        unit = (before or after or [q.unit])[0].strip()
+        if q.start < reached or not unit or unit == _ORDINAL:
+            continue
+        value = _to_float(m[0].replace(".", "").replace(",", ".") if m and unit != "percent" else q.value)
+        if value is not None:
+            word = None if before or after or unit in _WITH_UNIT else _UNIT_WORD.match(text, end)
+            reached = (after or word).end() if after or word else end
+            yield FoundAmount(before.start() if before else bracket_of.get(q.start, q.start), reached, value, unit)
+
+
+def _to_float(written: str) -> float | None:
+    try:
+        return float(written)
+    except ValueError:  # a range, a version
+        return None

@@ -1,0 +1,201 @@
+"""The passages of two documents in a form for comparison: without marks that carry no meaning, rows of tables by their key column."""
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from localrag.analysis.passage_alignment import ComparablePassage
+from localrag.analysis.placed_sentences import OpenedDocument, PlacedSentence
+from localrag.analysis.word_changes import HTML_TAG, parse_row, split_number, tokens_of
+from localrag.text.outline import Block, BlockKind
+from localrag.text.sentences import Span, collapse_whitespace, is_cjk, sentences, trim_span
+
+MIN_WRAPPED_CHARS = 30  # of a line whose sentence goes on in the next one
+MAX_JOINED_CHARS = 2_000  # of a passage that is joined from wrapped lines
+MAX_SPLIT_PASSAGES = 4  # into which one passage of the other document may be split
+MAX_KEY_COLUMNS = 12  # first columns of a table that are tried as its key
+NEARLY_BEST = 0.7  # share of the equal cells by the best key column
+MIN_DISTINCT_SHARE, MIN_SHARED_ROWS = 0.95, 0.3  # of the values of a key column, in each table; of the smaller table's rows
+MIN_DISTINCT_CHARS, MIN_DISTINCT_CJK_CHARS = 20, 8  # of a passage that is recognized elsewhere even if it occurs several times
+
+_GO_ON = "(\"'`[:"  # signs with which a line may begin within a sentence
+_SENTENCE_ENDS = ".!?:;…。！？：；|"
+_SAME_SIGNS = str.maketrans(
+    {"’": "'", "‘": "'", "“": '"', "”": '"', "„": '"', "–": "-", "—": "-", "‑": "-", "−": "-", "`": "", "\u00ad": ""}
+)
+
+_MARKUP = re.compile(r"(?<!\w)[*_]{1,3}(?=\S)|(?<=\S)[*_]{1,3}(?!\w)|" + HTML_TAG)
+RowValues = Mapping[str, str]
+
+
+def passages_of(source: OpenedDocument) -> list[PlacedSentence]:
+    """The sentences, headings, list items, table rows and lines of code of a document in order, without those that are only signs.
+
+    They are split from the whole text: a chunk may begin within a paragraph, which can change where its sentences end.
+    """
+    text, starts = source.document.text, [chunk.start for chunk in source.chunks]
+    passages = []
+    for block in source.outline.blocks:
+        for start, end in _spans(text, block):
+            if any(map(str.isalnum, text[start:end])):
+                at = bisect_right(starts, start) - 1
+                chunk_id = source.chunks[at].id if at >= 0 else ""
+                passages.append(PlacedSentence(source, chunk_id, start, end, collapse_whitespace(text[start:end])))
+    return passages
+
+
+def _spans(text: str, block: Block) -> Iterator[Span]:
+    """The passages of a block: the lines of a heading, one of which may be a rule, and of fenced code; otherwise the sentences."""
+    body = text[block.start : block.end]
+    if block.kind is BlockKind.HEADING or (block.kind is BlockKind.CODE and body.lstrip(" \t>").startswith(("```", "~~~"))):
+        start = block.start
+        for line in body.splitlines(keepends=True):
+            span = trim_span(line, Span(0, len(line)))
+            yield Span(start + span.start, start + span.end)
+            start += len(line)
+        return
+    spans = (Span(block.start + start, block.start + end) for start, end in sentences(body))
+    yield from _join_wrapped(text, spans)
+
+
+def _join_wrapped(text: str, spans: Iterable[Span]) -> Iterator[Span]:
+    """The spans, joined where a sentence goes on in the next line: how lines are wrapped differs between versions."""
+    last: Span | None = None
+    for span in spans:
+        if last and _goes_on(text, last, span):
+            last = Span(last.start, span.end)
+            continue
+        if last:
+            yield last
+        last = span
+    if last:
+        yield last
+
+
+def _goes_on(text: str, before: Span, after: Span) -> bool:
+    """Whether the sentence of a span goes on in the next line, which then begins with a small letter or a sign such as a bracket."""
+    last_line = text[max(before.start, text.rfind("\n", before.start, before.end) + 1) : before.end]
+    word = text[after.start : after.end].split(maxsplit=1)[0]
+    return (
+        text[before.end : after.start].count("\n") == 1
+        and (word[0].islower() or word[0] in _GO_ON)
+        and not word.endswith((":", ".", ")"))
+        and (len(last_line) >= MIN_WRAPPED_CHARS or last_line.endswith(","))
+        and last_line[-1] not in _SENTENCE_ENDS
+        and " · " not in text[before.start : after.end]
+        and after.end - before.start <= MAX_JOINED_CHARS
+    )
+
+
+def join_split(passages: Sequence[PlacedSentence], others: Sequence[PlacedSentence]) -> list[PlacedSentence]:
+    """The passages, those joined that are one passage of the other document: how sentences are split depends on how lines are wrapped."""
+    wanted = {_key(p.text) for p in others}
+    joined, n = list[PlacedSentence](), 0
+    while n < len(passages):
+        p = passages[n]
+        if _key(p.text) not in wanted:
+            for last in passages[n + 1 : n + MAX_SPLIT_PASSAGES]:
+                text = collapse_whitespace(p.source.document.text[p.start : last.end])
+                if _key(text) in wanted:
+                    p = replace(p, end=last.end, text=text)
+                    break
+        n += 1 if p is passages[n] else sum(p.start <= q.start < p.end for q in passages[n : n + MAX_SPLIT_PASSAGES])
+        joined.append(p)
+    return joined
+
+
+def comparable_passages(
+    first: Sequence[PlacedSentence], second: Sequence[PlacedSentence]
+) -> tuple[list[ComparablePassage], list[ComparablePassage]]:
+    """The passages of two documents for `align_passages`."""
+    numbers: defaultdict[str, int] = defaultdict(lambda: len(numbers))
+    rows = [_row_values(side) for side in (first, second)]
+    row_keys = _row_keys(*rows)
+    a, b = (
+        [
+            _comparable(p, is_heading, row, row_key, numbers)
+            for p, is_heading, row, row_key in zip(side, _are_headings(side), *keyed, strict=True)
+        ]
+        for side, keyed in zip((first, second), zip(rows, row_keys, strict=True), strict=True)
+    )
+    return a, b
+
+
+def _row_values(passages: Sequence[PlacedSentence]) -> list[RowValues | None]:
+    """Of each passage of a document column → value, if it is a row of a table: `Port: Brannock · Berths: 30`, or one between `|`."""
+    rows, header = list[RowValues | None](), list[str]()
+    for p in passages:
+        cells = [cell.strip() for cell in p.text.split("|")[1:-1]] if p.text.startswith("|") and p.text.endswith("|") else []
+        is_row = len(cells) > 1 and len(cells) == len(header) == len(set(header))
+        rows.append(dict(zip(header, cells, strict=True)) if is_row else parse_row(p.text))
+        header = cells and (header or cells)
+    return rows
+
+
+def _are_headings(passages: Sequence[PlacedSentence]) -> list[bool]:
+    """Whether each passage of a document is a heading."""
+    starts = {block.start for block in passages[0].source.outline.blocks if block.kind is BlockKind.HEADING} if passages else set[int]()
+    return [p.start in starts for p in passages]
+
+
+def _comparable(
+    p: PlacedSentence, is_heading: bool, row: RowValues | None, row_key: Hashable, numbers: Mapping[str, int]
+) -> ComparablePassage:
+    key = _key(p.text, is_heading=is_heading)
+    words = tokens_of(" ".join(row.values()) if row else key)
+    return ComparablePassage(
+        key,
+        p.text,
+        tuple(numbers[t.text.casefold()] for t in words if t.is_word),
+        row_key=row_key,
+        is_distinct=len(key) >= (MIN_DISTINCT_CJK_CHARS if is_cjk(key) else MIN_DISTINCT_CHARS),
+        is_heading=is_heading,
+        row=row,
+    )
+
+
+def _key(text: str, *, is_heading: bool = False) -> str:
+    """A passage without its number, emphasis, and different signs for the same."""
+    plain = _MARKUP.sub("", unicodedata.normalize("NFKC", text.translate(_SAME_SIGNS)))
+    return split_number(plain, is_heading=is_heading)[1].strip() or plain
+
+
+def _row_keys(first: Sequence[RowValues | None], second: Sequence[RowValues | None]) -> tuple[list[Hashable], list[Hashable]]:
+    """For each row of a table with a key column in both documents what it is a row for; otherwise None.
+
+    Rows with the same first column belong to one table.
+    """
+    keys: tuple[list[Hashable], list[Hashable]] = [None] * len(first), [None] * len(second)
+    tables = [defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)]
+    for table, rows in zip(tables, (first, second), strict=True):
+        for n, row in enumerate(rows):
+            if row:
+                table[next(iter(row))].append(n)
+    for name in tables[0].keys() & tables[1].keys():
+        sides = [[row for n in table[name] if (row := rows[n])] for table, rows in zip(tables, (first, second), strict=True)]
+        column = _key_column(*sides)
+        for side, table, found in zip(sides, tables, keys, strict=True):
+            values = Counter(row.get(column) for row in side)
+            for n, row in zip(table[name], side, strict=True):
+                if row.get(column) and values[row[column]] == 1:
+                    found[n] = (name, column, row[column])
+    return keys
+
+
+def _key_column(first: Sequence[RowValues], second: Sequence[RowValues]) -> str:
+    """The column that identifies the rows of two versions of a table: its values are distinct and in both; empty if there is none.
+
+    The first one by which nearly as many other cells are equal as by any: neither a number of rows that has shifted, nor an amount.
+    """
+    places = [{column: n for n, column in enumerate(list(side[0])[:MAX_KEY_COLUMNS])} for side in (first, second)]
+    n_equal = dict[str, int]()
+    for column in sorted(places[0].keys() & places[1].keys(), key=lambda name: (places[0][name] + places[1][name], name)):
+        sides = [{row[column]: row for row in side if row.get(column)} for side in (first, second)]
+        is_distinct = all(len(by) >= MIN_DISTINCT_SHARE * len(rows) for by, rows in zip(sides, (first, second), strict=True))
+        shared = sides[0].keys() & sides[1].keys()
+        if is_distinct and shared and len(shared) >= MIN_SHARED_ROWS * min(len(first), len(second)):
+            n_equal[column] = sum(sides[1][v].get(name) == cell for v in shared for name, cell in sides[0][v].items() if name != column)
+    return next((column for column, n in n_equal.items() if n >= NEARLY_BEST * max(n_equal.values())), "")

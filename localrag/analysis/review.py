@@ -1,0 +1,241 @@
+"""The review table: the same questions put to every document, each cell with its quote.
+
+A row is a document, a chapter, or a record of a table. Cells are stored as they are made, so a review that was stopped goes on, and one
+that is repeated reads only what changed. What a person decided about a cell stays.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.analysis.placed_sentences import OpenedDocument, opened_documents
+from localrag.analysis.review_cells import CELL_VERSION, make_cell
+from localrag.analysis.review_questions import ReviewQuestion
+from localrag.analysis.review_reading import WINDOWS_READ, DocumentSection, open_section
+from localrag.analysis.tables import Cell, CellState, Column, OnWork, ResultTable, TableRow, make_table
+from localrag.errors import UsageError
+from localrag.project import Project
+from localrag.records import Chunk, content_id, format_path
+from localrag.store import documents as documents_store
+from localrag.store import reviews
+from localrag.store.reviews import CellKey, StoredCell
+from localrag.text.outline import BlockKind
+
+ROW_KINDS = ("document", "chapter", "record")
+MAX_CELLS = 1_000_000
+SECONDS_PER_WINDOW = 0.03  # of the reader on two cores, before any was measured
+MAX_SECTIONS = 10_000  # of a document
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewPlan:
+    """What a review will do: rows, cells in all and those to be made, and about how many seconds that takes."""
+
+    rows: int
+    cells: int
+    new_cells: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """A row before it is read: its document, its label (empty for a whole document), and its chunks."""
+
+    source: OpenedDocument
+    label: str
+    chunks: tuple[Chunk, ...]
+
+    def key(self, question: ReviewQuestion) -> CellKey:
+        return self.source.document.path, self.label, question.line
+
+    @property
+    def input_hash(self) -> str:
+        """Of all that a cell is made from, but the question."""
+        return content_id(CELL_VERSION, self.source.document.id, *(c.id for c in self.chunks))
+
+
+def plan_review(questions: Sequence[ReviewQuestion], project: Project, *, rows: str = "document") -> ReviewPlan:
+    """What `review_documents` would do. Raises UsageError for an unknown kind of row, and for more than MAX_CELLS cells."""
+    stored = reviews.stored_cells(project.db, [q.line for q in questions])
+    n_rows = n_new = n_windows = 0
+    for section in _sections(project, rows):
+        n_rows += 1
+        if n_rows * len(questions) > MAX_CELLS:
+            raise UsageError(f"This review has more than {MAX_CELLS:,} cells.", "Choose documents: --filter, --collection")
+        new = sum(not _is_current(stored.get(section.key(q)), section) for q in questions)
+        n_new += new
+        n_windows += new * min(WINDOWS_READ, 1 + sum(c.end - c.start for c in section.chunks) // 700)
+    return ReviewPlan(n_rows, n_rows * len(questions), n_new, n_windows * SECONDS_PER_WINDOW)
+
+
+def review_documents(
+    questions: Sequence[ReviewQuestion],
+    project: Project,
+    *,
+    rows: str = "document",
+    max_seconds: float | None = None,
+    on_work: OnWork | None = None,
+) -> ResultTable:
+    """The table of the answers of each document to each question.
+
+    `rows`: "document", "chapter" (a section below a heading of the highest level) or "record" (a row of a table). After `max_seconds` the
+    other cells stay empty; the same call goes on. Raises UsageError as `plan_review` does, and without the reader; ModelError.
+    """
+    plan = plan_review(questions, project, rows=rows)
+    until = time.monotonic() + max_seconds if max_seconds is not None else float("inf")
+    stored = reviews.stored_cells(project.db, [q.line for q in questions])
+    vectors = project.embedder.embed([q.text for q in questions])
+    made, n_made, n_missing = list[TableRow](), 0, 0
+    for section in _sections(project, rows):
+        wanted = [n for n, q in enumerate(questions) if not _is_current(stored.get(section.key(q)), section)]
+        if wanted and time.monotonic() < until:
+            new = _make_cells(section, [questions[n] for n in wanted], vectors[wanted], project)
+            stored |= new
+            if project.keep_answers:
+                reviews.save_cells(project.write_db, new)
+            n_made += len(new)
+            if on_work:
+                on_work(n_made, plan.new_cells)
+        cells = [_shown(stored.get(section.key(q)), section) for q in questions]
+        n_missing += sum(c is None for c in cells)
+        name = " › ".join(filter(None, (format_path(section.source.document.path), section.label)))
+        empty = Cell(note="Not read yet: the same command goes on.")
+        made.append(
+            TableRow((Cell(name), *(c or empty for c in cells)), section.source.document.path + f"#{section.label}" * bool(section.label))
+        )
+    columns = [Column(rows.capitalize()), *(Column(q.text, str(q.kind)) for q in questions)]
+    return make_table(
+        "review", "Review", columns, made, _note(plan, n_missing), {"rows": plan.rows, "cells": plan.cells, "cells_read": n_made}
+    )
+
+
+def _note(plan: ReviewPlan, n_missing: int) -> str:
+    if not plan.rows:
+        return "No document is selected."
+    return f"{n_missing:,} of {plan.cells:,} cells are not read yet; the same command goes on." if n_missing else ""
+
+
+def _make_cells(
+    section: _Section, questions: Sequence[ReviewQuestion], vectors: NDArray[np.float32], project: Project
+) -> dict[CellKey, StoredCell]:
+    opened: DocumentSection = open_section(section.source, section.chunks, section.label, project)
+    cells = (make_cell(question, vector, opened, project) for question, vector in zip(questions, vectors, strict=True))
+    return {section.key(q): StoredCell(section.input_hash, cell.to_json()) for q, cell in zip(questions, cells, strict=True)}
+
+
+def _is_current(stored: StoredCell | None, section: _Section) -> bool:
+    """Whether a cell need not be made: a person decided it, or nothing that it was made from has changed."""
+    return stored is not None and bool(stored.decided_at or stored.input_hash == section.input_hash)
+
+
+def _shown(stored: StoredCell | None, section: _Section) -> Cell | None:
+    """A stored cell; of a decided one whose document changed since, the quotes are those of that time."""
+    if stored is None or not _is_current(stored, section):
+        return None
+    cell = Cell.from_json(stored.cell)
+    if stored.decided_at and stored.input_hash != section.input_hash:
+        return replace(cell, note="The document has changed since this was decided.")
+    return cell
+
+
+def _sections(project: Project, rows: str) -> Iterator[_Section]:
+    if rows not in ROW_KINDS:
+        raise UsageError(f"There are no rows of kind {rows!r}.", f"Kinds: {', '.join(ROW_KINDS)}")
+    for source in opened_documents(project):
+        if rows == "document":
+            yield _Section(source, "", tuple(source.chunks))
+        else:
+            spans = _chapters(source) if rows == "chapter" else _records(source)
+            for label, start, end in spans[:MAX_SECTIONS]:
+                if chunks := _cut_chunks(source, start, end):
+                    yield _Section(source, label, chunks)
+
+
+def _cut_chunks(source: OpenedDocument, start: int, end: int) -> tuple[Chunk, ...]:
+    """The parts of the document's chunks between two characters."""
+    text, parts, reached = source.document.text, list[Chunk](), start
+    for chunk in source.chunks:
+        first, last = max(chunk.start, reached), min(chunk.end, end)
+        if first < last and text[first:last].strip():
+            parts.append(replace(chunk, start=first, end=last, text=text[first:last]))
+            reached = last
+    return tuple(parts)
+
+
+def _chapters(source: OpenedDocument) -> list[tuple[str, int, int]]:
+    """The sections below the headings of the highest level that occurs more than once; the whole document without such headings."""
+    headings = source.outline.headings
+    levels = sorted({h.level for h in headings if sum(h.level == other.level for other in headings) > 1})
+    text = source.document.text
+    if not levels:
+        return [("", 0, len(text))]
+    tops = [h for h in headings if h.level == levels[0]]
+    ends = [*(h.start for h in tops[1:]), len(text)]
+    before = [("", 0, tops[0].start)] if text[: tops[0].start].strip() else []
+    return before + _distinct([(h.title, h.start, end) for h, end in zip(tops, ends, strict=True)])
+
+
+def _records(source: OpenedDocument) -> list[tuple[str, int, int]]:
+    """The rows of tables, each called by its first value; none where a document has no table."""
+    spans, text = list[tuple[str, int, int]](), source.document.text
+    for block in source.outline.blocks:
+        if block.kind is BlockKind.TABLE or " · " in text[block.start : block.end]:
+            at = block.start
+            for line in text[block.start : block.end].splitlines(keepends=True):
+                if " · " in line or line.count("|") > 1:
+                    spans.append((_first_value(line), at, at + len(line)))
+                at += len(line)
+    return _distinct([s for s in spans if any(map(str.isalnum, s[0]))])
+
+
+def _first_value(row: str) -> str:
+    first = next((part for part in row.replace("|", " · ").split(" · ") if part.strip()), "").strip()
+    return (first.partition(": ")[2] or first)[:80]
+
+
+def _distinct(spans: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
+    """Spans with labels that differ: a number behind the second of a name."""
+    seen: dict[str, int] = {}
+    named = list[tuple[str, int, int]]()
+    for label, start, end in spans:
+        seen[label] = seen.get(label, 0) + 1
+        named.append((label if seen[label] == 1 else f"{label} ({seen[label]})", start, end))
+    return named
+
+
+def decide_cell(
+    project: Project, path: str, question: ReviewQuestion, text: str | None, *, section: str = "", rows: str = "document"
+) -> Cell:
+    """Approve a cell of a review, or correct it if `text` is given; it stays when the document changes. Returns the cell.
+
+    A corrected cell quotes the document where the text stands in it, else what it quoted before. Raises UsageError for an unknown document,
+    and for an approval of a cell that was not read.
+    """
+    found = next((s for s in _sections(project, rows) if (s.source.document.path, s.label) == (path, section)), None)
+    if found is None:
+        raise UsageError(f"There is no document {path!r}{f' with a part {section!r}' if section else ''}.", "List them: localrag files")
+    key = found.key(question)
+    stored = reviews.stored_cells(project.db, [question.line]).get(key)
+    if text is None and stored is None:
+        raise UsageError("The cell was not read yet, so it cannot be approved.", "Run the review first: localrag review QUESTIONS.txt")
+    cell = Cell.from_json(stored.cell) if stored else Cell()
+    if text is None:
+        cell = replace(cell, state=CellState.APPROVED, note="")
+    else:
+        at = found.source.document.text.find(text) if text.strip() else -1
+        cited = (found.source.cite(at, at + len(text)),) if at >= 0 else cell.citations
+        cell = replace(cell, text=text, citations=cited, state=CellState.CORRECTED, confidence=None, value=None, note="")
+    at_time = datetime.now(UTC).isoformat(timespec="seconds")
+    reviews.decide_cell(project.write_db, key, StoredCell(found.input_hash, cell.to_json(), at_time))
+    return cell
+
+
+def reopen_cell(project: Project, path: str, question: ReviewQuestion, *, section: str = "") -> None:
+    """Forget what a person decided about a cell; the next review reads it anew. Raises UsageError for an unknown document."""
+    if path not in documents_store.document_hashes(project.db):
+        raise UsageError(f"There is no document {path!r}.", "List them: localrag files")
+    reviews.delete_cell(project.write_db, (path, section, question.line))

@@ -1,0 +1,208 @@
+"""The cell of a review: a short answer of the kind that is asked for, its quote, and how sure it is; or that nothing is stated."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from rapidfuzz import fuzz
+
+from localrag.analysis.amounts import find_amounts
+from localrag.analysis.dates import find_dates
+from localrag.analysis.reading import entailments
+from localrag.analysis.review_questions import AnswerKind, ReviewQuestion, to_statement
+from localrag.analysis.review_reading import DocumentSection, SectionReading, UnitReading, read_section
+from localrag.analysis.tables import Cell, CellState
+from localrag.project import Project
+from localrag.query.attribution import rejection_reason
+from localrag.query.passages import MAX_SHORT_WORDS, MIN_SHORT_SCORE
+from localrag.query.question_analysis import detect_language
+from localrag.records import Citation
+from localrag.text.sentences import cached_sentences, collapse_whitespace
+
+CELL_VERSION = 1  # of the rules below: another one makes all cells anew that no person decided
+MAX_ITEMS = 30  # of a list
+MAX_TEXT_CHARS = 300  # of a sentence that is shown for want of a short answer
+MAX_DISTANCE_CHARS = 200  # between a short answer and the date or amount that is meant
+MAX_RELEVANCE_GAP = 3.0  # log odds between the best unit and one whose date or amount is taken
+UNITS_WEIGHED = 8  # best units, of which each is held against a statement
+MIN_NAMED_RATIO, MIN_FUZZY_CHARS = 90, 6  # of 100, from which on a text names an answer of so many characters
+OTHER_CHOICES = frozenset("other others else andere anderes sonstige otro otros autre autres altro overig 其他 その他".split())
+_WORDS = re.compile(r"[^\W_]+")
+MIN_STATED = 0.0  # log odds
+MIN_ENTAILED, MIN_CONTRADICTED = 0.7, 0.9  # probabilities
+MIN_UNITS, USUAL_RELEVANCE = 4, -3.5  # with fewer units their median says nothing: that of most units is taken
+# Logistic weights of the best relevance, of how far it is above the median, of the question's words in a sentence, of its cosine, and of 1.
+STATED_WEIGHTS = (0.3, 0.45, 1.2, 1.2, -2.6)  # nine in ten of what contracts state is found: scripts/measure_review.py
+
+
+def make_cell(question: ReviewQuestion, vector: NDArray[np.float32], section: DocumentSection, project: Project) -> Cell:
+    """The cell of a question, of which `vector`, (d,), is the embedding. Raises UsageError without the reader, ModelError."""
+    read = read_section(question.text, vector, section, project)
+    stated = stated_log_odds(read)
+    if stated < MIN_STATED:
+        return _not_stated(stated)
+    if question.kind is AnswerKind.YES_NO:
+        return _yes_or_no(question, read, stated, section, project)
+    if question.kind is AnswerKind.CHOICE:
+        return _choice(question, read, stated, section, project)
+    if question.kind is AnswerKind.LIST:
+        return _items(read, stated, section)
+    if question.kind is AnswerKind.TEXT:
+        return _text(read, stated, section)
+    return _value(question.kind, read, stated, section)
+
+
+def stated_log_odds(read: SectionReading) -> float:
+    """The log odds that a section answers the question that it was read for."""
+    if not read.units:
+        return -math.inf
+    relevances = sorted(u.reading.relevance for u in read.units)
+    best, median = relevances[-1], relevances[len(relevances) // 2] if len(relevances) >= MIN_UNITS else USUAL_RELEVANCE
+    return float(np.dot(STATED_WEIGHTS, (best, best - median, read.word_share, read.cosine, 1.0)))
+
+
+def _probability(log_odds: float) -> float:
+    return 1 / (1 + math.exp(-max(-30.0, log_odds)))
+
+
+def _not_stated(log_odds: float) -> Cell:
+    return Cell(state=CellState.NOT_STATED, confidence=_probability(-log_odds))
+
+
+def _cite_sentence(unit: UnitReading, start: int, end: int, section: DocumentSection) -> Citation:
+    """The citation of the sentence of a unit that holds a span of the document, with the sentence before a short one."""
+    text = section.text(unit.unit)
+    spans = [s for s in cached_sentences(text) if unit.unit.start + s.end > start]
+    if not spans:
+        return section.cite(unit.unit.start, unit.unit.end, unit.unit)
+    return section.cite(unit.unit.start + spans[0].start, max(end, unit.unit.start + spans[0].end), unit.unit)
+
+
+def _shortened(text: str) -> str:
+    flat = collapse_whitespace(text)
+    return flat if len(flat) <= MAX_TEXT_CHARS else f"{flat[: MAX_TEXT_CHARS - 1]}…"
+
+
+def _text(read: SectionReading, stated: float, section: DocumentSection) -> Cell:
+    """The short answer where the reader is sure of one, else the sentence that holds its likeliest one."""
+    unit = _short_answer(read, section) or read.units[0]
+    start, end = unit.span
+    cited = _cite_sentence(unit, start, end, section)
+    is_short = unit is _short_answer(read, section)
+    text = section.source.document.text[start:end].rstrip(".,;") if is_short else cited.quote
+    return Cell(_shortened(text), (cited,), confidence=_probability(stated))
+
+
+def _short_answer(read: SectionReading, section: DocumentSection) -> UnitReading | None:
+    """The unit with a short answer that the reader is sure of; None without one."""
+    unit = max(read.units, key=lambda u: u.reading.score)
+    text = section.source.document.text[slice(*unit.span)]
+    is_short = 0 < len(text.split()) <= MAX_SHORT_WORDS and "\n" not in text
+    return unit if unit.reading.score >= MIN_SHORT_SCORE and is_short else None
+
+
+def _value(kind: AnswerKind, read: SectionReading, stated: float, section: DocumentSection) -> Cell:
+    """The date or amount nearest the short answer of the best unit that has one; another value in a sure unit contradicts it."""
+    near = [u for u in read.units if u.reading.relevance >= read.units[0].reading.relevance - MAX_RELEVANCE_GAP]
+    found = [one for unit in near if (one := _nearest_value(kind, unit, section)) is not None]
+    if not found:
+        return Cell(state=CellState.NOT_STATED)
+    text, value, cited, unit = found[0]
+    for other_text, other_value, other_cited, other in found[1:]:
+        if (
+            other_value != value
+            and min(unit.reading.relevance, other.reading.relevance) > 0
+            and other.reading.score >= unit.reading.score / 2
+        ):
+            return Cell(f"{text} / {other_text}", (cited, other_cited), CellState.CONTRADICTORY, _probability(stated), value)
+    return Cell(text, (cited,), confidence=_probability(stated), value=value)
+
+
+def _bounds(unit: UnitReading) -> tuple[int, int]:
+    return unit.unit.start, unit.unit.end
+
+
+def _nearest_value(kind: AnswerKind, unit: UnitReading, section: DocumentSection) -> tuple[str, str | float, Citation, UnitReading] | None:
+    """The value of a unit nearest its short answer: its text, the value, its citation."""
+    text = section.text(unit.unit)
+    spans: Iterable[tuple[int, int, str | float]]
+    if kind is AnswerKind.DATE:
+        spans = [(d.start, d.end, str(d.value)) for d in find_dates(text, section.source.day, detect_language(text)).mentions]
+    else:
+        spans = [(a.start, a.end, a.value) for a in find_amounts(text)]
+    first, last = unit.reading.start, unit.reading.end
+    best = min(spans, key=lambda s: (max(0, s[0] - last, first - s[1]), s[0]), default=None)
+    if best is None or max(0, best[0] - last, first - best[1]) > MAX_DISTANCE_CHARS:
+        return None
+    start, end = unit.unit.start + best[0], unit.unit.start + best[1]
+    return collapse_whitespace(text[best[0] : best[1]]), best[2], _cite_sentence(unit, start, end, section), unit
+
+
+def _items(read: SectionReading, stated: float, section: DocumentSection) -> Cell:
+    """The short answers of all units of which the reader is sure, each once."""
+    items: dict[str, tuple[str, Citation]] = {}
+    for unit in read.units:
+        start, end = unit.span
+        item = collapse_whitespace(section.source.document.text[start:end]).strip(".,; ")
+        is_within = any(item.casefold() in known or known in item.casefold() for known in items)
+        if unit.reading.score >= MIN_SHORT_SCORE and item and not is_within:
+            items[item.casefold()] = item, _cite_sentence(unit, start, end, section)
+    if not items:
+        return _text(read, stated, section)
+    chosen = list(items.values())[:MAX_ITEMS]
+    return Cell("; ".join(i for i, _ in chosen), tuple(c for _, c in chosen), confidence=_probability(stated), value=float(len(items)))
+
+
+def _yes_or_no(question: ReviewQuestion, read: SectionReading, stated: float, section: DocumentSection, project: Project) -> Cell:
+    """Yes where a unit entails the question as a statement, no where one contradicts it, or would entail it but for a negation."""
+    units, statement = read.units[:UNITS_WEIGHED], to_statement(question.text)
+    found = entailments([(section.text(u.unit), statement) for u in units], project)
+    found = [
+        e._replace(entailed=0.0, contradicted=e.entailed + e.contradicted)
+        if rejection_reason(statement, section.text(unit.unit)) == "negation"
+        else e
+        for unit, e in zip(units, found, strict=True)
+    ]
+    answers = {
+        "Yes": [e.entailed / MIN_ENTAILED for e in found],
+        "No": [e.contradicted / MIN_CONTRADICTED for e in found],
+    }
+    return _decide(answers, units, stated, section)
+
+
+def _choice(question: ReviewQuestion, read: SectionReading, stated: float, section: DocumentSection, project: Project) -> Cell:
+    """The one of the named answers that a unit entails most, behind the question; one that stands in it counts for more."""
+    units = read.units[:UNITS_WEIGHED]
+    texts, asked = [section.text(u.unit) for u in units], question.text.rstrip("?？ ")
+    found = iter(entailments([(text, f"{asked}: {choice}.") for choice in question.choices for text in texts], project))
+    answers = {
+        choice: [(next(found).entailed + 2 * _is_named(choice, text) - 0.1 * n) / (2 * MIN_ENTAILED) for n, text in enumerate(texts)]
+        for choice in question.choices
+    }
+    rest = [choice for choice in question.choices if choice.casefold() in OTHER_CHOICES]
+    named = {choice: values for choice, values in answers.items() if choice not in rest}
+    if rest and max(max(values) for values in named.values()) < 1:
+        return replace(_decide({rest[0]: [1.0]}, units, stated, section), confidence=_probability(stated) / 2)
+    return _decide(named, units, stated, section)
+
+
+def _is_named(choice: str, text: str) -> bool:
+    """Whether a text names an answer; a short one only as a word of its own."""
+    if len(choice) < MIN_FUZZY_CHARS:
+        return choice.casefold() in _WORDS.findall(text.casefold())
+    return fuzz.partial_ratio(choice.casefold(), text.casefold()) >= MIN_NAMED_RATIO
+
+
+def _decide(answers: Mapping[str, Sequence[float]], units: Sequence[UnitReading], stated: float, section: DocumentSection) -> Cell:
+    """The answer with the surest unit, from 1 on; without a sure one the sentence that comes nearest."""
+    best = {answer: int(np.argmax(values)) for answer, values in answers.items()}
+    first = max(answers, key=lambda answer: answers[answer][best[answer]])
+    sure = answers[first][best[first]]
+    unit = units[best[first]] if sure >= 1 else units[0]
+    cited = section.cite(*_bounds(unit), unit.unit)
+    if sure < 1:
+        return Cell(_shortened(cited.quote), (cited,), confidence=_probability(stated) * sure, note="Neither is certain.")
+    return Cell(first, (cited,), confidence=_probability(stated))

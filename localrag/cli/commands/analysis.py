@@ -1,0 +1,282 @@
+"""`localrag review`, `contradictions`, `timeline`, `list` and `compare`: tables made from documents."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from localrag.cli.options import (
+    CollectionOption,
+    FilterOption,
+    IndexOption,
+    JsonOption,
+    ModelOption,
+    ProgressOption,
+    SettingValues,
+    choice_option,
+    document_filter,
+    engine_options,
+    entities,
+    with_engine,
+)
+from localrag.cli.views.terminal import status_line, stdin_text, write_json
+
+if TYPE_CHECKING:
+    from localrag.analysis.tables import ResultTable
+    from localrag.filters import DocumentFilter
+    from localrag.index import Index
+
+ROW_KINDS = ("document", "chapter", "record")
+CONFIRM_FROM_S = 600.0  # seconds from which on a review asks before it begins
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Write the table to a .csv, .xlsx, .docx, .md or .json file; a timeline also to .ics."
+    ),
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before work that takes more than ten minutes.")]
+
+
+def _write(table: "ResultTable", index: "Index", output: Path | None, *, force: bool, as_json: bool) -> None:
+    from localrag.cli.views.console import print_note
+    from localrag.cli.views.result_tables import print_result_table
+    from localrag.exchange.table_files import write_table
+    from localrag.serializers import serialize_table
+
+    status_line.clear()
+    if output is not None:
+        write_table(table, output, force=force)
+        print_note(f"{len(table.rows):,} rows are in {output}." + f" {table.note}" * bool(table.note))
+    elif as_json:
+        write_json(serialize_table(table))
+    else:
+        print_result_table(table, index.root)
+
+
+def _chosen(where: str | None, collection: str | None) -> "DocumentFilter":
+    from localrag.filters import NO_FILTER
+
+    return document_filter(where, collection) or NO_FILTER
+
+
+def _make(
+    index: Path | None,
+    model: str | None,
+    engine: SettingValues,
+    output: Path | None,
+    make: "Callable[[Index], ResultTable]",
+    *,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Open the index, make a table and print or write it; an existing output file is refused before the work."""
+    from localrag.exchange.table_files import check_output_file
+    from localrag.index import Index
+
+    if output is not None:
+        check_output_file(output, force=force)
+    with Index.open(index, model=model, engine=engine_options(engine, quiet=as_json)) as opened:
+        opened.load_models()
+        _write(make(opened), opened, output, force=force, as_json=as_json)
+
+
+@with_engine
+def review_command(
+    questions: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="QUESTIONS",
+            help="A file with a question a line; - for standard input. date:, amount:, yes/no:, list: or "
+            "one of A|B: in front of a question say what to answer.",
+        ),
+    ] = None,
+    rows: Annotated[str, typer.Option("--rows", help="What a row is.", **choice_option("kind of row", ROW_KINDS))] = "document",
+    approve: Annotated[
+        list[str] | None, typer.Option("--approve", metavar="PATH:N", help="Approve the answer to question N. Repeatable.")
+    ] = None,
+    correct: Annotated[
+        list[str] | None, typer.Option("--correct", metavar="PATH:N=TEXT", help="Correct the answer to question N; it stays. Repeatable.")
+    ] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option("--max-seconds", min=0, help="Stop after this time; the same command goes on.")
+    ] = None,
+    where: FilterOption = None,
+    collection: CollectionOption = None,
+    output: OutputOption = None,
+    force: ForceOption = False,
+    yes: YesOption = False,
+    index: IndexOption = None,
+    model: ModelOption = None,
+    *,
+    engine: SettingValues,
+    progress: ProgressOption = "auto",  # noqa: ARG001 — its callback tells the status line
+    as_json: JsonOption = False,
+) -> None:
+    """Put the same questions to every document: a table of answers with quotes."""
+    from localrag.cli.views.console import confirm
+    from localrag.cli.views.result_tables import print_cost, show_work
+
+    lines, chosen = _read_lines(questions), _chosen(where, collection)
+
+    def make(opened: "Index") -> "ResultTable":
+        for given in approve or ():
+            opened.decide(*_cell_of(given, lines))
+        for given in correct or ():
+            cell, _, text = given.partition("=")
+            opened.decide(*_cell_of(cell, lines), text)
+        plan = opened.plan_review(lines, rows=rows, selection=chosen)
+        print_cost(plan.new_cells, f"of {plan.cells:,} cells", plan.seconds)
+        if plan.seconds > CONFIRM_FROM_S and not yes and max_seconds is None and sys.stdin.isatty() and not confirm("Go on?", default=True):
+            raise typer.Exit(1)
+        return opened.review(lines, rows=rows, max_seconds=max_seconds, selection=chosen, on_work=show_work)
+
+    _make(index, model, engine, output, make, force=force, as_json=as_json)
+
+
+def _read_lines(questions: Path | None) -> list[str]:
+    from localrag.analysis.review_questions import EXAMPLE, parse_questions
+    from localrag.errors import UsageError
+    from localrag.loaders.encodings import decode_bytes
+
+    if questions is None or str(questions) == "-":
+        if questions is None and sys.stdin.isatty():
+            raise UsageError("There are no questions.", f"{EXAMPLE} Then: localrag review QUESTIONS.txt")
+        text = stdin_text().read()
+    else:
+        try:
+            text = decode_bytes(questions.read_bytes())
+        except OSError as error:
+            raise UsageError(f"The questions in {questions} cannot be read: {error.strerror}.", EXAMPLE) from error
+    return [q.line for q in parse_questions(text.splitlines())]
+
+
+def _cell_of(given: str, lines: list[str]) -> tuple[str, str]:
+    """Path and question of PATH:N. Raises UsageError."""
+    from localrag.errors import UsageError
+
+    path, _, number = given.rpartition(":")
+    if not path or not number.isdecimal() or not 1 <= int(number) <= len(lines):
+        raise UsageError(f"{given!r} names no cell.", f"Name a document and a question from 1 to {len(lines)}: contract.pdf:2")
+    return path, lines[int(number) - 1]
+
+
+@with_engine
+def contradictions_command(
+    topic: Annotated[str, typer.Argument(metavar="[TOPIC]", help="What the statements are about. Default: everything.")] = "",
+    limit: Annotated[int, typer.Option("-n", "--limit", min=1, max=1000, help="Number of contradictions.")] = 20,
+    where: FilterOption = None,
+    collection: CollectionOption = None,
+    output: OutputOption = None,
+    force: ForceOption = False,
+    index: IndexOption = None,
+    model: ModelOption = None,
+    *,
+    engine: SettingValues,
+    progress: ProgressOption = "auto",  # noqa: ARG001 — as above
+    as_json: JsonOption = False,
+) -> None:
+    """Find statements that cannot both be true, with both quotes."""
+    from localrag.cli.views.result_tables import show_work
+
+    chosen = _chosen(where, collection)
+    _make(
+        index,
+        model,
+        engine,
+        output,
+        lambda opened: opened.contradictions(topic, limit=limit, selection=chosen, on_work=show_work),
+        force=force,
+        as_json=as_json,
+    )
+
+
+@with_engine
+def timeline_command(
+    about: Annotated[
+        str, typer.Argument(metavar="[ABOUT]", help="An entity or a topic. Default: everything.", autocompletion=entities)
+    ] = "",
+    limit: Annotated[int | None, typer.Option("-n", "--limit", min=1, help="Number of rows. Default: all.")] = None,
+    where: FilterOption = None,
+    collection: CollectionOption = None,
+    output: OutputOption = None,
+    force: ForceOption = False,
+    index: IndexOption = None,
+    model: ModelOption = None,
+    *,
+    engine: SettingValues,
+    progress: ProgressOption = "auto",  # noqa: ARG001 — as above
+    as_json: JsonOption = False,
+) -> None:
+    """List dated statements in order of time, each with its quote."""
+    from localrag.cli.views.result_tables import show_work
+
+    chosen = _chosen(where, collection)
+    _make(
+        index,
+        model,
+        engine,
+        output,
+        lambda opened: opened.timeline(about, limit=limit, selection=chosen, on_work=show_work),
+        force=force,
+        as_json=as_json,
+    )
+
+
+@with_engine
+def list_command(
+    request: Annotated[str, typer.Argument(metavar="WHAT", help='What to list, such as "all vessels that sank".')],
+    where: FilterOption = None,
+    collection: CollectionOption = None,
+    output: OutputOption = None,
+    force: ForceOption = False,
+    index: IndexOption = None,
+    model: ModelOption = None,
+    *,
+    engine: SettingValues,
+    progress: ProgressOption = "auto",  # noqa: ARG001 — as above
+    as_json: JsonOption = False,
+) -> None:
+    """List all items of a kind that the documents contain, each with its quote."""
+    from localrag.cli.views.result_tables import show_work
+
+    chosen = _chosen(where, collection)
+    _make(
+        index,
+        model,
+        engine,
+        output,
+        lambda opened: opened.list_items(request, selection=chosen, on_work=show_work),
+        force=force,
+        as_json=as_json,
+    )
+
+
+@with_engine
+def compare_command(
+    first: Annotated[str, typer.Argument(metavar="A", help="A document of the index.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    same: Annotated[bool, typer.Option("--same", help="Show also the passages that are the same.")] = False,
+    output: OutputOption = None,
+    force: ForceOption = False,
+    index: IndexOption = None,
+    model: ModelOption = None,
+    *,
+    engine: SettingValues,
+    progress: ProgressOption = "auto",  # noqa: ARG001 — as above
+    as_json: JsonOption = False,
+) -> None:
+    """Compare two documents or versions, passage by passage."""
+    from localrag.cli.views.result_tables import show_work
+
+    _make(
+        index,
+        model,
+        engine,
+        output,
+        lambda opened: opened.compare(first, second, include_same=same, on_work=show_work),
+        force=force,
+        as_json=as_json,
+    )

@@ -1,0 +1,198 @@
+"""Tables as CSV and as Excel workbooks: cells of documents are never formulas, typed columns hold real numbers and dates."""
+
+import csv
+import re
+from collections.abc import Iterator
+from datetime import date
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from localrag.analysis.tables import Cell, Column, ResultTable
+from localrag.errors import UsageError
+from localrag.exchange.cited_texts import STATE_FILLS, cell_text, place, quoted_text, remark, source, typed_value
+from localrag.exchange.office_package import write_package
+from localrag.system.files import atomic_file
+from localrag.text.sentences import collapse_whitespace, replace_control_characters
+
+MAX_CELL_CHARS = 32_767  # of Excel, in UTF-16
+MAX_ROWS, MAX_COLUMNS = 1_048_576, 16_384
+MAX_COMMENT_CHARS = 1_500
+MIN_WIDTH, MAX_WIDTH = 12, 60  # characters of a column
+MEASURED_ROWS = 1_000
+_FORMULA_START = tuple("=+-@\t\r\n＝＋－＠")  # OWASP, "CSV Injection"
+_CURRENCY = re.compile(r"[€$£¥₹]|\b[A-Z]{3}\b")
+_ESCAPE = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)")  # in a workbook, such a text stands for a character
+TEXT_STYLE = "Text of documents"
+QUOTE_COLUMNS = ("No.", "Row", "Column", "Cell", "State", "Quote", "Place", "File", "Start", "End")
+
+
+def neutralize_formula(text: str) -> str:
+    """A text that a spreadsheet program does not read as a formula: one that would begin like one gets an apostrophe in front."""
+    return f"'{text}" if text.startswith(_FORMULA_START) else text
+
+
+def write_csv(table: ResultTable, path: Path) -> None:
+    """Write a table as CSV in UTF-8, beside each column one with the state, the quotes and the places of its cells."""
+    with atomic_file(path) as part, part.open("w", encoding="utf-8-sig", errors="replace", newline="") as file:
+        rows = csv.writer(file, quoting=csv.QUOTE_ALL)  # a semicolon in a cell must not divide it where that separates cells
+        rows.writerow([neutralize_formula(t) for c in table.columns for t in (_one_line(c.title), f"{_one_line(c.title)}: source")])
+        for row in table.rows:
+            rows.writerow([t for cell, column in zip(row.cells, table.columns, strict=True) for t in _csv_cells(cell, column)])
+
+
+def _csv_cells(cell: Cell, column: Column) -> tuple[str, str]:
+    value = typed_value(cell, column) if column.kind != "amount" else None  # its text says the currency
+    text = neutralize_formula(cell_text(cell)) if value is None else _plain_number(value)
+    state = f"[{remark(cell)}] " if remark(cell) else ""
+    return text, neutralize_formula(state + "\n".join(map(source, cell.citations)))
+
+
+def _plain_number(value: float | date) -> str:
+    if isinstance(value, date):
+        return value.isoformat()
+    return str(int(value)) if float(value).is_integer() else repr(value)
+
+
+def write_workbook(table: ResultTable, path: Path) -> None:
+    """Write a table as a workbook: the sheet of its cells, one with all quotes, and one about it. Raises UsageError if it is too large."""
+    from openpyxl import Workbook
+    from openpyxl.styles import Alignment, NamedStyle
+
+    n_quotes = sum(len(cell.citations) for row in table.rows for cell in row.cells)
+    if max(len(table.rows), n_quotes) >= MAX_ROWS or len(table.columns) > MAX_COLUMNS:
+        raise UsageError("The table is too large for a workbook.", "Write it as CSV: name a file that ends with .csv")
+    book = Workbook(write_only=True)
+    # One named style is three times as fast as an alignment of each cell.
+    book.add_named_style(NamedStyle(TEXT_STYLE, alignment=Alignment(wrap_text=True, vertical="top")))
+    book.properties.title, book.properties.creator = _one_line(table.title)[:255], "localrag"
+    _write_cells(book.create_sheet("Table"), table)
+    _write_quotes(book.create_sheet("Quotes"), table)
+    _write_about(book.create_sheet("About"), table)
+    buffer = BytesIO()
+    book.save(buffer)
+    with atomic_file(path) as part:
+        write_package(buffer, part)
+
+
+def _write_cells(sheet: Any, table: ResultTable) -> None:
+    """The sheet with a row for each row; the quotes of a cell are its comment."""
+    from openpyxl.utils import get_column_letter
+
+    _set_head(sheet, [_width(table, n) for n in range(len(table.columns))])
+    if table.columns:
+        sheet.auto_filter.ref = f"A1:{get_column_letter(len(table.columns))}{len(table.rows) + 1}"
+    sheet.append([_head_cell(sheet, column.title) for column in table.columns])
+    for row in table.rows:
+        sheet.append([_table_cell(sheet, cell, column) for cell, column in zip(row.cells, table.columns, strict=True)])
+
+
+def _width(table: ResultTable, n: int) -> int:
+    lines = [table.columns[n].title, *(line for row in table.rows[:MEASURED_ROWS] for line in cell_text(row.cells[n]).split("\n"))]
+    return min(MAX_WIDTH, max(MIN_WIDTH, *map(len, lines)) + 2)
+
+
+def _set_head(sheet: Any, widths: list[int]) -> None:
+    from openpyxl.utils import get_column_letter
+
+    sheet.freeze_panes = "A2"
+    for n, width in enumerate(widths, 1):
+        sheet.column_dimensions[get_column_letter(n)].width = width
+
+
+def _head_cell(sheet: Any, title: str) -> Any:
+    from openpyxl.styles import Font
+
+    cell = text_cell(sheet, _one_line(title))
+    cell.font = Font(bold=True)
+    return cell
+
+
+def text_cell(sheet: Any, text: str) -> Any:
+    """A cell that holds a text, whatever it begins with, also after somebody edits it; cut to what a cell can hold."""
+    from openpyxl.cell import WriteOnlyCell
+
+    cell = WriteOnlyCell(sheet, value=_cut(_ESCAPE.sub("_x005F_", replace_control_characters(text)), MAX_CELL_CHARS))
+    cell.data_type = "s"  # openpyxl takes what begins with "=" for a formula, and "#N/A" for an error
+    cell.style = TEXT_STYLE
+    if text.startswith(_FORMULA_START):
+        cell.quotePrefix = True
+    return cell
+
+
+def _cut(text: str, most: int) -> str:
+    """The text, or as much of it as fits into so many UTF-16 units, with an ellipsis."""
+    if len(text) * 2 <= most or len(text.encode("utf-16-le")) <= most * 2:
+        return text
+    return text.encode("utf-16-le")[: (most - 1) * 2].decode("utf-16-le", "ignore") + "…"
+
+
+def _table_cell(sheet: Any, cell: Cell, column: Column) -> Any:
+    from openpyxl.cell import WriteOnlyCell
+    from openpyxl.comments import Comment
+    from openpyxl.styles import Alignment, PatternFill
+
+    value = typed_value(cell, column)
+    if value is None:
+        written = text_cell(sheet, cell_text(cell))
+    else:
+        written = WriteOnlyCell(sheet, value=value)
+        written.number_format = _number_format(cell, column)
+        written.alignment = Alignment(vertical="top")
+    if fill := STATE_FILLS.get(cell.state):
+        written.fill = PatternFill("solid", start_color=fill)
+    notes = [remark(cell), *(f"[{c.n}] {place(c)}\n{quoted_text(c)}" for c in cell.citations)]
+    if comment := "\n\n".join(filter(None, notes)):
+        written.comment = Comment(_cut(comment, MAX_COMMENT_CHARS), "localrag", height=160, width=360)
+    return written
+
+
+def _number_format(cell: Cell, column: Column) -> str:
+    """The number format of a typed cell; of an amount with the currency that its text names."""
+    if column.kind == "date":
+        return "yyyy-mm-dd"
+    currency = _CURRENCY.search(cell.text) if column.kind == "amount" else None
+    return f'#,##0.00 "{currency[0]}"' if currency else "General"
+
+
+def _write_quotes(sheet: Any, table: ResultTable) -> None:
+    """The sheet with a row for each quote of each cell, which links to the cell."""
+    from openpyxl.worksheet.hyperlink import Hyperlink
+
+    _set_head(sheet, [6, 30, 20, 10, 14, MAX_WIDTH, 40, 30, 10, 10])
+    sheet.append([_head_cell(sheet, title) for title in QUOTE_COLUMNS])
+    for values in _quote_rows(table):
+        cells: list[Any] = [text_cell(sheet, value) if isinstance(value, str) else value for value in values]
+        cells[QUOTE_COLUMNS.index("Cell")].hyperlink = Hyperlink(ref="", location=f"Table!{values[QUOTE_COLUMNS.index('Cell')]}")
+        sheet.append(cells)
+
+
+def _quote_rows(table: ResultTable) -> Iterator[tuple[str | int, ...]]:
+    from openpyxl.utils import get_column_letter
+
+    for n, row in enumerate(table.rows, 2):
+        label = collapse_whitespace(row.key or (cell_text(row.cells[0]) if row.cells else ""))
+        for m, (cell, column) in enumerate(zip(row.cells, table.columns, strict=True), 1):
+            for c in cell.citations:
+                name = f"{get_column_letter(m)}{n}"
+                yield c.n, label, _one_line(column.title), name, cell.state.value, c.quote, place(c), c.path, c.start, c.end
+
+
+def _write_about(sheet: Any, table: ResultTable) -> None:
+    """The sheet with title, note, figures, and what the colors mean."""
+    from openpyxl.styles import PatternFill
+
+    sheet.column_dimensions["A"].width, sheet.column_dimensions["B"].width = 24, 80
+    sheet.append([_head_cell(sheet, "Title"), text_cell(sheet, table.title)])
+    if table.note:
+        sheet.append([_head_cell(sheet, "Note"), text_cell(sheet, table.note)])
+    for name, value in table.figures.items():
+        sheet.append([_head_cell(sheet, name), value])
+    for state, fill in STATE_FILLS.items():
+        color = text_cell(sheet, state.value)
+        color.fill = PatternFill("solid", start_color=fill)
+        sheet.append([_head_cell(sheet, "Color"), color])
+
+
+def _one_line(text: str) -> str:
+    return collapse_whitespace(replace_control_characters(text))

@@ -1,0 +1,223 @@
+"""Tables made from documents: TableWorker makes them on a thread of its own, one at a time, and keeps the last ones in memory."""
+
+import asyncio
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from secrets import token_hex
+
+from localrag.analysis.tables import Cell, ResultTable, make_table
+from localrag.errors import LocalragError
+from localrag.serve.query_worker import QueryWorker, ServerBusy
+from localrag.serve.table_request import TableRequest, make_requested_table
+from localrag.store import browse
+from localrag.store.database import snapshot
+
+MAX_PENDING_TABLES = 8  # the one that is made and those that wait; further ones raise ServerBusy
+MAX_KEPT_TABLES, MAX_KEPT_CELLS = 8, 200_000  # the newest is always kept
+MAX_PAUSE_S = 5.0  # between two units of work, while questions are being answered
+ABANDONED_AFTER_S = 300.0  # after which a table for which nobody waits is stopped
+POLL_EVERY_S = 0.05
+STOPPED_HINT = "Make it again. The cells of a review that were read are kept."
+
+
+class TableStopped(LocalragError):
+    """The table was stopped before its end."""
+
+
+@dataclass(slots=True, eq=False)
+class TableTask:
+    """A table that waits, is being made, or has ended.
+
+    `table`: once it is made, else `error` at its end; `progress`: units of work done and in all; `watchers`: the number of those who wait
+    for it, and `left_at` when one of them went; `index_token`: the state of the index that it is made from.
+    """
+
+    id: str
+    request: TableRequest
+    table: ResultTable | None = None
+    error: BaseException | None = None
+    progress: tuple[int, int] = (0, 0)
+    watchers: int = 0
+    left_at: float = 0.0
+    index_token: str = ""
+    is_stopped: threading.Event = field(default_factory=threading.Event)
+    has_ended: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Wait for it in this block."""
+        self.watchers += 1
+        try:
+            yield
+        finally:
+            self.watchers -= 1
+            self.left_at = time.monotonic()
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait for its end, at most so many seconds. Returns whether it has ended."""
+        until = time.monotonic() + seconds
+        while not self.has_ended.is_set() and time.monotonic() < until:
+            await asyncio.sleep(POLL_EVERY_S)
+        return self.has_ended.is_set()
+
+    def result(self) -> ResultTable:
+        """The table. Raises what making it raised; it must have ended."""
+        if self.error is not None:
+            raise self.error
+        assert self.table is not None
+        return self.table
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Record its end."""
+        self.error = error
+        self.has_ended.set()
+
+    def check(self) -> None:
+        """Raise TableStopped if it was stopped, or if nobody has waited for it for ABANDONED_AFTER_S."""
+        is_abandoned = not self.watchers and self.left_at and time.monotonic() - self.left_at > ABANDONED_AFTER_S
+        if self.is_stopped.is_set() or is_abandoned:
+            raise TableStopped("The table was stopped.", STOPPED_HINT)
+
+
+class TableWorker:
+    """Makes tables on a thread, each with the index opened for it as for `questions`, which go first. Must be closed.
+
+    Making a table reads for minutes without awaiting, so it runs neither on the event loop nor on the thread of questions.
+    """
+
+    def __init__(self, questions: QueryWorker) -> None:
+        self.questions = questions
+        self._executor = ThreadPoolExecutor(1, "localrag-tables")
+        self._lock = threading.Lock()
+        self._pending: dict[str, TableTask] = {}  # in the order in which they are made
+        self._kept: OrderedDict[str, TableTask] = OrderedDict()
+
+    def start(self, request: TableRequest) -> TableTask:
+        """Make a table as soon as those before it are made. Raises ServerBusy."""
+        task = TableTask(token_hex(8), request)
+        with self._lock:
+            if len(self._pending) >= MAX_PENDING_TABLES:
+                raise ServerBusy("Too many tables are waiting.", "Try again when one of them is made.")
+            self._pending[task.id] = task
+            self._executor.submit(self._run, task)
+        return task
+
+    def find(self, task_id: str) -> TableTask | None:
+        """A table by its id, if it is pending or kept."""
+        with self._lock:
+            return self._pending.get(task_id) or self._kept.get(task_id)
+
+    def find_same(self, request: TableRequest) -> TableTask | None:
+        """The table of an equal request that is pending, or kept while the index has not changed; never a review. Raises NoIndex.
+
+        A review is made again from its stored cells: somebody may have decided about some of them elsewhere.
+        """
+        if request.kind == "review":
+            return None
+        token = self._index_token()
+        with self._lock:
+            same = [t for t in (*self._pending.values(), *self._kept.values()) if t.request == request and not t.is_stopped.is_set()]
+        return next((t for t in same if t.table is None or t.index_token == token), None)
+
+    def is_current(self, task: TableTask) -> bool:
+        """Whether the index has not changed since a table was made. Raises NoIndex."""
+        return task.index_token == self._index_token()
+
+    def n_before(self, task: TableTask) -> int:
+        """The number of tables that are made before this one."""
+        with self._lock:
+            return list(self._pending).index(task.id) if task.id in self._pending else 0
+
+    def stop(self, task: TableTask) -> None:
+        """Stop a table, at once if it waits, else after its current unit of work; a review then has the cells that were read."""
+        task.is_stopped.set()
+        with self._lock:
+            waits = task.id in self._pending and next(iter(self._pending)) != task.id
+            if waits:
+                del self._pending[task.id]
+        if waits:
+            task.end(TableStopped("The table was stopped.", STOPPED_HINT))
+
+    def decide(self, row_key: str, question: str, cell: Cell) -> None:
+        """Put a decided cell into the kept reviews of which it is a part."""
+        with self._lock:
+            for task in self._kept.values():
+                if task.table and question in task.request.questions:
+                    task.table = _with_cell(task.table, row_key, task.request.questions.index(question) + 1, cell)
+
+    def close(self) -> None:
+        """Stop every table and wait for the thread."""
+        with self._lock:
+            pending = list(self._pending.values())
+        for task in reversed(pending):
+            self.stop(task)
+        self._executor.shutdown()
+
+    def _index_token(self) -> str:
+        with snapshot(self.questions.folder) as db:
+            return browse.change_token(db)
+
+    # The methods below run on the thread of tables.
+
+    def _run(self, task: TableTask) -> None:
+        with self._lock:
+            if task.id not in self._pending:  # stopped while it waited
+                return
+        error: BaseException | None = None
+        try:
+            task.table = self._make(task)
+        except BaseException as failed:  # noqa: BLE001 — passed on to those who wait
+            error = failed
+        self._leave(task)
+        task.end(error)
+
+    def _leave(self, task: TableTask) -> None:
+        """Take a table that has ended from the pending ones, and keep it if it was made."""
+        with self._lock:
+            del self._pending[task.id]
+            if task.table is not None:
+                self._kept[task.id] = task
+            while len(self._kept) > 1 and (len(self._kept) > MAX_KEPT_TABLES or sum(map(_n_cells, self._kept.values())) > MAX_KEPT_CELLS):
+                self._kept.popitem(last=False)
+
+    def _make(self, task: TableTask) -> ResultTable:
+        def on_work(done: int, total: int) -> None:
+            task.progress = (done, total)
+            task.check()
+            self._pause(task)
+
+        task.check()
+        task.index_token = self._index_token()
+        with self.questions.open_project() as project:
+            try:
+                return make_requested_table(task.request, project, on_work)
+            except TableStopped:
+                if task.request.kind != "review" or not task.watchers:
+                    raise
+                return make_requested_table(task.request, project, None, max_seconds=0.0)  # with the cells that are stored
+
+    def _pause(self, task: TableTask) -> None:
+        """Leave the processor and the reader to questions that are being answered, for a while."""
+        until = time.monotonic() + MAX_PAUSE_S
+        while self.questions.question_counts["active"] and time.monotonic() < until:
+            if task.is_stopped.wait(POLL_EVERY_S):
+                task.check()
+
+
+def _n_cells(task: TableTask) -> int:
+    return len(task.table.rows) * len(task.table.columns) if task.table else 0
+
+
+def _with_cell(table: ResultTable, row_key: str, column: int, cell: Cell) -> ResultTable:
+    """A table with another cell in a row."""
+
+    def changed(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+        return (*cells[:column], cell, *cells[column + 1 :])
+
+    rows = [replace(row, cells=changed(row.cells)) if row.key == row_key else row for row in table.rows]
+    return make_table(table.kind, table.title, table.columns, rows, table.note, table.figures)

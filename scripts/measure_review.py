@@ -1,0 +1,86 @@
+"""Measures the cells of reviews on labelled contracts: ContractNLI (Koreeda and Manning 2021). The reader was not trained on its test part.
+
+    python scripts/measure_review.py contract-nli/test.json --documents 12 --seed 1
+
+Each of the 17 hypotheses is put to each contract as a question of yes or no. Printed are how often the quote is one of the labelled
+sentences, how often "not stated" is right, and how often "Yes" and "No" are.
+"""
+
+import argparse
+import json
+import random
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from localrag.index import Index
+
+QUESTIONS = {
+    "nda-11": "Is the receiving party forbidden to reverse engineer objects that embody the disclosing party's confidential information?",
+    "nda-16": "Must the receiving party destroy or return confidential information when the agreement ends?",
+    "nda-15": "Does the agreement grant the receiving party no right to confidential information?",
+    "nda-10": "Is the receiving party forbidden to disclose that the agreement exists or is being negotiated?",
+    "nda-2": "Is confidential information only technical information?",
+    "nda-1": "Must all confidential information be expressly identified by the disclosing party?",
+    "nda-19": "Do some obligations survive the end of the agreement?",
+    "nda-12": "May the receiving party independently develop information similar to confidential information?",
+    "nda-20": "May the receiving party retain some confidential information after returning or destroying it?",
+    "nda-3": "Does confidential information include information that was conveyed orally?",
+    "nda-18": "Is the receiving party forbidden to solicit the disclosing party's employees?",
+    "nda-7": "May the receiving party share confidential information with consultants, agents or professional advisors?",
+    "nda-17": "May the receiving party make copies of confidential information?",
+    "nda-8": "Must the receiving party notify the disclosing party if it is required by law to disclose confidential information?",
+    "nda-13": "May the receiving party acquire similar information from a third party?",
+    "nda-5": "May the receiving party share confidential information with its employees?",
+    "nda-4": "Is the use of confidential information limited to the purposes stated in the agreement?",
+}
+ANSWERS = {"Entailment": "Yes", "Contradiction": "No", "NotMentioned": ""}
+
+
+def share(part, whole):
+    return f"{part} of {whole}" + f" ({part / whole:.0%})" * bool(whole)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("contracts", type=Path)
+    parser.add_argument("--documents", type=int, default=12)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    documents = random.Random(args.seed).sample(json.loads(args.contracts.read_text(encoding="utf-8"))["documents"], args.documents)
+    labels = {f"{d['id']}.txt": (d["annotation_sets"][0]["annotations"], d["spans"]) for d in documents}
+    counts = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        for d in documents:
+            (Path(folder) / f"{d['id']}.txt").write_text(d["text"], encoding="utf-8")
+        with Index.create(folder, extractor="phrases") as index:
+            index.add(folder)
+            started = time.perf_counter()
+            table = index.review([f"yes/no: {q}" for q in QUESTIONS.values()])
+            seconds = time.perf_counter() - started
+    for row in table.rows:
+        annotations, spans = labels[row.key]
+        for key, cell in zip(QUESTIONS, row.cells[1:], strict=True):
+            choice = annotations[key]["choice"]
+            gold = [spans[i] for i in annotations[key]["spans"]]
+            stated, is_found = choice != "NotMentioned", cell.state != "not stated"
+            counts["cells"] += 1
+            counts["stated"] += stated
+            counts["found"] += is_found
+            counts["found and stated"] += stated and is_found
+            counts["quoted"] += is_found and any(a < c.end and c.start < b for c in cell.citations for a, b in gold)
+            if cell.text in ("Yes", "No"):
+                counts[cell.text] += 1
+                counts[f"{cell.text} right"] += cell.text == ANSWERS[choice]
+    print(f"{counts['cells']} cells in {seconds:.0f} s, {counts['stated']} stated")
+    print("found of those stated:", share(counts["found and stated"], counts["stated"]))
+    silent, rest = counts["cells"] - counts["found"], counts["stated"] - counts["found and stated"]
+    print("not stated, and right:", share(silent - rest, silent))
+    print("quote is a labelled sentence:", share(counts["quoted"], counts["found and stated"]))
+    for answer in ("Yes", "No"):
+        print(f"{answer}, and right:", share(counts[f"{answer} right"], counts[answer]))
+
+
+if __name__ == "__main__":
+    main()
