@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from localrag.analysis.date_words import SEASONS, SPACE, RelativeRule, alternatives, cjk_number, date_words
 from localrag.analysis.edtf import FIRST_QUARTER, PartialDate
 
-EVERYWHERE = ("en", "de", "es", "fr")  # in every text days are read in these languages
+COMMON_LANGUAGES = ("en", "de", "es", "fr")  # in every text days are read in these languages
 DAY = r"\d{1,2}(?!\d)"  # also what no month has: in 0 May and 32 May, May alone is no date either
-YEAR = r"(?P<y>[12]\d{3})(?![\w%°€£$]|[.,]\d)"
+_YEAR = r"(?P<y>[12]\d{3})(?![\w%°€£$]|[.,]\d)"
 S = SPACE
-DASH = f"(?:{S})?[-–—](?:{S})?"
-TO = rf"(?:{S}(?:to|until|till|through|bis{S}zum|bis|al?|au|à){S}|{DASH})"
-OF = rf"(?:(?:of|de|del|di|des{S}Jahres){S})?"
+_DASH = f"(?:{S})?[-–—](?:{S})?"
+_TO = rf"(?:{S}(?:to|until|till|through|bis{S}zum|bis|al?|au|à){S}|{_DASH})"
+_OF = rf"(?:(?:of|de|del|di|des{S}Jahres){S})?"
 _ORDINAL = r"(?:st|nd|rd|th|er|re|º|°|\.)?"
 _NO_YEAR = rf"(?!(?:{S})?,?(?:{S})?\d{{4}})"
 _MONTH_ALONE_AFTER = {  # a month alone is one only behind such words
@@ -28,7 +28,7 @@ _EN_ORDINALS = (
     *"sixteenth seventeenth eighteenth nineteenth twentieth twenty-first twenty-second twenty-third twenty-fourth twenty-fifth".split(),
     *"twenty-sixth twenty-seventh twenty-eighth twenty-ninth thirtieth thirty-first".split(),
 )
-_SEASON_NUMBERS = {form.lower(): n for words in SEASONS.values() for n, forms in words.items() for form in forms.split("|")}
+_SEASON_NUMBERS = {form.lower(): n for words in SEASONS.values() for n, names in words.items() for form in names.split("|")}
 _DE_DECADES = "zwanziger dreißiger vierziger fünfziger sechziger siebziger achtziger neunziger".split()
 _ROMAN = "v vi vii viii ix x xi xii xiii xiv xv xvi xvii xviii xix xx xxi".split()
 FIRST_ROMAN, LAST_CENTURY = 5, 21
@@ -102,7 +102,7 @@ def word_patterns(language: str) -> Iterator[DatePattern]:
 
 def _day_patterns(language: str) -> Iterator[DatePattern]:
     """Days with a month in words and the weekday before them: 12 March 2019, 3.–5. Mai 1999, May 3rd; also without a year."""
-    languages = [language, *EVERYWHERE]
+    languages = [language, *COMMON_LANGUAGES]
     months, numbers = names_pattern(languages)
     own_months = names_pattern([language, "en"])[1]
     weekdays, weekday_numbers = names_pattern(languages, "weekdays")
@@ -122,15 +122,15 @@ def _day_patterns(language: str) -> Iterator[DatePattern]:
         return replace(found, weekday=weekday) if found and first == last else found
 
     before = rf"(?:\b(?P<w>{weekdays}),?{S}(?:(?:the|den|dem|le|el|día){S})?)?"
-    year = rf"(?:(?:(?:{S})?,?{S}{OF}|[-/.])(?P<y>\d{{4}})(?!\d|[.,]\d)|{_NO_YEAR})"
-    earlier = rf"(?:(?P<d0>{DAY}){_ORDINAL}(?:{TO}|(?P<also>{S}(?:and|und|y|et){S})))?"
-    month = rf"(?:{S}(?:day{S})?{OF}|[-/]|(?<=\.))(?P<m>{months})\b\.?"
+    year = rf"(?:(?:(?:{S})?,?{S}{_OF}|[-/.])(?P<y>\d{{4}})(?!\d|[.,]\d)|{_NO_YEAR})"
+    earlier = rf"(?:(?P<d0>{DAY}){_ORDINAL}(?:{_TO}|(?P<also>{S}(?:and|und|y|et){S})))?"
+    month = rf"(?:{S}(?:day{S})?{_OF}|[-/]|(?<=\.))(?P<m>{months})\b\.?"
     yield re.compile(rf"{before}(?<![\w.,/:$€£#]){earlier}(?P<d>{DAY}){_ORDINAL}{month}{year}"), read
     if language == "en":
         ordinals = "|".join(sorted(_EN_ORDINALS, key=len, reverse=True))
         yield re.compile(rf"\b(?P<d>(?i:{ordinals})){S}(?:day{S})?(?:of{S})?(?P<m>{months})\b{year}"), read
         year = rf"(?:(?:(?:{S})?,(?:{S})?|{S})(?P<y>\d{{4}})(?!\d|[.,]\d)|{_NO_YEAR})"
-        day = rf"(?:the{S})?(?P<d>{DAY})(?:st|nd|rd|th)?(?:{TO}(?P<d2>{DAY})(?:st|nd|rd|th)?)?(?![\w%]|[.,:]\d|-\d)"
+        day = rf"(?:the{S})?(?P<d>{DAY})(?:st|nd|rd|th)?(?:{_TO}(?P<d2>{DAY})(?:st|nd|rd|th)?)?(?![\w%]|[.,:]\d|-\d)"
         yield re.compile(rf"{before}\b(?P<m>{names_pattern(['en'])[0]})\b\.?{S}{day}{year}"), read
 
 
@@ -144,8 +144,8 @@ def _month_patterns(language: str) -> Iterator[DatePattern]:
         first = numbers[groups["m0"].lower()] if groups.get("m0") else month
         return candidate_of(m, PartialDate(year, first), PartialDate(year, month), has_year=bool(year))
 
-    earlier = rf"(?:(?P<m0>{months})\b\.?(?:{TO}|/|{S}(?:and|und|y|et|e){S}))?"
-    yield re.compile(rf"(?<![\w.]){earlier}(?P<m>{months})\b\.?(?:(?:{S})?,?{S}{OF}|[-/]){YEAR}(?![-/]\d)"), read
+    earlier = rf"(?:(?P<m0>{months})\b\.?(?:{_TO}|/|{S}(?:and|und|y|et|e){S}))?"
+    yield re.compile(rf"(?<![\w.]){earlier}(?P<m>{months})\b\.?(?:(?:{S})?,?{S}{_OF}|[-/]){_YEAR}(?![-/]\d)"), read
     if before := _MONTH_ALONE_AFTER.get(language):
         names = "|".join(alternatives(date_words(each).full_months, each) for each in dict.fromkeys([language, "en"]))
         after = rf"(?!{S}[A-Z]|['’.]\w|-)" if language == "en" else ""
@@ -165,9 +165,9 @@ def _season_patterns() -> Iterator[DatePattern]:
 
     names = "|".join(form for form in _SEASON_NUMBERS if form[0] < "一")
     of = rf"(?:{S}(?:of|de{S}l['’]année|de|del|des{S}Jahres))?"
-    yield re.compile(rf"\b(?P<s>{names}){of}{S}{YEAR}(?![-–/]\d)", re.IGNORECASE), season
+    yield re.compile(rf"\b(?P<s>{names}){of}{S}{_YEAR}(?![-–/]\d)", re.IGNORECASE), season
     number = rf"Q(?P<q>[1-4])|(?P<word>first|second|third|fourth){S}quarter|(?P<n>[1-4])\.{S}Quartal"
-    yield re.compile(rf"(?<!\w)(?:{number})(?:{S}of)?{S}{YEAR}", re.IGNORECASE), quarter
+    yield re.compile(rf"(?<!\w)(?:{number})(?:{S}of)?{S}{_YEAR}", re.IGNORECASE), quarter
 
 
 def _decade_patterns() -> Iterator[DatePattern]:

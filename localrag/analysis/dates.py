@@ -7,6 +7,7 @@ left alone.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import cache
 
 from localrag.analysis.date_patterns import Candidate, DatePattern, is_taken, without_overlaps, word_patterns
@@ -35,7 +36,7 @@ _BOUNDS = {
     "since": r"since|seit|seit dem|ab|ab dem|depuis|depuis le|dès|à partir d[eu]|desde|desde el|a partir del?",
     "about": r"about|around|circa|ca\.?|c\.|approximately|roughly|approx\.|um|gegen|etwa|vers|environ|hacia|alrededor de|cerca de",
 }
-_BOUND_FORMS = "|".join(f"(?P<{word}>{forms})" for word, forms in _BOUNDS.items()).replace(" ", SPACE)
+_BOUND_FORMS = "|".join(f"(?P<{bound}>{words})" for bound, words in _BOUNDS.items()).replace(" ", SPACE)
 _PREFIX = re.compile(
     rf"(?:(?<!\w)(?:{_BOUND_FORMS})(?:{SPACE}(?:the{SPACE}year{SPACE}|the{SPACE}end{SPACE}of{SPACE}|das{SPACE}Jahr{SPACE})?|(?<=\.))"
     r"|(?P<cjk>大?约\s?))$",
@@ -89,12 +90,12 @@ class _Bases:
     last_with_year: DateMention | None = None
 
 
-def find_dates(text: str, own: PartialDate | None = None, language: str = "en") -> FoundDates:
+def find_dates(text: str, own: PartialDate | date | None = None, language: str = "en") -> FoundDates:
     """The dates in a text of a language (a two-letter code). `own`: the text's own date, from which "yesterday" is reckoned, if known."""
     mentions: list[DateMention] = []
-    bases, n_unresolved = _Bases(own), 0
+    bases, n_unresolved = _Bases(PartialDate(own.year, own.month, own.day) if isinstance(own, date) else own), 0
     for candidate in _joined(_candidates(text, language), text):
-        mention = _resolved(candidate, text, bases, language)
+        mention = _resolve(candidate, text, bases, language)
         if mention is None:
             n_unresolved += 1
             continue
@@ -193,7 +194,7 @@ def _unit_of(candidate: Candidate) -> str:
     return candidate.rule.named(candidate.match)[0]
 
 
-def _resolved(candidate: Candidate, text: str, bases: _Bases, language: str) -> DateMention | None:
+def _resolve(candidate: Candidate, text: str, bases: _Bases, language: str) -> DateMention | None:
     """The candidate with its year, or with the date that it is reckoned from; None if that is not known."""
     start, end = candidate.start, candidate.end
     if candidate.has_year:
