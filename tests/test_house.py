@@ -36,10 +36,11 @@ ROWS = [
 # The files of a package, by the same rule.
 ROOMS = {
     "analysis": [
-        {"amounts", "passage_alignment", "review_questions", "tables", "word_changes"},
-        {"named_documents", "placed_sentences", "reading"},
-        {"comparable_passages", "review_reading"},
-        {"document_diff", "review_cells"},
+        {"amounts", "date_words", "edtf", "passage_alignment", "review_questions", "tables", "word_changes"},
+        {"calendar_file", "date_patterns", "named_documents", "placed_sentences", "reading"},
+        {"comparable_passages", "numeric_dates", "reckoning", "relevance", "review_reading"},
+        {"dates", "document_diff"},
+        {"review_cells", "timeline"},
         {"review"},
     ],
     "bench": [
