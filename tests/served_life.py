@@ -4,6 +4,7 @@ Counted by the kernel, it runs in a network namespace whose one interface is loo
 """
 
 import fcntl
+import json
 import os
 import signal
 import socket
@@ -69,6 +70,11 @@ def visit(folder: Path) -> list[str]:
         does("POST", "/v1/embeddings", json={"model": "localrag", "input": "ferry"})
         does("GET", "/api/search", params={"q": "渡轮漏水"})
         does("GET", "/api/graph.bin")
+        question = "Who is the mate of the Skua?"
+        lines = does("POST", "/api/tables/review", json={"questions": [question]}).text.splitlines()
+        if json.loads(lines[-1])["event"] != "done":
+            failed.append(f"the review: {lines[-1][:300]}")
+        does("PUT", "/api/review/cell", json={"path": "docs/a.md", "question": question, "text": "Lars Holm"})
         does("PUT", "/api/files/new.txt", content=b"Ada Quill painted the Skua green. ![x](http://evil.example/x.png)")
         does("POST", "/api/index", json={})
         for _ in range(1200):

@@ -207,7 +207,8 @@ def make_server(folder: Path, answers: QuestionBackend) -> IndexMcpServer:
     """Build the MCP server of the index in a folder."""
     server = IndexMcpServer(folder)
     _add_questions(server, answers)
-    _add_tables(server, answers)
+    _add_document_tables(server, answers)
+    _add_statement_tables(server, answers)
     _add_reading(server, folder)
     _add_graph(server, folder)
     _add_resources(server, folder)
@@ -268,7 +269,7 @@ def _selection(expression: str, collections: str) -> DocumentFilter:
     return DocumentFilter(expression, parse_collection_names(collections))
 
 
-def _add_tables(server: IndexMcpServer, answers: QuestionBackend) -> None:
+def _add_document_tables(server: IndexMcpServer, answers: QuestionBackend) -> None:
     @server.tool(title="Ask every document the same questions", annotations=READ_ONLY_TOOL)
     async def review(
         questions: Annotated[list[Query], Field(min_length=1, max_length=MAX_REVIEW_QUESTIONS, description=QUESTIONS_HELP)],
@@ -286,6 +287,21 @@ def _add_tables(server: IndexMcpServer, answers: QuestionBackend) -> None:
         request = parse_table_request("review", {"questions": questions, "rows": rows}, _selection(filter, collections))
         return await answers.make_table(request, max_seconds, offset, context.report_progress)
 
+    @server.tool(title="Compare two documents", annotations=READ_ONLY_TOOL)
+    async def compare(
+        first: DocumentName,
+        second: DocumentName,
+        context: Context[Any, Any],
+        include_same: Annotated[bool, Field(description="Show also the passages that are the same")] = False,
+        max_seconds: Seconds = ANSWER_TIMEOUT_S,
+        offset: RowOffset = 0,
+    ) -> Annotated[CallToolResult, mcp_results.TableResult]:
+        """Compare two documents or versions passage by passage: what is changed, moved, or only in one of them."""
+        values = {"first": first, "second": second, "include_same": include_same}
+        return await answers.make_table(parse_table_request("compare", values, NO_FILTER), max_seconds, offset, context.report_progress)
+
+
+def _add_statement_tables(server: IndexMcpServer, answers: QuestionBackend) -> None:
     @server.tool(title="Find contradictions", annotations=READ_ONLY_TOOL)
     async def contradictions(
         context: Context[Any, Any],
@@ -326,19 +342,6 @@ def _add_tables(server: IndexMcpServer, answers: QuestionBackend) -> None:
         """List everything of a kind that the documents name, complete and counted, each item with the statement that shows it."""
         wanted = parse_table_request("list", {"request": request}, _selection(filter, collections))
         return await answers.make_table(wanted, max_seconds, offset, context.report_progress)
-
-    @server.tool(title="Compare two documents", annotations=READ_ONLY_TOOL)
-    async def compare(
-        first: DocumentName,
-        second: DocumentName,
-        context: Context[Any, Any],
-        include_same: Annotated[bool, Field(description="Show also the passages that are the same")] = False,
-        max_seconds: Seconds = ANSWER_TIMEOUT_S,
-        offset: RowOffset = 0,
-    ) -> Annotated[CallToolResult, mcp_results.TableResult]:
-        """Compare two documents or versions passage by passage: what is changed, moved, or only in one of them."""
-        values = {"first": first, "second": second, "include_same": include_same}
-        return await answers.make_table(parse_table_request("compare", values, NO_FILTER), max_seconds, offset, context.report_progress)
 
 
 def _add_reading(server: IndexMcpServer, folder: Path) -> None:

@@ -53,10 +53,10 @@ def parse_table_request(kind: str, body: Mapping[str, Any], selection: DocumentF
     if kind == "review":
         return review_request(body.get("questions"), body.get("rows", "document"), selection)
     if kind == "contradictions":
-        limit = _number(body, "limit", DEFAULT_CONTRADICTIONS)
+        limit = _limit(body, "limit", DEFAULT_CONTRADICTIONS)
         return TableRequest(kind, text_of(body, "topic", MAX_QUESTION_CHARS), limit=limit, selection=selection)
     if kind == "timeline":
-        limit = _number(body, "limit", DEFAULT_DATES)
+        limit = _limit(body, "limit", DEFAULT_DATES)
         return TableRequest(kind, text_of(body, "about", MAX_QUESTION_CHARS), limit=limit, selection=selection)
     if kind == "list":
         return TableRequest(kind, text_of(body, "request", MAX_QUESTION_CHARS, is_required=True), selection=selection)
@@ -78,7 +78,7 @@ def text_of(body: Mapping[str, Any], name: str, max_chars: int, *, is_required: 
     return text
 
 
-def _number(body: Mapping[str, Any], name: str, default: int) -> int:
+def _limit(body: Mapping[str, Any], name: str, default: int) -> int:
     value = body.get(name, default)
     if value is None:
         return default

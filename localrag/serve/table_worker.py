@@ -18,7 +18,7 @@ from localrag.store import browse
 from localrag.store.database import snapshot
 
 MAX_PENDING_TABLES = 8  # the one that is made and those that wait; further ones raise ServerBusy
-MAX_KEPT_TABLES, MAX_KEPT_CELLS = 8, 200_000  # the newest is always kept
+MAX_KEPT_TABLES, MAX_KEPT_CELLS = 8, 100_000  # the newest is always kept
 MAX_PAUSE_S = 5.0  # between two units of work, while questions are being answered
 ABANDONED_AFTER_S = 300.0  # after which a table for which nobody waits is stopped
 POLL_EVERY_S = 0.05

@@ -55,18 +55,18 @@ def table_routes(site: ServerContext, tables: TableWorker) -> list[Route]:
         return JSONResponse(await run_in_threadpool(_plan, asked, tables))
 
     async def stop(request: Request) -> Response:
-        tables.stop(_known(request, tables))
+        tables.stop(_find_table(request, tables))
         return JSONResponse({"stopped": True})
 
     def kept(request: Request) -> Response:
-        task = _made(request, tables)
+        task = _made_table(request, tables)
         if not tables.is_current(task):
             raise NotFound("The index has changed since this table was made.", "Make it again.")
         with snapshot(site.folder) as db:
             return JSONResponse({"id": task.id, "table": table_json(task, db)})
 
     def file(request: Request) -> Response:
-        return _file_response(_made(request, tables), request.path_params["suffix"])
+        return _file_response(_made_table(request, tables), request.path_params["suffix"])
 
     async def decide(request: Request) -> Response:
         body = json_body(await request.body(), ["path", "question"])
@@ -125,7 +125,7 @@ def _current_json(task: TableTask, site: ServerContext) -> dict[str, Any]:
         return table_json(task, db)
 
 
-def _known(request: Request, tables: TableWorker) -> TableTask:
+def _find_table(request: Request, tables: TableWorker) -> TableTask:
     """The table of a request, pending or made. Raises NotFound."""
     task = tables.find(request.path_params["id"])
     if task is None:
@@ -133,9 +133,9 @@ def _known(request: Request, tables: TableWorker) -> TableTask:
     return task
 
 
-def _made(request: Request, tables: TableWorker) -> TableTask:
+def _made_table(request: Request, tables: TableWorker) -> TableTask:
     """The table of a request, which must be made. Raises NotFound."""
-    task = _known(request, tables)
+    task = _find_table(request, tables)
     if task.table is None:
         raise NotFound("That table is not made yet.", "Wait for it.")
     return task
