@@ -45,14 +45,14 @@ def make_cell(question: ReviewQuestion, vector: NDArray[np.float32], section: Do
     read = read_section(question.text, vector, section, project)
     stated = stated_log_odds(read)
     if stated >= MIN_STATED:
-        return _answer(question, read, stated, section, project)
+        return _answered_cell(question, read, stated, section, project)
     if not read.units or read.units[0].reading.relevance < MIN_RELEVANCE:
         return Cell(state=CellState.NOT_STATED, confidence=_probability(-stated))
-    cell = _answer(question, read, stated, section, project)
+    cell = _answered_cell(question, read, stated, section, project)
     return cell if cell.state is CellState.NOT_STATED else replace(cell, note=UNCERTAIN)
 
 
-def _answer(question: ReviewQuestion, read: SectionReading, stated: float, section: DocumentSection, project: Project) -> Cell:
+def _answered_cell(question: ReviewQuestion, read: SectionReading, stated: float, section: DocumentSection, project: Project) -> Cell:
     if question.kind is AnswerKind.YES_NO:
         return _yes_or_no(question, read, stated, section, project)
     if question.kind is AnswerKind.CHOICE:
