@@ -1,0 +1,174 @@
+"""Records in documents: rows of tables, objects of JSON files, and files of `label: value` lines, with their cells.
+
+Loaders write a row as `Header: value · Header: value` and an object as lines `key: value`; Markdown tables stay as they are. Records with the
+same labels make one table, also across documents.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from localrag.analysis.placed_sentences import OpenedDocument
+
+MAX_LABEL_WORDS = 8
+MIN_SHARED_LABELS = 0.6  # share of a record's labels that its table has
+MIN_KEY_SHARE = 0.9  # share of different values in a column that names its records
+_CELL = re.compile(r"([^:：?？\n]{1,80})(?:[:：](?: |$)|([?？]) )")
+_RULE = re.compile(r"[ \t]*\|?[ \t:|+-]*-[ \t:|+-]*")
+_NUMBER = re.compile(r"[-+]?[\d.,%]+")
+Cells = tuple[tuple[str, str], ...]  # (label, value)
+
+
+@dataclass(frozen=True, slots=True)
+class TextRecord:
+    """A record at characters `start` to `end` of a document."""
+
+    source: OpenedDocument
+    start: int
+    end: int
+    cells: Cells
+
+    @property
+    def text(self) -> str:
+        """Its text in the document."""
+        return self.source.document.text[self.start : self.end]
+
+    def value(self, label: str) -> str:
+        """The value of a cell; empty without it."""
+        return next((value for name, value in self.cells if name == label), "")
+
+
+@dataclass(slots=True)
+class RecordTable:
+    """Records with the same labels. `labels`: in their order; `is_keyed`: they are `label: value` lines."""
+
+    labels: dict[str, None]
+    is_keyed: bool
+    records: list[TextRecord] = field(default_factory=list)
+
+    def holds(self, cells: Cells) -> bool:
+        """Whether a record's labels are those of the table."""
+        names = {name for name, _ in cells}
+        return len(names & self.labels.keys()) >= MIN_SHARED_LABELS * len(names)
+
+    @property
+    def key(self) -> str | None:
+        """The label of the column that names the records: the first whose values are words and nearly all differ, else any such.
+
+        None if there is none: then a record is an item of its own.
+        """
+        candidates = []
+        for label in self.labels:
+            values = [value.casefold() for r in self.records if (value := r.value(label))]
+            if len(values) >= MIN_KEY_SHARE * len(self.records) and len(set(values)) >= MIN_KEY_SHARE * len(values):
+                is_words = sum(not _NUMBER.fullmatch(v) for v in values) > len(values) / 2
+                candidates.append((not is_words, label))
+        return min(candidates, key=lambda c: c[0])[1] if candidates else None
+
+
+def record_tables(sources: Sequence[OpenedDocument] | Iterator[OpenedDocument]) -> list[RecordTable]:
+    """The tables of documents, in their order. A single block of `label: value` lines is no table."""
+    merged: dict[tuple[str, bool], list[RecordTable]] = {}
+    for source in sources:
+        for table in _tables_of(source):
+            same_first = merged.setdefault((next(iter(table.labels), ""), table.is_keyed), [])
+            other = next((t for t in same_first if t.holds(tuple((name, "") for name in table.labels))), None)
+            if other is None or not any(table.labels):
+                same_first.append(table)
+            else:
+                other.labels |= table.labels
+                other.records += table.records
+    return [t for tables in merged.values() for t in tables if len(t.records) > 1 or not t.is_keyed]
+
+
+def _tables_of(source: OpenedDocument) -> list[RecordTable]:
+    tables: list[RecordTable] = []
+    for record, is_keyed in records_in(source):
+        table = next((t for t in reversed(tables[-3:]) if t.is_keyed is is_keyed and t.holds(record.cells)), None)
+        if table is None:
+            tables.append(table := RecordTable({}, is_keyed))
+        table.labels |= dict.fromkeys(name for name, _ in record.cells)
+        table.records.append(record)
+    return tables
+
+
+def records_in(source: OpenedDocument) -> Iterator[tuple[TextRecord, bool]]:
+    """The records of a document in order, and whether each is of `label: value` lines."""
+    text = source.document.text
+    if " · " not in text and "|" not in text and ": " not in text:
+        return
+    lines = list(_lines(text))
+    n = 0
+    while n < len(lines):
+        start, end = lines[n]
+        line = text[start:end]
+        if line.lstrip().startswith("|"):
+            last = _run(text, lines, n, lambda other: other.lstrip().startswith("|"))
+            yield from ((record, False) for record in _piped(source, lines[n:last]))
+            n = last
+        elif " · " in line:
+            if (cells := _row_cells(line)) is not None:
+                yield TextRecord(source, start, end, cells), False
+            n += 1
+        elif _labelled(line) is not None:
+            last = _run(text, lines, n, lambda other: " · " not in other and _labelled(other) is not None)
+            pairs = [pair for a, b in lines[n:last] if (pair := _labelled(text[a:b])) is not None]
+            if len(pairs) > 1:
+                yield TextRecord(source, start, lines[last - 1][1], tuple(pairs)), True
+            n = last
+        else:
+            n += 1
+
+
+def _lines(text: str) -> Iterator[tuple[int, int]]:
+    """Start and end of each line, without its break."""
+    start = 0
+    for line in text.split("\n"):
+        yield start, start + len(line)
+        start += len(line) + 1
+
+
+def _run(text: str, lines: Sequence[tuple[int, int]], first: int, is_part: Callable[[str], bool]) -> int:
+    """The number of the line after a run of lines that pass a test."""
+    last = first + 1
+    while last < len(lines) and is_part(text[slice(*lines[last])]):
+        last += 1
+    return last
+
+
+def _row_cells(line: str) -> Cells | None:
+    """The cells of a row; None if hardly any has a label."""
+    cells = tuple(_labelled(cell) or ("", cell.strip()) for cell in line.split(" · "))
+    return cells if 2 * sum(bool(label) for label, _ in cells) >= len(cells) else None
+
+
+def _labelled(cell: str) -> tuple[str, str] | None:
+    """Label and value of `label: value`; None for other text."""
+    found = _CELL.match(cell)
+    if found is None:
+        return None
+    label, value = found[1].strip(" \t-*•") + (found[2] or ""), cell[found.end() :].strip()
+    return (label, value) if label and value and len(label.split()) <= MAX_LABEL_WORDS else None
+
+
+def _piped(source: OpenedDocument, lines: Sequence[tuple[int, int]]) -> Iterator[TextRecord]:
+    """The rows of a Markdown table, below its header if it has one."""
+    text = source.document.text
+    rows = [[cell.strip(" \t*`") for cell in text[a:b].strip().strip("|").split("|")] for a, b in lines]
+    rules = [n for n, (a, b) in enumerate(lines) if _RULE.fullmatch(text[a:b])]
+    header = rows[rules[0] - 1] if rules and rules[0] > 0 else []
+    for n, (a, b) in enumerate(lines):
+        if n in rules or (rules and n < rules[0]):
+            continue
+        names = [*header, *[""] * len(rows[n])]
+        cells = tuple((name, value) for name, value in zip(names, rows[n], strict=False) if value)
+        if cells:
+            yield TextRecord(source, a, b, cells)
+
+
+def chunk_at(source: OpenedDocument, offset: int) -> str:
+    """The id of the chunk that a character is in; of two that overlap, the later."""
+    starts = [chunk.start for chunk in source.chunks]
+    n = bisect_right(starts, offset)
+    return source.chunks[n - 1].id if n else ""
