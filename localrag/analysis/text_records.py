@@ -17,6 +17,9 @@ MIN_KEY_SHARE = 0.9  # share of different values in a column that names its reco
 _CELL = re.compile(r"([^:：?？\n]{1,80})(?:[:：](?: |$)|([?？]) )")
 _RULE = re.compile(r"[ \t]*\|?[ \t:|+-]*-[ \t:|+-]*")
 _NUMBER = re.compile(r"[-+]?[\d.,%]+")
+_NUMBER_LABEL = re.compile(r"\b(?:id|no|nr|number|nummer|code|key|year|jahr|date|datum|fecha|année|año)\b|编号|号码|年份|日期", re.IGNORECASE)
+_FIRST_NAME = re.compile(r"\b(?:first|given|fore)[ _-]?name|vorname|prénom|nombre\b", re.IGNORECASE)
+_LAST_NAME = re.compile(r"\b(?:last|family|sur)[ _-]?name|nachname|familienname|nom de famille|apellido", re.IGNORECASE)
 Cells = tuple[tuple[str, str], ...]  # (label, value)
 
 
@@ -53,18 +56,25 @@ class RecordTable:
         return len(names & self.labels.keys()) >= MIN_SHARED_LABELS * len(names)
 
     @property
-    def key(self) -> str | None:
-        """The label of the column that names the records: the first whose values are words and nearly all differ, else any such.
+    def key_labels(self) -> tuple[str, ...]:
+        """The labels of the cells that name a record: the first column whose values are words and nearly all differ.
 
-        None if there is none: then a record is an item of its own.
+        A first and a last name are both. Numbers name records only where their label says so. Empty without such a column: then each record
+        is an item of its own.
         """
-        candidates = []
-        for label in self.labels:
-            values = [value.casefold() for r in self.records if (value := r.value(label))]
-            if len(values) >= MIN_KEY_SHARE * len(self.records) and len(set(values)) >= MIN_KEY_SHARE * len(values):
-                is_words = sum(not _NUMBER.fullmatch(v) for v in values) > len(values) / 2
-                candidates.append((not is_words, label))
-        return min(candidates, key=lambda c: c[0])[1] if candidates else None
+        distinct = list({r.cells: r for r in self.records}.values())
+        for label in filter(None, self.labels):
+            values = [value.casefold() for r in distinct if (value := r.value(label))]
+            is_unique = len(set(values)) >= MIN_KEY_SHARE * len(distinct)
+            is_words = sum(not _NUMBER.fullmatch(v) for v in values) > len(values) / 2
+            if is_unique and (is_words or _NUMBER_LABEL.search(label)):
+                others = [other for other in self.labels if other != label and {*map(_part_of_name, (label, other))} == {"first", "last"}]
+                return (label, *others[:1])
+        return ()
+
+
+def _part_of_name(label: str) -> str:
+    return "first" if _FIRST_NAME.search(label) else "last" if _LAST_NAME.search(label) else ""
 
 
 def record_tables(sources: Sequence[OpenedDocument] | Iterator[OpenedDocument]) -> list[RecordTable]:

@@ -1,0 +1,278 @@
+"""Candidates for the items of a list: records of tables, list items, and names and other spans in sentences."""
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from localrag.analysis.item_evidence import ItemEvidence, assume_the_rest, record_evidence, text_evidence
+from localrag.analysis.list_request import ListRequest
+from localrag.analysis.placed_sentences import OpenedDocument, PlacedSentence
+from localrag.analysis.request_words import compared_labels, is_about
+from localrag.analysis.text_records import RecordTable, TextRecord
+from localrag.llm.reader import PassageReading
+from localrag.records import Mention
+from localrag.text.outline import Block, BlockKind
+from localrag.text.sentences import cached_sentences, collapse_whitespace
+
+PASSAGE_CHARS = 700  # of sentences that are read together
+MAX_SAMPLED_RECORDS = 200  # of a table, by which the columns with numbers are told
+MAX_NAME_WORDS, MAX_NAME_CHARS = 12, 80
+_BULLET = re.compile(r"^\s*(?:[-*+•‣▪◦·]|\(?(?:\d{1,3}|[a-zA-Z])[.)])\s+(?:\[[ xX]\]\s+)?")
+_NAME_END = re.compile(r"\s[–—-]\s|[:：;(（\[]|,\s|\.\s|，|。")
+_JOINTS = re.compile(r",\s*(?:and|or|und|oder|et|y|e|en)\s+|\s+(?:and|or|und|oder|et|y)\s+|,\s+|;\s+|、|和|及|\s&\s")
+_EMPHASIS = re.compile(r"^[*_`\"“'‘]+|[*_`\"”'’]+$")
+_ARTICLES = re.compile(r"^(?:the|an?|der|die|das|ein|eine|le|la|les|un|une|el|los|las)\s+", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class ItemCandidate:
+    """A candidate: what it is called, the quote that may show it, and the text that the reader judges.
+
+    `identity`: what makes it one item among others, for a record without a name; `entity_id`: that of the graph, if it is known there.
+    """
+
+    name: str
+    source: OpenedDocument
+    start: int
+    end: int
+    premise: str
+    evidence: ItemEvidence
+    entity_id: str = ""
+    identity: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class ReadPassage:
+    """Adjacent sentences of a block, or a list item, read together. `context`: the headings, title and lead-in above it."""
+
+    source: OpenedDocument
+    sentences: list[PlacedSentence]
+    context: str
+    is_list_item: bool = False
+    reading: PassageReading | None = None
+    mentions: list[Mention] = field(default_factory=list)
+
+    @property
+    def start(self) -> int:
+        """Offset of its first character."""
+        return self.sentences[0].start
+
+    @property
+    def end(self) -> int:
+        """Offset after its last character."""
+        return self.sentences[-1].end
+
+    @property
+    def text(self) -> str:
+        """Its text in the document."""
+        return self.source.document.text[self.start : self.end]
+
+
+# Records
+
+
+def record_candidates(table: RecordTable, request: ListRequest) -> list[ItemCandidate]:
+    """Each record of a table as a candidate, by its key, or by another column that is asked for: "Which countries …?"."""
+    keys = table.key_labels
+    asked = next((label for label in table.labels if label not in keys and is_about(request.head, label)), "")
+    names = (asked,) if asked else keys
+    compared = compared_labels(request, list(table.labels), [r.cells for r in table.records[:MAX_SAMPLED_RECORDS]])
+    found = []
+    seen: defaultdict[tuple[str, tuple[tuple[str, str], ...]], int] = defaultdict(int)
+    for record in table.records:
+        name = " ".join(filter(None, (record.value(label) for label in names)))
+        if asked and not name:
+            continue
+        identity: tuple[str, ...] = ()
+        if not name:
+            seen[record.source.document.path, record.cells] += 1
+            identity = (repr(record.cells), str(seen[record.source.document.path, record.cells]))
+            name = next(value for _, value in record.cells)
+        evidence = record_evidence(request, record.cells, _context_of(record), compared)
+        found.append(ItemCandidate(name, record.source, record.start, record.end, "", evidence, identity=identity))
+    assume_the_rest(request, [c.evidence for c in found])
+    _choose_premises(table, names, compared, found)
+    return found
+
+
+def _context_of(record: TextRecord) -> str:
+    document = record.source.document
+    return " ".join((*record.source.outline.headings_at(record.start), document.title, PurePosixPath(document.path).stem))
+
+
+def _choose_premises(table: RecordTable, names: Sequence[str], compared: Sequence[str | None], found: Sequence[ItemCandidate]) -> None:
+    """Let the reader judge only the cells that name the record or have to do with the request; all where none has."""
+    told = {hit.label for c in found for hit in c.evidence.hits if hit.share} | {*filter(None, compared)}
+    records = {(r.source.document.path, r.start): r for r in table.records}
+    for candidate in found:
+        cells = records[candidate.source.document.path, candidate.start].cells
+        shown = [f"{label}: {value}" if label else value for label, value in cells if not told or label in told or label in names]
+        candidate.premise = " · ".join(shown)
+
+
+# Prose
+
+
+def read_passages_of(source: OpenedDocument, spans: Sequence[tuple[int, int]], covered: Sequence[tuple[int, int]]) -> Iterator[ReadPassage]:
+    """The passages of a document that begin within one of the spans, in order; what is `covered` by records is left out."""
+    text = source.document.text
+    title = f"{source.document.title} {PurePosixPath(source.document.path).stem}"
+    lead_in = ""
+    for block in source.outline.blocks:
+        if block.kind is BlockKind.HEADING or _is_in(block.start, covered) or _is_in(max(block.start, block.end - 1), covered):
+            continue
+        if not any(a < block.end and block.start < b for a, b in spans):
+            lead_in = ""
+            continue
+        context = " ".join((*block.headings, title, lead_in))
+        if block.kind is BlockKind.LIST:
+            yield from _list_items(source, block, context)
+        else:
+            yield from _passages(source, block, context)
+        if block.kind is not BlockKind.LIST:
+            last = text[block.start : block.end].rstrip()
+            lead_in = last[-200:] if last.endswith((":", "：")) else ""
+
+
+def _is_in(offset: int, spans: Sequence[tuple[int, int]]) -> bool:
+    n = bisect_right(spans, (offset, len(spans) + offset + 1)) - 1
+    return n >= 0 and spans[n][0] <= offset < spans[n][1]
+
+
+def _placed(source: OpenedDocument, start: int, end: int) -> list[PlacedSentence]:
+    from localrag.analysis.text_records import chunk_at
+
+    text = source.document.text[start:end]
+    spans = [s for s in cached_sentences(text) if s.end > s.start]
+    return [
+        PlacedSentence(source, chunk_at(source, start + s.start), start + s.start, start + s.end, collapse_whitespace(text[s.start : s.end]))
+        for s in spans
+    ]
+
+
+def _passages(source: OpenedDocument, block: Block, context: str) -> Iterator[ReadPassage]:
+    """The sentences of a block, as many together as fit into PASSAGE_CHARS; each further passage begins with the last one's last sentence."""
+    group: list[PlacedSentence] = []
+    for sentence in _placed(source, block.start, block.end):
+        if group and sentence.end - group[0].start > PASSAGE_CHARS:
+            yield ReadPassage(source, group, context)
+            group = group[-1:] if sentence.end - group[-1].start <= PASSAGE_CHARS else []
+        group.append(sentence)
+    if group:
+        yield ReadPassage(source, group, context)
+
+
+def _list_items(source: OpenedDocument, block: Block, context: str) -> Iterator[ReadPassage]:
+    """Each item of a list, with its wrapped lines."""
+    text = source.document.text[block.start : block.end]
+    starts = [m.start() for m in re.finditer(r"^.*$", text, re.MULTILINE) if _BULLET.match(m[0])] or [0]
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        if sentences := _placed(source, block.start + start, block.start + end):
+            yield ReadPassage(source, sentences, context, is_list_item=True)
+
+
+def prose_candidates(passage: ReadPassage, request: ListRequest, types: Mapping[str, str], spans: Sequence[tuple[int, int]]) -> list[ItemCandidate]:
+    """The names of a passage and the `spans` that the reader found (offsets in the document), each with the sentences about it.
+
+    `types`: entity id → type. What a sentence without a name says is said of the names before it.
+    """
+    named: dict[tuple[int, int], tuple[str, str]] = {}
+    text = passage.source.document.text
+    if passage.is_list_item:
+        start, end = _head_of_item(text, passage.start, passage.end)
+        named[start, end] = (text[start:end], "")
+    for m in passage.mentions:
+        if not any(a < m.end and m.start < b for a, b in named):
+            named[m.start, m.end] = (m.name, m.entity_id)
+    for a, b in (piece for span in spans for piece in split_span(text, *span)):
+        overlapping = [s for s in named if s[0] < b and a < s[1]]
+        if not overlapping and b > a:
+            named[a, b] = (text[a:b], "")
+    grouped: dict[str, list[tuple[int, int]]] = {}
+    for span, (name, entity) in sorted(named.items()):
+        grouped.setdefault(entity or name.casefold(), []).append(span)
+    names_of_sentence = [[key for key, where in grouped.items() if any(s.start <= a < s.end for a, _ in where)] for s in passage.sentences]
+    found = []
+    for key, where in grouped.items():
+        name, entity = named[where[0]]
+        candidate = _prose_candidate(passage, request, key, _clean(name), entity, names_of_sentence)
+        on_item = any(a < e and s < b for a, b in spans for s, e in where)
+        candidate.evidence.is_span_on_item = on_item
+        candidate.evidence.type_fit = type_fit(request, types.get(entity, ""))
+        found.append(candidate)
+    return found
+
+
+def _prose_candidate(
+    passage: ReadPassage, request: ListRequest, key: str, name: str, entity: str, names_of_sentence: Sequence[Sequence[str]]
+) -> ItemCandidate:
+    own = [n for n, names in enumerate(names_of_sentence) if key in names]
+    about = [n for n in range(own[0], len(passage.sentences)) if n in own or (not names_of_sentence[n] and _last_named(names_of_sentence, n, key))]
+    evidences = {n: text_evidence(request, passage.sentences[n].text, "") for n in about}
+    telling = [n for n in about if any(h.share for h in evidences[n].hits) or any(c is not None for c in evidences[n].comparisons)]
+    chosen = sorted({own[0], *(telling or about)})
+    premise = " ".join(passage.sentences[n].text for n in chosen)
+    evidence = text_evidence(request, premise, passage.context)
+    best = max(about, key=lambda n: (evidences[n].coverage + sum(c is True for c in evidences[n].comparisons), n in own, -n))
+    evidence.is_own_sentence = best in own
+    start = passage.sentences[best].start if best in own else passage.sentences[max(n for n in own if n < best)].start
+    end = passage.sentences[best].end
+    return ItemCandidate(name, passage.source, start, end, premise, evidence, entity_id=entity)
+
+
+def _last_named(names_of_sentence: Sequence[Sequence[str]], n: int, key: str) -> bool:
+    before = next((names for names in reversed(names_of_sentence[:n]) if names), ())
+    return key in before
+
+
+def _head_of_item(text: str, start: int, end: int) -> tuple[int, int]:
+    """The name of a list item: its text up to a dash, colon, comma, bracket or full stop."""
+    line = text[start:end]
+    first = m.end() if (m := _BULLET.match(line)) else 0
+    stop = m.start() if (m := _NAME_END.search(line, first + 1)) else len(line.rstrip())
+    return start + first, start + max(first + 1, stop)
+
+
+def split_span(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """The parts of a span that are joined by commas or "and", without the space around them; long ones are left out."""
+    parts, at = [], start
+    for m in [*_JOINTS.finditer(text, start, end), None]:
+        last = m.start() if m else end
+        piece = text[at:last]
+        a, b = at + len(piece) - len(piece.lstrip()), last - len(piece) + len(piece.rstrip())
+        if b > a and b - a <= MAX_NAME_CHARS and len(text[a:b].split()) <= MAX_NAME_WORDS:
+            parts.append((a, b))
+        at = m.end() if m else end
+    return parts
+
+
+def _clean(name: str) -> str:
+    """A name on one line without emphasis around it and an article before it."""
+    return _ARTICLES.sub("", _EMPHASIS.sub("", collapse_whitespace(name)).strip(" .,;:")) or name
+
+
+_TYPE_NOUNS = {
+    "person": "person people employee staff worker member engineer director manager officer author president student teacher doctor man woman"
+    " child king queen minister captain founder employee player actor singer mitarbeiter personen leute mitglieder personas empleados"
+    " personnes employés membres",
+    "organization": "company firm organization organisation supplier bank party team union customer client vendor agency institution"
+    " university newspaper band firmen unternehmen lieferanten empresas proveedores entreprises fournisseurs",
+    "place": "place city town village country state river island region port harbour harbor street mountain lake sea district location"
+    " städte länder orte ciudades países villes pays",
+}  # fmt: skip
+_TYPE_OF_NOUN = {noun: kind for kind, nouns in _TYPE_NOUNS.items() for noun in nouns.split()}
+
+
+def type_fit(request: ListRequest, entity_type: str) -> int:
+    """1 if an entity's type is that of the noun asked for, -1 if it is another, 0 if either is unknown."""
+    from localrag.analysis.list_request import likeness
+
+    wanted = "person" if request.wants_persons else next((k for n, k in _TYPE_OF_NOUN.items() if likeness(n, request.head) == 1.0), "") if request.head else ""
+    if not wanted or entity_type not in _TYPE_NOUNS:
+        return 0
+    return 1 if entity_type == wanted else -1
+
+
