@@ -42,6 +42,7 @@ class ItemCandidate:
     evidence: ItemEvidence
     entity_id: str = ""
     identity: tuple[str, ...] = ()
+    pattern: str = ""  # the judged cells without the name: records that share it are judged once
 
 
 @dataclass(slots=True)
@@ -105,12 +106,17 @@ def _context_of(record: TextRecord) -> str:
 
 def _choose_premises(table: RecordTable, names: Sequence[str], compared: Sequence[str | None], found: Sequence[ItemCandidate]) -> None:
     """Let the reader judge only the cells that name the record or have to do with the request; all where none has."""
-    told = {hit.label for c in found for hit in c.evidence.hits if hit.share} | {*filter(None, compared)}
+    told = {hit.label for c in found for hit in (*c.evidence.hits, c.evidence.head) if hit.share} | {*filter(None, compared)}
     records = {(r.source.document.path, r.start): r for r in table.records}
     for candidate in found:
         cells = records[candidate.source.document.path, candidate.start].cells
-        shown = [f"{label}: {value}" if label else value for label, value in cells if not told or label in told or label in names]
-        candidate.premise = " · ".join(shown)
+        shown = [(label, value) for label, value in cells if not told or label in told or label in names]
+        candidate.premise = _row_text(shown)
+        candidate.pattern = _row_text([cell for cell in shown if cell[0] not in names])
+
+
+def _row_text(cells: Sequence[tuple[str, str]]) -> str:
+    return " · ".join(f"{label}: {value}" if label else value for label, value in cells)
 
 
 # Prose

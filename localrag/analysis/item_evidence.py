@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from localrag.analysis.list_request import ListRequest
-from localrag.analysis.request_words import WordHit, hits_in, is_about, meets, meets_in_text
+from localrag.analysis.list_request import ListRequest, RequestWord
+from localrag.analysis.request_words import NO_HIT, WordHit, hits_in, is_about, meets, meets_in_text
 from localrag.analysis.text_records import Cells
 from localrag.llm.reader import Entailment, PassageReading
 
@@ -28,7 +28,7 @@ class ItemEvidence:
     """The evidence for one candidate, filled in step by step."""
 
     hits: list[WordHit] = field(default_factory=list)
-    head: float = 0.0  # the noun asked for is in the record or sentences
+    head: WordHit = NO_HIT  # the noun asked for is in the record or sentences
     is_about: bool = False  # it is in a label, heading or path
     comparisons: list[bool | None] = field(default_factory=list)
     entailment: Entailment | None = None
@@ -47,7 +47,7 @@ def text_evidence(request: ListRequest, text: str, context: str) -> ItemEvidence
     """The evidence in sentences."""
     cells: Cells = (("", text),)
     comparisons = [meets_in_text(c, text) for c in request.comparisons]
-    return ItemEvidence(hits_in(request.words, cells, context), _head_share(request, cells), is_about(request.head, context), comparisons)
+    return ItemEvidence(hits_in(request.words, cells, context), _head_hit(request, cells), is_about(request.head, context), comparisons)
 
 
 def record_evidence(request: ListRequest, cells: Cells, context: str, compared: Sequence[str | None]) -> ItemEvidence:
@@ -55,14 +55,12 @@ def record_evidence(request: ListRequest, cells: Cells, context: str, compared: 
     values = dict(cells)
     comparisons = [meets(c, values[n]) if n in values else None for c, n in zip(request.comparisons, compared, strict=True)]
     about = is_about(request.head, " ".join((context, *(label for label, _ in cells))))
-    unlabelled = tuple(("", value) for _, value in cells)
-    return ItemEvidence(hits_in(request.words, cells, context), _head_share(request, unlabelled), about, comparisons)
+    head = _head_hit(request, cells)
+    return ItemEvidence(hits_in(request.words, cells, context), NO_HIT if is_about(request.head, head.label) else head, about, comparisons)
 
 
-def _head_share(request: ListRequest, cells: Cells) -> float:
-    from localrag.analysis.list_request import RequestWord
-
-    return hits_in([RequestWord(request.head)], cells)[0].share if request.head else 0.0
+def _head_hit(request: ListRequest, cells: Cells) -> WordHit:
+    return hits_in([RequestWord(request.head)], cells)[0] if request.head else NO_HIT
 
 
 def assume_the_rest(request: ListRequest, evidence: Sequence[ItemEvidence]) -> None:
@@ -77,7 +75,7 @@ def assume_the_rest(request: ListRequest, evidence: Sequence[ItemEvidence]) -> N
 def features(evidence: Sequence[ItemEvidence]) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
     """The features of candidates of one table, or of all prose, (n, len(FEATURES))."""
     best = max((e.coverage for e in evidence), default=0.0)
-    with_head = sum(e.head > 0 for e in evidence)
+    with_head = sum(e.head.share > 0 for e in evidence)
     is_condition = with_head >= max(1.0, HEAD_MISSING_SHARE * len(evidence))
     rows = [_row(e, best, is_condition=is_condition) for e in evidence]
     return np.array(rows, np.float32).reshape(-1, len(FEATURES))
@@ -87,7 +85,7 @@ def _row(e: ItemEvidence, best: float, *, is_condition: bool) -> list[float]:
     met, unmet = sum(c is True for c in e.comparisons), sum(c is False for c in e.comparisons)
     read = e.entailment, e.reading
     return [
-        e.coverage, best - e.coverage, float(any(h.is_opposed for h in e.hits)), e.head, float(is_condition and not e.head),
+        e.coverage, best - e.coverage, float(any(h.is_opposed for h in e.hits)), e.head.share, float(is_condition and not e.head.share),
         float(e.is_about), float(met > 0), float(unmet > 0), float(any(c is None for c in e.comparisons)), float(not e.hits and not e.comparisons),
         _logit(read[0].entailed) if read[0] else 0.0, _logit(read[0].contradicted) if read[0] else 0.0,
         _clip(read[1].relevance) if read[1] else 0.0, _clip(read[1].score) if read[1] else 0.0, float(read[0] is not None),
