@@ -1,23 +1,27 @@
 """Candidates for the items of a list: records of tables, list items, and names and other spans in sentences."""
 
 import re
+import sys
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from localrag.analysis.item_evidence import ItemEvidence, assume_the_rest, record_evidence, text_evidence
-from localrag.analysis.list_request import ListRequest
+from localrag.analysis.list_request import TYPE_OF_NOUN, ListRequest, RequestWord
 from localrag.analysis.placed_sentences import OpenedDocument, PlacedSentence
-from localrag.analysis.request_words import compared_labels, is_about
-from localrag.analysis.text_records import RecordTable, TextRecord
+from localrag.analysis.request_words import compared_labels, is_about, meant_columns
+from localrag.analysis.text_records import Cells, RecordTable, TextRecord
 from localrag.llm.reader import PassageReading
 from localrag.records import Mention
 from localrag.text.outline import Block, BlockKind
 from localrag.text.sentences import cached_sentences, collapse_whitespace
 
+MIN_SPAN_SCORE = -6.0  # log odds of an answer in a sentence from which on it is a candidate
+MIN_LETTER_SHARE = 0.3  # of a sentence that is read: others are numbers
 PASSAGE_CHARS = 700  # of sentences that are read together
+MIN_HEAD_FULLNESS = 0.5  # of a value that is the noun asked for, from which on that noun is a condition
 MAX_SAMPLED_RECORDS = 200  # of a table, by which the columns with numbers are told
 MAX_NAME_WORDS, MAX_NAME_CHARS = 12, 80
 _BULLET = re.compile(r"^\s*(?:[-*+•‣▪◦·]|\(?(?:\d{1,3}|[a-zA-Z])[.)])\s+(?:\[[ xX]\]\s+)?")
@@ -53,7 +57,7 @@ class ReadPassage:
     sentences: list[PlacedSentence]
     context: str
     is_list_item: bool = False
-    reading: PassageReading | None = None
+    readings: list[PassageReading] = field(default_factory=list)  # of each sentence
     mentions: list[Mention] = field(default_factory=list)
 
     @property
@@ -81,18 +85,25 @@ def record_candidates(table: RecordTable, request: ListRequest) -> list[ItemCand
     asked = next((label for label in table.labels if label not in keys and is_about(request.head, label)), "")
     names = (asked,) if asked else keys
     compared = compared_labels(request, list(table.labels), [r.cells for r in table.records[:MAX_SAMPLED_RECORDS]])
+    contexts = [_context_of(record) for record in table.records]
+    first = [record_evidence(request, r.cells, context, compared) for r, context in zip(table.records, contexts, strict=True)]
+    if any(e.head.fullness >= MIN_HEAD_FULLNESS and not e.is_about for e in first):  # "schooners" of a table of vessels with their types
+        request = replace(request, words=(*request.words, RequestWord(request.head)), head="")
+        first = [record_evidence(request, r.cells, context, compared) for r, context in zip(table.records, contexts, strict=True)]
+    columns = meant_columns(request.words, [e.hits for e in first])
     found = []
-    seen: defaultdict[tuple[str, tuple[tuple[str, str], ...]], int] = defaultdict(int)
-    for record in table.records:
+    copies: Counter[tuple[str, Cells]] = Counter()
+    for record, context, evidence in zip(table.records, contexts, first, strict=True):
         name = " ".join(filter(None, (record.value(label) for label in names)))
         if asked and not name:
             continue
         identity: tuple[str, ...] = ()
         if not name:
-            seen[record.source.document.path, record.cells] += 1
-            identity = (repr(record.cells), str(seen[record.source.document.path, record.cells]))
+            copies[record.source.document.path, record.cells] += 1
+            identity = (repr(record.cells), str(copies[record.source.document.path, record.cells]))
             name = next(value for _, value in record.cells)
-        evidence = record_evidence(request, record.cells, _context_of(record), compared)
+        if any(columns):
+            evidence = record_evidence(request, record.cells, context, compared, columns)
         found.append(ItemCandidate(name, record.source, record.start, record.end, "", evidence, identity=identity))
     assume_the_rest(request, [c.evidence for c in found])
     _choose_premises(table, names, compared, found)
@@ -128,41 +139,42 @@ def read_passages_of(source: OpenedDocument, spans: Sequence[tuple[int, int]], c
     title = f"{source.document.title} {PurePosixPath(source.document.path).stem}"
     lead_in = ""
     for block in source.outline.blocks:
-        if block.kind is BlockKind.HEADING or _is_in(block.start, covered) or _is_in(max(block.start, block.end - 1), covered):
+        if block.kind is BlockKind.HEADING:
             continue
         if not any(a < block.end and block.start < b for a, b in spans):
             lead_in = ""
             continue
         context = " ".join((*block.headings, title, lead_in))
         if block.kind is BlockKind.LIST:
-            yield from _list_items(source, block, context)
+            yield from _list_items(source, block, context, covered)
         else:
-            yield from _passages(source, block, context)
+            yield from _passages(source, block, context, covered)
         if block.kind is not BlockKind.LIST:
             last = text[block.start : block.end].rstrip()
             lead_in = last[-200:] if last.endswith((":", "：")) else ""
 
 
 def _is_in(offset: int, spans: Sequence[tuple[int, int]]) -> bool:
-    n = bisect_right(spans, (offset, len(spans) + offset + 1)) - 1
+    n = bisect_right(spans, (offset, sys.maxsize)) - 1
     return n >= 0 and spans[n][0] <= offset < spans[n][1]
 
 
-def _placed(source: OpenedDocument, start: int, end: int) -> list[PlacedSentence]:
+def _placed(source: OpenedDocument, start: int, end: int, covered: Sequence[tuple[int, int]]) -> list[PlacedSentence]:
     from localrag.analysis.text_records import chunk_at
 
     text = source.document.text[start:end]
-    spans = [s for s in cached_sentences(text) if s.end > s.start]
+    spans = [s for s in cached_sentences(text) if sum(map(str.isalpha, text[s.start : s.end])) >= MIN_LETTER_SHARE * (s.end - s.start)]
+    spans = [s for s in spans if not _is_in(start + s.start, covered)]
     return [
         PlacedSentence(source, chunk_at(source, start + s.start), start + s.start, start + s.end, collapse_whitespace(text[s.start : s.end]))
         for s in spans
     ]
 
 
-def _passages(source: OpenedDocument, block: Block, context: str) -> Iterator[ReadPassage]:
+def _passages(source: OpenedDocument, block: Block, context: str, covered: Sequence[tuple[int, int]]) -> Iterator[ReadPassage]:
     """The sentences of a block, as many together as fit into PASSAGE_CHARS; each further passage begins with the last one's last sentence."""
     group: list[PlacedSentence] = []
-    for sentence in _placed(source, block.start, block.end):
+    for sentence in _placed(source, block.start, block.end, covered):
         if group and sentence.end - group[0].start > PASSAGE_CHARS:
             yield ReadPassage(source, group, context)
             group = group[-1:] if sentence.end - group[-1].start <= PASSAGE_CHARS else []
@@ -171,62 +183,76 @@ def _passages(source: OpenedDocument, block: Block, context: str) -> Iterator[Re
         yield ReadPassage(source, group, context)
 
 
-def _list_items(source: OpenedDocument, block: Block, context: str) -> Iterator[ReadPassage]:
+def _list_items(source: OpenedDocument, block: Block, context: str, covered: Sequence[tuple[int, int]]) -> Iterator[ReadPassage]:
     """Each item of a list, with its wrapped lines."""
     text = source.document.text[block.start : block.end]
     starts = [m.start() for m in re.finditer(r"^.*$", text, re.MULTILINE) if _BULLET.match(m[0])] or [0]
     for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
-        if sentences := _placed(source, block.start + start, block.start + end):
+        if sentences := _placed(source, block.start + start, block.start + end, covered):
             yield ReadPassage(source, sentences, context, is_list_item=True)
 
 
-def prose_candidates(passage: ReadPassage, request: ListRequest, types: Mapping[str, str], spans: Sequence[tuple[int, int]]) -> list[ItemCandidate]:
-    """The names of a passage and the `spans` that the reader found (offsets in the document), each with the sentences about it.
+def prose_candidates(passage: ReadPassage, request: ListRequest, types: Mapping[str, str]) -> list[ItemCandidate]:
+    """The names of a passage and the answers that the reader found in its sentences, each with the sentences about it.
 
     `types`: entity id → type. What a sentence without a name says is said of the names before it.
     """
-    named: dict[tuple[int, int], tuple[str, str]] = {}
+    named = _named_spans(passage)
+    grouped: dict[str, list[tuple[int, int]]] = {}
+    for span, (name, entity) in sorted(named.items()):
+        grouped.setdefault(entity or name.casefold(), []).append(span)
+    names_of_sentence = [[key for key, where in grouped.items() if any(s.start <= a < s.end for a, _ in where)] for s in passage.sentences]
+    return [
+        _prose_candidate(passage, request, key, named[where[0]], where, names_of_sentence, types) for key, where in grouped.items()
+    ]
+
+
+def _named_spans(passage: ReadPassage) -> dict[tuple[int, int], tuple[str, str]]:
+    """Span in the document → name and entity id: of the head of a list item, of mentions, and of answers that are no mention."""
     text = passage.source.document.text
+    named: dict[tuple[int, int], tuple[str, str]] = {}
     if passage.is_list_item:
         start, end = _head_of_item(text, passage.start, passage.end)
         named[start, end] = (text[start:end], "")
     for m in passage.mentions:
         if not any(a < m.end and m.start < b for a, b in named):
             named[m.start, m.end] = (m.name, m.entity_id)
-    for a, b in (piece for span in spans for piece in split_span(text, *span)):
-        overlapping = [s for s in named if s[0] < b and a < s[1]]
-        if not overlapping and b > a:
+    for a, b in (piece for span in _answers(passage) for piece in split_span(text, *span)):
+        if not any(c < b and a < d for c, d in named):
             named[a, b] = (text[a:b], "")
-    grouped: dict[str, list[tuple[int, int]]] = {}
-    for span, (name, entity) in sorted(named.items()):
-        grouped.setdefault(entity or name.casefold(), []).append(span)
-    names_of_sentence = [[key for key, where in grouped.items() if any(s.start <= a < s.end for a, _ in where)] for s in passage.sentences]
-    found = []
-    for key, where in grouped.items():
-        name, entity = named[where[0]]
-        candidate = _prose_candidate(passage, request, key, _clean(name), entity, names_of_sentence)
-        on_item = any(a < e and s < b for a, b in spans for s, e in where)
-        candidate.evidence.is_span_on_item = on_item
-        candidate.evidence.type_fit = type_fit(request, types.get(entity, ""))
-        found.append(candidate)
-    return found
+    return named
+
+
+def _answers(passage: ReadPassage) -> list[tuple[int, int]]:
+    """The spans that the reader found in the sentences of a passage, as offsets in the document."""
+    read = zip(passage.sentences, passage.readings, strict=False)
+    return [(s.start + r.start, s.start + r.end) for s, r in read if r.score >= MIN_SPAN_SCORE and r.end > r.start]
 
 
 def _prose_candidate(
-    passage: ReadPassage, request: ListRequest, key: str, name: str, entity: str, names_of_sentence: Sequence[Sequence[str]]
+    passage: ReadPassage,
+    request: ListRequest,
+    key: str,
+    named: tuple[str, str],
+    where: Sequence[tuple[int, int]],
+    names_of_sentence: Sequence[Sequence[str]],
+    types: Mapping[str, str],
 ) -> ItemCandidate:
+    sentences, (name, entity) = passage.sentences, named
     own = [n for n, names in enumerate(names_of_sentence) if key in names]
-    about = [n for n in range(own[0], len(passage.sentences)) if n in own or (not names_of_sentence[n] and _last_named(names_of_sentence, n, key))]
-    evidences = {n: text_evidence(request, passage.sentences[n].text, "") for n in about}
-    telling = [n for n in about if any(h.share for h in evidences[n].hits) or any(c is not None for c in evidences[n].comparisons)]
-    chosen = sorted({own[0], *(telling or about)})
-    premise = " ".join(passage.sentences[n].text for n in chosen)
+    about = [n for n in range(own[0], len(sentences)) if n in own or (not names_of_sentence[n] and _last_named(names_of_sentence, n, key))]
+    evidences = {n: text_evidence(request, sentences[n].text, "") for n in about}
+    telling = [n for n in about if evidences[n].is_telling]
+    premise = " ".join(sentences[n].text for n in sorted({own[0], *(telling or about)}))
     evidence = text_evidence(request, premise, passage.context)
-    best = max(about, key=lambda n: (evidences[n].coverage + sum(c is True for c in evidences[n].comparisons), n in own, -n))
+    relevance = {n: passage.readings[n].relevance for n in about} if passage.readings else dict.fromkeys(about, 0.0)
+    best = max(about, key=lambda n: (evidences[n].strength, relevance[n], -n))
     evidence.is_own_sentence = best in own
-    start = passage.sentences[best].start if best in own else passage.sentences[max(n for n in own if n < best)].start
-    end = passage.sentences[best].end
-    return ItemCandidate(name, passage.source, start, end, premise, evidence, entity_id=entity)
+    evidence.reading = max((passage.readings[n] for n in about), key=lambda r: r.relevance) if passage.readings else None
+    evidence.is_span_on_item = any(a < e and s < b for a, b in _answers(passage) for s, e in where)
+    evidence.type_fit = type_fit(request, types.get(entity, ""))
+    first = best if best in own else max(n for n in own if n < best)
+    return ItemCandidate(_clean(name), passage.source, sentences[first].start, sentences[best].end, premise, evidence, entity_id=entity)
 
 
 def _last_named(names_of_sentence: Sequence[Sequence[str]], n: int, key: str) -> bool:
@@ -260,25 +286,8 @@ def _clean(name: str) -> str:
     return _ARTICLES.sub("", _EMPHASIS.sub("", collapse_whitespace(name)).strip(" .,;:")) or name
 
 
-_TYPE_NOUNS = {
-    "person": "person people employee staff worker member engineer director manager officer author president student teacher doctor man woman"
-    " child king queen minister captain founder employee player actor singer mitarbeiter personen leute mitglieder personas empleados"
-    " personnes employés membres",
-    "organization": "company firm organization organisation supplier bank party team union customer client vendor agency institution"
-    " university newspaper band firmen unternehmen lieferanten empresas proveedores entreprises fournisseurs",
-    "place": "place city town village country state river island region port harbour harbor street mountain lake sea district location"
-    " städte länder orte ciudades países villes pays",
-}  # fmt: skip
-_TYPE_OF_NOUN = {noun: kind for kind, nouns in _TYPE_NOUNS.items() for noun in nouns.split()}
-
-
 def type_fit(request: ListRequest, entity_type: str) -> int:
     """1 if an entity's type is that of the noun asked for, -1 if it is another, 0 if either is unknown."""
-    from localrag.analysis.list_request import likeness
-
-    wanted = "person" if request.wants_persons else next((k for n, k in _TYPE_OF_NOUN.items() if likeness(n, request.head) == 1.0), "") if request.head else ""
-    if not wanted or entity_type not in _TYPE_NOUNS:
+    if not request.wanted_type or entity_type not in TYPE_OF_NOUN.values():
         return 0
-    return 1 if entity_type == wanted else -1
-
-
+    return 1 if entity_type == request.wanted_type else -1

@@ -69,6 +69,16 @@ _NOUNS_IN_DEGREES = {
     "expensive": "price", "cheap": "price", "costly": "cost", "warm": "temperature", "hot": "temperature", "cold": "temperature",
     "large": "size", "big": "size", "small": "size", "young": "age", "short": "length", "populous": "population", "rich": "income",
 }  # fmt: skip
+_TYPE_NOUNS = {
+    "person": "person people employee staff worker member engineer director manager officer author president student teacher doctor man woman"
+    " child king queen minister captain founder player actor singer mitarbeiter personen leute mitglieder personas empleados personnes employés"
+    " membres",
+    "organization": "company firm organization organisation supplier bank party team union customer client vendor agency institution"
+    " university newspaper band firmen unternehmen lieferanten empresas proveedores entreprises fournisseurs",
+    "place": "place city town village country state river island region port harbour harbor street mountain lake sea district location"
+    " städte länder orte ciudades países villes pays",
+}  # fmt: skip
+TYPE_OF_NOUN = {noun: kind for kind, nouns in _TYPE_NOUNS.items() for noun in nouns.split()}
 _GENERIC_WORDS = frozenset("name item entry record row thing one example instance number total exist mention mentioned document file".split())
 
 
@@ -95,7 +105,8 @@ class ListRequest:
     """A request taken apart.
 
     `head`: the noun for what is listed, empty if unknown; `words`: those of the conditions; `question`: it as a question to the reader;
-    `hypothesis`: a sentence about one item, with `{}` for its name. `wants_persons`: it asks who.
+    `hypothesis`: a sentence about one item, with `{}` for its name. `wanted_type`: the type of entity that the noun is for: person,
+    organization or place; empty if unknown.
     """
 
     text: str
@@ -105,7 +116,7 @@ class ListRequest:
     comparisons: tuple[Comparison, ...]
     question: str
     hypothesis: str
-    wants_persons: bool = False
+    wanted_type: str = ""
 
 
 def is_list_request(question: str, project: Project) -> bool:
@@ -140,9 +151,10 @@ def _parse_english(plain: str, rest: str, comparisons: Sequence[Comparison]) -> 
     words = _content_words(rest[opened.end() if opened else 0 :], "en", head)
     is_question = bool(_WH.match(plain))
     said = predicate if is_question or not predicate else _as_predicate(predicate)
-    question = re.sub(r"^\W*how many\b", "Which", plain, flags=re.IGNORECASE) if is_question else f"Which {phrase} {said or 'are there'}?"
+    wanted = "person" if persons else type_of_noun(head)
+    question = _question(phrase, said, wanted)
     kept = tuple(replace(c, words=tuple(w for w in c.words if w != head)) for c in comparisons)
-    return ListRequest(plain, "en", head, words, kept, question, _hypothesis(phrase, said, persons=persons), persons)
+    return ListRequest(plain, "en", head, words, kept, question, _hypothesis(phrase, said), wanted)
 
 
 def _noun_phrase(body: str) -> tuple[str, str]:
@@ -190,18 +202,26 @@ def _as_predicate(predicate: str) -> str:
     return f"{'were' if is_verb and not low.endswith('ing') else 'are'} {predicate}"
 
 
-def _hypothesis(phrase: str, said: str, *, persons: bool) -> str:
+def _question(phrase: str, said: str, wanted_type: str) -> str:
+    """The question that the reader finds items with best: "What sank?" finds more than "Which vessels sank?"."""
+    if not said or re.fullmatch(r"(?:are|were|is) there", said, re.IGNORECASE):
+        return f"Which {phrase} are there?"
+    return f"Which {phrase} {said}?" if " " in phrase else f"{'Who' if wanted_type == 'person' else 'What'} {_singular(said)}?"
+
+
+def _singular(said: str) -> str:
+    """A predicate of several as one of one: "work in Bergen" → "works in Bergen"."""
+    first, _, rest = said.partition(" ")
+    return f"{_SINGULAR_VERBS.get(first.lower()) or _third_person(first, said)} {rest}".strip()
+
+
+def _hypothesis(phrase: str, said: str) -> str:
     """The statement that an item is of the list, with `{}` for its name."""
-    if persons:
-        return f"{{}} {said}."
     if not said or re.fullmatch(r"(?:are|were|is) there", said, re.IGNORECASE):
         return f"{{}} is one of the {phrase}."
     if said.startswith("are of "):
         return f"{{}} is one of the {phrase} {said[4:]}."
-    first, _, rest = said.partition(" ")
-    singular = _SINGULAR_VERBS.get(first.lower()) or _third_person(first, said)
-    said = f"{singular} {rest}".strip()
-    return f"{{}} is one of the {phrase} and {said}." if " " in phrase else f"{{}} {said}."
+    return f"{{}} is one of the {phrase} and {_singular(said)}." if " " in phrase else f"{{}} {_singular(said)}."
 
 
 def _third_person(verb: str, said: str) -> str:
@@ -221,7 +241,8 @@ def _parse_other(plain: str, rest: str, language: str, comparisons: Sequence[Com
     conditions = words[1:] if head else words
     whole = _OTHER_OPENING.match(plain)
     said = plain[whole.end() if whole else 0 :].strip(" ?!.。？！,")
-    return ListRequest(plain, language, head, conditions, tuple(comparisons), plain, f"{{}}: {said}", bool(_PERSONS.match(plain)))
+    wanted = "person" if _PERSONS.match(plain) else type_of_noun(head)
+    return ListRequest(plain, language, head, conditions, tuple(comparisons), plain, f"{{}}: {said}", wanted)
 
 
 def _content_words(text: str, language: str, head: str) -> tuple[RequestWord, ...]:
@@ -254,6 +275,11 @@ def words_of(text: str) -> Iterator[RequestWord]:
             yield RequestWord(re.sub(r"['’]s$", "", word), since <= NEGATION_REACH_TOKENS)
 
 
+def type_of_noun(noun: str) -> str:
+    """The type of entity that a noun is for: person, organization or place; empty for any other."""
+    return next((kind for known, kind in TYPE_OF_NOUN.items() if likeness(known, noun) == 1.0), "") if noun else ""
+
+
 # Words that mean the same
 
 
@@ -262,7 +288,7 @@ def likeness(wanted: str, word: str) -> float:
     """How far a word stands for a wanted one: 1 the same or another form of it, 0.8 a synonym, 0 another. Both in lower case."""
     if wanted == word:
         return 1.0
-    if wanted[0].isdigit() or word[0].isdigit() or not wanted.isalpha() or len(wanted) < 3 or len(word) < 3:
+    if wanted[0].isdigit() or word[0].isdigit() or not wanted.isalpha() or min(len(wanted), len(word)) < 2:
         return 0.0
     if is_cjk(wanted) or is_cjk(word):
         return 0.0

@@ -8,12 +8,14 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from localrag.analysis.placed_sentences import OpenedDocument
 
 MAX_LABEL_WORDS = 8
 MIN_SHARED_LABELS = 0.6  # share of a record's labels that its table has
 MIN_KEY_SHARE = 0.9  # share of different values in a column that names its records
+_NUMBERED = re.compile(r"([^\d\n]{0,80}?)\.?(?<![^.])(\d{1,9})\.([^\n]{1,200})$")
 _CELL = re.compile(r"([^:：?？\n]{1,80})(?:[:：](?: |$)|([?？]) )")
 _RULE = re.compile(r"[ \t]*\|?[ \t:|+-]*-[ \t:|+-]*")
 _NUMBER = re.compile(r"[-+]?[\d.,%]+")
@@ -123,12 +125,21 @@ def records_in(source: OpenedDocument) -> Iterator[tuple[TextRecord, bool]]:
             n += 1
         elif _labelled(line) is not None:
             last = _run(text, lines, n, lambda other: " · " not in other and _labelled(other) is not None)
-            pairs = [pair for a, b in lines[n:last] if (pair := _labelled(text[a:b])) is not None]
-            if len(pairs) > 1:
-                yield TextRecord(source, start, lines[last - 1][1], tuple(pairs)), True
+            yield from ((record, True) for record in _keyed(source, lines[n:last]))
             n = last
         else:
             n += 1
+
+
+def _keyed(source: OpenedDocument, lines: Sequence[tuple[int, int]]) -> Iterator[TextRecord]:
+    """The records of `label: value` lines: one, or one for each number in labels such as `ships.2.name`, with the number left out."""
+    text = source.document.text
+    pairs = [(span, _labelled(text[slice(*span)]) or ("", "")) for span in lines]
+    for numbered, group in groupby(pairs, lambda pair: m.group(1, 2) if (m := _NUMBERED.match(pair[1][0])) else None):
+        members = list(group)
+        cells = tuple((_NUMBERED.sub(r"\3", label), value) for _, (label, value) in members)
+        if len(cells) > 1 or numbered:
+            yield TextRecord(source, members[0][0][0], members[-1][0][1], cells)
 
 
 def _lines(text: str) -> Iterator[tuple[int, int]]:
