@@ -147,7 +147,7 @@ ROOMS = {
         {"app"},
     ],
     "store": [
-        {"collections", "layout", "location", "runs", "schema", "tombstones"},
+        {"collections", "layout", "location", "reviews", "runs", "schema", "tombstones"},
         {"chunks", "database", "filtered", "llm_cache"},
         {"answers", "full_text", "retention", "staging"},
         {"documents", "graph"},

@@ -29,7 +29,7 @@ from localrag.records import IMPORTED_MARK, Chunk, Document, SkippedFile, conten
 from localrag.settings import IndexSettings
 from localrag.store import collections as collections_store
 from localrag.store import documents as documents_store
-from localrag.store import runs
+from localrag.store import reviews, runs
 from localrag.store.documents import MovedTo, file_stats, move_documents, new_document_id, occupied_paths, save_file_stats
 from localrag.store.graph import has_rows
 from localrag.system.files import stat_key
@@ -530,6 +530,7 @@ def _read_changed_files(
         came_from = origins.get(loaded.content_hash, []) if path not in hashes else []
         if came_from:
             collections_store.move_path(project.db, came_from[0], path)
+            reviews.move_cells(project.db, [(came_from[0], path)])
         if _store_document(loaded, project, sentences.pop(path, ()), moved=bool(came_from)):
             if path in hashes:
                 read.changed.append(path)

@@ -19,6 +19,7 @@ from sqlite_utils import Database
 from localrag.records import IMPORTED_MARK, Chunk, Document, DocumentPart, SkippedFile, content_id
 from localrag.store.chunks import chunk_row, chunks_of, save_sentences
 from localrag.store.full_text import index_chunks, unindex_chunks
+from localrag.store.reviews import move_cells
 from localrag.store.tombstones import record_removal
 from localrag.system.files import FileStat
 from localrag.text.sentences import SPLITTER_VERSION
@@ -329,6 +330,7 @@ def move_documents(db: Database, moves: Mapping[str, MovedTo]) -> None:
         db.conn.executemany("UPDATE OR REPLACE main.staged_deletions SET path = ? WHERE path = ?", path_pairs)
         db.conn.executemany("INSERT OR IGNORE INTO removed_documents (path, was_replaced) VALUES (?, 0)", ((old,) for old in moves))
         _move_in_collections(db, moves)
+        move_cells(db, ((old, new.path) for old, new in moves.items()))
 
 
 def _values(old: str, new: MovedTo) -> dict[str, str]:

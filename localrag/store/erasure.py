@@ -21,7 +21,7 @@ from localrag.errors import IndexBusy, LocalragError
 from localrag.records import IN_DOUBT_SUBJECT, MULTI_CHUNK_PREFIX, QUERY_SUBJECT, content_id
 from localrag.store import chunks as chunks_store
 from localrag.store import documents as documents_store
-from localrag.store import llm_cache, runs
+from localrag.store import llm_cache, reviews, runs
 from localrag.store.database import folder_of, rebuildable_files
 from localrag.store.documents import delete_file_stats
 from localrag.store.entity_network import update_cache_files
@@ -155,7 +155,7 @@ def delete_documents(db: Database, paths: Sequence[str]) -> None:
 def delete_graph(db: Database) -> None:
     """Delete the graph and all model answers, when no document is left."""
     with db.atomic():
-        for table in (*reversed(GRAPH_TABLES), "name_embeddings", "llm_calls", "llm_call_subjects", "gc_queue", "answers"):
+        for table in (*reversed(GRAPH_TABLES), "name_embeddings", "llm_calls", "llm_call_subjects", "gc_queue", "answers", "review_cells"):
             db.execute(f"DELETE FROM {table}")
         db.execute("DELETE FROM embeddings")
 
@@ -184,6 +184,7 @@ def delete_derived_text(db: Database, kinds: Sequence[str]) -> None:
             "DELETE FROM answers WHERE id IN (SELECT value FROM json_each(?)) OR conversation IN (SELECT value FROM json_each(?))",
             [ids, talks],
         )
+        reviews.delete_cells_without(db, lambda quote: _is_still_stored(db, quote))
 
 
 def _delete_decisions(db: Database, is_left_over: Callable[[str], bool]) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from localrag.records import GraphLayout, Quote, Report
-from localrag.store import collections, documents, runs
+from localrag.store import collections, documents, reviews, runs
 from localrag.store import layout as layout_store
 from localrag.store.database import checkpoint_wal
 from localrag.store.documents import delete_orphan_file_stats
@@ -138,6 +138,7 @@ def _publish_documents(db: Database) -> None:
         db.execute(f"{insert} ON CONFLICT (id) DO UPDATE SET {changed}")  # REPLACE would delete the rows that refer to it
     index_chunks(db, added)
     collections.delete_orphan_paths(db)
+    reviews.delete_orphan_cells(db)
     delete_orphan_file_stats(db)
     for table in ("staged_chunks", "staged_documents", "staged_deletions"):
         db.execute(f"DELETE FROM {table}")

@@ -229,9 +229,11 @@ def _create_or_upgrade(db: Database, path: Path) -> None:
     if version == 0:
         create_schema(db)
     elif version in PREVIOUS_SCHEMA_HASHES:
-        back_up_database(db, path, f"schema-{SCHEMA_VERSION}")
-        for old in path.parent.glob(f"{DATABASE_FILE}.before-m[0-9]*"):  # backups of earlier versions' steps
-            old.unlink()
+        backup = back_up_database(db, path, f"schema-{SCHEMA_VERSION}")
+        for pattern in ("m[0-9]*", "schema-*"):  # backups of earlier upgrades
+            for old in path.parent.glob(f"{DATABASE_FILE}.before-{pattern}"):
+                if old != backup:
+                    old.unlink()
         with db.atomic():
             upgrade_schema(db)
             recompute_checksums(db)

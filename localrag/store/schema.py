@@ -23,7 +23,7 @@ from localrag.records import content_id
 from localrag.text.outline import Outline
 
 SchemaObjects = dict[tuple[str, str], tuple[str, str | None]]  # (type, name) → (table, SQL)
-SCHEMA_VERSION = 32  # PRAGMA user_version; schema 30 counted its steps in a table
+SCHEMA_VERSION = 33  # PRAGMA user_version; schema 30 counted its steps in a table
 
 # The number of rejected names of an extraction, NULL for invalid JSON; index and query must use the same expression.
 REJECTED_NAMES_EXPR = "CASE WHEN json_valid(result) THEN json_extract(result, '$.noise') END"
@@ -50,6 +50,10 @@ CREATE TABLE file_stats (
 CREATE TABLE collection_documents (name TEXT NOT NULL, path TEXT NOT NULL, PRIMARY KEY (name, path));
 
 CREATE INDEX collection_documents_by_path ON collection_documents(path);
+
+CREATE TABLE review_cells (
+    path TEXT NOT NULL, section TEXT NOT NULL, question TEXT NOT NULL, input_hash TEXT NOT NULL, cell TEXT NOT NULL,
+    decided_at TEXT NOT NULL DEFAULT '', PRIMARY KEY (path, section, question)) WITHOUT ROWID;
 
 CREATE TABLE ocr_pages (
     scan_id TEXT NOT NULL, page INTEGER NOT NULL, image_hash TEXT NOT NULL, words BLOB NOT NULL, PRIMARY KEY (scan_id, page));
@@ -354,11 +358,12 @@ CREATE TRIGGER documents_title_updated AFTER UPDATE OF title ON documents WHEN o
     INSERT OR IGNORE INTO retitled_documents VALUES (new.id); END
 """
 
-CONTENT_TABLES = tuple(name for name in re.findall(r"^CREATE TABLE (\w+)", SCHEMA, re.MULTILINE) if name != "table_checksums")
+CHECKSUMS_TABLE = "table_checksums"
+CONTENT_TABLES = tuple(name for name in re.findall(r"^CREATE TABLE (\w+)", SCHEMA, re.MULTILINE) if name != CHECKSUMS_TABLE)
 
 # The versions that can be upgraded, each with the hash of its objects, see `is_previous_schema`. In 31 chunks have no headings.
-PREVIOUS_SCHEMA_HASHES = {30: "9bc4dda628f49724e8a3", 31: "e204735fce674d68348a"}
-ADDED_TABLES = ("table_checksums",)
+PREVIOUS_SCHEMA_HASHES = {30: "9bc4dda628f49724e8a3", 31: "e204735fce674d68348a", 32: "2abdcf7c5beb919f066c"}
+HEADINGS_SCHEMA = 32  # the first whose chunks have headings
 PREVIOUS_STEPS = "_sqlite_migrations"  # table of schema 30's steps
 _PREVIOUS_SEARCH = "chunk_search"  # full-text index of schema 30, and prefix of its tables
 _INDEX_OF_KEY = re.compile(r"(sqlite_autoindex_)(\w+)(_\d+)")
@@ -429,13 +434,16 @@ def upgrade_schema(db: Database) -> None:
     """
     try:
         with db.atomic():
-            old, new = schema_objects(db.conn), current_schema()
+            old, new, version = schema_objects(db.conn), current_schema(), schema_version(db.conn)
             if ("table", PREVIOUS_STEPS) in old:
                 renamed = json.dumps(_RENAMED_SETTINGS)
                 db.execute("UPDATE settings SET key = coalesce(json_extract(:new, '$.' || key), key)", {"new": renamed})
                 db.execute(f"DROP TABLE {PREVIOUS_STEPS}")
-                for name in ADDED_TABLES:
+            for name in CONTENT_TABLES:
+                if name not in {_new_name(table) for _, table in old}:
                     db.execute(str(new["table", name][1]))
+            if ("table", CHECKSUMS_TABLE) not in old:
+                db.execute(str(new["table", CHECKSUMS_TABLE][1]))
             db.execute("PRAGMA writable_schema = ON")
             update = "UPDATE sqlite_master SET name = ?, tbl_name = ?, sql = ? WHERE type = ? AND name = ?"
             rows = ((_new_name(name), kind, name) for kind, name in old)
@@ -444,7 +452,8 @@ def upgrade_schema(db: Database) -> None:
             )
             db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             db.execute("PRAGMA writable_schema = RESET")  # reloads the schema
-            _store_headings(db)
+            if version < HEADINGS_SCHEMA:
+                _store_headings(db)
     finally:
         db.execute("PRAGMA writable_schema = RESET")
 

@@ -81,7 +81,7 @@ def test_an_index_of_the_previous_schema_keeps_every_row(previous):
     assert {_new_name(table): before[table] for table in tables} == {t: r for t, r in after.items() if t != "index_settings"}
     assert {_RENAMED_SETTINGS.get(key, key): value for key, value in before["settings"]} == dict(after["index_settings"])
     assert len(before["settings"]) == len(after["index_settings"])
-    assert {*CONTENT_TABLES, "chunks_fts"} == {*map(_new_name, tables), "index_settings"}
+    assert {*CONTENT_TABLES, "chunks_fts"} == {*map(_new_name, tables), "index_settings", "review_cells"}
     assert sum(map(len, before.values())) > 100
 
 
@@ -96,6 +96,7 @@ def test_chunks_of_an_index_without_headings_get_theirs(tmp_path):
     with closing(sqlite3.connect(tmp_path / "index.db")) as db, db:
         for table in ("chunks", "staged_chunks"):
             db.execute(f"ALTER TABLE {table} DROP COLUMN headings")
+        db.execute("DROP TABLE review_cells")
         db.execute("PRAGMA user_version = 31")
         assert is_previous_schema(schema_objects(db), 31)
     with closing(open_index(tmp_path)) as db:
@@ -103,6 +104,21 @@ def test_chunks_of_an_index_without_headings_get_theirs(tmp_path):
         assert {c.headings for c in chunks} == {("Pier",), ("Pier", "Boats")}
         assert {*db.execute("SELECT id, headings FROM staged_chunks")} == {*db.execute("SELECT id, headings FROM chunks")}
         assert schema_objects(db.conn) == current_schema()
+
+
+def test_an_index_without_reviews_gets_a_table_for_them(tmp_path):
+    """Its schema is known by its hash; the copy that an earlier upgrade kept goes."""
+    open_index(tmp_path, create=True).close()
+    (tmp_path / "index.db.before-schema-32").write_text("earlier")
+    with closing(sqlite3.connect(tmp_path / "index.db")) as db, db:
+        db.execute("DROP TABLE review_cells")
+        db.execute("DELETE FROM table_checksums WHERE table_name = 'review_cells'")
+        db.execute("PRAGMA user_version = 32")
+        assert is_previous_schema(schema_objects(db), 32)
+    with closing(open_index(tmp_path)) as db:
+        assert schema_objects(db.conn) == current_schema()
+        assert list(problems(check_index(db, tmp_path))) == []
+    assert [p.name for p in tmp_path.glob("*before*")] == [f"index.db.before-schema-{SCHEMA_VERSION}"]
 
 
 def test_an_index_of_the_previous_schema_is_asked_and_edited(previous):
@@ -169,9 +185,9 @@ def test_a_reader_never_changes_an_older_index_that_another_writes_to(previous):
 def test_a_step_that_fails_leaves_the_old_index(previous):
     """An index that cannot be brought up to date is as it was, and its copy is there."""
     with closing(sqlite3.connect(previous / "index.db")) as db, db:
-        db.execute("CREATE TABLE table_checksums (other)")  # in the way
+        db.execute("CREATE TABLE review_cells (other)")  # in the way
     before = rows(previous / "index.db", previous_tables(previous / "index.db"))
-    with pytest.raises(Exception, match="table_checksums"):
+    with pytest.raises(Exception, match="not a usable index"):
         open_index(previous)
 
     assert rows(previous / "index.db", before) == before
