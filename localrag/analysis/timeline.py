@@ -213,11 +213,9 @@ def _note(figures: Counter[str], about: str) -> str:
     if figures["omitted"]:
         notes.append(f"{figures['omitted']} later rows are left out.")
     if figures["reckoned"]:
-        notes.append(f"{figures['reckoned']} dates are reckoned from another date.")
+        notes.append(f"Dates reckoned from another date: {figures['reckoned']:,}.")
     if figures["unresolved"]:
-        notes.append(
-            f"{figures['unresolved']} dates such as “yesterday” are left out, because the documents do not say what day they start from."
-        )
+        notes.append(f"Left out, because it is not known what day they start from, are dates such as “yesterday”: {figures['unresolved']:,}.")
     return " ".join(notes)
 
 
