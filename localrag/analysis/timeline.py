@@ -215,7 +215,7 @@ def _note(figures: Counter[str], about: str) -> str:
     if figures["reckoned"]:
         notes.append(f"Dates reckoned from another date: {figures['reckoned']:,}.")
     if figures["unresolved"]:
-        notes.append(f"Left out, because it is not known what day they start from, are dates such as “yesterday”: {figures['unresolved']:,}.")
+        notes.append(f"Left out are dates such as “yesterday” where it is not known what day they start from: {figures['unresolved']:,}.")
     return " ".join(notes)
 
 
