@@ -166,7 +166,9 @@ def _placed(source: OpenedDocument, start: int, end: int, covered: Sequence[tupl
     spans = [s for s in cached_sentences(text) if sum(map(str.isalpha, text[s.start : s.end])) >= MIN_LETTER_SHARE * (s.end - s.start)]
     spans = [s for s in spans if not _is_in(start + s.start, covered)]
     return [
-        PlacedSentence(source, chunk_at(source, start + s.start), start + s.start, start + s.end, collapse_whitespace(text[s.start : s.end]))
+        PlacedSentence(
+            source, chunk_at(source, start + s.start), start + s.start, start + s.end, collapse_whitespace(text[s.start : s.end])
+        )
         for s in spans
     ]
 
@@ -202,9 +204,7 @@ def prose_candidates(passage: ReadPassage, request: ListRequest, types: Mapping[
     for span, (name, entity) in sorted(named.items()):
         grouped.setdefault(entity or name.casefold(), []).append(span)
     names_of_sentence = [[key for key, where in grouped.items() if any(s.start <= a < s.end for a, _ in where)] for s in passage.sentences]
-    return [
-        _prose_candidate(passage, request, key, named[where[0]], where, names_of_sentence, types) for key, where in grouped.items()
-    ]
+    return [_prose_candidate(passage, request, key, named[where[0]], where, names_of_sentence, types) for key, where in grouped.items()]
 
 
 def _named_spans(passage: ReadPassage) -> dict[tuple[int, int], tuple[str, str]]:

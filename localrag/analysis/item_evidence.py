@@ -47,7 +47,11 @@ class ItemEvidence:
     @property
     def is_telling(self) -> bool:
         """Whether a word or number of the request is met or opposed."""
-        return bool(self.head.share) or any(h.share for h in self.hits) or any(c is not None for c in (*self.comparisons, *self.loose_comparisons))
+        return (
+            bool(self.head.share)
+            or any(h.share for h in self.hits)
+            or any(c is not None for c in (*self.comparisons, *self.loose_comparisons))
+        )
 
     @property
     def strength(self) -> float:

@@ -218,5 +218,9 @@ def _add_mentions(passages: Iterable[ReadPassage], project: Project) -> None:
                 by_chunk[chunk.id].append(passage)
     for mention in graph.mentions_in(project.db, sorted(by_chunk)):
         for passage in by_chunk[mention.chunk_id]:
-            if passage.start <= mention.start and mention.end <= passage.end and all((m.start, m.end) != (mention.start, mention.end) for m in passage.mentions):
+            if (
+                passage.start <= mention.start
+                and mention.end <= passage.end
+                and all((m.start, m.end) != (mention.start, mention.end) for m in passage.mentions)
+            ):
                 passage.mentions.append(mention)

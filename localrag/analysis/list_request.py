@@ -60,7 +60,17 @@ _OTHER_OPENING = re.compile(
 _PERSONS = re.compile(r"^\W*(?:(?:list|tell|name)\s+(?:me\s+)?)?who\b|^\W*(?:wer|qui|quiénes|chi)\b", re.IGNORECASE)
 _WH = re.compile(r"\W*(?:which|what|who|how many)\b", re.IGNORECASE)
 _ARTICLE = re.compile(r"^(?:an?|the|any)\s+", re.IGNORECASE)
-_SINGULAR_VERBS = {"are": "is", "were": "was", "have": "has", "do": "does", "is": "is", "was": "was", "has": "has", "did": "did", "had": "had"}
+_SINGULAR_VERBS = {
+    "are": "is",
+    "were": "was",
+    "have": "has",
+    "do": "does",
+    "is": "is",
+    "was": "was",
+    "has": "has",
+    "did": "did",
+    "had": "had",
+}
 _AUXILIARIES = frozenset(_SINGULAR_VERBS) | {"can", "could", "will", "would", "may", "might", "must", "should"}
 _STOPS = {code: frozenset(words.split()) for code, words in FUNCTION_WORDS_BY_LANGUAGE.items()}
 _MODIFIERS = ("JJ", "VBN", "VBG", "NN", "CD")
@@ -79,7 +89,9 @@ _TYPE_NOUNS = {
     " städte länder orte ciudades países villes pays",
 }  # fmt: skip
 TYPE_OF_NOUN = {noun: kind for kind, nouns in _TYPE_NOUNS.items() for noun in nouns.split()}
-_GENERIC_WORDS = frozenset("name item entry record row thing one example instance number total exist mention mentioned document file".split())
+_GENERIC_WORDS = frozenset(
+    "name item entry record row thing one example instance number total exist mention mentioned document file".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
