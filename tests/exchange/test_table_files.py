@@ -284,6 +284,16 @@ def test_another_suffix_names_those_there_are(name, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_timeline_can_be_a_calendar(tmp_path):
+    """No other table can."""
+    timeline = make_table("timeline", "Dates", [Column("Date", "date"), Column("Event")], ())
+    assert written(timeline, tmp_path, ".ics").read_text(encoding="utf-8").startswith("BEGIN:VCALENDAR")
+    with pytest.raises(UsageError, match="Only a timeline") as refused:
+        write_table(table_of(), tmp_path / "other.ics")
+    assert ".csv" in refused.value.hint
+    assert not (tmp_path / "other.ics").exists()
+
+
 @pytest.mark.parametrize("suffix", TABLE_SUFFIXES)
 def test_an_empty_table_is_a_file_too(suffix, tmp_path):
     """Without rows, and without columns."""
