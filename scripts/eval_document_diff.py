@@ -124,17 +124,37 @@ def inserted(pieces: list[Piece], n: int, text: str) -> None:
     pieces[n].gap = " "
 
 
+def move_paragraph(pieces: list[Piece], n: int, free: set[str], rng: random.Random) -> list[str]:
+    """Move two to four passages behind a far one, over more text than they have; their texts."""
+    texts = [piece.text for piece in pieces[n : n + rng.randint(2, 4)]]
+    length, n_far = sum(map(len, texts)), 0
+    for m, piece in enumerate(pieces[n + len(texts) :], n + len(texts)):
+        n_far += len(piece.text)
+        if n_far > 2 * length and is_prose(piece.text) and free.issuperset(texts[1:]):
+            for _ in texts:
+                removed(pieces, n)
+            for offset, text in enumerate(texts):
+                inserted(pieces, m - len(texts) + offset, text)
+            free.difference_update(piece.text for piece in pieces[m - len(texts) - 1 : m + 2])
+            free.difference_update(piece.text for piece in pieces[max(0, n - 1) : n + 1])
+            return texts
+    return []
+
+
 def edited(text: str, other: list[str], rng: random.Random, n_edits: int) -> tuple[str, list[tuple[str, Edit]]]:
     """An edited version of a text, and its edits, each with the name of what was done."""
     pieces = pieces_of(text)
     counts = Counter(piece.text for piece in pieces)
     free = {piece.text for piece in pieces if counts[piece.text] == 1 and is_prose(piece.text)}
     edits = list[tuple[str, Edit]]()
-    for what in rng.sample([*REWRITES, "delete", "insert", "move", "move and change"] * n_edits, n_edits):
+    for what in rng.sample([*REWRITES, "delete", "insert", "move", "move and change", "move paragraph"] * n_edits, n_edits):
         places = [n for n, piece in enumerate(pieces) if piece.text in free]
         if not places:
             break
         n = rng.choice(places)
+        if what == "move paragraph":
+            edits += [(what, ("moved", moved, moved)) for moved in move_paragraph(pieces, n, free, rng)]
+            continue
         old = pieces[n].text
         free -= {piece.text for piece in pieces[max(0, n - 1) : n + 2]}
         if what in REWRITES:

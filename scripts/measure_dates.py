@@ -29,7 +29,10 @@ def main(show: bool, half: str, path: Path) -> None:
             if show and (len(right) < len(wanted) or len(found) > len(right)):
                 print(language, marked, "\n    found:", [(text[m.start : m.end], str(m.value), m.is_reckoned) for m in found])
     for key, n in sorted(counts.items()):
-        print(f"{key}: {n['wanted']} dates, precision {n['right'] / max(1, n['found']):.3f}, recall {n['right'] / max(1, n['wanted']):.3f}", end="")
+        print(
+            f"{key}: {n['wanted']} dates, precision {n['right'] / max(1, n['found']):.3f}, recall {n['right'] / max(1, n['wanted']):.3f}",
+            end="",
+        )
         print(f", marked rightly as reckoned or not {n['marked'] / max(1, n['right']):.3f}")
 
 

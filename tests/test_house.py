@@ -36,10 +36,12 @@ ROWS = [
 # The files of a package, by the same rule.
 ROOMS = {
     "analysis": [
-        {"passage_alignment", "tables", "word_changes"},
-        {"named_documents", "placed_sentences", "reading"},
-        {"comparable_passages"},
-        {"document_diff"},
+        {"amounts", "date_words", "edtf", "passage_alignment", "review_questions", "tables", "word_changes"},
+        {"calendar_file", "date_patterns", "named_documents", "placed_sentences", "reading"},
+        {"comparable_passages", "numeric_dates", "reckoning", "relevance", "review_reading"},
+        {"dates", "document_diff"},
+        {"review_cells", "timeline"},
+        {"review"},
     ],
     "bench": [
         {"engine", "tasks"},
@@ -56,8 +58,8 @@ ROOMS = {
         {"settings", "views/console"},
         {"options", "views/markdown", "views/progress"},
         {"views/answers"},
-        {"commands/ask", "commands/exchange", "commands/serve", "views/contents", "views/tables"},
-        {"commands/evaluate", "commands/index", "commands/inspect", "commands/prompts"},
+        {"commands/ask", "commands/exchange", "commands/serve", "views/contents", "views/result_tables", "views/tables"},
+        {"commands/analysis", "commands/evaluate", "commands/index", "commands/inspect", "commands/prompts"},
         {"commands/chat", "commands/models", "commands/setup"},
     ],
     "engine": [

@@ -4,8 +4,11 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from localrag.entailment.lexicon import chinese_quantities, english_quantities
-from localrag.text.sentences import is_cjk
+from localrag.entailment.lexicon import Quantity, chinese_quantities, english_quantities
+from localrag.text.sentences import STOP_WORDS, is_cjk
+
+MAX_DAY, FIRST_YEAR, LAST_YEAR = 31, 1000, 2100  # a bare number up to the first or between the others may belong to a date
+MIN_WORD_CHARS = 3
 
 # A currency by its ISO code or a sign that the quantities do not know, before or behind the number.
 _CODES = "USD|EUR|GBP|CHF|JPY|CNY|RMB|AUD|CAD|INR|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|KRW|ZAR|NZD|SGD|HKD|Fr|Rs|kr|R\\$|₹|₩"
@@ -39,17 +42,31 @@ def find_amounts(text: str) -> Iterator[FoundAmount]:
         m = None if at is None else continental[at]
         end = max(q.end, m.end()) if m else q.end
         before, after = _BEFORE.search(text, max(0, q.start - 5), q.start), _AFTER.match(text, end)
-        unit = (before or after or [q.unit])[0].strip()
+        unit = (before or after or [q.unit])[0].strip() or _counted_word(text, q, end)
         if q.start < reached or not unit or unit == _ORDINAL:
             continue
-        value = _number(m[0].replace(".", "").replace(",", ".") if m and unit != "percent" else q.value)
+        value = _to_float(m[0].replace(".", "").replace(",", ".") if m and unit != "percent" else q.value)
         if value is not None:
             word = None if before or after or unit in _WITH_UNIT else _UNIT_WORD.match(text, end)
             reached = (after or word).end() if after or word else end
             yield FoundAmount(before.start() if before else bracket_of.get(q.start, q.start), reached, value, unit)
 
 
-def _number(written: str) -> float | None:
+def _counted_word(text: str, q: Quantity, end: int) -> str:
+    """The word that a number counts, such as a currency that is not known; empty where it may be a year, a day or a number of a list."""
+    word = _UNIT_WORD.match(text, end)
+    unit = word[0].strip(" -").lower() if word else ""
+    is_small = q.value.isdecimal() and int(q.value) <= MAX_DAY
+    is_year = (
+        q.value.isdecimal()
+        and FIRST_YEAR <= int(q.value) <= LAST_YEAR
+        and "," not in text[q.start : end]
+        and "." not in text[q.start : end]
+    )
+    return "" if len(unit) < MIN_WORD_CHARS or unit in STOP_WORDS or is_small or is_year else unit
+
+
+def _to_float(written: str) -> float | None:
     try:
         return float(written)
     except ValueError:  # a range, a version

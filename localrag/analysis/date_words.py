@@ -5,8 +5,8 @@ RELATIVE.
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -39,22 +39,20 @@ PERIODS = {  # units in the singular, as "last" and "the following" have them
 _COUNTS = {
     "en": "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen",
     "de": "ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
-    "es": "un dos tres cuatro cinco seis siete ocho nueve diez once doce",
-    "fr": "un deux trois quatre cinq six sept huit neuf dix onze douze",
-    "zh": "一 二 三 四 五 六 七 八 九 十",
+    "es": "un dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince",
+    "fr": "un deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze",
 }
 _OTHER_COUNTS = {
     "en": {"a": 1, "an": 1} | {word: 10 * n for n, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)},
     "de": {"einem": 1, "einer": 1, "einen": 1, "eine": 1, "zwanzig": 20, "dreißig": 30},
-    "es": {"una": 1, "quince": 15, "veinte": 20, "treinta": 30},
-    "fr": {"une": 1, "quinze": 15, "vingt": 20, "trente": 30},
-    "zh": {"两": 2},
+    "es": {"una": 1, "veinte": 20, "treinta": 30},
+    "fr": {"une": 1, "vingt": 20, "trente": 30},
 }
-_SHORT_MONTHS = frozenset("may mai mayo june july juni juli juin mars maj mei juin".split())
-_ONES = "one|two|three|four|five|six|seven|eight|nine"
-_TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
+_CJK_DIGITS = {c: n for n, c in enumerate("零一二三四五六七八九")} | {"〇": 0, "○": 0, "两": 2, "十": 10}
+_CJK_DAY = "(?:[12]?\\d|3[01]|[一二三]?十[一二三四五六七八九]?|[一二三四五六七八九])"
 # What each reckons from ("own": the document's date, "text": the date before it in the text, "near": the weekday next to the document's
-# date), by how much, of which unit; then its words. <what> is a unit, weekday, month or season; n and <n> the number of them.
+# date), by how much, of which unit; then its words. <what> is a unit, weekday, month or season; n and <n> are how many;
+# <days> are days of a month. "Today" is mostly "nowadays" in other languages than English, so a time of day must follow it there.
 RELATIVE = {
     "en": r"""
         own -2 day: the day before yesterday
@@ -71,7 +69,7 @@ RELATIVE = {
         text +1 day: (?:the )?(?:next|following) (?:day|morning|afternoon|evening|night)|the day after(?=[.,;:])
         text +1: the (?:next|following) <what>
         text -1: the (?:previous|preceding) <what>
-        text 0 day: (?:the|that) same (?:day|morning|afternoon|evening|night)|that (?:day|morning|afternoon|evening|night)
+        text 0 day: (?:(?:the|that) same|that) (?:day|morning|afternoon|evening|night)
         text 0: (?:(?:the|that) same|that) <what>
         text +n: (?<!the\s)<n> <unit> (?:later|afterwards?|after that|thereafter)
         text -n: <n> <unit> (?:earlier|before that|previously)
@@ -81,19 +79,18 @@ RELATIVE = {
         own -2 day: vorgestern
         own +2 day: übermorgen
         own -1 day: gestern
-        own 0 year: heuer
-        own -1 year: im Vorjahr
         own 0 day: heute (?:Morgen|Vormittag|Mittag|Nachmittag|Abend|Nacht|um)
         own +1 day: (?-i:morgen)
+        own 0 year: heuer
+        own -1 year: im Vorjahr
         own -1: (?:letzte|vorige|vergangene)[nmrs]? <what>
         own 0: diese[nmrs]? <what>
         own +1: (?:nächste|kommende)[nmrs]? <what>
         own -n: vor <n> <unit>
-        text +1 day: am (?:nächsten|folgenden|darauffolgenden) (?:Tag|Morgen|Vormittag|Nachmittag|Abend)|am Tag (?:darauf|danach)|tags darauf
+        text +1 day: am (?:(?:nächsten|folgenden|darauffolgenden) (?:Tag|Morgen|Abend)|Tag (?:darauf|danach))|tags darauf
         text -1 day: am Vortag|am Tag (?:zuvor|davor)
         text +1: (?:folgende|darauffolgende)[nmrs]? <what>
         text +1: <what> darauf
-        text -1: <what> (?:zuvor|davor)
         text 0 day: am (?:selben|gleichen) (?:Tag|Abend)
         text 0: (?:selben|gleichen|demselben) <what>
         text +n: <n> <unit> (?:später|danach|darauf)
@@ -104,14 +101,12 @@ RELATIVE = {
         own -2 day: anteayer|antes de ayer
         own +2 day: pasado mañana
         own -1 day: ayer|anoche
-        own 0 day: hoy (?:por|a las)
         own +1 day: (?<!la\s)(?<!esta\s)(?<!pasado\s)mañana
         own -1: (?:el|la) <what> pasad[oa]
         own 0: est[ea] <what>
         own +1: (?:el próximo|la próxima) <what>
-        own +1: (?:el|la) <what> que viene
         own -n: hace <n> <unit>
-        text +1 day: al día siguiente|el día siguiente
+        text +1 day: (?:al|el) día siguiente
         text -1 day: el día anterior
         text +1: (?:el|la|al) <what> siguiente
         text -1: (?:el|la|al) <what> anterior
@@ -119,17 +114,16 @@ RELATIVE = {
         text +n: <n> <unit> (?:después|más tarde)
         text -n: <n> <unit> antes
     """,
-    "fr": """
+    "fr": r"""
         own -2 day: avant-hier
         own +2 day: après-demain
         own -1 day: hier
-        own 0 day: aujourd['’]hui à|ce (?:matin|soir)
         own +1 day: demain
         own -1: (?:l['’]|le |la )?<what> (?:derni(?:er|ère)|passée?)
         own 0: ce(?:t|tte)? <what>
         own +1: (?:l['’]|le |la )?<what> prochaine?
         own -n: il y a <n> <unit>
-        text +1 day: le lendemain|le jour suivant
+        text +1 day: le (?:lendemain|jour suivant)
         text -1 day: la veille|le jour précédent
         text +1: (?:l['’]|le |la )<what> suivante?
         text -1: (?:l['’]|le |la )<what> précédente?
@@ -137,29 +131,28 @@ RELATIVE = {
         text +n: <n> <unit> (?:plus tard|après)
         text -n: <n> <unit> (?:plus tôt|auparavant|avant)
     """,
-    "zh": """
+    "zh": r"""
         own -2 day: 前天
         own +2 day: 后天
         own -1 day: 昨天|昨日|昨晚
         own 0 day: 今天(?:上午|下午|早上|中午|晚上)|今晚|今早
         own +1 day: 明天|明日
-        own -1 year: 去年
         own -2 year: 前年
+        own -1 year: 去年
         own 0 year: 今年
         own +1 year: 明年
         own -1: 上个?<what>
-        own -1 month: 上个?月
-        own 0: 这个?<what>
-        own 0 week: 本周
-        own 0 month: 本月|这个月
+        own 0: [本这]个?<what>
         own +1: 下个?<what>
-        own +1 month: 下个?月
+        own -1 month: 上个?月<days>
+        own 0 month: (?:本|这个)月<days>
+        own +1 month: 下个?月<days>
         own -n: <n>多?<unit>前
         text +1 day: 次日|翌日|第二天
         text +1 year: 次年|翌年|第二年
-        text +1 month: 次月
+        text +1 month: 次月<days>
         text 0 year: 同年
-        text 0 month: 同月
+        text 0 month: 同月<days>
         text 0 day: 当天|当日|同日
         text +n: <n><unit>(?:之?后|以后)
     """,
@@ -168,7 +161,7 @@ RELATIVE = {
 
 @dataclass(frozen=True, slots=True)
 class RelativeRule:
-    """How words of a language reckon: from `base`, in the `direction` -1, 0 or 1 by `count` (0: as many as they say) of `unit`, if given."""
+    """How words of a language reckon: from `base`, in the `direction` -1, 0 or 1, by `count` (0: as many as they say) of `unit`."""
 
     base: str
     direction: int
@@ -194,8 +187,10 @@ class RelativeRule:
     def number(self, m: re.Match[str]) -> int:
         """How many units a match counts; 0 if it counts none."""
         word = (m.groupdict().get("n") or "").lower()
+        if word.isdecimal() or self.language == "zh":
+            return cjk_number(word or "0")
         counts = date_words(self.language).counts
-        return int(word) if word.isdecimal() else sum(counts.get(part, 0) for part in re.split(r"[-\s]", word))
+        return sum(counts.get(part, 0) for part in re.split(r"[-\s]", word))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +201,22 @@ class DateWords:
     weekdays: Mapping[str, int]
     counts: Mapping[str, int]
     relative: tuple[RelativeRule, ...] = ()
+
+    @property
+    def full_months(self) -> list[str]:
+        """The names of months that are no abbreviations."""
+        return [max((name for name, n in self.months.items() if n == month), key=len) for month in sorted(set(self.months.values()))]
+
+
+def cjk_number(text: str) -> int:
+    """The number that Chinese or other digits write: 2019, 二〇一九, 二十三."""
+    if text.isdecimal():
+        return int(text)
+    values = [_CJK_DIGITS[c] for c in text]
+    if 10 in values:
+        at = values.index(10)
+        return (values[at - 1] if at else 1) * 10 + (values[at + 1] if at + 1 < len(values) else 0)
+    return int("".join(map(str, values)))
 
 
 def alternatives(names: Iterable[str], language: str = "") -> str:
@@ -218,13 +229,12 @@ def alternatives(names: Iterable[str], language: str = "") -> str:
 @cache
 def date_words(language: str) -> DateWords:
     """The words of dates in a language; none of its own if dateparser does not know it."""
-    known, shortest = _locale(language), 2 if language == "zh" else 3
-    months = {form: n for n, name in enumerate(MONTH_NAMES, 1) for form in _names(known.get(name, ()), shortest)}
-    weekdays = {
-        form: n for n, name in enumerate(WEEKDAY_NAMES) for form in _names(known.get(name, ()), max(shortest, 5) if shortest > 2 else 2)
-    }
+    known, is_cjk = _locale(language), language == "zh"
+    months = {form: n for n, name in enumerate(MONTH_NAMES, 1) for form in _names(known.get(name, ()), 2 if is_cjk else 3)}
+    weekdays = {form: n for n, name in enumerate(WEEKDAY_NAMES) for form in _names(known.get(name, ()), 2 if is_cjk else 5)}
     counts = {word: n for n, word in enumerate(_COUNTS.get(language, "").split(), 1)} | _OTHER_COUNTS.get(language, {})
-    return DateWords(months, weekdays, counts, tuple(_rules(language, months, weekdays, counts)))
+    words = DateWords(months, weekdays, counts)
+    return replace(words, relative=tuple(_rules(language, words)))
 
 
 def _locale(language: str) -> Mapping[str, Any]:
@@ -241,36 +251,31 @@ def _names(forms: Iterable[str], least: int) -> set[str]:
     return {form.lower() for form in forms if len(form) >= least and form.replace(".", "").isalpha()}
 
 
-def full_months(language: str, months: Iterable[str] | None = None) -> list[str]:
-    """The names of months that are no abbreviations."""
-    known = date_words(language).months if months is None else months
-    return [month for month in known if len(month) > 4 or month in _SHORT_MONTHS or language == "zh"]
-
-
-def _rules(language: str, months: Iterable[str], weekdays: Iterable[str], counts: Iterable[str]) -> Iterable[RelativeRule]:
+def _rules(language: str, words: DateWords) -> Iterator[RelativeRule]:
     if language not in RELATIVE:
         return
-    what = {
+    weekday = alternatives(words.weekdays, language)
+    named = {
         "unit": PERIODS[language],
-        "weekday": alternatives(weekdays, language),
-        "month": alternatives(full_months(language, months), language),
+        "weekday": weekday,
+        "month": alternatives(words.full_months, language),
         "season": "|".join(SEASONS[language].values()),
     }
     space = "" if language == "zh" else SPACE
     start, end = ("", "") if language == "zh" else (r"(?<![\w-])", r"\b")
-    number = "|".join([r"\d{1,3}", *sorted(counts, key=len, reverse=True)])
-    if language == "en":
-        number = rf"(?:{_TENS})[- ](?:{_ONES})|{number}"
-    named = {
-        "what": "(?:" + "|".join(f"(?P<{name}>{pattern})" for name, pattern in what.items() if pattern) + ")",
+    count = "|".join(sorted(words.counts, key=len, reverse=True))
+    number = "[一二两三四五六七八九十]{1,3}" if language == "zh" else f"(?:{count})(?:-(?:{count}))?"
+    parts = {
+        "what": "(?:" + "|".join(f"(?P<{name}>{pattern})" for name, pattern in named.items()) + ")",
         "unit": f"(?P<unit>{'|'.join(UNITS[language].values())})",
-        "weekday": f"(?P<weekday>{what['weekday']})",
-        "n": f"(?P<n>{number})",
+        "weekday": f"(?P<weekday>{weekday})",
+        "n": rf"(?P<n>(?<![\d.,])\d{{1,3}}|{number})",
+        "days": rf"(?:(?P<d>{_CJK_DAY})[日号](?:[至到–—-](?P<d2>{_CJK_DAY})[日号])?)?",
     }
     for line in filter(None, map(str.strip, RELATIVE[language].splitlines())):
-        head, _, words = line.partition(": ")
+        head, _, forms = line.partition(": ")
         base, step, *unit = head.split()
-        pattern = re.sub("<(what|unit|weekday|n)>", lambda m: named[m[1]], words.replace(" ", space))
+        pattern = re.sub("<(what|unit|weekday|n|days)>", lambda m: parts[m[1]], forms.replace(" ", space))
         direction = (step > "+" and step[0] == "+") - (step[0] == "-")
-        count = 0 if step.endswith("n") else abs(int(step))
-        yield RelativeRule(base, direction, count, "".join(unit), re.compile(f"{start}(?:{pattern}){end}", re.IGNORECASE), language)
+        steps = 0 if step.endswith("n") else abs(int(step))
+        yield RelativeRule(base, direction, steps, "".join(unit), re.compile(f"{start}(?:{pattern}){end}", re.IGNORECASE), language)

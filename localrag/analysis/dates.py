@@ -7,24 +7,25 @@ left alone.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
+from functools import cache
 
-from localrag.analysis.date_patterns import Candidate, candidates_of
-from localrag.analysis.date_words import SPACE
+from localrag.analysis.date_patterns import Candidate, DatePattern, is_taken, without_overlaps, word_patterns
+from localrag.analysis.date_words import SPACE, date_words
 from localrag.analysis.edtf import DateRange, PartialDate
+from localrag.analysis.numeric_dates import numeric_dates, years
 from localrag.analysis.reckoning import reckoned, with_year
 
 MAX_BASE_CHARS = 600  # between a date and one without a year that is told from it
 MAX_ANAPHOR_CHARS = 400  # between a date and "the following day"
 TENSE_CHARS = 80  # before and behind a date that tell whether it lies ahead
+PREFIX_CHARS = 30  # before a date that may hold "by the end of"
 _AHEAD = {
     "en": re.compile(
         r"(?:\b(?:will|shall|going to|to be|scheduled|due|upcoming|plan(?:s|ned|ning)?)\b|['’]ll\b|\b(?:by|soon as|early as)\s$)",
         re.IGNORECASE,
     ),
     "de": re.compile(r"\b(?:wird|werden|soll|sollen|geplant|voraussichtlich|bis)\b", re.IGNORECASE),
-    "es": re.compile(r"\b(?:será|serán|va a|van a|previsto|hasta)\b", re.IGNORECASE),
-    "fr": re.compile(r"\b(?:sera|seront|va|vont|prévue?|jusqu)\b", re.IGNORECASE),
-    "zh": re.compile("将|会在|预计"),
 }
 # Words before a date that say how exact it is or what it bounds, in several languages.
 _BOUNDS = {
@@ -35,7 +36,7 @@ _BOUNDS = {
     "since": r"since|seit|seit dem|ab|ab dem|depuis|depuis le|dès|à partir d[eu]|desde|desde el|a partir del?",
     "about": r"about|around|circa|ca\.?|c\.|approximately|roughly|approx\.|um|gegen|etwa|vers|environ|hacia|alrededor de|cerca de",
 }
-_BOUND_FORMS = "|".join(f"(?P<{word}>{forms})" for word, forms in _BOUNDS.items()).replace(" ", SPACE)
+_BOUND_FORMS = "|".join(f"(?P<{bound}>{words})" for bound, words in _BOUNDS.items()).replace(" ", SPACE)
 _PREFIX = re.compile(
     rf"(?:(?<!\w)(?:{_BOUND_FORMS})(?:{SPACE}(?:the{SPACE}year{SPACE}|the{SPACE}end{SPACE}of{SPACE}|das{SPACE}Jahr{SPACE})?|(?<=\.))"
     r"|(?P<cjk>大?约\s?))$",
@@ -80,19 +81,27 @@ class FoundDates:
     n_unresolved: int = 0
 
 
-def find_dates(text: str, own: PartialDate | None = None, language: str = "en") -> FoundDates:
+@dataclass(frozen=True, slots=True)
+class _Bases:
+    """What dates are reckoned from: the text's own date, the last date before them, and the last that the text gives with its year."""
+
+    own: PartialDate | None
+    last: DateMention | None = None
+    last_with_year: DateMention | None = None
+
+
+def find_dates(text: str, own: PartialDate | date | None = None, language: str = "en") -> FoundDates:
     """The dates in a text of a language (a two-letter code). `own`: the text's own date, from which "yesterday" is reckoned, if known."""
     mentions: list[DateMention] = []
-    before: DateMention | None = None
-    n_unresolved = 0
-    for candidate in _joined(candidates_of(text, language), text):
-        mention = _resolved(candidate, text, own, before, language)
+    bases, n_unresolved = _Bases(PartialDate(own.year, own.month, own.day) if isinstance(own, date) else own), 0
+    for candidate in _joined(_candidates(text, language), text):
+        mention = _resolve(candidate, text, bases, language)
         if mention is None:
             n_unresolved += 1
             continue
         mentions.append(_qualified(mention, text))
         if _is_base(mentions[-1], candidate, text):
-            before = mentions[-1]
+            bases = replace(bases, last=mentions[-1], last_with_year=bases.last_with_year if mention.is_reckoned else mentions[-1])
     return FoundDates(tuple(mentions), n_unresolved)
 
 
@@ -106,28 +115,50 @@ def _is_base(mention: DateMention, candidate: Candidate, text: str) -> bool:
     return bool(value.end.month) or text[max(0, mention.start - 1) : mention.start] not in ("(", "（")
 
 
+def _candidates(text: str, language: str) -> list[Candidate]:
+    """The candidates of a text in order. Of two that overlap the absolute one stays, then the first, then the longer.
+
+    What is written as a date that the calendar does not have, as 31 February, is none, nor is a part of it.
+    """
+    found = [candidate for pattern, read in _patterns(language) for m in pattern.finditer(text) if (candidate := read(m))]
+    found += numeric_dates(text, language)
+    found += years(text, language, sorted((c.start, c.end) for c in found))
+    absolute = without_overlaps(found)
+    taken = [(c.start, c.end) for c in absolute]
+    relative = (
+        Candidate(m.start(), m.end(), PartialDate(0), PartialDate(0), has_year=False, rule=rule, match=m)
+        for rule in date_words(language).relative
+        for m in rule.pattern.finditer(text)
+    )
+    kept = [*absolute, *without_overlaps(c for c in relative if not is_taken(c, taken))]
+    return sorted((c for c in kept if c.is_possible), key=lambda c: c.start)
+
+
+@cache
+def _patterns(language: str) -> tuple[DatePattern, ...]:
+    return tuple(word_patterns(language))
+
+
 def _joined(candidates: Sequence[Candidate], text: str) -> Iterator[Candidate]:
-    """Two dates with "to" between them, or "between" before them, as one; "May last year" as one."""
+    """Two dates with "to" between them, or "between" before them, as one; "May last year" as one; without weekdays of opening hours."""
     waiting: Candidate | None = None
     for candidate in candidates:
         if waiting is not None and _is_schedule(waiting, candidate, text):
             waiting = None
-            continue
-        if waiting is not None and (both := _range_of(waiting, candidate, text) or _with_relative_year(waiting, candidate, text)):
+        elif waiting is not None and (both := _range_of(waiting, candidate, text) or _with_relative_year(waiting, candidate, text)):
             waiting = both
-            continue
-        if waiting is not None:
-            yield waiting
-        waiting = candidate
+        else:
+            if waiting is not None:
+                yield waiting
+            waiting = candidate
     if waiting is not None:
         yield waiting
 
 
 def _is_schedule(first: Candidate, last: Candidate, text: str) -> bool:
     """Whether two candidates are weekdays from one to the other, as opening hours name them."""
-    return all(c.rule is not None and c.rule.base == "near" for c in (first, last)) and bool(
-        _JOINED.fullmatch(text[first.end : last.start])
-    )
+    are_weekdays = all(c.rule is not None and c.rule.base == "near" for c in (first, last))
+    return are_weekdays and _JOINED.fullmatch(text, first.end, last.start) is not None
 
 
 def _range_of(first: Candidate, last: Candidate, text: str) -> Candidate | None:
@@ -163,37 +194,37 @@ def _unit_of(candidate: Candidate) -> str:
     return candidate.rule.named(candidate.match)[0]
 
 
-def _resolved(candidate: Candidate, text: str, own: PartialDate | None, before: DateMention | None, language: str) -> DateMention | None:
+def _resolve(candidate: Candidate, text: str, bases: _Bases, language: str) -> DateMention | None:
     """The candidate with its year, or with the date that it is reckoned from; None if that is not known."""
     start, end = candidate.start, candidate.end
     if candidate.has_year:
         return DateMention(start, end, DateRange(candidate.first, candidate.last))
-    base, is_from_text = _base_of(candidate, own, before)
+    base, mention = _base_of(candidate, bases)
     if base is None:
         return None
-    direction = 1 if is_from_text else _tense(text, start, end, language)
-    value = (
-        reckoned(candidate, base, direction) if candidate.rule else with_year(candidate, base, _stated_direction(text, start) or direction)
-    )
-    if value is None:
-        return None
-    return DateMention(start, end, value, True, (before.start, before.end) if before and is_from_text else None)
+    bound = _PREFIX.search(text[max(0, start - PREFIX_CHARS) : start])
+    direction = -1 if bound and bound["since"] else 1 if mention else _tense(text, start, end, language)
+    value = reckoned(candidate, base, direction) if candidate.rule else with_year(candidate, base, direction)
+    return DateMention(start, end, value, True, (mention.start, mention.end) if mention else None) if value else None
 
 
-def _base_of(candidate: Candidate, own: PartialDate | None, before: DateMention | None) -> tuple[PartialDate | None, bool]:
-    """The date that a candidate is reckoned from, and whether it stands in the text: else it is the document's own.
+def _base_of(candidate: Candidate, bases: _Bases) -> tuple[PartialDate | None, DateMention | None]:
+    """The date that a candidate is reckoned from, and where the text names it: None if it is the document's own.
 
     A day without a year is told from the text if a day with its year stands near it, or if the document has no date.
     """
-    distance = candidate.start - before.end if before else MAX_BASE_CHARS + 1
-    near = before.value.end if before and distance <= MAX_BASE_CHARS else None
+    if candidate.rule and candidate.rule.base != "text":
+        return bases.own, None
+    mention = bases.last if candidate.rule else bases.last_with_year
+    if mention is None or bases.last is None:
+        return (None if candidate.rule else bases.own), None
+    distance, base = candidate.start - bases.last.end, mention.value.end
     if candidate.rule:
-        if candidate.rule.base != "text":
-            return own, False
-        return near if distance <= MAX_ANAPHOR_CHARS else None, True
-    if own is None or (near and near.day and candidate.first.day and distance <= MAX_ANAPHOR_CHARS):
-        return near, True
-    return own, False
+        return (base, mention) if distance <= MAX_ANAPHOR_CHARS else (None, None)
+    is_close = base is not None and base.day and candidate.first.day and distance <= MAX_ANAPHOR_CHARS
+    if is_close or (bases.own is None and distance <= MAX_BASE_CHARS):
+        return base, mention
+    return bases.own, None
 
 
 def _tense(text: str, start: int, end: int, language: str) -> int:
@@ -206,18 +237,12 @@ def _tense(text: str, start: int, end: int, language: str) -> int:
     return 1 if ahead.search(before) or ahead.search(after) else -1 if language == "en" else 0
 
 
-def _stated_direction(text: str, start: int) -> int:
-    """-1 if "last" stands before a date, 1 if "next" does; else 0."""
-    found = re.search(r"\b(?:(last|this past)|(next))\s$", text[max(0, start - 12) : start], re.IGNORECASE)
-    return 0 if found is None else -1 if found[1] else 1
-
-
 def _qualified(mention: DateMention, text: str) -> DateMention:
     """The mention with "before", "since" or "about" in its value, if one of these stands at it."""
     value = mention.value
     if value.start != value.end or value.start is None:
         return mention
-    found = _PREFIX.search(text[max(0, mention.start - 30) : mention.start])
+    found = _PREFIX.search(text[max(0, mention.start - PREFIX_CHARS) : mention.start])
     groups = found.groupdict() if found else {}
     if text[mention.end - 1 : mention.end] in "年月日号" and (suffix := _CJK_SUFFIX.match(text, mention.end)):
         groups |= {name: value for name, value in suffix.groupdict().items() if value}

@@ -54,5 +54,10 @@ def _not_found(project: Project, name: str) -> UsageError:
 
 
 def _existing_file(project: Project, name: str) -> Path | None:
-    """The file or folder at a path, relative to the working folder or to that of the index."""
-    return next((path for path in (Path(name).absolute(), project.root / name) if exists_visibly(path)), None)
+    """The file or folder at a path, relative to the working folder or to that of the index.
+
+    Only below the latter: a client of the server learns of no other.
+    """
+    root = project.root.resolve()
+    paths = (path for path in (Path(name).absolute(), project.root / name) if path.resolve().is_relative_to(root))
+    return next((path for path in paths if exists_visibly(path)), None)

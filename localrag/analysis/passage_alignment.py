@@ -21,12 +21,12 @@ EmbedTexts = Callable[[Sequence[str]], Vectors]
 ScoredPair = tuple[int, int, float]
 PassageKey = Callable[["ComparablePassage"], Hashable]
 
-MIN_WORD_SIMILARITY = 0.4  # of two passages in one gap; adjacent sentences of a paper reach it once in a thousand, 97 % of revised ones do
+MIN_WORD_SIMILARITY = 0.4  # of two passages in one gap: 97 % of 1,000 revised sentences of papers reach it, 0.8 % of other pairs of a paper
 MIN_MOVED_SIMILARITY = 0.6  # of two passages in different gaps
 MAX_WEIGHING_WORDS = 20  # from which on a longer passage counts no more
 MIN_MARGIN = 0.1  # by which a passage in another gap must be nearer than the second nearest
 NEIGHBOR_BONUS = 0.15  # for a pair beside a pair
-MAX_GAP_PAIRS = 40_000  # of one gap that are all compared; in a larger one each passage is compared with those that share rare words
+MAX_GAP_PAIRS = 10_000  # of one gap that are all compared; in a larger one each passage is compared with those that share rare words
 MAX_SHARING_PASSAGES, SHORTLISTED = 50, 8  # passages that a rare word is in; candidates a passage
 MAX_EMBEDDED_PASSAGES = 2_000  # a document
 MIN_EMBEDDED_WORDS = 4

@@ -1,10 +1,10 @@
 """Reckoning of dates: from another date by so many days or months, to the next weekday, and in the year that a day is likely of."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, timedelta
 
 from localrag.analysis.date_patterns import Candidate
+from localrag.analysis.date_words import cjk_number
 from localrag.analysis.edtf import DateRange, PartialDate
 
 AGAINST_FACTOR = 3  # a date against the direction that the text goes in counts as so many times as far
@@ -75,6 +75,9 @@ def reckoned(candidate: Candidate, base: PartialDate, direction: int) -> DateRan
         found = _shifted(base, unit, rule.direction * (rule.count or count or 1), is_counted=bool(count))
     except (OverflowError, ValueError):
         return None
+    if found and found.end and m.groupdict().get("d"):  # the days behind a month, as in 本月十一日至十四日
+        first, last = (replace(found.end, day=cjk_number(m[group] or m["d"])) for group in ("d", "d2"))
+        return DateRange(first, last) if first.is_possible and last.is_possible else None
     return _in_year(candidate, found.first_day[0]) if found and candidate.first.month else found
 
 
@@ -84,35 +87,22 @@ def _single(found: PartialDate) -> DateRange | None:
 
 def _shifted(base: PartialDate, unit: str, n: int, *, is_counted: bool) -> DateRange | None:
     """The base moved by `n` units: a day after days, and after counted weeks; else the week, month, year or decade."""
-    moves: dict[str, Callable[[], DateRange | None]] = {
-        "day": lambda: _days_later(base, n),
-        "week": lambda: _days_later(base, 7 * n) if is_counted else _week(base, n),
-        "month": lambda: _months_later(base, n),
-        "year": lambda: _single(PartialDate(base.year + n)),
-        "decade": lambda: _single(PartialDate(base.year + 10 * n) if is_counted else PartialDate((base.year // 10 + n) * 10, years=10)),
-    }
-    return moves[unit]() if base.years == 1 else None
-
-
-def _days_later(base: PartialDate, n: int) -> DateRange | None:
-    day = _as_date(base)
-    return _single(_as_partial(day + timedelta(days=n))) if day else None
-
-
-def _week(base: PartialDate, n: int) -> DateRange | None:
-    """Monday to Sunday, `n` weeks after that of the base."""
+    if base.years > 1 or (unit == "month" and not 1 <= base.month <= 12):
+        return None
+    if unit == "month":
+        months = 12 * base.year + base.month - 1 + n
+        return _single(PartialDate(months // 12, months % 12 + 1))
+    if unit in ("year", "decade"):
+        is_period = unit == "decade" and not is_counted
+        year = base.year + n * (1 if unit == "year" else 10)
+        return _single(PartialDate(year // 10 * 10, years=10) if is_period else PartialDate(year))
     day = _as_date(base)
     if day is None:
         return None
-    monday = day + timedelta(days=7 * n - day.weekday())
-    return DateRange(_as_partial(monday), _as_partial(monday + timedelta(days=6)))
-
-
-def _months_later(base: PartialDate, n: int) -> DateRange | None:
-    if not 1 <= base.month <= 12:
-        return None
-    months = 12 * base.year + base.month - 1 + n
-    return _single(PartialDate(months // 12, months % 12 + 1))
+    if unit == "week" and not is_counted:
+        monday = day + timedelta(days=7 * n - day.weekday())
+        return DateRange(_as_partial(monday), _as_partial(monday + timedelta(days=6)))
+    return _single(_as_partial(day + timedelta(days=7 * n if unit == "week" else n)))
 
 
 def _weekday(base: PartialDate, weekday: int, direction: int, tense: int | None) -> DateRange | None:

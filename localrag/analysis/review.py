@@ -100,7 +100,7 @@ def review_documents(
             n_made += len(new)
             if on_work:
                 on_work(n_made, plan.new_cells)
-        cells = [_shown(stored.get(section.key(q)), section) for q in questions]
+        cells = [_current_cell(stored.get(section.key(q)), section) for q in questions]
         n_missing += sum(c is None for c in cells)
         name = " › ".join(filter(None, (format_path(section.source.document.path), section.label)))
         empty = Cell(note="Not read yet: the same command goes on.")
@@ -132,7 +132,7 @@ def _is_current(stored: StoredCell | None, section: _Section) -> bool:
     return stored is not None and bool(stored.decided_at or stored.input_hash == section.input_hash)
 
 
-def _shown(stored: StoredCell | None, section: _Section) -> Cell | None:
+def _current_cell(stored: StoredCell | None, section: _Section) -> Cell | None:
     """A stored cell; of a decided one whose document changed since, the quotes are those of that time."""
     if stored is None or not _is_current(stored, section):
         return None

@@ -32,6 +32,8 @@ MIN_NAMED_RATIO, MIN_FUZZY_CHARS = 90, 6  # of 100, from which on a text names a
 OTHER_CHOICES = frozenset("other others else andere anderes sonstige otro otros autre autres altro overig 其他 その他".split())
 _WORDS = re.compile(r"[^\W_]+")
 MIN_STATED = 0.0  # log odds
+MIN_RELEVANCE = 0.0  # the reader's own log odds, from which on an answer is shown that is uncertain
+UNCERTAIN = "Uncertain: this comes nearest."
 MIN_ENTAILED, MIN_CONTRADICTED = 0.7, 0.9  # probabilities
 MIN_UNITS, USUAL_RELEVANCE = 4, -3.5  # with fewer units their median says nothing: that of most units is taken
 # Logistic weights of the best relevance, of how far it is above the median, of the question's words in a sentence, of its cosine, and of 1.
@@ -42,8 +44,15 @@ def make_cell(question: ReviewQuestion, vector: NDArray[np.float32], section: Do
     """The cell of a question, of which `vector`, (d,), is the embedding. Raises UsageError without the reader, ModelError."""
     read = read_section(question.text, vector, section, project)
     stated = stated_log_odds(read)
-    if stated < MIN_STATED:
-        return _not_stated(stated)
+    if stated >= MIN_STATED:
+        return _answered_cell(question, read, stated, section, project)
+    if not read.units or read.units[0].reading.relevance < MIN_RELEVANCE:
+        return Cell(state=CellState.NOT_STATED, confidence=_probability(-stated))
+    cell = _answered_cell(question, read, stated, section, project)
+    return cell if cell.state is CellState.NOT_STATED else replace(cell, note=UNCERTAIN)
+
+
+def _answered_cell(question: ReviewQuestion, read: SectionReading, stated: float, section: DocumentSection, project: Project) -> Cell:
     if question.kind is AnswerKind.YES_NO:
         return _yes_or_no(question, read, stated, section, project)
     if question.kind is AnswerKind.CHOICE:
@@ -66,10 +75,6 @@ def stated_log_odds(read: SectionReading) -> float:
 
 def _probability(log_odds: float) -> float:
     return 1 / (1 + math.exp(-max(-30.0, log_odds)))
-
-
-def _not_stated(log_odds: float) -> Cell:
-    return Cell(state=CellState.NOT_STATED, confidence=_probability(-log_odds))
 
 
 def _cite_sentence(unit: UnitReading, start: int, end: int, section: DocumentSection) -> Citation:

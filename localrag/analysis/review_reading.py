@@ -16,7 +16,6 @@ from localrag.project import Project
 from localrag.query.passages import SPAN_WEIGHT, Window, chunk_windows
 from localrag.query.retriever import content_stems
 from localrag.records import Chunk, Citation
-from localrag.text.outline import BlockKind
 from localrag.text.sentences import cached_sentences, collapse_whitespace
 
 WINDOWS_READ, SENTENCES_READ = 3, 16  # of a document, for each question: the nearest ones by meaning and words
@@ -97,8 +96,6 @@ def _sentences_of(number: int, window: Window) -> list[ReadingUnit]:
     """The sentences of a window; a short one also together with the one before it in the same block."""
     units = list[ReadingUnit]()
     for block in window.blocks:
-        if block.kind is BlockKind.HEADING:
-            continue
         text, before = window.document.text[block.start : block.end], -1
         for start, end in cached_sentences(text):
             units.append(ReadingUnit(number, block.start + start, block.start + end))

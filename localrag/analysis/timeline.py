@@ -1,23 +1,264 @@
 """Timelines: the dated statements of the documents in order, each with its quote; the same event told twice is one row."""
 
-from bisect import bisect_left
+import re
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from dataclasses import dataclass
+from itertools import groupby, takewhile
 
-from localrag.analysis.dates import DateMention, find_dates
-from localrag.analysis.edtf import PartialDate, parse_edtf
+from localrag.analysis.dates import DateMention, FoundDates, find_dates
+from localrag.analysis.edtf import Day, PartialDate, parse_edtf
 from localrag.analysis.placed_sentences import OpenedDocument, PlacedSentence, opened_documents, sentences_of
-from localrag.analysis.reading import read_passages
+from localrag.analysis.relevance import EntityMentions, are_about_topic, chunk_ids_of_topic, entity_ids_of, is_in_chunks
 from localrag.analysis.tables import Cell, Column, OnWork, ResultTable, TableRow, make_table
 from localrag.project import Project
 from localrag.query.collection_questions import dated_files
 from localrag.query.question_analysis import detect_language
-from localrag.query.retriever import content_stems, named_entities, retrieve
+from localrag.query.retriever import content_stems
 from localrag.records import Citation, content_id, format_path
-from localrag.store import graph
 from localrag.text.kinds import TextKind, classify_sentence, strip_markup
 from localrag.text.sentences import collapse_whitespace
 
+FIGURES = ("documents", "documents_with_dates", "statements", "reckoned", "merged", "unresolved", "omitted")
+COLUMNS = (Column("date", "date"), Column("what happened"), Column("document"))
 LANGUAGE_CHARS = 3000  # of a document that tell its language
+DATELINE_CHARS = 500  # at the beginning of a document that may hold its date
+MAX_STATEMENT_CHARS = 600  # of a longer sentence, or line without one, the part around the date is quoted
+MIN_COMMON_SHARE = 0.9  # of the words of the shorter statement that another of the same date has, if it is a repetition
+MIN_COMPARED_WORDS = 3  # of a statement that may be a repetition
+MAX_COMPARED = 200  # statements of one date that a statement is compared with
 _NO_STATEMENTS = frozenset({TextKind.CODE, TextKind.CONTENTS, TextKind.LICENCE})
+_VISITED = re.compile(r"\b(?:retrieved|accessed|archived|abgerufen|archiviert|consultado|consulté)\b[^.;]{0,40}$", re.IGNORECASE)
+_DATELINE_START = re.compile(r"[^\n\d(]{0,60}")
+_LIFE = re.compile(r"\b(?:born|died|geboren|gestorben|nació|murió|né|née|mort)\b", re.IGNORECASE)
+_NEGATION = re.compile(r"\b(?:not|no|never|nicht|kein\w*|nie|nunca|ne|pas|jamais)\b|n['’]t\b|[不没未]", re.IGNORECASE)
+_NUMBER = re.compile(r"\d+")
+_ITEM = re.compile(r"[-*+•]\s|\d{1,3}[.)]\s")
+MAX_LISTED = 50  # items of a list below a date
+
+
+@dataclass(frozen=True, slots=True)
+class DatedStatement:
+    """A statement of a document, on one line as `text`, with one of its dates.
+
+    `date_citations`: of the date, and of that which it is reckoned from. `words`: the content words of the statement without the date, and
+    its numbers, which tell repetitions.
+    """
+
+    mention: DateMention
+    text: str
+    citation: Citation
+    date_citations: tuple[Citation, ...]
+    words: frozenset[str]
+    is_negated: bool
+
+    @property
+    def value(self) -> str:
+        """Its date in EDTF."""
+        return str(self.mention.value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What a timeline is about: the chunks that may tell of it (None: all), its sentences in a document, and whether it is a topic."""
+
+    chunk_ids: frozenset[str] | None = None
+    sentences_of: Callable[[Sequence[PlacedSentence]], Iterable[PlacedSentence]] = iter
+    is_topic: bool = False
+
+
+def make_timeline(project: Project, about: str = "", *, limit: int | None = None, on_work: OnWork | None = None) -> ResultTable:
+    """The dated statements of a project's documents by date, or those about an entity or a topic; at most `limit` rows, the first ones.
+
+    The values of the column `date` are EDTF (`edtf.py`). The figures are FIGURES. Raises UsageError for a topic if the reader is switched
+    off, ModelError if it cannot be loaded.
+    """
+    about, figures = about.strip(), Counter[str]()
+    scope = _scope(about, project)
+    files = dated_files(project)
+    own_dates = {file.path: file.date for file in files if file.is_own_date}
+    statements: list[DatedStatement] = []
+    for n, source in enumerate(opened_documents(project), 1):
+        if scope.chunk_ids is None or any(chunk.id in scope.chunk_ids for chunk in source.chunks):
+            found = _dates_of(source, own_dates.get(source.document.path, ""))
+            figures["unresolved"] += found.n_unresolved
+            figures["documents_with_dates"] += bool(found.mentions)
+            statements += _statements(source, found.mentions, scope) if found.mentions else ()
+        figures["documents"] = n
+        if on_work:
+            on_work(n, len(files))
+    if scope.is_topic:
+        is_about = are_about_topic(about, [statement.text for statement in statements], project)
+        statements = [statement for statement, chosen in zip(statements, is_about, strict=True) if chosen]
+    return _timeline_table(statements, about, limit, figures)
+
+
+def _scope(about: str, project: Project) -> _Scope:
+    if not about:
+        return _Scope()
+    if entity_ids := entity_ids_of(about, project):
+        entity = EntityMentions(entity_ids, project)
+        return _Scope(entity.chunk_ids, entity.sentences_about)
+    chunk_ids = chunk_ids_of_topic(about, project)
+    return _Scope(chunk_ids, lambda sentences: (s for s in sentences if is_in_chunks(s, chunk_ids)), is_topic=True)
+
+
+def _dates_of(source: OpenedDocument, own_date: str) -> FoundDates:
+    """The dates of a document. Its own is that of its metadata, name or title; else that of a dateline at its beginning."""
+    text = source.document.text
+    language = detect_language(text[:LANGUAGE_CHARS])
+    known = parse_edtf(own_date) if own_date else None
+    own = known.start if known else _dateline(text, language)
+    return find_dates(text, own, language)
+
+
+def _dateline(text: str, language: str) -> PartialDate | None:
+    """The day that stands alone, or behind a place, in one of the first lines, as in a letter; None without one."""
+    for mention in find_dates(text[:DATELINE_CHARS], language=language).mentions:
+        before = text[text.rfind("\n", 0, mention.start) + 1 : mention.start]
+        behind = text[mention.end : mention.end + DATELINE_CHARS].partition("\n")[0]
+        is_alone = _DATELINE_START.fullmatch(before) and not _LIFE.search(before) and not behind.strip(" .*_|")
+        if is_alone and mention.value.start and mention.value.start.day and mention.value.end == mention.value.start:
+            return mention.value.start
+    return None
+
+
+def _statements(source: OpenedDocument, mentions: Sequence[DateMention], scope: _Scope) -> Iterator[DatedStatement]:
+    """The dated statements of a document; a date in a sentence twice counts once."""
+    sentences = list(sentences_of(source))
+    dated = _dated_sentences(sentences, mentions)
+    numbers = {id(sentence): n for n, sentence in enumerate(sentences)}
+    for sentence in scope.sentences_of(sentences):
+        found = dated.get(numbers[id(sentence)], ())
+        if not found or classify_sentence(source.document.text[sentence.start : sentence.end][:MAX_STATEMENT_CHARS]) in _NO_STATEMENTS:
+            continue
+        for mention in {str(mention.value): mention for mention in reversed(found)}.values():
+            yield _statement(sentence, mention)
+
+
+def _dated_sentences(sentences: Sequence[PlacedSentence], mentions: Sequence[DateMention]) -> dict[int, list[DateMention]]:
+    """Number of a sentence → its dates. A date that stands alone belongs to what it stands above or behind."""
+    starts = [sentence.start for sentence in sentences]
+    dated: dict[int, list[DateMention]] = {}
+    for n, group in groupby(mentions, lambda mention: bisect_right(starts, mention.start) - 1):
+        found = list(group)
+        if n < 0:
+            continue
+        text = sentences[n].source.document.text
+        found = [m for m in found if not _VISITED.search(text[max(0, m.start - 60) : m.start])]
+        for target in _targets(sentences, n, found[0]) if len(found) == 1 else [n]:
+            dated.setdefault(target, []).extend(found)
+    return dated
+
+
+def _targets(sentences: Sequence[PlacedSentence], n: int, mention: DateMention) -> list[int]:
+    """The numbers of the sentences that the only date of a sentence belongs to: itself, unless it is nothing but the date.
+
+    A heading belongs to the sentence or the list below it, a date behind a sentence to that.
+    """
+    sentence = sentences[n]
+    text = sentence.source.document.text
+    if any(map(str.isalnum, text[sentence.start : mention.start] + text[mention.end : sentence.end])):
+        return [n]
+    is_behind = n > 0 and "\n" not in text[sentences[n - 1].end : sentence.start]
+    if is_behind:
+        return [n - 1]
+    below = [k for k in range(n + 1, min(n + 1 + MAX_LISTED, len(sentences))) if not sentences[k].text.startswith("#")]
+    if not below or below[0] != n + 1 or len(content_stems(sentences[n + 1].text)) < MIN_COMPARED_WORDS:
+        return [n]
+    items = [*takewhile(lambda k: _ITEM.match(sentences[k].text), below)]
+    return items or below[:1]
+
+
+def _statement(sentence: PlacedSentence, mention: DateMention) -> DatedStatement:
+    source, text = sentence.source, sentence.source.document.text
+    start, end = sentence.start, sentence.end
+    if end - start > MAX_STATEMENT_CHARS:  # a line without sentences: what stands around the date
+        inside = min(max(mention.start, start), end)
+        start = max(start, text.rfind(" ", start, max(start + 1, inside - MAX_STATEMENT_CHARS // 2)) + 1)
+        end = min(end, start + MAX_STATEMENT_CHARS)
+    shown = text[start:end]
+    spans = [(mention.start, mention.end), *([mention.base] if mention.base else [])]
+    rest = shown.replace(text[mention.start : mention.end], " ")
+    return DatedStatement(
+        mention,
+        strip_markup(shown) or collapse_whitespace(shown),
+        source.cite(start, end, sentence.chunk_id),
+        tuple(source.cite(*span, sentence.chunk_id) for span in spans),
+        frozenset(content_stems(rest)) | frozenset(_NUMBER.findall(rest)),
+        _NEGATION.search(shown) is not None,
+    )
+
+
+def _timeline_table(statements: Iterable[DatedStatement], about: str, limit: int | None, figures: Counter[str]) -> ResultTable:
+    """The table: a row for each statement, or for several that say the same of a date."""
+    groups = _merged(statements)
+    figures["statements"] = sum(map(len, groups))
+    figures["merged"] = figures["statements"] - len(groups)
+    shown = groups if limit is None else groups[: max(0, limit)]
+    figures["omitted"] = len(groups) - len(shown)
+    rows = [_row(group) for group in shown]
+    figures["reckoned"] = sum("(reckoned)" in row.cells[0].text for row in rows)
+    title = f"Timeline of {about}" if about else "Timeline"
+    return make_table("timeline", title, COLUMNS, rows, _note(figures, about), {name: figures[name] for name in FIGURES})
+
+
+def _note(figures: Counter[str], about: str) -> str:
+    """What a reader should know: that there is nothing, what is left out, and what is reckoned."""
+    notes = []
+    if not figures["statements"]:
+        subject = f"No dated statement about “{about}”" if about else "No dated statement"
+        notes.append(f"{subject} was found in {figures['documents']} documents.")
+    if figures["omitted"]:
+        notes.append(f"{figures['omitted']} later rows are left out.")
+    if figures["reckoned"]:
+        notes.append(f"Dates reckoned from another date: {figures['reckoned']:,}.")
+    if figures["unresolved"]:
+        notes.append(f"Left out are dates such as “yesterday” where it is not known what day they start from: {figures['unresolved']:,}.")
+    return " ".join(notes)
+
+
+def _merged(statements: Iterable[DatedStatement]) -> list[list[DatedStatement]]:
+    """The statements by date, those that say the same of one date together, the fullest first."""
+    groups: list[list[DatedStatement]] = []
+    for _, of_date in groupby(sorted(statements, key=_order), key=lambda s: s.value):
+        of_this_date: list[list[DatedStatement]] = []
+        known: dict[tuple[frozenset[str], bool], list[DatedStatement]] = {}
+        for statement in sorted(of_date, key=lambda s: -len(s.words)):
+            key = statement.words, statement.is_negated
+            group = known.get(key) or next((g for g in of_this_date[-MAX_COMPARED:] if _is_repetition(statement, g[0])), None)
+            if group is None:
+                group = []
+                of_this_date.append(group)
+            known.setdefault(key, group)
+            group.append(statement)
+        groups += sorted(of_this_date, key=lambda group: _order(group[0]))
+    return groups
+
+
+def _order(statement: DatedStatement) -> tuple[Day, tuple[int, ...], str, str, int]:
+    """By the first day, of those that begin together the longer first; then by place."""
+    value, citation = statement.mention.value, statement.citation
+    return value.first_day, tuple(-part for part in value.last_day), str(value), citation.path, citation.start
+
+
+def _is_repetition(statement: DatedStatement, fuller: DatedStatement) -> bool:
+    """Whether another statement of the same date says the same, and maybe more: nearly all words, all numbers, and "not" if it does."""
+    if len(statement.words) < MIN_COMPARED_WORDS or statement.is_negated != fuller.is_negated:
+        return False
+    missing = statement.words - fuller.words
+    return len(missing) <= (1 - MIN_COMMON_SHARE) * len(statement.words) and not any(word.isdigit() for word in missing)
+
+
+def _row(group: Sequence[DatedStatement]) -> TableRow:
+    """The row of statements that say the same: the fullest as text, all of them as quotes."""
+    mentions = sorted((statement.mention for statement in group), key=lambda mention: mention.is_reckoned)
+    first = next(statement for statement in group if statement.mention is mentions[0])
+    reckoned = " (reckoned)" if mentions[0].is_reckoned else ""
+    citations = dict.fromkeys(citation for statement in [first, *group] for citation in statement.date_citations)
+    date = Cell(mentions[0].text + reckoned, tuple(citations), value=first.value)
+    what = Cell(group[0].text, tuple(dict.fromkeys(statement.citation for statement in group)))
+    paths = dict.fromkeys(format_path(statement.citation.path) for statement in group)
+    key = content_id(first.value, *sorted(group[0].words), group[0].is_negated)
+    return TableRow((date, what, Cell("; ".join(paths))), key)

@@ -148,11 +148,16 @@ def _weighty_words(tokens: Sequence[DiffToken]) -> set[tuple[str, int]]:
     """The numbers, negations and obligations among tokens, the n-th occurrence of each as (word, n)."""
     words = Counter[str]()
     weighty = set[tuple[str, int]]()
-    for word in (t.text.casefold() for t in tokens if t.is_word):
+    for word in (_folded(t.text) for t in tokens if t.is_word):
         if _is_negation(word) or word in OBLIGATIONS or _NUMBER.search(word):
             words[word] += 1
             weighty.add((word, words[word]))
     return weighty
+
+
+def _folded(word: str) -> str:
+    """A word in small letters; "May" may be the month."""
+    return word if word == "May" else word.casefold()
 
 
 def _is_negation(word: str) -> bool:
@@ -216,7 +221,7 @@ def _is_word(token: DiffToken) -> bool:
 
 def _label(removed: Sequence[DiffToken], added: Sequence[DiffToken], weighty: Set[str], *, is_name_possible: bool) -> str:
     """What kind of words changed, if it matters: negation, obligation, number or name."""
-    sides = [{t.text.casefold() for t in tokens} for tokens in (removed, added)]
+    sides = [{_folded(t.text) for t in tokens} for tokens in (removed, added)]
     changed = (sides[0] ^ sides[1]) & weighty
     if any(map(_is_negation, changed)):
         return "negation"

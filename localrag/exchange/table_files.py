@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from localrag.analysis.calendar_file import timeline_to_ics
 from localrag.analysis.tables import ResultTable
 from localrag.errors import UsageError
 from localrag.exchange.export_folder import check_target_file
@@ -16,10 +17,11 @@ from localrag.serializers import serialize_table
 from localrag.system.files import write_atomically
 
 T = TypeVar("T")
+CALENDAR_SUFFIX = ".ics"  # of timelines alone
 
 
 def write_table(table: ResultTable, path: Path, *, force: bool = False) -> None:
-    """Write a table to a file, whose suffix is one of TABLE_SUFFIXES; only its owner can read it.
+    """Write a table to a file, whose suffix is one of TABLE_SUFFIXES, or of a timeline CALENDAR_SUFFIX; only its owner can read it.
 
     Raises UsageError for another suffix, if the file exists and `force` is not set, or if the table is too large for the format; OSError.
     """
@@ -56,6 +58,12 @@ def _write_json(table: ResultTable, path: Path) -> None:
     write_atomically(path, (json.dumps(serialize_table(table), ensure_ascii=False, indent=1) + "\n").encode("utf-8", "replace"))
 
 
+def _write_calendar(table: ResultTable, path: Path) -> None:
+    if table.kind != "timeline":
+        raise UsageError("Only a timeline can be a calendar.", f"Name a file that ends with one of: {' '.join(TABLE_SUFFIXES)}")
+    write_atomically(path, timeline_to_ics(table).encode("utf-8", "replace"))
+
+
 def _write_answer_markdown(answer: Answer, path: Path) -> None:
     write_atomically(path, answer_markdown(answer).encode("utf-8", "replace"))
 
@@ -66,6 +74,8 @@ _TABLE_WRITERS: Mapping[str, Callable[[ResultTable, Path], None]] = {
     ".md": _write_markdown,
     ".docx": write_word_table,
     ".json": _write_json,
+    CALENDAR_SUFFIX: _write_calendar,
 }
 _ANSWER_WRITERS: Mapping[str, Callable[[Answer, Path], None]] = {".md": _write_answer_markdown, ".docx": write_word_answer}
-TABLE_SUFFIXES, ANSWER_SUFFIXES = tuple(_TABLE_WRITERS), tuple(_ANSWER_WRITERS)
+TABLE_SUFFIXES = tuple(suffix for suffix in _TABLE_WRITERS if suffix != CALENDAR_SUFFIX)
+ANSWER_SUFFIXES = tuple(_ANSWER_WRITERS)

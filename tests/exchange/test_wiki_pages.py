@@ -114,6 +114,15 @@ def test_a_new_version_that_is_kept_instead_becomes_the_block():
     assert third.endswith("# Ada\n\n%%localrag:end%%\nMine.\n")
 
 
+def test_a_new_version_that_a_person_changed_is_theirs():
+    """It stays, and the next version stands beside it."""
+    text = updated(edited(), page_of(SECOND)).replace("met Cid", "hardly knew Cid")
+    third = updated(text, page_of(THIRD))
+    assert "hardly knew Cid" in third
+    assert third.count("%%localrag:new") == 2
+    assert updated(third, page_of(THIRD)) == third
+
+
 def test_a_page_without_its_markers_is_the_persons():
     """Its properties still tell what it is of; nothing in it changes, also where only the last marker is gone."""
     text = new_page(page_of(FIRST))

@@ -258,7 +258,7 @@ def list_command(
 def compare_command(
     first: Annotated[str, typer.Argument(metavar="A", help="A document of the index.")],
     second: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
-    same: Annotated[bool, typer.Option("--same", help="Show also the passages that are the same.")] = False,
+    include_same: Annotated[bool, typer.Option("--include-same", help="Show also the passages that are the same.")] = False,
     output: OutputOption = None,
     force: ForceOption = False,
     index: IndexOption = None,
@@ -276,7 +276,7 @@ def compare_command(
         model,
         engine,
         output,
-        lambda opened: opened.compare(first, second, include_same=same, on_work=show_work),
+        lambda opened: opened.compare(first, second, include_same=include_same, on_work=show_work),
         force=force,
         as_json=as_json,
     )

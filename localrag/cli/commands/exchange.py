@@ -128,7 +128,7 @@ def wiki_command(
     if as_json:
         write_json(asdict(result) | {"path": str(result.path)})
     else:
-        _print_wiki(result)
+        _print_wiki(result, folder)
 
 
 def _show_statement(done: int, total: int) -> None:
@@ -137,8 +137,10 @@ def _show_statement(done: int, total: int) -> None:
     status_line.show(f"checking what you wrote: {done} of {total}" if done < total else "")
 
 
-def _print_wiki(result: "WikiResult") -> None:
+def _print_wiki(result: "WikiResult", folder: Path) -> None:
     """Print how many pages were written and deleted, and those that need the person."""
+    import shlex
+
     from localrag.cli.views.console import print_note
 
     counts = ", ".join(f"{n} {name}" for name, n in result.counts.items())
@@ -150,7 +152,7 @@ def _print_wiki(result: "WikiResult") -> None:
         ("busy", "changed meanwhile by another program; the next run updates it"),
     ):
         _print_listed("kept", tuple((path, text) for path in getattr(result, name)))
-    print_note("Compare it with the documents: localrag wiki DIR --check")
+    print_note(f"Compare it with the documents: localrag wiki {shlex.quote(str(folder))} --check")
 
 
 def _print_wiki_check(checked: "WikiCheckResult", *, as_json: bool) -> None:

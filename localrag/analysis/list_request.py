@@ -1,0 +1,413 @@
+"""A request for a list, such as "all vessels that sank": what it asks for, and the conditions on it.
+
+English requests are taken apart by their parts of speech. Of other languages only the words beside function words are known, and numbers that
+are compared; the reader understands the rest.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from localrag.entailment.english import PREPOSITIONS, forms, verb_form
+from localrag.entailment.lexicon import are_synonyms, synonyms_of
+from localrag.errors import UsageError
+from localrag.project import Project
+from localrag.query.collection_questions import CollectionKind, collection_kind
+from localrag.query.question_analysis import FUNCTION_WORDS_BY_LANGUAGE, detect_language
+from localrag.query.question_kind import QuestionKind, question_kind
+from localrag.text.parts_of_speech import tag_english
+from localrag.text.sentences import STOP_WORDS, cjk_bigrams, is_cjk
+
+MAX_REQUEST_CHARS = 1000
+NEGATION_REACH_TOKENS = 4  # between a negation and the word that it negates
+MIN_PREFIX_CHARS, MAX_SUFFIX_CHARS = 4, 3  # of words of which one begins with the other, such as "wood" and "wooden"
+TOKEN = re.compile(r"[^\W_]+(?:[.,]\d+)*(?:['’][^\W_]+)?|[.,;:!?。，；：！？]")
+BREAKS = frozenset(".,;:!?。，；：！？") | {"but", "and", "aber", "und", "mais", "pero"}
+NEGATIONS = frozenset(
+    """
+    not never no none neither nor nobody nothing without hardly nearly almost cannot
+    nicht nie niemals kein keine keinen keinem keiner ohne beinahe fast niet nooit geen zonder
+    ne pas jamais sans aucun aucune nunca sin jamás ningún ninguna non mai senza nessun nessuna não sem nenhum nenhuma не нет без
+    """.split()
+)
+_CJK_NEGATION = re.compile("[不没未无非沒無]|ない|なかっ")
+_COUNTING = re.compile(
+    r"^\W*(?:how many|number of|count (?:of|the|all)|wie ?viele|wieviele|combien d|cu[aá]nt[oa]s|quant[ie]\b|quant[oa]s\b|hoeveel|сколько"
+    r"|hur många|ilu\b|ile\b)|多少|几(?:个|位|名|艘|家|座|条|种|次)|いくつ|何(?:人|個|隻|社|本)",
+    re.IGNORECASE,
+)
+_ALL = re.compile(
+    r"^\W*(?:(?:please )?(?:list|show|name|enumerate|find|give me)\b.{0,12}\b(?:all|every|each)\b|all\b(?! about)|every\b|list of all\b"
+    r"|alle\b|sämtliche\b|liste (?:alle|sämtliche)|jede[rsn]?\b|tou(?:te)?s les\b|tod[oa]s (?:l[oa]s|[oa]s)\b|tutt[ie]\b|所有|全部|列出)",
+    re.IGNORECASE,
+)
+_OPENING = re.compile(
+    r"^\W*(?:(?:please|can you|could you)\s+)*"
+    r"(?:(?:list|show|give|find|name|enumerate|count|tell|get|display)\b\s*(?:me|us)?\s*(?:up)?\s*)?"
+    r"(?:(?:the\s+)?(?:complete\s+|full\s+)?(?:names?|list|number|count|titles?)\s+of\s+)?"
+    r"(?:how\s+many|which|what|who|all|every|each|any)?\b\s*(?:of\s+)?(?:the\s+|our\s+|my\s+|your\s+|those\s+|these\s+)?",
+    re.IGNORECASE,
+)
+_OTHER_OPENING = re.compile(
+    r"^\W*(?:(?:bitte\s+)?(?:liste|nenne|zeige|finde|gib)\s*(?:mir|uns)?\s*)?(?:wie\s*viele|welche[rsn]?|alle|sämtliche|jede[rsn]?|wer)\b"
+    r"|^\W*(?:(?:liste|cite|nomme|donne|montre)[zr]?\s*(?:moi)?\s*)?(?:combien\s+d[e'’]|quel(?:le)?s|tou(?:te)?s\s+les|qui)\s*"
+    r"|^\W*(?:(?:lista|nombra|muestra|enumera)\s*)?(?:cu[aá]nt[oa]s|qu[eé]|cu[aá]les|tod[oa]s\s+l[oa]s|tod[oa]s\s+[oa]s|qui[eé]nes|quais|quant[oa]s)\b"
+    r"|^\W*(?:(?:elenca|mostra)\s*)?(?:quant[ie]|quali|tutt[ie]\s+(?:i|gli|le)|chi)\b|^\W*(?:hoeveel|welke|alle)\b"
+    r"|^\W*(?:(?:请)?(?:列出|找出|给出)?(?:所有|全部)?(?:的)?(?:有)?(?:多少|哪些|几个|什么)?)",
+    re.IGNORECASE,
+)
+_PERSONS = re.compile(r"^\W*(?:(?:list|tell|name)\s+(?:me\s+)?)?who\b|^\W*(?:wer|qui|quiénes|chi)\b", re.IGNORECASE)
+_WH = re.compile(r"\W*(?:which|what|who|how many)\b", re.IGNORECASE)
+_ARTICLE = re.compile(r"^(?:an?|the|any)\s+", re.IGNORECASE)
+_SINGULAR_VERBS = {
+    "are": "is",
+    "were": "was",
+    "have": "has",
+    "do": "does",
+    "is": "is",
+    "was": "was",
+    "has": "has",
+    "did": "did",
+    "had": "had",
+}
+_AUXILIARIES = frozenset(_SINGULAR_VERBS) | {"can", "could", "will", "would", "may", "might", "must", "should"}
+_STOPS = {code: frozenset(words.split()) for code, words in FUNCTION_WORDS_BY_LANGUAGE.items()}
+_MODIFIERS = ("JJ", "VBN", "VBG", "NN", "CD")
+_NOUNS_IN_DEGREES = {
+    "long": "length", "old": "age", "high": "height", "tall": "height", "heavy": "weight", "wide": "width", "deep": "depth", "fast": "speed",
+    "expensive": "price", "cheap": "price", "costly": "cost", "warm": "temperature", "hot": "temperature", "cold": "temperature",
+    "large": "size", "big": "size", "small": "size", "young": "age", "short": "length", "populous": "population", "rich": "income",
+}  # fmt: skip
+_TYPE_NOUNS = {
+    "person": "person people employee staff worker member engineer director manager officer author president student teacher doctor man woman"
+    " child king queen minister captain founder player actor singer mitarbeiter personen leute mitglieder personas empleados personnes employés"
+    " membres",
+    "organization": "company firm organization organisation supplier bank party team union customer client vendor agency institution"
+    " university newspaper band firmen unternehmen lieferanten empresas proveedores entreprises fournisseurs",
+    "place": "place city town village country state river island region port harbour harbor street mountain lake sea district location"
+    " städte länder orte ciudades países villes pays",
+}  # fmt: skip
+TYPE_OF_NOUN = {noun: kind for kind, nouns in _TYPE_NOUNS.items() for noun in nouns.split()}
+_GENERIC_WORDS = frozenset(
+    "name item entry record row thing one example instance number total exist mention mentioned document file".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestWord:
+    """A word of a condition, in lower case; `is_negated`: what is asked for lacks it."""
+
+    text: str
+    is_negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Bounds of a number, both inclusive. `words` name what is counted or measured; `is_year`: the number is a year."""
+
+    words: tuple[str, ...]
+    low: float
+    high: float
+    is_year: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ListRequest:
+    """A request taken apart.
+
+    `head`: the noun for what is listed, empty if unknown; `words`: those of the conditions; `question`: it as a question to the reader;
+    `hypothesis`: a sentence about one item, with `{}` for its name. `wanted_type`: the type of entity that the noun is for: person,
+    organization or place; empty if unknown.
+    """
+
+    text: str
+    language: str
+    head: str
+    words: tuple[RequestWord, ...]
+    comparisons: tuple[Comparison, ...]
+    question: str
+    hypothesis: str
+    wanted_type: str = ""
+
+
+def is_list_request(question: str, project: Project) -> bool:
+    """Whether a question asks for all of something in the documents, or how many there are, and not about the files."""
+    if collection_kind(question, project) is not CollectionKind.OTHER:
+        return False
+    return bool(_COUNTING.search(question) or _ALL.match(question)) or question_kind(question, project).kind is QuestionKind.LIST
+
+
+def parse_list_request(text: str) -> ListRequest:
+    """Take a request apart. Raises UsageError if it is empty or too long."""
+    plain = " ".join(text.split())
+    if not any(map(str.isalnum, plain)):
+        raise UsageError("The request is empty.", 'Say what to list: localrag list "all vessels that sank"')
+    if len(plain) > MAX_REQUEST_CHARS:
+        raise UsageError(f"The request is longer than {MAX_REQUEST_CHARS} characters.", "Say in one sentence what to list.")
+    language = detect_language(plain)
+    comparisons, rest = _comparisons(plain.rstrip(" ?!.。？！"))
+    if language != "en" or is_cjk(plain):
+        return _parse_other(plain, rest, language, comparisons)
+    return _parse_english(plain, rest, comparisons)
+
+
+def _parse_english(plain: str, rest: str, comparisons: Sequence[Comparison]) -> ListRequest:
+    opening = _OPENING.match(plain)
+    body = plain[opening.end() if opening else 0 :].rstrip(" ?!.")
+    persons = bool(_PERSONS.match(plain))
+    phrase, predicate = ("", body) if persons else _noun_phrase(body)
+    noun_words = [w.lower() for w in re.findall(r"[^\W_]+", phrase)]
+    head = noun_words[-1] if noun_words else ""
+    opened = _OPENING.match(rest)
+    words = _content_words(rest[opened.end() if opened else 0 :], "en", head)
+    is_question = bool(_WH.match(plain))
+    said = predicate if is_question or not predicate else _as_predicate(predicate)
+    wanted = "person" if persons else type_of_noun(head)
+    question = _question(phrase, said, wanted)
+    kept = tuple(replace(c, words=tuple(w for w in c.words if w != head)) for c in comparisons)
+    return ListRequest(plain, "en", head, words, kept, question, _hypothesis(phrase, said), wanted)
+
+
+def _noun_phrase(body: str) -> tuple[str, str]:
+    """The noun phrase that a request begins with, such as "stone bridges", and what follows."""
+    end = 0
+    for span, tag in tag_english(body):
+        word = body[span.start : span.end].lower()
+        between = body[end : span.start]
+        is_part = tag.startswith(_MODIFIERS) and word not in STOP_WORDS | {"that", "without", "with"} and not between.strip(" -")
+        if is_part and end and tag.startswith(("VB", "JJ")) and _is_noun(body[:end].split()[-1]):
+            break  # "ships built in Bergen"
+        if is_part and end and not tag.startswith("NNP") and _is_plural(body[:end].split()[-1]):
+            break  # "firms sell paint"
+        if not is_part:
+            break
+        end = span.end
+    return body[:end], body[end:].strip(" ,")
+
+
+def _is_noun(word: str) -> bool:
+    tags = [tag for _, tag in tag_english(word)]
+    return bool(tags) and tags[-1].startswith("NN")
+
+
+def _is_plural(word: str) -> bool:
+    return word.lower().endswith("s") and not word.lower().endswith("ss")
+
+
+def _as_predicate(predicate: str) -> str:
+    """What follows a noun as a predicate of several: "that sank" → "sank", "built in Bergen" → "were built in Bergen"."""
+    first, _, rest = predicate.partition(" ")
+    low = first.lower()
+    if low in ("that", "which", "who"):
+        return rest
+    if low in ("with", "having"):
+        return f"have {rest}"
+    if low == "without":
+        return f"have no {_ARTICLE.sub('', rest)}"
+    if low in _AUXILIARIES:
+        return predicate
+    tags = [tag for _, tag in tag_english(f"They were {predicate}")]
+    is_verb = len(tags) > 2 and tags[2].startswith("V") and low not in PREPOSITIONS
+    if is_verb and not low.endswith(("ed", "en", "ing")) and tags[2] != "VBN":
+        return predicate
+    return f"{'were' if is_verb and not low.endswith('ing') else 'are'} {predicate}"
+
+
+def _question(phrase: str, said: str, wanted_type: str) -> str:
+    """The question that the reader finds items with best: "What sank?" finds more than "Which vessels sank?"."""
+    if not said or re.fullmatch(r"(?:are|were|is) there", said, re.IGNORECASE):
+        return f"Which {phrase} are there?"
+    return f"Which {phrase} {said}?" if " " in phrase else f"{'Who' if wanted_type == 'person' else 'What'} {_singular(said)}?"
+
+
+def _singular(said: str) -> str:
+    """A predicate of several as one of one: "work in Bergen" → "works in Bergen"."""
+    first, _, rest = said.partition(" ")
+    return f"{_SINGULAR_VERBS.get(first.lower()) or _third_person(first, said)} {rest}".strip()
+
+
+def _hypothesis(phrase: str, said: str) -> str:
+    """The statement that an item is of the list, with `{}` for its name."""
+    if not said or re.fullmatch(r"(?:are|were|is) there", said, re.IGNORECASE):
+        return f"{{}} is one of the {phrase}."
+    if said.startswith("are of "):
+        return f"{{}} is one of the {phrase} {said[4:]}."
+    return f"{{}} is one of the {phrase} and {_singular(said)}." if " " in phrase else f"{{}} {_singular(said)}."
+
+
+def _third_person(verb: str, said: str) -> str:
+    import lemminflect
+
+    tags = [tag for _, tag in tag_english(f"They {said}")]
+    if len(tags) > 1 and (tags[1] in ("VB", "VBP") or (tags[1] == "NN" and verb_form(verb.lower()) == verb.lower())):
+        return next(iter(lemminflect.getInflection(verb.lower(), "VBZ")), verb)
+    return verb
+
+
+def _parse_other(plain: str, rest: str, language: str, comparisons: Sequence[Comparison]) -> ListRequest:
+    opening = _OTHER_OPENING.match(rest)
+    body = rest[opening.end() if opening else 0 :].strip(" ,")
+    words = _content_words(body, language, "")
+    head = words[0].text if words and not is_cjk(plain) else ""
+    conditions = words[1:] if head else words
+    whole = _OTHER_OPENING.match(plain)
+    said = plain[whole.end() if whole else 0 :].strip(" ?!.。？！,")
+    wanted = "person" if _PERSONS.match(plain) else type_of_noun(head)
+    return ListRequest(plain, language, head, conditions, tuple(comparisons), plain, f"{{}}: {said}", wanted)
+
+
+def _content_words(text: str, language: str, head: str) -> tuple[RequestWord, ...]:
+    """The words of the conditions, in order, each once; CJK text as character pairs."""
+    small = _STOPS.get(language, frozenset()) | STOP_WORDS | _GENERIC_WORDS
+    found: dict[str, RequestWord] = {}
+    for word in words_of(text):
+        if word.text in small | NEGATIONS or word.text == head or (len(word.text) < 2 and not word.text.isdigit()):
+            continue
+        found.setdefault(word.text, word)
+    return tuple(found.values())
+
+
+def words_of(text: str) -> Iterator[RequestWord]:
+    """The words of a text in lower case, CJK text as character pairs; `is_negated`: a negation stands shortly before it."""
+    since = NEGATION_REACH_TOKENS + 1
+    for m in TOKEN.finditer(text):
+        word = m[0].lower()
+        if word in BREAKS:
+            since = NEGATION_REACH_TOKENS + 1
+        elif word in NEGATIONS or word.endswith(("n't", "n’t")):
+            since = 0
+        elif pairs := cjk_bigrams(word).split():
+            at = 0
+            for pair in pairs:
+                at = word.find(pair, at)
+                yield RequestWord(pair, bool(_CJK_NEGATION.search(word[max(0, at - 3) : at])))
+        else:
+            since += 1
+            yield RequestWord(re.sub(r"['’]s$", "", word), since <= NEGATION_REACH_TOKENS)
+
+
+def type_of_noun(noun: str) -> str:
+    """The type of entity that a noun is for: person, organization or place; empty for any other."""
+    return next((kind for known, kind in TYPE_OF_NOUN.items() if likeness(known, noun) == 1.0), "") if noun else ""
+
+
+# Words that mean the same
+
+
+@lru_cache(maxsize=200_000)
+def likeness(wanted: str, word: str) -> float:
+    """How far a word stands for a wanted one: 1 the same or another form of it, 0.8 a synonym, 0 another. Both in lower case."""
+    if wanted == word:
+        return 1.0
+    if wanted[0].isdigit() or word[0].isdigit() or not wanted.isalpha() or min(len(wanted), len(word)) < 2:
+        return 0.0
+    if is_cjk(wanted) or is_cjk(word):
+        return 0.0
+    short, long = sorted((wanted, word), key=len)
+    if long.startswith(short) and len(short) >= MIN_PREFIX_CHARS and len(long) - len(short) <= MAX_SUFFIX_CHARS:
+        return 1.0
+    mine, others = forms(wanted), forms(word)
+    if mine & others:
+        return 1.0
+    return 0.8 if are_synonyms(mine, others, "en") else 0.0
+
+
+@lru_cache(maxsize=1_000)
+def phrases_like(wanted: str) -> tuple[tuple[str, ...], ...]:
+    """Synonyms of several words, such as go down for sink."""
+    return tuple({tuple(s.split("_")) for key in forms(wanted) for s in synonyms_of(key, "en") if "_" in s})
+
+
+# Numbers
+
+_NUMBER = r"(?P<number{n}>\d[\d.,' ]*(?<=\d)|\d)\s*(?P<scale{n}>k\b|thousand|million|billion|tausend|millionen|万|亿)?"
+_ABOVE = (
+    r"above|over|exceeding|(?:more|greater|higher|longer|older|larger|bigger|heavier|taller|later|better|wider|deeper|faster|warmer|hotter"
+    r"|richer|costlier) than|more expensive than|>|über|mehr als|größer als|höher als|länger als|älter als|plus de|supérieure?s? à"
+    r"|más de|mayor(?:es)? que|superior(?:es)? a|più di|mais de|maior(?:es)? que|meer dan|hoger dan|超过|大于|高于|多于|больше|более"
+)
+_BELOW = (
+    r"below|under|(?:less|fewer|lower|shorter|younger|smaller|lighter|earlier|cheaper|colder|slower|worse) than|<|unter|weniger als"
+    r"|kleiner als|kürzer als|jünger als|niedriger als|moins de|inférieure?s? à|menos de|menor(?:es)? que|inferior(?:es)? a|meno di"
+    r"|minder dan|lager dan|低于|小于|少于|不到|меньше|менее"
+)
+_AT_LEAST = r"at least|no less than|minimum of|>=|≥|mindestens|au moins|al menos|almeno|pelo menos|minstens|ten minste|至少|не менее"
+_AT_MOST = r"at most|no more than|not more than|maximum of|up to|<=|≤|höchstens|maximal|au plus|como máximo|al massimo|no máximo|hoogstens|至多|最多|不超过"
+_AFTER = r"after|later than|nach|après|después de|dopo il|dopo|depois de|после"
+_BEFORE = r"before|prior to|earlier than|vor|avant|antes de|prima del|prima di|voor|до"
+_SINCE = r"since|from|seit|ab|depuis|desde|dal|sinds|с"
+_UNTIL = r"until|till|bis|jusqu'en|hasta|fino al|até|tot"
+_BETWEEN = re.compile(
+    rf"\b(?:between|from|zwischen|von|entre|tra|fra|tussen|de)\s+{_NUMBER.format(n=1)}\s*(?:and|to|und|bis|et|à|y|a|e|en|–|-)\s*{_NUMBER.format(n=2)}",
+    re.IGNORECASE,
+)
+_BOUND = re.compile(
+    rf"(?P<at_least>{_AT_LEAST})\s*{_NUMBER.format(n=1)}|(?P<at_most>{_AT_MOST})\s*{_NUMBER.format(n=2)}"
+    rf"|(?P<above>{_ABOVE})\s*{_NUMBER.format(n=3)}|(?P<below>{_BELOW})\s*{_NUMBER.format(n=4)}"
+    rf"|\b(?P<after>{_AFTER})\s+(?P<year5>[12]\d{{3}})\b|\b(?P<before>{_BEFORE})\s+(?P<year6>[12]\d{{3}})\b|(?P<year7>[12]\d{{3}})年?(?P<zh>之前|以前|之后|以后|以来)"
+    rf"|\b(?P<since>{_SINCE})\s+(?P<year8>[12]\d{{3}})\b|\b(?P<until>{_UNTIL})\s+(?P<year9>[12]\d{{3}})\b"
+    rf"|{_NUMBER.format(n=0)}\s*(?P<zh_number>以上|以下|or more|or fewer|or less|oder mehr|ou plus|o más)",
+    re.IGNORECASE,
+)
+_COUNTED = re.compile(r"(?<![\w.,-])(?P<number>\d{1,3}(?:[.,]\d+)?)\s+(?P<noun>[^\W\d_]{3,})")
+_SCALES = {"k": 1e3, "thousand": 1e3, "tausend": 1e3, "million": 1e6, "millionen": 1e6, "billion": 1e9, "万": 1e4, "亿": 1e8}
+_ADJECTIVE = re.compile(r"([^\W\d_]+?)(?:er|ier|r)\s+than\s*$", re.IGNORECASE)
+
+
+def number_of(text: str) -> float:
+    """A written number: 60,000 and 60.000 and 60 000 are sixty thousand, 3.5 and 3,5 three and a half."""
+    plain = re.sub(r"[ ']", "", text)
+    plain = re.sub(r"[.,](?=\d{3}(?:\D|$))(?!\d{3}\d)", "", plain) if re.fullmatch(r"[1-9]\d{0,2}(?:[.,]\d{3})+", plain) else plain
+    try:
+        return float(plain.replace(",", "."))
+    except ValueError:
+        return float("nan")
+
+
+def _comparisons(text: str) -> tuple[list[Comparison], str]:
+    """The comparisons of a request, and it without their numbers."""
+    found: list[Comparison] = []
+    rest = text
+    for m in _BETWEEN.finditer(text):
+        low, high = (number_of(m[f"number{n}"]) * _SCALES.get((m[f"scale{n}"] or "").lower(), 1) for n in (1, 2))
+        found.append(Comparison(_words_near(text, m.start(), m.end()), low, high, _is_year(low) and _is_year(high)))
+        rest = rest.replace(m[0], " ")
+    for m in _BOUND.finditer(rest if found else text):
+        found.append(_bound(m))
+    rest = _BOUND.sub(" ", rest)
+    for m in _COUNTED.finditer(rest):
+        number = number_of(m["number"])
+        found.append(Comparison((m["noun"].lower(),), number, number))
+    return found, _COUNTED.sub(lambda m: f" {m['noun']}", rest)
+
+
+def _bound(m: re.Match[str]) -> Comparison:
+    groups = {name: value for name, value in m.groupdict().items() if value is not None}
+    number = next(number_of(v) for name, v in groups.items() if name.startswith(("number", "year")))
+    scale = next((v.lower() for name, v in groups.items() if name.startswith("scale")), "")
+    number *= _SCALES.get(scale, 1)
+    words = _words_near(m.string, m.start(), m.end())
+    if degree := _ADJECTIVE.search(m.string[: m.end()].rstrip("0123456789.,' ")):
+        noun = next((n for a, n in _NOUNS_IN_DEGREES.items() if a.startswith(degree[1].lower()) or degree[1].lower() == a[:-1]), "")
+        words = (noun, *words) if noun else words
+    infinite, smallest = float("inf"), 1e-9 * max(1.0, abs(number))
+    after = groups.get("zh") in ("之后", "以后") or "after" in groups
+    before = groups.get("zh") in ("之前", "以前") or "before" in groups
+    if after or "above" in groups:
+        return Comparison(words, number + (1 if after else smallest), infinite, after or _is_year(number))
+    if before or "below" in groups:
+        return Comparison(words, -infinite, number - (1 if before else smallest), before or _is_year(number))
+    is_high = "at_most" in groups or "until" in groups or groups.get("zh_number", "").lower() in ("以下", "or fewer", "or less")
+    return Comparison(words, -infinite if is_high else number, number if is_high else infinite, "since" in groups or "until" in groups)
+
+
+def _is_year(number: float) -> bool:
+    return 1000 <= number <= 2100 and number.is_integer()
+
+
+def _words_near(text: str, start: int, end: int) -> tuple[str, ...]:
+    """The content words beside a number, the nearest first: two before it and two after it."""
+    before = [w.text for w in words_of(text[:start]) if w.text not in STOP_WORDS and not w.text.isdigit()][-2:][::-1]
+    after = [w.text for w in words_of(text[end:]) if w.text not in STOP_WORDS and not w.text.isdigit()][:2]
+    return tuple(dict.fromkeys([*after[:1], *before, *after[1:]]))

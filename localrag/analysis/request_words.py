@@ -1,0 +1,164 @@
+"""How far the words and numbers of a list request are met by a text or a record, with negation."""
+
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from localrag.analysis.list_request import Comparison, ListRequest, RequestWord, likeness, number_of, phrases_like, words_of
+from localrag.analysis.text_records import Cells
+
+LABEL_SHARE = 0.5  # of a word that only the label of a cell has
+CONTEXT_SHARE = 0.7  # of a word that only a heading, the title or the path has
+MIN_LIKENESS = 0.8
+MIN_COLUMN_LEAD = 0.4  # of the score of the column that a word is meant of
+MAX_NUMBER_DISTANCE = 8  # words from a number in a sentence to the word that it counts
+TRUE_VALUES = frozenset("yes true y x ja wahr oui vrai sí si verdadero sim vero да 是 有 ✓ ✔ ☑ [x]".split())
+FALSE_VALUES = frozenset("no false n nein falsch non faux falso não nee нет 否 无 没有 ✗ ✘ ☐ [ ] none nil".split())
+_NUMBER = re.compile(r"(?<![\w.,])[-+]?\d{1,3}(?:[,' ]\d{3})+(?:\.\d+)?(?![\d])|(?<![\w.,])[-+]?\d+(?:[.,]\d+)?")
+_YEAR = re.compile(r"(?<!\d)(?:1\d{3}|20\d{2})(?!\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class WordHit:
+    """How far a text has a word, 0 to 1; `is_opposed`: it says the opposite; `label`: that of the cell, empty in prose.
+
+    `fullness`: the share of the value that is the word.
+    """
+
+    share: float = 0.0
+    is_opposed: bool = False
+    label: str = ""
+    fullness: float = 0.0
+
+
+NO_HIT = WordHit()
+
+
+def hits_in(words: Sequence[RequestWord], cells: Cells, context: str = "", columns: Sequence[str | None] = ()) -> list[WordHit]:
+    """For each word the best hit in the cells of a record, or in a sentence, which is a cell without a label; else in its context.
+
+    `columns`: for each word the label of the only column that counts; None for any.
+    """
+    return [_hit_in(word, cells, context, label) for word, label in zip(words, columns or [None] * len(words), strict=True)]
+
+
+def _hit_in(word: RequestWord, cells: Cells, context: str, column: str | None) -> WordHit:
+    best = NO_HIT
+    for label, value in cells:
+        if column is not None and label != column:
+            continue
+        share, is_opposed, fullness = _value_hit(word, value)
+        if label and share < 1.0 and (in_label := _label_hit(word.text, label)) > share:
+            boolean = _boolean(value)
+            share, fullness = (in_label, 1.0) if boolean is not None else (LABEL_SHARE * in_label, 0.0)
+            is_opposed = boolean is not None and boolean is word.is_negated
+        if share > best.share:
+            best = WordHit(share, is_opposed, label, fullness)
+    if not best.share and context and _label_hit(word.text, context):
+        return WordHit(CONTEXT_SHARE)
+    return best
+
+
+def meant_columns(words: Sequence[RequestWord], hits: Sequence[Sequence[WordHit]]) -> list[str | None]:
+    """For each word the label of the column that it is meant of; None if that is not sure. `hits`: of each record.
+
+    "Bergen" in "built in Bergen" is meant of the column "Builder", whose label another word has, or of a column whose whole value it is,
+    and not of remarks that mention it.
+    """
+    return [_meant_column(n, words, [record[n] for record in hits]) for n in range(len(words))]
+
+
+def _meant_column(n: int, words: Sequence[RequestWord], hits: Sequence[WordHit]) -> str | None:
+    fullness: dict[str, list[float]] = {}
+    for hit in hits:
+        if hit.label and hit.fullness:
+            fullness.setdefault(hit.label, []).append(hit.fullness)
+    if len(fullness) < 2:
+        return None
+    others = [word.text for m, word in enumerate(words) if m != n]
+    score = {label: sum(f) / len(f) + any(_label_hit(o, label) >= MIN_LIKENESS for o in others) for label, f in fullness.items()}
+    best, second = sorted(score, key=lambda label: -score[label])[:2]
+    return best if score[best] - score[second] >= MIN_COLUMN_LEAD else None
+
+
+def _boolean(value: str) -> bool | None:
+    folded = value.strip().casefold()
+    return True if folded in TRUE_VALUES else False if folded in FALSE_VALUES else None
+
+
+@lru_cache(maxsize=200_000)
+def _value_hit(word: RequestWord, value: str) -> tuple[float, bool, float]:
+    """How far a value has a word, whether with the opposite sense, and what share of it is the word; an unopposed hit counts first."""
+    tokens = list(words_of(value))
+    best, is_opposed = 0.0, False
+    for n, token in enumerate(tokens):
+        like = likeness(word.text, token.text)
+        if not like and any(_begins(tokens[n:], phrase) for phrase in phrases_like(word.text)):
+            like = MIN_LIKENESS
+        opposed = token.is_negated is not word.is_negated
+        if like and (like, not opposed) > (best, not is_opposed):
+            best, is_opposed = like, opposed
+    return best, is_opposed and best > 0, 1 / len(tokens) if best else 0.0
+
+
+def _begins(tokens: Sequence[RequestWord], phrase: tuple[str, ...]) -> bool:
+    return len(tokens) >= len(phrase) and all(likeness(p, t.text) == 1.0 for p, t in zip(phrase, tokens, strict=False))
+
+
+@lru_cache(maxsize=50_000)
+def _label_hit(word: str, label: str) -> float:
+    return max((likeness(word, token.text) for token in words_of(label)), default=0.0)
+
+
+def is_about(head: str, text: str) -> bool:
+    """Whether a label, heading or path has the noun that is asked for."""
+    return bool(head) and _label_hit(head, text) >= MIN_LIKENESS
+
+
+# Comparisons
+
+
+def compared_labels(request: ListRequest, labels: Sequence[str], samples: Sequence[Cells]) -> list[str | None]:
+    """For each comparison of a request the label of the column whose numbers are compared; None if no column is meant."""
+    return [_compared_label(c, request, labels, samples) for c in request.comparisons]
+
+
+def _compared_label(comparison: Comparison, request: ListRequest, labels: Sequence[str], samples: Sequence[Cells]) -> str | None:
+    numeric = [label for label in labels if _is_numeric(label, samples, is_year=comparison.is_year)]
+    for word in (*comparison.words, *(w.text for w in request.words)):
+        if named := [label for label in numeric if _label_hit(word, label) >= MIN_LIKENESS]:
+            return named[0]
+    return numeric[0] if len(numeric) == 1 and comparison.is_year else None
+
+
+def _is_numeric(label: str, samples: Sequence[Cells], *, is_year: bool) -> bool:
+    values = [value for cells in samples for name, value in cells if name == label]
+    pattern = _YEAR if is_year else _NUMBER
+    return bool(values) and 2 * sum(bool(pattern.search(v)) for v in values) > len(values)
+
+
+def meets(comparison: Comparison, value: str) -> bool | None:
+    """Whether the number in a value is within the bounds; None without a number."""
+    found = (_YEAR if comparison.is_year else _NUMBER).search(value)
+    return None if found is None else comparison.low <= number_of(found[0]) <= comparison.high
+
+
+def meets_in_text(comparison: Comparison, text: str) -> tuple[bool | None, bool]:
+    """The same of the number in a sentence that is nearest to a word that names what is compared, and whether there is such a word.
+
+    Without one it is the only number of the sentence.
+    """
+    starts = [start for start, _ in _spans(text)]
+    named = [n for n, (a, b) in enumerate(_spans(text)) if any(likeness(w, text[a:b].lower()) >= MIN_LIKENESS for w in comparison.words)]
+    pattern = _YEAR if comparison.is_year else _NUMBER
+    numbers = [(bisect_left(starts, m.start()), m[0]) for m in pattern.finditer(text)]
+    near = [(abs(n - at), number) for at, number in numbers for n in named if abs(n - at) <= MAX_NUMBER_DISTANCE]
+    if near:
+        return comparison.low <= number_of(min(near)[1]) <= comparison.high, True
+    return (comparison.low <= number_of(numbers[0][1]) <= comparison.high if len(numbers) == 1 else None), False
+
+
+def _spans(text: str) -> list[tuple[int, int]]:
+    return [m.span() for m in re.finditer(r"[^\W_]+", text)]
