@@ -21,7 +21,7 @@ from localrag.serve.table_worker import MAX_KEPT_TABLES, MAX_PENDING_TABLES, Tab
 from tests.serve.server import served_here
 
 CONTRACTS = {
-    "anders.txt": "Supply agreement\n\nThe harbour pays a fee of $1,200 a month.\n\nThe supplier is Anders Boats.\n",
+    "anders.txt": "Supply agreement\n\nThe harbour pays a fee of $1,200 a month until 2 March 2024.\n\nThe supplier is Anders Boats.\n",
     "bruun.md": "# Repair\n\n## Price\n\nThe harbour pays a fee of 4,500 euros a year.\n\n## Parties\n\nThe supplier is Bruun and Sons.\n",
     "odd #1.md": "# Odd\n\n## One\n\nThe harbour pays a fee of $90 a day.\n\n## Two\n\nThe supplier is Carl Quist.\n",
 }
@@ -235,6 +235,13 @@ def test_a_format_that_is_not_there_is_refused(client, suffix):
     answer = client.get(f"/api/tables/{made['id']}/file.{suffix}")
     assert answer.status_code in (400, 404)
     assert answer.json()["error"]["message"]
+
+
+def test_a_timeline_is_made_and_is_a_calendar(client):
+    """Its dates are in the values that the page draws."""
+    made = made_table(client, "timeline", about="", limit=5)
+    assert [row["cells"][0]["value"] for row in made["table"]["rows"]] == ["../2024-03-02"]
+    assert "BEGIN:VEVENT" in client.get(f"/api/tables/{made['id']}/file.ics").text
 
 
 def test_two_documents_are_compared(client):
