@@ -245,7 +245,7 @@ def _cjk_patterns() -> Iterator[DatePattern]:
         return candidate_of(m, first, last, has_year="y" in groups)
 
     number, year = rf"(?:\d{{1,2}}|[{digits}]{{1,3}})", r"(?:[12]\d{3}|[一二][〇○零一二三四五六七八九]{3})"
-    to = r"(?:日?[至到–—~～-])"
+    to = r"(?:日?[至到–—－~～-])"
     month_day = rf"(?P<m>{number})月(?:份|(?P<d>{number})[日号號])?"
     until = rf"(?:{to}\s?(?P<y2>{year})\s?年(?:(?P<m2>{number})月(?:(?P<d2>{number})[日号])?)?)?"
     past = r"(?<!过去)(?<!过去\s)(?<!长达)"  # "the past 1000 years"

@@ -69,8 +69,8 @@ class DateMention:
     @property
     def text(self) -> str:
         """The date as people write it, in English: `about 1850`, `before 1900`, `3 May 1999 to 5 May 1999`."""
-        date = self.value.start or self.value.end
-        return f"{self.bound} {date.text}" if self.bound and date else self.value.text
+        end = self.value.start or self.value.end
+        return f"{self.bound} {end.text}" if self.bound and end else self.value.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +106,9 @@ def find_dates(text: str, own: PartialDate | date | None = None, language: str =
 
 
 def _is_base(mention: DateMention, candidate: Candidate, text: str) -> bool:
-    """Whether a text goes on from a date: not from "before 1900", "(1904)", 2019-20, "last year" or "the day before"."""
+    """Whether a text goes on from a date: not from "before 1900", "about 1850", "(1904)", 2019-20, "last year" or "the day before"."""
     value = mention.value
-    if value.start is None or value.end is None or (value.start != value.end and not value.end.day):
+    if value.is_about or value.start is None or value.end is None or (value.start != value.end and not value.end.day):
         return False
     if candidate.rule is not None:
         return candidate.rule.base == "text" and candidate.rule.direction >= 0

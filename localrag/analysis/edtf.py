@@ -58,12 +58,12 @@ class PartialDate:
 
     @property
     def text(self) -> str:
-        """The date as people write it, in English: `12 March 2019`, `1960s`, `19th century`, `44 BC`."""
+        """The date as people write it, in English: `12 March 2019`, `the 1960s`, `the 19th century`, `44 BC`."""
         if self.years == 100:
             n = self.year // 100 + 1
             suffix = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
-            return f"{n}{suffix} century"
-        year = f"{self.year}s" if self.years == 10 else f"{1 - self.year} BC" if self.year < 1 else f"AD {self.year}"
+            return f"the {n}{suffix} century"
+        year = f"the {self.year}s" if self.years == 10 else f"{1 - self.year} BC" if self.year < 1 else f"AD {self.year}"
         year = str(self.year) if self.years == 1 and self.year > 99 else year
         if not self.month:
             return year

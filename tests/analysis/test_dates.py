@@ -176,7 +176,7 @@ def test_order_of_day_and_month():
         ("It has stood since 1967.", "since 1967"),
         ("It was built about 1850.", "about 1850"),
         ("The fair of 3 to 5 May 1999 was wet.", "3 May 1999 to 5 May 1999"),
-        ("It was common in the eighteenth century.", "18th century"),
+        ("It was common in the eighteenth century.", "the 18th century"),
         ("Caesar crossed the river in 49 BC.", "49 BC"),
         ("Sales rose in the third quarter of 2019.", "quarter 3 of 2019"),
     ],

@@ -23,7 +23,7 @@ DOCUMENTS = {
     f"{SALE} The library has owned the map since 1967.\n",
     "letter.txt": "Vardby, 20 June 2019\n\nDear Ruth,\n\nYesterday the mayor opened the new bridge. The swimming pool will close in October.\n"
     "The council met on 2 May 2018. Three days later the chairman resigned.\n",
-    "news.md": f"# News of the harbour\n\nOn 12 March 2019 the ferry Skua was sold to Ingrid Holm for £350,000. "
+    "news.md": f"# News of the harbour\n\nOn 12 March 2019 the ferry Skua was sold to Ingrid Holm. "
     "The brewery was not sold to Lars Berg on 1 July 2018. The brewery was sold to Lars Berg on 1 July 2018.\n",
     "diary.md": "# Diary of a keeper\n\n## 9 November 1973\n\nThe coaster struck the shoal in the storm.\n\n"
     "## 2 December 1973\n\nI found the carbon copy in the ledger.\n",
@@ -94,7 +94,7 @@ def test_ranges_and_uncertain_dates(table):
     assert shown["1850~"] == "about 1850"
     assert shown["../1900"] == "before 1900"
     assert shown["1926-05-03/1926-05-05"] == "3 May 1926 to 5 May 1926"
-    assert shown["196X"] == "1960s"
+    assert shown["196X"] == "the 1960s"
     assert shown["1967/.."] == "since 1967"
 
 
@@ -109,9 +109,10 @@ def test_reckoned_dates(table):
 
 
 def test_an_event_told_twice_is_one_row(table):
-    """Two documents that say the same of one day, in another order of words, are one row with both quotes."""
+    """Two documents that say the same of one day, one of them more, are one row with both quotes, and the fuller as its text."""
     row = row_with(table, "Skua")
 
+    assert row.cells[1].text == SALE
     assert sorted(citation.path for citation in row.cells[1].citations) == ["history.txt", "news.md"]
     assert row.cells[2].text == "history.txt; news.md"
 
