@@ -16,7 +16,7 @@ def quote(path: str, text: str, quoted: str | None = None) -> Citation:
 
 def contradictions() -> ResultTable:
     """Two pairs of statements."""
-    columns = [Column("first statement"), Column("second statement"), Column("difference"), Column("newer")]
+    columns = [Column("First statement"), Column("Second statement"), Column("What differs"), Column("Newer", "date")]
     pairs = [("The fee is $1,200 a month.", "The fee is $1,500 a month.", "$1,200 / $1,500"), ("The harbour is open in winter.",) * 3]
     pairs[1] = ("The harbour is open in winter.", "The harbour is closed in winter.", "open / closed")
     rows = [

@@ -94,6 +94,8 @@ export default {
   "tables.column.Document": "Dokument",
   "tables.column.Chapter": "Kapitel",
   "tables.column.Record": "Datensatz",
+  "tables.column.What differs": "Was sich unterscheidet",
+  "tables.column.Newer": "Neuer",
   "tables.column.date": "Datum",
   "tables.column.what happened": "Was geschah",
   "tables.column.document": "Dokument",

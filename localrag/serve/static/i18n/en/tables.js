@@ -94,6 +94,8 @@ export default {
   "tables.column.Document": "Document",
   "tables.column.Chapter": "Chapter",
   "tables.column.Record": "Record",
+  "tables.column.What differs": "What differs",
+  "tables.column.Newer": "Newer",
   "tables.column.date": "Date",
   "tables.column.what happened": "What happened",
   "tables.column.document": "Document",

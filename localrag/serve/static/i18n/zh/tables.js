@@ -94,6 +94,8 @@ export default {
   "tables.column.Document": "文档",
   "tables.column.Chapter": "章节",
   "tables.column.Record": "记录",
+  "tables.column.What differs": "不同之处",
+  "tables.column.Newer": "较新",
   "tables.column.date": "日期",
   "tables.column.what happened": "事件",
   "tables.column.document": "文档",
