@@ -6,8 +6,10 @@ that is repeated reads only what changed. What a person decided about a cell sta
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from sqlite3 import OperationalError
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,7 +98,8 @@ def review_documents(
             new = _make_cells(section, [questions[n] for n in wanted], vectors[wanted], project)
             stored |= new
             if project.keep_answers:
-                reviews.save_cells(project.write_db, new)
+                with suppress(OperationalError):  # a read-only index can still be reviewed
+                    reviews.save_cells(project.write_db, new)
             n_made += len(new)
             if on_work:
                 on_work(n_made, plan.new_cells)
