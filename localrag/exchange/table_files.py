@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from localrag.analysis.calendar_file import timeline_to_ics
 from localrag.analysis.tables import ResultTable
 from localrag.errors import UsageError
 from localrag.exchange.export_folder import check_target_file
@@ -19,18 +20,22 @@ T = TypeVar("T")
 
 
 def write_table(table: ResultTable, path: Path, *, force: bool = False) -> None:
-    """Write a table to a file, whose suffix is one of TABLE_SUFFIXES; only its owner can read it.
+    """Write a table to a file, whose suffix is one of TABLE_SUFFIXES, or .ics for a timeline; only its owner can read it.
 
     Raises UsageError for another suffix, if the file exists and `force` is not set, or if the table is too large for the format; OSError.
     """
-    check_output_file(path, force=force)
-    _writer(path, _TABLE_WRITERS)(table, path)
+    check_output_file(path, table.kind, force=force)
+    _writer(path, _writers_of(table.kind))(table, path)
 
 
-def check_output_file(path: Path, *, force: bool = False) -> None:
-    """Raises UsageError if a table cannot be written to this path, so that nothing has to be made in vain."""
-    _writer(path, _TABLE_WRITERS)
+def check_output_file(path: Path, kind: str = "", *, force: bool = False) -> None:
+    """Raises UsageError if a table of a kind cannot be written to this path, so that nothing has to be made in vain."""
+    _writer(path, _writers_of(kind))
     check_target_file(path, force=force)
+
+
+def _writers_of(kind: str) -> Mapping[str, Callable[[ResultTable, Path], None]]:
+    return {**_TABLE_WRITERS, ".ics": _write_calendar} if kind == "timeline" else _TABLE_WRITERS
 
 
 def write_answer(answer: Answer, path: Path, *, force: bool = False) -> None:
@@ -54,6 +59,10 @@ def _write_markdown(table: ResultTable, path: Path) -> None:
 
 def _write_json(table: ResultTable, path: Path) -> None:
     write_atomically(path, (json.dumps(serialize_table(table), ensure_ascii=False, indent=1) + "\n").encode("utf-8", "replace"))
+
+
+def _write_calendar(table: ResultTable, path: Path) -> None:
+    write_atomically(path, timeline_to_ics(table).encode("utf-8", "replace"))
 
 
 def _write_answer_markdown(answer: Answer, path: Path) -> None:

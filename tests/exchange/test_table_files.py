@@ -253,7 +253,7 @@ def test_a_file_is_written_whole_private_and_the_same_each_time(suffix, tmp_path
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("name", ["t.ods", "t", "t.html"])
+@pytest.mark.parametrize("name", ["t.ods", "t", "t.html", "t.ics"])
 def test_another_suffix_names_those_there_are(name, tmp_path):
     """Before anything is written."""
     with pytest.raises(UsageError, match="no format") as refused:
