@@ -19,7 +19,7 @@ def timeline_to_ics(table: ResultTable) -> str:
     """
     events = [event for row in table.rows if (event := _event(row))]
     n_omitted = len(table.rows) - len(events)
-    omitted = f" {n_omitted} dates that are decades, centuries or before the year 1 are left out." if n_omitted else ""
+    omitted = f" Dates left out, which are decades, centuries or before the year 1: {n_omitted}." if n_omitted else ""
     head = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//localrag//timeline//EN", "CALSCALE:GREGORIAN"]
     named = [f"X-WR-CALNAME:{_escaped(table.title)}", f"X-WR-CALDESC:{_escaped((table.note + omitted).strip())}"]
     lines = [*head, *named, *(line for event in events for line in event), "END:VCALENDAR"]
@@ -34,7 +34,9 @@ def _event(row: TableRow) -> list[str] | None:
     if days is None:
         return None
     summary = what.text if len(what.text) <= MAX_SUMMARY_CHARS else what.text[: MAX_SUMMARY_CHARS - 1].rstrip() + "…"
-    description = "\n".join([f"Date: {when.text}", *(f"“{c.quote.strip()}”\n{c.place()}" for c in what.citations)])
+    description = "\n".join(
+        [f"Date: {when.text}" + f" ({when.note})" * bool(when.note), *(f"“{c.quote.strip()}”\n{c.place()}" for c in what.citations)]
+    )
     start, end = days
     return [
         "BEGIN:VEVENT",

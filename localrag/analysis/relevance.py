@@ -1,7 +1,8 @@
 """Which sentences of documents are about an entity or a topic."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 
 from localrag.analysis.placed_sentences import PlacedSentence
 from localrag.analysis.reading import read_passages
@@ -26,6 +27,11 @@ def entity_ids_of(about: str, project: Project) -> frozenset[str]:
     return frozenset() if content_stems(remaining) else frozenset(entity.entity_id for entity in entities)
 
 
+def chunk_ids_of_entities(entity_ids: frozenset[str], project: Project) -> frozenset[str]:
+    """The chunks that mention one of the entities."""
+    return frozenset(mention.chunk_id for mention in graph.mentions(project.db, entity_ids))
+
+
 def chunk_ids_of_topic(topic: str, project: Project) -> frozenset[str]:
     """The chunks that are most relevant to a topic."""
     found = retrieve(topic, project.embedder.embed([topic])[0], project, TOPIC_CHUNKS)
@@ -47,43 +53,37 @@ def are_about_topic(topic: str, texts: Sequence[str], project: Project) -> list[
     return [r.relevance + WORD_SHARE_WEIGHT * word_share(topic, text) > 0 for text, r in zip(texts, readings, strict=True)]
 
 
-class EntityMentions:
-    """The mentions of entities by chunk, and which of them are persons."""
+def sentences_about_entities(
+    sentences: Sequence[PlacedSentence], entity_ids: frozenset[str], people: frozenset[str], project: Project
+) -> Iterator[PlacedSentence]:
+    """The sentences of a document that mention one of the entities, and those after one of these that go on with "he" or "she".
 
-    def __init__(self, entity_ids: frozenset[str], project: Project) -> None:
-        self.entity_ids = entity_ids
-        self._db = project.db
-        self._people = frozenset(entity.id for entity in graph.entities(project.db) if entity.type == "person")
-        self.chunk_ids = frozenset(mention.chunk_id for mention in graph.mentions(project.db, entity_ids))
+    `people`: the entities that are persons (`people_in`). A sentence that goes on follows one that mentions no other person, nor does it.
+    """
+    mentioned = _mentioned_entities(sentences, project)
+    is_about_person, end = False, 0
+    for sentence, ids in zip(sentences, mentioned, strict=True):
+        is_mentioned = not ids.isdisjoint(entity_ids)
+        others = (ids & people) - entity_ids
+        gap = sentence.source.document.text[end : sentence.start]
+        goes_on = is_about_person and not others and "\n\n" not in gap and bool(_PERSONAL_PRONOUN.search(sentence.text[:PRONOUN_CHARS]))
+        if is_mentioned or goes_on:
+            yield sentence
+        is_about_person = not others and (goes_on or not ids.isdisjoint(entity_ids & people))
+        end = sentence.end
 
-    def sentences_about(self, sentences: Sequence[PlacedSentence]) -> Iterator[PlacedSentence]:
-        """The sentences of a document that mention one of the entities, and those after one of these that go on with "he" or "she".
 
-        Neither sentence then mentions another person.
-        """
-        if not sentences:
-            return
-        by_sentence = self._by_sentence(sentences)
-        is_about_person, end = False, 0
-        for n, sentence in enumerate(sentences):
-            ids = by_sentence.get(n, frozenset())
-            is_mentioned = not ids.isdisjoint(self.entity_ids)
-            others = (ids & self._people) - self.entity_ids
-            gap = sentence.source.document.text[end : sentence.start]
-            goes_on = is_about_person and not others and "\n\n" not in gap and bool(_PERSONAL_PRONOUN.search(sentence.text[:PRONOUN_CHARS]))
-            if is_mentioned or goes_on:
-                yield sentence
-            is_about_person = not others and (goes_on or (is_mentioned and not ids.isdisjoint(self.entity_ids & self._people)))
-            end = sentence.end
+def people_in(project: Project) -> frozenset[str]:
+    """The entities that are persons."""
+    return frozenset(entity.id for entity in graph.entities(project.db) if entity.type == "person")
 
-    def _by_sentence(self, sentences: Sequence[PlacedSentence]) -> Mapping[int, frozenset[str]]:
-        """Number of a sentence → the entities that it mentions."""
-        mentions = sorted(graph.mentions_in(self._db, [c.id for c in sentences[0].source.chunks]), key=lambda m: m.start)
-        found: dict[int, frozenset[str]] = {}
-        n = 0
-        for mention in mentions:
-            while n < len(sentences) and sentences[n].end <= mention.start:
-                n += 1
-            if n < len(sentences) and sentences[n].start <= mention.start:
-                found[n] = found.get(n, frozenset()) | {mention.entity_id}
-        return found
+
+def _mentioned_entities(sentences: Sequence[PlacedSentence], project: Project) -> list[set[str]]:
+    """The entities that each sentence of a document mentions."""
+    found: list[set[str]] = [set() for _ in sentences]
+    starts = [sentence.start for sentence in sentences]
+    for mention in graph.mentions_in(project.db, [c.id for c in sentences[0].source.chunks]) if sentences else ():
+        n = bisect_right(starts, mention.start) - 1
+        if n >= 0 and mention.start < sentences[n].end:
+            found[n].add(mention.entity_id)
+    return found

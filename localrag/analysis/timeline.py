@@ -5,12 +5,21 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby, takewhile
 
 from localrag.analysis.dates import DateMention, FoundDates, find_dates
 from localrag.analysis.edtf import Day, PartialDate, parse_edtf
 from localrag.analysis.placed_sentences import OpenedDocument, PlacedSentence, opened_documents, sentences_of
-from localrag.analysis.relevance import EntityMentions, are_about_topic, chunk_ids_of_topic, entity_ids_of, is_in_chunks
+from localrag.analysis.relevance import (
+    are_about_topic,
+    chunk_ids_of_entities,
+    chunk_ids_of_topic,
+    entity_ids_of,
+    is_in_chunks,
+    people_in,
+    sentences_about_entities,
+)
 from localrag.analysis.tables import Cell, Column, OnWork, ResultTable, TableRow, make_table
 from localrag.project import Project
 from localrag.query.collection_questions import dated_files
@@ -22,6 +31,7 @@ from localrag.text.sentences import collapse_whitespace
 
 FIGURES = ("documents", "documents_with_dates", "statements", "reckoned", "merged", "unresolved", "omitted")
 COLUMNS = (Column("date", "date"), Column("what happened"), Column("document"))
+RECKONED = "reckoned"  # the note of a date that is told from another one
 LANGUAGE_CHARS = 3000  # of a document that tell its language
 DATELINE_CHARS = 500  # at the beginning of a document that may hold its date
 MAX_STATEMENT_CHARS = 600  # of a longer sentence, or line without one, the part around the date is quoted
@@ -98,8 +108,8 @@ def _scope(about: str, project: Project) -> _Scope:
     if not about:
         return _Scope()
     if entity_ids := entity_ids_of(about, project):
-        entity = EntityMentions(entity_ids, project)
-        return _Scope(entity.chunk_ids, entity.sentences_about)
+        about_entities = partial(sentences_about_entities, entity_ids=entity_ids, people=people_in(project), project=project)
+        return _Scope(chunk_ids_of_entities(entity_ids, project), about_entities)
     chunk_ids = chunk_ids_of_topic(about, project)
     return _Scope(chunk_ids, lambda sentences: (s for s in sentences if is_in_chunks(s, chunk_ids)), is_topic=True)
 
@@ -199,7 +209,7 @@ def _timeline_table(statements: Iterable[DatedStatement], about: str, limit: int
     shown = groups if limit is None else groups[: max(0, limit)]
     figures["omitted"] = len(groups) - len(shown)
     rows = [_row(group) for group in shown]
-    figures["reckoned"] = sum("(reckoned)" in row.cells[0].text for row in rows)
+    figures["reckoned"] = sum(row.cells[0].note == RECKONED for row in rows)
     title = f"Timeline of {about}" if about else "Timeline"
     return make_table("timeline", title, COLUMNS, rows, _note(figures, about), {name: figures[name] for name in FIGURES})
 
@@ -208,14 +218,14 @@ def _note(figures: Counter[str], about: str) -> str:
     """What a reader should know: that there is nothing, what is left out, and what is reckoned."""
     notes = []
     if not figures["statements"]:
-        subject = f"No dated statement about “{about}”" if about else "No dated statement"
-        notes.append(f"{subject} was found in {figures['documents']} documents.")
+        notes.append(f"No dated statement{f' about “{about}”' * bool(about)} was found. Documents read: {figures['documents']}.")
     if figures["omitted"]:
-        notes.append(f"{figures['omitted']} later rows are left out.")
+        notes.append(f"Later rows left out: {figures['omitted']}.")
     if figures["reckoned"]:
-        notes.append(f"Dates reckoned from another date: {figures['reckoned']:,}.")
+        notes.append(f"Dates reckoned from another date: {figures['reckoned']}.")
     if figures["unresolved"]:
-        notes.append(f"Left out are dates such as “yesterday” where it is not known what day they start from: {figures['unresolved']:,}.")
+        unknown = "Dates such as “yesterday” left out because their documents do not say what day they start from"
+        notes.append(f"{unknown}: {figures['unresolved']}.")
     return " ".join(notes)
 
 
@@ -255,9 +265,9 @@ def _row(group: Sequence[DatedStatement]) -> TableRow:
     """The row of statements that say the same: the fullest as text, all of them as quotes."""
     mentions = sorted((statement.mention for statement in group), key=lambda mention: mention.is_reckoned)
     first = next(statement for statement in group if statement.mention is mentions[0])
-    reckoned = " (reckoned)" if mentions[0].is_reckoned else ""
     citations = dict.fromkeys(citation for statement in [first, *group] for citation in statement.date_citations)
-    date = Cell(mentions[0].text + reckoned, tuple(citations), value=first.value)
+    note = RECKONED if mentions[0].is_reckoned else ""
+    date = Cell(mentions[0].text, tuple(citations), value=first.value, note=note)
     what = Cell(group[0].text, tuple(dict.fromkeys(statement.citation for statement in group)))
     paths = dict.fromkeys(format_path(statement.citation.path) for statement in group)
     key = content_id(first.value, *sorted(group[0].words), group[0].is_negated)

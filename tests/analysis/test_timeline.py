@@ -12,6 +12,7 @@ from localrag.analysis.tables import Cell, Column, ResultTable, TableRow
 from localrag.analysis.timeline import FIGURES, make_timeline
 from localrag.engine.settings import EngineOptions
 from localrag.errors import UsageError
+from localrag.exchange.table_files import check_output_file, write_table
 from localrag.filters import DocumentFilter
 from localrag.index import Index
 from localrag.project import open_for_query
@@ -21,13 +22,15 @@ DOCUMENTS = {
     "history.txt": "The chapel of Vardby was built about 1850. The old mill burned down before 1900.\n\n"
     "Herring were plentiful in the 1960s. The strike of the dockers lasted from 3 to 5 May 1926.\n\n"
     f"{SALE} The library has owned the map since 1967.\n",
-    "letter.txt": "Vardby, 20 June 2019\n\nDear Ruth,\n\nYesterday the mayor opened the new bridge. The swimming pool will close in October.\n"
+    "letter.txt": "Vardby, 20 June 2019\n\nDear Ruth,\n\nYesterday the mayor opened the new bridge. "
+    "The swimming pool will close in October.\n"
     "The council met on 2 May 2018. Three days later the chairman resigned.\n",
-    "news.md": f"# News of the harbour\n\nOn 12 March 2019 the ferry Skua was sold to Ingrid Holm. "
+    "news.md": "# News of the harbour\n\nOn 12 March 2019 the ferry Skua was sold to Ingrid Holm. "
     "The brewery was not sold to Lars Berg on 1 July 2018. The brewery was sold to Lars Berg on 1 July 2018.\n",
     "diary.md": "# Diary of a keeper\n\n## 9 November 1973\n\nThe coaster struck the shoal in the storm.\n\n"
     "## 2 December 1973\n\nI found the carbon copy in the ledger.\n",
-    "people.txt": "Ingrid Holm was born in 1931 in Vardby. She married a baker in 1955. Walter Muir became a pilot in 1960. He retired in 1990.\n",
+    "people.txt": "Ingrid Holm was born in 1931 in Vardby. She married a baker in 1955. "
+    "Walter Muir became a pilot in 1960. He retired in 1990.\n",
     "soup.txt": "Take two carrots, an onion and a cod. Boil the bones for an hour.\n",
 }
 
@@ -102,10 +105,10 @@ def test_reckoned_dates(table):
     """Dates in relation to another are marked, and cite what they are reckoned from where the text names it."""
     yesterday, resigned, pool = (row_with(table, words) for words in ("new bridge", "chairman resigned", "swimming pool"))
 
-    assert (yesterday.cells[0].text, yesterday.cells[0].value) == ("19 June 2019 (reckoned)", "2019-06-19")
-    assert (pool.cells[0].text, pool.cells[0].value) == ("October 2019 (reckoned)", "2019-10")
+    assert (yesterday.cells[0].text, yesterday.cells[0].note, yesterday.cells[0].value) == ("19 June 2019", "reckoned", "2019-06-19")
+    assert (pool.cells[0].text, pool.cells[0].note, pool.cells[0].value) == ("October 2019", "reckoned", "2019-10")
     assert [citation.quote for citation in resigned.cells[0].citations] == ["Three days later", "2 May 2018"]
-    assert "dates are reckoned" in table.note
+    assert "Dates reckoned from another date: 3." in table.note
 
 
 def test_an_event_told_twice_is_one_row(table):
@@ -150,7 +153,7 @@ def test_about_something_unknown(harbor):
     table = timeline_of(harbor, "the election of a pope")
 
     assert table.rows == ()
-    assert table.note.startswith("No dated statement about “the election of a pope” was found in 6 documents.")
+    assert table.note.startswith("No dated statement about “the election of a pope” was found. Documents read: 6.")
 
 
 def test_limit(harbor):
@@ -159,7 +162,7 @@ def test_limit(harbor):
 
     assert [row.cells[0].value for row in table.rows] == ["1850~", "../1900"]
     assert table.figures["omitted"] == 17
-    assert "17 later rows are left out." in table.note
+    assert "Later rows left out: 17." in table.note
 
 
 def test_selection(harbor):
@@ -174,7 +177,7 @@ def test_no_dates(tmp_path, home):
     table = timeline_of(make_index(tmp_path, {"soup.txt": DOCUMENTS["soup.txt"], "one.txt": "x"}))
 
     assert table.rows == ()
-    assert table.note == "No dated statement was found in 2 documents."
+    assert table.note == "No dated statement was found. Documents read: 2."
 
 
 def test_unknown_days(tmp_path, home):
@@ -182,7 +185,7 @@ def test_unknown_days(tmp_path, home):
     table = timeline_of(make_index(tmp_path, {"note.txt": "Yesterday the boiler broke. The school opened in 1951.\n"}))
 
     assert [row.cells[0].value for row in table.rows] == ["1951"]
-    assert "1 dates such as “yesterday” are left out" in table.note
+    assert table.note.endswith("do not say what day they start from: 1.")
 
 
 def test_the_same_document_twice(tmp_path, home):
@@ -197,7 +200,7 @@ def test_the_same_document_twice(tmp_path, home):
 
 def test_long_lines(tmp_path, home):
     """Of a line without sentences, the part around the date is quoted."""
-    line = "alpha beta gamma " * 4000 + "delta on 12 March 2019 epsilon " + "zeta eta theta " * 4000
+    line = "alpha beta gamma " * 1000 + "delta on 12 March 2019 epsilon " + "zeta eta theta " * 1000
 
     table = timeline_of(make_index(tmp_path, {"long.txt": line}))
 
@@ -271,7 +274,7 @@ def test_a_timeline_as_a_calendar(table):
     assert (sale["DTSTART"], sale["DTEND"]) == ("20190312", "20190313")
     assert "“" + SALE + "”\nhistory.txt" in sale["DESCRIPTION"]
     assert sale["LOCATION"] == "history.txt; news.md"
-    assert "1 dates that are decades, centuries or before the year 1 are left out." in text.replace("\r\n ", "").replace("\\,", ",")
+    assert "decades\\, centuries or before the year 1: 1." in text.replace("\r\n ", "")
     assert timeline_to_ics(table) == text
 
 
@@ -334,3 +337,13 @@ def test_a_copy_of_the_folder_gives_the_same_calendar(harbor, table, tmp_path):
     copied = shutil.copytree(harbor, tmp_path / "copy")
 
     assert timeline_to_ics(timeline_of(copied)) == timeline_to_ics(table)
+
+
+def test_a_calendar_is_written_for_timelines_only(table, tmp_path):
+    """A file that ends with .ics holds the calendar; for another table it is refused before the work."""
+    write_table(table, tmp_path / "t.ics")
+
+    assert (tmp_path / "t.ics").read_bytes().decode() == timeline_to_ics(table)
+    check_output_file(tmp_path / "other.ics", "timeline")
+    with pytest.raises(UsageError, match="no format"):
+        check_output_file(tmp_path / "other.ics", "review")

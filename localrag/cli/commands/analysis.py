@@ -71,13 +71,14 @@ def _make(
     *,
     force: bool,
     as_json: bool,
+    kind: str = "",
 ) -> None:
     """Open the index, make a table and print or write it; an existing output file is refused before the work."""
     from localrag.exchange.table_files import check_output_file
     from localrag.index import Index
 
     if output is not None:
-        check_output_file(output, force=force)
+        check_output_file(output, kind, force=force)
     with Index.open(index, model=model, engine=engine_options(engine, quiet=as_json)) as opened:
         opened.load_models()
         _write(make(opened), opened, output, force=force, as_json=as_json)
@@ -222,6 +223,7 @@ def timeline_command(
         lambda opened: opened.timeline(about, limit=limit, selection=chosen, on_work=show_work),
         force=force,
         as_json=as_json,
+        kind="timeline",
     )
 
 
