@@ -17,22 +17,25 @@ from localrag.serializers import serialize_table
 from localrag.system.files import write_atomically
 
 T = TypeVar("T")
-CALENDAR_SUFFIX = ".ics"  # of timelines alone
 
 
 def write_table(table: ResultTable, path: Path, *, force: bool = False) -> None:
-    """Write a table to a file, whose suffix is one of TABLE_SUFFIXES, or of a timeline CALENDAR_SUFFIX; only its owner can read it.
+    """Write a table to a file, whose suffix is one of TABLE_SUFFIXES, or .ics for a timeline; only its owner can read it.
 
     Raises UsageError for another suffix, if the file exists and `force` is not set, or if the table is too large for the format; OSError.
     """
-    check_output_file(path, force=force)
-    _writer(path, _TABLE_WRITERS)(table, path)
+    check_output_file(path, table.kind, force=force)
+    _writer(path, _writers_of(table.kind))(table, path)
 
 
-def check_output_file(path: Path, *, force: bool = False) -> None:
-    """Raises UsageError if a table cannot be written to this path, so that nothing has to be made in vain."""
-    _writer(path, _TABLE_WRITERS)
+def check_output_file(path: Path, kind: str = "", *, force: bool = False) -> None:
+    """Raises UsageError if a table of a kind cannot be written to this path, so that nothing has to be made in vain."""
+    _writer(path, _writers_of(kind))
     check_target_file(path, force=force)
+
+
+def _writers_of(kind: str) -> Mapping[str, Callable[[ResultTable, Path], None]]:
+    return {**_TABLE_WRITERS, ".ics": _write_calendar} if kind == "timeline" else _TABLE_WRITERS
 
 
 def write_answer(answer: Answer, path: Path, *, force: bool = False) -> None:
@@ -59,8 +62,6 @@ def _write_json(table: ResultTable, path: Path) -> None:
 
 
 def _write_calendar(table: ResultTable, path: Path) -> None:
-    if table.kind != "timeline":
-        raise UsageError("Only a timeline can be a calendar.", f"Name a file that ends with one of: {' '.join(TABLE_SUFFIXES)}")
     write_atomically(path, timeline_to_ics(table).encode("utf-8", "replace"))
 
 
@@ -74,8 +75,6 @@ _TABLE_WRITERS: Mapping[str, Callable[[ResultTable, Path], None]] = {
     ".md": _write_markdown,
     ".docx": write_word_table,
     ".json": _write_json,
-    CALENDAR_SUFFIX: _write_calendar,
 }
 _ANSWER_WRITERS: Mapping[str, Callable[[Answer, Path], None]] = {".md": _write_answer_markdown, ".docx": write_word_answer}
-TABLE_SUFFIXES = tuple(suffix for suffix in _TABLE_WRITERS if suffix != CALENDAR_SUFFIX)
-ANSWER_SUFFIXES = tuple(_ANSWER_WRITERS)
+TABLE_SUFFIXES, ANSWER_SUFFIXES = tuple(_TABLE_WRITERS), tuple(_ANSWER_WRITERS)
