@@ -34,7 +34,12 @@ from localrag.query.support_score import content_words
 PAIRS = Path("scripts/contradiction_pairs.txt")
 KEPT_EACH = 4
 RIDGE = 0.003
-WEIGHTS = {"pair": 2.0, "edited": 0.5, "corpus": 0.5}
+# Features that cannot speak against a contradiction, and those that cannot speak for one, whatever a few hundred pairs say.
+FAVORABLE = re.compile(r"contradicted|cosine|overlap|aligned|agreeing(?:, both ways)?$|reason: |both reasons|same unit|shared |prior|no difference ×|wording ×")
+UNFAVORABLE = re.compile(
+    r"entailed|agreeing contradicted|other |more (?!figures)|changed|condition|time|some|owner|personal|pointing|in subject|year in one"
+)
+WEIGHTS = {"pair": 2.0, "edited": 0.25, "corpus": 0.5}
 EDITED_PER_INDEX, SAMPLED_PER_INDEX, HARD_PER_INDEX = 40, 1200, 300
 Array = NDArray[np.float64]
 _NEGATED = (r"\b(is|are|was|were|can|will|must|should|has been|may)\b(?! not)", r"\1 not")
@@ -52,6 +57,7 @@ class Row:
     is_kept: bool = False
     cosine: float = 0.0
     overlap: float = 0.0
+    penalty: float = 0.0
 
 
 def written_pairs() -> Iterator[Row]:
@@ -119,20 +125,29 @@ def fitted(features: Sequence[dict[str, float]], rows: Sequence[Row]) -> dict[st
     x = np.array([[features[n][name] for name in names] for n in used])
     y = np.array([float(rows[n].is_contradiction) for n in used])
     w = np.array([WEIGHTS[rows[n].group] for n in used])
+    penalty = np.array([rows[n].penalty for n in used])
     mean, scale = x.mean(axis=0), x.std(axis=0)
     varied = scale > 1e-6
     z = (x - mean)[:, varied] / scale[varied]
 
     def loss(t: Array) -> tuple[float, Array]:
-        logits = z @ t[1:] + t[0]
+        logits = z @ t[1:] + t[0] - penalty
         error = w * (1 / (1 + np.exp(-logits)) - y) / w.sum()
         value = float((w * (np.logaddexp(0, logits) - y * logits)).sum() / w.sum() + RIDGE * t[1:] @ t[1:])
         return value, np.concatenate([[error.sum()], error @ z + 2 * RIDGE * t[1:]])
 
-    t = minimize(loss, np.zeros(z.shape[1] + 1), jac=True, method="L-BFGS-B").x
+    bounds = [_bounds(name) for name, is_used in zip(names, varied, strict=True) if is_used]
+    t = minimize(loss, np.zeros(z.shape[1] + 1), jac=True, method="L-BFGS-B", bounds=[(None, None), *bounds]).x
     found = dict.fromkeys(names, 0.0) | dict(zip(np.array(names)[varied].tolist(), (t[1:] / scale[varied]).tolist(), strict=True))
     bias = float(t[0] - sum(found[name] * m for name, m in zip(names, mean, strict=True)))
     return {"bias": bias, **found}
+
+
+def _bounds(name: str) -> tuple[float | None, float | None]:
+    """The least and the greatest weight of a feature; None where there is none."""
+    if UNFAVORABLE.match(name):
+        return None, 0.0
+    return (0.0, None) if FAVORABLE.match(name) else (None, None)
 
 
 def score(weights: dict[str, float], features: dict[str, float]) -> float:
@@ -154,7 +169,7 @@ def corpus_rows(index: Path, rng: random.Random) -> tuple[list[Row], list[Statem
         pairs = list(comparable_pairs(statements, project))
     chosen = rng.sample(pairs, min(SAMPLED_PER_INDEX, len(pairs)))
     near = sorted(pairs, key=lambda p: -(p[2].cosine + p[2].overlap))[:SAMPLED_PER_INDEX]
-    unique = {(a.text, b.text): Row("corpus", a.text, b.text, False, False, n.cosine, n.overlap) for a, b, n in (*chosen, *near)}
+    unique = {(a.text, b.text): Row("corpus", a.text, b.text, False, False, n.cosine, n.overlap, penalty) for a, b, n, penalty in (*chosen, *near)}
     return list(unique.values()), statements
 
 
@@ -179,7 +194,8 @@ def main() -> None:
     screening = fitted(features, rows_read)
     screened = {id(row): score(screening, f) for row, f in zip(rows_read, features, strict=True)}
     hard = [r for found in corpus.values() for r in sorted((r for r in found if id(r) in screened), key=lambda r: -screened[id(r)])[:HARD_PER_INDEX]]
-    compared = [*rows, *hard]
+    least = min(screened[id(row)] for row in hard)
+    compared = [*(row for row in rows if screened[id(row)] >= least), *hard]
     found = {id(row): differences(row.first, row.second) for row in compared}
     pairs = [(row.second, row.first) for row in compared]
     readings |= read(reader, pairs + [p for ds in found.values() for d in ds for p in (d.agreeing, d.agreeing[::-1])])

@@ -44,7 +44,8 @@ def copy_corpus(corpus: str, shared: Path, folder: Path) -> None:
             row = json.loads(line)
             contexts.setdefault(row["title"], {})[row["context"]] = None
         for title, texts in contexts.items():
-            (folder / f"{re.sub(r'[^\w.-]', '_', title)}.txt").write_text("\n\n".join(texts), encoding="utf-8")
+            name = re.sub(r"[^\w.-]", "_", title)
+            (folder / f"{name}.txt").write_text("\n\n".join(texts), encoding="utf-8")
 
 
 def plant(folder: Path, plantings: Iterable[Planting]) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from localrag.analysis.contradiction_score import Agreement, contradiction_log_odds, is_pointing, prior_log_odds, screening_log_odds
+from localrag.analysis.contradiction_score import Agreement, contradiction_log_odds, is_pointing, prior_log_odds, screening_log_odds, shares_name
 from localrag.analysis.differences import Difference, differences, figures
 from localrag.analysis.placed_sentences import PlacedSentence, opened_documents
 from localrag.analysis.reading import entailments
@@ -25,6 +25,7 @@ PAIRS_PER_STATEMENT = 10  # candidates, about, before most are left out
 TOPIC_CHUNKS = 60
 MIN_TOPIC_SHARE = 0.5  # of the topic's words in a pair of statements that is on the topic
 MIN_VERSION_SIMILARITY = 0.5  # of two versions of a document: "it" means the same in both
+MAX_UNNAMED_PENALTY = 1.5  # in log odds, for "the film" of one document and "the film" of another
 MAX_ROWS_PER_STATEMENT = 2  # a statement that seems to contradict more is one of a list of different things
 MAX_SHOWN_PLACES = 3  # of one statement
 MIN_CONFIDENCE = 0.5
@@ -48,6 +49,7 @@ class _Candidate:
     second: Statement
     cosine: float
     prior: float
+    penalty: float
     readings: tuple[Entailment, ...] = ()
     agreements: tuple[Agreement, ...] = ()
 
@@ -94,8 +96,11 @@ def _most_telling(statements: Sequence[Statement]) -> list[Statement]:
     return [statements[n] for n in sorted(ranked[:MAX_STATEMENTS])]
 
 
-def comparable_pairs(statements: Sequence[Statement], project: Project) -> Iterator[tuple[Statement, Statement, Neighbors]]:
-    """The pairs of statements that may be about the same thing, and are not known to be about two, the earlier first."""
+def comparable_pairs(statements: Sequence[Statement], project: Project) -> Iterator[tuple[Statement, Statement, Neighbors, float]]:
+    """The pairs of statements that may be about the same thing, and are not known to be about two, the earlier first.
+
+    The last value is what the log odds lose because the statements share no name and their documents may be about different things.
+    """
     if len(statements) < 2:
         return
     similarity = document_similarity(statements)
@@ -103,13 +108,14 @@ def comparable_pairs(statements: Sequence[Statement], project: Project) -> Itera
     for pair in neighbor_pairs(statements, vectors):
         first, second = sorted((statements[pair.first], statements[pair.second]), key=_age)
         if _is_comparable(first, second, similarity):
-            yield first, second, pair
+            distance = 0.0 if shares_name(first.text, second.text) else 1 - min(1.0, similarity(first, second) / MIN_VERSION_SIMILARITY)
+            yield first, second, pair, MAX_UNNAMED_PENALTY * distance
 
 
 def _candidates(statements: Sequence[Statement], topic: str, project: Project) -> list[_Candidate]:
     return [
-        _Candidate(first, second, pair.cosine, prior_log_odds(first.text, second.text, pair.cosine, pair.overlap))
-        for first, second, pair in comparable_pairs(statements, project)
+        _Candidate(first, second, pair.cosine, prior_log_odds(first.text, second.text, pair.cosine, pair.overlap) - penalty, penalty)
+        for first, second, pair, penalty in comparable_pairs(statements, project)
         if not topic or _is_on_topic(first, second, topic)
     ]
 
@@ -173,7 +179,7 @@ def _compared(candidates: Sequence[_Candidate], project: Project) -> list[_Candi
 
 
 def _confidence(candidate: _Candidate) -> float:
-    odds = contradiction_log_odds(*candidate.texts, candidate.cosine, candidate.readings, candidate.agreements)
+    odds = contradiction_log_odds(*candidate.texts, candidate.cosine, candidate.readings, candidate.agreements) - candidate.penalty
     return 1 / (1 + math.exp(-odds))
 
 

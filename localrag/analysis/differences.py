@@ -14,7 +14,7 @@ from localrag.entailment.lexicon import ParsedSentence, ParsedWord, chinese_quan
 from localrag.text.sentences import STOP_WORDS, is_cjk
 
 MAX_DIFFERENCES = 3  # of two statements that are considered
-MAX_REPLACED_WORDS = 4  # of a difference that is neither a figure nor a name
+MAX_REPLACED_WORDS, STEM_CHARS = 4, 5  # of a difference that is neither a figure nor a name
 
 _GERMAN_MONTHS = "januar februar märz april mai juni juli august september oktober november dezember".split()
 _GERMAN_DAYS = "montag dienstag mittwoch donnerstag freitag samstag sonntag".split()
@@ -219,7 +219,7 @@ def _other_words(a: str, b: str) -> Iterator[Difference]:
     blocks = SequenceMatcher(None, [m[0].lower() for m in left], [m[0].lower() for m in right], autojunk=False).get_opcodes()
     is_found = False
     for tag, i, j, k, m in blocks:
-        if tag == "replace" and max(j - i, m - k) <= MAX_REPLACED_WORDS and _says(left[i:j]) and _says(right[k:m]):
+        if tag == "replace" and max(j - i, m - k) <= MAX_REPLACED_WORDS and _says(left[i:j]) and _says(right[k:m]) and not _same_stems(left[i:j], right[k:m]):
             is_found = True
             yield _substituted("wording", a, (left[i].start(), left[j - 1].end()), b, (right[k].start(), right[m - 1].end()))
     if not is_found:
@@ -234,6 +234,10 @@ def lacking_words(a: ParsedSentence, b: ParsedSentence) -> list[ParsedWord]:
     """The words of a sentence without a counterpart in the other, opposites included."""
     match = matched(a, b)
     return [word for i, word in enumerate(a.words) if not word.soft and i not in match.alike and i not in match.converse]
+
+
+def _same_stems(left: Sequence[re.Match[str]], right: Sequence[re.Match[str]]) -> bool:
+    return [m[0].lower()[:STEM_CHARS] for m in left] == [m[0].lower()[:STEM_CHARS] for m in right]
 
 
 def _says(words: Sequence[re.Match[str]]) -> bool:

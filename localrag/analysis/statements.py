@@ -1,6 +1,7 @@
 """Statements: what the sentences of documents say, each wording once, and which of them may be about the same thing."""
 
 import math
+import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -19,6 +20,14 @@ from localrag.store import graph
 from localrag.text.kinds import TextKind, classify_sentence
 
 MIN_TERMS, MAX_STATEMENT_CHARS = 2, 600
+MAX_SMALL_WORD_CHARS, MIN_TITLE_SHARE = 3, 0.9
+# A sentence that only says where to look.
+_REFERS = re.compile(
+    r"\b(?:click here|for (?:more|further|full|additional) (?:information|details?)|for details|more (?:information|details) (?:on|about)"
+    r"|see (?:also|below|above|issue|page|section|chapter|figure|table|the)|learn more|read more|find out more|check out"
+    r"|siehe (?:auch|unten|oben|Seite|Abschnitt)|weitere Informationen|véase|más información|voir (?:aussi|page))\b",
+    re.IGNORECASE,
+)
 MAX_NEIGHBORS = 8  # of a statement by vectors, and as many by rare terms
 MAX_TERM_SHARE, MIN_TERM_LIMIT = 0.05, 30  # the share of the statements with a term that still is rare, and a number that always is
 BLOCK_ROWS = 1024  # statements that are compared with all others at once
@@ -70,8 +79,15 @@ def statements_of(sources: Iterable[OpenedDocument], project: Project, chunk_ids
 def _statement_text(sentence: PlacedSentence) -> str:
     """The sentence without markup; empty if it states nothing that could be contradicted."""
     text = normalize_sentence(sentence.text)
-    is_stated = len(text) <= MAX_STATEMENT_CHARS and classify_sentence(sentence.text) is TextKind.PROSE
-    return "" if not is_stated or text.endswith(("?", "？", ":", "：")) else text
+    if len(text) > MAX_STATEMENT_CHARS or text.endswith(("?", "？", ":", "：")) or _REFERS.search(text) or _is_title(text):
+        return ""
+    return text if classify_sentence(sentence.text) is TextKind.PROSE else ""
+
+
+def _is_title(text: str) -> bool:
+    """Whether nearly all words but short ones are capitalized."""
+    words = [word for word in text.split() if len(word) > MAX_SMALL_WORD_CHARS]
+    return bool(words) and sum(word[0].isupper() for word in words) >= MIN_TITLE_SHARE * len(words)
 
 
 def neighbor_pairs(statements: Sequence[Statement], vectors: Vectors) -> list[Neighbors]:
