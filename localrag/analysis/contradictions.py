@@ -1,0 +1,244 @@
+"""Contradictions: pairs of sentences of the documents that cannot both be right, as a table with both quotes, the surest first."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from localrag.analysis.contradiction_score import Agreement, contradiction_log_odds, is_pointing, prior_log_odds, screening_log_odds, shares_name
+from localrag.analysis.differences import Difference, differences, figures
+from localrag.analysis.placed_sentences import PlacedSentence, opened_documents
+from localrag.analysis.reading import entailments
+from localrag.analysis.statements import Neighbors, Statement, document_similarity, neighbor_pairs, statements_of
+from localrag.analysis.tables import Cell, CellState, Column, OnWork, ResultTable, TableRow, make_table
+from localrag.llm.reader import Entailment
+from localrag.project import Project
+from localrag.query.retriever import retrieve, word_share
+from localrag.records import content_id
+
+KIND = "contradictions"
+COLUMNS = (Column("First statement"), Column("Second statement"), Column("What differs"), Column("Newer", "date"))
+MAX_STATEMENTS = 20_000
+MAX_READ_PAIRS, MAX_COMPARED_PAIRS = 3_000, 700  # read once; read in both directions, and again without what differs
+PAIRS_PER_STATEMENT = 10  # candidates, about, before most are left out
+TOPIC_CHUNKS = 60
+MIN_TOPIC_SHARE = 0.5  # of the topic's words in a pair of statements that is on the topic
+MIN_VERSION_SIMILARITY = 0.5  # of two versions of a document: "it" means the same in both
+MAX_UNNAMED_PENALTY = 1.5  # in log odds, for "the film" of one document and "the film" of another
+MAX_ROWS_PER_STATEMENT = 2  # a statement that seems to contradict more is one of a list of different things
+MAX_SHOWN_PLACES = 3  # of one statement
+MIN_CONFIDENCE = 0.5
+
+_TIMES = re.compile(r"\b(?:1[89]|20)\d\d\b|\b[vV]?\d{1,4}\.\d{1,4}\.\d{1,4}\b|\b[vV]ersion \d[\d.]*")
+
+
+@dataclass(frozen=True, slots=True)
+class ContradictionPlan:
+    """What a search reads: `statements` are compared by vectors and words, at most `pairs` of them by the reader."""
+
+    statements: int
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A pair of statements, the earlier first; what the reader says of it as it is, in both directions, and without what differs."""
+
+    first: Statement
+    second: Statement
+    cosine: float
+    prior: float
+    penalty: float
+    readings: tuple[Entailment, ...] = ()
+    agreements: tuple[Agreement, ...] = ()
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        return self.first.text, self.second.text
+
+
+def plan_contradictions(project: Project, topic: str = "") -> ContradictionPlan:
+    """How much a search for contradictions will read, before anything is embedded or read."""
+    n = min(MAX_STATEMENTS, len(_statements(project, topic)))
+    return ContradictionPlan(n, min(MAX_READ_PAIRS, PAIRS_PER_STATEMENT * n, n * (n - 1) // 2))
+
+
+def find_contradictions(project: Project, topic: str = "", *, limit: int = 20, on_work: OnWork | None = None) -> ResultTable:
+    """The pairs of sentences that contradict each other, the surest first; with a topic, those on it.
+
+    Raises UsageError if the reader is switched off, ModelError if a model cannot be loaded.
+    """
+    found = _statements(project, topic)
+    statements = _most_telling(found)
+    candidates = _candidates(statements, topic, project)
+    likely = sorted(candidates, key=lambda c: -c.prior)[:MAX_READ_PAIRS]
+    read = _compared(_screened(likely, project, on_work), project)
+    scored = sorted(((_confidence(c), c) for c in read), key=lambda pair: (-pair[0], pair[1].texts))
+    rows = [_row(candidate, confidence) for confidence, candidate in _varied(scored)[:limit]]
+    counts = {"statements": len(found), "statements compared": len(statements), "pairs": len(candidates), "pairs read": len(likely)}
+    title = f"Contradictions about {topic}" if topic else "Contradictions"
+    return make_table(KIND, title, COLUMNS, rows, _note(counts, len(rows)), counts)
+
+
+def _statements(project: Project, topic: str) -> list[Statement]:
+    chunk_ids = _topic_chunks(topic, project) if topic.strip() else None
+    return statements_of(opened_documents(project), project, chunk_ids)
+
+
+def _topic_chunks(topic: str, project: Project) -> set[str]:
+    return {chunk.id for chunk, _ in retrieve(topic, project.embedder.embed([topic])[0], project, TOPIC_CHUNKS)}
+
+
+def _most_telling(statements: Sequence[Statement]) -> list[Statement]:
+    """At most MAX_STATEMENTS, in order; those with a figure are preferred, because they can be contradicted most surely."""
+    ranked = sorted(range(len(statements)), key=lambda n: (not any(map(str.isdigit, statements[n].text)), n))
+    return [statements[n] for n in sorted(ranked[:MAX_STATEMENTS])]
+
+
+def comparable_pairs(statements: Sequence[Statement], project: Project) -> Iterator[tuple[Statement, Statement, Neighbors, float]]:
+    """The pairs of statements that may be about the same thing, and are not known to be about two, the earlier first.
+
+    The last value is what the log odds lose because the statements share no name and their documents may be about different things.
+    """
+    if len(statements) < 2:
+        return
+    similarity = document_similarity(statements)
+    vectors = project.embedder.embed([statement.text for statement in statements])
+    for pair in neighbor_pairs(statements, vectors):
+        first, second = sorted((statements[pair.first], statements[pair.second]), key=_age)
+        if _is_comparable(first, second, similarity):
+            distance = 0.0 if shares_name(first.text, second.text) else 1 - min(1.0, similarity(first, second) / MIN_VERSION_SIMILARITY)
+            yield first, second, pair, MAX_UNNAMED_PENALTY * distance
+
+
+def _candidates(statements: Sequence[Statement], topic: str, project: Project) -> list[_Candidate]:
+    return [
+        _Candidate(first, second, pair.cosine, prior_log_odds(first.text, second.text, pair.cosine, pair.overlap) - penalty, penalty)
+        for first, second, pair, penalty in comparable_pairs(statements, project)
+        if not topic or _is_on_topic(first, second, topic)
+    ]
+
+
+def _age(statement: Statement) -> tuple[str, str, int]:
+    """What sorts statements by date, undated ones last, then by place."""
+    place = statement.places[0]
+    return _date(statement) or "9999", place.source.document.path, place.start
+
+
+def _date(statement: Statement) -> str:
+    """The latest date of the documents with a statement; empty if none has a date."""
+    return max(place.source.document.date for place in statement.places)
+
+
+def _is_comparable(first: Statement, second: Statement, similarity: Callable[[Statement, Statement], float]) -> bool:
+    """Whether two statements can be about the same thing at the same time.
+
+    "It" of one document is not "it" of another; what stands under two versions or dates in one document was said of two times.
+    """
+    if (is_pointing(first.text) or is_pointing(second.text)) and similarity(first, second) < MIN_VERSION_SIMILARITY:
+        return False
+    places = [(x, y) for x in first.places for y in second.places if x.source.document.id == y.source.document.id]
+    if not places:
+        return True
+    return any(_heading_times(x) == _heading_times(y) for x, y in places)
+
+
+def _heading_times(place: PlacedSentence) -> tuple[str, ...]:
+    """The years and versions in the headings above a place."""
+    return tuple(_TIMES.findall(" ".join(place.source.outline.headings_at(place.start))))
+
+
+def _is_on_topic(first: Statement, second: Statement, topic: str) -> bool:
+    return word_share(topic, f"{first.text} {second.text}") >= MIN_TOPIC_SHARE
+
+
+def _screened(candidates: Sequence[_Candidate], project: Project, on_work: OnWork | None) -> list[_Candidate]:
+    """The MAX_COMPARED_PAIRS candidates that are likeliest after one reading, with it; pairs of equal length are read together."""
+    by_length = sorted(candidates, key=lambda c: sum(map(len, c.texts)))
+    found = entailments([candidate.texts for candidate in by_length], project, on_work)
+    read = [replace(candidate, readings=(reading,)) for candidate, reading in zip(by_length, found, strict=True)]
+    return sorted(read, key=lambda c: -screening_log_odds(c.prior, c.readings[0]))[:MAX_COMPARED_PAIRS]
+
+
+def _compared(candidates: Sequence[_Candidate], project: Project) -> list[_Candidate]:
+    """The candidates read in the other direction, and without each of their differences."""
+    differing = [(candidate, differences(*candidate.texts)) for candidate in candidates]
+    pairs = [candidate.texts[::-1] for candidate in candidates]
+    pairs += [pair for _, found in differing for d in found for pair in (d.agreeing, d.agreeing[::-1])]
+    unique = sorted(set(pairs), key=lambda pair: (sum(map(len, pair)), pair))
+    readings = dict(zip(unique, entailments(unique, project), strict=True))
+    return [
+        replace(
+            candidate,
+            readings=(*candidate.readings, readings[candidate.texts[::-1]]),
+            agreements=tuple(Agreement(d, (readings[d.agreeing], readings[d.agreeing[::-1]])) for d in found),
+        )
+        for candidate, found in differing
+    ]
+
+
+def _confidence(candidate: _Candidate) -> float:
+    odds = contradiction_log_odds(*candidate.texts, candidate.cosine, candidate.readings, candidate.agreements) - candidate.penalty
+    return 1 / (1 + math.exp(-odds))
+
+
+def _varied(scored: Iterable[tuple[float, _Candidate]]) -> list[tuple[float, _Candidate]]:
+    """Those that are sure enough; of one statement at most MAX_ROWS_PER_STATEMENT."""
+    used: Counter[str] = Counter()
+    kept = []
+    for confidence, candidate in scored:
+        if confidence >= MIN_CONFIDENCE and max(used[text] for text in candidate.texts) < MAX_ROWS_PER_STATEMENT:
+            used.update(candidate.texts)
+            kept.append((confidence, candidate))
+    return kept
+
+
+def _row(candidate: _Candidate, confidence: float) -> TableRow:
+    cells = (*map(_statement_cell, (candidate.first, candidate.second)), Cell(_difference_text(candidate), confidence=confidence))
+    return TableRow((*cells, _newer_cell(candidate)), content_id(*candidate.texts))
+
+
+def _statement_cell(statement: Statement) -> Cell:
+    return Cell(statement.text, tuple(place.citation for place in statement.places[:MAX_SHOWN_PLACES]))
+
+
+def _difference_text(candidate: _Candidate) -> str:
+    """What differs, such as "number: 30 days / 60 days"."""
+    best = max(candidate.agreements, key=lambda agreement: agreement.entailed, default=None)
+    if best is None:
+        return "content"
+    words = [_shown(text, span, best.difference.kind) for text, span in zip(candidate.texts, (best.difference.first, best.difference.second), strict=True)]
+    return f"{best.difference.kind}: {' / '.join(words)}"
+
+
+def _shown(text: str, span: tuple[int, int], kind: str) -> str:
+    """The words of a difference; a number with the word behind it, no words as a dash."""
+    start, end = span
+    if kind == "number" and (following := re.match(r"[ -]?[^\W\d_]+|\s?[%€$£°]+", text[end:])):
+        end += following.end()
+    return text[start:end].strip() or "–"
+
+
+def _newer_cell(candidate: _Candidate) -> Cell:
+    """Which statement is of the newer document."""
+    first, second = _date(candidate.first), _date(candidate.second)
+    if not (first and second):
+        return Cell(state=CellState.NOT_STATED)
+    if first == second:
+        return Cell(f"same date, {first}", value=first)
+    return Cell(f"second, {second} (first: {first})", value=second)
+
+
+def _note(counts: dict[str, int], n_rows: int) -> str:
+    """What was left out, if anything."""
+    parts = []
+    if counts["statements compared"] < counts["statements"]:
+        parts.append(f"Of {counts['statements']:,} statements {counts['statements compared']:,} were compared, those with numbers first.")
+    if counts["pairs read"] < counts["pairs"]:
+        parts.append(f"Of {counts['pairs']:,} pairs about the same thing the {counts['pairs read']:,} likeliest were read.")
+    if not counts["pairs"]:
+        parts.append("There are no two statements about the same thing.")
+    elif not n_rows:
+        parts.append("No contradiction is sure enough to be shown.")
+    return " ".join(parts)
