@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from localrag.analysis.item_candidates import ItemCandidate, ReadPassage, prose_candidates, read_passages_of, record_candidates
+from localrag.analysis.item_evidence import probabilities, text_evidence
 from localrag.analysis.list_request import ListRequest, parse_list_request
+from localrag.analysis.merged_items import merge_items
 from localrag.analysis.placed_sentences import OpenedDocument, opened_documents
 from localrag.analysis.reading import entailments, read_passages
-from localrag.analysis.item_evidence import probabilities, text_evidence
-from localrag.analysis.merged_items import merge_items
 from localrag.analysis.tables import Cell, Column, OnWork, ResultTable, TableRow, make_table
 from localrag.analysis.text_records import RecordTable, chunk_at, record_tables
 from localrag.project import Project
@@ -218,5 +218,9 @@ def _add_mentions(passages: Iterable[ReadPassage], project: Project) -> None:
                 by_chunk[chunk.id].append(passage)
     for mention in graph.mentions_in(project.db, sorted(by_chunk)):
         for passage in by_chunk[mention.chunk_id]:
-            if passage.start <= mention.start and mention.end <= passage.end and all((m.start, m.end) != (mention.start, mention.end) for m in passage.mentions):
+            if (
+                passage.start <= mention.start
+                and mention.end <= passage.end
+                and all((m.start, m.end) != (mention.start, mention.end) for m in passage.mentions)
+            ):
                 passage.mentions.append(mention)

@@ -19,7 +19,9 @@ _NUMBERED = re.compile(r"([^\d\n]{0,80}?)\.?(?<![^.])(\d{1,9})\.([^\n]{1,200})$"
 _CELL = re.compile(r"([^:：?？\n]{1,80})(?:[:：](?: |$)|([?？]) )")
 _RULE = re.compile(r"[ \t]*\|?[ \t:|+-]*-[ \t:|+-]*")
 _NUMBER = re.compile(r"[-+]?[\d.,%]+")
-_NUMBER_LABEL = re.compile(r"\b(?:id|no|nr|number|nummer|code|key|year|jahr|date|datum|fecha|année|año)\b|编号|号码|年份|日期", re.IGNORECASE)
+_NUMBER_LABEL = re.compile(
+    r"\b(?:id|no|nr|number|nummer|code|key|year|jahr|date|datum|fecha|année|año)\b|编号|号码|年份|日期", re.IGNORECASE
+)
 _FIRST_NAME = re.compile(r"\b(?:first|given|fore)[ _-]?name|vorname|prénom|nombre\b", re.IGNORECASE)
 _LAST_NAME = re.compile(r"\b(?:last|family|sur)[ _-]?name|nachname|familienname|nom de famille|apellido", re.IGNORECASE)
 Cells = tuple[tuple[str, str], ...]  # (label, value)
