@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.stats import rankdata
 
-from localrag.analysis.contradiction_score import Agreement, log_odds, pair_features, prior_features, screening_features
+from localrag.analysis.contradiction_score import Agreement, pair_features, prior_features, screening_features
 from localrag.analysis.contradictions import comparable_pairs
 from localrag.analysis.differences import differences
 from localrag.analysis.placed_sentences import opened_documents
 from localrag.analysis.statements import Statement, statements_of, term_weights
+from localrag.engine.embedder import EmbeddingModel, open_embedder
 from localrag.entailment.normalization import normalize_sentence
 from localrag.llm.reader import Entailment, PassageReader
-from localrag.engine.embedder import EmbeddingModel, open_embedder
 from localrag.model_files import find_embedder
 from localrag.project import open_for_query
 from localrag.query.support_score import content_words
@@ -35,7 +35,9 @@ PAIRS = Path("scripts/contradiction_pairs.txt")
 KEPT_EACH = 4
 RIDGE = 0.003
 # Features that cannot speak against a contradiction, and those that cannot speak for one, whatever a few hundred pairs say.
-FAVORABLE = re.compile(r"contradicted|cosine|overlap|aligned|agreeing(?:, both ways)?$|reason: |both reasons|same unit|shared |prior|no difference ×|wording ×")
+FAVORABLE = re.compile(
+    r"contradicted|cosine|overlap|aligned|agreeing(?:, both ways)?$|reason: |both reasons|same unit|shared |prior|no difference ×|wording ×"
+)
 UNFAVORABLE = re.compile(
     r"entailed|agreeing contradicted|other |more (?!figures)|changed|condition|time|some|owner|personal|pointing|in subject|year in one"
 )
@@ -77,7 +79,9 @@ def edited_pairs(texts: Sequence[str], rng: random.Random) -> Iterator[Row]:
     texts = rng.sample(texts, len(texts))
     names = [m for text in texts for m in re.findall(r"(?<=[a-z] )[A-Z][a-z]{3,}(?= [a-z])", text)] or ["Marrow"]
     editors: list[Callable[[str], str]] = [
-        lambda t: re.sub(r"(?<![\d.,:/-])(?:1[89]|20)\d\d(?![\d.,:/-]\d|-)", lambda m: str(int(m[0]) + rng.choice([-12, -7, -3, 2, 5, 10])), t, count=1),
+        lambda t: re.sub(
+            r"(?<![\d.,:/-])(?:1[89]|20)\d\d(?![\d.,:/-]\d|-)", lambda m: str(int(m[0]) + rng.choice([-12, -7, -3, 2, 5, 10])), t, count=1
+        ),
         lambda t: re.sub(r"(?<![\w.,:/-])\d{1,3}(?:,\d{3})?(?= [a-z%])", lambda m: _other_number(m[0], rng), t, count=1),
         lambda t: re.sub(r"(?<=[a-z] )[A-Z][a-z]{3,}(?= [a-z])", lambda _: rng.choice(names), t, count=1),
         lambda t: re.sub(*(_AFFIRMED if rng.random() < 0.3 else _NEGATED), t, count=1),
@@ -169,7 +173,9 @@ def corpus_rows(index: Path, rng: random.Random) -> tuple[list[Row], list[Statem
         pairs = list(comparable_pairs(statements, project))
     chosen = rng.sample(pairs, min(SAMPLED_PER_INDEX, len(pairs)))
     near = sorted(pairs, key=lambda p: -(p[2].cosine + p[2].overlap))[:SAMPLED_PER_INDEX]
-    unique = {(a.text, b.text): Row("corpus", a.text, b.text, False, False, n.cosine, n.overlap, penalty) for a, b, n, penalty in (*chosen, *near)}
+    unique = {
+        (a.text, b.text): Row("corpus", a.text, b.text, False, False, n.cosine, n.overlap, penalty) for a, b, n, penalty in (*chosen, *near)
+    }
     return list(unique.values()), statements
 
 
@@ -193,7 +199,11 @@ def main() -> None:
     features = [screening_features(priors[id(row)], readings[row.first, row.second]) for row in rows_read]
     screening = fitted(features, rows_read)
     screened = {id(row): score(screening, f) for row, f in zip(rows_read, features, strict=True)}
-    hard = [r for found in corpus.values() for r in sorted((r for r in found if id(r) in screened), key=lambda r: -screened[id(r)])[:HARD_PER_INDEX]]
+    hard = [
+        r
+        for found in corpus.values()
+        for r in sorted((r for r in found if id(r) in screened), key=lambda r: -screened[id(r)])[:HARD_PER_INDEX]
+    ]
     least = min(screened[id(row)] for row in hard)
     compared = [*(row for row in rows if screened[id(row)] >= least), *hard]
     found = {id(row): differences(row.first, row.second) for row in compared}

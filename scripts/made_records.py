@@ -2,7 +2,7 @@
 
 Four subjects of 100 records: vessels and suppliers, which `localrag/analysis/item_list.py` was tuned on, and staff and bridges, which were kept
 apart. Each request has the function that tells whether a record belongs to its list.
-"""
+"""  # noqa: E501
 
 import csv
 import io
@@ -120,6 +120,13 @@ VESSELS = Subject("vessels", "Name", _vessel, _vessel_prose, [
     ("Which vessels burned?", lambda r: r["Fate"].startswith(("burned", "destroyed by fire"))),
     ("alle Schiffe, die gesunken sind", _sank),
     ("¿Qué barcos se hundieron?", _sank),
+    ("Welche Schiffe wurden in Bergen gebaut?", lambda r: r["Builder"] == "Bergen"),
+    ("Welche Schiffe hatten Holz geladen?", lambda r: r["Cargo"] == "timber"),
+    ("tous les navires construits avant 1900", lambda r: r["Built"] < 1900),
+    ("所有运煤的船", lambda r: r["Cargo"] == "coal"),
+    ("ferries of the Crown", lambda r: r["Type"] == "ferry" and r["Owner"] == "the Crown"),
+    ("museum ships", lambda r: r["Fate"].startswith("museum")),
+    ("vessels that did not sink", lambda r: not _sank(r)),
 ])  # fmt: skip
 
 # Suppliers
@@ -146,9 +153,7 @@ def _supplier_prose(r: Record, rng: random.Random) -> str:
         f"We buy {r['Product']} from {r['Supplier']}, a firm in {r['Country']}.",
     ])  # fmt: skip
     rating = rng.choice([f"Its rating is {r['Rating']}.", f"It was rated {r['Rating']} of 5."])
-    return _sentences(
-        rng, first, rating, rng.choice(certified), f"Its contract ends on {r['Contract ends']}.", note[r["Note"]]
-    ).strip()
+    return _sentences(rng, first, rating, rng.choice(certified), f"Its contract ends on {r['Contract ends']}.", note[r["Note"]]).strip()
 
 
 SUPPLIERS = Subject("suppliers", "Supplier", _supplier, _supplier_prose, [
@@ -162,6 +167,11 @@ SUPPLIERS = Subject("suppliers", "Supplier", _supplier, _supplier_prose, [
     ("suppliers with a rating of at most 2", lambda r: r["Rating"] <= 2),
     ("Which firms sell paint?", lambda r: r["Product"] == "paint"),
     ("所有德国供应商", lambda r: r["Country"] == "Germany"),
+    ("Lieferanten aus Spanien", lambda r: r["Country"] == "Spain"),
+    ("fournisseurs de peinture", lambda r: r["Product"] == "paint"),
+    ("proveedores sin certificado", lambda r: r["Certified"] == "no"),
+    ("suppliers of rope or sail cloth", lambda r: r["Product"] in ("rope", "sail cloth")),
+    ("suppliers whose contract ends before 2026", lambda r: int(r["Contract ends"][:4]) < 2026),
 ])  # fmt: skip
 
 # Staff: kept apart
@@ -224,7 +234,7 @@ def _bridge(name: str, rng: random.Random) -> Record:
     opened = rng.randint(1780, 2010)
     condition = rng.choice(list(_CONDITIONS))
     return {
-        "Bridge": f"{name} Bridge", "River": rng.choice("Arn Lode Teal Ister".split()), "Material": rng.choice("stone steel wood concrete".split()),
+        "Bridge": f"{name} Bridge", "River": rng.choice("Arn Lode Teal Ister".split()), "Material": rng.choice("stone steel wood concrete".split()),  # noqa: E501
         "Length (m)": rng.randint(12, 400), "Opened": opened, "Condition": _CONDITIONS[condition].format(y=rng.randint(2011, 2024)),
         "Toll": rng.choice(["yes", "no", "no"]),
     }  # fmt: skip

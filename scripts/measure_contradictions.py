@@ -78,7 +78,9 @@ def report(corpus: str, table: ResultTable, plantings: list[Planting], seconds: 
     for row, hit in zip(table.rows, hits, strict=True):
         if hit is None:
             a, b = row.cells[0].citations[0], row.cells[1].citations[0]
-            print(f"  {row.cells[2].confidence:.2f} {row.cells[2].text}\n    {a.path}: {row.cells[0].text}\n    {b.path}: {row.cells[1].text}")
+            print(
+                f"  {row.cells[2].confidence:.2f} {row.cells[2].text}\n    {a.path}: {row.cells[0].text}\n    {b.path}: {row.cells[1].text}"
+            )
         else:
             print(f"  {row.cells[2].confidence:.2f} planted, {hit['kind']}: {row.cells[2].text}")
     for row in plantings:
@@ -87,7 +89,7 @@ def report(corpus: str, table: ResultTable, plantings: list[Planting], seconds: 
     first = hits[:20]
     distinct = {row["statement"] for row in hits if row}
     print(
-        f"{corpus}: {sum(map(bool, first))} of the first {len(first)} rows planted, {len(distinct)} of {len(plantings)} found in {len(hits)}"
+        f"{corpus}: {sum(map(bool, first))} of the first {len(first)} rows planted, {len(distinct)} of {len(plantings)} found in {len(hits)}"  # noqa: E501
         f" rows; {dict(table.figures)}; {seconds:.0f} s of processor time. {table.note}"
     )
 

@@ -110,7 +110,7 @@ def prior_features(a: str, b: str, cosine: float, overlap: float) -> dict[str, f
         "overlap": overlap,
         "cosine²": cosine * cosine,
         "shared names": min(MAX_COUNT, len(names[0] & names[1])),
-        "names in both only": min(MAX_COUNT, min(lacking)),
+        "names in both only": min(MAX_COUNT, min(lacking)),  # noqa: PLW3301
         "names in one only": min(MAX_COUNT, max(lacking)),
         "other figures": float(bool(numbers[0] - numbers[1] and numbers[1] - numbers[0])),
         "figures in one only": float(bool(numbers[0]) != bool(numbers[1])),
@@ -233,7 +233,10 @@ def pair_features(a: str, b: str, cosine: float, readings: Sequence[Entailment],
 def _counts_same(a: str, b: str, difference: Difference) -> bool:
     """Whether the same word, or sign of a unit, follows two numbers."""
     following = [_COUNTED.match(text[span[1] :]) for text, span in ((a, difference.first), (b, difference.second))]
-    words = [m[1].lower()[:4] if m else text[slice(*span)].split()[-1].lower()[:4] for m, text, span in zip(following, (a, b), (difference.first, difference.second), strict=True)]
+    words = [
+        m[1].lower()[:4] if m else text[slice(*span)].split()[-1].lower()[:4]
+        for m, text, span in zip(following, (a, b), (difference.first, difference.second), strict=True)
+    ]
     return words[0] == words[1] and not words[0][0].isdigit()
 
 

@@ -6,8 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from localrag.analysis.contradiction_score import Agreement, contradiction_log_odds, is_pointing, prior_log_odds, screening_log_odds, shares_name
-from localrag.analysis.differences import Difference, differences, figures
+from localrag.analysis.contradiction_score import (
+    Agreement,
+    contradiction_log_odds,
+    is_pointing,
+    prior_log_odds,
+    screening_log_odds,
+    shares_name,
+)
+from localrag.analysis.differences import differences
 from localrag.analysis.placed_sentences import PlacedSentence, opened_documents
 from localrag.analysis.reading import entailments
 from localrag.analysis.statements import Neighbors, Statement, document_similarity, neighbor_pairs, statements_of
@@ -208,7 +215,10 @@ def _difference_text(candidate: _Candidate) -> str:
     best = max(candidate.agreements, key=lambda agreement: agreement.entailed, default=None)
     if best is None:
         return "content"
-    words = [_shown(text, span, best.difference.kind) for text, span in zip(candidate.texts, (best.difference.first, best.difference.second), strict=True)]
+    words = [
+        _shown(text, span, best.difference.kind)
+        for text, span in zip(candidate.texts, (best.difference.first, best.difference.second), strict=True)
+    ]
     return f"{best.difference.kind}: {' / '.join(words)}"
 
 

@@ -46,8 +46,12 @@ _BASE_UNITS = {
     "metre": ("mm", 1e3), "cm": ("mm", 10.0), "kg": ("g", 1e3), "tonne": ("g", 1e6), "litre": ("ml", 1e3),
 }  # fmt: skip
 _AT_LEAST = re.compile(r"(?:more than|over|above|at least|no (?:less|fewer) than|exceeds?|upwards of)\s+$", re.IGNORECASE)
-_AT_MOST = re.compile(r"(?:less than|fewer than|under|below|at most|up to|no more than|as many as|maximum of|not exceed)\s+$", re.IGNORECASE)
-_ABOUT = re.compile(r"(?:about|around|approximately|approx\.?|roughly|nearly|almost|some|circa|ca\.|rund|etwa|unos|environ)\s+$", re.IGNORECASE)
+_AT_MOST = re.compile(
+    r"(?:less than|fewer than|under|below|at most|up to|no more than|as many as|maximum of|not exceed)\s+$", re.IGNORECASE
+)
+_ABOUT = re.compile(
+    r"(?:about|around|approximately|approx\.?|roughly|nearly|almost|some|circa|ca\.|rund|etwa|unos|environ)\s+$", re.IGNORECASE
+)
 _DESIGNATED = re.compile(r"(?<![.!?:] )(?<!^)\b[A-Z][\w’'-]*[ /-]$")  # what a number behind a name belongs to: HD 40, Python 3
 MAX_ROUNDING_SHARE = 0.1  # by which "about 1,200" differs from the true number
 
@@ -78,7 +82,9 @@ class Difference:
 @lru_cache(maxsize=8192)
 def figures(text: str) -> tuple[Figure, ...]:
     """The numbers and dates of a text in order."""
-    found = [Figure(m.start(), m.end(), _date_value(m), "date") for m in _DATE.finditer(text) if m["month"] is None or m["month"][0].isupper()]
+    found = [
+        Figure(m.start(), m.end(), _date_value(m), "date") for m in _DATE.finditer(text) if m["month"] is None or m["month"][0].isupper()
+    ]
     for q in chinese_quantities(text) if is_cjk(text) else english_quantities(text):
         if not any(f.start < q.end and q.start < f.end for f in found):
             unit, factor = _BASE_UNITS.get(q.unit, (q.unit, 1.0))
@@ -118,7 +124,7 @@ def _other_figures(a: str, b: str) -> Iterator[Difference]:
         yield _substituted("name" if is_name else x.kind, a, (x.start, x.end), b, (y.start, y.end))
 
 
-def _agree(a: str, x: Figure, b: str, y: Figure) -> bool:
+def _agree(a: str, x: Figure, b: str, y: Figure) -> bool:  # noqa: PLR0911
     """Whether two figures can both be right of the same thing: equal, a part of a date, about as many, or within a bound."""
     if x.kind != y.kind or (x.unit and y.unit and x.unit != y.unit):
         return False
@@ -126,8 +132,10 @@ def _agree(a: str, x: Figure, b: str, y: Figure) -> bool:
         return True
     if x.kind == "date":
         parts = [figure.value.split("-") for figure in (x, y)]
-        return all(len(p) == 3 for p in parts) and all(not m or not n or m == n for m, n in zip(*parts, strict=True)) and any(
-            m and m == n for m, n in zip(*parts, strict=True)
+        return (
+            all(len(p) == 3 for p in parts)
+            and all(not m or not n or m == n for m, n in zip(*parts, strict=True))
+            and any(m and m == n for m, n in zip(*parts, strict=True))
         )
     try:
         m, n = float(x.value), float(y.value)
@@ -188,7 +196,10 @@ def _opposites(a: str, b: str) -> Iterator[Difference]:
 
 def _is_counted(text: str, span: tuple[int, int]) -> bool:
     """Whether a word is the unit of a number."""
-    return any(figure.kind == "number" and figure.end <= span[0] <= figure.end + 1 or figure.start <= span[0] < figure.end for figure in figures(text))
+    return any(
+        (figure.kind == "number" and figure.end <= span[0] <= figure.end + 1) or figure.start <= span[0] < figure.end
+        for figure in figures(text)
+    )
 
 
 def _word_span(text: str, word: str) -> tuple[int, int] | None:
@@ -219,7 +230,13 @@ def _other_words(a: str, b: str) -> Iterator[Difference]:
     blocks = SequenceMatcher(None, [m[0].lower() for m in left], [m[0].lower() for m in right], autojunk=False).get_opcodes()
     is_found = False
     for tag, i, j, k, m in blocks:
-        if tag == "replace" and max(j - i, m - k) <= MAX_REPLACED_WORDS and _says(left[i:j]) and _says(right[k:m]) and not _same_stems(left[i:j], right[k:m]):
+        if (
+            tag == "replace"
+            and max(j - i, m - k) <= MAX_REPLACED_WORDS
+            and _says(left[i:j])
+            and _says(right[k:m])
+            and not _same_stems(left[i:j], right[k:m])
+        ):
             is_found = True
             yield _substituted("wording", a, (left[i].start(), left[j - 1].end()), b, (right[k].start(), right[m - 1].end()))
     if not is_found:

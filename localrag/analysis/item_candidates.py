@@ -21,7 +21,7 @@ from localrag.text.sentences import cached_sentences, collapse_whitespace
 MIN_SPAN_SCORE = -6.0  # log odds of an answer in a sentence from which on it is a candidate
 MIN_LETTER_SHARE = 0.3  # of a sentence that is read: others are numbers
 PASSAGE_CHARS = 700  # of sentences that are read together
-MIN_HEAD_FULLNESS = 0.5  # of a value that is the noun asked for, from which on that noun is a condition
+MIN_HEAD_FULLNESS = 0.6  # of a value that is the noun asked for, from which on that noun is a condition
 MAX_SAMPLED_RECORDS = 200  # of a table, by which the columns with numbers are told
 MAX_NAME_WORDS, MAX_NAME_CHARS = 12, 80
 _BULLET = re.compile(r"^\s*(?:[-*+•‣▪◦·]|\(?(?:\d{1,3}|[a-zA-Z])[.)])\s+(?:\[[ xX]\]\s+)?")
@@ -84,16 +84,20 @@ def record_candidates(table: RecordTable, request: ListRequest) -> list[ItemCand
     keys = table.key_labels
     asked = next((label for label in table.labels if label not in keys and is_about(request.head, label)), "")
     names = (asked,) if asked else keys
-    compared = compared_labels(request, list(table.labels), [r.cells for r in table.records[:MAX_SAMPLED_RECORDS]])
     contexts = [_context_of(record) for record in table.records]
+    samples = [r.cells for r in table.records[:MAX_SAMPLED_RECORDS]]
+    about = " ".join((*table.labels, *contexts[:1]))
+    compared = compared_labels(request, list(table.labels), samples, is_about=not request.head or is_about(request.head, about))
     first = [record_evidence(request, r.cells, context, compared) for r, context in zip(table.records, contexts, strict=True)]
     if any(e.head.fullness >= MIN_HEAD_FULLNESS and not e.is_about for e in first):  # "schooners" of a table of vessels with their types
         request = replace(request, words=(*request.words, RequestWord(request.head)), head="")
         first = [record_evidence(request, r.cells, context, compared) for r, context in zip(table.records, contexts, strict=True)]
+        for evidence in first:
+            evidence.is_about = True
     columns = meant_columns(request.words, [e.hits for e in first])
     found = []
     copies: Counter[tuple[str, Cells]] = Counter()
-    for record, context, evidence in zip(table.records, contexts, first, strict=True):
+    for record, context, unrestricted in zip(table.records, contexts, first, strict=True):
         name = " ".join(filter(None, (record.value(label) for label in names)))
         if asked and not name:
             continue
@@ -102,8 +106,10 @@ def record_candidates(table: RecordTable, request: ListRequest) -> list[ItemCand
             copies[record.source.document.path, record.cells] += 1
             identity = (repr(record.cells), str(copies[record.source.document.path, record.cells]))
             name = next(value for _, value in record.cells)
+        evidence = unrestricted
         if any(columns):
             evidence = record_evidence(request, record.cells, context, compared, columns)
+            evidence.is_about = unrestricted.is_about
         found.append(ItemCandidate(name, record.source, record.start, record.end, "", evidence, identity=identity))
     assume_the_rest(request, [c.evidence for c in found])
     _choose_premises(table, names, compared, found)
@@ -117,7 +123,7 @@ def _context_of(record: TextRecord) -> str:
 
 def _choose_premises(table: RecordTable, names: Sequence[str], compared: Sequence[str | None], found: Sequence[ItemCandidate]) -> None:
     """Let the reader judge only the cells that name the record or have to do with the request; all where none has."""
-    told = {hit.label for c in found for hit in (*c.evidence.hits, c.evidence.head) if hit.share} | {*filter(None, compared)}
+    told = {hit.label for c in found for hit in c.evidence.hits if hit.share} | {*filter(None, compared)}
     records = {(r.source.document.path, r.start): r for r in table.records}
     for candidate in found:
         cells = records[candidate.source.document.path, candidate.start].cells
@@ -174,7 +180,7 @@ def _placed(source: OpenedDocument, start: int, end: int, covered: Sequence[tupl
 
 
 def _passages(source: OpenedDocument, block: Block, context: str, covered: Sequence[tuple[int, int]]) -> Iterator[ReadPassage]:
-    """The sentences of a block, as many together as fit into PASSAGE_CHARS; each further passage begins with the last one's last sentence."""
+    """The sentences of a block, as many together as fit into PASSAGE_CHARS; each further passage begins with the last one's last sentence."""  # noqa: E501
     group: list[PlacedSentence] = []
     for sentence in _placed(source, block.start, block.end, covered):
         if group and sentence.end - group[0].start > PASSAGE_CHARS:

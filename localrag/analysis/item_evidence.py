@@ -4,7 +4,8 @@ Two logistic models weigh it, of records and of prose. `scripts/fit_item_lists.p
 """
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,13 +17,29 @@ from localrag.analysis.text_records import Cells
 from localrag.llm.reader import Entailment, PassageReading
 
 FEATURES = (
-    *("coverage", "lacking", "opposed", "head", "head missing", "about", "met", "unmet", "unresolved", "no condition"),
+    *("satisfied", "coverage", "lacking", "opposed", "head", "head missing", "about", "met", "unmet", "unresolved", "no condition"),
     *("entailed", "contradicted", "relevance", "span", "read"),
     *("span on item", "type fits", "type differs", "own sentence", "loosely met", "loosely unmet"),
     *("no word known", "alone: entailed", "alone: relevance", "alone: span"),
 )
-RECORD_WEIGHTS, RECORD_BIAS = (0.0,) * len(FEATURES), 0.0
-PROSE_WEIGHTS, PROSE_BIAS = (0.0,) * len(FEATURES), 0.0
+# Set by hand on a few requests; features without a weight wait for a fit.
+RECORD_WEIGHTS, RECORD_BIAS = {"satisfied": 6.0}, -3.0
+PROSE_WEIGHTS, PROSE_BIAS = (
+    {
+        "satisfied": 2.5,
+        "entailed": 0.4,
+        "contradicted": -0.2,
+        "relevance": 0.35,
+        "span": 0.1,
+        "span on item": 1.5,
+        "type fits": 1.0,
+        "type differs": -2.0,
+        "own sentence": 0.5,
+        "opposed": -3.0,
+        "unmet": -3.0,
+    },
+    -3.0,
+)
 HEAD_MISSING_SHARE = 0.01  # of the records from which on a noun that others have is a condition
 TELLING_SHARE = 0.7  # of a word in a record from which on others can lack it
 MIN_SPREAD = 0.5  # of what the reader says of the candidates, which is given in standard deviations where no word tells
@@ -33,7 +50,8 @@ MAX_LOGIT = 12.0
 class ItemEvidence:
     """The evidence for one candidate, filled in step by step."""
 
-    hits: list[WordHit] = field(default_factory=list)
+    words: Sequence[RequestWord] = ()
+    hits: list[WordHit] = field(default_factory=list)  # of each word
     head: WordHit = NO_HIT  # the noun asked for is in the record or sentences
     is_about: bool = False  # it is in a label, heading or path
     comparisons: list[bool | None] = field(default_factory=list)
@@ -63,12 +81,24 @@ class ItemEvidence:
         """The mean share of the words of the conditions; 1 without conditions."""
         return sum(h.share for h in self.hits if not h.is_opposed) / len(self.hits) if self.hits else 1.0
 
+    def lacking(self, telling: Sequence[bool], choices: Collection[int]) -> int:
+        """The number of telling words that are not met; of two sides of a choice, of the one that lacks fewer."""
+        missed = [word for word, is_told, hit in zip(self.words, telling, self.hits, strict=True) if is_told and not _is_met(hit)]
+        sides = Counter((word.choice, word.side) for word in missed)
+        return sum(min(sides[c, 0], sides[c, 1]) if c in choices else sides[c, 0] + sides[c, 1] for c in {word.choice for word in missed})
+
+
+def _is_met(hit: WordHit) -> bool:
+    return hit.share > 0 and not hit.is_opposed
+
 
 def text_evidence(request: ListRequest, text: str, context: str) -> ItemEvidence:
     """The evidence in sentences."""
     cells: Cells = (("", text),)
     compared = [meets_in_text(c, text) for c in request.comparisons]
-    evidence = ItemEvidence(hits_in(request.words, cells, context), _head_hit(request, cells), is_about(request.head, context))
+    evidence = ItemEvidence(
+        request.words, hits_in(request.words, cells, context), _head_hit(request, cells), is_about(request.head, context)
+    )
     evidence.comparisons = [met if is_named else None for met, is_named in compared]
     evidence.loose_comparisons = [met for met, is_named in compared if not is_named]
     return evidence
@@ -77,12 +107,14 @@ def text_evidence(request: ListRequest, text: str, context: str) -> ItemEvidence
 def record_evidence(
     request: ListRequest, cells: Cells, context: str, compared: Sequence[str | None], columns: Sequence[str | None] = ()
 ) -> ItemEvidence:
-    """The evidence in the cells of a record. `compared`, `columns`: for each comparison, and each word, the label of the cell that counts."""
+    """The evidence in the cells of a record. `compared`, `columns`: for each comparison, and each word, the label of the cell that counts."""  # noqa: E501
     values = dict(cells)
     comparisons = [meets(c, values[n]) if n in values else None for c, n in zip(request.comparisons, compared, strict=True)]
     about = is_about(request.head, " ".join((context, *(label for label, _ in cells))))
     head = _head_hit(request, cells)
-    return ItemEvidence(hits_in(request.words, cells, context, columns), head if head.fullness else NO_HIT, about, comparisons)
+    return ItemEvidence(
+        request.words, hits_in(request.words, cells, context, columns), head if head.fullness else NO_HIT, about, comparisons
+    )
 
 
 def _head_hit(request: ListRequest, cells: Cells) -> WordHit:
@@ -102,12 +134,22 @@ def features(evidence: Sequence[ItemEvidence]) -> NDArray[np.float32]:
     """The features of candidates of one table, or of all prose, (n, len(FEATURES))."""
     n_words = len(evidence[0].hits) if evidence else 0
     telling = [any(e.hits[n].share >= TELLING_SHARE and not e.hits[n].is_opposed for e in evidence) for n in range(n_words)]
+    choices = {word.choice for word in evidence[0].words if word.choice > 0 or _is_exclusive(word.choice, evidence)} if evidence else set()
     is_condition = sum(e.head.share > 0 for e in evidence) >= max(1.0, HEAD_MISSING_SHARE * len(evidence))
     is_known = is_condition or any(telling) or any(c is not None for e in evidence for c in e.comparisons)
     read = np.array([_read_features(e) for e in evidence], np.float32).reshape(-1, 3)
     alone = (read - read.mean(axis=0)) / np.maximum(read.std(axis=0), MIN_SPREAD) * (not is_known) if evidence else read
-    rows = [_row(e, telling, is_condition=is_condition, is_known=is_known) for e in evidence]
+    rows = [_row(e, e.lacking(telling, choices), is_condition=is_condition, is_known=is_known) for e in evidence]
     return np.concatenate([np.array(rows, np.float32).reshape(-1, len(FEATURES) - 3), alone], axis=1, dtype=np.float32)
+
+
+def _is_exclusive(choice: int, evidence: Sequence[ItemEvidence]) -> bool:
+    """Whether no record has both sides of "A and B", which are values of one column: then either is meant."""
+    sides = [[n for n, word in enumerate(evidence[0].words) if word.choice == choice < 0 and word.side == side] for side in (0, 1)]
+    if not all(sides):
+        return False
+    met = [tuple(all(_is_met(e.hits[n]) and e.hits[n].label for n in side) for side in sides) for e in evidence]
+    return (True, True) not in met and (True, False) in met and (False, True) in met
 
 
 def _read_features(e: ItemEvidence) -> list[float]:
@@ -115,11 +157,12 @@ def _read_features(e: ItemEvidence) -> list[float]:
     return [entailed, _clip(e.reading.relevance) if e.reading else 0.0, _clip(e.reading.score) if e.reading else 0.0]
 
 
-def _row(e: ItemEvidence, telling: Sequence[bool], *, is_condition: bool, is_known: bool) -> list[float]:
-    lacking = sum(is_told and (not h.share or h.is_opposed) for is_told, h in zip(telling, e.hits, strict=True))
+def _row(e: ItemEvidence, lacking: int, *, is_condition: bool, is_known: bool) -> list[float]:
     entailed, relevance, span = _read_features(e)
+    is_met = e.is_about or e.head.share > 0 if not e.hits and not e.comparisons else is_known
+    is_satisfied = is_met and not lacking and not any(h.is_opposed for h in e.hits) and all(c is True for c in e.comparisons)
     return [
-        e.coverage, min(2.0, lacking), float(any(h.is_opposed for h in e.hits)), e.head.share, float(is_condition and not e.head.share),
+        float(is_satisfied), e.coverage, min(2.0, lacking), float(any(h.is_opposed for h in e.hits)), e.head.share, float(is_condition and not e.head.share),  # noqa: E501
         float(e.is_about), float(True in e.comparisons), float(False in e.comparisons), float(None in e.comparisons),
         float(not e.hits and not e.comparisons), entailed, _logit(e.entailment.contradicted) if e.entailment else 0.0, relevance, span,
         float(e.entailment is not None), float(e.is_span_on_item), float(e.type_fit > 0), float(e.type_fit < 0), float(e.is_own_sentence),
@@ -140,6 +183,6 @@ def probabilities(evidence: Sequence[ItemEvidence], *, of_records: bool) -> list
     if not evidence:
         return []
     weights, bias = (RECORD_WEIGHTS, RECORD_BIAS) if of_records else (PROSE_WEIGHTS, PROSE_BIAS)
-    log_odds = features(evidence) @ np.array(weights, np.float32) + bias
+    log_odds = features(evidence) @ np.array([weights.get(name, 0.0) for name in FEATURES], np.float32) + bias
     values: list[float] = (1 / (1 + np.exp(-log_odds))).tolist()
     return values

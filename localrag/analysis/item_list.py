@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from localrag.analysis.item_candidates import ItemCandidate, ReadPassage, prose_candidates, read_passages_of, record_candidates
+from localrag.analysis.item_evidence import probabilities, text_evidence
 from localrag.analysis.list_request import ListRequest, parse_list_request
+from localrag.analysis.merged_items import merge_items
 from localrag.analysis.placed_sentences import OpenedDocument, opened_documents
 from localrag.analysis.reading import entailments, read_passages
-from localrag.analysis.item_evidence import probabilities, text_evidence
-from localrag.analysis.merged_items import merge_items
 from localrag.analysis.tables import Cell, Column, OnWork, ResultTable, TableRow, make_table
 from localrag.analysis.text_records import RecordTable, chunk_at, record_tables
 from localrag.project import Project

@@ -2,7 +2,7 @@
 
 English requests are taken apart by their parts of speech. Of other languages only the words beside function words are known, and numbers that
 are compared; the reader understands the rest.
-"""
+"""  # noqa: E501
 
 import re
 from collections.abc import Iterator, Sequence
@@ -22,8 +22,11 @@ from localrag.text.sentences import STOP_WORDS, cjk_bigrams, is_cjk
 MAX_REQUEST_CHARS = 1000
 NEGATION_REACH_TOKENS = 4  # between a negation and the word that it negates
 MIN_PREFIX_CHARS, MAX_SUFFIX_CHARS = 4, 3  # of words of which one begins with the other, such as "wood" and "wooden"
+MIN_COMMON_CHARS, MIN_COMMON_SHARE = 6, 0.6  # at the beginning of words derived from one, such as "certified" and "certificate"
 TOKEN = re.compile(r"[^\W_]+(?:[.,]\d+)*(?:['’][^\W_]+)?|[.,;:!?。，；：！？]")
 BREAKS = frozenset(".,;:!?。，；：！？") | {"but", "and", "aber", "und", "mais", "pero"}
+_OR = frozenset("or oder ou o u eller или".split())
+_AND = frozenset("and und et y e och и".split())
 NEGATIONS = frozenset(
     """
     not never no none neither nor nobody nothing without hardly nearly almost cannot
@@ -75,13 +78,13 @@ _AUXILIARIES = frozenset(_SINGULAR_VERBS) | {"can", "could", "will", "would", "m
 _STOPS = {code: frozenset(words.split()) for code, words in FUNCTION_WORDS_BY_LANGUAGE.items()}
 _MODIFIERS = ("JJ", "VBN", "VBG", "NN", "CD")
 _NOUNS_IN_DEGREES = {
-    "long": "length", "old": "age", "high": "height", "tall": "height", "heavy": "weight", "wide": "width", "deep": "depth", "fast": "speed",
+    "long": "length", "old": "age", "high": "height", "tall": "height", "heavy": "weight", "wide": "width", "deep": "depth", "fast": "speed",  # noqa: E501
     "expensive": "price", "cheap": "price", "costly": "cost", "warm": "temperature", "hot": "temperature", "cold": "temperature",
     "large": "size", "big": "size", "small": "size", "young": "age", "short": "length", "populous": "population", "rich": "income",
 }  # fmt: skip
 _TYPE_NOUNS = {
-    "person": "person people employee staff worker member engineer director manager officer author president student teacher doctor man woman"
-    " child king queen minister captain founder player actor singer mitarbeiter personen leute mitglieder personas empleados personnes employés"
+    "person": "person people employee staff worker member engineer director manager officer author president student teacher doctor man woman"  # noqa: E501
+    " child king queen minister captain founder player actor singer mitarbeiter personen leute mitglieder personas empleados personnes employés"  # noqa: E501
     " membres",
     "organization": "company firm organization organisation supplier bank party team union customer client vendor agency institution"
     " university newspaper band firmen unternehmen lieferanten empresas proveedores entreprises fournisseurs",
@@ -89,6 +92,7 @@ _TYPE_NOUNS = {
     " städte länder orte ciudades países villes pays",
 }  # fmt: skip
 TYPE_OF_NOUN = {noun: kind for kind, nouns in _TYPE_NOUNS.items() for noun in nouns.split()}
+_ALSO_SAID = {"woman": "female", "girl": "female", "man": "male", "boy": "male", "female": "woman", "male": "man"}  # in tables
 _GENERIC_WORDS = frozenset(
     "name item entry record row thing one example instance number total exist mention mentioned document file".split()
 )
@@ -96,10 +100,15 @@ _GENERIC_WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class RequestWord:
-    """A word of a condition, in lower case; `is_negated`: what is asked for lacks it."""
+    """A word of a condition, in lower case; `is_negated`: what is asked for lacks it.
+
+    `choice`: the number of the "A or B" that it is a word of, 0 for none, negative for "A and B"; `side`: whether it is of A (0) or of B (1).
+    """  # noqa: E501
 
     text: str
     is_negated: bool = False
+    choice: int = 0
+    side: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +184,10 @@ def _noun_phrase(body: str) -> tuple[str, str]:
     for span, tag in tag_english(body):
         word = body[span.start : span.end].lower()
         between = body[end : span.start]
-        is_part = tag.startswith(_MODIFIERS) and word not in STOP_WORDS | {"that", "without", "with"} and not between.strip(" -")
-        if is_part and end and tag.startswith(("VB", "JJ")) and _is_noun(body[:end].split()[-1]):
+        is_part = tag.startswith(_MODIFIERS) and word not in STOP_WORDS | {"that", "without", "with"} and not between.strip(" -&")
+        if is_part and end and tag.startswith(("VB", "JJ")) and _is_noun(body[:end].rsplit(maxsplit=1)[-1]):
             break  # "ships built in Bergen"
-        if is_part and end and not tag.startswith("NNP") and _is_plural(body[:end].split()[-1]):
+        if is_part and end and not tag.startswith("NNP") and _is_plural(body[:end].rsplit(maxsplit=1)[-1]):
             break  # "firms sell paint"
         if not is_part:
             break
@@ -261,22 +270,37 @@ def _content_words(text: str, language: str, head: str) -> tuple[RequestWord, ..
     """The words of the conditions, in order, each once; CJK text as character pairs."""
     small = _STOPS.get(language, frozenset()) | STOP_WORDS | _GENERIC_WORDS
     found: dict[str, RequestWord] = {}
-    for word in words_of(text):
-        if word.text in small | NEGATIONS or word.text == head or (len(word.text) < 2 and not word.text.isdigit()):
-            continue
-        found.setdefault(word.text, word)
+    run: list[str] = []  # words that stand together
+    choice = side = 0
+    for word in words_of(text, keep_small=True):
+        if word.text in _OR | _AND and run:
+            choice, side = (abs(choice) + 1) * (1 if word.text in _OR else -1), 1
+            found |= {w: replace(found[w], choice=choice) for w in run}
+            run = []
+        elif word.text in small | NEGATIONS or word.text == head or (len(word.text) < 2 and not word.text.isdigit()):
+            side, run = (0, []) if run else (side, run)
+        elif word.text not in found:
+            found[word.text] = replace(word, choice=choice, side=1) if side else word
+            run.append(word.text)
     return tuple(found.values())
 
 
-def words_of(text: str) -> Iterator[RequestWord]:
-    """The words of a text in lower case, CJK text as character pairs; `is_negated`: a negation stands shortly before it."""
+def words_of(text: str, *, keep_small: bool = False) -> Iterator[RequestWord]:
+    """The words of a text in lower case, CJK text as character pairs; `is_negated`: a negation stands shortly before it.
+
+    With `keep_small` also negations and words such as "and".
+    """
     since = NEGATION_REACH_TOKENS + 1
     for m in TOKEN.finditer(text):
         word = m[0].lower()
         if word in BREAKS:
             since = NEGATION_REACH_TOKENS + 1
+            if keep_small:
+                yield RequestWord(word)
         elif word in NEGATIONS or word.endswith(("n't", "n’t")):
             since = 0
+            if keep_small:
+                yield RequestWord(word)
         elif pairs := cjk_bigrams(word).split():
             at = 0
             for pair in pairs:
@@ -308,9 +332,11 @@ def likeness(wanted: str, word: str) -> float:
     if long.startswith(short) and len(short) >= MIN_PREFIX_CHARS and len(long) - len(short) <= MAX_SUFFIX_CHARS:
         return 1.0
     mine, others = forms(wanted), forms(word)
-    if mine & others:
+    if mine & others or any(_ALSO_SAID.get(form) in others for form in mine):
         return 1.0
-    return 0.8 if are_synonyms(mine, others, "en") else 0.0
+    n_common = next((n for n, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
+    is_derived = n_common >= max(MIN_COMMON_CHARS, MIN_COMMON_SHARE * len(long))
+    return 0.8 if is_derived or are_synonyms(mine, others, "en") else 0.0
 
 
 @lru_cache(maxsize=1_000)
@@ -333,7 +359,7 @@ _BELOW = (
     r"|minder dan|lager dan|低于|小于|少于|不到|меньше|менее"
 )
 _AT_LEAST = r"at least|no less than|minimum of|>=|≥|mindestens|au moins|al menos|almeno|pelo menos|minstens|ten minste|至少|не менее"
-_AT_MOST = r"at most|no more than|not more than|maximum of|up to|<=|≤|höchstens|maximal|au plus|como máximo|al massimo|no máximo|hoogstens|至多|最多|不超过"
+_AT_MOST = r"at most|no more than|not more than|maximum of|up to|<=|≤|höchstens|maximal|au plus|como máximo|al massimo|no máximo|hoogstens|至多|最多|不超过"  # noqa: E501
 _AFTER = r"after|later than|nach|après|después de|dopo il|dopo|depois de|после"
 _BEFORE = r"before|prior to|earlier than|vor|avant|antes de|prima del|prima di|voor|до"
 _SINCE = r"since|from|seit|ab|depuis|desde|dal|sinds|с"

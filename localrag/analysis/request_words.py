@@ -120,23 +120,31 @@ def is_about(head: str, text: str) -> bool:
 # Comparisons
 
 
-def compared_labels(request: ListRequest, labels: Sequence[str], samples: Sequence[Cells]) -> list[str | None]:
-    """For each comparison of a request the label of the column whose numbers are compared; None if no column is meant."""
-    return [_compared_label(c, request, labels, samples) for c in request.comparisons]
+def compared_labels(request: ListRequest, labels: Sequence[str], samples: Sequence[Cells], *, is_about: bool) -> list[str | None]:
+    """For each comparison of a request the label of the column whose numbers are compared; None if no column is meant.
+
+    `is_about`: the table is about what is asked for, so that a year may be compared with its only column of years.
+    """
+    return [_compared_label(c, request, labels, samples, is_about=is_about or request.language != "en") for c in request.comparisons]
 
 
-def _compared_label(comparison: Comparison, request: ListRequest, labels: Sequence[str], samples: Sequence[Cells]) -> str | None:
-    numeric = [label for label in labels if _is_numeric(label, samples, is_year=comparison.is_year)]
+def _compared_label(
+    comparison: Comparison, request: ListRequest, labels: Sequence[str], samples: Sequence[Cells], *, is_about: bool
+) -> str | None:
+    numeric = [label for label in labels if _has_numbers(label, samples, is_year=comparison.is_year)]
     for word in (*comparison.words, *(w.text for w in request.words)):
         if named := [label for label in numeric if _label_hit(word, label) >= MIN_LIKENESS]:
             return named[0]
-    return numeric[0] if len(numeric) == 1 and comparison.is_year else None
+    dated = [label for label in numeric if _has_numbers(label, samples, is_year=True, is_whole=True)]
+    return dated[0] if len(dated) == 1 and comparison.is_year and is_about else None
 
 
-def _is_numeric(label: str, samples: Sequence[Cells], *, is_year: bool) -> bool:
+def _has_numbers(label: str, samples: Sequence[Cells], *, is_year: bool, is_whole: bool = False) -> bool:
+    """Whether most values of a column have a number, or a year; `is_whole`: and no words."""
     values = [value for cells in samples for name, value in cells if name == label]
     pattern = _YEAR if is_year else _NUMBER
-    return bool(values) and 2 * sum(bool(pattern.search(v)) for v in values) > len(values)
+    fitting = sum(bool(pattern.search(v)) and not (is_whole and any(map(str.isalpha, v))) for v in values)
+    return bool(values) and 2 * fitting > len(values)
 
 
 def meets(comparison: Comparison, value: str) -> bool | None:

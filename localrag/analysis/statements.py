@@ -102,7 +102,9 @@ def neighbor_pairs(statements: Sequence[Statement], vectors: Vectors) -> list[Ne
         overlaps = np.asarray((weights[rows] @ weights.T).todense(), np.float32)
         for scores in (cosines, overlaps):
             scores[np.arange(len(rows)), rows] = -1
-            for i, near in zip(rows, np.argpartition(-scores, min(MAX_NEIGHBORS, len(statements) - 1), axis=1)[:, :MAX_NEIGHBORS], strict=True):
+            for i, near in zip(
+                rows, np.argpartition(-scores, min(MAX_NEIGHBORS, len(statements) - 1), axis=1)[:, :MAX_NEIGHBORS], strict=True
+            ):
                 for j in near:
                     if scores[i - start, j] > 0:
                         values = (float(cosines[i - start, j]), float(overlaps[i - start, j]))
@@ -128,7 +130,7 @@ def term_weights(statements: Sequence[Statement]) -> Any:
 
 
 def document_similarity(statements: Sequence[Statement]) -> Callable[[Statement, Statement], float]:
-    """A function that tells how similar the documents of two statements are: the cosine of their weighted terms; 1 for the same document."""
+    """A function that tells how similar the documents of two statements are: the cosine of their weighted terms; 1 for the same document."""  # noqa: E501
     terms: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for statement in statements:
         for document in statement.document_ids:

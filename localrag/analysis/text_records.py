@@ -2,7 +2,7 @@
 
 Loaders write a row as `Header: value · Header: value` and an object as lines `key: value`; Markdown tables stay as they are. Records with the
 same labels make one table, also across documents.
-"""
+"""  # noqa: E501
 
 import re
 from bisect import bisect_right
