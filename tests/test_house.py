@@ -36,12 +36,14 @@ ROWS = [
 # The files of a package, by the same rule.
 ROOMS = {
     "analysis": [
-        {"amounts", "date_words", "edtf", "passage_alignment", "review_questions", "tables", "word_changes"},
-        {"calendar_file", "date_patterns", "named_documents", "placed_sentences", "reading"},
-        {"comparable_passages", "numeric_dates", "reckoning", "relevance", "review_reading"},
-        {"dates", "document_diff"},
-        {"review_cells", "timeline"},
-        {"review"},
+        {"amounts", "date_words", "differences", "edtf", "list_request", "passage_alignment", "review_questions", "tables", "word_changes"},
+        {"calendar_file", "contradiction_score", "date_patterns", "named_documents", "placed_sentences", "reading"},
+        {"comparable_passages", "numeric_dates", "reckoning", "relevance", "review_reading", "statements", "text_records"},
+        {"contradictions", "dates", "document_diff", "request_words"},
+        {"item_evidence", "review_cells", "timeline"},
+        {"item_candidates", "review"},
+        {"merged_items"},
+        {"item_list"},
     ],
     "bench": [
         {"engine", "tasks"},

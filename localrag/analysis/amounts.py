@@ -47,8 +47,8 @@ def find_amounts(text: str) -> Iterator[FoundAmount]:
             continue
         value = _to_float(m[0].replace(".", "").replace(",", ".") if m and unit != "percent" else q.value)
         if value is not None:
-            word = None if before or after or unit in _WITH_UNIT else _UNIT_WORD.match(text, end)
-            reached = (after or word).end() if after or word else end
+            behind = after or (None if before or unit in _WITH_UNIT else _UNIT_WORD.match(text, end))
+            reached = behind.end() if behind else end
             yield FoundAmount(before.start() if before else bracket_of.get(q.start, q.start), reached, value, unit)
 
 

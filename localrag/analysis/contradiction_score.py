@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from localrag.analysis.differences import Difference, lacking_words, other_figures
+from localrag.analysis.differences import StatementDifference, lacking_words, other_figures
 from localrag.entailment import parse_sentence
 from localrag.entailment.comparison import contradiction, matched
 from localrag.entailment.english import DAYS, MONTHS
@@ -54,8 +54,8 @@ _PERSONAL = re.compile(r"\b(?:I|you|he|she|him|her|his|me|my|your)\b", re.IGNORE
 _POINTING = re.compile(r"^\W*(?:it|its|they|their|this|that|these|those|he|she|his|her|here|there|such|both)\b", re.IGNORECASE)
 _OWNER = re.compile(r"\b(?:we|our|us|ours|this (?:site|website|policy|document|company|report|notice|agreement))\b", re.IGNORECASE)
 _YEAR = re.compile(r"(?<![\d.,])(?:1[0-9]|20)\d\d(?![\d,]|\.\d)")
-REASONS = ("number", "date", "name", "negation", "quantifier", "roles", "mode")
-KINDS = ("number", "date", "name", "negation", "opposite", "wording")
+REASON_KINDS = ("number", "date", "name", "negation", "quantifier", "roles", "mode")
+DIFFERENCE_KINDS = ("number", "date", "name", "negation", "opposite", "wording")
 KINDS_IN_SUBJECT = ("name", "opposite", "wording", "number")
 # What follows a subject of which there is only one: is the captain, won the final, chairs our board.
 _UNIQUE = re.compile(r"\W*(?:\w+\W+){1,4}?(?:the|its|our|der|die|das|den|el|la|los|las|le|les)\b", re.IGNORECASE)
@@ -91,7 +91,7 @@ PAIR_WEIGHTS = {
 class Agreement(NamedTuple):
     """A difference, and what the reader says of the statements without it, in both directions."""
 
-    difference: Difference
+    difference: StatementDifference
     readings: tuple[Entailment, Entailment]
 
     @property
@@ -103,15 +103,15 @@ class Agreement(NamedTuple):
 def prior_features(a: str, b: str, cosine: float, overlap: float) -> dict[str, float]:
     """What is known of two texts before they are read."""
     numbers, names = (set(_FIGURE.findall(a)), set(_FIGURE.findall(b))), (set(_NAME.findall(a)), set(_NAME.findall(b)))
-    lacking = [len(mine - others) for mine, others in (names, names[::-1])]
+    missing = [len(mine - others) for mine, others in (names, names[::-1])]
     is_negated = [_NEGATION.search(text) is not None for text in (a, b)]
     return {
         "cosine": cosine,
         "overlap": overlap,
         "cosine²": cosine * cosine,
         "shared names": min(MAX_COUNT, len(names[0] & names[1])),
-        "names in both only": min(MAX_COUNT, min(lacking)),  # noqa: PLW3301
-        "names in one only": min(MAX_COUNT, max(lacking)),
+        "names in both only": min(MAX_COUNT, min(missing)),  # noqa: PLW3301
+        "names in one only": min(MAX_COUNT, max(missing)),
         "other figures": float(bool(numbers[0] - numbers[1] and numbers[1] - numbers[0])),
         "figures in one only": float(bool(numbers[0]) != bool(numbers[1])),
         "one negated": float(is_negated[0] != is_negated[1]),
@@ -166,23 +166,32 @@ def pair_features(a: str, b: str, cosine: float, readings: Sequence[Entailment],
     reasons = [contradiction(x, y, names=is_parsed).split(":")[0] for x, y in ((first, second), (second, first))]
     if not is_parsed:
         reasons = [reason if reason in ("number", "date") else "" for reason in reasons]
-    lacking = [lacking_words(x, y) for x, y in ((first, second), (second, first))]
-    telling = [max(1, sum(not word.soft for word in x.words)) for x in (first, second)]
-    aligned = [1 - len(words) / n for words, n in zip(lacking, telling, strict=True)]
-    kinds = [{kind: sum(_kind(word, is_parsed) == kind for word in words) for kind in ("name", "word")} for words in lacking]
-    both = {kind: min(k[kind] for k in kinds) for kind in ("name", "word")}
-    either = {kind: max(k[kind] for k in kinds) for kind in ("name", "word")}
-    against = [log_odds(r.contradicted) for r in readings]
-    years = [set(_YEAR.findall(text)) for text in (a, b)]
-    numbers = sorted(len(found) for found in other_figures(a, b))
-    identifiers = [set(_IDENTIFIED.findall(text.lower())) for text in (a, b)]
-    best = max(agreements, key=lambda x: x.entailed, default=None)
-    is_tested = best is not None and best.difference.kind != "wording"  # with the same words the statements are the same
+    against = min(log_odds(r.contradicted) for r in readings)
     values: dict[str, float] = {
-        "contradicted": min(against),
-        "contradicted, at best": max(against),
+        "contradicted": against,
+        "contradicted, at best": max(log_odds(r.contradicted) for r in readings),
         "entailed": max(log_odds(r.entailed) for r in readings),
         "cosine": cosine,
+        "some": float("some" in first.quantifiers | second.quantifiers),
+        "both reasons": float(all(reasons)),
+    }
+    values |= {f"reason: {kind}": float(kind in reasons) for kind in REASON_KINDS}
+    values |= _word_features(a, b, first, second, is_parsed=is_parsed) | _text_features(a, b)
+    return values | _agreement_features(a, b, first, second, against, agreements, is_parsed=is_parsed)
+
+
+def _word_features(a: str, b: str, first: ParsedSentence, second: ParsedSentence, *, is_parsed: bool) -> dict[str, float]:
+    """Which words, names and figures only one of two sentences has."""
+    missing = [lacking_words(x, y) for x, y in ((first, second), (second, first))]
+    telling = [max(1, sum(not word.soft for word in x.words)) for x in (first, second)]
+    aligned = [1 - len(words) / n for words, n in zip(missing, telling, strict=True)]
+    kinds = [{kind: sum(_kind(word, is_parsed) == kind for word in words) for kind in ("name", "word")} for words in missing]
+    both = {kind: min(k[kind] for k in kinds) for kind in ("name", "word")}
+    either = {kind: max(k[kind] for k in kinds) for kind in ("name", "word")}
+    years = [set(_YEAR.findall(text)) for text in (a, b)]
+    numbers = sorted(len(found) for found in other_figures(a, b))
+    has_other_years = bool(years[0] - years[1] and years[1] - years[0])
+    return {
         "aligned": min(aligned),
         "aligned, at best": max(aligned),
         "other names": min(MAX_COUNT, both["name"]),
@@ -192,37 +201,52 @@ def pair_features(a: str, b: str, cosine: float, readings: Sequence[Entailment],
         "more figures": min(MAX_COUNT, numbers[1] - numbers[0]),
         "more words": min(2 * MAX_COUNT, either["word"] - both["word"]),
         "other names and figures": float(both["name"] > 0 and numbers[0] > 0),
-        "other years": float(bool(years[0] - years[1] and years[1] - years[0])),
-        "other years and more": float(bool(years[0] - years[1] and years[1] - years[0]) and numbers[0] + both["name"] > 1),
+        "other years": float(has_other_years),
+        "other years and more": float(has_other_years and numbers[0] + both["name"] > 1),
         "year in one only": float(bool(years[0]) != bool(years[1])),
-        "other identifiers": float(bool(identifiers[0] ^ identifiers[1])),
         "shared names": min(MAX_COUNT, _shared_names(first, second, is_parsed)),
         "shared subject": float(_subject_shared(first, second)),
-        "other named subject": float(_subject_names_differ(first, second, lacking)) * is_parsed,
+        "other named subject": float(_subject_names_differ(first, second, missing)) * is_parsed,
+    }
+
+
+def _text_features(a: str, b: str) -> dict[str, float]:
+    """Signs of conditions, times, negations and owners in two texts."""
+    identifiers = [set(_IDENTIFIED.findall(text.lower())) for text in (a, b)]
+    return {
+        "other identifiers": float(bool(identifiers[0] ^ identifiers[1])),
         "one negated": float((_NEGATION.search(a) is None) != (_NEGATION.search(b) is None)),
-        "time words": float(_words(_TIME, a) != _words(_TIME, b)),
+        "time words": float(_matched_words(_TIME, a) != _matched_words(_TIME, b)),
         "changed": float(bool(_CHANGED.search(a)) != bool(_CHANGED.search(b))),
-        "condition words": min(MAX_COUNT, len(_words(_CONDITION, a) ^ _words(_CONDITION, b))),
-        "some": float("some" in first.quantifiers | second.quantifiers),
+        "condition words": min(MAX_COUNT, len(_matched_words(_CONDITION, a) ^ _matched_words(_CONDITION, b))),
         "owner": float(bool(_OWNER.search(a) or _OWNER.search(b))),
         "personal": float(bool(_PERSONAL.search(a) or _PERSONAL.search(b))),
         "pointing": float(bool(_POINTING.search(a) or _POINTING.search(b))),
         "length": math.log(max(1, min(len(a), len(b)))),
         "length ratio": math.log(max(len(a), len(b), 1) / max(1, min(len(a), len(b)))),
-        "both reasons": float(all(reasons)),
+    }
+
+
+def _agreement_features(
+    a: str, b: str, first: ParsedSentence, second: ParsedSentence, against: float, agreements: Sequence[Agreement], *, is_parsed: bool
+) -> dict[str, float]:
+    """What is known of two texts by what they would say without their difference."""
+    best = max(agreements, key=lambda x: x.entailed, default=None)
+    kind = best.difference.kind if best else ""
+    tested = best if best is not None and kind != "wording" else None  # with the same words the statements are the same
+    values: dict[str, float] = {
         "no difference": float(best is None),
         "more kinds of difference": float(max(0, len({x.difference.kind for x in agreements}) - 1)),
-        "no difference × contradicted": 0.0 if best else min(against),
-        "agreeing": log_odds(best.entailed) if is_tested else 0.0,
-        "agreeing, both ways": log_odds(min(r.entailed for r in best.readings)) if is_tested else 0.0,
-        "agreeing contradicted": log_odds(max(r.contradicted for r in best.readings)) if is_tested else 0.0,
-        "wording × contradicted": min(against) if best and best.difference.kind == "wording" else 0.0,
-        "same unit": float(best is not None and best.difference.kind == "number" and _counts_same(a, b, best.difference)),
+        "no difference × contradicted": 0.0 if best else against,
+        "agreeing": log_odds(tested.entailed) if tested else 0.0,
+        "agreeing, both ways": log_odds(min(r.entailed for r in tested.readings)) if tested else 0.0,
+        "agreeing contradicted": log_odds(max(r.contradicted for r in tested.readings)) if tested else 0.0,
+        "wording × contradicted": against if kind == "wording" else 0.0,
+        "same unit": float(best is not None and kind == "number" and _counts_same(a, b, best.difference)),
         "difference in subject": float(best is not None and is_parsed and _in_subjects(a, b, first, second, best.difference)),
     }
-    values |= {f"reason: {kind}": float(kind in reasons) for kind in REASONS}
-    values |= {f"kind: {kind}": float(best is not None and best.difference.kind == kind) for kind in KINDS}
-    values |= {f"in subject: {kind}": values["difference in subject"] * values[f"kind: {kind}"] for kind in KINDS_IN_SUBJECT}
+    values |= {f"kind: {one}": float(kind == one) for one in DIFFERENCE_KINDS}
+    values |= {f"in subject: {one}": values["difference in subject"] * values[f"kind: {one}"] for one in KINDS_IN_SUBJECT}
     is_unique = best is not None and all(
         _UNIQUE.match(text[span[1] :]) for text, span in ((a, best.difference.first), (b, best.difference.second))
     )
@@ -230,7 +254,7 @@ def pair_features(a: str, b: str, cosine: float, readings: Sequence[Entailment],
     return values
 
 
-def _counts_same(a: str, b: str, difference: Difference) -> bool:
+def _counts_same(a: str, b: str, difference: StatementDifference) -> bool:
     """Whether the same word, or sign of a unit, follows two numbers."""
     following = [_COUNTED.match(text[span[1] :]) for text, span in ((a, difference.first), (b, difference.second))]
     words = [
@@ -240,7 +264,7 @@ def _counts_same(a: str, b: str, difference: Difference) -> bool:
     return words[0] == words[1] and not words[0][0].isdigit()
 
 
-def _in_subjects(a: str, b: str, first: ParsedSentence, second: ParsedSentence, difference: Difference) -> bool:
+def _in_subjects(a: str, b: str, first: ParsedSentence, second: ParsedSentence, difference: StatementDifference) -> bool:
     """Whether a difference is in the subjects of both statements: then they may be about two things."""
     for text, sentence, span in ((a, first, difference.first), (b, second, difference.second)):
         words = set(re.findall(r"\w+", text[slice(*span)].lower()))
@@ -272,14 +296,14 @@ def _subject_shared(a: ParsedSentence, b: ParsedSentence) -> bool:
     return bool(match.of(mine) & others)
 
 
-def _subject_names_differ(a: ParsedSentence, b: ParsedSentence, lacking: Sequence[Sequence[ParsedWord]]) -> bool:
+def _subject_names_differ(a: ParsedSentence, b: ParsedSentence, missing: Sequence[Sequence[ParsedWord]]) -> bool:
     """Whether both subjects have a name that the other sentence does not have."""
     return all(
         any(sentence.words[i].kind == "name" and sentence.words[i] in missing for i in _subject_words(sentence))
-        for sentence, missing in ((a, lacking[0]), (b, lacking[1]))
+        for sentence, missing in ((a, missing[0]), (b, missing[1]))
     )
 
 
 @lru_cache(maxsize=20_000)
-def _words(pattern: re.Pattern[str], text: str) -> frozenset[str]:
+def _matched_words(pattern: re.Pattern[str], text: str) -> frozenset[str]:
     return frozenset(word.lower() for word in pattern.findall(text))

@@ -67,7 +67,7 @@ class Figure(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class StatementDifference:
     """A difference: its `kind` (number, date, name, opposite, negation, wording), and its characters in both statements.
 
     `agreeing`: both statements after one is changed to say what the other says. If they then say the same, it is the only difference.
@@ -102,7 +102,7 @@ def _date_value(m: re.Match[str]) -> str:
     return f"{m['only']}--" if m["only"] else m[0].lower().rstrip("s")
 
 
-def differences(a: str, b: str) -> list[Difference]:
+def differences(a: str, b: str) -> list[StatementDifference]:
     """What two statements differ in, the most telling first; empty if the rules cannot tell."""
     found = [*_other_figures(a, b), *_opposites(a, b), *_negation(a, b), *_other_names(a, b)]
     return (found or list(_other_words(a, b)))[:MAX_DIFFERENCES]
@@ -115,7 +115,7 @@ def other_figures(a: str, b: str) -> tuple[list[Figure], list[Figure]]:
     return left, right
 
 
-def _other_figures(a: str, b: str) -> Iterator[Difference]:
+def _other_figures(a: str, b: str) -> Iterator[StatementDifference]:
     left, right = other_figures(a, b)
     pairs = [(x, y) for x in left for y in right if x.kind == y.kind and x.unit == y.unit]
     pairs = pairs or [(x, y) for x in left for y in right if x.kind == y.kind and not (x.unit and y.unit)]
@@ -171,7 +171,7 @@ def _names(text: str) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def _other_names(a: str, b: str) -> Iterator[Difference]:
+def _other_names(a: str, b: str) -> Iterator[StatementDifference]:
     left = [span for span in _names(a) if not _is_within(a[slice(*span)], b)]
     right = [span for span in _names(b) if not _is_within(b[slice(*span)], a)]
     for x in left[:2]:
@@ -184,7 +184,7 @@ def _is_within(name: str, text: str) -> bool:
     return all(word in words for word in re.findall(r"\w{2,}", name.lower()))
 
 
-def _opposites(a: str, b: str) -> Iterator[Difference]:
+def _opposites(a: str, b: str) -> Iterator[StatementDifference]:
     first, second = parse_sentence(a), parse_sentence(b)
     match = matched(first, second)
     for i, others in match.opposite.items():
@@ -207,13 +207,13 @@ def _word_span(text: str, word: str) -> tuple[int, int] | None:
     return (at, at + len(word)) if at >= 0 else None
 
 
-def _negation(a: str, b: str) -> Iterator[Difference]:
+def _negation(a: str, b: str) -> Iterator[StatementDifference]:
     """If just one of the statements is negated: the negator."""
     mine, other = _negator(a), _negator(b)
     if mine and not other:
-        yield Difference("negation", mine[0], (0, 0), (mine[1], b))
+        yield StatementDifference("negation", mine[0], (0, 0), (mine[1], b))
     elif other and not mine:
-        yield Difference("negation", (0, 0), other[0], (a, other[1]))
+        yield StatementDifference("negation", (0, 0), other[0], (a, other[1]))
 
 
 def _negator(text: str) -> tuple[tuple[int, int], str] | None:
@@ -224,7 +224,7 @@ def _negator(text: str) -> tuple[tuple[int, int], str] | None:
     return None
 
 
-def _other_words(a: str, b: str) -> Iterator[Difference]:
+def _other_words(a: str, b: str) -> Iterator[StatementDifference]:
     """Words in place of which the other statement has others: between words that both have, else the only one that each lacks."""
     left, right = list(_WORDS.finditer(a)), list(_WORDS.finditer(b))
     blocks = SequenceMatcher(None, [m[0].lower() for m in left], [m[0].lower() for m in right], autojunk=False).get_opcodes()
@@ -262,5 +262,5 @@ def _says(words: Sequence[re.Match[str]]) -> bool:
     return any(m[0].lower() not in STOP_WORDS and len(m[0]) > 2 for m in words) and not any(c.isdigit() for m in words for c in m[0])
 
 
-def _substituted(kind: str, a: str, x: tuple[int, int], b: str, y: tuple[int, int]) -> Difference:
-    return Difference(kind, x, y, (a, b[: y[0]] + a[slice(*x)] + b[y[1] :]))
+def _substituted(kind: str, a: str, x: tuple[int, int], b: str, y: tuple[int, int]) -> StatementDifference:
+    return StatementDifference(kind, x, y, (a, b[: y[0]] + a[slice(*x)] + b[y[1] :]))

@@ -112,7 +112,7 @@ class RequestWord:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class NumberComparison:
     """Bounds of a number, both inclusive. `words` name what is counted or measured; `is_year`: the number is a year."""
 
     words: tuple[str, ...]
@@ -134,7 +134,7 @@ class ListRequest:
     language: str
     head: str
     words: tuple[RequestWord, ...]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[NumberComparison, ...]
     question: str
     hypothesis: str
     wanted_type: str = ""
@@ -161,7 +161,7 @@ def parse_list_request(text: str) -> ListRequest:
     return _parse_english(plain, rest, comparisons)
 
 
-def _parse_english(plain: str, rest: str, comparisons: Sequence[Comparison]) -> ListRequest:
+def _parse_english(plain: str, rest: str, comparisons: Sequence[NumberComparison]) -> ListRequest:
     opening = _OPENING.match(plain)
     body = plain[opening.end() if opening else 0 :].rstrip(" ?!.")
     persons = bool(_PERSONS.match(plain))
@@ -254,7 +254,7 @@ def _third_person(verb: str, said: str) -> str:
     return verb
 
 
-def _parse_other(plain: str, rest: str, language: str, comparisons: Sequence[Comparison]) -> ListRequest:
+def _parse_other(plain: str, rest: str, language: str, comparisons: Sequence[NumberComparison]) -> ListRequest:
     opening = _OTHER_OPENING.match(rest)
     body = rest[opening.end() if opening else 0 :].strip(" ,")
     words = _content_words(body, language, "")
@@ -391,24 +391,24 @@ def number_of(text: str) -> float:
         return float("nan")
 
 
-def _comparisons(text: str) -> tuple[list[Comparison], str]:
+def _comparisons(text: str) -> tuple[list[NumberComparison], str]:
     """The comparisons of a request, and it without their numbers."""
-    found: list[Comparison] = []
+    found: list[NumberComparison] = []
     rest = text
     for m in _BETWEEN.finditer(text):
         low, high = (number_of(m[f"number{n}"]) * _SCALES.get((m[f"scale{n}"] or "").lower(), 1) for n in (1, 2))
-        found.append(Comparison(_words_near(text, m.start(), m.end()), low, high, _is_year(low) and _is_year(high)))
+        found.append(NumberComparison(_words_near(text, m.start(), m.end()), low, high, _is_year(low) and _is_year(high)))
         rest = rest.replace(m[0], " ")
     for m in _BOUND.finditer(rest if found else text):
         found.append(_bound(m))
     rest = _BOUND.sub(" ", rest)
     for m in _COUNTED.finditer(rest):
         number = number_of(m["number"])
-        found.append(Comparison((m["noun"].lower(),), number, number))
+        found.append(NumberComparison((m["noun"].lower(),), number, number))
     return found, _COUNTED.sub(lambda m: f" {m['noun']}", rest)
 
 
-def _bound(m: re.Match[str]) -> Comparison:
+def _bound(m: re.Match[str]) -> NumberComparison:
     groups = {name: value for name, value in m.groupdict().items() if value is not None}
     number = next(number_of(v) for name, v in groups.items() if name.startswith(("number", "year")))
     scale = next((v.lower() for name, v in groups.items() if name.startswith("scale")), "")
@@ -421,11 +421,13 @@ def _bound(m: re.Match[str]) -> Comparison:
     after = groups.get("zh") in ("之后", "以后") or "after" in groups
     before = groups.get("zh") in ("之前", "以前") or "before" in groups
     if after or "above" in groups:
-        return Comparison(words, number + (1 if after else smallest), infinite, after or _is_year(number))
+        return NumberComparison(words, number + (1 if after else smallest), infinite, after or _is_year(number))
     if before or "below" in groups:
-        return Comparison(words, -infinite, number - (1 if before else smallest), before or _is_year(number))
+        return NumberComparison(words, -infinite, number - (1 if before else smallest), before or _is_year(number))
     is_high = "at_most" in groups or "until" in groups or groups.get("zh_number", "").lower() in ("以下", "or fewer", "or less")
-    return Comparison(words, -infinite if is_high else number, number if is_high else infinite, "since" in groups or "until" in groups)
+    return NumberComparison(
+        words, -infinite if is_high else number, number if is_high else infinite, "since" in groups or "until" in groups
+    )
 
 
 def _is_year(number: float) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from localrag.analysis.list_request import Comparison, ListRequest, RequestWord, likeness, number_of, phrases_like, words_of
+from localrag.analysis.list_request import ListRequest, NumberComparison, RequestWord, likeness, number_of, phrases_like, words_of
 from localrag.analysis.text_records import Cells
 
 LABEL_SHARE = 0.5  # of a word that only the label of a cell has
@@ -129,7 +129,7 @@ def compared_labels(request: ListRequest, labels: Sequence[str], samples: Sequen
 
 
 def _compared_label(
-    comparison: Comparison, request: ListRequest, labels: Sequence[str], samples: Sequence[Cells], *, is_about: bool
+    comparison: NumberComparison, request: ListRequest, labels: Sequence[str], samples: Sequence[Cells], *, is_about: bool
 ) -> str | None:
     numeric = [label for label in labels if _has_numbers(label, samples, is_year=comparison.is_year)]
     for word in (*comparison.words, *(w.text for w in request.words)):
@@ -147,13 +147,13 @@ def _has_numbers(label: str, samples: Sequence[Cells], *, is_year: bool, is_whol
     return bool(values) and 2 * fitting > len(values)
 
 
-def meets(comparison: Comparison, value: str) -> bool | None:
+def meets(comparison: NumberComparison, value: str) -> bool | None:
     """Whether the number in a value is within the bounds; None without a number."""
     found = (_YEAR if comparison.is_year else _NUMBER).search(value)
     return None if found is None else comparison.low <= number_of(found[0]) <= comparison.high
 
 
-def meets_in_text(comparison: Comparison, text: str) -> tuple[bool | None, bool]:
+def meets_in_text(comparison: NumberComparison, text: str) -> tuple[bool | None, bool]:
     """The same of the number in a sentence that is nearest to a word that names what is compared, and whether there is such a word.
 
     Without one it is the only number of the sentence.
