@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from localrag.analysis.differences import StatementDifference, lacking_words, other_figures
+from localrag.analysis.differences import StatementDifference, missing_words, other_figures
 from localrag.entailment import parse_sentence
 from localrag.entailment.comparison import contradiction, matched
 from localrag.entailment.english import DAYS, MONTHS
@@ -182,7 +182,7 @@ def pair_features(a: str, b: str, cosine: float, readings: Sequence[Entailment],
 
 def _word_features(a: str, b: str, first: ParsedSentence, second: ParsedSentence, *, is_parsed: bool) -> dict[str, float]:
     """Which words, names and figures only one of two sentences has."""
-    missing = [lacking_words(x, y) for x, y in ((first, second), (second, first))]
+    missing = [missing_words(x, y) for x, y in ((first, second), (second, first))]
     telling = [max(1, sum(not word.soft for word in x.words)) for x in (first, second)]
     aligned = [1 - len(words) / n for words, n in zip(missing, telling, strict=True)]
     kinds = [{kind: sum(_kind(word, is_parsed) == kind for word in words) for kind in ("name", "word")} for words in missing]

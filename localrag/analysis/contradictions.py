@@ -80,7 +80,7 @@ def find_contradictions(project: Project, topic: str = "", *, limit: int = 20, o
     statements = _most_telling(found)
     candidates = _candidates(statements, topic, project)
     likely = sorted(candidates, key=lambda c: -c.prior)[:MAX_READ_PAIRS]
-    read = _compared(_screened(likely, project, on_work), project)
+    read = _scored_candidates(_screened(likely, project, on_work), project)
     scored = sorted(((_confidence(c), c) for c in read), key=lambda pair: (-pair[0], pair[1].texts))
     rows = [_row(candidate, confidence) for confidence, candidate in _varied(scored)[:limit]]
     counts = {"statements": len(found), "statements compared": len(statements), "pairs": len(candidates), "pairs read": len(likely)}
@@ -168,7 +168,7 @@ def _screened(candidates: Sequence[_Candidate], project: Project, on_work: OnWor
     return sorted(read, key=lambda c: -screening_log_odds(c.prior, c.readings[0]))[:MAX_COMPARED_PAIRS]
 
 
-def _compared(candidates: Sequence[_Candidate], project: Project) -> list[_Candidate]:
+def _scored_candidates(candidates: Sequence[_Candidate], project: Project) -> list[_Candidate]:
     """The candidates read in the other direction, and without each of their differences."""
     differing = [(candidate, differences(*candidate.texts)) for candidate in candidates]
     pairs = [candidate.texts[::-1] for candidate in candidates]
@@ -216,13 +216,13 @@ def _difference_text(candidate: _Candidate) -> str:
     if best is None:
         return "content"
     words = [
-        _shown(text, span, best.difference.kind)
+        _quoted_difference(text, span, best.difference.kind)
         for text, span in zip(candidate.texts, (best.difference.first, best.difference.second), strict=True)
     ]
     return f"{best.difference.kind}: {' / '.join(words)}"
 
 
-def _shown(text: str, span: tuple[int, int], kind: str) -> str:
+def _quoted_difference(text: str, span: tuple[int, int], kind: str) -> str:
     """The words of a difference; a number with the word behind it, no words as a dash."""
     start, end = span
     if kind == "number" and (following := re.match(r"[ -]?[^\W\d_]+|\s?[%€$£°]+", text[end:])):

@@ -80,7 +80,7 @@ class StatementDifference:
 
 
 @lru_cache(maxsize=8192)
-def figures(text: str) -> tuple[Figure, ...]:
+def find_figures(text: str) -> tuple[Figure, ...]:
     """The numbers and dates of a text in order."""
     found = [
         Figure(m.start(), m.end(), _date_value(m), "date") for m in _DATE.finditer(text) if m["month"] is None or m["month"][0].isupper()
@@ -110,8 +110,8 @@ def differences(a: str, b: str) -> list[StatementDifference]:
 
 def other_figures(a: str, b: str) -> tuple[list[Figure], list[Figure]]:
     """The figures of each statement with which none of the other's agrees."""
-    left = [x for x in figures(a) if not any(_agree(a, x, b, y) for y in figures(b))]
-    right = [y for y in figures(b) if not any(_agree(a, x, b, y) for x in figures(a))]
+    left = [x for x in find_figures(a) if not any(_can_both_hold(a, x, b, y) for y in find_figures(b))]
+    right = [y for y in find_figures(b) if not any(_can_both_hold(a, x, b, y) for x in find_figures(a))]
     return left, right
 
 
@@ -124,7 +124,7 @@ def _other_figures(a: str, b: str) -> Iterator[StatementDifference]:
         yield _substituted("name" if is_name else x.kind, a, (x.start, x.end), b, (y.start, y.end))
 
 
-def _agree(a: str, x: Figure, b: str, y: Figure) -> bool:  # noqa: PLR0911
+def _can_both_hold(a: str, x: Figure, b: str, y: Figure) -> bool:  # noqa: PLR0911
     """Whether two figures can both be right of the same thing: equal, a part of a date, about as many, or within a bound."""
     if x.kind != y.kind or (x.unit and y.unit and x.unit != y.unit):
         return False
@@ -198,7 +198,7 @@ def _is_counted(text: str, span: tuple[int, int]) -> bool:
     """Whether a word is the unit of a number."""
     return any(
         (figure.kind == "number" and figure.end <= span[0] <= figure.end + 1) or figure.start <= span[0] < figure.end
-        for figure in figures(text)
+        for figure in find_figures(text)
     )
 
 
@@ -241,13 +241,13 @@ def _other_words(a: str, b: str) -> Iterator[StatementDifference]:
             yield _substituted("wording", a, (left[i].start(), left[j - 1].end()), b, (right[k].start(), right[m - 1].end()))
     if not is_found:
         first, second = parse_sentence(a), parse_sentence(b)
-        lacking = [[w.text for w in lacking_words(x, y)] for x, y in ((first, second), (second, first))]
-        spans = [_word_span(text, words[0]) if len(words) == 1 else None for text, words in ((a, lacking[0]), (b, lacking[1]))]
+        missing = [[w.text for w in missing_words(x, y)] for x, y in ((first, second), (second, first))]
+        spans = [_word_span(text, words[0]) if len(words) == 1 else None for text, words in ((a, missing[0]), (b, missing[1]))]
         if spans[0] and spans[1]:
             yield _substituted("wording", a, spans[0], b, spans[1])
 
 
-def lacking_words(a: ParsedSentence, b: ParsedSentence) -> list[ParsedWord]:
+def missing_words(a: ParsedSentence, b: ParsedSentence) -> list[ParsedWord]:
     """The words of a sentence without a counterpart in the other, opposites included."""
     match = matched(a, b)
     return [word for i, word in enumerate(a.words) if not word.soft and i not in match.alike and i not in match.converse]

@@ -165,7 +165,7 @@ def _is_in(offset: int, spans: Sequence[tuple[int, int]]) -> bool:
     return n >= 0 and spans[n][0] <= offset < spans[n][1]
 
 
-def _placed(source: OpenedDocument, start: int, end: int, covered: Sequence[tuple[int, int]]) -> list[PlacedSentence]:
+def _place_candidate(source: OpenedDocument, start: int, end: int, covered: Sequence[tuple[int, int]]) -> list[PlacedSentence]:
     from localrag.analysis.text_records import chunk_at
 
     text = source.document.text[start:end]
@@ -182,7 +182,7 @@ def _placed(source: OpenedDocument, start: int, end: int, covered: Sequence[tupl
 def _passages(source: OpenedDocument, block: Block, context: str, covered: Sequence[tuple[int, int]]) -> Iterator[ReadPassage]:
     """The sentences of a block, as many together as fit into PASSAGE_CHARS; each further passage begins with the last one's last sentence."""  # noqa: E501
     group: list[PlacedSentence] = []
-    for sentence in _placed(source, block.start, block.end, covered):
+    for sentence in _place_candidate(source, block.start, block.end, covered):
         if group and sentence.end - group[0].start > PASSAGE_CHARS:
             yield ReadPassage(source, group, context)
             group = group[-1:] if sentence.end - group[-1].start <= PASSAGE_CHARS else []
@@ -196,7 +196,7 @@ def _list_items(source: OpenedDocument, block: Block, context: str, covered: Seq
     text = source.document.text[block.start : block.end]
     starts = [m.start() for m in re.finditer(r"^.*$", text, re.MULTILINE) if _BULLET.match(m[0])] or [0]
     for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
-        if sentences := _placed(source, block.start + start, block.start + end, covered):
+        if sentences := _place_candidate(source, block.start + start, block.start + end, covered):
             yield ReadPassage(source, sentences, context, is_list_item=True)
 
 

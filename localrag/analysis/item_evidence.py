@@ -17,7 +17,7 @@ from localrag.analysis.text_records import Cells
 from localrag.llm.reader import Entailment, PassageReading
 
 FEATURES = (
-    *("satisfied", "coverage", "lacking", "opposed", "head", "head missing", "about", "met", "unmet", "unresolved", "no condition"),
+    *("satisfied", "coverage", "missing", "opposed", "head", "head missing", "about", "met", "unmet", "unresolved", "no condition"),
     *("entailed", "contradicted", "relevance", "span", "read"),
     *("span on item", "type fits", "type differs", "own sentence", "loosely met", "loosely unmet"),
     *("no word known", "alone: entailed", "alone: relevance", "alone: span"),
@@ -81,7 +81,7 @@ class ItemEvidence:
         """The mean share of the words of the conditions; 1 without conditions."""
         return sum(h.share for h in self.hits if not h.is_opposed) / len(self.hits) if self.hits else 1.0
 
-    def lacking(self, telling: Sequence[bool], choices: Collection[int]) -> int:
+    def missing(self, telling: Sequence[bool], choices: Collection[int]) -> int:
         """The number of telling words that are not met; of two sides of a choice, of the one that lacks fewer."""
         missed = [word for word, is_told, hit in zip(self.words, telling, self.hits, strict=True) if is_told and not _is_met(hit)]
         sides = Counter((word.choice, word.side) for word in missed)
@@ -139,7 +139,7 @@ def features(evidence: Sequence[ItemEvidence]) -> NDArray[np.float32]:
     is_known = is_condition or any(telling) or any(c is not None for e in evidence for c in e.comparisons)
     read = np.array([_read_features(e) for e in evidence], np.float32).reshape(-1, 3)
     alone = (read - read.mean(axis=0)) / np.maximum(read.std(axis=0), MIN_SPREAD) * (not is_known) if evidence else read
-    rows = [_row(e, e.lacking(telling, choices), is_condition=is_condition, is_known=is_known) for e in evidence]
+    rows = [_row(e, e.missing(telling, choices), is_condition=is_condition, is_known=is_known) for e in evidence]
     return np.concatenate([np.array(rows, np.float32).reshape(-1, len(FEATURES) - 3), alone], axis=1, dtype=np.float32)
 
 
@@ -157,12 +157,12 @@ def _read_features(e: ItemEvidence) -> list[float]:
     return [entailed, _clip(e.reading.relevance) if e.reading else 0.0, _clip(e.reading.score) if e.reading else 0.0]
 
 
-def _row(e: ItemEvidence, lacking: int, *, is_condition: bool, is_known: bool) -> list[float]:
+def _row(e: ItemEvidence, missing: int, *, is_condition: bool, is_known: bool) -> list[float]:
     entailed, relevance, span = _read_features(e)
     is_met = e.is_about or e.head.share > 0 if not e.hits and not e.comparisons else is_known
-    is_satisfied = is_met and not lacking and not any(h.is_opposed for h in e.hits) and all(c is True for c in e.comparisons)
+    is_satisfied = is_met and not missing and not any(h.is_opposed for h in e.hits) and all(c is True for c in e.comparisons)
     return [
-        float(is_satisfied), e.coverage, min(2.0, lacking), float(any(h.is_opposed for h in e.hits)), e.head.share, float(is_condition and not e.head.share),  # noqa: E501
+        float(is_satisfied), e.coverage, min(2.0, missing), float(any(h.is_opposed for h in e.hits)), e.head.share, float(is_condition and not e.head.share),  # noqa: E501
         float(e.is_about), float(True in e.comparisons), float(False in e.comparisons), float(None in e.comparisons),
         float(not e.hits and not e.comparisons), entailed, _logit(e.entailment.contradicted) if e.entailment else 0.0, relevance, span,
         float(e.entailment is not None), float(e.is_span_on_item), float(e.type_fit > 0), float(e.type_fit < 0), float(e.is_own_sentence),
