@@ -24,11 +24,11 @@ from localrag.text.sentences import collapse_whitespace
 
 MAX_PASSAGES = 2_000  # chunks whose prose is read
 ALWAYS_READ = 300  # chunks of a small index, all of which are read
-NEAREST = 200  # chunks that are read for their meaning alone
+MAX_NEAREST_PASSAGES = 200  # chunks that are read for their meaning alone
 MAX_READ_RECORDS = 1_000  # different records that the reader judges; the others are judged by words and numbers
 SAMPLED_RECORDS = 20  # of a table without a word of the request, to see whether the reader finds an answer in it
 MIN_SAMPLE_RELEVANCE = 0.0  # logit of the relevance of one of them
-BATCH = 64
+PASSAGES_PER_BATCH = 64
 MIN_PROBABILITY = 0.5  # of an item that is listed
 MAX_QUOTES = 5  # of an item, one a document
 MAX_READ_CLOSELY = 2_000  # passages whose sentences are read
@@ -109,7 +109,7 @@ def _matching_chunks(request: ListRequest, project: Project) -> tuple[list[str],
     words = " ".join([request.head, *(w.text for w in request.words)])
     by_words = search_chunks(project.db, words, len(everything))
     vector = project.embedder.embed([request.text])[0]
-    wanted = NEAREST if by_words else MAX_PASSAGES
+    wanted = MAX_NEAREST_PASSAGES if by_words else MAX_PASSAGES
     by_meaning = vectors.nearest(project.db, project.folder, "chunk", vector, wanted)
     rank: defaultdict[str, float] = defaultdict(float)
     for found in (by_words, by_meaning):
@@ -156,8 +156,8 @@ def _judge(candidates: Sequence[ItemCandidate], request: ListRequest, project: P
 
 def _judge_records(candidates: Sequence[ItemCandidate], request: ListRequest, project: Project) -> None:
     _judge(candidates, request, project)
-    for start in range(0, len(candidates), BATCH):
-        batch = candidates[start : start + BATCH]
+    for start in range(0, len(candidates), PASSAGES_PER_BATCH):
+        batch = candidates[start : start + PASSAGES_PER_BATCH]
         for c, reading in zip(batch, read_passages(request.question, [c.premise for c in batch], project), strict=True):
             c.evidence.reading = reading
 
@@ -189,8 +189,8 @@ def _prose(passages: Sequence[ReadPassage], request: ListRequest, project: Proje
 def _promising(passages: Sequence[ReadPassage], request: ListRequest, project: Project, on_work: OnWork | None) -> list[ReadPassage]:
     """The passages that have a word of the request, and those that the reader finds most relevant, in their order."""
     relevance: list[float] = []
-    for start in range(0, len(passages), BATCH):
-        texts = [p.text for p in passages[start : start + BATCH]]
+    for start in range(0, len(passages), PASSAGES_PER_BATCH):
+        texts = [p.text for p in passages[start : start + PASSAGES_PER_BATCH]]
         relevance += [r.relevance for r in read_passages(request.question, texts, project)]
         if on_work:
             on_work(start + len(texts), len(passages))
@@ -203,8 +203,8 @@ def _promising(passages: Sequence[ReadPassage], request: ListRequest, project: P
 
 def _read_sentences(passages: Sequence[ReadPassage], request: ListRequest, project: Project) -> None:
     sentences = [(p, s) for p in passages for s in p.sentences]
-    for start in range(0, len(sentences), BATCH):
-        batch = sentences[start : start + BATCH]
+    for start in range(0, len(sentences), PASSAGES_PER_BATCH):
+        batch = sentences[start : start + PASSAGES_PER_BATCH]
         texts = [s.source.document.text[s.start : s.end] for _, s in batch]
         for (p, _), reading in zip(batch, read_passages(request.question, texts, project), strict=True):
             p.readings.append(reading)

@@ -272,7 +272,7 @@ def _content_words(text: str, language: str, head: str) -> tuple[RequestWord, ..
     found: dict[str, RequestWord] = {}
     run: list[str] = []  # words that stand together
     choice = side = 0
-    for word in words_of(text, keep_small=True):
+    for word in split_request_words(text, keep_small=True):
         if word.text in _OR | _AND and run:
             choice, side = (abs(choice) + 1) * (1 if word.text in _OR else -1), 1
             found |= {w: replace(found[w], choice=choice) for w in run}
@@ -285,7 +285,7 @@ def _content_words(text: str, language: str, head: str) -> tuple[RequestWord, ..
     return tuple(found.values())
 
 
-def words_of(text: str, *, keep_small: bool = False) -> Iterator[RequestWord]:
+def split_request_words(text: str, *, keep_small: bool = False) -> Iterator[RequestWord]:
     """The words of a text in lower case, CJK text as character pairs; `is_negated`: a negation stands shortly before it.
 
     With `keep_small` also negations and words such as "and".
@@ -400,7 +400,7 @@ def _comparisons(text: str) -> tuple[list[NumberComparison], str]:
         found.append(NumberComparison(_words_near(text, m.start(), m.end()), low, high, _is_year(low) and _is_year(high)))
         rest = rest.replace(m[0], " ")
     for m in _BOUND.finditer(rest if found else text):
-        found.append(_bound(m))
+        found.append(_bound_of_number(m))
     rest = _BOUND.sub(" ", rest)
     for m in _COUNTED.finditer(rest):
         number = number_of(m["number"])
@@ -408,7 +408,7 @@ def _comparisons(text: str) -> tuple[list[NumberComparison], str]:
     return found, _COUNTED.sub(lambda m: f" {m['noun']}", rest)
 
 
-def _bound(m: re.Match[str]) -> NumberComparison:
+def _bound_of_number(m: re.Match[str]) -> NumberComparison:
     groups = {name: value for name, value in m.groupdict().items() if value is not None}
     number = next(number_of(v) for name, v in groups.items() if name.startswith(("number", "year")))
     scale = next((v.lower() for name, v in groups.items() if name.startswith("scale")), "")
@@ -436,6 +436,6 @@ def _is_year(number: float) -> bool:
 
 def _words_near(text: str, start: int, end: int) -> tuple[str, ...]:
     """The content words beside a number, the nearest first: two before it and two after it."""
-    before = [w.text for w in words_of(text[:start]) if w.text not in STOP_WORDS and not w.text.isdigit()][-2:][::-1]
-    after = [w.text for w in words_of(text[end:]) if w.text not in STOP_WORDS and not w.text.isdigit()][:2]
+    before = [w.text for w in split_request_words(text[:start]) if w.text not in STOP_WORDS and not w.text.isdigit()][-2:][::-1]
+    after = [w.text for w in split_request_words(text[end:]) if w.text not in STOP_WORDS and not w.text.isdigit()][:2]
     return tuple(dict.fromkeys([*after[:1], *before, *after[1:]]))

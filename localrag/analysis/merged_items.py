@@ -22,7 +22,7 @@ def merge_items(candidates: Sequence[ScoredCandidate], project: Project) -> list
     groups: dict[tuple[str, ...], list[ScoredCandidate]] = {}
     ordered = sorted(candidates, key=lambda c: (c[0].source.document.path, c[0].start, c[0].name))
     for candidate, probability in ordered:
-        groups.setdefault(_identity(candidate, ids), []).append((candidate, probability))
+        groups.setdefault(_same_item_key(candidate, ids), []).append((candidate, probability))
     same = _same_names([key for key in groups if key[0] == "name"])
     merged: defaultdict[tuple[str, ...], list[ScoredCandidate]] = defaultdict(list)
     for key, members in groups.items():
@@ -30,7 +30,7 @@ def merge_items(candidates: Sequence[ScoredCandidate], project: Project) -> list
     return list(merged.values())
 
 
-def _identity(candidate: ItemCandidate, ids: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+def _same_item_key(candidate: ItemCandidate, ids: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
     if candidate.identity:
         return ("record", *candidate.identity)
     known = ids.get(candidate.name.lower(), ())

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from localrag.analysis.list_request import ListRequest, NumberComparison, RequestWord, likeness, number_of, phrases_like, words_of
+from localrag.analysis.list_request import (
+    ListRequest,
+    NumberComparison,
+    RequestWord,
+    likeness,
+    number_of,
+    phrases_like,
+    split_request_words,
+)
 from localrag.analysis.text_records import Cells
 
 LABEL_SHARE = 0.5  # of a word that only the label of a cell has
@@ -91,7 +99,7 @@ def _boolean(value: str) -> bool | None:
 @lru_cache(maxsize=200_000)
 def _value_hit(word: RequestWord, value: str) -> tuple[float, bool, float]:
     """How far a value has a word, whether with the opposite sense, and what share of it is the word; an unopposed hit counts first."""
-    tokens = list(words_of(value))
+    tokens = list(split_request_words(value))
     best, is_opposed = 0.0, False
     for n, token in enumerate(tokens):
         like = likeness(word.text, token.text)
@@ -109,7 +117,7 @@ def _begins(tokens: Sequence[RequestWord], phrase: tuple[str, ...]) -> bool:
 
 @lru_cache(maxsize=50_000)
 def _label_hit(word: str, label: str) -> float:
-    return max((likeness(word, token.text) for token in words_of(label)), default=0.0)
+    return max((likeness(word, token.text) for token in split_request_words(label)), default=0.0)
 
 
 def is_about(head: str, text: str) -> bool:
