@@ -23,7 +23,7 @@ from localrag.analysis.contradiction_score import Agreement, pair_features, prio
 from localrag.analysis.contradictions import comparable_pairs
 from localrag.analysis.differences import differences
 from localrag.analysis.placed_sentences import opened_documents
-from localrag.analysis.statements import Statement, statements_of, term_weights
+from localrag.analysis.statements import ComparedSentence, compared_sentences, term_weights
 from localrag.engine.embedder import EmbeddingModel, open_embedder
 from localrag.entailment.normalization import normalize_sentence
 from localrag.llm.reader import Entailment, PassageReader
@@ -101,11 +101,11 @@ def _other_number(number: str, rng: random.Random) -> str:
     return f"{other if other != value else value + 3:,}"
 
 
-def with_similarities(rows: list[Row], background: Sequence[Statement], embedder: EmbeddingModel) -> list[Row]:
+def with_similarities(rows: list[Row], background: Sequence[ComparedSentence], embedder: EmbeddingModel) -> list[Row]:
     """The rows with cosine and overlap; how rare a word is, a background tells."""
     texts = sorted({text for row in rows for text in (row.first, row.second)})
     vectors = dict(zip(texts, embedder.embed(texts), strict=True))
-    weights = term_weights([*(Statement((), text, content_words(text)) for text in texts), *background])
+    weights = term_weights([*(ComparedSentence((), text, content_words(text)) for text in texts), *background])
     at = {text: n for n, text in enumerate(texts)}
     for row in rows:
         row.cosine = float(vectors[row.first] @ vectors[row.second])
@@ -166,10 +166,10 @@ def area(scores: Sequence[float], labels: Sequence[bool]) -> float:
     return float((ranks[y].sum() - n * (n + 1) / 2) / (n * (len(y) - n)))
 
 
-def corpus_rows(index: Path, rng: random.Random) -> tuple[list[Row], list[Statement]]:
+def corpus_rows(index: Path, rng: random.Random) -> tuple[list[Row], list[ComparedSentence]]:
     """Candidate pairs of an index, and its statements."""
     with open_for_query(index, logs=False) as project:
-        statements = statements_of(opened_documents(project), project)
+        statements = compared_sentences(opened_documents(project), project)
         pairs = list(comparable_pairs(statements, project))
     chosen = rng.sample(pairs, min(SAMPLED_PER_INDEX, len(pairs)))
     near = sorted(pairs, key=lambda p: -(p[2].cosine + p[2].overlap))[:SAMPLED_PER_INDEX]
@@ -183,7 +183,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("indexes", nargs="+", type=Path)
     rng, reader = random.Random(7), PassageReader()
-    rows, background, corpus = list(written_pairs()), list[Statement](), dict[Path, list[Row]]()
+    rows, background, corpus = list(written_pairs()), list[ComparedSentence](), dict[Path, list[Row]]()
     for index in parser.parse_args().indexes:
         corpus[index], statements = corpus_rows(index, rng)
         background += statements

@@ -17,7 +17,7 @@ from localrag.analysis.contradiction_score import (
 from localrag.analysis.differences import differences
 from localrag.analysis.placed_sentences import PlacedSentence, opened_documents
 from localrag.analysis.reading import entailments
-from localrag.analysis.statements import Neighbors, Statement, document_similarity, neighbor_pairs, statements_of
+from localrag.analysis.statements import ComparedSentence, Neighbors, compared_sentences, document_similarity, neighbor_pairs
 from localrag.analysis.tables import Cell, CellState, Column, OnWork, ResultTable, TableRow, make_table
 from localrag.llm.reader import Entailment
 from localrag.project import Project
@@ -52,8 +52,8 @@ class ContradictionPlan:
 class _Candidate:
     """A pair of statements, the earlier first; what the reader says of it as it is, in both directions, and without what differs."""
 
-    first: Statement
-    second: Statement
+    first: ComparedSentence
+    second: ComparedSentence
     cosine: float
     prior: float
     penalty: float
@@ -88,22 +88,24 @@ def find_contradictions(project: Project, topic: str = "", *, limit: int = 20, o
     return make_table(KIND, title, COLUMNS, rows, _note(counts, len(rows)), counts)
 
 
-def _statements(project: Project, topic: str) -> list[Statement]:
+def _statements(project: Project, topic: str) -> list[ComparedSentence]:
     chunk_ids = _topic_chunks(topic, project) if topic.strip() else None
-    return statements_of(opened_documents(project), project, chunk_ids)
+    return compared_sentences(opened_documents(project), project, chunk_ids)
 
 
 def _topic_chunks(topic: str, project: Project) -> set[str]:
     return {chunk.id for chunk, _ in retrieve(topic, project.embedder.embed([topic])[0], project, TOPIC_CHUNKS)}
 
 
-def _most_telling(statements: Sequence[Statement]) -> list[Statement]:
+def _most_telling(statements: Sequence[ComparedSentence]) -> list[ComparedSentence]:
     """At most MAX_STATEMENTS, in order; those with a figure are preferred, because they can be contradicted most surely."""
     ranked = sorted(range(len(statements)), key=lambda n: (not any(map(str.isdigit, statements[n].text)), n))
     return [statements[n] for n in sorted(ranked[:MAX_STATEMENTS])]
 
 
-def comparable_pairs(statements: Sequence[Statement], project: Project) -> Iterator[tuple[Statement, Statement, Neighbors, float]]:
+def comparable_pairs(
+    statements: Sequence[ComparedSentence], project: Project
+) -> Iterator[tuple[ComparedSentence, ComparedSentence, Neighbors, float]]:
     """The pairs of statements that may be about the same thing, and are not known to be about two, the earlier first.
 
     The last value is what the log odds lose because the statements share no name and their documents may be about different things.
@@ -119,7 +121,7 @@ def comparable_pairs(statements: Sequence[Statement], project: Project) -> Itera
             yield first, second, pair, MAX_UNNAMED_PENALTY * distance
 
 
-def _candidates(statements: Sequence[Statement], topic: str, project: Project) -> list[_Candidate]:
+def _candidates(statements: Sequence[ComparedSentence], topic: str, project: Project) -> list[_Candidate]:
     return [
         _Candidate(first, second, pair.cosine, prior_log_odds(first.text, second.text, pair.cosine, pair.overlap) - penalty, penalty)
         for first, second, pair, penalty in comparable_pairs(statements, project)
@@ -127,18 +129,20 @@ def _candidates(statements: Sequence[Statement], topic: str, project: Project) -
     ]
 
 
-def _age(statement: Statement) -> tuple[str, str, int]:
+def _age(statement: ComparedSentence) -> tuple[str, str, int]:
     """What sorts statements by date, undated ones last, then by place."""
     place = statement.places[0]
     return _date(statement) or "9999", place.source.document.path, place.start
 
 
-def _date(statement: Statement) -> str:
+def _date(statement: ComparedSentence) -> str:
     """The latest date of the documents with a statement; empty if none has a date."""
     return max(place.source.document.date for place in statement.places)
 
 
-def _is_comparable(first: Statement, second: Statement, similarity: Callable[[Statement, Statement], float]) -> bool:
+def _is_comparable(
+    first: ComparedSentence, second: ComparedSentence, similarity: Callable[[ComparedSentence, ComparedSentence], float]
+) -> bool:
     """Whether two statements can be about the same thing at the same time.
 
     "It" of one document is not "it" of another; what stands under two versions or dates in one document was said of two times.
@@ -156,7 +160,7 @@ def _heading_times(place: PlacedSentence) -> tuple[str, ...]:
     return tuple(_TIMES.findall(" ".join(place.source.outline.headings_at(place.start))))
 
 
-def _is_on_topic(first: Statement, second: Statement, topic: str) -> bool:
+def _is_on_topic(first: ComparedSentence, second: ComparedSentence, topic: str) -> bool:
     return word_share(topic, f"{first.text} {second.text}") >= MIN_TOPIC_SHARE
 
 
@@ -206,7 +210,7 @@ def _row(candidate: _Candidate, confidence: float) -> TableRow:
     return TableRow((*cells, _newer_cell(candidate)), content_id(*candidate.texts))
 
 
-def _statement_cell(statement: Statement) -> Cell:
+def _statement_cell(statement: ComparedSentence) -> Cell:
     return Cell(statement.text, tuple(place.citation for place in statement.places[:MAX_SHOWN_PLACES]))
 
 

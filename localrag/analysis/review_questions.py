@@ -23,7 +23,7 @@ class AnswerKind(StrEnum):
     CHOICE = "one of"
 
 
-_LINE = re.compile(r"(?:(date|amount|yes/no|list|text)|(one of) ([^:]+)):\s*(.+)", re.IGNORECASE)
+_QUESTION_LINE = re.compile(r"(?:(date|amount|yes/no|list|text)|(one of) ([^:]+)):\s*(.+)", re.IGNORECASE)
 _NUMBERED = re.compile(r"(?:[-*•]|\d{1,3}[.)])\s+")
 EXAMPLE = "Write one a line, such as: date: When does it end?"
 # English auxiliaries that begin a question of yes or no. The first ones only ask; the others belong to the statement.
@@ -61,7 +61,7 @@ def parse_questions(lines: Iterable[str]) -> tuple[ReviewQuestion, ...]:
 def _parse_line(line: str) -> ReviewQuestion:
     if len(line) > MAX_QUESTION_CHARS:
         raise UsageError(f"A question has {len(line)} characters; {MAX_QUESTION_CHARS} at most are read.", EXAMPLE)
-    found = _LINE.fullmatch(line)
+    found = _QUESTION_LINE.fullmatch(line)
     if found is None:
         return ReviewQuestion(line, line)
     if found[2] is None:

@@ -36,7 +36,7 @@ Vectors = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Statement:
+class ComparedSentence:
     """One or more sentences of equal wording; `text`: on one line without markup; `terms`: content words, and entities by id."""
 
     places: tuple[PlacedSentence, ...]
@@ -58,7 +58,9 @@ class Neighbors(NamedTuple):
     overlap: float
 
 
-def statements_of(sources: Iterable[OpenedDocument], project: Project, chunk_ids: Collection[str] | None = None) -> list[Statement]:
+def compared_sentences(
+    sources: Iterable[OpenedDocument], project: Project, chunk_ids: Collection[str] | None = None
+) -> list[ComparedSentence]:
     """The statements of documents, or of some of their chunks: no questions, headings, table rows, code or fragments."""
     places: defaultdict[str, list[PlacedSentence]] = defaultdict(list)
     texts: dict[str, str] = {}
@@ -72,7 +74,7 @@ def statements_of(sources: Iterable[OpenedDocument], project: Project, chunk_ids
                 texts.setdefault(key, text)
                 places[key].append(sentence)
                 entities[key] |= {m[1] for m in mentions[bisect_left(mentions, (sentence.start,)) : bisect_left(mentions, (sentence.end,))]}
-    found = (Statement(tuple(places[key]), text, (*content_words(text), *sorted(entities[key]))) for key, text in texts.items())
+    found = (ComparedSentence(tuple(places[key]), text, (*content_words(text), *sorted(entities[key]))) for key, text in texts.items())
     return [statement for statement in found if len(statement.terms) >= MIN_TERMS]
 
 
@@ -90,7 +92,7 @@ def _is_title(text: str) -> bool:
     return bool(words) and sum(word[0].isupper() for word in words) >= MIN_TITLE_SHARE * len(words)
 
 
-def neighbor_pairs(statements: Sequence[Statement], vectors: Vectors) -> list[Neighbors]:
+def neighbor_pairs(statements: Sequence[ComparedSentence], vectors: Vectors) -> list[Neighbors]:
     """Pairs of statements of which one is among the other's nearest by vectors, (n, d), or by rare terms; never all pairs."""
     if len(statements) < 2:
         return []
@@ -112,7 +114,7 @@ def neighbor_pairs(statements: Sequence[Statement], vectors: Vectors) -> list[Ne
     return [Neighbors(i, j, *values) for (i, j), values in sorted(pairs.items())]
 
 
-def term_weights(statements: Sequence[Statement]) -> Any:
+def term_weights(statements: Sequence[ComparedSentence]) -> Any:
     """A sparse matrix, (statements, terms): how rare each term is, each row of length 1."""
     from scipy.sparse import csr_matrix
 
@@ -129,7 +131,7 @@ def term_weights(statements: Sequence[Statement]) -> Any:
     return csr_matrix((np.array(values, np.float32), (rows, numbers)), shape=(len(statements), len(columns)))
 
 
-def document_similarity(statements: Sequence[Statement]) -> Callable[[Statement, Statement], float]:
+def document_similarity(statements: Sequence[ComparedSentence]) -> Callable[[ComparedSentence, ComparedSentence], float]:
     """A function that tells how similar the documents of two statements are: the cosine of their weighted terms; 1 for the same document."""  # noqa: E501
     terms: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for statement in statements:
@@ -148,7 +150,7 @@ def document_similarity(statements: Sequence[Statement]) -> Callable[[Statement,
         shared = sum(weight * weights[long].get(term, 0.0) for term, weight in weights[short].items())
         return shared / max(lengths[a] * lengths[b], 1e-9)
 
-    def similarity(first: Statement, second: Statement) -> float:
+    def similarity(first: ComparedSentence, second: ComparedSentence) -> float:
         if first.document_ids & second.document_ids:
             return 1.0
         return max(cosine(min(a, b), max(a, b)) for a in first.document_ids for b in second.document_ids)

@@ -119,7 +119,7 @@ def records_in(source: OpenedDocument) -> Iterator[tuple[TextRecord, bool]]:
         line = text[start:end]
         if line.lstrip().startswith("|"):
             last = _run(text, lines, n, lambda other: other.lstrip().startswith("|"))
-            yield from ((record, False) for record in _piped(source, lines[n:last]))
+            yield from ((record, False) for record in _markdown_cells(source, lines[n:last]))
             n = last
         elif " · " in line:
             if (cells := _row_cells(line)) is not None:
@@ -175,7 +175,7 @@ def _labelled(cell: str) -> tuple[str, str] | None:
     return (label, value) if label and value and len(label.split()) <= MAX_LABEL_WORDS else None
 
 
-def _piped(source: OpenedDocument, lines: Sequence[tuple[int, int]]) -> Iterator[TextRecord]:
+def _markdown_cells(source: OpenedDocument, lines: Sequence[tuple[int, int]]) -> Iterator[TextRecord]:
     """The rows of a Markdown table, below its header if it has one."""
     text = source.document.text
     rows = [[cell.strip(" \t*`") for cell in text[a:b].strip().strip("|").split("|")] for a, b in lines]

@@ -144,7 +144,7 @@ def _statements(source: OpenedDocument, mentions: Sequence[DateMention], scope: 
         if not found or classify_sentence(source.document.text[sentence.start : sentence.end][:MAX_STATEMENT_CHARS]) in _NO_STATEMENTS:
             continue
         for mention in {str(mention.value): mention for mention in reversed(found)}.values():
-            yield _statement(sentence, mention)
+            yield _dated_statement(sentence, mention)
 
 
 def _dated_sentences(sentences: Sequence[PlacedSentence], mentions: Sequence[DateMention]) -> dict[int, list[DateMention]]:
@@ -181,7 +181,7 @@ def _targets(sentences: Sequence[PlacedSentence], n: int, mention: DateMention) 
     return items or below[:1]
 
 
-def _statement(sentence: PlacedSentence, mention: DateMention) -> DatedStatement:
+def _dated_statement(sentence: PlacedSentence, mention: DateMention) -> DatedStatement:
     source, text = sentence.source, sentence.source.document.text
     start, end = sentence.start, sentence.end
     if end - start > MAX_STATEMENT_CHARS:  # a line without sentences: what stands around the date

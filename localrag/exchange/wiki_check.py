@@ -278,13 +278,13 @@ def _is_entailed(claim: str, passages: Sequence[Quote], project: Project) -> boo
     sentences = list(dict.fromkeys(map(collapse_whitespace, found)))
     vectors = project.embedder.embed([claim, *sentences])
     nearest = (sentences[n] for n in np.argsort(-(vectors[1:] @ vectors[0]), kind="stable")[:NEAREST_SENTENCES])
-    figures = _figures(claim)
-    pairs = [(sentence, claim) for sentence in nearest if figures <= _figures(sentence)]
+    figures = _numbers_of(claim)
+    pairs = [(sentence, claim) for sentence in nearest if figures <= _numbers_of(sentence)]
     try:
         return any(e.entailed >= MIN_ENTAILED for e in entailments(pairs, project))
     except ModelError:  # then the rules alone decide, as for an answer
         return False
 
 
-def _figures(text: str) -> set[str]:
+def _numbers_of(text: str) -> set[str]:
     return {word.text for word in parse_sentence(normalize_sentence(text)).words if word.figure}

@@ -40,7 +40,7 @@ ForceOption = Annotated[bool, typer.Option("--force", help="Replace an existing 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before work that takes more than ten minutes.")]
 
 
-def _write(table: "ResultTable", index: "Index", output: Path | None, *, force: bool, as_json: bool) -> None:
+def _print_or_write(table: "ResultTable", index: "Index", output: Path | None, *, force: bool, as_json: bool) -> None:
     from localrag.cli.views.console import print_note
     from localrag.cli.views.result_tables import print_result_table
     from localrag.exchange.table_files import write_table
@@ -56,7 +56,7 @@ def _write(table: "ResultTable", index: "Index", output: Path | None, *, force: 
         print_result_table(table, index.root)
 
 
-def _chosen(where: str | None, collection: str | None) -> "DocumentFilter":
+def _selection_of(where: str | None, collection: str | None) -> "DocumentFilter":
     from localrag.filters import NO_FILTER
 
     return document_filter(where, collection) or NO_FILTER
@@ -81,7 +81,7 @@ def _make(
         check_output_file(output, kind, force=force)
     with Index.open(index, model=model, engine=engine_options(engine, quiet=as_json)) as opened:
         opened.load_models()
-        _write(make(opened), opened, output, force=force, as_json=as_json)
+        _print_or_write(make(opened), opened, output, force=force, as_json=as_json)
 
 
 @with_engine
@@ -120,7 +120,7 @@ def review_command(
     from localrag.cli.views.console import confirm
     from localrag.cli.views.result_tables import print_cost, show_work
 
-    lines, chosen = _read_lines(questions), _chosen(where, collection)
+    lines, chosen = _read_lines(questions), _selection_of(where, collection)
 
     def make(opened: "Index") -> "ResultTable":
         for given in approve or ():
@@ -182,7 +182,7 @@ def contradictions_command(
     """Find statements that cannot both be true, with both quotes."""
     from localrag.cli.views.result_tables import show_work
 
-    chosen = _chosen(where, collection)
+    chosen = _selection_of(where, collection)
     _make(
         index,
         model,
@@ -214,7 +214,7 @@ def timeline_command(
     """List dated statements in order of time, each with its quote."""
     from localrag.cli.views.result_tables import show_work
 
-    chosen = _chosen(where, collection)
+    chosen = _selection_of(where, collection)
     _make(
         index,
         model,
@@ -228,7 +228,7 @@ def timeline_command(
 
 
 @with_engine
-def list_command(
+def list_items_command(
     request: Annotated[str, typer.Argument(metavar="WHAT", help='What to list, such as "all vessels that sank".')],
     where: FilterOption = None,
     collection: CollectionOption = None,
@@ -244,7 +244,7 @@ def list_command(
     """List all items of a kind that the documents contain, each with its quote."""
     from localrag.cli.views.result_tables import show_work
 
-    chosen = _chosen(where, collection)
+    chosen = _selection_of(where, collection)
     _make(
         index,
         model,
