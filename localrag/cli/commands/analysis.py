@@ -30,26 +30,26 @@ if TYPE_CHECKING:
 
 ROW_KINDS = ("document", "chapter", "record")
 CONFIRM_FROM_S = 600.0  # seconds from which on a review asks before it begins
-OutputOption = Annotated[
+OutOption = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", metavar="FILE", help="Write the table to a .csv, .xlsx, .docx, .md or .json file; a timeline also to .ics."
+        "--out", "-o", metavar="FILE", help="Write the table to a .csv, .xlsx, .docx, .md or .json file; a timeline also to .ics."
     ),
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before work that takes more than ten minutes.")]
 
 
-def _print_or_write(table: "ResultTable", index: "Index", output: Path | None, *, force: bool, as_json: bool) -> None:
+def _print_or_write(table: "ResultTable", index: "Index", out: Path | None, *, force: bool, as_json: bool) -> None:
     from localrag.cli.views.console import print_note
     from localrag.cli.views.result_tables import print_result_table
     from localrag.exchange.table_files import write_table
     from localrag.serializers import serialize_table
 
     status_line.clear()
-    if output is not None:
-        write_table(table, output, force=force)
-        print_note(f"{len(table.rows):,} rows are in {output}." + f" {table.note}" * bool(table.note))
+    if out is not None:
+        write_table(table, out, force=force)
+        print_note(f"{len(table.rows):,} rows are in {out}." + f" {table.note}" * bool(table.note))
     elif as_json:
         write_json(serialize_table(table))
     else:
@@ -66,22 +66,22 @@ def _make(
     index: Path | None,
     model: str | None,
     engine: SettingValues,
-    output: Path | None,
+    out: Path | None,
     make: "Callable[[Index], ResultTable]",
     *,
     force: bool,
     as_json: bool,
     kind: str = "",
 ) -> None:
-    """Open the index, make a table and print or write it; an existing output file is refused before the work."""
+    """Open the index, make a table and print or write it; an existing out file is refused before the work."""
     from localrag.exchange.table_files import check_output_file
     from localrag.index import Index
 
-    if output is not None:
-        check_output_file(output, kind, force=force)
+    if out is not None:
+        check_output_file(out, kind, force=force)
     with Index.open(index, model=model, engine=engine_options(engine, quiet=as_json)) as opened:
         opened.load_models()
-        _print_or_write(make(opened), opened, output, force=force, as_json=as_json)
+        _print_or_write(make(opened), opened, out, force=force, as_json=as_json)
 
 
 @with_engine
@@ -106,7 +106,7 @@ def review_command(
     ] = None,
     where: FilterOption = None,
     collection: CollectionOption = None,
-    output: OutputOption = None,
+    out: OutOption = None,
     force: ForceOption = False,
     yes: YesOption = False,
     index: IndexOption = None,
@@ -134,7 +134,7 @@ def review_command(
             raise typer.Exit(1)
         return opened.review(lines, rows=rows, max_seconds=max_seconds, selection=chosen, on_work=show_work)
 
-    _make(index, model, engine, output, make, force=force, as_json=as_json)
+    _make(index, model, engine, out, make, force=force, as_json=as_json)
 
 
 def _read_lines(questions: Path | None) -> list[str]:
@@ -170,7 +170,7 @@ def contradictions_command(
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, max=1000, help="Number of contradictions.")] = 20,
     where: FilterOption = None,
     collection: CollectionOption = None,
-    output: OutputOption = None,
+    out: OutOption = None,
     force: ForceOption = False,
     index: IndexOption = None,
     model: ModelOption = None,
@@ -187,7 +187,7 @@ def contradictions_command(
         index,
         model,
         engine,
-        output,
+        out,
         lambda opened: opened.contradictions(topic, limit=limit, selection=chosen, on_work=show_work),
         force=force,
         as_json=as_json,
@@ -202,7 +202,7 @@ def timeline_command(
     limit: Annotated[int | None, typer.Option("-n", "--limit", min=1, help="Number of rows. Default: all.")] = None,
     where: FilterOption = None,
     collection: CollectionOption = None,
-    output: OutputOption = None,
+    out: OutOption = None,
     force: ForceOption = False,
     index: IndexOption = None,
     model: ModelOption = None,
@@ -219,7 +219,7 @@ def timeline_command(
         index,
         model,
         engine,
-        output,
+        out,
         lambda opened: opened.timeline(about, limit=limit, selection=chosen, on_work=show_work),
         force=force,
         as_json=as_json,
@@ -232,7 +232,7 @@ def list_items_command(
     request: Annotated[str, typer.Argument(metavar="WHAT", help='What to list, such as "all vessels that sank".')],
     where: FilterOption = None,
     collection: CollectionOption = None,
-    output: OutputOption = None,
+    out: OutOption = None,
     force: ForceOption = False,
     index: IndexOption = None,
     model: ModelOption = None,
@@ -249,7 +249,7 @@ def list_items_command(
         index,
         model,
         engine,
-        output,
+        out,
         lambda opened: opened.list_items(request, selection=chosen, on_work=show_work),
         force=force,
         as_json=as_json,
@@ -261,7 +261,7 @@ def compare_command(
     first: Annotated[str, typer.Argument(metavar="A", help="A document of the index.")],
     second: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     include_same: Annotated[bool, typer.Option("--include-same", help="Show also the passages that are the same.")] = False,
-    output: OutputOption = None,
+    out: OutOption = None,
     force: ForceOption = False,
     index: IndexOption = None,
     model: ModelOption = None,
@@ -277,7 +277,7 @@ def compare_command(
         index,
         model,
         engine,
-        output,
+        out,
         lambda opened: opened.compare(first, second, include_same=include_same, on_work=show_work),
         force=force,
         as_json=as_json,
