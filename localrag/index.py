@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from localrag.analysis.review import ReviewPlan
     from localrag.analysis.tables import Cell, OnWork, ResultTable
     from localrag.exchange.export import ExportResult
+    from localrag.exchange.wiki import WikiResult
+    from localrag.exchange.wiki_check import WikiCheckResult
     from localrag.indexing.documents import DeletionPolicy
     from localrag.indexing.pipeline import IndexPlan, IndexResult
     from localrag.indexing.progress import RunProgress
@@ -87,11 +89,7 @@ class IndexReader:
     def documents(self) -> list[Document]:
         """The documents with their texts, by path."""
         with self._look() as index:
-            return [
-                document
-                for path in sorted(documents_store.document_hashes(index.db))
-                if (document := documents_store.find_document(index.db, path))
-            ]
+            return documents_store.all_documents(index.db)
 
     def files(self) -> list[dict[str, str]]:
         """Every file, by path: its `state` (indexed, skipped, failed), and the `reason` if it was not read completely."""
@@ -212,15 +210,26 @@ class IndexReader:
             return browse.index_status(index.db, self.folder) | {"prompts": prompts_in_use(index.root)}
 
     def export(self, format: str, path: str | PathLike[str], *, level: int | None = None, force: bool = False) -> "ExportResult":
-        """Write the graph, reports and chunks for other programs; `format` is one of `localrag.exchange.export.FORMATS`.
+        """Write the graph, reports and chunks, or a bibliography; `format` is one of `localrag.exchange.export.EXPORT_FORMATS`.
 
-        `path` is a file for "graphml", "gexf" and "html", else a folder. Raises UsageError if the target exists, before anything is
-        written; LocalragError without a graph.
+        `path` is a file for "graphml", "gexf", "html" and "bibtex", else a folder. Raises UsageError if the target exists, before anything
+        is written; LocalragError without a graph, except for "bibtex".
         """
         from localrag.exchange.export import export_index
 
         with self._look() as index:
             return export_index(index, format, Path(path), level=level, force=force)
+
+    def wiki(self, folder: str | PathLike[str], *, level: int | None = None, force: bool = False) -> "WikiResult":
+        """Write the entities, themes and documents as linked pages, or bring these up to date; what a person wrote in them stays.
+
+        `level`: communities down to that level. `force` writes into a folder with other files, which are kept. Raises UsageError (nothing
+        is written), NoIndex, LocalragError without a graph.
+        """
+        from localrag.exchange.wiki import update_wiki
+
+        with self._look() as index:
+            return update_wiki(index, Path(folder), level=level, force=force)
 
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
@@ -638,6 +647,15 @@ class Index(IndexReader):
         from localrag.analysis.document_diff import compare_documents
 
         return compare_documents(self._query_project(), first, second, include_same=include_same, on_work=on_work)
+
+    def check_wiki(self, folder: str | PathLike[str], *, on_work: "OnWork | None" = None) -> "WikiCheckResult":
+        """What is wrong in a wiki: dead quotes and links, edited pages, and sentences of a person that the documents do not support.
+
+        Writes nothing. Raises UsageError for a folder that is no wiki, NoIndex for an empty index, ModelError.
+        """
+        from localrag.exchange.wiki_check import check_wiki
+
+        return check_wiki(self._query_project(), Path(folder), on_work)
 
     @property
     def calls(self) -> int:

@@ -1,12 +1,15 @@
 """Two versions of a document, or two contracts, compared passage by passage: same, changed, moved, or only in one of them."""
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from operator import itemgetter
 from pathlib import PurePosixPath
 
+from localrag.analysis.change_summary import summarize_changes
 from localrag.analysis.comparable_passages import comparable_passages, join_split, passages_of
 from localrag.analysis.named_documents import find_named_document
 from localrag.analysis.passage_alignment import AlignedPair, ComparablePassage, align_passages
@@ -15,7 +18,7 @@ from localrag.analysis.reading import entailments
 from localrag.analysis.tables import Cell, CellState, Column, OnWork, ResultTable, TableRow, make_table
 from localrag.analysis.word_changes import describe_changes, describe_row_changes, may_be_reworded, split_number
 from localrag.entailment.normalization import normalize_sentence
-from localrag.project import Project
+from localrag.project import Project, resolve_answer_style
 from localrag.query.question_analysis import detect_language
 from localrag.records import content_id
 from localrag.store import chunks as chunks_store
@@ -77,7 +80,21 @@ def compare_documents(
     shown = differences if include_same else [d for d in differences if d.kind is not DifferenceKind.SAME]
     names = _short_names(old.document.path, new.document.path)
     note = _note(differences, names, n_unembedded, n_unread, has_reader=project.reader is not None)
+    if any(d.kind is not DifferenceKind.SAME for d in differences):
+        note = "\n".join([note, *(f"- {point}" for point in asyncio.run(_summary(shown, names, project)))])
     return make_table("compare", f"{names[0]} compared with {names[1]}", COLUMNS, _table_rows(shown), note, _count_by_kind(differences))
+
+
+async def _summary(shown: Sequence[PassageDifference], names: tuple[str, str], project: Project) -> list[str]:
+    """What changed in the words of the chat model, if it writes prose: contradictions first, then changes, then what only one has."""
+    if await resolve_answer_style(project) != "abstractive":
+        return []
+    ranks = {DifferenceKind.CHANGED: 1, DifferenceKind.MOVED_CHANGED: 1, DifferenceKind.FIRST_ONLY: 2, DifferenceKind.SECOND_ONLY: 2}
+    told = [(0 if d.contradicted else ranks[d.kind], n, d) for n, d in enumerate(shown, 1) if d.kind in ranks and not d.is_reworded]
+    texts = [
+        (n, str(d.kind), d.first.text if d.first else "", d.second.text if d.second else "") for _, n, d in sorted(told, key=itemgetter(0))
+    ]
+    return await summarize_changes(texts, *names, project)
 
 
 def find_differences(

@@ -4,8 +4,9 @@ A row is a document, a chapter, or a record of a table. Cells are stored as they
 that is repeated reads only what changed. What a person decided about a cell stays.
 """
 
+import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,10 +18,13 @@ from numpy.typing import NDArray
 from localrag.analysis.placed_sentences import OpenedDocument, opened_documents
 from localrag.analysis.review_cells import CELL_VERSION, make_cell
 from localrag.analysis.review_questions import ReviewQuestion
-from localrag.analysis.review_reading import WINDOWS_READ, DocumentSection, open_section
+from localrag.analysis.review_reading import WINDOWS_READ, open_section, read_section
 from localrag.analysis.tables import Cell, CellState, Column, OnWork, ResultTable, TableRow, make_table
+from localrag.analysis.written_cells import SECONDS_PER_CELL, TOKENS_PER_CELL, write_cell
 from localrag.errors import UsageError
-from localrag.project import Project
+from localrag.llm.budgets import estimate_seconds
+from localrag.llm.model import bounded_map
+from localrag.project import Project, resolve_answer_style
 from localrag.records import Chunk, content_id, format_path
 from localrag.store import documents as documents_store
 from localrag.store import reviews
@@ -29,6 +33,7 @@ from localrag.text.outline import BlockKind
 
 ROW_KINDS = ("document", "chapter", "record")
 MAX_CELLS = 1_000_000
+CELLS_PER_GROUP = 32  # that a chat model writes at once
 SECONDS_PER_WINDOW = 0.03  # of the reader on two cores, before any was measured
 MAX_SECTIONS = 10_000  # of a document
 
@@ -45,33 +50,59 @@ class ReviewPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """A row before it is read: its document, its label (empty for a whole document), and its chunks."""
+    """A row before it is read: its document, its label (empty for a whole document), its chunks, and what writes its cells.
+
+    `writer`: the fingerprint of the chat model; empty if the reader answers alone.
+    """
 
     source: OpenedDocument
     label: str
     chunks: tuple[Chunk, ...]
+    writer: str
 
     def key(self, question: ReviewQuestion) -> CellKey:
         return self.source.document.path, self.label, question.line
 
     @property
-    def input_hash(self) -> str:
-        """Of all that a cell is made from, but the question."""
+    def text_hash(self) -> str:
+        """Of all that a cell is made from, but the question and the chat model."""
         return content_id(CELL_VERSION, self.source.document.id, *(c.id for c in self.chunks))
+
+    @property
+    def input_hash(self) -> str:
+        """The hash of the text, and behind it the chat model, if there is one."""
+        return f"{self.text_hash} {self.writer}".rstrip()
+
+    def has_text_of(self, stored: StoredCell) -> bool:
+        """Whether a stored cell was made from this text."""
+        return stored.input_hash.split(" ")[0] == self.text_hash
+
+    def is_current(self, stored: StoredCell | None) -> bool:
+        """Whether a cell need not be made: a person decided it, or it was made from this text by this chat model, or by any without one."""
+        if stored is None or stored.decided_at:
+            return stored is not None
+        return self.has_text_of(stored) and (not self.writer or stored.input_hash == self.input_hash)
 
 
 def plan_review(questions: Sequence[ReviewQuestion], project: Project, *, rows: str = "document") -> ReviewPlan:
-    """What `review_documents` would do. Raises UsageError for an unknown kind of row, and for more than MAX_CELLS cells."""
+    """What `review_documents` would do. Raises UsageError for an unknown kind of row, and for more than MAX_CELLS cells; ModelError."""
     stored = reviews.stored_cells(project.db, [q.line for q in questions])
     n_rows = n_new = n_windows = 0
-    for section in _sections(project, rows):
+    writer = _writer_of(project)
+    for section in _sections(project, rows, writer):
         n_rows += 1
         if n_rows * len(questions) > MAX_CELLS:
             raise UsageError(f"This review has more than {MAX_CELLS:,} cells.", "Choose documents: --filter, --collection")
-        new = sum(not _is_current(stored.get(section.key(q)), section) for q in questions)
+        new = sum(not section.is_current(stored.get(section.key(q))) for q in questions)
         n_new += new
         n_windows += new * min(WINDOWS_READ, 1 + sum(c.end - c.start for c in section.chunks) // 700)
-    return ReviewPlan(n_rows, n_rows * len(questions), n_new, n_windows * SECONDS_PER_WINDOW)
+    written = (estimate_seconds(TOKENS_PER_CELL, project.model.file) or SECONDS_PER_CELL) if writer else 0.0
+    return ReviewPlan(n_rows, n_rows * len(questions), n_new, n_windows * SECONDS_PER_WINDOW + n_new * written)
+
+
+def _writer_of(project: Project) -> str:
+    """The fingerprint of the project's chat model if it writes prose; empty for a small one."""
+    return project.model.file.fingerprint if asyncio.run(resolve_answer_style(project)) == "abstractive" else ""
 
 
 def review_documents(
@@ -85,17 +116,17 @@ def review_documents(
     """The table of the answers of each document to each question.
 
     `rows`: "document", "chapter" (a section below a heading of the highest level) or "record" (a row of a table). After `max_seconds` the
-    other cells stay empty; the same call goes on. Raises UsageError as `plan_review` does, and without the reader; ModelError.
+    other cells stay empty; the same call goes on. A chat model that writes prose writes the cells, from what the reader finds. Raises
+    UsageError as `plan_review` does, and without the reader; ModelError.
     """
     plan = plan_review(questions, project, rows=rows)
     until = time.monotonic() + max_seconds if max_seconds is not None else float("inf")
     stored = reviews.stored_cells(project.db, [q.line for q in questions])
-    vectors = project.embedder.embed([q.text for q in questions])
+    vectors = dict(zip(questions, project.embedder.embed([q.text for q in questions]), strict=True))
     made, n_made, n_missing = list[TableRow](), 0, 0
-    for section in _sections(project, rows):
-        wanted = [n for n, q in enumerate(questions) if not _is_current(stored.get(section.key(q)), section)]
-        if wanted and time.monotonic() < until:
-            new = _make_cells(section, [questions[n] for n in wanted], vectors[wanted], project)
+    for group in _groups(_sections(project, rows, _writer_of(project)), questions, stored):
+        if any(wanted for _, wanted in group) and time.monotonic() < until:
+            new = asyncio.run(_make_cells(group, vectors, project))
             stored |= new
             if project.keep_answers:
                 with suppress(OperationalError):  # a read-only index can still be reviewed
@@ -103,17 +134,21 @@ def review_documents(
             n_made += len(new)
             if on_work:
                 on_work(n_made, plan.new_cells)
-        cells = [_current_cell(stored.get(section.key(q)), section) for q in questions]
-        n_missing += sum(c is None for c in cells)
-        name = " › ".join(filter(None, (format_path(section.source.document.path), section.label)))
-        empty = Cell(note="Not read yet: the same command goes on.")
-        made.append(
-            TableRow((Cell(name), *(c or empty for c in cells)), section.source.document.path + f"#{section.label}" * bool(section.label))
-        )
+        for section, _ in group:
+            cells = [_current_cell(stored.get(section.key(q)), section) for q in questions]
+            n_missing += sum(c is None for c in cells)
+            made.append(_table_row(section, cells))
     columns = [Column(rows.capitalize()), *(Column(q.text, str(q.kind)) for q in questions)]
     return make_table(
         "review", "Review", columns, made, _note(plan, n_missing), {"rows": plan.rows, "cells": plan.cells, "cells_read": n_made}
     )
+
+
+def _table_row(section: _Section, cells: Sequence[Cell | None]) -> TableRow:
+    path = section.source.document.path
+    name = " › ".join(filter(None, (format_path(path), section.label)))
+    empty = Cell(note="Not read yet: the same command goes on.")
+    return TableRow((Cell(name), *(c or empty for c in cells)), path + f"#{section.label}" * bool(section.label))
 
 
 def _note(plan: ReviewPlan, n_missing: int) -> str:
@@ -122,40 +157,62 @@ def _note(plan: ReviewPlan, n_missing: int) -> str:
     return f"{n_missing:,} of {plan.cells:,} cells are not read yet; the same command goes on." if n_missing else ""
 
 
-def _make_cells(
-    section: _Section, questions: Sequence[ReviewQuestion], vectors: NDArray[np.float32], project: Project
+def _groups(
+    sections: Iterable[_Section], questions: Sequence[ReviewQuestion], stored: Mapping[CellKey, StoredCell]
+) -> Iterator[list[tuple[_Section, list[ReviewQuestion]]]]:
+    """Sections with the questions whose cells have to be made, in groups that keep a chat model busy; without one, each alone."""
+    group, n_cells = list[tuple[_Section, list[ReviewQuestion]]](), 0
+    for section in sections:
+        wanted = [q for q in questions if not section.is_current(stored.get(section.key(q)))]
+        group.append((section, wanted))
+        n_cells += len(wanted)
+        if not section.writer or n_cells >= CELLS_PER_GROUP or len(group) >= CELLS_PER_GROUP:
+            yield group
+            group, n_cells = [], 0
+    if group:
+        yield group
+
+
+async def _make_cells(
+    group: Iterable[tuple[_Section, list[ReviewQuestion]]], vectors: Mapping[ReviewQuestion, NDArray[np.float32]], project: Project
 ) -> dict[CellKey, StoredCell]:
-    opened: DocumentSection = open_section(section.source, section.chunks, section.label, project)
-    cells = (make_cell(question, vector, opened, project) for question, vector in zip(questions, vectors, strict=True))
-    return {section.key(q): StoredCell(section.input_hash, cell.to_json()) for q, cell in zip(questions, cells, strict=True)}
+    keys, jobs = list[tuple[CellKey, str]](), list[Coroutine[None, None, Cell]]()
+    for section, wanted in group:
+        opened = open_section(section.source, section.chunks, section.label, project) if wanted else None
+        for question in wanted if opened else ():
+            read = read_section(question.text, vectors[question], opened, project)
+            found = make_cell(question, read, opened, project)
+            keys.append((section.key(question), section.input_hash))
+            jobs.append(write_cell(question, read, opened, project, found) if section.writer else _ready(found))
+    cells = await bounded_map(jobs)
+    return {key: StoredCell(input_hash, cell.to_json()) for (key, input_hash), cell in zip(keys, cells, strict=True)}
 
 
-def _is_current(stored: StoredCell | None, section: _Section) -> bool:
-    """Whether a cell need not be made: a person decided it, or nothing that it was made from has changed."""
-    return stored is not None and bool(stored.decided_at or stored.input_hash == section.input_hash)
+async def _ready(cell: Cell) -> Cell:
+    return cell
 
 
 def _current_cell(stored: StoredCell | None, section: _Section) -> Cell | None:
     """A stored cell; of a decided one whose document changed since, the quotes are those of that time."""
-    if stored is None or not _is_current(stored, section):
+    if stored is None or not section.is_current(stored):
         return None
     cell = Cell.from_json(stored.cell)
-    if stored.decided_at and stored.input_hash != section.input_hash:
+    if stored.decided_at and not section.has_text_of(stored):
         return replace(cell, note="The document has changed since this was decided.")
     return cell
 
 
-def _sections(project: Project, rows: str) -> Iterator[_Section]:
+def _sections(project: Project, rows: str, writer: str = "") -> Iterator[_Section]:
     if rows not in ROW_KINDS:
         raise UsageError(f"There are no rows of kind {rows!r}.", f"Kinds: {', '.join(ROW_KINDS)}")
     for source in opened_documents(project):
         if rows == "document":
-            yield _Section(source, "", tuple(source.chunks))
+            yield _Section(source, "", tuple(source.chunks), writer)
         else:
             spans = _chapters(source) if rows == "chapter" else _records(source)
             for label, start, end in spans[:MAX_SECTIONS]:
                 if chunks := _cut_chunks(source, start, end):
-                    yield _Section(source, label, chunks)
+                    yield _Section(source, label, chunks, writer)
 
 
 def _cut_chunks(source: OpenedDocument, start: int, end: int) -> tuple[Chunk, ...]:
@@ -233,7 +290,7 @@ def decide_cell(
         cited = (found.source.cite(at, at + len(text)),) if at >= 0 else cell.citations
         cell = replace(cell, text=text, citations=cited, state=CellState.CORRECTED, confidence=None, value=None, note="")
     at_time = datetime.now(UTC).isoformat(timespec="seconds")
-    reviews.decide_cell(project.write_db, key, StoredCell(found.input_hash, cell.to_json(), at_time))
+    reviews.decide_cell(project.write_db, key, StoredCell(found.text_hash, cell.to_json(), at_time))
     return cell
 
 

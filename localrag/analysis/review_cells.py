@@ -6,14 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 from rapidfuzz import fuzz
 
 from localrag.analysis.amounts import find_amounts
 from localrag.analysis.dates import find_dates
 from localrag.analysis.reading import entailments
 from localrag.analysis.review_questions import AnswerKind, ReviewQuestion, to_statement
-from localrag.analysis.review_reading import DocumentSection, SectionReading, UnitReading, read_section
+from localrag.analysis.review_reading import DocumentSection, SectionReading, UnitReading
 from localrag.analysis.tables import Cell, CellState
 from localrag.project import Project
 from localrag.query.attribution import rejection_reason
@@ -40,9 +39,8 @@ MIN_UNITS, USUAL_RELEVANCE = 4, -3.5  # with fewer units their median says nothi
 STATED_WEIGHTS = (0.3, 0.45, 1.2, 1.2, -2.6)  # nine in ten of what contracts state is found: scripts/measure_review.py
 
 
-def make_cell(question: ReviewQuestion, vector: NDArray[np.float32], section: DocumentSection, project: Project) -> Cell:
-    """The cell of a question, of which `vector`, (d,), is the embedding. Raises UsageError without the reader, ModelError."""
-    read = read_section(question.text, vector, section, project)
+def make_cell(question: ReviewQuestion, read: SectionReading, section: DocumentSection, project: Project) -> Cell:
+    """The cell of a question for which a section was read. Raises UsageError without the reader, ModelError."""
     stated = stated_log_odds(read)
     if stated >= MIN_STATED:
         return _answered_cell(question, read, stated, section, project)

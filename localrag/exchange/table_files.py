@@ -38,6 +38,12 @@ def _writers_of(kind: str) -> Mapping[str, Callable[[ResultTable, Path], None]]:
     return {**_TABLE_WRITERS, ".ics": _write_calendar} if kind == "timeline" else _TABLE_WRITERS
 
 
+def check_answer_file(path: Path, *, force: bool = False) -> None:
+    """Raises UsageError if an answer cannot be written to this path, so that no question is asked in vain."""
+    _writer(path, _ANSWER_WRITERS)
+    check_target_file(path, force=force)
+
+
 def write_answer(answer: Answer, path: Path, *, force: bool = False) -> None:
     """Write a question and its answer to a file, whose suffix is one of ANSWER_SUFFIXES. Raises as `write_table` does."""
     write = _writer(path, _ANSWER_WRITERS)

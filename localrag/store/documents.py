@@ -257,6 +257,11 @@ def find_document(db: Database, path: str) -> Document | None:
     return Document(**columns, metadata=_pairs(row["metadata"]), parts=tuple(DocumentPart(*part) for part in json.loads(row["parts"])))
 
 
+def all_documents(db: Database) -> list[Document]:
+    """The stored documents with their texts, by path."""
+    return [document for path in sorted(document_hashes(db)) if (document := find_document(db, path))]
+
+
 def _pairs(metadata: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in json.loads(metadata))
 

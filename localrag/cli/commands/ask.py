@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -61,6 +62,10 @@ def ask_command(
     *,
     engine: SettingValues,
     retune: RetuneOption = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the answer also to a .docx or .md file, with footnotes.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     progress: ProgressOption = "auto",  # noqa: ARG001 — its callback tells the status line
     as_json: JsonOption = False,
 ) -> None:
@@ -68,6 +73,10 @@ def ask_command(
     from localrag.index import Index
 
     text = _read_question(question)
+    if out is not None:
+        from localrag.exchange.table_files import check_answer_file
+
+        check_answer_file(out, force=force)
     how: AskOptions = {
         "mode": mode,
         "level": level,
@@ -86,8 +95,18 @@ def ask_command(
         opened.load_models()
         if go_on:
             how["conversation"] = last_conversation(opened)
-        ask_and_print(text, opened, how, as_json=as_json, asks=not yes)
+        answer = ask_and_print(text, opened, how, as_json=as_json, asks=not yes)
+        if out is not None:
+            _write_answer_file(answer, out, force=force)
         measure_afterwards(opened)
+
+
+def _write_answer_file(answer: "Answer", path: Path, *, force: bool) -> None:
+    from localrag.cli.views.console import print_note
+    from localrag.exchange.table_files import write_answer
+
+    write_answer(answer, path, force=force)
+    print_note(f"The answer is in {path}.")
 
 
 def measure_afterwards(index: "Index") -> None:
@@ -132,8 +151,8 @@ def ask_and_print(
     asks: bool = True,
     history: "Sequence[Answer]" = (),
     kept: "Callable[[Answer], None] | None" = None,
-) -> None:
-    """Answer a question and print it: one JSON object, or sentences as they are written, then the citations.
+) -> "Answer":
+    """Answer a question and print it: one JSON object, or sentences as they are written, then the citations. Returns the answer.
 
     `asks`: ask for confirmation on a terminal before a long answer. `history` and `kept` belong to a chat: `kept` is called with the
     stored answer, also of a stopped question. On Ctrl-C it prints what was stored and raises typer.Exit(130).
@@ -166,6 +185,7 @@ def ask_and_print(
     else:
         opens = "/source 1" if kept else f"localrag source 1{index_argument(index)}" if index.logs else ""
         print_answer(result, index.root, stream, opens)
+    return result
 
 
 def _confirm_cost() -> bool:
