@@ -89,7 +89,7 @@ class IndexReader:
     def documents(self) -> list[Document]:
         """The documents with their texts, by path."""
         with self._look() as index:
-            return documents_store.all_documents(index.db)
+            return documents_store.load_documents(index.db)
 
     def files(self) -> list[dict[str, str]]:
         """Every file, by path: its `state` (indexed, skipped, failed), and the `reason` if it was not read completely."""

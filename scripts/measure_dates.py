@@ -113,7 +113,7 @@ def measure(texts: Iterator[AnnotatedText], half: str, *, is_timeml: bool, show:
         found = find_dates(one.text, one.own, one.language).mentions
         right = [m for m in found if any(m.start < d.end and d.start < m.end and value_of(m) == d.value for d in one.dates)]
         exact = [m for m in right if any((d.is_reckoned, d.value) == (m.is_reckoned, value_of(m)) for d in one.dates)]
-        for key in (f"{one.half} {one.language}", one.half):
+        for key in (f"{one.half} {one.language}", one.half, "all"):
             counts.setdefault(key, Counter()).update(wanted=len(one.dates), found=len(found), right=len(right), marked=len(exact))
         if show:
             for m in found:

@@ -36,11 +36,12 @@ ROWS = [
 # The files of a package, by the same rule.
 ROOMS = {
     "analysis": [
-        {"amounts", "date_words", "differences", "edtf", "list_request", "passage_alignment", "review_questions", "tables", "word_changes"},
+        {"amounts", "change_summary", "date_words", "differences", "edtf", "list_request"},
+        {"passage_alignment", "review_questions", "tables", "word_changes"},
         {"calendar_file", "contradiction_score", "date_patterns", "named_documents", "placed_sentences", "reading"},
         {"comparable_passages", "numeric_dates", "reckoning", "relevance", "review_reading", "statements", "text_records"},
         {"contradictions", "dates", "document_diff", "request_words"},
-        {"item_evidence", "review_cells", "timeline"},
+        {"item_evidence", "review_cells", "timeline", "written_cells"},
         {"item_candidates", "review"},
         {"merged_items"},
         {"item_list"},

@@ -28,7 +28,7 @@ async def summarize_changes(changes: Sequence[tuple[int, str, str, str]], first:
     room = (await resolve_token_budgets(project)).sources * CHARS_PER_TOKEN
     told: dict[int, str] = {}
     for number, kind, old, new in changes:
-        told[number] = f"{number}. {kind}: {_shown(old)} → {_shown(new)}"
+        told[number] = f"{number}. {kind}: {_quoted_passage(old)} → {_quoted_passage(new)}"
         room -= len(told[number])
         if room < 0:
             break
@@ -59,7 +59,7 @@ def _fields(numbers: Sequence[int]) -> tuple[Field, ...]:
     return (Field("points", "at most six points", {"minItems": 1, "maxItems": MAX_POINTS}, (rows, text)),)
 
 
-def _shown(passage: str) -> str:
+def _quoted_passage(passage: str) -> str:
     flat = collapse_whitespace(passage)
     return f"“{flat[:MAX_PASSAGE_CHARS]}”" if flat else "nothing"
 

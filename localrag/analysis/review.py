@@ -124,7 +124,7 @@ def review_documents(
     stored = reviews.stored_cells(project.db, [q.line for q in questions])
     vectors = dict(zip(questions, project.embedder.embed([q.text for q in questions]), strict=True))
     made, n_made, n_missing = list[TableRow](), 0, 0
-    for group in _groups(_sections(project, rows, _writer_of(project)), questions, stored):
+    for group in _batch_sections(_sections(project, rows, _writer_of(project)), questions, stored):
         if any(wanted for _, wanted in group) and time.monotonic() < until:
             new = asyncio.run(_make_cells(group, vectors, project))
             stored |= new
@@ -157,7 +157,7 @@ def _note(plan: ReviewPlan, n_missing: int) -> str:
     return f"{n_missing:,} of {plan.cells:,} cells are not read yet; the same command goes on." if n_missing else ""
 
 
-def _groups(
+def _batch_sections(
     sections: Iterable[_Section], questions: Sequence[ReviewQuestion], stored: Mapping[CellKey, StoredCell]
 ) -> Iterator[list[tuple[_Section, list[ReviewQuestion]]]]:
     """Sections with the questions whose cells have to be made, in groups that keep a chat model busy; without one, each alone."""
@@ -178,8 +178,10 @@ async def _make_cells(
 ) -> dict[CellKey, StoredCell]:
     keys, jobs = list[tuple[CellKey, str]](), list[Coroutine[None, None, Cell]]()
     for section, wanted in group:
-        opened = open_section(section.source, section.chunks, section.label, project) if wanted else None
-        for question in wanted if opened else ():
+        if not wanted:
+            continue
+        opened = open_section(section.source, section.chunks, section.label, project)
+        for question in wanted:
             read = read_section(question.text, vectors[question], opened, project)
             found = make_cell(question, read, opened, project)
             keys.append((section.key(question), section.input_hash))

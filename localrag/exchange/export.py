@@ -1,6 +1,6 @@
 """Export of an index to a file or a folder in another program's format."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,12 +27,12 @@ from localrag.system.resources import require_extra
 
 
 def _write_bibtex(db: Database, path: Path, _level: int | None) -> dict[str, int]:
-    documents = documents_store.all_documents(db)
+    documents = documents_store.load_documents(db)
     path.write_text(sources_to_bibtex(documents), encoding="utf-8")
     return {"documents": len(documents)}
 
 
-FILE_FORMATS = {
+FILE_FORMATS: Mapping[str, Callable[[Database, Path, int | None], Mapping[str, int]]] = {
     "graphml": formats.write_graphml,
     "gexf": formats.write_gexf,
     "html": html_page.write_html_page,

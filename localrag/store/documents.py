@@ -257,7 +257,7 @@ def find_document(db: Database, path: str) -> Document | None:
     return Document(**columns, metadata=_pairs(row["metadata"]), parts=tuple(DocumentPart(*part) for part in json.loads(row["parts"])))
 
 
-def all_documents(db: Database) -> list[Document]:
+def load_documents(db: Database) -> list[Document]:
     """The stored documents with their texts, by path."""
     return [document for path in sorted(document_hashes(db)) if (document := find_document(db, path))]
 

@@ -65,10 +65,23 @@ def test_an_empty_index_says_what_to_run(kind, tmp_path):
     other = open_index(tmp_path / "other" / ".localrag", create=True)
     for document in ("docs/a.txt",):
         documents.save_document(db, documents.find_document(other, document), chunks.all_chunks(other)[:1])
+    if kind == "bibtex":  # needs no graph
+        return
     with pytest.raises(LocalragError, match="no graph yet") as none:
         export_index(look_into(tmp_path), kind, place(tmp_path, kind))
     assert "localrag index" in none.value.hint
     assert not place(tmp_path, kind).exists()
+
+
+def test_a_bibliography_has_an_entry_for_each_document_with_or_without_a_graph(tmp_path):
+    """Its keys and titles are those of the documents."""
+    make_index(tmp_path / "other", ("Ada",))
+    other = open_index(tmp_path / "other" / ".localrag", create=True)
+    db = open_index(tmp_path / ".localrag", create=True)
+    documents.save_document(db, documents.find_document(other, "docs/a.txt"), chunks.all_chunks(other)[:1])
+    result = export_index(look_into(tmp_path), "bibtex", tmp_path / "sources.bib")
+    assert result.counts == {"documents": 1}
+    assert "docs/a.txt" in (tmp_path / "sources.bib").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("kind", sorted(FILE_FORMATS))

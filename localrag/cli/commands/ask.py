@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from localrag.index import AskOptions, Index
     from localrag.records import Answer
 
+AnswerFileOption = Annotated[
+    Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the answer also to a .docx or .md file, with footnotes.")
+]
+
 
 @with_engine
 def ask_command(
@@ -62,9 +66,7 @@ def ask_command(
     *,
     engine: SettingValues,
     retune: RetuneOption = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the answer also to a .docx or .md file, with footnotes.")
-    ] = None,
+    out: AnswerFileOption = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     progress: ProgressOption = "auto",  # noqa: ARG001 — its callback tells the status line
     as_json: JsonOption = False,
@@ -73,10 +75,7 @@ def ask_command(
     from localrag.index import Index
 
     text = _read_question(question)
-    if out is not None:
-        from localrag.exchange.table_files import check_answer_file
-
-        check_answer_file(out, force=force)
+    _check_answer_file(out, force=force)
     how: AskOptions = {
         "mode": mode,
         "level": level,
@@ -96,17 +95,24 @@ def ask_command(
         if go_on:
             how["conversation"] = last_conversation(opened)
         answer = ask_and_print(text, opened, how, as_json=as_json, asks=not yes)
-        if out is not None:
-            _write_answer_file(answer, out, force=force)
+        _write_answer_file(answer, out, force=force)
         measure_afterwards(opened)
 
 
-def _write_answer_file(answer: "Answer", path: Path, *, force: bool) -> None:
+def _check_answer_file(path: Path | None, *, force: bool) -> None:
+    from localrag.exchange.table_files import check_answer_file
+
+    if path is not None:
+        check_answer_file(path, force=force)
+
+
+def _write_answer_file(answer: "Answer", path: Path | None, *, force: bool) -> None:
     from localrag.cli.views.console import print_note
     from localrag.exchange.table_files import write_answer
 
-    write_answer(answer, path, force=force)
-    print_note(f"The answer is in {path}.")
+    if path is not None:
+        write_answer(answer, path, force=force)
+        print_note(f"The answer is in {path}.")
 
 
 def measure_afterwards(index: "Index") -> None:
