@@ -180,3 +180,14 @@ def test_a_name_that_begins_with_a_dot_is_asked_about(tmp_path, monkeypatch):
     asked = json.loads(out("ask", "Who does not like .NET?", "--style", "extractive", "--json"))
     assert asked["mode"] == "mix"
     assert any("Lars Holm does not like .NET at all." in c["quote"] for c in asked["citations"])
+
+
+def test_an_answer_is_also_written_to_a_file(town):
+    """With footnotes; a file that exists, or that has another format, is refused before the question is asked."""
+    asked = ("ask", "Who is Lars Holm?", "--style", "extractive", "--out", "answer.md")
+    answer = out(*asked)
+    written = (town / "answer.md").read_text(encoding="utf-8")
+    assert "Lars Holm" in answer
+    assert "[^1]" in written
+    assert "--force" in invoke(*asked).exception.hint
+    assert ".docx" in invoke(*asked[:-1], "answer.pdf").exception.hint
