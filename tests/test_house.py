@@ -44,6 +44,7 @@ ROOMS = {
         {"item_candidates", "review"},
         {"merged_items"},
         {"item_list"},
+        {"list_answer"},
     ],
     "bench": [
         {"engine", "tasks"},

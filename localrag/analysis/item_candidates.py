@@ -12,7 +12,7 @@ from localrag.analysis.item_evidence import ItemEvidence, assume_the_rest, recor
 from localrag.analysis.list_request import TYPE_OF_NOUN, ListRequest, RequestWord
 from localrag.analysis.placed_sentences import OpenedDocument, PlacedSentence
 from localrag.analysis.request_words import compared_labels, is_about, meant_columns
-from localrag.analysis.text_records import Cells, RecordTable, TextRecord
+from localrag.analysis.text_records import Cells, RecordTable, TextRecord, is_identifier
 from localrag.llm.reader import PassageReading
 from localrag.records import Mention
 from localrag.text.outline import Block, BlockKind
@@ -47,6 +47,8 @@ class ItemCandidate:
     entity_id: str = ""
     identity: tuple[str, ...] = ()
     pattern: str = ""  # the judged cells without the name: records that share it are judged once
+    cells: Cells = ()  # of a record
+    key_labels: tuple[str, ...] = ()  # of those that name it
 
 
 @dataclass(slots=True)
@@ -82,7 +84,8 @@ class ReadPassage:
 def record_candidates(table: RecordTable, request: ListRequest) -> list[ItemCandidate]:
     """Each record of a table as a candidate, by its key, or by another column that is asked for: "Which countries …?"."""
     keys = table.key_labels
-    asked = next((label for label in table.labels if label not in keys and is_about(request.head, label)), "")
+    others = (label for label in table.labels if label not in keys and not is_identifier(label))
+    asked = next((label for label in others if is_about(request.head, label)), "")
     names = (asked,) if asked else keys
     contexts = [_context_of(record) for record in table.records]
     samples = [r.cells for r in table.records[:MAX_SAMPLED_RECORDS]]
@@ -110,9 +113,10 @@ def record_candidates(table: RecordTable, request: ListRequest) -> list[ItemCand
         if any(columns):
             evidence = record_evidence(request, record.cells, context, compared, columns)
             evidence.is_about = unrestricted.is_about
-        found.append(ItemCandidate(name, record.source, record.start, record.end, "", evidence, identity=identity))
+        place = record.source, record.start, record.end
+        found.append(ItemCandidate(name, *place, "", evidence, identity=identity, cells=record.cells, key_labels=keys))
     assume_the_rest(request, [c.evidence for c in found])
-    _choose_premises(table, names, compared, found)
+    _choose_premises(names, compared, found)
     return found
 
 
@@ -121,13 +125,11 @@ def _context_of(record: TextRecord) -> str:
     return " ".join((*record.source.outline.headings_at(record.start), document.title, PurePosixPath(document.path).stem))
 
 
-def _choose_premises(table: RecordTable, names: Sequence[str], compared: Sequence[str | None], found: Sequence[ItemCandidate]) -> None:
+def _choose_premises(names: Sequence[str], compared: Sequence[str | None], found: Sequence[ItemCandidate]) -> None:
     """Let the reader judge only the cells that name the record or have to do with the request; all where none has."""
     told = {hit.label for c in found for hit in c.evidence.hits if hit.share} | {*filter(None, compared)}
-    records = {(r.source.document.path, r.start): r for r in table.records}
     for candidate in found:
-        cells = records[candidate.source.document.path, candidate.start].cells
-        shown = [(label, value) for label, value in cells if not told or label in told or label in names]
+        shown = [(label, value) for label, value in candidate.cells if not told or label in told or label in names]
         candidate.premise = _row_text(shown)
         candidate.pattern = _row_text([cell for cell in shown if cell[0] not in names])
 

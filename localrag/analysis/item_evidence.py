@@ -132,15 +132,31 @@ def assume_the_rest(request: ListRequest, evidence: Sequence[ItemEvidence]) -> N
 
 def features(evidence: Sequence[ItemEvidence]) -> NDArray[np.float32]:
     """The features of candidates of one table, or of all prose, (n, len(FEATURES))."""
-    n_words = len(evidence[0].hits) if evidence else 0
-    telling = [any(e.hits[n].share >= TELLING_SHARE and not e.hits[n].is_opposed for e in evidence) for n in range(n_words)]
+    is_told = told_words(evidence)
+    telling = [told or not word.is_optional for told, word in zip(is_told, evidence[0].words, strict=True)] if evidence else []
     choices = {word.choice for word in evidence[0].words if word.choice > 0 or _is_exclusive(word.choice, evidence)} if evidence else set()
     is_condition = sum(e.head.share > 0 for e in evidence) >= max(1.0, HEAD_MISSING_SHARE * len(evidence))
-    is_known = is_condition or any(telling) or any(c is not None for e in evidence for c in e.comparisons)
+    is_known = is_condition or any(is_told) or any(c is not None for e in evidence for c in e.comparisons)
     read = np.array([_read_features(e) for e in evidence], np.float32).reshape(-1, 3)
     alone = (read - read.mean(axis=0)) / np.maximum(read.std(axis=0), MIN_SPREAD) * (not is_known) if evidence else read
     rows = [_row(e, e.missing(telling, choices), is_condition=is_condition, is_known=is_known) for e in evidence]
     return np.concatenate([np.array(rows, np.float32).reshape(-1, len(FEATURES) - 3), alone], axis=1, dtype=np.float32)
+
+
+def told_words(evidence: Sequence[ItemEvidence]) -> list[bool]:
+    """Whether some candidate has each word."""
+    n_words = len(evidence[0].hits) if evidence else 0
+    return [any(e.hits[n].share >= TELLING_SHARE and not e.hits[n].is_opposed for e in evidence) for n in range(n_words)]
+
+
+def table_rank(evidence: Sequence[ItemEvidence]) -> tuple[int, bool, int]:
+    """How well a table fits a request, by its records: on how many words and numbers it has something, whether it is about the noun, and
+    on how many words that a table need not have.
+    """
+    first, told = evidence[0], told_words(evidence)
+    needed = sum(is_told and not word.is_optional for is_told, word in zip(told, first.words, strict=True))
+    needed += sum(any(e.comparisons[n] is not None for e in evidence) for n in range(len(first.comparisons)))
+    return needed, any(e.is_about or e.head.share for e in evidence), sum(told)
 
 
 def _is_exclusive(choice: int, evidence: Sequence[ItemEvidence]) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from localrag.analysis.item_candidates import ItemCandidate, ReadPassage, prose_candidates, read_passages_of, record_candidates
-from localrag.analysis.item_evidence import probabilities, text_evidence
+from localrag.analysis.item_evidence import probabilities, table_rank, text_evidence
 from localrag.analysis.list_request import ListRequest, parse_list_request
 from localrag.analysis.merged_items import merge_items
 from localrag.analysis.placed_sentences import OpenedDocument, opened_documents
@@ -38,10 +38,10 @@ MIN_RELEVANCE, SURE_RELEVANCE = -5.0, 0.0  # logits of a passage's relevance: of
 
 @dataclass(slots=True)
 class GatheredCandidates:
-    """Candidates: of each table, and of prose; and how much was read."""
+    """Candidates: records of tables, and names in prose; and how much was read."""
 
-    of_tables: list[list[ItemCandidate]] = field(default_factory=list)
-    of_prose: list[ItemCandidate] = field(default_factory=list)
+    records: list[ItemCandidate] = field(default_factory=list)
+    in_prose: list[ItemCandidate] = field(default_factory=list)
     matching: int = 0
     read: int = 0
 
@@ -56,7 +56,7 @@ def list_items(project: Project, request: str, *, on_work: OnWork | None = None)
     gathered = gather(parsed, project, on_work)
     chosen = [
         (candidate, probability)
-        for group, of_records in [*((table, True) for table in gathered.of_tables), (gathered.of_prose, False)]
+        for group, of_records in ((gathered.records, True), (gathered.in_prose, False))
         for candidate, probability in zip(group, probabilities([c.evidence for c in group], of_records=of_records), strict=True)
         if probability >= MIN_PROBABILITY
     ]
@@ -94,10 +94,10 @@ def gather(request: ListRequest, project: Project, on_work: OnWork | None = None
     ids, gathered.matching = _matching_chunks(request, project)
     sources = list(opened_documents(project))
     tables = record_tables(sources)
-    gathered.of_tables = _table_candidates(tables, request, project)
+    gathered.records = record_candidates_of(tables, request, project)
     passages = list(_passages(sources, tables, set(ids)))
     gathered.read = len(ids)
-    gathered.of_prose = _prose(passages, request, project, on_work)
+    gathered.in_prose = _prose(passages, request, project, on_work)
     return gathered
 
 
@@ -122,23 +122,24 @@ def _matching_chunks(request: ListRequest, project: Project) -> tuple[list[str],
 # Records
 
 
-def _table_candidates(tables: Iterable[RecordTable], request: ListRequest, project: Project) -> list[list[ItemCandidate]]:
-    """The candidates of the tables that have to do with a request: by a word or number, or because the reader finds an answer in them."""
-    found, silent = list[list[ItemCandidate]](), list[list[ItemCandidate]]()
-    for table in tables:
-        candidates = record_candidates(table, request)
-        is_met = any(c.evidence.is_telling for c in candidates) or (candidates and candidates[0].evidence.is_about)
-        (found if is_met else silent).append(candidates)
-    found += [candidates for candidates in silent if _has_answer(candidates, request, project)]
+def record_candidates_of(tables: Iterable[RecordTable], request: ListRequest, project: Project) -> list[ItemCandidate]:
+    """The records of the tables that fit a request best: by its words and numbers, or because the reader finds an answer in them."""
+    groups = list(filter(None, (record_candidates(table, request) for table in tables)))
+    ranks = [table_rank([c.evidence for c in group]) for group in groups]
+    best = max(ranks, default=(0, False, 0))
+    if best[2] or best[0] or (best[1] and not request.words and not request.comparisons):
+        chosen = [c for group, rank in zip(groups, ranks, strict=True) if rank == best for c in group]
+    else:
+        chosen = [c for group in groups if _has_answer(group, request, project) for c in group]
     patterns: dict[str, list[ItemCandidate]] = {}
-    for candidate in (c for candidates in found for c in candidates):
+    for candidate in chosen:
         patterns.setdefault(candidate.pattern, []).append(candidate)
-    best = sorted(patterns.values(), key=lambda same: -same[0].evidence.strength)[:MAX_READ_RECORDS]
-    _judge_records([same[0] for same in best], request, project)
-    for first, *others in best:
+    ordered = sorted(patterns.values(), key=lambda same: -same[0].evidence.strength)[:MAX_READ_RECORDS]
+    _judge_records([same[0] for same in ordered], request, project)
+    for first, *others in ordered:
         for other in others:
             other.evidence.entailment, other.evidence.reading = first.evidence.entailment, first.evidence.reading
-    return found
+    return chosen
 
 
 def _has_answer(candidates: Sequence[ItemCandidate], request: ListRequest, project: Project) -> bool:

@@ -17,7 +17,7 @@ from localrag.query.collection_questions import CollectionKind, collection_kind
 from localrag.query.question_analysis import FUNCTION_WORDS_BY_LANGUAGE, detect_language
 from localrag.query.question_kind import QuestionKind, question_kind
 from localrag.text.parts_of_speech import tag_english
-from localrag.text.sentences import STOP_WORDS, cjk_bigrams, is_cjk
+from localrag.text.sentences import STOP_WORDS, Span, cjk_bigrams, is_cjk
 
 MAX_REQUEST_CHARS = 1000
 NEGATION_REACH_TOKENS = 4  # between a negation and the word that it negates
@@ -102,11 +102,14 @@ _GENERIC_WORDS = frozenset(
 class RequestWord:
     """A word of a condition, in lower case; `is_negated`: what is asked for lacks it.
 
-    `choice`: the number of the "A or B" that it is a word of, 0 for none, negative for "A and B"; `side`: whether it is of A (0) or of B (1).
+    `is_optional`: a table need not have it, as "work" in "who work in Bergen", whose columns say what is meant; `is_joined`: it stands right
+    after the word before it, as a number in "hall 3". `choice`: the number of the "A or B" that it is a word of, 0 for none, negative for "A and B"; `side`: whether it is of A (0) or of B (1).
     """  # noqa: E501
 
     text: str
     is_negated: bool = False
+    is_optional: bool = False
+    is_joined: bool = False
     choice: int = 0
     side: int = 0
 
@@ -144,7 +147,12 @@ def is_list_request(question: str, project: Project) -> bool:
     """Whether a question asks for all of something in the documents, or how many there are, and not about the files."""
     if collection_kind(question, project) is not CollectionKind.OTHER:
         return False
-    return bool(_COUNTING.search(question) or _ALL.match(question)) or question_kind(question, project).kind is QuestionKind.LIST
+    return asks_how_many(question) or bool(_ALL.match(question)) or question_kind(question, project).kind is QuestionKind.LIST
+
+
+def asks_how_many(question: str) -> bool:
+    """Whether a question asks for a number of things."""
+    return bool(_COUNTING.search(question))
 
 
 def parse_list_request(text: str) -> ListRequest:
@@ -169,7 +177,7 @@ def _parse_english(plain: str, rest: str, comparisons: Sequence[NumberComparison
     noun_words = [w.lower() for w in re.findall(r"[^\W_]+", phrase)]
     head = noun_words[-1] if noun_words else ""
     opened = _OPENING.match(rest)
-    words = _content_words(rest[opened.end() if opened else 0 :], "en", head)
+    words = _content_words(rest[opened.end() if opened else 0 :], "en", head, comparisons)
     is_question = bool(_WH.match(plain))
     said = predicate if is_question or not predicate else _as_predicate(predicate)
     wanted = "person" if persons else type_of_noun(head)
@@ -180,28 +188,26 @@ def _parse_english(plain: str, rest: str, comparisons: Sequence[NumberComparison
 
 def _noun_phrase(body: str) -> tuple[str, str]:
     """The noun phrase that a request begins with, such as "stone bridges", and what follows."""
-    end = 0
-    for span, tag in tag_english(body):
+    end, tag_before = 0, ""
+    tagged = [*tag_english(body)]
+    for (span, tag), (after, tag_after) in zip(tagged, [*tagged[1:], (Span(len(body), len(body)), "")], strict=True):
         word = body[span.start : span.end].lower()
         between = body[end : span.start]
         is_part = tag.startswith(_MODIFIERS) and word not in STOP_WORDS | {"that", "without", "with"} and not between.strip(" -&")
-        if is_part and end and tag.startswith(("VB", "JJ")) and _is_noun(body[:end].rsplit(maxsplit=1)[-1]):
-            break  # "ships built in Bergen"
-        if is_part and end and not tag.startswith("NNP") and _is_plural(body[:end].rsplit(maxsplit=1)[-1]):
+        is_last = not tag_after.startswith("NN") or bool(body[span.end : after.start].strip(" -"))
+        if is_part and end and is_last and tag.startswith(("VB", "JJ")) and _is_noun(body[:end].rsplit(maxsplit=1)[-1]):
+            break  # "ships built in Bergen", but "gram positive bacteria"
+        if is_part and end and not tag.startswith("NNP") and tag_before == "NNS":
             break  # "firms sell paint"
         if not is_part:
             break
-        end = span.end
+        end, tag_before = span.end, tag
     return body[:end], body[end:].strip(" ,")
 
 
 def _is_noun(word: str) -> bool:
     tags = [tag for _, tag in tag_english(word)]
     return bool(tags) and tags[-1].startswith("NN")
-
-
-def _is_plural(word: str) -> bool:
-    return word.lower().endswith("s") and not word.lower().endswith("ss")
 
 
 def _as_predicate(predicate: str) -> str:
@@ -257,7 +263,7 @@ def _third_person(verb: str, said: str) -> str:
 def _parse_other(plain: str, rest: str, language: str, comparisons: Sequence[NumberComparison]) -> ListRequest:
     opening = _OTHER_OPENING.match(rest)
     body = rest[opening.end() if opening else 0 :].strip(" ,")
-    words = _content_words(body, language, "")
+    words = _content_words(body, language, "", comparisons)
     head = words[0].text if words and not is_cjk(plain) else ""
     conditions = words[1:] if head else words
     whole = _OTHER_OPENING.match(plain)
@@ -266,11 +272,12 @@ def _parse_other(plain: str, rest: str, language: str, comparisons: Sequence[Num
     return ListRequest(plain, language, head, conditions, tuple(comparisons), plain, f"{{}}: {said}", wanted)
 
 
-def _content_words(text: str, language: str, head: str) -> tuple[RequestWord, ...]:
+def _content_words(text: str, language: str, head: str, comparisons: Sequence[NumberComparison]) -> tuple[RequestWord, ...]:
     """The words of the conditions, in order, each once; CJK text as character pairs."""
     small = _STOPS.get(language, frozenset()) | STOP_WORDS | _GENERIC_WORDS
     found: dict[str, RequestWord] = {}
     run: list[str] = []  # words that stand together
+    optional = _verbs(text, language).union(*(c.words for c in comparisons))
     choice = side = 0
     for word in split_request_words(text, keep_small=True):
         if word.text in _OR | _AND and run:
@@ -280,9 +287,18 @@ def _content_words(text: str, language: str, head: str) -> tuple[RequestWord, ..
         elif word.text in small | NEGATIONS or word.text == head or (len(word.text) < 2 and not word.text.isdigit()):
             side, run = (0, []) if run else (side, run)
         elif word.text not in found:
-            found[word.text] = replace(word, choice=choice, side=1) if side else word
+            found[word.text] = replace(
+                word, is_optional=word.text in optional, is_joined=bool(run), choice=choice if side else 0, side=side
+            )
             run.append(word.text)
     return tuple(found.values())
+
+
+def _verbs(text: str, language: str) -> set[str]:
+    """The words that may be verbs: of other languages than English all in lower case."""
+    if language != "en":
+        return {word for word in TOKEN.findall(text) if word.islower()}
+    return {text[span.start : span.end].lower() for span, tag in tag_english(text) if tag.startswith("VB")}
 
 
 def split_request_words(text: str, *, keep_small: bool = False) -> Iterator[RequestWord]:
