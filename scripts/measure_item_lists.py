@@ -25,7 +25,7 @@ from localrag.text.sentences import collapse_whitespace
 from scripts.made_records import KEPT_APART, PROSE_FORMS, TABLE_FORMS, TUNED, Subject, gold_items, write_documents
 
 PARTS = ("tuned", "apart", "tables-tuned", "tables-apart", "wiki-tuned", "wiki-apart")
-PROSE_REQUESTS = 6  # of a subject; each takes seconds
+PROSE_REQUESTS = 3  # of a subject; each takes seconds
 Row = dict[str, Any]
 
 
@@ -85,6 +85,9 @@ def folded(name: str) -> str:
     return re.sub(r"^(?:the|an?|der|die|das)\s", "", collapse_whitespace(name).casefold())
 
 
+_COMPANY_FORM = re.compile(r" (?:GmbH|AS|Ltd|& Co|Group)$")
+
+
 def made_sets(subjects: Sequence[Subject], seed: int) -> Iterator[KnownSet]:
     """The sets of subjects, each in a form of table and one of prose, in turn; and all of them as tables in one folder."""
 
@@ -95,7 +98,7 @@ def made_sets(subjects: Sequence[Subject], seed: int) -> Iterator[KnownSet]:
     together = [(request, [{name} for name in names]) for subject in subjects for request, names in gold_items(subject, seed)]
     yield KnownSet("-".join(s.name for s in subjects), write_all, together)
     for n, subject in enumerate(subjects):
-        requests = [(request, [{name} for name in names]) for request, names in gold_items(subject, seed)]
+        requests = [(request, [{name, _COMPANY_FORM.sub("", name)} for name in names]) for request, names in gold_items(subject, seed)]
         form, prose = TABLE_FORMS[n % 4], PROSE_FORMS[n % 2]
         yield KnownSet(f"{subject.name}, {form}", partial(write_documents, subject, form, seed=seed), requests)
         yield KnownSet(f"{subject.name}, {prose}", partial(write_documents, subject, prose, seed=seed), requests[:PROSE_REQUESTS], "auto")
@@ -206,52 +209,30 @@ def table_sets(tables: Sequence[RealTable], folder: Path) -> Iterator[KnownSet]:
 WIKI_TUNED = [
     ("books by Émile Zola", "author", "Émile Zola", "MISC"),
     ("works written by Alecu Russo", "author", "Alecu Russo", "MISC"),
-    ("What did Michael Giacchino compose the music for?", "composer", "Michael Giacchino", "MISC"),
     ("people who fought in World War II", "conflict", "World War II", "PER"),
     ("products developed by Google", "developer", "Google", ""),
-    ("software developed by Microsoft", "developer", "Microsoft", ""),
     ("games developed by Atari", "developer", "Atari", ""),
     ("films directed by Abbas Kiarostami", "director", "Abbas Kiarostami", ""),
-    ("all films directed by Phillip Noyce", "director", "Phillip Noyce", ""),
     ("places on the Baltic Sea", "located in or next to body of water", "Baltic Sea", ""),
-    ("places on the Mediterranean Sea", "located in or next to body of water", "Mediterranean Sea", ""),
     ("cars made by Toyota", "manufacturer", "Toyota", ""),
     ("members of Bad Religion", "member of", "Bad Religion", ""),
     ("songs by ABBA", "performer", "ABBA", ""),
-    ("recordings by John Coltrane", "performer", "John Coltrane", ""),
     ("albums released by Blue Note Records", "record label", "Blue Note Records", ""),
-    ("teams of the NBA", "league", "NBA", ""),
-    ("children of Paul Desmarais", "father", "Paul Desmarais", ""),
     ("organizations based in New York City", "headquarters location", "New York City", "ORG"),
-    ("Who was educated at Colombo Academy?", "educated at", "Colombo Academy", ""),
-    ("people who served in the United States Navy", "military branch", "United States Navy", "PER"),
-    ("films with Bernard Cribbins", "cast member", "Cribbins", ""),
-    ("games for the PlayStation 2", "platform", "PlayStation 2", ""),
-    ("Which companies does the BBC own?", "owned by", "BBC", ""),
 ]
 WIKI_APART = [
-    ("films and series with Louis Lombardi", "cast member", "Louis Lombardi", ""),
-    ("characters created by Tolkien", "creator", "Tolkien", ""),
     ("people who fought in World War II", "conflict", "World War II", "PER"),
     ("software developed by Microsoft", "developer", "Microsoft", ""),
-    ("products developed by Intel", "developer", "Intel", ""),
-    ("products developed by Google", "developer", "Google", ""),
     ("all films directed by V. Shantaram", "director", "V. Shantaram", ""),
     ("Who studied at the Curtis Institute of Music?", "educated at", "Curtis Institute of Music", ""),
-    ("people who worked for the BBC", "employer", "BBC", ""),
     ("children of Shah Jahan", "father", "Shah Jahan", ""),
     ("places on the Baltic Sea", "located in or next to body of water", "Baltic Sea", ""),
-    ("places on the Barents Sea", "located in or next to body of water", "Barents Sea", ""),
-    ("cars made by General Motors", "manufacturer", "General Motors", ""),
     ("members of Rage Against the Machine", "member of", "Rage Against the Machine", ""),
     ("members of the African National Congress", "member of political party", "African National Congress", ""),
     ("songs by Kylie Minogue", "performer", "Kylie Minogue", ""),
-    ("songs by Gloria Estefan", "performer", "Gloria Estefan", ""),
     ("What was recorded by Ladytron?", "performer", "Ladytron", ""),
     ("records released by Epic Records", "record label", "Epic Records", ""),
     ("rivers that flow into the Gulf of Mexico", "mouth of the watercourse", "Gulf of Mexico", ""),
-    ("plants of the family Verbenaceae", "parent taxon", "Verbenaceae", ""),
-    ("games for the Wii", "platform", "Wii", ""),
 ]
 
 

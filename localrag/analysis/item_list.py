@@ -4,16 +4,16 @@ Records of tables are all looked at. Of prose, the passages that have a word of 
 maximum that is said.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from localrag.analysis.item_candidates import ItemCandidate, ReadPassage, prose_candidates, read_passages_of, record_candidates
-from localrag.analysis.item_evidence import probabilities, table_rank, text_evidence
+from localrag.analysis.item_evidence import are_met, probabilities, table_rank
 from localrag.analysis.list_request import ListRequest, parse_list_request
 from localrag.analysis.merged_items import merge_items
 from localrag.analysis.placed_sentences import OpenedDocument, opened_documents
-from localrag.analysis.reading import entailments, read_passages
+from localrag.analysis.reading import entailments
 from localrag.analysis.tables import Cell, Column, OnWork, ResultTable, TableRow, make_table
 from localrag.analysis.text_records import RecordTable, chunk_at, record_tables
 from localrag.project import Project
@@ -22,26 +22,21 @@ from localrag.store import graph, vectors
 from localrag.store.full_text import search_chunks
 from localrag.text.sentences import collapse_whitespace
 
-MAX_PASSAGES = 2_000  # chunks whose prose is read
-ALWAYS_READ = 300  # chunks of a small index, all of which are read
-MAX_NEAREST_PASSAGES = 200  # chunks that are read for their meaning alone
-MAX_READ_RECORDS = 1_000  # different records that the reader judges; the others are judged by words and numbers
-SAMPLED_RECORDS = 20  # of a table without a word of the request, to see whether the reader finds an answer in it
-MIN_SAMPLE_RELEVANCE = 0.0  # logit of the relevance of one of them
-PASSAGES_PER_BATCH = 64
+MAX_PASSAGES = 500  # chunks whose prose is read
+NEAREST_PASSAGES = 30  # chunks that are read for their meaning alone
+MAX_JUDGED = 200  # candidates in prose of which the reader judges whether their sentences say that they are items
 MIN_PROBABILITY = 0.5  # of an item that is listed
 MAX_QUOTES = 5  # of an item, one a document
-MAX_READ_CLOSELY = 2_000  # passages whose sentences are read
-MOST_RELEVANT = 100  # passages whose sentences are read although they have no word of the request
-MIN_RELEVANCE, SURE_RELEVANCE = -5.0, 0.0  # logits of a passage's relevance: of those, and from which on all are
 
 
 @dataclass(slots=True)
 class GatheredCandidates:
-    """Candidates: records of tables, and names in prose; and how much was read."""
+    """What was found: records that match, of how many; names in prose that were judged, of how many; and how many passages were read."""
 
     records: list[ItemCandidate] = field(default_factory=list)
     in_prose: list[ItemCandidate] = field(default_factory=list)
+    compared: int = 0
+    names: int = 0
     matching: int = 0
     read: int = 0
 
@@ -54,13 +49,9 @@ def list_items(project: Project, request: str, *, on_work: OnWork | None = None)
     """
     parsed = parse_list_request(request)
     gathered = gather(parsed, project, on_work)
-    chosen = [
-        (candidate, probability)
-        for group, of_records in ((gathered.records, True), (gathered.in_prose, False))
-        for candidate, probability in zip(group, probabilities([c.evidence for c in group], of_records=of_records), strict=True)
-        if probability >= MIN_PROBABILITY
-    ]
-    items = merge_items(chosen, project)
+    chances = probabilities([c.evidence for c in gathered.in_prose])
+    likely = [(c, chance) for c, chance in zip(gathered.in_prose, chances, strict=True) if chance >= MIN_PROBABILITY]
+    items = merge_items([*((c, 1.0) for c in gathered.records), *likely], project)
     figures = {"passages_matching": gathered.matching, "passages_read": gathered.read, "items": len(items)}
     columns = (Column("item", "text"), Column("statement", "text"), Column("document", "text"))
     return make_table("list", parsed.text, columns, map(_row, items), _note(gathered), figures)
@@ -68,12 +59,12 @@ def list_items(project: Project, request: str, *, on_work: OnWork | None = None)
 
 def _note(gathered: GatheredCandidates) -> str:
     """How complete the list is."""
+    records = f"All {gathered.compared:,} rows of the tables that fit best were compared. " * bool(gathered.compared)
+    judged = len(gathered.in_prose)
+    names = f" Of {gathered.names:,} names in them, the {judged:,} with most of the request were judged." * (judged < gathered.names)
     if gathered.read < gathered.matching:
-        return f"The {gathered.read:,} nearest of {gathered.matching:,} matching passages were read."
-    n = f"{gathered.read:,} passage{'s' * (gathered.read != 1)}"
-    if not gathered.read:
-        return "There is no passage to read."
-    return f"{'The only passage was' if gathered.read == 1 else f'All {n} were'} read."
+        return f"{records}The {gathered.read:,} nearest of {gathered.matching:,} matching passages were read.{names}"
+    return f"{records}All {gathered.read:,} matching passages were read.{names}" if gathered.read else f"{records}No passage matches."
 
 
 def _row(item: Sequence[tuple[ItemCandidate, float]]) -> TableRow:
@@ -94,23 +85,20 @@ def gather(request: ListRequest, project: Project, on_work: OnWork | None = None
     ids, gathered.matching = _matching_chunks(request, project)
     sources = list(opened_documents(project))
     tables = record_tables(sources)
-    gathered.records = record_candidates_of(tables, request, project)
+    gathered.records, gathered.compared = matching_records(tables, request)
     passages = list(_passages(sources, tables, set(ids)))
     gathered.read = len(ids)
-    gathered.in_prose = _prose(passages, request, project, on_work)
+    _add_mentions(passages, project)
+    candidates = [c for p in passages for c in prose_candidates(p, request)]
+    gathered.names, gathered.in_prose = len(candidates), _judge(candidates, request, project, on_work)
     return gathered
 
 
 def _matching_chunks(request: ListRequest, project: Project) -> tuple[list[str], int]:
-    """The chunks to read, best first, and how many match."""
-    everything = chunks_store.chunk_ids(project.db)
-    if len(everything) <= ALWAYS_READ:
-        return everything, len(everything)
+    """The chunks to read, best first, and how many match: those with a word of the request, and the nearest in meaning."""
     words = " ".join([request.head, *(w.text for w in request.words)])
-    by_words = search_chunks(project.db, words, len(everything))
-    vector = project.embedder.embed([request.text])[0]
-    wanted = MAX_NEAREST_PASSAGES if by_words else MAX_PASSAGES
-    by_meaning = vectors.nearest(project.db, project.folder, "chunk", vector, wanted)
+    by_words = search_chunks(project.db, words, len(chunks_store.chunk_ids(project.db)))
+    by_meaning = vectors.nearest(project.db, project.folder, "chunk", project.embedder.embed([request.text])[0], NEAREST_PASSAGES)
     rank: defaultdict[str, float] = defaultdict(float)
     for found in (by_words, by_meaning):
         for n, (chunk, _) in enumerate(found):
@@ -122,45 +110,14 @@ def _matching_chunks(request: ListRequest, project: Project) -> tuple[list[str],
 # Records
 
 
-def record_candidates_of(tables: Iterable[RecordTable], request: ListRequest, project: Project) -> list[ItemCandidate]:
-    """The records of the tables that fit a request best: by its words and numbers, or because the reader finds an answer in them."""
+def matching_records(tables: Iterable[RecordTable], request: ListRequest) -> tuple[list[ItemCandidate], int]:
+    """The records that meet all conditions, in the tables that fit a request best; and how many records these have."""
     groups = list(filter(None, (record_candidates(table, request) for table in tables)))
     ranks = [table_rank([c.evidence for c in group]) for group in groups]
     best = max(ranks, default=(0, False, 0))
-    if best[2] or best[0] or (best[1] and not request.words and not request.comparisons):
-        chosen = [c for group, rank in zip(groups, ranks, strict=True) if rank == best for c in group]
-    else:
-        chosen = [c for group in groups if _has_answer(group, request, project) for c in group]
-    patterns: dict[str, list[ItemCandidate]] = {}
-    for candidate in chosen:
-        patterns.setdefault(candidate.pattern, []).append(candidate)
-    ordered = sorted(patterns.values(), key=lambda same: -same[0].evidence.strength)[:MAX_READ_RECORDS]
-    _judge_records([same[0] for same in ordered], request, project)
-    for first, *others in ordered:
-        for other in others:
-            other.evidence.entailment, other.evidence.reading = first.evidence.entailment, first.evidence.reading
-    return chosen
-
-
-def _has_answer(candidates: Sequence[ItemCandidate], request: ListRequest, project: Project) -> bool:
-    """Whether the reader finds an answer in one of some records of a table."""
-    sample = candidates[:: max(1, len(candidates) // SAMPLED_RECORDS)]
-    return any(r.relevance >= MIN_SAMPLE_RELEVANCE for r in read_passages(request.question, [c.premise for c in sample], project))
-
-
-def _judge(candidates: Sequence[ItemCandidate], request: ListRequest, project: Project) -> None:
-    """Let the reader judge by their premises whether candidates are of the list."""
-    judged = entailments([(c.premise, request.hypothesis.replace("{}", c.name)) for c in candidates], project)
-    for c, entailment in zip(candidates, judged, strict=True):
-        c.evidence.entailment = entailment
-
-
-def _judge_records(candidates: Sequence[ItemCandidate], request: ListRequest, project: Project) -> None:
-    _judge(candidates, request, project)
-    for start in range(0, len(candidates), PASSAGES_PER_BATCH):
-        batch = candidates[start : start + PASSAGES_PER_BATCH]
-        for c, reading in zip(batch, read_passages(request.question, [c.premise for c in batch], project), strict=True):
-            c.evidence.reading = reading
+    fitting = [group for group, rank in zip(groups, ranks, strict=True) if rank == best]
+    compared = [c for group in fitting if group[0].evidence.words == fitting[0][0].evidence.words for c in group]
+    return [c for c, is_met in zip(compared, are_met([c.evidence for c in compared]), strict=True) if is_met], len(compared)
 
 
 # Prose
@@ -177,38 +134,14 @@ def _passages(sources: Sequence[OpenedDocument], tables: Sequence[RecordTable], 
             yield from read_passages_of(source, spans, sorted(covered[source.document.id]))
 
 
-def _prose(passages: Sequence[ReadPassage], request: ListRequest, project: Project, on_work: OnWork | None) -> list[ItemCandidate]:
-    kept = _promising(passages, request, project, on_work)
-    _read_sentences(kept, request, project)
-    _add_mentions(kept, project)
-    types = {e.id: e.type for e in graph.entities(project.db, sorted({m.entity_id for p in kept for m in p.mentions}))}
-    candidates = [c for p in kept for c in prose_candidates(p, request, types)]
-    _judge(candidates, request, project)
-    return candidates
-
-
-def _promising(passages: Sequence[ReadPassage], request: ListRequest, project: Project, on_work: OnWork | None) -> list[ReadPassage]:
-    """The passages that have a word of the request, and those that the reader finds most relevant, in their order."""
-    relevance: list[float] = []
-    for start in range(0, len(passages), PASSAGES_PER_BATCH):
-        texts = [p.text for p in passages[start : start + PASSAGES_PER_BATCH]]
-        relevance += [r.relevance for r in read_passages(request.question, texts, project)]
-        if on_work:
-            on_work(start + len(texts), len(passages))
-    strength = [text_evidence(request, p.text, "").strength for p in passages]
-    order = sorted(range(len(passages)), key=lambda n: (-relevance[n], n))
-    nearest = {n for n in order[:MOST_RELEVANT] if relevance[n] >= max(relevance[order[0]] - 4, MIN_RELEVANCE)}
-    kept = [n for n in order if n in nearest or relevance[n] >= SURE_RELEVANCE or strength[n] > 0]
-    return [passages[n] for n in sorted(sorted(kept, key=lambda n: -strength[n])[:MAX_READ_CLOSELY])]
-
-
-def _read_sentences(passages: Sequence[ReadPassage], request: ListRequest, project: Project) -> None:
-    sentences = [(p, s) for p in passages for s in p.sentences]
-    for start in range(0, len(sentences), PASSAGES_PER_BATCH):
-        batch = sentences[start : start + PASSAGES_PER_BATCH]
-        texts = [s.source.document.text[s.start : s.end] for _, s in batch]
-        for (p, _), reading in zip(batch, read_passages(request.question, texts, project), strict=True):
-            p.readings.append(reading)
+def _judge(candidates: Sequence[ItemCandidate], request: ListRequest, project: Project, on_work: OnWork | None) -> list[ItemCandidate]:
+    """The candidates in prose that have most of the request, judged by the reader: do their sentences say that they are items?"""
+    judged = sorted(candidates, key=lambda c: -c.evidence.strength)[:MAX_JUDGED]
+    same = Counter(c.entity_id or c.name.casefold() for c in judged)
+    said = entailments([(c.premise, request.hypothesis.replace("{}", c.name)) for c in judged], project, on_work)
+    for c, entailment in zip(judged, said, strict=True):
+        c.evidence.entailed, c.evidence.n_passages = entailment.entailed, same[c.entity_id or c.name.casefold()]
+    return judged
 
 
 def _add_mentions(passages: Iterable[ReadPassage], project: Project) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from localrag.analysis.item_candidates import ItemCandidate
-from localrag.analysis.item_evidence import probabilities
-from localrag.analysis.item_list import MIN_PROBABILITY, record_candidates_of
+from localrag.analysis.item_list import matching_records
 from localrag.analysis.list_request import MAX_REQUEST_CHARS, ListRequest, asks_how_many, is_list_request, parse_list_request
 from localrag.analysis.merged_items import merge_items
 from localrag.analysis.placed_sentences import opened_documents
@@ -26,7 +25,7 @@ _TEXTS = {
     "de": (
         "{n} von {total} Datensätzen passen ({files}):",
         "Alle {total} Datensätze wurden verglichen, Fließtext nicht: localrag list liest auch ihn.",
-    ),  # noqa: E501
+    ),
 }
 
 
@@ -36,17 +35,15 @@ def list_draft(asked: Question, project: Project) -> AnswerDraft | None:
     if len(question) > MAX_REQUEST_CHARS or not is_list_request(question, project):
         return None
     request = parse_list_request(question)
-    candidates = record_candidates_of(record_tables(opened_documents(project)), request, project)
-    chances = probabilities([c.evidence for c in candidates], of_records=True)
-    chosen = [(c, chance) for c, chance in zip(candidates, chances, strict=True) if chance >= MIN_PROBABILITY]
-    if not chosen or not (request.head or request.words or request.comparisons) or _is_about_one(request, [c for c, _ in chosen]):
+    chosen, total = matching_records(record_tables(opened_documents(project)), request)
+    if not any(c.evidence.is_about or c.evidence.head.share for c in chosen) or _is_about_one(request, chosen):
         return None
-    items = [item[0][0] for item in merge_items(chosen, project)]
-    files = ", ".join(sorted({PurePosixPath(c.source.document.path).name for c, _ in chosen}))
+    items = [item[0][0] for item in merge_items([(c, 1.0) for c in chosen], project)]
+    files = ", ".join(sorted({PurePosixPath(c.source.document.path).name for c in chosen}))
     head, note = _TEXTS.get(detect_language(question), _TEXTS["en"])
-    opening = head.format(n=len(items), total=len(candidates), files=files)
+    opening = head.format(n=len(items), total=total, files=files)
     more = f" {len(items) - MAX_LISTED} more." * (len(items) > MAX_LISTED)
-    return AnswerDraft(tuple(map(_point, items[:MAX_LISTED])), opening, note=note.format(total=len(candidates)) + more)
+    return AnswerDraft(tuple(map(_point, items[:MAX_LISTED])), opening, note=note.format(total=total) + more)
 
 
 def _is_about_one(request: ListRequest, chosen: Sequence[ItemCandidate]) -> bool:

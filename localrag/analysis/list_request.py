@@ -82,16 +82,6 @@ _NOUNS_IN_DEGREES = {
     "expensive": "price", "cheap": "price", "costly": "cost", "warm": "temperature", "hot": "temperature", "cold": "temperature",
     "large": "size", "big": "size", "small": "size", "young": "age", "short": "length", "populous": "population", "rich": "income",
 }  # fmt: skip
-_TYPE_NOUNS = {
-    "person": "person people employee staff worker member engineer director manager officer author president student teacher doctor man woman"  # noqa: E501
-    " child king queen minister captain founder player actor singer mitarbeiter personen leute mitglieder personas empleados personnes employés"  # noqa: E501
-    " membres",
-    "organization": "company firm organization organisation supplier bank party team union customer client vendor agency institution"
-    " university newspaper band firmen unternehmen lieferanten empresas proveedores entreprises fournisseurs",
-    "place": "place city town village country state river island region port harbour harbor street mountain lake sea district location"
-    " städte länder orte ciudades países villes pays",
-}  # fmt: skip
-TYPE_OF_NOUN = {noun: kind for kind, nouns in _TYPE_NOUNS.items() for noun in nouns.split()}
 _ALSO_SAID = {"woman": "female", "girl": "female", "man": "male", "boy": "male", "female": "woman", "male": "man"}  # in tables
 _GENERIC_WORDS = frozenset(
     "name item entry record row thing one example instance number total exist mention mentioned document file".split()
@@ -128,9 +118,8 @@ class NumberComparison:
 class ListRequest:
     """A request taken apart.
 
-    `head`: the noun for what is listed, empty if unknown; `words`: those of the conditions; `question`: it as a question to the reader;
-    `hypothesis`: a sentence about one item, with `{}` for its name. `wanted_type`: the type of entity that the noun is for: person,
-    organization or place; empty if unknown.
+    `head`: the noun for what is listed, empty if unknown; `words`: those of the conditions; `hypothesis`: a sentence about one item, with
+    `{}` for its name.
     """
 
     text: str
@@ -138,9 +127,7 @@ class ListRequest:
     head: str
     words: tuple[RequestWord, ...]
     comparisons: tuple[NumberComparison, ...]
-    question: str
     hypothesis: str
-    wanted_type: str = ""
 
 
 def is_list_request(question: str, project: Project) -> bool:
@@ -180,10 +167,8 @@ def _parse_english(plain: str, rest: str, comparisons: Sequence[NumberComparison
     words = _content_words(rest[opened.end() if opened else 0 :], "en", head, comparisons)
     is_question = bool(_WH.match(plain))
     said = predicate if is_question or not predicate else _as_predicate(predicate)
-    wanted = "person" if persons else type_of_noun(head)
-    question = _question(phrase, said, wanted)
     kept = tuple(replace(c, words=tuple(w for w in c.words if w != head)) for c in comparisons)
-    return ListRequest(plain, "en", head, words, kept, question, _hypothesis(phrase, said), wanted)
+    return ListRequest(plain, "en", head, words, kept, _hypothesis(phrase, said))
 
 
 def _noun_phrase(body: str) -> tuple[str, str]:
@@ -229,13 +214,6 @@ def _as_predicate(predicate: str) -> str:
     return f"{'were' if is_verb and not low.endswith('ing') else 'are'} {predicate}"
 
 
-def _question(phrase: str, said: str, wanted_type: str) -> str:
-    """The question that the reader finds items with best: "What sank?" finds more than "Which vessels sank?"."""
-    if not said or re.fullmatch(r"(?:are|were|is) there", said, re.IGNORECASE):
-        return f"Which {phrase} are there?"
-    return f"Which {phrase} {said}?" if " " in phrase else f"{'Who' if wanted_type == 'person' else 'What'} {_singular(said)}?"
-
-
 def _singular(said: str) -> str:
     """A predicate of several as one of one: "work in Bergen" → "works in Bergen"."""
     first, _, rest = said.partition(" ")
@@ -268,8 +246,7 @@ def _parse_other(plain: str, rest: str, language: str, comparisons: Sequence[Num
     conditions = words[1:] if head else words
     whole = _OTHER_OPENING.match(plain)
     said = plain[whole.end() if whole else 0 :].strip(" ?!.。？！,")
-    wanted = "person" if _PERSONS.match(plain) else type_of_noun(head)
-    return ListRequest(plain, language, head, conditions, tuple(comparisons), plain, f"{{}}: {said}", wanted)
+    return ListRequest(plain, language, head, conditions, tuple(comparisons), f"{{}}: {said}")
 
 
 def _content_words(text: str, language: str, head: str, comparisons: Sequence[NumberComparison]) -> tuple[RequestWord, ...]:
@@ -325,11 +302,6 @@ def split_request_words(text: str, *, keep_small: bool = False) -> Iterator[Requ
         else:
             since += 1
             yield RequestWord(re.sub(r"['’]s$", "", word), since <= NEGATION_REACH_TOKENS)
-
-
-def type_of_noun(noun: str) -> str:
-    """The type of entity that a noun is for: person, organization or place; empty for any other."""
-    return next((kind for known, kind in TYPE_OF_NOUN.items() if likeness(known, noun) == 1.0), "") if noun else ""
 
 
 # Words that mean the same

@@ -89,7 +89,10 @@ def test_the_list_says_how_many_items_it_has_and_what_was_read(made):
 
     assert table.figures["items"] == len(table.rows) == 2
     assert table.figures["passages_read"] == table.figures["passages_matching"]
-    assert table.note.startswith(f"All {table.figures['passages_read']} passages were read.")
+    assert (
+        table.note
+        == f"All 8 rows of the tables that fit best were compared. All {table.figures['passages_read']} matching passages were read."
+    )
 
 
 def test_names_in_prose_are_items_where_the_sentence_says_so(made):
