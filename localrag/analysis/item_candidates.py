@@ -34,7 +34,7 @@ _ARTICLES = re.compile(r"^(?:the|an?|der|die|das|ein|eine|le|la|les|un|une|el|lo
 
 @dataclass(slots=True)
 class ItemCandidate:
-    """A candidate: what it is called, the quote that may show it, and the text that the reader judges.
+    """A candidate: what it is called, the quote that may show it, and what speaks for it.
 
     `identity`: what makes it one item among others, for a record without a name; `entity_id`: that of the graph, if it is known there.
     """
@@ -44,7 +44,6 @@ class ItemCandidate:
     start: int
     end: int
     evidence: ItemEvidence
-    premise: str = ""
     entity_id: str = ""
     identity: tuple[str, ...] = ()
     cells: Cells = ()  # of a record
@@ -208,7 +207,7 @@ def prose_candidates(passage: ReadPassage, request: ListRequest) -> list[ItemCan
             about[key].append(n)
     found = [_prose_candidate(passage, request, named[where[0]], where, about[key]) for key, where in grouped.items()]
     for n, candidate in enumerate(found):
-        candidate.evidence.is_first, candidate.evidence.is_capitalized = not n, not candidate.name[0].islower()
+        candidate.evidence.is_first = not n
     return found
 
 
@@ -246,11 +245,11 @@ def _prose_candidate(
     own = [n for n in about if any(sentences[n].start <= a < sentences[n].end for a, _ in where)]
     evidences = {n: text_evidence(request, sentences[n].text, "") for n in about}
     telling = [n for n in about if evidences[n].is_telling]
-    premise = " ".join(sentences[n].text for n in sorted({own[0], *(telling or about)}))
-    evidence = text_evidence(request, premise, passage.context)
+    said = " ".join(sentences[n].text for n in sorted({own[0], *(telling or about)}))
+    evidence = text_evidence(request, said, passage.context)
     best = max(about, key=lambda n: (evidences[n].strength, -n))
     first = max((n for n in own if n <= best), default=own[0])
-    return ItemCandidate(name, passage.source, sentences[min(first, best)].start, sentences[best].end, evidence, premise, entity)
+    return ItemCandidate(name, passage.source, sentences[min(first, best)].start, sentences[best].end, evidence, entity)
 
 
 def _head_of_item(text: str, start: int, end: int) -> tuple[int, int]:

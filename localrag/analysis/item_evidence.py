@@ -1,4 +1,4 @@
-"""What speaks for an item of a list: words, numbers and negations of the request in its record or sentences, and what the reader says.
+"""What speaks for an item of a list: words, numbers and negations of the request in its record or sentences.
 
 A record is an item if it meets all conditions; in prose a logistic model weighs them, fitted by `scripts/fit_item_lists.py`.
 """
@@ -15,9 +15,9 @@ from localrag.analysis.list_request import ListRequest, RequestWord
 from localrag.analysis.request_words import NO_HIT, WordHit, hits_in, is_about, meets, meets_in_text
 from localrag.analysis.text_records import Cells
 
-FEATURES = ("met", "coverage", "entailed", "first name", "capital", "passages")
+FEATURES = ("met", "first name", "passages")
 # Fitted by `scripts/fit_item_lists.py`.
-WEIGHTS, BIAS = (1.1, 1.11, 0.47, 0.86, 0.93, -1.4), -3.02
+WEIGHTS, BIAS = (3.99, 0.97, -1.81), -3.19
 TELLING_SHARE = 0.7  # of a word in a record from which on others can lack it
 
 
@@ -31,10 +31,8 @@ class ItemEvidence:
     is_about: bool = False  # it is in a label, heading or path
     comparisons: list[bool | None] = field(default_factory=list)
     loose_comparisons: list[bool | None] = field(default_factory=list)  # with the only number of a sentence, whatever it counts
-    entailed: float = 0.0  # probability that the sentences say that it is an item
     is_first: bool = False  # no other name stands before it in its passage
-    is_capitalized: bool = False
-    n_passages: int = 1  # of the judged candidates that have its name
+    n_passages: int = 1  # of the candidates that have its name
 
     @property
     def is_telling(self) -> bool:
@@ -155,8 +153,7 @@ def features(evidence: Sequence[ItemEvidence]) -> NDArray[np.float32]:
 
 
 def _row(e: ItemEvidence, *, is_met: bool) -> tuple[float, ...]:
-    entailed = math.log((e.entailed + 1e-3) / (1 - e.entailed + 1e-3))
-    return float(is_met), e.coverage, entailed, float(e.is_first), float(e.is_capitalized), math.log(e.n_passages)
+    return float(is_met), float(e.is_first), math.log(e.n_passages)
 
 
 def probabilities(evidence: Sequence[ItemEvidence]) -> list[float]:

@@ -1,7 +1,6 @@
 """Complete lists: every item in the documents that a request asks for, once, with the quote that shows it.
 
-Records of tables are all looked at. Of prose, the passages that have a word of the request or are near it in meaning are read, up to a
-maximum that is said.
+Records of tables are all looked at. Of prose, the passages that have a word of the request are read, up to a maximum that is said.
 """
 
 from collections import Counter, defaultdict
@@ -13,25 +12,23 @@ from localrag.analysis.item_evidence import are_met, probabilities, table_rank
 from localrag.analysis.list_request import ListRequest, parse_list_request
 from localrag.analysis.merged_items import merge_items
 from localrag.analysis.placed_sentences import OpenedDocument, opened_documents
-from localrag.analysis.reading import entailments
 from localrag.analysis.tables import Cell, Column, OnWork, ResultTable, TableRow, make_table
 from localrag.analysis.text_records import RecordTable, chunk_at, record_tables
 from localrag.project import Project
 from localrag.store import chunks as chunks_store
-from localrag.store import graph, vectors
+from localrag.store import graph
 from localrag.store.full_text import search_chunks
 from localrag.text.sentences import collapse_whitespace
 
-MAX_PASSAGES = 500  # chunks whose prose is read
-NEAREST_PASSAGES = 30  # chunks that are read for their meaning alone
-MAX_JUDGED = 200  # candidates in prose of which the reader judges whether their sentences say that they are items
+MAX_PASSAGES = 5_000  # chunks whose prose is read
+MAX_CANDIDATES = 200  # names in prose that are weighed
 MIN_PROBABILITY = 0.5  # of an item that is listed
 MAX_QUOTES = 5  # of an item, one a document
 
 
 @dataclass(slots=True)
 class GatheredCandidates:
-    """What was found: records that match, of how many; names in prose that were judged, of how many; and how many passages were read."""
+    """What was found: records that match, of how many; names in prose that were weighed, of how many; and how many passages were read."""
 
     records: list[ItemCandidate] = field(default_factory=list)
     in_prose: list[ItemCandidate] = field(default_factory=list)
@@ -45,7 +42,7 @@ def list_items(project: Project, request: str, *, on_work: OnWork | None = None)
     """The items that a request asks for, such as "all vessels that sank", each once, with the quotes that show it.
 
     The table has the columns item, statement and document; its figures are `passages_matching`, `passages_read` and `items`. Raises
-    UsageError for an empty request and without a reader, ModelError.
+    UsageError for an empty request.
     """
     parsed = parse_list_request(request)
     gathered = gather(parsed, project, on_work)
@@ -61,7 +58,7 @@ def _note(gathered: GatheredCandidates) -> str:
     """How complete the list is."""
     records = f"All {gathered.compared:,} rows of the tables that fit best were compared. " * bool(gathered.compared)
     judged = len(gathered.in_prose)
-    names = f" Of {gathered.names:,} names in them, the {judged:,} with most of the request were judged." * (judged < gathered.names)
+    names = f" Of {gathered.names:,} names in them, the {judged:,} with most of the request were weighed." * (judged < gathered.names)
     if gathered.read < gathered.matching:
         return f"{records}The {gathered.read:,} nearest of {gathered.matching:,} matching passages were read.{names}"
     return f"{records}All {gathered.read:,} matching passages were read.{names}" if gathered.read else f"{records}No passage matches."
@@ -80,31 +77,29 @@ def _row(item: Sequence[tuple[ItemCandidate, float]]) -> TableRow:
 
 
 def gather(request: ListRequest, project: Project, on_work: OnWork | None = None) -> GatheredCandidates:
-    """All candidates with their evidence. Raises UsageError without a reader, ModelError."""
+    """All candidates with their evidence."""
     gathered = GatheredCandidates()
     ids, gathered.matching = _matching_chunks(request, project)
     sources = list(opened_documents(project))
     tables = record_tables(sources)
     gathered.records, gathered.compared = matching_records(tables, request)
-    passages = list(_passages(sources, tables, set(ids)))
+    passages = []
+    for n, source in enumerate(sources, 1):
+        passages += _passages_of(source, tables, set(ids))
+        if on_work:
+            on_work(n, len(sources))
     gathered.read = len(ids)
     _add_mentions(passages, project)
     candidates = [c for p in passages for c in prose_candidates(p, request)]
-    gathered.names, gathered.in_prose = len(candidates), _judge(candidates, request, project, on_work)
+    gathered.names, gathered.in_prose = len(candidates), _likeliest(candidates)
     return gathered
 
 
 def _matching_chunks(request: ListRequest, project: Project) -> tuple[list[str], int]:
-    """The chunks to read, best first, and how many match: those with a word of the request, and the nearest in meaning."""
-    words = " ".join([request.head, *(w.text for w in request.words)])
-    by_words = search_chunks(project.db, words, len(chunks_store.chunk_ids(project.db)))
-    by_meaning = vectors.nearest(project.db, project.folder, "chunk", project.embedder.embed([request.text])[0], NEAREST_PASSAGES)
-    rank: defaultdict[str, float] = defaultdict(float)
-    for found in (by_words, by_meaning):
-        for n, (chunk, _) in enumerate(found):
-            rank[chunk] += 1 / (10 + n)
-    best = sorted(rank, key=lambda c: (-rank[c], c))
-    return best[:MAX_PASSAGES], len(best)
+    """The chunks to read, best first, and how many match: those with a word of the request."""
+    words = " ".join([request.head, *(w.text for w in request.words), *(word for c in request.comparisons for word in c.words)])
+    found = [chunk for chunk, _ in search_chunks(project.db, words, len(chunks_store.chunk_ids(project.db)))]
+    return found[:MAX_PASSAGES], len(found)
 
 
 # Records
@@ -123,25 +118,21 @@ def matching_records(tables: Iterable[RecordTable], request: ListRequest) -> tup
 # Prose
 
 
-def _passages(sources: Sequence[OpenedDocument], tables: Sequence[RecordTable], ids: set[str]) -> Iterator[ReadPassage]:
-    covered: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-    for table in tables:
-        for record in table.records:
-            covered[record.source.document.id].append((record.start, record.end))
-    for source in sources:
-        spans = [(chunk.start, chunk.end) for chunk in source.chunks if chunk.id in ids]
-        if spans:
-            yield from read_passages_of(source, spans, sorted(covered[source.document.id]))
+def _passages_of(source: OpenedDocument, tables: Sequence[RecordTable], ids: set[str]) -> Iterator[ReadPassage]:
+    """The passages of a document in the chunks that match, without its records."""
+    spans = [(chunk.start, chunk.end) for chunk in source.chunks if chunk.id in ids]
+    if spans:
+        covered = sorted((r.start, r.end) for table in tables for r in table.records if r.source is source)
+        yield from read_passages_of(source, spans, covered)
 
 
-def _judge(candidates: Sequence[ItemCandidate], request: ListRequest, project: Project, on_work: OnWork | None) -> list[ItemCandidate]:
-    """The candidates in prose that have most of the request, judged by the reader: do their sentences say that they are items?"""
-    judged = sorted(candidates, key=lambda c: -c.evidence.strength)[:MAX_JUDGED]
-    same = Counter(c.entity_id or c.name.casefold() for c in judged)
-    said = entailments([(c.premise, request.hypothesis.replace("{}", c.name)) for c in judged], project, on_work)
-    for c, entailment in zip(judged, said, strict=True):
-        c.evidence.entailed, c.evidence.n_passages = entailment.entailed, same[c.entity_id or c.name.casefold()]
-    return judged
+def _likeliest(candidates: Sequence[ItemCandidate]) -> list[ItemCandidate]:
+    """The candidates in prose that have most of the request."""
+    kept = sorted(candidates, key=lambda c: -c.evidence.strength)[:MAX_CANDIDATES]
+    same = Counter(c.entity_id or c.name.casefold() for c in kept)
+    for c in kept:
+        c.evidence.n_passages = same[c.entity_id or c.name.casefold()]
+    return kept
 
 
 def _add_mentions(passages: Iterable[ReadPassage], project: Project) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from localrag.entailment.english import PREPOSITIONS, forms, verb_form
+from localrag.entailment.english import forms
 from localrag.entailment.lexicon import are_synonyms, synonyms_of
 from localrag.errors import UsageError
 from localrag.project import Project
@@ -61,20 +61,6 @@ _OTHER_OPENING = re.compile(
     re.IGNORECASE,
 )
 _PERSONS = re.compile(r"^\W*(?:(?:list|tell|name)\s+(?:me\s+)?)?who\b|^\W*(?:wer|qui|quiénes|chi)\b", re.IGNORECASE)
-_WH = re.compile(r"\W*(?:which|what|who|how many)\b", re.IGNORECASE)
-_ARTICLE = re.compile(r"^(?:an?|the|any)\s+", re.IGNORECASE)
-_SINGULAR_VERBS = {
-    "are": "is",
-    "were": "was",
-    "have": "has",
-    "do": "does",
-    "is": "is",
-    "was": "was",
-    "has": "has",
-    "did": "did",
-    "had": "had",
-}
-_AUXILIARIES = frozenset(_SINGULAR_VERBS) | {"can", "could", "will", "would", "may", "might", "must", "should"}
 _STOPS = {code: frozenset(words.split()) for code, words in FUNCTION_WORDS_BY_LANGUAGE.items()}
 _MODIFIERS = ("JJ", "VBN", "VBG", "NN", "CD")
 _NOUNS_IN_DEGREES = {
@@ -118,8 +104,7 @@ class NumberComparison:
 class ListRequest:
     """A request taken apart.
 
-    `head`: the noun for what is listed, empty if unknown; `words`: those of the conditions; `hypothesis`: a sentence about one item, with
-    `{}` for its name.
+    `head`: the noun for what is listed, empty if unknown; `words`: those of the conditions.
     """
 
     text: str
@@ -127,7 +112,6 @@ class ListRequest:
     head: str
     words: tuple[RequestWord, ...]
     comparisons: tuple[NumberComparison, ...]
-    hypothesis: str
 
 
 def is_list_request(question: str, project: Project) -> bool:
@@ -158,21 +142,17 @@ def parse_list_request(text: str) -> ListRequest:
 
 def _parse_english(plain: str, rest: str, comparisons: Sequence[NumberComparison]) -> ListRequest:
     opening = _OPENING.match(plain)
-    body = plain[opening.end() if opening else 0 :].rstrip(" ?!.")
-    persons = bool(_PERSONS.match(plain))
-    phrase, predicate = ("", body) if persons else _noun_phrase(body)
+    phrase = "" if _PERSONS.match(plain) else _noun_phrase(plain[opening.end() if opening else 0 :].rstrip(" ?!."))
     noun_words = [w.lower() for w in re.findall(r"[^\W_]+", phrase)]
     head = noun_words[-1] if noun_words else ""
     opened = _OPENING.match(rest)
     words = _content_words(rest[opened.end() if opened else 0 :], "en", head, comparisons)
-    is_question = bool(_WH.match(plain))
-    said = predicate if is_question or not predicate else _as_predicate(predicate)
     kept = tuple(replace(c, words=tuple(w for w in c.words if w != head)) for c in comparisons)
-    return ListRequest(plain, "en", head, words, kept, _hypothesis(phrase, said))
+    return ListRequest(plain, "en", head, words, kept)
 
 
-def _noun_phrase(body: str) -> tuple[str, str]:
-    """The noun phrase that a request begins with, such as "stone bridges", and what follows."""
+def _noun_phrase(body: str) -> str:
+    """The noun phrase that a request begins with, such as "stone bridges"."""
     end, tag_before = 0, ""
     tagged = [*tag_english(body)]
     for (span, tag), (after, tag_after) in zip(tagged, [*tagged[1:], (Span(len(body), len(body)), "")], strict=True):
@@ -187,55 +167,12 @@ def _noun_phrase(body: str) -> tuple[str, str]:
         if not is_part:
             break
         end, tag_before = span.end, tag
-    return body[:end], body[end:].strip(" ,")
+    return body[:end]
 
 
 def _is_noun(word: str) -> bool:
     tags = [tag for _, tag in tag_english(word)]
     return bool(tags) and tags[-1].startswith("NN")
-
-
-def _as_predicate(predicate: str) -> str:
-    """What follows a noun as a predicate of several: "that sank" → "sank", "built in Bergen" → "were built in Bergen"."""
-    first, _, rest = predicate.partition(" ")
-    low = first.lower()
-    if low in ("that", "which", "who"):
-        return rest
-    if low in ("with", "having"):
-        return f"have {rest}"
-    if low == "without":
-        return f"have no {_ARTICLE.sub('', rest)}"
-    if low in _AUXILIARIES:
-        return predicate
-    tags = [tag for _, tag in tag_english(f"They were {predicate}")]
-    is_verb = len(tags) > 2 and tags[2].startswith("V") and low not in PREPOSITIONS
-    if is_verb and not low.endswith(("ed", "en", "ing")) and tags[2] != "VBN":
-        return predicate
-    return f"{'were' if is_verb and not low.endswith('ing') else 'are'} {predicate}"
-
-
-def _singular(said: str) -> str:
-    """A predicate of several as one of one: "work in Bergen" → "works in Bergen"."""
-    first, _, rest = said.partition(" ")
-    return f"{_SINGULAR_VERBS.get(first.lower()) or _third_person(first, said)} {rest}".strip()
-
-
-def _hypothesis(phrase: str, said: str) -> str:
-    """The statement that an item is of the list, with `{}` for its name."""
-    if not said or re.fullmatch(r"(?:are|were|is) there", said, re.IGNORECASE):
-        return f"{{}} is one of the {phrase}."
-    if said.startswith("are of "):
-        return f"{{}} is one of the {phrase} {said[4:]}."
-    return f"{{}} is one of the {phrase} and {_singular(said)}." if " " in phrase else f"{{}} {_singular(said)}."
-
-
-def _third_person(verb: str, said: str) -> str:
-    import lemminflect
-
-    tags = [tag for _, tag in tag_english(f"They {said}")]
-    if len(tags) > 1 and (tags[1] in ("VB", "VBP") or (tags[1] == "NN" and verb_form(verb.lower()) == verb.lower())):
-        return next(iter(lemminflect.getInflection(verb.lower(), "VBZ")), verb)
-    return verb
 
 
 def _parse_other(plain: str, rest: str, language: str, comparisons: Sequence[NumberComparison]) -> ListRequest:
@@ -244,9 +181,7 @@ def _parse_other(plain: str, rest: str, language: str, comparisons: Sequence[Num
     words = _content_words(body, language, "", comparisons)
     head = words[0].text if words and not is_cjk(plain) else ""
     conditions = words[1:] if head else words
-    whole = _OTHER_OPENING.match(plain)
-    said = plain[whole.end() if whole else 0 :].strip(" ?!.。？！,")
-    return ListRequest(plain, language, head, conditions, tuple(comparisons), f"{{}}: {said}")
+    return ListRequest(plain, language, head, conditions, tuple(comparisons))
 
 
 def _content_words(text: str, language: str, head: str, comparisons: Sequence[NumberComparison]) -> tuple[RequestWord, ...]:
