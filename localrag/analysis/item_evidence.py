@@ -127,14 +127,15 @@ def told_words(evidence: Sequence[ItemEvidence]) -> list[bool]:
     return [any(e.hits[n].share >= TELLING_SHARE and not e.hits[n].is_opposed for e in evidence) for n in range(n_words)]
 
 
-def table_rank(evidence: Sequence[ItemEvidence]) -> tuple[int, bool, int]:
+def table_rank(evidence: Sequence[ItemEvidence]) -> tuple[int, int, int]:
     """How well a table fits a request, by its records: on how many words and numbers it has something, whether it is about the noun, and
     on how many words that a table need not have.
     """
     first, told = evidence[0], told_words(evidence)
     needed = sum(is_told and not word.is_optional for is_told, word in zip(told, first.words, strict=True))
     needed += sum(any(e.comparisons[n] is not None for e in evidence) for n in range(len(first.comparisons)))
-    return needed, any(e.is_about or e.head.share for e in evidence), sum(told)
+    about = max(2 * e.is_about or bool(e.head.share) for e in evidence)
+    return needed, about, sum(told)
 
 
 def _is_exclusive(choice: int, evidence: Sequence[ItemEvidence]) -> bool:

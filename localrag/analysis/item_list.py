@@ -109,7 +109,7 @@ def matching_records(tables: Iterable[RecordTable], request: ListRequest) -> tup
     """The records that meet all conditions, in the tables that fit a request best; and how many records these have."""
     groups = list(filter(None, (record_candidates(table, request) for table in tables)))
     ranks = [table_rank([c.evidence for c in group]) for group in groups]
-    best = max(ranks, default=(0, False, 0))
+    best = max(ranks, default=(0, 0, 0))
     fitting = [group for group, rank in zip(groups, ranks, strict=True) if rank == best]
     compared = [c for group in fitting if group[0].evidence.words == fitting[0][0].evidence.words for c in group]
     return [c for c, is_met in zip(compared, are_met([c.evidence for c in compared]), strict=True) if is_met], len(compared)
