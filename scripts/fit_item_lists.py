@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, log_loss
 from sklearn.model_selection import LeaveOneGroupOut
 
-from localrag.analysis.item_evidence import FEATURES, features
+from localrag.analysis.item_evidence import PROSE_FEATURES, features
 from localrag.analysis.item_list import gather
 from localrag.analysis.list_request import parse_list_request
 from scripts.measure_item_lists import folded, known_sets, opened_index
@@ -86,16 +86,16 @@ def main() -> None:
         groups = examples_of(args.data, args.indexes)
         if args.cache:
             args.cache.write_bytes(pickle.dumps(groups))
-    columns = range(len(FEATURES))
+    columns = range(len(PROSE_FEATURES))
     if args.ablate:
         for n in columns:
-            print(f"  without {FEATURES[n]:20}", *(f"{v:.4f}" for v in left_out(groups, [m for m in columns if m != n])), flush=True)
+            print(f"  without {PROSE_FEATURES[n]:20}", *(f"{v:.4f}" for v in left_out(groups, [m for m in columns if m != n])), flush=True)
     rows, labels, weights, _ = stacked(groups, columns)
     model = fitted(rows, labels, weights)
     print(
         f"# {len(labels)} candidates, {labels.sum()} items; left out: log loss {{:.4f}} and F1 {{:.4f}}".format(*left_out(groups, columns))
     )
-    print(f"WEIGHTS, BIAS = ({', '.join(f'{w:.2f}' for w in model.coef_[0])}), {model.intercept_[0]:.2f}")
+    print(f"PROSE_WEIGHTS, PROSE_BIAS = ({', '.join(f'{w:.2f}' for w in model.coef_[0])}), {model.intercept_[0]:.2f}")
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ from localrag.analysis.list_request import ListRequest, RequestWord
 from localrag.analysis.request_words import NO_HIT, WordHit, hits_in, is_about, meets, meets_in_text
 from localrag.analysis.text_records import Cells
 
-FEATURES = ("met", "first name", "passages")
+PROSE_FEATURES = ("met", "first name", "passages")
 # Fitted by `scripts/fit_item_lists.py`.
-WEIGHTS, BIAS = (3.99, 0.97, -1.81), -3.19
+PROSE_WEIGHTS, PROSE_BIAS = (3.99, 0.97, -1.81), -3.19
 TELLING_SHARE = 0.7  # of a word in a record from which on others can lack it
 
 
@@ -148,9 +148,9 @@ def _is_exclusive(choice: int, evidence: Sequence[ItemEvidence]) -> bool:
 
 
 def features(evidence: Sequence[ItemEvidence]) -> NDArray[np.float32]:
-    """The features of candidates in prose, (n, len(FEATURES))."""
+    """The features of candidates in prose, (n, len(PROSE_FEATURES))."""
     rows = [_row(e, is_met=is_met) for e, is_met in zip(evidence, are_met(evidence), strict=True)]
-    return np.array(rows, np.float32).reshape(-1, len(FEATURES))
+    return np.array(rows, np.float32).reshape(-1, len(PROSE_FEATURES))
 
 
 def _row(e: ItemEvidence, *, is_met: bool) -> tuple[float, ...]:
@@ -159,6 +159,6 @@ def _row(e: ItemEvidence, *, is_met: bool) -> tuple[float, ...]:
 
 def probabilities(evidence: Sequence[ItemEvidence]) -> list[float]:
     """The probability that each candidate in prose is an item."""
-    log_odds = features(evidence) @ np.array(WEIGHTS, np.float32) + BIAS
+    log_odds = features(evidence) @ np.array(PROSE_WEIGHTS, np.float32) + PROSE_BIAS
     values: list[float] = (1 / (1 + np.exp(-log_odds))).tolist()
     return values
