@@ -83,7 +83,7 @@ def gather(request: ListRequest, project: Project, on_work: OnWork | None = None
     sources = list(opened_documents(project))
     tables = record_tables(sources)
     gathered.records, gathered.compared = matching_records(tables, request)
-    passages = []
+    passages: list[ReadPassage] = []
     for n, source in enumerate(sources, 1):
         passages += _passages_of(source, tables, set(ids))
         if on_work:
