@@ -508,12 +508,14 @@ class Index(IndexReader):
         **options: Unpack[AskOptions],
     ) -> Answer:
         """Like `ask`, within a running event loop. When cancelled it stops the model and keeps the part checked so far."""
+        from localrag.analysis.list_answer import list_draft
         from localrag.query.answer import answer_question
         from localrag.query.question import NO_CALLBACKS, QueryOptions
 
         callbacks = watch or NO_CALLBACKS
         watch = replace(callbacks, on_text=on_text or callbacks.on_text)
-        return await answer_question(question, self._query_project(), QueryOptions(**options), watch, history, _pending_reports)
+        given = QueryOptions(**options)
+        return await answer_question(question, self._query_project(), given, watch, history, _pending_reports, list_draft)
 
     async def astream(self, question: str, **options: Unpack[AskOptions]) -> AsyncIterator[str | Answer]:
         """Yield the checked answer text as it comes, and finally the complete `Answer`. Closing the iterator stops the model."""

@@ -1,15 +1,15 @@
-"""Records that a fixed seed makes up, as CSV, JSON, one file each and prose, with requests whose items are known.
+"""Records that a fixed seed makes up, as tables, files of `label: value` lines and prose, with requests whose items are known.
 
-Four subjects of 100 records: vessels and suppliers, which `localrag/analysis/item_list.py` was tuned on, and staff and bridges, which were kept
-apart. Each request has the function that tells whether a record belongs to its list.
-"""  # noqa: E501
+Eight subjects of 100 records. Vessels, suppliers, incidents and machines (in German) are those that `scripts/fit_item_lists.py` fits on;
+staff, bridges, contracts and members (in German) are kept apart. Each request has the function that tells whether a record belongs to it.
+"""
 
 import csv
 import io
-import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from scripts.made_up import words
@@ -37,11 +37,34 @@ def records_of(subject: Subject, seed: int = 1) -> list[Record]:
     rng = random.Random(f"{seed} {subject.name}")
     first = "Ada Ben Carla Dov Elin Femi Greta Hugo Iris Jonas Karin Leo Mona Nils Olga Paul Rosa Sven Tara Ulf".split()
     names = words(N_RECORDS, np.random.default_rng(seed + len(subject.name)))
-    return [subject.draw(f"{rng.choice(first)} {name}" if subject.name == "staff" else name, rng) for name in names]
+    is_person = subject.name in ("staff", "mitglieder")
+    if subject.name in ("incidents", "contracts"):
+        names = [f"{name} {number}" for name, number in zip(names, rng.sample(range(1000, 9999), N_RECORDS), strict=True)]
+    return [subject.draw(f"{rng.choice(first)} {name}" if is_person else name, rng) for name in names]
+
+
+def write_documents(subject: Subject, form: str, folder: Path, seed: int = 1) -> None:
+    """Write the records into a folder in one of FORMS: a table, a file of lines each, prose of ten in a file, or a file of prose each."""
+    if form == "xlsx":
+        _write_workbook(records_of(subject, seed), folder / f"{subject.name}.xlsx")
+        return
+    for name, text in documents_of(subject, form, seed).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _write_workbook(records: Sequence[Record], path: Path) -> None:
+    from openpyxl import Workbook
+
+    book = Workbook()
+    sheet = book.active
+    for row in [list(records[0]), *(list(r.values()) for r in records)]:
+        sheet.append(row)
+    book.save(path)
 
 
 def documents_of(subject: Subject, form: str, seed: int = 1) -> dict[str, str]:
-    """File name → text of the records in a form: csv, json, files or prose."""
+    """File name → text of the records in a form of text."""
     records = records_of(subject, seed)
     rng = random.Random(f"{seed} {subject.name} {form}")
     if form == "csv":
@@ -50,12 +73,12 @@ def documents_of(subject: Subject, form: str, seed: int = 1) -> dict[str, str]:
         writer.writeheader()
         writer.writerows(records)
         return {f"{subject.name}.csv": out.getvalue()}
-    if form == "json":
-        return {f"{subject.name}.json": json.dumps([{k.lower().replace(" ", "_"): v for k, v in r.items()} for r in records], indent=1)}
-    if form == "files":
-        return {
-            f"{subject.name}/{r[subject.key].replace(' ', '-').lower()}.txt": "\n".join(f"{k}: {v}" for k, v in r.items()) for r in records
-        }
+    if form == "md":
+        rows = [list(records[0]), ["---"] * len(records[0]), *(list(r.values()) for r in records)]
+        return {f"{subject.name}.md": "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows) + "\n"}
+    if form in ("files", "prose files"):
+        texts = [subject.prose(r, rng) if form == "prose files" else "\n".join(f"{k}: {v}" for k, v in r.items()) for r in records]
+        return {f"{subject.name}/{n:03}.txt": text for n, text in enumerate(texts, 1)}
     parts = [records[n : n + PER_FILE] for n in range(0, len(records), PER_FILE)]
     return {
         f"{subject.name}-{n}.md": f"# {subject.name.capitalize()}, part {n}\n\n" + "\n\n".join(subject.prose(r, rng) for r in part)
@@ -95,12 +118,16 @@ def _vessel(name: str, rng: random.Random) -> Record:
 def _vessel_prose(r: Record, rng: random.Random) -> str:
     name, fate = r["Name"], r["Fate"]
     verb = "was " if fate.split()[0] in {"scrapped", "broken", "sold", "sunk", "burned", "destroyed"} else ""
-    ending = f"{name} is {fate}." if fate.startswith(("in service", "still", "museum")) else f"{name} {verb}{fate}."
+    who = rng.choice([name, name, "She", "The ship"])
+    ending = f"{who} is {fate}." if fate.startswith(("in service", "still", "museum")) else f"{who} {verb}{fate}."
     first = rng.choice([
         f"The {r['Type']} {name} was built in {r['Builder']} in {r['Built']} for {r['Owner']}.",
         f"{name}, a {r['Type']} owned by {r['Owner']}, was launched at {r['Builder']} in {r['Built']}.",
+        f"In {r['Built']} the yard in {r['Builder']} delivered {name} to {r['Owner']}, a {r['Type']} of the usual kind.",
     ])  # fmt: skip
-    return _sentences(rng, first, f"She had a crew of {r['Crew']}.", f"She mostly carried {r['Cargo']}.", ending)
+    crew = rng.choice([f"She had a crew of {r['Crew']}.", f"Her crew numbered {r['Crew']}.", f"{r['Crew']} men sailed in her."])
+    cargo = rng.choice([f"She mostly carried {r['Cargo']}.", f"Her usual cargo was {r['Cargo']}.", f"{name} was loaded with {r['Cargo']}."])
+    return _sentences(rng, first, crew, cargo, ending)
 
 
 def _sank(r: Record) -> bool:
@@ -127,6 +154,9 @@ VESSELS = Subject("vessels", "Name", _vessel, _vessel_prose, [
     ("ferries of the Crown", lambda r: r["Type"] == "ferry" and r["Owner"] == "the Crown"),
     ("museum ships", lambda r: r["Fate"].startswith("museum")),
     ("vessels that did not sink", lambda r: not _sank(r)),
+    ("engines built in Bergen", lambda _: False),
+    ("vessels that were hijacked", lambda _: False),
+    ("vessels of the Southern Line", lambda _: False),
 ])  # fmt: skip
 
 # Suppliers
@@ -151,9 +181,11 @@ def _supplier_prose(r: Record, rng: random.Random) -> str:
     first = rng.choice([
         f"{r['Supplier']} from {r['Country']} supplies {r['Product']}.",
         f"We buy {r['Product']} from {r['Supplier']}, a firm in {r['Country']}.",
+        f"{r['Supplier']} is based in {r['Country']} and sells us {r['Product']}.",
     ])  # fmt: skip
-    rating = rng.choice([f"Its rating is {r['Rating']}.", f"It was rated {r['Rating']} of 5."])
-    return _sentences(rng, first, rating, rng.choice(certified), f"Its contract ends on {r['Contract ends']}.", note[r["Note"]]).strip()
+    rating = rng.choice([f"Its rating is {r['Rating']}.", f"It was rated {r['Rating']} of 5.", f"Purchasing rated it {r['Rating']}."])
+    end = rng.choice([f"Its contract ends on {r['Contract ends']}.", f"The contract runs until {r['Contract ends']}."])
+    return _sentences(rng, first, rating, rng.choice(certified), end, note[r["Note"]]).strip()
 
 
 SUPPLIERS = Subject("suppliers", "Supplier", _supplier, _supplier_prose, [
@@ -172,6 +204,8 @@ SUPPLIERS = Subject("suppliers", "Supplier", _supplier, _supplier_prose, [
     ("proveedores sin certificado", lambda r: r["Certified"] == "no"),
     ("suppliers of rope or sail cloth", lambda r: r["Product"] in ("rope", "sail cloth")),
     ("suppliers whose contract ends before 2026", lambda r: int(r["Contract ends"][:4]) < 2026),
+    ("suppliers from Portugal", lambda _: False),
+    ("timber suppliers in Iceland", lambda _: False),
 ])  # fmt: skip
 
 # Staff: kept apart
@@ -202,6 +236,7 @@ def _employee_prose(r: Record, rng: random.Random) -> str:
     first = rng.choice([
         f"{name} joined in {r['Joined']} and works as {article} {r['Job']} in {r['Office']}.",
         f"In the {r['Office']} office {name} is {article} {r['Job']}, since {r['Joined']}.",
+        f"{name}, {article} {r['Job']} in {r['Office']}, was hired in {r['Joined']}.",
     ])  # fmt: skip
     return _sentences(rng, first, f"{name} earns {r['Salary']:,} a year.", f"{last} speaks {r['Languages']}.", licence, status)
 
@@ -217,6 +252,8 @@ STAFF = Subject("staff", "Employee", _employee, _employee_prose, [
     ("engineers in Oslo", lambda r: r["Job"] == "engineer" and r["Office"] == "Oslo"),
     ("all employees who retired", lambda r: r["Status"] == "retired"),
     ("Welche Mitarbeiter sprechen Französisch?", lambda r: "French" in r["Languages"]),
+    ("engineers in Lisbon", lambda _: False),
+    ("employees who speak Latin", lambda _: False),
 ])  # fmt: skip
 
 # Bridges: kept apart
@@ -246,6 +283,7 @@ def _bridge_prose(r: Record, rng: random.Random) -> str:
     first = rng.choice([
         f"{name}, built of {r['Material']}, crosses the {r['River']} and was opened in {r['Opened']}.",
         f"The {r['River']} is crossed by {name}, a {r['Material']} bridge of {r['Opened']}.",
+        f"Since {r['Opened']} {name} spans the {r['River']}; it is made of {r['Material']}.",
     ])  # fmt: skip
     toll = f"A toll is charged on {name}." if r["Toll"] == "yes" else rng.choice([f"{name} is free of toll.", "No toll is charged there."])
     return _sentences(rng, first, f"{name} is {r['Length (m)']} metres long.", f"{name} {verb} {condition}.", toll)
@@ -262,11 +300,175 @@ BRIDGES = Subject("bridges", "Bridge", _bridge, _bridge_prose, [
     ("wooden bridges over the Lode", lambda r: r["Material"] == "wood" and r["River"] == "Lode"),
     ("bridges with a toll", lambda r: r["Toll"] == "yes"),
     ("todos los puentes de piedra", lambda r: r["Material"] == "stone"),
+    ("bridges over the Danube", lambda _: False),
 ])  # fmt: skip
 
-SUBJECTS = {s.name: s for s in (VESSELS, SUPPLIERS, STAFF, BRIDGES)}
-TUNED = ("vessels", "suppliers")
-FORMS = ("csv", "json", "files", "prose")
+# Incidents
+
+_CAUSES = "a faulty valve,a loose rope,an icy deck,a broken crane,an electrical fault".split(",")
+
+
+def _incident(name: str, rng: random.Random) -> Record:
+    return {
+        "Incident": f"IR-{name.split()[1]}", "Date": f"{rng.randint(2019, 2025)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}",
+        "Site": rng.choice(_PORTS), "Cause": rng.choice(_CAUSES), "Injured": rng.choice([0, 0, 0, 1, 1, 2, 3, 5]),
+        "Severity": rng.choice(["minor", "serious", "critical"]), "Reported to insurer": rng.choice(["yes", "no"]),
+        "Status": rng.choice(["open", "closed", "under review"]),
+    }  # fmt: skip
+
+
+def _incident_prose(r: Record, rng: random.Random) -> str:
+    n = r["Injured"]
+    hurt = rng.choice(["Nobody was injured.", "No one was hurt."]) if not n else rng.choice([
+        f"{n} {'person was' if n == 1 else 'people were'} injured.", f"It left {n} injured."])  # fmt: skip
+    insurer = rng.choice(["It was reported to the insurer.", "The insurer knows."]) if r["Reported to insurer"] == "yes" else rng.choice([
+        "It was not reported to the insurer.", "The insurer was not told."])  # fmt: skip
+    status = f"The case {({'open': 'is still open', 'closed': 'has been closed'}).get(r['Status'], 'is under review')}."
+    first = rng.choice([
+        f"{r['Incident']} happened on {r['Date']} in {r['Site']}; it was {r['Severity']}.",
+        f"On {r['Date']} the yard in {r['Site']} had a {r['Severity']} incident, {r['Incident']}.",
+        f"Incident {r['Incident']}, rated {r['Severity']}, took place in {r['Site']} on {r['Date']}.",
+    ])  # fmt: skip
+    cause = rng.choice([f"It was caused by {r['Cause']}.", f"The cause was {r['Cause']}."])
+    return _sentences(rng, first, cause, hurt, insurer, status)
+
+
+INCIDENTS = Subject("incidents", "Incident", _incident, _incident_prose, [
+    ("all incidents caused by a faulty valve", lambda r: "valve" in r["Cause"]),
+    ("How many incidents are still open?", lambda r: r["Status"] == "open"),
+    ("incidents with more than 2 injured", lambda r: r["Injured"] > 2),
+    ("incidents in 2021", lambda r: r["Date"].startswith("2021")),
+    ("incidents after 2022", lambda r: r["Date"][:4] > "2022"),
+    ("Which incidents were not reported to the insurer?", lambda r: r["Reported to insurer"] == "no"),
+    ("serious incidents in Hull", lambda r: r["Severity"] == "serious" and r["Site"] == "Hull"),
+    ("incidents in Bergen or Lisbon", lambda r: r["Site"] in ("Bergen", "Lisbon")),
+    ("incidents in which nobody was injured", lambda r: not r["Injured"]),
+    ("List all critical incidents", lambda r: r["Severity"] == "critical"),
+    ("incidents caused by a wolf", lambda _: False),
+])  # fmt: skip
+
+# Machines, in German
+
+_MAKERS = "Brandt,Kessler,Olm,Vogt".split(",")
+
+
+def _machine(name: str, rng: random.Random) -> Record:
+    kind = rng.choice("Presse Drehbank Säge Fräse".split())
+    return {
+        "Maschine": f"{name} {rng.randint(2, 9)}00", "Art": kind, "Baujahr": rng.randint(1965, 2022),
+        "Standort": f"Halle {rng.randint(1, 4)}",
+        "Hersteller": rng.choice(_MAKERS), "Zustand": rng.choice(["in Ordnung", "defekt", "ausgemustert"]),
+        "Geprüft": rng.choice(["ja", "nein"]), "Leistung (kW)": rng.randint(2, 90),
+    }  # fmt: skip
+
+
+def _machine_prose(r: Record, rng: random.Random) -> str:
+    name = r["Maschine"]
+    first = rng.choice([
+        f"Die {r['Art']} {name} von {r['Hersteller']} steht in {r['Standort']}.",
+        f"In {r['Standort']} steht die {name}, eine {r['Art']} der Firma {r['Hersteller']}.",
+        f"Die {name} ist eine {r['Art']} aus dem Hause {r['Hersteller']} und befindet sich in {r['Standort']}.",
+    ])  # fmt: skip
+    checked = rng.choice(["Sie wurde geprüft.", "Die Prüfung hat sie bestanden."]) if r["Geprüft"] == "ja" else rng.choice([
+        "Sie wurde nicht geprüft.", "Sie ist noch nicht geprüft."])  # fmt: skip
+    state = "Sie wurde ausgemustert." if r["Zustand"] == "ausgemustert" else f"Die {name} ist {r['Zustand']}."
+    built = rng.choice([f"Gebaut wurde sie {r['Baujahr']}.", f"Sie stammt aus dem Jahr {r['Baujahr']}."])
+    return _sentences(rng, first, built, checked, state, f"Ihre Leistung beträgt {r['Leistung (kW)']} kW.")
+
+
+MASCHINEN = Subject("maschinen", "Maschine", _machine, _machine_prose, [
+    ("alle Maschinen, die defekt sind", lambda r: r["Zustand"] == "defekt"),
+    ("Welche Maschinen stehen in Halle 2?", lambda r: r["Standort"] == "Halle 2"),
+    ("Wie viele Pressen gibt es?", lambda r: r["Art"] == "Presse"),
+    ("Maschinen, die nicht geprüft sind", lambda r: r["Geprüft"] == "nein"),
+    ("Maschinen, die vor 1990 gebaut wurden", lambda r: r["Baujahr"] < 1990),
+    ("Maschinen mit einer Leistung von mehr als 40 kW", lambda r: r["Leistung (kW)"] > 40),
+    ("Maschinen von Vogt oder Olm", lambda r: r["Hersteller"] in ("Vogt", "Olm")),
+    ("Sägen in Halle 3", lambda r: r["Art"] == "Säge" and r["Standort"] == "Halle 3"),
+    ("ausgemusterte Maschinen", lambda r: r["Zustand"] == "ausgemustert"),
+    ("Maschinen in Halle 9", lambda _: False),
+])  # fmt: skip
+
+# Contracts: kept apart
+
+
+def _contract(name: str, rng: random.Random) -> Record:
+    start, (firm, number) = rng.randint(2012, 2022), name.split()
+    return {
+        "Contract": f"{rng.choice('CLSR')}-{number}", "Partner": f"{firm} {rng.choice(['Ltd', 'Inc', 'BV'])}",
+        "Subject": rng.choice("cleaning catering security software transport".split()), "Signed": start, "Ends": start + rng.randint(2, 12),
+        "Value": rng.randint(4, 250) * 1000, "Renewal clause": rng.choice(["yes", "no"]),
+        "Law": rng.choice("English Dutch Norwegian".split()),
+        "Status": rng.choice(["active", "terminated", "expired", "disputed"]),
+    }  # fmt: skip
+
+
+def _contract_prose(r: Record, rng: random.Random) -> str:
+    first = rng.choice([
+        f"Contract {r['Contract']} with {r['Partner']} is about {r['Subject']}.",
+        f"With {r['Partner']} we concluded contract {r['Contract']} for {r['Subject']}.",
+        f"{r['Contract']} is our contract for {r['Subject']} with {r['Partner']}.",
+    ])  # fmt: skip
+    renewal = rng.choice(["It has a renewal clause.", "It contains a clause on renewal."]) if r["Renewal clause"] == "yes" else rng.choice([
+        "It has no renewal clause.", "It lacks a renewal clause.", "There is no clause on renewal."])  # fmt: skip
+    verb = {"terminated": "was", "expired": "has"}.get(r["Status"], "is")
+    term = rng.choice([f"It was signed in {r['Signed']} and ends in {r['Ends']}.", f"Signed in {r['Signed']}, it runs until {r['Ends']}."])
+    return _sentences(
+        rng, first, term, renewal, f"It {verb} {r['Status']}.", f"Its value is {r['Value']:,} euros.", f"{r['Law']} law applies."
+    )
+
+
+CONTRACTS = Subject("contracts", "Contract", _contract, _contract_prose, [
+    ("Which of the contracts have no renewal clause?", lambda r: r["Renewal clause"] == "no"),
+    ("contracts with a value of more than 150000", lambda r: r["Value"] > 150000),
+    ("How many contracts were terminated?", lambda r: r["Status"] == "terminated"),
+    ("contracts under Norwegian law", lambda r: r["Law"] == "Norwegian"),
+    ("all contracts for cleaning or catering", lambda r: r["Subject"] in ("cleaning", "catering")),
+    ("contracts signed before 2016", lambda r: r["Signed"] < 2016),
+    ("disputed contracts about software", lambda r: r["Status"] == "disputed" and r["Subject"] == "software"),
+    ("contracts that have not expired", lambda r: r["Status"] != "expired"),
+    ("contracts about insurance", lambda _: False),
+])  # fmt: skip
+
+# Members of a club, in German: kept apart
+
+
+def _member(name: str, rng: random.Random) -> Record:
+    return {
+        "Mitglied": name, "Ort": rng.choice("Bremen Husum Kiel Celle".split()), "Eintritt": rng.randint(1970, 2024),
+        "Abteilung": rng.choice("Turnen Fußball Rudern Schach".split()), "Beitrag": rng.choice([60, 90, 120, 180]),
+        "Ehrenamt": rng.choice(["ja", "nein", "nein"]), "Status": rng.choice(["aktiv", "ausgetreten", "verstorben"]),
+    }  # fmt: skip
+
+
+def _member_prose(r: Record, rng: random.Random) -> str:
+    name, last = r["Mitglied"], r["Mitglied"].split()[-1]
+    first = rng.choice([
+        f"{name} aus {r['Ort']} trat {r['Eintritt']} ein und gehört zur Abteilung {r['Abteilung']}.",
+        f"In der Abteilung {r['Abteilung']} ist {name} seit {r['Eintritt']} Mitglied und wohnt in {r['Ort']}.",
+    ])  # fmt: skip
+    none = rng.choice([f"{last} hat kein Ehrenamt.", f"Ein Ehrenamt hat {last} nicht."])
+    office = f"{last} hat ein Ehrenamt." if r["Ehrenamt"] == "ja" else none
+    return _sentences(rng, first, f"{last} zahlt einen Beitrag von {r['Beitrag']} Euro.", office, f"{last} ist {r['Status']}.")
+
+
+MITGLIEDER = Subject("mitglieder", "Mitglied", _member, _member_prose, [
+    ("alle Mitglieder aus Husum", lambda r: r["Ort"] == "Husum"),
+    ("Wie viele Mitglieder sind verstorben?", lambda r: r["Status"] == "verstorben"),
+    ("Mitglieder, die nach 2010 eingetreten sind", lambda r: r["Eintritt"] > 2010),
+    ("Mitglieder mit einem Beitrag von mehr als 100 Euro", lambda r: r["Beitrag"] > 100),
+    ("Welche Mitglieder haben ein Ehrenamt?", lambda r: r["Ehrenamt"] == "ja"),
+    ("Mitglieder ohne Ehrenamt", lambda r: r["Ehrenamt"] == "nein"),
+    ("Mitglieder der Abteilung Rudern oder Schach", lambda r: r["Abteilung"] in ("Rudern", "Schach")),
+    ("Mitglieder aus Hamburg", lambda _: False),
+    ("Mitglieder der Abteilung Turnen aus Kiel", lambda r: r["Abteilung"] == "Turnen" and r["Ort"] == "Kiel"),
+])  # fmt: skip
+
+TUNED = (VESSELS, SUPPLIERS, INCIDENTS, MASCHINEN)
+KEPT_APART = (STAFF, BRIDGES, CONTRACTS, MITGLIEDER)
+TABLE_FORMS = ("csv", "xlsx", "md", "files")
+PROSE_FORMS = ("prose", "prose files")
+FORMS = (*TABLE_FORMS, *PROSE_FORMS)
 
 
 def gold_items(subject: Subject, seed: int = 1) -> Iterator[tuple[str, list[str]]]:

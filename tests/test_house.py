@@ -45,6 +45,7 @@ ROOMS = {
         {"item_candidates", "review"},
         {"merged_items"},
         {"item_list"},
+        {"list_answer"},
     ],
     "bench": [
         {"engine", "tasks"},

@@ -1,39 +1,40 @@
-"""Candidates for the items of a list: records of tables, list items, and names and other spans in sentences."""
+"""Candidates for the items of a list: records of tables, list items, and names in sentences."""
 
 import re
 import sys
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from localrag.analysis.item_evidence import ItemEvidence, assume_the_rest, record_evidence, text_evidence
-from localrag.analysis.list_request import TYPE_OF_NOUN, ListRequest, RequestWord
+from localrag.analysis.list_request import ListRequest, RequestWord, likeness
 from localrag.analysis.placed_sentences import OpenedDocument, PlacedSentence
-from localrag.analysis.request_words import compared_labels, is_about, meant_columns
-from localrag.analysis.text_records import Cells, RecordTable, TextRecord
-from localrag.llm.reader import PassageReading
+from localrag.analysis.request_words import MIN_LIKENESS, compared_labels, is_about, meant_columns
+from localrag.analysis.text_records import Cells, RecordTable, TextRecord, is_identifier
 from localrag.records import Mention
 from localrag.text.outline import Block, BlockKind
-from localrag.text.sentences import cached_sentences, collapse_whitespace
+from localrag.text.sentences import STOP_WORDS, cached_sentences, collapse_whitespace
 
-MIN_SPAN_SCORE = -6.0  # log odds of an answer in a sentence from which on it is a candidate
 MIN_LETTER_SHARE = 0.3  # of a sentence that is read: others are numbers
 PASSAGE_CHARS = 700  # of sentences that are read together
 MIN_HEAD_FULLNESS = 0.6  # of a value that is the noun asked for, from which on that noun is a condition
 MAX_SAMPLED_RECORDS = 200  # of a table, by which the columns with numbers are told
-MAX_NAME_WORDS, MAX_NAME_CHARS = 12, 80
 _BULLET = re.compile(r"^\s*(?:[-*+•‣▪◦·]|\(?(?:\d{1,3}|[a-zA-Z])[.)])\s+(?:\[[ xX]\]\s+)?")
 _NAME_END = re.compile(r"\s[–—-]\s|[:：;(（\[]|,\s|\.\s|，|。")
-_JOINTS = re.compile(r",\s*(?:and|or|und|oder|et|y|e|en)\s+|\s+(?:and|or|und|oder|et|y)\s+|,\s+|;\s+|、|和|及|\s&\s")
 _EMPHASIS = re.compile(r"^[*_`\"“'‘]+|[*_`\"”'’]+$")
+_CODE = re.compile(r"\b[A-Z]\w{0,9}-\d[\w-]{0,19}\b")  # such as IR-1042
+_GOES_ON = re.compile(
+    r"^(?:the|this|these|der|die|das|dies\w{0,2})\s|\b(?:she|he|it|they|her|his|its|their|sie|er|es|ihre?|sein|seine)\b", re.IGNORECASE
+)
+MAX_ARTICLE_CHARS = 4  # before a name that a sentence begins with
 _ARTICLES = re.compile(r"^(?:the|an?|der|die|das|ein|eine|le|la|les|un|une|el|los|las)\s+", re.IGNORECASE)
 
 
 @dataclass(slots=True)
 class ItemCandidate:
-    """A candidate: what it is called, the quote that may show it, and the text that the reader judges.
+    """A candidate: what it is called, the quote that may show it, and what speaks for it.
 
     `identity`: what makes it one item among others, for a record without a name; `entity_id`: that of the graph, if it is known there.
     """
@@ -42,11 +43,11 @@ class ItemCandidate:
     source: OpenedDocument
     start: int
     end: int
-    premise: str
     evidence: ItemEvidence
     entity_id: str = ""
     identity: tuple[str, ...] = ()
-    pattern: str = ""  # the judged cells without the name: records that share it are judged once
+    cells: Cells = ()  # of a record
+    key_labels: tuple[str, ...] = ()  # of those that name it
 
 
 @dataclass(slots=True)
@@ -57,7 +58,6 @@ class ReadPassage:
     sentences: list[PlacedSentence]
     context: str
     is_list_item: bool = False
-    readings: list[PassageReading] = field(default_factory=list)  # of each sentence
     mentions: list[Mention] = field(default_factory=list)
 
     @property
@@ -82,7 +82,8 @@ class ReadPassage:
 def record_candidates(table: RecordTable, request: ListRequest) -> list[ItemCandidate]:
     """Each record of a table as a candidate, by its key, or by another column that is asked for: "Which countries …?"."""
     keys = table.key_labels
-    asked = next((label for label in table.labels if label not in keys and is_about(request.head, label)), "")
+    others = (label for label in table.labels if label not in keys and not is_identifier(label))
+    asked = next((label for label in others if is_about(request.head, label)), "")
     names = (asked,) if asked else keys
     contexts = [_context_of(record) for record in table.records]
     samples = [r.cells for r in table.records[:MAX_SAMPLED_RECORDS]]
@@ -110,30 +111,15 @@ def record_candidates(table: RecordTable, request: ListRequest) -> list[ItemCand
         if any(columns):
             evidence = record_evidence(request, record.cells, context, compared, columns)
             evidence.is_about = unrestricted.is_about
-        found.append(ItemCandidate(name, record.source, record.start, record.end, "", evidence, identity=identity))
+        place = record.source, record.start, record.end
+        found.append(ItemCandidate(name, *place, evidence, identity=identity, cells=record.cells, key_labels=keys))
     assume_the_rest(request, [c.evidence for c in found])
-    _choose_premises(table, names, compared, found)
     return found
 
 
 def _context_of(record: TextRecord) -> str:
     document = record.source.document
     return " ".join((*record.source.outline.headings_at(record.start), document.title, PurePosixPath(document.path).stem))
-
-
-def _choose_premises(table: RecordTable, names: Sequence[str], compared: Sequence[str | None], found: Sequence[ItemCandidate]) -> None:
-    """Let the reader judge only the cells that name the record or have to do with the request; all where none has."""
-    told = {hit.label for c in found for hit in c.evidence.hits if hit.share} | {*filter(None, compared)}
-    records = {(r.source.document.path, r.start): r for r in table.records}
-    for candidate in found:
-        cells = records[candidate.source.document.path, candidate.start].cells
-        shown = [(label, value) for label, value in cells if not told or label in told or label in names]
-        candidate.premise = _row_text(shown)
-        candidate.pattern = _row_text([cell for cell in shown if cell[0] not in names])
-
-
-def _row_text(cells: Sequence[tuple[str, str]]) -> str:
-    return " · ".join(f"{label}: {value}" if label else value for label, value in cells)
 
 
 # Prose
@@ -200,70 +186,70 @@ def _list_items(source: OpenedDocument, block: Block, context: str, covered: Seq
             yield ReadPassage(source, sentences, context, is_list_item=True)
 
 
-def prose_candidates(passage: ReadPassage, request: ListRequest, types: Mapping[str, str]) -> list[ItemCandidate]:
-    """The names of a passage and the answers that the reader found in its sentences, each with the sentences about it.
+def prose_candidates(passage: ReadPassage, request: ListRequest) -> list[ItemCandidate]:
+    """The names of a passage, each with the sentences about it.
 
-    `types`: entity id → type. What a sentence without a name says is said of the names before it.
+    What a sentence says that goes on about what is before it, as "She sank off Hull" does, is said of the names there. Pronouns and the
+    words of the request are no names.
     """
-    named = _named_spans(passage)
+    named = {span: (_clean(name), entity) for span, (name, entity) in _named_spans(passage).items() if not _is_generic(name, request)}
     grouped: dict[str, list[tuple[int, int]]] = {}
     for span, (name, entity) in sorted(named.items()):
         grouped.setdefault(entity or name.casefold(), []).append(span)
-    names_of_sentence = [[key for key, where in grouped.items() if any(s.start <= a < s.end for a, _ in where)] for s in passage.sentences]
-    return [_prose_candidate(passage, request, key, named[where[0]], where, names_of_sentence, types) for key, where in grouped.items()]
+    about: dict[str, list[int]] = {key: [] for key in grouped}
+    topic: list[str] = []
+    for n, sentence in enumerate(passage.sentences):
+        own = [key for key, where in grouped.items() if any(sentence.start <= a < sentence.end for a, _ in where)]
+        starts = any(sentence.start <= a <= sentence.start + MAX_ARTICLE_CHARS for a, _ in named)
+        if own and (starts or not _GOES_ON.search(sentence.text)):
+            topic = own
+        for key in dict.fromkeys([*own, *topic]):
+            about[key].append(n)
+    found = [_prose_candidate(passage, request, named[where[0]], where, about[key]) for key, where in grouped.items()]
+    for n, candidate in enumerate(found):
+        candidate.evidence.is_first = not n
+    return found
+
+
+def _is_generic(name: str, request: ListRequest) -> bool:
+    """Whether a name has no other words than pronouns and the like, those of the request, and the noun asked for."""
+    words, asked = (set(re.findall(r"[^\W_]+", text.casefold())) for text in (name, request.text))
+    return all(w in asked or w in STOP_WORDS or (request.head and likeness(request.head, w) >= MIN_LIKENESS) for w in words)
 
 
 def _named_spans(passage: ReadPassage) -> dict[tuple[int, int], tuple[str, str]]:
-    """Span in the document → name and entity id: of the head of a list item, of mentions, and of answers that are no mention."""
+    """Span in the document → name and entity id: of the head of a list item, of codes, and of mentions."""
     text = passage.source.document.text
     named: dict[tuple[int, int], tuple[str, str]] = {}
     if passage.is_list_item:
         start, end = _head_of_item(text, passage.start, passage.end)
         named[start, end] = (text[start:end], "")
+    for a, b in ((m.start(), m.end()) for m in _CODE.finditer(text, passage.start, passage.end)):
+        if not any(c < b and a < d for c, d in named):
+            named[a, b] = (text[a:b], "")
     for m in passage.mentions:
         if not any(a < m.end and m.start < b for a, b in named):
             named[m.start, m.end] = (m.name, m.entity_id)
-    for a, b in (piece for span in _answers(passage) for piece in split_span(text, *span)):
-        if not any(c < b and a < d for c, d in named):
-            named[a, b] = (text[a:b], "")
     return named
-
-
-def _answers(passage: ReadPassage) -> list[tuple[int, int]]:
-    """The spans that the reader found in the sentences of a passage, as offsets in the document."""
-    read = zip(passage.sentences, passage.readings, strict=False)
-    return [(s.start + r.start, s.start + r.end) for s, r in read if r.score >= MIN_SPAN_SCORE and r.end > r.start]
 
 
 def _prose_candidate(
     passage: ReadPassage,
     request: ListRequest,
-    key: str,
     named: tuple[str, str],
     where: Sequence[tuple[int, int]],
-    names_of_sentence: Sequence[Sequence[str]],
-    types: Mapping[str, str],
+    about: Sequence[int],
 ) -> ItemCandidate:
+    """The candidate of a name at the spans `where`, with the numbers of the sentences about it."""
     sentences, (name, entity) = passage.sentences, named
-    own = [n for n, names in enumerate(names_of_sentence) if key in names]
-    about = [n for n in range(own[0], len(sentences)) if n in own or (not names_of_sentence[n] and _last_named(names_of_sentence, n, key))]
+    own = [n for n in about if any(sentences[n].start <= a < sentences[n].end for a, _ in where)]
     evidences = {n: text_evidence(request, sentences[n].text, "") for n in about}
     telling = [n for n in about if evidences[n].is_telling]
-    premise = " ".join(sentences[n].text for n in sorted({own[0], *(telling or about)}))
-    evidence = text_evidence(request, premise, passage.context)
-    relevance = {n: passage.readings[n].relevance for n in about} if passage.readings else dict.fromkeys(about, 0.0)
-    best = max(about, key=lambda n: (evidences[n].strength, relevance[n], -n))
-    evidence.is_own_sentence = best in own
-    evidence.reading = max((passage.readings[n] for n in about), key=lambda r: r.relevance) if passage.readings else None
-    evidence.is_span_on_item = any(a < e and s < b for a, b in _answers(passage) for s, e in where)
-    evidence.type_fit = type_fit(request, types.get(entity, ""))
-    first = best if best in own else max(n for n in own if n < best)
-    return ItemCandidate(_clean(name), passage.source, sentences[first].start, sentences[best].end, premise, evidence, entity_id=entity)
-
-
-def _last_named(names_of_sentence: Sequence[Sequence[str]], n: int, key: str) -> bool:
-    before = next((names for names in reversed(names_of_sentence[:n]) if names), ())
-    return key in before
+    said = " ".join(sentences[n].text for n in sorted({own[0], *(telling or about)}))
+    evidence = text_evidence(request, said, passage.context)
+    best = max(about, key=lambda n: (evidences[n].strength, -n))
+    first = max((n for n in own if n <= best), default=own[0])
+    return ItemCandidate(name, passage.source, sentences[min(first, best)].start, sentences[best].end, evidence, entity)
 
 
 def _head_of_item(text: str, start: int, end: int) -> tuple[int, int]:
@@ -274,26 +260,6 @@ def _head_of_item(text: str, start: int, end: int) -> tuple[int, int]:
     return start + first, start + max(first + 1, stop)
 
 
-def split_span(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """The parts of a span that are joined by commas or "and", without the space around them; long ones are left out."""
-    parts, at = [], start
-    for m in [*_JOINTS.finditer(text, start, end), None]:
-        last = m.start() if m else end
-        piece = text[at:last]
-        a, b = at + len(piece) - len(piece.lstrip()), last - len(piece) + len(piece.rstrip())
-        if b > a and b - a <= MAX_NAME_CHARS and len(text[a:b].split()) <= MAX_NAME_WORDS:
-            parts.append((a, b))
-        at = m.end() if m else end
-    return parts
-
-
 def _clean(name: str) -> str:
     """A name on one line without emphasis around it and an article before it."""
     return _ARTICLES.sub("", _EMPHASIS.sub("", collapse_whitespace(name)).strip(" .,;:")) or name
-
-
-def type_fit(request: ListRequest, entity_type: str) -> int:
-    """1 if an entity's type is that of the noun asked for, -1 if it is another, 0 if either is unknown."""
-    if not request.wanted_type or entity_type not in TYPE_OF_NOUN.values():
-        return 0
-    return 1 if entity_type == request.wanted_type else -1

@@ -1,6 +1,6 @@
-"""What speaks for an item of a list: words, numbers and negations of the request in its record or sentences, and what the reader says.
+"""What speaks for an item of a list: words, numbers and negations of the request in its record or sentences.
 
-Two logistic models weigh it, of records and of prose. `scripts/fit_item_lists.py` fits and measures them.
+A record is an item if it meets all conditions; in prose a logistic model weighs them, fitted by `scripts/fit_item_lists.py`.
 """
 
 import math
@@ -14,36 +14,11 @@ from numpy.typing import NDArray
 from localrag.analysis.list_request import ListRequest, RequestWord
 from localrag.analysis.request_words import NO_HIT, WordHit, hits_in, is_about, meets, meets_in_text
 from localrag.analysis.text_records import Cells
-from localrag.llm.reader import Entailment, PassageReading
 
-FEATURES = (
-    *("satisfied", "coverage", "missing", "opposed", "head", "head missing", "about", "met", "unmet", "unresolved", "no condition"),
-    *("entailed", "contradicted", "relevance", "span", "read"),
-    *("span on item", "type fits", "type differs", "own sentence", "loosely met", "loosely unmet"),
-    *("no word known", "alone: entailed", "alone: relevance", "alone: span"),
-)
-# Set by hand on a few requests; features without a weight wait for a fit.
-RECORD_WEIGHTS, RECORD_BIAS = {"satisfied": 6.0}, -3.0
-PROSE_WEIGHTS, PROSE_BIAS = (
-    {
-        "satisfied": 2.5,
-        "entailed": 0.4,
-        "contradicted": -0.2,
-        "relevance": 0.35,
-        "span": 0.1,
-        "span on item": 1.5,
-        "type fits": 1.0,
-        "type differs": -2.0,
-        "own sentence": 0.5,
-        "opposed": -3.0,
-        "unmet": -3.0,
-    },
-    -3.0,
-)
-HEAD_MISSING_SHARE = 0.01  # of the records from which on a noun that others have is a condition
+PROSE_FEATURES = ("met", "first name", "passages")
+# Fitted by `scripts/fit_item_lists.py`.
+PROSE_WEIGHTS, PROSE_BIAS = (3.99, 0.97, -1.81), -3.19
 TELLING_SHARE = 0.7  # of a word in a record from which on others can lack it
-MIN_SPREAD = 0.5  # of what the reader says of the candidates, which is given in standard deviations where no word tells
-MAX_LOGIT = 12.0
 
 
 @dataclass(slots=True)
@@ -56,11 +31,8 @@ class ItemEvidence:
     is_about: bool = False  # it is in a label, heading or path
     comparisons: list[bool | None] = field(default_factory=list)
     loose_comparisons: list[bool | None] = field(default_factory=list)  # with the only number of a sentence, whatever it counts
-    entailment: Entailment | None = None
-    reading: PassageReading | None = None
-    is_span_on_item: bool = False
-    type_fit: int = 0  # 1 fits, -1 differs, 0 unknown
-    is_own_sentence: bool = True  # the item is named in the sentence itself
+    is_first: bool = False  # no other name stands before it in its passage
+    n_passages: int = 1  # of the candidates that have its name
 
     @property
     def is_telling(self) -> bool:
@@ -130,17 +102,40 @@ def assume_the_rest(request: ListRequest, evidence: Sequence[ItemEvidence]) -> N
                     e.hits[n] = WordHit(1.0, False, label)
 
 
-def features(evidence: Sequence[ItemEvidence]) -> NDArray[np.float32]:
-    """The features of candidates of one table, or of all prose, (n, len(FEATURES))."""
+def are_met(evidence: Sequence[ItemEvidence]) -> list[bool]:
+    """Of the records of the tables that fit a request, or of candidates in prose, which meet all its conditions.
+
+    A word that none has is a condition, too, unless it is optional; the noun is one where some have it in their text and others do not.
+    """
+    if not evidence:
+        return []
+    words, is_told = evidence[0].words, told_words(evidence)
+    telling = [told or not word.is_optional for told, word in zip(is_told, words, strict=True)]
+    choices = {word.choice for word in words if word.choice > 0 or _is_exclusive(word.choice, evidence)}
+    is_known = any(is_told) or any(e.head.share > 0 or any(c is not None for c in e.comparisons) for e in evidence)
+
+    def is_met(e: ItemEvidence) -> bool:
+        has_noun = e.is_about or e.head.share > 0 if not e.hits and not e.comparisons else is_known
+        return has_noun and not e.missing(telling, choices) and not any(h.is_opposed for h in e.hits) and all(e.comparisons)
+
+    return [is_met(e) for e in evidence]
+
+
+def told_words(evidence: Sequence[ItemEvidence]) -> list[bool]:
+    """Whether some candidate has each word."""
     n_words = len(evidence[0].hits) if evidence else 0
-    telling = [any(e.hits[n].share >= TELLING_SHARE and not e.hits[n].is_opposed for e in evidence) for n in range(n_words)]
-    choices = {word.choice for word in evidence[0].words if word.choice > 0 or _is_exclusive(word.choice, evidence)} if evidence else set()
-    is_condition = sum(e.head.share > 0 for e in evidence) >= max(1.0, HEAD_MISSING_SHARE * len(evidence))
-    is_known = is_condition or any(telling) or any(c is not None for e in evidence for c in e.comparisons)
-    read = np.array([_read_features(e) for e in evidence], np.float32).reshape(-1, 3)
-    alone = (read - read.mean(axis=0)) / np.maximum(read.std(axis=0), MIN_SPREAD) * (not is_known) if evidence else read
-    rows = [_row(e, e.missing(telling, choices), is_condition=is_condition, is_known=is_known) for e in evidence]
-    return np.concatenate([np.array(rows, np.float32).reshape(-1, len(FEATURES) - 3), alone], axis=1, dtype=np.float32)
+    return [any(e.hits[n].share >= TELLING_SHARE and not e.hits[n].is_opposed for e in evidence) for n in range(n_words)]
+
+
+def table_rank(evidence: Sequence[ItemEvidence]) -> tuple[int, int, int]:
+    """How well a table fits a request, by its records: on how many words and numbers it has something, whether it is about the noun, and
+    on how many words that a table need not have.
+    """
+    first, told = evidence[0], told_words(evidence)
+    needed = sum(is_told and not word.is_optional for is_told, word in zip(told, first.words, strict=True))
+    needed += sum(any(e.comparisons[n] is not None for e in evidence) for n in range(len(first.comparisons)))
+    about = max(2 * e.is_about or bool(e.head.share) for e in evidence)
+    return needed, about, sum(told)
 
 
 def _is_exclusive(choice: int, evidence: Sequence[ItemEvidence]) -> bool:
@@ -152,37 +147,18 @@ def _is_exclusive(choice: int, evidence: Sequence[ItemEvidence]) -> bool:
     return (True, True) not in met and (True, False) in met and (False, True) in met
 
 
-def _read_features(e: ItemEvidence) -> list[float]:
-    entailed = _logit(e.entailment.entailed) if e.entailment else 0.0
-    return [entailed, _clip(e.reading.relevance) if e.reading else 0.0, _clip(e.reading.score) if e.reading else 0.0]
+def features(evidence: Sequence[ItemEvidence]) -> NDArray[np.float32]:
+    """The features of candidates in prose, (n, len(PROSE_FEATURES))."""
+    rows = [_row(e, is_met=is_met) for e, is_met in zip(evidence, are_met(evidence), strict=True)]
+    return np.array(rows, np.float32).reshape(-1, len(PROSE_FEATURES))
 
 
-def _row(e: ItemEvidence, missing: int, *, is_condition: bool, is_known: bool) -> list[float]:
-    entailed, relevance, span = _read_features(e)
-    is_met = e.is_about or e.head.share > 0 if not e.hits and not e.comparisons else is_known
-    is_satisfied = is_met and not missing and not any(h.is_opposed for h in e.hits) and all(c is True for c in e.comparisons)
-    return [
-        float(is_satisfied), e.coverage, min(2.0, missing), float(any(h.is_opposed for h in e.hits)), e.head.share, float(is_condition and not e.head.share),  # noqa: E501
-        float(e.is_about), float(True in e.comparisons), float(False in e.comparisons), float(None in e.comparisons),
-        float(not e.hits and not e.comparisons), entailed, _logit(e.entailment.contradicted) if e.entailment else 0.0, relevance, span,
-        float(e.entailment is not None), float(e.is_span_on_item), float(e.type_fit > 0), float(e.type_fit < 0), float(e.is_own_sentence),
-        float(True in e.loose_comparisons), float(False in e.loose_comparisons), float(not is_known),
-    ]  # fmt: skip
+def _row(e: ItemEvidence, *, is_met: bool) -> tuple[float, ...]:
+    return float(is_met), float(e.is_first), math.log(e.n_passages)
 
 
-def _logit(probability: float) -> float:
-    return math.log((probability + 1e-3) / (1 - probability + 1e-3))
-
-
-def _clip(value: float) -> float:
-    return max(-MAX_LOGIT, min(MAX_LOGIT, value))
-
-
-def probabilities(evidence: Sequence[ItemEvidence], *, of_records: bool) -> list[float]:
-    """The probability that each candidate of one table, or of all prose, is an item."""
-    if not evidence:
-        return []
-    weights, bias = (RECORD_WEIGHTS, RECORD_BIAS) if of_records else (PROSE_WEIGHTS, PROSE_BIAS)
-    log_odds = features(evidence) @ np.array([weights.get(name, 0.0) for name in FEATURES], np.float32) + bias
+def probabilities(evidence: Sequence[ItemEvidence]) -> list[float]:
+    """The probability that each candidate in prose is an item."""
+    log_odds = features(evidence) @ np.array(PROSE_WEIGHTS, np.float32) + PROSE_BIAS
     values: list[float] = (1 / (1 + np.exp(-log_odds))).tolist()
     return values

@@ -1,47 +1,39 @@
 """Complete lists: every item in the documents that a request asks for, once, with the quote that shows it.
 
-Records of tables are all looked at. Of prose, the passages that have a word of the request or are near it in meaning are read, up to a
-maximum that is said.
+Records of tables are all looked at. Of prose, the passages that have a word of the request are read, up to a maximum that is said.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from localrag.analysis.item_candidates import ItemCandidate, ReadPassage, prose_candidates, read_passages_of, record_candidates
-from localrag.analysis.item_evidence import probabilities, text_evidence
+from localrag.analysis.item_evidence import are_met, probabilities, table_rank
 from localrag.analysis.list_request import ListRequest, parse_list_request
 from localrag.analysis.merged_items import merge_items
 from localrag.analysis.placed_sentences import OpenedDocument, opened_documents
-from localrag.analysis.reading import entailments, read_passages
 from localrag.analysis.tables import Cell, Column, OnWork, ResultTable, TableRow, make_table
 from localrag.analysis.text_records import RecordTable, chunk_at, record_tables
 from localrag.project import Project
 from localrag.store import chunks as chunks_store
-from localrag.store import graph, vectors
+from localrag.store import graph
 from localrag.store.full_text import search_chunks
 from localrag.text.sentences import collapse_whitespace
 
-MAX_PASSAGES = 2_000  # chunks whose prose is read
-ALWAYS_READ = 300  # chunks of a small index, all of which are read
-MAX_NEAREST_PASSAGES = 200  # chunks that are read for their meaning alone
-MAX_READ_RECORDS = 1_000  # different records that the reader judges; the others are judged by words and numbers
-SAMPLED_RECORDS = 20  # of a table without a word of the request, to see whether the reader finds an answer in it
-MIN_SAMPLE_RELEVANCE = 0.0  # logit of the relevance of one of them
-PASSAGES_PER_BATCH = 64
+MAX_PASSAGES = 5_000  # chunks whose prose is read
+MAX_CANDIDATES = 200  # names in prose that are weighed
 MIN_PROBABILITY = 0.5  # of an item that is listed
 MAX_QUOTES = 5  # of an item, one a document
-MAX_READ_CLOSELY = 2_000  # passages whose sentences are read
-MOST_RELEVANT = 100  # passages whose sentences are read although they have no word of the request
-MIN_RELEVANCE, SURE_RELEVANCE = -5.0, 0.0  # logits of a passage's relevance: of those, and from which on all are
 
 
 @dataclass(slots=True)
 class GatheredCandidates:
-    """Candidates: of each table, and of prose; and how much was read."""
+    """What was found: records that match, of how many; names in prose that were weighed, of how many; and how many passages were read."""
 
-    of_tables: list[list[ItemCandidate]] = field(default_factory=list)
-    of_prose: list[ItemCandidate] = field(default_factory=list)
+    records: list[ItemCandidate] = field(default_factory=list)
+    in_prose: list[ItemCandidate] = field(default_factory=list)
+    compared: int = 0
+    names: int = 0
     matching: int = 0
     read: int = 0
 
@@ -50,17 +42,13 @@ def list_items(project: Project, request: str, *, on_work: OnWork | None = None)
     """The items that a request asks for, such as "all vessels that sank", each once, with the quotes that show it.
 
     The table has the columns item, statement and document; its figures are `passages_matching`, `passages_read` and `items`. Raises
-    UsageError for an empty request and without a reader, ModelError.
+    UsageError for an empty request.
     """
     parsed = parse_list_request(request)
     gathered = gather(parsed, project, on_work)
-    chosen = [
-        (candidate, probability)
-        for group, of_records in [*((table, True) for table in gathered.of_tables), (gathered.of_prose, False)]
-        for candidate, probability in zip(group, probabilities([c.evidence for c in group], of_records=of_records), strict=True)
-        if probability >= MIN_PROBABILITY
-    ]
-    items = merge_items(chosen, project)
+    chances = probabilities([c.evidence for c in gathered.in_prose])
+    likely = [(c, chance) for c, chance in zip(gathered.in_prose, chances, strict=True) if chance >= MIN_PROBABILITY]
+    items = merge_items([*((c, 1.0) for c in gathered.records), *likely], project)
     figures = {"passages_matching": gathered.matching, "passages_read": gathered.read, "items": len(items)}
     columns = (Column("item", "text"), Column("statement", "text"), Column("document", "text"))
     return make_table("list", parsed.text, columns, map(_row, items), _note(gathered), figures)
@@ -68,12 +56,12 @@ def list_items(project: Project, request: str, *, on_work: OnWork | None = None)
 
 def _note(gathered: GatheredCandidates) -> str:
     """How complete the list is."""
+    records = f"All {gathered.compared:,} rows of the tables that fit best were compared. " * bool(gathered.compared)
+    judged = len(gathered.in_prose)
+    names = f" Of {gathered.names:,} names in them, the {judged:,} with most of the request were weighed." * (judged < gathered.names)
     if gathered.read < gathered.matching:
-        return f"The {gathered.read:,} nearest of {gathered.matching:,} matching passages were read."
-    n = f"{gathered.read:,} passage{'s' * (gathered.read != 1)}"
-    if not gathered.read:
-        return "There is no passage to read."
-    return f"{'The only passage was' if gathered.read == 1 else f'All {n} were'} read."
+        return f"{records}The {gathered.read:,} nearest of {gathered.matching:,} matching passages were read.{names}"
+    return f"{records}All {gathered.read:,} matching passages were read.{names}" if gathered.read else f"{records}No passage matches."
 
 
 def _row(item: Sequence[tuple[ItemCandidate, float]]) -> TableRow:
@@ -89,125 +77,62 @@ def _row(item: Sequence[tuple[ItemCandidate, float]]) -> TableRow:
 
 
 def gather(request: ListRequest, project: Project, on_work: OnWork | None = None) -> GatheredCandidates:
-    """All candidates with their evidence. Raises UsageError without a reader, ModelError."""
+    """All candidates with their evidence."""
     gathered = GatheredCandidates()
     ids, gathered.matching = _matching_chunks(request, project)
     sources = list(opened_documents(project))
     tables = record_tables(sources)
-    gathered.of_tables = _table_candidates(tables, request, project)
-    passages = list(_passages(sources, tables, set(ids)))
+    gathered.records, gathered.compared = matching_records(tables, request)
+    passages: list[ReadPassage] = []
+    for n, source in enumerate(sources, 1):
+        passages += _passages_of(source, tables, set(ids))
+        if on_work:
+            on_work(n, len(sources))
     gathered.read = len(ids)
-    gathered.of_prose = _prose(passages, request, project, on_work)
+    _add_mentions(passages, project)
+    candidates = [c for p in passages for c in prose_candidates(p, request)]
+    gathered.names, gathered.in_prose = len(candidates), _likeliest(candidates)
     return gathered
 
 
 def _matching_chunks(request: ListRequest, project: Project) -> tuple[list[str], int]:
-    """The chunks to read, best first, and how many match."""
-    everything = chunks_store.chunk_ids(project.db)
-    if len(everything) <= ALWAYS_READ:
-        return everything, len(everything)
-    words = " ".join([request.head, *(w.text for w in request.words)])
-    by_words = search_chunks(project.db, words, len(everything))
-    vector = project.embedder.embed([request.text])[0]
-    wanted = MAX_NEAREST_PASSAGES if by_words else MAX_PASSAGES
-    by_meaning = vectors.nearest(project.db, project.folder, "chunk", vector, wanted)
-    rank: defaultdict[str, float] = defaultdict(float)
-    for found in (by_words, by_meaning):
-        for n, (chunk, _) in enumerate(found):
-            rank[chunk] += 1 / (10 + n)
-    best = sorted(rank, key=lambda c: (-rank[c], c))
-    return best[:MAX_PASSAGES], len(best)
+    """The chunks to read, best first, and how many match: those with a word of the request."""
+    words = " ".join([request.head, *(w.text for w in request.words), *(word for c in request.comparisons for word in c.words)])
+    found = [chunk for chunk, _ in search_chunks(project.db, words, len(chunks_store.chunk_ids(project.db)))]
+    return found[:MAX_PASSAGES], len(found)
 
 
 # Records
 
 
-def _table_candidates(tables: Iterable[RecordTable], request: ListRequest, project: Project) -> list[list[ItemCandidate]]:
-    """The candidates of the tables that have to do with a request: by a word or number, or because the reader finds an answer in them."""
-    found, silent = list[list[ItemCandidate]](), list[list[ItemCandidate]]()
-    for table in tables:
-        candidates = record_candidates(table, request)
-        is_met = any(c.evidence.is_telling for c in candidates) or (candidates and candidates[0].evidence.is_about)
-        (found if is_met else silent).append(candidates)
-    found += [candidates for candidates in silent if _has_answer(candidates, request, project)]
-    patterns: dict[str, list[ItemCandidate]] = {}
-    for candidate in (c for candidates in found for c in candidates):
-        patterns.setdefault(candidate.pattern, []).append(candidate)
-    best = sorted(patterns.values(), key=lambda same: -same[0].evidence.strength)[:MAX_READ_RECORDS]
-    _judge_records([same[0] for same in best], request, project)
-    for first, *others in best:
-        for other in others:
-            other.evidence.entailment, other.evidence.reading = first.evidence.entailment, first.evidence.reading
-    return found
-
-
-def _has_answer(candidates: Sequence[ItemCandidate], request: ListRequest, project: Project) -> bool:
-    """Whether the reader finds an answer in one of some records of a table."""
-    sample = candidates[:: max(1, len(candidates) // SAMPLED_RECORDS)]
-    return any(r.relevance >= MIN_SAMPLE_RELEVANCE for r in read_passages(request.question, [c.premise for c in sample], project))
-
-
-def _judge(candidates: Sequence[ItemCandidate], request: ListRequest, project: Project) -> None:
-    """Let the reader judge by their premises whether candidates are of the list."""
-    judged = entailments([(c.premise, request.hypothesis.replace("{}", c.name)) for c in candidates], project)
-    for c, entailment in zip(candidates, judged, strict=True):
-        c.evidence.entailment = entailment
-
-
-def _judge_records(candidates: Sequence[ItemCandidate], request: ListRequest, project: Project) -> None:
-    _judge(candidates, request, project)
-    for start in range(0, len(candidates), PASSAGES_PER_BATCH):
-        batch = candidates[start : start + PASSAGES_PER_BATCH]
-        for c, reading in zip(batch, read_passages(request.question, [c.premise for c in batch], project), strict=True):
-            c.evidence.reading = reading
+def matching_records(tables: Iterable[RecordTable], request: ListRequest) -> tuple[list[ItemCandidate], int]:
+    """The records that meet all conditions, in the tables that fit a request best; and how many records these have."""
+    groups = list(filter(None, (record_candidates(table, request) for table in tables)))
+    ranks = [table_rank([c.evidence for c in group]) for group in groups]
+    best = max(ranks, default=(0, 0, 0))
+    fitting = [group for group, rank in zip(groups, ranks, strict=True) if rank == best]
+    compared = [c for group in fitting if group[0].evidence.words == fitting[0][0].evidence.words for c in group]
+    return [c for c, is_met in zip(compared, are_met([c.evidence for c in compared]), strict=True) if is_met], len(compared)
 
 
 # Prose
 
 
-def _passages(sources: Sequence[OpenedDocument], tables: Sequence[RecordTable], ids: set[str]) -> Iterator[ReadPassage]:
-    covered: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-    for table in tables:
-        for record in table.records:
-            covered[record.source.document.id].append((record.start, record.end))
-    for source in sources:
-        spans = [(chunk.start, chunk.end) for chunk in source.chunks if chunk.id in ids]
-        if spans:
-            yield from read_passages_of(source, spans, sorted(covered[source.document.id]))
+def _passages_of(source: OpenedDocument, tables: Sequence[RecordTable], ids: set[str]) -> Iterator[ReadPassage]:
+    """The passages of a document in the chunks that match, without its records."""
+    spans = [(chunk.start, chunk.end) for chunk in source.chunks if chunk.id in ids]
+    if spans:
+        covered = sorted((r.start, r.end) for table in tables for r in table.records if r.source is source)
+        yield from read_passages_of(source, spans, covered)
 
 
-def _prose(passages: Sequence[ReadPassage], request: ListRequest, project: Project, on_work: OnWork | None) -> list[ItemCandidate]:
-    kept = _promising(passages, request, project, on_work)
-    _read_sentences(kept, request, project)
-    _add_mentions(kept, project)
-    types = {e.id: e.type for e in graph.entities(project.db, sorted({m.entity_id for p in kept for m in p.mentions}))}
-    candidates = [c for p in kept for c in prose_candidates(p, request, types)]
-    _judge(candidates, request, project)
-    return candidates
-
-
-def _promising(passages: Sequence[ReadPassage], request: ListRequest, project: Project, on_work: OnWork | None) -> list[ReadPassage]:
-    """The passages that have a word of the request, and those that the reader finds most relevant, in their order."""
-    relevance: list[float] = []
-    for start in range(0, len(passages), PASSAGES_PER_BATCH):
-        texts = [p.text for p in passages[start : start + PASSAGES_PER_BATCH]]
-        relevance += [r.relevance for r in read_passages(request.question, texts, project)]
-        if on_work:
-            on_work(start + len(texts), len(passages))
-    strength = [text_evidence(request, p.text, "").strength for p in passages]
-    order = sorted(range(len(passages)), key=lambda n: (-relevance[n], n))
-    nearest = {n for n in order[:MOST_RELEVANT] if relevance[n] >= max(relevance[order[0]] - 4, MIN_RELEVANCE)}
-    kept = [n for n in order if n in nearest or relevance[n] >= SURE_RELEVANCE or strength[n] > 0]
-    return [passages[n] for n in sorted(sorted(kept, key=lambda n: -strength[n])[:MAX_READ_CLOSELY])]
-
-
-def _read_sentences(passages: Sequence[ReadPassage], request: ListRequest, project: Project) -> None:
-    sentences = [(p, s) for p in passages for s in p.sentences]
-    for start in range(0, len(sentences), PASSAGES_PER_BATCH):
-        batch = sentences[start : start + PASSAGES_PER_BATCH]
-        texts = [s.source.document.text[s.start : s.end] for _, s in batch]
-        for (p, _), reading in zip(batch, read_passages(request.question, texts, project), strict=True):
-            p.readings.append(reading)
+def _likeliest(candidates: Sequence[ItemCandidate]) -> list[ItemCandidate]:
+    """The candidates in prose that have most of the request."""
+    kept = sorted(candidates, key=lambda c: -c.evidence.strength)[:MAX_CANDIDATES]
+    same = Counter(c.entity_id or c.name.casefold() for c in kept)
+    for c in kept:
+        c.evidence.n_passages = same[c.entity_id or c.name.casefold()]
+    return kept
 
 
 def _add_mentions(passages: Iterable[ReadPassage], project: Project) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from localrag.entailment.english import PREPOSITIONS, forms, verb_form
+from localrag.entailment.english import forms
 from localrag.entailment.lexicon import are_synonyms, synonyms_of
 from localrag.errors import UsageError
 from localrag.project import Project
@@ -17,7 +17,7 @@ from localrag.query.collection_questions import CollectionKind, collection_kind
 from localrag.query.question_analysis import FUNCTION_WORDS_BY_LANGUAGE, detect_language
 from localrag.query.question_kind import QuestionKind, question_kind
 from localrag.text.parts_of_speech import tag_english
-from localrag.text.sentences import STOP_WORDS, cjk_bigrams, is_cjk
+from localrag.text.sentences import STOP_WORDS, Span, cjk_bigrams, is_cjk
 
 MAX_REQUEST_CHARS = 1000
 NEGATION_REACH_TOKENS = 4  # between a negation and the word that it negates
@@ -61,20 +61,6 @@ _OTHER_OPENING = re.compile(
     re.IGNORECASE,
 )
 _PERSONS = re.compile(r"^\W*(?:(?:list|tell|name)\s+(?:me\s+)?)?who\b|^\W*(?:wer|qui|quiénes|chi)\b", re.IGNORECASE)
-_WH = re.compile(r"\W*(?:which|what|who|how many)\b", re.IGNORECASE)
-_ARTICLE = re.compile(r"^(?:an?|the|any)\s+", re.IGNORECASE)
-_SINGULAR_VERBS = {
-    "are": "is",
-    "were": "was",
-    "have": "has",
-    "do": "does",
-    "is": "is",
-    "was": "was",
-    "has": "has",
-    "did": "did",
-    "had": "had",
-}
-_AUXILIARIES = frozenset(_SINGULAR_VERBS) | {"can", "could", "will", "would", "may", "might", "must", "should"}
 _STOPS = {code: frozenset(words.split()) for code, words in FUNCTION_WORDS_BY_LANGUAGE.items()}
 _MODIFIERS = ("JJ", "VBN", "VBG", "NN", "CD")
 _NOUNS_IN_DEGREES = {
@@ -82,16 +68,6 @@ _NOUNS_IN_DEGREES = {
     "expensive": "price", "cheap": "price", "costly": "cost", "warm": "temperature", "hot": "temperature", "cold": "temperature",
     "large": "size", "big": "size", "small": "size", "young": "age", "short": "length", "populous": "population", "rich": "income",
 }  # fmt: skip
-_TYPE_NOUNS = {
-    "person": "person people employee staff worker member engineer director manager officer author president student teacher doctor man woman"  # noqa: E501
-    " child king queen minister captain founder player actor singer mitarbeiter personen leute mitglieder personas empleados personnes employés"  # noqa: E501
-    " membres",
-    "organization": "company firm organization organisation supplier bank party team union customer client vendor agency institution"
-    " university newspaper band firmen unternehmen lieferanten empresas proveedores entreprises fournisseurs",
-    "place": "place city town village country state river island region port harbour harbor street mountain lake sea district location"
-    " städte länder orte ciudades países villes pays",
-}  # fmt: skip
-TYPE_OF_NOUN = {noun: kind for kind, nouns in _TYPE_NOUNS.items() for noun in nouns.split()}
 _ALSO_SAID = {"woman": "female", "girl": "female", "man": "male", "boy": "male", "female": "woman", "male": "man"}  # in tables
 _GENERIC_WORDS = frozenset(
     "name item entry record row thing one example instance number total exist mention mentioned document file".split()
@@ -102,11 +78,14 @@ _GENERIC_WORDS = frozenset(
 class RequestWord:
     """A word of a condition, in lower case; `is_negated`: what is asked for lacks it.
 
-    `choice`: the number of the "A or B" that it is a word of, 0 for none, negative for "A and B"; `side`: whether it is of A (0) or of B (1).
+    `is_optional`: a table need not have it, as "work" in "who work in Bergen", whose columns say what is meant; `is_joined`: it stands right
+    after the word before it, as a number in "hall 3". `choice`: the number of the "A or B" that it is a word of, 0 for none, negative for "A and B"; `side`: whether it is of A (0) or of B (1).
     """  # noqa: E501
 
     text: str
     is_negated: bool = False
+    is_optional: bool = False
+    is_joined: bool = False
     choice: int = 0
     side: int = 0
 
@@ -125,9 +104,7 @@ class NumberComparison:
 class ListRequest:
     """A request taken apart.
 
-    `head`: the noun for what is listed, empty if unknown; `words`: those of the conditions; `question`: it as a question to the reader;
-    `hypothesis`: a sentence about one item, with `{}` for its name. `wanted_type`: the type of entity that the noun is for: person,
-    organization or place; empty if unknown.
+    `head`: the noun for what is listed, empty if unknown; `words`: those of the conditions.
     """
 
     text: str
@@ -135,16 +112,18 @@ class ListRequest:
     head: str
     words: tuple[RequestWord, ...]
     comparisons: tuple[NumberComparison, ...]
-    question: str
-    hypothesis: str
-    wanted_type: str = ""
 
 
 def is_list_request(question: str, project: Project) -> bool:
     """Whether a question asks for all of something in the documents, or how many there are, and not about the files."""
     if collection_kind(question, project) is not CollectionKind.OTHER:
         return False
-    return bool(_COUNTING.search(question) or _ALL.match(question)) or question_kind(question, project).kind is QuestionKind.LIST
+    return asks_how_many(question) or bool(_ALL.match(question)) or question_kind(question, project).kind is QuestionKind.LIST
+
+
+def asks_how_many(question: str) -> bool:
+    """Whether a question asks for a number of things."""
+    return bool(_COUNTING.search(question))
 
 
 def parse_list_request(text: str) -> ListRequest:
@@ -163,36 +142,32 @@ def parse_list_request(text: str) -> ListRequest:
 
 def _parse_english(plain: str, rest: str, comparisons: Sequence[NumberComparison]) -> ListRequest:
     opening = _OPENING.match(plain)
-    body = plain[opening.end() if opening else 0 :].rstrip(" ?!.")
-    persons = bool(_PERSONS.match(plain))
-    phrase, predicate = ("", body) if persons else _noun_phrase(body)
+    phrase = "" if _PERSONS.match(plain) else _noun_phrase(plain[opening.end() if opening else 0 :].rstrip(" ?!."))
     noun_words = [w.lower() for w in re.findall(r"[^\W_]+", phrase)]
     head = noun_words[-1] if noun_words else ""
     opened = _OPENING.match(rest)
-    words = _content_words(rest[opened.end() if opened else 0 :], "en", head)
-    is_question = bool(_WH.match(plain))
-    said = predicate if is_question or not predicate else _as_predicate(predicate)
-    wanted = "person" if persons else type_of_noun(head)
-    question = _question(phrase, said, wanted)
+    words = _content_words(rest[opened.end() if opened else 0 :], "en", head, comparisons)
     kept = tuple(replace(c, words=tuple(w for w in c.words if w != head)) for c in comparisons)
-    return ListRequest(plain, "en", head, words, kept, question, _hypothesis(phrase, said), wanted)
+    return ListRequest(plain, "en", head, words, kept)
 
 
-def _noun_phrase(body: str) -> tuple[str, str]:
-    """The noun phrase that a request begins with, such as "stone bridges", and what follows."""
-    end = 0
-    for span, tag in tag_english(body):
+def _noun_phrase(body: str) -> str:
+    """The noun phrase that a request begins with, such as "stone bridges"."""
+    end, tag_before = 0, ""
+    tagged = [*tag_english(body)]
+    for (span, tag), (after, tag_after) in zip(tagged, [*tagged[1:], (Span(len(body), len(body)), "")], strict=True):
         word = body[span.start : span.end].lower()
         between = body[end : span.start]
         is_part = tag.startswith(_MODIFIERS) and word not in STOP_WORDS | {"that", "without", "with"} and not between.strip(" -&")
-        if is_part and end and tag.startswith(("VB", "JJ")) and _is_noun(body[:end].rsplit(maxsplit=1)[-1]):
-            break  # "ships built in Bergen"
-        if is_part and end and not tag.startswith("NNP") and _is_plural(body[:end].rsplit(maxsplit=1)[-1]):
+        is_last = not tag_after.startswith("NN") or bool(body[span.end : after.start].strip(" -"))
+        if is_part and end and is_last and tag.startswith(("VB", "JJ")) and _is_noun(body[:end].rsplit(maxsplit=1)[-1]):
+            break  # "ships built in Bergen", but "gram positive bacteria"
+        if is_part and end and not tag.startswith("NNP") and tag_before == "NNS":
             break  # "firms sell paint"
         if not is_part:
             break
-        end = span.end
-    return body[:end], body[end:].strip(" ,")
+        end, tag_before = span.end, tag
+    return body[:end]
 
 
 def _is_noun(word: str) -> bool:
@@ -200,77 +175,21 @@ def _is_noun(word: str) -> bool:
     return bool(tags) and tags[-1].startswith("NN")
 
 
-def _is_plural(word: str) -> bool:
-    return word.lower().endswith("s") and not word.lower().endswith("ss")
-
-
-def _as_predicate(predicate: str) -> str:
-    """What follows a noun as a predicate of several: "that sank" → "sank", "built in Bergen" → "were built in Bergen"."""
-    first, _, rest = predicate.partition(" ")
-    low = first.lower()
-    if low in ("that", "which", "who"):
-        return rest
-    if low in ("with", "having"):
-        return f"have {rest}"
-    if low == "without":
-        return f"have no {_ARTICLE.sub('', rest)}"
-    if low in _AUXILIARIES:
-        return predicate
-    tags = [tag for _, tag in tag_english(f"They were {predicate}")]
-    is_verb = len(tags) > 2 and tags[2].startswith("V") and low not in PREPOSITIONS
-    if is_verb and not low.endswith(("ed", "en", "ing")) and tags[2] != "VBN":
-        return predicate
-    return f"{'were' if is_verb and not low.endswith('ing') else 'are'} {predicate}"
-
-
-def _question(phrase: str, said: str, wanted_type: str) -> str:
-    """The question that the reader finds items with best: "What sank?" finds more than "Which vessels sank?"."""
-    if not said or re.fullmatch(r"(?:are|were|is) there", said, re.IGNORECASE):
-        return f"Which {phrase} are there?"
-    return f"Which {phrase} {said}?" if " " in phrase else f"{'Who' if wanted_type == 'person' else 'What'} {_singular(said)}?"
-
-
-def _singular(said: str) -> str:
-    """A predicate of several as one of one: "work in Bergen" → "works in Bergen"."""
-    first, _, rest = said.partition(" ")
-    return f"{_SINGULAR_VERBS.get(first.lower()) or _third_person(first, said)} {rest}".strip()
-
-
-def _hypothesis(phrase: str, said: str) -> str:
-    """The statement that an item is of the list, with `{}` for its name."""
-    if not said or re.fullmatch(r"(?:are|were|is) there", said, re.IGNORECASE):
-        return f"{{}} is one of the {phrase}."
-    if said.startswith("are of "):
-        return f"{{}} is one of the {phrase} {said[4:]}."
-    return f"{{}} is one of the {phrase} and {_singular(said)}." if " " in phrase else f"{{}} {_singular(said)}."
-
-
-def _third_person(verb: str, said: str) -> str:
-    import lemminflect
-
-    tags = [tag for _, tag in tag_english(f"They {said}")]
-    if len(tags) > 1 and (tags[1] in ("VB", "VBP") or (tags[1] == "NN" and verb_form(verb.lower()) == verb.lower())):
-        return next(iter(lemminflect.getInflection(verb.lower(), "VBZ")), verb)
-    return verb
-
-
 def _parse_other(plain: str, rest: str, language: str, comparisons: Sequence[NumberComparison]) -> ListRequest:
     opening = _OTHER_OPENING.match(rest)
     body = rest[opening.end() if opening else 0 :].strip(" ,")
-    words = _content_words(body, language, "")
+    words = _content_words(body, language, "", comparisons)
     head = words[0].text if words and not is_cjk(plain) else ""
     conditions = words[1:] if head else words
-    whole = _OTHER_OPENING.match(plain)
-    said = plain[whole.end() if whole else 0 :].strip(" ?!.。？！,")
-    wanted = "person" if _PERSONS.match(plain) else type_of_noun(head)
-    return ListRequest(plain, language, head, conditions, tuple(comparisons), plain, f"{{}}: {said}", wanted)
+    return ListRequest(plain, language, head, conditions, tuple(comparisons))
 
 
-def _content_words(text: str, language: str, head: str) -> tuple[RequestWord, ...]:
+def _content_words(text: str, language: str, head: str, comparisons: Sequence[NumberComparison]) -> tuple[RequestWord, ...]:
     """The words of the conditions, in order, each once; CJK text as character pairs."""
     small = _STOPS.get(language, frozenset()) | STOP_WORDS | _GENERIC_WORDS
     found: dict[str, RequestWord] = {}
     run: list[str] = []  # words that stand together
+    optional = _verbs(text, language).union(*(c.words for c in comparisons))
     choice = side = 0
     for word in split_request_words(text, keep_small=True):
         if word.text in _OR | _AND and run:
@@ -280,9 +199,18 @@ def _content_words(text: str, language: str, head: str) -> tuple[RequestWord, ..
         elif word.text in small | NEGATIONS or word.text == head or (len(word.text) < 2 and not word.text.isdigit()):
             side, run = (0, []) if run else (side, run)
         elif word.text not in found:
-            found[word.text] = replace(word, choice=choice, side=1) if side else word
+            found[word.text] = replace(
+                word, is_optional=word.text in optional, is_joined=bool(run), choice=choice if side else 0, side=side
+            )
             run.append(word.text)
     return tuple(found.values())
+
+
+def _verbs(text: str, language: str) -> set[str]:
+    """The words that may be verbs: of other languages than English all in lower case."""
+    if language != "en":
+        return {word for word in TOKEN.findall(text) if word.islower()}
+    return {text[span.start : span.end].lower() for span, tag in tag_english(text) if tag.startswith("VB")}
 
 
 def split_request_words(text: str, *, keep_small: bool = False) -> Iterator[RequestWord]:
@@ -309,11 +237,6 @@ def split_request_words(text: str, *, keep_small: bool = False) -> Iterator[Requ
         else:
             since += 1
             yield RequestWord(re.sub(r"['’]s$", "", word), since <= NEGATION_REACH_TOKENS)
-
-
-def type_of_noun(noun: str) -> str:
-    """The type of entity that a noun is for: person, organization or place; empty for any other."""
-    return next((kind for known, kind in TYPE_OF_NOUN.items() if likeness(known, noun) == 1.0), "") if noun else ""
 
 
 # Words that mean the same

@@ -2,6 +2,7 @@
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,8 +24,9 @@ MIN_LIKENESS = 0.8
 MIN_COLUMN_LEAD = 0.4  # of the score of the column that a word is meant of
 MAX_NUMBER_DISTANCE = 8  # words from a number in a sentence to the word that it counts
 TRUE_VALUES = frozenset("yes true y x ja wahr oui vrai sí si verdadero sim vero да 是 有 ✓ ✔ ☑ [x]".split())
-FALSE_VALUES = frozenset("no false n nein falsch non faux falso não nee нет 否 无 没有 ✗ ✘ ☐ [ ] none nil".split())
+FALSE_VALUES = frozenset("0 no false n nein falsch non faux falso não nee нет 否 无 没有 ✗ ✘ ☐ [ ] none nil".split())
 _NUMBER = re.compile(r"(?<![\w.,])[-+]?\d{1,3}(?:[,' ]\d{3})+(?:\.\d+)?(?![\d])|(?<![\w.,])[-+]?\d+(?:[.,]\d+)?")
+_PLAIN_NUMBER = re.compile(r"[-+]?[\d.,']+")
 _YEAR = re.compile(r"(?<!\d)(?:1\d{3}|20\d{2})(?!\d)")
 
 
@@ -60,7 +62,7 @@ def _hit_in(word: RequestWord, cells: Cells, context: str, column: str | None) -
         share, is_opposed, fullness = _value_hit(word, value)
         if label and share < 1.0 and (in_label := _label_hit(word.text, label)) > share:
             boolean = _boolean(value)
-            share, fullness = (in_label, 1.0) if boolean is not None else (LABEL_SHARE * in_label, 0.0)
+            share, fullness = (in_label, float(not is_number(value))) if boolean is not None else (LABEL_SHARE * in_label, 0.0)
             is_opposed = boolean is not None and boolean is word.is_negated
         if share > best.share:
             best = WordHit(share, is_opposed, label, fullness)
@@ -73,27 +75,41 @@ def meant_columns(words: Sequence[RequestWord], hits: Sequence[Sequence[WordHit]
     """For each word the label of the column that it is meant of; None if that is not sure. `hits`: of each record.
 
     "Bergen" in "built in Bergen" is meant of the column "Builder", whose label another word has, or of a column whose whole value it is,
-    and not of remarks that mention it.
+    and not of remarks that mention it. Of "Halle 3" the number is meant of the column that has the word beside it.
     """
-    return [_meant_column(n, words, [record[n] for record in hits]) for n in range(len(words))]
+    return [_meant_column(n, words, hits) for n in range(len(words))]
 
 
-def _meant_column(n: int, words: Sequence[RequestWord], hits: Sequence[WordHit]) -> str | None:
+def _meant_column(n: int, words: Sequence[RequestWord], hits: Sequence[Sequence[WordHit]]) -> str | None:
     fullness: dict[str, list[float]] = {}
-    for hit in hits:
+    for hit in (record[n] for record in hits):
         if hit.label and hit.fullness:
             fullness.setdefault(hit.label, []).append(hit.fullness)
+    if words[n].is_joined and words[n].text.isdigit() and (labels := Counter(r[n - 1].label for r in hits if r[n - 1].label)):
+        return labels.most_common(1)[0][0]
     if len(fullness) < 2:
         return None
     others = [word.text for m, word in enumerate(words) if m != n]
+    beside = [m for m in (n - 1, n + 1) if 0 <= m < len(words) and words[max(m, n)].is_joined]
     score = {label: sum(f) / len(f) + any(_label_hit(o, label) >= MIN_LIKENESS for o in others) for label, f in fullness.items()}
+    for label, found in fullness.items():
+        together = sum(record[n].label == label and any(record[m].label == label for m in beside) for record in hits)
+        score[label] += together / len(found)
     best, second = sorted(score, key=lambda label: -score[label])[:2]
     return best if score[best] - score[second] >= MIN_COLUMN_LEAD else None
 
 
 def _boolean(value: str) -> bool | None:
+    """Whether a value says yes or no, as a number does that is not 0 or is; None for any other."""
     folded = value.strip().casefold()
-    return True if folded in TRUE_VALUES else False if folded in FALSE_VALUES else None
+    if folded in FALSE_VALUES:
+        return False
+    return True if folded in TRUE_VALUES or is_number(folded) else None
+
+
+def is_number(value: str) -> bool:
+    """Whether a value is a number and nothing else."""
+    return bool(_PLAIN_NUMBER.fullmatch(value.strip()))
 
 
 @lru_cache(maxsize=200_000)
@@ -139,15 +155,18 @@ def compared_labels(request: ListRequest, labels: Sequence[str], samples: Sequen
 def _compared_label(
     comparison: NumberComparison, request: ListRequest, labels: Sequence[str], samples: Sequence[Cells], *, is_about: bool
 ) -> str | None:
-    numeric = [label for label in labels if _has_numbers(label, samples, is_year=comparison.is_year)]
-    for word in (*comparison.words, *(w.text for w in request.words)):
-        if named := [label for label in numeric if _label_hit(word, label) >= MIN_LIKENESS]:
-            return named[0]
-    dated = [label for label in numeric if _has_numbers(label, samples, is_year=True, is_whole=True)]
-    return dated[0] if len(dated) == 1 and comparison.is_year and is_about else None
+    words = (*comparison.words, *(w.text for w in request.words))
+
+    def named(known: Sequence[str]) -> str | None:
+        return next((label for word in words for label in known if _label_hit(word, label) >= MIN_LIKENESS), None)
+
+    numeric = [label for label in labels if _has_numbers(label, samples)]
+    dated = [label for label in labels if _has_numbers(label, samples, is_year=True)] if comparison.is_year else []
+    whole = [label for label in dated if is_about and _has_numbers(label, samples, is_year=True, is_whole=True)]
+    return named(dated) or (whole[0] if len(whole) == 1 else named(numeric))
 
 
-def _has_numbers(label: str, samples: Sequence[Cells], *, is_year: bool, is_whole: bool = False) -> bool:
+def _has_numbers(label: str, samples: Sequence[Cells], *, is_year: bool = False, is_whole: bool = False) -> bool:
     """Whether most values of a column have a number, or a year; `is_whole`: and no words."""
     values = [value for cells in samples for name, value in cells if name == label]
     pattern = _YEAR if is_year else _NUMBER
@@ -157,7 +176,8 @@ def _has_numbers(label: str, samples: Sequence[Cells], *, is_year: bool, is_whol
 
 def meets(comparison: NumberComparison, value: str) -> bool | None:
     """Whether the number in a value is within the bounds; None without a number."""
-    found = (_YEAR if comparison.is_year else _NUMBER).search(value)
+    is_date = comparison.is_year and not is_number(value)
+    found = (_YEAR if is_date else _NUMBER).search(value)
     return None if found is None else comparison.low <= number_of(found[0]) <= comparison.high
 
 

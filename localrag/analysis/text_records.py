@@ -22,6 +22,7 @@ _NUMBER = re.compile(r"[-+]?[\d.,%]+")
 _NUMBER_LABEL = re.compile(
     r"\b(?:id|no|nr|number|nummer|code|key|year|jahr|date|datum|fecha|année|año)\b|编号|号码|年份|日期", re.IGNORECASE
 )
+_NAME_LABEL = re.compile(r"^(?:full )?(?:name|title|titel|nom|nombre|titre|bezeichnung|名称|名字|姓名)$", re.IGNORECASE)
 _FIRST_NAME = re.compile(r"\b(?:first|given|fore)[ _-]?name|vorname|prénom|nombre\b", re.IGNORECASE)
 _LAST_NAME = re.compile(r"\b(?:last|family|sur)[ _-]?name|nachname|familienname|nom de famille|apellido", re.IGNORECASE)
 Cells = tuple[tuple[str, str], ...]  # (label, value)
@@ -61,20 +62,31 @@ class RecordTable:
 
     @property
     def key_labels(self) -> tuple[str, ...]:
-        """The labels of the cells that name a record: the first column whose values are words and nearly all differ.
+        """The labels of the cells that name a record: the first column, or a first and a last name, whose values nearly all differ.
 
-        A first and a last name are both. Numbers name records only where their label says so. Empty without such a column: then each record
-        is an item of its own.
+        Columns called a name come before others, and those before identifiers. Numbers name records only where their label says so. Empty
+        without such a column: then each record is an item of its own.
         """
         distinct = list({r.cells: r for r in self.records}.values())
-        for label in filter(None, self.labels):
-            values = [value.casefold() for r in distinct if (value := r.value(label))]
+        parts = {part: label for label in self.labels if (part := _part_of_name(label))}
+        whole = [(parts["first"], parts["last"])] if len(parts) == 2 else []
+        for labels in [*whole, *((label,) for label in sorted(filter(None, self.labels), key=_key_order))]:
+            values = [" ".join(value).casefold() for r in distinct if all(value := [r.value(label) for label in labels])]
             is_unique = len(set(values)) >= MIN_KEY_SHARE * len(distinct)
             is_words = sum(not _NUMBER.fullmatch(v) for v in values) > len(values) / 2
-            if is_unique and (is_words or _NUMBER_LABEL.search(label)):
-                others = [other for other in self.labels if other != label and {*map(_part_of_name, (label, other))} == {"first", "last"}]
-                return (label, *others[:1])
+            if is_unique and (is_words or is_identifier(labels[0])):
+                return labels
         return ()
+
+
+def _key_order(label: str) -> int:
+    """Names come first, identifiers last."""
+    return 0 if _NAME_LABEL.search(label) else 2 if is_identifier(label) else 1
+
+
+def is_identifier(label: str) -> bool:
+    """Whether a label says that its values are numbers that name something, or years and dates."""
+    return bool(_NUMBER_LABEL.search(label))
 
 
 def _part_of_name(label: str) -> str:

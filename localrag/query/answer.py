@@ -30,6 +30,7 @@ from localrag.query.question import (
     AnswerCallbacks,
     AnswerDraft,
     FindPendingReports,
+    FindRecords,
     QueryBudget,
     QueryOptions,
     Question,
@@ -97,12 +98,13 @@ async def answer_question(
     watch: AnswerCallbacks = NO_CALLBACKS,
     history: Sequence[Answer] = (),
     pending_reports: FindPendingReports | None = None,
+    find_records: FindRecords | None = None,
 ) -> Answer:
     """Answer a question from the index, with verified citations; the answer is stored unless the project keeps none.
 
     `watch` receives the answer's text sentence by sentence, checked and cited, and the status before. If cancelled, the answer so far is
     stored. `history`: the conversation so far, if it is not stored in the index (`options.conversation`). `pending_reports`: finds reports
-    that the chat model may write for a question about the whole.
+    that the chat model may write for a question about the whole. `find_records`: answers a question for all records of a kind.
 
     The whole answer uses one snapshot of the index (`database.snapshot`), whatever is written meanwhile. If the graph is empty or
     incomplete, or the window too small for a mode, the next simpler mode is used and the answer's note says so. `watch.confirm_cost` is
@@ -135,7 +137,7 @@ async def answer_question(
             filtered_project = replace(project, db=open_filtered(db, selection, project.root), search_cache={})
         except NoMatchingDocuments as nothing:
             return keep(_no_documents_answer(text, options, nothing, watch))
-        answer = await _produce_answer(text, filtered_project, options, watch, keep, history, pending_reports)
+        answer = await _produce_answer(text, filtered_project, options, watch, keep, history, pending_reports, find_records)
     return keep(answer)
 
 
@@ -165,6 +167,7 @@ async def _produce_answer(
     keep: Callable[[Answer], Answer],
     history: Sequence[Answer],
     pending_reports: FindPendingReports | None,
+    find_records: FindRecords | None,
 ) -> Answer:
     """The answer without its cost; if cancelled, the answer so far is stored."""
     budget = QueryBudget.of(options)
@@ -175,9 +178,13 @@ async def _produce_answer(
     check = support_checker(project.embedder.embed, alias_lookup(project.db), project.reader, place_lookup(project.db))
     citer = Citer(project.db, check, strict=options.strict, bullets=bullets, watch=watch)
     question = replace(question, on_point=citer.add, watch=watch, pending_reports=pending_reports)
-    if options.mode == "auto" and not question.history and not options.context_only and (listed := collection_draft(question, project)):
-        cited = citer.result(listed)
-        return replace(_answer_of(text, question, cited), mode="mix", reason="it asks about the files", is_answerable=True)
+    if options.mode == "auto" and not question.history and not options.context_only:
+        drafts = (("it asks about the files", collection_draft), ("it asks for all records of a kind", find_records))
+        for reason, find in drafts:
+            if find and (listed := find(question, project)):
+                citer = Citer(project.db, check, bullets=bool(listed.points), watch=watch)
+                answer = replace(_answer_of(text, question, citer.result(listed)), mode="mix", reason=reason)
+                return replace(answer, note=listed.note, is_answerable=True)
     near = hybrid_search(question.text, question.vector, project, CHUNKS_READ)  # while the reader, which the route needs, is loaded
     mode, reason = _route(question, project) if options.mode == "auto" else (options.mode, "")
     mode, note = _available_mode(project, mode)

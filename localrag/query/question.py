@@ -216,3 +216,7 @@ class Question:
     def wants_one_sentence(self) -> bool:
         """Whether a single sentence was requested."""
         return any(w in self.options.response_type.lower() for w in ("single sentence", "one sentence"))
+
+
+# The answer to a question that asks for all records of a kind; None for any other.
+FindRecords = Callable[[Question, Project], AnswerDraft | None]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from starlette.requests import Request
 
 from localrag import serializers
+from localrag.analysis.list_answer import list_draft
 from localrag.errors import LocalragError, NoIndex
 from localrag.filters import NO_FILTER, DocumentFilter
 from localrag.indexing.report_stage import pending_reports
@@ -190,7 +191,7 @@ class QueryWorker:
 
     async def _answer(self, text: str, options: QueryOptions, watch: AnswerCallbacks, history: Sequence[Answer], *, person: bool) -> Answer:
         async with self._limiter.slot(person=person), self._current_project() as project:
-            return await answer_question(text, project, options, watch, history, pending_reports)
+            return await answer_question(text, project, options, watch, history, pending_reports, list_draft)
 
     @asynccontextmanager
     async def _current_project(self) -> AsyncIterator[Project]:

@@ -3,40 +3,112 @@
 import pytest
 
 from localrag.errors import UsageError
+from localrag.filters import DocumentFilter
 from localrag.index import Index
+from localrag.store.filtered import NoMatchingDocuments
 
-SHIPS = "ship,built,fate\nSkua,1974,sank\nTern,1981,scrapped\nHeron,1990,sank\nGull,2001,sails\n"
+SHIPS = """ship,built,yard,owner,fate
+Skua,1974,Bergen,Holm,sank
+Tern,1981,Hull,Holm,scrapped
+Heron,1990,Bergen,Baltic Freight,sank
+Gull,2001,Lisbon,the Crown,still sails
+"""
+SUPPLIERS = """| Supplier | Town | Product | Certified | Late |
+|---|---|---|---|---|
+| Vey Tools | Bergen | rope | yes | 0 |
+| Holm & Sons | Hull | sail cloth | no | 3 |
+| Ostra GmbH | Kiel | paint | yes | 1 |
+"""
+PROSE = """# Letters
+
+Odile Marsh was elected chairwoman of the harbour board. Idris Kovac was fired in May. Nobody liked the new crane.
+
+The weather was fine. Petra Niel was fired in August, after the fire. Lena Brandl keeps the books.
+"""
 
 
 @pytest.fixture(scope="module")
-def ships(tmp_path_factory, home):
-    """An index of a table of four ships, twice."""
+def folder(tmp_path_factory, home):
+    """An index of a table of four ships, twice, of another table, and of prose."""
     folder = tmp_path_factory.mktemp("ships")
-    for name in ("ships.csv", "copy.csv"):
-        (folder / name).write_text(SHIPS, encoding="utf-8")
+    for name, text in (("ships.csv", SHIPS), ("copy.csv", SHIPS), ("suppliers.md", SUPPLIERS), ("letters.md", PROSE)):
+        (folder / name).write_text(text, encoding="utf-8")
     with Index.create(folder, extractor="phrases") as index:
         index.add(folder)
     return folder
 
 
+@pytest.fixture(scope="module")
+def made(folder):
+    """A function that makes the list of a request."""
+    with Index.open(folder) as index:
+        yield index.list_items
+
+
+def names(table):
+    return [row.cells[0].text for row in table.rows]
+
+
 @pytest.mark.parametrize(
     ("request_text", "items"),
     [
-        ("all ships that sank", {"Skua", "Heron"}),
-        ("ships built after 1980", {"Tern", "Heron", "Gull"}),
-        ("ships", {"Skua", "Tern", "Heron", "Gull"}),
+        ("all ships that sank", ["Skua", "Heron"]),
+        ("ships that did not sink", ["Tern", "Gull"]),
+        ("ships built after 1980", ["Tern", "Heron", "Gull"]),
+        ("ships built in Bergen", ["Skua", "Heron"]),
+        ("ships of Holm built in Hull", ["Tern"]),
+        ("ships built in Hull or Lisbon", ["Tern", "Gull"]),
+        ("How many ships are there?", ["Skua", "Tern", "Heron", "Gull"]),
+        ("Which suppliers are not certified?", ["Holm & Sons"]),
+        ("suppliers that were never late", ["Vey Tools"]),
+        ("suppliers of sail cloth or paint", ["Holm & Sons", "Ostra GmbH"]),
     ],
 )
-def test_the_rows_of_a_table_that_match_are_items(ships, request_text, items):
-    """Each once, however many documents have it; quotes are verbatim."""
-    with Index.open(ships) as index:
-        table = index.list_items(request_text)
-    assert {row.cells[0].text for row in table.rows} == items
-    assert len(table.rows) == len(items)
-    assert all("Skua" in c.quote or c.quote for c in table.citations)
+def test_the_rows_of_a_table_that_meet_all_conditions_are_items(made, request_text, items):
+    """Words, numbers, years, negations and choices, each in the column that it is meant of, in the table that is about the noun."""
+    assert sorted(names(made(request_text))) == sorted(items)
 
 
-def test_an_empty_request_is_refused(ships):
+@pytest.mark.parametrize("request_text", ["ships that were hijacked", "ships built in Oslo", "ships hijacked by Holm in Oslo", "trains"])
+def test_nothing_is_listed_where_no_row_meets_a_condition(made, request_text):
+    """Also where another condition is met."""
+    assert names(made(request_text)) == []
+
+
+def test_a_record_that_two_documents_have_is_one_item(made):
+    """It cites both."""
+    table = made("all ships that sank")
+
+    assert [row.cells[2].text for row in table.rows] == ["copy.csv, ships.csv"] * 2
+    assert all(c.quote.startswith("ship: ") for c in table.citations)
+
+
+def test_the_list_says_how_many_items_it_has_and_what_was_read(made):
+    """As figures and in words."""
+    table = made("all ships that sank")
+
+    assert table.figures["items"] == len(table.rows) == 2
+    assert table.figures["passages_read"] == table.figures["passages_matching"]
+    assert (
+        table.note
+        == f"All 8 rows of the tables that fit best were compared. All {table.figures['passages_read']} matching passages were read."
+    )
+
+
+def test_names_in_prose_are_items_where_the_sentence_says_so(made):
+    """And no other names of the same text."""
+    found = names(made("people who were fired"))
+
+    assert {"Idris Kovac", "Petra Niel"} >= set(found) != set()
+
+
+def test_an_empty_request_is_refused(made):
     """With a hint."""
-    with Index.open(ships) as index, pytest.raises(UsageError):
-        index.list_items("  ")
+    with pytest.raises(UsageError):
+        made("  ")
+
+
+def test_a_selection_without_documents_is_refused(made):
+    """As for every other table."""
+    with pytest.raises(NoMatchingDocuments):
+        made("all ships", selection=DocumentFilter("path = nowhere/*"))
