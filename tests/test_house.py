@@ -123,6 +123,7 @@ ROOMS = {
         {"content", "delimited", "headers"},
         {"code_pages", "containers", "inline_text", "number_formats", "numbering", "ocr", "page_images", "tabular"},
         {"pandoc_json", "spans"},
+        {"sheet_tables"},
         {"calendars", "html", "latex", "markup", "pdf", "rtf", "subtitles"},
         {"mail", "notebook", "open_xml", "powerpoint97", "quote_boxes", "word97"},
         {"presentation", "spreadsheet", "word"},

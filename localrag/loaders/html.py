@@ -29,7 +29,8 @@ from localrag.loaders.content import (
     subscript,
     superscript,
 )
-from localrag.loaders.inline_text import is_note_letter
+from localrag.loaders.headers import HeadCell
+from localrag.loaders.inline_text import is_note_letter, picture_text
 from localrag.loaders.numbering import format_number
 from localrag.loaders.spans import CellRange, fill_spans
 from localrag.loaders.tabular import format_row, table_lines
@@ -46,6 +47,7 @@ _MAX_LINKED_CHARS = 200_000  # of a page's JSON-LD
 _MIN_ALT_WORDS = 3  # of a picture's description; shorter ones name icons
 _LIST_FORMS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
 _LIST_STYLE = re.compile(r"list-style(?:-type)?\s*:[^;]{0,100}?\b(lower|upper)-(alpha|latin|roman)")
+_BOLD = re.compile(r"font-weight\s*:\s*(?:bold|[6-9]00)")
 _DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([\w-]+)""", re.IGNORECASE)
 _MAX_COLUMNS = 200  # columns that a table cell may span
 _MAX_NESTING = 12  # nested lists that are indented further
@@ -271,14 +273,14 @@ def _form_field(node: Any) -> str:
 def _picture_text(node: Any) -> str:
     """The description of a picture, unless it is that of an icon, a file name, or stands beside it, too."""
     alt = " ".join(str(node.get("alt") or "").split())
-    if len(alt.split()) < _MIN_ALT_WORDS or _PICTURE_FILE.search(alt):
+    shown = picture_text(alt, _MIN_ALT_WORDS)
+    if not shown:
         return ""
     owner = next(node.iterancestors("{*}figure", "{*}li", "{*}td", "{*}p"), None)
     beside = " ".join("".join(islice(owner.itertext(), _MAX_TEXTS_BESIDE)).split()) if owner is not None else ""
-    return "" if alt in beside else f" [{alt}] "
+    return "" if alt in beside else f" {shown} "
 
 
-_PICTURE_FILE = re.compile(r"\.(?:jpe?g|png|gif|svg|webp)\Z", re.IGNORECASE)
 _MAX_TEXTS_BESIDE = 50
 
 
@@ -380,12 +382,21 @@ def _grid(cells: list[list[Any]]) -> tuple[list[list[str]], list[CellRange]]:
             while taken.get(len(line), -1) >= n:
                 line.append("")
             left, width, height = len(line), _span_attribute(c, "colspan"), _span_attribute(c, "rowspan")
-            line += [" ".join(html_text(c).split()), *[""] * (width - 1)]
+            text = " ".join(html_text(c).split())
+            line += [HeadCell(text) if _is_set_apart(c) else text, *[""] * (width - 1)]
             if width > 1 or height > 1:
                 ranges.append(CellRange(n, left, n + height - 1, left + width - 1))
                 taken |= dict.fromkeys(range(left, left + width), n + height - 1)
         grid.append(line)
     return grid, ranges
+
+
+def _is_set_apart(cell: Any) -> bool:
+    """Whether a cell of a table is header markup or all bold."""
+    if _tag(cell) == "th" or any(_BOLD.search(str(node.get("style") or "")) for node in (cell, cell.getparent())):
+        return True
+    n_bold = sum(len("".join("".join(b.itertext()).split())) for b in cell.iter("{*}b", "{*}strong"))
+    return 0 < n_bold >= len("".join("".join(cell.itertext()).split()))
 
 
 def _span_attribute(node: Any, name: str) -> int:
