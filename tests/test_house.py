@@ -125,6 +125,7 @@ ROOMS = {
         {"pandoc_json", "spans"},
         {"sheet_tables"},
         {"calendars", "html", "latex", "markup", "pdf", "rtf", "subtitles"},
+        {"xml_text"},
         {"mail", "notebook", "open_xml", "powerpoint97", "quote_boxes", "word97"},
         {"presentation", "spreadsheet", "word"},
         {"old_office", "opendocument", "outlook"},

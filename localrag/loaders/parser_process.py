@@ -39,7 +39,7 @@ PARSERS = {
     **dict.fromkeys((".ics", ".ical", ".vcs"), "calendars.parse_calendar"),
     **dict.fromkeys((".html", ".htm", ".xhtml"), "html.parse_html"),
     ".epub": "html.parse_epub",
-    **dict.fromkeys((".xml", ".rss", ".atom", ".nxml", ".svg"), "html.parse_xml"),
+    **dict.fromkeys((".xml", ".rss", ".atom", ".nxml", ".svg"), "xml_text.parse_xml"),
     **dict.fromkeys((".csv", ".tsv"), "tabular.parse_csv"),
     **dict.fromkeys((".json", ".jsonl", ".ndjson", ".geojson"), "tabular.parse_json"),
     ".ipynb": "notebook.parse_notebook",
