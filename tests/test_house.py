@@ -174,7 +174,7 @@ ROOMS = {
     ],
     "text": [
         {"sentences"},
-        {"kinds", "markdown", "outline", "parts_of_speech"},
+        {"hyphenation", "kinds", "markdown", "outline", "parts_of_speech"},
         {"quotes"},
     ],
 }

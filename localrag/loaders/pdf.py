@@ -4,7 +4,7 @@ import ctypes
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby, pairwise, takewhile
 from statistics import fmean, median
@@ -29,8 +29,10 @@ from localrag.loaders.content import (
 from localrag.loaders.inline_text import comment_line
 from localrag.loaders.ocr import LOW_CONFIDENCE, mean_confidence
 from localrag.loaders.page_images import frame_count
+from localrag.text.hyphenation import DocumentWords, document_words, is_compound
 from localrag.text.sentences import CJK
 
+NO_WORDS = DocumentWords()
 HYPHEN = "\ufffe"  # PDFium's code for a hyphen that divides a word, and the line end after it
 CELL_SEPARATOR = " · "  # between the cells of a row
 SENTENCE_END = tuple(".!?:;。！？：；\"”')")
@@ -121,10 +123,10 @@ def _unfinished(line: str, following: str) -> bool:
     return line.endswith(HYPHEN) or sentence_continues(line, following)
 
 
-def page_sections(pages: Sequence[str], notes: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
+def page_sections(pages: Sequence[str], notes: Sequence[str] = (), known: DocumentWords = NO_WORDS) -> Iterator[tuple[str, str]]:
     """The pages with their labels; a word divided by a page break is completely on the first page.
 
-    `notes`: the footnotes of each page. They stand behind the sentence that goes on on the next page.
+    `notes`: the footnotes of each page. They stand behind the sentence that goes on on the next page. `known`: see `rejoin_hyphenated`.
     """
     remaining = list(pages)
     for n, page in enumerate(remaining):
@@ -132,7 +134,7 @@ def page_sections(pages: Sequence[str], notes: Sequence[str] = ()) -> Iterator[t
         note = notes[n] if n < len(notes) else ""
         if following[:1].islower() and _LAST_WORD.search(page):
             words = following.split(maxsplit=1)
-            page = rejoin_hyphenated(page, words[0], f"{page}\n{following}")  # noqa: PLW2901
+            page = rejoin_hyphenated(page, words[0], known)  # noqa: PLW2901
             following = "".join(words[1:])
         if note and sentence_continues(page, following):
             rest = _REST_OF_SENTENCE.match(following)
@@ -221,26 +223,37 @@ def sentence_continues(page: str, following: str) -> bool:
     )
 
 
-def rejoin_hyphenated(text: str, following: str, full_text: str) -> str:
-    """Join a divided word; its hyphen stays if `full_text` has it elsewhere, or before a capital letter or digit."""
+def rejoin_hyphenated(text: str, following: str, known: DocumentWords) -> str:
+    """Join a divided word; its hyphen stays if it is one of a compound, or before a capital letter or digit.
+
+    `known`: the words of the document, by which compounds are told.
+    """
     start, end = _LAST_WORD.search(text), _FIRST_WORD.match(following)
-    is_compound = start is not None and end is not None and f"{start[1]}-{end[0]}" in full_text
-    return text[:-1] + ("-" if is_compound or not following[:1].islower() else "") + following
+    has_hyphen = not following[:1].islower() or (start is not None and end is not None and is_compound(start[1], end[0], known))
+    return text[:-1] + "-" * has_hyphen + following
 
 
 _UNSPACED_CHARACTER = re.compile(rf"[{CJK}\u3000-\u303f\uff00-\uffef]")
 
 
-def join_paragraphs(lines: Sequence[PageLine]) -> Iterator[str]:
-    """Paragraphs, one per line, separated by blank lines, but not between rows of a table."""
+def words_of(pages: Iterable[Sequence[PageLine]]) -> DocumentWords:
+    """The words of a document's lines, without those that the end of a line divides."""
+    return document_words("\n".join(_WHOLE_LINE.sub(" ", line.text) for page in pages for line in page))
+
+
+_WHOLE_LINE = re.compile(r"^[^\W\d_]+(?=[^\W\d_]*$)|\w+[\ufffe-]$")
+
+
+def join_paragraphs(lines: Sequence[PageLine], known: DocumentWords | None = None) -> Iterator[str]:
+    """Paragraphs, one per line, separated by blank lines, but not between rows of a table. `known`: the document's words, if more."""
+    known = known or words_of([lines])
     steps = [a.bottom - b.bottom for a, b in pairwise(lines) if a.bottom > b.bottom]
     step = median(steps) if steps else 0.0
-    full_text = " ".join(line.text for line in lines)
     text = ""
     for n, line in enumerate(lines):
         if n and _continues_paragraph(lines, n, step):
             text = (
-                rejoin_hyphenated(text, line.text, full_text)
+                rejoin_hyphenated(text, line.text, known)
                 if text.endswith(HYPHEN)
                 else text + _line_separator(text, line.text, has_space=lines[n - 1].has_space) + line.text
             )
@@ -254,12 +267,15 @@ def join_paragraphs(lines: Sequence[PageLine]) -> Iterator[str]:
 
 
 def _line_separator(text: str, following: str, *, has_space: bool) -> str:
-    """The separator of two lines of a paragraph: none in Chinese and Japanese, in Korean the one that is there."""
+    """The separator of two lines of a paragraph: none in Chinese and Japanese, in Korean the one that is there, none after a hyphen."""
+    if _DIVIDED_AT_HYPHEN.search(text[-3:]) and following[:1].isalnum():
+        return ""
     if not (_UNSPACED_CHARACTER.match(text[-1:]) and _UNSPACED_CHARACTER.match(following)):
         return " "
     return " " if has_space and _HANGUL.match(text[-1:]) else ""
 
 
+_DIVIDED_AT_HYPHEN = re.compile(r"\w-\Z")
 _HANGUL = re.compile("[\uac00-\ud7af]")
 
 
@@ -382,10 +398,11 @@ def parse_pdf(file: OpenFile, options: LoadOptions) -> ParsedFile:
         return ParsedFile("", pages_to_ocr=tuple(scans))
     page_lines = [ocr_lines(options.pages[n]) or lines if n in options.pages else lines for n, (lines, _, _) in enumerate(layers, 1)]
     split = [split_footnotes(page) for page in strip_running_heads(page_lines)]
-    bodies, notes = ([_text(lines) for lines in part] for part in zip(*split, strict=True)) if split else ([], [])
+    known = words_of(page_lines)
+    bodies, notes = ([_text(lines, known) for lines in part] for part in zip(*split, strict=True)) if split else ([], [])
     notes = ["\n\n".join(filter(None, (note, *comments))) for note, (_, comments, _) in zip(notes, layers, strict=True)]
     inner = _attached_files(document, options)
-    text, parts = join_sections([*page_sections(bodies, notes), *inner.sections], sentence_continues)
+    text, parts = join_sections([*page_sections(bodies, notes, known), *inner.sections], sentence_continues)
     if not text:
         raise Unreadable(UNKNOWN_FONTS if UNKNOWN_CHARACTERS in scans.values() and not options.pages else _empty(count, options))
     title = " ".join(clean_text(named.get("title", "")).split())
@@ -398,8 +415,8 @@ def parse_pdf(file: OpenFile, options: LoadOptions) -> ParsedFile:
     return ParsedFile(text, title, metadata + inner.metadata(), parts, inner=inner.documents(parts))
 
 
-def _text(lines: Sequence[PageLine]) -> str:
-    return clean_text("\n".join(join_paragraphs(lines)))
+def _text(lines: Sequence[PageLine], known: DocumentWords) -> str:
+    return clean_text("\n".join(join_paragraphs(lines, known)))
 
 
 def _attached_files(document: Any, options: LoadOptions) -> InnerFiles:
@@ -589,20 +606,32 @@ def _pieces(textpage: Any) -> list[PageLine]:
     A line whose last word continues in the next ends with HYPHEN, which PDFium returns instead of hyphen and line end.
     """
     count = textpage.count_chars()
-    text = textpage.get_text_range(0, count) if count else ""
-    has_boxes = len(text) == count
+    text = _page_text(textpage, count)
     turn = _quarter_turns(textpage, count)
     position, pieces = 0, list[PageLine]()
-    for raw in re.findall(rf"[^\r\n{HYPHEN}]*(?:\r\n|[\r\n{HYPHEN}]|$)", text.replace("\x02", HYPHEN)):
+    for raw in re.findall(rf"[^\r\n{HYPHEN}]*(?:\r\n|[\r\n{HYPHEN}]|$)", text):
         line = raw.strip(" \t\r\n" + HYPHEN)
         if line:
             start = position + raw.index(line[0])
             line_text = line + HYPHEN * raw.endswith(HYPHEN)
-            before = pieces[-1] if pieces else None
-            piece = _pdf_line(textpage, line_text, start, start + len(line), turn, before) if has_boxes else PageLine(line_text)
-            pieces.append(piece._replace(has_space=raw.rstrip("\r\n").endswith(" ")))
+            piece = _pdf_line(textpage, line_text, start, start + len(line), turn, pieces[-1] if pieces else None)
+            joined = piece.text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+            pieces.append(piece._replace(text=joined, has_space=raw.rstrip("\r\n").endswith(" ")))
         position += len(raw)
     return sorted(pieces, key=lambda piece: (-round(piece.bottom), piece.left)) if turn else pieces
+
+
+def _page_text(textpage: Any, count: int) -> str:
+    """The text of a page, in which each of PDFium's characters is one; those beyond the first 65,536 are two.
+
+    PDFium leaves characters without a meaning out of its text, but counts them, and gives their places.
+    """
+    import pypdfium2.raw as pdfium
+
+    text = str(textpage.get_text_range(0, count)) if count else ""
+    if len(text) != count:
+        text = "".join(chr(pdfium.FPDFText_GetUnicode(textpage, n)) for n in range(count))
+    return text.replace("\x02", HYPHEN)
 
 
 def _join_pieces(before: PageLine, line: PageLine) -> PageLine:
@@ -762,7 +791,8 @@ def parse_image(file: OpenFile, options: LoadOptions) -> ParsedFile:
     if missing := tuple(n for n in numbers if n not in options.pages):
         return ParsedFile("", pages_to_ocr=missing)
     pages = strip_running_heads([ocr_lines(options.pages[n]) for n in numbers])
-    text, parts = join_sections(page_sections([clean_text("\n".join(join_paragraphs(page))) for page in pages]), sentence_continues)
+    known = words_of(pages)
+    text, parts = join_sections(page_sections([_text(page, known) for page in pages], known=known), sentence_continues)
     if not text:
         reasons = [reason for n in numbers if (reason := unread_reason(options.pages[n]))]
         raise Unreadable(f"a picture: {reasons[0] if reasons else 'blank'}")
