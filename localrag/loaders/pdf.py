@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby, pairwise, takewhile
+from itertools import accumulate, groupby, pairwise, takewhile
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
@@ -35,6 +35,7 @@ from localrag.text.sentences import CJK
 NO_WORDS = DocumentWords()
 HYPHEN = "\ufffe"  # PDFium's code for a hyphen that divides a word, and the line end after it
 CELL_SEPARATOR = " · "  # between the cells of a row
+_SEPARATOR_CHARACTERS = " ·"
 SENTENCE_END = tuple(".!?:;。！？：；\"”')")
 LIST_ITEM = re.compile(r"(?:[-*•‣▪●○·–]|\(?\d{1,3}[.)]|\(?[a-z][.)]|\[\d+\])\s")
 _LAST_WORD = re.compile(r"(\w+)[\ufffe-]$")
@@ -59,6 +60,7 @@ class PageLine(NamedTuple):
     is_row: bool = False  # a table row: it has wide gaps
     gap: float = 0.0  # left edge of the second cell of a row of two
     has_space: bool = False  # behind its last word
+    spaces: tuple[tuple[int, float, float], ...] = ()  # of each space and cell separator: its place in the text, left and right edge
 
 
 class _PageLines(NamedTuple):
@@ -180,6 +182,43 @@ def _first_note(lines: Sequence[PageLine], start: int, end: int, usual: float) -
         if _NOTE_START.match(lines[n].text) and (n == small or lines[n - 1].text.endswith(SENTENCE_END)):
             return n
     return end
+
+
+_MIN_TABLE_ROWS = 3
+_NARROW_GAP = 0.4  # times the usual height of a table's lines: wider than a space
+_MAX_CROSSING = 0.25  # of the rows with a gap between cells, that may have text where it is
+
+
+def split_cells(lines: Sequence[PageLine]) -> list[PageLine]:
+    """Lines in which the cells of table rows that stand close are divided where the other rows have gaps."""
+    found: list[PageLine] = []
+    for is_row, group in groupby(lines, key=lambda line: line.is_row and bool(line.spaces)):
+        rows = list(group)
+        found += map(_CloseCells(rows).divided, rows) if is_row and len(rows) >= _MIN_TABLE_ROWS else rows
+    return found
+
+
+class _CloseCells:
+    """The gaps between the cells of a table's rows."""
+
+    def __init__(self, rows: Sequence[PageLine]) -> None:
+        self._rows = rows
+        self._least = _NARROW_GAP * median(row.top - row.bottom for row in rows)
+        self._gaps = [[(a, b) for at, a, b in row.spaces if row.text.startswith(CELL_SEPARATOR, at)] for row in rows]
+
+    def divided(self, row: PageLine) -> PageLine:
+        """A row with separators in place of the spaces that stand in a gap of other rows."""
+        text = row.text
+        for at, a, b in reversed(row.spaces):
+            is_wide = b - a > self._least and not text.startswith(CELL_SEPARATOR, at) and text.startswith(" ", at)
+            if is_wide and self._is_gap((a + b) / 2):
+                text = text[:at] + CELL_SEPARATOR + text[at + 1 :]
+        return row if text == row.text else row._replace(text=text, gap=0.0, spaces=())
+
+    def _is_gap(self, x: float) -> bool:
+        n_gaps = sum(any(a <= x <= b for a, b in gaps) for gaps in self._gaps)
+        n_crossed = sum(row.left < x < row.right and not any(a <= x <= b for _, a, b in row.spaces) for row in self._rows)
+        return n_gaps >= 2 and n_crossed <= _MAX_CROSSING * n_gaps
 
 
 _MIN_COLUMN_ROWS = 4  # rows of two cells that may be two columns of text
@@ -457,7 +496,7 @@ def _page(document: Any, n: int) -> tuple[list[PageLine], list[str], str]:
     try:
         if _has_unknown_characters(textpage):
             return [], [], UNKNOWN_CHARACTERS
-        lines = split_columns(list(_lines(textpage)))
+        lines = split_columns(split_cells(list(_lines(textpage))))
         fields, comments = _annotations(page)
         return _with_fields(lines, fields), comments, "a scan" if not fields and _is_scan(page, lines) else ""
     finally:
@@ -642,12 +681,15 @@ def _join_pieces(before: PageLine, line: PageLine) -> PageLine:
         mark = superscript(line.text, is_note=not _EXPONENT_BASE.search(before.text))
         return before._replace(text=before.text + mark, right=line.right, has_space=line.has_space)
     if _is_raised_piece(before, line):
-        return line._replace(text=_marked_word(before.text, line.text, ""), left=before.left)
+        return line._replace(text=_marked_word(before.text, line.text, ""), left=before.left, spaces=())
     space = CELL_SEPARATOR if gap > _CELL_GAP else " " if gap > 0.1 else ""
     is_row = before.is_row or line.is_row or gap > _CELL_GAP
     is_second = gap > _CELL_GAP and not before.is_row and not line.is_row
     edge = line.left if is_second else before.gap if not line.is_row and gap <= _CELL_GAP else 0.0
-    return PageLine(before.text + space + line.text, before.left, before.bottom, line.right, before.top, is_row, edge, line.has_space)
+    moved = ((at + len(before.text) + len(space), left, right) for at, left, right in line.spaces)
+    spaces = (*before.spaces, *[(len(before.text), before.right, line.left)] * bool(space), *moved)
+    text = before.text + space + line.text
+    return PageLine(text, before.left, before.bottom, line.right, before.top, is_row, edge, line.has_space, spaces)
 
 
 def _is_raised_piece(piece: PageLine, base: PageLine) -> bool:
@@ -682,6 +724,7 @@ def _pdf_line(textpage: Any, text: str, start: int, end: int, turn: int, before:
     _, bottom, right, top = _box(textpage, start + len(mark), end - 1, turn)
     words = text.split(" ")
     position, gap_at = start, 0.0
+    gaps = list[tuple[int, float, float]]()  # number of a word, and the edges of the space behind it
     for n, word in enumerate(words):
         at, position = position, position + len(word) + 1
         words[n] = _with_raised(textpage, word[len(mark) :] if n == 0 else word, at + len(mark) if n == 0 else at, turn)
@@ -689,14 +732,19 @@ def _pdf_line(textpage: Any, text: str, start: int, end: int, turn: int, before:
             break
         space = " "
         if word and words[n + 1] and position < end:
-            after = _char_box(textpage, position, turn)[0]
-            if after - _char_box(textpage, position - 2, turn)[2] > _CELL_GAP * (top - bottom):
+            before_gap, after = _char_box(textpage, position - 2, turn)[2], _char_box(textpage, position, turn)[0]
+            gaps.append((n, before_gap, after))
+            if after - before_gap > _CELL_GAP * (top - bottom):
                 space, gap_at = CELL_SEPARATOR, after
         words[n] += space
     if mark:
         words[0] = _marked_word(mark, words[0], before.text if before and _is_near(before, PageLine("", *first_box)) else "")
+    ends = list(accumulate(map(len, words)))
+    spaces = tuple((ends[n] - len(words[n]) + len(words[n].rstrip(_SEPARATOR_CHARACTERS)), a, b) for n, a, b in gaps)
     joined = re.sub(r" {3,}", CELL_SEPARATOR, "".join(words))
-    return PageLine(joined, left, bottom, right, top, CELL_SEPARATOR in joined, gap_at if joined.count(CELL_SEPARATOR) == 1 else 0.0)
+    gap_at = gap_at if joined.count(CELL_SEPARATOR) == 1 else 0.0
+    has_places = len(joined) == ends[-1]
+    return PageLine(joined, left, bottom, right, top, CELL_SEPARATOR in joined, gap_at, spaces=spaces if has_places else ())
 
 
 _MAYBE_RAISED = re.compile(r"(?<=\S)[\d*†‡§]+\)?")

@@ -232,7 +232,7 @@ def _reference(element: Any) -> str:
     cited = next(element.iter("{*}mixed-citation", "{*}citation", "{*}nlm-citation", "{*}element-citation"), None)
     if cited is None:
         text = _line(element)
-    elif any((e.tail or "").strip() for e in cited.iter("*") if e is not cited):
+    elif (cited.text or "").strip() or any((e.tail or "").strip() for e in cited.iter("*") if e is not cited):
         text = _line(cited)
     else:  # without punctuation
         people = [_person(name) for name in cited.iter("{*}name", "{*}collab")]

@@ -30,7 +30,8 @@ ARTICLE = """<?xml version="1.0"?>
   <ref><label>1</label>
    <mixed-citation><name><surname>Kell</surname> <given-names>I</given-names></name>. Tides. 1871.</mixed-citation></ref>
   <ref><label>2.</label><element-citation><person-group><name><surname>Rask</surname><given-names>B</given-names></name></person-group>
-   <article-title>On fog</article-title><year>1901</year></element-citation></ref></ref-list></back>
+   <article-title>On fog</article-title><year>1901</year></element-citation></ref>
+  <ref><mixed-citation>Pilot Office. Charts. <year>1931</year></mixed-citation></ref></ref-list></back>
 </article>"""
 TEXT = """# Ice in the outer harbour
 
@@ -66,7 +67,9 @@ We thank the pilots.
 
 [1] Kell I. Tides. 1871.
 
-[2] B Rask. On fog. 1901"""
+[2] B Rask. On fog. 1901
+
+Pilot Office. Charts. 1931"""
 
 
 def test_an_article_is_read_without_what_describes_it_for_machines(tmp_path):
