@@ -60,7 +60,7 @@ class PageLine(NamedTuple):
     is_row: bool = False  # a table row: it has wide gaps
     gap: float = 0.0  # left edge of the second cell of a row of two
     has_space: bool = False  # behind its last word
-    spaces: tuple[tuple[int, float, float], ...] = ()  # of each space and cell separator: its place in the text, left and right edge
+    spaces: tuple[tuple[int, float, float], ...] = ()  # that no one typed: place in the text, left and right edge
 
 
 class _PageLines(NamedTuple):
@@ -718,6 +718,8 @@ def _pdf_line(textpage: Any, text: str, start: int, end: int, turn: int, before:
 
     `before`: the line that the page has before it.
     """
+    import pypdfium2.raw as pdfium
+
     first_box = _char_box(textpage, start, turn)
     left = first_box[0]
     mark = _raised_start(textpage, text, start, turn)
@@ -733,9 +735,10 @@ def _pdf_line(textpage: Any, text: str, start: int, end: int, turn: int, before:
         space = " "
         if word and words[n + 1] and position < end:
             before_gap, after = _char_box(textpage, position - 2, turn)[2], _char_box(textpage, position, turn)[0]
-            gaps.append((n, before_gap, after))
             if after - before_gap > _CELL_GAP * (top - bottom):
                 space, gap_at = CELL_SEPARATOR, after
+            if space == CELL_SEPARATOR or pdfium.FPDFText_IsGenerated(textpage, position - 1) == 1:  # typed spaces are within a cell
+                gaps.append((n, before_gap, after))
         words[n] += space
     if mark:
         words[0] = _marked_word(mark, words[0], before.text if before and _is_near(before, PageLine("", *first_box)) else "")
