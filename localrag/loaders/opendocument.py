@@ -1,4 +1,4 @@
-"""OpenDocument: texts (.odt), spreadsheets (.ods) and presentations (.odp), each one XML file in an archive.
+"""OpenDocument: texts (.odt), spreadsheets (.ods) and presentations (.odp), each one XML file in an archive, or that file alone.
 
 List and heading numbers are counted while reading; notes, comments, headers and footers stand after the text they belong to.
 """
@@ -60,6 +60,7 @@ _WITHOUT_TEXT = {
     f"{_TEXT}user-field-decls",
     f"{_OFFICE}forms",
     f"{_OFFICE}annotation",
+    f"{_OFFICE}binary-data",
     f"{_SHOW}notes",
 }
 _OBJECTS = frozenset({f"{_DRAW}{name}" for name in ("object", "object-ole", "control")})
@@ -81,6 +82,7 @@ _BOLD_WEIGHTS = frozenset({"bold", "600", "700", "800", "900"})
 _MAX_REPEATED = 1000  # repetitions of a row or cell; more fill an empty sheet
 _MAX_INNER_DEPTH = 2  # objects in objects
 _TABLE_HEADING = "Table_20_Heading"  # the style of LibreOffice
+FLAT_SUFFIXES = frozenset({".fodt", ".fods", ".fodp"})  # in a single XML file
 _OUTLINE = "outline"  # the list of numbered headings
 
 
@@ -128,31 +130,38 @@ class _Position:
 
 
 def parse_opendocument(file: OpenFile, _options: LoadOptions) -> ParsedFile:
-    """Parse a text, spreadsheet or presentation, or a template of one."""
+    """Parse a text, spreadsheet or presentation, a template of one, or one in a single XML file (`.fodt`)."""
+    if file.suffix.lower() in FLAT_SUFFIXES:
+        root = xml_root(file.read_bytes())
+        return _parsed(root, root, root, None)
     with open_archive(file) as archive:
         if b"encryption-data" in read_entry(archive, "META-INF/manifest.xml", needed=False):
             raise Unreadable("password-protected")
-        content = xml_root(read_entry(archive, "content.xml"))
-        metadata = _metadata(read_entry(archive, "meta.xml", needed=False))
-        styles = _optional_root(archive, "styles.xml")
-        reader = OdfReader(archive, _read_styles(content, styles), _form_values(content))
-        body = content.find(f"{_OFFICE}body")
-        if body is None or not len(body):
-            raise Unreadable("damaged: it has no content", failed=True)
-        sheets, slides = body[0].findall(f"{_TABLE}table"), body[0].findall(f"{_DRAW}page")
-        headers, footers = _running_texts(content, styles, reader)
-        if body[0].tag == f"{_OFFICE}spreadsheet":
-            named = [(str(s.get(f"{_TABLE}name") or ""), reader.sheet(s)) for s in sheets]
-            sections = [(f"sheet {name}", sheet_title(name, text, always=len(named) > 1)) for name, text in named]
-            text, parts = join_sections([*sections, ("", "\n".join([*headers, *footers]))])
-        elif slides:
-            shown = [(f"slide {n}", clean_text("\n\n".join(reader.slide(s)))) for n, s in enumerate(slides, 1)]
-            text, parts = join_sections([*shown, ("", "\n".join(_declared_lines(body[0])))])
-        else:
-            lines = [*reader.blocks(body[0]), *reader.note_lines()]
-            around = ("\n\n".join(headers), "\n".join(lines), "\n\n".join([*reader.embedded_line(), *footers]))
-            text, parts = clean_text("\n\n".join(filter(None, around))), ()
-    return parsed_file(text, metadata, first_heading(text), parts)
+        data = read_entry(archive, "meta.xml", needed=False)
+        meta = xml_root(data) if data else None
+        return _parsed(xml_root(read_entry(archive, "content.xml")), _optional_root(archive, "styles.xml"), meta, archive)
+
+
+def _parsed(content: Any, styles: Any, meta: Any, archive: ZipFile | None) -> ParsedFile:
+    """The document with these parts, which are the same element in a single XML file."""
+    reader = OdfReader(archive, _read_styles(content, styles), _form_values(content))
+    body = content.find(f"{_OFFICE}body")
+    if body is None or not len(body):
+        raise Unreadable("damaged: it has no content", failed=True)
+    sheets, slides = body[0].findall(f"{_TABLE}table"), body[0].findall(f"{_DRAW}page")
+    headers, footers = _running_texts(content, styles, reader)
+    if body[0].tag == f"{_OFFICE}spreadsheet":
+        named = [(str(s.get(f"{_TABLE}name") or ""), reader.sheet(s)) for s in sheets]
+        sections = [(f"sheet {name}", sheet_title(name, text, always=len(named) > 1)) for name, text in named]
+        text, parts = join_sections([*sections, ("", "\n".join([*headers, *footers]))])
+    elif slides:
+        shown = [(f"slide {n}", clean_text("\n\n".join(reader.slide(s)))) for n, s in enumerate(slides, 1)]
+        text, parts = join_sections([*shown, ("", "\n".join(_declared_lines(body[0])))])
+    else:
+        lines = [*reader.blocks(body[0]), *reader.note_lines()]
+        around = ("\n\n".join(headers), "\n".join(lines), "\n\n".join([*reader.embedded_line(), *footers]))
+        text, parts = clean_text("\n\n".join(filter(None, around))), ()
+    return parsed_file(text, _metadata(meta), first_heading(text), parts)
 
 
 def _optional_root(archive: ZipFile, name: str) -> Any:
@@ -162,11 +171,11 @@ def _optional_root(archive: ZipFile, name: str) -> Any:
         return None
 
 
-def _metadata(data: bytes) -> tuple[tuple[str, str], ...]:
-    if not data:
+def _metadata(root: Any) -> tuple[tuple[str, str], ...]:
+    meta = None if root is None else next(root.iter(f"{_OFFICE}meta"), None)
+    if meta is None:
         return ()
-    root = xml_root(data)
-    values = {str(e.tag).rpartition("}")[2]: "".join(e.itertext()) for e in root.iter("*") if not len(e)}
+    values = {str(e.tag).rpartition("}")[2]: "".join(e.itertext()) for e in meta.iter("*") if not len(e)}
     return metadata_pairs(
         title=values.get("title"),
         author=values.get("initial-creator") or values.get("creator"),
@@ -289,9 +298,12 @@ def _form_value(control: Any) -> str:
 
 @dataclass(slots=True)
 class OdfReader:
-    """Reads the text of a document. `notes`: bodies of notes in the order of their marks; `comments`: those not written yet."""
+    """Reads the text of a document. `notes`: bodies of notes in the order of their marks; `comments`: those not written yet.
 
-    archive: ZipFile
+    `archive`: with the files of the objects; None where they are within the document.
+    """
+
+    archive: ZipFile | None
     styles: _OdfStyles = field(default_factory=_OdfStyles)
     form_values: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""  # of an object inside the document
@@ -452,8 +464,10 @@ class OdfReader:
         if element.tag == f"{_DRAW}object-ole":
             self.embedded.append(name)
             return
-        root = _optional_root(self.archive, f"{name}/content.xml") if name and self.depth < _MAX_INNER_DEPTH else None
-        if root is None:
+        root = next(element.iterchildren("*"), None)  # within the document
+        if root is None and name and self.archive is not None:
+            root = _optional_root(self.archive, f"{name}/content.xml")
+        if root is None or self.depth >= _MAX_INNER_DEPTH:
             return
         if str(root.tag).endswith("}math"):
             yield from filter(None, [" ".join("".join(root.itertext()).split())])

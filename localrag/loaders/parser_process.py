@@ -49,7 +49,7 @@ PARSERS = {
     **dict.fromkeys((".docx", ".docm", ".dotx", ".dotm"), "word.parse_docx"),
     **dict.fromkeys((".pptx", ".pptm", ".ppsx", ".ppsm", ".potx", ".potm"), "presentation.parse_pptx"),
     **dict.fromkeys((".xlsx", ".xlsm", ".xltx", ".xltm"), "spreadsheet.parse_xlsx"),
-    **dict.fromkeys((".odt", ".ods", ".odp", ".ott", ".ots", ".otp"), "opendocument.parse_opendocument"),
+    **dict.fromkeys((".odt", ".ods", ".odp", ".ott", ".ots", ".otp", ".fodt", ".fods", ".fodp"), "opendocument.parse_opendocument"),
     **dict.fromkeys((".doc", ".dot"), "old_office.parse_doc"),
     **dict.fromkeys((".ppt", ".pps"), "old_office.parse_ppt"),
     **dict.fromkeys((".xls", ".xlt"), "old_office.parse_xls"),
@@ -69,6 +69,15 @@ BINARY_SUFFIXES = OCR_SUFFIXES | {".epub"} | {suffix for suffix, parser in PARSE
 TABULAR_SUFFIXES = frozenset(
     {".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".geojson", ".ipynb", ".xlsx", ".xlsm", ".xltx", ".xltm", ".xls", ".xlt"}
 )
+# Suffixes of documents that LibreOffice reads → what it should convert them to.
+CONVERTIBLE = {
+    **dict.fromkeys((".xlsb", ".numbers"), "xlsx"),
+    **dict.fromkeys((".pages", ".wpd", ".wps"), "docx"),
+    ".key": "pptx",
+    ".sxw": "odt",
+    ".sxc": "ods",
+    ".sxi": "odp",
+}
 MAX_DIGITS = 100_000  # digits of an integer: converting it takes 0.2 s, and the time is quadratic
 SNIFF_BYTES = 65_536  # bytes examined to decide whether a file of an unknown suffix is text
 
@@ -82,9 +91,9 @@ def parse_file(file: OpenFile, options: LoadOptions) -> ParsedFile:
             head = f.read(SNIFF_BYTES)
         if looks_binary(head):
             is_supported = suffix in PARSERS
-            raise Unreadable(
-                "binary, not text" if is_supported or not suffix else f"format not supported: {file.suffix}", failed=is_supported
-            )
+            hint = f"; convert it: soffice --headless --convert-to {CONVERTIBLE[suffix]} FILE" if suffix in CONVERTIBLE else ""
+            unsupported = f"format not supported: {file.suffix}{hint}"
+            raise Unreadable("binary, not text" if is_supported or not suffix else unsupported, failed=is_supported)
     module, _, name = PARSERS.get(suffix, "markup.parse_text").partition(".")
     parser: Callable[[OpenFile, LoadOptions], ParsedFile] = getattr(import_module(f"localrag.loaders.{module}"), name)
     try:
