@@ -119,9 +119,9 @@ ROOMS = {
         {"reader", "shapes"},
     ],
     "loaders": [
-        {"column_labels", "discover", "encodings", "pandoc", "sandbox"},
+        {"column_labels", "discover", "encodings", "latex_units", "pandoc", "sandbox"},
         {"content", "delimited", "headers"},
-        {"code_pages", "containers", "inline_text", "number_formats", "numbering", "ocr", "page_images", "tabular"},
+        {"code_pages", "containers", "inline_text", "latex_inputs", "number_formats", "numbering", "ocr", "page_images", "tabular"},
         {"pandoc_json", "spans"},
         {"sheet_tables"},
         {"calendars", "html", "latex", "markup", "pdf", "rtf", "subtitles"},

@@ -92,7 +92,7 @@ class InnerFiles:
             raise Unreadable(self.unread[name])
         budget.depth -= 1
         try:
-            plain = replace(self.options, ocr="", pages={}, pandoc_program="", pandoc_json="")
+            plain = replace(self.options, ocr="", pages={}, pandoc_program="", pandoc_json="", tex_definitions="")
             content = budget.parse(InnerFile(PurePosixPath(name).name or name, -1, data), plain)
         except (Unreadable, MemoryError):
             raise
