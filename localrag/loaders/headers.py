@@ -108,7 +108,7 @@ def _is_column_marked(rows: Sequence[CellRow]) -> bool:
     return all(isinstance(value, HeadCell) for value in first if value) and bool(first[0]) and n_marked <= _MARKED_SHARE * len(other_cells)
 
 
-def _counted(text: str) -> tuple[str, int] | None:
+def _series_place(text: str) -> tuple[str, int] | None:
     """A text that ends with a counting letter or number, without and with its place: `Team 2` is 2 of `Team `; None for another."""
     match = _COUNTED.fullmatch(text)
     return (match[1] or match[3] or "", ord(match[2]) if match[2] else int(match[4])) if match else None
@@ -116,7 +116,7 @@ def _counted(text: str) -> tuple[str, int] | None:
 
 def _are_counted(row: CellRow) -> bool:
     """Whether the cells of a row are the same but for what counts them: `Team 1 · Team 2`, `A · B`."""
-    places = [_counted(value) for value in row if value]
+    places = [_series_place(value) for value in row if value]
     return len(places) > 1 and all(a and b and a[0] == b[0] and b[1] == a[1] + 1 for a, b in pairwise(places))
 
 
@@ -124,8 +124,8 @@ def _is_series_head(rows: Sequence[CellRow]) -> bool:
     """Whether the cells of the first row count the columns, and those below are none of the same kind."""
     if not _are_counted(rows[0]):
         return False
-    kind = next(_counted(value) for value in rows[0] if value)
-    return not any(place and kind and place[0] == kind[0] for row in rows[1:] for place in map(_counted, row))
+    kind = next(_series_place(value) for value in rows[0] if value)
+    return not any(place and kind and place[0] == kind[0] for row in rows[1:] for place in map(_series_place, row))
 
 
 def _columns(rows: Iterable[CellRow]) -> list[list[str]]:

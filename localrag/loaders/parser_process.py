@@ -58,11 +58,12 @@ PARSERS = {
     **dict.fromkeys(IMAGE_SUFFIXES, "pdf.parse_image"),
 }
 # Version of each parser's results. If it is raised, the files of that parser are read again.
-_VERSION_2 = ("markup", "subtitles", "calendars", "pdf.parse_image")
-_VERSION_4 = ("html.parse_html", "html.parse_epub", "mail", "outlook")
-PARSER_VERSIONS = {
-    parser: 2 if parser.startswith(_VERSION_2) else 4 if parser.startswith(_VERSION_4) else 3 for parser in dict.fromkeys(PARSERS.values())
+_VERSIONS = {
+    **dict.fromkeys(("markup", "subtitles", "calendars"), 2),
+    **dict.fromkeys(("markup.parse_text", "pdf.parse_image"), 3),
+    **dict.fromkeys(("html", "mail", "outlook"), 5),
 }
+PARSER_VERSIONS = {parser: _VERSIONS.get(parser, _VERSIONS.get(parser.partition(".")[0], 4)) for parser in PARSERS.values()}
 OCR_SUFFIXES = IMAGE_SUFFIXES | {".pdf"}
 _OFFICE_PARSERS = ("word.", "presentation.", "spreadsheet.", "opendocument.", "old_office.", "outlook.")
 BINARY_SUFFIXES = OCR_SUFFIXES | {".epub"} | {suffix for suffix, parser in PARSERS.items() if parser.startswith(_OFFICE_PARSERS)}
