@@ -21,7 +21,7 @@ def input_definitions(file: Path) -> str:
     texts: dict[Path, str] = {}
     with suppress(OSError, ValueError):
         folder = file.parent.resolve()
-        _gather(_read(file, _MAX_DOCUMENT_BYTES), folder, texts, 0)
+        _gather(_input_text(file, _MAX_DOCUMENT_BYTES), folder, texts, 0)
     return "\n".join(text for text in texts.values() if _DEFINES.search(text))
 
 
@@ -29,7 +29,7 @@ def _gather(source: str, folder: Path, texts: dict[Path, str], depth: int) -> No
     for path in _input_paths(source, folder) if depth < MAX_INPUT_DEPTH else ():
         if path not in texts and len(texts) < MAX_INPUT_FILES:
             with suppress(OSError, ValueError):
-                texts[path] = _read(path, MAX_INPUT_BYTES)
+                texts[path] = _input_text(path, MAX_INPUT_BYTES)
                 _gather(texts[path], folder, texts, depth + 1)
 
 
@@ -46,7 +46,7 @@ def _input_paths(source: str, folder: Path) -> Iterator[Path]:
                         break
 
 
-def _read(file: Path, most: int) -> str:
+def _input_text(file: Path, most: int) -> str:
     """A file of at most so many bytes; empty if it is larger. Raises OSError."""
     with open_file(file) as opened:
         return opened.read_bytes().decode("utf-8", "replace") if os.fstat(opened.descriptor).st_size <= most else ""

@@ -185,6 +185,7 @@ def _first_note(lines: Sequence[PageLine], start: int, end: int, usual: float) -
 
 
 _MIN_TABLE_ROWS = 3
+_NOTED_GAP = 0.3  # times the line height: a space that may divide cells
 _NARROW_GAP = 0.4  # times the usual height of a table's lines: wider than a space
 _MAX_CROSSING = 0.25  # of the rows with a gap between cells, that may have text where it is
 
@@ -275,7 +276,7 @@ def rejoin_hyphenated(text: str, following: str, known: DocumentWords) -> str:
 _UNSPACED_CHARACTER = re.compile(rf"[{CJK}\u3000-\u303f\uff00-\uffef]")
 
 
-def words_of(pages: Iterable[Sequence[PageLine]]) -> DocumentWords:
+def line_words(pages: Iterable[Sequence[PageLine]]) -> DocumentWords:
     """The words of a document's lines, without those that the end of a line divides."""
     return document_words("\n".join(_WHOLE_LINE.sub(" ", line.text) for page in pages for line in page))
 
@@ -285,7 +286,7 @@ _WHOLE_LINE = re.compile(r"^[^\W\d_]+(?=[^\W\d_]*$)|\w+[\ufffe-]$")
 
 def join_paragraphs(lines: Sequence[PageLine], known: DocumentWords | None = None) -> Iterator[str]:
     """Paragraphs, one per line, separated by blank lines, but not between rows of a table. `known`: the document's words, if more."""
-    known = known or words_of([lines])
+    known = known or line_words([lines])
     steps = [a.bottom - b.bottom for a, b in pairwise(lines) if a.bottom > b.bottom]
     step = median(steps) if steps else 0.0
     text = ""
@@ -437,7 +438,7 @@ def parse_pdf(file: OpenFile, options: LoadOptions) -> ParsedFile:
         return ParsedFile("", pages_to_ocr=tuple(scans))
     page_lines = [ocr_lines(options.pages[n]) or lines if n in options.pages else lines for n, (lines, _, _) in enumerate(layers, 1)]
     split = [split_footnotes(page) for page in strip_running_heads(page_lines)]
-    known = words_of(page_lines)
+    known = line_words(page_lines)
     bodies, notes = ([_text(lines, known) for lines in part] for part in zip(*split, strict=True)) if split else ([], [])
     notes = ["\n\n".join(filter(None, (note, *comments))) for note, (_, comments, _) in zip(notes, layers, strict=True)]
     inner = _attached_files(document, options)
@@ -737,8 +738,9 @@ def _pdf_line(textpage: Any, text: str, start: int, end: int, turn: int, before:
             before_gap, after = _char_box(textpage, position - 2, turn)[2], _char_box(textpage, position, turn)[0]
             if after - before_gap > _CELL_GAP * (top - bottom):
                 space, gap_at = CELL_SEPARATOR, after
-            if space == CELL_SEPARATOR or pdfium.FPDFText_IsGenerated(textpage, position - 1) == 1:  # typed spaces are within a cell
-                gaps.append((n, before_gap, after))
+            is_wide = after - before_gap > _NOTED_GAP * (top - bottom)
+            if is_wide and (space == CELL_SEPARATOR or pdfium.FPDFText_IsGenerated(textpage, position - 1) == 1):
+                gaps.append((n, before_gap, after))  # typed spaces are within a cell
         words[n] += space
     if mark:
         words[0] = _marked_word(mark, words[0], before.text if before and _is_near(before, PageLine("", *first_box)) else "")
@@ -842,7 +844,7 @@ def parse_image(file: OpenFile, options: LoadOptions) -> ParsedFile:
     if missing := tuple(n for n in numbers if n not in options.pages):
         return ParsedFile("", pages_to_ocr=missing)
     pages = strip_running_heads([ocr_lines(options.pages[n]) for n in numbers])
-    known = words_of(pages)
+    known = line_words(pages)
     text, parts = join_sections(page_sections([_text(page, known) for page in pages], known=known), sentence_continues)
     if not text:
         reasons = [reason for n in numbers if (reason := unread_reason(options.pages[n]))]

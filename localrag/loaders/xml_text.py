@@ -95,7 +95,7 @@ def _paragraphs(element: Any) -> Iterator[str]:
     label = ""
     for child in element:
         if _name(child) == "label" and child.getnext() is not None:
-            label = _line(child)
+            label = _one_line(child)
             continue
         for line in _paragraphs(child):
             yield _labelled(label, line)
@@ -113,7 +113,7 @@ def _labelled(label: str, line: str) -> str:
     return f"{hashes}{space}{label} {text}" if label else line
 
 
-def _line(element: Any) -> str:
+def _one_line(element: Any) -> str:
     """The running text of an element on one line."""
     return " ".join(_sentence(element, []).split())
 
@@ -163,8 +163,8 @@ def _article_lines(article: Any) -> Iterator[str]:
     if meta is not None:
         yield f"# {_title(meta)}\n"
         subtitles = meta.iterfind("{*}title-group/{*}subtitle")
-        institutions = (_line(e) for e in meta.iter("{*}aff"))
-        yield from (f"{text}\n" for text in (*map(_line, subtitles), ", ".join(_authors(meta)), "; ".join(institutions)) if text)
+        institutions = (_one_line(e) for e in meta.iter("{*}aff"))
+        yield from (f"{text}\n" for text in (*map(_one_line, subtitles), ", ".join(_authors(meta)), "; ".join(institutions)) if text)
         yield from (f"{text}\n" for text in (_published(article, meta), *_statements(meta)) if text)
     pieces = [] if meta is None else list(meta.iterchildren("{*}abstract", "{*}trans-abstract"))
     pieces += article.iterfind("{*}front/{*}notes")
@@ -192,12 +192,12 @@ def _person(name: Any) -> str:
     parts = [name.findtext(f"{{*}}{part}") or "" for part in ("given-names", "surname", "suffix")]
     if name.get("name-style") == "eastern":
         parts[:2] = parts[1::-1]
-    return " ".join(" ".join(parts).split()) or _line(name)
+    return " ".join(" ".join(parts).split()) or _one_line(name)
 
 
 def _published(article: Any, meta: Any) -> str:
     """Journal, issue, date and DOI on one line."""
-    journal = next((_line(e) for e in article.iterfind("{*}front/{*}journal-meta//{*}journal-title")), "")
+    journal = next((_one_line(e) for e in article.iterfind("{*}front/{*}journal-meta//{*}journal-title")), "")
     places = (meta.findtext(f"{{*}}{name}") or "" for name in ("volume", "issue", "fpage", "elocation-id"))
     doi = meta.findtext("{*}article-id[@pub-id-type='doi']") or ""
     values = {"Journal": ", ".join(filter(None, (journal, *places))), "Date": _date(meta), "DOI": doi}
@@ -216,9 +216,9 @@ def _date(meta: Any) -> str:
 
 def _statements(meta: Any) -> Iterator[str]:
     """Keywords and funding, a line each."""
-    words = [word for group in meta.iterchildren("{*}kwd-group") for e in group.iter("{*}kwd") if (word := _line(e))]
+    words = [word for group in meta.iterchildren("{*}kwd-group") for e in group.iter("{*}kwd") if (word := _one_line(e))]
     yield f"Keywords: {', '.join(words)}" if words else ""
-    funding = " ".join(filter(None, map(_line, meta.iter("{*}funding-statement"))))
+    funding = " ".join(filter(None, map(_one_line, meta.iter("{*}funding-statement"))))
     yield f"Funding: {funding}" if funding else ""
 
 
@@ -231,12 +231,12 @@ def _reference(element: Any) -> str:
     """A reference of a list on one line, with its number in brackets."""
     cited = next(element.iter("{*}mixed-citation", "{*}citation", "{*}nlm-citation", "{*}element-citation"), None)
     if cited is None:
-        text = _line(element)
+        text = _one_line(element)
     elif (cited.text or "").strip() or any((e.tail or "").strip() for e in cited.iter("*") if e is not cited):
-        text = _line(cited)
+        text = _one_line(cited)
     else:  # without punctuation
         people = [_person(name) for name in cited.iter("{*}name", "{*}collab")]
-        others = [_line(e) for e in cited if _name(e) not in {"person-group", "name", "collab"}]
+        others = [_one_line(e) for e in cited if _name(e) not in {"person-group", "name", "collab"}]
         text = ". ".join(filter(None, (", ".join(people), *others)))
     label = "" if cited is None else " ".join((element.findtext("{*}label") or "").split()).strip("[].() ")
     return f"[{label}] {text}" if label and text else text

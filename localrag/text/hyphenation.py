@@ -72,5 +72,5 @@ def _english() -> _Dictionary:
     files = [folder / f"en-{name}.txt" for name in ("lexicon", "spelling")]
     if not all(file.is_file() for file in files):
         return _Dictionary()
-    words, common = (frozenset(line.partition(" ")[0].lower() for line in file.read_text(encoding="utf-8").split("\n")) for file in files)
-    return _Dictionary(words, common, Counter(word.partition("-")[0] for word in words if "-" in word))
+    lexicon, common = (file.read_text(encoding="utf-8").lower().split() for file in files)  # with the tags and numbers behind the words
+    return _Dictionary(frozenset(lexicon), frozenset(common), Counter(word.partition("-")[0] for word in lexicon if "-" in word))
