@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
-_WORD = re.compile(r"[^\W\d_]+")
+_ALL_LETTERS = re.compile(r"[^\W\d_]+")
 _COMPOUND = re.compile(r"(?<![\w-])[^\W\d_]+-[^\W\d_]+")
 _MIN_CHARS = 4  # of the words on both sides of a hyphen that no dictionary knows
 _ENGLISH_SHARE = 0.6  # of the different words of a text that an English dictionary has: English texts 0.8 and more, German ones 0.4
@@ -38,7 +38,7 @@ class _Dictionary:
 
 def document_words(text: str) -> DocumentWords:
     """The words of a text, which should not contain divided ones."""
-    as_written = frozenset(_WORD.findall(text))
+    as_written = frozenset(_ALL_LETTERS.findall(text))
     return DocumentWords(as_written, frozenset(map(str.lower, as_written)), frozenset(map(str.lower, _COMPOUND.findall(text))))
 
 
