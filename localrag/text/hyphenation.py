@@ -14,7 +14,6 @@ _ALL_LETTERS = re.compile(r"[^\W\d_]+")
 _COMPOUND = re.compile(r"(?<![\w-])[^\W\d_]+-[^\W\d_]+")
 _MIN_CHARS = 4  # of the words on both sides of a hyphen that no dictionary knows
 _ENGLISH_SHARE = 0.6  # of the different words of a text that an English dictionary has: English texts 0.8 and more, German ones 0.4
-_MAX_WORDS = 3000  # of a text, by which its language is told
 _MIN_COMPOUNDS = 3  # of a dictionary that begin with a word, for it to begin others, too
 
 
@@ -60,8 +59,8 @@ def is_compound(first: str, second: str, known: DocumentWords) -> bool:
 
 @lru_cache(maxsize=2)
 def _is_english(known: DocumentWords) -> bool:
-    words = [word for word in sorted(known.words)[:_MAX_WORDS] if len(word) >= _MIN_CHARS and word.isascii()]
-    return len(words) > 0 and sum(word in _english().words for word in words) >= _ENGLISH_SHARE * len(words)
+    words = {word for word in known.words if len(word) >= _MIN_CHARS and word.isascii()}
+    return len(words) > 0 and len(words & _english().words) >= _ENGLISH_SHARE * len(words)
 
 
 @cache
