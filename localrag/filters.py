@@ -40,9 +40,9 @@ METADATA_PREFIX = "meta."
 FILTER_KEYS = ("path", "type", "after", "before", f"{METADATA_PREFIX}KEY")
 DATE_KEYS = ("after", "before")
 FILE_TYPE_FAMILIES = {  # type name → suffixes
-    "word": ("docx", "docm", "dotx", "dotm", "doc", "dot", "odt", "ott", "rtf"),
-    "sheet": ("xlsx", "xlsm", "xltx", "xltm", "xls", "xlt", "ods", "ots", "csv", "tsv"),
-    "slides": ("pptx", "pptm", "ppsx", "ppsm", "potx", "potm", "ppt", "pps", "odp", "otp"),
+    "word": ("docx", "docm", "dotx", "dotm", "doc", "dot", "odt", "ott", "fodt", "rtf"),
+    "sheet": ("xlsx", "xlsm", "xltx", "xltm", "xls", "xlt", "ods", "ots", "fods", "csv", "tsv"),
+    "slides": ("pptx", "pptm", "ppsx", "ppsm", "potx", "potm", "ppt", "pps", "odp", "otp", "fodp"),
     "mail": ("eml", "msg"),
     "web": ("html", "htm", "xhtml"),
     "book": ("epub",),

@@ -105,15 +105,18 @@ class Document:
 _INSIDE_FILE = re.compile(r"(?<=\w\.)(?:mbox|eml|msg|pdf)(?=/)", re.IGNORECASE)
 
 
-def file_path(path: str) -> str:
-    """The path of the file that a document is in: its own, or for a document within a file that of this file."""
-    container = _INSIDE_FILE.search(path)
-    return path[: container.end()] if container else path
+def file_path(path: str, is_folder: Callable[[str], bool] = lambda _: False) -> str:
+    """The path of the file that a document is in: its own, or for a document within a file that of this file.
+
+    `is_folder`: whether a path that ends like such a file is that of a folder, such as `letters.eml/`, where the caller can tell.
+    """
+    candidates = (path[: container.end()] for container in _INSIDE_FILE.finditer(path))
+    return next((candidate for candidate in candidates if not is_folder(candidate)), path)
 
 
-def format_path(path: str) -> str:
+def format_path(path: str, is_folder: Callable[[str], bool] = lambda _: False) -> str:
     """A path as people read it: `archive.mbox › 2019-03-02 Re: bridge` for a document within a file."""
-    file = file_path(path)
+    file = file_path(path, is_folder)
     return file + path[len(file) :].replace("/", " › ")
 
 
@@ -394,9 +397,9 @@ class Citation:
     part: str = ""
     headings: tuple[str, ...] = ()
 
-    def place(self, path: str = "") -> str:
-        """File (or the `path` to show instead), part and headings: `manual.pdf › page 3 › Setup › Linux`."""
-        return " › ".join((format_path(path or self.path), *filter(None, (self.part,)), *self.headings))
+    def place(self, path: str = "", is_folder: Callable[[str], bool] = lambda _: False) -> str:
+        """File (or the `path` to show instead), part and headings: `manual.pdf › page 3 › Setup › Linux`. `is_folder`: see `file_path`."""
+        return " › ".join((format_path(path or self.path, is_folder), *filter(None, (self.part,)), *self.headings))
 
 
 @dataclass(frozen=True, slots=True)

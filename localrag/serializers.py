@@ -9,6 +9,7 @@ and the entity types. Nodes are ordered by degree, relationships by weight, pare
 
 import json
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -149,12 +150,13 @@ def serialize_document(db: Database, document_id: str, start: int | None, end: i
     first = max(0, min(length, start if start is not None else middle - MAX_TEXT_WINDOW // 2))
     last = max(first, min(length, first + MAX_TEXT_WINDOW, end if end is not None else first + MAX_TEXT_WINDOW))
     text = browse.text_window(db, document_id, first, last)
+    file = file_path(document["path"], partial(browse.is_folder, db))
     return {
         "id": document_id,
         "path": document["path"],
         "title": document["title"],
-        "file": file_path(document["path"]),
-        "kind": _kind(document["path"]),
+        "file": file,
+        "kind": _kind(document["path"]) if document["path"] == file else "text",  # a document within a file has no pages
         "metadata": document["metadata"],
         "length": length,
         "from": first,
@@ -166,8 +168,8 @@ def serialize_document(db: Database, document_id: str, start: int | None, end: i
 
 
 def _kind(path: str) -> str:
-    """The kind of view of a document: pdf, image or text; a document within a file has no pages."""
-    suffix = Path(path).suffix.lower() if path == file_path(path) else ""
+    """The kind of view of a file: pdf, image or text."""
+    suffix = Path(path).suffix.lower()
     return "pdf" if suffix == ".pdf" else "image" if suffix in IMAGE_SUFFIXES else "text"
 
 

@@ -3,7 +3,8 @@
     python scripts/fuzz_loaders.py pdf --seeds DOCS --minutes 2 --seed 1 --keep FOLDER
 
 Seeds are the files of the format below DOCS, of at most 300 kB, and those of the tests. They are broken by flipped bits, bytes put in,
-cuts, repeats, and pieces of other seeds; of formats that are archives, also the files inside. What hangs, crashes or needs too much
+cuts, repeats, and pieces of other seeds; of formats that are archives, also the files inside. A zip archive is attached to a mail, because
+only there it is read; of a picture or page without text the drawing for OCR is tried, not the OCR. What hangs, crashes or needs too much
 memory is kept in FOLDER.
 """
 
@@ -15,8 +16,10 @@ import tempfile
 import time
 import zipfile
 from collections import Counter
+from email.message import EmailMessage
 from pathlib import Path
 
+from localrag.loaders.content import LoadOptions
 from localrag.loaders.reader import Limits, load_files
 from localrag.records import SkippedFile
 from tests.indexing.files import zipped
@@ -72,6 +75,22 @@ def broken_inside(data, others, rng):
     return zipped(entries)
 
 
+def as_file(kind, data):
+    """The name and bytes of the file to read: the data, or a mail with them for what is read within another file only."""
+    if kind != "zip":
+        return f"x.{kind}", data
+    mail = EmailMessage()
+    mail["Subject"] = "Papers"
+    mail.set_content("See the papers.")
+    mail.add_attachment(data, maintype="application", subtype="zip", filename="papers.zip")
+    return "x.eml", mail.as_bytes()
+
+
+def draw_all(_file, _content_hash, pages, draw):
+    """Blank pages in place of what OCR reads, once they have been drawn."""
+    return {n: draw(n) and {"blank": True} for n in pages}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("format", help="a suffix, such as pdf")
@@ -85,21 +104,23 @@ def main():
     until = time.monotonic() + args.minutes * 60
     outcomes, grave = Counter(), 0
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / f"x.{args.format}"
+        file = Path(folder) / as_file(args.format, b"")[0]
 
         def cases():
             while time.monotonic() < until:
-                file.write_bytes((broken_inside if rng.random() < 0.6 else broken)(rng.choice(seeds), seeds, rng))
+                data = (broken_inside if rng.random() < 0.6 else broken)(rng.choice(seeds), seeds, rng)
+                file.write_bytes(as_file(args.format, data)[1])
                 yield file
 
-        for n, found in enumerate(load_files(cases(), Path(folder), limits=Limits(seconds=10)), 1):
+        found_in = load_files(cases(), Path(folder), LoadOptions(ocr="eng"), Limits(seconds=10), draw_all)
+        for n, found in enumerate(found_in, 1):
             if isinstance(found, SkippedFile):
                 outcomes[found.reason[:60] if found.reason.startswith(GRAVE) else " ".join(found.reason.split()[:2])] += 1
                 if found.reason.startswith(GRAVE):
                     grave += 1
                     if args.keep:
                         args.keep.mkdir(parents=True, exist_ok=True)
-                        (args.keep / f"{args.seed}-{n}.{args.format}").write_bytes(file.read_bytes())
+                        (args.keep / f"{args.seed}-{n}{file.suffix}").write_bytes(file.read_bytes())
             else:
                 outcomes["read"] += 1
                 found.text.encode("utf-8")

@@ -151,7 +151,7 @@ def test_a_condition_of_blanks_is_read_in_the_time_of_a_short_one():
 
 def test_types():
     """A family stands for its suffixes, any other word for itself; a hidden file has none."""
-    assert suffixes_of_type("word") == ("docx", "docm", "dotx", "dotm", "doc", "dot", "odt", "ott", "rtf")
+    assert suffixes_of_type("word") == ("docx", "docm", "dotx", "dotm", "doc", "dot", "odt", "ott", "fodt", "rtf")
     assert suffixes_of_type("pdf") == ("pdf",)
     assert [suffix_of(p) for p in ("a/B.PDF", "a.tar.gz", "a/.env", "README", "a.b/c")] == ["pdf", "gz", "", "", ""]
 

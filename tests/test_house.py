@@ -121,11 +121,13 @@ ROOMS = {
         {"reader", "shapes"},
     ],
     "loaders": [
-        {"column_labels", "discover", "encodings", "pandoc", "sandbox"},
+        {"column_labels", "discover", "encodings", "latex_units", "pandoc", "sandbox"},
         {"content", "delimited", "headers"},
-        {"code_pages", "containers", "inline_text", "number_formats", "numbering", "ocr", "page_images", "tabular"},
+        {"code_pages", "containers", "inline_text", "latex_inputs", "number_formats", "numbering", "ocr", "page_images", "tabular"},
         {"pandoc_json", "spans"},
+        {"sheet_tables"},
         {"calendars", "html", "latex", "markup", "pdf", "rtf", "subtitles"},
+        {"xml_text"},
         {"mail", "notebook", "open_xml", "powerpoint97", "quote_boxes", "word97"},
         {"presentation", "spreadsheet", "word"},
         {"old_office", "opendocument", "outlook"},
@@ -174,7 +176,7 @@ ROOMS = {
     ],
     "text": [
         {"sentences"},
-        {"kinds", "markdown", "outline", "parts_of_speech"},
+        {"hyphenation", "kinds", "markdown", "outline", "parts_of_speech"},
         {"quotes"},
     ],
 }

@@ -3,14 +3,16 @@
 Each is read by the parser of its own suffix, within limits, and becomes a document of its own, whose path is below that of the file.
 """
 
+import lzma
 import re
+import zlib
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import PurePosixPath
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from localrag.loaders.content import InnerDocument, InnerFile, LoadOptions, ParsedFile, Unreadable, metadata_pairs, open_archive
 from localrag.records import DocumentPart
@@ -90,7 +92,7 @@ class InnerFiles:
             raise Unreadable(self.unread[name])
         budget.depth -= 1
         try:
-            plain = replace(self.options, ocr="", pages={}, pandoc_program="", pandoc_json="")
+            plain = replace(self.options, ocr="", pages={}, pandoc_program="", pandoc_json="", tex_definitions="")
             content = budget.parse(InnerFile(PurePosixPath(name).name or name, -1, data), plain)
         except (Unreadable, MemoryError):
             raise
@@ -112,11 +114,19 @@ class InnerFiles:
             with open_archive(InnerFile(name, -1, data)) as archive:
                 for entry in archive.infolist():
                     if not entry.is_dir():
-                        self.read(f"{name}/{entry.filename}", archive.read(entry))
-        except (Unreadable, BadZipFile, NotImplementedError, OSError) as error:
+                        self._read_entry(archive, f"{name}/{entry.filename}", entry)
+        except Unreadable as error:
             self.unread[name] = str(error)
         finally:
             budget.depth += 1
+
+    def _read_entry(self, archive: ZipFile, name: str, entry: ZipInfo) -> None:
+        try:
+            data = archive.read(entry)
+        except (BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError, RuntimeError, OSError) as error:
+            self.unread[name] = f"damaged: {str(error)[:100] or 'it ends too early'}"
+        else:
+            self.read(name, data)
 
 
 def safe_name(name: str) -> str:

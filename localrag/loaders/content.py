@@ -61,6 +61,7 @@ class LoadOptions:
     `is_ocr_disabled` that the user disabled it. `pages`: the scanned pages read so far, page number from 1 → `ocr.OcrPage`.
     `inner`: what may still be read of the files within the file.
     `pandoc_program`: the path of Pandoc, empty without it; `pandoc_json`: what it made of the file.
+    `tex_definitions`: what a LaTeX file takes from others of its folder, see `latex_inputs`.
     """
 
     text_column: str = ""
@@ -72,6 +73,7 @@ class LoadOptions:
     inner: "InnerBudget | None" = field(default=None, compare=False)
     pandoc_program: str = field(default="", compare=False)
     pandoc_json: str = field(default="", compare=False)
+    tex_definitions: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The layout of a table: rows above it, its header of one or two rows, or pairs of label and value without a header.
 
-Each decision adds up log-odds: how the first row differs from the cells below it in kind, form and repetition, and whether its cells read
-like labels (`column_labels`). Numbers below a name are the strongest evidence.
+Each decision adds up log-odds: how the first row differs from the cells below it in kind, form and repetition, whether its cells read
+like labels (`column_labels`), and whether the document sets them apart (`HeadCell`). Numbers below a name are the strongest evidence.
 """
 
 import math
@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from statistics import fmean
 
 from localrag.loaders.column_labels import label_score
@@ -30,6 +30,16 @@ _MAX_ABOVE_ROWS = 6
 _MAX_PAIRS = 100  # rows of a table of labels and values
 _MAX_LABEL_CHARS = 60
 _NUMERIC_SHARE = 0.7  # of the cells of a column of numbers or dates
+_MARKED_SCORE = 3.5  # log-odds of a header whose row the document sets apart, and of labels whose column it sets apart
+_MARKED_SHARE = 0.3  # of the other rows or columns set apart, from which on that says nothing
+_SERIES_SCORE = 2.0  # log-odds of a header whose names are counted: `Team 1 · Team 2`
+_COUNTED = re.compile(r"(.*[\W\d_]|)([A-Za-z])|(.*\D)(\d{1,3})")
+
+
+class HeadCell(str):
+    """The text of a cell that the document sets apart from others: by header markup, bold letters or a fill."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +94,40 @@ def is_value(text: str) -> bool:
     return bool(_NUMBER.fullmatch(text) or _DATE.fullmatch(text))
 
 
+def _is_row_marked(rows: Sequence[CellRow]) -> bool:
+    """Whether the document sets the first row apart, and hardly another one."""
+    marked = [bool(filled) and all(isinstance(value, HeadCell) for value in filled) for row in rows if (filled := list(filter(None, row)))]
+    return bool(marked) and marked[0] and sum(marked[1:]) <= _MARKED_SHARE * len(marked[1:])
+
+
+def _is_column_marked(rows: Sequence[CellRow]) -> bool:
+    """Whether the document sets the first column apart from its first cell on, and hardly another one."""
+    first, *others = zip_longest(*rows, fillvalue="")
+    other_cells = [value for column in others for value in column if value]
+    n_marked = sum(isinstance(value, HeadCell) for value in other_cells)
+    return all(isinstance(value, HeadCell) for value in first if value) and bool(first[0]) and n_marked <= _MARKED_SHARE * len(other_cells)
+
+
+def _series_place(text: str) -> tuple[str, int] | None:
+    """A text that ends with a counting letter or number, without and with its place: `Team 2` is 2 of `Team `; None for another."""
+    match = _COUNTED.fullmatch(text)
+    return (match[1] or match[3] or "", ord(match[2]) if match[2] else int(match[4])) if match else None
+
+
+def _are_counted(row: CellRow) -> bool:
+    """Whether the cells of a row are the same but for what counts them: `Team 1 · Team 2`, `A · B`."""
+    places = [_series_place(value) for value in row if value]
+    return len(places) > 1 and all(a and b and a[0] == b[0] and b[1] == a[1] + 1 for a, b in pairwise(places))
+
+
+def _is_series_head(rows: Sequence[CellRow]) -> bool:
+    """Whether the cells of the first row count the columns, and those below are none of the same kind."""
+    if not _are_counted(rows[0]):
+        return False
+    kind = next(_series_place(value) for value in rows[0] if value)
+    return not any(place and kind and place[0] == kind[0] for row in rows[1:] for place in map(_series_place, row))
+
+
 def _columns(rows: Iterable[CellRow]) -> list[list[str]]:
     return [[value for value in column if value] for column in zip_longest(*rows, fillvalue="")]
 
@@ -115,7 +159,8 @@ def _header_score(rows: Sequence[CellRow], *, likely: bool) -> float:
     years = [name for name, column in named if _is_year(name) and _is_numeric(column)]
     if not names or len(names) * 2 < len(head) or (len(years) == len(names) and head[0]):
         return -math.inf
-    score = _PRIOR if likely and len(head) > 1 else -_PRIOR
+    is_series, is_marked = _is_series_head(rows), _is_row_marked(rows)
+    score = _PRIOR if (likely or is_series or is_marked) and len(head) > 1 else -_PRIOR
     n_numeric = n_named_values = 0
     for name, column in named:
         if is_value(name) and name not in years:
@@ -123,6 +168,8 @@ def _header_score(rows: Sequence[CellRow], *, likely: bool) -> float:
         elif _is_numeric(column):
             n_numeric += 1
     is_unsure = len(rows) == 2 or (len(named) == 2 and n_numeric and years)  # `Built 1871` may be a pair
+    score += _MARKED_SCORE * (is_marked - _is_column_marked(rows))
+    score += _SERIES_SCORE * (is_series and not any(map(_are_counted, rows[1:])))
     score += min(n_numeric and (1.5 if is_unsure else 3) + n_numeric - 1, 6) - 4 * n_named_values
     score -= 1.5 * min(len(names) - len(set(names)), 2)
     texts = [(name, [*column]) for name, column in named if not is_value(name) and not _is_numeric(column)]
@@ -190,7 +237,10 @@ def _pairs_score(rows: Sequence[CellRow]) -> float:
     if len(labels) < 2 or len(set(labels)) < len(labels) or not _are_labels(labels) or any(len(pair) != 2 for pair in pairs[:1]):
         return -math.inf
     values = [pair[1] for pair in pairs if len(pair) == 2]
-    score = 4.0 * (sum(label.endswith((":", "：")) for label in labels) >= 0.7 * len(labels))
+    if _are_counted(pairs[0]):  # `Team 1` is not what `Team 2` names
+        return -math.inf
+    score = _MARKED_SCORE * (_is_column_marked(rows) - _is_row_marked(rows))
+    score += 4.0 * (sum(label.endswith((":", "：")) for label in labels) >= 0.7 * len(labels))
     score += _clipped(fmean(map(label_score, labels[1:])), 2)
     is_year_label = _is_year(values[0]) and not any(map(_is_year, values[1:]))
     score += 2.5 - is_year_label if is_value(values[0]) else -_clipped(label_score(values[0]), 2.5)

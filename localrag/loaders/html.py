@@ -1,14 +1,10 @@
-"""HTML, EPUB and XML: headings as `# …`, lists, tables and paragraphs in order.
-
-XML is parsed without entities, DTDs or network, as running text or as data.
-"""
+"""HTML and EPUB: headings as `# …`, lists, tables and paragraphs in order. XML is parsed without entities, DTDs or network."""
 
 import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from html.entities import html5
 from itertools import islice
 from posixpath import dirname, join, normpath
 from typing import Any
@@ -29,10 +25,11 @@ from localrag.loaders.content import (
     subscript,
     superscript,
 )
-from localrag.loaders.inline_text import is_note_letter
+from localrag.loaders.headers import HeadCell
+from localrag.loaders.inline_text import is_note_letter, picture_text
 from localrag.loaders.numbering import format_number
 from localrag.loaders.spans import CellRange, fill_spans
-from localrag.loaders.tabular import format_row, table_lines
+from localrag.loaders.tabular import table_lines
 
 _DROPPED = frozenset("script style noscript template svg head iframe object datalist rp map audio video canvas del".split())
 _BLOCKS = frozenset(
@@ -46,6 +43,7 @@ _MAX_LINKED_CHARS = 200_000  # of a page's JSON-LD
 _MIN_ALT_WORDS = 3  # of a picture's description; shorter ones name icons
 _LIST_FORMS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
 _LIST_STYLE = re.compile(r"list-style(?:-type)?\s*:[^;]{0,100}?\b(lower|upper)-(alpha|latin|roman)")
+_BOLD = re.compile(r"font-weight\s*:\s*(?:bold|[6-9]00)")
 _DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([\w-]+)""", re.IGNORECASE)
 _MAX_COLUMNS = 200  # columns that a table cell may span
 _MAX_NESTING = 12  # nested lists that are indented further
@@ -181,7 +179,7 @@ def _walk(node: Any, page: _BlockWriter) -> None:
     elif tag == "pre":
         page.flush()
         page.blocks.append(("".join(_raw(node)).strip("\n"), False))
-    elif tag == "table" and (lines := _data_table_lines(node)):
+    elif tag == "table" and (lines := data_table_lines(node)):
         page.flush()
         page.blocks.append(("\n".join(lines), False))
     elif re.fullmatch("h[1-6]", tag):
@@ -204,7 +202,7 @@ def _inline_text(tag: str, node: Any, page: _BlockWriter) -> str | None:
     """The text of an element within a line; None for other elements."""
     if tag == "sup":
         before = "".join(page.inline[-8:]).rpartition(_BREAK)[2]
-        return _raised_text(node, _line_of(node), before, is_note=_is_note_mark(node))
+        return raised_text(node, _line_of(node), before, is_note=_is_note_mark(node))
     if tag == "a" and _is_note_mark(node, deep=False):
         return superscript(_line_of(node), is_note=True)
     return _INLINE[tag](node) if tag in _INLINE else None
@@ -239,7 +237,7 @@ def _line_of(node: Any) -> str:
     return " ".join("".join(_raw(node)).split())
 
 
-def _raised_text(node: Any, text: str, before: str, *, is_note: bool) -> str:
+def raised_text(node: Any, text: str, before: str, *, is_note: bool) -> str:
     """A raised element with a text, as it follows the text before it; a mark that begins a note stands apart."""
     is_letter = is_note_letter(before, text)
     return superscript(text, is_note=is_note or is_letter) + " " * (is_letter and not before.strip() and bool(node.tail))
@@ -271,14 +269,14 @@ def _form_field(node: Any) -> str:
 def _picture_text(node: Any) -> str:
     """The description of a picture, unless it is that of an icon, a file name, or stands beside it, too."""
     alt = " ".join(str(node.get("alt") or "").split())
-    if len(alt.split()) < _MIN_ALT_WORDS or _PICTURE_FILE.search(alt):
+    shown = picture_text(alt, _MIN_ALT_WORDS)
+    if not shown:
         return ""
     owner = next(node.iterancestors("{*}figure", "{*}li", "{*}td", "{*}p"), None)
     beside = " ".join("".join(islice(owner.itertext(), _MAX_TEXTS_BESIDE)).split()) if owner is not None else ""
-    return "" if alt in beside else f" [{alt}] "
+    return "" if alt in beside else f" {shown} "
 
 
-_PICTURE_FILE = re.compile(r"\.(?:jpe?g|png|gif|svg|webp)\Z", re.IGNORECASE)
 _MAX_TEXTS_BESIDE = 50
 
 
@@ -345,7 +343,7 @@ def _raw(node: Any) -> Iterator[str]:
         yield child.tail or ""
 
 
-def _data_table_lines(table: Any) -> list[str]:
+def data_table_lines(table: Any) -> list[str]:
     """The lines of a data table; empty for a layout table."""
     rows = [row for row in table.iter("{*}tr") if next(row.iterancestors("{*}table")) is table]
     cells = [[c for c in row if _tag(c) in {"td", "th"}] for row in rows]
@@ -380,7 +378,8 @@ def _grid(cells: list[list[Any]]) -> tuple[list[list[str]], list[CellRange]]:
             while taken.get(len(line), -1) >= n:
                 line.append("")
             left, width, height = len(line), _span_attribute(c, "colspan"), _span_attribute(c, "rowspan")
-            line += [" ".join(html_text(c).split()), *[""] * (width - 1)]
+            text = " ".join(html_text(c).split())
+            line += [HeadCell(text) if _is_set_apart(c) else text, *[""] * (width - 1)]
             if width > 1 or height > 1:
                 ranges.append(CellRange(n, left, n + height - 1, left + width - 1))
                 taken |= dict.fromkeys(range(left, left + width), n + height - 1)
@@ -388,18 +387,17 @@ def _grid(cells: list[list[Any]]) -> tuple[list[list[str]], list[CellRange]]:
     return grid, ranges
 
 
+def _is_set_apart(cell: Any) -> bool:
+    """Whether a cell of a table is header markup or all bold."""
+    if _tag(cell) == "th" or any(_BOLD.search(str(node.get("style") or "")) for node in (cell, cell.getparent())):
+        return True
+    n_bold = sum(len("".join("".join(b.itertext()).split())) for b in cell.iter("{*}b", "{*}strong"))
+    return 0 < n_bold >= len("".join("".join(cell.itertext()).split()))
+
+
 def _span_attribute(node: Any, name: str) -> int:
     value = str(node.get(name) or "1").strip()
     return min(max(int(value), 1), _MAX_COLUMNS) if value.isdecimal() and len(value) < 9 else 1
-
-
-_HEADINGS = frozenset({"title", "article-title", "head", "heading", "h1", "h2", "h3"})
-_SUPPRESSED = frozenset({"script", "style"})
-_NOTES = frozenset({"note", "fn", "footnote"})  # of TEI, JATS and DocBook, within a sentence
-_REFERENCES = frozenset({"xref", "ref", "footnoteref"})
-_CHOICES = ("corr", "reg", "expan")  # the readings of TEI's `choice` that are preferred
-_ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9]{1,31});")
-_NAMED_ENTITY = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z][A-Za-z0-9]{1,31};")
 
 
 def xml_root(data: bytes, *, expand: bool = False) -> Any:
@@ -417,128 +415,6 @@ def xml_root(data: bytes, *, expand: bool = False) -> Any:
         if expand:
             return xml_root(data)
         raise Unreadable(f"damaged: {error}", failed=True) from error
-
-
-def _with_html_entities(text: str) -> str:
-    """XML with the named characters of HTML written out, which some files use without declaring them."""
-    declared = set(re.findall(r"<!ENTITY\s+(\w+)", text)) | {"amp", "lt", "gt", "quot", "apos"}
-    return _ENTITY.sub(lambda m: m[0] if m[1] in declared else html5.get(f"{m[1]};", m[0]), text)
-
-
-def parse_xml(file: OpenFile, options: LoadOptions) -> ParsedFile:
-    """Parse XML to paragraphs, or to `tag: text` lines if each element holds one value; XHTML as HTML."""
-    data = file.read_bytes()
-    expand = b"<!ENTITY" in data[:_MAX_LINKED_CHARS]
-    try:
-        if _NAMED_ENTITY.search(data):
-            raise Unreadable("it uses entities, maybe without a declaration")
-        root = xml_root(data, expand=expand)
-    except Unreadable:  # or the declared encoding was wrong
-        text = re.sub(r"^\s*<\?xml[^>]*\?>", "", decode(data).lstrip("\ufeff"), count=1)
-        root = xml_root(_with_html_entities(text).encode("utf-8"), expand=expand)
-    if _name(root) == "html":
-        return parse_html(file, options)
-    lines = list(_paragraphs(root) if _is_prose(root) else _values(root))
-    return ParsedFile(clean_text("\n".join(lines)), _title(root))
-
-
-def _name(element: Any) -> str:
-    return str(element.tag).rpartition("}")[2].lower()
-
-
-def _is_prose(root: Any) -> bool:
-    """Whether elements occur within sentences."""
-    return any((e.tail or "").strip() or (len(e) and (e.text or "").strip()) for e in root.iter("*"))
-
-
-def _title(root: Any) -> str:
-    element = next((e for e in root.iter("{*}article-title", "{*}title") if "".join(e.itertext()).strip()), None)
-    return "" if element is None else " ".join("".join(element.itertext()).split())[:200]
-
-
-def _paragraphs(element: Any) -> Iterator[str]:
-    """Every element with text of its own, including its children, as a paragraph."""
-    if _name(element) in _SUPPRESSED:
-        return
-    if _name(element) == "table" and (lines := _data_table_lines(element) or _cals_table_lines(element)):
-        yield "\n".join([*lines, ""])
-        return
-    own_texts = [element.text or "", *(c.tail or "" for c in element)]
-    if any(map(str.strip, own_texts)) or len(element) == 0:
-        notes: list[str] = []
-        text = " ".join(_sentence(element, notes).split())
-        if text:
-            yield f"# {text}\n" if _name(element) in _HEADINGS else f"{text}\n"
-        yield from (f"{note}\n" for note in notes)
-        return
-    for child in element:
-        yield from _paragraphs(child)
-
-
-def _sentence(element: Any, notes: list[str]) -> str:
-    """The running text of an element; notes in it are gathered in `notes`, below their marks."""
-    texts = [element.text or ""]
-    for child in element:
-        name = _name(child)
-        if name in _NOTES:
-            mark = str(child.get("n") or child.get("symbol") or len(notes) + 1)
-            notes.append(f"[{mark}] {' '.join(_sentence(child, notes).split())}")
-            texts.append(f"[{mark}]")
-        elif name in _REFERENCES and _is_reference_mark("".join(texts)[-_MAX_BRACKETED_CHARS:], " ".join(child.itertext()).strip()):
-            texts.append(superscript(" ".join(child.itertext()), is_note=True))
-        elif name in {"sup", "superscript", "sub", "subscript", "inf"}:
-            raised = name.startswith("sup")
-            is_note = raised and next(child.iter("{*}xref", "{*}ref"), None) is not None
-            text = " ".join(_sentence(child, notes).split())
-            texts.append(_raised_text(child, text, "".join(texts)[-60:], is_note=is_note) if raised else subscript(text))
-        elif name in {"lb", "pb", "br", "cb"}:
-            texts.append("" if child.get("break") == "no" else " ")
-        elif name == "choice":
-            texts.append(_sentence(next((c for c in child if _name(c) in _CHOICES), child), notes))
-        elif name not in _SUPPRESSED:
-            adjacent = len(texts) > 1 and not texts[-1] and texts[-2][-1:].strip()  # elements that only markup divides
-            texts += [" "] * bool(adjacent) + [_sentence(child, notes)]
-        texts.append(child.tail or "")
-    return "".join(texts)
-
-
-_MAX_BRACKETED_CHARS = 200
-
-
-def _is_reference_mark(before: str, mark: str) -> bool:
-    """Whether a reference is a mark that follows a word without a space, and not one of the numbers in brackets: `[4, 5]`."""
-    in_brackets = before.rfind("[") > before.rfind("]") or before.rfind("(") > before.rfind(")")
-    return mark.isalnum() and bool(before[-1:].strip()) and not in_brackets
-
-
-def _cals_table_lines(table: Any) -> list[str]:
-    """The lines of a table in DocBook's form."""
-    rows = [(row, [" ".join(_sentence(cell, []).split()) for cell in row.iter("{*}entry")]) for row in table.iter("{*}row")]
-    head = [cells for row, cells in rows if _name(row.getparent()) == "thead"]
-    body = [cells for row, cells in rows if _name(row.getparent()) != "thead"]
-    if not body:
-        return []
-    titles = [" ".join(_sentence(title, []).split()) for title in table.iterchildren("{*}title")]
-    return titles + ([format_row(head[-1], row) for row in body] if head else list(table_lines(body, likely=True)))
-
-
-def _values(root: Any) -> Iterator[str]:
-    """`tag: text` for every element with text or attributes; a blank line after each child of the root, or of the root's only child."""
-    top = root[0] if len(root) == 1 and len(root[0]) else root
-    for record in top:
-        for element in record.iter("*"):
-            text = _plain(element.text or "")
-            pairs = [f"{key.rpartition('}')[2]}: {' '.join(value.split())}" for key, value in element.attrib.items() if value.strip()]
-            if text or pairs:
-                yield " · ".join([f"{_name(element)}: {text}"] * bool(text) + pairs)
-        yield ""
-
-
-def _plain(text: str) -> str:
-    """A value without the HTML that feeds put into it."""
-    if re.search(r"</?\w+[^<>]*>", text):
-        text = html_content(text).text
-    return " ".join(text.split())
 
 
 _DUBLIN_CORE = {

@@ -39,6 +39,8 @@ _SYMBOL_FONTS = {
     "wingdings 2": {0x4F: "✗", 0x50: "✓", 0x51: CHECKED, 0x52: "☑", 0x53: CHECKED, 0x54: CHECKED, 0x97: "•", 0xA2: "■", 0xA3: UNCHECKED},
     "webdings": {0x61: "✓", 0x63: UNCHECKED, 0x67: "■", 0x72: "✗"},
 }
+_PICTURE_FILE = re.compile(r"\.(?:jpe?g|png|gif|svg|webp|[ew]mf|bmp|tiff?)\Z", re.IGNORECASE)
+_PICTURE_NUMBER = re.compile(r"\w+\s\d+")
 _PAGE_WORDS = frozenset("page pages pg p seite seiten blatt página pagina sida side strona страница стр 页 頁 ページ 第".split())
 _PAGE_FILLERS = frozenset("of von de di sur av z out из 共 to".split())
 
@@ -119,6 +121,17 @@ def _symbol(signs: dict[int, str] | None, character: str) -> str:
 def checkbox(is_checked: bool) -> str:
     """A checkbox as one character."""
     return CHECKED if is_checked else UNCHECKED
+
+
+def picture_text(description: str, least_words: int = 2) -> str:
+    """The description of a picture in brackets; empty for that of an icon, by its length, for a file name, and for `Picture 1`.
+
+    Also for what an Office program wrote, which says so in a paragraph of its own: it is a guess, not what the author says.
+    """
+    text = " ".join(description.split())
+    is_guess = "\n\n" in description.replace("\r\n", "\n").strip()
+    is_name = len(text.split()) < least_words or bool(_PICTURE_FILE.search(text) or _PICTURE_NUMBER.fullmatch(text))
+    return "" if is_guess or is_name else f"[{text}]"
 
 
 def ruby_text(base: str, reading: str) -> str:

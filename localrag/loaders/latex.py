@@ -1,4 +1,7 @@
-"""LaTeX as text: own macros expanded, tables by row, notes at the end, formulas and code unchanged. No file is included."""
+"""LaTeX as text: own macros expanded, quantities with their units, tables by row, notes at the end, formulas and code unchanged.
+
+No file is included; macros may be defined in others of its folder.
+"""
 
 import re
 from collections.abc import Sequence
@@ -18,6 +21,7 @@ from localrag.loaders.content import (
     superscript,
 )
 from localrag.loaders.headers import is_value
+from localrag.loaders.latex_units import UNIT_COMMANDS, quantity_text
 from localrag.loaders.pandoc_json import pandoc_content
 from localrag.loaders.spans import CellRange, fill_spans
 from localrag.loaders.tabular import table_lines
@@ -47,6 +51,7 @@ _CALL = re.compile(r"\\([A-Za-z]+|[^A-Za-z])")
 _MAX_EXPANSIONS = 10  # macros within macros
 _MAX_GROWTH = 200_000  # characters that macros may add
 _NOTE = re.compile(r"\\(?:footnote|footnotetext|thanks|endnote)\s*(?:\[[^\[\]]*\])?(?=\{)")
+_QUANTITY = re.compile(rf"\\({'|'.join(sorted(UNIT_COMMANDS, key=len, reverse=True))})(?![A-Za-z])\s*(?:\[[^\[\]]*\])?(?=\s*\{{)")
 _RAISED = re.compile(r"\\text(super|sub)script\s*(?=\{)")
 _TABLE_EDGE = re.compile(r"\\(begin|end)\{(tabular[xy*]?|longtable|tabulary|supertabular)\}")
 _WITH_WIDTH = frozenset({"tabularx", "tabular*", "tabulary"})
@@ -111,7 +116,7 @@ def parse_tex(file: OpenFile, options: LoadOptions) -> ParsedFile:
     if options.pandoc_json and (content := pandoc_content(options.pandoc_json, tex_text)):
         return content
     source, verbatim = _without_verbatim(decode(file.read_bytes()))
-    source = expand_macros(_COMMENT.sub("", source))
+    source = expand_macros(_COMMENT.sub("", source), _COMMENT.sub("", options.tex_definitions))
     body = re.search(r"\\begin\{document\}(.*?)(?:\\end\{document\}|\Z)", source, re.DOTALL)
     values = ((name, " ".join(tex_text(_argument(source, name)).split())) for name in ("title", "author", "date"))
     named = {name: _with_verbatim(value, verbatim) for name, value in values}
@@ -182,17 +187,11 @@ class _TexMacro:
     default: str | None = None
 
 
-def expand_macros(source: str) -> str:
-    """LaTeX with the commands that it defines replaced by their texts, up to _MAX_EXPANSIONS deep and _MAX_GROWTH longer."""
+def expand_macros(source: str, definitions: str = "") -> str:
+    """LaTeX with the commands that it or `definitions` defines replaced, up to _MAX_EXPANSIONS deep and _MAX_GROWTH longer."""
     macros: dict[str, _TexMacro] = {}
-    pieces: list[str] = []
-    position = 0
-    groups = _BraceGroups(source)
-    for match in _DEFINITION.finditer(source):
-        if match.start() >= position:
-            pieces.append(source[position : match.start()])
-            position = _read_definition(source, groups, match, macros)
-    source = "".join([*pieces, source[position:]])
+    _without_definitions(definitions, macros)
+    source = _without_definitions(source, macros)
     limit = len(source) + _MAX_GROWTH
     for _ in range(_MAX_EXPANSIONS if macros else 0):
         expanded = _expanded_once(source, macros, limit)
@@ -200,6 +199,18 @@ def expand_macros(source: str) -> str:
             break
         source = expanded
     return source
+
+
+def _without_definitions(source: str, macros: dict[str, _TexMacro]) -> str:
+    """LaTeX without its definitions of commands, which are added to `macros`."""
+    pieces: list[str] = []
+    position = 0
+    groups = _BraceGroups(source)
+    for match in _DEFINITION.finditer(source):
+        if match.start() >= position:
+            pieces.append(source[position : match.start()])
+            position = _read_definition(source, groups, match, macros)
+    return "".join([*pieces, source[position:]])
 
 
 def _read_definition(source: str, groups: _BraceGroups, start: re.Match[str], macros: dict[str, _TexMacro]) -> int:
@@ -276,6 +287,21 @@ def _without_notes(source: str) -> tuple[str, list[str]]:
             pieces += [source[position : match.start()], f"{{}} [{len(notes)}]"]
             position = group[1]
     return "".join([*pieces, source[position:]]), notes
+
+
+def _with_quantities(source: str) -> str:
+    r"""LaTeX with the numbers and units of `\qty` and its kind as text."""
+    pieces: list[str] = []
+    position, groups = 0, _BraceGroups(source)
+    for match in _QUANTITY.finditer(source):
+        arguments, end = list[str](), match.end()
+        while len(arguments) < UNIT_COMMANDS[match[1]] and (group := groups.at(end)):
+            arguments.append(group[0])
+            end = group[1]
+        if match.start() >= position and len(arguments) == UNIT_COMMANDS[match[1]]:
+            pieces += [source[position : match.start()], "{", quantity_text(match[1], arguments).replace("%", "\\%"), "}"]
+            position = end
+    return "".join([*pieces, source[position:]])
 
 
 def _raised_as_text(source: str) -> str:
@@ -420,7 +446,8 @@ def _contexts() -> tuple[Any, Any]:
 
 def _prepared(source: str) -> str:
     """LaTeX without invisible parts, with headings, items and references as text."""
-    source = _with_marked_tables(_raised_as_text(_TEX_SILENT.sub("", _COMMENT.sub("", source))))
+    source = _with_quantities(_TEX_SILENT.sub("", _COMMENT.sub("", source)))
+    source = _with_marked_tables(_raised_as_text(source))
     source = _BIBLIOGRAPHY_ITEM.sub(r"\n[\1] ", source)
     source = re.sub(r"\\cite\w*\*?\s*(?:\[[^\[\]]*\])*\{([^{}]*)\}", r"[\1]", source)
     source = re.sub(r"\\(?:ref|eqref|autoref|pageref|[cC]ref)\{([^{}]*)\}", r"{\1}", source)

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, metadata_pairs, strip_escapes
+from localrag.text.hyphenation import document_words, is_compound
 
 _FRONT = re.compile(r"\A\ufeff?(?:---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)|\+\+\+[ \t]*\n(.*?)\n\+\+\+[ \t]*(?:\n|\Z))", re.DOTALL)
 _PLAIN_VALUE = re.compile(r"^([^\s:#\-][^:\n]*):[ \t]+(\S[^\n]*)$", re.MULTILINE)
@@ -18,8 +19,6 @@ _HEADING = {
     "org": re.compile(r"^\*+[ \t]+(.+?)[ \t]*$", re.MULTILINE),
     "adoc": re.compile(r"^=+[ \t]+(.+?)[ \t]*$", re.MULTILINE),
 }
-_ALL_LETTERS = re.compile(r"[^\W\d_]+")
-_COMPOUND = re.compile(r"(?<![\w-])[^\W\d_]+-[^\W\d_]+(?![\w-])")
 _DIVIDED = re.compile(r"(?<![\w-])([^\W\d_]{2,})-\n([a-zà-öø-ÿа-яё]+)([^\s\w-]*)(?=\s|\Z)( ?)")
 _FENCED = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.DOTALL | re.MULTILINE)
 
@@ -31,22 +30,15 @@ def parse_text(file: OpenFile, _options: LoadOptions) -> ParsedFile:
 
 
 def join_divided_words(text: str) -> str:
-    """Join words divided by a hyphen and a line end; the line then ends after the word. A hyphen of a compound stays.
-
-    It is one if the compound occurs elsewhere, or both its words do and the word without a hyphen does not.
-    """
+    """Join words divided by a hyphen and a line end; the line then ends after the word. A hyphen of a compound stays."""
     matches = list(_DIVIDED.finditer(text))
     if not matches:
         return text
-    lowered = _DIVIDED.sub(" ", text).lower()
-    words = set(_ALL_LETTERS.findall(lowered))
-    compounds = set(_COMPOUND.findall(lowered))
+    known = document_words(_DIVIDED.sub(" ", text))
 
     def joined(match: re.Match[str]) -> str:
         first, second, rest, space = match.groups()
-        before, after = first.lower(), second.lower()
-        is_compound = f"{before}-{after}" in compounds or (f"{before}{after}" not in words and before in words and after in words)
-        return f"{first}{'-' * is_compound}{second}{rest}" + ("\n" if space else "")
+        return f"{first}{'-' * is_compound(first, second, known)}{second}{rest}" + ("\n" if space else "")
 
     return _DIVIDED.sub(joined, text)
 

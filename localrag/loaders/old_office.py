@@ -13,6 +13,7 @@ from typing import Any
 
 from localrag.loaders.code_pages import code_page_encoding
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, clean_text, first_heading, join_sections, metadata_pairs
+from localrag.loaders.headers import HeadCell
 from localrag.loaders.html import parse_html
 from localrag.loaders.inline_text import join_runs
 from localrag.loaders.markup import parse_text
@@ -21,9 +22,10 @@ from localrag.loaders.open_xml import parsed_file
 from localrag.loaders.powerpoint97 import PowerPoint97Presentation
 from localrag.loaders.presentation import parse_pptx
 from localrag.loaders.rtf import parse_rtf
-from localrag.loaders.spans import CellRange, fill_spans
+from localrag.loaders.sheet_tables import sheet_lines
+from localrag.loaders.spans import CellRange
 from localrag.loaders.spreadsheet import SheetComments, parse_xlsx, sheet_title
-from localrag.loaders.tabular import parse_csv, table_lines, text_rows
+from localrag.loaders.tabular import parse_csv, text_rows
 from localrag.loaders.word import parse_docx
 from localrag.loaders.word97 import Word97Document
 
@@ -42,6 +44,7 @@ _DAMAGES = (
 _CODE_PAGE, _TITLE, _SUBJECT, _AUTHOR, _KEYWORDS, _CREATED, _SAVED = 1, 2, 3, 4, 5, 12, 13  # properties
 _TEXT, _WIDE_TEXT, _TIME = 30, 31, 64  # their types
 _MAX_PROPERTIES = 1000
+_BOLD_WEIGHT = 600
 _NO_YEAR = 1601  # where times begin, which a program wrote that knew none
 _HTML_STARTS = (b"<html", b"<!doctype", b"<table", b"<?xml", b"<meta", b"<head", b"<body", b"<div")
 
@@ -176,12 +179,13 @@ def _old_sheet_text(book: Any, sheet: Any, options: LoadOptions) -> str:
     for n, row in enumerate(rows):
         comments.note_row(n, row)
     ranges = [CellRange(top, left, bottom - 1, right - 1) for top, bottom, left, right in sheet.merged_cells]
-    lines = list(table_lines(fill_spans(enumerate(rows), ranges), likely=True))
+    lines = list(sheet_lines(enumerate(rows), ranges))
     return clean_text("\n".join([*lines, *(line for text in comments.lines() for line in ("", text))]))
 
 
 def _old_row(book: Any, sheet: Any, n: int) -> list[str]:
-    row = [_old_cell(book, sheet, n, column) for column in range(sheet.row_len(n))]
+    texts = enumerate([_old_cell(book, sheet, n, column) for column in range(sheet.row_len(n))])
+    row = [HeadCell(text) if text and _is_bold(book, sheet, n, column) else text for column, text in texts]
     while row and not row[-1]:
         row.pop()
     return row
@@ -205,6 +209,13 @@ def _old_format(book: Any, sheet: Any, n: int, column: int) -> str:
         return str(book.format_map[book.xf_list[sheet.cell_xf_index(n, column)].format_key].format_str or "")
     except (KeyError, IndexError):
         return ""
+
+
+def _is_bold(book: Any, sheet: Any, n: int, column: int) -> bool:
+    try:
+        return bool(book.font_list[book.xf_list[sheet.cell_xf_index(n, column)].font_index].weight >= _BOLD_WEIGHT)
+    except IndexError:
+        return False
 
 
 def _old_rich_text(book: Any, sheet: Any, n: int, column: int, text: str) -> str:

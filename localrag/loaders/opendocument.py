@@ -1,4 +1,4 @@
-"""OpenDocument: texts (.odt), spreadsheets (.ods) and presentations (.odp), each one XML file in an archive.
+"""OpenDocument: texts (.odt), spreadsheets (.ods) and presentations (.odp), each one XML file in an archive, or that file alone.
 
 List and heading numbers are counted while reading; notes, comments, headers and footers stand after the text they belong to.
 """
@@ -23,10 +23,21 @@ from localrag.loaders.content import (
     open_archive,
     read_entry,
 )
+from localrag.loaders.headers import HeadCell
 from localrag.loaders.html import xml_root
-from localrag.loaders.inline_text import TextRun, checkbox, comment_line, embedded_files_line, join_runs, ruby_text, running_lines
+from localrag.loaders.inline_text import (
+    TextRun,
+    checkbox,
+    comment_line,
+    embedded_files_line,
+    join_runs,
+    picture_text,
+    ruby_text,
+    running_lines,
+)
 from localrag.loaders.numbering import ListLevel, ListNumbering
 from localrag.loaders.open_xml import parsed_file
+from localrag.loaders.sheet_tables import sheet_lines
 from localrag.loaders.spans import CellRange, divides_first_row, fill_spans
 from localrag.loaders.spreadsheet import SheetComments, sheet_title
 from localrag.loaders.tabular import format_cell, format_row, table_lines
@@ -35,6 +46,8 @@ _OF = "urn:oasis:names:tc:opendocument:xmlns:"
 _TEXT, _TABLE, _DRAW, _OFFICE, _STYLE, _FORM, _SHOW, _CHART = (
     f"{{{_OF}{name}:1.0}}" for name in ("text", "table", "drawing", "office", "style", "form", "presentation", "chart")
 )
+_FO = "{urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0}"
+_SVG = "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}"
 _DC = "{http://purl.org/dc/elements/1.1/}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _FIELDMARK = "{urn:openoffice:names:experimental:ooo-ms-field:xmlns:field:1.0}"
@@ -47,6 +60,7 @@ _WITHOUT_TEXT = {
     f"{_TEXT}user-field-decls",
     f"{_OFFICE}forms",
     f"{_OFFICE}annotation",
+    f"{_OFFICE}binary-data",
     f"{_SHOW}notes",
 }
 _OBJECTS = frozenset({f"{_DRAW}{name}" for name in ("object", "object-ole", "control")})
@@ -64,19 +78,35 @@ _RAISED_NAMES, _LOWERED_NAMES = frozenset({"sup", "super", "superscript"}), froz
 _HEADERS = {"header": "Header", "header-left": "Header", "header-first": "Header"}
 _RUNNING = _HEADERS | {"footer": "Footer", "footer-left": "Footer", "footer-first": "Footer"}
 _SHOWN_ELSEWHERE = frozenset({"page-number", "header", "footer", "date-time", "notes"})  # kinds of placeholders on slides
+_BOLD_WEIGHTS = frozenset({"bold", "600", "700", "800", "900"})
 _MAX_REPEATED = 1000  # repetitions of a row or cell; more fill an empty sheet
 _MAX_INNER_DEPTH = 2  # objects in objects
+_TABLE_HEADING = "Table_20_Heading"  # the style of LibreOffice
+FLAT_SUFFIXES = frozenset({".fodt", ".fods", ".fodp"})  # in a single XML file
 _OUTLINE = "outline"  # the list of numbered headings
 
 
 @dataclass(slots=True)
 class _OdfStyles:
-    """Raised (1) and lowered (-1) text by style, lists of paragraph styles, and the numbering of lists and headings."""
+    """Raised (1) and lowered (-1) text by style, lists of paragraph styles, and the numbering of lists and headings.
+
+    `head`: whether a style makes text bold, or fills a cell.
+    """
 
     shift: dict[str, int] = field(default_factory=dict)
     parents: dict[str, str] = field(default_factory=dict)
     listed: dict[str, str] = field(default_factory=dict)
     levels: dict[str, dict[int, ListLevel]] = field(default_factory=dict)
+    head: dict[str, bool] = field(default_factory=dict)
+
+    def is_head(self, element: Any, attribute: str) -> bool:
+        """Whether the style of an element is one of table heads: bold, with a fill, or called so."""
+        name = str(element.get(attribute) or "")
+        for _ in range(10):
+            if name in self.head or name == _TABLE_HEADING or name not in self.parents:
+                return self.head.get(name, name == _TABLE_HEADING)
+            name = self.parents[name]
+        return False
 
     def shift_of(self, name: str) -> int:
         """Whether a style raises or lowers text; a style that is not defined by its name."""
@@ -100,31 +130,38 @@ class _Position:
 
 
 def parse_opendocument(file: OpenFile, _options: LoadOptions) -> ParsedFile:
-    """Parse a text, spreadsheet or presentation, or a template of one."""
+    """Parse a text, spreadsheet or presentation, a template of one, or one in a single XML file (`.fodt`)."""
+    if file.suffix.lower() in FLAT_SUFFIXES:
+        root = xml_root(file.read_bytes())
+        return _parsed(root, root, root, None)
     with open_archive(file) as archive:
         if b"encryption-data" in read_entry(archive, "META-INF/manifest.xml", needed=False):
             raise Unreadable("password-protected")
-        content = xml_root(read_entry(archive, "content.xml"))
-        metadata = _metadata(read_entry(archive, "meta.xml", needed=False))
-        styles = _optional_root(archive, "styles.xml")
-        reader = OdfReader(archive, _read_styles(content, styles), _form_values(content))
-        body = content.find(f"{_OFFICE}body")
-        if body is None or not len(body):
-            raise Unreadable("damaged: it has no content", failed=True)
-        sheets, slides = body[0].findall(f"{_TABLE}table"), body[0].findall(f"{_DRAW}page")
-        headers, footers = _running_texts(content, styles, reader)
-        if body[0].tag == f"{_OFFICE}spreadsheet":
-            named = [(str(s.get(f"{_TABLE}name") or ""), reader.sheet(s)) for s in sheets]
-            sections = [(f"sheet {name}", sheet_title(name, text, always=len(named) > 1)) for name, text in named]
-            text, parts = join_sections([*sections, ("", "\n".join([*headers, *footers]))])
-        elif slides:
-            shown = [(f"slide {n}", clean_text("\n\n".join(reader.slide(s)))) for n, s in enumerate(slides, 1)]
-            text, parts = join_sections([*shown, ("", "\n".join(_declared_lines(body[0])))])
-        else:
-            lines = [*reader.blocks(body[0]), *reader.note_lines()]
-            around = ("\n\n".join(headers), "\n".join(lines), "\n\n".join([*reader.embedded_line(), *footers]))
-            text, parts = clean_text("\n\n".join(filter(None, around))), ()
-    return parsed_file(text, metadata, first_heading(text), parts)
+        data = read_entry(archive, "meta.xml", needed=False)
+        meta = xml_root(data) if data else None
+        return _parsed(xml_root(read_entry(archive, "content.xml")), _optional_root(archive, "styles.xml"), meta, archive)
+
+
+def _parsed(content: Any, styles: Any, meta: Any, archive: ZipFile | None) -> ParsedFile:
+    """The document with these parts, which are the same element in a single XML file."""
+    reader = OdfReader(archive, _read_styles(content, styles), _form_values(content))
+    body = content.find(f"{_OFFICE}body")
+    if body is None or not len(body):
+        raise Unreadable("damaged: it has no content", failed=True)
+    sheets, slides = body[0].findall(f"{_TABLE}table"), body[0].findall(f"{_DRAW}page")
+    headers, footers = _running_texts(content, styles, reader)
+    if body[0].tag == f"{_OFFICE}spreadsheet":
+        named = [(str(s.get(f"{_TABLE}name") or ""), reader.sheet(s)) for s in sheets]
+        sections = [(f"sheet {name}", sheet_title(name, text, always=len(named) > 1)) for name, text in named]
+        text, parts = join_sections([*sections, ("", "\n".join([*headers, *footers]))])
+    elif slides:
+        shown = [(f"slide {n}", clean_text("\n\n".join(reader.slide(s)))) for n, s in enumerate(slides, 1)]
+        text, parts = join_sections([*shown, ("", "\n".join(_declared_lines(body[0])))])
+    else:
+        lines = [*reader.blocks(body[0]), *reader.note_lines()]
+        around = ("\n\n".join(headers), "\n".join(lines), "\n\n".join([*reader.embedded_line(), *footers]))
+        text, parts = clean_text("\n\n".join(filter(None, around))), ()
+    return parsed_file(text, _metadata(meta), first_heading(text), parts)
 
 
 def _optional_root(archive: ZipFile, name: str) -> Any:
@@ -134,11 +171,11 @@ def _optional_root(archive: ZipFile, name: str) -> Any:
         return None
 
 
-def _metadata(data: bytes) -> tuple[tuple[str, str], ...]:
-    if not data:
+def _metadata(root: Any) -> tuple[tuple[str, str], ...]:
+    meta = None if root is None else next(root.iter(f"{_OFFICE}meta"), None)
+    if meta is None:
         return ()
-    root = xml_root(data)
-    values = {str(e.tag).rpartition("}")[2]: "".join(e.itertext()) for e in root.iter("*") if not len(e)}
+    values = {str(e.tag).rpartition("}")[2]: "".join(e.itertext()) for e in meta.iter("*") if not len(e)}
     return metadata_pairs(
         title=values.get("title"),
         author=values.get("initial-creator") or values.get("creator"),
@@ -205,6 +242,11 @@ def _read_style(style: Any, styles: _OdfStyles) -> None:
     if listed := style.get(f"{_STYLE}list-style-name"):
         styles.listed.setdefault(name, str(listed))
     properties = style.find(f"{_STYLE}text-properties")
+    cell = style.find(f"{_STYLE}table-cell-properties")
+    fill = "" if cell is None else str(cell.get(f"{_FO}background-color") or "")
+    weight = "" if properties is None else str(properties.get(f"{_FO}font-weight") or "")
+    if weight or fill:
+        styles.head.setdefault(name, weight in _BOLD_WEIGHTS or fill.lower() not in {"", "transparent", "#ffffff"})
     position = "" if properties is None else str(properties.get(f"{_STYLE}text-position") or "")
     if position and style.get(f"{_STYLE}family") == "text":
         height = position.split()[0].rstrip("%") if position.split() else ""
@@ -256,9 +298,12 @@ def _form_value(control: Any) -> str:
 
 @dataclass(slots=True)
 class OdfReader:
-    """Reads the text of a document. `notes`: bodies of notes in the order of their marks; `comments`: those not written yet."""
+    """Reads the text of a document. `notes`: bodies of notes in the order of their marks; `comments`: those not written yet.
 
-    archive: ZipFile
+    `archive`: with the files of the objects; None where they are within the document.
+    """
+
+    archive: ZipFile | None
     styles: _OdfStyles = field(default_factory=_OdfStyles)
     form_values: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""  # of an object inside the document
@@ -287,6 +332,7 @@ class OdfReader:
             elif child.tag in _OBJECTS:
                 yield from self._object(child)
             elif isinstance(child.tag, str) and child.tag not in _WITHOUT_TEXT:
+                yield from filter(None, [_picture(child)])
                 yield from self.blocks(child, position)
             elif child.tag == f"{_OFFICE}annotation":
                 self.comments.append(child)
@@ -338,7 +384,7 @@ class OdfReader:
         """The rows of a sheet, then its comments and what is drawn on it."""
         comments = SheetComments()
         grid, ranges = self._grid(table, comments)
-        lines = list(table_lines(fill_spans(enumerate(grid), ranges), likely=True))
+        lines = list(sheet_lines(enumerate(grid), ranges))
         shapes = [line for shapes in table.iterchildren(f"{_TABLE}shapes") for line in self.blocks(shapes)]
         after = [*comments.lines(), *shapes, *(line.strip() for line in self.note_lines()), *self.embedded_line()]
         self.notes, self.embedded = [], []
@@ -418,8 +464,10 @@ class OdfReader:
         if element.tag == f"{_DRAW}object-ole":
             self.embedded.append(name)
             return
-        root = _optional_root(self.archive, f"{name}/content.xml") if name and self.depth < _MAX_INNER_DEPTH else None
-        if root is None:
+        root = next(element.iterchildren("*"), None)  # within the document
+        if root is None and name and self.archive is not None:
+            root = _optional_root(self.archive, f"{name}/content.xml")
+        if root is None or self.depth >= _MAX_INNER_DEPTH:
             return
         if str(root.tag).endswith("}math"):
             yield from filter(None, [" ".join("".join(root.itertext()).split())])
@@ -438,7 +486,8 @@ class OdfReader:
         """The rows of a table, or the blocks of a layout table."""
         comments = SheetComments()
         grid, ranges = self._grid(table, comments)
-        if max(map(len, grid), default=0) < 2 or next(table.iterdescendants(f"{_TABLE}table"), None) is not None:
+        is_nested = next(table.iterdescendants(f"{_TABLE}table"), None) is not None
+        if max(map(len, grid), default=0) < 2 or (is_nested and not _has_head(table, grid)):
             return [line for tc in table.iter(_CELL) if next(tc.iterancestors(f"{_TABLE}table")) is table for line in self.blocks(tc)]
         marked = [rows for rows in table.iterchildren(f"{_TABLE}table-header-rows")]
         n_header = sum(_repeated(tr, "rows") for rows in marked for tr in rows.iterchildren(f"{_TABLE}table-row"))
@@ -465,19 +514,33 @@ class OdfReader:
                     ranges.append(CellRange(len(grid), len(row), len(grid) + n_rows - 1, len(row) + min(n_columns, 1000) - 1))
                 for comment in tc.iterchildren(f"{_OFFICE}annotation"):
                     comments.add(len(grid), len(row), self.flat_text(comment), *_signature(comment))
-                row += [text] * _repeated(tc, "columns")
+                row += [HeadCell(text) if text and self._is_set_apart(tc) else text] * _repeated(tc, "columns")
             while row and not row[-1]:
                 row.pop()
             comments.note_row(len(grid), row)
             grid += [list(row) for _ in range(_repeated(tr, "rows") if row else 1)]
         return grid, ranges
 
+    def _is_set_apart(self, tc: Any) -> bool:
+        """Whether a cell has a fill, or all its text is bold."""
+        if self.styles.is_head(tc, f"{_TABLE}style-name"):
+            return True
+        written = [p for p in tc.iterchildren(_P, _H) if "".join(p.itertext()).strip()]
+        return bool(written) and all(self.styles.is_head(p, f"{_TEXT}style-name") or self._is_span_bold(p) for p in written)
+
+    def _is_span_bold(self, p: Any) -> bool:
+        spans = [span for span in p.iterchildren(f"{_TEXT}span") if self.styles.is_head(span, f"{_TEXT}style-name")]
+        return sum(len("".join(span.itertext())) for span in spans) >= len("".join(p.itertext()).strip())
+
     def _cell(self, tc: Any) -> str:
         """A cell as it is shown, dates as ISO; a formula without a value as it is written."""
         kind = tc.get(f"{_OFFICE}value-type")
         if kind == "date":
             return str(tc.get(f"{_OFFICE}date-value") or "").removesuffix("T00:00:00").replace("T", " ")
-        texts = [format_cell(self.flat_text(tc)), *(line for p in tc.iter(_P) for line in self._anchored(p))]
+        if tc.find(f".//{_TABLE}table") is not None:
+            return "; ".join(text for line in self.blocks(tc) if (text := " ".join(line.split())))
+        pictures = (_picture(shape) for shape in tc.iterchildren(f"{_DRAW}frame"))
+        texts = [format_cell(self.flat_text(tc)), *pictures, *(line for p in tc.iter(_P) for line in self._anchored(p))]
         text = " ".join(" ".join(filter(None, texts)).split())
         if text:
             return text
@@ -494,9 +557,16 @@ class OdfReader:
             yield from self._inline(child, shift)
             yield child.tail or "", shift
 
+    def _drawn(self, child: Any) -> Iterator[TextRun]:
+        """The value of a control, or the description of a picture, that stands in a line."""
+        yield self.form_values.get(child.get(f"{_DRAW}control") or "", ""), 0
+        for shape in (child, *child.iterchildren(f"{_DRAW}frame")):
+            if text := _picture(shape):
+                yield f" {text} ", 0
+
     def _is_inline(self, tag: object) -> bool:
         is_hidden = tag == f"{_TEXT}number" or (self.hides_page_numbers and tag in _PAGE_FIELDS)
-        return isinstance(tag, str) and not tag.startswith(_DRAW) and not is_hidden
+        return isinstance(tag, str) and not is_hidden
 
     def _inline(self, child: Any, shift: int) -> Iterator[TextRun]:
         if child.tag == f"{_TEXT}s":
@@ -518,8 +588,8 @@ class OdfReader:
             )
         elif child.tag == f"{_OFFICE}annotation":
             self.comments.append(child)
-        elif child.tag == f"{_DRAW}control":
-            yield self.form_values.get(child.get(f"{_DRAW}control") or "", ""), 0
+        elif isinstance(child.tag, str) and child.tag.startswith(_DRAW):
+            yield from self._drawn(child)
         elif child.tag in {f"{_FIELDMARK}fieldmark", f"{_FIELDMARK}fieldmark-start"}:
             yield _fieldmark_value(child), 0
         elif child.tag == f"{_TEXT}span":
@@ -527,6 +597,13 @@ class OdfReader:
             yield from self._runs(child, own or shift)
         elif self._is_inline(child.tag):
             yield from self._runs(child, shift)
+
+
+def _has_head(table: Any, grid: list[list[str]]) -> bool:
+    """Whether a table has a marked header, and thus is none that only places what is in it."""
+    if table.find(f"{_TABLE}table-header-rows") is not None:
+        return True
+    return len(grid) > 1 and all(isinstance(text, HeadCell) for text in grid[0]) and not any(isinstance(t, HeadCell) for t in grid[1])
 
 
 def _own_paragraphs(element: Any) -> Iterator[Any]:
@@ -542,6 +619,14 @@ def _own_paragraphs(element: Any) -> Iterator[Any]:
 def _has_text(shape: Any) -> bool:
     """Whether a shape has paragraphs or a table of its own."""
     return any(child.tag in {_P, _H, _LIST, f"{_TABLE}table"} for child in shape)
+
+
+def _picture(frame: Any) -> str:
+    """The title and description of a picture in brackets; empty for other shapes."""
+    if frame.tag != f"{_DRAW}frame" or frame.find(f"{_DRAW}image") is None or frame.find(f"{_DRAW}object") is not None:
+        return ""
+    texts = (str(frame.findtext(f"{_SVG}{name}") or "").strip() for name in ("title", "desc"))
+    return picture_text(": ".join(dict.fromkeys(filter(None, texts))))
 
 
 def _signature(comment: Any) -> tuple[str, str]:

@@ -39,7 +39,7 @@ PARSERS = {
     **dict.fromkeys((".ics", ".ical", ".vcs"), "calendars.parse_calendar"),
     **dict.fromkeys((".html", ".htm", ".xhtml"), "html.parse_html"),
     ".epub": "html.parse_epub",
-    **dict.fromkeys((".xml", ".rss", ".atom", ".nxml", ".svg"), "html.parse_xml"),
+    **dict.fromkeys((".xml", ".rss", ".atom", ".nxml", ".svg"), "xml_text.parse_xml"),
     **dict.fromkeys((".csv", ".tsv"), "tabular.parse_csv"),
     **dict.fromkeys((".json", ".jsonl", ".ndjson", ".geojson"), "tabular.parse_json"),
     ".ipynb": "notebook.parse_notebook",
@@ -49,7 +49,7 @@ PARSERS = {
     **dict.fromkeys((".docx", ".docm", ".dotx", ".dotm"), "word.parse_docx"),
     **dict.fromkeys((".pptx", ".pptm", ".ppsx", ".ppsm", ".potx", ".potm"), "presentation.parse_pptx"),
     **dict.fromkeys((".xlsx", ".xlsm", ".xltx", ".xltm"), "spreadsheet.parse_xlsx"),
-    **dict.fromkeys((".odt", ".ods", ".odp", ".ott", ".ots", ".otp"), "opendocument.parse_opendocument"),
+    **dict.fromkeys((".odt", ".ods", ".odp", ".ott", ".ots", ".otp", ".fodt", ".fods", ".fodp"), "opendocument.parse_opendocument"),
     **dict.fromkeys((".doc", ".dot"), "old_office.parse_doc"),
     **dict.fromkeys((".ppt", ".pps"), "old_office.parse_ppt"),
     **dict.fromkeys((".xls", ".xlt"), "old_office.parse_xls"),
@@ -58,17 +58,27 @@ PARSERS = {
     **dict.fromkeys(IMAGE_SUFFIXES, "pdf.parse_image"),
 }
 # Version of each parser's results. If it is raised, the files of that parser are read again.
-_VERSION_2 = ("markup", "subtitles", "calendars", "pdf.parse_image")
-_VERSION_4 = ("html.parse_html", "html.parse_epub", "mail", "outlook")
-PARSER_VERSIONS = {
-    parser: 2 if parser.startswith(_VERSION_2) else 4 if parser.startswith(_VERSION_4) else 3 for parser in dict.fromkeys(PARSERS.values())
+_VERSIONS = {
+    **dict.fromkeys(("markup", "subtitles", "calendars"), 2),
+    **dict.fromkeys(("markup.parse_text", "pdf.parse_image"), 3),
+    **dict.fromkeys(("html", "mail", "outlook"), 5),
 }
+PARSER_VERSIONS = {parser: _VERSIONS.get(parser, _VERSIONS.get(parser.partition(".")[0], 4)) for parser in PARSERS.values()}
 OCR_SUFFIXES = IMAGE_SUFFIXES | {".pdf"}
 _OFFICE_PARSERS = ("word.", "presentation.", "spreadsheet.", "opendocument.", "old_office.", "outlook.")
 BINARY_SUFFIXES = OCR_SUFFIXES | {".epub"} | {suffix for suffix, parser in PARSERS.items() if parser.startswith(_OFFICE_PARSERS)}
 TABULAR_SUFFIXES = frozenset(
     {".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".geojson", ".ipynb", ".xlsx", ".xlsm", ".xltx", ".xltm", ".xls", ".xlt"}
 )
+# Suffixes of documents that LibreOffice reads → what it should convert them to.
+CONVERTIBLE = {
+    **dict.fromkeys((".xlsb", ".numbers"), "xlsx"),
+    **dict.fromkeys((".pages", ".wpd", ".wps"), "docx"),
+    ".key": "pptx",
+    ".sxw": "odt",
+    ".sxc": "ods",
+    ".sxi": "odp",
+}
 MAX_DIGITS = 100_000  # digits of an integer: converting it takes 0.2 s, and the time is quadratic
 SNIFF_BYTES = 65_536  # bytes examined to decide whether a file of an unknown suffix is text
 
@@ -82,9 +92,9 @@ def parse_file(file: OpenFile, options: LoadOptions) -> ParsedFile:
             head = f.read(SNIFF_BYTES)
         if looks_binary(head):
             is_supported = suffix in PARSERS
-            raise Unreadable(
-                "binary, not text" if is_supported or not suffix else f"format not supported: {file.suffix}", failed=is_supported
-            )
+            hint = f"; convert it: soffice --headless --convert-to {CONVERTIBLE[suffix]} FILE" if suffix in CONVERTIBLE else ""
+            unsupported = f"format not supported: {file.suffix}{hint}"
+            raise Unreadable("binary, not text" if is_supported or not suffix else unsupported, failed=is_supported)
     module, _, name = PARSERS.get(suffix, "markup.parse_text").partition(".")
     parser: Callable[[OpenFile, LoadOptions], ParsedFile] = getattr(import_module(f"localrag.loaders.{module}"), name)
     try:
@@ -262,7 +272,8 @@ def _dispatch(request: dict[str, Any], file: OpenFile) -> dict[str, Any]:
         pages, words, before = request["places"]
         return find_quote_boxes(file, pages, words, before, read)
     columns = request["text_column"], tuple(request["metadata_columns"])
-    options = LoadOptions(*columns, request.get("ocr", ""), pages=read, pandoc_json=request.get("pandoc_json", ""))
+    made = {name: request.get(name, "") for name in ("pandoc_json", "tex_definitions")}
+    options = LoadOptions(*columns, request.get("ocr", ""), pages=read, **made)
     content = parse_file(file, options)
     answer = asdict(content)
     if request.get("split") and len(content.text) <= MAX_SPLIT_CHARS:

@@ -4,9 +4,9 @@ import ctypes
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby, pairwise, takewhile
+from itertools import accumulate, groupby, pairwise, takewhile
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
@@ -29,10 +29,13 @@ from localrag.loaders.content import (
 from localrag.loaders.inline_text import comment_line
 from localrag.loaders.ocr import LOW_CONFIDENCE, mean_confidence
 from localrag.loaders.page_images import frame_count
+from localrag.text.hyphenation import DocumentWords, document_words, is_compound
 from localrag.text.sentences import CJK
 
+NO_WORDS = DocumentWords()
 HYPHEN = "\ufffe"  # PDFium's code for a hyphen that divides a word, and the line end after it
 CELL_SEPARATOR = " · "  # between the cells of a row
+_SEPARATOR_CHARACTERS = " ·"
 SENTENCE_END = tuple(".!?:;。！？：；\"”')")
 LIST_ITEM = re.compile(r"(?:[-*•‣▪●○·–]|\(?\d{1,3}[.)]|\(?[a-z][.)]|\[\d+\])\s")
 _LAST_WORD = re.compile(r"(\w+)[\ufffe-]$")
@@ -57,6 +60,7 @@ class PageLine(NamedTuple):
     is_row: bool = False  # a table row: it has wide gaps
     gap: float = 0.0  # left edge of the second cell of a row of two
     has_space: bool = False  # behind its last word
+    spaces: tuple[tuple[int, float, float], ...] = ()  # that no one typed: place in the text, left and right edge
 
 
 class _PageLines(NamedTuple):
@@ -121,10 +125,10 @@ def _unfinished(line: str, following: str) -> bool:
     return line.endswith(HYPHEN) or sentence_continues(line, following)
 
 
-def page_sections(pages: Sequence[str], notes: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
+def page_sections(pages: Sequence[str], notes: Sequence[str] = (), known: DocumentWords = NO_WORDS) -> Iterator[tuple[str, str]]:
     """The pages with their labels; a word divided by a page break is completely on the first page.
 
-    `notes`: the footnotes of each page. They stand behind the sentence that goes on on the next page.
+    `notes`: the footnotes of each page. They stand behind the sentence that goes on on the next page. `known`: see `rejoin_hyphenated`.
     """
     remaining = list(pages)
     for n, page in enumerate(remaining):
@@ -132,7 +136,7 @@ def page_sections(pages: Sequence[str], notes: Sequence[str] = ()) -> Iterator[t
         note = notes[n] if n < len(notes) else ""
         if following[:1].islower() and _LAST_WORD.search(page):
             words = following.split(maxsplit=1)
-            page = rejoin_hyphenated(page, words[0], f"{page}\n{following}")  # noqa: PLW2901
+            page = rejoin_hyphenated(page, words[0], known)  # noqa: PLW2901
             following = "".join(words[1:])
         if note and sentence_continues(page, following):
             rest = _REST_OF_SENTENCE.match(following)
@@ -180,6 +184,44 @@ def _first_note(lines: Sequence[PageLine], start: int, end: int, usual: float) -
     return end
 
 
+_MIN_TABLE_ROWS = 3
+_NOTED_GAP = 0.3  # times the line height: a space that may divide cells
+_NARROW_GAP = 0.4  # times the usual height of a table's lines: wider than a space
+_MAX_CROSSING = 0.25  # of the rows with a gap between cells, that may have text where it is
+
+
+def split_cells(lines: Sequence[PageLine]) -> list[PageLine]:
+    """Lines in which the cells of table rows that stand close are divided where the other rows have gaps."""
+    found: list[PageLine] = []
+    for is_row, group in groupby(lines, key=lambda line: line.is_row and bool(line.spaces)):
+        rows = list(group)
+        found += map(_CloseCells(rows).divided, rows) if is_row and len(rows) >= _MIN_TABLE_ROWS else rows
+    return found
+
+
+class _CloseCells:
+    """The gaps between the cells of a table's rows."""
+
+    def __init__(self, rows: Sequence[PageLine]) -> None:
+        self._rows = rows
+        self._least = _NARROW_GAP * median(row.top - row.bottom for row in rows)
+        self._gaps = [[(a, b) for at, a, b in row.spaces if row.text.startswith(CELL_SEPARATOR, at)] for row in rows]
+
+    def divided(self, row: PageLine) -> PageLine:
+        """A row with separators in place of the spaces that stand in a gap of other rows."""
+        text = row.text
+        for at, a, b in reversed(row.spaces):
+            is_wide = b - a > self._least and not text.startswith(CELL_SEPARATOR, at) and text.startswith(" ", at)
+            if is_wide and self._is_gap((a + b) / 2):
+                text = text[:at] + CELL_SEPARATOR + text[at + 1 :]
+        return row if text == row.text else row._replace(text=text, gap=0.0, spaces=())
+
+    def _is_gap(self, x: float) -> bool:
+        n_gaps = sum(any(a <= x <= b for a, b in gaps) for gaps in self._gaps)
+        n_crossed = sum(row.left < x < row.right and not any(a <= x <= b for _, a, b in row.spaces) for row in self._rows)
+        return n_gaps >= 2 and n_crossed <= _MAX_CROSSING * n_gaps
+
+
 _MIN_COLUMN_ROWS = 4  # rows of two cells that may be two columns of text
 _COLUMN_GAP_SHIFT = 3.0  # points that the second column's left edge may vary by
 _MIN_RUN_ON = 0.5  # of the lines of columns, which go on in the next one
@@ -221,26 +263,37 @@ def sentence_continues(page: str, following: str) -> bool:
     )
 
 
-def rejoin_hyphenated(text: str, following: str, full_text: str) -> str:
-    """Join a divided word; its hyphen stays if `full_text` has it elsewhere, or before a capital letter or digit."""
+def rejoin_hyphenated(text: str, following: str, known: DocumentWords) -> str:
+    """Join a divided word; its hyphen stays if it is one of a compound, or before a capital letter or digit.
+
+    `known`: the words of the document, by which compounds are told.
+    """
     start, end = _LAST_WORD.search(text), _FIRST_WORD.match(following)
-    is_compound = start is not None and end is not None and f"{start[1]}-{end[0]}" in full_text
-    return text[:-1] + ("-" if is_compound or not following[:1].islower() else "") + following
+    has_hyphen = not following[:1].islower() or (start is not None and end is not None and is_compound(start[1], end[0], known))
+    return text[:-1] + "-" * has_hyphen + following
 
 
 _UNSPACED_CHARACTER = re.compile(rf"[{CJK}\u3000-\u303f\uff00-\uffef]")
 
 
-def join_paragraphs(lines: Sequence[PageLine]) -> Iterator[str]:
-    """Paragraphs, one per line, separated by blank lines, but not between rows of a table."""
+def line_words(pages: Iterable[Sequence[PageLine]]) -> DocumentWords:
+    """The words of a document's lines, without those that the end of a line divides."""
+    return document_words("\n".join(_WHOLE_LINE.sub(" ", line.text) for page in pages for line in page))
+
+
+_WHOLE_LINE = re.compile(r"^[^\W\d_]+(?=[^\W\d_]*$)|\w+[\ufffe-]$")
+
+
+def join_paragraphs(lines: Sequence[PageLine], known: DocumentWords | None = None) -> Iterator[str]:
+    """Paragraphs, one per line, separated by blank lines, but not between rows of a table. `known`: the document's words, if more."""
+    known = known or line_words([lines])
     steps = [a.bottom - b.bottom for a, b in pairwise(lines) if a.bottom > b.bottom]
     step = median(steps) if steps else 0.0
-    full_text = " ".join(line.text for line in lines)
     text = ""
     for n, line in enumerate(lines):
         if n and _continues_paragraph(lines, n, step):
             text = (
-                rejoin_hyphenated(text, line.text, full_text)
+                rejoin_hyphenated(text, line.text, known)
                 if text.endswith(HYPHEN)
                 else text + _line_separator(text, line.text, has_space=lines[n - 1].has_space) + line.text
             )
@@ -254,12 +307,15 @@ def join_paragraphs(lines: Sequence[PageLine]) -> Iterator[str]:
 
 
 def _line_separator(text: str, following: str, *, has_space: bool) -> str:
-    """The separator of two lines of a paragraph: none in Chinese and Japanese, in Korean the one that is there."""
+    """The separator of two lines of a paragraph: none in Chinese and Japanese, in Korean the one that is there, none after a hyphen."""
+    if _DIVIDED_AT_HYPHEN.search(text[-3:]) and following[:1].isalnum():
+        return ""
     if not (_UNSPACED_CHARACTER.match(text[-1:]) and _UNSPACED_CHARACTER.match(following)):
         return " "
     return " " if has_space and _HANGUL.match(text[-1:]) else ""
 
 
+_DIVIDED_AT_HYPHEN = re.compile(r"\w-\Z")
 _HANGUL = re.compile("[\uac00-\ud7af]")
 
 
@@ -382,10 +438,11 @@ def parse_pdf(file: OpenFile, options: LoadOptions) -> ParsedFile:
         return ParsedFile("", pages_to_ocr=tuple(scans))
     page_lines = [ocr_lines(options.pages[n]) or lines if n in options.pages else lines for n, (lines, _, _) in enumerate(layers, 1)]
     split = [split_footnotes(page) for page in strip_running_heads(page_lines)]
-    bodies, notes = ([_text(lines) for lines in part] for part in zip(*split, strict=True)) if split else ([], [])
+    known = line_words(page_lines)
+    bodies, notes = ([_text(lines, known) for lines in part] for part in zip(*split, strict=True)) if split else ([], [])
     notes = ["\n\n".join(filter(None, (note, *comments))) for note, (_, comments, _) in zip(notes, layers, strict=True)]
     inner = _attached_files(document, options)
-    text, parts = join_sections([*page_sections(bodies, notes), *inner.sections], sentence_continues)
+    text, parts = join_sections([*page_sections(bodies, notes, known), *inner.sections], sentence_continues)
     if not text:
         raise Unreadable(UNKNOWN_FONTS if UNKNOWN_CHARACTERS in scans.values() and not options.pages else _empty(count, options))
     title = " ".join(clean_text(named.get("title", "")).split())
@@ -398,8 +455,8 @@ def parse_pdf(file: OpenFile, options: LoadOptions) -> ParsedFile:
     return ParsedFile(text, title, metadata + inner.metadata(), parts, inner=inner.documents(parts))
 
 
-def _text(lines: Sequence[PageLine]) -> str:
-    return clean_text("\n".join(join_paragraphs(lines)))
+def _text(lines: Sequence[PageLine], known: DocumentWords) -> str:
+    return clean_text("\n".join(join_paragraphs(lines, known)))
 
 
 def _attached_files(document: Any, options: LoadOptions) -> InnerFiles:
@@ -440,7 +497,7 @@ def _page(document: Any, n: int) -> tuple[list[PageLine], list[str], str]:
     try:
         if _has_unknown_characters(textpage):
             return [], [], UNKNOWN_CHARACTERS
-        lines = split_columns(list(_lines(textpage)))
+        lines = split_columns(split_cells(list(_lines(textpage))))
         fields, comments = _annotations(page)
         return _with_fields(lines, fields), comments, "a scan" if not fields and _is_scan(page, lines) else ""
     finally:
@@ -589,20 +646,32 @@ def _pieces(textpage: Any) -> list[PageLine]:
     A line whose last word continues in the next ends with HYPHEN, which PDFium returns instead of hyphen and line end.
     """
     count = textpage.count_chars()
-    text = textpage.get_text_range(0, count) if count else ""
-    has_boxes = len(text) == count
+    text = _page_text(textpage, count)
     turn = _quarter_turns(textpage, count)
     position, pieces = 0, list[PageLine]()
-    for raw in re.findall(rf"[^\r\n{HYPHEN}]*(?:\r\n|[\r\n{HYPHEN}]|$)", text.replace("\x02", HYPHEN)):
+    for raw in re.findall(rf"[^\r\n{HYPHEN}]*(?:\r\n|[\r\n{HYPHEN}]|$)", text):
         line = raw.strip(" \t\r\n" + HYPHEN)
         if line:
             start = position + raw.index(line[0])
             line_text = line + HYPHEN * raw.endswith(HYPHEN)
-            before = pieces[-1] if pieces else None
-            piece = _pdf_line(textpage, line_text, start, start + len(line), turn, before) if has_boxes else PageLine(line_text)
-            pieces.append(piece._replace(has_space=raw.rstrip("\r\n").endswith(" ")))
+            piece = _pdf_line(textpage, line_text, start, start + len(line), turn, pieces[-1] if pieces else None)
+            joined = piece.text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+            pieces.append(piece._replace(text=joined, has_space=raw.rstrip("\r\n").endswith(" ")))
         position += len(raw)
     return sorted(pieces, key=lambda piece: (-round(piece.bottom), piece.left)) if turn else pieces
+
+
+def _page_text(textpage: Any, count: int) -> str:
+    """The text of a page, in which each of PDFium's characters is one; those beyond the first 65,536 are two.
+
+    PDFium leaves characters without a meaning out of its text, but counts them, and gives their places.
+    """
+    import pypdfium2.raw as pdfium
+
+    text = str(textpage.get_text_range(0, count)) if count else ""
+    if len(text) != count:
+        text = "".join(chr(pdfium.FPDFText_GetUnicode(textpage, n)) for n in range(count))
+    return text.replace("\x02", HYPHEN)
 
 
 def _join_pieces(before: PageLine, line: PageLine) -> PageLine:
@@ -613,12 +682,15 @@ def _join_pieces(before: PageLine, line: PageLine) -> PageLine:
         mark = superscript(line.text, is_note=not _EXPONENT_BASE.search(before.text))
         return before._replace(text=before.text + mark, right=line.right, has_space=line.has_space)
     if _is_raised_piece(before, line):
-        return line._replace(text=_marked_word(before.text, line.text, ""), left=before.left)
+        return line._replace(text=_marked_word(before.text, line.text, ""), left=before.left, spaces=())
     space = CELL_SEPARATOR if gap > _CELL_GAP else " " if gap > 0.1 else ""
     is_row = before.is_row or line.is_row or gap > _CELL_GAP
     is_second = gap > _CELL_GAP and not before.is_row and not line.is_row
     edge = line.left if is_second else before.gap if not line.is_row and gap <= _CELL_GAP else 0.0
-    return PageLine(before.text + space + line.text, before.left, before.bottom, line.right, before.top, is_row, edge, line.has_space)
+    moved = ((at + len(before.text) + len(space), left, right) for at, left, right in line.spaces)
+    spaces = (*before.spaces, *[(len(before.text), before.right, line.left)] * bool(space), *moved)
+    text = before.text + space + line.text
+    return PageLine(text, before.left, before.bottom, line.right, before.top, is_row, edge, line.has_space, spaces)
 
 
 def _is_raised_piece(piece: PageLine, base: PageLine) -> bool:
@@ -647,12 +719,15 @@ def _pdf_line(textpage: Any, text: str, start: int, end: int, turn: int, before:
 
     `before`: the line that the page has before it.
     """
+    import pypdfium2.raw as pdfium
+
     first_box = _char_box(textpage, start, turn)
     left = first_box[0]
     mark = _raised_start(textpage, text, start, turn)
     _, bottom, right, top = _box(textpage, start + len(mark), end - 1, turn)
     words = text.split(" ")
     position, gap_at = start, 0.0
+    gaps = list[tuple[int, float, float]]()  # number of a word, and the edges of the space behind it
     for n, word in enumerate(words):
         at, position = position, position + len(word) + 1
         words[n] = _with_raised(textpage, word[len(mark) :] if n == 0 else word, at + len(mark) if n == 0 else at, turn)
@@ -660,14 +735,21 @@ def _pdf_line(textpage: Any, text: str, start: int, end: int, turn: int, before:
             break
         space = " "
         if word and words[n + 1] and position < end:
-            after = _char_box(textpage, position, turn)[0]
-            if after - _char_box(textpage, position - 2, turn)[2] > _CELL_GAP * (top - bottom):
+            before_gap, after = _char_box(textpage, position - 2, turn)[2], _char_box(textpage, position, turn)[0]
+            if after - before_gap > _CELL_GAP * (top - bottom):
                 space, gap_at = CELL_SEPARATOR, after
+            is_wide = after - before_gap > _NOTED_GAP * (top - bottom)
+            if is_wide and (space == CELL_SEPARATOR or pdfium.FPDFText_IsGenerated(textpage, position - 1) == 1):
+                gaps.append((n, before_gap, after))  # typed spaces are within a cell
         words[n] += space
     if mark:
         words[0] = _marked_word(mark, words[0], before.text if before and _is_near(before, PageLine("", *first_box)) else "")
+    ends = list(accumulate(map(len, words)))
+    spaces = tuple((ends[n] - len(words[n]) + len(words[n].rstrip(_SEPARATOR_CHARACTERS)), a, b) for n, a, b in gaps)
     joined = re.sub(r" {3,}", CELL_SEPARATOR, "".join(words))
-    return PageLine(joined, left, bottom, right, top, CELL_SEPARATOR in joined, gap_at if joined.count(CELL_SEPARATOR) == 1 else 0.0)
+    gap_at = gap_at if joined.count(CELL_SEPARATOR) == 1 else 0.0
+    has_places = len(joined) == ends[-1]
+    return PageLine(joined, left, bottom, right, top, CELL_SEPARATOR in joined, gap_at, spaces=spaces if has_places else ())
 
 
 _MAYBE_RAISED = re.compile(r"(?<=\S)[\d*†‡§]+\)?")
@@ -762,7 +844,8 @@ def parse_image(file: OpenFile, options: LoadOptions) -> ParsedFile:
     if missing := tuple(n for n in numbers if n not in options.pages):
         return ParsedFile("", pages_to_ocr=missing)
     pages = strip_running_heads([ocr_lines(options.pages[n]) for n in numbers])
-    text, parts = join_sections(page_sections([clean_text("\n".join(join_paragraphs(page))) for page in pages]), sentence_continues)
+    known = line_words(pages)
+    text, parts = join_sections(page_sections([_text(page, known) for page in pages], known=known), sentence_continues)
     if not text:
         reasons = [reason for n in numbers if (reason := unread_reason(options.pages[n]))]
         raise Unreadable(f"a picture: {reasons[0] if reasons else 'blank'}")

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, clean_text, first_heading, join_sections, number_in
-from localrag.loaders.inline_text import comment_line, embedded_files_line, running_text
+from localrag.loaders.inline_text import comment_line, embedded_files_line, picture_text, running_text
 from localrag.loaders.numbering import format_number
 from localrag.loaders.open_xml import (
     CHART_NS,
@@ -133,6 +133,9 @@ def _shape(shape: Any, deck: _Deck, relations: Mapping[str, Relation], depth: in
             yield from _shape(inner, deck, relations, depth + 1)
     elif shape.tag == f"{SLIDE_NS}graphicFrame":
         yield from _graphic(shape, deck.package, relations)
+    elif shape.tag == f"{SLIDE_NS}pic":
+        described = shape.find(f"{SLIDE_NS}nvPicPr/{SLIDE_NS}cNvPr")
+        yield picture_text(described.get("descr") or "") if described is not None else ""
     elif (kind := _placeholder(shape)) in _RUNNING:
         text = running_text(" ".join(map(drawing_text, shape.iter(f"{DRAWING_NS}p"))))
         line = f"{_RUNNING[kind]}: {text}"

@@ -18,6 +18,7 @@ from localrag.filters import day_from_metadata, day_from_mtime
 from localrag.loaders.containers import SplitText, are_nested, safe_name, split_text
 from localrag.loaders.content import A_PICTURE, MEGABYTE, ONLY_IMAGES, UNKNOWN_FONTS, InnerDocument, LoadOptions, OpenFile, open_file
 from localrag.loaders.discover import DigestCache, relative_path
+from localrag.loaders.latex_inputs import input_definitions
 from localrag.loaders.ocr import OcrPages
 from localrag.loaders.pandoc import PANDOC_SUFFIXES, convert_with_pandoc
 from localrag.loaders.parser_process import OCR_SUFFIXES, PARSER_VERSIONS, PARSERS, TABULAR_SUFFIXES
@@ -142,11 +143,15 @@ def parser_version(suffix: str) -> int:
 
 
 def content_hash_of(file: Path, digest: str, options: LoadOptions = DEFAULT_OPTIONS, version: int = 0) -> str:
-    """The content hash of a document: of its digest, its parser's version (0: today's), and the options that matter to its kind."""
+    """The content hash of a document: of its digest, its parser's version (0: today's), and the options that matter to its kind.
+
+    Of LaTeX also of the definitions that the file takes from others.
+    """
     suffix = file.suffix.lower()
     relevant = (options.text_column, *options.metadata_columns) if suffix in TABULAR_SUFFIXES else ()
     relevant += ("ocr", options.ocr) if options.ocr and suffix in OCR_SUFFIXES else ()
     relevant += ("pandoc",) if options.pandoc_program and suffix in PANDOC_SUFFIXES else ()
+    relevant += (definitions,) if suffix == ".tex" and (definitions := input_definitions(file)) else ()
     return content_id("load", version or parser_version(suffix), digest, *relevant)
 
 
@@ -244,6 +249,8 @@ def _parse_in_worker(
     request = {"path": str(file), "text_column": options.text_column, "metadata_columns": options.metadata_columns, "split": split}
     if options.pandoc_program and file.suffix.lower() in PANDOC_SUFFIXES:
         request["pandoc_json"] = convert_with_pandoc(options.pandoc_program, file)
+    if file.suffix.lower() == ".tex":
+        request["tex_definitions"] = input_definitions(file)
     answer = worker.request(request | {"ocr": options.ocr if scans else ""})
     if scans is None or not answer.get("pages_to_ocr"):
         return answer

@@ -13,8 +13,9 @@ from typing import Any
 from zipfile import BadZipFile
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, clean_text, join_sections, number_in
+from localrag.loaders.headers import HeadCell
 from localrag.loaders.html import xml_root
-from localrag.loaders.inline_text import TextRun, comment_line, embedded_files_line, join_runs, running_lines
+from localrag.loaders.inline_text import TextRun, comment_line, embedded_files_line, join_runs, picture_text, running_lines
 from localrag.loaders.number_formats import BUILTIN_FORMATS, format_number_cell, format_text_cell
 from localrag.loaders.open_xml import (
     DIAGRAM_NS,
@@ -29,8 +30,9 @@ from localrag.loaders.open_xml import (
     open_package,
     parsed_file,
 )
-from localrag.loaders.spans import MAX_RANGES, CellRange, fill_spans
-from localrag.loaders.tabular import format_cell, table_lines, text_rows
+from localrag.loaders.sheet_tables import sheet_lines
+from localrag.loaders.spans import MAX_RANGES, CellRange
+from localrag.loaders.tabular import format_cell, text_rows
 
 _UNNAMED = re.compile(r"(?:sheet|tabelle|feuil|hoja|blad|foglio|лист|工作表) ?\d*", re.IGNORECASE)
 _CHART = re.compile(r"xl/charts/chart\d*\.xml")
@@ -47,11 +49,15 @@ _ERRORS = (BadZipFile, zlib.error, EOFError, NotImplementedError, KeyError, Runt
 
 @dataclass(slots=True)
 class Workbook:
-    """What the sheets of a workbook share: texts, number formats by style, and whether days are counted from 1904."""
+    """What the sheets of a workbook share: texts, number formats by style, and whether days are counted from 1904.
+
+    `head_styles`: the styles of cells in bold letters or with a fill.
+    """
 
     package: OpenXmlPackage
     texts: list[str] = field(default_factory=list)
     formats: list[str] = field(default_factory=list)
+    head_styles: frozenset[str] = frozenset()
     is_1904: bool = False
     authors: Mapping[str, str] = field(default_factory=dict)  # id → name, of threaded comments
 
@@ -141,7 +147,8 @@ def _read_workbook(package: OpenXmlPackage, root: Any, relations: Mapping[str, R
     people = package.optional_root(parts.get("person", ""))
     authors = {} if people is None else {str(p.get("id")): str(p.get("displayName") or "") for p in people.iter("{*}person")}
     texts = list(_shared_texts(package, parts["sharedStrings"])) if "sharedStrings" in parts else []
-    return Workbook(package, texts, _style_formats(package.optional_root(parts.get("styles", ""))), is_1904, authors)
+    styles = package.optional_root(parts.get("styles", ""))
+    return Workbook(package, texts, _style_formats(styles), _head_styles(styles), is_1904, authors)
 
 
 def _shared_texts(package: OpenXmlPackage, name: str) -> Iterator[str]:
@@ -195,20 +202,38 @@ def _style_formats(root: Any) -> list[str]:
     return [own.get(key) or BUILTIN_FORMATS.get(key, "") for key in ids]
 
 
+def _head_styles(root: Any) -> frozenset[str]:
+    """The numbers of the cell styles with bold letters or a fill."""
+    if root is None:
+        return frozenset()
+    fonts = enumerate(font.find("{*}b") for font in root.iterfind("{*}fonts/{*}font"))
+    bold = {str(n) for n, b in fonts if b is not None and str(b.get("val") or "1") not in {"0", "false"}}
+    fills = {str(n) for n, fill in enumerate(root.iterfind("{*}fills/{*}fill")) if _is_filled(fill)}
+    styles = enumerate(root.iterfind("{*}cellXfs/{*}xf"))
+    return frozenset(str(n) for n, xf in styles if xf.get("fontId") in bold or xf.get("fillId") in fills)
+
+
+def _is_filled(fill: Any) -> bool:
+    """Whether a fill is a color other than white."""
+    pattern = fill.find("{*}patternFill[@patternType='solid']")
+    color = None if pattern is None else pattern.find("{*}fgColor")
+    return color is not None and not (str(color.get("rgb") or "").upper().endswith("FFFFFF") or color.get("theme") == "0")
+
+
 def sheet_text(book: Workbook, name: str, options: LoadOptions) -> str:
     """The table of a sheet, then its comments, text boxes, embedded files, headers and footers."""
     package = book.package
     relations = package.relations(name)
     comments = _read_comments(book, relations)
     ranges, running = _scan_sheet(package, name)
-    rows = _numbered_rows(book, name, comments)
+    rows = _numbered_rows(book, name, comments, _table_heads(book, relations))
     if options.text_column:
         all_rows = [row for _, row in rows]
         header = next((row for row in all_rows if options.text_column in row), [])
         if header:
             return "\n\n".join(text_rows(header, all_rows[all_rows.index(header) + 1 :], options))
         rows = enumerate(all_rows)
-    lines = list(table_lines(fill_spans(rows, ranges), likely=True))
+    lines = list(sheet_lines(rows, ranges))
     boxes = [line for r in relations.values() if r.kind == "drawing" for line in _drawing_lines(package, r.target)]
     after = [*comments.lines(), *boxes, *embedded_files_line(package.embedded_names(name))]
     for kind in ("Header", "Footer"):
@@ -246,8 +271,20 @@ def _running_parts(code: bytes) -> list[str]:
     return [" ".join(_RUNNING_CODE.sub(lambda match: "&" if match[0] == "&&" else "", part).split()) for part in parts]
 
 
-def _numbered_rows(book: Workbook, name: str, comments: SheetComments) -> Iterator[tuple[int, list[str]]]:
-    """The rows with their index, without trailing empty cells; consecutive empty rows become one."""
+def _table_heads(book: Workbook, relations: Mapping[str, Relation]) -> dict[int, list[CellRange]]:
+    """Row → the tables of a sheet that have their header there."""
+    heads: dict[int, list[CellRange]] = {}
+    for root in _related_roots(book, relations, "table"):
+        place = parse_cell_range(str(root.get("ref") or ""))
+        if place is not None and root.get("headerRowCount") != "0":
+            heads.setdefault(place.top, []).append(place)
+    return heads
+
+
+def _numbered_rows(
+    book: Workbook, name: str, comments: SheetComments, heads: Mapping[int, Sequence[CellRange]]
+) -> Iterator[tuple[int, list[str]]]:
+    """The rows with their index, without trailing empty cells; consecutive empty rows become one. `heads`: see `_table_heads`."""
 
     def all_rows() -> Iterator[tuple[int, list[str]]]:
         formulas: dict[str, str] = {}
@@ -257,6 +294,8 @@ def _numbered_rows(book: Workbook, name: str, comments: SheetComments) -> Iterat
             if index > expected:
                 yield index - 1, []
             row = _row(element, book, formulas)
+            for table in heads.get(index, ()):
+                row[table.left : table.right + 1] = map(HeadCell, row[table.left : table.right + 1])
             comments.note_row(index, row)
             yield index, row
             expected = index + 1
@@ -279,6 +318,7 @@ def _row(element: Any, book: Workbook, formulas: dict[str, str]) -> list[str]:
             continue
         text = _cell_text(cell, book, formulas)
         if text:
+            text = HeadCell(text) if cell.get("s") in book.head_styles else text
             row += [""] * (column + 1 - len(row))
             row[column] = text
         elif place is None:
@@ -367,7 +407,7 @@ def _without_author(text: str, author: str) -> str:
 
 
 def _drawing_lines(package: OpenXmlPackage, name: str) -> Iterable[str]:
-    """The text boxes and diagrams of a sheet."""
+    """The text boxes, descriptions of pictures, and diagrams of a sheet."""
     root = package.optional_root(name)
     if root is None:
         return
@@ -375,6 +415,8 @@ def _drawing_lines(package: OpenXmlPackage, name: str) -> Iterable[str]:
         lines = [text for p in body.iterchildren(f"{DRAWING_NS}p") if (text := drawing_text(p))]
         if lines:
             yield "\n".join(lines)
+    descriptions = (e.get("descr") or "" for e in root.iterfind(".//{*}pic/{*}nvPicPr/{*}cNvPr"))
+    yield from filter(None, map(picture_text, descriptions))
     relations = package.relations(name)
     for diagram in root.iter(f"{DIAGRAM_NS}relIds"):
         yield "\n".join(diagram_part_lines(package, relations, diagram.get(f"{RELATION_NS}dm") or ""))

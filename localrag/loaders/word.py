@@ -10,6 +10,7 @@ from itertools import takewhile
 from typing import Any
 
 from localrag.loaders.content import InnerFile, LoadOptions, OpenFile, ParsedFile, Unreadable, clean_text, decode, first_heading, number_in
+from localrag.loaders.headers import HeadCell
 from localrag.loaders.html import html_content
 from localrag.loaders.inline_text import (
     TextRun,
@@ -17,6 +18,7 @@ from localrag.loaders.inline_text import (
     comment_line,
     embedded_files_line,
     join_runs,
+    picture_text,
     ruby_text,
     running_lines,
     symbol_text,
@@ -39,9 +41,11 @@ from localrag.loaders.open_xml import (
     parsed_file,
 )
 from localrag.loaders.spans import CellRange, divides_first_row, fill_spans
-from localrag.loaders.tabular import table_lines
+from localrag.loaders.tabular import HEADER_SAMPLE_ROWS, table_lines
 
 _WORD_2010_NS = "{http://schemas.microsoft.com/office/word/2010/wordml}"
+_PICTURE = f"*/{DRAWING_NS}graphic/{DRAWING_NS}graphicData/{{http://schemas.openxmlformats.org/drawingml/2006/picture}}pic"
+_PLACED_NS = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
 _P, _R, _TBL, _TR, _TC = (f"{WORD_NS}{name}" for name in ("p", "r", "tbl", "tr", "tc"))
 _BOX = f"{WORD_NS}txbxContent"
 _DELETED = frozenset({f"{WORD_NS}del", f"{WORD_NS}moveFrom"})
@@ -65,12 +69,17 @@ MAX_INSERTED_DEPTH = 3  # documents inserted into inserted documents
 
 @dataclass(slots=True)
 class _WordStyles:
-    """The styles of a document: heading levels and lists of paragraph styles, raised (1) or lowered (-1) text of character styles."""
+    """The styles of a document: heading levels and lists of paragraph styles, raised (1) or lowered (-1) text of character styles.
+
+    `bold`: whether a style says that its text is bold. `table_parts`: the parts of a table that its style makes bold or fills.
+    """
 
     level: dict[str, int] = field(default_factory=dict)
     listed: dict[str, tuple[str, int]] = field(default_factory=dict)  # style id → (list, depth)
     shift: dict[str, int] = field(default_factory=dict)
     hidden: set[str] = field(default_factory=set)
+    bold: dict[str, bool] = field(default_factory=dict)
+    table_parts: dict[str, set[str]] = field(default_factory=dict)  # style id → `firstRow`, `firstCol`
 
 
 @dataclass(slots=True)
@@ -155,6 +164,7 @@ def _read_styles(root: Any, numbering: ListNumbering) -> _WordStyles:
             styles.listed[key] = _list_place(number, ("", 0), numbering.styles.get(key))
         if (properties := style.find(f"{WORD_NS}rPr")) is not None and style.get(f"{WORD_NS}type") == "character":
             _read_character_style(key, properties, styles)
+        _read_emphasis(key, style, styles)
     for key in parents:
         _inherit(key, parents, styles)
     for key, depth in depths.items():
@@ -178,6 +188,13 @@ def _read_character_style(key: str, properties: Any, styles: _WordStyles) -> Non
         styles.hidden.add(key)
 
 
+def _read_emphasis(key: str, style: Any, styles: _WordStyles) -> None:
+    if (bold := style.find(f"{WORD_NS}rPr/{WORD_NS}b")) is not None:
+        styles.bold[key] = is_on(bold)
+    parts = (e for e in style.iterchildren(f"{WORD_NS}tblStylePr") if is_on(e.find(f"{WORD_NS}rPr/{WORD_NS}b")) or _is_filled(e))
+    styles.table_parts[key] = {str(e.get(f"{WORD_NS}type")) for e in parts}
+
+
 def _inherit(key: str, parents: Mapping[str, str], styles: _WordStyles) -> None:
     """Give a style what the styles have that it is based on."""
     parent = parents[key]
@@ -188,6 +205,8 @@ def _inherit(key: str, parents: Mapping[str, str], styles: _WordStyles) -> None:
             styles.listed.setdefault(key, styles.listed[parent])
         if parent in styles.shift:
             styles.shift.setdefault(key, styles.shift[parent])
+        if parent in styles.bold:
+            styles.bold.setdefault(key, styles.bold[parent])
         parent = parents.get(parent, "")
 
 
@@ -365,6 +384,10 @@ class WordReader:
             yield ruby_text(*(join_runs(self._runs(part)) for part in _ruby_parts(child)))
         elif child.tag not in _WITHOUT_TEXT and isinstance(child.tag, str):
             yield join_runs(self._runs(child))
+            if child.tag == f"{WORD_NS}drawing" and child.find(_PICTURE) is not None:
+                described = child.find(f"*/{_PLACED_NS}docPr")
+                text = "" if described is None else picture_text(described.get("descr") or "")
+                yield from [f" {text} "] if text else []
 
     def _is_shown(self) -> bool:
         """Whether text here is shown, and not the instruction of a field, or a page number of a header."""
@@ -399,6 +422,7 @@ class WordReader:
                     yield from self.blocks(tc)
             return
         grid, ranges = self._grid(rows, cells)
+        self._mark_heads(table, grid)
         n_header = sum(1 for _ in takewhile(_is_header_row, rows))
         likely = n_header > 0 or (width > 2 and not divides_first_row(grid, ranges))
         yield from table_lines(fill_spans(enumerate(grid), ranges, n_header=n_header, likely=likely), likely=likely)
@@ -424,7 +448,9 @@ class WordReader:
                     going_on[column] = tall.pop(column)
                     line += [""] * span
                     continue
-                line += [self._cell_text(tc), *[""] * (span - 1)]
+                text = self._cell_text(tc)
+                is_marked = n < HEADER_SAMPLE_ROWS and (_is_header_row(tr) or self._is_set_apart(tc))
+                line += [HeadCell(text) if is_marked else text, *[""] * (span - 1)]
                 if merged is not None:
                     going_on[column] = n, right
                 elif span > 1:
@@ -433,6 +459,34 @@ class WordReader:
             tall = going_on
             grid.append(line)
         return grid, ranges + [CellRange(top, column, len(rows) - 1, right) for column, (top, right) in tall.items()]
+
+    def _mark_heads(self, table: Any, grid: list[list[str]]) -> None:
+        """Mark the cells of the first row and column that the style of a table sets apart."""
+        properties = table.find(f"{WORD_NS}tblPr")
+        if properties is None:
+            return
+        parts = self.styles.table_parts.get(word_value(properties.find(f"{WORD_NS}tblStyle")), set())
+        look = properties.find(f"{WORD_NS}tblLook")
+        if "firstRow" in parts and _has_look(look, "firstRow", 0x20):
+            grid[0] = list(map(HeadCell, grid[0]))
+        if "firstCol" in parts and _has_look(look, "firstColumn", 0x80):
+            grid[:] = [[*map(HeadCell, row[:1]), *row[1:]] for row in grid]
+
+    def _is_set_apart(self, tc: Any) -> bool:
+        """Whether a cell has a fill, or all its text is bold."""
+        if _is_filled(tc.find(f"{WORD_NS}tcPr")):
+            return True
+        written = [run for run in tc.iter(_R) if any((t.text or "").strip() for t in run.iterchildren(f"{WORD_NS}t"))]
+        return bool(written) and all(map(self._is_bold, written))
+
+    def _is_bold(self, run: Any) -> bool:
+        own = run.find(f"{WORD_NS}rPr/{WORD_NS}b")
+        if own is not None:
+            return is_on(own)
+        p = next(run.iterancestors(_P), None)
+        of_paragraph = "" if p is None else word_value(p.find(f"{WORD_NS}pPr/{WORD_NS}pStyle"))
+        style = word_value(run.find(f"{WORD_NS}rPr/{WORD_NS}rStyle"))
+        return self.styles.bold.get(style, False) or self.styles.bold.get(of_paragraph, False)
 
     def _cell_text(self, tc: Any) -> str:
         """The paragraphs of a cell on one line, with the numbers of numbered lists."""
@@ -464,6 +518,21 @@ def _parse_inserted(name: str, data: bytes, options: LoadOptions, depth: int) ->
         suffix = "html"
     text = decode(data) if data else ""
     return html_content(text).text if suffix in {"html", "htm", "xhtml", "xml"} or text.lstrip()[:1] == "<" else text
+
+
+def _is_filled(element: Any) -> bool:
+    """Whether the properties of a cell give it another color than white."""
+    shading = None if element is None else next(element.iter(f"{WORD_NS}shd"), None)
+    return shading is not None and str(shading.get(f"{WORD_NS}fill") or "auto").lower() not in {"auto", "ffffff"}
+
+
+def _has_look(look: Any, name: str, bit: int) -> bool:
+    """Whether a table shows a part of its style: by an attribute, or in older files by a bit of the value."""
+    if look is None:
+        return False
+    if (own := look.get(f"{WORD_NS}{name}")) is not None:
+        return str(own) in {"1", "true", "on"}
+    return bool(int(bits, 16) & bit) if re.fullmatch("[0-9A-Fa-f]{1,8}", bits := word_value(look)) else False
 
 
 def _is_deleted_row(tr: Any) -> bool:

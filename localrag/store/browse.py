@@ -69,6 +69,11 @@ def document_id_at(db: Database, path: str) -> str | None:
     return next((r["id"] for r in db.query("SELECT id FROM documents WHERE path = ?", [path])), None)
 
 
+def is_folder(db: Database, path: str) -> bool:
+    """Whether a path above a document is that of a folder: a file with documents within it is a document, too, maybe a filtered one."""
+    return not list(db.query("SELECT 1 FROM main.documents WHERE path = ?", [path]))
+
+
 def documents_called(db: Database, name: str, limit: int) -> list[ViewRow]:
     """The documents (id, path) that a name means: a path in any spelling, its last parts, or a longer path that ends with it.
 

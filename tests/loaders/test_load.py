@@ -298,6 +298,7 @@ REFUSED = {
         False,
     ),
     "mail.msg": (b"\xd0\xcf\x11\xe0\0\1\2" * 50, "damaged", True),
+    "sums.xlsb": (b"PK\3\4\0\0" * 50, "format not supported: .xlsb; convert it: soffice --headless --convert-to xlsx FILE", False),
     "plan.vsd": (b"\xd0\xcf\x11\xe0\0\1\2" * 50, "format not supported: .vsd", False),
     "image.png": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a picture", False),
     "binary": (bytes(range(256)), "binary, not text", False),

@@ -256,3 +256,43 @@ def test_text_whose_characters_are_unknown_is_not_read():
 def test_the_words_of_a_plot_are_read():
     """Its fonts are drawn, without a map to Unicode, but their codes are those of the characters."""
     assert parsed(without_unicode("landings of herring in tons by year")).text == "landings of herring in tons by year"
+
+
+def test_a_character_without_a_meaning_does_not_spoil_the_paragraphs_of_its_page():
+    """PDFium leaves it out of the text, but counts it: the places of all lines would be unknown."""
+    first = "The keeper of the light saw the softmax\\000 in the"
+    text = parsed(
+        files.pdf_of(
+            [f"BT /F1 10 Tf 72 700 Td 12 TL ({first}) Tj T* (fog, and he rang the bell for an hour, until it) Tj T* (was gone.) Tj ET"]
+        )
+    ).text
+
+    assert text == "The keeper of the light saw the softmax in the fog, and he rang the bell for an hour, until it was gone."
+
+
+@pytest.mark.parametrize(("first", "second", "joined"), [("of COVID-", "19 and", "of COVID-19 and"), ("A -", "b to", "A - b to")])
+def test_a_line_that_ends_with_a_hyphen_goes_on_without_a_space(first, second, joined):
+    """Before a digit it is no sign of a divided word, which PDFium would return otherwise; a dash stands apart."""
+    page = [PageLine(first, 50, 700, 294, 710), PageLine(second, 50, 686, 294, 696)]
+
+    assert "".join(join_paragraphs(page)).strip() == joined
+
+
+def test_words_of_other_pages_tell_whether_a_hyphen_stays():
+    """A compound is known by any page of the document."""
+    divided = "BT /F1 10 Tf 72 700 Td 12 TL (This is the Quux-) Tj T* (frobnitz of the harbour.) Tj ET"
+    other = "BT /F1 10 Tf 72 700 Td (Every Quux-frobnitz is old.) Tj ET"
+
+    assert "Quux-frobnitz of" in parsed(files.pdf_of([divided, other])).text
+    assert "Quuxfrobnitz of" in parsed(files.pdf_of([divided, other.replace("-", "")])).text
+
+
+def test_cells_that_stand_close_are_divided_where_other_rows_have_gaps():
+    """A wide cell leaves hardly more than a space before the next one."""
+    rows = [("BM25", "7", "47.0"), ("BM25 with gold", "31", "50.1"), ("Gold", "9", "42.6"), ("Gold and both", "12", "43.1")]
+    places = (72, 162, 240)
+    drawn = "".join(
+        f"BT /F1 10 Tf {x} {700 - 14 * n} Td ({text}) Tj ET " for n, row in enumerate(rows) for x, text in zip(places, row, strict=True)
+    )
+
+    assert parsed(files.pdf_of([drawn])).text.splitlines()[-4:] == [" · ".join(row) for row in rows]

@@ -206,6 +206,21 @@ def test_attached_files_are_read_as_parts_and_the_others_are_listed():
     assert "run.exe: " in dict(content.metadata)["not read"]
 
 
+def test_a_broken_file_of_an_attached_archive_takes_nothing_else_with_it(tmp_path):
+    """It is listed with the reason; the mail and the other files are read."""
+    archive = BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as z:
+        z.writestr("a.txt", "The crane of the outer harbour. " * 99)
+        z.writestr("b.txt", "The pilots came at noon.")
+    data = bytearray(archive.getvalue())
+    data[40:60] = b"\xff" * 20
+    content = parsed("a.eml", mail(("plain", "See the papers."), attached=[("c.zip", bytes(data))]).as_bytes())
+
+    assert "See the papers." in content.text
+    assert "The pilots came at noon." in content.text
+    assert dict(content.metadata)["not read"].startswith("c.zip/a.txt: damaged: ")
+
+
 def test_an_invitation_is_read_beside_its_empty_text():
     """Its place is found."""
     event = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:Inspection\nLOCATION:Quay 9\nDTSTART:20240517T130000Z\nEND:VEVENT\nEND:VCALENDAR\n"

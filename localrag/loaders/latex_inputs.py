@@ -1,0 +1,52 @@
+"""Definitions of LaTeX that a document takes from other files of its folder: of these files nothing else is read with it."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from localrag.loaders.content import open_file
+
+_INPUT = re.compile(r"\\(input|include|usepackage)\s*(?:\[[^\[\]]{0,200}\])?\s*\{([^{}\n]{1,200})\}")
+_DEFINES = re.compile(r"\\(?:(?:new|renew|provide)command|DeclareRobustCommand|DeclareMathOperator|def)\b")
+MAX_INPUT_BYTES = 200_000  # of one file
+MAX_INPUT_FILES = 20
+MAX_INPUT_DEPTH = 3  # files that files take in
+_MAX_DOCUMENT_BYTES = 5_000_000
+
+
+def input_definitions(file: Path) -> str:
+    """The text of the files that a LaTeX file takes in and that define commands, from its folder and those below; empty without any."""
+    texts: dict[Path, str] = {}
+    with suppress(OSError, ValueError):
+        folder = file.parent.resolve()
+        _gather(_input_text(file, _MAX_DOCUMENT_BYTES), folder, texts, 0)
+    return "\n".join(text for text in texts.values() if _DEFINES.search(text))
+
+
+def _gather(source: str, folder: Path, texts: dict[Path, str], depth: int) -> None:
+    for path in _input_paths(source, folder) if depth < MAX_INPUT_DEPTH else ():
+        if path not in texts and len(texts) < MAX_INPUT_FILES:
+            with suppress(OSError, ValueError):
+                texts[path] = _input_text(path, MAX_INPUT_BYTES)
+                _gather(texts[path], folder, texts, depth + 1)
+
+
+def _input_paths(source: str, folder: Path) -> Iterator[Path]:
+    """The files in the folder, or below it, that a source names; no link leads out of it."""
+    for command, names in _INPUT.findall(source):
+        suffix = ".sty" if command == "usepackage" else ".tex"
+        for name in names.split(","):
+            for written in (name.strip(), name.strip() + suffix):
+                with suppress(OSError, ValueError):
+                    path = (folder / written).resolve()
+                    if written and path.is_relative_to(folder) and path.is_file():
+                        yield path
+                        break
+
+
+def _input_text(file: Path, most: int) -> str:
+    """A file of at most so many bytes; empty if it is larger. Raises OSError."""
+    with open_file(file) as opened:
+        return opened.read_bytes().decode("utf-8", "replace") if os.fstat(opened.descriptor).st_size <= most else ""

@@ -1,0 +1,272 @@
+"""XML as text: articles of journals (JATS) without what describes them for machines, other prose as paragraphs, data by element."""
+
+import re
+from collections.abc import Iterator
+from html.entities import html5
+from itertools import takewhile
+from typing import Any
+
+from localrag.loaders.content import (
+    LoadOptions,
+    OpenFile,
+    ParsedFile,
+    Unreadable,
+    clean_text,
+    decode,
+    metadata_pairs,
+    subscript,
+    superscript,
+)
+from localrag.loaders.html import data_table_lines, html_content, parse_html, raised_text, xml_root
+from localrag.loaders.tabular import format_row, table_lines
+
+_HEADINGS = frozenset({"title", "article-title", "head", "heading", "h1", "h2", "h3"})
+_SECTIONS = frozenset("sec section div div1 div2 div3 sect1 sect2 sect3 sect4 chapter abstract appendix".split())
+_SUPPRESSED = frozenset({"script", "style"})
+_NOTES = frozenset({"note", "fn", "footnote"})  # of TEI, JATS and DocBook, within a sentence
+_REFERENCES = frozenset({"xref", "ref", "footnoteref"})
+_CHOICES = ("corr", "reg", "expan")  # the readings of TEI's `choice` that are preferred
+_MAX_HEAD_BYTES = 200_000  # in which a file declares its entities
+_ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9]{1,31});")
+_NAMED_ENTITY = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos);)[A-Za-z][A-Za-z0-9]{1,31};")
+
+
+def _with_html_entities(text: str) -> str:
+    """XML with the named characters of HTML written out, which some files use without declaring them."""
+    declared = set(re.findall(r"<!ENTITY\s+(\w+)", text)) | {"amp", "lt", "gt", "quot", "apos"}
+    return _ENTITY.sub(lambda m: m[0] if m[1] in declared else html5.get(f"{m[1]};", m[0]), text)
+
+
+def parse_xml(file: OpenFile, options: LoadOptions) -> ParsedFile:
+    """Parse XML to paragraphs, or to `tag: text` lines if each element holds one value; XHTML as HTML."""
+    data = file.read_bytes()
+    expand = b"<!ENTITY" in data[:_MAX_HEAD_BYTES]
+    try:
+        if _NAMED_ENTITY.search(data):
+            raise Unreadable("it uses entities, maybe without a declaration")
+        root = xml_root(data, expand=expand)
+    except Unreadable:  # or the declared encoding was wrong
+        text = re.sub(r"^\s*<\?xml[^>]*\?>", "", decode(data).lstrip("\ufeff"), count=1)
+        root = xml_root(_with_html_entities(text).encode("utf-8"), expand=expand)
+    if _name(root) == "html":
+        return parse_html(file, options)
+    if articles := [article for article in (root, *root) if _name(article) == "article" and article.find("{*}front") is not None]:
+        lines = [line for article in articles for line in _article_lines(article)]
+        return ParsedFile(clean_text("\n".join(lines)), _title(root), _article_metadata(articles[0]))
+    lines = list(_paragraphs(root) if _is_prose(root) else _values(root))
+    return ParsedFile(clean_text("\n".join(lines)), _title(root))
+
+
+def _name(element: Any) -> str:
+    return str(element.tag).rpartition("}")[2].lower()
+
+
+def _is_prose(root: Any) -> bool:
+    """Whether elements occur within sentences."""
+    return any((e.tail or "").strip() or (len(e) and (e.text or "").strip()) for e in root.iter("*"))
+
+
+def _title(root: Any) -> str:
+    element = next((e for e in root.iter("{*}article-title", "{*}title") if "".join(e.itertext()).strip()), None)
+    return "" if element is None else " ".join("".join(element.itertext()).split())[:200]
+
+
+def _paragraphs(element: Any) -> Iterator[str]:
+    """Every element with text of its own, including its children, as a paragraph."""
+    if _name(element) in _SUPPRESSED:
+        return
+    if _name(element) == "table" and (lines := data_table_lines(element) or _cals_table_lines(element)):
+        yield "\n".join([*lines, ""])
+        return
+    if _name(element) == "ack" and element.find("{*}title") is None:
+        yield "# Acknowledgments\n"
+    if _name(element) == "ref":
+        yield f"{_reference(element)}\n"
+        return
+    own_texts = [element.text or "", *(c.tail or "" for c in element)]
+    if any(map(str.strip, own_texts)) or len(element) == 0:
+        notes: list[str] = []
+        text = " ".join(_sentence(element, notes).split())
+        if text:
+            is_heading = _name(element) in _HEADINGS and (element.getparent() is None or _name(element.getparent()) != "caption")
+            yield f"{'#' * _heading_level(element)} {text}\n" if is_heading else f"{text}\n"
+        yield from (f"{note}\n" for note in notes)
+        return
+    label = ""
+    for child in element:
+        if _name(child) == "label" and child.getnext() is not None:
+            label = _one_line(child)
+            continue
+        for line in _paragraphs(child):
+            yield _labelled(label, line)
+            label = ""
+
+
+def _heading_level(element: Any) -> int:
+    """The level of a heading by the sections around it."""
+    return min(max(sum(_name(e) in _SECTIONS for e in element.iterancestors()), 1), 6)
+
+
+def _labelled(label: str, line: str) -> str:
+    """A line with the label of its element, such as `Table 1.`, before its text."""
+    hashes, space, text = line.partition(" ") if line.startswith("#") else ("", "", line)
+    return f"{hashes}{space}{label} {text}" if label else line
+
+
+def _one_line(element: Any) -> str:
+    """The running text of an element on one line."""
+    return " ".join(_sentence(element, []).split())
+
+
+def _sentence(element: Any, notes: list[str]) -> str:
+    """The running text of an element; notes in it are gathered in `notes`, below their marks."""
+    texts = [element.text or ""]
+    for child in element:
+        name = _name(child)
+        if name in _NOTES:
+            mark = str(child.get("n") or child.get("symbol") or len(notes) + 1)
+            notes.append(f"[{mark}] {' '.join(_sentence(child, notes).split())}")
+            texts.append(f"[{mark}]")
+        elif name in _REFERENCES and _is_reference_mark("".join(texts)[-_MAX_BRACKETED_CHARS:], " ".join(child.itertext()).strip()):
+            texts.append(superscript(" ".join(child.itertext()), is_note=True))
+        elif name in {"sup", "superscript", "sub", "subscript", "inf"}:
+            raised = name.startswith("sup")
+            is_note = raised and next(child.iter("{*}xref", "{*}ref"), None) is not None
+            text = " ".join(_sentence(child, notes).split())
+            texts.append(raised_text(child, text, "".join(texts)[-60:], is_note=is_note) if raised else subscript(text))
+        elif name in {"lb", "pb", "br", "cb"}:
+            texts.append("" if child.get("break") == "no" else " ")
+        elif name == "choice":
+            texts.append(_sentence(next((c for c in child if _name(c) in _CHOICES), child), notes))
+        elif name not in _SUPPRESSED:
+            adjacent = len(texts) > 1 and not texts[-1] and texts[-2][-1:].strip()  # elements that only markup divides
+            texts += [" "] * bool(adjacent) + [_sentence(child, notes)]
+        texts.append(child.tail or "")
+    return "".join(texts)
+
+
+_MAX_BRACKETED_CHARS = 200
+
+
+def _is_reference_mark(before: str, mark: str) -> bool:
+    """Whether a reference is a mark that follows a word without a space, and not one of the numbers in brackets: `[4, 5]`."""
+    in_brackets = before.rfind("[") > before.rfind("]") or before.rfind("(") > before.rfind(")")
+    return mark.isalnum() and bool(before[-1:].strip()) and not in_brackets
+
+
+def _article_lines(article: Any) -> Iterator[str]:
+    """The lines of an article: title, authors with their institutions, journal, abstracts, body, and what stands behind it.
+
+    Left out are ids, subjects, history, license, contributions and counts.
+    """
+    meta = _article_meta(article)
+    if meta is not None:
+        yield f"# {_title(meta)}\n"
+        subtitles = meta.iterfind("{*}title-group/{*}subtitle")
+        institutions = (_one_line(e) for e in meta.iter("{*}aff"))
+        yield from (f"{text}\n" for text in (*map(_one_line, subtitles), ", ".join(_authors(meta)), "; ".join(institutions)) if text)
+        yield from (f"{text}\n" for text in (_published(article, meta), *_statements(meta)) if text)
+    pieces = [] if meta is None else list(meta.iterchildren("{*}abstract", "{*}trans-abstract"))
+    pieces += article.iterfind("{*}front/{*}notes")
+    for piece in (*pieces, *article.iterchildren("{*}body", "{*}back", "{*}floats-group")):
+        if _name(piece) == "abstract" and piece.find("{*}title") is None:
+            yield "## Abstract\n"
+        yield from (f"#{line}" if line.startswith("#") else line for line in _paragraphs(piece))
+    for inner in article.iterchildren("{*}sub-article", "{*}response"):
+        yield from _article_lines(inner)
+
+
+def _article_meta(article: Any) -> Any:
+    meta = article.find("{*}front/{*}article-meta")
+    return article.find("{*}front-stub") if meta is None else meta
+
+
+def _authors(meta: Any) -> list[str]:
+    """The names of the authors, given names first."""
+    contributors = (c for c in meta.iterfind("{*}contrib-group/{*}contrib") if c.get("contrib-type") in (None, "author"))
+    names = (next(c.iter("{*}name", "{*}string-name", "{*}collab", "{*}anonymous"), None) for c in contributors)
+    return list(filter(None, (_person(name) for name in names if name is not None)))
+
+
+def _person(name: Any) -> str:
+    parts = [name.findtext(f"{{*}}{part}") or "" for part in ("given-names", "surname", "suffix")]
+    if name.get("name-style") == "eastern":
+        parts[:2] = parts[1::-1]
+    return " ".join(" ".join(parts).split()) or _one_line(name)
+
+
+def _published(article: Any, meta: Any) -> str:
+    """Journal, issue, date and DOI on one line."""
+    journal = next((_one_line(e) for e in article.iterfind("{*}front/{*}journal-meta//{*}journal-title")), "")
+    places = (meta.findtext(f"{{*}}{name}") or "" for name in ("volume", "issue", "fpage", "elocation-id"))
+    doi = meta.findtext("{*}article-id[@pub-id-type='doi']") or ""
+    values = {"Journal": ", ".join(filter(None, (journal, *places))), "Date": _date(meta), "DOI": doi}
+    return format_row(list(values), list(values.values()))
+
+
+def _date(meta: Any) -> str:
+    """The first date of publication as far as it is known, as ISO."""
+    dates = []
+    for element in meta.iterchildren("{*}pub-date"):
+        parts = [" ".join((element.findtext(f"{{*}}{name}") or "").split()) for name in ("year", "month", "day")]
+        known = [part.zfill(2) for part in takewhile(str.isdecimal, parts)]
+        dates += ["-".join(known)] * bool(known)
+    return min(dates, key=lambda date: (-len(date), date), default="")
+
+
+def _statements(meta: Any) -> Iterator[str]:
+    """Keywords and funding, a line each."""
+    words = [word for group in meta.iterchildren("{*}kwd-group") for e in group.iter("{*}kwd") if (word := _one_line(e))]
+    yield f"Keywords: {', '.join(words)}" if words else ""
+    funding = " ".join(filter(None, map(_one_line, meta.iter("{*}funding-statement"))))
+    yield f"Funding: {funding}" if funding else ""
+
+
+def _article_metadata(article: Any) -> tuple[tuple[str, str], ...]:
+    meta = _article_meta(article)
+    return () if meta is None else metadata_pairs(title=_title(meta), author=", ".join(_authors(meta)), date=_date(meta))
+
+
+def _reference(element: Any) -> str:
+    """A reference of a list on one line, with its number in brackets."""
+    cited = next(element.iter("{*}mixed-citation", "{*}citation", "{*}nlm-citation", "{*}element-citation"), None)
+    if cited is None:
+        text = _one_line(element)
+    elif (cited.text or "").strip() or any((e.tail or "").strip() for e in cited.iter("*") if e is not cited):
+        text = _one_line(cited)
+    else:  # without punctuation
+        people = [_person(name) for name in cited.iter("{*}name", "{*}collab")]
+        others = [_one_line(e) for e in cited if _name(e) not in {"person-group", "name", "collab"}]
+        text = ". ".join(filter(None, (", ".join(people), *others)))
+    label = "" if cited is None else " ".join((element.findtext("{*}label") or "").split()).strip("[].() ")
+    return f"[{label}] {text}" if label and text else text
+
+
+def _cals_table_lines(table: Any) -> list[str]:
+    """The lines of a table in DocBook's form."""
+    rows = [(row, [" ".join(_sentence(cell, []).split()) for cell in row.iter("{*}entry")]) for row in table.iter("{*}row")]
+    head = [cells for row, cells in rows if _name(row.getparent()) == "thead"]
+    body = [cells for row, cells in rows if _name(row.getparent()) != "thead"]
+    if not body:
+        return []
+    titles = [" ".join(_sentence(title, []).split()) for title in table.iterchildren("{*}title")]
+    return titles + ([format_row(head[-1], row) for row in body] if head else list(table_lines(body, likely=True)))
+
+
+def _values(root: Any) -> Iterator[str]:
+    """`tag: text` for every element with text or attributes; a blank line after each child of the root, or of the root's only child."""
+    top = root[0] if len(root) == 1 and len(root[0]) else root
+    for record in top:
+        for element in record.iter("*"):
+            text = _plain(element.text or "")
+            pairs = [f"{key.rpartition('}')[2]}: {' '.join(value.split())}" for key, value in element.attrib.items() if value.strip()]
+            if text or pairs:
+                yield " · ".join([f"{_name(element)}: {text}"] * bool(text) + pairs)
+        yield ""
+
+
+def _plain(text: str) -> str:
+    """A value without the HTML that feeds put into it."""
+    if re.search(r"</?\w+[^<>]*>", text):
+        text = html_content(text).text
+    return " ".join(text.split())
