@@ -2,7 +2,7 @@
 
     python -m scripts.measure_contradictions SHARED WORK CORPUS… [--rows N]
 
-SHARED holds `qa_spans`, `docs` and `train`; WORK is a folder for the copies and indexes, which are made once. CORPUS is a key of CORPORA.
+SHARED holds `qa_spans`, `docs`, `train`, `extraction` and `qmsum`; WORK is a folder for the copies and indexes, which are made once. CORPUS is a key of CORPORA.
 The plantings are in tests/data/contradictions/planted.jsonl: `statement` is put into `document`, and contradicts a sentence that has the
 words of `marker`, or `other` in `other_document`. Rows that are not planted are printed, because some of them are true.
 """
@@ -24,7 +24,7 @@ from localrag.settings import INDEX_FOLDER
 from localrag.text.sentences import collapse_whitespace
 
 PLANTED = Path("tests/data/contradictions/planted.jsonl")
-CORPORA = ("xquad_en", "policyqa", "gum", "httpx")
+CORPORA = ("xquad_en", "policyqa", "gum", "httpx", "mixed")
 Planting = dict[str, str]
 
 
@@ -33,6 +33,8 @@ def copy_corpus(corpus: str, shared: Path, folder: Path) -> None:
     folder.mkdir(parents=True)
     if corpus == "httpx":
         shutil.copytree(shared / "docs" / "httpx", folder, dirs_exist_ok=True)
+    elif corpus == "mixed":
+        copy_mixed(shared, folder)
     elif corpus == "gum":
         with gzip.open(shared / "train" / "gum_docs.jsonl.gz", "rt", encoding="utf-8") as lines:
             for row in map(json.loads, lines):
@@ -44,8 +46,27 @@ def copy_corpus(corpus: str, shared: Path, folder: Path) -> None:
             row = json.loads(line)
             contexts.setdefault(row["title"], {})[row["context"]] = None
         for title, texts in contexts.items():
-            name = re.sub(r"[^\w.-]", "_", title)
-            (folder / f"{name}.txt").write_text("\n\n".join(texts), encoding="utf-8")
+            (folder / _file_name(title)).write_text("\n\n".join(texts), encoding="utf-8")
+
+
+def copy_mixed(shared: Path, folder: Path) -> None:
+    """Write manuals (Flask), news and encyclopedia articles (re3d) and six committee meetings (QMSum) into subfolders of a folder."""
+    shutil.copytree(shared / "docs" / "flask", folder / "flask")
+    texts = {}
+    for file in sorted((shared / "extraction" / "re3d").glob("*/documents.json")):
+        for row in map(json.loads, file.read_text(encoding="utf-8-sig").splitlines()):
+            texts[f"re3d/{_file_name(row['title'])}"] = f"{row['title']}\n\n{row['text']}"
+    for file in sorted((shared / "qmsum").glob("*.json")):
+        if file.stem.startswith(("covid", "education")):
+            turns = json.loads(file.read_text(encoding="utf-8"))["meeting_transcripts"]
+            texts[f"meetings/{file.stem}.txt"] = "\n\n".join(f"{turn['speaker']}: {turn['content']}" for turn in turns)
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _file_name(title: str) -> str:
+    return re.sub(r"[^\w.-]", "_", title) + ".txt"
 
 
 def plant(folder: Path, plantings: Iterable[Planting]) -> None:
