@@ -25,6 +25,8 @@ from localrag.text.sentences import collapse_whitespace
 
 PLANTED = Path("tests/data/contradictions/planted.jsonl")
 CORPORA = ("xquad_en", "policyqa", "gum", "httpx", "mixed")
+FLASK_PAGES = ("async-await", "blueprints", "design", "errorhandling", "gevent", "logging", "testing", "web-security")
+MEETINGS = ("education_0", "education_10", "education_22")
 Planting = dict[str, str]
 
 
@@ -50,16 +52,18 @@ def copy_corpus(corpus: str, shared: Path, folder: Path) -> None:
 
 
 def copy_mixed(shared: Path, folder: Path) -> None:
-    """Write manuals (Flask), news and encyclopedia articles (re3d) and six committee meetings (QMSum) into subfolders of a folder."""
-    shutil.copytree(shared / "docs" / "flask", folder / "flask")
+    """Write manuals (a part of Flask's), news and encyclopedia articles (re3d) and committee meetings (QMSum) into subfolders of a folder."""
+    for name in ("patterns", "deploying"):
+        shutil.copytree(shared / "docs" / "flask" / "docs" / name, folder / "flask" / name)
+    for name in FLASK_PAGES:
+        shutil.copy(shared / "docs" / "flask" / "docs" / f"{name}.rst", folder / "flask")
     texts = {}
     for file in sorted((shared / "extraction" / "re3d").glob("*/documents.json")):
         for row in map(json.loads, file.read_text(encoding="utf-8-sig").splitlines()):
             texts[f"re3d/{_file_name(row['title'])}"] = f"{row['title']}\n\n{row['text']}"
-    for file in sorted((shared / "qmsum").glob("*.json")):
-        if file.stem.startswith(("covid", "education")):
-            turns = json.loads(file.read_text(encoding="utf-8"))["meeting_transcripts"]
-            texts[f"meetings/{file.stem}.txt"] = "\n\n".join(f"{turn['speaker']}: {turn['content']}" for turn in turns)
+    for name in MEETINGS:
+        turns = json.loads((shared / "qmsum" / f"{name}.json").read_text(encoding="utf-8"))["meeting_transcripts"]
+        texts[f"meetings/{name}.txt"] = "\n\n".join(f"{turn['speaker']}: {turn['content']}" for turn in turns)
     for name, text in texts.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
