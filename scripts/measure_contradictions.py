@@ -2,7 +2,8 @@
 
     python -m scripts.measure_contradictions SHARED WORK CORPUS… [--rows N]
 
-SHARED holds `qa_spans`, `docs`, `train`, `extraction` and `qmsum`; WORK is a folder for the copies and indexes, which are made once. CORPUS is a key of CORPORA.
+SHARED holds `qa_spans`, `docs`, `train`, `extraction` and `qmsum`; WORK is a folder for the copies and indexes, which are made once.
+CORPUS is one of CORPORA; `mixed` was kept apart and run once.
 The plantings are in tests/data/contradictions/planted.jsonl: `statement` is put into `document`, and contradicts a sentence that has the
 words of `marker`, or `other` in `other_document`. Rows that are not planted are printed, because some of them are true.
 """
@@ -52,7 +53,7 @@ def copy_corpus(corpus: str, shared: Path, folder: Path) -> None:
 
 
 def copy_mixed(shared: Path, folder: Path) -> None:
-    """Write manuals (a part of Flask's), news and encyclopedia articles (re3d) and committee meetings (QMSum) into subfolders of a folder."""
+    """Write manuals (a part of Flask's), news and articles (re3d) and committee meetings (QMSum) into subfolders of a folder."""
     for name in ("patterns", "deploying"):
         shutil.copytree(shared / "docs" / "flask" / "docs" / name, folder / "flask" / name)
     for name in FLASK_PAGES:
@@ -114,8 +115,8 @@ def report(corpus: str, table: ResultTable, plantings: list[Planting], seconds: 
     first = hits[:20]
     distinct = {row["statement"] for row in hits if row}
     print(
-        f"{corpus}: {sum(map(bool, first))} of the first {len(first)} rows planted, {len(distinct)} of {len(plantings)} found in {len(hits)}"  # noqa: E501
-        f" rows; {dict(table.figures)}; {seconds:.0f} s of processor time. {table.note}"
+        f"{corpus}: {sum(map(bool, first))} of the first {len(first)} rows planted, {len(distinct)} of {len(plantings)} found"
+        f" in {len(hits)} rows; {dict(table.figures)}; {seconds:.0f} s of processor time. {table.note}"
     )
 
 

@@ -55,6 +55,12 @@ def best_agreement(agreements: Sequence[Agreement]) -> Agreement:
     return max(agreements, key=lambda agreement: agreement.entailed)
 
 
+def may_contradict(forward: Entailment, backward: Entailment) -> bool:
+    """Whether the reader, reading two statements in both directions, thinks that they may contradict each other."""
+    values = forward.contradicted, backward.contradicted
+    return min(values) > MIN_CONTRADICTED and sum(values) / 2 > MIN_MEAN_CONTRADICTED
+
+
 def is_pointing(text: str) -> bool:
     """Whether a text begins with a word for what was named before it, such as "it"."""
     return _POINTING.search(text) is not None

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from localrag.analysis.contradiction_score import (
     MIN_CONTRADICTED,
-    MIN_MEAN_CONTRADICTED,
     Agreement,
     best_agreement,
     contradiction_log_odds,
     is_pointing,
+    may_contradict,
     prior_log_odds,
     shares_name,
 )
@@ -182,10 +182,9 @@ def _contradicted_pairs(candidates: Sequence[_Candidate], project: Project, on_w
     """The candidates of which the reader says, reading in both directions, that the statements may contradict each other."""
     by_length = sorted(candidates, key=lambda c: sum(map(len, c.texts)))  # pairs of equal length are read together
     readings = entailments([candidate.texts for candidate in by_length], project, on_work)
-    forward = [(c, r.contradicted) for c, r in zip(by_length, readings, strict=True) if r.contradicted > MIN_CONTRADICTED]
-    readings = entailments([c.texts[::-1] for c, _ in forward], project)
-    both = [(c, p, r.contradicted) for (c, p), r in zip(forward, readings, strict=True) if r.contradicted > MIN_CONTRADICTED]
-    return [c for c, p, q in both if (p + q) / 2 > MIN_MEAN_CONTRADICTED]
+    forward = [(c, reading) for c, reading in zip(by_length, readings, strict=True) if reading.contradicted > MIN_CONTRADICTED]
+    backward = entailments([c.texts[::-1] for c, _ in forward], project)
+    return [c for (c, reading), other in zip(forward, backward, strict=True) if may_contradict(reading, other)]
 
 
 def _read_without_differences(candidates: Sequence[_Candidate], project: Project) -> list[_Candidate]:

@@ -132,7 +132,7 @@ def term_weights(statements: Sequence[ComparedSentence]) -> Any:
 
 
 def document_similarity(statements: Sequence[ComparedSentence]) -> Callable[[ComparedSentence, ComparedSentence], float]:
-    """A function that tells how similar the documents of two statements are: the cosine of their weighted terms; 1 for the same document."""  # noqa: E501
+    """A function of two statements: how similar their documents are, the cosine of their weighted terms; 1 for the same document."""
     terms: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for statement in statements:
         for document in statement.document_ids:
