@@ -22,6 +22,7 @@ _ANY_NAME = re.compile(r"\b[A-ZÄÖÜÉÁÓ][\w’'-]+")
 _POINTING = re.compile(r"^\W*(?:it|its|they|their|this|that|these|those|he|she|his|her|here|there|such|both)\b", re.IGNORECASE)
 _YEAR = re.compile(r"(?<![\d.,])(?:1[0-9]|20)\d\d(?![\d,]|\.\d)")
 MIN_CONTRADICTED, MIN_MEAN_CONTRADICTED = 0.2, 0.35  # what the reader says in each direction of a pair that is shown, and on average
+MIN_SHARED_WORDS = 3
 
 PRIOR_WEIGHTS = {
     "bias": -0.750, "cosine": 1.138, "overlap": 4.164, "cosine²": 1.425, "other figures": 0.758, "figures in one only": -0.324,
@@ -59,6 +60,13 @@ def may_contradict(forward: Entailment, backward: Entailment) -> bool:
     """Whether the reader, reading two statements in both directions, thinks that they may contradict each other."""
     values = forward.contradicted, backward.contradicted
     return min(values) > MIN_CONTRADICTED and sum(values) / 2 > MIN_MEAN_CONTRADICTED
+
+
+def shares_enough_words(a: str, b: str) -> bool:
+    """Whether two texts share so many telling words that they can be about the same thing: "I think so" says too little."""
+    first, second = parse_sentence(a), parse_sentence(b)
+    shared = [sum(not word.soft for word in x.words) - len(missing_words(x, y)) for x, y in ((first, second), (second, first))]
+    return min(shared) >= MIN_SHARED_WORDS
 
 
 def is_pointing(text: str) -> bool:

@@ -14,6 +14,7 @@ from localrag.analysis.contradiction_score import (
     is_pointing,
     may_contradict,
     prior_log_odds,
+    shares_enough_words,
     shares_name,
 )
 from localrag.analysis.differences import StatementDifference, differences
@@ -167,13 +168,14 @@ def _is_on_topic(first: ComparedSentence, second: ComparedSentence, topic: str) 
 
 
 def _differing(candidates: Sequence[_Candidate]) -> tuple[list[_Candidate], int]:
-    """The likeliest candidates in which a figure, a name, a negation or an opposite differs, and how many were examined for them."""
+    """The likeliest candidates that share words and differ in a figure, name, negation or opposite, and how many were examined."""
     found: list[_Candidate] = []
     ranked = sorted(candidates, key=lambda c: (-c.prior, c.texts))
     for n, candidate in enumerate(ranked):
         if len(found) == MAX_READ_PAIRS:
             return found, n
-        if differing := tuple(differences(*candidate.texts)):
+        differing = tuple(differences(*candidate.texts))
+        if differing and shares_enough_words(*candidate.texts):
             found.append(replace(candidate, differences=differing))
     return found, len(ranked)
 
