@@ -4,8 +4,8 @@
 
 Learned from are the pairs of scripts/contradiction_pairs.txt but each fourth, and the likeliest pairs of sentences of the indexes, which
 are taken to be compatible; statements that `scripts/measure_contradictions.py` planted are left out. Only pairs that a search would score
-count: something differs, and the reader calls them contradictory. Also prints the area under the ROC curve for the pairs left out.
-PRIOR_WEIGHTS, which only order what is read, were fitted earlier, with features of which some are gone, and are not fitted here.
+count: they share words, something differs, and the reader calls them contradictory. Also prints the area under the ROC curve for the
+pairs left out. PRIOR_WEIGHTS, which only order what is read, were fitted earlier, with features of which some are gone.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
-from localrag.analysis.contradiction_score import Agreement, may_contradict, pair_features, prior_log_odds
+from localrag.analysis.contradiction_score import Agreement, may_contradict, pair_features, prior_log_odds, shares_enough_words
 from localrag.analysis.contradictions import comparable_pairs
 from localrag.analysis.differences import differences
 from localrag.analysis.placed_sentences import opened_documents
@@ -63,7 +63,7 @@ def written_pairs() -> Iterator[LabelledPair]:
 
 
 def corpus_pairs(index: Path) -> list[LabelledPair]:
-    """The READ_PER_INDEX likeliest pairs of an index in which something differs, without planted statements."""
+    """The READ_PER_INDEX likeliest pairs of an index that share words and differ, without planted statements."""
     planted = {
         _letters(row[key]) for row in map(json.loads, PLANTED.open(encoding="utf-8")) for key in ("statement", "other") if key in row
     }
@@ -74,7 +74,7 @@ def corpus_pairs(index: Path) -> list[LabelledPair]:
             for a, b, near, penalty in comparable_pairs(statements, project)
             if not {_letters(a.text), _letters(b.text)} & planted
         )[::-1]
-    differing = (row for row in ranked if differences(row[1], row[2]))
+    differing = (row for row in ranked if differences(row[1], row[2]) and shares_enough_words(row[1], row[2]))
     return [LabelledPair((a, b), False, False, cosine) for (_, a, b, cosine), _ in zip(differing, range(READ_PER_INDEX), strict=False)]
 
 
@@ -93,7 +93,7 @@ def read(pairs: Sequence[tuple[str, str]], reader: PassageReader) -> dict[tuple[
 
 def described_pairs(pairs: Sequence[LabelledPair], reader: PassageReader) -> Iterator[tuple[LabelledPair, dict[str, float]]]:
     """The pairs that a search would score, with their features."""
-    differing = {pair.texts: found for pair in pairs if (found := differences(*pair.texts))}
+    differing = {pair.texts: found for pair in pairs if (found := differences(*pair.texts)) and shares_enough_words(*pair.texts)}
     readings = read([texts for pair in differing for texts in (pair, pair[::-1])], reader)
     scored = {pair for pair in differing if may_contradict(readings[pair], readings[pair[::-1]])}
     changed = [texts for pair in scored for d in differing[pair] for texts in (d.agreeing, d.agreeing[::-1])]

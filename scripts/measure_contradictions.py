@@ -3,7 +3,7 @@
     python -m scripts.measure_contradictions SHARED WORK CORPUS… [--rows N]
 
 SHARED holds `qa_spans`, `docs`, `train`, `extraction` and `qmsum`; WORK is a folder for the copies and indexes, which are made once.
-CORPUS is one of CORPORA; `mixed` was kept apart and run once.
+CORPUS is one of CORPORA; `mixed` was kept apart, was run once, and is no longer apart.
 The plantings are in tests/data/contradictions/planted.jsonl: `statement` is put into `document`, and contradicts a sentence that has the
 words of `marker`, or `other` in `other_document`. Rows that are not planted are printed, because some of them are true.
 """

@@ -37,7 +37,7 @@ MIN_VERSION_SIMILARITY = 0.5  # of two versions of a document: "it" means the sa
 MAX_UNNAMED_PENALTY = 1.5  # in log odds, for "the film" of one document and "the film" of another
 MAX_ROWS_PER_STATEMENT = 2  # a statement that seems to contradict more is one of a list of different things
 MAX_SHOWN_PLACES = 3  # of one statement
-MIN_CONFIDENCE = 0.6
+MIN_CONFIDENCE = 0.7
 
 _TIMES = re.compile(r"\b(?:1[89]|20)\d\d\b|\b[vV]?\d{1,4}\.\d{1,4}\.\d{1,4}\b|\b[vV]ersion \d[\d.]*")
 

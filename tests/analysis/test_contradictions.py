@@ -2,7 +2,7 @@
 
 import pytest
 
-from localrag.analysis.contradiction_score import prior_log_odds
+from localrag.analysis.contradiction_score import prior_log_odds, shares_enough_words
 from localrag.analysis.differences import differences
 from localrag.filters import DocumentFilter
 from localrag.index import Index
@@ -127,3 +127,9 @@ def test_near_statements_with_other_figures_are_read_first():
     """Before those that only share some words."""
     fees = "The fee is 1,200 crowns a month.", "The fee is 1,500 crowns a month."
     assert prior_log_odds(*fees, 0.9, 0.8) > prior_log_odds("The fee is 1,200 crowns a month.", "The pier is long.", 0.3, 0.1)
+
+
+def test_short_remarks_share_too_few_words_to_be_compared():
+    """They may be about anything."""
+    assert not shares_enough_words("Mark on this.", "John on this.")
+    assert shares_enough_words("The captain of the Skua is Ingrid Holm.", "The captain of the Skua is Lars Berg.")
