@@ -2,7 +2,8 @@
 
     python -m scripts.measure_contradictions SHARED WORK CORPUS… [--rows N]
 
-SHARED holds `qa_spans`, `docs` and `train`; WORK is a folder for the copies and indexes, which are made once. CORPUS is a key of CORPORA.
+SHARED holds `qa_spans`, `docs`, `train`, `extraction` and `qmsum`; WORK is a folder for the copies and indexes, which are made once.
+CORPUS is one of CORPORA; `mixed` was kept apart, was run once, and is no longer apart.
 The plantings are in tests/data/contradictions/planted.jsonl: `statement` is put into `document`, and contradicts a sentence that has the
 words of `marker`, or `other` in `other_document`. Rows that are not planted are printed, because some of them are true.
 """
@@ -24,7 +25,9 @@ from localrag.settings import INDEX_FOLDER
 from localrag.text.sentences import collapse_whitespace
 
 PLANTED = Path("tests/data/contradictions/planted.jsonl")
-CORPORA = ("xquad_en", "policyqa", "gum", "httpx")
+CORPORA = ("xquad_en", "policyqa", "gum", "httpx", "mixed")
+FLASK_PAGES = ("async-await", "blueprints", "design", "errorhandling", "gevent", "logging", "testing", "web-security")
+MEETINGS = ("education_0", "education_10", "education_22")
 Planting = dict[str, str]
 
 
@@ -33,6 +36,8 @@ def copy_corpus(corpus: str, shared: Path, folder: Path) -> None:
     folder.mkdir(parents=True)
     if corpus == "httpx":
         shutil.copytree(shared / "docs" / "httpx", folder, dirs_exist_ok=True)
+    elif corpus == "mixed":
+        copy_mixed(shared, folder)
     elif corpus == "gum":
         with gzip.open(shared / "train" / "gum_docs.jsonl.gz", "rt", encoding="utf-8") as lines:
             for row in map(json.loads, lines):
@@ -44,8 +49,29 @@ def copy_corpus(corpus: str, shared: Path, folder: Path) -> None:
             row = json.loads(line)
             contexts.setdefault(row["title"], {})[row["context"]] = None
         for title, texts in contexts.items():
-            name = re.sub(r"[^\w.-]", "_", title)
-            (folder / f"{name}.txt").write_text("\n\n".join(texts), encoding="utf-8")
+            (folder / _file_name(title)).write_text("\n\n".join(texts), encoding="utf-8")
+
+
+def copy_mixed(shared: Path, folder: Path) -> None:
+    """Write manuals (a part of Flask's), news and articles (re3d) and committee meetings (QMSum) into subfolders of a folder."""
+    for name in ("patterns", "deploying"):
+        shutil.copytree(shared / "docs" / "flask" / "docs" / name, folder / "flask" / name)
+    for name in FLASK_PAGES:
+        shutil.copy(shared / "docs" / "flask" / "docs" / f"{name}.rst", folder / "flask")
+    texts = {}
+    for file in sorted((shared / "extraction" / "re3d").glob("*/documents.json")):
+        for row in map(json.loads, file.read_text(encoding="utf-8-sig").splitlines()):
+            texts[f"re3d/{_file_name(row['title'])}"] = f"{row['title']}\n\n{row['text']}"
+    for name in MEETINGS:
+        turns = json.loads((shared / "qmsum" / f"{name}.json").read_text(encoding="utf-8"))["meeting_transcripts"]
+        texts[f"meetings/{name}.txt"] = "\n\n".join(f"{turn['speaker']}: {turn['content']}" for turn in turns)
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _file_name(title: str) -> str:
+    return re.sub(r"[^\w.-]", "_", title) + ".txt"
 
 
 def plant(folder: Path, plantings: Iterable[Planting]) -> None:
@@ -89,8 +115,8 @@ def report(corpus: str, table: ResultTable, plantings: list[Planting], seconds: 
     first = hits[:20]
     distinct = {row["statement"] for row in hits if row}
     print(
-        f"{corpus}: {sum(map(bool, first))} of the first {len(first)} rows planted, {len(distinct)} of {len(plantings)} found in {len(hits)}"  # noqa: E501
-        f" rows; {dict(table.figures)}; {seconds:.0f} s of processor time. {table.note}"
+        f"{corpus}: {sum(map(bool, first))} of the first {len(first)} rows planted, {len(distinct)} of {len(plantings)} found"
+        f" in {len(hits)} rows; {dict(table.figures)}; {seconds:.0f} s of processor time. {table.note}"
     )
 
 

@@ -7,19 +7,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from localrag.analysis.contradiction_score import (
+    MIN_CONTRADICTED,
     Agreement,
+    best_agreement,
     contradiction_log_odds,
     is_pointing,
+    may_contradict,
     prior_log_odds,
-    screening_log_odds,
+    shares_enough_words,
     shares_name,
 )
-from localrag.analysis.differences import differences
+from localrag.analysis.differences import StatementDifference, differences
 from localrag.analysis.placed_sentences import PlacedSentence, opened_documents
 from localrag.analysis.reading import entailments
 from localrag.analysis.statements import ComparedSentence, Neighbors, compared_sentences, document_similarity, neighbor_pairs
 from localrag.analysis.tables import Cell, CellState, Column, OnWork, ResultTable, TableRow, make_table
-from localrag.llm.reader import Entailment
 from localrag.project import Project
 from localrag.query.retriever import retrieve, word_share
 from localrag.records import content_id
@@ -27,7 +29,7 @@ from localrag.records import content_id
 KIND = "contradictions"
 COLUMNS = (Column("First statement"), Column("Second statement"), Column("What differs"), Column("Newer", "date"))
 MAX_STATEMENTS = 20_000
-MAX_READ_PAIRS, MAX_COMPARED_PAIRS = 3_000, 700  # read once; read in both directions, and again without what differs
+MAX_READ_PAIRS = 1_500  # read once; those that may contradict each other also in the other direction, and without what differs
 PAIRS_PER_STATEMENT = 10  # candidates, about, before most are left out
 TOPIC_CHUNKS = 60
 MIN_TOPIC_SHARE = 0.5  # of the topic's words in a pair of statements that is on the topic
@@ -35,7 +37,7 @@ MIN_VERSION_SIMILARITY = 0.5  # of two versions of a document: "it" means the sa
 MAX_UNNAMED_PENALTY = 1.5  # in log odds, for "the film" of one document and "the film" of another
 MAX_ROWS_PER_STATEMENT = 2  # a statement that seems to contradict more is one of a list of different things
 MAX_SHOWN_PLACES = 3  # of one statement
-MIN_CONFIDENCE = 0.5
+MIN_CONFIDENCE = 0.7
 
 _TIMES = re.compile(r"\b(?:1[89]|20)\d\d\b|\b[vV]?\d{1,4}\.\d{1,4}\.\d{1,4}\b|\b[vV]ersion \d[\d.]*")
 
@@ -50,14 +52,14 @@ class ContradictionPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A pair of statements, the earlier first; what the reader says of it as it is, in both directions, and without what differs."""
+    """A pair of statements, the earlier first; what they differ in, and what the reader says of them without it."""
 
     first: ComparedSentence
     second: ComparedSentence
     cosine: float
     prior: float
     penalty: float
-    readings: tuple[Entailment, ...] = ()
+    differences: tuple[StatementDifference, ...] = ()
     agreements: tuple[Agreement, ...] = ()
 
     @property
@@ -79,11 +81,12 @@ def find_contradictions(project: Project, topic: str = "", *, limit: int = 20, o
     found = _statements(project, topic)
     statements = _most_telling(found)
     candidates = _candidates(statements, topic, project)
-    likely = sorted(candidates, key=lambda c: -c.prior)[:MAX_READ_PAIRS]
-    read = _scored_candidates(_screened(likely, project, on_work), project)
+    likely, n_examined = _differing(candidates)
+    read = _read_without_differences(_contradicted_pairs(likely, project, on_work), project)
     scored = sorted(((_confidence(c), c) for c in read), key=lambda pair: (-pair[0], pair[1].texts))
     rows = [_row(candidate, confidence) for confidence, candidate in _varied(scored)[:limit]]
-    counts = {"statements": len(found), "statements compared": len(statements), "pairs": len(candidates), "pairs read": len(likely)}
+    counts = {"statements": len(found), "statements compared": len(statements), "pairs": len(candidates)}
+    counts |= {"pairs examined": n_examined, "pairs read": len(likely)}
     title = f"Contradictions about {topic}" if topic else "Contradictions"
     return make_table(KIND, title, COLUMNS, rows, _note(counts, len(rows)), counts)
 
@@ -164,33 +167,41 @@ def _is_on_topic(first: ComparedSentence, second: ComparedSentence, topic: str) 
     return word_share(topic, f"{first.text} {second.text}") >= MIN_TOPIC_SHARE
 
 
-def _screened(candidates: Sequence[_Candidate], project: Project, on_work: OnWork | None) -> list[_Candidate]:
-    """The MAX_COMPARED_PAIRS candidates that are likeliest after one reading, with it; pairs of equal length are read together."""
-    by_length = sorted(candidates, key=lambda c: sum(map(len, c.texts)))
-    found = entailments([candidate.texts for candidate in by_length], project, on_work)
-    read = [replace(candidate, readings=(reading,)) for candidate, reading in zip(by_length, found, strict=True)]
-    return sorted(read, key=lambda c: -screening_log_odds(c.prior, c.readings[0]))[:MAX_COMPARED_PAIRS]
+def _differing(candidates: Sequence[_Candidate]) -> tuple[list[_Candidate], int]:
+    """The likeliest candidates that share words and differ in a figure, name, negation or opposite, and how many were examined."""
+    found: list[_Candidate] = []
+    ranked = sorted(candidates, key=lambda c: (-c.prior, c.texts))
+    for n, candidate in enumerate(ranked):
+        if len(found) == MAX_READ_PAIRS:
+            return found, n
+        differing = tuple(differences(*candidate.texts))
+        if differing and shares_enough_words(*candidate.texts):
+            found.append(replace(candidate, differences=differing))
+    return found, len(ranked)
 
 
-def _scored_candidates(candidates: Sequence[_Candidate], project: Project) -> list[_Candidate]:
-    """The candidates read in the other direction, and without each of their differences."""
-    differing = [(candidate, differences(*candidate.texts)) for candidate in candidates]
-    pairs = [candidate.texts[::-1] for candidate in candidates]
-    pairs += [pair for _, found in differing for d in found for pair in (d.agreeing, d.agreeing[::-1])]
-    unique = sorted(set(pairs), key=lambda pair: (sum(map(len, pair)), pair))
+def _contradicted_pairs(candidates: Sequence[_Candidate], project: Project, on_work: OnWork | None) -> list[_Candidate]:
+    """The candidates of which the reader says, reading in both directions, that the statements may contradict each other."""
+    by_length = sorted(candidates, key=lambda c: sum(map(len, c.texts)))  # pairs of equal length are read together
+    readings = entailments([candidate.texts for candidate in by_length], project, on_work)
+    forward = [(c, reading) for c, reading in zip(by_length, readings, strict=True) if reading.contradicted > MIN_CONTRADICTED]
+    backward = entailments([c.texts[::-1] for c, _ in forward], project)
+    return [c for (c, reading), other in zip(forward, backward, strict=True) if may_contradict(reading, other)]
+
+
+def _read_without_differences(candidates: Sequence[_Candidate], project: Project) -> list[_Candidate]:
+    """The candidates, with what the reader says when one of their differences is taken away, in both directions."""
+    pairs = {pair for c in candidates for d in c.differences for pair in (d.agreeing, d.agreeing[::-1])}
+    unique = sorted(pairs, key=lambda pair: (sum(map(len, pair)), pair))
     readings = dict(zip(unique, entailments(unique, project), strict=True))
     return [
-        replace(
-            candidate,
-            readings=(*candidate.readings, readings[candidate.texts[::-1]]),
-            agreements=tuple(Agreement(d, (readings[d.agreeing], readings[d.agreeing[::-1]])) for d in found),
-        )
-        for candidate, found in differing
+        replace(c, agreements=tuple(Agreement(d, (readings[d.agreeing], readings[d.agreeing[::-1]])) for d in c.differences))
+        for c in candidates
     ]
 
 
 def _confidence(candidate: _Candidate) -> float:
-    odds = contradiction_log_odds(*candidate.texts, candidate.cosine, candidate.readings, candidate.agreements) - candidate.penalty
+    odds = contradiction_log_odds(*candidate.texts, candidate.cosine, candidate.agreements) - candidate.penalty
     return 1 / (1 + math.exp(-odds))
 
 
@@ -216,14 +227,9 @@ def _statement_cell(statement: ComparedSentence) -> Cell:
 
 def _difference_text(candidate: _Candidate) -> str:
     """What differs, such as "number: 30 days / 60 days"."""
-    best = max(candidate.agreements, key=lambda agreement: agreement.entailed, default=None)
-    if best is None:
-        return "content"
-    words = [
-        _quoted_difference(text, span, best.difference.kind)
-        for text, span in zip(candidate.texts, (best.difference.first, best.difference.second), strict=True)
-    ]
-    return f"{best.difference.kind}: {' / '.join(words)}"
+    best = best_agreement(candidate.agreements).difference
+    words = [_quoted_difference(text, span, best.kind) for text, span in zip(candidate.texts, (best.first, best.second), strict=True)]
+    return f"{best.kind}: {' / '.join(words)}"
 
 
 def _quoted_difference(text: str, span: tuple[int, int], kind: str) -> str:
@@ -249,8 +255,8 @@ def _note(counts: dict[str, int], n_rows: int) -> str:
     parts = []
     if counts["statements compared"] < counts["statements"]:
         parts.append(f"Of {counts['statements']:,} statements {counts['statements compared']:,} were compared, those with numbers first.")
-    if counts["pairs read"] < counts["pairs"]:
-        parts.append(f"Of {counts['pairs']:,} pairs about the same thing the {counts['pairs read']:,} likeliest were read.")
+    if counts["pairs examined"] < counts["pairs"]:
+        parts.append(f"Of {counts['pairs']:,} pairs about the same thing only the {counts['pairs examined']:,} likeliest were examined.")
     if not counts["pairs"]:
         parts.append("There are no two statements about the same thing.")
     elif not n_rows:

@@ -1,9 +1,8 @@
-"""What two statements about the same thing differ in: figures, names, negation, opposites or other words."""
+"""What two statements about the same thing differ in: figures, names, negation or opposites."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -14,7 +13,6 @@ from localrag.entailment.lexicon import ParsedSentence, ParsedWord, chinese_quan
 from localrag.text.sentences import STOP_WORDS, is_cjk
 
 MAX_DIFFERENCES = 3  # of two statements that are considered
-MAX_REPLACED_WORDS, STEM_CHARS = 4, 5  # of a difference that is neither a figure nor a name
 
 _GERMAN_MONTHS = "januar februar märz april mai juni juli august september oktober november dezember".split()
 _GERMAN_DAYS = "montag dienstag mittwoch donnerstag freitag samstag sonntag".split()
@@ -31,7 +29,6 @@ _DATE = re.compile(
 )
 _NAME = re.compile(r"[A-ZÄÖÜÉÁÓÅØ][\w’'&-]*(?:[ ](?:(?:of|de|von|van|the|du|da|der|&)\s)?[A-ZÄÖÜÉÁÓÅØ][\w’'&-]*)*")
 _NOT_NAMES = re.compile(r"^(?:The|A|An|In|On|At|By|For|From|With|Our|Its|His|Her|Der|Die|Das|Im|Am|Mit|El|La|Los|Las|Le|Les|L)\.?(?:\s+|$)")
-_WORDS = re.compile(r"\w[\w’'-]*")
 # A negator → what stands in its place in the sentence that is not negated.
 _AFFIRMED = (
     (r"\bcan(?:not|['’]t)\b", "can"), (r"\bwon['’]t\b", "will"), (r"n['’]t\b", ""), (r"\s(?:not|never|nicht|pas|jamais|nunca)\b", ""),
@@ -68,7 +65,7 @@ class Figure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StatementDifference:
-    """A difference: its `kind` (number, date, name, opposite, negation, wording), and its characters in both statements.
+    """A difference: its `kind` (number, date, name, opposite, negation), and its characters in both statements.
 
     `agreeing`: both statements after one is changed to say what the other says. If they then say the same, it is the only difference.
     """
@@ -104,8 +101,7 @@ def _date_value(m: re.Match[str]) -> str:
 
 def differences(a: str, b: str) -> list[StatementDifference]:
     """What two statements differ in, the most telling first; empty if the rules cannot tell."""
-    found = [*_other_figures(a, b), *_opposites(a, b), *_negation(a, b), *_other_names(a, b)]
-    return (found or list(_other_words(a, b)))[:MAX_DIFFERENCES]
+    return [*_other_figures(a, b), *_opposites(a, b), *_negation(a, b), *_other_names(a, b)][:MAX_DIFFERENCES]
 
 
 def other_figures(a: str, b: str) -> tuple[list[Figure], list[Figure]]:
@@ -124,24 +120,30 @@ def _other_figures(a: str, b: str) -> Iterator[StatementDifference]:
         yield _substituted("name" if is_name else x.kind, a, (x.start, x.end), b, (y.start, y.end))
 
 
-def _can_both_hold(a: str, x: Figure, b: str, y: Figure) -> bool:  # noqa: PLR0911
+def _can_both_hold(a: str, x: Figure, b: str, y: Figure) -> bool:
     """Whether two figures can both be right of the same thing: equal, a part of a date, about as many, or within a bound."""
     if x.kind != y.kind or (x.unit and y.unit and x.unit != y.unit):
         return False
     if x.value == y.value:
         return True
-    if x.kind == "date":
-        parts = [figure.value.split("-") for figure in (x, y)]
-        return (
-            all(len(p) == 3 for p in parts)
-            and all(not m or not n or m == n for m, n in zip(*parts, strict=True))
-            and any(m and m == n for m, n in zip(*parts, strict=True))
-        )
-    try:
-        m, n = float(x.value), float(y.value)
-    except ValueError:
+    return _is_part_of_date(x, y) if x.kind == "date" else _is_within_bounds(a[: x.start], x.value, b[: y.start], y.value)
+
+
+def _is_part_of_date(x: Figure, y: Figure) -> bool:
+    """Whether two dates agree in what both state of year, month and day."""
+    parts = [figure.value.split("-") for figure in (x, y)]
+    if not all(len(p) == 3 for p in parts):
         return False
-    before, behind = a[: x.start], b[: y.start]
+    stated = [(m, n) for m, n in zip(*parts, strict=True) if m and n]
+    return bool(stated) and all(m == n for m, n in stated)
+
+
+def _is_within_bounds(before: str, value: str, behind: str, other: str) -> bool:
+    """Whether one of two numbers is near the other, which is said to be approximate, or within a bound; the texts stand before them."""
+    try:
+        m, n = float(value), float(other)
+    except ValueError:  # a range, or a version
+        return False
     if (_ABOUT.search(before) or _ABOUT.search(behind)) and abs(m - n) <= MAX_ROUNDING_SHARE * max(m, n):
         return True
     for bound, sign in ((_AT_LEAST, 1), (_AT_MOST, -1)):
@@ -224,42 +226,10 @@ def _negator(text: str) -> tuple[tuple[int, int], str] | None:
     return None
 
 
-def _other_words(a: str, b: str) -> Iterator[StatementDifference]:
-    """Words in place of which the other statement has others: between words that both have, else the only one that each lacks."""
-    left, right = list(_WORDS.finditer(a)), list(_WORDS.finditer(b))
-    blocks = SequenceMatcher(None, [m[0].lower() for m in left], [m[0].lower() for m in right], autojunk=False).get_opcodes()
-    is_found = False
-    for tag, i, j, k, m in blocks:
-        if (
-            tag == "replace"
-            and max(j - i, m - k) <= MAX_REPLACED_WORDS
-            and _says(left[i:j])
-            and _says(right[k:m])
-            and not _same_stems(left[i:j], right[k:m])
-        ):
-            is_found = True
-            yield _substituted("wording", a, (left[i].start(), left[j - 1].end()), b, (right[k].start(), right[m - 1].end()))
-    if not is_found:
-        first, second = parse_sentence(a), parse_sentence(b)
-        missing = [[w.text for w in missing_words(x, y)] for x, y in ((first, second), (second, first))]
-        spans = [_word_span(text, words[0]) if len(words) == 1 else None for text, words in ((a, missing[0]), (b, missing[1]))]
-        if spans[0] and spans[1]:
-            yield _substituted("wording", a, spans[0], b, spans[1])
-
-
 def missing_words(a: ParsedSentence, b: ParsedSentence) -> list[ParsedWord]:
     """The words of a sentence without a counterpart in the other, opposites included."""
     match = matched(a, b)
     return [word for i, word in enumerate(a.words) if not word.soft and i not in match.alike and i not in match.converse]
-
-
-def _same_stems(left: Sequence[re.Match[str]], right: Sequence[re.Match[str]]) -> bool:
-    return [m[0].lower()[:STEM_CHARS] for m in left] == [m[0].lower()[:STEM_CHARS] for m in right]
-
-
-def _says(words: Sequence[re.Match[str]]) -> bool:
-    """Whether there are content words among some, and no numbers, which are compared by their values."""
-    return any(m[0].lower() not in STOP_WORDS and len(m[0]) > 2 for m in words) and not any(c.isdigit() for m in words for c in m[0])
 
 
 def _substituted(kind: str, a: str, x: tuple[int, int], b: str, y: tuple[int, int]) -> StatementDifference:

@@ -28,6 +28,7 @@ _REFERS = re.compile(
     r"|siehe (?:auch|unten|oben|Seite|Abschnitt)|weitere Informationen|véase|más información|voir (?:aussi|page))\b",
     re.IGNORECASE,
 )
+_SPEAKER = re.compile(r"^(?:[A-Z][\w.’'-]*+\s){0,3}[A-Z][\w.’'-]*+:\s+")  # who says the sentence, in minutes and transcripts
 MAX_NEIGHBORS = 8  # of a statement by vectors, and as many by rare terms
 MAX_TERM_SHARE, MIN_TERM_LIMIT = 0.05, 30  # the share of the statements with a term that still is rare, and a number that always is
 BLOCK_ROWS = 1024  # statements that are compared with all others at once
@@ -80,7 +81,7 @@ def compared_sentences(
 
 def _statement_text(sentence: PlacedSentence) -> str:
     """The sentence without markup; empty if it states nothing that could be contradicted."""
-    text = normalize_sentence(sentence.text)
+    text = _SPEAKER.sub("", normalize_sentence(sentence.text))
     if len(text) > MAX_STATEMENT_CHARS or text.endswith(("?", "？", ":", "：")) or _REFERS.search(text) or _is_title(text):
         return ""
     return text if classify_sentence(sentence.text) is TextKind.PROSE else ""
@@ -132,7 +133,7 @@ def term_weights(statements: Sequence[ComparedSentence]) -> Any:
 
 
 def document_similarity(statements: Sequence[ComparedSentence]) -> Callable[[ComparedSentence, ComparedSentence], float]:
-    """A function that tells how similar the documents of two statements are: the cosine of their weighted terms; 1 for the same document."""  # noqa: E501
+    """A function of two statements: how similar their documents are, the cosine of their weighted terms; 1 for the same document."""
     terms: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for statement in statements:
         for document in statement.document_ids:
