@@ -23,7 +23,7 @@ from localrag.analysis.item_list import gather
 from localrag.analysis.list_request import parse_list_request
 from scripts.measure_item_lists import folded, known_sets, opened_index
 
-STRENGTH = 0.1  # of regularization, inverse: weights of candidates sum up to 100 a request
+STRENGTH = 1.0  # of regularization, inverse: weights of candidates sum up to 100 a request
 Stacked = tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.float64], list[str]]
 
 

@@ -46,10 +46,10 @@ _ALL = re.compile(
     re.IGNORECASE,
 )
 _OPENING = re.compile(
-    r"^\W*(?:(?:please|can you|could you)\s+)*"
-    r"(?:(?:list|show|give|find|name|enumerate|count|tell|get|display)\b\s*(?:me|us)?\s*(?:up)?\s*)?"
-    r"(?:(?:the\s+)?(?:complete\s+|full\s+)?(?:names?|list|number|count|titles?)\s+of\s+)?"
-    r"(?:how\s+many|which|what|who|all|every|each|any)?\b\s*(?:of\s+)?(?:the\s+|our\s+|my\s+|your\s+|those\s+|these\s+)?",
+    r"^\W*+(?:(?:please|can you|could you)\s++)*+"
+    r"(?:(?:list|show|give|find|name|enumerate|count|tell|get|display)\b\s*+(?:(?:me|us)\b\s*+)?(?:up\b\s*+)?)?"
+    r"(?:(?:the\s++)?(?:complete\s++|full\s++)?(?:names?|list|number|count|titles?)\s++of\s++)?"
+    r"(?:how\s++many|which|what|who|all|every|each|any)?\b\s*+(?:of\s++)?(?:(?:the|our|my|your|those|these)\s++)?",
     re.IGNORECASE,
 )
 _OTHER_OPENING = re.compile(

@@ -17,7 +17,7 @@ MIN_SHARED_LABELS = 0.6  # share of a record's labels that its table has
 MIN_KEY_SHARE = 0.9  # share of different values in a column that names its records
 _NUMBERED = re.compile(r"([^\d\n]{0,80}?)\.?(?<![^.])(\d{1,9})\.([^\n]{1,200})$")
 _CELL = re.compile(r"([^:：?？\n]{1,80})(?:[:：](?: |$)|([?？]) )")
-_RULE = re.compile(r"[ \t]*\|?[ \t:|+-]*-[ \t:|+-]*")
+_RULE = re.compile(r"(?=[ \t:|+]*+-)[ \t:|+-]++")
 _NUMBER = re.compile(r"[-+]?[\d.,%]+")
 _NUMBER_LABEL = re.compile(
     r"\b(?:id|no|nr|number|nummer|code|key|year|jahr|date|datum|fecha|année|año)\b|编号|号码|年份|日期", re.IGNORECASE
