@@ -3,7 +3,7 @@
     python -m scripts.measure_contradictions SHARED WORK CORPUS… [--rows N]
 
 SHARED holds `qa_spans`, `docs`, `train`, `extraction` and `qmsum`; WORK is a folder for the copies and indexes, which are made once.
-CORPUS is one of CORPORA; `mixed` was kept apart, was run once, and is no longer apart.
+CORPUS is one of CORPORA; `mixed` and `hotpot` were kept apart, were run once, and are no longer apart.
 The plantings are in tests/data/contradictions/planted.jsonl: `statement` is put into `document`, and contradicts a sentence that has the
 words of `marker`, or `other` in `other_document`. Rows that are not planted are printed, because some of them are true.
 """
@@ -25,7 +25,8 @@ from localrag.settings import INDEX_FOLDER
 from localrag.text.sentences import collapse_whitespace
 
 PLANTED = Path("tests/data/contradictions/planted.jsonl")
-CORPORA = ("xquad_en", "policyqa", "gum", "httpx", "mixed")
+CORPORA = ("xquad_en", "policyqa", "gum", "httpx", "mixed", "hotpot")
+HOTPOT_PASSAGES = 400  # the first ones, of Wikipedia
 FLASK_PAGES = ("async-await", "blueprints", "design", "errorhandling", "gevent", "logging", "testing", "web-security")
 MEETINGS = ("education_0", "education_10", "education_22")
 Planting = dict[str, str]
@@ -38,6 +39,10 @@ def copy_corpus(corpus: str, shared: Path, folder: Path) -> None:
         shutil.copytree(shared / "docs" / "httpx", folder, dirs_exist_ok=True)
     elif corpus == "mixed":
         copy_mixed(shared, folder)
+    elif corpus == "hotpot":
+        rows = (shared / "retrieval" / "hotpot_dev100" / "corpus.jsonl").read_text(encoding="utf-8").splitlines()[:HOTPOT_PASSAGES]
+        for row in map(json.loads, rows):
+            (folder / _file_name(row["title"])).write_text(f"{row['text']}\n", encoding="utf-8")
     elif corpus == "gum":
         with gzip.open(shared / "train" / "gum_docs.jsonl.gz", "rt", encoding="utf-8") as lines:
             for row in map(json.loads, lines):

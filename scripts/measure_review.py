@@ -1,6 +1,6 @@
 """Measures the cells of reviews on labelled contracts: ContractNLI (Koreeda and Manning 2021). The reader was not trained on its test part.
 
-    python scripts/measure_review.py contract-nli/test.json --documents 12 --seed 1
+    python scripts/measure_review.py contract-nli/test.json --documents 12 --seed 1 [--model MODEL]
 
 Each of the 17 hypotheses is put to each contract as a question of yes or no. Printed are how often the quote is one of the labelled
 sentences, how often "not stated" is right, and how often "Yes" and "No" are.
@@ -47,6 +47,7 @@ def main():
     parser.add_argument("contracts", type=Path)
     parser.add_argument("--documents", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--model", help="a chat model that writes the cells")
     args = parser.parse_args()
     documents = random.Random(args.seed).sample(json.loads(args.contracts.read_text(encoding="utf-8"))["documents"], args.documents)
     labels = {f"{d['id']}.txt": (d["annotation_sets"][0]["annotations"], d["spans"]) for d in documents}
@@ -56,6 +57,7 @@ def main():
             (Path(folder) / f"{d['id']}.txt").write_text(d["text"], encoding="utf-8")
         with Index.create(folder, extractor="phrases") as index:
             index.add(folder)
+        with Index.open(folder, model=args.model) as index:
             started = time.perf_counter()
             table = index.review([f"yes/no: {q}" for q in QUESTIONS.values()])
             seconds = time.perf_counter() - started

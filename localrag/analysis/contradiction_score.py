@@ -20,6 +20,11 @@ _FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
 _NAME = re.compile(r"(?<![.!?:;] )(?<!^)\b[A-ZÄÖÜÉÁÓ][\w’'-]+")
 _ANY_NAME = re.compile(r"\b[A-ZÄÖÜÉÁÓ][\w’'-]+")
 _POINTING = re.compile(r"^\W*(?:it|its|they|their|this|that|these|those|he|she|his|her|here|there|such|both)\b", re.IGNORECASE)
+_PERSONAL = re.compile(r"\b(?:I|me|my|you|your|ich|mich|mein\w*|du|Sie|Ihre?|je|moi|vous|yo|usted)\b|[我你您]")
+_FIRST_PERSON = re.compile(
+    r"\b(?:I|[Ww]e|us|[Oo]urs?|[Mm]y|me|[Ww]ir|uns|[Uu]nser\w*|[Ii]ch|[Mm]ein\w*|[Nn]ous|[Nn]otre|nos|[Nn]osotros|[Nn]uestr\w+|[Nn]osso\w*)\b"
+    r"|我们|我們|我"
+)
 _YEAR = re.compile(r"(?<![\d.,])(?:1[0-9]|20)\d\d(?![\d,]|\.\d)")
 MIN_CONTRADICTED, MIN_MEAN_CONTRADICTED = 0.2, 0.35  # what the reader says in each direction of a pair that is shown, and on average
 MIN_SHARED_WORDS = 2
@@ -69,9 +74,14 @@ def shares_enough_words(a: str, b: str) -> bool:
     return min(shared) >= MIN_SHARED_WORDS
 
 
-def is_pointing(text: str) -> bool:
-    """Whether a text begins with a word for what was named before it, such as "it"."""
-    return _POINTING.search(text) is not None
+def needs_context(text: str) -> bool:
+    """Whether only the document tells what a text is about: it begins with a word such as "it", or speaks of "us"."""
+    return _POINTING.search(text) is not None or _FIRST_PERSON.search(text) is not None
+
+
+def is_personal_remark(text: str) -> bool:
+    """Whether somebody speaks of himself or to another."""
+    return _PERSONAL.search(text) is not None
 
 
 def shares_name(a: str, b: str) -> bool:

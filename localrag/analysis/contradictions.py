@@ -11,8 +11,8 @@ from localrag.analysis.contradiction_score import (
     Agreement,
     best_agreement,
     contradiction_log_odds,
-    is_pointing,
     may_contradict,
+    needs_context,
     prior_log_odds,
     shares_enough_words,
     shares_name,
@@ -148,9 +148,9 @@ def _is_comparable(
 ) -> bool:
     """Whether two statements can be about the same thing at the same time.
 
-    "It" of one document is not "it" of another; what stands under two versions or dates in one document was said of two times.
+    "It" and "we" of one document are not those of another; what stands under two versions or dates in one document was said of two times.
     """
-    if (is_pointing(first.text) or is_pointing(second.text)) and similarity(first, second) < MIN_VERSION_SIMILARITY:
+    if (needs_context(first.text) or needs_context(second.text)) and similarity(first, second) < MIN_VERSION_SIMILARITY:
         return False
     places = [(x, y) for x in first.places for y in second.places if x.source.document.id == y.source.document.id]
     if not places:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from localrag.analysis.placed_sentences import OpenedDocument, opened_documents
 from localrag.analysis.review_cells import CELL_VERSION, make_cell
 from localrag.analysis.review_questions import ReviewQuestion
-from localrag.analysis.review_reading import WINDOWS_READ, open_section, read_section
+from localrag.analysis.review_reading import open_section, read_section
 from localrag.analysis.tables import Cell, CellState, Column, OnWork, ResultTable, TableRow, make_table
 from localrag.analysis.written_cells import SECONDS_PER_CELL, TOKENS_PER_CELL, write_cell
 from localrag.errors import UsageError
@@ -34,7 +34,8 @@ from localrag.text.outline import BlockKind
 ROW_KINDS = ("document", "chapter", "record")
 MAX_CELLS = 1_000_000
 CELLS_PER_GROUP = 32  # that a chat model writes at once
-SECONDS_PER_WINDOW = 0.03  # of the reader on two cores, before any was measured
+SECONDS_PER_READING = 0.3  # of a cell on two cores without instructions for bfloat16
+LONG_CHARS = 3000  # from which on a document takes no longer to be read for a question
 MAX_SECTIONS = 10_000  # of a document
 
 
@@ -87,7 +88,8 @@ class _Section:
 def plan_review(questions: Sequence[ReviewQuestion], project: Project, *, rows: str = "document") -> ReviewPlan:
     """What `review_documents` would do. Raises UsageError for an unknown kind of row, and for more than MAX_CELLS cells; ModelError."""
     stored = reviews.stored_cells(project.db, [q.line for q in questions])
-    n_rows = n_new = n_windows = 0
+    n_rows = n_new = 0
+    readings = 0.0
     writer = _writer_of(project)
     for section in _sections(project, rows, writer):
         n_rows += 1
@@ -95,9 +97,9 @@ def plan_review(questions: Sequence[ReviewQuestion], project: Project, *, rows: 
             raise UsageError(f"This review has more than {MAX_CELLS:,} cells.", "Choose documents: --filter, --collection")
         new = sum(not section.is_current(stored.get(section.key(q))) for q in questions)
         n_new += new
-        n_windows += new * min(WINDOWS_READ, 1 + sum(c.end - c.start for c in section.chunks) // 700)
+        readings += new * min(1.0, sum(c.end - c.start for c in section.chunks) / LONG_CHARS)
     written = (estimate_seconds(TOKENS_PER_CELL, project.model.file) or SECONDS_PER_CELL) if writer else 0.0
-    return ReviewPlan(n_rows, n_rows * len(questions), n_new, n_windows * SECONDS_PER_WINDOW + n_new * written)
+    return ReviewPlan(n_rows, n_rows * len(questions), n_new, readings * SECONDS_PER_READING + n_new * written)
 
 
 def _writer_of(project: Project) -> str:

@@ -21,12 +21,12 @@ from localrag.query.question_analysis import detect_language
 from localrag.records import Citation
 from localrag.text.sentences import cached_sentences, collapse_whitespace
 
-CELL_VERSION = 1  # of the rules below: another one makes all cells anew that no person decided
+CELL_VERSION = 2  # of the rules below: another one makes all cells anew that no person decided
 MAX_ITEMS = 30  # of a list
 MAX_TEXT_CHARS = 300  # of a sentence that is shown for want of a short answer
 MAX_DISTANCE_CHARS = 200  # between a short answer and the date or amount that is meant
 MAX_RELEVANCE_GAP = 3.0  # log odds between the best unit and one whose date or amount is taken
-UNITS_WEIGHED = 8  # best units, of which each is held against a statement
+UNITS_WEIGHED = 4  # best units, of which each is held against a statement
 MIN_NAMED_RATIO, MIN_FUZZY_CHARS = 90, 6  # of 100, from which on a text names an answer of so many characters
 OTHER_CHOICES = frozenset("other others else andere anderes sonstige otro otros autre autres altro overig 其他 その他".split())
 _WORDS = re.compile(r"[^\W_]+")

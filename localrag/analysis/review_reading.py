@@ -18,7 +18,7 @@ from localrag.query.retriever import content_stems
 from localrag.records import Chunk, Citation
 from localrag.text.sentences import cached_sentences, collapse_whitespace
 
-WINDOWS_READ, SENTENCES_READ = 3, 16  # of a document, for each question: the nearest ones by meaning and words
+WINDOWS_READ, SENTENCES_READ = 1, 8  # of a document, for each question: the nearest ones by meaning and words
 WORD_WEIGHT = 0.4  # of the share of the question's words, beside the cosine
 MIN_SENTENCE_CHARS = 60  # a shorter sentence is also read with the one before it, which says what it is about
 MAX_SENTENCES = 4_000  # of a document; the rest is not read

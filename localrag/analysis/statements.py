@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.analysis.contradiction_score import is_personal_remark
 from localrag.analysis.placed_sentences import OpenedDocument, PlacedSentence, sentences_of
 from localrag.entailment.normalization import normalize_sentence
 from localrag.project import Project
@@ -24,7 +25,7 @@ MAX_SMALL_WORD_CHARS, MIN_TITLE_SHARE = 3, 0.9
 # A sentence that only says where to look.
 _REFERS = re.compile(
     r"\b(?:click here|for (?:more|further|full|additional) (?:information|details?)|for details|more (?:information|details) (?:on|about)"
-    r"|see (?:also|below|above|issue|page|section|chapter|figure|table|the)|learn more|read more|find out more|check out"
+    r"|see [\"“„«]?(?:also|below|above|issue|page|section|chapter|figure|table|the|how|what|our)|(?:learn|read|find out) more|check out"
     r"|siehe (?:auch|unten|oben|Seite|Abschnitt)|weitere Informationen|véase|más información|voir (?:aussi|page))\b",
     re.IGNORECASE,
 )
@@ -81,7 +82,9 @@ def compared_sentences(
 
 def _statement_text(sentence: PlacedSentence) -> str:
     """The sentence without markup; empty if it states nothing that could be contradicted."""
-    text = _SPEAKER.sub("", normalize_sentence(sentence.text))
+    text, is_spoken = _SPEAKER.subn("", normalize_sentence(sentence.text))
+    if is_spoken and is_personal_remark(text):
+        return ""
     if len(text) > MAX_STATEMENT_CHARS or text.endswith(("?", "？", ":", "：")) or _REFERS.search(text) or _is_title(text):
         return ""
     return text if classify_sentence(sentence.text) is TextKind.PROSE else ""

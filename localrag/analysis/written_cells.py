@@ -11,7 +11,7 @@ from rapidfuzz import fuzz
 from localrag.analysis.amounts import find_amounts
 from localrag.analysis.dates import find_dates
 from localrag.analysis.review_questions import AnswerKind, ReviewQuestion
-from localrag.analysis.review_reading import WINDOWS_READ, DocumentSection, SectionReading
+from localrag.analysis.review_reading import DocumentSection, SectionReading
 from localrag.analysis.tables import Cell, CellState
 from localrag.llm.budgets import TokenDensity, max_json_tokens
 from localrag.llm.grammar import json_object
@@ -24,6 +24,7 @@ from localrag.query.question_analysis import detect_language
 from localrag.records import Citation
 from localrag.text.sentences import cached_sentences, collapse_whitespace
 
+MAX_PASSAGES = 3  # in the prompt
 MAX_ANSWER_CHARS, MAX_QUOTE_CHARS, MAX_LISTED = 160, 400, 20
 MIN_QUOTE_CHARS, MIN_QUOTE_RATIO = 4, 92  # of 100, from which on a quote stands in a passage
 TOKENS_PER_CELL = 900  # of its prompt and answer, as most cells have
@@ -80,7 +81,7 @@ async def write_cell(question: ReviewQuestion, read: SectionReading, section: Do
 
 def _windows(read: SectionReading, section: DocumentSection) -> list[Window]:
     """The windows with the units that answer likeliest, in the order of the document."""
-    numbers = list(dict.fromkeys(unit.unit.window for unit in read.units))[:WINDOWS_READ]
+    numbers = list(dict.fromkeys(unit.unit.window for unit in read.units))[:MAX_PASSAGES]
     return [section.windows[n] for n in sorted(numbers)]
 
 
