@@ -348,19 +348,25 @@ class BertModel:
             with torch.inference_mode():
                 states.update(self._compute([(distinct[n], rows) for n, rows in batch.texts], layers or self._layers, row_multiple))
 
-        with ThreadPoolExecutor(worker_cores()) as threads:
-            list(threads.map(compute, self._batches([tokens for tokens, _ in distinct])))
+        cores = worker_cores()
+        with ThreadPoolExecutor(cores) as threads:
+            list(threads.map(compute, self._batches([tokens for tokens, _ in distinct], cores)))
         return [states[text] for text in given]
 
-    def _batches(self, texts: Sequence[Sequence[int]]) -> list[Batch]:
-        """Assign texts to batches, longest first, each to the first batch with room, so that short texts fill the gaps."""
-        batches: list[Batch] = []
+    def _batches(self, texts: Sequence[Sequence[int]], cores: int = 1) -> list[Batch]:
+        """Assign texts to batches, longest first, each to the first batch with room, so that short texts fill the gaps.
+
+        Texts that would fill fewer batches than there are cores are divided among the cores, if batches need not be full.
+        """
+        lengths = [_round_up(len(text), TEXT_ROW_MULTIPLE) for text in texts]
+        share = _round_up(max(-(-sum(lengths) // cores), *lengths, 1), self._multiple)
+        batch_rows, batches = min(self._rows, share), list[Batch]()
         first = 0  # batches before this index are full
         for n in sorted(range(len(texts)), key=lambda n: -len(texts[n])):
             rows = _round_up(len(texts[n]), TEXT_ROW_MULTIPLE)
             batch = next((b for b in batches[first:] if b.free_rows >= rows), None)
             if batch is None:
-                batches.append(batch := Batch(self._rows))
+                batches.append(batch := Batch(batch_rows))
             batch.texts.append((n, rows))
             batch.free_rows -= rows
             while first < len(batches) and batches[first].free_rows < TEXT_ROW_MULTIPLE:

@@ -127,3 +127,16 @@ def test_indexing_never_waits_for_sentence_transformers():
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
 
     assert done.stdout.strip() == "set()"
+
+
+def test_a_few_texts_are_divided_among_the_cores(cores, monkeypatch):
+    """Where a batch need not be full; their states are the same on one core."""
+    model = load_bert(FOLDER)
+    monkeypatch.setattr(model, "_multiple", 128)
+    texts = [[7, n, 9] * 33 for n in range(20, 24)]
+    assert [len(batch.texts) for batch in model._batches(texts, 2)] == [2, 2]
+    assert [len(batch.texts) for batch in model._batches(texts)] == [4]
+    cores(1)
+    alone = model.hidden_states(texts)
+    cores(2)
+    assert all(map(np.array_equal, alone, model.hidden_states(texts)))
