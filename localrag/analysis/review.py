@@ -34,7 +34,7 @@ from localrag.text.outline import BlockKind
 ROW_KINDS = ("document", "chapter", "record")
 MAX_CELLS = 1_000_000
 CELLS_PER_GROUP = 32  # that a chat model writes at once
-SECONDS_PER_READING = 0.3  # of a cell on two cores without instructions for bfloat16
+SECONDS_PER_READING = 1.0  # of a cell on two busy cores without instructions for bfloat16
 LONG_CHARS = 3000  # from which on a document takes no longer to be read for a question
 MAX_SECTIONS = 10_000  # of a document
 

@@ -27,7 +27,7 @@ def is_open(path):
     return path in PUBLIC_PATHS or path.startswith("/static/")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # a worker can be started only once
 def client():
     SITE.query_worker.start()  # there is no index: what gets past the guard is told so
     with TestClient(make_app(SITE, DOOR), raise_server_exceptions=False) as made:
