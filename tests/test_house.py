@@ -36,9 +36,9 @@ ROWS = [
 # The files of a package, by the same rule.
 ROOMS = {
     "analysis": [
-        {"amounts", "change_summary", "date_words", "differences", "edtf", "list_request"},
+        {"amounts", "date_words", "differences", "edtf", "list_request"},
         {"passage_alignment", "review_questions", "tables", "word_changes"},
-        {"calendar_file", "contradiction_score", "date_patterns", "named_documents", "placed_sentences", "reading"},
+        {"calendar_file", "change_summary", "contradiction_score", "date_patterns", "named_documents", "placed_sentences", "reading"},
         {"comparable_passages", "numeric_dates", "reckoning", "relevance", "review_reading", "statements", "text_records"},
         {"contradictions", "dates", "document_diff", "request_words"},
         {"item_evidence", "review_cells", "timeline", "written_cells"},

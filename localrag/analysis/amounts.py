@@ -19,6 +19,7 @@ _IN_BRACKETS = re.compile(r"\((\d{1,6})\)")  # thirty (30) days
 _APOSTROPHE = re.compile(r"(?<=\d)['’](?=\d{3})")  # 300'000
 _UNIT_WORD = re.compile(r"[\s-]?[^\W\d_]{1,20}")  # behind a number whose unit is known by it
 _WITH_UNIT = frozenset({"percent", "pound", "dollar", "euro", "km", "kg"})  # quantities that end behind their unit
+_FIGURE = re.compile(r"\d++(?:[.,]\d++)*+")
 _ORDINAL = "th"
 
 
@@ -71,3 +72,8 @@ def _to_float(written: str) -> float | None:
         return float(written)
     except ValueError:  # a range, a version
         return None
+
+
+def figures_of(text: str) -> set[str]:
+    """The numbers of a text as they are written: `1,200`, `3.5`."""
+    return set(_FIGURE.findall(text))

@@ -1,9 +1,9 @@
 """What changed between two documents in a chat model's words; a point whose figures are not in its differences is left out."""
 
 import json
-import re
 from collections.abc import Sequence
 
+from localrag.analysis.amounts import figures_of
 from localrag.llm.budgets import TokenDensity, max_json_tokens
 from localrag.llm.grammar import json_object
 from localrag.llm.model import CALL_ERRORS, PERSON
@@ -16,7 +16,6 @@ from localrag.text.sentences import collapse_whitespace
 MAX_POINTS, MAX_POINT_CHARS, MAX_POINT_CHANGES = 6, 240, 8
 MAX_PASSAGE_CHARS = 300  # of a passage in the prompt
 CHARS_PER_TOKEN = 3
-_FIGURE = re.compile(r"\d++(?:[.,]\d++)*+")
 
 
 async def summarize_changes(changes: Sequence[tuple[int, str, str, str]], first: str, second: str, project: Project) -> list[str]:
@@ -66,9 +65,9 @@ def _quoted_passage(passage: str) -> str:
 
 def _checked_point(text: str, rows: Sequence[int], told: dict[int, str]) -> str:
     """The point with its rows; empty if it names none, or a figure that is in none of them."""
-    known = {figure for row in rows for figure in _FIGURE.findall(told[row].partition(". ")[2])}
+    known = figures_of(" ".join(told[row].partition(". ")[2] for row in rows))
     flat = collapse_whitespace(text)
-    if not rows or not flat or not set(_FIGURE.findall(flat)) <= known:
+    if not rows or not flat or not figures_of(flat) <= known:
         return ""
     numbers = sorted(set(rows))
     return f"{flat} ({'row' if len(numbers) == 1 else 'rows'} {', '.join(map(str, numbers))})"

@@ -8,7 +8,7 @@ from typing import Any
 
 from rapidfuzz import fuzz
 
-from localrag.analysis.amounts import find_amounts
+from localrag.analysis.amounts import figures_of, find_amounts
 from localrag.analysis.dates import find_dates
 from localrag.analysis.review_questions import AnswerKind, ReviewQuestion
 from localrag.analysis.review_reading import DocumentSection, SectionReading
@@ -29,7 +29,6 @@ MAX_ANSWER_CHARS, MAX_QUOTE_CHARS, MAX_LISTED = 160, 400, 20
 MIN_QUOTE_CHARS, MIN_QUOTE_RATIO = 4, 92  # of 100, from which on a quote stands in a passage
 TOKENS_PER_CELL = 900  # of its prompt and answer, as most cells have
 SECONDS_PER_CELL = 10.0  # where the model's speed is not known
-_FIGURE = re.compile(r"\d++(?:[.,]\d++)*+")
 _QUOTE = Field(
     "quote", "the sentence that answers, copied word for word; empty if none does", {"type": "string", "maxLength": MAX_QUOTE_CHARS}
 )
@@ -106,7 +105,7 @@ def _cell_of(
 def _answer_cell(kind: AnswerKind, answer: str, quote: str, windows: Sequence[Window], section: DocumentSection) -> Cell | None:
     """The cell of an answer; None if its quote does not stand in a window, or a figure of it not in the quote."""
     cited = find_quote(quote, windows, section)
-    if cited is None or not set(_FIGURE.findall(answer)) <= set(_FIGURE.findall(cited.quote)):
+    if cited is None or not figures_of(answer) <= figures_of(cited.quote):
         return None
     if kind in (AnswerKind.DATE, AnswerKind.AMOUNT):
         return _typed_cell(kind, answer, cited, section)
