@@ -79,8 +79,8 @@ class RequestWord:
     """A word of a condition, in lower case; `is_negated`: what is asked for lacks it.
 
     `is_optional`: a table need not have it, as "work" in "who work in Bergen", whose columns say what is meant; `is_joined`: it stands
-    right after the word before it, as a number in "hall 3". `choice`: the number of the "A or B" that it is a word of, 0 for none, negative for
-    "A and B"; `side`: whether it is of A (0) or of B (1).
+    right after the word before it, as a number in "hall 3". `choice`: the number of the "A or B" that it is a word of, 0 for none,
+    negative for "A and B"; `side`: whether it is of A (0) or of B (1).
     """
 
     text: str
