@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Each of many short processes would compile the package anew where the environment forbids bytecode files.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-ci test-all setup lint fix bench docs site clean
 default: lint test

@@ -5,13 +5,12 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from localrag.analysis.placed_sentences import PlacedSentence
-from localrag.analysis.reading import read_passages
+from localrag.analysis.reading import read_pairs
 from localrag.project import Project
 from localrag.query.retriever import content_stems, named_entities, retrieve, word_share
 from localrag.store import graph
 
 TOPIC_CHUNKS = 50  # retrieved for a topic
-TEXTS_PER_BATCH = 64  # that the reader reads at once
 # A sentence is about a topic if the reader's relevance and this times the share of the topic's words in it are together above 0.
 WORD_SHARE_WEIGHT = 3.0
 _PERSONAL_PRONOUN = re.compile(r"\b(?:he|she|er|sie|él|ella|il|elle)\b|^[他她]|[，。；][他她]", re.IGNORECASE)
@@ -44,12 +43,8 @@ def is_in_chunks(sentence: PlacedSentence, chunk_ids: frozenset[str]) -> bool:
 
 
 def are_about_topic(topic: str, texts: Sequence[str], project: Project) -> list[bool]:
-    """Whether each text is about a topic. Raises UsageError and ModelError as `read_passages` does."""
-    readings = (
-        reading
-        for start in range(0, len(texts), TEXTS_PER_BATCH)
-        for reading in read_passages(topic, texts[start : start + TEXTS_PER_BATCH], project)
-    )
+    """Whether each text is about a topic. Raises UsageError and ModelError as `read_pairs` does."""
+    readings = read_pairs([(topic, text) for text in texts], project)
     return [r.relevance + WORD_SHARE_WEIGHT * word_share(topic, text) > 0 for text, r in zip(texts, readings, strict=True)]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.analysis.placed_sentences import OpenedDocument, opened_documents
-from localrag.analysis.review_cells import CELL_VERSION, make_cell
+from localrag.analysis.review_cells import CELL_VERSION, make_cells
 from localrag.analysis.review_questions import ReviewQuestion
 from localrag.analysis.review_reading import open_section, read_section
 from localrag.analysis.tables import Cell, CellState, Column, OnWork, ResultTable, TableRow, make_table
@@ -183,9 +183,8 @@ async def _make_cells(
         if not wanted:
             continue
         opened = open_section(section.source, section.chunks, section.label, project)
-        for question in wanted:
-            read = read_section(question.text, vectors[question], opened, project)
-            found = make_cell(question, read, opened, project)
+        reads = read_section([q.text for q in wanted], [vectors[q] for q in wanted], opened, project)
+        for question, read, found in zip(wanted, reads, make_cells(wanted, reads, opened, project), strict=True):
             keys.append((section.key(question), section.input_hash))
             jobs.append(write_cell(question, read, opened, project, found) if section.writer else _ready(found))
     cells = await bounded_map(jobs)

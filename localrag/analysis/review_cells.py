@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 
 import numpy as np
 from rapidfuzz import fuzz
@@ -14,6 +15,7 @@ from localrag.analysis.reading import entailments
 from localrag.analysis.review_questions import AnswerKind, ReviewQuestion, to_statement
 from localrag.analysis.review_reading import DocumentSection, SectionReading, UnitReading
 from localrag.analysis.tables import Cell, CellState
+from localrag.llm.reader import Entailment
 from localrag.project import Project
 from localrag.query.attribution import rejection_reason
 from localrag.query.passages import MAX_SHORT_WORDS, MIN_SHORT_SCORE
@@ -39,22 +41,47 @@ MIN_UNITS, USUAL_RELEVANCE = 4, -3.5  # with fewer units their median says nothi
 STATED_WEIGHTS = (0.3, 0.45, 1.2, 1.2, -2.6)  # nine in ten of what contracts state is found: scripts/measure_review.py
 
 
-def make_cell(question: ReviewQuestion, read: SectionReading, section: DocumentSection, project: Project) -> Cell:
-    """The cell of a question for which a section was read. Raises UsageError without the reader, ModelError."""
-    stated = stated_log_odds(read)
-    if stated >= MIN_STATED:
-        return _answered_cell(question, read, stated, section, project)
-    if not read.units or read.units[0].reading.relevance < MIN_RELEVANCE:
-        return Cell(state=CellState.NOT_STATED, confidence=_probability(-stated))
-    cell = _answered_cell(question, read, stated, section, project)
-    return cell if cell.state is CellState.NOT_STATED else replace(cell, note=UNCERTAIN)
+def make_cells(
+    questions: Sequence[ReviewQuestion], reads: Sequence[SectionReading], section: DocumentSection, project: Project
+) -> list[Cell]:
+    """The cells of the questions for which a section was read. Raises UsageError without the reader, ModelError."""
+    pairs = [_weighed_pairs(question, read, section) for question, read in zip(questions, reads, strict=True)]
+    found = iter(entailments([*chain.from_iterable(pairs)], project))
+    return [_make_cell(q, r, [*islice(found, len(p))], section) for q, r, p in zip(questions, reads, pairs, strict=True)]
 
 
-def _answered_cell(question: ReviewQuestion, read: SectionReading, stated: float, section: DocumentSection, project: Project) -> Cell:
+def _may_answer(read: SectionReading) -> bool:
+    return stated_log_odds(read) >= MIN_STATED or (bool(read.units) and read.units[0].reading.relevance >= MIN_RELEVANCE)
+
+
+def _weighed_pairs(question: ReviewQuestion, read: SectionReading, section: DocumentSection) -> list[tuple[str, str]]:
+    """Texts with the statements they may entail, by which a cell of a closed question is decided."""
+    if not _may_answer(read):
+        return []
+    texts = [section.text(u.unit) for u in read.units[:UNITS_WEIGHED]]
     if question.kind is AnswerKind.YES_NO:
-        return _yes_or_no(question, read, stated, section, project)
+        return [(text, to_statement(question.text)) for text in texts]
     if question.kind is AnswerKind.CHOICE:
-        return _choice(question, read, stated, section, project)
+        asked = question.text.rstrip("?？ ")
+        return [(text, f"{asked}: {choice}.") for choice in question.choices for text in texts]
+    return []
+
+
+def _make_cell(question: ReviewQuestion, read: SectionReading, found: Sequence[Entailment], section: DocumentSection) -> Cell:
+    stated = stated_log_odds(read)
+    if not _may_answer(read):
+        return Cell(state=CellState.NOT_STATED, confidence=_probability(-stated))
+    cell = _answered_cell(question, read, found, stated, section)
+    return cell if stated >= MIN_STATED or cell.state is CellState.NOT_STATED else replace(cell, note=UNCERTAIN)
+
+
+def _answered_cell(
+    question: ReviewQuestion, read: SectionReading, found: Sequence[Entailment], stated: float, section: DocumentSection
+) -> Cell:
+    if question.kind is AnswerKind.YES_NO:
+        return _yes_or_no(question, read, found, stated, section)
+    if question.kind is AnswerKind.CHOICE:
+        return _choice(question, read, found, stated, section)
     if question.kind is AnswerKind.LIST:
         return _items(read, stated, section)
     if question.kind is AnswerKind.TEXT:
@@ -159,10 +186,11 @@ def _items(read: SectionReading, stated: float, section: DocumentSection) -> Cel
     return Cell("; ".join(i for i, _ in chosen), tuple(c for _, c in chosen), confidence=_probability(stated), value=float(len(items)))
 
 
-def _yes_or_no(question: ReviewQuestion, read: SectionReading, stated: float, section: DocumentSection, project: Project) -> Cell:
+def _yes_or_no(
+    question: ReviewQuestion, read: SectionReading, found: Sequence[Entailment], stated: float, section: DocumentSection
+) -> Cell:
     """Yes where a unit entails the question as a statement, no where one contradicts it, or would entail it but for a negation."""
     units, statement = read.units[:UNITS_WEIGHED], to_statement(question.text)
-    found = entailments([(section.text(u.unit), statement) for u in units], project)
     found = [
         e._replace(entailed=0.0, contradicted=e.entailed + e.contradicted)
         if rejection_reason(statement, section.text(unit.unit)) == "negation"
@@ -176,13 +204,12 @@ def _yes_or_no(question: ReviewQuestion, read: SectionReading, stated: float, se
     return _decide(answers, units, stated, section)
 
 
-def _choice(question: ReviewQuestion, read: SectionReading, stated: float, section: DocumentSection, project: Project) -> Cell:
+def _choice(question: ReviewQuestion, read: SectionReading, found: Sequence[Entailment], stated: float, section: DocumentSection) -> Cell:
     """The one of the named answers that a unit entails most, behind the question; one that stands in it counts for more."""
     units = read.units[:UNITS_WEIGHED]
-    texts, asked = [section.text(u.unit) for u in units], question.text.rstrip("?？ ")
-    found = iter(entailments([(text, f"{asked}: {choice}.") for choice in question.choices for text in texts], project))
+    texts, read_of = [section.text(u.unit) for u in units], iter(found)
     answers = {
-        choice: [(next(found).entailed + 2 * _is_named(choice, text) - 0.1 * n) / (2 * MIN_ENTAILED) for n, text in enumerate(texts)]
+        choice: [(next(read_of).entailed + 2 * _is_named(choice, text) - 0.1 * n) / (2 * MIN_ENTAILED) for n, text in enumerate(texts)]
         for choice in question.choices
     }
     rest = [choice for choice in question.choices if choice.casefold() in OTHER_CHOICES]

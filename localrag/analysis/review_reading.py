@@ -4,13 +4,13 @@ A window that says many things hides the sentence that answers, and a sentence a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localrag.analysis.placed_sentences import OpenedDocument
-from localrag.analysis.reading import read_passages
+from localrag.analysis.reading import read_pairs
 from localrag.llm.reader import PassageReading
 from localrag.project import Project
 from localrag.query.passages import SPAN_WEIGHT, Window, chunk_windows
@@ -105,19 +105,28 @@ def _sentences_of(number: int, window: Window) -> list[ReadingUnit]:
     return units
 
 
-def read_section(question: str, vector: NDArray[np.float32], section: DocumentSection, project: Project) -> SectionReading:
-    """The nearest windows and sentences of a section as read for a question, (d,). Raises as `read_passages` does."""
+def read_section(
+    questions: Sequence[str], vectors: Sequence[NDArray[np.float32]], section: DocumentSection, project: Project
+) -> list[SectionReading]:
+    """The nearest windows and sentences of a section as read for each question, with its vector, (d,). Raises as `read_pairs` does."""
+    nearest = [_nearest_units(question, vector, section) for question, vector in zip(questions, vectors, strict=True)]
+    pairs = [(question, section.text(unit)) for question, (units, _) in zip(questions, nearest, strict=True) for unit in units]
+    readings = iter(read_pairs(pairs, project))
+    return [
+        replace(near, units=tuple(sorted((UnitReading(unit, next(readings)) for unit in units), key=lambda u: -u.score)))
+        for units, near in nearest
+    ]
+
+
+def _nearest_units(question: str, vector: NDArray[np.float32], section: DocumentSection) -> tuple[list[ReadingUnit], SectionReading]:
+    """The units to read for a question; and how near its nearest sentence is."""
     if not section.sentences:
-        return SectionReading()
+        return [], SectionReading()
     wanted = content_stems(question)
     shares = np.array([len(wanted & stems) / max(1, len(wanted)) for stems in section.stems], np.float32)
     cosines = section.vectors @ vector
-    nearness = cosines + WORD_WEIGHT * shares
-    order = np.argsort(-nearness, kind="stable")
-    nearest = [section.sentences[i] for i in order[:SENTENCES_READ]]
+    order = np.argsort(-(cosines + WORD_WEIGHT * shares), kind="stable")
+    sentences = [section.sentences[i] for i in order[:SENTENCES_READ]]
     numbers = list(dict.fromkeys(section.sentences[i].window for i in order))[:WINDOWS_READ]
     windows = [ReadingUnit(n, section.windows[n].start, section.windows[n].end) for n in numbers]
-    units = list(dict.fromkeys([*nearest, *windows]))
-    readings = read_passages(question, [section.text(unit) for unit in units], project)
-    ranked = sorted((UnitReading(u, r) for u, r in zip(units, readings, strict=True)), key=lambda u: -u.score)
-    return SectionReading(tuple(ranked), float(shares.max()), float(cosines.max()))
+    return list(dict.fromkeys([*sentences, *windows])), SectionReading((), float(shares.max()), float(cosines.max()))

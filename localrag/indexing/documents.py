@@ -9,6 +9,7 @@ import os
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -527,7 +528,7 @@ def _read_changed_files(
         else:
             read.inner.add(path)
             collections_store.move_path(project.db, read.files[-1], path)
-        came_from = origins.get(loaded.content_hash, []) if path not in hashes else []
+        came_from = origins.get(_earlier_hash(loaded, files.get(path), digests, options, origins), []) if path not in hashes else []
         if came_from:
             collections_store.move_path(project.db, came_from[0], path)
             reviews.move_cells(project.db, [(came_from[0], path)])
@@ -540,6 +541,20 @@ def _read_changed_files(
                 read.new.append(path)
         progress("documents", done, len(files), path)
     return read
+
+
+def _earlier_hash(
+    loaded: Document, file: Path | None, digests: DigestCache, options: LoadOptions, origins: Mapping[str, Sequence[str]]
+) -> str:
+    """The content hash of a document at its earlier path, if that is in `origins`: a file renamed from .txt to .md has another parser."""
+    if loaded.content_hash in origins or file is None:
+        return loaded.content_hash
+    with suppress(OSError):
+        digest = digests.digest_of(loaded.path, file)
+        for suffix in sorted({_kind(paths[0]) for paths in origins.values() if paths}):
+            if (content_hash := content_hash_of(file, digest, options, suffix=suffix)) in origins:
+                return content_hash
+    return ""
 
 
 def outdated_note(paths: Collection[str]) -> str:

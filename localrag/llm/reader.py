@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,6 @@ from localrag.engine.embedder import BertModel, BertShape
 from localrag.errors import ModelError
 from localrag.model_files import shipped_models
 from localrag.system.files import shipped_data_path
-
-if TYPE_CHECKING:
-    pass
 
 Array = NDArray[np.float32]
 TokenIds = Sequence[int]
@@ -90,19 +87,26 @@ class PassageReader:
         return _load()
 
     def read(self, question: str, passages: Sequence[str]) -> list[PassageReading]:
-        """What each passage answers, of a long one its best window. Raises ModelError if the model cannot be loaded."""
+        """What each passage answers. Raises ModelError as `read_pairs` does."""
+        return self.read_pairs([(question, passage) for passage in passages])
+
+    def read_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[PassageReading]:
+        """What the passage of each pair answers to its question, of a long one its best window. Raises ModelError without the model."""
         with self._lock:
             model = self._model
-            asked_tokens, *tokens = model.tokenize([QUERY_PREFIX + question, *passages])
-            asked = asked_tokens.ids[:MAX_QUESTION_TOKENS]
-            windows = [(n, w) for n, t in enumerate(tokens) for w in _windows(len(t.ids), WINDOW_TOKENS - 3 - len(asked))]
-            states = model.states([(asked, tokens[n].ids[w]) for n, w in windows])
-        best = [PassageReading(0, 0, -np.inf, -np.inf)] * len(passages)
+            questions, passages = list(dict.fromkeys(q for q, _ in pairs)), list(dict.fromkeys(p for _, p in pairs))
+            encoded = model.tokenize([*(QUERY_PREFIX + question for question in questions), *passages])
+            ids = {q: t.ids[:MAX_QUESTION_TOKENS] for q, t in zip(questions, encoded, strict=False)}
+            tokens = dict(zip(passages, encoded[len(questions) :], strict=True))
+            windows = [(n, w) for n, (q, p) in enumerate(pairs) for w in _windows(len(tokens[p].ids), WINDOW_TOKENS - 3 - len(ids[q]))]
+            states = model.states([(ids[pairs[n][0]], tokens[pairs[n][1]].ids[w]) for n, w in windows])
+        best = [PassageReading(0, 0, -np.inf, -np.inf)] * len(pairs)
         for (n, window), state in zip(windows, states, strict=True):
+            (question, passage), old = pairs[n], best[n]
             spans, relevance = model.answer_logits(state)
-            first, last, score = best_span(np.concatenate([spans[:1], spans[len(asked) + 2 : -1]]))
-            old, places = best[n], tokens[n].offsets[window]
-            span = _trimmed(passages[n], places[first][0], places[last][1]) if score > old.score else old[:2]
+            first, last, score = best_span(np.concatenate([spans[:1], spans[len(ids[question]) + 2 : -1]]))
+            places = tokens[passage].offsets[window]
+            span = _trimmed(passage, places[first][0], places[last][1]) if score > old.score else old[:2]
             best[n] = PassageReading(*span, max(score, old.score), max(relevance, old.relevance))
         return best
 
