@@ -550,18 +550,18 @@ class Index(IndexReader):
     def search(self, query: str, k: int = 10, *, selection: DocumentFilter = NO_FILTER) -> list[SearchHit]:
         """The `k` chunks most relevant to a query, best first, found by words, vectors and the graph, without a chat model.
 
-        `selection`: the documents to search. Raises UsageError for an empty query, NoMatchingDocuments, NoIndex for an empty index.
+        A chunk has every `"phrase in quotes"` of the query, and nothing after a minus: `-word`, `-"a phrase"`. `selection`: the documents
+        to search. Raises UsageError for an empty query, NoMatchingDocuments, NoIndex for an empty index.
         """
         from localrag import serializers
         from localrag.query.answer import check_question
-        from localrag.query.retriever import retrieve
+        from localrag.query.retriever import search_passages
 
         if not query.strip():
             raise UsageError("The query is empty.", 'Search for something: localrag search "the ferry"')
         check_question(query)
         with filter_project(self._search_project(), selection) as project:
-            vector = project.embedder.embed([query])[0]
-            rows = serializers.serialize_passages(query, vector, retrieve(query, vector, project, k), project)
+            rows = serializers.serialize_passages(query, search_passages(query, project, k), project)
         return [
             SearchHit(r["path"], r["part"], r["start"], r["end"], r["text"], r["snippet"], r["score"], tuple(r["headings"])) for r in rows
         ]

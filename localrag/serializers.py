@@ -286,13 +286,12 @@ def serialize_report(community: str, db: Database) -> JsonRow:
     }
 
 
-def serialize_passages(
-    query: str, vector: "NDArray[np.float32]", hits: "Sequence[tuple[Chunk, float]]", project: "Project"
-) -> list[JsonRow]:
+def serialize_passages(query: str, hits: "Sequence[tuple[Chunk, float]]", project: "Project") -> list[JsonRow]:
     """Found chunks with their location, headings, score and the sentence nearest to the query."""
     from localrag.query.retriever import word_share
 
     rows = []
+    vector = project.embedder.embed([query])[0]
     locations = browse.chunk_locations(project.db, [chunk.id for chunk, _ in hits])
     for chunk, score in hits:
         spans = cached_sentences(chunk.text) or ((0, len(chunk.text)),)

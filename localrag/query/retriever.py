@@ -15,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.project import Project
+from localrag.query.question_analysis import detect_language
 from localrag.records import Chunk, Mention
 from localrag.store import chunks as chunks_store
 from localrag.store import graph, vectors
 from localrag.store.filtered import FilteredDatabase
-from localrag.store.full_text import search_chunks
+from localrag.store.full_text import chunks_matching, search_chunks
+from localrag.store.query_terms import parse_query
 from localrag.text.sentences import CJK, STOP_WORDS, cjk_bigrams, is_cjk
 
 if TYPE_CHECKING:
@@ -34,11 +36,14 @@ CJK_LEXICAL_WEIGHT = 4.0  # the bundled embedder knows little Chinese
 # Restart passages with boosted mentions, characters around a mention that may contain words of the question, the boost.
 MAX_WEIGHED_PASSAGES, MENTION_WINDOW_CHARS, MENTION_FACTOR = 20, 60, 10.0
 RERANKED, FUSION = 30, 10  # passages for the reranker; the constant k of reciprocal rank fusion
+RESTRICTED = 1000  # passages looked through for those that have a quoted phrase
+REPEATED_FACTOR, MIN_REPEATED = 2, 0.8  # passages looked at for each that is wanted; the share of a passage from which on it is a repeat
 T = TypeVar("T")
 MAX_NAME_WORDS = 8
 MAX_QUERY_WORDS = 300  # of a question, looked up as names
 
 _WORD_PATTERN = re.compile(r"(?:(?<!\S)\.)?[^\W_][\w'’.&-]*")
+_WORDS = re.compile(r"[^\W_]+")
 _CJK_RUN = re.compile(f"[{CJK}·]+")
 
 
@@ -114,14 +119,41 @@ def retrieve(question: str, vector: NDArray[np.float32], project: Project, k: in
             _query_word_boosts(question, list(seeds)[:MAX_WEIGHED_PASSAGES], net, project),
             _selected_chunks(net, project),
         )
-        wanted = max(k, RERANKED) if project.reranker else k
+        wanted = max(k, RERANKED) if project.reranker else REPEATED_FACTOR * k
         top = np.argpartition(-probabilities, min(wanted, len(probabilities) - 1))[: wanted + 1]
         scores = {net.chunks[i]: float(probabilities[i]) for i in top if probabilities[i] > 0}
     best = sorted(scores, key=lambda c: (-scores[c], c))
     if project.reranker:
         scores = _rerank(question, best[: max(k, RERANKED)], project)
         best = list(scores)
-    return [(c, scores[c.id] / scores[best[0]]) for c in chunks_store.chunks_by_id(project.db, best[:k])]
+    return [(c, scores[c.id] / scores[best[0]]) for c in _without_repeats(best, k, project)]
+
+
+def search_passages(query: str, project: Project, k: int) -> list[tuple[Chunk, float]]:
+    """The `k` most relevant passages that have a query's quoted phrases and nothing it excludes, best first, with scores."""
+    parsed = parse_query(query)
+    vector = project.embedder.embed([parsed.text])[0]
+    if not parsed.phrases and not parsed.excluded:
+        return retrieve(parsed.text, vector, project, k)
+    allowed = chunks_matching(project.db, parsed.phrases, parsed.excluded)
+    found = [(c, score) for c, score in retrieve(parsed.text, vector, project, max(k, RESTRICTED)) if c.id in allowed][:k]
+    by_words = (key for key, _ in search_chunks(project.db, parsed.text, max(k, RESTRICTED)) if key in allowed)
+    others = _without_repeats(list(dict.fromkeys([*(c.id for c, _ in found), *by_words])), k, project)[len(found) :]
+    return [*found, *((c, 0.0) for c in others)]
+
+
+def _without_repeats(best: Sequence[str], k: int, project: Project) -> list[Chunk]:
+    """The first `k` chunks of which none repeats one before it: it has no other words, and few more."""
+    chosen, seen = list[Chunk](), list[str]()
+    for start in range(0, len(best), max(k, 1)):
+        for chunk in chunks_store.chunks_by_id(project.db, best[start : start + k]):
+            words = f" {' '.join(_WORDS.findall(chunk.text.casefold()))} "
+            if not any(words in other or (other in words and len(other) >= MIN_REPEATED * len(words)) for other in seen if words.strip()):
+                chosen.append(chunk)
+                seen.append(words)
+            if len(chosen) == k:
+                return chosen
+    return chosen
 
 
 def _selected_chunks(net: "PageRankGraph", project: Project) -> NDArray[np.float32] | None:
@@ -159,7 +191,7 @@ def _seed_chunks(question: str, vector: NDArray[np.float32], project: Project) -
 
 def _find_starting_passages(question: str, vector: NDArray[np.float32], project: Project) -> dict[str, float]:
     by_meaning = vectors.nearest(project.db, project.folder, "chunk", vector, CANDIDATE_CHUNKS)
-    by_words = search_chunks(project.db, question, CANDIDATE_CHUNKS)
+    by_words = search_chunks(project.db, question, CANDIDATE_CHUNKS, detect_language(question))
     share: dict[str, float] = {}
     weight = CJK_LEXICAL_WEIGHT if is_cjk(question) else LEXICAL_WEIGHT
     for scored, weight_of_search in (

@@ -25,7 +25,7 @@ from localrag.query.answer import answer_question
 from localrag.query.attached_text import AttachedPassage, AttachedText, find_attached_passage
 from localrag.query.conversation import suggest_opening_questions
 from localrag.query.question import NO_CALLBACKS, AnswerCallbacks, QueryOptions
-from localrag.query.retriever import retrieve
+from localrag.query.retriever import search_passages
 from localrag.records import Answer
 from localrag.store import browse
 from localrag.store.database import snapshot
@@ -123,8 +123,7 @@ class QueryWorker:
         async def find() -> list[dict[str, Any]]:
             async with self._current_project() as full_project:
                 with filter_project(full_project, documents) as project:
-                    vector = project.embedder.embed([query])[0]
-                    return serializers.serialize_passages(query, vector, retrieve(query, vector, project, k), project)
+                    return serializers.serialize_passages(query, search_passages(query, project, k), project)
 
         return await self._run_in_worker(find())
 

@@ -6,9 +6,9 @@ chunks.
 """
 
 import json
-import re
 import sqlite3
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import accumulate
 
 import numpy as np
@@ -17,7 +17,17 @@ from sqlite_utils import Database
 
 from localrag.store import runs
 from localrag.store.filtered import FilteredDatabase
-from localrag.text.sentences import STOP_WORDS, cjk_bigrams, is_cjk
+from localrag.store.query_terms import (
+    SearchTerm,
+    compound_terms,
+    corrections,
+    inflected_forms,
+    plain_words,
+    quoted_phrases,
+    stems,
+    tokenize,
+)
+from localrag.text.sentences import cjk_bigrams, is_cjk
 
 K1, B, MIN_IDF = 1.2, 0.75, 1e-6
 TokenPhrase = tuple[str, Sequence[str]]  # column, consecutive tokens
@@ -70,31 +80,26 @@ def _token_positions(db: FilteredDatabase, token: str, column: str) -> tuple[Row
 
 
 MAX_QUERY_TERMS = 8  # terms of a query that are searched for
-TOKENIZER = "porter unicode61 remove_diacritics 2"  # tokenizer of `chunks_fts`; a change needs a new schema version
 REBUILD_BELOW_CHUNKS = 20_000  # at most so many chunks: the index is optimized in one step
 MERGE_PAGES = 4_000  # pages merged per call in a larger index
 MAX_QUERY_WORDS = 400  # words of a query that are looked up
 MAX_SCORED_CHUNKS = 100_000  # chunks scored per query, about 0.1 s
 CANDIDATE_FACTOR = 10  # candidates by rare words, per result, that are scored with the common words too
-_SEARCH_WORD = re.compile(r"[^\W_]+")
 
 
-def search_chunks(db: Database, query: str, k: int) -> list[tuple[str, float]]:
-    """The `k` chunks that match `query` best, best first, as (chunk id, BM25 score, higher is better)."""
-    all_words = dict.fromkeys(w for w in _SEARCH_WORD.findall(query) if not cjk_bigrams(w))
-    count = dict[str, int]()  # word → number of chunks, looked up once per query because it scans the index
-    words = _rarest_terms(db, [w for w in all_words if w.lower() not in STOP_WORDS] or list(all_words), count)
-    bigrams = _rarest_terms(db, list(dict.fromkeys(cjk_bigrams(query).split())), count)
+def search_chunks(db: Database, query: str, k: int, language: str = "en") -> list[tuple[str, float]]:
+    """The `k` chunks that match `query` best, best first, as (chunk id, BM25 score, higher is better). `language`: two-letter code."""
+    count = dict[SearchTerm, int]()  # looked up once per query because it scans the index
+    terms = _search_terms(db, query, language, count)
     if isinstance(db, FilteredDatabase):
-        phrases = zip([*(["text"] * len(words)), *(["cjk"] * len(bigrams))], _tokens([*words, *bigrams]), strict=True)
-        return top_chunks(db, [(column, tokens) for column, tokens in phrases if tokens], k)
-    terms = {w: f'text : "{w}"' for w in words} | {b: f'cjk : "{b}"' for b in bigrams}
+        phrases = [(t.column, tokens) for t in terms for tokens in tokenize(t.alternatives) if tokens]
+        return top_chunks(db, phrases, k)
     if not terms:
         return []
-    rare_terms = _rare_terms(db, list(terms), count)
+    rare_terms = _rare_terms(db, terms, count)
     if not rare_terms:
         return []
-    rare, match = " OR ".join(terms[w] for w in rare_terms), " OR ".join(terms.values())
+    rare, match = " OR ".join(t.expression for t in rare_terms), " OR ".join(t.expression for t in terms)
     scored = "SELECT rowid, -rank FROM chunks_fts WHERE chunks_fts MATCH ?"  # no other columns: reading them is slow
     if len(rare_terms) == len(terms):
         return _with_ids(db, db.execute(f"{scored} ORDER BY rank LIMIT ?", [match, k]).fetchall())
@@ -103,6 +108,42 @@ def search_chunks(db: Database, query: str, k: int) -> list[tuple[str, float]]:
     among = f"{scored} AND +rowid IN (SELECT value FROM json_each(?))"
     scores = [(row, score - first[row]) for row, score in db.execute(among, [f"({rare}) AND ({match})", json.dumps(list(first))])]
     return _with_ids(db, sorted(scores, key=lambda pair: -pair[1])[:k])
+
+
+def _search_terms(db: Database, query: str, language: str, count: dict[SearchTerm, int]) -> list[SearchTerm]:
+    """The rarest words of a query in their forms, its rarest bigrams, its identifiers and its quoted phrases."""
+    words, bigrams = plain_words(query)
+    words, tokens = words[:MAX_QUERY_WORDS], stems(words[:MAX_QUERY_WORDS])
+    occurs = partial(_occurs, db)
+    corrected = corrections(db, words, tokens, _n_chunks(db), occurs)
+    forms = {w: corrected.get(w, (w,)) for w in words}
+    chosen = _rarest_terms(db, [SearchTerm("text", forms[w]) for w in words], count)
+    inflected = inflected_forms(db, {w: tokens[w] for w in words if w in tokens and SearchTerm("text", (w,)) in chosen}, language, occurs)
+    pairs = _rarest_terms(db, [SearchTerm("cjk", (b,)) for b in bigrams[:MAX_QUERY_WORDS]], count)
+    phrases = [t for t in (*compound_terms(query), *quoted_phrases(query)) if " " in t.alternatives[0]]
+    in_all_forms = [SearchTerm("text", inflected.get(t.alternatives[0], t.alternatives)) for t in chosen]
+    return list(dict.fromkeys([*in_all_forms, *pairs, *phrases[:MAX_QUERY_TERMS]]))
+
+
+def _occurs(db: Database, word: str) -> bool:
+    """Whether a chunk has a word, in any form that the index takes for the same."""
+    if isinstance(db, FilteredDatabase):
+        return any(count_chunks_with_token(db, token) for token in stems([word]).values())
+    return db.execute("SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT 1", [f'text : "{word}"']).fetchone() is not None
+
+
+def _n_chunks(db: Database) -> int:
+    """At least the number of chunks in the full-text index."""
+    return int(db.execute("SELECT coalesce(max(row), 0) FROM chunks_fts_rows").fetchone()[0])
+
+
+def chunks_matching(db: Database, required: Sequence[SearchTerm], excluded: Sequence[SearchTerm]) -> set[str]:
+    """The chunks that have all the required terms and none of the excluded ones."""
+    rows = "SELECT r.chunk_id FROM chunks_fts_rows r"
+    having = "r.row IN (SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ?)"
+    conditions = [having] * len(required) + [f"NOT {having}"] * len(excluded)
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return {chunk for (chunk,) in db.execute(rows + where, [t.expression for t in (*required, *excluded)])}
 
 
 def _with_ids(db: Database, scored: Sequence[tuple[int, float]]) -> list[tuple[str, float]]:
@@ -114,21 +155,21 @@ def _with_ids(db: Database, scored: Sequence[tuple[int, float]]) -> list[tuple[s
     return [(ids[row], score) for row, score in scored]
 
 
-def _rare_terms(db: Database, words: Sequence[str], count: dict[str, int]) -> Sequence[str]:
-    """The rarest of the words whose chunks number at most MAX_SCORED_CHUNKS together, at least one; all words in a small index.
+def _rare_terms(db: Database, terms: Sequence[SearchTerm], count: dict[SearchTerm, int]) -> Sequence[SearchTerm]:
+    """The rarest of the terms whose chunks number at most MAX_SCORED_CHUNKS together, at least one; all terms in a small index.
 
-    BM25 takes a microsecond per chunk, and a chunk without any rare word is hardly among the best. Empty if each word is in more than half
-    of a large index: BM25 gives such words almost no weight.
+    BM25 takes a microsecond per chunk, and a chunk without any rare term is hardly among the best. Empty if each term is in more than half
+    of a large index: BM25 gives such terms almost no weight.
     """
-    chunks = db.execute("SELECT coalesce(max(row), 0) FROM chunks_fts_rows").fetchone()[0]
+    chunks = _n_chunks(db)
     if chunks <= MAX_SCORED_CHUNKS:
-        return words
-    count |= document_frequencies(db, [w for w in words if w not in count])
-    order = sorted((w for w in words if count[w]), key=lambda w: (count[w], w))
+        return terms
+    count |= _term_counts(db, [t for t in terms if t not in count])
+    order = sorted((t for t in terms if count[t]), key=lambda t: (count[t], t.alternatives))
     if order and 2 * count[order[0]] > chunks:
         return []
-    n_rare = sum(total <= MAX_SCORED_CHUNKS for total in accumulate(count[w] for w in order))
-    return words if n_rare == len(order) else order[: max(1, n_rare)]
+    n_rare = sum(total <= MAX_SCORED_CHUNKS for total in accumulate(count[t] for t in order))
+    return terms if n_rare == len(order) else order[: max(1, n_rare)]
 
 
 def paths_with_phrase(db: Database, phrase: str) -> set[str]:
@@ -213,7 +254,7 @@ def sqlite_version() -> tuple[str, bool]:
 
 def document_frequencies(db: Database, words: Sequence[str]) -> dict[str, int]:
     """Word → number of chunks with any of its inflected forms; CJK words are character bigrams."""
-    stem = _stems([w for w in words if not cjk_bigrams(w)]) | {w: w for w in words if cjk_bigrams(w)}
+    stem = stems([w for w in words if not cjk_bigrams(w)]) | {w: w for w in words if cjk_bigrams(w)}
     if isinstance(db, FilteredDatabase):
         return {w: count_chunks_with_token(db, stem.get(w, w)) for w in words}
     sql = "SELECT term, doc FROM chunks_fts_vocab WHERE term IN (SELECT value FROM json_each(?))"
@@ -221,29 +262,16 @@ def document_frequencies(db: Database, words: Sequence[str]) -> dict[str, int]:
     return {w: count.get(stem.get(w, w), 0) for w in words}
 
 
-def _rarest_terms(db: Database, words: Sequence[str], count: dict[str, int]) -> Sequence[str]:
-    """The MAX_QUERY_TERMS rarest words: they decide the score, and common words take most of the time."""
-    if len(words) <= MAX_QUERY_TERMS:
-        return words
-    frequencies = document_frequencies(db, words[:MAX_QUERY_WORDS])
-    count |= frequencies
-    present = [w for w in frequencies if count[w]] or list(frequencies)
-    return sorted(present, key=lambda w: (count[w], w))[:MAX_QUERY_TERMS]
+def _term_counts(db: Database, terms: Sequence[SearchTerm]) -> dict[SearchTerm, int]:
+    """Term → at most so many chunks have it: of a phrase as many as have its rarest word."""
+    counted = document_frequencies(db, list(dict.fromkeys(w for t in terms for a in t.alternatives for w in a.split())))
+    return {t: sum(min(counted[w] for w in a.split()) for a in t.alternatives) for t in terms}
 
 
-def _stems(words: Sequence[str]) -> dict[str, str]:
-    """Word → its form in the full-text index; the first part if the tokenizer splits it."""
-    return {w: tokens[0] for w, tokens in zip(words, _tokens(words), strict=True) if tokens}
-
-
-def _tokens(words: Sequence[str]) -> list[list[str]]:
-    """The tokens of each word, folded and split by SQLite's own tokenizer."""
-    db = sqlite3.connect(":memory:")
-    db.execute(f"CREATE VIRTUAL TABLE t USING fts5(word, tokenize = '{TOKENIZER}')")
-    db.execute("CREATE VIRTUAL TABLE stems USING fts5vocab(t, instance)")
-    db.executemany("INSERT INTO t (rowid, word) VALUES (?, ?)", enumerate(words))
-    tokens: list[list[str]] = [[] for _ in words]
-    for n, term in db.execute('SELECT doc, term FROM stems ORDER BY doc, "offset"'):
-        tokens[n].append(term)
-    db.close()
-    return tokens
+def _rarest_terms(db: Database, terms: Sequence[SearchTerm], count: dict[SearchTerm, int]) -> Sequence[SearchTerm]:
+    """The MAX_QUERY_TERMS rarest terms: they decide the score, and common ones take most of the time."""
+    if len(terms) <= MAX_QUERY_TERMS:
+        return terms
+    count |= _term_counts(db, terms)
+    present = [t for t in terms if count[t]] or list(terms)
+    return sorted(present, key=lambda t: (count[t], t.alternatives))[:MAX_QUERY_TERMS]

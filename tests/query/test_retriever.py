@@ -15,7 +15,7 @@ from localrag.project import open_for_writing
 from localrag.query import retriever
 from localrag.query.answer import answer_question, route_question
 from localrag.query.question import QueryOptions
-from localrag.query.retriever import hybrid_search, named_entities, retrieve
+from localrag.query.retriever import hybrid_search, named_entities, retrieve, search_passages
 from localrag.store import documents, entity_network, generations, vectors
 from localrag.store.database import caches_of
 from localrag.store.entity_network import count_all
@@ -292,3 +292,41 @@ def test_a_favoured_entity_draws_the_walk():
     assert even[1] == pytest.approx(even[2])
     assert drawn[2] > drawn[1]
     assert drawn.sum() == pytest.approx(even.sum(), rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory):
+    """The same minutes in three files, one of them with a page number more, and a version in which a word differs."""
+    folder = tmp_path_factory.mktemp("repeated")
+    said = "The council of Vardby agreed on 3 May that the ferry Skua may be sold to the Northern Line before the winter."
+    texts = {"a": said, "b": said.upper(), "c": f"{said}\n\n4", "d": said.replace("may be sold", "may not be sold"), "e": FACTS["bread"]}
+    for name, text in texts.items():
+        (folder / f"{name}.txt").write_text(text, encoding="utf-8")
+    with open_for_writing(folder / ".localrag", extractor="phrases") as opened:
+        asyncio.run(build_index([folder], opened, lambda _: None))
+        yield opened
+
+
+def test_a_passage_that_repeats_another_takes_no_place(repeated):
+    """Of equal passages, in capitals or with a page number, one is given; one that differs in a word is given too."""
+    vector = repeated.embedder.embed(["May the Skua be sold?"])[0]
+    for k in (2, 3):
+        paths = [documents.document_path(repeated.db, c.id) for c, _ in retrieve("May the Skua be sold?", vector, repeated, k)]
+        assert len({*paths} & {"a.txt", "b.txt", "c.txt"}) == 1
+        assert "d.txt" in paths
+        assert len(paths) == k
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ('"may not be sold" ferry', {"d.txt"}),
+        ('ferry Skua -"may not"', {"a.txt", "e.txt"}),
+        ("Skua -ferry", {"e.txt"}),
+        ('"nobody wrote this" Skua', set()),
+    ],
+)
+def test_a_search_finds_what_is_quoted_and_not_what_is_excluded(repeated, query, expected):
+    """Every passage found has the quoted words side by side and none of the excluded ones, however relevant it would be."""
+    hits = [documents.document_path(repeated.db, c.id) for c, _ in search_passages(query, repeated, 9)]
+    assert {"a.txt" if path in ("b.txt", "c.txt") else path for path in hits} == expected
