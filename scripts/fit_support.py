@@ -29,9 +29,9 @@ from localrag.eval.metrics import load_cases
 from localrag.llm.reader import PassageReader
 from localrag.model_files import find_embedder
 from localrag.query.attribution import SentenceVectors, supporting_quotes
-from localrag.query.question_analysis import detect_language
 from localrag.query.support_score import FEATURES, OTHER_LANGUAGE_FEATURES, PARSED_LANGUAGES, READER_FEATURES, SupportScorer
 from localrag.records import Quote
+from localrag.text.language import detect_language
 from localrag.text.sentences import collapse_whitespace
 
 TUNED = Path("tests/data/support/tuned.jsonl")

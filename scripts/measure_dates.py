@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from lxml import etree
 
-from localrag.analysis.dates import DateMention, find_dates
-from localrag.analysis.edtf import PartialDate, parse_edtf
+from localrag.dates.date_mentions import DateMention, find_dates
+from localrag.dates.edtf import PartialDate, parse_edtf
 
 MARKED = re.compile(r"⟦([^→⟧]*)→(\*?)([^⟧]*)⟧")
 TIMEX_DAY = re.compile(r"(\d{4}-\d\d-\d\d)T.*")

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from localrag.query.question_analysis import FUNCTION_WORDS_BY_LANGUAGE
 from localrag.query.question_kind import QuestionKind
+from localrag.text.language import FUNCTION_WORDS_BY_LANGUAGE
 from localrag.text.sentences import is_cjk
 
 WRITTEN = Path(__file__).with_name("question_kinds.txt")

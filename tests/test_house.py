@@ -23,6 +23,7 @@ ROWS = [
     {"llm"},
     {"project"},
     {"entailment", "loaders"},
+    {"dates"},
     {"indexing", "query"},
     {"analysis"},
     {"catalog", "demo", "serializers"},
@@ -36,11 +37,11 @@ ROWS = [
 # The files of a package, by the same rule.
 ROOMS = {
     "analysis": [
-        {"amounts", "date_words", "differences", "edtf", "list_request"},
+        {"amounts", "differences", "list_request"},
         {"passage_alignment", "review_questions", "tables", "word_changes"},
-        {"calendar_file", "change_summary", "contradiction_score", "date_patterns", "named_documents", "placed_sentences", "reading"},
-        {"comparable_passages", "numeric_dates", "reckoning", "relevance", "review_reading", "statements", "text_records"},
-        {"contradictions", "dates", "document_diff", "request_words"},
+        {"calendar_file", "change_summary", "contradiction_score", "named_documents", "placed_sentences", "reading"},
+        {"comparable_passages", "relevance", "review_reading", "statements", "text_records"},
+        {"contradictions", "document_diff", "request_words"},
         {"item_evidence", "review_cells", "timeline", "written_cells"},
         {"item_candidates", "review"},
         {"merged_items"},
@@ -65,6 +66,12 @@ ROOMS = {
         {"commands/ask", "commands/exchange", "commands/serve", "views/contents", "views/result_tables", "views/tables"},
         {"commands/analysis", "commands/evaluate", "commands/index", "commands/inspect", "commands/prompts"},
         {"commands/chat", "commands/models", "commands/setup"},
+    ],
+    "dates": [
+        {"date_words", "edtf"},
+        {"date_patterns"},
+        {"numeric_dates", "reckoning"},
+        {"date_mentions"},
     ],
     "engine": [
         {"autotune/trial", "e5", "memory", "remote/refusals", "sampler", "settings", "weights"},
@@ -137,7 +144,7 @@ ROOMS = {
     ],
     "query": [
         {"answer_markdown"},
-        {"question", "question_analysis", "question_kind", "retriever", "support_score"},
+        {"question", "question_kind", "retriever", "support_score"},
         {"attribution", "reading_budget"},
         {"citations"},
         {"passages"},
@@ -160,7 +167,7 @@ ROOMS = {
     ],
     "store": [
         {"collections", "layout", "location", "reviews", "runs", "schema", "tombstones"},
-        {"chunks", "database", "filtered", "llm_cache"},
+        {"chunks", "database", "filtered", "llm_cache", "query_terms"},
         {"answers", "full_text", "retention", "staging"},
         {"documents", "graph"},
         {"browse", "vectors"},
@@ -176,7 +183,7 @@ ROOMS = {
     ],
     "text": [
         {"sentences"},
-        {"hyphenation", "kinds", "markdown", "outline", "parts_of_speech"},
+        {"hyphenation", "kinds", "language", "markdown", "outline", "parts_of_speech"},
         {"quotes"},
     ],
 }

@@ -2,8 +2,8 @@
 
 from datetime import date, timedelta
 
-from localrag.analysis.edtf import DateRange, parse_edtf
 from localrag.analysis.tables import ResultTable, TableRow
+from localrag.dates.edtf import DateRange, parse_edtf
 from localrag.records import content_id
 
 MAX_LINE_BYTES = 75  # of a content line, without the line break; longer ones are folded (section 3.1)

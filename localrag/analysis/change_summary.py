@@ -10,7 +10,7 @@ from localrag.llm.model import CALL_ERRORS, PERSON
 from localrag.llm.prompts import load_prompt
 from localrag.llm.shapes import Field, schema_of, shape_text
 from localrag.project import Project, resolve_token_budgets
-from localrag.query.question_analysis import LANGUAGE_NAMES, detect_language
+from localrag.text.language import LANGUAGE_NAMES, detect_language
 from localrag.text.sentences import collapse_whitespace
 
 MAX_POINTS, MAX_POINT_CHARS, MAX_POINT_CHANGES = 6, 240, 8

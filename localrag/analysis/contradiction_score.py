@@ -12,8 +12,8 @@ from localrag.analysis.differences import StatementDifference, missing_words, ot
 from localrag.entailment import parse_sentence
 from localrag.entailment.lexicon import ParsedSentence
 from localrag.llm.reader import Entailment
-from localrag.query.question_analysis import detect_language
 from localrag.query.support_score import PARSED_LANGUAGES
+from localrag.text.language import detect_language
 from localrag.text.sentences import is_cjk
 
 _FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")

@@ -19,9 +19,9 @@ from localrag.analysis.tables import Cell, CellState, Column, OnWork, ResultTabl
 from localrag.analysis.word_changes import describe_changes, describe_row_changes, may_be_reworded, split_number
 from localrag.entailment.normalization import normalize_sentence
 from localrag.project import Project, resolve_answer_style
-from localrag.query.question_analysis import detect_language
 from localrag.records import content_id
 from localrag.store import chunks as chunks_store
+from localrag.text.language import detect_language
 
 MAX_READ_PAIRS = 500  # changed pairs whose contradiction the reader looks for
 MIN_CONTRADICTED, MIN_ENTAILED = 0.8, 0.8  # mean probability of both directions; probability of each

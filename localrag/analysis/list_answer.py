@@ -15,8 +15,8 @@ from localrag.analysis.request_words import is_about, is_number
 from localrag.analysis.text_records import chunk_at, record_tables
 from localrag.project import Project
 from localrag.query.question import AnswerDraft, AnswerPoint, Question
-from localrag.query.question_analysis import detect_language
 from localrag.records import Quote
+from localrag.text.language import detect_language
 
 MAX_LISTED = 100  # items in an answer
 # By language: how many match; the note.

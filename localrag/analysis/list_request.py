@@ -14,8 +14,8 @@ from localrag.entailment.lexicon import are_synonyms, synonyms_of
 from localrag.errors import UsageError
 from localrag.project import Project
 from localrag.query.collection_questions import CollectionKind, collection_kind
-from localrag.query.question_analysis import FUNCTION_WORDS_BY_LANGUAGE, detect_language
 from localrag.query.question_kind import QuestionKind, question_kind
+from localrag.text.language import FUNCTION_WORDS_BY_LANGUAGE, detect_language
 from localrag.text.parts_of_speech import tag_english
 from localrag.text.sentences import STOP_WORDS, Span, cjk_bigrams, is_cjk
 

@@ -10,17 +10,17 @@ import numpy as np
 from rapidfuzz import fuzz
 
 from localrag.analysis.amounts import find_amounts
-from localrag.analysis.dates import find_dates
 from localrag.analysis.reading import entailments
 from localrag.analysis.review_questions import AnswerKind, ReviewQuestion, to_statement
 from localrag.analysis.review_reading import DocumentSection, SectionReading, UnitReading
 from localrag.analysis.tables import Cell, CellState
+from localrag.dates.date_mentions import find_dates
 from localrag.llm.reader import Entailment
 from localrag.project import Project
 from localrag.query.attribution import rejection_reason
 from localrag.query.passages import MAX_SHORT_WORDS, MIN_SHORT_SCORE
-from localrag.query.question_analysis import detect_language
 from localrag.records import Citation
+from localrag.text.language import detect_language
 from localrag.text.sentences import cached_sentences, collapse_whitespace
 
 CELL_VERSION = 2  # of the rules below: another one makes all cells anew that no person decided

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, takewhile
 
-from localrag.analysis.dates import DateMention, FoundDates, find_dates
-from localrag.analysis.edtf import Day, PartialDate, parse_edtf
 from localrag.analysis.placed_sentences import OpenedDocument, PlacedSentence, opened_documents, sentences_of
 from localrag.analysis.relevance import (
     are_about_topic,
@@ -21,12 +19,14 @@ from localrag.analysis.relevance import (
     sentences_about_entities,
 )
 from localrag.analysis.tables import Cell, Column, OnWork, ResultTable, TableRow, make_table
+from localrag.dates.date_mentions import DateMention, FoundDates, find_dates
+from localrag.dates.edtf import Day, PartialDate, parse_edtf
 from localrag.project import Project
 from localrag.query.collection_questions import dated_files
-from localrag.query.question_analysis import detect_language
 from localrag.query.retriever import content_stems
 from localrag.records import Citation, content_id, format_path
 from localrag.text.kinds import TextKind, classify_sentence, strip_markup
+from localrag.text.language import detect_language
 from localrag.text.sentences import collapse_whitespace
 
 FIGURES = ("documents", "documents_with_dates", "statements", "reckoned", "merged", "unresolved", "omitted")

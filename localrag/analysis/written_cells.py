@@ -9,10 +9,10 @@ from typing import Any
 from rapidfuzz import fuzz
 
 from localrag.analysis.amounts import figures_of, find_amounts
-from localrag.analysis.dates import find_dates
 from localrag.analysis.review_questions import AnswerKind, ReviewQuestion
 from localrag.analysis.review_reading import DocumentSection, SectionReading
 from localrag.analysis.tables import Cell, CellState
+from localrag.dates.date_mentions import find_dates
 from localrag.llm.budgets import TokenDensity, max_json_tokens
 from localrag.llm.grammar import json_object
 from localrag.llm.model import CALL_ERRORS, INDEXING
@@ -20,8 +20,8 @@ from localrag.llm.prompts import load_prompt
 from localrag.llm.shapes import Field, schema_of, shape_text
 from localrag.project import Project
 from localrag.query.passages import Window
-from localrag.query.question_analysis import detect_language
 from localrag.records import Citation
+from localrag.text.language import detect_language
 from localrag.text.sentences import cached_sentences, collapse_whitespace
 
 MAX_PASSAGES = 3  # in the prompt

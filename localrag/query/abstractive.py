@@ -18,8 +18,8 @@ from localrag.query.attribution import declines
 from localrag.query.citations import ANSWER_MARK, round_marks, unit_point
 from localrag.query.extractive import is_refusal
 from localrag.query.question import AnswerPoint, DraftSource, Question
-from localrag.query.question_analysis import LANGUAGE_NAMES, detect_language
 from localrag.records import Answer, Quote
+from localrag.text.language import LANGUAGE_NAMES, detect_language
 from localrag.text.markdown import plain_text
 from localrag.text.sentences import RepetitionFilter, collapse_whitespace
 

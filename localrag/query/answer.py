@@ -35,7 +35,6 @@ from localrag.query.question import (
     QueryOptions,
     Question,
 )
-from localrag.query.question_analysis import has_few_words_beside
 from localrag.query.question_kind import QuestionKind, is_about_answer, question_kind
 from localrag.query.reading_budget import CONFIRM_FROM_CALLS
 from localrag.query.retriever import hybrid_search, named_entities
@@ -43,6 +42,7 @@ from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE,
 from localrag.store import answers, graph, runs
 from localrag.store.database import snapshot
 from localrag.store.filtered import FilteredDatabase, NoMatchingDocuments, open_filtered
+from localrag.text.language import has_few_words_beside
 
 MIN_GLOBAL_DESPITE_NAMES = 0.9  # probability from which on a question that names an entity is about the documents as a whole
 

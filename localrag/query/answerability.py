@@ -16,9 +16,9 @@ import numpy as np
 from localrag.project import Project
 from localrag.query.passages import ReadWindow
 from localrag.query.question import Question
-from localrag.query.question_analysis import FUNCTION_WORDS_BY_LANGUAGE, detect_language
 from localrag.store import graph
 from localrag.store.full_text import document_frequencies, exists_chunk_with_all
+from localrag.text.language import FUNCTION_WORDS_BY_LANGUAGE, detect_language
 from localrag.text.sentences import STOP_WORDS, cached_sentences, cjk_bigrams, collapse_whitespace, is_cjk
 
 PASSAGES_CHECKED = 5  # nearest passages

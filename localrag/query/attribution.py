@@ -22,7 +22,6 @@ from localrag.entailment.normalization import normalize_sentence
 from localrag.errors import ModelError
 from localrag.llm.reader import PassageReader
 from localrag.query.answer_markdown import AnswerUnit, UnitKind, row_cells
-from localrag.query.question_analysis import detect_language
 from localrag.query.retriever import content_stems
 from localrag.query.support_score import (
     MAX_CONTRADICTED,
@@ -34,6 +33,7 @@ from localrag.query.support_score import (
 )
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Quote
 from localrag.store import chunks, documents, graph
+from localrag.text.language import detect_language
 from localrag.text.quotes import EmbedSentences
 from localrag.text.sentences import cached_sentences, collapse_whitespace, is_cjk
 

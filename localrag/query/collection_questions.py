@@ -16,11 +16,11 @@ from pathlib import PurePosixPath
 from localrag.filters import FILE_TYPE_FAMILIES, DocumentFilter, FilterCondition, suffix_of
 from localrag.project import Project
 from localrag.query.question import AnswerDraft, Question
-from localrag.query.question_analysis import FUNCTION_WORDS_BY_LANGUAGE, detect_language
 from localrag.query.question_kind import classifier_probabilities
 from localrag.query.retriever import content_stems, named_entities
 from localrag.store import documents, full_text
 from localrag.store.documents import FileRow
+from localrag.text.language import FUNCTION_WORDS_BY_LANGUAGE, detect_language
 
 MIN_COLLECTION = 0.85  # probability from which on a question is about the files
 MAX_LISTED = 50  # files in an answer

@@ -14,10 +14,10 @@ from localrag.llm.prompts import load_prompt
 from localrag.project import Project, resolve_answer_style
 from localrag.query.abstractive import try_ask_within_budget, unmarked_text
 from localrag.query.question import Question
-from localrag.query.question_analysis import FUNCTION_WORDS_BY_LANGUAGE, detect_language
 from localrag.query.retriever import named_entities
 from localrag.records import Answer
 from localrag.store import browse, graph
+from localrag.text.language import FUNCTION_WORDS_BY_LANGUAGE, detect_language
 from localrag.text.sentences import collapse_whitespace, is_cjk
 
 ANY_CASE = re.IGNORECASE

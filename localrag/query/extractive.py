@@ -19,10 +19,10 @@ from localrag.query.passages import (
     short_answer,
 )
 from localrag.query.question import AnswerDraft, AnswerPoint, Question, quote_point
-from localrag.query.question_analysis import detect_language
 from localrag.query.question_kind import QuestionKind, question_kind
 from localrag.records import Chunk, Quote
 from localrag.store import documents
+from localrag.text.language import detect_language
 
 _REFUSAL_TEXTS = {
     "en": ("The documents do not say.", "Closest:"),

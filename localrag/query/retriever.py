@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.project import Project
-from localrag.query.question_analysis import detect_language
 from localrag.records import Chunk, Mention
 from localrag.store import chunks as chunks_store
 from localrag.store import graph, vectors
 from localrag.store.filtered import FilteredDatabase
 from localrag.store.full_text import chunks_matching, search_chunks
 from localrag.store.query_terms import parse_query
+from localrag.text.language import detect_language
 from localrag.text.sentences import CJK, STOP_WORDS, cjk_bigrams, is_cjk
 
 if TYPE_CHECKING:

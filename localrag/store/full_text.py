@@ -24,7 +24,7 @@ from localrag.store.query_terms import (
     inflected_forms,
     plain_words,
     quoted_phrases,
-    stems,
+    stem_words,
     tokenize,
 )
 from localrag.text.sentences import cjk_bigrams, is_cjk
@@ -113,7 +113,7 @@ def search_chunks(db: Database, query: str, k: int, language: str = "en") -> lis
 def _search_terms(db: Database, query: str, language: str, count: dict[SearchTerm, int]) -> list[SearchTerm]:
     """The rarest words of a query in their forms, its rarest bigrams, its identifiers and its quoted phrases."""
     words, bigrams = plain_words(query)
-    words, tokens = words[:MAX_QUERY_WORDS], stems(words[:MAX_QUERY_WORDS])
+    words, tokens = words[:MAX_QUERY_WORDS], stem_words(words[:MAX_QUERY_WORDS])
     occurs = partial(_occurs, db)
     corrected = corrections(db, words, tokens, _n_chunks(db), occurs)
     forms = {w: corrected.get(w, (w,)) for w in words}
@@ -128,7 +128,7 @@ def _search_terms(db: Database, query: str, language: str, count: dict[SearchTer
 def _occurs(db: Database, word: str) -> bool:
     """Whether a chunk has a word, in any form that the index takes for the same."""
     if isinstance(db, FilteredDatabase):
-        return any(count_chunks_with_token(db, token) for token in stems([word]).values())
+        return any(count_chunks_with_token(db, token) for token in stem_words([word]).values())
     return db.execute("SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT 1", [f'text : "{word}"']).fetchone() is not None
 
 
@@ -254,7 +254,7 @@ def sqlite_version() -> tuple[str, bool]:
 
 def document_frequencies(db: Database, words: Sequence[str]) -> dict[str, int]:
     """Word → number of chunks with any of its inflected forms; CJK words are character bigrams."""
-    stem = stems([w for w in words if not cjk_bigrams(w)]) | {w: w for w in words if cjk_bigrams(w)}
+    stem = stem_words([w for w in words if not cjk_bigrams(w)]) | {w: w for w in words if cjk_bigrams(w)}
     if isinstance(db, FilteredDatabase):
         return {w: count_chunks_with_token(db, stem.get(w, w)) for w in words}
     sql = "SELECT term, doc FROM chunks_fts_vocab WHERE term IN (SELECT value FROM json_each(?))"

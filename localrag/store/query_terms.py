@@ -105,10 +105,10 @@ def plain_words(query: str) -> tuple[list[str], list[str]]:
 def inflected_forms(db: Database, tokens: Mapping[str, str], language: str, occurs: Callable[[str], bool]) -> dict[str, tuple[str, ...]]:
     """Word → the words with its Snowball stem that occur, itself first. `tokens`: each word's token in the index."""
     stem = _stemmer(language)
-    return {word: _forms(db, word, token, stem, occurs) if stem else (word,) for word, token in tokens.items()}
+    return {word: _inflections(db, word, token, stem, occurs) if stem else (word,) for word, token in tokens.items()}
 
 
-def _forms(db: Database, word: str, token: str, stem: Callable[[str], str], occurs: Callable[[str], bool]) -> tuple[str, ...]:
+def _inflections(db: Database, word: str, token: str, stem: Callable[[str], str], occurs: Callable[[str], bool]) -> tuple[str, ...]:
     wanted = _folded(stem(word.lower()))
     if len(wanted) < MIN_STEM_CHARS or not word.isalpha():
         return (word,)
@@ -169,7 +169,7 @@ def _vocabulary(db: Database, prefix: str) -> list[str]:
     return [term for (term,) in db.execute(ranged, [prefix, prefix + "\U0010ffff"])] if prefix else []
 
 
-def stems(words: Sequence[str]) -> dict[str, str]:
+def stem_words(words: Sequence[str]) -> dict[str, str]:
     """Word → its form in the full-text index; the first part if the tokenizer splits it."""
     return {w: tokens[0] for w, tokens in zip(words, tokenize(words), strict=True) if tokens}
 

@@ -7,9 +7,9 @@ from datetime import date
 import pytest
 
 from localrag.analysis.calendar_file import timeline_to_ics
-from localrag.analysis.edtf import parse_edtf
 from localrag.analysis.tables import Cell, Column, ResultTable, TableRow
 from localrag.analysis.timeline import FIGURES, make_timeline
+from localrag.dates.edtf import parse_edtf
 from localrag.engine.settings import EngineOptions
 from localrag.errors import UsageError
 from localrag.exchange.table_files import check_output_file, write_table

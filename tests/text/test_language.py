@@ -3,7 +3,7 @@
 import pytest
 
 from localrag.query.extractive import refusal_text
-from localrag.query.question_analysis import LANGUAGE_NAMES, detect_language
+from localrag.text.language import LANGUAGE_NAMES, detect_language
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from localrag.analysis.dates import find_dates
-from localrag.analysis.edtf import PartialDate, parse_edtf
+from localrag.dates.date_mentions import find_dates
+from localrag.dates.edtf import PartialDate, parse_edtf
 
 ANNOTATED = Path(__file__).parents[1] / "data" / "dates.tsv"
 MARKED = re.compile(r"⟦([^→⟧]*)→(\*?)([^⟧]*)⟧")  # ⟦words→date⟧, with a * before a date that is reckoned

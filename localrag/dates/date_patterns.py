@@ -5,8 +5,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from localrag.analysis.date_words import SEASONS, SPACE, RelativeRule, alternatives, cjk_number, date_words
-from localrag.analysis.edtf import FIRST_QUARTER, PartialDate
+from localrag.dates.date_words import SEASONS, SPACE, RelativeRule, alternatives, cjk_number, date_words
+from localrag.dates.edtf import FIRST_QUARTER, PartialDate
 
 COMMON_LANGUAGES = ("en", "de", "es", "fr")  # in every text days are read in these languages
 DAY = r"\d{1,2}(?!\d)"  # also what no month has: in 0 May and 32 May, May alone is no date either

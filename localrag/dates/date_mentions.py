@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
 
-from localrag.analysis.date_patterns import Candidate, DatePattern, is_taken, without_overlaps, word_patterns
-from localrag.analysis.date_words import SPACE, date_words
-from localrag.analysis.edtf import DateRange, PartialDate
-from localrag.analysis.numeric_dates import numeric_dates, years
-from localrag.analysis.reckoning import reckoned, with_year
+from localrag.dates.date_patterns import Candidate, DatePattern, is_taken, without_overlaps, word_patterns
+from localrag.dates.date_words import SPACE, date_words
+from localrag.dates.edtf import DateRange, PartialDate
+from localrag.dates.numeric_dates import numeric_dates, years
+from localrag.dates.reckoning import reckoned, with_year
 
 MAX_BASE_CHARS = 600  # between a date and one without a year that is told from it
 MAX_ANAPHOR_CHARS = 400  # between a date and "the following day"

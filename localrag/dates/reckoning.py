@@ -3,9 +3,9 @@
 from dataclasses import replace
 from datetime import date, timedelta
 
-from localrag.analysis.date_patterns import Candidate
-from localrag.analysis.date_words import cjk_number
-from localrag.analysis.edtf import DateRange, PartialDate
+from localrag.dates.date_patterns import Candidate
+from localrag.dates.date_words import cjk_number
+from localrag.dates.edtf import DateRange, PartialDate
 
 AGAINST_FACTOR = 3  # a date against the direction that the text goes in counts as so many times as far
 _SEASON_OF_MONTH = (24, 24, 21, 21, 21, 22, 22, 22, 23, 23, 23, 24)

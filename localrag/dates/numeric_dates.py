@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
-from localrag.analysis.date_patterns import DAY, Candidate, candidate_of, is_taken, names_pattern
-from localrag.analysis.date_words import SPACE
-from localrag.analysis.edtf import PartialDate
-from localrag.query.question_analysis import FUNCTION_WORDS_BY_LANGUAGE
+from localrag.dates.date_patterns import DAY, Candidate, candidate_of, is_taken, names_pattern
+from localrag.dates.date_words import SPACE
+from localrag.dates.edtf import PartialDate
+from localrag.text.language import FUNCTION_WORDS_BY_LANGUAGE
 
 ORDER_CHARS = 100_000  # of a text that tell whether it writes the day or the month first
 FIRST_SHORT_YEAR = 50  # 50 is 1950, 49 is 2049

@@ -1,4 +1,4 @@
-"""The language of a question, told by its function words, and how many other words it has."""
+"""The language of a text, told by its function words, and how many other words it has."""
 
 import re
 from collections.abc import Sequence

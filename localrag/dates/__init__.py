@@ -1,0 +1,1 @@
+"""Dates in texts: found, resolved, reckoned from others."""
