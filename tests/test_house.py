@@ -143,7 +143,7 @@ ROOMS = {
         {"reader"},
     ],
     "query": [
-        {"answer_markdown"},
+        {"answer_markdown", "question_dates"},
         {"question", "question_kind", "retriever", "support_score"},
         {"attribution", "reading_budget"},
         {"citations"},

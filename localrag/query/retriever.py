@@ -9,12 +9,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localrag.project import Project
+from localrag.query.question_dates import documents_of_dates
 from localrag.records import Chunk, Mention
 from localrag.store import chunks as chunks_store
 from localrag.store import graph, vectors
@@ -35,6 +37,7 @@ LEXICAL_WEIGHT = 0.7  # of full text, relative to vectors
 CJK_LEXICAL_WEIGHT = 4.0  # the bundled embedder knows little Chinese
 # Restart passages with boosted mentions, characters around a mention that may contain words of the question, the boost.
 MAX_WEIGHED_PASSAGES, MENTION_WINDOW_CHARS, MENTION_FACTOR = 20, 60, 10.0
+DATE_FACTOR, MAX_DATED_CHUNKS = 3.0, 20_000  # for passages of documents of the time that the question names; at most so many
 RERANKED, FUSION = 30, 10  # passages for the reranker; the constant k of reciprocal rank fusion
 RESTRICTED = 1000  # passages looked through for those that have a quoted phrase
 REPEATED_FACTOR, MIN_REPEATED = 2, 0.8  # passages looked at for each that is wanted; the share of a passage from which on it is a repeat
@@ -119,6 +122,7 @@ def retrieve(question: str, vector: NDArray[np.float32], project: Project, k: in
             _query_word_boosts(question, list(seeds)[:MAX_WEIGHED_PASSAGES], net, project),
             _selected_chunks(net, project),
         )
+        probabilities[_dated_chunks(question, net, project)] *= DATE_FACTOR
         wanted = max(k, RERANKED) if project.reranker else REPEATED_FACTOR * k
         top = np.argpartition(-probabilities, min(wanted, len(probabilities) - 1))[: wanted + 1]
         scores = {net.chunks[i]: float(probabilities[i]) for i in top if probabilities[i] > 0}
@@ -154,6 +158,14 @@ def _without_repeats(best: Sequence[str], k: int, project: Project) -> list[Chun
             if len(chosen) == k:
                 return chosen
     return chosen
+
+
+def _dated_chunks(question: str, net: "PageRankGraph", project: Project) -> NDArray[np.int64]:
+    """The chunks of documents of the time that a question names; none where there are too many of them to tell passages apart."""
+    dated = _cached(project, ("dates", question), lambda: documents_of_dates(question, project, date.today()))
+    ids = chunks_store.ids_in_documents(project.db, dated, MAX_DATED_CHUNKS + 1) if dated else []
+    numbers = [n for i in ids if (n := net.chunks.number(i)) is not None] if len(ids) <= MAX_DATED_CHUNKS else []
+    return np.array(numbers, np.int64)
 
 
 def _selected_chunks(net: "PageRankGraph", project: Project) -> NDArray[np.float32] | None:

@@ -73,6 +73,12 @@ def chunks_by_id(db: Database, ids: Sequence[str]) -> list[Chunk]:
     return [chunks[i] for i in ids if i in chunks]
 
 
+def ids_in_documents(db: Database, document_ids: Collection[str], limit: int) -> list[str]:
+    """The ids of at most `limit` chunks of some documents."""
+    inside = "document_id IN (SELECT value FROM json_each(?))"
+    return [key for (key,) in db.execute(f"SELECT id FROM chunks WHERE {inside} LIMIT ?", [json.dumps(sorted(document_ids)), limit])]
+
+
 def chunks_of(db: Database, document_id: str) -> list[Chunk]:
     """The chunks of a document, in order."""
     return _chunks(db, "WHERE c.document_id = ? ORDER BY c.ordinal", [document_id])

@@ -153,6 +153,13 @@ def delete_orphan_chunk_data(db: Database, ids: Sequence[str]) -> None:
         db.execute(f"DELETE FROM {table} WHERE chunk_id IN (SELECT value FROM json_each(?) WHERE {is_orphan})", [json.dumps(list(ids))])
 
 
+def ids_of_days(db: Database, first: str, last: str, names: Sequence[str]) -> set[str]:
+    """The documents with a date of their own from `first` to `last` (YYYY-MM-DD), and those whose path, behind a slash, has such a name."""
+    own = "date_source != 'file' AND date BETWEEN ? AND ?"
+    named = " OR ".join(["'/' || path GLOB ?"] * len(names)) or "0"
+    return {key for (key,) in db.execute(f"SELECT id FROM documents WHERE ({own}) OR ({named})", [first, last, *names])}
+
+
 def document_hashes(db: Database) -> dict[str, str]:
     """Path → content hash of every stored document."""
     return {row["path"]: row["content_hash"] for row in db.query("SELECT path, content_hash FROM documents")}

@@ -1,0 +1,67 @@
+"""A question that names a time finds first the documents of that time."""
+
+import asyncio
+from datetime import date
+
+import pytest
+
+from localrag.indexing.pipeline import build_index
+from localrag.project import open_for_writing
+from localrag.query.question_dates import documents_of_dates
+from localrag.query.retriever import retrieve
+from localrag.store import documents
+
+TODAY = date(2024, 9, 10)
+MONTHS = range(1, 10)
+FACTS = "The council met in the town hall. It decided on the harbour fees, the lamps of the pier and the keeper's pay."
+
+
+@pytest.fixture(scope="module")
+def minutes(tmp_path_factory):
+    """Minutes of nine months with nearly the same words: the date is in the file's name, or in its header."""
+    folder = tmp_path_factory.mktemp("minutes")
+    for month in MONTHS:
+        name, header = (f"minutes-2024-{month:02}", "") if month % 2 else (f"council-{month}", f"---\ndate: 2024-{month:02}-07\n---\n")
+        (folder / f"{name}.md").write_text(f"{header}# Minutes\n\n{FACTS} The fee was set at {month * 11} crowns.\n", encoding="utf-8")
+    (folder / "budget_1974.txt").write_text(f"{FACTS} The budget was 500 crowns.", encoding="utf-8")
+    (folder / "budget_1975.txt").write_text(f"{FACTS} The budget was 600 crowns.", encoding="utf-8")
+    with open_for_writing(folder / ".localrag", extractor="phrases") as opened:
+        asyncio.run(build_index([folder], opened, lambda _: None))
+        yield opened
+
+
+def dated(project, question):
+    return {documents.document_paths(project.db)[i] for i in documents_of_dates(question, project, TODAY)}
+
+
+@pytest.mark.parametrize(
+    ("question", "paths"),
+    [
+        ("Which fee do last March's minutes set?", {"minutes-2024-03.md"}),
+        ("What was decided in April 2024?", {"council-4.md"}),
+        ("What did the council decide in 1974?", {"budget_1974.txt"}),
+        ("What was decided on 7 June 2024?", {"council-6.md"}),
+        ("What was decided since July 2024?", {"council-8.md"}),
+        ("Was wurde im Februar 2024 beschlossen?", {"council-2.md"}),
+        ("What did the council decide in 1931?", set()),
+        ("What is the fee?", set()),
+    ],
+)
+def test_documents_of_the_time_of_a_question(minutes, question, paths):
+    """Months, days and years are looked for in the metadata and in the names of files; without a time there are none."""
+    assert dated(minutes, question) == paths
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        ("Which fee was set in April 2024?", "council-4.md"),
+        ("Which fee was set in May 2024?", "minutes-2024-05.md"),
+        ("What was the budget in 1974?", "budget_1974.txt"),
+        ("What was the budget in 1975?", "budget_1975.txt"),
+    ],
+)
+def test_a_document_of_that_time_comes_first(minutes, question, first):
+    """Among passages with the same words the one of the time that the question names is the best."""
+    found = retrieve(question, minutes.embedder.embed([question])[0], minutes, 3)
+    assert documents.document_path(minutes.db, found[0][0].id) == first
