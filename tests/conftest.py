@@ -42,6 +42,11 @@ def mostly_ci(values: Iterable[object], *quick: object) -> list[object]:
     return [v if v in quick else pytest.param(*(v if isinstance(v, tuple) else (v,)), marks=pytest.mark.ci) for v in values]
 
 
+def mostly_slow(values: Iterable[object], *in_ci: object) -> list[object]:
+    """Values of a test's parameters: the ones `in_ci` for `make test-ci`, the others for `make test-all`."""
+    return [pytest.param(v, marks=pytest.mark.ci if v in in_ci else pytest.mark.slow) for v in values]
+
+
 def seeds(first: int, *others: int) -> list[object]:
     """Seeds of a test of random cases: the first for the quick tests, the others for `make test-ci`."""
     return mostly_ci([first, *others], first)

@@ -99,6 +99,7 @@ def test_a_document_that_does_not_say_it_says_so(reviewed):
         assert (cell.text, cell.state, cell.citations) == ("", "not stated", ())
 
 
+@pytest.mark.ci
 def test_the_same_review_reads_nothing_again_and_a_changed_document_fills_only_its_own_cells(own):
     """Cells are stored as they are made; a new document and a new question bring theirs."""
     with Index.open(own) as index:
@@ -126,6 +127,7 @@ def test_a_review_that_is_stopped_goes_on(own):
     assert (done.note, done.figures["cells_read"]) == ("", 15)
 
 
+@pytest.mark.ci
 def test_what_a_person_decided_stays_when_the_document_changes(own):
     """A correction quotes the document where its text stands there; both are marked, and say that the document has changed since."""
     with Index.open(own) as index:
@@ -140,6 +142,7 @@ def test_what_a_person_decided_stays_when_the_document_changes(own):
     assert ends.note == supplier.note == "The document has changed since this was decided."
 
 
+@pytest.mark.ci
 def test_a_decision_moves_with_its_file_and_goes_with_its_document(own):
     """A moved file keeps its cells; a removed document leaves none."""
     with Index.open(own) as index:
@@ -274,6 +277,7 @@ def test_a_cell_survives_json(reviewed):
             assert type(cell).from_json(cell.to_json()) == replace(cell)
 
 
+@pytest.mark.ci
 def test_a_removed_document_leaves_no_word_in_any_cell(own):
     """Neither its quotes nor what a person wrote about it is left in any file of the index."""
     with Index.open(own) as index:

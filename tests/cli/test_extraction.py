@@ -32,6 +32,7 @@ def copied(plain_town, tmp_path):
     return tmp_path / "p"
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_the_model_replaces_what_was_found_without_it(copied):
     """Indexing the same folder with the model types the names; nothing found without it is asked again."""
@@ -68,6 +69,7 @@ def test_a_name_nobody_has_is_refused(copied):
     assert not (copied / ".localrag" / "aliases.txt").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_tuning_is_shown_written_and_undone(copied):
     """`tune` prints types and a before and after, writes a file that indexing then uses, and takes it back."""

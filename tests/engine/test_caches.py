@@ -140,6 +140,7 @@ def full_disk(tmp_path):
     subprocess.run(["umount", folder], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_a_full_cache_costs_time_and_nothing_else(full_disk, tmp_path):
     """With no byte free for the cache, a folder is indexed and searched as ever, and `doctor` asks for room."""
@@ -172,6 +173,7 @@ def test_a_copy_for_which_there_is_no_room_is_refused_in_words(full_disk, tiny, 
     backend.close()
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_a_cache_that_cannot_be_made_is_done_without(tmp_path, chat_file, monkeypatch):
     """A file where the cache folder should be: vocabulary, fingerprint and questions work; `doctor` says what is amiss."""

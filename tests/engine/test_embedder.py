@@ -109,6 +109,7 @@ def test_a_chat_model_is_refused_as_an_embedder(chat_file):
         open_embedder(ModelFile("x", "embedder", chat_file.path)).embed(["a"])
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_an_index_remembers_its_embedder(tmp_path, file):
     """Indexed with a GGUF embedder, questions use it again without being told."""

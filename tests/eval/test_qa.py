@@ -138,6 +138,7 @@ def test_evidence_is_found_by_place_and_by_what_it_says(tmp_path):
     assert evidence_recall(evidence, [], embed) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_answers_are_scored_and_a_stopped_run_goes_on(meetings, tmp_path, tiny):
     """Every question is asked in every mode once: what an earlier run wrote is kept, its torn last line is asked again."""

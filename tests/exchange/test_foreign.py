@@ -52,6 +52,7 @@ def wrongs(folder):
     return done.stdout + done.stderr if done.returncode else ""
 
 
+@pytest.mark.slow
 def test_what_the_text_proves_is_kept_and_the_rest_is_listed(dulce):
     """Of 39 entities those named verbatim, relationships whose ends share a chunk, claims whose quote stands there; each other with why."""
     said = dulce[1]
@@ -249,6 +250,7 @@ def test_other_versions_and_damaged_tables_are_refused_by_name(tmp_path):
     assert not (tmp_path / ".localrag").exists()
 
 
+@pytest.mark.slow
 def test_text_that_is_in_no_chunk_gets_chunks_of_its_own(tmp_path):
     """And a chunk whose text stands in no document is listed."""
     import pyarrow

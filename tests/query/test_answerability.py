@@ -130,6 +130,7 @@ def test_the_programs_own_phrase_for_no_answer_is_recognised(index, question, te
     assert given.answer.startswith(text)
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_an_answer_that_goes_on_after_such_words_is_one(index):
     """If more lines follow, the model has answered, and every line is kept."""

@@ -251,6 +251,7 @@ def test_a_few_are_some():
     assert not contradiction(parse_sentence("A few members voted."), parse_sentence("Some members voted."))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.ci
 def test_near_misses_are_refused_and_paraphrases_kept(language, embed, tmp_path):

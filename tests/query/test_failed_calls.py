@@ -168,6 +168,7 @@ def test_what_was_cut_off_is_not_in_the_ledger(ask):
     assert "cut off" not in given.note
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_a_larger_window_set_by_hand_reads_more(ask):
     """A question in a window of 16,384 tokens, given by hand, is answered from more passages than one in 4,096."""

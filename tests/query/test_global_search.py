@@ -41,6 +41,7 @@ def harbour(tmp_path_factory):
     return ask_for_themes(CORPUS, tmp_path_factory.mktemp("harbour"))
 
 
+@pytest.mark.ci
 def test_the_themes_of_the_demo_are_covered_beyond_chance(harbour):
     """Eight of the nine story lines of the harbour town come up; as many sentences drawn at random from the reports hold 5.2."""
     given, *_ = harbour

@@ -61,6 +61,7 @@ def only(paths):
     return ",".join(f'path="{p}"' for p in paths)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(some_paths(), st.sampled_from(["auto", *MODE_FUNCTIONS]), st.sampled_from(QUESTIONS))
 @pytest.mark.ci
@@ -105,6 +106,7 @@ def index_of(demo, paths, folder):
     return replace(demo, folder=folder, db=db, write_db=db)
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(some_paths(), st.sampled_from(QUESTIONS))
 @pytest.mark.ci
@@ -187,6 +189,7 @@ def test_nothing_matches(demo):
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_a_conversation_keeps_its_documents(demo):
     """A question that goes on with a conversation is about the same documents, until it says otherwise."""

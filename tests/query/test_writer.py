@@ -60,6 +60,7 @@ def test_no_question_is_refused_before_the_model_is_asked(tmp_path, plain_town, 
         assert made.citations, made.question
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 @pytest.mark.skipif(not GLASSWORKS.exists(), reason="the questions on the glassworks are not on this machine")
 def test_no_answerable_question_on_the_glassworks_is_refused(tmp_path, server):

@@ -200,6 +200,7 @@ def test_a_title_in_a_schema_has_that_form(client):
     assert answered(client, {"role": "user", "content": asked}, response_format=form) == '{"title": "Who is the", "language": ""}'
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_a_passage_of_an_attached_file_is_shown_where_the_documents_do_not_answer(plain_town, tmp_path):
     """First, below its name, as a quote with the program's number, whole and streamed; its picture is not active. Where the documents

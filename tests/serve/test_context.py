@@ -60,6 +60,7 @@ def test_what_a_run_said_when_it_failed_is_kept(jobs, tmp_path):
     assert "missing" in jobs.error_text
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_a_run_that_the_page_starts_says_how_far_the_whole_is(plain_town, tmp_path):
     """Its share grows in the page's status, and `status --watch` in a terminal follows it to its end."""

@@ -222,6 +222,7 @@ def test_parts_of_an_earlier_server_are_removed(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["b.txt"]
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_a_document_that_was_dragged_in_goes_with_its_file(folder, home, tmp_path):
     """One that lies elsewhere is only forgotten."""
@@ -239,6 +240,7 @@ def test_a_document_that_was_dragged_in_goes_with_its_file(folder, home, tmp_pat
     assert (folder / "docs" / "b.txt").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_a_document_that_cannot_be_removed_keeps_its_file(folder, home):
     """The file is removed only after the index has dropped its document, which fails while another program writes."""

@@ -67,6 +67,7 @@ async def asked_at_once(server, n, leaving):
         return [a for a in await asyncio.gather(*(one(client, i) for i in range(n))) if a is not None]
 
 
+@pytest.mark.slow
 def test_fifty_questions_while_it_indexes_are_all_answered(folder, server):
     """Five are left on the way; the others are answered from the last complete state, the run ends, and nothing goes on afterwards."""
     (folder / "inbox").mkdir(exist_ok=True)
@@ -91,6 +92,7 @@ def test_fifty_questions_while_it_indexes_are_all_answered(folder, server):
     assert after == before + NEW
 
 
+@pytest.mark.slow
 def test_more_questions_than_may_wait_are_refused_in_words(server):
     """The others are answered."""
     answers = asyncio.run(asked_at_once(server, 150, leaving=0))

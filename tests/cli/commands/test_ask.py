@@ -49,6 +49,7 @@ def test_a_follow_up_is_understood(town):
     assert "And to whom" in run_localrag("logs", "-n", "1", cwd=town).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_chat_goes_on_until_quit(town):
     """`chat` answers line after line in one conversation; an error does not end it."""

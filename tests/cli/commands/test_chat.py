@@ -52,6 +52,7 @@ def files_with(folder, text):
     return [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() and any(f in p.read_bytes() for f in forms)]
 
 
+@pytest.mark.ci
 def test_a_line_is_edited_pasted_and_recalled(here):
     """A word in the middle is mended, a paste of several lines is one question, Up and Ctrl-R bring back those of the index."""
     chat = Screen("chat", *QUICK, cwd=here)
@@ -186,6 +187,7 @@ def test_ctrl_c_takes_a_line_back_and_ctrl_d_ends(here):
     assert len(logs()) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_ctrl_c_stops_an_answer_and_the_next_question_is_answered(here):
     """The engine is idle after it, the conversation goes on, and no status line is left on the screen."""
@@ -246,6 +248,7 @@ def test_conversations_are_listed_searched_and_shown(here):
     assert run_localrag("sessions", "show", "2", cwd=here).returncode == 2
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_a_deleted_conversation_leaves_no_byte(here, home):
     """Question, answer and what the model said of them stand in no file of the index any more, nor in the cache; the others stay."""
@@ -319,6 +322,7 @@ def changed(before, after):
     return sorted(name for name in before | after if before.get(name) != after.get(name))
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_a_chat_that_is_not_logged_writes_nothing(here, home):
     """Neither while it runs nor after: the index has the same bytes, and no file of the index or the cache has a word of it."""

@@ -185,6 +185,7 @@ def test_dates_are_the_metadata_s_else_the_file_s(folder):
     assert "Did you mean author?" in wrong.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_a_killed_run_goes_on_with_its_collection(folder):
     """Killed while it reads or builds, and started again: each document is in the collection, a renamed one in those it was in."""

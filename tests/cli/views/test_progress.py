@@ -137,6 +137,7 @@ def test_the_result_says_what_was_spent_and_what_comes_next(recorded):
     assert all(c.endswith("--index other/.localrag") or c.endswith("--index other") for c in json.loads(elsewhere.stdout)["next"])
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_several_workers_are_told_of_each_with_what_it_does(tmp_path):
     """In events, in `status --json` and in a line below the bars: name, state, speed, what it has done, when it was last heard of."""
@@ -241,6 +242,7 @@ def wait_for_run(folder, share=0.0):
     raise AssertionError("no run")
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_a_run_is_followed_from_a_second_terminal_until_it_ends(tmp_path):
     """Once a second the facts that the run stored; it ends with the run, in its exit code, and says how it ended."""
@@ -262,6 +264,7 @@ def test_a_run_is_followed_from_a_second_terminal_until_it_ends(tmp_path):
     assert "No run is in progress. The last one" in run_localrag("status", "-w", cwd=tmp_path).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_a_run_that_was_killed_is_told_from_one_that_goes_on(tmp_path):
     """After kill -9 the watcher ends by itself, says that the process is gone and what to run; so does `status`."""
@@ -284,6 +287,7 @@ def test_a_run_that_was_killed_is_told_from_one_that_goes_on(tmp_path):
     assert json.loads(run_localrag("status", "--json", cwd=tmp_path).stdout)["run"]["alive"] is False
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_the_watcher_draws_the_bars_of_the_run(tmp_path):
     """On a terminal of 60 columns they fit; Ctrl-C ends the look, not the run."""

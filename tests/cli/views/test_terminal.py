@@ -10,7 +10,7 @@ import unicodedata
 import pytest
 
 from localrag.cli.views.terminal import escape_controls, escape_line
-from tests.conftest import run_localrag
+from tests.conftest import mostly_slow, run_localrag
 from tests.forked import Forked
 from tests.terminals import STYLE, Terminal, in_terminal, out, plain
 
@@ -109,10 +109,9 @@ def town(plain_town, tmp_path_factory):
 QUESTION = ["What is wrong with the Skua?", "--style", "abstractive", "--mode"]
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize(
     "options",
-    [["basic"], ["basic", "--strict"], ["global"]],
+    mostly_slow([["basic"], ["basic", "--strict"], ["global"]], ["basic", "--strict"]),
     ids=" ".join,
 )
 def test_the_terminal_shows_the_answer_that_is_kept(town, monkeypatch, options):

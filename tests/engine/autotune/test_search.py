@@ -83,6 +83,7 @@ def test_too_little_memory_is_said_with_the_numbers(engine, chat_file):
     assert "--engine slots=128" in error.value.hint
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_exactness_is_measured_not_assumed(engine):
     """The layout in use passes the test that an answer depends on its request alone; with fewer rows for a sequence it does not."""
@@ -93,6 +94,7 @@ def test_exactness_is_measured_not_assumed(engine):
     assert settings.min_rows == 1 or not is_batch_invariant(engine.backend, replace(settings, min_rows=1))
 
 
+@pytest.mark.slow
 @pytest.mark.ci
 def test_deterministic_engines_are_exact(chat_file, engine):
     """With flash attention asked for, answers would depend on their company; --deterministic takes a layout where they do not."""

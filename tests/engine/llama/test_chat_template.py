@@ -16,7 +16,7 @@ from localrag.model_files import ModelFile
 from localrag.project import open_for_query, open_for_writing
 from localrag.query.answer import answer_question
 from localrag.query.question import QueryOptions
-from tests.conftest import mostly_ci, write_town
+from tests.conftest import mostly_ci, mostly_slow, write_town
 from tests.engine.formats import KINDS, write
 
 TALK = [
@@ -126,7 +126,7 @@ def test_what_follows_an_answer_is_read_after_it(opened, name):
     assert (rest is None) == ("think>" in KINDS[name].begins)
 
 
-@pytest.mark.parametrize("name", mostly_ci(KINDS, "Qwen 2.5"))
+@pytest.mark.parametrize("name", mostly_slow(KINDS, "Qwen 2.5", "gpt-oss", "Mamba"))
 def test_every_kind_indexes_and_answers(made, tmp_path, name):
     """A folder is indexed without a failed chunk, and a question gets an answer."""
     write_town(tmp_path / "docs")

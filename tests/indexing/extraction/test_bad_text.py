@@ -20,7 +20,7 @@ from localrag.settings import IndexSettings
 from localrag.store.llm_cache import SqliteLlmCache
 from localrag.store.opening import open_index
 from localrag.text.sentences import collapse_whitespace
-from tests.conftest import mostly_ci
+from tests.conftest import mostly_slow
 
 NOISE = base64.b64encode(random.Random(1).randbytes(900)).decode()
 TEXTS = {
@@ -74,7 +74,7 @@ def test_without_a_model_nothing_is_made_up(kind):
 
 
 @pytest.mark.parametrize("style", ["extractive", pytest.param("abstractive", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", mostly_ci(TEXTS, "emoji"))
+@pytest.mark.parametrize("kind", mostly_slow(TEXTS, "emoji", "right to left", "nothing but signs", "injection"))
 @pytest.mark.timeout(300)
 def test_the_model_makes_nothing_up(kind, style, model):
     """Entities, relationships and claims come from the text in either style, also with gleaning; the answer ends.

@@ -56,6 +56,7 @@ def model(tmp_path, chat_file):
         one.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", ["abstractive", "extractive"])
 @pytest.mark.ci
 def test_a_chunk_is_read_in_a_window_of_2048_tokens(model, style):

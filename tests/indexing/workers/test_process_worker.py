@@ -95,6 +95,7 @@ def test_the_index_is_that_of_one_process_where_others_help_it(alone, town, monk
     assert not workers_of()
 
 
+@pytest.mark.slow
 def test_where_no_process_can_begin_this_one_does_it_all(alone, town, monkeypatch):
     """As where the machine has no memory for a second one."""
     monkeypatch.setattr(pool_workers, "available_cores", lambda: 2)
@@ -111,6 +112,7 @@ def test_for_a_few_chunks_no_process_is_begun(town, monkeypatch):
     assert town.index(hybrid_pool()).failures == ()
 
 
+@pytest.mark.slow
 def test_what_is_there_is_not_asked_for_again(town):
     """A second run asks nothing; after a document was changed only what is new, also of those beside it and of reports."""
     town.index(process_pool(2, town.pack))
@@ -170,6 +172,7 @@ def test_a_worker_that_is_killed_costs_what_it_had_under_way(alone, tmp_path, se
     assert town.tables() == alone.tables()
 
 
+@pytest.mark.slow
 def test_what_ends_its_worker_three_times_is_a_failure(town):
     """The chunk that does is noted, those beside it are read, and the next run tries it again."""
     town.write(poison=f"Ingrid Holm brought {POISON} to Vardby.", poor="Lars Holm stayed in Vardby.")
