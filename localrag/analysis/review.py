@@ -87,10 +87,13 @@ class _Section:
 
 def plan_review(questions: Sequence[ReviewQuestion], project: Project, *, rows: str = "document") -> ReviewPlan:
     """What `review_documents` would do. Raises UsageError for an unknown kind of row, and for more than MAX_CELLS cells; ModelError."""
+    return _plan(questions, project, rows, _writer_of(project))
+
+
+def _plan(questions: Sequence[ReviewQuestion], project: Project, rows: str, writer: str) -> ReviewPlan:
     stored = reviews.stored_cells(project.db, [q.line for q in questions])
     n_rows = n_new = 0
     readings = 0.0
-    writer = _writer_of(project)
     for section in _sections(project, rows, writer):
         n_rows += 1
         if n_rows * len(questions) > MAX_CELLS:
@@ -121,12 +124,13 @@ def review_documents(
     other cells stay empty; the same call goes on. A chat model that writes prose writes the cells, from what the reader finds. Raises
     UsageError as `plan_review` does, and without the reader; ModelError.
     """
-    plan = plan_review(questions, project, rows=rows)
+    writer = _writer_of(project)
+    plan = _plan(questions, project, rows, writer)
     until = time.monotonic() + max_seconds if max_seconds is not None else float("inf")
     stored = reviews.stored_cells(project.db, [q.line for q in questions])
     vectors = dict(zip(questions, project.embedder.embed([q.text for q in questions]), strict=True))
     made, n_made, n_missing = list[TableRow](), 0, 0
-    for group in _batch_sections(_sections(project, rows, _writer_of(project)), questions, stored):
+    for group in _batch_sections(_sections(project, rows, writer), questions, stored):
         if any(wanted for _, wanted in group) and time.monotonic() < until:
             new = asyncio.run(_make_cells(group, vectors, project))
             stored |= new

@@ -38,6 +38,7 @@ MIN_STEM_CHARS = 4  # a shorter stem is that of too many words
 MAX_FORMS = 8  # of a word, the most frequent ones
 MIN_TYPO_CHARS, TWO_TYPOS_CHARS = 5, 9  # of a word in which one letter may be wrong, and two
 MAX_CORRECTED = 3  # words of a query
+SHORT_QUERY_WORDS = 2  # of which each may be misspelt
 LARGE_INDEX_CHUNKS = 100_000  # from which on a misspelt word must begin as it should, with three letters instead of one
 _ENDINGS = ("", "e", "s", "es", "ed", "y", "ing")  # that stemming removes
 _SEARCH_WORD = re.compile(r"[^\W_]+")
@@ -136,10 +137,10 @@ def corrections(
 ) -> dict[str, tuple[str, ...]]:
     """Word → words that occur and differ from it by a letter, or by two if it is long; for words that do not occur.
 
-    Empty where most words are missing: the query is then in another language than the documents, or about something else.
+    Empty where most words of a longer query are missing: it is then in another language than the documents, or about something else.
     """
     missing = [w for w in words if not occurs(w)]
-    if 2 * len(missing) > len(words):
+    if len(words) > SHORT_QUERY_WORDS and 2 * len(missing) > len(words):
         return {}
     prefix = 3 if n_chunks >= LARGE_INDEX_CHUNKS else 1
     found = {w: _similar(db, tokens[w], prefix, occurs) for w in missing if w in tokens and w.isalpha() and len(w) >= MIN_TYPO_CHARS}
