@@ -116,6 +116,7 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(tmp_path):
     assert "Traceback" not in told
 
 
+@pytest.mark.slow
 @able
 def test_a_disk_that_is_read_only_for_a_moment(tmp_path):
     """A read-only index still answers and says that the answer is not kept; writing is refused in a sentence, and goes on later."""
@@ -142,6 +143,7 @@ def test_a_disk_that_is_read_only_for_a_moment(tmp_path):
     assert "Traceback" not in (tmp_path / "refused.txt").read_text() + done.stderr
 
 
+@pytest.mark.slow
 def test_many_read_while_one_writes(tmp_path):
     """Questions asked while an index is rebuilt are answered whole, each from one state of it."""
     write_town(tmp_path / "docs")

@@ -80,7 +80,7 @@ def test_a_review_is_a_table_with_quotes_of_the_documents(folder, backend):
 
 @pytest.mark.ci
 def test_a_review_out_of_time_has_what_was_read_and_the_same_call_goes_on(folder, backend, monkeypatch):
-    """It says how many cells are missing; the next call has them."""
+    """It says how many cells are missing; the next calls have them."""
     go_on, real = threading.Event(), table_worker.make_requested_table
 
     def slow(request, project, on_work, max_seconds=None):
@@ -95,7 +95,10 @@ def test_a_review_out_of_time_has_what_was_read_and_the_same_call_goes_on(folder
     asked = ("review", {"questions": ["Who wrote to the mayor?"], "max_seconds": 1})
     late = call(folder, backend, asked)
     go_on.set()
-    whole = call(folder, backend, asked)
+    for _ in range(60):  # a busy machine reads no document in a second
+        whole = call(folder, backend, asked)
+        if whole.structured_content["complete"]:
+            break
     assert late.structured_content["complete"] is False
     assert "2 of 3 cells are not read yet; the same call goes on." in late.content[0].text
     assert len(late.structured_content["rows"]) == 3

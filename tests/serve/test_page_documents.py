@@ -113,6 +113,7 @@ def test_a_document_is_removed_after_a_question(browser, server):
         assert heard.errors == []
 
 
+@pytest.mark.slow
 def test_a_file_that_is_chosen_is_listed_and_indexed(browser, server):
     """Several at once; indexing begins by itself, and the list has them when it ends."""
     with opened(browser, server, "#/documents") as (page, heard):
