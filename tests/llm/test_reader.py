@@ -82,6 +82,15 @@ def test_a_long_passage_is_read_to_its_end(reader):
     assert passage[found.start : found.end] == "Ingrid Holm"
 
 
+def test_several_questions_are_read_as_each_alone(reader):
+    """Passages of several questions, some with many windows, give in one batch bit for bit what each gives alone."""
+    questions, passages = ["Who bought the ferry Skua?", "How old is the mate?"], [FERRY, *OTHERS, FERRY * 40, ""]
+    together = reader.read_pairs([(question, passage) for question in questions for passage in passages])
+
+    assert together == [reading for question in questions for reading in reader.read(question, passages)]
+    assert reader.read_pairs([]) == []
+
+
 @pytest.mark.parametrize("question", ["?", "the of and", "x" * 2000, "wo boght teh fery skuaa", "ཀ་ཁ་ག", "\u200b"])
 @pytest.mark.parametrize("passage", ["", " ", "a", "def f(x):\n    return x\n" * 50, "| 1 | 2 |\n" * 500, "\U0001f600" * 300])
 def test_odd_texts_are_read(reader, question, passage):
