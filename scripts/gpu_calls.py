@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -40,9 +39,6 @@ class Recording:
     words: int
     model: str
     calls: tuple[Call, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def read_recording(path: Path) -> Recording:
@@ -84,8 +80,8 @@ def replay_prompts(calls: Sequence[Call], vocabulary: int, seed: int) -> list[li
     return sequences
 
 
-def record(text: str, title: str, model: str, engine: str, *, reports: bool = True) -> Recording:
-    """Index a text in a temporary folder, with the chat model as the extractor, and record the calls."""
+def record(text: str, title: str, model: str, engine: str, out: Path, *, reports: bool = True) -> None:
+    """Index a text in a temporary folder, with the chat model as the extractor, and write the calls to a file, again after each."""
     from localrag import Index
     from localrag.engine.engine import Engine
     from localrag.engine.request import Generation, Request
@@ -109,6 +105,7 @@ def record(text: str, title: str, model: str, engine: str, *, reports: bool = Tr
         source, shared = shared_beginning(request.token_ids, sequences)
         sequences.append(generation.token_ids)
         calls.append(Call(request.task, mine, len(request.token_ids), generation.output_tokens, source, shared))
+        write_recording(out, Recording(title, len(text.split()), Path(model).name, tuple(calls)))
         print(f"{len(calls)}: {request.task}, {len(request.token_ids)} + {generation.output_tokens} tokens", flush=True)
         return generation
 
@@ -120,10 +117,15 @@ def record(text: str, title: str, model: str, engine: str, *, reports: bool = Tr
             index = Index.open(Path(folder) / "index", model=model, engine=EngineOptions.of(engine, notify=print), missing_ok=True)
             with index.write_session(extractor="model"):
                 index.add([document], write_reports=reports)
-            name = Path(model).name
     finally:
         Engine.generate = generate  # type: ignore[method-assign]
-    return Recording(title, len(text.split()), name, tuple(calls))
+
+
+def write_recording(out: Path, recording: Recording) -> None:
+    """Write a recording, a call a line."""
+    rows = ",\n  ".join(json.dumps(asdict(call)) for call in recording.calls)
+    head = json.dumps({"text": recording.text, "words": recording.words, "model": recording.model}, ensure_ascii=False)
+    out.write_text(f'{head[:-1]}, "calls": [\n  {rows}\n]}}\n', encoding="utf-8")
 
 
 def main() -> None:
@@ -142,10 +144,7 @@ def main() -> None:
         if args.words and total >= args.words:
             break
         text, total = f"{text}{word} ", total + len(word.split())
-    recording = record(text, args.title or args.text.stem, args.model, args.engine, reports=not args.no_reports)
-    rows = ",\n  ".join(json.dumps(asdict(call)) for call in recording.calls)
-    head = json.dumps({"text": recording.text, "words": recording.words, "model": recording.model}, ensure_ascii=False)
-    args.out.write_text(f'{head[:-1]}, "calls": [\n  {rows}\n]}}\n', encoding="utf-8")
+    record(text, args.title or args.text.stem, args.model, args.engine, args.out, reports=not args.no_reports)
 
 
 if __name__ == "__main__":
