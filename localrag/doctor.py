@@ -25,7 +25,9 @@ from localrag.loaders.sandbox import SCOPED
 from localrag.model_files import ModelFile, checked_header, find_chat_model, find_embedder, total_size
 from localrag.records import CheckLine
 from localrag.store.full_text import sqlite_version
+from localrag.system import graphics_cards
 from localrag.system.files import cache_dir, check_platform, file_system_of, network_warning
+from localrag.system.graphics_cards import BUILD_FOR_CUDA, GraphicsMachine
 from localrag.system.resources import available_cores, available_memory
 
 SPEED_TEST_S = 5.0  # seconds of the speed test
@@ -79,6 +81,77 @@ def run_checks(target: DoctorTarget, options: EngineOptions, *, speed: bool) -> 
     if embedder and speed:
         lines.append(_check_or_error("embedding", lambda: _embedding_speed(embedder)))
     return [*lines, _offline(attempts)]
+
+
+def run_gpu_checks(target: DoctorTarget, options: EngineOptions) -> list[CheckLine]:
+    """Check whether llama.cpp uses the graphics cards of this machine, and how much of the chat model fits on them."""
+    machine = graphics_cards.read_machine()
+    lines = [_check_or_error("llama.cpp", lambda: _gpu_backend(machine)), _check_or_error("cards", lambda: _cards(machine))]
+    if machine.cards:
+        lines.append(graphics_cards.check_processes(tuple(p for p in machine.processes if p.pid != os.getpid())))
+    if machine.cards and machine.toolkit_cuda:
+        lines.append(graphics_cards.check_toolkit(machine))
+    chat, line = _model("chat model", lambda: find_chat_model(target.chat), "--model PATH.gguf")
+    lines.append(line)
+    if chat and chat.url:
+        lines.append(CheckLine("layers", "ok", "the server decides, which runs the model"))
+    elif chat:
+        lines.append(_check_or_error("layers", lambda: _layers_on_gpu(chat, options, machine)))
+    return lines
+
+
+def _gpu_backend(machine: GraphicsMachine) -> CheckLine:
+    """For which devices llama.cpp was built."""
+    from localrag.engine.llama.library import HAS_GPU_OFFLOAD, LLAMA_CPP_VERSION, offload_devices
+
+    text = f"llama-cpp-python {LLAMA_CPP_VERSION}"
+    if HAS_GPU_OFFLOAD:
+        backends = sorted({device.name.rstrip("0123456789") for device in offload_devices()})
+        return CheckLine("llama.cpp", "ok", f"{text}, built for {', '.join(backends) or 'a GPU, but it finds none'}")
+    if machine.cards:
+        return CheckLine("llama.cpp", "fail", f"{text} was built for the CPU only and does not use {machine.cards[0].name}", BUILD_FOR_CUDA)
+    return CheckLine("llama.cpp", "warn", f"{text} was built for the CPU only", f"With an NVIDIA card: {BUILD_FOR_CUDA}")
+
+
+def _cards(machine: GraphicsMachine) -> CheckLine:
+    """The cards that llama.cpp sees, else those that the driver sees, else why there are none."""
+    from localrag.engine.llama.library import HAS_GPU_OFFLOAD, offload_devices
+
+    seen = [f"{d.name} {d.description}: {d.free / GIB:.1f} of {d.total / GIB:.1f} GiB free" for d in offload_devices()]
+    if seen:
+        return CheckLine("cards", "ok", "; ".join(seen))
+    if machine.cards:
+        cards = "; ".join(f"{c.name}: {c.free / GIB:.1f} of {c.total / GIB:.1f} GiB free" for c in machine.cards)
+        text = f"llama.cpp sees none; the driver sees {cards}"
+        return CheckLine("cards", "fail" if HAS_GPU_OFFLOAD else "warn", text, BUILD_FOR_CUDA)
+    reason = machine.failure or graphics_cards.driver_failure("")
+    return CheckLine("cards", "warn", f"none, everything is computed on the CPU. {reason.text}", reason.remedy)
+
+
+def _layers_on_gpu(file: ModelFile, options: EngineOptions, machine: GraphicsMachine) -> CheckLine:
+    """How many layers of a model fit into the free memory of the cards, beside a KV cache."""
+    from localrag.engine.autotune.search import MAX_SLOTS, context_and_slots, kv_cache_budget, offload
+    from localrag.engine.llama.library import offload_devices
+    from localrag.engine.memory import read_model_memory
+    from localrag.engine.settings import EngineSettings
+
+    devices = offload_devices()
+    memory = [(d.free, d.total) for d in devices] or [(c.free, c.total) for c in machine.cards]
+    shape = read_model_memory(file.path, "f16")
+    count = len(shape.layers)
+    needs = f"{file.name} has {count} layers and {shape.weights / GIB:.1f} GiB of weights"
+    if not memory:
+        return CheckLine("layers", "warn", f"none on a card; {needs}", "Nothing needs to be done: it runs on the CPU.")
+    asked = EngineSettings().with_values(options.overrides).gpu_layers if "gpu_layers" in options.overrides else None
+    placed = offload(shape, [free for free, _ in memory], [total for _, total in memory], layers=asked)
+    on_card = count if placed.gpu_layers < 0 else placed.gpu_layers
+    n_ctx, slots = context_and_slots(shape, kv_cache_budget(shape, placed, available_memory()), most=MAX_SLOTS)
+    experts = f", the experts of {placed.cpu_experts} of them stay on the CPU" if placed.cpu_experts else ""
+    fit = "fit" if devices else "would fit"
+    text = f"{on_card} of {count} {fit} on the card{experts}, with a KV cache for {slots} answers at once of {n_ctx} tokens; {needs}"
+    if on_card == count and not placed.cpu_experts:
+        return CheckLine("layers", "ok", text)
+    return CheckLine("layers", "warn", text, "Free memory of the card, or use a smaller model or quantization: localrag models list --all")
 
 
 def _check_or_error(name: str, check: Callable[[], CheckLine]) -> CheckLine:

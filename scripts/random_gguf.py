@@ -10,7 +10,7 @@ vendor/llama.cpp/models/ggml-vocab-qwen2.gguf.
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -176,28 +176,47 @@ def main() -> None:
     parser.add_argument("--sentencepiece", action="store_true", help="a vocabulary made up of VOCAB's words in the manner of SentencePiece")
     for name, default in vars(Shape()).items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
+    parser.add_argument("--output", action="store_true", help="a matrix of its own for the output, as large models have")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     shape = Shape(**{name: getattr(args, name) for name in vars(Shape())})
     template = args.template.read_text(encoding="utf-8") if args.template else CHAT
     added = {**dict.fromkeys(args.control, CONTROL), **dict.fromkeys(args.user_defined, USER_DEFINED)}
-    vocabulary = (sentencepiece if args.sentencepiece else same)(Path(args.vocab))
-    write(Path(args.out), args.architecture, shape, with_tokens(vocabulary, added), template, blocks=args.type == "q8_0", seed=args.seed)
+    vocabulary = with_tokens((sentencepiece if args.sentencepiece else same)(Path(args.vocab)), added)
+    write(
+        Path(args.out),
+        args.architecture,
+        shape,
+        vocabulary,
+        template,
+        blocks=args.type == "q8_0",
+        seed=args.seed,
+        output=args.output,
+    )
 
 
 def write(
-    out: Path, architecture: str, shape: Shape, vocabulary: dict[str, GGUFValue], template: str, *, blocks: bool, seed: int = 0
+    out: Path,
+    architecture: str,
+    shape: Shape,
+    vocabulary: dict[str, GGUFValue],
+    template: str,
+    *,
+    blocks: bool,
+    seed: int = 0,
+    output: bool = False,
 ) -> None:
-    """Write the model; `blocks`: in Q8_0, as far as its matrices can be, else in float32."""
+    """Write the model; `blocks`: in Q8_0, as far as its matrices can be, else in float32; `output`: with a matrix of its own for that."""
     writer = gguf.GGUFWriter(out, architecture)
-    add_shape(writer, ARCHITECTURES[architecture], shape)
+    kind = replace(ARCHITECTURES[architecture], output=output or ARCHITECTURES[architecture].output)
+    add_shape(writer, kind, shape)
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0 if blocks else gguf.LlamaFileType.ALL_F32)
     for name, value in vocabulary.items():
         writer.add_key_value(name, value.value, value.type, value.sub_type)
     if template:
         writer.add_chat_template(template)
     random = np.random.default_rng(seed)
-    for name, dimensions in tensors(ARCHITECTURES[architecture], shape, len(vocabulary["tokenizer.ggml.tokens"].value)):
+    for name, dimensions in tensors(kind, shape, len(vocabulary["tokenizer.ggml.tokens"].value)):
         packed = blocks and len(dimensions) == 2 and not dimensions[1] % 32 and not name.endswith(".bias") and "ssm" not in name
         add_tensor(writer, name, dimensions, random, blocks=packed)
     writer.write_header_to_file()

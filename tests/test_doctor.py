@@ -9,12 +9,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from localrag.doctor import DoctorTarget, run_checks
+from localrag.doctor import DoctorTarget, _layers_on_gpu, run_checks
 from localrag.engine.settings import EngineOptions
 from localrag.loaders.sandbox import landlock_version
+from localrag.model_files import find_chat_model
+from localrag.system.graphics_cards import GraphicsMachine, parse_cards
 from localrag.system.resources import available_memory
 from tests.conftest import TOWN, run_localrag, write_documents
 from tests.indexing.scans import FOUND, remove_ocr, without_tesseract
+from tests.system.test_graphics_cards import tools
 
 ROOT = Path(__file__).parents[1]
 
@@ -70,7 +73,7 @@ def test_a_kernel_without_landlock_is_named(tmp_path):
     ours = lines(DoctorTarget(None))["file reader"]
     code = """
 import ctypes, os, struct
-from localrag.doctor import DoctorTarget, run_checks
+from localrag.doctor import DoctorTarget, _layers_on_gpu, run_checks
 from localrag.engine.settings import EngineOptions
 from localrag.loaders.sandbox import _op
 program = _op(0x20, 0) + _op(0x15, 444, 0, 1) + _op(0x06, 0x00050026) + _op(0x06, 0x7FFF0000)  # call 444 answers ENOSYS
@@ -160,3 +163,38 @@ def test_the_proof_of_being_offline_can_fail():
 
     assert done.stdout.split()[:2] == ["ok", "fail"]
     assert "socket.bind" in done.stdout
+
+
+def test_a_card_that_llama_cpp_was_not_built_for_fails_with_the_command_that_builds_it(tmp_path, monkeypatch):
+    """The driver's card is named, the command is the guide's, and the layers of the model that would fit are counted."""
+    library = pytest.importorskip("localrag.engine.llama.library")
+    if library.HAS_GPU_OFFLOAD:
+        pytest.skip("llama.cpp was built for a GPU here")
+    tools(tmp_path / "bin", monkeypatch, smi="0, NVIDIA GeForce RTX 3060, 12288, 11900, 8.6, 580.159.04\n")
+    done = run_localrag("doctor", "--gpu", "--json", cwd=tmp_path)
+    found = {line["name"]: line for line in json.loads(done.stdout)["checks"]}
+
+    assert (done.returncode, found["llama.cpp"]["state"]) == (1, "fail")
+    assert "does not use NVIDIA GeForce RTX 3060" in found["llama.cpp"]["text"]
+    assert found["llama.cpp"]["remedy"] in (ROOT / "docs" / "how-to" / "gpu.md").read_text(encoding="utf-8")
+    assert found["llama.cpp"]["remedy"].split('"')[-2] in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert found["layers"]["text"].startswith("30 of 30 would fit on the card")
+
+
+def test_a_small_card_gets_a_part_of_the_layers():
+    """Of a card with less free memory than the model needs beside a KV cache, only some layers are promised."""
+    machine = GraphicsMachine(parse_cards("0, NVIDIA T400, 2048, 800, 7.5, 580.159.04\n"), (13, 0), (13, 0))
+    layers = _layers_on_gpu(find_chat_model(None), EngineOptions(), machine)
+
+    assert (layers.state, layers.text.startswith("30 of 30")) == ("warn", False)
+    assert 0 < int(layers.text.split()[0]) < 30
+
+
+def test_without_any_card_the_command_succeeds_and_says_so(tmp_path, monkeypatch):
+    """Nothing is broken: the warning names the driver, and a word about the layers follows."""
+    tools(tmp_path / "none", monkeypatch)
+    done = run_localrag("doctor", "--gpu", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout
+    assert "There is no NVIDIA driver here" in done.stdout
+    assert "layers" in done.stdout

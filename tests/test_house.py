@@ -178,7 +178,7 @@ ROOMS = {
         {"erasure", "foreign"},
     ],
     "system": [
-        {"child_process", "files", "resources"},
+        {"child_process", "files", "graphics_cards", "resources"},
         {"trust"},
     ],
     "text": [

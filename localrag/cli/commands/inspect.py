@@ -435,14 +435,14 @@ def _what_next(parts: "list[CheckResult]", copy: Path | None, left: bool) -> str
 
 def print_check_result(lines: "list[CheckLine]", *, as_json: bool, **rest: object) -> None:
     """Print the result of a check as lines, or as one JSON object that includes `rest`."""
-    from dataclasses import asdict
-
-    from localrag.cli.views.tables import print_check_lines
-
     if as_json:
+        from dataclasses import asdict
+
         ok = all(line.state != "fail" for line in lines)
         write_json({"ok": ok, "checks": [asdict(line) for line in lines]} | rest)
     else:
+        from localrag.cli.views.tables import print_check_lines  # imports libraries that a machine under check may lack
+
         print_check_lines(lines)
 
 

@@ -216,10 +216,14 @@ def doctor_command(
     model: ModelOption = None,
     index: IndexOption = None,
     engine: EngineOption = "",
+    gpu: Annotated[
+        bool,
+        typer.Option("--gpu", help="Only whether the graphics card is used: llama.cpp's build, the cards, the model's layers that fit."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check this machine: libraries, CPU, memory, disk, models, speed, and that nothing uses the network."""
-    from localrag.doctor import DoctorTarget, run_checks
+    from localrag.doctor import DoctorTarget, run_checks, run_gpu_checks
     from localrag.errors import LocalragError, NoIndex
     from localrag.project import bound_model_names, find_index
     from localrag.records import CheckLine
@@ -234,9 +238,8 @@ def doctor_command(
             raise
     except LocalragError as error:
         damaged = [CheckLine("database", "fail", str(error), error.hint)]
-    lines = damaged + run_checks(
-        DoctorTarget(folder, model or names[0], names[1]), engine_options({"engine": engine}, quiet=as_json), speed=speed
-    )
+    target, options = DoctorTarget(folder, model or names[0], names[1]), engine_options({"engine": engine}, quiet=as_json)
+    lines = damaged + (run_gpu_checks(target, options) if gpu else run_checks(target, options, speed=speed))
     print_check_result(lines, as_json=as_json)
     if any(line.state == "fail" for line in lines):
         sys.exit(1)
