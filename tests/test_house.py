@@ -145,7 +145,7 @@ ROOMS = {
     "query": [
         {"answer_markdown", "question_dates"},
         {"question", "question_kind", "retriever", "support_score"},
-        {"attribution", "reading_budget"},
+        {"attribution", "passage_ranking", "reading_budget"},
         {"citations"},
         {"passages"},
         {"answerability", "attached_text"},

@@ -5,6 +5,7 @@ only through a first one are found by their own words (multi-hop retrieval with 
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TypeVar
 
@@ -15,16 +16,17 @@ from localrag.project import Project
 from localrag.query.abstractive import effective_budgets, previous_sources, write_cited_prose
 from localrag.query.citations import to_one_line
 from localrag.query.extractive import extractive_draft, read_chunks
+from localrag.query.passage_ranking import SearchSignals, rank_passages
 from localrag.query.passages import CHUNKS_READ, ReadWindow, ShownPassage, chunk_windows, passages_of, rank_unread, window_passage
 from localrag.query.question import AnswerDraft, DraftSource, Question
 from localrag.query.question_kind import question_kind
-from localrag.query.retriever import hybrid_search, retrieve
+from localrag.query.retriever import hybrid_search, nearest_chunks, retrieve
 from localrag.records import Chunk, Quote
 from localrag.store import chunks as chunks_store
 from localrag.store import documents, vectors
 from localrag.text.sentences import collapse_whitespace
 
-CANDIDATES_PER_HOP = 30  # passages
+CANDIDATES_PER_HOP = 60  # passages
 COMPLETE_PASSAGES = 2  # of the sections and lists that an answer without a model shows, for a prompt
 PREVIOUS_SHARE = 3  # a third of the budget is for the sources of the last answer
 PLACE_TOKENS = 12  # of a source's number and file
@@ -36,23 +38,38 @@ T = TypeVar("T")
 
 
 async def retrieve_two_hop(question: str, vector: NDArray[np.float32], project: Project, k: int) -> list[Chunk]:
-    """The `k` most relevant passages for a question, best first. `vector`, (d,): the question's."""
-    first = retrieve(question, vector, project, max(k, CANDIDATES_PER_HOP))
+    """The `k` most relevant passages for a question, best first. `vector`, (d,): the question's. Raises ModelError without the ranking."""
+    found = await search_two_hops(question, vector, project)
+    if found.searches is None:
+        return list(found.chunks[:k])
+    return rank_passages(found.chunks, *found.searches, project)[:k]
+
+
+@dataclass(frozen=True, slots=True)
+class TwoHops:
+    """The passages of both searches, those of the first one before the others, and what each search says; None if there was only one."""
+
+    chunks: tuple[Chunk, ...]
+    searches: tuple[SearchSignals, SearchSignals] | None
+
+
+async def search_two_hops(question: str, vector: NDArray[np.float32], project: Project) -> TwoHops:
+    """Search for a question, and again with the sentence that the reader prefers added to it; once where nothing can be read."""
+    first = retrieve(question, vector, project, CANDIDATES_PER_HOP)
     read, is_read = await read_chunks(question, [c for c, _ in first], project)
     if not read:
-        return [c for c, _ in first[:k]]
-    extended_question = f"{question} {collapse_whitespace(read[0].sentence.text if is_read else read[0].window.text)}"
-    second = retrieve(extended_question, project.embedder.embed([extended_question])[0], project, max(k, CANDIDATES_PER_HOP))
-    return _fuse(first, second)[:k]
-
-
-def _fuse(first: Sequence[tuple[Chunk, float]], second: Sequence[tuple[Chunk, float]]) -> list[Chunk]:
-    """The passages of both hops, ranked by the sum of their scores."""
+        return TwoHops(tuple(c for c, _ in first), None)
+    extended = f"{question} {collapse_whitespace(read[0].sentence.text if is_read else read[0].window.text)}"
+    extended_vector = project.embedder.embed([extended])[0]
+    second = retrieve(extended, extended_vector, project, CANDIDATES_PER_HOP)
     chunks = {c.id: c for c, _ in [*first, *second]}
-    total = dict.fromkeys(chunks, 0.0)
-    for c, score in [*first, *second]:
-        total[c.id] += score
-    return [chunks[i] for i in sorted(total, key=lambda i: (-total[i], i))]
+    searches = (_signals(question, vector, first, project), _signals(extended, extended_vector, second, project))
+    return TwoHops(tuple(chunks.values()), searches)
+
+
+def _signals(text: str, vector: NDArray[np.float32], found: Sequence[tuple[Chunk, float]], project: Project) -> SearchSignals:
+    by_meaning, by_words = nearest_chunks(text, vector, project)
+    return SearchSignals(text, {c.id: score for c, score in found}, dict(by_meaning), dict(by_words))
 
 
 async def ask_basic(question: Question, project: Project) -> AnswerDraft:

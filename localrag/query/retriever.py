@@ -196,14 +196,23 @@ def hybrid_search(question: str, vector: NDArray[np.float32], project: Project, 
     return chunks_store.chunks_by_id(project.db, list(_seed_chunks(question, vector, project))[:k])
 
 
+def nearest_chunks(question: str, vector: NDArray[np.float32], project: Project) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
+    """The chunks nearest in meaning, with cosines, and in words, with BM25 scores; by id, best first."""
+
+    def find() -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
+        by_meaning = vectors.nearest(project.db, project.folder, "chunk", vector, CANDIDATE_CHUNKS)
+        return by_meaning, search_chunks(project.db, question, CANDIDATE_CHUNKS, detect_language(question))
+
+    return _cached(project, ("nearest", question, vector.tobytes()), find)
+
+
 def _seed_chunks(question: str, vector: NDArray[np.float32], project: Project) -> dict[str, float]:
     """Restart probability by chunk id, highest first."""
     return dict(_cached(project, ("passages", question, vector.tobytes()), lambda: _find_starting_passages(question, vector, project)))
 
 
 def _find_starting_passages(question: str, vector: NDArray[np.float32], project: Project) -> dict[str, float]:
-    by_meaning = vectors.nearest(project.db, project.folder, "chunk", vector, CANDIDATE_CHUNKS)
-    by_words = search_chunks(project.db, question, CANDIDATE_CHUNKS, detect_language(question))
+    by_meaning, by_words = nearest_chunks(question, vector, project)
     share: dict[str, float] = {}
     weight = CJK_LEXICAL_WEIGHT if is_cjk(question) else LEXICAL_WEIGHT
     for scored, weight_of_search in (

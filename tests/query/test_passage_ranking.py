@@ -1,0 +1,97 @@
+"""Passages of both searches are ranked by fitted trees over what the signals say of them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from localrag import model_files
+from localrag.errors import ModelError
+from localrag.query import passage_ranking
+from localrag.query.passage_ranking import FEATURES, SearchSignals, load_trees, rank_passages, ranking_features
+from localrag.records import Chunk
+from scripts.train_ranking import RankedQuestion, fit
+
+
+def questions(seed, n=40):
+    """Questions whose evidence is told by the first two features together."""
+    chance = np.random.default_rng(seed)
+    made = []
+    for _ in range(n):
+        features = chance.random((30, len(FEATURES)))
+        together = features[:, 0] + features[:, 6]
+        keys = [f"p{i}" for i in range(30)]
+        made.append(RankedQuestion(features, keys, [keys[i] for i in np.argsort(-together)[:2]]))
+    return made
+
+
+def test_the_trees_give_what_scikit_learn_gives(monkeypatch):
+    """As arrays they have the log odds of the model that was fitted, but for its constant."""
+    kept = []
+    real = HistGradientBoostingClassifier.fit
+    monkeypatch.setattr(HistGradientBoostingClassifier, "fit", lambda self, x, y: kept.append(self) or real(self, x, y))
+    trees = fit(questions(1))
+    rows = np.random.default_rng(2).random((500, len(FEATURES)))
+
+    expected = kept[0].decision_function(rows)
+    given = trees.scores(rows)
+    assert np.ptp(given - expected) < 1e-9
+    assert np.ptp(given) > 1
+
+
+def test_fitted_trees_find_the_evidence_of_other_questions():
+    """Of questions that they were not fitted on they rank more evidence among the first than any one signal."""
+    trees = fit(questions(1))
+    others = questions(3)
+    ranked = np.mean([q.recall(trees.scores(q.features), 2) for q in others])
+
+    assert ranked > 0.6
+    assert ranked > max(np.mean([q.recall(q.features[:, n], 2) for q in others]) for n in range(len(FEATURES))) + 0.2
+
+
+@pytest.fixture
+def chunks():
+    """Four chunks, of which the third has the question's words and the best scores."""
+    texts = ["Bread\nBread is baked of flour.", "Stamps\nStamps are collected.", "The Skua\nIngrid Holm bought the ferry Skua.", "Molde"]
+    return [Chunk(f"c{n}", "d", n, 0, len(text), text, 9) for n, text in enumerate(texts)]
+
+
+class NoEntities:
+    """Stands for a project whose index names nothing; `named_entities` is replaced."""
+
+    db = None
+
+
+def signals(text, best):
+    scores = {f"c{n}": 1.0 if n == best else 0.1 for n in range(4)}
+    return SearchSignals(text, scores, {c: s / 2 for c, s in scores.items()}, {c: 10 * s for c, s in scores.items()})
+
+
+def test_what_all_signals_prefer_comes_first(monkeypatch, chunks):
+    """With the trees that ship, a passage with the best scores of both searches and the question's words."""
+    monkeypatch.setattr(passage_ranking, "named_entities", lambda *_: [])
+    first = signals("Who bought the ferry Skua?", 2)
+    second = replace(signals("", 2), text="Who bought the ferry Skua? Ingrid Holm bought the ferry Skua.")
+    features = ranking_features(chunks, first, second, NoEntities)
+
+    assert features.shape == (4, len(FEATURES))
+    assert np.isfinite(features).all()
+    assert rank_passages(chunks, first, second, NoEntities)[0].id == "c2"
+    empty = SearchSignals("?", {}, {}, {})
+    assert {c.id for c in rank_passages(chunks, empty, empty, NoEntities)} == {c.id for c in chunks}
+    assert rank_passages([], empty, empty, NoEntities) == []
+
+
+def test_damaged_trees_are_not_used(monkeypatch):
+    """The file is known by its hash; the error says how to get another."""
+    load_trees.cache_clear()
+    damaged = model_files.shipped_models() | {"ranking": {"path": "adapters/support.safetensors", "sha256": "0"}}
+    monkeypatch.setattr(passage_ranking, "shipped_models", lambda: damaged)
+    with pytest.raises(ModelError, match="damaged") as told:
+        load_trees()
+    load_trees.cache_clear()
+
+    assert "Reinstall" in told.value.hint
+
+
