@@ -20,7 +20,7 @@ from localrag.query.passage_ranking import SearchSignals, rank_passages
 from localrag.query.passages import CHUNKS_READ, ReadWindow, ShownPassage, chunk_windows, passages_of, rank_unread, window_passage
 from localrag.query.question import AnswerDraft, DraftSource, Question
 from localrag.query.question_kind import question_kind
-from localrag.query.retriever import hybrid_search, nearest_chunks, retrieve
+from localrag.query.retriever import hybrid_search, retrieve, search_meaning_and_words
 from localrag.records import Chunk, Quote
 from localrag.store import chunks as chunks_store
 from localrag.store import documents, vectors
@@ -68,7 +68,7 @@ async def search_two_hops(question: str, vector: NDArray[np.float32], project: P
 
 
 def _signals(text: str, vector: NDArray[np.float32], found: Sequence[tuple[Chunk, float]], project: Project) -> SearchSignals:
-    by_meaning, by_words = nearest_chunks(text, vector, project)
+    by_meaning, by_words = search_meaning_and_words(text, vector, project)
     return SearchSignals(text, {c.id: score for c, score in found}, dict(by_meaning), dict(by_words))
 
 

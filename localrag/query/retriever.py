@@ -196,7 +196,9 @@ def hybrid_search(question: str, vector: NDArray[np.float32], project: Project, 
     return chunks_store.chunks_by_id(project.db, list(_seed_chunks(question, vector, project))[:k])
 
 
-def nearest_chunks(question: str, vector: NDArray[np.float32], project: Project) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
+def search_meaning_and_words(
+    question: str, vector: NDArray[np.float32], project: Project
+) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
     """The chunks nearest in meaning, with cosines, and in words, with BM25 scores; by id, best first."""
 
     def find() -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
@@ -212,7 +214,7 @@ def _seed_chunks(question: str, vector: NDArray[np.float32], project: Project) -
 
 
 def _find_starting_passages(question: str, vector: NDArray[np.float32], project: Project) -> dict[str, float]:
-    by_meaning, by_words = nearest_chunks(question, vector, project)
+    by_meaning, by_words = search_meaning_and_words(question, vector, project)
     share: dict[str, float] = {}
     weight = CJK_LEXICAL_WEIGHT if is_cjk(question) else LEXICAL_WEIGHT
     for scored, weight_of_search in (

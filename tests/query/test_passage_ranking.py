@@ -93,5 +93,3 @@ def test_damaged_trees_are_not_used(monkeypatch):
     load_trees.cache_clear()
 
     assert "Reinstall" in told.value.hint
-
-
