@@ -20,7 +20,7 @@ from localrag.eval.datasets import as_markdown
 from localrag.indexing.pipeline import build_index
 from localrag.project import Project, open_for_writing
 from localrag.query.basic_search import search_two_hops
-from localrag.query.passage_ranking import RankingTrees, ranking_features
+from localrag.query.passage_ranking import RankingTrees, rank_rows, ranking_features
 from localrag.store import documents
 
 SETS = ("2wiki_fg51", "2wiki_fg101", "hotpot_dev100", "musique_dev100")
@@ -41,9 +41,9 @@ class RankedQuestion(NamedTuple):
         """Which passages are evidence, (n,)."""
         return np.isin(self.keys, self.gold)
 
-    def recall(self, scores: NDArray[np.float64], k: int = 5) -> float:
+    def recall(self, order: NDArray[np.int64], k: int = 5) -> float:
         """The share of the evidence among the first `k` passages."""
-        first = list(dict.fromkeys(self.keys[i] for i in np.argsort(-scores, kind="stable")))[:k]
+        first = list(dict.fromkeys(self.keys[i] for i in order))[:k]
         return len(set(self.gold) & set(first)) / len(self.gold)
 
 
@@ -111,8 +111,8 @@ def main() -> None:
     for name, questions in sets.items():
         others = [q for other, some in sets.items() if other[:FAMILY_CHARS] != name[:FAMILY_CHARS] for q in some]
         trees = fit(others)
-        sums = 100 * np.mean([q.recall(q.features[:, 0]) for q in questions])
-        ranked = 100 * np.mean([q.recall(trees.scores(q.features)) for q in questions])
+        sums = 100 * np.mean([q.recall(np.argsort(-q.features[:, 0], kind="stable")) for q in questions])
+        ranked = 100 * np.mean([q.recall(rank_rows(q.features, trees)) for q in questions])
         print(f"{name}: R@5 {sums:.1f} by the sum of both walks, {ranked:.1f} by trees fitted on the other sets", flush=True)
     trees = fit([q for questions in sets.values() for q in questions])
     save_file({name: np.ascontiguousarray(values) for name, values in trees._asdict().items()}, out / "ranking.safetensors")

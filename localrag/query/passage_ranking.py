@@ -27,6 +27,8 @@ FEATURES = (
     *("bm25_first", "bm25_second", "rank_bm25_first", "rank_bm25_second"),
     *("entities", "words_first", "words_second", "title"),
 )
+LEADING = 3  # of the walks' passages, which stay first: where one step leads to the answer, they have it more often than the trees' choice
+WALK_WEIGHT = 0.5  # of the logarithm of both walks' probability, beside the trees' log odds
 UNSEEN_COSINE = 0.02  # below the lowest cosine that was computed, for a passage that is not among the nearest
 MIN_PROBABILITY = 1e-4  # added before the logarithm
 REMEDY = "Reinstall: pip install --force-reinstall localrag"
@@ -64,9 +66,18 @@ class RankingTrees(NamedTuple):
 
 
 def rank_passages(chunks: Sequence[Chunk], first: SearchSignals, second: SearchSignals, project: Project) -> list[Chunk]:
-    """Chunks of both searches, the likeliest evidence first. Raises ModelError if the trees cannot be loaded."""
-    scores = load_trees().scores(ranking_features(chunks, first, second, project))
-    return [chunk for _, _, chunk in sorted(zip((-scores).tolist(), (c.id for c in chunks), chunks, strict=True), key=lambda row: row[:2])]
+    """Chunks of both searches: the LEADING best of the walks, then the likeliest evidence. Raises ModelError without trees."""
+    ranks = np.argsort([chunk.id for chunk in chunks])
+    return [chunks[i] for i in ranks[rank_rows(ranking_features(chunks, first, second, project)[ranks], load_trees())]]
+
+
+def rank_rows(features: Array, trees: RankingTrees) -> NDArray[np.int64]:
+    """The order of passages with such features, (passages, features): row numbers, best first."""
+    walk = features[:, 0]
+    scores = trees.scores(features) + WALK_WEIGHT * walk
+    leading = np.argsort(-walk, kind="stable")[:LEADING]
+    scores[leading] = np.inf
+    return np.lexsort((-walk, -scores))
 
 
 def ranking_features(chunks: Sequence[Chunk], first: SearchSignals, second: SearchSignals, project: Project) -> Array:

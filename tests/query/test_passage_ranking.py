@@ -9,7 +9,16 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from localrag import model_files
 from localrag.errors import ModelError
 from localrag.query import passage_ranking
-from localrag.query.passage_ranking import FEATURES, SearchSignals, load_trees, rank_passages, ranking_features
+from localrag.query.passage_ranking import (
+    FEATURES,
+    LEADING,
+    WALK_WEIGHT,
+    SearchSignals,
+    load_trees,
+    rank_passages,
+    rank_rows,
+    ranking_features,
+)
 from localrag.records import Chunk
 from scripts.train_ranking import RankedQuestion, fit
 
@@ -44,10 +53,22 @@ def test_fitted_trees_find_the_evidence_of_other_questions():
     """Of questions that they were not fitted on they rank more evidence among the first than any one signal."""
     trees = fit(questions(1))
     others = questions(3)
-    ranked = np.mean([q.recall(trees.scores(q.features), 2) for q in others])
+    by = [np.argsort(-trees.scores(q.features)) for q in others]
+    ranked = np.mean([q.recall(order, 2) for q, order in zip(others, by, strict=True)])
 
     assert ranked > 0.6
-    assert ranked > max(np.mean([q.recall(q.features[:, n], 2) for q in others]) for n in range(len(FEATURES))) + 0.2
+    assert ranked > max(np.mean([q.recall(np.argsort(-q.features[:, n]), 2) for q in others]) for n in range(len(FEATURES))) + 0.2
+
+
+def test_the_best_of_the_walks_stay_first():
+    """Behind them the order is that of the trees, with the walk's probability."""
+    trees, features = fit(questions(1)), questions(5, 1)[0].features
+    order = rank_rows(features, trees)
+
+    assert order[:LEADING].tolist() == np.argsort(-features[:, 0])[:LEADING].tolist()
+    behind = (trees.scores(features) + WALK_WEIGHT * features[:, 0])[order[LEADING:]]
+    assert (np.diff(behind) <= 0).all()
+    assert sorted(order) == list(range(30))
 
 
 @pytest.fixture
