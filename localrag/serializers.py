@@ -23,6 +23,7 @@ from localrag.errors import LocalragError
 from localrag.loaders.page_images import IMAGE_SUFFIXES
 from localrag.records import ANSWER_JSON_KEYS, Answer, Chunk, Citation, content_id, file_path, to_row, with_new_keys
 from localrag.store import browse, graph, layout
+from localrag.store.query_terms import parse_query
 from localrag.text.markdown import NeutralMarkdown, NeutralStream, neutralize
 from localrag.text.sentences import cached_sentences, collapse_whitespace
 
@@ -287,10 +288,11 @@ def serialize_report(community: str, db: Database) -> JsonRow:
 
 
 def serialize_passages(query: str, hits: "Sequence[tuple[Chunk, float]]", project: "Project") -> list[JsonRow]:
-    """Found chunks with their location, headings, score and the sentence nearest to the query."""
+    """Found chunks with their location, headings, score and the sentence nearest to the query, without what that excludes."""
     from localrag.query.retriever import word_share
 
     rows = []
+    query = parse_query(query).text
     vector = project.embedder.embed([query])[0]
     locations = browse.chunk_locations(project.db, [chunk.id for chunk, _ in hits])
     for chunk, score in hits:

@@ -110,11 +110,11 @@ def machine(step: Step) -> None:
     found = graphics_cards.read_machine()
     for card in found.cards:
         step.put(f"card {card.index}", f"{card.name}, {card.free / GIB:.1f} of {card.total / GIB:.1f} GiB free, sm_{card.architecture}")
-    step.put("driver", f"{found.cards[0].driver}, CUDA up to {version_text(found.driver_cuda)}" if found.cards else "none")
+    step.put("driver", f"{found.cards[0].driver}, CUDA up to {graphics_cards.version_text(found.driver_cuda)}" if found.cards else "none")
     for line in (found.failure, graphics_cards.check_toolkit(found), graphics_cards.check_processes(found.processes)):
         if line and line.state != "ok":
             step.put(f"note on {line.name}", f"{line.text}. {line.remedy}")
-    step.put("CUDA toolkit", version_text(found.toolkit_cuda))
+    step.put("CUDA toolkit", graphics_cards.version_text(found.toolkit_cuda) if found.toolkit_cuda else "not found")
     for tool in ("cmake", "ninja", "ccache", "c++"):
         step.put(tool, tool_version(tool))
     step.put("Python", platform.python_version())
@@ -123,11 +123,6 @@ def machine(step: Step) -> None:
     step.put("disk", f"{shutil.disk_usage(step.out).free / GIB:.0f} GiB free")
     if not step.rehearse and found.failure:
         sys.exit(f"{found.failure.text}. {found.failure.remedy}")
-
-
-def version_text(version: tuple[int, int] | None) -> str:
-    """A version as text."""
-    return f"{version[0]}.{version[1]}" if version else "not found"
 
 
 def tool_version(tool: str) -> str:

@@ -23,6 +23,7 @@ from localrag.query.retriever import hybrid_search, retrieve
 from localrag.records import Chunk
 from localrag.store import chunks, documents, vectors
 from localrag.store.full_text import search_chunks
+from localrag.text.language import detect_language
 
 RECALL_AT = (2, 5, 8)
 CANDIDATES = 50  # chunks asked for: several may be of one passage
@@ -35,7 +36,9 @@ RETRIEVERS: dict[str, Retrieve] = {
     "walk": lambda question, vector, project, k: [c for c, _ in retrieve(question, vector, project, k)],
     "basic": hybrid_search,
     "local": passages_mentioning,
-    "words": lambda question, _, project, k: chunks.chunks_by_id(project.db, [c for c, _ in search_chunks(project.db, question, k)]),
+    "words": lambda question, _, project, k: chunks.chunks_by_id(
+        project.db, [c for c, _ in search_chunks(project.db, question, k, detect_language(question))]
+    ),
     "vectors": lambda _, vector, project, k: chunks.chunks_by_id(
         project.db, [c for c, _ in vectors.nearest(project.db, project.folder, "chunk", vector, k)]
     ),

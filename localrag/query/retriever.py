@@ -141,7 +141,9 @@ def search_passages(query: str, project: Project, k: int) -> list[tuple[Chunk, f
         return retrieve(parsed.text, vector, project, k)
     allowed = chunks_matching(project.db, parsed.phrases, parsed.excluded)
     found = [(c, score) for c, score in retrieve(parsed.text, vector, project, max(k, RESTRICTED)) if c.id in allowed][:k]
-    by_words = (key for key, _ in search_chunks(project.db, parsed.text, max(k, RESTRICTED)) if key in allowed)
+    by_words = (
+        key for key, _ in search_chunks(project.db, parsed.text, max(k, RESTRICTED), detect_language(parsed.text)) if key in allowed
+    )
     others = _without_repeats(list(dict.fromkeys([*(c.id for c, _ in found), *by_words])), k, project)[len(found) :]
     return [*found, *((c, 0.0) for c in others)]
 

@@ -6,7 +6,6 @@ Snowball stem, and a word that the index does not have in the forms that differ 
 
 import re
 import sqlite3
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +14,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import OSA
 from sqlite_utils import Database
 
-from localrag.text.sentences import STOP_WORDS, cjk_bigrams, is_cjk
+from localrag.text.sentences import STOP_WORDS, cjk_bigrams, is_cjk, without_accents
 
 TOKENIZER = "porter unicode61 remove_diacritics 2"  # tokenizer of `chunks_fts`; a change needs a new schema version
 SNOWBALL = {
@@ -110,10 +109,10 @@ def inflected_forms(db: Database, tokens: Mapping[str, str], language: str, occu
 
 
 def _inflections(db: Database, word: str, token: str, stem: Callable[[str], str], occurs: Callable[[str], bool]) -> tuple[str, ...]:
-    wanted = _folded(stem(word.lower()))
+    wanted = without_accents(stem(word.lower()))
     if len(wanted) < MIN_STEM_CHARS or not word.isalpha():
         return (word,)
-    found = [t for t in _vocabulary(db, token[: len(wanted)]) if t != token and _folded(stem(t)) == wanted]
+    found = [t for t in _vocabulary(db, token[: len(wanted)]) if t != token and without_accents(stem(t)) == wanted]
     return (word, *[form for form in _words_of(found) if occurs(form)][: MAX_FORMS - 1])
 
 
@@ -125,11 +124,6 @@ def _stemmer(language: str) -> Callable[[str], str] | None:
 
     stem: Callable[[str], str] = SnowballStemmer(SNOWBALL[language]).stem
     return stem
-
-
-def _folded(text: str) -> str:
-    """Text without accents, as the index has it."""
-    return "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
 
 
 def corrections(

@@ -135,13 +135,13 @@ def check_toolkit(machine: GraphicsMachine) -> CheckLine:
     if toolkit is None:
         remedy = "Install the CUDA toolkit, for example with sudo apt-get install nvidia-cuda-toolkit."
         return CheckLine("CUDA toolkit", "fail", "There is no CUDA compiler: nvcc was not found", remedy)
-    text = f"CUDA {_text(toolkit)}; the driver runs up to {_text(driver) if driver else 'an unknown version'}"
+    text = f"CUDA {version_text(toolkit)}; the driver runs up to {version_text(driver)}"
     if driver and toolkit[0] > driver[0]:
         remedy = f"Update the driver, or install the CUDA toolkit {driver[0]}.x."
         return CheckLine("CUDA toolkit", "fail", f"The CUDA toolkit is newer than the driver supports: {text}", remedy)
     oldest = MIN_CAPABILITY.get(toolkit[0], (0, 0))
     if too_old := [card for card in machine.cards if card.capability < oldest]:
-        text = f"CUDA {_text(toolkit)} does not compile for {too_old[0].name} (compute capability {_text(too_old[0].capability)})"
+        text = f"CUDA {version_text(toolkit)} does not compile for {too_old[0].name} (compute capability {version_text(too_old[0].capability)})"
         return CheckLine("CUDA toolkit", "fail", text, f"Install an older CUDA toolkit: {toolkit[0] - 1}.x.")
     return CheckLine("CUDA toolkit", "ok", text)
 
@@ -154,7 +154,7 @@ def check_size(card: Card, needed: int) -> CheckLine:
         return CheckLine("card", "fail", f"The card is too small: {wanted}", "Use a smaller model, or another card.")
     if card.free < needed:
         return CheckLine("card", "fail", f"The card is taken: {wanted}", "See which programs use it, and end them: nvidia-smi")
-    return CheckLine("card", "ok", f"{text}, compute capability {_text(card.capability)}, driver {card.driver}")
+    return CheckLine("card", "ok", f"{text}, compute capability {version_text(card.capability)}, driver {card.driver}")
 
 
 def check_processes(processes: tuple[CardProcess, ...]) -> CheckLine:
@@ -182,8 +182,9 @@ def _version(text: str) -> Version | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def _text(version: Version) -> str:
-    return f"{version[0]}.{version[1]}"
+def version_text(version: Version | None) -> str:
+    """A version as people write it: 12.4; "an unknown version" for None."""
+    return f"{version[0]}.{version[1]}" if version else "an unknown version"
 
 
 def _gib(size: int) -> str:

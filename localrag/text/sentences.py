@@ -2,6 +2,7 @@
 
 import re
 import struct
+import unicodedata
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
@@ -179,6 +180,11 @@ def looping_lines(lines: Sequence[str]) -> int:
 def collapse_whitespace(text: str) -> str:
     """The text on one line, whitespace runs as single spaces."""
     return " ".join(text.split())
+
+
+def without_accents(text: str) -> str:
+    """The text in folded case, without accents and other combining marks."""
+    return "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
 
 
 def join_names(names: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from localrag.errors import UsageError
 from localrag.indexing.extraction.names import EPITHETS, FEMALE_TITLES, TITLES
 from localrag.system.files import ensure_private_folder, write_atomically
 from localrag.text.parts_of_speech import dictionary_tag
-from localrag.text.sentences import collapse_whitespace, is_cjk
+from localrag.text.sentences import collapse_whitespace, is_cjk, without_accents
 
 _POSSESSIVE = re.compile(r"['’]s?$")
 _PUNCTUATION = re.compile(r"(?<!\d)[.,]|[.,](?!\d)|[;:!?\"“”«»()\[\]{}《》「」『』·・]")
@@ -58,8 +58,7 @@ def name_key(name: str) -> str:
     folded = unicodedata.normalize("NFKC", name)
     if is_cjk(folded):
         return _PUNCTUATION.sub("", "".join(_simplified().convert(folded).casefold().split())) or folded
-    plain = "".join(c for c in unicodedata.normalize("NFKD", folded.casefold()) if not unicodedata.combining(c))
-    words = " ".join(_PUNCTUATION.sub("", _POSSESSIVE.sub("", plain.strip())).replace("-", " ").replace("–", " ").split())
+    words = " ".join(_PUNCTUATION.sub("", _POSSESSIVE.sub("", without_accents(folded).strip())).replace("-", " ").replace("–", " ").split())
     return _TITLE.sub("", words) or words or folded
 
 
