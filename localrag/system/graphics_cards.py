@@ -141,7 +141,8 @@ def check_toolkit(machine: GraphicsMachine) -> CheckLine:
         return CheckLine("CUDA toolkit", "fail", f"The CUDA toolkit is newer than the driver supports: {text}", remedy)
     oldest = MIN_CAPABILITY.get(toolkit[0], (0, 0))
     if too_old := [card for card in machine.cards if card.capability < oldest]:
-        text = f"CUDA {version_text(toolkit)} does not compile for {too_old[0].name} (compute capability {version_text(too_old[0].capability)})"
+        card = f"{too_old[0].name} (compute capability {version_text(too_old[0].capability)})"
+        text = f"CUDA {version_text(toolkit)} does not compile for {card}"
         return CheckLine("CUDA toolkit", "fail", text, f"Install an older CUDA toolkit: {toolkit[0] - 1}.x.")
     return CheckLine("CUDA toolkit", "ok", text)
 
