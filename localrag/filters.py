@@ -7,7 +7,7 @@ matched by RE2, in time proportional to pattern times text.
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
@@ -249,6 +249,7 @@ DATE_METADATA_KEYS = ("date", "published", "created")  # metadata keys with a do
 
 _YEAR_FIRST = re.compile(r"(?<!\d)(\d{4})(?:[-/.年](\d{1,2})(?:[-/.月](\d{1,2}))?)?(?![\d/])", re.ASCII)
 _PACKED = re.compile(r"(?<!\d)(\d{4})(\d{2})(\d{2})(?:\d{6})?(?!\d)", re.ASCII)  # 20240301, as in PDF
+FIRST_NAMED_YEAR, LAST_NAMED_YEAR = "1800", "2099"  # of a date in the name of a file: others are numbers
 _MONTHS = {name: n for n, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}
 _NAMED = re.compile(r"(?:(\d{1,2})(?:st|nd|rd|th)?\.?\s+)?([A-Za-z]{3,9})\.?\s+(?:(\d{1,2})(?:st|nd|rd|th)?,?\s+)?(\d{4})(?!\d)", re.ASCII)
 
@@ -258,17 +259,19 @@ def parse_day(text: str) -> str:
 
     `3/4/2024` is ambiguous (March or April), so it is no date.
     """
+    return next((day for day, _ in _days(text) if day), "")
+
+
+def _days(text: str) -> Iterator[tuple[str, bool]]:
+    """The dates in a text, and whether each has a month."""
     for match in _PACKED.finditer(text):
-        if day := _iso(match[1], match[2], match[3]):
-            return day
+        yield _iso(match[1], match[2], match[3]), True
     for match in _NAMED.finditer(text):
-        month = _MONTHS.get(match[2][:3].lower())
-        if month and (day := _iso(match[4], str(month), match[1] or match[3])):
-            return day
+        if month := _MONTHS.get(match[2][:3].lower()):
+            yield _iso(match[4], str(month), match[1] or match[3]), True
     for match in _YEAR_FIRST.finditer(text):
-        if not text[: match.start()].endswith(("/", ".")) and (day := _iso(*match.groups())):
-            return day
-    return ""
+        if not text[: match.start()].endswith(("/", ".")):
+            yield _iso(*match.groups()), match[2] is not None
 
 
 def _iso(year: str, month: str | None, day: str | None) -> str:
@@ -282,6 +285,19 @@ def day_from_metadata(metadata: Iterable[tuple[str, str]]) -> str:
     """The date of a document by its metadata (name, value); empty without one."""
     values = {name.lower(): value for name, value in metadata}
     return next((day for key in DATE_METADATA_KEYS if (day := parse_day(values.get(key, "")))), "")
+
+
+def day_of_file(path: str, changed_at: float) -> tuple[str, str]:
+    """The date of a document without one in its metadata, and where it is from.
+
+    The "name" of the file or a folder has it, as in `2019-03-02 minutes.md` or `2019_03/minutes.md`, or else it is that of the "file", in
+    Unix seconds. A year alone is none: `1984.txt` is a novel.
+    """
+    for part in reversed(path.split("/")):
+        for day, has_month in _days(part.replace("_", "-")):
+            if has_month and day and FIRST_NAMED_YEAR <= day[:4] <= LAST_NAMED_YEAR:
+                return day, "name"
+    return day_from_mtime(changed_at), "file"
 
 
 def day_from_mtime(seconds: float) -> str:

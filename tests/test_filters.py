@@ -14,6 +14,7 @@ from localrag.filters import (
     DocumentFilter,
     FilterCondition,
     day_from_metadata,
+    day_of_file,
     matches_path,
     parse_collection_names,
     parse_day,
@@ -178,6 +179,25 @@ def test_types():
 def test_the_day_of_a_text(text, day):
     """In the forms that files have; what may be one day or another is none."""
     assert parse_day(text) == day
+
+
+@pytest.mark.parametrize(
+    ("path", "day"),
+    [
+        ("minutes/2019-03-02 board.md", "2019-03-02"),
+        ("2019_03/minutes.md", "2019-03-01"),
+        ("2019-03-02/2020-01-05.txt", "2020-01-05"),
+        ("scan20240301.pdf", "2024-03-01"),
+        ("Minutes March 2019.docx", "2019-03-01"),
+        ("1984.txt", "1970-01-02"),
+        ("budget 1974.csv", "1970-01-02"),
+        ("part-5012-03.txt", "1970-01-02"),
+        ("2019-13-40.txt", "1970-01-02"),
+    ],
+)
+def test_the_day_of_a_file(path, day):
+    """In its name or its folder's, if there is a month; otherwise it is the file's."""
+    assert day_of_file(path, 86_400 * 1.5) == (day, "file" if day.startswith("1970") else "name")
 
 
 @given(st.text())

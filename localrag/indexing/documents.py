@@ -18,7 +18,7 @@ from sqlite_utils import Database
 
 from localrag.engine.tokenizer import Tokenizer
 from localrag.errors import UsageError
-from localrag.filters import day_from_mtime
+from localrag.filters import day_of_file
 from localrag.indexing.progress import ProgressReporter
 from localrag.loaders.content import LoadOptions
 from localrag.loaders.discover import DigestCache, SourceFiles, check_paths, exists_visibly, find_files, relative_path
@@ -428,7 +428,7 @@ def update_documents(
     missing_hashes, digests = {p: hashes[p] for p in missing if p not in away}, DigestCache(file_stats(db), verify=deletion.rehash)
     changes = changed_files(files, missing_hashes, db, project.settings, digests)
     save_file_stats(db, digests.new_stats())
-    moves = {old: MovedTo(new, _day_of(files[new])) for new, old in changes.moved_paths.items()}
+    moves = {old: MovedTo(new, *day_of_file(new, files[new].stat().st_mtime)) for new, old in changes.moved_paths.items()}
     for old, to in list(moves.items()):
         moves |= {inner: replace(to, path=f"{to.path}{inner[len(old) :]}") for inner in inner_paths.get(old, ())}
     changes.moved_paths = {to.path: old for old, to in moves.items()}
@@ -646,11 +646,6 @@ def _check_something(paths: Sequence[Path], files: int, project: Project) -> Non
             f"There is nothing to index in {', '.join(map(str, paths))}: {summary}.",
             "Skipped files with reasons: localrag files --skipped",
         )
-
-
-def _day_of(file: Path) -> str:
-    """The day of a file's last modification, ISO 8601."""
-    return day_from_mtime(file.stat().st_mtime)
 
 
 def _store_document(document: Document, project: Project, spans: Sequence[Span], *, moved: bool) -> bool:

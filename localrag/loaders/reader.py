@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from localrag.filters import day_from_metadata, day_from_mtime
+from localrag.filters import day_from_metadata, day_of_file
 from localrag.loaders.containers import SplitText, are_nested, safe_name, split_text
 from localrag.loaders.content import A_PICTURE, MEGABYTE, ONLY_IMAGES, UNKNOWN_FONTS, InnerDocument, LoadOptions, OpenFile, open_file
 from localrag.loaders.discover import DigestCache, relative_path
@@ -208,7 +208,7 @@ def _load(
 def _document(path: str, content: SplitText, content_hash: str, changed_at: float) -> Document:
     own_title = dict(content.metadata).get("title", "") or content.title
     metadata_day = day_from_metadata(content.metadata)
-    date = (metadata_day, "metadata") if metadata_day else (day_from_mtime(changed_at), "file")
+    date = (metadata_day, "metadata") if metadata_day else day_of_file(path, changed_at)
     title = (own_title or Path(path).stem, "document" if own_title else "file")
     key = content_id(path, content_id(content.text))
     return Document(key, path, title[0], content.text, content_hash, content.metadata, content.parts, *date, title[1])

@@ -307,10 +307,11 @@ _PARKED_PATH_PREFIX = "\0"  # marks a path while another document takes it; no f
 
 @dataclass(frozen=True, slots=True)
 class MovedTo:
-    """The new path of a document's file, and the file's date."""
+    """The new path of a document's file; the date of its name or of the file, and which of them it is."""
 
     path: str
     day: str
+    day_source: str
 
 
 def occupied_paths(db: Database) -> set[str]:
@@ -321,8 +322,8 @@ def occupied_paths(db: Database) -> set[str]:
 def move_documents(db: Database, moves: Mapping[str, MovedTo]) -> None:
     """Give documents (by path) new paths in one transaction, published at once: all other tables refer to documents by id.
 
-    A title taken from the file name follows, and so does a date taken from the file. A new path must belong to no other document
-    (`occupied_paths`) unless that one moves as well. Old paths are recorded as removed, because conversations cite them.
+    A title taken from the file name follows, and so does a date taken from its name or the file. A new path must belong to no other
+    document (`occupied_paths`) unless that one moves as well. Old paths are recorded as removed, because conversations cite them.
     """
     if not moves:
         return
@@ -334,7 +335,8 @@ def move_documents(db: Database, moves: Mapping[str, MovedTo]) -> None:
             db.conn.executemany(
                 f"UPDATE {table} SET path = :path,"
                 " title = CASE WHEN title_source = 'file' OR (title_source = '' AND title = :stem) THEN :title ELSE title END,"
-                " date = CASE WHEN date_source = 'file' THEN :day ELSE date END,"
+                " date = CASE WHEN date_source IN ('file', 'name') THEN :day ELSE date END,"
+                " date_source = CASE WHEN date_source IN ('file', 'name') THEN :day_source ELSE date_source END,"
                 " original_path = CASE WHEN original_path = '' THEN :old ELSE original_path END WHERE path = :at",
                 [_values(old, new) | {"at": parked.get(old, old)} for old, new in moves.items()],
             )
@@ -346,7 +348,8 @@ def move_documents(db: Database, moves: Mapping[str, MovedTo]) -> None:
 
 
 def _values(old: str, new: MovedTo) -> dict[str, str]:
-    return {"old": old, "path": new.path, "stem": PurePosixPath(old).stem, "title": PurePosixPath(new.path).stem, "day": new.day}
+    stems = {"stem": PurePosixPath(old).stem, "title": PurePosixPath(new.path).stem}
+    return stems | {"old": old, "path": new.path, "day": new.day, "day_source": new.day_source}
 
 
 def _move_in_collections(db: Database, moves: Mapping[str, MovedTo]) -> None:

@@ -83,15 +83,15 @@ def test_a_renamed_folder_opens_no_file_and_rewrites_nothing(folder):
 
 
 def test_a_moved_file_takes_its_name_and_day_along(folder):
-    """A title that is the file's name follows it, a title of its own stays; a copy put elsewhere is of its file's day."""
+    """A title that is the file's name follows it, a title of its own stays; a copy put elsewhere is of its file's day, or its name's."""
     write(folder / "docs" / "own.md", "# A title of its own\n\nRuth Sand met Lars Holm.\n")
     index(folder)
-    (folder / "docs" / "own.md").rename(folder / "docs" / "other.md")
+    (folder / "docs" / "own.md").rename(folder / "docs" / "other 2019-03-02.md")
     write(folder / "docs" / "far.txt", (folder / "docs" / "top" / "s0" / "f0.txt").read_text(), OLD + 9 * 86_400)
     (folder / "docs" / "top" / "s0" / "f0.txt").unlink()
     key = ids(folder)["docs/top/s0/f0.txt"]
 
-    assert sorted(index(folder).moved) == ["docs/far.txt", "docs/other.md"]
+    assert sorted(index(folder).moved) == ["docs/far.txt", "docs/other 2019-03-02.md"]
 
     assert ids(folder)["docs/far.txt"] == key
     assert equals_fresh(folder)

@@ -41,7 +41,7 @@ def dated(project, question):
         ("What was decided in April 2024?", {"council-4.md"}),
         ("What did the council decide in 1974?", {"budget_1974.txt"}),
         ("What was decided on 7 June 2024?", {"council-6.md"}),
-        ("What was decided since July 2024?", {"council-8.md"}),
+        ("What was decided since July 2024?", {"minutes-2024-07.md", "council-8.md", "minutes-2024-09.md"}),
         ("Was wurde im Februar 2024 beschlossen?", {"council-2.md"}),
         ("What did the council decide in 1931?", set()),
         ("What is the fee?", set()),
