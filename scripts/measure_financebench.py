@@ -1,0 +1,117 @@
+"""FinanceBench (Islam et al. 2023, arXiv 2311.11944): questions about companies' filings, each over its own filing and over all of them.
+
+    python -m scripts.measure_financebench REPOSITORY WORK [--filings N] [--ask N]
+
+REPOSITORY is a git directory of patronus-ai/financebench, or a checkout. WORK gets the filings (PDF), an index of them, which is
+continued if it was interrupted, and `answers.jsonl`. The N filings are those with the most questions per page. A question counts as
+found if one of the first five passages is on a page of its evidence. `--ask`: so many questions are answered as well, to be judged by eye.
+Evaluation only: the set's licence (CC BY-NC 4.0) forbids other use.
+"""
+
+import argparse
+import json
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pypdfium2
+
+from localrag import DocumentFilter, Index
+from localrag.settings import INDEX_FOLDER
+
+Row = dict[str, Any]
+SETS = ("own filing", "all filings")
+PASSAGES = 5
+
+
+def stored(repository: Path, name: str) -> bytes:
+    """A file of the repository; empty if it is listed but absent."""
+    if (file := repository / name).exists():
+        return file.read_bytes()
+    return subprocess.run(["git", "-C", repository, "show", f"HEAD:{name}"], capture_output=True, check=False).stdout
+
+
+def load(repository: Path, filings: Path, most: int) -> list[Row]:
+    """The questions of the chosen filings, which are written to a folder."""
+    questions = [json.loads(line) for line in stored(repository, "data/financebench_open_source.jsonl").splitlines()]
+    asked = Counter(question["doc_name"] for question in questions)
+    filings.mkdir(parents=True, exist_ok=True)
+    worth: dict[str, float] = {}
+    for name, n in asked.items():
+        if data := stored(repository, f"pdfs/{name}.pdf"):
+            worth[name] = n / len(pypdfium2.PdfDocument(data))
+            if not (path := filings / f"{name}.pdf").exists():
+                path.write_bytes(data)
+    chosen = set(sorted(worth, key=lambda name: (-worth[name], name))[:most])
+    for path in filings.glob("*.pdf"):
+        if path.stem not in chosen:
+            path.unlink()
+    return [question for question in questions if question["doc_name"] in chosen]
+
+
+def is_found(question: Row, pages: Sequence[tuple[str, str]]) -> bool:
+    """Whether one of the pages, each a file and the name of a part, has evidence. The set counts pages from 0."""
+    wanted = {(f"{e['doc_name']}.pdf", e["evidence_page_num"] + 1) for e in question["evidence"]}
+    return any((Path(path).name, number) in wanted for path, part in pages for number in _pages(part))
+
+
+def _pages(part: str) -> Iterator[int]:
+    """The numbers of "page 3" or "pages 3–4"."""
+    numbers = [int(word) for word in part.replace("–", " ").replace("-", " ").split() if word.isdigit()]
+    return iter(range(numbers[0], numbers[-1] + 1) if numbers else ())
+
+
+def own(question: Row) -> DocumentFilter:
+    """The filter for the filing that a question is about."""
+    return DocumentFilter(f"path=**/{question['doc_name']}.pdf")
+
+
+def measure(index: Index, questions: Sequence[Row], n_asked: int, out: Path) -> None:
+    """Print the shares of questions whose evidence is found, and write some answers."""
+    found: Counter[str] = Counter()
+    by_type: Counter[tuple[str, str]] = Counter()
+    started = time.perf_counter()
+    for question in questions:
+        for name, selection in zip(SETS, (own(question), DocumentFilter()), strict=True):
+            hits = index.search(question["question"], PASSAGES, selection=selection)
+            hit = is_found(question, [(h.path, h.part) for h in hits])
+            found[name] += hit
+            by_type[name, question["question_type"]] += hit
+    seconds = (time.perf_counter() - started) / (2 * len(questions))
+    types = Counter(question["question_type"] for question in questions)
+    for name in SETS:
+        shares = ", ".join(f"{kind} {by_type[name, kind]}/{n}" for kind, n in sorted(types.items()))
+        print(f"{name}: evidence page among the first {PASSAGES} passages for {found[name]} of {len(questions)} ({shares})")
+    print(f"{seconds:.2f} s a search")
+    step = max(1, len(questions) // max(1, n_asked))
+    with out.open("w", encoding="utf-8") as file:
+        for question in questions[::step][:n_asked]:
+            for name, selection in zip(SETS, (own(question), DocumentFilter()), strict=True):
+                answer = index.ask(question["question"], selection=selection)
+                pages = [(c.path, c.part) for c in answer.citations]
+                row = {"id": question["financebench_id"], "scope": name, "question": question["question"], "gold": question["answer"]}
+                row |= {"answer": answer.answer, "pages": pages, "evidence": is_found(question, pages)}
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("repository", type=Path)
+    parser.add_argument("work", type=Path)
+    parser.add_argument("--filings", type=int, default=40)
+    parser.add_argument("--ask", type=int, default=50)
+    options = parser.parse_args()
+    filings = options.work / "filings"
+    questions = load(options.repository, filings, options.filings)
+    with Index.open(options.work) if (options.work / INDEX_FOLDER).exists() else Index.create(options.work, extractor="phrases") as index:
+        started = time.perf_counter()
+        index.add(filings)
+        print(f"{len(index.documents())} filings, {index.counts()}, {time.perf_counter() - started:.0f} s")
+        measure(index, questions, options.ask, options.work / "answers.jsonl")
+
+
+if __name__ == "__main__":
+    main()
