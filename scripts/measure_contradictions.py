@@ -1,9 +1,9 @@
 """Plant contradictions into copies of real documents, search for them, and say how many of the first rows are planted ones.
 
-    python -m scripts.measure_contradictions SHARED WORK CORPUS… [--rows N]
+    python -m scripts.measure_contradictions SHARED WORK CORPUS… [--rows N] [--contracts FILE]
 
-SHARED holds `qa_spans`, `docs`, `train`, `extraction` and `qmsum`; WORK is a folder for the copies and indexes, which are made once.
-CORPUS is one of CORPORA; `mixed` and `hotpot` were kept apart, were run once, and are no longer apart.
+SHARED holds `qa_spans`, `docs`, `train`, `extraction`, `retrieval` and `qmsum`; WORK is a folder for the copies and indexes, which are made
+once. CORPUS is one of CORPORA; the last four were kept apart, were run once, and are no longer apart. FILE is ContractNLI's `test.json`.
 The plantings are in tests/data/contradictions/planted.jsonl: `statement` is put into `document`, and contradicts a sentence that has the
 words of `marker`, or `other` in `other_document`. Rows that are not planted are printed, because some of them are true.
 """
@@ -25,24 +25,28 @@ from localrag.settings import INDEX_FOLDER
 from localrag.text.sentences import collapse_whitespace
 
 PLANTED = Path("tests/data/contradictions/planted.jsonl")
-CORPORA = ("xquad_en", "policyqa", "gum", "httpx", "mixed", "hotpot")
-HOTPOT_PASSAGES = 400  # the first ones, of Wikipedia
+CORPORA = ("xquad_en", "policyqa", "gum", "httpx", "mixed", "hotpot", "musique", "office")
+PASSAGES = {"hotpot": "hotpot_dev100", "musique": "musique_dev100"}  # of Wikipedia
+N_PASSAGES, N_NOTES, N_CONTRACTS = 400, 60, 10  # the first ones
 FLASK_PAGES = ("async-await", "blueprints", "design", "errorhandling", "gevent", "logging", "testing", "web-security")
 MEETINGS = ("education_0", "education_10", "education_22")
 Planting = dict[str, str]
 
 
-def copy_corpus(corpus: str, shared: Path, folder: Path) -> None:
+def copy_corpus(corpus: str, shared: Path, folder: Path, contracts: Path | None) -> None:
     """Write the documents of a corpus into a folder."""
     folder.mkdir(parents=True)
     if corpus == "httpx":
         shutil.copytree(shared / "docs" / "httpx", folder, dirs_exist_ok=True)
     elif corpus == "mixed":
         copy_mixed(shared, folder)
-    elif corpus == "hotpot":
-        rows = (shared / "retrieval" / "hotpot_dev100" / "corpus.jsonl").read_text(encoding="utf-8").splitlines()[:HOTPOT_PASSAGES]
+    elif corpus == "office" and contracts:
+        copy_office(shared, folder, contracts)
+    elif corpus in PASSAGES:
+        rows = (shared / "retrieval" / PASSAGES[corpus] / "corpus.jsonl").read_text(encoding="utf-8").splitlines()[:N_PASSAGES]
         for row in map(json.loads, rows):
-            (folder / _file_name(row["title"])).write_text(f"{row['text']}\n", encoding="utf-8")
+            with (folder / _file_name(row["title"])).open("a", encoding="utf-8") as file:
+                file.write(f"{row['text']}\n")
     elif corpus == "gum":
         with gzip.open(shared / "train" / "gum_docs.jsonl.gz", "rt", encoding="utf-8") as lines:
             for row in map(json.loads, lines):
@@ -72,6 +76,17 @@ def copy_mixed(shared: Path, folder: Path) -> None:
         texts[f"meetings/{name}.txt"] = "\n\n".join(f"{turn['speaker']}: {turn['content']}" for turn in turns)
     for name, text in texts.items():
         (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def copy_office(shared: Path, folder: Path, contracts: Path) -> None:
+    """Write notes of a programmer (til) and non-disclosure agreements (ContractNLI) into subfolders of a folder."""
+    notes = shared / "docs" / "til"
+    texts = {f"til/{path.relative_to(notes)}": path.read_text(encoding="utf-8") for path in sorted(notes.rglob("*.md"))[:N_NOTES]}
+    for row in json.loads(contracts.read_text(encoding="utf-8"))["documents"][:N_CONTRACTS]:
+        texts[f"contracts/{Path(row['file_name']).with_suffix('.txt')}"] = row["text"]
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
 
 
@@ -131,6 +146,7 @@ def main() -> None:
     parser.add_argument("work", type=Path)
     parser.add_argument("corpora", nargs="+", choices=CORPORA)
     parser.add_argument("--rows", type=int, default=40)
+    parser.add_argument("--contracts", type=Path)
     options = parser.parse_args()
     planted = [json.loads(line) for line in PLANTED.read_text(encoding="utf-8").splitlines()]
     for corpus in options.corpora:
@@ -138,7 +154,7 @@ def main() -> None:
         index = folder / INDEX_FOLDER
         mine = [row for row in planted if row["corpus"] == corpus]
         if not folder.exists():
-            copy_corpus(corpus, options.shared, folder)
+            copy_corpus(corpus, options.shared, folder, options.contracts)
             plant(folder, mine)
         if not index.exists():
             with Index.create(folder, extractor="phrases") as made:

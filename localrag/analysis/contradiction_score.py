@@ -19,7 +19,8 @@ from localrag.text.sentences import is_cjk
 _FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
 _NAME = re.compile(r"(?<![.!?:;] )(?<!^)\b[A-ZÄÖÜÉÁÓ][\w’'-]+")
 _ANY_NAME = re.compile(r"\b[A-ZÄÖÜÉÁÓ][\w’'-]+")
-_POINTING = re.compile(r"^\W*(?:it|its|they|their|this|that|these|those|he|she|his|her|here|there|such|both)\b", re.IGNORECASE)
+_POINTING = re.compile(r"^\W*(?:it|its|they|their|this|that|these|those|he|she|his|her|here|such|both)\b", re.IGNORECASE)
+_UNNAMED = re.compile(r"^(?:The|Our|Der|Die|Das|El|La|Los|Las|Le|Les) [a-zäöüéáó]")
 _PERSONAL = re.compile(r"\b(?:I|me|my|you|your|ich|mich|mein\w*|du|Sie|Ihre?|je|moi|vous|yo|usted)\b|[我你您]")
 _FIRST_PERSON = re.compile(
     r"\b(?:I|[Ww]e|us|[Oo]urs?|[Mm]y|me|[Ww]ir|uns|[Uu]nser\w*|[Ii]ch|[Mm]ein\w*|[Nn]ous|[Nn]otre|nos|[Nn]osotros|[Nn]uestr\w+|[Nn]osso\w*)\b"
@@ -76,7 +77,17 @@ def shares_enough_words(a: str, b: str) -> bool:
 
 def needs_context(text: str) -> bool:
     """Whether only the document tells what a text is about: it begins with a word such as "it", or speaks of "us"."""
-    return _POINTING.search(text) is not None or _FIRST_PERSON.search(text) is not None
+    return begins_with_pronoun(text) or _FIRST_PERSON.search(text) is not None
+
+
+def begins_with_pronoun(text: str) -> bool:
+    """Whether a text begins with a word such as "it" or "these"."""
+    return _POINTING.search(text) is not None
+
+
+def needs_subject(text: str) -> bool:
+    """Whether a text does not say what it is about: it begins with a word such as "it", or with "the" and no name."""
+    return begins_with_pronoun(text) or _UNNAMED.search(text) is not None
 
 
 def is_personal_remark(text: str) -> bool:

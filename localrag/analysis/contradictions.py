@@ -1,14 +1,17 @@
 """Contradictions: pairs of sentences of the documents that cannot both be right, as a table with both quotes, the surest first."""
 
+import asyncio
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from localrag.analysis.contradiction_check import ReadStatement, contradicts
 from localrag.analysis.contradiction_score import (
     MIN_CONTRADICTED,
     Agreement,
+    begins_with_pronoun,
     best_agreement,
     contradiction_log_odds,
     may_contradict,
@@ -20,9 +23,18 @@ from localrag.analysis.contradiction_score import (
 from localrag.analysis.differences import StatementDifference, differences
 from localrag.analysis.placed_sentences import PlacedSentence, opened_documents
 from localrag.analysis.reading import entailments
-from localrag.analysis.statements import ComparedSentence, Neighbors, compared_sentences, document_similarity, neighbor_pairs
+from localrag.analysis.statements import (
+    ComparedSentence,
+    Neighbors,
+    compared_sentences,
+    document_similarity,
+    neighbor_pairs,
+    texts_in_context,
+    title_of,
+)
 from localrag.analysis.tables import Cell, CellState, Column, OnWork, ResultTable, TableRow, make_table
-from localrag.project import Project
+from localrag.llm.model import bounded_map
+from localrag.project import Project, resolve_answer_style
 from localrag.query.retriever import retrieve, word_share
 from localrag.records import content_id
 
@@ -30,7 +42,6 @@ KIND = "contradictions"
 COLUMNS = (Column("First statement"), Column("Second statement"), Column("What differs"), Column("Newer", "date"))
 MAX_STATEMENTS = 20_000
 MAX_READ_PAIRS = 1_500  # read once; those that may contradict each other also in the other direction, and without what differs
-PAIRS_PER_STATEMENT = 10  # candidates, about, before most are left out
 TOPIC_CHUNKS = 60
 MIN_TOPIC_SHARE = 0.5  # of the topic's words in a pair of statements that is on the topic
 MIN_VERSION_SIMILARITY = 0.5  # of two versions of a document: "it" means the same in both
@@ -38,43 +49,29 @@ MAX_UNNAMED_PENALTY = 1.5  # in log odds, for "the film" of one document and "th
 MAX_ROWS_PER_STATEMENT = 2  # a statement that seems to contradict more is one of a list of different things
 MAX_SHOWN_PLACES = 3  # of one statement
 MIN_CONFIDENCE = 0.7
+MIN_CHECKED_CONFIDENCE, MAX_CHECKED = 0.2, 60  # of the pairs that a chat model which writes prose is asked about
 
 _TIMES = re.compile(r"\b(?:1[89]|20)\d\d\b|\b[vV]?\d{1,4}\.\d{1,4}\.\d{1,4}\b|\b[vV]ersion \d[\d.]*")
 
 
 @dataclass(frozen=True, slots=True)
-class ContradictionPlan:
-    """What a search reads: `statements` are compared by vectors and words, at most `pairs` of them by the reader."""
-
-    statements: int
-    pairs: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A pair of statements, the earlier first; what they differ in, and what the reader says of them without it."""
+    """A pair of statements, the earlier first, and their texts as read; what they differ in, and what the reader says without it."""
 
     first: ComparedSentence
     second: ComparedSentence
+    texts: tuple[str, str]
     cosine: float
     prior: float
     penalty: float
     differences: tuple[StatementDifference, ...] = ()
     agreements: tuple[Agreement, ...] = ()
 
-    @property
-    def texts(self) -> tuple[str, str]:
-        return self.first.text, self.second.text
-
-
-def plan_contradictions(project: Project, topic: str = "") -> ContradictionPlan:
-    """How much a search for contradictions will read, before anything is embedded or read."""
-    n = min(MAX_STATEMENTS, len(_statements(project, topic)))
-    return ContradictionPlan(n, min(MAX_READ_PAIRS, PAIRS_PER_STATEMENT * n, n * (n - 1) // 2))
-
 
 def find_contradictions(project: Project, topic: str = "", *, limit: int = 20, on_work: OnWork | None = None) -> ResultTable:
     """The pairs of sentences that contradict each other, the surest first; with a topic, those on it.
+
+    A chat model that writes prose is asked about the likeliest pairs, and decides.
 
     Raises UsageError if the reader is switched off, ModelError if a model cannot be loaded.
     """
@@ -84,7 +81,7 @@ def find_contradictions(project: Project, topic: str = "", *, limit: int = 20, o
     likely, n_examined = _differing(candidates)
     read = _read_without_differences(_contradicted_pairs(likely, project, on_work), project)
     scored = sorted(((_confidence(c), c) for c in read), key=lambda pair: (-pair[0], pair[1].texts))
-    rows = [_row(candidate, confidence) for confidence, candidate in _varied(scored)[:limit]]
+    rows = [_row(candidate, confidence) for confidence, candidate in asyncio.run(_confirmed(scored, project))[:limit]]
     counts = {"statements": len(found), "statements compared": len(statements), "pairs": len(candidates)}
     counts |= {"pairs examined": n_examined, "pairs read": len(likely)}
     title = f"Contradictions about {topic}" if topic else "Contradictions"
@@ -116,20 +113,23 @@ def comparable_pairs(
     if len(statements) < 2:
         return
     similarity = document_similarity(statements)
-    vectors = project.embedder.embed([statement.text for statement in statements])
+    vectors = project.embedder.embed([statement.full_text for statement in statements])
     for pair in neighbor_pairs(statements, vectors):
         first, second = sorted((statements[pair.first], statements[pair.second]), key=_age)
         if _is_comparable(first, second, similarity):
-            distance = 0.0 if shares_name(first.text, second.text) else 1 - min(1.0, similarity(first, second) / MIN_VERSION_SIMILARITY)
+            is_named = shares_name(*texts_in_context(first, second))
+            distance = 0.0 if is_named else 1 - min(1.0, similarity(first, second) / MIN_VERSION_SIMILARITY)
             yield first, second, pair, MAX_UNNAMED_PENALTY * distance
 
 
 def _candidates(statements: Sequence[ComparedSentence], topic: str, project: Project) -> list[_Candidate]:
-    return [
-        _Candidate(first, second, pair.cosine, prior_log_odds(first.text, second.text, pair.cosine, pair.overlap) - penalty, penalty)
-        for first, second, pair, penalty in comparable_pairs(statements, project)
-        if not topic or _is_on_topic(first, second, topic)
-    ]
+    found = list[_Candidate]()
+    for first, second, pair, penalty in comparable_pairs(statements, project):
+        texts = texts_in_context(first, second)
+        if not topic or word_share(topic, " ".join(texts)) >= MIN_TOPIC_SHARE:
+            prior = prior_log_odds(*texts, pair.cosine, pair.overlap) - penalty
+            found.append(_Candidate(first, second, texts, pair.cosine, prior, penalty))
+    return found
 
 
 def _age(statement: ComparedSentence) -> tuple[str, str, int]:
@@ -148,9 +148,13 @@ def _is_comparable(
 ) -> bool:
     """Whether two statements can be about the same thing at the same time.
 
-    "It" and "we" of one document are not those of another; what stands under two versions or dates in one document was said of two times.
+    "It" of one document is not that of another, nor is "we", unless both statements name the same thing; what stands under two versions or
+    dates in one document was said of two times.
     """
-    if (needs_context(first.text) or needs_context(second.text)) and similarity(first, second) < MIN_VERSION_SIMILARITY:
+    texts = first.text, second.text
+    needing = ((first, second), (second, first))
+    unclear = any(needs_context(one.text) and not one.is_about(other.text) for one, other in needing)
+    if unclear and (any(map(begins_with_pronoun, texts)) or not shares_name(*texts)) and similarity(first, second) < MIN_VERSION_SIMILARITY:
         return False
     places = [(x, y) for x in first.places for y in second.places if x.source.document.id == y.source.document.id]
     if not places:
@@ -161,10 +165,6 @@ def _is_comparable(
 def _heading_times(place: PlacedSentence) -> tuple[str, ...]:
     """The years and versions in the headings above a place."""
     return tuple(_TIMES.findall(" ".join(place.source.outline.headings_at(place.start))))
-
-
-def _is_on_topic(first: ComparedSentence, second: ComparedSentence, topic: str) -> bool:
-    return word_share(topic, f"{first.text} {second.text}") >= MIN_TOPIC_SHARE
 
 
 def _differing(candidates: Sequence[_Candidate]) -> tuple[list[_Candidate], int]:
@@ -205,20 +205,36 @@ def _confidence(candidate: _Candidate) -> float:
     return 1 / (1 + math.exp(-odds))
 
 
-def _varied(scored: Iterable[tuple[float, _Candidate]]) -> list[tuple[float, _Candidate]]:
-    """Those that are sure enough; of one statement at most MAX_ROWS_PER_STATEMENT."""
+async def _confirmed(scored: Sequence[tuple[float, _Candidate]], project: Project) -> list[tuple[float, _Candidate]]:
+    """Those that the chat model confirms, if it writes prose; without it, and where its call fails, those that are sure enough."""
+    if await resolve_answer_style(project) != "abstractive":
+        return _varied(scored, MIN_CONFIDENCE)
+    asked = _varied(scored, MIN_CHECKED_CONFIDENCE)[:MAX_CHECKED]
+    said = await bounded_map(_is_confirmed(c, project) for _, c in asked)
+    return [pair for pair, verdict in zip(asked, said, strict=True) if verdict or (verdict is None and pair[0] >= MIN_CONFIDENCE)]
+
+
+async def _is_confirmed(candidate: _Candidate, project: Project) -> bool | None:
+    titles = (title_of(statement.places[0]) for statement in (candidate.first, candidate.second))
+    first, second = map(ReadStatement, candidate.texts, titles)
+    return await contradicts(first, second, project)
+
+
+def _varied(scored: Iterable[tuple[float, _Candidate]], least: float) -> list[tuple[float, _Candidate]]:
+    """Those that are at least so sure; of one statement at most MAX_ROWS_PER_STATEMENT."""
     used: Counter[str] = Counter()
     kept = []
     for confidence, candidate in scored:
-        if confidence >= MIN_CONFIDENCE and max(used[text] for text in candidate.texts) < MAX_ROWS_PER_STATEMENT:
-            used.update(candidate.texts)
+        statements = candidate.first.text, candidate.second.text
+        if confidence >= least and max(used[text] for text in statements) < MAX_ROWS_PER_STATEMENT:
+            used.update(statements)
             kept.append((confidence, candidate))
     return kept
 
 
 def _row(candidate: _Candidate, confidence: float) -> TableRow:
     cells = (*map(_statement_cell, (candidate.first, candidate.second)), Cell(_difference_text(candidate), confidence=confidence))
-    return TableRow((*cells, _newer_cell(candidate)), content_id(*candidate.texts))
+    return TableRow((*cells, _newer_cell(candidate)), content_id(candidate.first.text, candidate.second.text))
 
 
 def _statement_cell(statement: ComparedSentence) -> Cell:

@@ -113,6 +113,11 @@ def other_figures(a: str, b: str) -> tuple[list[Figure], list[Figure]]:
 
 def _other_figures(a: str, b: str) -> Iterator[StatementDifference]:
     left, right = other_figures(a, b)
+    if 1 < len(left) == len(right) and all(x.kind == y.kind and x.unit == y.unit for x, y in zip(left, right, strict=True)):
+        agreeing = b  # "243 km (151 miles)" and "362 km (225 miles)" are one difference
+        for x, y in reversed(list(zip(left, right, strict=True))):
+            agreeing = agreeing[: y.start] + a[x.start : x.end] + agreeing[y.end :]
+        yield StatementDifference(left[0].kind, (left[0].start, left[0].end), (right[0].start, right[0].end), (a, agreeing))
     pairs = [(x, y) for x in left for y in right if x.kind == y.kind and x.unit == y.unit]
     pairs = pairs or [(x, y) for x in left for y in right if x.kind == y.kind and not (x.unit and y.unit)]
     for x, y in sorted(pairs, key=lambda pair: -_context_share(a, pair[0], b, pair[1]))[:2]:

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.analysis.contradiction_score import is_personal_remark
+from localrag.analysis.contradiction_score import is_personal_remark, needs_subject
 from localrag.analysis.placed_sentences import OpenedDocument, PlacedSentence, sentences_of
 from localrag.entailment.normalization import normalize_sentence
 from localrag.project import Project
+from localrag.query.retriever import word_share
 from localrag.query.support_score import content_words
 from localrag.store import graph
 from localrag.text.kinds import TextKind, classify_sentence
@@ -30,6 +31,7 @@ _REFERS = re.compile(
     re.IGNORECASE,
 )
 _SPEAKER = re.compile(r"^(?:[A-Z][\w.’'-]*+\s){0,3}[A-Z][\w.’'-]*+:\s+")  # who says the sentence, in minutes and transcripts
+MIN_SUBJECT_SHARE = 0.6  # of the words of a document's title in a text that names what the document is about
 MAX_NEIGHBORS = 8  # of a statement by vectors, and as many by rare terms
 MAX_TERM_SHARE, MIN_TERM_LIMIT = 0.05, 30  # the share of the statements with a term that still is rare, and a number that always is
 BLOCK_ROWS = 1024  # statements that are compared with all others at once
@@ -39,16 +41,29 @@ Vectors = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class ComparedSentence:
-    """One or more sentences of equal wording; `text`: on one line without markup; `terms`: content words, and entities by id."""
+    """One or more sentences of equal wording; `text`: on one line without markup; `terms`: content words, and entities by id.
+
+    `subject`: the title of the document, if the sentence does not say itself what it is about.
+    """
 
     places: tuple[PlacedSentence, ...]
     text: str
     terms: tuple[str, ...]
+    subject: str = ""
 
     @cached_property
     def document_ids(self) -> frozenset[str]:
         """The documents that it is in."""
         return frozenset(place.source.document.id for place in self.places)
+
+    @property
+    def full_text(self) -> str:
+        """The text behind its subject."""
+        return f"{self.subject}: {self.text}" if self.subject else self.text
+
+    def is_about(self, text: str) -> bool:
+        """Whether a text names the subject."""
+        return bool(self.subject) and word_share(self.subject, text) >= MIN_SUBJECT_SHARE
 
 
 class Neighbors(NamedTuple):
@@ -76,8 +91,26 @@ def compared_sentences(
                 texts.setdefault(key, text)
                 places[key].append(sentence)
                 entities[key] |= {m[1] for m in mentions[bisect_left(mentions, (sentence.start,)) : bisect_left(mentions, (sentence.end,))]}
-    found = (ComparedSentence(tuple(places[key]), text, (*content_words(text), *sorted(entities[key]))) for key, text in texts.items())
-    return [statement for statement in found if len(statement.terms) >= MIN_TERMS]
+    found = list[ComparedSentence]()
+    for key, text in texts.items():
+        terms = (*content_words(text), *sorted(entities[key]))
+        if len(terms) >= MIN_TERMS:
+            subject = title_of(places[key][0]) if needs_subject(text) else ""
+            found.append(ComparedSentence(tuple(places[key]), text, (*terms, *content_words(subject)), subject))
+    return found
+
+
+def title_of(sentence: PlacedSentence) -> str:
+    """The title of the document of a sentence, on one line."""
+    return re.sub(r"[_\s]+", " ", sentence.source.document.title).strip()
+
+
+def texts_in_context(first: ComparedSentence, second: ComparedSentence) -> tuple[str, str]:
+    """The texts of two statements, each behind its subject if the other one names it."""
+    return (
+        first.full_text if first.is_about(second.text) else first.text,
+        second.full_text if second.is_about(first.text) else second.text,
+    )
 
 
 def _statement_text(sentence: PlacedSentence) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from localrag.analysis.contradiction_score import prior_log_odds, shares_enough_words
+from localrag.analysis.contradiction_score import needs_context, prior_log_odds, shares_enough_words
 from localrag.analysis.differences import differences
 from localrag.filters import DocumentFilter
 from localrag.index import Index
@@ -92,6 +92,36 @@ def test_a_selection_without_documents_is_an_error(index):
 def test_a_topic_that_nothing_is_about_has_no_contradictions(index):
     """The table is empty."""
     assert index.contradictions("volcanoes of Iceland").rows == ()
+
+
+def test_one_value_in_two_units_is_one_difference():
+    """Both figures are taken away together; otherwise the statements would still disagree."""
+    first, second = "The range of the Skua is 243 km (151 miles).", "The Skua has a range of 362 km (225 miles)."
+    assert differences(first, second)[0].agreeing == (first, "The Skua has a range of 243 km (151 miles).")
+
+
+@pytest.mark.parametrize(
+    ("text", "needs"),
+    [("It was founded in 1989.", True), ("We sell no data.", True), ("There were 112 people aboard.", False), ("The Skua sank.", False)],
+)
+def test_what_a_statement_is_about_may_stand_before_it(text, needs):
+    """If it begins with a pronoun or speaks of "us"; "there were" points to nothing."""
+    assert needs_context(text) == needs
+
+
+def test_it_is_what_the_document_is_about(tmp_path, home):
+    """A sentence that begins with "it" is compared with those that name the title of its document."""
+    (tmp_path / "Skua_Society.txt").write_text("It was founded in 1989 by Ingrid Holm. Herring was cheap that year.\n", encoding="utf-8")
+    (tmp_path / "letter.txt").write_text("The Skua Society was founded in 1996 by Ingrid Holm. My cat is well.\n", encoding="utf-8")
+    (tmp_path / "gulls.txt").write_text("It was founded in 1954 by Lars Berg. Gulls nest on the roof of the mill.\n", encoding="utf-8")
+    with Index.create(tmp_path, extractor="phrases") as made:
+        made.add(tmp_path)
+        (row,) = made.contradictions().rows
+
+    assert {cell.text for cell in row.cells[:2]} == {
+        "It was founded in 1989 by Ingrid Holm.",
+        "The Skua Society was founded in 1996 by Ingrid Holm.",
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tables with a chat model that writes: cells of a review, and a comparison in words; what it writes is checked against the documents."""
+"""Tables with a chat model that writes: cells of a review, a comparison in words, contradictions; what it writes is checked."""
 
 import json
 import re
@@ -144,3 +144,28 @@ def test_a_comparison_is_told_in_words_that_its_rows_bear_out(leases):
 
     assert told.note == f"{plain.note}\n- The contract ends on 30 June 2025 instead of 2 March 2024. (row {ends})"
     assert told.rows == plain.rows
+
+
+def judges(*, same="yes", both_true="no"):
+    """A model that says this of every pair."""
+    return json.dumps({"first": "the fee", "second": "the fee", "same": same, "both_true": both_true})
+
+
+@pytest.mark.parametrize(
+    ("said", "n_rows"),
+    [(judges(), 1), (judges(same="no"), 0), (judges(both_true="yes"), 0), (400, 1)],
+    ids=["confirms", "two things", "both true", "fails"],
+)
+def test_a_chat_model_that_writes_decides_on_contradictions(tmp_path, home, said, n_rows):
+    """It is shown both sentences with their documents' titles; where its call fails, the reader decides alone."""
+    (tmp_path / "old.txt").write_text("The fee for the berth is 1,200 crowns a month.\n", encoding="utf-8")
+    (tmp_path / "new.txt").write_text("The fee for the berth is 1,500 crowns a month.\n", encoding="utf-8")
+    with Index.create(tmp_path, extractor="phrases") as index:
+        index.add(tmp_path)
+        assert len(index.contradictions().rows) == 1
+    with serve(lambda _: said) as server, Index.open(tmp_path, model=f"{server.url}#writer") as index:
+        rows = index.contradictions().rows
+
+    assert len(rows) == n_rows
+    prompt = server.bodies[0]["messages"][-1]["content"]
+    assert all(text in prompt for text in ("1,200 crowns", "1,500 crowns", "(old)", "(new)"))

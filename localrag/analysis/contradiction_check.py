@@ -1,0 +1,44 @@
+"""Whether pairs of statements contradict each other in the judgment of a chat model: about the same thing, and not both true."""
+
+import json
+from typing import NamedTuple
+
+from localrag.llm.budgets import TokenDensity, max_json_tokens
+from localrag.llm.grammar import json_object
+from localrag.llm.model import CALL_ERRORS, INDEXING
+from localrag.llm.prompts import load_prompt
+from localrag.llm.shapes import Field, schema_of, shape_text
+from localrag.project import Project
+
+MAX_SUBJECT_CHARS = 80
+_SUBJECT = {"type": "string", "maxLength": MAX_SUBJECT_CHARS}
+_YES_NO = {"enum": ["yes", "no"]}
+FIELDS = (
+    Field("first", "what the first sentence is about", _SUBJECT),
+    Field("second", "what the second sentence is about", _SUBJECT),
+    Field("same", "yes or no", _YES_NO),
+    Field("both_true", "yes or no", _YES_NO),
+)
+
+
+class ReadStatement(NamedTuple):
+    """A sentence as a model reads it, and the title of its document."""
+
+    text: str
+    title: str
+
+
+async def contradicts(first: ReadStatement, second: ReadStatement, project: Project) -> bool | None:
+    """Whether the project's chat model says that two statements contradict each other; None if the call fails."""
+    schema = schema_of(FIELDS)
+    messages = load_prompt("abstractive/contradiction", project.settings.prompts).fill(
+        shape=shape_text(FIELDS), first=first.text, first_document=first.title, second=second.text, second_document=second.title
+    )
+    script = await TokenDensity.measure(project.model.count, f"{first.text} {second.text}", language=project.settings.language)
+    most = await max_json_tokens(schema, script, project.model.count)
+    try:
+        reply = await project.model.ask("contradiction", messages, max_tokens=most, grammar=json_object(schema), priority=INDEXING)
+    except CALL_ERRORS:
+        return None
+    said = json.loads(reply.text)
+    return bool(said["same"] == "yes" and said["both_true"] == "no")
