@@ -9,17 +9,21 @@ Evaluation only: the set's licence (CC BY-NC 4.0) forbids other use.
 """
 
 import argparse
+import asyncio
 import json
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pypdfium2
 
 from localrag import DocumentFilter, Index
+from localrag.indexing.pipeline import build_index
+from localrag.project import open_for_writing
+from localrag.records import Document
 from localrag.settings import INDEX_FOLDER
 
 Row = dict[str, Any]
@@ -52,16 +56,14 @@ def load(repository: Path, filings: Path, most: int) -> list[Row]:
     return [question for question in questions if question["doc_name"] in chosen]
 
 
-def is_found(question: Row, pages: Sequence[tuple[str, str]]) -> bool:
-    """Whether one of the pages, each a file and the name of a part, has evidence. The set counts pages from 0."""
-    wanted = {(f"{e['doc_name']}.pdf", e["evidence_page_num"] + 1) for e in question["evidence"]}
-    return any((Path(path).name, number) in wanted for path, part in pages for number in _pages(part))
-
-
-def _pages(part: str) -> Iterator[int]:
-    """The numbers of "page 3" or "pages 3–4"."""
-    numbers = [int(word) for word in part.replace("–", " ").replace("-", " ").split() if word.isdigit()]
-    return iter(range(numbers[0], numbers[-1] + 1) if numbers else ())
+def is_found(question: Row, spans: Sequence[tuple[str, int, int]], documents: Mapping[str, Document]) -> bool:
+    """Whether one of the spans, each a path with characters `start` to `end`, touches a page of the evidence. The set counts from 0."""
+    wanted = {(f"{e['doc_name']}.pdf", f"page {e['evidence_page_num'] + 1}") for e in question["evidence"]}
+    return any(
+        part.start < end and start < part.end and (Path(path).name, part.label) in wanted
+        for path, start, end in spans
+        for part in documents[path].parts
+    )
 
 
 def own(question: Row) -> DocumentFilter:
@@ -73,11 +75,12 @@ def measure(index: Index, questions: Sequence[Row], n_asked: int, out: Path) -> 
     """Print the shares of questions whose evidence is found, and write some answers."""
     found: Counter[str] = Counter()
     by_type: Counter[tuple[str, str]] = Counter()
+    documents = {document.path: document for document in index.documents()}
     started = time.perf_counter()
     for question in questions:
         for name, selection in zip(SETS, (own(question), DocumentFilter()), strict=True):
             hits = index.search(question["question"], PASSAGES, selection=selection)
-            hit = is_found(question, [(h.path, h.part) for h in hits])
+            hit = is_found(question, [(h.path, h.start, h.end) for h in hits], documents)
             found[name] += hit
             by_type[name, question["question_type"]] += hit
     seconds = (time.perf_counter() - started) / (2 * len(questions))
@@ -93,7 +96,7 @@ def measure(index: Index, questions: Sequence[Row], n_asked: int, out: Path) -> 
                 answer = index.ask(question["question"], selection=selection)
                 pages = [(c.path, c.part) for c in answer.citations]
                 row = {"id": question["financebench_id"], "scope": name, "question": question["question"], "gold": question["answer"]}
-                row |= {"answer": answer.answer, "pages": pages, "evidence": is_found(question, pages)}
+                row |= {"answer": answer.answer, "pages": pages}
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
@@ -106,10 +109,11 @@ def main() -> None:
     options = parser.parse_args()
     filings = options.work / "filings"
     questions = load(options.repository, filings, options.filings)
-    with Index.open(options.work) if (options.work / INDEX_FOLDER).exists() else Index.create(options.work, extractor="phrases") as index:
+    with open_for_writing(options.work / INDEX_FOLDER, extractor="phrases") as project:
         started = time.perf_counter()
-        index.add(filings)
-        print(f"{len(index.documents())} filings, {index.counts()}, {time.perf_counter() - started:.0f} s")
+        asyncio.run(build_index([filings], project, lambda _: None, reports=False))
+    with Index.open(options.work) as index:
+        print(f"{len(index.documents())} filings, {index.counts()['chunks']} chunks, {time.perf_counter() - started:.0f} s")
         measure(index, questions, options.ask, options.work / "answers.jsonl")
 
 

@@ -414,7 +414,9 @@ def unread_page_metadata(pages: Mapping[int, str]) -> tuple[tuple[str, str], ...
 
 _CELL_GAP = 1.3  # times the line height: a gap between cells, wider than the spaces of justified text
 MAX_STAMP_CHARS = 40  # letters that scanners and their programs stamp on pages
-_JUNK_TITLE = re.compile(r"^(?:untitled.*|microsoft \w+ - .*|.*\.(?:docx?|pptx?|xlsx?|indd|tex|dvi|qxp|pdf|rtf|odt|ps))$", re.IGNORECASE)
+_JUNK_TITLE = re.compile(
+    r"^(?:untitled.*|microsoft \w+ - .*|.*\.(?:docx?|pptx?|xlsx?|indd|tex|dvi|qxp|pdf|rtf|odt|ps)|[\d\W_]{12,})$", re.IGNORECASE
+)  # the last: numbers of filings and scans
 _DATE = re.compile(r"D:(\d{4})(\d{2})?(\d{2})?")
 
 

@@ -82,6 +82,7 @@ SOURCES = {
         ["Ruth Sand bought the ferry Skua from Lars Holm, who", "had it for years.", "", "It leaks."], ["Next page."], title="A"
     ),
     "name.pdf": files_indexing.pdf(["text"], title="Microsoft Word - draft.doc"),
+    "filing.pdf": files_indexing.pdf(["text"], title="0001512673-21-000008"),
 }
 
 
@@ -120,11 +121,12 @@ def test_all_formats_are_read_in_one_run(loaded):
         "front.md": "The log", "front2.md": "Heading", "page.html": "The town", "mail.eml": "Über den Skua", "book.epub": "The Skua",
         "paper.tex": "On ferries", "old.rtf": "The log", "notes.org": "The log", "doc.rst": "Ferries", "tool.py": "tool",
         "report.docx": "Report", "deck.pptx": "The harbour", "text.odt": "The log", "log.pdf": "A", "name.pdf": "name",
+        "filing.pdf": "filing",
         "note.txt": "note", "cells.ipynb": "Landings",
     }.items(),
 )  # fmt: skip
 def test_the_title_is_the_files_own_else_its_first_heading_else_its_name(loaded, name, title):
-    """Metadata come first, then headings; a comment in code is none, and neither is a title that is a file name."""
+    """Metadata come first, then headings; a comment in code is none, and neither is a title that is a file name or a long number."""
     assert loaded[name].title == title
 
 
