@@ -1,4 +1,4 @@
-"""Whether pairs of statements contradict each other in the judgment of a chat model: about the same thing, and not both true."""
+"""Whether two statements contradict each other in the judgment of a chat model."""
 
 import json
 from typing import NamedTuple
@@ -28,8 +28,8 @@ class ReadStatement(NamedTuple):
     title: str
 
 
-async def contradicts(first: ReadStatement, second: ReadStatement, project: Project) -> bool | None:
-    """Whether the project's chat model says that two statements contradict each other; None if the call fails."""
+async def contradicts(first: ReadStatement, second: ReadStatement, project: Project) -> bool:
+    """Whether the project's chat model says that two statements cannot both be true; False if the call fails."""
     schema = schema_of(FIELDS)
     messages = load_prompt("abstractive/contradiction", project.settings.prompts).fill(
         shape=shape_text(FIELDS), first=first.text, first_document=first.title, second=second.text, second_document=second.title
@@ -39,6 +39,5 @@ async def contradicts(first: ReadStatement, second: ReadStatement, project: Proj
     try:
         reply = await project.model.ask("contradiction", messages, max_tokens=most, grammar=json_object(schema), priority=INDEXING)
     except CALL_ERRORS:
-        return None
-    said = json.loads(reply.text)
-    return bool(said["same"] == "yes" and said["both_true"] == "no")
+        return False
+    return bool(json.loads(reply.text)["both_true"] == "no")
