@@ -146,14 +146,14 @@ def dated_files(project: Project) -> list[DatedFile]:
 
 
 def _dated(row: FileRow) -> DatedFile:
-    if row.date and row.date_source != "file":
+    if row.date and row.date_source not in ("file", "name"):
         return DatedFile(row.path, row.title, row.date, True)
     for text in (PurePosixPath(row.path).name, row.title):
         if found := _OWN_DATE.search(text):
             return DatedFile(row.path, row.title, "-".join(filter(None, found.groups())), True)
     if written := _written_date(row.title):
         return DatedFile(row.path, row.title, written, True)
-    return DatedFile(row.path, row.title, row.date, False)
+    return DatedFile(row.path, row.title, row.date, row.date_source == "name")
 
 
 def _written_date(text: str) -> str:
