@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
-from localrag.analysis.contradiction_score import Agreement, may_contradict, pair_features, prior_log_odds, shares_enough_words
+from localrag.analysis.contradiction_score import Agreement, may_contradict, pair_features, shares_enough_words
 from localrag.analysis.contradictions import comparable_pairs
 from localrag.analysis.differences import differences
 from localrag.analysis.placed_sentences import opened_documents
@@ -70,12 +70,15 @@ def corpus_pairs(index: Path) -> list[LabelledPair]:
     with open_for_query(index, logs=False) as project:
         statements = compared_sentences(opened_documents(project), project)
         ranked = sorted(
-            (prior_log_odds(a.text, b.text, near.cosine, near.overlap) - penalty, a.text, b.text, near.cosine)
-            for a, b, near, penalty in comparable_pairs(statements, project)
-            if not {_letters(a.text), _letters(b.text)} & planted
-        )[::-1]
-    differing = (row for row in ranked if differences(row[1], row[2]) and shares_enough_words(row[1], row[2]))
-    return [LabelledPair((a, b), False, False, cosine) for (_, a, b, cosine), _ in zip(differing, range(READ_PER_INDEX), strict=False)]
+            (
+                (pair.prior, pair.texts, pair.cosine)
+                for pair in comparable_pairs(statements, project)
+                if not {_letters(pair.first.text), _letters(pair.second.text)} & planted
+            ),
+            reverse=True,
+        )
+    differing = (row for row in ranked if differences(*row[1]) and shares_enough_words(*row[1]))
+    return [LabelledPair(texts, False, False, cosine) for (_, texts, cosine), _ in zip(differing, range(READ_PER_INDEX), strict=False)]
 
 
 def _letters(text: str) -> str:

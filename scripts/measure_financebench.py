@@ -21,13 +21,16 @@ from typing import Any
 import pypdfium2
 
 from localrag import DocumentFilter, Index
+from localrag.eval.retrieval import RETRIEVERS
+from localrag.filters import NO_FILTER
 from localrag.indexing.pipeline import build_index
-from localrag.project import open_for_writing
-from localrag.records import Document
+from localrag.project import filter_project, open_for_query, open_for_writing
+from localrag.records import Chunk, Document
 from localrag.settings import INDEX_FOLDER
 
 Row = dict[str, Any]
 SETS = ("own filing", "all filings")
+MODES = ("vectors", "words", "basic", "walk")  # the last is what `search` does, and asked of all filings as well
 PASSAGES = 5
 
 
@@ -56,14 +59,17 @@ def load(repository: Path, filings: Path, most: int) -> list[Row]:
     return [question for question in questions if question["doc_name"] in chosen]
 
 
-def is_found(question: Row, spans: Sequence[tuple[str, int, int]], documents: Mapping[str, Document]) -> bool:
-    """Whether one of the spans, each a path with characters `start` to `end`, touches a page of the evidence. The set counts from 0."""
-    wanted = {(f"{e['doc_name']}.pdf", f"page {e['evidence_page_num'] + 1}") for e in question["evidence"]}
-    return any(
-        part.start < end and start < part.end and (Path(path).name, part.label) in wanted
-        for path, start, end in spans
-        for part in documents[path].parts
+def is_found(question: Row, chunks: Sequence[Chunk], documents: Mapping[str, Document]) -> bool:
+    """Whether one of the chunks touches a page of the evidence, which the set counts from 0."""
+    pages = {(f"{e['doc_name']}.pdf", f"page {e['evidence_page_num'] + 1}") for e in question["evidence"]}
+    touched = (
+        (Path(document.path).name, part.label)
+        for chunk in chunks
+        for document in (documents[chunk.document_id],)
+        for part in document.parts
+        if part.start < chunk.end and chunk.start < part.end
     )
+    return not pages.isdisjoint(touched)
 
 
 def own(question: Row) -> DocumentFilter:
@@ -73,22 +79,18 @@ def own(question: Row) -> DocumentFilter:
 
 def measure(index: Index, questions: Sequence[Row], n_asked: int, out: Path) -> None:
     """Print the shares of questions whose evidence is found, and write some answers."""
-    found: Counter[str] = Counter()
-    by_type: Counter[tuple[str, str]] = Counter()
-    documents = {document.path: document for document in index.documents()}
-    started = time.perf_counter()
-    for question in questions:
-        for name, selection in zip(SETS, (own(question), DocumentFilter()), strict=True):
-            hits = index.search(question["question"], PASSAGES, selection=selection)
-            hit = is_found(question, [(h.path, h.start, h.end) for h in hits], documents)
-            found[name] += hit
-            by_type[name, question["question_type"]] += hit
-    seconds = (time.perf_counter() - started) / (2 * len(questions))
+    documents = {document.id: document for document in index.documents()}
     types = Counter(question["question_type"] for question in questions)
-    for name in SETS:
-        shares = ", ".join(f"{kind} {by_type[name, kind]}/{n}" for kind, n in sorted(types.items()))
-        print(f"{name}: evidence page among the first {PASSAGES} passages for {found[name]} of {len(questions)} ({shares})")
-    print(f"{seconds:.2f} s a search")
+    with open_for_query(index.folder, logs=False) as project:
+        for scope, mode in [*((SETS[0], mode) for mode in MODES), (SETS[1], MODES[-1])]:
+            found: Counter[str] = Counter()
+            for question in questions:
+                with filter_project(project, own(question) if scope == SETS[0] else NO_FILTER) as selected:
+                    vector = project.embedder.embed([question["question"]])[0]
+                    chunks = RETRIEVERS[mode](question["question"], vector, selected, PASSAGES)[:PASSAGES]
+                found[question["question_type"]] += is_found(question, chunks, documents)
+            shares = ", ".join(f"{kind} {found[kind]}/{n}" for kind, n in sorted(types.items()))
+            print(f"{scope}, {mode}: evidence among the first {PASSAGES} passages for {found.total()} of {len(questions)} ({shares})")
     step = max(1, len(questions) // max(1, n_asked))
     with out.open("w", encoding="utf-8") as file:
         for question in questions[::step][:n_asked]:

@@ -13,7 +13,7 @@ from localrag.project import Project
 MAX_SUBJECT_CHARS = 80
 _SUBJECT = {"type": "string", "maxLength": MAX_SUBJECT_CHARS}
 _YES_NO = {"enum": ["yes", "no"]}
-FIELDS = (
+FIELDS = (  # the last is the verdict; naming the subjects first is part of the prompt that was measured
     Field("first", "what the first sentence is about", _SUBJECT),
     Field("second", "what the second sentence is about", _SUBJECT),
     Field("same", "yes or no", _YES_NO),

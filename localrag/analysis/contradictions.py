@@ -25,7 +25,6 @@ from localrag.analysis.placed_sentences import PlacedSentence, opened_documents
 from localrag.analysis.reading import entailments
 from localrag.analysis.statements import (
     ComparedSentence,
-    Neighbors,
     compared_sentences,
     document_similarity,
     neighbor_pairs,
@@ -55,8 +54,12 @@ _TIMES = re.compile(r"\b(?:1[89]|20)\d\d\b|\b[vV]?\d{1,4}\.\d{1,4}\.\d{1,4}\b|\b
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
-    """A pair of statements, the earlier first, and their texts as read; what they differ in, and what the reader says without it."""
+class ComparedPair:
+    """A pair of statements, the earlier first, and their texts as read; what they differ in, and what the reader says without it.
+
+    `prior`: the log odds that they contradict each other, before they are read. They lose `penalty`, as later ones do, because the
+    statements share no name and their documents may be about different things.
+    """
 
     first: ComparedSentence
     second: ComparedSentence
@@ -78,7 +81,7 @@ def find_contradictions(project: Project, topic: str = "", *, limit: int = 20, o
     """
     found = _statements(project, topic)
     statements = _most_telling(found)
-    candidates = _candidates(statements, topic, project)
+    candidates = [c for c in comparable_pairs(statements, project) if _is_on_topic(c, topic)]
     likely, n_examined = _differing(candidates)
     read = _read_without_differences(_contradicted_pairs(likely, project, on_work), project)
     scored = sorted(((_confidence(c), c) for c in read), key=lambda pair: (-pair[0], pair[1].texts))
@@ -104,13 +107,8 @@ def _most_telling(statements: Sequence[ComparedSentence]) -> list[ComparedSenten
     return [statements[n] for n in sorted(ranked[:MAX_STATEMENTS])]
 
 
-def comparable_pairs(
-    statements: Sequence[ComparedSentence], project: Project
-) -> Iterator[tuple[ComparedSentence, ComparedSentence, Neighbors, float]]:
-    """The pairs of statements that may be about the same thing, and are not known to be about two, the earlier first.
-
-    The last value is what the log odds lose because the statements share no name and their documents may be about different things.
-    """
+def comparable_pairs(statements: Sequence[ComparedSentence], project: Project) -> Iterator[ComparedPair]:
+    """The pairs of statements that may be about the same thing, and are not known to be about two, the earlier first."""
     if len(statements) < 2:
         return
     similarity = document_similarity(statements)
@@ -118,19 +116,11 @@ def comparable_pairs(
     for pair in neighbor_pairs(statements, vectors):
         first, second = sorted((statements[pair.first], statements[pair.second]), key=_age)
         if _is_comparable(first, second, similarity):
-            is_named = shares_name(*texts_in_context(first, second))
-            distance = 0.0 if is_named else 1 - min(1.0, similarity(first, second) / MIN_VERSION_SIMILARITY)
-            yield first, second, pair, MAX_UNNAMED_PENALTY * distance
-
-
-def _candidates(statements: Sequence[ComparedSentence], topic: str, project: Project) -> list[_Candidate]:
-    found = list[_Candidate]()
-    for first, second, pair, penalty in comparable_pairs(statements, project):
-        texts = texts_in_context(first, second)
-        if not topic or word_share(topic, " ".join(texts)) >= MIN_TOPIC_SHARE:
+            texts = texts_in_context(first, second)
+            distance = 0.0 if shares_name(*texts) else 1 - min(1.0, similarity(first, second) / MIN_VERSION_SIMILARITY)
+            penalty = MAX_UNNAMED_PENALTY * distance
             prior = prior_log_odds(*texts, pair.cosine, pair.overlap) - penalty
-            found.append(_Candidate(first, second, texts, pair.cosine, prior, penalty))
-    return found
+            yield ComparedPair(first, second, texts, pair.cosine, prior, penalty)
 
 
 def _age(statement: ComparedSentence) -> tuple[str, str, int]:
@@ -168,9 +158,13 @@ def _heading_times(place: PlacedSentence) -> tuple[str, ...]:
     return tuple(_TIMES.findall(" ".join(place.source.outline.headings_at(place.start))))
 
 
-def _differing(candidates: Sequence[_Candidate]) -> tuple[list[_Candidate], int]:
+def _is_on_topic(candidate: ComparedPair, topic: str) -> bool:
+    return not topic or word_share(topic, " ".join(candidate.texts)) >= MIN_TOPIC_SHARE
+
+
+def _differing(candidates: Sequence[ComparedPair]) -> tuple[list[ComparedPair], int]:
     """The likeliest candidates that share words and differ in a figure, name, negation or opposite, and how many were examined."""
-    found: list[_Candidate] = []
+    found: list[ComparedPair] = []
     ranked = sorted(candidates, key=lambda c: (-c.prior, c.texts))
     for n, candidate in enumerate(ranked):
         if len(found) == MAX_READ_PAIRS:
@@ -181,7 +175,7 @@ def _differing(candidates: Sequence[_Candidate]) -> tuple[list[_Candidate], int]
     return found, len(ranked)
 
 
-def _contradicted_pairs(candidates: Sequence[_Candidate], project: Project, on_work: OnWork | None) -> list[_Candidate]:
+def _contradicted_pairs(candidates: Sequence[ComparedPair], project: Project, on_work: OnWork | None) -> list[ComparedPair]:
     """The candidates of which the reader says, reading in both directions, that the statements may contradict each other."""
     by_length = sorted(candidates, key=lambda c: sum(map(len, c.texts)))  # pairs of equal length are read together
     readings = entailments([candidate.texts for candidate in by_length], project, on_work)
@@ -190,7 +184,7 @@ def _contradicted_pairs(candidates: Sequence[_Candidate], project: Project, on_w
     return [c for (c, reading), other in zip(forward, backward, strict=True) if may_contradict(reading, other)]
 
 
-def _read_without_differences(candidates: Sequence[_Candidate], project: Project) -> list[_Candidate]:
+def _read_without_differences(candidates: Sequence[ComparedPair], project: Project) -> list[ComparedPair]:
     """The candidates, with what the reader says when one of their differences is taken away, in both directions."""
     pairs = {pair for c in candidates for d in c.differences for pair in (d.agreeing, d.agreeing[::-1])}
     unique = sorted(pairs, key=lambda pair: (sum(map(len, pair)), pair))
@@ -201,12 +195,12 @@ def _read_without_differences(candidates: Sequence[_Candidate], project: Project
     ]
 
 
-def _confidence(candidate: _Candidate) -> float:
+def _confidence(candidate: ComparedPair) -> float:
     odds = contradiction_log_odds(*candidate.texts, candidate.cosine, candidate.agreements) - candidate.penalty
     return 1 / (1 + math.exp(-odds))
 
 
-async def _confirmed_first(scored: Sequence[tuple[float, _Candidate]], project: Project) -> list[tuple[float, _Candidate]]:
+async def _confirmed_first(scored: Sequence[tuple[float, ComparedPair]], project: Project) -> list[tuple[float, ComparedPair]]:
     """First those that the chat model confirms, if it writes prose, then those that are sure enough without it.
 
     What it does not confirm stays: of 19 contradictions a model of 1.5 billion parameters confirmed 5, and none of 41 other pairs.
@@ -221,13 +215,13 @@ async def _confirmed_first(scored: Sequence[tuple[float, _Candidate]], project: 
     return [*confirmed, *(pair for pair in sure if pair[1].texts not in known)]
 
 
-async def _is_confirmed(candidate: _Candidate, project: Project) -> bool:
+async def _is_confirmed(candidate: ComparedPair, project: Project) -> bool:
     titles = (title_of(statement.places[0]) for statement in (candidate.first, candidate.second))
     first, second = map(ReadStatement, candidate.texts, titles)
     return await contradicts(first, second, project)
 
 
-def _varied(scored: Iterable[tuple[float, _Candidate]], least: float) -> list[tuple[float, _Candidate]]:
+def _varied(scored: Iterable[tuple[float, ComparedPair]], least: float) -> list[tuple[float, ComparedPair]]:
     """Those that are at least so sure; of one statement at most MAX_ROWS_PER_STATEMENT."""
     used: Counter[str] = Counter()
     kept = []
@@ -239,7 +233,7 @@ def _varied(scored: Iterable[tuple[float, _Candidate]], least: float) -> list[tu
     return kept
 
 
-def _row(candidate: _Candidate, confidence: float) -> TableRow:
+def _row(candidate: ComparedPair, confidence: float) -> TableRow:
     note = "Confirmed by the chat model." if candidate.is_confirmed else ""
     cells = (
         *map(_statement_cell, (candidate.first, candidate.second)),
@@ -252,7 +246,7 @@ def _statement_cell(statement: ComparedSentence) -> Cell:
     return Cell(statement.text, tuple(place.citation for place in statement.places[:MAX_SHOWN_PLACES]))
 
 
-def _difference_text(candidate: _Candidate) -> str:
+def _difference_text(candidate: ComparedPair) -> str:
     """What differs, such as "number: 30 days / 60 days"."""
     best = best_agreement(candidate.agreements).difference
     words = [_quoted_difference(text, span, best.kind) for text, span in zip(candidate.texts, (best.first, best.second), strict=True)]
@@ -267,7 +261,7 @@ def _quoted_difference(text: str, span: tuple[int, int], kind: str) -> str:
     return text[start:end].strip() or "–"
 
 
-def _newer_cell(candidate: _Candidate) -> Cell:
+def _newer_cell(candidate: ComparedPair) -> Cell:
     """Which statement is of the newer document."""
     first, second = _date(candidate.first), _date(candidate.second)
     if not (first and second):
