@@ -1,6 +1,7 @@
 """Checks of a wiki against the documents of its index: dead quotes, links to missing pages, edited pages, and what a person wrote.
 
-Nothing is written. Sentences of a person are checked like those of an answer: against the passages that retrieval finds for them.
+Nothing is written. Sentences of a person are checked like those of an answer: against the passages that retrieval finds for them. They are
+also compared with each other, on all pages.
 """
 
 import re
@@ -34,6 +35,7 @@ PASSAGES_PER_STATEMENT = 6  # for a statement
 # What the rules do not prove is right if the reader is sure of it: on half of the statements of scripts/measure_wiki_check.py, from this
 # probability on, it was right about one more and wrong about none, and on the other half right about two.
 NEAREST_SENTENCES, MIN_ENTAILED = 8, 0.8
+NEAREST_STATEMENTS = 5  # of the person's others, that a statement is compared with
 MIN_WORDS, MIN_CJK_CHARS = 3, 6  # of a statement
 MAX_CACHED_DOCUMENTS = 32
 EDITED_TEXT = "the generated part is no longer as it was generated"
@@ -52,25 +54,40 @@ _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 
 
 class WikiProblem(StrEnum):
-    """What is wrong at a place of a wiki; the last three are of what a person wrote, with the names of an answer's sentences."""
+    """What is wrong at a place of a wiki; the last four are of what a person wrote, three of them with the names of an answer's sentences."""
 
     DEAD_QUOTE = "dead quote"
     MISSING_PAGE = "missing page"
     EDITED = "edited"
+    CONFLICTING = "conflicting"
     CONTRADICTED = CONTRADICTED_STATE
     UNSUPPORTED = UNSUPPORTED_STATE
     RELATED = RELATED_STATE
 
 
 @dataclass(frozen=True, slots=True)
+class WikiLine:
+    """What a person wrote in a line of a page."""
+
+    path: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class WikiFinding:
-    """A problem in a line of a page: the quote, link or statement, and the sentence of a document that contradicts it or is nearest."""
+    """A problem in a line of a page: the quote, link or statement.
+
+    `citation`: the sentence of a document that contradicts a statement or is nearest; `other`: the statement of a person that conflicts
+    with it.
+    """
 
     problem: WikiProblem
     path: str
     line: int
     text: str
     citation: Citation | None = None
+    other: WikiLine | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +123,13 @@ def check_wiki(project: Project, folder: Path, on_work: OnWork | None = None) ->
     links = [(page, line, target) for page in pages for line, target in _page_links(page.text)]
     statements = [statement for page in pages for statement in _statements(page)]
     checked = statements[:MAX_STATEMENTS]
+    check = support_checker(project.embedder.embed, alias_lookup(project.db), project.reader, place_lookup(project.db))
     found = [
         *_dead_quotes(quotes, wiki, project),
         *_missing_pages(links, folder),
         *(WikiFinding(WikiProblem.EDITED, page.path, _edited_line(page), EDITED_TEXT) for page in pages if page.is_edited),
-        *_unsupported(checked, project, on_work),
+        *_unsupported(checked, check, project, on_work),
+        *conflicting_statements(checked, check, project),
     ]
     counts = {"pages": len(pages), "quotes": len(quotes), "links": len(links), "statements": len(checked)}
     counts["unchecked_statements"] = len(statements) - len(checked)
@@ -228,9 +247,10 @@ def _plain(text: str) -> str:
     return _LINK.sub(r"\1", _WIKI_LINK.sub(lambda found: found[2] or found[1], text))
 
 
-def _unsupported(statements: list[WikiStatement], project: Project, on_work: OnWork | None) -> Iterator[WikiFinding]:
+def _unsupported(
+    statements: list[WikiStatement], check: SupportCheck, project: Project, on_work: OnWork | None
+) -> Iterator[WikiFinding]:
     """The statements that no passage of the documents proves, each with the sentence that contradicts it or is nearest."""
-    check = support_checker(project.embedder.embed, alias_lookup(project.db), project.reader, place_lookup(project.db))
 
     @lru_cache(MAX_CACHED_DOCUMENTS)
     def opened(path: str) -> tuple[Document, Outline] | None:
@@ -246,6 +266,28 @@ def _unsupported(statements: list[WikiStatement], project: Project, on_work: OnW
         found = opened(documents.document_path(project.db, quote.chunk_id)) if quote else None
         citation = cite_document(*found, quote.start, quote.end, quote.chunk_id) if found and quote else None
         yield WikiFinding(WikiProblem(state), statement.path, statement.line, statement.unit.claim, citation)
+
+
+def conflicting_statements(statements: Sequence[WikiStatement], check: SupportCheck, project: Project) -> Iterator[WikiFinding]:
+    """The statements that an earlier one about the same names contradicts."""
+    if len(statements) < 2:
+        return
+    texts = [_with_subject(statement.unit.claim, statement.subject) for statement in statements]
+    vectors = project.embedder.embed(texts)
+    for n, statement in enumerate(statements[1:], 1):
+        nearest = np.argsort(-(vectors[:n] @ vectors[n]), kind="stable")[:NEAREST_STATEMENTS]
+        for other, text in ((statements[i], texts[i]) for i in nearest):
+            verdict = check(texts[n], (Quote("", 0, len(text), text),)) if _names_of(text) & _names_of(texts[n]) else None
+            if verdict and verdict.state == CONTRADICTED_STATE and (verdict.why.startswith("name") or _is_about_same(text, texts[n])):
+                earlier = WikiLine(other.path, other.line, other.unit.claim)
+                yield WikiFinding(WikiProblem.CONFLICTING, statement.path, statement.line, statement.unit.claim, other=earlier)
+                break
+
+
+def _is_about_same(text: str, other: str) -> bool:
+    """Whether neither of two sentences names somebody besides those whom the other names."""
+    names, others = _names_of(text), _names_of(other)
+    return names <= others or others <= names
 
 
 def statement_verdict(statement: WikiStatement, check: SupportCheck, project: Project) -> tuple[str | None, Quote | None]:
@@ -284,6 +326,10 @@ def _is_entailed(claim: str, passages: Sequence[Quote], project: Project) -> boo
         return any(e.entailed >= MIN_ENTAILED for e in entailments(pairs, project))
     except ModelError:  # then the rules alone decide, as for an answer
         return False
+
+
+def _names_of(text: str) -> set[str]:
+    return {word.text for word in parse_sentence(normalize_sentence(text)).words if word.kind == "name"}
 
 
 def _numbers_of(text: str) -> set[str]:

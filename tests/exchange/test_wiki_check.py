@@ -10,7 +10,7 @@ from localrag.engine.settings import EngineOptions
 from localrag.errors import UsageError
 from localrag.exchange import wiki_check
 from localrag.exchange.wiki import update_wiki
-from localrag.exchange.wiki_check import WikiProblem, check_wiki
+from localrag.exchange.wiki_check import WikiLine, WikiProblem, check_wiki
 from localrag.index import Index
 from localrag.project import open_for_query, open_read_only
 from tests.conftest import run_localrag
@@ -114,6 +114,20 @@ def test_what_a_person_states_is_compared_with_the_documents(town_wiki):
     text = (town_wiki / "docs" / "a.md").read_text()
     assert text[source.start : source.end] == source.quote
     assert result.counts["statements"] == 3
+
+
+def test_two_sentences_of_a_person_that_conflict_are_told_across_pages(town_wiki):
+    """The later one, with the place of the earlier one; sentences about two subjects do not conflict."""
+    first = write(town_wiki, "She was born in Brannock in 1951.\n\nHer brother Lars Holm has three dogs.\n")
+    second = write(
+        town_wiki, "Ingrid Holm was born in Brannock in 1953.\n\nHe was born in Brannock in 1949.\n\nHe has two dogs.\n", "Lars Holm"
+    )
+    told = [(f.line, f.text, f.other) for f in check(town_wiki).findings if f.problem is WikiProblem.CONFLICTING]
+    page = str(next((town_wiki / "wiki").rglob("Ingrid Holm.md")).relative_to(town_wiki / "wiki"))
+    assert told == [
+        (second, "Ingrid Holm was born in Brannock in 1953.", WikiLine(page, first, "She was born in Brannock in 1951.")),
+        (second + 4, "He has two dogs.", WikiLine(page, first + 2, "Her brother Lars Holm has three dogs.")),
+    ]
 
 
 def test_what_states_nothing_is_not_compared(town_wiki):

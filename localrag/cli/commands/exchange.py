@@ -171,6 +171,8 @@ def _print_wiki_check(checked: "WikiCheckResult", *, as_json: bool) -> None:
         write_out(f"{escape_line(f.path)}:{f.line}  {f.problem}{': ' * bool(f.text)}{escape_line(f.text)}\n")
         if f.citation:
             write_out(f"    {escape_line(f.citation.place())}: “{escape_line(' '.join(f.citation.quote.split()))}”\n")
+        if f.other:
+            write_out(f"    {escape_line(f.other.path)}:{f.other.line}: “{escape_line(f.other.text)}”\n")
     counts = checked.counts
     left = f" {counts['unchecked_statements']} more statements of yours were not checked." if counts["unchecked_statements"] else ""
     shown = ", ".join(f"{counts[name]} {name}" for name in ("pages", "quotes", "links", "statements"))
