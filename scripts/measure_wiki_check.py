@@ -1,7 +1,7 @@
 """What `localrag wiki --check` says of labelled statements about the demo corpus, for the even and the odd lines apart.
 
-Then all statements are taken as one wiki, and the pairs that are said to conflict are counted by their labels: a statement that the documents
-prove and one that they contradict do conflict where they are about the same thing; 22 pairs are.
+Then all statements are taken as one wiki, and the pairs that are said to conflict are counted by their labels: each statement that the
+documents prove conflicts with one that they contradict.
 
 python scripts/measure_wiki_check.py INDEX, with INDEX the folder of an index of localrag/demo/corpus. The statements are those of
 tests/data/wiki_statements.tsv: the page they stand on, the statement, and what the documents say of it.

@@ -54,7 +54,7 @@ _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 
 
 class WikiProblem(StrEnum):
-    """What is wrong at a place of a wiki; the last four are of what a person wrote, three of them with the names of an answer's sentences."""
+    """What is wrong at a place of a wiki; the last four are of what a person wrote, three with the names of an answer's sentences."""
 
     DEAD_QUOTE = "dead quote"
     MISSING_PAGE = "missing page"
@@ -247,9 +247,7 @@ def _plain(text: str) -> str:
     return _LINK.sub(r"\1", _WIKI_LINK.sub(lambda found: found[2] or found[1], text))
 
 
-def _unsupported(
-    statements: list[WikiStatement], check: SupportCheck, project: Project, on_work: OnWork | None
-) -> Iterator[WikiFinding]:
+def _unsupported(statements: list[WikiStatement], check: SupportCheck, project: Project, on_work: OnWork | None) -> Iterator[WikiFinding]:
     """The statements that no passage of the documents proves, each with the sentence that contradicts it or is nearest."""
 
     @lru_cache(MAX_CACHED_DOCUMENTS)
@@ -277,7 +275,7 @@ def conflicting_statements(statements: Sequence[WikiStatement], check: SupportCh
     for n, statement in enumerate(statements[1:], 1):
         nearest = np.argsort(-(vectors[:n] @ vectors[n]), kind="stable")[:NEAREST_STATEMENTS]
         for other, text in ((statements[i], texts[i]) for i in nearest):
-            verdict = check(texts[n], (Quote("", 0, len(text), text),)) if _names_of(text) & _names_of(texts[n]) else None
+            verdict = check(texts[n], (Quote("", 0, len(text), text),), ()) if _names_of(text) & _names_of(texts[n]) else None
             if verdict and verdict.state == CONTRADICTED_STATE and (verdict.why.startswith("name") or _is_about_same(text, texts[n])):
                 earlier = WikiLine(other.path, other.line, other.unit.claim)
                 yield WikiFinding(WikiProblem.CONFLICTING, statement.path, statement.line, statement.unit.claim, other=earlier)
