@@ -1,9 +1,13 @@
-"""Measures the cells of reviews on labelled contracts: ContractNLI (Koreeda and Manning 2021). The reader was not trained on its test part.
+"""Measures the cells of reviews on labelled contracts, ContractNLI (Koreeda and Manning 2021), or policies, PolicyQA (Ahmad et al. 2020).
 
     python scripts/measure_review.py contract-nli/test.json --documents 12 --seed 1 [--model MODEL]
+    python scripts/measure_review.py policyqa.jsonl
 
-Each of the 17 hypotheses is put to each contract as a question of yes or no. Printed are how often the quote is one of the labelled
-sentences, how often "not stated" is right, and how often "Yes" and "No" are.
+Each of the 17 hypotheses of ContractNLI is put to each contract as a question of yes or no. Printed are how often the quote is one of the
+labelled sentences, how often "not stated" is right, and how often "Yes" and "No" are. The reader was not trained on the test part.
+
+The 20 questions of PolicyQA that are answered for most policies are put to each policy, as far as its labelled paragraphs give it. Printed
+is how often a quote holds a labelled answer, or most of the words of the shorter one, of those cells for which there is one.
 """
 
 import argparse
@@ -11,7 +15,7 @@ import json
 import random
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 from localrag.index import Index
@@ -35,6 +39,8 @@ QUESTIONS = {
     "nda-5": "May the receiving party share confidential information with its employees?",
     "nda-4": "Is the use of confidential information limited to the purposes stated in the agreement?",
 }
+POLICY_QUESTIONS = 20
+MIN_QUOTE_CHARS, MIN_SHARED_WORDS = 20, 0.6  # of a quote; of the shorter of a quote and an answer
 ANSWERS = {"Entailment": "Yes", "Contradiction": "No", "NotMentioned": ""}
 
 
@@ -42,25 +48,64 @@ def share(part, whole):
     return f"{part} of {whole}" + f" ({part / whole:.0%})" * bool(whole)
 
 
+def read_table(texts, questions, model=None):
+    """The table of a review of these texts, by file name, and the seconds that it took."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in texts.items():
+            (Path(folder) / name).write_text(text, encoding="utf-8")
+        with Index.create(folder, extractor="phrases") as index:
+            index.add(folder)
+        with Index.open(folder, model=model) as index:
+            started = time.perf_counter()
+            return index.review(questions), time.perf_counter() - started
+
+
+def measure_policies(path, model):
+    rows = [json.loads(line) for line in path.open(encoding="utf-8")]
+    paragraphs, answers, asked = defaultdict(dict), defaultdict(list), defaultdict(set)
+    for row in rows:
+        name = f"{row['title']}.txt"
+        paragraphs[name][row["context"]] = None
+        answers[name, row["question"]] += row["answers"]
+        asked[row["question"]].add(name)
+    questions = sorted(asked, key=lambda q: (-len(asked[q]), q))[:POLICY_QUESTIONS]
+    table, seconds = read_table({name: "\n\n".join(texts) for name, texts in paragraphs.items()}, questions, model)
+    counts = Counter()
+    for row in table.rows:
+        for question, cell in zip(questions, row.cells[1:], strict=True):
+            if wanted := answers.get((row.key, question)):
+                counts["asked"] += 1
+                counts["found"] += cell.state != "not stated"
+                counts["quoted"] += any(is_same_text(c.quote, answer) for c in cell.citations for answer in wanted)
+    print(f"{len(questions) * len(paragraphs)} cells in {seconds:.0f} s, {counts['asked']} with a labelled answer")
+    print("found of those:", share(counts["found"], counts["asked"]))
+    print("quote holds a labelled answer:", share(counts["quoted"], counts["found"]))
+
+
+def is_same_text(quote, answer):
+    shorter, longer = sorted((set(quote.casefold().split()), set(answer.casefold().split())), key=len)
+    return len(quote) >= MIN_QUOTE_CHARS and len(shorter & longer) >= MIN_SHARED_WORDS * len(shorter)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("contracts", type=Path)
+    parser.add_argument("labelled", type=Path)
     parser.add_argument("--documents", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--model", help="a chat model that writes the cells")
     args = parser.parse_args()
-    documents = random.Random(args.seed).sample(json.loads(args.contracts.read_text(encoding="utf-8"))["documents"], args.documents)
+    if args.labelled.suffix == ".jsonl":
+        measure_policies(args.labelled, args.model)
+    else:
+        measure_contracts(args)
+
+
+def measure_contracts(args):
+    documents = random.Random(args.seed).sample(json.loads(args.labelled.read_text(encoding="utf-8"))["documents"], args.documents)
     labels = {f"{d['id']}.txt": (d["annotation_sets"][0]["annotations"], d["spans"]) for d in documents}
     counts = Counter()
-    with tempfile.TemporaryDirectory() as folder:
-        for d in documents:
-            (Path(folder) / f"{d['id']}.txt").write_text(d["text"], encoding="utf-8")
-        with Index.create(folder, extractor="phrases") as index:
-            index.add(folder)
-        with Index.open(folder, model=args.model) as index:
-            started = time.perf_counter()
-            table = index.review([f"yes/no: {q}" for q in QUESTIONS.values()])
-            seconds = time.perf_counter() - started
+    texts = {f"{d['id']}.txt": d["text"] for d in documents}
+    table, seconds = read_table(texts, [f"yes/no: {q}" for q in QUESTIONS.values()], args.model)
     for row in table.rows:
         annotations, spans = labels[row.key]
         for key, cell in zip(QUESTIONS, row.cells[1:], strict=True):

@@ -37,7 +37,7 @@ def find_amounts(text: str) -> Iterator[FoundAmount]:
     bracket_of = {m.start() + 2: m.start() for m in _IN_BRACKETS.finditer(text)}  # where its number stands below
     text = _APOSTROPHE.sub(",", _IN_BRACKETS.sub(r"  \1", text))  # of the same length
     continental = {m.start(): m for m in _GROUPED.finditer(text)}
-    reached = 0
+    reached, written = 0, (0, 0, "")  # the number in words before one in brackets
     for q in (chinese_quantities if is_cjk(text) else english_quantities)(text):
         at = next((n for n in range(q.start, min(q.end, q.start + 4)) if n in continental), None)
         m = None if at is None else continental[at]
@@ -45,18 +45,25 @@ def find_amounts(text: str) -> Iterator[FoundAmount]:
         before, after = _BEFORE.search(text, max(0, q.start - 5), q.start), _AFTER.match(text, end)
         unit = (before or after or [q.unit])[0].strip() or _counted_word(text, q, end)
         if q.start < reached or not unit or unit == _ORDINAL:
+            written = q.start, q.end, q.value
             continue
         value = _to_float(m[0].replace(".", "").replace(",", ".") if m and unit != "percent" else q.value)
         if value is not None:
             behind = after or (None if before or unit in _WITH_UNIT else _UNIT_WORD.match(text, end))
             reached = behind.end() if behind else end
-            yield FoundAmount(before.start() if before else bracket_of.get(q.start, q.start), reached, value, unit)
+            start = before.start() if before else bracket_of.get(q.start, q.start)
+            if start < q.start and written[1:] == (start - 1, q.value):
+                start = written[0]
+            yield FoundAmount(start, reached, value, unit)
 
 
 def _counted_word(text: str, q: Quantity, end: int) -> str:
     """The word that a number counts, such as a currency that is not known; empty where it may be a year, a day or a number of a list."""
     word = _UNIT_WORD.match(text, end)
-    unit = word[0].strip(" -").lower() if word else ""
+    unit = word[0].strip(" -") if word else ""
+    if "." in q.value and unit[:1].isupper() and not text[text.rfind("\n", 0, q.start) + 1 : q.start].strip(" ([#"):
+        return ""  # the number of a section, before its first word
+    unit = unit.lower()
     is_small = q.value.isdecimal() and int(q.value) <= MAX_DAY
     is_year = (
         q.value.isdecimal()

@@ -12,18 +12,19 @@ from rapidfuzz import fuzz
 from localrag.analysis.amounts import find_amounts
 from localrag.analysis.reading import entailments
 from localrag.analysis.review_questions import AnswerKind, ReviewQuestion, to_statement
-from localrag.analysis.review_reading import DocumentSection, SectionReading, UnitReading
+from localrag.analysis.review_reading import MIN_SENTENCE_CHARS, DocumentSection, SectionReading, UnitReading
 from localrag.analysis.tables import Cell, CellState
 from localrag.dates.date_mentions import find_dates
 from localrag.llm.reader import Entailment
 from localrag.project import Project
 from localrag.query.attribution import rejection_reason
-from localrag.query.passages import MAX_SHORT_WORDS, MIN_SHORT_SCORE
+from localrag.query.passages import MIN_SHORT_SCORE, is_short_answer
+from localrag.query.question_kind import question_kind
 from localrag.records import Citation
 from localrag.text.language import detect_language
-from localrag.text.sentences import cached_sentences, collapse_whitespace
+from localrag.text.sentences import cached_sentences, collapse_whitespace, is_cjk
 
-CELL_VERSION = 2  # of the rules below: another one makes all cells anew that no person decided
+CELL_VERSION = 3  # of the rules below: another one makes all cells anew that no person decided
 MAX_ITEMS = 30  # of a list
 MAX_TEXT_CHARS = 300  # of a sentence that is shown for want of a short answer
 MAX_DISTANCE_CHARS = 200  # between a short answer and the date or amount that is meant
@@ -36,9 +37,8 @@ MIN_STATED = 0.0  # log odds
 MIN_RELEVANCE = 0.0  # the reader's own log odds, from which on an answer is shown that is uncertain
 UNCERTAIN = "Uncertain: this comes nearest."
 MIN_ENTAILED, MIN_CONTRADICTED = 0.7, 0.9  # probabilities
-MIN_UNITS, USUAL_RELEVANCE = 4, -3.5  # with fewer units their median says nothing: that of most units is taken
-# Logistic weights of the best relevance, of how far it is above the median, of the question's words in a sentence, of its cosine, and of 1.
-STATED_WEIGHTS = (0.3, 0.45, 1.2, 1.2, -2.6)  # nine in ten of what contracts state is found: scripts/measure_review.py
+# Logistic weights of the best relevance, of the question's words in a sentence, of its cosine, and of 1.
+STATED_WEIGHTS = (0.75, 1.2, 1.2, -1.0)  # nine in ten of what contracts state is found: scripts/measure_review.py
 
 
 def make_cells(
@@ -47,7 +47,11 @@ def make_cells(
     """The cells of the questions for which a section was read. Raises UsageError without the reader, ModelError."""
     pairs = [_weighed_pairs(question, read, section) for question, read in zip(questions, reads, strict=True)]
     found = iter(entailments([*chain.from_iterable(pairs)], project))
-    return [_make_cell(q, r, [*islice(found, len(p))], section) for q, r, p in zip(questions, reads, pairs, strict=True)]
+    cells = [_make_cell(q, r, [*islice(found, len(p))], section) for q, r, p in zip(questions, reads, pairs, strict=True)]
+    return [
+        _with_few_words(cell, q, r, section) if q.kind is AnswerKind.TEXT and question_kind(q.text, project).wants_few_words else cell
+        for cell, q, r in zip(cells, questions, reads, strict=True)
+    ]
 
 
 def _may_answer(read: SectionReading) -> bool:
@@ -93,9 +97,8 @@ def stated_log_odds(read: SectionReading) -> float:
     """The log odds that a section answers the question that it was read for."""
     if not read.units:
         return -math.inf
-    relevances = sorted(u.reading.relevance for u in read.units)
-    best, median = relevances[-1], relevances[len(relevances) // 2] if len(relevances) >= MIN_UNITS else USUAL_RELEVANCE
-    return float(np.dot(STATED_WEIGHTS, (best, best - median, read.word_share, read.cosine, 1.0)))
+    best = max(unit.reading.relevance for unit in read.units)
+    return float(np.dot(STATED_WEIGHTS, (best, read.word_share, read.cosine, 1.0)))
 
 
 def _probability(log_odds: float) -> float:
@@ -117,21 +120,26 @@ def _shortened(text: str) -> str:
 
 
 def _text(read: SectionReading, stated: float, section: DocumentSection) -> Cell:
-    """The short answer where the reader is sure of one, else the sentence that holds its likeliest one."""
-    unit = _short_answer(read, section) or read.units[0]
-    start, end = unit.span
-    cited = _cite_sentence(unit, start, end, section)
-    is_short = unit is _short_answer(read, section)
-    text = section.source.document.text[start:end].rstrip(".,;") if is_short else cited.quote
-    return Cell(_shortened(text), (cited,), confidence=_probability(stated))
+    """The sentence that holds the likeliest short answer of the best unit; a heading with the sentence after it."""
+    unit = read.units[0]
+    cited = _cite_sentence(unit, *unit.span, section)
+    if cited.end - cited.start < MIN_SENTENCE_CHARS:
+        after = (s.end for s in section.sentences if s.window == unit.unit.window and s.start >= cited.end)
+        cited = section.cite(cited.start, min(after, default=cited.end), unit.unit)
+    return Cell(_shortened(cited.quote), (cited,), confidence=_probability(stated))
 
 
-def _short_answer(read: SectionReading, section: DocumentSection) -> UnitReading | None:
-    """The unit with a short answer that the reader is sure of; None without one."""
+def _with_few_words(cell: Cell, question: ReviewQuestion, read: SectionReading, section: DocumentSection) -> Cell:
+    """The cell of a stated answer with the short answer that the reader is sure of, if it is a name or a number; else as it is."""
+    if cell.state is CellState.NOT_STATED:
+        return cell
     unit = max(read.units, key=lambda u: u.reading.score)
-    text = section.source.document.text[slice(*unit.span)]
-    is_short = 0 < len(text.split()) <= MAX_SHORT_WORDS and "\n" not in text
-    return unit if unit.reading.score >= MIN_SHORT_SCORE and is_short else None
+    start, end = unit.span
+    text = section.source.document.text[start:end].rstrip(".,;")
+    is_telling = is_cjk(text) or any(char.isupper() or char.isdigit() for char in text)
+    if unit.reading.score < MIN_SHORT_SCORE or not is_telling or not is_short_answer(question.text, text):
+        return cell
+    return replace(cell, text=_shortened(text), citations=(_cite_sentence(unit, start, end, section),))
 
 
 def _value(kind: AnswerKind, read: SectionReading, stated: float, section: DocumentSection) -> Cell:
@@ -193,7 +201,7 @@ def _yes_or_no(
     units, statement = read.units[:UNITS_WEIGHED], to_statement(question.text)
     found = [
         e._replace(entailed=0.0, contradicted=e.entailed + e.contradicted)
-        if rejection_reason(statement, section.text(unit.unit)) == "negation"
+        if 1 - e.neutral >= MIN_ENTAILED and rejection_reason(statement, section.text(unit.unit)) == "negation"
         else e
         for unit, e in zip(units, found, strict=True)
     ]

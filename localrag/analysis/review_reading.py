@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from localrag.analysis.placed_sentences import OpenedDocument
 from localrag.analysis.reading import read_pairs
+from localrag.analysis.review_questions import AnswerKind, ReviewQuestion
 from localrag.llm.reader import PassageReading
 from localrag.project import Project
 from localrag.query.passages import SPAN_WEIGHT, Window, chunk_windows
@@ -18,7 +19,9 @@ from localrag.query.retriever import content_stems
 from localrag.records import Chunk, Citation
 from localrag.text.sentences import cached_sentences, collapse_whitespace
 
-WINDOWS_READ, SENTENCES_READ = 1, 8  # of a document, for each question: the nearest ones by meaning and words
+# Read of a document for each question: the nearest windows and sentences by meaning and words. Twice as many find hardly more
+# (docs/how-to/review.md).
+WINDOWS_READ, SENTENCES_READ, SENTENCES_READ_YES_NO = 1, 6, 3
 WORD_WEIGHT = 0.4  # of the share of the question's words, beside the cosine
 MIN_SENTENCE_CHARS = 60  # a shorter sentence is also read with the one before it, which says what it is about
 MAX_SENTENCES = 4_000  # of a document; the rest is not read
@@ -106,11 +109,11 @@ def _sentences_of(number: int, window: Window) -> list[ReadingUnit]:
 
 
 def read_section(
-    questions: Sequence[str], vectors: Sequence[NDArray[np.float32]], section: DocumentSection, project: Project
+    questions: Sequence[ReviewQuestion], vectors: Sequence[NDArray[np.float32]], section: DocumentSection, project: Project
 ) -> list[SectionReading]:
     """The nearest windows and sentences of a section as read for each question, with its vector, (d,). Raises as `read_pairs` does."""
     nearest = [_nearest_units(question, vector, section) for question, vector in zip(questions, vectors, strict=True)]
-    pairs = [(question, section.text(unit)) for question, (units, _) in zip(questions, nearest, strict=True) for unit in units]
+    pairs = [(question.text, section.text(unit)) for question, (units, _) in zip(questions, nearest, strict=True) for unit in units]
     readings = iter(read_pairs(pairs, project))
     return [
         replace(near, units=tuple(sorted((UnitReading(unit, next(readings)) for unit in units), key=lambda u: -u.score)))
@@ -118,15 +121,17 @@ def read_section(
     ]
 
 
-def _nearest_units(question: str, vector: NDArray[np.float32], section: DocumentSection) -> tuple[list[ReadingUnit], SectionReading]:
+def _nearest_units(
+    question: ReviewQuestion, vector: NDArray[np.float32], section: DocumentSection
+) -> tuple[list[ReadingUnit], SectionReading]:
     """The units to read for a question; and how near its nearest sentence is."""
     if not section.sentences:
         return [], SectionReading()
-    wanted = content_stems(question)
+    wanted = content_stems(question.text)
     shares = np.array([len(wanted & stems) / max(1, len(wanted)) for stems in section.stems], np.float32)
     cosines = section.vectors @ vector
     order = np.argsort(-(cosines + WORD_WEIGHT * shares), kind="stable")
-    sentences = [section.sentences[i] for i in order[:SENTENCES_READ]]
+    sentences = [section.sentences[i] for i in order[: SENTENCES_READ_YES_NO if question.kind is AnswerKind.YES_NO else SENTENCES_READ]]
     numbers = list(dict.fromkeys(section.sentences[i].window for i in order))[:WINDOWS_READ]
     windows = [ReadingUnit(n, section.windows[n].start, section.windows[n].end) for n in numbers]
     return list(dict.fromkeys([*sentences, *windows])), SectionReading((), float(shares.max()), float(cosines.max()))

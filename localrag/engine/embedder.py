@@ -27,6 +27,8 @@ from localrag.system.resources import run_in_short_lived_thread, worker_cores
 if TYPE_CHECKING:
     from localrag.engine.llama.pooled import PooledModel
 
+# Texts in all from which on loading the full embedder pays for itself, and texts in one call from which on it is faster.
+MANY_TEXTS, MIN_FULL_BATCH = 200, 16
 MAX_CACHED_TEXTS, MAX_CACHED_TEXT_CHARS = 20_000, 500  # some 30 MB of vectors
 
 
@@ -42,13 +44,13 @@ class EmbeddingModel(Protocol):
 def open_embedder(file: ModelFile, *, quick: bool = False) -> EmbeddingModel:
     """The embedder of a sentence-transformers folder or a GGUF file; the model is loaded on first use.
 
-    `quick` is for questions: it uses llama.cpp where possible, which loads at once but takes twice as long for many texts. Its vectors
-    equal those of the other embedder up to rounding; all vectors of an index must come from the same embedder.
+    `quick` is for questions: it uses llama.cpp where possible, which loads at once, until there are many texts. The vectors of both
+    embedders are equal up to rounding; all vectors of an index must come from one.
     """
     if file.is_gguf:
         return CachingEmbedder(GgufEmbedder(file))
     if file.path.is_dir():
-        return CachingEmbedder(LlamaCppEmbedder(file) if quick else LazyEmbedder(file))
+        return CachingEmbedder(QuickEmbedder(file) if quick else LazyEmbedder(file))
     return CachingEmbedder(E5Embedder(file))
 
 
@@ -106,6 +108,20 @@ class LlamaCppEmbedder(LazyEmbedder):
         copy = convert_to_gguf(self.file)
         # One thread: a question has few texts, and two threads wait for each other wherever another program keeps a core busy.
         return GgufEmbedder(copy, window_tokenizer(self.file.path), threads=1) if copy else super()._made
+
+
+class QuickEmbedder:
+    """Embeds a few texts through llama.cpp, and many as `LazyEmbedder`, which takes half as long but seconds to load."""
+
+    def __init__(self, file: ModelFile) -> None:
+        self.file = file
+        self._quick, self._full, self._n_texts = LlamaCppEmbedder(file), LazyEmbedder(file), 0
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """As `EmbeddingModel.embed`. Raises ModelError if the model cannot be loaded."""
+        self._n_texts += len(texts)
+        has_many = len(texts) >= MIN_FULL_BATCH and self._n_texts >= MANY_TEXTS
+        return (self._full if has_many else self._quick).embed(texts)
 
 
 def embed_windows(

@@ -234,10 +234,13 @@ def _best(read: Sequence[ReadWindow]) -> tuple[float, float]:
 def short_answer(question: str, read: Sequence[ReadWindow]) -> ReadWindow | None:
     """The window whose short answer is sure, names something new and is short; None without one."""
     found = max(read[:PASSAGES_SHOWN], key=lambda w: w.reading.score + w.reading.relevance, default=None)
-    if found is None or found.reading.score < MIN_SHORT_SCORE or not 0 < len(found.answer.split()) <= MAX_SHORT_WORDS:
-        return None
-    stems = content_stems(found.answer)
-    return None if "\n" in found.answer or (stems and stems <= content_stems(question)) else found
+    return found if found and found.reading.score >= MIN_SHORT_SCORE and is_short_answer(question, found.answer) else None
+
+
+def is_short_answer(question: str, answer: str) -> bool:
+    """Whether an answer is short, and has a word that the question lacks."""
+    stems = content_stems(answer)
+    return 0 < len(answer.split()) <= MAX_SHORT_WORDS and "\n" not in answer and not (stems and stems <= content_stems(question))
 
 
 def passages_of(

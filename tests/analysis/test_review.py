@@ -93,6 +93,20 @@ def test_every_answer_has_a_quote_that_stands_in_its_document(reviewed):
     assert "2 March 2024" in cells(reviewed, "anders.txt")[0].citations[0].quote
 
 
+def test_a_text_is_a_name_or_a_sentence_and_no_heading(tmp_path):
+    """A word such as "internal" or "both" answers nothing, and a description needs a sentence."""
+    (tmp_path / "lease.txt").write_text(
+        "9 Governing Law\n\nThis lease is governed by the internal laws of the State of Ohio.\n\n"
+        "Confidential information means the rent, the names of both tenants and the plans of the house.\n",
+        encoding="utf-8",
+    )
+    with Index.create(tmp_path, extractor="phrases") as index:
+        index.add(tmp_path)
+        law, meaning = cells(index.review(["Which law governs the lease?", "What is confidential information?"]), "lease.txt")
+    assert law.text == "State of Ohio" or law.text.endswith("governed by the internal laws of the State of Ohio.")
+    assert meaning.text.startswith("Confidential information means the rent")
+
+
 def test_a_document_that_does_not_say_it_says_so(reviewed):
     """Nothing is quoted for it."""
     for cell in cells(reviewed, "soup.txt"):
