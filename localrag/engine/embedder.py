@@ -50,7 +50,7 @@ def open_embedder(file: ModelFile, *, quick: bool = False) -> EmbeddingModel:
     if file.is_gguf:
         return CachingEmbedder(GgufEmbedder(file))
     if file.path.is_dir():
-        return CachingEmbedder(QuickEmbedder(file) if quick else LazyEmbedder(file))
+        return CachingEmbedder(AdaptiveEmbedder(file) if quick else LazyEmbedder(file))
     return CachingEmbedder(E5Embedder(file))
 
 
@@ -110,7 +110,7 @@ class LlamaCppEmbedder(LazyEmbedder):
         return GgufEmbedder(copy, window_tokenizer(self.file.path), threads=1) if copy else super()._made
 
 
-class QuickEmbedder:
+class AdaptiveEmbedder:
     """Embeds a few texts through llama.cpp, and many as `LazyEmbedder`, which takes half as long but seconds to load."""
 
     def __init__(self, file: ModelFile) -> None:
