@@ -18,6 +18,7 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
+from localrag.analysis.written_cells import MODEL_ALONE
 from localrag.index import Index
 
 QUESTIONS = {
@@ -118,14 +119,15 @@ def measure_contracts(args):
             counts["found and stated"] += stated and is_found
             counts["quoted"] += is_found and any(a < c.end and c.start < b for c in cell.citations for a, b in gold)
             if cell.text in ("Yes", "No"):
-                counts[cell.text] += 1
-                counts[f"{cell.text} right"] += cell.text == ANSWERS[choice]
+                kind = "By the chat model alone" if cell.note == MODEL_ALONE else cell.text
+                counts[kind] += 1
+                counts[f"{kind} right"] += cell.text == ANSWERS[choice]
     print(f"{counts['cells']} cells in {seconds:.0f} s, {counts['stated']} stated")
     print("found of those stated:", share(counts["found and stated"], counts["stated"]))
     silent, rest = counts["cells"] - counts["found"], counts["stated"] - counts["found and stated"]
     print("not stated, and right:", share(silent - rest, silent))
     print("quote is a labelled sentence:", share(counts["quoted"], counts["found and stated"]))
-    for answer in ("Yes", "No"):
+    for answer in ("Yes", "No", *["By the chat model alone"] * bool(args.model)):
         print(f"{answer}, and right:", share(counts[f"{answer} right"], counts[answer]))
 
 

@@ -36,6 +36,7 @@ from localrag.llm.model import bounded_map
 from localrag.project import Project, resolve_answer_style
 from localrag.query.retriever import retrieve, word_share
 from localrag.records import content_id
+from localrag.store import chunks as chunks_store
 
 KIND = "contradictions"
 COLUMNS = (Column("First statement"), Column("Second statement"), Column("What differs"), Column("Newer", "date"))
@@ -48,6 +49,8 @@ MAX_UNNAMED_PENALTY = 1.5  # in log odds, for "the film" of one document and "th
 MAX_ROWS_PER_STATEMENT = 2  # a statement that seems to contradict more is one of a list of different things
 MAX_SHOWN_PLACES = 3  # of one statement
 MIN_CONFIDENCE = 0.7
+# Of usual prose; on two cores without instructions for bfloat16.
+STATEMENTS_PER_CHUNK, SECONDS_PER_STATEMENT, SECONDS_PER_PAIR = 8, 0.01, 0.05
 MIN_CHECKED_CONFIDENCE, MAX_CHECKED = 0.2, 60  # of the pairs that a chat model which writes prose is asked about
 
 _TIMES = re.compile(r"\b(?:1[89]|20)\d\d\b|\b[vV]?\d{1,4}\.\d{1,4}\.\d{1,4}\b|\b[vV]ersion \d[\d.]*")
@@ -70,6 +73,23 @@ class ComparedPair:
     differences: tuple[StatementDifference, ...] = ()
     agreements: tuple[Agreement, ...] = ()
     is_confirmed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ContradictionPlan:
+    """About how many statements a search for contradictions will compare, and about how many seconds that takes."""
+
+    statements: int
+    seconds: float
+
+
+def plan_contradictions(project: Project, topic: str = "") -> ContradictionPlan:
+    """What `find_contradictions` would do, reckoned from the number of chunks. A chat model that writes is asked besides."""
+    n_chunks = len(chunks_store.chunk_ids(project.db))
+    statements = (min(n_chunks, TOPIC_CHUNKS) if topic.strip() else n_chunks) * STATEMENTS_PER_CHUNK
+    compared = min(statements, MAX_STATEMENTS)
+    read = min(compared, MAX_READ_PAIRS)
+    return ContradictionPlan(statements, compared * SECONDS_PER_STATEMENT + read * SECONDS_PER_PAIR)
 
 
 def find_contradictions(project: Project, topic: str = "", *, limit: int = 20, on_work: OnWork | None = None) -> ResultTable:

@@ -29,6 +29,7 @@ MAX_ANSWER_CHARS, MAX_QUOTE_CHARS, MAX_LISTED = 160, 400, 20
 MIN_QUOTE_CHARS, MIN_QUOTE_RATIO = 4, 92  # of 100, from which on a quote stands in a passage
 TOKENS_PER_CELL = 900  # of its prompt and answer, as most cells have
 SECONDS_PER_CELL = 10.0  # where the model's speed is not known
+MODEL_ALONE = "The chat model decided this; the reader is not certain."  # of a model of 1.5 billion weights a third is right
 _QUOTE = Field(
     "quote", "the sentence that answers, copied word for word; empty if none does", {"type": "string", "maxLength": MAX_QUOTE_CHARS}
 )
@@ -40,10 +41,14 @@ _ANSWER_WORDS = {
 }
 
 
+def closed_answers(question: ReviewQuestion) -> tuple[str, ...]:
+    """The answers among which a question chooses; none of an open one."""
+    return ("Yes", "No") if question.kind is AnswerKind.YES_NO else question.choices
+
+
 def cell_fields(question: ReviewQuestion) -> tuple[Field, ...]:
     """The JSON object that a model writes for a question; the quote comes first, since the answer follows from it."""
-    if question.kind in (AnswerKind.YES_NO, AnswerKind.CHOICE):
-        options = ["Yes", "No"] if question.kind is AnswerKind.YES_NO else list(question.choices)
+    if options := closed_answers(question):
         words = " or ".join(json.dumps(option, ensure_ascii=False) for option in [*options, ""])
         return _QUOTE, Field("answer", words, {"enum": [*options, ""]})
     answer = Field("answer", _ANSWER_WORDS[question.kind], {"type": "string", "maxLength": MAX_ANSWER_CHARS})
@@ -55,11 +60,12 @@ def cell_fields(question: ReviewQuestion) -> tuple[Field, ...]:
 async def write_cell(question: ReviewQuestion, read: SectionReading, section: DocumentSection, project: Project, found: Cell) -> Cell:
     """The cell as the project's chat model writes it from the passages that were read, with the confidence of `found`, the reader's cell.
 
-    That cell stays where the call fails, where the reader saw a contradiction, and where the model's quote or figures do not stand in the
-    passages.
+    That cell stays where the reader found a contradiction, where it decided a question that names its answers or found none of them, where
+    the call fails, and where the model's quote or figures do not stand in the passages.
     """
-    windows = _windows(read, section)
-    if not windows or found.state is CellState.CONTRADICTORY:
+    windows, answers = _windows(read, section), closed_answers(question)
+    is_decided = bool(answers) and (found.state is CellState.NOT_STATED or found.text in answers)
+    if not windows or is_decided or found.state is CellState.CONTRADICTORY:
         return found
     passages = "\n\n".join(collapse_whitespace(section.source.document.text[w.start : w.end]) for w in windows)
     fields = cell_fields(question)
@@ -88,14 +94,19 @@ def _cell_of(
     question: ReviewQuestion, rows: Sequence[dict[str, Any]], windows: Sequence[Window], section: DocumentSection, found: Cell
 ) -> Cell:
     """The cell of what a model wrote; `found` where none of it stands in the passages."""
+    is_missing, sure = found.state is CellState.NOT_STATED, found.confidence
     if not rows:
-        sure = found.confidence if found.state is CellState.NOT_STATED or found.confidence is None else 1 - found.confidence
-        return Cell(state=CellState.NOT_STATED, confidence=sure)
+        return Cell(state=CellState.NOT_STATED, confidence=sure if is_missing or sure is None else 1 - sure)
     cells = [cell for row in rows if (cell := _answer_cell(question.kind, row["answer"].strip(), row["quote"], windows, section))]
     if not cells:
         return found
-    sure = 1 - found.confidence if found.state is CellState.NOT_STATED and found.confidence is not None else found.confidence
+    if is_missing and sure is not None:
+        sure = 1 - sure
     if question.kind is not AnswerKind.LIST:
+        (quote,) = cells[0].citations
+        if closed_answers(question):
+            others = (c for c in found.citations if c.end <= quote.start or quote.end <= c.start)
+            return replace(cells[0], citations=(quote, *others), confidence=sure, note=MODEL_ALONE)
         return replace(cells[0], confidence=sure)
     distinct = list({cell.text.casefold(): cell for cell in cells}.values())
     citations = dict.fromkeys(citation for cell in distinct for citation in cell.citations)

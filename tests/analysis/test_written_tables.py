@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from localrag.analysis.written_cells import MODEL_ALONE
 from localrag.index import Index
 from tests.servers import Server, llama
 
@@ -61,10 +62,13 @@ def review(folder, says, questions=QUESTIONS, name="writer"):
 
 
 def test_a_chat_model_that_writes_fills_the_cells_with_quotes_of_the_document(leases):
-    """Each cell is one call; its value is typed, its quote is the document's sentence; what the model does not find is not stated."""
+    """Each cell that the reader has not decided is one call; its value is typed, its quote is the document's sentence.
+
+    What the model does not find is not stated.
+    """
     cells, requests = review(leases, writes)
 
-    assert len(requests) == len(LEASES) * len(QUESTIONS)
+    assert sorted(asked(body)[0] for body in requests) == sorted(2 * [ENDS.partition(": ")[2], FEE.partition(": ")[2], SIGNED])
     anders, bruun = cells["anders.txt"], cells["bruun.txt"]
     assert (anders[ENDS].value, bruun[ENDS].value) == ("2024-03-02", "2025-06-30")
     assert (anders[FEE].value, bruun[FEE].value) == (1200.0, 4500.0)
@@ -91,6 +95,20 @@ def test_what_the_documents_do_not_bear_out_is_not_taken_from_a_model(leases, sa
     assert cells["bruun.txt"][ENDS].value == "2025-06-30"
     assert cells["bruun.txt"][ENDS].citations[0].quote in LEASES["bruun.txt"]
     assert cells["anders.txt"][ENDS].value == "2024-03-02"
+
+
+def test_the_model_decides_what_the_reader_leaves_open(leases):
+    """The reader quotes the nearest sentence; the model's answer is shown with its own quote, and that sentence behind it."""
+    question = "yes/no: Does the harbour pay on time?"
+    with Index.open(leases) as index:
+        (alone,) = index.review([question]).rows[1].cells[1:]
+    said = {"quote": "The contract ends on 30 June 2025.", "answer": "No"}
+    cells, requests = review(leases, lambda _: json.dumps(said), [question])
+
+    assert alone.note
+    assert len(requests) == len(LEASES)
+    assert (cells["bruun.txt"][question].text, cells["bruun.txt"][question].note) == ("No", MODEL_ALONE)
+    assert [c.quote for c in cells["bruun.txt"][question].citations] == [said["quote"], "The harbour pays 4,500 euros a year."]
 
 
 def test_a_quote_is_found_despite_its_case_and_line_breaks(leases):
@@ -125,7 +143,7 @@ def test_written_cells_stay_when_the_review_is_made_without_that_model(leases):
     with Index.open(leases) as index:
         assert index.plan_review(QUESTIONS).new_cells == 0
         assert index.review(QUESTIONS).rows[0].cells[1].value == cells["anders.txt"][ENDS].value
-    assert [len(review(leases, writes, name=name)[1]) for name in ("writer", "another")] == [0, len(LEASES) * len(QUESTIONS)]
+    assert [len(review(leases, writes, name=name)[1]) for name in ("writer", "another")] == [0, len(LEASES) * len([ENDS, FEE, SIGNED])]
 
 
 def test_a_comparison_is_told_in_words_that_its_rows_bear_out(leases):

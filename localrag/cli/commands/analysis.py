@@ -180,18 +180,16 @@ def contradictions_command(
     as_json: JsonOption = False,
 ) -> None:
     """Find statements that cannot both be true, with both quotes."""
-    from localrag.cli.views.result_tables import show_work
+    from localrag.cli.views.result_tables import print_cost, show_work
 
     chosen = _selection_of(where, collection)
-    _make(
-        index,
-        model,
-        engine,
-        out,
-        lambda opened: opened.contradictions(topic, limit=limit, selection=chosen, on_work=show_work),
-        force=force,
-        as_json=as_json,
-    )
+
+    def make(opened: "Index") -> "ResultTable":
+        plan = opened.plan_contradictions(topic, selection=chosen)
+        print_cost(plan.statements, "statements", plan.seconds)
+        return opened.contradictions(topic, limit=limit, selection=chosen, on_work=show_work)
+
+    _make(index, model, engine, out, make, force=force, as_json=as_json)
 
 
 @with_engine
