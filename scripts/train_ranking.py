@@ -8,6 +8,8 @@ are left out together), beside the sum of both walks; then trees are fitted on a
 import asyncio
 import json
 import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,8 +49,9 @@ class RankedQuestion(NamedTuple):
         return len(set(self.gold) & set(first)) / len(self.gold)
 
 
-async def read_set(folder: Path, work: Path) -> list[RankedQuestion]:
-    """The questions of a set with the features of their passages."""
+@asynccontextmanager
+async def opened_set(folder: Path, work: Path) -> AsyncIterator[tuple[Project, dict[str, str], list[dict[str, Any]]]]:
+    """The index of a set's corpus, kept in `work`, with the passage's key by document id, and the set's questions."""
     corpus, queries = ([json.loads(line) for line in (folder / f"{name}.jsonl").open(encoding="utf-8")] for name in ("corpus", "queries"))
     docs = work / folder.name / "docs"
     docs.mkdir(parents=True, exist_ok=True)
@@ -59,12 +62,17 @@ async def read_set(folder: Path, work: Path) -> list[RankedQuestion]:
             file.write_text(as_markdown(row["title"], row["text"]), encoding="utf-8")
     with open_for_writing(docs.parent / ".localrag", extractor="phrases") as project:
         await build_index([docs], project, lambda _: None, reports=False)
-        paths = documents.document_paths(project.db)
-        kept = work / f"{folder.name}.jsonl"
+        yield project, {i: keys[path] for i, path in documents.document_paths(project.db).items()}, queries
+
+
+async def read_set(folder: Path, work: Path) -> list[RankedQuestion]:
+    """The questions of a set with the features of their passages."""
+    kept = work / f"{folder.name}.jsonl"
+    async with opened_set(folder, work) as (project, keys, queries):
         lines = kept.read_text(encoding="utf-8").splitlines() if kept.exists() else []
         with kept.open("a", encoding="utf-8") as out:
             for row in queries[len(lines) :]:
-                lines.append(json.dumps(await _read_question(row, project, {i: keys[path] for i, path in paths.items()})))
+                lines.append(json.dumps(await _read_question(row, project, keys)))
                 out.write(lines[-1] + "\n")
                 out.flush()
     rows = map(json.loads, lines)
@@ -105,12 +113,16 @@ def _as_arrays(model: HistGradientBoostingClassifier) -> RankingTrees:
     )
 
 
+def others_of(name: str, sets: Mapping[str, list[RankedQuestion]]) -> list[RankedQuestion]:
+    """The questions of the sets of other families."""
+    return [q for other, some in sets.items() if other[:FAMILY_CHARS] != name[:FAMILY_CHARS] for q in some]
+
+
 def main() -> None:
     data, work, out = (Path(argument) for argument in sys.argv[1:4])
     sets = {name: asyncio.run(read_set(data / name, work)) for name in SETS if (data / name).is_dir()}
     for name, questions in sets.items():
-        others = [q for other, some in sets.items() if other[:FAMILY_CHARS] != name[:FAMILY_CHARS] for q in some]
-        trees = fit(others)
+        trees = fit(others_of(name, sets))
         sums = 100 * np.mean([q.recall(np.argsort(-q.features[:, 0], kind="stable")) for q in questions])
         ranked = 100 * np.mean([q.recall(rank_rows(q.features, trees)) for q in questions])
         print(f"{name}: R@5 {sums:.1f} by the sum of both walks, {ranked:.1f} by trees fitted on the other sets", flush=True)

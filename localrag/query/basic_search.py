@@ -63,11 +63,12 @@ async def search_two_hops(question: str, vector: NDArray[np.float32], project: P
     extended_vector = project.embedder.embed([extended])[0]
     second = retrieve(extended, extended_vector, project, CANDIDATES_PER_HOP)
     chunks = {c.id: c for c, _ in [*first, *second]}
-    searches = (_signals(question, vector, first, project), _signals(extended, extended_vector, second, project))
+    searches = (search_signals(question, vector, first, project), search_signals(extended, extended_vector, second, project))
     return TwoHops(tuple(chunks.values()), searches)
 
 
-def _signals(text: str, vector: NDArray[np.float32], found: Sequence[tuple[Chunk, float]], project: Project) -> SearchSignals:
+def search_signals(text: str, vector: NDArray[np.float32], found: Sequence[tuple[Chunk, float]], project: Project) -> SearchSignals:
+    """What a search for a text, with its vector, (d,), says of the chunks that it found."""
     by_meaning, by_words = search_meaning_and_words(text, vector, project)
     return SearchSignals(text, {c.id: score for c, score in found}, dict(by_meaning), dict(by_words))
 

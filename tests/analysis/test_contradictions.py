@@ -89,6 +89,15 @@ def test_a_selection_without_documents_is_an_error(index):
         index.contradictions(selection=DocumentFilter("path=missing.txt"))
 
 
+def test_the_cost_is_reckoned_before(index):
+    """From the size of what is chosen; a topic costs no more than everything."""
+    whole, topic = index.plan_contradictions(), index.plan_contradictions("the fee")
+    chosen = index.plan_contradictions(selection=DocumentFilter("path=new.txt"))
+    assert 0 < chosen.seconds < whole.seconds
+    assert topic == whole
+    assert chosen.statements < whole.statements
+
+
 def test_a_topic_that_nothing_is_about_has_no_contradictions(index):
     """The table is empty."""
     assert index.contradictions("volcanoes of Iceland").rows == ()

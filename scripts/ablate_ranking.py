@@ -1,0 +1,176 @@
+"""What more searches and other signals add to the ranking of passages: `python -m scripts.ablate_ranking DATA WORK`.
+
+DATA and WORK as of `scripts/train_ranking.py`. Printed is R@5 of each set for each variant, with trees fitted on the other sets, as there.
+
+- `now`: the question, and the question with the sentence that the reader prefers.
+- `beam`: two more searches, with the next two sentences; of each signal the best value of all three, and of the walks the likeliest.
+- `third`: a third search, with the sentence that the reader then prefers in the second one's passages as well.
+- `convergence`: as `beam`, the walks combined by their geometric mean.
+- `reader`: also the reader's relevance of the passages that it reads.
+- `coverage`: the passages behind the first three are chosen one by one, those that have words of the question first which the others lack.
+"""
+
+import asyncio
+import math
+import pickle
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.project import Project
+from localrag.query.basic_search import CANDIDATES_PER_HOP, search_signals
+from localrag.query.extractive import read_chunks
+from localrag.query.passage_ranking import FEATURES, LEADING, MIN_PROBABILITY, WALK_WEIGHT, RankingTrees, rank_rows, ranking_features
+from localrag.query.retriever import content_stems, retrieve
+from localrag.records import Chunk
+from localrag.text.sentences import collapse_whitespace
+from scripts.train_ranking import SETS, RankedQuestion, fit, opened_set, others_of
+
+BEAM = ("second", "second_2", "second_3")
+SECOND = [FEATURES.index(name) for name in FEATURES if "second" in name]
+LOG_WALK, LOG_FIRST, LOG_SECOND, RANK_WALK = (FEATURES.index(n) for n in ("log_walk", "log_first", "log_second", "rank_walk"))
+COVERAGE, COVERED = 3.0, 15  # how much uncovered words count; passages among which is chosen
+UNREAD = -6.0  # the relevance of a passage that was not read
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SearchedQuestion:
+    """What several searches say of all their passages, (passages, features) by search; `found`: which of them each search has."""
+
+    text: str
+    keys: list[str]
+    gold: list[str]
+    stems: list[set[str]]
+    features: dict[str, Array]
+    found: dict[str, NDArray[np.bool_]]
+    relevance: Array
+
+
+async def search_question(row: dict[str, str], project: Project, keys: dict[str, str]) -> SearchedQuestion | None:
+    """The searches of a question; None if nothing can be read."""
+    question = row["question"]
+    searches = {"first": _search(question, project)}
+    read, is_read = await read_chunks(question, searches["first"][2], project)
+    if not is_read:
+        return None
+    sentences = list(dict.fromkeys(collapse_whitespace(w.sentence.text) for w in read))[: len(BEAM)]
+    searches |= {name: _search(f"{question} {s}", project) for name, s in zip(BEAM, sentences, strict=False)}
+    known = {chunk.id for chunk in searches["first"][2][:5]}
+    text, _, second, _ = searches["second"]
+    again, _ = await read_chunks(text, [c for c in second if c.id not in known], project)
+    more = next((s for w in again if (s := collapse_whitespace(w.sentence.text)) not in sentences), "")
+    searches["third"] = _search(f"{text} {more}", project)
+    chunks = list({c.id: c for _, _, found, _ in searches.values() for c in found}.values())
+    signals = {name: search_signals(text, vector, scored, project) for name, (text, vector, _, scored) in searches.items()}
+    relevance = {w.window.chunk_id: w.reading.relevance for w in [*again, *read][::-1]}
+    return SearchedQuestion(
+        question,
+        [keys[c.document_id] for c in chunks],
+        list(row["gold"]),
+        [content_stems(c.text) for c in chunks],
+        {name: ranking_features(chunks, signals["first"], s, project) for name, s in signals.items() if name != "first"},
+        {name: np.array([c.id in {f.id for f in found} for c in chunks]) for name, (_, _, found, _) in searches.items()},
+        np.array([relevance.get(c.id, UNREAD) for c in chunks]),
+    )
+
+
+def _search(text: str, project: Project) -> tuple[str, NDArray[np.float32], list[Chunk], list[tuple[Chunk, float]]]:
+    vector = project.embedder.embed([text])[0]
+    scored = retrieve(text, vector, project, CANDIDATES_PER_HOP)
+    return text, vector, [chunk for chunk, _ in scored], scored
+
+
+async def search_set(folder: Path, work: Path) -> list[SearchedQuestion]:
+    """The searches of all questions of a set, kept in `work`."""
+    kept = work / f"{folder.name}.searches.pkl"
+    if kept.exists():
+        return list(pickle.loads(kept.read_bytes()))
+    async with opened_set(folder, work) as (project, keys, queries):
+        found = [searched for row in queries if (searched := await search_question(row, project, keys))]
+    kept.write_bytes(pickle.dumps(found))
+    return found
+
+
+def combined(asked: SearchedQuestion, names: Sequence[str], walks: Callable[[Array], Array] | None, *, reader: bool) -> RankedQuestion:
+    """The features of the second search with the best of some searches behind them; `walks` combines (searches, passages) probabilities."""
+    here = [name for name in names if name in asked.features]
+    rows = asked.found["first"] | np.any([asked.found[name] for name in here], axis=0)
+    features = asked.features["second"].copy()
+    if walks:
+        first, *others = (np.exp(f) - MIN_PROBABILITY for f in [features[:, LOG_FIRST], *(asked.features[n][:, LOG_SECOND] for n in here)])
+        walk = first + walks(np.array(others))
+        features[:, LOG_WALK] = np.log(walk + MIN_PROBABILITY)
+        features[np.argsort(-walk, kind="stable"), RANK_WALK] = 1 / (1 + np.arange(len(walk)))
+    columns = [features]
+    if len(names) > 1:
+        columns.append(np.max([asked.features[name][:, SECOND] for name in here], axis=0))
+    if reader:
+        columns.append(asked.relevance[:, None])
+    return RankedQuestion(np.concatenate(columns, axis=1)[rows], [k for k, r in zip(asked.keys, rows, strict=True) if r], asked.gold)
+
+
+def covering_order(asked: SearchedQuestion, ranked: RankedQuestion, trees: RankingTrees, weights: Counter[str]) -> NDArray[np.int64]:
+    """The order of the passages of the first two searches by their probability and the words of the question that they add."""
+    stems = [s for s, f in zip(asked.stems, asked.found["first"] | asked.found["second"], strict=True) if f]
+    order = rank_rows(ranked.features, trees).tolist()
+    chance = 1 / (1 + np.exp(-trees.scores(ranked.features) - WALK_WEIGHT * ranked.features[:, LOG_WALK]))
+    missing = {word: 1 / math.log(2 + weights[word]) for word in content_stems(asked.text)}
+    total = sum(missing.values()) or 1.0
+    chosen, rest = list[int](), order[:COVERED]
+    while rest:
+        best = rest[0]
+        if len(chosen) >= LEADING:
+            best = max(rest, key=lambda i: chance[i] * (1 + COVERAGE * sum(missing[w] for w in missing.keys() & stems[i]) / total))
+        rest.remove(best)
+        chosen.append(best)
+        missing |= {word: missing[word] * (1 - chance[best]) for word in missing.keys() & stems[best]}
+    return np.array(chosen + order[COVERED:])
+
+
+def geometric_mean(walks: Array) -> Array:
+    """Of the probabilities of several walks, (walks, passages)."""
+    return np.asarray(np.exp(np.log(walks + MIN_PROBABILITY).mean(axis=0)))
+
+
+def main() -> None:
+    data, work = (Path(argument) for argument in sys.argv[1:3])
+    asked = {name: asyncio.run(search_set(data / name, work)) for name in SETS if (data / name).is_dir()}
+    best: Callable[[Array], Array] = lambda walks: np.asarray(walks.max(axis=0))  # noqa: E731
+    variants: dict[str, tuple[Sequence[str], Callable[[Array], Array] | None, bool]] = {
+        "now": (("second",), None, False),
+        "beam": (BEAM, best, False),
+        "third": (("second", "third"), best, False),
+        "beam and third": ((*BEAM, "third"), best, False),
+        "convergence": (BEAM, geometric_mean, False),
+        "reader": (("second",), None, True),
+    }
+    for variant, (names, walks, reader) in variants.items():
+        sets = {name: [combined(q, names, walks, reader=reader) for q in some] for name, some in asked.items()}
+        _print_row(variant, sets, lambda _, q, trees: rank_rows(q.features, trees), asked)
+    sets = {name: [combined(q, ("second",), None, reader=False) for q in some] for name, some in asked.items()}
+    weights = Counter(word for some in asked.values() for q in some for stems in q.stems for word in stems)
+    _print_row("coverage", sets, lambda searched, q, trees: covering_order(searched, q, trees, weights), asked)
+
+
+def _print_row(
+    variant: str,
+    sets: dict[str, list[RankedQuestion]],
+    order: Callable[[SearchedQuestion, RankedQuestion, RankingTrees], NDArray[np.int64]],
+    asked: dict[str, list[SearchedQuestion]],
+) -> None:
+    shares = []
+    for name, questions in sets.items():
+        trees = fit(others_of(name, sets))
+        recalls = [q.recall(order(searched, q, trees)) for searched, q in zip(asked[name], questions, strict=True)]
+        shares.append(f"{name} {100 * np.mean(recalls):.1f}")
+    print(f"{variant}: {', '.join(shares)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
