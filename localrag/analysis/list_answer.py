@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from localrag.analysis.item_candidates import ItemCandidate
 from localrag.analysis.item_list import matching_records
-from localrag.analysis.list_request import MAX_REQUEST_CHARS, ListRequest, asks_how_many, is_list_request, parse_list_request
+from localrag.analysis.list_request import MAX_REQUEST_CHARS, ListRequest, asks_for_all, asks_how_many, is_list_request, parse_list_request
 from localrag.analysis.merged_items import merge_items
 from localrag.analysis.placed_sentences import opened_documents
 from localrag.analysis.request_words import is_about, is_number
@@ -27,13 +27,26 @@ _TEXTS = {
         "Alle {total} Datensätze wurden verglichen, Fließtext nicht: localrag list liest auch ihn.",
     ),
 }
+_NOT_COUNTED = {
+    "en": "These are the nearest passages, not all that match: localrag list looks at all.",
+    "de": "Das sind die nächsten Stellen, nicht alle, die passen: localrag list sieht alle durch.",
+}
 
 
 def list_draft(asked: Question, project: Project) -> AnswerDraft | None:
-    """The answer to a question that asks for all records of a kind; None for any other, and where no record matches for certain."""
+    """The answer to a question that asks for all records of a kind; None for any other, and where no record matches for certain.
+
+    Of a question for all or for a number that no record answers, a draft that only has a note: that passages are not counted.
+    """
     question = asked.text
     if len(question) > MAX_REQUEST_CHARS or not is_list_request(question, project):
         return None
+    uncounted = _NOT_COUNTED.get(detect_language(question), _NOT_COUNTED["en"])
+    return _records_draft(question, project) or (AnswerDraft((), note=uncounted) if asks_for_all(question) else None)
+
+
+def _records_draft(question: str, project: Project) -> AnswerDraft | None:
+    """The matching records; None where none matches for certain."""
     request = parse_list_request(question)
     chosen, total = matching_records(record_tables(opened_documents(project)), request)
     if not any(c.evidence.is_about or c.evidence.head.share for c in chosen) or _is_about_one(request, chosen):

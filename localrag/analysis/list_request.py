@@ -119,7 +119,12 @@ def is_list_request(question: str, project: Project) -> bool:
     """Whether a question asks for all of something in the documents, or how many there are, and not about the files."""
     if collection_kind(question, project) is not CollectionKind.OTHER:
         return False
-    return asks_how_many(question) or bool(_ALL.match(question)) or question_kind(question, project).kind is QuestionKind.LIST
+    return asks_for_all(question) or question_kind(question, project).kind is QuestionKind.LIST
+
+
+def asks_for_all(question: str) -> bool:
+    """Whether a question asks for all things of a kind by these words, or for their number."""
+    return asks_how_many(question) or bool(_ALL.match(question))
 
 
 def asks_how_many(question: str) -> bool:

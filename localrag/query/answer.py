@@ -104,7 +104,8 @@ async def answer_question(
 
     `watch` receives the answer's text sentence by sentence, checked and cited, and the status before. If cancelled, the answer so far is
     stored. `history`: the conversation so far, if it is not stored in the index (`options.conversation`). `pending_reports`: finds reports
-    that the chat model may write for a question about the whole. `find_records`: answers a question for all records of a kind.
+    that the chat model may write for a question about the whole. `find_records`: answers a question for all records of a kind; a draft
+    of it that only has a note adds that to the answer.
 
     The whole answer uses one snapshot of the index (`database.snapshot`), whatever is written meanwhile. If the graph is empty or
     incomplete, or the window too small for a mode, the next simpler mode is used and the answer's note says so. `watch.confirm_cost` is
@@ -178,10 +179,14 @@ async def _produce_answer(
     check = support_checker(project.embedder.embed, alias_lookup(project.db), project.reader, place_lookup(project.db))
     citer = Citer(project.db, check, strict=options.strict, bullets=bullets, watch=watch)
     question = replace(question, on_point=citer.add, watch=watch, pending_reports=pending_reports)
+    uncounted = ""  # said below passages, where all or a number was asked for
     if options.mode == "auto" and not question.history and not options.context_only:
         drafts = (("it asks about the files", collection_draft), ("it asks for all records of a kind", find_records))
         for reason, find in drafts:
-            if find and (listed := find(question, project)):
+            listed = find(question, project) if find else None
+            if listed and not listed.points and not listed.opening:
+                uncounted = listed.note
+            elif listed:
                 citer = Citer(project.db, check, bullets=bool(listed.points), watch=watch)
                 answer = replace(_answer_of(text, question, citer.result(listed)), mode="mix", reason=reason)
                 return replace(answer, note=listed.note, is_answerable=True)
@@ -207,7 +212,8 @@ async def _produce_answer(
         if (partial := citer.result()).text:
             keep(made(mode, partial, AnswerDraft(()), "Stopped before its end."))
         raise
-    done = made(mode, citer.result(draft), draft, mode_note, draft.note, _budget_note(budget, options))
+    uncounted = "" if draft.short_answer or draft.is_refused else uncounted
+    done = made(mode, citer.result(draft), draft, mode_note, draft.note, uncounted, _budget_note(budget, options))
     return replace(done, short_answer=draft.short_answer or None)
 
 

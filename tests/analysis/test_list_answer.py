@@ -53,3 +53,9 @@ def test_a_question_for_all_of_a_kind_is_answered_with_the_records_and_their_num
 def test_a_question_for_one_fact_is_answered_from_the_passages(ask, question):
     """Also where it begins like one for a number of records."""
     assert ask(question).reason != REASON
+
+
+def test_where_prose_is_asked_for_all_the_answer_says_that_it_is_not_complete(ask):
+    """Passages are the nearest ones; a fact that the reader is sure of needs no such note."""
+    assert "not all that match" in ask("List all cranes that were bought in 1999").note
+    assert "not all that match" not in ask("When was the Tern built?").note
