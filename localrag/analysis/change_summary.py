@@ -1,4 +1,7 @@
-"""What changed between two documents in a chat model's words; a point whose figures are not in its differences is left out."""
+"""What changed between two documents in a chat model's words.
+
+A point is left out if it has a figure that its differences lack, or repeats a passage, which may be one that is gone, as if it held.
+"""
 
 import json
 from collections.abc import Sequence
@@ -16,6 +19,7 @@ from localrag.text.sentences import collapse_whitespace
 MAX_POINTS, MAX_POINT_CHARS, MAX_POINT_CHANGES = 6, 240, 8
 MAX_PASSAGE_CHARS = 300  # of a passage in the prompt
 CHARS_PER_TOKEN = 3
+MIN_REPEATED_CHARS = 20  # of a passage that a point repeats
 
 
 async def summarize_changes(changes: Sequence[tuple[int, str, str, str]], first: str, second: str, project: Project) -> list[str]:
@@ -49,7 +53,9 @@ async def summarize_changes(changes: Sequence[tuple[int, str, str, str]], first:
         reply = await project.model.ask("changes", messages, max_tokens=most, grammar=json_object(schema), priority=PERSON)
     except CALL_ERRORS:
         return []
-    return [point for row in json.loads(reply.text)["points"] if (point := _checked_point(row["text"], row["rows"], told))]
+    passages = [flat for _, _, *pair in changes for passage in pair if len(flat := collapse_whitespace(passage)) >= MIN_REPEATED_CHARS]
+    points = (_checked_point(row["text"], row["rows"], told, passages) for row in json.loads(reply.text)["points"])
+    return [point for point in points if point]
 
 
 def _fields(numbers: Sequence[int]) -> tuple[Field, ...]:
@@ -63,11 +69,11 @@ def _quoted_passage(passage: str) -> str:
     return f"“{flat[:MAX_PASSAGE_CHARS]}”" if flat else "nothing"
 
 
-def _checked_point(text: str, rows: Sequence[int], told: dict[int, str]) -> str:
-    """The point with its rows; empty if it names none, or a figure that is in none of them."""
+def _checked_point(text: str, rows: Sequence[int], told: dict[int, str], passages: Sequence[str]) -> str:
+    """The point with its rows; empty if it names none or a figure that is in none of them, or repeats a passage word for word."""
     known = figures_of(" ".join(told[row].partition(". ")[2] for row in rows))
     flat = collapse_whitespace(text)
-    if not rows or not flat or not figures_of(flat) <= known:
+    if not rows or not flat or not figures_of(flat) <= known or any(passage in flat for passage in passages):
         return ""
     numbers = sorted(set(rows))
     return f"{flat} ({'row' if len(numbers) == 1 else 'rows'} {', '.join(map(str, numbers))})"

@@ -147,16 +147,17 @@ def test_written_cells_stay_when_the_review_is_made_without_that_model(leases):
 
 
 def test_a_comparison_is_told_in_words_that_its_rows_bear_out(leases):
-    """A point with a figure that its rows do not have is left out; without a model that writes there is none."""
+    """Left out are a point with a figure that its rows lack, and one that repeats a passage; without a model that writes there is none."""
     points = [
         {"rows": [2], "text": "The contract ends on 30 June 2025 instead of 2 March 2024."},
         {"rows": [1], "text": "The fee rises to 9,999 crowns."},
         {"rows": [], "text": "Something else changed as well."},
+        {"rows": [1], "text": "This agreement ends on 2 March 2024. The supplier must not use subcontractors."},
     ]
     with Index.open(leases) as index:
         plain = index.compare("anders.txt", "bruun.txt")
     ends = next(n for n, row in enumerate(plain.rows, 1) if "2025" in row.cells[2].text)
-    points[0]["rows"] = [ends]
+    points[0]["rows"] = points[3]["rows"] = [ends]
     with serve(lambda _: json.dumps({"points": points})) as server, Index.open(leases, model=f"{server.url}#writer") as index:
         told = index.compare("anders.txt", "bruun.txt")
 
