@@ -136,6 +136,11 @@ def covering_order(asked: SearchedQuestion, ranked: RankedQuestion, trees: Ranki
     return np.array(chosen + order[COVERED:])
 
 
+def likeliest(walks: Array) -> Array:
+    """Of the probabilities of several walks, (walks, passages), the highest."""
+    return np.asarray(walks.max(axis=0))
+
+
 def geometric_mean(walks: Array) -> Array:
     """Of the probabilities of several walks, (walks, passages)."""
     return np.asarray(np.exp(np.log(walks + MIN_PROBABILITY).mean(axis=0)))
@@ -144,11 +149,10 @@ def geometric_mean(walks: Array) -> Array:
 def main() -> None:
     data, work = (Path(argument) for argument in sys.argv[1:3])
     asked = {name: asyncio.run(search_set(data / name, work)) for name in SETS if (data / name).is_dir()}
-    best: Callable[[Array], Array] = lambda walks: np.asarray(walks.max(axis=0))  # noqa: E731
     variants: dict[str, tuple[Sequence[str], Callable[[Array], Array] | None, bool]] = {
-        "beam": (BEAM, best, False),
-        "third": (("second", "third"), best, False),
-        "beam and third": ((*BEAM, "third"), best, False),
+        "beam": (BEAM, likeliest, False),
+        "third": (("second", "third"), likeliest, False),
+        "beam and third": ((*BEAM, "third"), likeliest, False),
         "convergence": (BEAM, geometric_mean, False),
         "reader": (("second",), None, True),
     }

@@ -94,23 +94,23 @@ def _cell_of(
     question: ReviewQuestion, rows: Sequence[dict[str, Any]], windows: Sequence[Window], section: DocumentSection, found: Cell
 ) -> Cell:
     """The cell of what a model wrote; `found` where none of it stands in the passages."""
-    is_missing, sure = found.state is CellState.NOT_STATED, found.confidence
+    stated = found.confidence
+    if found.state is CellState.NOT_STATED and stated is not None:
+        stated = 1 - stated
     if not rows:
-        return Cell(state=CellState.NOT_STATED, confidence=sure if is_missing or sure is None else 1 - sure)
+        return Cell(state=CellState.NOT_STATED, confidence=None if stated is None else 1 - stated)
     cells = [cell for row in rows if (cell := _answer_cell(question.kind, row["answer"].strip(), row["quote"], windows, section))]
     if not cells:
         return found
-    if is_missing and sure is not None:
-        sure = 1 - sure
     if question.kind is not AnswerKind.LIST:
         (quote,) = cells[0].citations
         if closed_answers(question):
             others = (c for c in found.citations if c.end <= quote.start or quote.end <= c.start)
-            return replace(cells[0], citations=(quote, *others), confidence=sure, note=MODEL_ALONE)
-        return replace(cells[0], confidence=sure)
+            return replace(cells[0], citations=(quote, *others), confidence=stated, note=MODEL_ALONE)
+        return replace(cells[0], confidence=stated)
     distinct = list({cell.text.casefold(): cell for cell in cells}.values())
     citations = dict.fromkeys(citation for cell in distinct for citation in cell.citations)
-    return Cell("; ".join(cell.text for cell in distinct), tuple(citations), confidence=sure, value=float(len(distinct)))
+    return Cell("; ".join(cell.text for cell in distinct), tuple(citations), confidence=stated, value=float(len(distinct)))
 
 
 def _answer_cell(kind: AnswerKind, answer: str, quote: str, windows: Sequence[Window], section: DocumentSection) -> Cell | None:

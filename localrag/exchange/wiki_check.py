@@ -271,21 +271,19 @@ def conflicting_statements(statements: Sequence[WikiStatement], check: SupportCh
     if len(statements) < 2:
         return
     texts = [_with_subject(statement.unit.claim, statement.subject) for statement in statements]
-    vectors = project.embedder.embed(texts)
+    names, vectors = [_names_of(text) for text in texts], project.embedder.embed(texts)
     for n, statement in enumerate(statements[1:], 1):
-        nearest = np.argsort(-(vectors[:n] @ vectors[n]), kind="stable")[:NEAREST_STATEMENTS]
-        for other, text in ((statements[i], texts[i]) for i in nearest):
-            verdict = check(texts[n], (Quote("", 0, len(text), text),), ()) if _names_of(text) & _names_of(texts[n]) else None
-            if verdict and verdict.state == CONTRADICTED_STATE and (verdict.why.startswith("name") or _is_about_same(text, texts[n])):
+        for i in np.argsort(-(vectors[:n] @ vectors[n]), kind="stable")[:NEAREST_STATEMENTS]:
+            if names[i].isdisjoint(names[n]):
+                continue
+            verdict = check(texts[n], (Quote("", 0, len(texts[i]), texts[i]),), ())
+            # Another number, date or negation is no conflict if each sentence names somebody whom the other does not.
+            is_about_same = names[i] <= names[n] or names[n] <= names[i] or verdict.why.startswith("name")
+            if verdict.state == CONTRADICTED_STATE and is_about_same:
+                other = statements[i]
                 earlier = WikiLine(other.path, other.line, other.unit.claim)
                 yield WikiFinding(WikiProblem.CONFLICTING, statement.path, statement.line, statement.unit.claim, other=earlier)
                 break
-
-
-def _is_about_same(text: str, other: str) -> bool:
-    """Whether neither of two sentences names somebody besides those whom the other names."""
-    names, others = _names_of(text), _names_of(other)
-    return names <= others or others <= names
 
 
 def statement_verdict(statement: WikiStatement, check: SupportCheck, project: Project) -> tuple[str | None, Quote | None]:

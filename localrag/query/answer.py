@@ -104,8 +104,8 @@ async def answer_question(
 
     `watch` receives the answer's text sentence by sentence, checked and cited, and the status before. If cancelled, the answer so far is
     stored. `history`: the conversation so far, if it is not stored in the index (`options.conversation`). `pending_reports`: finds reports
-    that the chat model may write for a question about the whole. `find_records`: answers a question for all records of a kind; a draft
-    of it that only has a note adds that to the answer.
+    that the chat model may write for a question about the whole. `find_records`: answers a question for all records of a kind; if its
+    draft has nothing but a note, the question is answered from passages, and the note stands below them.
 
     The whole answer uses one snapshot of the index (`database.snapshot`), whatever is written meanwhile. If the graph is empty or
     incomplete, or the window too small for a mode, the next simpler mode is used and the answer's note says so. `watch.confirm_cost` is
