@@ -1,6 +1,6 @@
-"""How long retrieval takes at a given number of chunks: full text, vectors and the walk, each alone and together.
+"""How long retrieval takes at a given number of chunks: full text, vectors and the walk, each alone and together, and both searches ranked.
 
-    python scripts/scale_retrieval.py TEXT… --chunks 100000
+    python -m scripts.scale_retrieval TEXT… --chunks 100000
 
 Then the same of 1, 10, 50 and 100 % of the documents, chosen anew for every question.
 
@@ -10,6 +10,7 @@ relationships. Questions are sentences of the texts that name two entities.
 """
 
 import argparse
+import asyncio
 import json
 import sys
 import tempfile
@@ -21,9 +22,12 @@ import numpy as np
 from localrag.engine.embedder import open_embedder
 from localrag.filters import DocumentFilter
 from localrag.llm.model import ChatModel
+from localrag.llm.reader import PassageReader
 from localrag.model_files import find_chat_model, find_embedder
+from localrag.pagerank import personalized_pagerank
 from localrag.project import Project, filter_project
 from localrag.query import retriever
+from localrag.query.basic_search import CANDIDATES_PER_HOP, retrieve_two_hop
 from localrag.records import Chunk, Document, Entity, Graph, Mention, Relationship
 from localrag.settings import IndexSettings
 from localrag.store import documents, graph, runs, vectors
@@ -105,7 +109,7 @@ def selected_rows(project, share, questions, embedded):
         "choosing": of(lambda *_: None),
         "full_text": of(lambda q, p: search_chunks(p.db, q, retriever.CANDIDATE_CHUNKS)),
         "vectors": of(lambda q, p: vectors.nearest(p.db, p.folder, "chunk", embedded[q], retriever.CANDIDATE_CHUNKS)),
-        "search": of(lambda q, p: retriever.retrieve(q, embedded[q], p, 10)),
+        "search": of(lambda q, p: retriever.retrieve(q, embedded[q], p, CANDIDATES_PER_HOP)),
     }
 
 
@@ -126,7 +130,9 @@ def main():
         samples = fill(db, texts, args.chunks, embedder.embed, rng)
         filled = time.perf_counter() - begun
         runs.save_settings(db, settings={})
-        project = Project(folder, folder, db, db, IndexSettings(), ChatModel(SqliteLlmCache(db), find_chat_model(None)), embedder)
+        project = Project(
+            folder, folder, db, db, IndexSettings(), ChatModel(SqliteLlmCache(db), find_chat_model(None)), embedder, reader=PassageReader()
+        )
         begun = time.perf_counter()
         net = load_entity_network(db, folder)
         built = time.perf_counter() - begun
@@ -142,8 +148,9 @@ def main():
             "full_text": timed(lambda q: search_chunks(db, q, retriever.CANDIDATE_CHUNKS), questions),
             "vectors": timed(lambda q: vectors.nearest(db, folder, "chunk", embedded[q], retriever.CANDIDATE_CHUNKS), questions),
             "names": timed(lambda q: retriever.named_entities(q, project), questions),
-            "walk": timed(lambda q: retriever.walk(net, {len(q): 1.0}, {len(q): 1.0}, {}), questions),
-            "search": timed(lambda q: retriever.retrieve(q, embedded[q], project, 10), questions),
+            "walk": timed(lambda q: personalized_pagerank(net, {len(q): 1.0}, {len(q): 1.0}, {}), questions),
+            "search": timed(lambda q: retriever.retrieve(q, embedded[q], project, CANDIDATES_PER_HOP), questions),
+            "both_searches_ranked": timed(lambda q: asyncio.run(retrieve_two_hop(q, embedded[q], project, 10)), questions),
             "embedding": timed(lambda q: embedder.embed([q]), questions),
             "selected": {f"{share:.0%}": selected_rows(project, share, questions, embedded) for share in (0.01, 0.1, 0.5, 1.0)},
         }

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from localrag.errors import ModelError
 from localrag.model_files import shipped_models
 from localrag.project import Project
-from localrag.query.retriever import content_stems, named_entities
+from localrag.query.retriever import content_stems, cosine_spread, named_entities
 from localrag.records import Chunk
 from localrag.store import graph
 from localrag.system.files import shipped_data_path
@@ -29,7 +29,7 @@ FEATURES = (
 )
 LEADING = 3  # of the walks' passages, which stay first: where one step leads to the answer, they have it more often than the trees' choice
 WALK_WEIGHT = 0.5  # of the logarithm of both walks' probability, beside the trees' log odds
-UNSEEN_COSINE = 0.02  # below the lowest cosine that was computed, for a passage that is not among the nearest
+UNSEEN_COSINE = 0.3  # spreads below the lowest cosine that was computed, for a passage that is not among the nearest
 MIN_PROBABILITY = 1e-4  # added before the logarithm
 REMEDY = "Reinstall: pip install --force-reinstall localrag"
 Array = NDArray[np.float64]
@@ -91,8 +91,7 @@ def ranking_features(chunks: Sequence[Chunk], first: SearchSignals, second: Sear
     columns = (
         *(np.log(x + MIN_PROBABILITY) for x in (one + two, one, two)),
         *(_reciprocal_ranks(x) for x in (one, two, one + two)),
-        cosine_one - cosine_one.max(initial=-1),
-        cosine_two - cosine_two.max(initial=-1),
+        *(cosine_one, cosine_two),
         *(_reciprocal_ranks(x) for x in (cosine_one, cosine_two)),
         *(bm25_one, bm25_two),
         *(_reciprocal_ranks(x) for x in (bm25_one, bm25_two)),
@@ -108,8 +107,11 @@ def _values(chunks: Sequence[Chunk], by_id: Mapping[str, float]) -> Array:
 
 
 def _cosines(chunks: Sequence[Chunk], by_id: Mapping[str, float]) -> Array:
-    unseen = min(by_id.values(), default=0.0) - UNSEEN_COSINE
-    return np.array([by_id.get(chunk.id, unseen) for chunk in chunks])
+    """How far each chunk's cosine is below the best, in spreads of the nearest chunks' cosines."""
+    spread = cosine_spread(by_id.values())
+    unseen = min(by_id.values(), default=0.0) - UNSEEN_COSINE * spread
+    cosines = np.array([by_id.get(chunk.id, unseen) for chunk in chunks])
+    return np.asarray((cosines - cosines.max(initial=-1)) / spread)
 
 
 def _reciprocal_ranks(values: Array) -> Array:

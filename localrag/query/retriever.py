@@ -7,7 +7,7 @@ that shares no word with the question but is about an entity in a relevant passa
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, TypeVar
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 
 CANDIDATE_CHUNKS = 50  # restart passages from full text, and from vectors
-SOFTMAX_TEMPERATURE = 0.05  # of cosines, for the restart probability
+SOFTMAX_TEMPERATURE = 0.6  # of cosines in units of their spread, for the restart probability
+MIN_SPREAD = 1e-3  # of cosines
 LEXICAL_EXPONENT = 5  # of the BM25 score relative to the best
 LEXICAL_WEIGHT = 0.7  # of full text, relative to vectors
 CJK_LEXICAL_WEIGHT = 4.0  # the bundled embedder knows little Chinese
@@ -210,6 +211,11 @@ def search_meaning_and_words(
     return _cached(project, ("nearest", question, vector.tobytes()), find)
 
 
+def cosine_spread(cosines: Collection[float]) -> float:
+    """The standard deviation of the nearest chunks' cosines, which is some five times larger with one embedder than with another."""
+    return max(float(np.std(list(cosines))), MIN_SPREAD) if cosines else MIN_SPREAD
+
+
 def _seed_chunks(question: str, vector: NDArray[np.float32], project: Project) -> dict[str, float]:
     """Restart probability by chunk id, highest first."""
     return dict(_cached(project, ("passages", question, vector.tobytes()), lambda: _find_starting_passages(question, vector, project)))
@@ -219,8 +225,9 @@ def _find_starting_passages(question: str, vector: NDArray[np.float32], project:
     by_meaning, by_words = search_meaning_and_words(question, vector, project)
     share: dict[str, float] = {}
     weight = CJK_LEXICAL_WEIGHT if is_cjk(question) else LEXICAL_WEIGHT
+    temperature = SOFTMAX_TEMPERATURE * cosine_spread([s for _, s in by_meaning])
     for scored, weight_of_search in (
-        ([(c, math.exp((s - by_meaning[0][1]) / SOFTMAX_TEMPERATURE)) for c, s in by_meaning], 1.0),
+        ([(c, math.exp((s - by_meaning[0][1]) / temperature)) for c, s in by_meaning], 1.0),
         ([(c, (max(s, 0.0) / max(by_words[0][1], 1e-9)) ** LEXICAL_EXPONENT) for c, s in by_words], weight),
     ):
         total = sum(s for _, s in scored) or 1.0

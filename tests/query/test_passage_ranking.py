@@ -104,6 +104,18 @@ def test_what_all_signals_prefer_comes_first(monkeypatch, chunks):
     assert rank_passages([], empty, empty, NoEntities) == []
 
 
+def test_embedders_whose_cosines_lie_closer_together_rank_alike(monkeypatch, chunks):
+    """The trees are given cosines in units of their spread, also of a passage that is not among the nearest."""
+    monkeypatch.setattr(passage_ranking, "named_entities", lambda *_: [])
+    wide = replace(signals("Who bought the ferry Skua?", 2), cosines={"c0": 0.2, "c1": 0.3, "c2": 0.7})
+    close = replace(wide, cosines={key: 0.75 + cosine / 5 for key, cosine in wide.cosines.items()})
+
+    features = ranking_features(chunks, wide, wide, NoEntities)
+    assert np.allclose(features, ranking_features(chunks, close, close, NoEntities))
+    unseen = features[3, FEATURES.index("cosine_first")]
+    assert unseen < features[0, FEATURES.index("cosine_first")] < features[2, FEATURES.index("cosine_first")] == 0
+
+
 def test_damaged_trees_are_not_used(monkeypatch):
     """The file is known by its hash; the error says how to get another."""
     load_trees.cache_clear()

@@ -62,6 +62,23 @@ def test_chinese_questions_find_chinese_passages(project):
     assert found(project, "谁是海鸥号的轮机长？")[0] == "渡轮"
 
 
+def test_walks_start_alike_with_embedders_whose_cosines_lie_closer_together(project, monkeypatch):
+    """Weights of restart passages are by cosines in units of their spread; one passage, or equal cosines, are no special case."""
+    wide = [("a", 0.7), ("b", 0.3), ("c", 0.2)]
+    by_words = [("b", 2.0)]
+
+    def starting(cosines):
+        monkeypatch.setattr(retriever, "search_meaning_and_words", lambda *_: (cosines, by_words))
+        return retriever._find_starting_passages("?", np.zeros(3, np.float32), project)
+
+    close = starting([(key, 0.75 + cosine / 5) for key, cosine in wide])
+    assert starting(wide) == pytest.approx(close)
+    assert close["a"] > 2 * close["c"]
+    assert starting([("a", 0.5)]) == pytest.approx({"a": 1.0, "b": retriever.LEXICAL_WEIGHT})
+    assert starting([("a", 0.5), ("c", 0.5)])["a"] == pytest.approx(0.5)
+    assert starting([]) == pytest.approx({"b": retriever.LEXICAL_WEIGHT})
+
+
 def test_without_a_graph_words_and_meaning_decide(project):
     """`hybrid_search` needs no graph and puts the passage with the question's words first."""
     question = "How is bread baked?"
