@@ -34,6 +34,7 @@ from localrag.project import (
     open_for_writing,
     open_read_only,
     prompts_in_use,
+    settings_without_embedder,
 )
 from localrag.records import Answer, Chunk, Citation, Community, Document, Entity, Mention, NameMerge, PendingReport, Relationship, Report
 from localrag.settings import INDEX_FOLDER, IndexSettings
@@ -369,16 +370,18 @@ class Index(IndexReader):
 
     @contextmanager
     def write_session(
-        self, *, embedder: str | None = None, rebuild: bool = False, recluster: bool = False, **settings: Any
+        self, *, embedder: str | None = None, rebuild: bool = False, recluster: bool = False, sources: Paths = (), **settings: Any
     ) -> Iterator["Index"]:
         """Keep the index open for several changes, with no other process writing in between.
 
         `settings` are fields of `localrag.settings.IndexSettings`; they are stored, and the next `add` redoes what depends on them. With
         `rebuild` another `model` or `embedder` may replace the index's; with `recluster` the next `add` detects all communities again.
+        `sources`: what will be added; if nobody named an embedder for a new index, the languages of these documents choose it.
         Raises UsageError for an unknown setting, IndexMismatch for another model without `rebuild`, IndexBusy while another process writes,
         ModelError.
         """
-        with self._write_project(model=self._model, embedder=embedder, rebuild=rebuild, recluster=recluster, **_known(settings)):
+        options = {"model": self._model, "rebuild": rebuild, "recluster": recluster, **_known(settings)}
+        with self._write_project(_listed(sources), embedder=embedder, **options):
             yield self
 
     def add(self, paths: Paths, **options: Unpack[IndexOptions]) -> "IndexResult":
@@ -387,7 +390,7 @@ class Index(IndexReader):
         After an interruption the next call continues. Options are the fields of `IndexOptions`. Raises UsageError if there is nothing to
         index, IndexBusy, ModelError.
         """
-        with self._write_project(model=self._model):  # opened outside the event loop, where an interrupt would have to wait
+        with self._write_project(_listed(paths), model=self._model):  # outside the event loop, where an interrupt would have to wait
             return asyncio.run(self.aadd(paths, **options))
 
     async def aadd(self, paths: Paths, **options: Unpack[IndexOptions]) -> "IndexResult":
@@ -399,7 +402,7 @@ class Index(IndexReader):
 
         on_progress, deletion = options.get("on_progress") or _ignored, options.get("deletion") or DEFAULT_DELETION
         names, workers = parse_collection_names(",".join(options.get("collections", ()))), choose_pool(options.get("workers", 0))
-        with self._write_project(model=self._model) as project:
+        with self._write_project(_listed(paths), model=self._model) as project:
             if options.get("write_reports"):
                 await choose_written_reports(project)
             return await build_index(_listed(paths), project, on_progress, deletion=deletion, collections=names, hire=workers)
@@ -675,21 +678,37 @@ class Index(IndexReader):
     # Open projects
 
     @contextmanager
-    def _write_project(self, *, embedder: str | None = None, **options: Any) -> Iterator[Project]:
-        """The index open for writing, with settings; within `write_session`, the one it opened."""
+    def _write_project(self, sources: Sequence[Path] = (), *, embedder: str | None = None, **options: Any) -> Iterator[Project]:
+        """The index open for writing, with settings; within `write_session`, the one it opened. `sources`: what will be added to it."""
         self.close()
         if self._written is not None:
             if embedder or options.keys() - {"model", "rebuild", "recluster"}:
                 raise UsageError("Settings and the embedder are chosen when writing begins.", "Give them to `writing`.")
             yield self._written
             return
-        opened = open_for_writing(self.folder, embedder=embedder, engine=self._engine, **options)
-        with opened as project:
+        changes = {name: value for name, value in options.items() if name not in ("model", "rebuild", "recluster")}
+        embedder = embedder or self._embedder_of_languages(sources, changes)
+        with open_for_writing(self.folder, embedder=embedder, engine=self._engine, **options) as project:
             self._written = project
             try:
                 yield project
             finally:
                 self._written = None
+
+    def _embedder_of_languages(self, sources: Sequence[Path], changes: dict[str, Any]) -> str | None:
+        """The multilingual embedder, if the documents to be added to a new index need it and nobody named another."""
+        settings = settings_without_embedder(self.folder, changes) if sources else None
+        if settings is None:
+            return None
+        from localrag.indexing.embedder_choice import MULTILINGUAL_EMBEDDER, languages_beside_english
+        from localrag.text.language import LANGUAGE_NAMES
+
+        languages = languages_beside_english(sources, documents_root(self.folder), settings)
+        if not languages:
+            return None
+        named = ", ".join(LANGUAGE_NAMES.get(code, code) for code in languages)
+        (self._engine or EngineOptions()).notify(f"Languages: {named}. Embedding with {MULTILINGUAL_EMBEDDER} (another: --embedder NAME).")
+        return MULTILINGUAL_EMBEDDER
 
     def measure_if_new(self) -> None:
         """Measure how a chat model that answered for the first time on this machine runs fastest; it takes a minute or more, once."""

@@ -158,12 +158,15 @@ def remove_model(kind: str, name: str) -> None:
 
 
 def set_default(kind: str, name: str) -> None:
-    """Make a model the default of new indexes. Raises UsageError for a kind without a default."""
+    """Make a model the default of new indexes. Raises UsageError for a kind without a default.
+
+    An embedder is named even if it is the one of the package: otherwise the documents' languages may choose another.
+    """
     if f"default_{kind}" not in _DEFAULTS:
         raise UsageError(f"A {kind} has no default: it is used only if you name it.", f"Name it: --{kind} {name}")
     document = _document()
-    if shipped_models().get(f"default_{kind}") == name:
-        document.pop(f"default_{kind}", None)
+    if kind == "chat" and shipped_models()["default_chat"] == name:
+        document.pop("default_chat", None)
     elif f"default_{kind}" in document:
         document[f"default_{kind}"] = name
     else:  # before the first table, otherwise it would belong to that table

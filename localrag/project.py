@@ -21,7 +21,16 @@ from localrag.llm.model import ChatModel
 from localrag.llm.prompts import load_overrides, prompt_files, prompt_name, read_domain, untrusted_prompts
 from localrag.llm.reader import PassageReader
 from localrag.llm.tagger import Tagger
-from localrag.model_files import ModelFile, bundled_chat_model, find_chat_model, find_embedder, find_reranker, merged_models, shipped_models
+from localrag.model_files import (
+    ModelFile,
+    bundled_chat_model,
+    find_chat_model,
+    find_embedder,
+    find_reranker,
+    merged_models,
+    shipped_models,
+    user_models,
+)
 from localrag.settings import INDEX_FOLDER, IndexSettings, project_file
 from localrag.store import llm_cache, runs
 from localrag.store.database import keep_caches, set_read_only, snapshot
@@ -176,6 +185,8 @@ def open_for_writing(
             _check_models(folder, stored, {**computed_by_chat, "embedder": vectors})
         if rebuild:
             runs.save_settings(db, budgets_model={}, auto_extractor={}, reports_style={})
+        if embedder:
+            runs.save_settings(db, is_embedder_named=True)
         if recluster:
             runs.save_settings(db, reclustered=stored.get("reclustered", 0) + 1)
         index_id = llm_cache.identity(db)
@@ -202,6 +213,19 @@ def open_for_writing(
         )
         with closing(project), mark_as_writing(db):
             yield project
+
+
+def settings_without_embedder(folder: Path, changes: dict[str, Any]) -> IndexSettings | None:
+    """The settings of an index that is new or empty, if nobody has named its embedder; else None. Raises ModelError."""
+    if user_models().get("default_embedder"):
+        return None
+    if not (folder / DATABASE_FILE).exists():
+        return replace(IndexSettings(), **changes)
+    with closing(open_index(folder)) as db:
+        stored = runs.load_settings(db)
+        if stored.get("is_embedder_named") or has_rows(db, "documents"):
+            return None
+        return replace(IndexSettings.from_json(stored.get("settings", {})), **changes)
 
 
 def effective_settings(

@@ -8,7 +8,10 @@ there, and what R@5 gains over `now` with 95 % certainty (paired bootstrap).
 - `beam`: two more searches, with the next two sentences; of each signal the best value of all three, and of the walks the likeliest.
 - `third`: a third search, with the sentence that the reader then prefers in the second one's passages as well.
 - `convergence`: as `beam`, the walks combined by their geometric mean.
-- `reader`: also the reader's relevance of the passages that it reads.
+- `reader`: also the reader's relevance of the thirty passages that both walks prefer, to the question alone and with the sentence.
+- `signals`: also the words of the question that the passage of the sentence lacks, the words of the sentence in the title, and the cosine
+  with the question's vector without the direction of that passage.
+- `equal seeds`, `rare seeds`: walks that start at the entities of the question with equal weights, or with their rarity squared.
 - `coverage`: the passages behind the first three are chosen one by one, those that have words of the question first which the others lack.
 """
 
@@ -19,12 +22,15 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.pagerank import PageRankGraph
 from localrag.project import Project
+from localrag.query import retriever
 from localrag.query.basic_search import CANDIDATES_PER_HOP, search_signals
 from localrag.query.extractive import read_chunks
 from localrag.query.passage_ranking import FEATURES, LEADING, MIN_PROBABILITY, WALK_WEIGHT, RankingTrees, rank_rows, ranking_features
@@ -38,7 +44,8 @@ SECOND = [FEATURES.index(name) for name in FEATURES if "second" in name]
 LOG_WALK, LOG_FIRST, LOG_SECOND, RANK_WALK = (FEATURES.index(n) for n in ("log_walk", "log_first", "log_second", "rank_walk"))
 COVERAGE, COVERED = 3.0, 15  # how much uncovered words count; passages among which is chosen
 RESAMPLED = 4000
-UNREAD = -6.0  # the relevance of a passage that was not read
+READ, UNREAD = 30, -12.0  # passages that the reader reads; the relevance of the others
+SEEDS = {"equal seeds": 0.0, "rare seeds": 2.0}  # the power of their rarity by which entities are weighted
 Array = NDArray[np.float64]
 
 
@@ -52,7 +59,9 @@ class SearchedQuestion:
     stems: list[set[str]]
     features: dict[str, Array]
     found: dict[str, NDArray[np.bool_]]
-    relevance: Array
+    relevance: Array  # of the question, and of the question with the sentence, (passages, 2)
+    more: Array  # other signals, (passages, 3)
+    seeded: dict[str, Array]  # the features with other weights of entities
 
 
 async def search_question(row: dict[str, str], project: Project, keys: dict[str, str]) -> SearchedQuestion | None:
@@ -71,15 +80,56 @@ async def search_question(row: dict[str, str], project: Project, keys: dict[str,
     searches["third"] = _search(f"{text} {more}", project)
     chunks = list({c.id: c for _, _, found, _ in searches.values() for c in found}.values())
     signals = {name: search_signals(text, vector, scored, project) for name, (text, vector, _, scored) in searches.items()}
-    relevance = {w.window.chunk_id: w.reading.relevance for w in [*again, *read][::-1]}
+    features = {name: ranking_features(chunks, signals["first"], s, project) for name, s in signals.items() if name != "first"}
+    source = [c.id for c in chunks].index(read[0].window.chunk_id)
     return SearchedQuestion(
         question,
         [keys[c.document_id] for c in chunks],
         list(row["gold"]),
         [content_stems(c.text) for c in chunks],
-        {name: ranking_features(chunks, signals["first"], s, project) for name, s in signals.items() if name != "first"},
+        features,
         {name: np.array([c.id in {f.id for f in found} for c in chunks]) for name, (_, _, found, _) in searches.items()},
-        np.array([relevance.get(c.id, UNREAD) for c in chunks]),
+        _relevance(chunks, np.argsort(-features["second"][:, LOG_WALK], kind="stable")[:READ], (question, text), project),
+        _more_signals(chunks, source, question, sentences[0], project),
+        {name: _seeded_features(chunks, exponent, (question, text), project) for name, exponent in SEEDS.items()},
+    )
+
+
+def _relevance(chunks: Sequence[Chunk], rows: NDArray[np.int64], texts: Sequence[str], project: Project) -> Array:
+    """The reader's relevance of some passages to each text, (passages, texts)."""
+    assert project.reader is not None
+    relevance = np.full((len(chunks), len(texts)), UNREAD)
+    for n, text in enumerate(texts):
+        relevance[rows, n] = [r.relevance for r in project.reader.read_pairs([(text, chunks[i].text) for i in rows])]
+    return relevance
+
+
+def _more_signals(chunks: Sequence[Chunk], source: int, question: str, sentence: str, project: Project) -> Array:
+    """The signals of the variant of that name, (passages, 3). `source`: the row of the sentence's passage."""
+    asked, stems = content_stems(question), [content_stems(c.text) for c in chunks]
+    missing, added = asked - stems[source], content_stems(sentence) - asked
+    titles = [content_stems(c.text.partition("\n")[0]) for c in chunks]
+    vector, *vectors = project.embedder.embed([question, *(c.text for c in chunks)])
+    rest = vector - (vector @ vectors[source]) * vectors[source]
+    cosines = np.array(vectors) @ (rest / max(1e-6, float(np.linalg.norm(rest))))
+    words = [(len(s & missing) / max(1, len(missing)), len(t & added) / max(1, len(t))) for s, t in zip(stems, titles, strict=True)]
+    return np.column_stack([np.array(words), (cosines - cosines.max()) / cosines.std()])
+
+
+def _seeded_features(chunks: Sequence[Chunk], exponent: float, texts: tuple[str, str], project: Project) -> Array:
+    """The features by walks that start at entities weighted by a power of their rarity."""
+    usual = retriever._seed_entities
+
+    def weighted(question: str, net: PageRankGraph, project: Project) -> dict[int, float]:
+        return {number: weight * float(net.rarity[number]) ** (exponent - 1) for number, weight in usual(question, net, project).items()}
+
+    try:
+        retriever._seed_entities = weighted
+        first, second = (_search(text, project) for text in texts)
+    finally:
+        retriever._seed_entities = usual
+    return ranking_features(
+        chunks, *(search_signals(text, vector, scored, project) for text, vector, _, scored in (first, second)), project
     )
 
 
@@ -100,7 +150,7 @@ async def search_set(folder: Path, work: Path) -> list[SearchedQuestion]:
     return found
 
 
-def combined(asked: SearchedQuestion, names: Sequence[str], walks: Callable[[Array], Array] | None, *, reader: bool) -> RankedQuestion:
+def combined(asked: SearchedQuestion, names: Sequence[str] = ("second",), walks: Callable[[Array], Array] | None = None) -> RankedQuestion:
     """The features of the second search with the best of some searches behind them; `walks` combines (searches, passages) probabilities."""
     here = [name for name in names if name in asked.features]
     rows = asked.found["first"] | np.any([asked.found[name] for name in here], axis=0)
@@ -113,9 +163,17 @@ def combined(asked: SearchedQuestion, names: Sequence[str], walks: Callable[[Arr
     columns = [features]
     if len(names) > 1:
         columns.append(np.max([asked.features[name][:, SECOND] for name in here], axis=0))
-    if reader:
-        columns.append(asked.relevance[:, None])
-    return RankedQuestion(np.concatenate(columns, axis=1)[rows], [k for k, r in zip(asked.keys, rows, strict=True) if r], asked.gold)
+    return _of_rows(asked, rows, np.concatenate(columns, axis=1))
+
+
+def _of_rows(asked: SearchedQuestion, rows: NDArray[np.bool_], features: Array) -> RankedQuestion:
+    return RankedQuestion(features[rows], [k for k, r in zip(asked.keys, rows, strict=True) if r], asked.gold)
+
+
+def with_columns(asked: SearchedQuestion, features: Array, more: Array | None = None) -> RankedQuestion:
+    """The passages of both searches with other features, (passages, features), and with more columns."""
+    columns = features if more is None else np.concatenate([features, more], axis=1)
+    return _of_rows(asked, asked.found["first"] | asked.found["second"], columns)
 
 
 def covering_order(asked: SearchedQuestion, ranked: RankedQuestion, trees: RankingTrees, weights: Counter[str]) -> NDArray[np.int64]:
@@ -149,22 +207,28 @@ def geometric_mean(walks: Array) -> Array:
 def main() -> None:
     data, work = (Path(argument) for argument in sys.argv[1:3])
     asked = {name: asyncio.run(search_set(data / name, work)) for name in SETS if (data / name).is_dir()}
-    variants: dict[str, tuple[Sequence[str], Callable[[Array], Array] | None, bool]] = {
-        "beam": (BEAM, likeliest, False),
-        "third": (("second", "third"), likeliest, False),
-        "beam and third": ((*BEAM, "third"), likeliest, False),
-        "convergence": (BEAM, geometric_mean, False),
-        "reader": (("second",), None, True),
+    variants: dict[str, Callable[[SearchedQuestion], RankedQuestion]] = {
+        "beam": lambda q: combined(q, BEAM, likeliest),
+        "third": lambda q: combined(q, ("second", "third"), likeliest),
+        "beam and third": lambda q: combined(q, (*BEAM, "third"), likeliest),
+        "convergence": lambda q: combined(q, BEAM, geometric_mean),
+        "reader": lambda q: with_columns(q, q.features["second"], q.relevance),
+        "signals": lambda q: with_columns(q, q.features["second"], q.more),
+        **{name: partial(_seeded, name) for name in SEEDS},
     }
-    now = {name: [combined(q, ("second",), None, reader=False) for q in some] for name, some in asked.items()}
+    now = {name: [combined(q) for q in some] for name, some in asked.items()}
     base = measure(now, lambda _, q, trees: rank_rows(q.features, trees), asked)
     _print_row("sum", measure(now, lambda _, q, __: np.argsort(-q.features[:, LOG_WALK], kind="stable"), asked), base)
     _print_row("now", base, base)
-    for variant, (names, walks, reader) in variants.items():
-        sets = {name: [combined(q, names, walks, reader=reader) for q in some] for name, some in asked.items()}
+    for variant, of in variants.items():
+        sets = {name: [of(q) for q in some] for name, some in asked.items()}
         _print_row(variant, measure(sets, lambda _, q, trees: rank_rows(q.features, trees), asked), base)
     weights = Counter(word for some in asked.values() for q in some for stems in q.stems for word in stems)
     _print_row("coverage", measure(now, lambda searched, q, trees: covering_order(searched, q, trees, weights), asked), base)
+
+
+def _seeded(name: str, asked: SearchedQuestion) -> RankedQuestion:
+    return with_columns(asked, asked.seeded[name])
 
 
 def measure(

@@ -112,7 +112,7 @@ ROOMS = {
         {"progress"},
         {"documents", "graph/descriptions", "graph/entity_resolution", "graph/layout", "workers/worker"},
         {"extraction/extract", "graph/contributions", "workers/process_worker", "workers/scheduler"},
-        {"extraction/prompt_tuning", "extraction/tasks", "graph/corpus_names", "workers/pool"},
+        {"embedder_choice", "extraction/prompt_tuning", "extraction/tasks", "graph/corpus_names", "workers/pool"},
         {"extraction/stage", "graph/merge", "workers/ray_cluster"},
         {"graph/clustering", "workers/ray_worker"},
         {"garbage", "graph/stage", "workers/ray_pool"},

@@ -97,7 +97,7 @@ SETTINGS = {
         index_key="chat_model",
     ),
     "embedder": Setting(
-        "Embedding model: a name in models.toml, or a GGUF file. Default: the index's own, else the bundled one.",
+        "Embedding model: a name in models.toml, or a GGUF file. Default: the index's own, else by the documents' languages.",
         example="models/embedder.gguf",
         metavar="NAME|PATH",
         index_key="embedder",

@@ -99,7 +99,8 @@ def index_command(
 
     def run(first: bool = True) -> "IndexResult":  # with --watch, options such as --rebuild apply only to the first run
         opened = Index.open(index, model=model, engine=options if first else replace(options, retune=False), missing_ok=True)
-        with opened.write_session(embedder=embedder, rebuild=rebuild and first, recluster=recluster and first, **changes):
+        redo = {"rebuild": rebuild and first, "recluster": recluster and first}
+        with opened.write_session(embedder=embedder, sources=paths, **redo, **changes):
             once = {"prune": prune and first, "verify": verify and first, "write_reports": write_reports and first}
             return run_index(paths, opened, shown, may_ask=not watch, collections=collections, workers=who, **once)
 
