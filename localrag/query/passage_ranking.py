@@ -7,19 +7,16 @@ and entities that question and passage share. The trees (Friedman 2001) were fit
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.errors import ModelError
-from localrag.model_files import shipped_models
+from localrag.model_files import shipped_weights
 from localrag.project import Project
 from localrag.query.retriever import content_stems, cosine_spread, named_entities
 from localrag.records import Chunk
 from localrag.store import graph
-from localrag.system.files import shipped_data_path
 
 FEATURES = (
     *("log_walk", "log_first", "log_second", "rank_first", "rank_second", "rank_walk"),
@@ -31,7 +28,6 @@ LEADING = 3  # of the walks' passages, which stay first: where one step leads to
 WALK_WEIGHT = 0.5  # of the logarithm of both walks' probability, beside the trees' log odds
 UNSEEN_COSINE = 0.3  # spreads below the lowest cosine that was computed, for a passage that is not among the nearest
 MIN_PROBABILITY = 1e-4  # added before the logarithm
-REMEDY = "Reinstall: pip install --force-reinstall localrag"
 Array = NDArray[np.float64]
 
 
@@ -138,13 +134,4 @@ def _share_of_first_line(text: str, asked: set[str]) -> float:
 @cache
 def load_trees() -> RankingTrees:
     """The trees that ship. Raises ModelError if the file is missing or damaged."""
-    from safetensors.numpy import load
-
-    entry = shipped_models()["ranking"]
-    try:
-        data = shipped_data_path(entry["path"]).read_bytes()
-    except OSError as error:
-        raise ModelError(f"The weights of the ranking cannot be read: {error}.", REMEDY) from error
-    if sha256(data).hexdigest() != entry["sha256"]:
-        raise ModelError("The weights of the ranking are damaged.", REMEDY)
-    return RankingTrees(**load(data))
+    return RankingTrees(**shipped_weights("ranking"))

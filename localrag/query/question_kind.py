@@ -8,7 +8,6 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, lru_cache
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -16,15 +15,13 @@ from numpy.typing import NDArray
 
 from localrag.errors import ModelError
 from localrag.llm.reader import PassageReader
-from localrag.model_files import shipped_models
+from localrag.model_files import shipped_weights
 from localrag.project import Project
-from localrag.system.files import shipped_data_path
 
 MIN_SURE = 0.5  # probability of a kind that decides the form of an answer
 MIN_GLOBAL = 0.5  # probability from which on a question is about the documents as a whole
 MIN_SHORT_ANSWER = 0.5  # probability, of a fact and of yes or no together, from which on a few words answer
 MIN_ABOUT_ANSWER = 0.6  # probability from which on the last line of a conversation is about the answer before it
-REMEDY = "Reinstall: pip install --force-reinstall localrag"
 
 
 class QuestionKind(StrEnum):
@@ -128,14 +125,5 @@ def load_classifier(name: str) -> KindClassifier:
 
     Raises ModelError if its file is missing or damaged.
     """
-    from safetensors.numpy import load
-
-    entry = shipped_models()[name]
-    try:
-        data = shipped_data_path(entry["path"]).read_bytes()
-    except OSError as error:
-        raise ModelError(f"The classifier of questions cannot be loaded: {error}.", REMEDY) from error
-    if sha256(data).hexdigest() != entry["sha256"]:
-        raise ModelError("The classifier of questions is damaged, or of another version.", REMEDY)
-    tensors = {name: np.asarray(values, np.float32) for name, values in load(data).items()}
+    tensors = {name: np.asarray(values, np.float32) for name, values in shipped_weights(name).items()}
     return KindClassifier(tensors["weight"], tensors["bias"])

@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +16,9 @@ from numpy.typing import NDArray
 from localrag.entailment import ParsedSentence, parse_sentence
 from localrag.entailment.comparison import contradiction, matched, unsupported_reason
 from localrag.entailment.normalization import normalize_sentence
-from localrag.errors import ModelError
 from localrag.llm.reader import PassageReader
-from localrag.model_files import shipped_models
+from localrag.model_files import shipped_weights
 from localrag.records import Quote
-from localrag.system.files import shipped_data_path
 from localrag.text.sentences import STOP_WORDS, cached_sentences, is_cjk
 
 PARSED_LANGUAGES = ("en", "zh")
@@ -118,17 +115,7 @@ class SupportScorer:
 
 def load_weights() -> dict[str, NDArray[np.float32]]:
     """The weights of both heads. Raises ModelError if the file is missing or damaged."""
-    from safetensors.numpy import load
-
-    entry = shipped_models()["support"]
-    remedy = "Reinstall: pip install --force-reinstall localrag"
-    try:
-        data = shipped_data_path(entry["path"]).read_bytes()
-    except OSError as error:
-        raise ModelError(f"The weights of the support check cannot be read: {error}.", remedy) from error
-    if sha256(data).hexdigest() != entry["sha256"]:
-        raise ModelError("The weights of the support check are damaged.", remedy)
-    return {name: np.asarray(values, np.float32) for name, values in load(data).items()}
+    return {name: np.asarray(values, np.float32) for name, values in shipped_weights("support").items()}
 
 
 def _log_odds(probability: float) -> float:

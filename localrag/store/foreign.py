@@ -38,7 +38,7 @@ PORTABLE = frozenset(
     "settings chat_model embedder prepend_metadata chunk_tokens chunk_embedding_text merge_decisions llm_same_entity graph_hash"
     " graph_options_hash extraction_hashes merge_rules_version descriptions_hash clustering_statistics reports_state reports_hash"
     " title_corpus_size repaired_titles layout_hash graph_embeddings_hash gc_config layout_method imports reclustered budgets_model"
-    " style_model auto_extractor reports_style dropped_rows"
+    " style_model auto_extractor reports_style dropped_rows is_embedder_named"
     " collected_llm_usage fts_merge_passes unused_config_hashes pending_erasure pending_conversation_erasure".split()
 )
 MACHINE_BOUND = {"studies": "study", "studies_with_text": "study", "source_paths": "indexed folder"}  # → name for messages

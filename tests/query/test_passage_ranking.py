@@ -120,7 +120,7 @@ def test_damaged_trees_are_not_used(monkeypatch):
     """The file is known by its hash; the error says how to get another."""
     load_trees.cache_clear()
     damaged = model_files.shipped_models() | {"ranking": {"path": "adapters/support.safetensors", "sha256": "0"}}
-    monkeypatch.setattr(passage_ranking, "shipped_models", lambda: damaged)
+    monkeypatch.setattr(model_files, "shipped_models", lambda: damaged)
     with pytest.raises(ModelError, match="damaged") as told:
         load_trees()
     load_trees.cache_clear()

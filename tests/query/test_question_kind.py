@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from localrag import model_files
 from localrag.llm.reader import PassageReader
-from localrag.query import question_kind as kind_module
 from localrag.query.question_kind import QUESTION_KINDS, UNKNOWN_KIND, QuestionKind, is_about_answer, load_classifier, question_kind
 
 DATA = Path(__file__).parent / "data"
@@ -110,11 +110,12 @@ def test_last_lines_of_a_conversation_are_about_the_answer_or_the_documents():
 @pytest.fixture
 def damaged(monkeypatch, tmp_path):
     """The classifier's file, cut in the middle."""
-    path = Path(kind_module.shipped_data_path(kind_module.shipped_models()["question_kinds"]["path"]))
+    path = Path(model_files.shipped_data_path(model_files.shipped_models()["question_kinds"]["path"]))
     cut = tmp_path / path.name
     cut.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     load_classifier.cache_clear()
-    monkeypatch.setattr(kind_module, "shipped_data_path", lambda _: cut)
+    found = model_files.shipped_data_path
+    monkeypatch.setattr(model_files, "shipped_data_path", lambda name: cut if name.endswith(path.name) else found(name))
     yield
     load_classifier.cache_clear()
 
@@ -126,7 +127,7 @@ def test_a_damaged_file_is_said_once(damaged):
 
     assert found == [UNKNOWN_KIND, UNKNOWN_KIND]
     (said,) = project.said
-    assert "Kinds of questions are not told apart: The classifier of questions is damaged" in said
+    assert "Kinds of questions are not told apart: localrag's weights 'question_kinds' are damaged" in said
     assert "pip install" in said
 
 

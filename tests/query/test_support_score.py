@@ -65,7 +65,7 @@ def test_without_the_weights_or_a_reader_the_rules_decide(embed, monkeypatch):
     sentences = ["The board has five members.", "The board has seven members.", "Whales migrate north to feed."]
     by_rules = [support_checker(embed)(s, [PASSAGE], ()).state for s in sentences]
     damaged = model_files.shipped_models() | {"support": {"path": "adapters/support.md", "sha256": "0"}}
-    monkeypatch.setattr(support_score, "shipped_models", lambda: damaged)
+    monkeypatch.setattr(model_files, "shipped_models", lambda: damaged)
 
     assert [support_checker(embed, reader=READER)(s, [PASSAGE], ()).state for s in sentences] == by_rules
     assert by_rules == [SUPPORTED_STATE, CONTRADICTED_STATE, UNSUPPORTED_STATE]
