@@ -149,6 +149,7 @@ def main():
             "vectors": timed(lambda q: vectors.nearest(db, folder, "chunk", embedded[q], retriever.CANDIDATE_CHUNKS), questions),
             "names": timed(lambda q: retriever.named_entities(q, project), questions),
             "walk": timed(lambda q: personalized_pagerank(net, {len(q): 1.0}, {len(q): 1.0}, {}), questions),
+            "search_of_10": timed(lambda q: retriever.retrieve(q, embedded[q], project, 10), questions),
             "search": timed(lambda q: retriever.retrieve(q, embedded[q], project, CANDIDATES_PER_HOP), questions),
             "both_searches_ranked": timed(lambda q: asyncio.run(retrieve_two_hop(q, embedded[q], project, 10)), questions),
             "embedding": timed(lambda q: embedder.embed([q]), questions),

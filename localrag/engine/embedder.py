@@ -492,9 +492,9 @@ class E5Embedder:
     Every text is read as a passage: questions read as such find 0.5 to 3 % more of the gold passages, but names and sentences that are
     compared with one another would need the other mark.
 
-    The mean of vectors of many texts is subtracted (Mu and Viswanath 2018): the model's cosines lie between 0.7 and 1, the centered ones as
-    far apart as those of all-MiniLM-L6-v2, so that one threshold suits both (`adapters/e5_center.md`). An index that was made before
-    has a `bound_fingerprint`, and keeps its vectors.
+    Most of the mean of many texts' vectors is subtracted (Mu and Viswanath 2018): the model's cosines lie between 0.7 and 1, the centered
+    ones as far apart as those of all-MiniLM-L6-v2, so that one threshold suits both (`adapters/e5_center.md`). An index that was made
+    before has a `bound_fingerprint`, and keeps its vectors.
     """
 
     def __init__(self, file: ModelFile, *, centered: bool | None = None) -> None:
