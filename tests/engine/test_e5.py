@@ -43,7 +43,7 @@ def test_cosines_are_as_far_apart_as_those_of_the_other_embedder(embedder):
 
     assert min(plain @ v for v in others) > 0.7
     assert centered @ far[0] > 0.5
-    assert max(centered @ v for v in far[1:]) < 0.3
+    assert max(centered @ v for v in far[1:]) < 0.4
     assert np.linalg.norm([centered, *far], axis=1) == pytest.approx(1, abs=1e-5)
     assert len(embedder.embed([])) == 0
 
