@@ -683,7 +683,7 @@ class Index(IndexReader):
         self.close()
         if self._written is not None:
             if embedder or options.keys() - {"model", "rebuild", "recluster"}:
-                raise UsageError("Settings and the embedder are chosen when writing begins.", "Give them to `writing`.")
+                raise UsageError("Settings and the embedder are chosen when writing begins.", "Give them to `write_session`.")
             yield self._written
             return
         changes = {name: value for name, value in options.items() if name not in ("model", "rebuild", "recluster")}

@@ -314,8 +314,9 @@ class BertModel:
         native = features.get("avx512_bf16") or features.get("amx_bf16")
         # bfloat16 is twice as fast where the CPU computes it, slower elsewhere; cosine to float32's vectors over 0.9999 (measured).
         self._dtype = torch.bfloat16 if native else torch.float32
-        self.window, self._mean, self._multiple = shape.window, shape.mean_pooling, shape.row_multiple
+        self.window, self._mean = shape.window, shape.mean_pooling
         self._rows = max(BATCH_ROWS, _round_up(self.window, TEXT_ROW_MULTIPLE))
+        self._multiple = self._rows if native else shape.row_multiple  # with AMX batches of other sizes differ in their last digits
         self._heads, self._eps = shape.heads, shape.epsilon
         self._of: dict[str, Any] = {}
         self._prepare_weights({name: torch.from_numpy(values) for name, values in weights.items()}, shape.layers)

@@ -37,8 +37,10 @@ from localrag.llm.prompts import DOMAIN_FILE
 from localrag.model_files import (
     ModelFile,
     bundled_chat_model,
+    file_fingerprint,
     find_chat_model,
     find_embedder,
+    fingerprint,
     has_fingerprint,
     merged_models,
     shard_paths,
@@ -215,7 +217,7 @@ def _documents(paths: list[str], root: Path) -> tuple[dict[str, Path], tuple[tup
 
 def _model_files(bound: dict[str, Any]) -> dict[str, Path]:
     """The members for a bound model's files; none if it is bundled or behind a server. Raises ModelError."""
-    if is_remote_model(bound["path"]) or bound["fingerprint"] in bundled_fingerprints():
+    if is_remote_model(bound["path"]) or bound["fingerprint"] in bundled_models():
         return {}
     file = (find_chat_model if bound["kind"] == "chat_model" else find_embedder)(bound["path"])
     if not has_fingerprint(file.path, bound["fingerprint"]):
@@ -238,11 +240,11 @@ def is_remote_model(path: str) -> bool:
     return path.startswith(("http://", "https://"))
 
 
-def bundled_fingerprints() -> set[str]:
-    """The fingerprints of the models that every installation of localrag has."""
-    shipped = shipped_models()
-    embedder = find_embedder(shipped["default_embedder"])
-    return {bundled_chat_model().fingerprint, embedder.fingerprint}
+def bundled_models() -> dict[str, Path]:
+    """The models that every installation of localrag has, by fingerprint; multilingual-e5-small also by that of its file."""
+    embedders = [find_embedder(name).path for name in shipped_models()["embedder"]]
+    found = {value: path for path in embedders for value in (fingerprint(path), file_fingerprint(path))}
+    return found | {bundled_chat_model().fingerprint: bundled_chat_model().path}
 
 
 def _write_archive(part: Path, files: dict[str, Path], manifest: dict[str, Any]) -> dict[str, Any]:
@@ -582,8 +584,8 @@ def _install_packed_model(packed: Path, model: UnpackedModel) -> UnpackedModel |
 
 def _find_model_here(model: UnpackedModel, *, served: bool) -> UnpackedModel:
     """Find a model on this machine: among the bundled ones, or on the list of models."""
-    if model.fingerprint in bundled_fingerprints():
-        return replace(model, path=_bundled_path(model))
+    if path := bundled_models().get(model.fingerprint):
+        return replace(model, path=str(path))
     find, kind = (find_chat_model, "chat") if model.kind == "chat_model" else (find_embedder, "embedder")
     for name in merged_models()[kind] if not served else ():
         with suppress(ModelError):
@@ -599,8 +601,3 @@ def _find_model_here(model: UnpackedModel, *, served: bool) -> UnpackedModel:
     )
     add = f"localrag models add FILE --name {shlex.quote(model.name)}"
     return replace(model, remedy=f"Copy its file here ({add}), include it in the pack (localrag pack FILE --models), {other}")
-
-
-def _bundled_path(model: UnpackedModel) -> str:
-    file = bundled_chat_model() if model.kind == "chat_model" else find_embedder(shipped_models()["default_embedder"])
-    return str(file.path)
