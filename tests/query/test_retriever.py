@@ -14,6 +14,7 @@ from localrag.pagerank import SortedIds, build_graph, personalized_pagerank
 from localrag.project import open_for_writing
 from localrag.query import retriever
 from localrag.query.answer import answer_question, route_question
+from localrag.query.basic_search import retrieve_two_hop
 from localrag.query.question import QueryOptions
 from localrag.query.retriever import hybrid_search, named_entities, retrieve, search_passages
 from localrag.store import documents, entity_network, generations, vectors
@@ -347,3 +348,16 @@ def test_a_search_finds_what_is_quoted_and_not_what_is_excluded(repeated, query,
     """Every passage found has the quoted words side by side and none of the excluded ones, however relevant it would be."""
     hits = [documents.document_path(repeated.db, c.id) for c, _ in search_passages(query, repeated, 9)]
     assert {"a.txt" if path in ("b.txt", "c.txt") else path for path in hits} == expected
+
+
+@pytest.mark.parametrize("count", [1, 60])
+@pytest.mark.parametrize("question", ["Who bought the Skua?", "谁买了渡轮？", "Who bought the ferry? " * 140, "zzz"])
+def test_odd_collections_and_questions_find_what_there_is(tmp_path, count, question):
+    """One document, or one of sixty with the same text: also asked in another language, at great length, or without a known word."""
+    for n in range(count):
+        (tmp_path / f"{n}.md").write_text("The Skua was bought by Ingrid Holm.\n", encoding="utf-8")
+    with open_for_writing(tmp_path / ".localrag", extractor="phrases") as opened:
+        asyncio.run(build_index([tmp_path], opened, lambda _: None, reports=False))
+        ranked = asyncio.run(retrieve_two_hop(question, opened.embedder.embed([question])[0], opened, 5))
+
+    assert [chunk.text.strip() for chunk in ranked] == ["The Skua was bought by Ingrid Holm."]
