@@ -681,12 +681,12 @@ class Index(IndexReader):
     def _write_project(self, sources: Sequence[Path] = (), *, embedder: str | None = None, **options: Any) -> Iterator[Project]:
         """The index open for writing, with settings; within `write_session`, the one it opened. `sources`: what will be added to it."""
         self.close()
+        changes = {name: value for name, value in options.items() if name not in ("model", "rebuild", "recluster")}
         if self._written is not None:
-            if embedder or options.keys() - {"model", "rebuild", "recluster"}:
+            if embedder or changes:
                 raise UsageError("Settings and the embedder are chosen when writing begins.", "Give them to `write_session`.")
             yield self._written
             return
-        changes = {name: value for name, value in options.items() if name not in ("model", "rebuild", "recluster")}
         embedder = embedder or self._embedder_of_languages(sources, changes)
         with open_for_writing(self.folder, embedder=embedder, engine=self._engine, **options) as project:
             self._written = project

@@ -7,6 +7,7 @@ paired by chance, for several shares of the mean, beside those of all-MiniLM-L6-
 
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
-from localrag.engine.embedder import E5Embedder, open_embedder
-from localrag.model_files import find_embedder
+from localrag.engine.embedder import E5Embedder, open_embedder, recenter
+from localrag.model_files import file_fingerprint, find_embedder
 from localrag.text.sentences import cached_sentences
 from scripts.reader_data import rows
 
@@ -26,10 +27,11 @@ SHARE, SHARES = 0.85, (1.0, 0.9, 0.85, 0.8, 0.0)  # of the mean that is subtract
 def main() -> None:
     data, out = (Path(argument) for argument in sys.argv[1:3])
     chance = random.Random(1)
-    english, chinese = (list(rows(data / f"train/reader_{name}.jsonl.gz")) for name in ("en_clear", "zh"))
+    english, chinese = (rows(data / f"train/reader_{name}.jsonl.gz") for name in ("en_clear", "zh"))
     taken = [*chance.sample(english, ENGLISH), *chance.sample(chinese, CHINESE)]
-    texts = [text for n, row in enumerate(taken) for text in (row["question"], row["context"][:PASSAGE_CHARS])[n % 2 : n % 2 + 1]]
-    plain = E5Embedder(find_embedder("multilingual-e5-small"), centered=False).embed
+    texts = [row["context"][:PASSAGE_CHARS] if n % 2 else row["question"] for n, row in enumerate(taken)]
+    file = find_embedder("multilingual-e5-small")
+    plain = E5Embedder(replace(file, bound_fingerprint=file_fingerprint(file.path))).embed
     mean = plain(texts).mean(axis=0)
     save_file({"center": SHARE * mean}, out / "e5_center.safetensors")
 
@@ -45,17 +47,12 @@ def main() -> None:
         _print_cosines(f"all-MiniLM-L6-v2, {what}", small(first), small(second))
         vectors = plain(first), plain(second)
         for share in SHARES:
-            _print_cosines(f"multilingual-e5-small less {share} of the mean, {what}", *(_moved(v, share * mean) for v in vectors))
+            _print_cosines(f"multilingual-e5-small less {share} of the mean, {what}", *(recenter(v, share * mean) for v in vectors))
 
 
 def _answering_sentence(row: dict[str, Any]) -> str:
     text, start = row["context"], row["starts"][0]
     return next((text[a:b] for a, b in cached_sentences(text) if a <= start < b), text[:PASSAGE_CHARS])
-
-
-def _moved(vectors: NDArray[np.float32], center: NDArray[np.float32]) -> NDArray[np.float32]:
-    moved = vectors - center
-    return np.asarray(moved / np.linalg.norm(moved, axis=1, keepdims=True), np.float32)
 
 
 def _print_cosines(name: str, first: NDArray[np.float32], second: NDArray[np.float32]) -> None:

@@ -498,9 +498,8 @@ class E5Embedder:
     before has a `bound_fingerprint`, and keeps its vectors.
     """
 
-    def __init__(self, file: ModelFile, *, centered: bool | None = None) -> None:
+    def __init__(self, file: ModelFile) -> None:
         self.file = file
-        self._is_centered = not file.bound_fingerprint if centered is None else centered
 
     @cached_property
     def _center(self) -> NDArray[np.float32]:
@@ -530,10 +529,13 @@ class E5Embedder:
             return [[CLS, *prefix, *ids[at : at + room], SEP] for at in range(0, max(1, len(ids)), room)]
 
         vectors = embed_windows(texts, windows, bert.embed)
-        if not self._is_centered or not len(vectors):
-            return vectors
-        moved = vectors - self._center
-        return np.asarray(moved / np.linalg.norm(moved, axis=1, keepdims=True), np.float32)
+        return vectors if self.file.bound_fingerprint or not len(vectors) else recenter(vectors, self._center)
+
+
+def recenter(vectors: NDArray[np.float32], center: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Vectors, (n, d), less `center`, (d,), each L2-normalised."""
+    moved = vectors - center
+    return np.asarray(moved / np.linalg.norm(moved, axis=1, keepdims=True), np.float32)
 
 
 class Reranker:

@@ -244,7 +244,8 @@ def bundled_models() -> dict[str, Path]:
     """The models that every installation of localrag has, by fingerprint; multilingual-e5-small also by that of its file."""
     embedders = [find_embedder(name).path for name in shipped_models()["embedder"]]
     found = {value: path for path in embedders for value in (fingerprint(path), file_fingerprint(path))}
-    return found | {bundled_chat_model().fingerprint: bundled_chat_model().path}
+    chat = bundled_chat_model()
+    return found | {chat.fingerprint: chat.path}
 
 
 def _write_archive(part: Path, files: dict[str, Path], manifest: dict[str, Any]) -> dict[str, Any]:

