@@ -1,6 +1,6 @@
 """FinanceBench (Islam et al. 2023, arXiv 2311.11944): questions about companies' filings, each over its own filing and over all of them.
 
-    python -m scripts.measure_financebench REPOSITORY WORK [--filings N] [--ask N]
+    python -m scripts.measure_financebench REPOSITORY WORK [--filings N] [--ask N] [--embedder NAME]
 
 REPOSITORY is a git directory of patronus-ai/financebench, or a checkout. WORK gets the filings (PDF), an index of them, which is
 continued if it was interrupted, and `answers.jsonl`. The N filings are those with the most questions per page. A question counts as
@@ -14,7 +14,7 @@ import json
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from localrag.settings import INDEX_FOLDER
 
 Row = dict[str, Any]
 SETS = ("own filing", "all filings")
-MODES = ("vectors", "words", "basic", "walk")  # the last is what `search` does, and asked of all filings as well
+MODES = ("vectors", "words", "basic", "walk", "mix")  # the last is what `ask` does, and asked of all filings as well
 PASSAGES = 5
 
 
@@ -87,10 +87,13 @@ def measure(index: Index, questions: Sequence[Row], n_asked: int, out: Path) -> 
             for question in questions:
                 with filter_project(project, own(question) if scope == SETS[0] else NO_FILTER) as selected:
                     vector = project.embedder.embed([question["question"]])[0]
-                    chunks = RETRIEVERS[mode](question["question"], vector, selected, PASSAGES)[:PASSAGES]
-                found[question["question_type"]] += is_found(question, chunks, documents)
+                    chunks = RETRIEVERS[mode](question["question"], vector, selected, PASSAGES)
+                    if isinstance(chunks, Coroutine):
+                        chunks = asyncio.run(chunks)
+                found[question["question_type"]] += is_found(question, chunks[:PASSAGES], documents)
             shares = ", ".join(f"{kind} {found[kind]}/{n}" for kind, n in sorted(types.items()))
-            print(f"{scope}, {mode}: evidence among the first {PASSAGES} passages for {found.total()} of {len(questions)} ({shares})")
+            text = f"{scope}, {mode}: evidence among the first {PASSAGES} passages for {found.total()} of {len(questions)} ({shares})"
+            print(text, flush=True)
     step = max(1, len(questions) // max(1, n_asked))
     with out.open("w", encoding="utf-8") as file:
         for question in questions[::step][:n_asked]:
@@ -108,10 +111,11 @@ def main() -> None:
     parser.add_argument("work", type=Path)
     parser.add_argument("--filings", type=int, default=40)
     parser.add_argument("--ask", type=int, default=50)
+    parser.add_argument("--embedder", help="as of `localrag index`")
     options = parser.parse_args()
     filings = options.work / "filings"
     questions = load(options.repository, filings, options.filings)
-    with open_for_writing(options.work / INDEX_FOLDER, extractor="phrases") as project:
+    with open_for_writing(options.work / INDEX_FOLDER, extractor="phrases", embedder=options.embedder) as project:
         started = time.perf_counter()
         asyncio.run(build_index([filings], project, lambda _: None, reports=False))
     with Index.open(options.work) as index:

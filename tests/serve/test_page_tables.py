@@ -120,6 +120,8 @@ def test_a_cell_is_corrected_approved_and_opened_again(browser, server):
         assert dialog.get_by_role("button", name="Approve").count() == 0
         dialog.get_by_role("button", name="Close").click()
         assert re.match(r"the harbour master\s+approved", cell.inner_text())
+        assert "cell=" not in page.evaluate("location.hash")
+        page.wait_for_url(lambda url: "cell=" not in url)  # the browser hears of it later than the page
         page.reload()
         cell.wait_for()
         assert "approved" in cell.inner_text()

@@ -128,7 +128,7 @@ function reach(box, cell) {
   cell.focus();
 }
 
-/** A cell with all its quotes, and what a person may do about it. */
+/** A cell with all its quotes, and what a person may do about it. `close` is called at once by the button, and after Escape by the close event, a task later. */
 function CellDialog({ table, tableKey, r, c, close }) {
   const row = table.rows[r];
   const cell = row.cells[c];
@@ -159,7 +159,7 @@ function CellDialog({ table, tableKey, r, c, close }) {
   return html`<dialog ref=${box} class="cell" aria-labelledby="cell-title" onClose=${close}>
     <p class="offscreen" role="status">${told.value}</p>
     <header><h2 id="cell-title" tabindex="-1" autofocus lang="" dir="auto">${table.columns[c].title}</h2>
-      <button type="button" class="quiet" onClick=${() => box.current.close()} aria-label=${t("close")} title=${t("close")}>✕</button></header>
+      <button type="button" class="quiet" onClick=${close} aria-label=${t("close")} title=${t("close")}>✕</button></header>
     <p class="soft" dir="auto">${row.document ? html`<a href=${to("document", row.document)}>${row.path}</a>` : row.path}${row.section && html` › <span dir="auto">${row.section}</span>`}</p>
     <p class="answer">${isUnread(cell) ? html`<span class="soft">${t("tables.unread")}</span>` : html`${cell.text && html`<strong lang="" dir="auto">${cell.text}</strong> `}<${State} cell=${cell} />`}</p>
     ${cell.note && html`<p class="soft" lang="en">${cell.note}</p>`}
