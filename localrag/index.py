@@ -27,6 +27,7 @@ from localrag.project import (
     any_tagger,
     documents_root,
     effective_settings,
+    embedder_to_use,
     filter_project,
     find_index,
     index_folder_or_default,
@@ -418,16 +419,19 @@ class Index(IndexReader):
         with self._write_project(model=self._model) as project:
             return asyncio.run(write_model_reports(project, on_progress or _ignored, choose_pool(workers)))
 
-    def plan(self, paths: Paths, **settings: Any) -> "IndexPlan":
+    def plan(self, paths: Paths, *, embedder: str | None = None, **settings: Any) -> "IndexPlan":
         """What `add` would do with these paths and settings, and its cost; nothing is changed.
 
         Raises UsageError, ModelError.
         """
         from localrag.indexing.pipeline import plan_index
 
-        root, chosen, file, db = effective_settings(self.folder, self._model, _known(settings), self._engine)
+        sources, changes = _listed(paths), _known(settings)
+        vectors = embedder_to_use(self.folder, embedder or self._embedder_of_languages(sources, changes))
+        root, chosen, file, db = effective_settings(self.folder, self._model, changes, self._engine)
         try:
-            return plan_index(_listed(paths), root, chosen, file, db, tagger=any_tagger(self._engine or EngineOptions()))
+            plan = plan_index(sources, root, chosen, file, db, tagger=any_tagger(self._engine or EngineOptions()))
+            return replace(plan, embedder=vectors.name)
         finally:
             if db:
                 db.close()

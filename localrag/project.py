@@ -172,7 +172,7 @@ def open_for_writing(
     folder = index_folder_or_default(path)
     is_new = not (folder / DATABASE_FILE).exists()
     chat = _chat_model(folder, model, engine, fresh=is_new)
-    vectors = find_embedder(embedder) if embedder or is_new else _bound_model(folder, "embedder")
+    vectors = embedder_to_use(folder, embedder)
     # Before a folder is created, so that a damaged model file changes nothing.
     models = {
         "chat_model": chat.to_json,
@@ -214,6 +214,12 @@ def open_for_writing(
         )
         with closing(project), mark_as_writing(db):
             yield project
+
+
+def embedder_to_use(folder: Path, embedder: str | None) -> ModelFile:
+    """The embedder that a run uses: the one that is named, or the index's own, or the default of this machine. Raises ModelError."""
+    is_new = not (folder / DATABASE_FILE).exists()
+    return find_embedder(embedder) if embedder or is_new else _bound_model(folder, "embedder")
 
 
 def settings_without_embedder(folder: Path, changes: dict[str, Any]) -> IndexSettings | None:

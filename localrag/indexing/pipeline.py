@@ -477,6 +477,7 @@ class IndexPlan:
     model: str = ""
     method: IndexingMethod | None = None
     how: str = ""  # the method in words, with the time of the chat model
+    embedder: str = ""
 
 
 def plan_index(

@@ -81,6 +81,17 @@ def test_german_documents_get_the_multilingual_embedder(folder):
     assert embedder_of(docs, notes) == "multilingual-e5-small"
 
 
+def test_a_plan_names_the_embedder_of_the_run(folder):
+    """The one that the languages ask for, the one that is named, or the one that the index has; planning creates no index."""
+    docs = folder("de")
+    index = Index.open(docs.parent, missing_ok=True)
+
+    assert index.plan(docs).embedder == "multilingual-e5-small"
+    assert index.plan(docs, embedder="all-minilm-l6-v2").embedder == "all-minilm-l6-v2"
+    assert not index.exists
+    assert embedder_of(docs, embedder="all-minilm-l6-v2") == Index.open(docs.parent).plan(docs).embedder
+
+
 def test_an_empty_index_is_chosen_for_when_documents_are_added(folder):
     """`Index.create` without an embedder leaves it open until then."""
     docs = folder("de")

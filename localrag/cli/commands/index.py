@@ -90,7 +90,7 @@ def index_command(
     collections = parse_collection_names(collection or "")
     refuse_changes(context, index, rebuild=rebuild)
     if plan:
-        return print_plan(begun.plan(paths, **changes), as_json=as_json)
+        return print_plan(begun.plan(paths, embedder=embedder, **changes), as_json=as_json)
     if not begun.exists:
         _warn_of_network(begun.folder)
     _name_better_model(index, unasked=begun.exists or quiet or progress == "json" or model is not None)
@@ -155,7 +155,7 @@ def _name_better_model(index: Path | None, *, unasked: bool) -> None:
 
 
 def print_plan(plan: "IndexPlan", *, as_json: bool = False) -> None:
-    """Print the planned files, chunks, calls, tokens, time and disk space of a run."""
+    """Print the planned files, chunks, models, calls, tokens, time and disk space of a run."""
     from dataclasses import asdict
 
     from localrag.cli.views.console import format_duration, stdout_console
@@ -174,6 +174,7 @@ def print_plan(plan: "IndexPlan", *, as_json: bool = False) -> None:
         stdout_console.print(f"          {escape_line(one.path)}: {one.reason}")
     stdout_console.print(f"chunks    {plan.chunks} new")
     stdout_console.print(f"method    {escape_line(plan.how)}", soft_wrap=True)
+    stdout_console.print(f"embedder  {escape_line(plan.embedder)}")
     stdout_console.print(f"calls     about {plan.calls} of {plan.model}, {plan.tokens} tokens to compute")
     if plan.seconds is None:
         stdout_console.print("time      not known yet: no run with this model on this machine so far (localrag doctor measures its speed)")
