@@ -60,8 +60,8 @@ PARSERS = {
 # Version of each parser's results. If it is raised, the files of that parser are read again.
 _VERSIONS = {
     **dict.fromkeys(("markup", "subtitles", "calendars"), 2),
-    **dict.fromkeys(("markup.parse_text", "pdf.parse_image"), 3),
-    **dict.fromkeys(("html", "mail", "outlook"), 5),
+    "markup.parse_text": 3,
+    **dict.fromkeys(("html", "mail", "outlook", "pdf.parse_pdf"), 5),
 }
 PARSER_VERSIONS = {parser: _VERSIONS.get(parser, _VERSIONS.get(parser.partition(".")[0], 4)) for parser in PARSERS.values()}
 OCR_SUFFIXES = IMAGE_SUFFIXES | {".pdf"}

@@ -458,7 +458,10 @@ def parse_pdf(file: OpenFile, options: LoadOptions) -> ParsedFile:
 
 
 def _text(lines: Sequence[PageLine], known: DocumentWords) -> str:
-    return clean_text("\n".join(join_paragraphs(lines, known)))
+    return _NUMBER_SIGN.sub("\\1\u00a0", clean_text("\n".join(join_paragraphs(lines, known))))
+
+
+_NUMBER_SIGN = re.compile(r"^(#{1,6})[ \t]", re.MULTILINE)  # with a space behind it, it would begin a heading of Markdown
 
 
 def _attached_files(document: Any, options: LoadOptions) -> InnerFiles:

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 import numpy as np
 
@@ -19,11 +19,11 @@ from localrag.query.question_kind import QuestionKind
 from localrag.query.retriever import content_stems, word_share
 from localrag.records import Chunk, Document, Quote
 from localrag.store import documents as documents_store
-from localrag.text.outline import MAX_TITLE_CHARS, Block, BlockKind, Outline, attached
+from localrag.text.outline import MAX_TITLE_CHARS, Block, BlockKind, Outline, attached, is_title_line, is_title_of
 from localrag.text.sentences import cached_sentences
 
 WINDOW_CHARS = 700  # of whole blocks; a longer block is a window of its own
-MAX_REST_CHARS = 120  # of blocks that stand in the window before them even so: "Yours sincerely" alone says nothing
+MAX_REST_CHARS = 120  # of blocks that stand in the window before them even so ("Yours sincerely"), and of titles in that after them
 CHUNKS_READ = 6  # best ones of retrieval: more hold the answer hardly more often
 MAX_PASSAGE_CHARS = 1200  # of the passage that is shown first
 PASSAGES_SHOWN = 3
@@ -127,20 +127,28 @@ def chunk_windows(chunks: Sequence[Chunk], project: Project) -> Iterator[Window]
                 continue
             known[chunk.document_id] = document, Outline(document.text)
         document, outline = known[chunk.document_id]
-        for blocks in _stretches(_blocks_of(outline, chunk, document.text), document):
+        for blocks in _stretches(_blocks_of(outline, chunk, document), document):
             if (document.id, blocks[0].start) not in seen and any(_says_something(b, document.text) for b in blocks):
                 seen.add((document.id, blocks[0].start))
                 yield Window(document, outline, chunk.id, blocks, rank)
 
 
-def _blocks_of(outline: Outline, chunk: Chunk, text: str) -> list[Block]:
-    """The blocks of a chunk, with what follows a text that ends in a colon; of very long ones the parts in the chunk."""
+def _blocks_of(outline: Outline, chunk: Chunk, document: Document) -> list[Block]:
+    """The blocks of a chunk, with what stands together with the last one; of very long ones the parts in the chunk."""
     blocks = outline.blocks_between(chunk.start, chunk.end)
     if not blocks:
         return []
     end = blocks[-1].end
-    group = next(g for g in attached([*blocks, *outline.blocks_between(end, end + WINDOW_CHARS)], text) if blocks[-1] in g)
-    return [part for b in [*blocks, *(b for b in group if b.start >= end)] for part in _block_parts(b, chunk, text)]
+    group = next(g for g in _attached_on_pages([*blocks, *outline.blocks_between(end, end + WINDOW_CHARS)], document) if blocks[-1] in g)
+    return [part for b in [*blocks, *(b for b in group if b.start >= end)] for part in _block_parts(b, chunk, document.text)]
+
+
+def _attached_on_pages(blocks: Sequence[Block], document: Document) -> Iterator[list[Block]]:
+    """The blocks that stand together (`attached`); a line at the end of a page is no heading of the next page."""
+    for group in attached(blocks, document.text):
+        divides = [n for n in range(1, len(group)) if is_title_line(group[n - 1], document.text)]
+        ends = [n for n in divides if _place(document, group[n - 1])[1] != _place(document, group[n])[1]]
+        yield from (group[a:b] for a, b in pairwise([0, *ends, len(group)]))
 
 
 def _block_parts(block: Block, chunk: Chunk, text: str) -> Iterator[Block]:
@@ -186,16 +194,28 @@ def _says_something(block: Block, text: str) -> bool:
 def _stretches(blocks: Sequence[Block], document: Document) -> Iterator[tuple[Block, ...]]:
     """Blocks under one heading, and on one page, that stand together, up to WINDOW_CHARS."""
     stretch: list[Block] = []
-    for group in attached(blocks, document.text):
+    for group in _attached_on_pages(blocks, document):
         is_elsewhere = stretch and _place(document, group[0]) != _place(document, stretch[-1])
         is_new = group[0].kind is BlockKind.HEADING or is_elsewhere
         is_full = stretch and group[-1].end - stretch[0].start > WINDOW_CHARS and group[-1].end - group[0].start > MAX_REST_CHARS
         if stretch and (is_new or is_full):
-            yield tuple(stretch)
-            stretch = []
+            told, titles = (stretch, []) if is_new else _split_titles(stretch, document.text)
+            if told:
+                yield tuple(told)
+            stretch = titles
         stretch += group
     if stretch:
         yield tuple(stretch)
+
+
+def _split_titles(blocks: list[Block], text: str) -> tuple[list[Block], list[Block]]:
+    """Blocks, and the headings at their end, which belong to what follows."""
+    n = len(blocks)
+    while n and (blocks[n - 1].kind is BlockKind.HEADING or is_title_line(blocks[n - 1], text)):
+        n -= 1
+    if n < len(blocks) and blocks[-1].end - blocks[n].start > MAX_REST_CHARS:
+        n = len(blocks)  # lines of a list
+    return blocks[:n], blocks[n:]
 
 
 def read_windows(question: str, windows: Sequence[Window], project: Project) -> list[ReadWindow]:
@@ -328,13 +348,15 @@ def _section(read: ReadWindow, other: ShownPassage | None = None) -> ShownPassag
         most = min(most, other.start)
     start = next(b.start for b in window.blocks if b.kind is not BlockKind.HEADING)  # its headings stand above it
     depth, part = _place(window.document, window.blocks[0])
-    for block in window.outline.blocks_between(window.end, most):
+    after = window.outline.blocks_between(window.end, most + MAX_REST_CHARS)
+    for block, following in zip_longest(after, after[1:]):
         if block.start < window.end:
             continue
         headings, label = _place(window.document, block)
         if headings[: len(depth)] != depth or label != part or block.end > most:
             break
-        if block.kind is not BlockKind.HEADING:  # a heading with nothing below it is not shown
+        goes_on = following is not None and _place(window.document, following) == (headings, label)
+        if not _is_title(block, following if goes_on else None, window.document.text):  # a heading with nothing below it is not shown
             end = block.end
     if depth and other is None:
         start = min([start, *_starts_before(window, end - MAX_PASSAGE_CHARS)])
@@ -353,12 +375,17 @@ def _starts_before(window: Window, first: int) -> Iterator[int]:
             return
 
 
+def _is_title(block: Block, following: Block | None, text: str) -> bool:
+    return block.kind is BlockKind.HEADING or (following is not None and is_title_of(block, following, text))
+
+
 def _cut(window: Window, start: int, end: int, most: int) -> int:
     """The end of a stretch, or of its last whole block, line or sentence within `most` characters."""
     if end - start <= most:
         return end
     text = window.document.text[start : start + most]
-    if blocks := [b.end for b in window.blocks if start < b.end <= start + most and b.kind is not BlockKind.HEADING]:
+    ends = (b.end for b, following in zip_longest(window.blocks, window.blocks[1:]) if not _is_title(b, following, window.document.text))
+    if blocks := [at for at in ends if start < at <= start + most]:
         return blocks[-1]
     sentence = max((b for _, b in cached_sentences(text)[:-1]), default=0)
     return start + (max(sentence, text.rfind("\n")) if max(sentence, text.rfind("\n")) > most // 3 else most)

@@ -19,6 +19,9 @@ _INDENTED = re.compile(r"(?: {2,}|\t)\S")
 _DIRECTIVE = re.compile(r"[ \t]*\.\. \S")
 _TABLE = re.compile(r"\s*[|+]|.*\S(?:\t| · | \| )\S|\s*=+(?:[ \t]+=+)+[ \t]*$")
 _PROSE = re.compile(r"[^\W\d_]")
+_MAX_TITLE_LINE, _MAX_TITLE_WORDS = 80, 10
+_TITLE_START = re.compile(r"[\W\d_]*+[^\W\d_a-z]")  # no word in small letters
+_NO_TITLE = re.compile(r"\n| · |: |[.,;:!?。，；：！？][\W_]*+\Z")  # a sentence, a row, a field with its value
 
 
 class BlockKind(StrEnum):
@@ -165,8 +168,21 @@ def _kind(lines: Sequence[_Line]) -> BlockKind:
     return BlockKind.CODE if _INDENTED.match(lines[0].text) or _DIRECTIVE.match(lines[0].text) else BlockKind.PARAGRAPH
 
 
+def is_title_line(block: Block, text: str) -> bool:
+    """Whether a block is a line that may be a heading which nothing marks as one, as in the text of a PDF."""
+    line = text[block.start : block.end]
+    if block.kind is not BlockKind.PARAGRAPH or len(line) > _MAX_TITLE_LINE or len(line.split()) > _MAX_TITLE_WORDS:
+        return False
+    return not _NO_TITLE.search(line) and bool(_TITLE_START.match(line))
+
+
+def is_title_of(block: Block, following: Block, text: str) -> bool:
+    """Whether a block is a line that may be the heading of the block after it."""
+    return following.kind is not BlockKind.HEADING and is_title_line(block, text) and not is_title_line(following, text)
+
+
 def attached(blocks: Sequence[Block], text: str) -> Iterator[list[Block]]:
-    """The blocks in groups that stand together: a text that ends in a colon with what follows it; code, and list items."""
+    """The blocks in groups that stand together: what looks like a title, or ends in a colon, with what follows; code, and list items."""
     group: list[Block] = []
     for block in blocks:
         if group and not _is_attached(group[-1], block, text):
@@ -183,4 +199,6 @@ def _is_attached(before: Block, block: Block, text: str) -> bool:
         return False
     if before.kind is BlockKind.HEADING or text[before.start : before.end].rstrip(" *_`").endswith((":", "：")):
         return True
-    return block.kind in (BlockKind.CODE, BlockKind.LIST) and before.kind is block.kind
+    if block.kind in (BlockKind.CODE, BlockKind.LIST) and before.kind is block.kind:
+        return True
+    return is_title_of(before, block, text)

@@ -5,6 +5,7 @@ import pytest
 from localrag.loaders.content import InnerFile, LoadOptions, Unreadable
 from localrag.loaders.parser_process import parse_file
 from localrag.loaders.pdf import HYPHEN, PageLine, join_paragraphs, sentence_continues, strip_running_heads
+from localrag.text.outline import Outline
 from tests.indexing import files
 from tests.loaders.test_load import read, write
 
@@ -44,6 +45,14 @@ def test_a_sentence_goes_on_over_the_end_of_a_page(tmp_path):
         ("page 3", "herself", "knew."),
         ("page 4", "THE", "May."),
     ]
+
+
+def test_a_number_sign_begins_no_heading(tmp_path):
+    """It is a mark of a note in print; only Markdown has headings with it."""
+    document = read(write(tmp_path, {"a.pdf": files.pdf_of([drawn(["# Denotes a change of all", "7"]), drawn(["Sold.", "8"])])}) / "a.pdf")
+
+    assert document.text.split()[:2] == ["#", "Denotes"]
+    assert Outline(document.text).headings == []
 
 
 def test_a_page_number_is_no_text_however_it_is_written():

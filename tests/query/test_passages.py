@@ -57,6 +57,22 @@ def test_a_how_to_shows_its_code_and_its_steps(project, verb):
     assert "docker run" not in first.text
 
 
+def test_unmarked_headings_are_read_and_shown_with_what_follows(tmp_path):
+    """No window is a heading alone, and no passage ends with the heading of what does not fit; a name below a letter stays."""
+    bodies = [" ".join([f"{boat} was painted in May and sailed again."] * 17) for boat in ("Skua", "Petrel")]
+    text = "\n\n".join(["Table of Contents", "Our Boats", bodies[0], "Market Overview", bodies[1], "Yours sincerely,", "Ruth Sand"])
+    (tmp_path / "report.txt").write_text(text, encoding="utf-8")
+    with open_for_writing(tmp_path / ".localrag", extractor="phrases") as small:
+        asyncio.run(build_index([tmp_path], small, lambda _: None, reports=False))
+        windows = list(chunk_windows(hybrid_search("boats", small.embedder.embed(["boats"])[0], small, 9), small))
+        shown = {w.text: passages_of([ReadWindow(w, PassageReading(0, 0, -9.0, 1.0))], None)[0].text for w in windows}
+
+    first = next(text for text in shown if text.startswith("Table of Contents"))
+    assert first == f"Table of Contents\n\nOur Boats\n\n{bodies[0]}"
+    assert shown[first] == first
+    assert any(text.startswith("Market Overview\n\nPetrel") and text.endswith("Ruth Sand") for text in shown)
+
+
 @pytest.mark.parametrize(("words", "whole"), [(60, True), (100, False)])
 def test_a_section_is_shown_from_its_beginning(tmp_path, words, whole):
     """Where it fits, also if its end answers best; else as much as fits before that, and nothing of another section."""

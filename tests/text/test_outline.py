@@ -91,6 +91,30 @@ def test_what_follows_a_colon_stands_with_it(text):
     assert not any("Intro" in g and "Run this" in g for g in groups)
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("Overview", True),
+        ("ITEM 4. MINE SAFETY DISCLOSURES", True),
+        ("2023 Outlook of the harbour", True),
+        ("概要", True),
+        ("She left in May.", False),
+        ("and asked for a berth", False),
+        ("Dear Ruth,", False),
+        ("Fee: 3 euros", False),
+        ("Net sales · 14,694 · 14,544", False),
+        ("The whole of what the harbour master said on that day in May", False),
+    ],
+)
+def test_a_line_that_may_be_a_heading_stands_with_what_follows(line, expected):
+    """A PDF marks no headings; a sentence, a field or a row is none, and of several such lines only the last one."""
+    text = f"Ruth Sand\n\nLars Holm\n\n{line}\n\nThey met in May."
+    groups = [text[g[0].start : g[-1].end] for g in attached(Outline(text).blocks, text)]
+
+    assert (f"{line}\n\nThey met in May." in groups) is expected
+    assert "Ruth Sand" in groups
+
+
 def test_blocks_cover_every_text_in_order():
     """Whatever lines a text has, its blocks do not overlap, and every letter is in one."""
     chance = random.Random(3)
