@@ -12,6 +12,7 @@ there, and what R@5 gains over `now` with 95 % certainty (paired bootstrap).
 - `signals`: also the words of the question that the passage of the sentence lacks, the words of the sentence in the title, and the cosine
   with the question's vector without the direction of that passage.
 - `equal seeds`, `rare seeds`: walks that start at the entities of the question with equal weights, or with their rarity squared.
+- `bagging`: the mean of BAGS times as many trees, each 80 of them fitted on questions drawn with replacement (Breiman 1996).
 - `coverage`: the passages behind the first three are chosen one by one, those that have words of the question first which the others lack.
 """
 
@@ -43,7 +44,7 @@ BEAM = ("second", "second_2", "second_3")
 SECOND = [FEATURES.index(name) for name in FEATURES if "second" in name]
 LOG_WALK, LOG_FIRST, LOG_SECOND, RANK_WALK = (FEATURES.index(n) for n in ("log_walk", "log_first", "log_second", "rank_walk"))
 COVERAGE, COVERED = 3.0, 15  # how much uncovered words count; passages among which is chosen
-RESAMPLED = 4000
+RESAMPLED, BAGS = 4000, 20
 READ, UNREAD = 30, -12.0  # passages that the reader reads; the relevance of the others
 SEEDS = {"equal seeds": 0.0, "rare seeds": 2.0}  # the power of their rarity by which entities are weighted
 Array = NDArray[np.float64]
@@ -223,6 +224,7 @@ def main() -> None:
     for variant, of in variants.items():
         sets = {name: [of(q) for q in some] for name, some in asked.items()}
         _print_row(variant, measure(sets, lambda _, q, trees: rank_rows(q.features, trees), asked), base)
+    _print_row("bagging", measure(now, lambda _, q, trees: rank_rows(q.features, trees), asked, bagged), base)
     weights = Counter(word for some in asked.values() for q in some for stems in q.stems for word in stems)
     _print_row("coverage", measure(now, lambda searched, q, trees: covering_order(searched, q, trees, weights), asked), base)
 
@@ -235,14 +237,27 @@ def measure(
     sets: dict[str, list[RankedQuestion]],
     order: Callable[[SearchedQuestion, RankedQuestion, RankingTrees], NDArray[np.int64]],
     asked: dict[str, list[SearchedQuestion]],
+    fitted: Callable[[list[RankedQuestion]], RankingTrees] = fit,
 ) -> dict[str, Array]:
     """For each set R@5 and all@8 of its questions, (questions, 2), with trees fitted on the others."""
     found = dict[str, Array]()
     for name, questions in sets.items():
-        trees = fit(others_of(name, sets))
+        trees = fitted(others_of(name, sets))
         orders = [order(searched, q, trees) for searched, q in zip(asked[name], questions, strict=True)]
         found[name] = np.array([(q.recall(o), q.recall(o, 8) == 1) for q, o in zip(questions, orders, strict=True)])
     return found
+
+
+def bagged(questions: list[RankedQuestion]) -> RankingTrees:
+    """The mean of BAGS forests, each fitted on questions drawn with replacement."""
+    chance = np.random.default_rng(0)
+    forests = [fit([questions[i] for i in chance.integers(0, len(questions), len(questions))]) for _ in range(BAGS)]
+    starts = np.cumsum([0, *(len(trees.feature) for trees in forests)])[:-1]
+    moved = [
+        trees._replace(left=trees.left + at, right=trees.right + at, roots=trees.roots + at, value=trees.value / BAGS)
+        for trees, at in zip(forests, starts, strict=True)
+    ]
+    return RankingTrees(*map(np.concatenate, zip(*moved, strict=True)))
 
 
 def _print_row(variant: str, found: dict[str, Array], base: dict[str, Array]) -> None:
