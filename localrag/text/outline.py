@@ -20,7 +20,6 @@ _DIRECTIVE = re.compile(r"[ \t]*\.\. \S")
 _TABLE = re.compile(r"\s*[|+]|.*\S(?:\t| · | \| )\S|\s*=+(?:[ \t]+=+)+[ \t]*$")
 _PROSE = re.compile(r"[^\W\d_]")
 _MAX_TITLE_LINE, _MAX_TITLE_WORDS = 80, 10
-_TITLE_START = re.compile(r"[\W\d_]*+[^\W\d_a-z]")  # no word in small letters
 _NO_TITLE = re.compile(r"\n| · |: |[.,;:!?。，；：！？][\W_]*+\Z")  # a sentence, a row, a field with its value
 
 
@@ -170,10 +169,12 @@ def _kind(lines: Sequence[_Line]) -> BlockKind:
 
 def is_title_line(block: Block, text: str) -> bool:
     """Whether a block is a line that may be a heading which nothing marks as one, as in the text of a PDF."""
-    line = text[block.start : block.end]
-    if block.kind is not BlockKind.PARAGRAPH or len(line) > _MAX_TITLE_LINE or len(line.split()) > _MAX_TITLE_WORDS:
+    if block.kind is not BlockKind.PARAGRAPH or block.end - block.start > _MAX_TITLE_LINE:
         return False
-    return not _NO_TITLE.search(line) and bool(_TITLE_START.match(line))
+    line = text[block.start : block.end]
+    first = _PROSE.search(line)
+    begins = first is not None and not first[0].islower()
+    return begins and len(line.split()) <= _MAX_TITLE_WORDS and not _NO_TITLE.search(line)
 
 
 def is_title_of(block: Block, following: Block, text: str) -> bool:

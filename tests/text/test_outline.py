@@ -100,6 +100,7 @@ def test_what_follows_a_colon_stands_with_it(text):
         ("概要", True),
         ("She left in May.", False),
         ("and asked for a berth", False),
+        ("über den Hafen", False),
         ("Dear Ruth,", False),
         ("Fee: 3 euros", False),
         ("Net sales · 14,694 · 14,544", False),
