@@ -168,7 +168,7 @@ def _kind(lines: Sequence[_Line]) -> BlockKind:
 
 
 def is_title_line(block: Block, text: str) -> bool:
-    """Whether a block is a line that may be a heading which nothing marks as one, as in the text of a PDF."""
+    """Whether a block is a line that looks like an unmarked heading, such as those of a PDF."""
     if block.kind is not BlockKind.PARAGRAPH or block.end - block.start > _MAX_TITLE_LINE:
         return False
     line = text[block.start : block.end]
@@ -178,7 +178,7 @@ def is_title_line(block: Block, text: str) -> bool:
 
 
 def is_title_of(block: Block, following: Block, text: str) -> bool:
-    """Whether a block is a line that may be the heading of the block after it."""
+    """Whether a block looks like the unmarked heading of the block after it."""
     return following.kind is not BlockKind.HEADING and is_title_line(block, text) and not is_title_line(following, text)
 
 

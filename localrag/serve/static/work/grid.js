@@ -128,7 +128,7 @@ function reach(box, cell) {
   cell.focus();
 }
 
-/** A cell with all its quotes, and what a person may do about it. `close` is called at once by the button, and after Escape by the close event, a task later. */
+/** A cell with all its quotes, and what a person may do about it. The button calls `close` at once; after Escape the close event does, a task later. */
 function CellDialog({ table, tableKey, r, c, close }) {
   const row = table.rows[r];
   const cell = row.cells[c];
