@@ -1,5 +1,6 @@
 """Amounts in text: numbers with a currency, a percent sign or a unit."""
 
+import math
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -21,6 +22,8 @@ _UNIT_WORD = re.compile(r"[\s-]?[^\W\d_]{1,20}")  # behind a number whose unit i
 _WITH_UNIT = frozenset({"percent", "pound", "dollar", "euro", "km", "kg"})  # quantities that end behind their unit
 _FIGURE = re.compile(r"\d++(?:[.,]\d++)*+")
 _ORDINAL = "th"
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800, "month": 2_629_800, "year": 31_557_600}
+_JOINED = re.compile(r"\s?(?:,|,? and|,? und|,? et|,? y)?\s?")  # between the parts of a duration
 
 
 class FoundAmount(NamedTuple):
@@ -33,7 +36,22 @@ class FoundAmount(NamedTuple):
 
 
 def find_amounts(text: str) -> Iterator[FoundAmount]:
-    """The numbers of a text that have a unit, in order. Numbers of dates, of sections and the like have none."""
+    """The numbers of a text that have a unit, in order; "1 hour and 48 minutes" is one. Numbers of dates and sections have none."""
+    last: FoundAmount | None = None
+    for amount in _single_amounts(text):
+        if last and last.unit in _SECONDS and _SECONDS.get(amount.unit, math.inf) < _SECONDS[last.unit]:
+            if _JOINED.fullmatch(text, last.end, amount.start):
+                added = amount.value * _SECONDS[amount.unit] / _SECONDS[last.unit]
+                last = last._replace(end=amount.end, value=round(last.value + added, 6))
+                continue
+        if last:
+            yield last
+        last = amount
+    if last:
+        yield last
+
+
+def _single_amounts(text: str) -> Iterator[FoundAmount]:
     bracket_of = {m.start() + 2: m.start() for m in _IN_BRACKETS.finditer(text)}  # where its number stands below
     text = _APOSTROPHE.sub(",", _IN_BRACKETS.sub(r"  \1", text))  # of the same length
     continental = {m.start(): m for m in _GROUPED.finditer(text)}
@@ -42,6 +60,8 @@ def find_amounts(text: str) -> Iterator[FoundAmount]:
         at = next((n for n in range(q.start, min(q.end, q.start + 4)) if n in continental), None)
         m = None if at is None else continental[at]
         end = max(q.end, m.end()) if m else q.end
+        if _is_clock_time(text, q.start, end):
+            continue
         before, after = _BEFORE.search(text, max(0, q.start - 5), q.start), _AFTER.match(text, end)
         unit = (before or after or [q.unit])[0].strip() or _counted_word(text, q, end)
         if q.start < reached or not unit or unit == _ORDINAL:
@@ -57,11 +77,17 @@ def find_amounts(text: str) -> Iterator[FoundAmount]:
             yield FoundAmount(start, reached, value, unit)
 
 
+def _is_clock_time(text: str, start: int, end: int) -> bool:
+    """Whether a number is the hour or the minute of a time, as in 16:58."""
+    is_minute = text[start - 1 : start] == ":" and text[start - 2 : start - 1].isdigit()
+    return is_minute or (text[end : end + 1] == ":" and text[end + 1 : end + 2].isdigit())
+
+
 def _counted_word(text: str, q: Quantity, end: int) -> str:
     """The word that a number counts, such as a currency that is not known; empty where it may be a year, a day or a number of a list."""
     word = _UNIT_WORD.match(text, end)
     unit = word[0].strip(" -") if word else ""
-    if "." in q.value and unit[:1].isupper() and not text[text.rfind("\n", 0, q.start) + 1 : q.start].strip(" ([#"):
+    if "." in q.value and unit[:1].isupper():
         return ""  # the number of a section, before its first word
     unit = unit.lower()
     is_small = q.value.isdecimal() and int(q.value) <= MAX_DAY

@@ -50,18 +50,17 @@ def list_items(project: Project, request: str, *, on_work: OnWork | None = None)
     likely = [(c, chance) for c, chance in zip(gathered.in_prose, chances, strict=True) if chance >= MIN_PROBABILITY]
     items = merge_items([*((c, 1.0) for c in gathered.records), *likely], project)
     figures = {"passages_matching": gathered.matching, "passages_read": gathered.read, "items": len(items)}
+    note = _note(gathered, n_from_prose=len(items) - len(merge_items([(c, 1.0) for c in gathered.records], project)))
     columns = (Column("item", "text"), Column("statement", "text"), Column("document", "text"))
-    return make_table("list", parsed.text, columns, map(_row, items), _note(gathered), figures)
+    return make_table("list", parsed.text, columns, map(_row, items), note, figures)
 
 
-def _note(gathered: GatheredCandidates) -> str:
-    """How complete the list is."""
-    records = f"All {gathered.compared:,} rows of the tables that fit best were compared. " * bool(gathered.compared)
-    judged = len(gathered.in_prose)
-    names = f" Of {gathered.names:,} names in them, the {judged:,} with most of the request were weighed." * (judged < gathered.names)
-    if gathered.read < gathered.matching:
-        return f"{records}The {gathered.read:,} nearest of {gathered.matching:,} matching passages were read.{names}"
-    return f"{records}All {gathered.read:,} matching passages were read.{names}" if gathered.read else f"{records}No passage matches."
+def _note(gathered: GatheredCandidates, *, n_from_prose: int) -> str:
+    """How complete the list is: rows of tables are compared one by one, of prose nothing can be said."""
+    notes = [f"All {gathered.compared:,} rows of the tables that fit best were compared."] * bool(gathered.records)
+    if n_from_prose:
+        notes.append(f"Items found in prose, which are neither certain nor complete: {n_from_prose:,}.")
+    return " ".join(notes) or "No row of a table matches, and no passage shows an item."
 
 
 def _row(item: Sequence[tuple[ItemCandidate, float]]) -> TableRow:

@@ -1,17 +1,26 @@
 """The sentences of documents, each with its place."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date
 from functools import cached_property
 
 from localrag.analysis.tables import cite_document
+from localrag.dates.date_mentions import find_dates
+from localrag.dates.edtf import PartialDate, parse_edtf
 from localrag.project import Project
+from localrag.query.collection_questions import own_date
 from localrag.records import Chunk, Citation, Document
 from localrag.store import chunks as chunks_store
 from localrag.store import documents as documents_store
+from localrag.text.language import detect_language
 from localrag.text.outline import Outline
 from localrag.text.sentences import cached_sentences, collapse_whitespace
+
+LANGUAGE_CHARS = 3000  # of a document that tell its language
+DATELINE_CHARS = 500  # at the beginning of a document that may hold its date
+_DATELINE_START = re.compile(r"[^\n\d(]{0,60}")
+_LIFE = re.compile(r"\b(?:born|died|geboren|gestorben|nació|murió|né|née|mort)\b", re.IGNORECASE)
 
 
 class OpenedDocument:
@@ -26,16 +35,32 @@ class OpenedDocument:
         return Outline(self.document.text)
 
     @cached_property
-    def day(self) -> date | None:
-        """The day of the document; None if it is not known."""
-        try:
-            return date.fromisoformat(self.document.date)
-        except ValueError:
-            return None
+    def own_date(self) -> PartialDate | None:
+        """Its date by its metadata, name, title or dateline. When its file was last changed says nothing about what it tells."""
+        document = self.document
+        own = own_date(document.path, document.title, document.date, document.date_source)
+        known = parse_edtf(own) if own else None
+        return known.start if known else _dateline(document.text, self.language)
+
+    @cached_property
+    def language(self) -> str:
+        """The language that its beginning is in."""
+        return detect_language(self.document.text[:LANGUAGE_CHARS])
 
     def cite(self, start: int, end: int, chunk_id: str = "") -> Citation:
         """The citation of a span of the text."""
         return cite_document(self.document, self.outline, start, end, chunk_id)
+
+
+def _dateline(text: str, language: str) -> PartialDate | None:
+    """The day that stands alone, or behind a place, in one of the first lines, as in a letter; None without one."""
+    for mention in find_dates(text[:DATELINE_CHARS], language=language).mentions:
+        before = text[text.rfind("\n", 0, mention.start) + 1 : mention.start]
+        behind = text[mention.end : mention.end + DATELINE_CHARS].partition("\n")[0]
+        is_alone = _DATELINE_START.fullmatch(before) and not _LIFE.search(before) and not behind.strip(" .*_|")
+        if is_alone and mention.value.start and mention.value.start.day and mention.value.end == mention.value.start:
+            return mention.value.start
+    return None
 
 
 @dataclass(frozen=True, slots=True)

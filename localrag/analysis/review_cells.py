@@ -11,20 +11,19 @@ from rapidfuzz import fuzz
 
 from localrag.analysis.amounts import find_amounts
 from localrag.analysis.reading import entailments
-from localrag.analysis.review_questions import AnswerKind, ReviewQuestion, to_statement
+from localrag.analysis.review_questions import AnswerKind, ReviewQuestion
 from localrag.analysis.review_reading import MIN_SENTENCE_CHARS, DocumentSection, SectionReading, UnitReading
 from localrag.analysis.tables import Cell, CellState
 from localrag.dates.date_mentions import find_dates
 from localrag.llm.reader import Entailment
 from localrag.project import Project
-from localrag.query.attribution import rejection_reason
 from localrag.query.passages import MIN_SHORT_SCORE, is_short_answer
 from localrag.query.question_kind import question_kind
 from localrag.records import Citation
 from localrag.text.language import detect_language
 from localrag.text.sentences import cached_sentences, collapse_whitespace, is_cjk
 
-CELL_VERSION = 3  # of the rules below: another one makes all cells anew that no person decided
+CELL_VERSION = 4  # of the rules below: another one makes all cells anew that no person decided
 MAX_ITEMS = 30  # of a list
 MAX_TEXT_CHARS = 300  # of a sentence that is shown for want of a short answer
 MAX_DISTANCE_CHARS = 200  # between a short answer and the date or amount that is meant
@@ -36,7 +35,8 @@ _WORDS = re.compile(r"[^\W_]+")
 MIN_STATED = 0.0  # log odds
 MIN_RELEVANCE = 0.0  # the reader's own log odds, from which on an answer is shown that is uncertain
 UNCERTAIN = "Uncertain: this comes nearest."
-MIN_ENTAILED, MIN_CONTRADICTED = 0.7, 0.9  # probabilities
+UNDECIDED = "This is the passage. A chat model (--model) can decide yes or no."
+MIN_ENTAILED = 0.7  # a probability
 # Logistic weights of the best relevance, of the question's words in a sentence, of its cosine, and of 1.
 STATED_WEIGHTS = (0.75, 1.2, 1.2, -1.0)  # nine in ten of what contracts state is found: scripts/measure_review.py
 
@@ -59,12 +59,10 @@ def _may_answer(read: SectionReading) -> bool:
 
 
 def _weighed_pairs(question: ReviewQuestion, read: SectionReading, section: DocumentSection) -> list[tuple[str, str]]:
-    """Texts with the statements they may entail, by which a cell of a closed question is decided."""
+    """Texts with the statements they may entail, by which one of several named answers is chosen."""
     if not _may_answer(read):
         return []
     texts = [section.text(u.unit) for u in read.units[:UNITS_WEIGHED]]
-    if question.kind is AnswerKind.YES_NO:
-        return [(text, to_statement(question.text)) for text in texts]
     if question.kind is AnswerKind.CHOICE:
         asked = question.text.rstrip("?？ ")
         return [(text, f"{asked}: {choice}.") for choice in question.choices for text in texts]
@@ -83,7 +81,7 @@ def _answered_cell(
     question: ReviewQuestion, read: SectionReading, found: Sequence[Entailment], stated: float, section: DocumentSection
 ) -> Cell:
     if question.kind is AnswerKind.YES_NO:
-        return _yes_or_no(question, read, found, stated, section)
+        return _clause(read.units[0], stated, section)
     if question.kind is AnswerKind.CHOICE:
         return _choice(question, read, found, stated, section)
     if question.kind is AnswerKind.LIST:
@@ -168,7 +166,7 @@ def _nearest_value(kind: AnswerKind, unit: UnitReading, section: DocumentSection
     text = section.text(unit.unit)
     spans: Iterable[tuple[int, int, str | float]]
     if kind is AnswerKind.DATE:
-        spans = [(d.start, d.end, str(d.value)) for d in find_dates(text, section.source.day, detect_language(text)).mentions]
+        spans = [(d.start, d.end, str(d.value)) for d in find_dates(text, section.source.own_date, detect_language(text)).mentions]
     else:
         spans = [(a.start, a.end, a.value) for a in find_amounts(text)]
     first, last = unit.reading.start, unit.reading.end
@@ -194,22 +192,10 @@ def _items(read: SectionReading, stated: float, section: DocumentSection) -> Cel
     return Cell("; ".join(i for i, _ in chosen), tuple(c for _, c in chosen), confidence=_probability(stated), value=float(len(items)))
 
 
-def _yes_or_no(
-    question: ReviewQuestion, read: SectionReading, found: Sequence[Entailment], stated: float, section: DocumentSection
-) -> Cell:
-    """Yes where a unit entails the question as a statement, no where one contradicts it, or would entail it but for a negation."""
-    units, statement = read.units[:UNITS_WEIGHED], to_statement(question.text)
-    found = [
-        e._replace(entailed=0.0, contradicted=e.entailed + e.contradicted)
-        if 1 - e.neutral >= MIN_ENTAILED and rejection_reason(statement, section.text(unit.unit)) == "negation"
-        else e
-        for unit, e in zip(units, found, strict=True)
-    ]
-    answers = {
-        "Yes": [e.entailed / MIN_ENTAILED for e in found],
-        "No": [e.contradicted / MIN_CONTRADICTED for e in found],
-    }
-    return _decide(answers, units, stated, section)
+def _clause(unit: UnitReading, stated: float, section: DocumentSection) -> Cell:
+    """The passage that a question of yes or no is about: the reader does not tell a permission from a prohibition."""
+    cited = section.cite(*_bounds(unit), unit.unit)
+    return Cell(_shortened(cited.quote), (cited,), confidence=_probability(stated), note=UNDECIDED)
 
 
 def _choice(question: ReviewQuestion, read: SectionReading, found: Sequence[Entailment], stated: float, section: DocumentSection) -> Cell:

@@ -26,12 +26,6 @@ class AnswerKind(StrEnum):
 _QUESTION_LINE = re.compile(r"(?:(date|amount|yes/no|list|text)|(one of) ([^:]+)):\s*(.+)", re.IGNORECASE)
 _NUMBERED = re.compile(r"(?:[-*•]|\d{1,3}[.)])\s+")
 EXAMPLE = "Write one a line, such as: date: When does it end?"
-# English auxiliaries that begin a question of yes or no. The first ones only ask; the others belong to the statement.
-_ASKING = frozenset({"do", "does", "did"})
-_MODALS = frozenset("can could may might must shall should will would".split())
-_AUXILIARIES = frozenset({"is", "are", "was", "were", "has", "have", "had", *_MODALS})
-_DETERMINERS = frozenset("the a an this that these those any all some each every no its their his her our your my".split())
-_JOINING = frozenset("of and or".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,50 +66,3 @@ def _parse_line(line: str) -> ReviewQuestion:
             f"The question {line[:80]!r} names {len(choices)} answers.", "Name 2 to 20: one of low|medium|high: How risky is it?"
         )
     return ReviewQuestion(line, found[4], AnswerKind.CHOICE, choices)
-
-
-def to_statement(question: str) -> str:
-    """An English question of yes or no as the statement that "yes" makes of it; any other text without its question mark.
-
-    `May the supplier use subcontractors?` → `The supplier may use subcontractors.`
-    """
-    words = question.strip().rstrip("?？ .").split()
-    first = words[0].lower() if words else ""
-    if len(words) < 3 or first not in _ASKING | _AUXILIARIES:
-        return " ".join(words) + "."
-    rest = words[1:]
-    if first not in _ASKING:
-        end = _subject_words(rest, before_verb=first in _MODALS)
-        rest[end:end] = [first]
-    said = " ".join(rest)
-    return f"{said[0].upper()}{said[1:]}."
-
-
-def _subject_words(words: list[str], *, before_verb: bool) -> int:
-    """The number of words of the noun phrase that a clause begins with: up to the first word that is not part of it.
-
-    `before_verb`: an infinitive follows, so it ends before the first word that can be one.
-    """
-    from lemminflect import getAllLemmas
-
-    from localrag.text.parts_of_speech import tag_english  # loads a dictionary
-
-    text = " ".join(words)
-    tags = {span.start: tag for span, tag in tag_english(text)}
-    at = n = 0
-    has_noun = False
-    for word in words:
-        tag, plain = tags.get(at, "NN"), word.lower().strip(",;")
-        is_noun = tag.startswith(("NN", "PRP", "CD")) or (word[0].isupper() and not tag.startswith("IN"))
-        is_part = is_noun or plain in _DETERMINERS or (plain in _JOINING and has_noun) or tag.startswith(("JJ", "DT", "POS"))
-        if has_noun and (not is_part or (tag.startswith("JJ") and plain not in _DETERMINERS)):
-            break
-        if has_noun and before_verb and word.islower() and word in getAllLemmas(word, upos="VERB").get("VERB", ()):
-            break
-        if not is_part and not tag.startswith(("VBG", "VBN")):
-            break
-        has_noun = has_noun or is_noun
-        at, n = at + len(word) + 1, n + 1
-        if word.endswith((",", ";")):
-            break
-    return n if has_noun else min(1, len(words))

@@ -19,29 +19,24 @@ from localrag.analysis.relevance import (
     sentences_about_entities,
 )
 from localrag.analysis.tables import Cell, Column, OnWork, ResultTable, TableRow, make_table
-from localrag.dates.date_mentions import DateMention, FoundDates, find_dates
-from localrag.dates.edtf import Day, PartialDate, parse_edtf
+from localrag.dates.date_mentions import DateMention, find_dates
+from localrag.dates.edtf import Day
 from localrag.project import Project
-from localrag.query.collection_questions import dated_files
 from localrag.query.retriever import content_stems
 from localrag.records import Citation, content_id, format_path
+from localrag.store import documents as documents_store
 from localrag.text.kinds import TextKind, classify_sentence, strip_markup
-from localrag.text.language import detect_language
 from localrag.text.sentences import collapse_whitespace
 
 FIGURES = ("documents", "documents_with_dates", "statements", "reckoned", "merged", "unresolved", "omitted")
 COLUMNS = (Column("date", "date"), Column("what happened"), Column("document"))
 RECKONED = "reckoned"  # the note of a date that is told from another one
-LANGUAGE_CHARS = 3000  # of a document that tell its language
-DATELINE_CHARS = 500  # at the beginning of a document that may hold its date
 MAX_STATEMENT_CHARS = 600  # of a longer sentence, or line without one, the part around the date is quoted
 MIN_COMMON_SHARE = 0.9  # of the words of the shorter statement that another of the same date has, if it is a repetition
 MIN_COMPARED_WORDS = 3  # of a statement that may be a repetition
 MAX_COMPARED = 200  # statements of one date that a statement is compared with
 _NO_STATEMENTS = frozenset({TextKind.CODE, TextKind.CONTENTS, TextKind.LICENCE})
 _VISITED = re.compile(r"\b(?:retrieved|accessed|archived|abgerufen|archiviert|consultado|consulté)\b[^.;]{0,40}$", re.IGNORECASE)
-_DATELINE_START = re.compile(r"[^\n\d(]{0,60}")
-_LIFE = re.compile(r"\b(?:born|died|geboren|gestorben|nació|murió|né|née|mort)\b", re.IGNORECASE)
 _NEGATION = re.compile(r"\b(?:not|no|never|nicht|kein\w*|nie|nunca|ne|pas|jamais)\b|n['’]t\b|[不没未]", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+")
 _ITEM = re.compile(r"[-*+•]\s|\d{1,3}[.)]\s")
@@ -86,18 +81,17 @@ def make_timeline(project: Project, about: str = "", *, limit: int | None = None
     """
     about, figures = about.strip(), Counter[str]()
     scope = _scope(about, project)
-    files = dated_files(project)
-    own_dates = {file.path: file.date for file in files if file.is_own_date}
+    n_documents = len(documents_store.document_hashes(project.db)) if on_work else 0
     statements: list[DatedStatement] = []
     for n, source in enumerate(opened_documents(project), 1):
         if scope.chunk_ids is None or any(chunk.id in scope.chunk_ids for chunk in source.chunks):
-            found = _dates_of(source, own_dates.get(source.document.path, ""))
+            found = find_dates(source.document.text, source.own_date, source.language)
             figures["unresolved"] += found.n_unresolved
             figures["documents_with_dates"] += bool(found.mentions)
             statements += _statements(source, found.mentions, scope) if found.mentions else ()
         figures["documents"] = n
         if on_work:
-            on_work(n, len(files))
+            on_work(n, n_documents)
     if scope.is_topic:
         is_about = are_about_topic(about, [statement.text for statement in statements], project)
         statements = [statement for statement, chosen in zip(statements, is_about, strict=True) if chosen]
@@ -112,26 +106,6 @@ def _scope(about: str, project: Project) -> _Scope:
         return _Scope(chunk_ids_of_entities(entity_ids, project), about_entities)
     chunk_ids = chunk_ids_of_topic(about, project)
     return _Scope(chunk_ids, lambda sentences: (s for s in sentences if is_in_chunks(s, chunk_ids)), is_topic=True)
-
-
-def _dates_of(source: OpenedDocument, own_date: str) -> FoundDates:
-    """The dates of a document. Its own is that of its metadata, name or title; else that of a dateline at its beginning."""
-    text = source.document.text
-    language = detect_language(text[:LANGUAGE_CHARS])
-    known = parse_edtf(own_date) if own_date else None
-    own = known.start if known else _dateline(text, language)
-    return find_dates(text, own, language)
-
-
-def _dateline(text: str, language: str) -> PartialDate | None:
-    """The day that stands alone, or behind a place, in one of the first lines, as in a letter; None without one."""
-    for mention in find_dates(text[:DATELINE_CHARS], language=language).mentions:
-        before = text[text.rfind("\n", 0, mention.start) + 1 : mention.start]
-        behind = text[mention.end : mention.end + DATELINE_CHARS].partition("\n")[0]
-        is_alone = _DATELINE_START.fullmatch(before) and not _LIFE.search(before) and not behind.strip(" .*_|")
-        if is_alone and mention.value.start and mention.value.start.day and mention.value.end == mention.value.start:
-            return mention.value.start
-    return None
 
 
 def _statements(source: OpenedDocument, mentions: Sequence[DateMention], scope: _Scope) -> Iterator[DatedStatement]:
@@ -174,11 +148,10 @@ def _targets(sentences: Sequence[PlacedSentence], n: int, mention: DateMention) 
     is_behind = n > 0 and "\n" not in text[sentences[n - 1].end : sentence.start]
     if is_behind:
         return [n - 1]
-    below = [k for k in range(n + 1, min(n + 1 + MAX_LISTED, len(sentences))) if not sentences[k].text.startswith("#")]
-    if not below or below[0] != n + 1 or len(content_stems(sentences[n + 1].text)) < MIN_COMPARED_WORDS:
+    below = range(n + 1, min(n + 1 + MAX_LISTED, len(sentences)))
+    if not below or sentences[n + 1].text.startswith("#") or len(content_stems(sentences[n + 1].text)) < MIN_COMPARED_WORDS:
         return [n]
-    items = [*takewhile(lambda k: _ITEM.match(sentences[k].text), below)]
-    return items or below[:1]
+    return [*takewhile(lambda k: _ITEM.match(sentences[k].text), below)] or [n + 1]
 
 
 def _dated_statement(sentence: PlacedSentence, mention: DateMention) -> DatedStatement:

@@ -128,8 +128,8 @@ def _typed_cell(kind: AnswerKind, answer: str, cited: Citation, section: Documen
     spans: list[tuple[str, str | float]]
     if kind is AnswerKind.DATE:
         language = detect_language(cited.quote)
-        spans = [(cited.quote[d.start : d.end], str(d.value)) for d in find_dates(cited.quote, section.source.day, language).mentions]
-        named = {str(d.value) for d in find_dates(answer, section.source.day, language).mentions}
+        spans = [(cited.quote[d.start : d.end], str(d.value)) for d in find_dates(cited.quote, section.source.own_date, language).mentions]
+        named = {str(d.value) for d in find_dates(answer, section.source.own_date, language).mentions}
     else:
         spans = [(cited.quote[a.start : a.end], a.value) for a in find_amounts(cited.quote)]
         named = {str(a.value) for a in find_amounts(answer)}

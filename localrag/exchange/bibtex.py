@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
+from localrag.query.collection_questions import own_date
 from localrag.records import Document, content_id, format_path
 from localrag.text.sentences import STOP_WORDS, collapse_whitespace, replace_control_characters
 
@@ -63,7 +64,9 @@ def _year(document: Document) -> str:
 
 
 def _date(document: Document) -> str:
-    return document.date or dict(document.metadata).get("date", "")
+    """The date of a document; not when its file was last changed, which is no year of publication."""
+    own = own_date(document.path, document.title, document.date, document.date_source)
+    return own or dict(document.metadata).get("date", "")
 
 
 def _authors(text: str) -> list[str]:

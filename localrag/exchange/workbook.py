@@ -22,6 +22,7 @@ MIN_WIDTH, MAX_WIDTH = 12, 60  # characters of a column
 MEASURED_ROWS = 1_000
 _FORMULA_START = tuple("=+-@\t\r\n＝＋－＠")  # OWASP, "CSV Injection"
 _CURRENCY = re.compile(r"[€$£¥₹]|\b[A-Z]{3}\b")
+_AMOUNT = re.compile(r"(\D*)(\d[\d.,'’]*)(\D*)")  # of one number
 _ESCAPE = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)")  # in a workbook, such a text stands for a character
 TEXT_STYLE = "Text of documents"
 QUOTE_COLUMNS = ("No.", "Row", "Column", "Cell", "State", "Quote", "Place", "File", "Start", "End")
@@ -133,11 +134,12 @@ def _table_cell(sheet: Any, cell: Cell, column: Column) -> Any:
     from openpyxl.styles import Alignment, PatternFill
 
     value = typed_value(cell, column)
-    if value is None:
+    number_format = None if value is None else _number_format(cell, column)
+    if number_format is None:
         written = text_cell(sheet, cell_text(cell))
     else:
         written = WriteOnlyCell(sheet, value=value)
-        written.number_format = _number_format(cell, column)
+        written.number_format = number_format
         written.alignment = Alignment(vertical="top")
     if fill := STATE_FILLS.get(cell.state):
         written.fill = PatternFill("solid", start_color=fill)
@@ -147,12 +149,19 @@ def _table_cell(sheet: Any, cell: Cell, column: Column) -> Any:
     return written
 
 
-def _number_format(cell: Cell, column: Column) -> str:
-    """The number format of a typed cell; of an amount with the currency that its text names."""
+def _number_format(cell: Cell, column: Column) -> str | None:
+    """The number format of a typed cell; None of an amount that no number shows with its unit, such as "1 hour and 48 minutes"."""
     if column.kind == "date":
         return "yyyy-mm-dd"
-    currency = _CURRENCY.search(cell.text) if column.kind == "amount" else None
-    return f'#,##0.00 "{currency[0]}"' if currency else "General"
+    if column.kind != "amount":
+        return "General"
+    if not (found := _AMOUNT.fullmatch(cell.text.strip())):
+        return None
+    before, number, unit = found.groups()
+    if currency := _CURRENCY.search(cell.text):
+        return f'#,##0.00 "{currency[0]}"'
+    is_plain = not before and number.replace(",", "") == f"{cell.value:g}"
+    return f'General"{unit.replace(chr(34), "")}"' if is_plain and unit else None
 
 
 def _write_quotes(sheet: Any, table: ResultTable) -> None:

@@ -146,14 +146,18 @@ def dated_files(project: Project) -> list[DatedFile]:
 
 
 def _dated(row: FileRow) -> DatedFile:
-    if row.date and row.date_source not in ("file", "name"):
-        return DatedFile(row.path, row.title, row.date, True)
-    for text in (PurePosixPath(row.path).name, row.title):
+    own = own_date(row.path, row.title, row.date, row.date_source)
+    return DatedFile(row.path, row.title, own or row.date, bool(own))
+
+
+def own_date(path: str, title: str, date: str, date_source: str) -> str:
+    """The date of a document by its metadata, name or title, `YYYY-MM-DD` or shorter; empty where only that of its file is known."""
+    if date and date_source == "metadata":
+        return date
+    for text in (PurePosixPath(path).name, title):
         if found := _OWN_DATE.search(text):
-            return DatedFile(row.path, row.title, "-".join(filter(None, found.groups())), True)
-    if written := _written_date(row.title):
-        return DatedFile(row.path, row.title, written, True)
-    return DatedFile(row.path, row.title, row.date, row.date_source == "name")
+            return "-".join(filter(None, found.groups()))
+    return _written_date(title) or (date if date_source == "name" else "")
 
 
 def _written_date(text: str) -> str:

@@ -133,6 +133,19 @@ def test_a_date_above_a_paragraph_dates_it(table):
     assert not rows_with(table, "## ")
 
 
+def test_a_list_belongs_to_the_heading_of_its_own_day(tmp_path, home):
+    """Not to that of the day before as well."""
+    text = "# Log\n\n### 2023-07-19\n\n- The pump was taken to the yard.\n\n### 2023-07-20\n\n- The pump failed its first test.\n- The yard ordered a new seal.\n"
+
+    table = timeline_of(make_index(tmp_path, {"log.md": text}))
+
+    assert [(row.cells[0].value, row.cells[1].text) for row in table.rows] == [
+        ("2023-07-19", "The pump was taken to the yard."),
+        ("2023-07-20", "The pump failed its first test."),
+        ("2023-07-20", "The yard ordered a new seal."),
+    ]
+
+
 def test_about_an_entity(harbor):
     """Only what mentions the entity, or goes on about the person with "she"."""
     table = timeline_of(harbor, "Ingrid Holm")

@@ -9,8 +9,15 @@ from localrag.exchange.bibtex import citation_key, escape_tex, sources_to_bibtex
 from localrag.records import Document
 
 
-def document(path="docs/ferry.md", title="The Ferry of Vardby", date="1974-05-02", **metadata):
-    return Document(path, path, title, "text", "hash", tuple(metadata.items()), date=date)
+def document(path="docs/ferry.md", title="The Ferry of Vardby", date="1974-05-02", date_source="metadata", **metadata):
+    return Document(path, path, title, "text", "hash", tuple(metadata.items()), date=date, date_source=date_source)
+
+
+def test_the_time_stamp_of_a_file_is_no_year_of_publication():
+    """Only a date of the document itself is one."""
+    (entry,) = sources_to_bibtex([document(date_source="file")]).split("\n\n")
+
+    assert "1974" not in entry
 
 
 def entries(text):

@@ -89,6 +89,26 @@ def test_no_text_is_left_as_a_formula(text):
     assert not neutralize_formula(text).startswith(tuple("=+-@\t\r\n"))
 
 
+@pytest.mark.parametrize(
+    ("text", "value", "shown"),
+    [
+        ("30 days", 30.0, (30, 'General" days"')),
+        ("58 %", 58.0, (58, 'General" %"')),
+        ("$10,000", 10_000.0, (10_000, '#,##0.00 "$"')),
+        ("1 hour and 48 minutes", 1.8, ("1 hour and 48 minutes", "General")),
+        ("five (5) years", 5.0, ("five (5) years", "General")),
+        ("2.5 million barrels", 2_500_000.0, ("2.5 million barrels", "General")),
+        ("$50 / $500", 50.0, ("$50 / $500", "General")),
+    ],
+)
+def test_an_amount_in_a_workbook_keeps_its_unit(tmp_path, text, value, shown):
+    """By the format of its number, or as text where no single number says it."""
+    table = make_table("review", "Terms", [Column("Term", "amount")], [TableRow((Cell(text, value=value),), "a.md")])
+    cell = load_workbook(written(table, tmp_path, ".xlsx"))["Table"]["A2"]
+
+    assert (cell.value, cell.number_format) == shown
+
+
 def test_a_workbook_has_real_values_and_its_quotes_as_comments(tmp_path):
     """Dates and numbers can be computed with; the header stays in view; states have colors; each quote is a row, too."""
     book = load_workbook(written(table_of(), tmp_path, ".xlsx"))
