@@ -46,7 +46,6 @@ from localrag.store.collections import collections, paths_of
 from localrag.store.location import DATABASE_FILE
 
 if TYPE_CHECKING:
-    from localrag.analysis.contradictions import ContradictionPlan
     from localrag.analysis.review import ReviewPlan
     from localrag.analysis.tables import Cell, OnWork, ResultTable
     from localrag.exchange.export import ExportResult
@@ -614,25 +613,6 @@ class Index(IndexReader):
 
         (asked,) = parse_questions([question])
         return decide_cell(self._query_project(), path, asked, text, section=section, rows=rows)
-
-    def plan_contradictions(self, topic: str = "", *, selection: DocumentFilter = NO_FILTER) -> "ContradictionPlan":
-        """What `contradictions` would compare, and about how long it takes. Raises NoMatchingDocuments, NoIndex for an empty index."""
-        from localrag.analysis.contradictions import plan_contradictions
-
-        with filter_project(self._query_project(), selection) as project:
-            return plan_contradictions(project, topic)
-
-    def contradictions(
-        self, topic: str = "", *, limit: int = 20, selection: DocumentFilter = NO_FILTER, on_work: "OnWork | None" = None
-    ) -> "ResultTable":
-        """Pairs of sentences that cannot both be true, the surest first, each with both quotes.
-
-        Raises NoMatchingDocuments, NoIndex for an empty index, ModelError.
-        """
-        from localrag.analysis.contradictions import find_contradictions
-
-        with filter_project(self._query_project(), selection) as project:
-            return find_contradictions(project, topic, limit=limit, on_work=on_work)
 
     def timeline(
         self, about: str = "", *, limit: int | None = None, selection: DocumentFilter = NO_FILTER, on_work: "OnWork | None" = None

@@ -37,11 +37,11 @@ ROWS = [
 # The files of a package, by the same rule.
 ROOMS = {
     "analysis": [
-        {"amounts", "differences", "list_request"},
+        {"amounts", "list_request"},
         {"passage_alignment", "review_questions", "tables", "word_changes"},
-        {"calendar_file", "change_summary", "contradiction_check", "contradiction_score", "named_documents", "placed_sentences", "reading"},
-        {"comparable_passages", "relevance", "review_reading", "statements", "text_records"},
-        {"contradictions", "document_diff", "request_words"},
+        {"calendar_file", "change_summary", "named_documents", "placed_sentences", "reading"},
+        {"comparable_passages", "relevance", "review_reading", "text_records"},
+        {"document_diff", "request_words"},
         {"item_evidence", "review_cells", "timeline", "written_cells"},
         {"item_candidates", "review"},
         {"merged_items"},

@@ -39,11 +39,10 @@ def find_amounts(text: str) -> Iterator[FoundAmount]:
     """The numbers of a text that have a unit, in order; "1 hour and 48 minutes" is one. Numbers of dates and sections have none."""
     last: FoundAmount | None = None
     for amount in _single_amounts(text):
-        if last and last.unit in _SECONDS and _SECONDS.get(amount.unit, math.inf) < _SECONDS[last.unit]:
-            if _JOINED.fullmatch(text, last.end, amount.start):
-                added = amount.value * _SECONDS[amount.unit] / _SECONDS[last.unit]
-                last = last._replace(end=amount.end, value=round(last.value + added, 6))
-                continue
+        share = _SECONDS.get(amount.unit, math.inf) / _SECONDS.get(last.unit, 1) if last else math.inf
+        if last and share < 1 and _JOINED.fullmatch(text, last.end, amount.start):
+            last = last._replace(end=amount.end, value=round(last.value + amount.value * share, 6))
+            continue
         if last:
             yield last
         last = amount

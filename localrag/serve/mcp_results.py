@@ -33,7 +33,6 @@ TOOL_OF_COMMAND = {
     "source": "passage",
     "report": "report",
     "review": "review",
-    "contradictions": "contradictions",
     "timeline": "timeline",
     "list": "list_items",
     "compare": "compare",

@@ -10,17 +10,16 @@ from localrag.filters import NO_FILTER, DocumentFilter
 from localrag.project import Project, filter_project
 from localrag.query.question import MAX_QUESTION_CHARS
 
-TABLE_KINDS = ("review", "contradictions", "timeline", "list", "compare")
+TABLE_KINDS = ("review", "timeline", "list", "compare")
 MAX_PATH_CHARS = 4_096
 MAX_SECTION_CHARS = 1_000
-MAX_LIMIT = 1_000  # rows of contradictions or of a timeline
-DEFAULT_CONTRADICTIONS = 20
+MAX_LIMIT = 1_000  # rows of a timeline
 DEFAULT_DATES = 500  # rows of a timeline
 
 
 @dataclass(frozen=True, slots=True)
 class TableRequest:
-    """A table to make. `text`: the topic of contradictions, what a timeline is about, or what to list. `limit`: a number of rows.
+    """A table to make. `text`: what a timeline is about, or what to list. `limit`: a number of rows.
 
     `questions`: of a review, each as it is written; `first`, `second`, `include_same`: of a comparison.
     """
@@ -52,9 +51,6 @@ def parse_table_request(kind: str, body: Mapping[str, Any], selection: DocumentF
     """The request of a kind of table in the values of a JSON object. Raises ValueError and UsageError with a message for the client."""
     if kind == "review":
         return review_request(body.get("questions"), body.get("rows", "document"), selection)
-    if kind == "contradictions":
-        limit = _limit(body, "limit", DEFAULT_CONTRADICTIONS)
-        return TableRequest(kind, text_of(body, "topic", MAX_QUESTION_CHARS), limit=limit, selection=selection)
     if kind == "timeline":
         limit = _limit(body, "limit", DEFAULT_DATES)
         return TableRequest(kind, text_of(body, "about", MAX_QUESTION_CHARS), limit=limit, selection=selection)
@@ -96,10 +92,6 @@ def make_requested_table(request: TableRequest, project: Project, on_work: OnWor
 
             questions = parse_questions(request.questions)
             return review_documents(questions, chosen, rows=request.rows, max_seconds=max_seconds, on_work=on_work)
-        if request.kind == "contradictions":
-            from localrag.analysis.contradictions import find_contradictions
-
-            return find_contradictions(chosen, request.text, limit=request.limit or DEFAULT_CONTRADICTIONS, on_work=on_work)
         if request.kind == "timeline":
             from localrag.analysis.timeline import make_timeline
 

@@ -135,7 +135,11 @@ def test_a_date_above_a_paragraph_dates_it(table):
 
 def test_a_list_belongs_to_the_heading_of_its_own_day(tmp_path, home):
     """Not to that of the day before as well."""
-    text = "# Log\n\n### 2023-07-19\n\n- The pump was taken to the yard.\n\n### 2023-07-20\n\n- The pump failed its first test.\n- The yard ordered a new seal.\n"
+    days = {
+        "2023-07-19": "- The pump was taken to the yard.",
+        "2023-07-20": "- The pump failed its first test.\n- The yard ordered a new seal.",
+    }
+    text = "# Log\n\n" + "".join(f"### {day}\n\n{items}\n\n" for day, items in days.items())
 
     table = timeline_of(make_index(tmp_path, {"log.md": text}))
 

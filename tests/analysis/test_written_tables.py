@@ -1,4 +1,4 @@
-"""Tables with a chat model that writes: cells of a review, a comparison in words, contradictions; what it writes is checked."""
+"""Tables with a chat model that writes: cells of a review, a comparison in words; what it writes is checked."""
 
 import json
 import re
@@ -163,32 +163,3 @@ def test_a_comparison_is_told_in_words_that_its_rows_bear_out(leases):
 
     assert told.note == f"{plain.note}\n- The contract ends on 30 June 2025 instead of 2 March 2024. (row {ends})"
     assert told.rows == plain.rows
-
-
-SNOW = (
-    "Raleigh receives an average of 6.0 inches (15.2 cm) of snow in winter.",
-    "In an average winter, 14 inches of snow fall on Raleigh.",
-)
-
-
-def judges(both_true):
-    """A model that says this of every pair."""
-    return json.dumps({"first": "snow", "second": "snow", "same": "yes", "both_true": both_true})
-
-
-@pytest.mark.parametrize(("said", "n_confirmed"), [(judges("no"), 2), (judges("yes"), 0), (400, 0)], ids=["confirms", "denies", "fails"])
-def test_what_a_chat_model_that_writes_confirms_comes_first(tmp_path, home, said, n_confirmed):
-    """It is shown both sentences with their documents' titles. It adds what the reader is not sure of, and takes nothing away."""
-    for n, name in enumerate(("old.txt", "new.txt")):
-        text = f"{SNOW[n]} The fee for the berth is {1200 + 300 * n} crowns a month.\n"
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    with Index.create(tmp_path, extractor="phrases") as index:
-        index.add(tmp_path)
-        assert len(index.contradictions().rows) == 1
-    with serve(lambda _: said) as server, Index.open(tmp_path, model=f"{server.url}#writer") as index:
-        rows = index.contradictions().rows
-
-    assert len(rows) == max(1, n_confirmed)
-    assert [row.cells[2].note for row in rows].count("Confirmed by the chat model.") == n_confirmed
-    prompts = [body["messages"][-1]["content"] for body in server.bodies]
-    assert any(all(text in prompt for text in (*SNOW, "(old)", "(new)")) for prompt in prompts)

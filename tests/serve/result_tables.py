@@ -14,26 +14,6 @@ def quote(path: str, text: str, quoted: str | None = None) -> Citation:
     return Citation(0, path, start, start + len(text), quoted or text)
 
 
-def contradictions() -> ResultTable:
-    """Two pairs of statements."""
-    columns = [Column("First statement"), Column("Second statement"), Column("What differs"), Column("Newer", "date")]
-    pairs = [("The fee is $1,200 a month.", "The fee is $1,500 a month.", "$1,200 / $1,500"), ("The harbour is open in winter.",) * 3]
-    pairs[1] = ("The harbour is open in winter.", "The harbour is closed in winter.", "open / closed")
-    rows = [
-        TableRow(
-            (
-                Cell(a, (quote("old.txt", a),), confidence=0.94),
-                Cell(b, (quote("new.txt", b),)),
-                Cell(what),
-                Cell("new.txt"),
-            ),
-            what,
-        )
-        for a, b, what in pairs
-    ]
-    return make_table("contradictions", "Contradictions", columns, rows, "120 of 9,000 pairs were read.")
-
-
 def timeline() -> ResultTable:
     """Dates of every precision, one of them about right, one open."""
     dates = ["-0043", "18XX", "196X", "1967~", "1974-03", "1974-03-12", "1974-22", "1974-03-12/1974-04-02", "../1980", "1981/..", ""]
@@ -100,4 +80,4 @@ def review(n_rows: int, n_columns: int, text: str = "") -> ResultTable:
     return make_table("review", "Review", columns, rows)
 
 
-TABLES = {"contradictions": contradictions, "timeline": timeline, "list": items, "compare": comparison}
+TABLES = {"timeline": timeline, "list": items, "compare": comparison}

@@ -100,7 +100,7 @@ def test_everything_is_there_through_a_running_serve(folder, mode):
 
     assert {t.name for t in tools.tools} == {
         *("search", "ask", "passage", "entity", "communities", "report", "documents"),
-        *("review", "contradictions", "timeline", "list_items", "compare"),
+        *("review", "timeline", "list_items", "compare"),
     }
     assert all(t.output_schema for t in tools.tools)
     assert "Lars Holm" in prose(answered)

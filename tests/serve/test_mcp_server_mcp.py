@@ -147,7 +147,7 @@ def test_no_result_is_larger_than_a_model_can_take():
     assert max(sizes) <= mcp_results.MAX_RESULT_BYTES * 1.02, sizes  # a little for the frame of the message
 
 
-TABLE_TOOLS = {"review", "contradictions", "timeline", "list_items", "compare"}
+TABLE_TOOLS = {"review", "timeline", "list_items", "compare"}
 TOOLS = {"search", "ask", "passage", "entity", "communities", "report", "documents", *TABLE_TOOLS}
 
 

@@ -231,7 +231,6 @@ def test_states_are_told_in_words(folder, backend, monkeypatch):
         ("review", {"questions": ["one of A: Which?"]}, "names 1 answers"),
         ("review", {"questions": ["Who?"], "filter": "colour=red"}, "`filter`"),
         ("review", {"questions": ["Who?"], "max_seconds": 46}, "max_seconds"),
-        ("contradictions", {"limit": 0}, "limit"),
         ("timeline", {"limit": 1001}, "limit"),
         ("list_items", {"request": ""}, "request"),
         ("list_items", {"request": " "}, "`request`"),

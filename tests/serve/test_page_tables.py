@@ -265,26 +265,6 @@ def test_a_table_shows_how_far_it_is_and_is_stopped(browser, server, monkeypatch
         assert heard.errors == []
 
 
-def test_contradicting_quotes_stand_side_by_side(browser, server, made):
-    """Each leads to its words; below them what differs, how sure that is, and the note on what was read."""
-    with opened(browser, server, "#/work/contradictions") as (page, heard):
-        page.get_by_label("About").fill("fees")
-        make(page, "Find contradictions")
-        assert "topic=fees" in page.url
-        first = page.locator(".differences > li").first
-        one, other = (side.bounding_box() for side in first.locator(".side").all())
-        assert one["x"] + one["width"] <= other["x"]
-        assert "$1,200 / $1,500" in first.inner_text()
-        assert "94%" in first.inner_text().replace(" %", "%")
-        page.get_by_text("120 of 9,000 pairs were read.").wait_for()
-        first.get_by_role("link").nth(1).click()
-        page.locator("mark").wait_for()
-        assert "The fee is $1,500 a month." in page.locator("mark").inner_text()
-        page.go_back()
-        page.locator(".differences").wait_for()  # the table is still there
-        assert heard.errors == []
-
-
 def test_a_timeline_is_a_picture_and_a_table(browser, server, made):
     """Each date has a mark, those that are not sure another one; the picture says nothing that the table does not say."""
     with opened(browser, server, "#/work/timeline") as (page, heard):

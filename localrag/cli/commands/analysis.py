@@ -1,4 +1,4 @@
-"""`localrag review`, `contradictions`, `timeline`, `list` and `compare`: tables made from documents."""
+"""`localrag review`, `timeline`, `list` and `compare`: tables made from documents."""
 
 import sys
 from collections.abc import Callable
@@ -162,34 +162,6 @@ def _cell_of(given: str, lines: list[str]) -> tuple[str, str]:
     if not path or not number.isdecimal() or not 1 <= int(number) <= len(lines):
         raise UsageError(f"{given!r} names no cell.", f"Name a document and a question from 1 to {len(lines)}: contract.pdf:2")
     return path, lines[int(number) - 1]
-
-
-@with_engine
-def contradictions_command(
-    topic: Annotated[str, typer.Argument(metavar="[TOPIC]", help="What the statements are about. Default: everything.")] = "",
-    limit: Annotated[int, typer.Option("-n", "--limit", min=1, max=1000, help="Number of contradictions.")] = 20,
-    where: FilterOption = None,
-    collection: CollectionOption = None,
-    out: OutOption = None,
-    force: ForceOption = False,
-    index: IndexOption = None,
-    model: ModelOption = None,
-    *,
-    engine: SettingValues,
-    progress: ProgressOption = "auto",  # noqa: ARG001 — as above
-    as_json: JsonOption = False,
-) -> None:
-    """Find statements that cannot both be true, with both quotes."""
-    from localrag.cli.views.result_tables import print_cost, show_work
-
-    chosen = _selection_of(where, collection)
-
-    def make(opened: "Index") -> "ResultTable":
-        plan = opened.plan_contradictions(topic, selection=chosen)
-        print_cost(plan.statements, "statements", plan.seconds)
-        return opened.contradictions(topic, limit=limit, selection=chosen, on_work=show_work)
-
-    _make(index, model, engine, out, make, force=force, as_json=as_json)
 
 
 @with_engine

@@ -1,4 +1,4 @@
-// Tables made from the documents: reviews, contradictions, timelines, complete lists, comparisons.
+// Tables made from the documents: reviews, timelines, complete lists, comparisons.
 
 import { html, useEffect, useLayoutEffect } from "../vendor/preact.js";
 import { t } from "../lib/i18n.js";
@@ -9,10 +9,10 @@ import { Compare } from "../work/compare.js";
 import { Form } from "../work/forms.js";
 import { Review } from "../work/grid.js";
 import { argumentsOf, ended, keyOf, KINDS, made, recall, told } from "../work/made.js";
-import { Contradictions, List } from "../work/statements.js";
+import { List } from "../work/statements.js";
 import { Timeline } from "../work/timeline.js";
 
-const SHOWN = { review: Review, contradictions: Contradictions, timeline: Timeline, list: List, compare: Compare };
+const SHOWN = { review: Review, timeline: Timeline, list: List, compare: Compare };
 const before = new Map(); // the arguments of each kind when it was left, the last one at the end
 
 await styled();

@@ -101,10 +101,6 @@ const FIELDS = {
         <select value=${fields.rows ?? ""} onChange=${set("rows")}>${ROWS.map((name) => html`<option key=${name} value=${name === "document" ? "" : name}>${t(`tables.rows.${name}`)}</option>`)}</select>
       </label>`;
   },
-  contradictions({ fields, set }) {
-    return html`<div class="fields"><${Text} name="topic" label=${t("tables.topic")} hint=${t("tables.all")} fields=${fields} set=${set} />
-      <${Limit} fields=${fields} set=${set} most="20" /></div>`;
-  },
   timeline({ fields, set, submit }) {
     const load = async (text, signal, show) => show([entityGroup((await names(text, signal)).entities)]);
     return html`<div class="fields"><${Combobox} id="about" label=${t("tables.about")} hidden=${false} placeholder=${t("tables.all")} text=${fields.about ?? ""} write=${set("about")}

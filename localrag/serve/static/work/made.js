@@ -5,7 +5,7 @@ import { del, get, post, putJson, stream } from "../lib/api.js";
 import { t } from "../lib/i18n.js";
 import { go, route, to } from "../lib/route.js";
 
-export const KINDS = ["review", "contradictions", "timeline", "list", "compare"];
+export const KINDS = ["review", "timeline", "list", "compare"];
 const KEPT = 8; // tables
 const STOPS_WITHIN = 15_000; // ms that the server has to end a table before the page hangs up
 
@@ -20,7 +20,7 @@ export const told = signal("");
 
 /** The arguments of a kind of table in an address: what its form has, without what is empty. */
 export function argumentsOf(kind, query) {
-  const names = { review: ["q", "rows"], contradictions: ["topic", "limit"], timeline: ["about", "limit"], list: ["request"], compare: ["first", "second", "same"] }[kind];
+  const names = { review: ["q", "rows"], timeline: ["about", "limit"], list: ["request"], compare: ["first", "second", "same"] }[kind];
   const all = kind === "compare" ? names : [...names, "filter", "collections"];
   return Object.fromEntries(all.filter((name) => query[name]).map((name) => [name, query[name]]));
 }

@@ -1,24 +1,10 @@
-// Contradictions, both quotes side by side; and lists, each item with the statements that show it.
+// Lists, each item with the statements that show it.
 
 import { html } from "../vendor/preact.js";
 import { t } from "../lib/i18n.js";
 import { columnName, Quote, State, usePages } from "./cells.js";
 
 const ROWS_PER_PAGE = 100;
-
-/** Cells with quotes are statements, the others say what differs, which is newer and the like. */
-export function Contradictions({ found }) {
-  const { table } = found;
-  const [from, end, pages] = usePages(table.rows.length, ROWS_PER_PAGE);
-  return html`<ol class="differences" start=${from + 1}>${table.rows.slice(from, end).map((row, i) => html`<li key=${from + i}><${Contradiction} row=${row} columns=${table.columns} /></li>`)}</ol>${pages}`;
-}
-
-function Contradiction({ row, columns }) {
-  const quoted = row.cells.filter((cell) => cell.citations.length > 0);
-  const facts = row.cells.map((cell, c) => [columns[c], cell]).filter(([, cell]) => cell.citations.length === 0 && (cell.text || typeof cell.confidence === "number"));
-  return html`<div class="sides">${quoted.map((cell, c) => html`<div key=${c} class="side">${cell.citations.map((one) => html`<${Quote} key=${one.n} citation=${one} />`)}<${State} cell=${cell} /></div>`)}</div>
-    <dl class="facts">${facts.map(([column, cell]) => html`<div key=${column.title}><dt>${columnName(column)}</dt><dd><span dir="auto" lang="">${cell.text}</span> <${State} cell=${cell} /></dd></div>`)}</dl>`;
-}
 
 export function List({ found }) {
   const { table } = found;
