@@ -35,7 +35,7 @@ _WORDS = re.compile(r"[^\W_]+")
 MIN_STATED = 0.0  # log odds
 MIN_RELEVANCE = 0.0  # the reader's own log odds, from which on an answer is shown that is uncertain
 UNCERTAIN = "Uncertain: this comes nearest."
-UNDECIDED = "This is the passage. A chat model (--model) can decide yes or no."
+PASSAGE_ONLY = "This is the passage. A chat model (--model) can decide yes or no."
 MIN_ENTAILED = 0.7  # a probability
 # Logistic weights of the best relevance, of the question's words in a sentence, of its cosine, and of 1.
 STATED_WEIGHTS = (0.75, 1.2, 1.2, -1.0)  # nine in ten of what contracts state is found: scripts/measure_review.py
@@ -195,7 +195,7 @@ def _items(read: SectionReading, stated: float, section: DocumentSection) -> Cel
 def _clause(unit: UnitReading, stated: float, section: DocumentSection) -> Cell:
     """The passage that a question of yes or no is about: the reader does not tell a permission from a prohibition."""
     cited = section.cite(*_bounds(unit), unit.unit)
-    return Cell(_shortened(cited.quote), (cited,), confidence=_probability(stated), note=UNDECIDED)
+    return Cell(_shortened(cited.quote), (cited,), confidence=_probability(stated), note=PASSAGE_ONLY)
 
 
 def _choice(question: ReviewQuestion, read: SectionReading, found: Sequence[Entailment], stated: float, section: DocumentSection) -> Cell:

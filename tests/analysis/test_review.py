@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from localrag.analysis.review_cells import UNDECIDED
+from localrag.analysis.review_cells import PASSAGE_ONLY
 from localrag.analysis.review_questions import AnswerKind, ReviewQuestion, parse_questions
 from localrag.errors import UsageError
 from localrag.filters import DocumentFilter
@@ -88,7 +88,7 @@ def test_without_a_chat_model_a_question_of_yes_or_no_shows_the_clause(reviewed)
     for document, clause in (("anders.txt", "may use subcontractors"), ("bruun.txt", "must not use subcontractors")):
         cell = cells(reviewed, document)[2]
         assert clause in cell.text
-        assert cell.note == UNDECIDED
+        assert cell.note == PASSAGE_ONLY
 
 
 def test_the_time_stamp_of_a_file_dates_nothing_in_it(tmp_path):

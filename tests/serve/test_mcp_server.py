@@ -328,7 +328,7 @@ def test_the_settings_of_programs_are_printed(folder, tmp_path, program, key, mo
     if program == "claude":
         parameters = StdioServerParameters(command=server["command"], args=server["args"], env=dict(os.environ), cwd=str(tmp_path))
         (listed,) = by(parameters, "auto", lambda client: client.list_tools())
-        assert len(listed.tools) == 12
+        assert len(listed.tools) == 11
 
 
 def test_an_index_that_is_not_there_and_a_program_nobody_knows(tmp_path):
