@@ -1,6 +1,6 @@
-"""Records that a fixed seed makes up, as tables, files of `label: value` lines and prose, with requests whose items are known.
+"""Records that a fixed seed makes up, as tables and files of `label: value` lines, with requests whose items are known.
 
-Eight subjects of 100 records. Vessels, suppliers, incidents and machines (in German) are those that `scripts/fit_item_lists.py` fits on;
+Eight subjects of 100 records. Vessels, suppliers, incidents and machines (in German) are those that were tuned on;
 staff, bridges, contracts and members (in German) are kept apart. Each request has the function that tells whether a record belongs to it.
 """
 
@@ -16,17 +16,15 @@ from scripts.made_up import words
 
 Record = dict[str, Any]
 N_RECORDS = 100
-PER_FILE = 10  # records of a file of prose
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A kind of record: how one is drawn, what is written of it in prose, and requests, each with the test of a record."""
+    """A kind of record: how one is drawn, and requests, each with the test of a record."""
 
     name: str
     key: str
     draw: Callable[[str, random.Random], Record]
-    prose: Callable[[Record, random.Random], str]
     requests: Sequence[tuple[str, Callable[[Record], bool]]]
 
 
@@ -44,7 +42,7 @@ def records_of(subject: Subject, seed: int = 1) -> list[Record]:
 
 
 def write_documents(subject: Subject, form: str, folder: Path, seed: int = 1) -> None:
-    """Write the records into a folder in one of FORMS: a table, a file of lines each, prose of ten in a file, or a file of prose each."""
+    """Write the records into a folder in one of TABLE_FORMS: a table, or a file of lines for each."""
     if form == "xlsx":
         _write_workbook(records_of(subject, seed), folder / f"{subject.name}.xlsx")
         return
@@ -66,7 +64,6 @@ def _write_workbook(records: Sequence[Record], path: Path) -> None:
 def documents_of(subject: Subject, form: str, seed: int = 1) -> dict[str, str]:
     """File name → text of the records in a form of text."""
     records = records_of(subject, seed)
-    rng = random.Random(f"{seed} {subject.name} {form}")
     if form == "csv":
         out = io.StringIO()
         writer = csv.DictWriter(out, list(records[0]))
@@ -76,20 +73,8 @@ def documents_of(subject: Subject, form: str, seed: int = 1) -> dict[str, str]:
     if form == "md":
         rows = [list(records[0]), ["---"] * len(records[0]), *(list(r.values()) for r in records)]
         return {f"{subject.name}.md": "\n".join("| " + " | ".join(map(str, row)) + " |" for row in rows) + "\n"}
-    if form in ("files", "prose files"):
-        texts = [subject.prose(r, rng) if form == "prose files" else "\n".join(f"{k}: {v}" for k, v in r.items()) for r in records]
-        return {f"{subject.name}/{n:03}.txt": text for n, text in enumerate(texts, 1)}
-    parts = [records[n : n + PER_FILE] for n in range(0, len(records), PER_FILE)]
-    return {
-        f"{subject.name}-{n}.md": f"# {subject.name.capitalize()}, part {n}\n\n" + "\n\n".join(subject.prose(r, rng) for r in part)
-        for n, part in enumerate(parts, 1)
-    }
-
-
-def _sentences(rng: random.Random, first: str, *others: str) -> str:
-    rest = list(others)
-    rng.shuffle(rest)
-    return " ".join([first, *rest])
+    texts = ["\n".join(f"{k}: {v}" for k, v in r.items()) for r in records]
+    return {f"{subject.name}/{n:03}.txt": text for n, text in enumerate(texts, 1)}
 
 
 # Vessels
@@ -115,26 +100,11 @@ def _vessel(name: str, rng: random.Random) -> Record:
     }  # fmt: skip
 
 
-def _vessel_prose(r: Record, rng: random.Random) -> str:
-    name, fate = r["Name"], r["Fate"]
-    verb = "was " if fate.split()[0] in {"scrapped", "broken", "sold", "sunk", "burned", "destroyed"} else ""
-    who = rng.choice([name, name, "She", "The ship"])
-    ending = f"{who} is {fate}." if fate.startswith(("in service", "still", "museum")) else f"{who} {verb}{fate}."
-    first = rng.choice([
-        f"The {r['Type']} {name} was built in {r['Builder']} in {r['Built']} for {r['Owner']}.",
-        f"{name}, a {r['Type']} owned by {r['Owner']}, was launched at {r['Builder']} in {r['Built']}.",
-        f"In {r['Built']} the yard in {r['Builder']} delivered {name} to {r['Owner']}, a {r['Type']} of the usual kind.",
-    ])  # fmt: skip
-    crew = rng.choice([f"She had a crew of {r['Crew']}.", f"Her crew numbered {r['Crew']}.", f"{r['Crew']} men sailed in her."])
-    cargo = rng.choice([f"She mostly carried {r['Cargo']}.", f"Her usual cargo was {r['Cargo']}.", f"{name} was loaded with {r['Cargo']}."])
-    return _sentences(rng, first, crew, cargo, ending)
-
-
 def _sank(r: Record) -> bool:
     return r["Fate"].startswith(("sank", "sunk", "foundered", "went down"))
 
 
-VESSELS = Subject("vessels", "Name", _vessel, _vessel_prose, [
+VESSELS = Subject("vessels", "Name", _vessel, [
     ("all vessels that sank", _sank),
     ("Which ships were scrapped?", lambda r: r["Fate"].startswith(("scrapped", "broken up", "sold for scrap"))),
     ("How many schooners are there?", lambda r: r["Type"] == "schooner"),
@@ -173,22 +143,7 @@ def _supplier(name: str, rng: random.Random) -> Record:
     }  # fmt: skip
 
 
-def _supplier_prose(r: Record, rng: random.Random) -> str:
-    certified = ["It is certified to ISO 9001.", "It holds an ISO 9001 certificate."] if r["Certified"] == "yes" else [
-        "It is not certified to ISO 9001.", "It has no ISO 9001 certificate."]  # fmt: skip
-    note = {"delivers on time": "Deliveries were on time.", "was late three times": "It delivered late three times.", "": "",
-            "never late": "It was never late.", "payment disputed": "A payment is disputed.", "late once": "It was late once."}  # fmt: skip
-    first = rng.choice([
-        f"{r['Supplier']} from {r['Country']} supplies {r['Product']}.",
-        f"We buy {r['Product']} from {r['Supplier']}, a firm in {r['Country']}.",
-        f"{r['Supplier']} is based in {r['Country']} and sells us {r['Product']}.",
-    ])  # fmt: skip
-    rating = rng.choice([f"Its rating is {r['Rating']}.", f"It was rated {r['Rating']} of 5.", f"Purchasing rated it {r['Rating']}."])
-    end = rng.choice([f"Its contract ends on {r['Contract ends']}.", f"The contract runs until {r['Contract ends']}."])
-    return _sentences(rng, first, rating, rng.choice(certified), end, note[r["Note"]]).strip()
-
-
-SUPPLIERS = Subject("suppliers", "Supplier", _supplier, _supplier_prose, [
+SUPPLIERS = Subject("suppliers", "Supplier", _supplier, [
     ("List every supplier with a rating above 3", lambda r: r["Rating"] > 3),
     ("suppliers from Germany", lambda r: r["Country"] == "Germany"),
     ("Which suppliers are not certified?", lambda r: r["Certified"] == "no"),
@@ -223,25 +178,7 @@ def _employee(name: str, rng: random.Random) -> Record:
     }  # fmt: skip
 
 
-def _employee_prose(r: Record, rng: random.Random) -> str:
-    name, last = r["Employee"], r["Employee"].split()[-1]
-    article = "an" if r["Job"][0] in "aeiou" else "a"
-    status = {
-        "permanent": f"{last} has a permanent contract.", "temporary": f"{last}'s contract is temporary.",
-        "left in 2023": f"{last} left the company in 2023.", "retired": f"{last} has retired.",
-        "on parental leave": f"{last} is on parental leave.",
-    }[r["Status"]]  # fmt: skip
-    licence = f"{last} holds a driving licence." if r["Driving licence"] == "yes" else rng.choice(
-        [f"{last} has no driving licence.", f"{last} does not have a driving licence."])  # fmt: skip
-    first = rng.choice([
-        f"{name} joined in {r['Joined']} and works as {article} {r['Job']} in {r['Office']}.",
-        f"In the {r['Office']} office {name} is {article} {r['Job']}, since {r['Joined']}.",
-        f"{name}, {article} {r['Job']} in {r['Office']}, was hired in {r['Joined']}.",
-    ])  # fmt: skip
-    return _sentences(rng, first, f"{name} earns {r['Salary']:,} a year.", f"{last} speaks {r['Languages']}.", licence, status)
-
-
-STAFF = Subject("staff", "Employee", _employee, _employee_prose, [
+STAFF = Subject("staff", "Employee", _employee, [
     ("How many employees work in Bergen?", lambda r: r["Office"] == "Bergen"),
     ("Which employees speak German?", lambda r: "German" in r["Languages"]),
     ("List all engineers", lambda r: r["Job"] == "engineer"),
@@ -277,19 +214,7 @@ def _bridge(name: str, rng: random.Random) -> Record:
     }  # fmt: skip
 
 
-def _bridge_prose(r: Record, rng: random.Random) -> str:
-    name, condition = r["Bridge"], r["Condition"]
-    verb = "was" if condition.startswith(("rebuilt", "demolished")) else "is"
-    first = rng.choice([
-        f"{name}, built of {r['Material']}, crosses the {r['River']} and was opened in {r['Opened']}.",
-        f"The {r['River']} is crossed by {name}, a {r['Material']} bridge of {r['Opened']}.",
-        f"Since {r['Opened']} {name} spans the {r['River']}; it is made of {r['Material']}.",
-    ])  # fmt: skip
-    toll = f"A toll is charged on {name}." if r["Toll"] == "yes" else rng.choice([f"{name} is free of toll.", "No toll is charged there."])
-    return _sentences(rng, first, f"{name} is {r['Length (m)']} metres long.", f"{name} {verb} {condition}.", toll)
-
-
-BRIDGES = Subject("bridges", "Bridge", _bridge, _bridge_prose, [
+BRIDGES = Subject("bridges", "Bridge", _bridge, [
     ("bridges that need repair", lambda r: r["Condition"] == "in need of repair"),
     ("all stone bridges", lambda r: r["Material"] == "stone"),
     ("Which bridges cross the Arn?", lambda r: r["River"] == "Arn"),
@@ -317,23 +242,7 @@ def _incident(name: str, rng: random.Random) -> Record:
     }  # fmt: skip
 
 
-def _incident_prose(r: Record, rng: random.Random) -> str:
-    n = r["Injured"]
-    hurt = rng.choice(["Nobody was injured.", "No one was hurt."]) if not n else rng.choice([
-        f"{n} {'person was' if n == 1 else 'people were'} injured.", f"It left {n} injured."])  # fmt: skip
-    insurer = rng.choice(["It was reported to the insurer.", "The insurer knows."]) if r["Reported to insurer"] == "yes" else rng.choice([
-        "It was not reported to the insurer.", "The insurer was not told."])  # fmt: skip
-    status = f"The case {({'open': 'is still open', 'closed': 'has been closed'}).get(r['Status'], 'is under review')}."
-    first = rng.choice([
-        f"{r['Incident']} happened on {r['Date']} in {r['Site']}; it was {r['Severity']}.",
-        f"On {r['Date']} the yard in {r['Site']} had a {r['Severity']} incident, {r['Incident']}.",
-        f"Incident {r['Incident']}, rated {r['Severity']}, took place in {r['Site']} on {r['Date']}.",
-    ])  # fmt: skip
-    cause = rng.choice([f"It was caused by {r['Cause']}.", f"The cause was {r['Cause']}."])
-    return _sentences(rng, first, cause, hurt, insurer, status)
-
-
-INCIDENTS = Subject("incidents", "Incident", _incident, _incident_prose, [
+INCIDENTS = Subject("incidents", "Incident", _incident, [
     ("all incidents caused by a faulty valve", lambda r: "valve" in r["Cause"]),
     ("How many incidents are still open?", lambda r: r["Status"] == "open"),
     ("incidents with more than 2 injured", lambda r: r["Injured"] > 2),
@@ -362,21 +271,7 @@ def _machine(name: str, rng: random.Random) -> Record:
     }  # fmt: skip
 
 
-def _machine_prose(r: Record, rng: random.Random) -> str:
-    name = r["Maschine"]
-    first = rng.choice([
-        f"Die {r['Art']} {name} von {r['Hersteller']} steht in {r['Standort']}.",
-        f"In {r['Standort']} steht die {name}, eine {r['Art']} der Firma {r['Hersteller']}.",
-        f"Die {name} ist eine {r['Art']} aus dem Hause {r['Hersteller']} und befindet sich in {r['Standort']}.",
-    ])  # fmt: skip
-    checked = rng.choice(["Sie wurde geprüft.", "Die Prüfung hat sie bestanden."]) if r["Geprüft"] == "ja" else rng.choice([
-        "Sie wurde nicht geprüft.", "Sie ist noch nicht geprüft."])  # fmt: skip
-    state = "Sie wurde ausgemustert." if r["Zustand"] == "ausgemustert" else f"Die {name} ist {r['Zustand']}."
-    built = rng.choice([f"Gebaut wurde sie {r['Baujahr']}.", f"Sie stammt aus dem Jahr {r['Baujahr']}."])
-    return _sentences(rng, first, built, checked, state, f"Ihre Leistung beträgt {r['Leistung (kW)']} kW.")
-
-
-MASCHINEN = Subject("maschinen", "Maschine", _machine, _machine_prose, [
+MASCHINEN = Subject("maschinen", "Maschine", _machine, [
     ("alle Maschinen, die defekt sind", lambda r: r["Zustand"] == "defekt"),
     ("Welche Maschinen stehen in Halle 2?", lambda r: r["Standort"] == "Halle 2"),
     ("Wie viele Pressen gibt es?", lambda r: r["Art"] == "Presse"),
@@ -403,22 +298,7 @@ def _contract(name: str, rng: random.Random) -> Record:
     }  # fmt: skip
 
 
-def _contract_prose(r: Record, rng: random.Random) -> str:
-    first = rng.choice([
-        f"Contract {r['Contract']} with {r['Partner']} is about {r['Subject']}.",
-        f"With {r['Partner']} we concluded contract {r['Contract']} for {r['Subject']}.",
-        f"{r['Contract']} is our contract for {r['Subject']} with {r['Partner']}.",
-    ])  # fmt: skip
-    renewal = rng.choice(["It has a renewal clause.", "It contains a clause on renewal."]) if r["Renewal clause"] == "yes" else rng.choice([
-        "It has no renewal clause.", "It lacks a renewal clause.", "There is no clause on renewal."])  # fmt: skip
-    verb = {"terminated": "was", "expired": "has"}.get(r["Status"], "is")
-    term = rng.choice([f"It was signed in {r['Signed']} and ends in {r['Ends']}.", f"Signed in {r['Signed']}, it runs until {r['Ends']}."])
-    return _sentences(
-        rng, first, term, renewal, f"It {verb} {r['Status']}.", f"Its value is {r['Value']:,} euros.", f"{r['Law']} law applies."
-    )
-
-
-CONTRACTS = Subject("contracts", "Contract", _contract, _contract_prose, [
+CONTRACTS = Subject("contracts", "Contract", _contract, [
     ("Which of the contracts have no renewal clause?", lambda r: r["Renewal clause"] == "no"),
     ("contracts with a value of more than 150000", lambda r: r["Value"] > 150000),
     ("How many contracts were terminated?", lambda r: r["Status"] == "terminated"),
@@ -441,18 +321,7 @@ def _member(name: str, rng: random.Random) -> Record:
     }  # fmt: skip
 
 
-def _member_prose(r: Record, rng: random.Random) -> str:
-    name, last = r["Mitglied"], r["Mitglied"].split()[-1]
-    first = rng.choice([
-        f"{name} aus {r['Ort']} trat {r['Eintritt']} ein und gehört zur Abteilung {r['Abteilung']}.",
-        f"In der Abteilung {r['Abteilung']} ist {name} seit {r['Eintritt']} Mitglied und wohnt in {r['Ort']}.",
-    ])  # fmt: skip
-    none = rng.choice([f"{last} hat kein Ehrenamt.", f"Ein Ehrenamt hat {last} nicht."])
-    office = f"{last} hat ein Ehrenamt." if r["Ehrenamt"] == "ja" else none
-    return _sentences(rng, first, f"{last} zahlt einen Beitrag von {r['Beitrag']} Euro.", office, f"{last} ist {r['Status']}.")
-
-
-MITGLIEDER = Subject("mitglieder", "Mitglied", _member, _member_prose, [
+MITGLIEDER = Subject("mitglieder", "Mitglied", _member, [
     ("alle Mitglieder aus Husum", lambda r: r["Ort"] == "Husum"),
     ("Wie viele Mitglieder sind verstorben?", lambda r: r["Status"] == "verstorben"),
     ("Mitglieder, die nach 2010 eingetreten sind", lambda r: r["Eintritt"] > 2010),
@@ -467,8 +336,6 @@ MITGLIEDER = Subject("mitglieder", "Mitglied", _member, _member_prose, [
 TUNED = (VESSELS, SUPPLIERS, INCIDENTS, MASCHINEN)
 KEPT_APART = (STAFF, BRIDGES, CONTRACTS, MITGLIEDER)
 TABLE_FORMS = ("csv", "xlsx", "md", "files")
-PROSE_FORMS = ("prose", "prose files")
-FORMS = (*TABLE_FORMS, *PROSE_FORMS)
 
 
 def gold_items(subject: Subject, seed: int = 1) -> Iterator[tuple[str, list[str]]]:

@@ -1,12 +1,12 @@
-"""Measures complete lists on sets whose items are known: made records as tables and prose, and documents that nobody here wrote.
+"""Measures lists of records on sets whose items are known: made ones, and tables that nobody here wrote.
 
     python -m scripts.measure_item_lists tuned apart --indexes FOLDER
-    python -m scripts.measure_item_lists tables-tuned tables-apart wiki-tuned wiki-apart --data DATA --indexes FOLDER
+    python -m scripts.measure_item_lists tables-tuned tables-apart --data DATA --indexes FOLDER
 
 Printed are, of each set, the items wanted, found and right, precision and recall, and of how many lists the count and the items are right;
-with `--lists` every request. `scripts/fit_item_lists.py` fits on the parts named `tuned`; the others are kept apart. DATA has tables of
-Vega (https://github.com/vega/vega-datasets) in docs/tables_vega, of Docling and Unstructured beside it, and Re-DocRED, Wikipedia paragraphs
-with annotated facts, in extraction/redocred_dev.json; what is missing is left out. FOLDER keeps the indexes.
+with `--lists` every request. The parts named `tuned` were tuned on; the others are kept apart. DATA has tables of Vega
+(https://github.com/vega/vega-datasets) in docs/tables_vega, of Docling and Unstructured beside it; what is missing is left out. FOLDER keeps
+the indexes.
 """
 
 import argparse
@@ -22,10 +22,9 @@ from typing import Any
 
 from localrag.index import Index
 from localrag.text.sentences import collapse_whitespace
-from scripts.made_records import KEPT_APART, PROSE_FORMS, TABLE_FORMS, TUNED, Subject, gold_items, write_documents
+from scripts.made_records import KEPT_APART, TABLE_FORMS, TUNED, Subject, gold_items, write_documents
 
-PARTS = ("tuned", "apart", "tables-tuned", "tables-apart", "wiki-tuned", "wiki-apart")
-PROSE_REQUESTS = 3  # of a subject; each takes seconds
+PARTS = ("tuned", "apart", "tables-tuned", "tables-apart")
 Row = dict[str, Any]
 
 
@@ -36,7 +35,6 @@ class KnownSet:
     name: str
     write: Callable[[Path], object]
     requests: Sequence[tuple[str, Sequence[set[str]]]]  # the names of each item
-    extractor: str = "phrases"
 
 
 @dataclass(slots=True)
@@ -89,7 +87,7 @@ _COMPANY_FORM = re.compile(r" (?:GmbH|AS|Ltd|& Co|Group)$")
 
 
 def made_sets(subjects: Sequence[Subject], seed: int) -> Iterator[KnownSet]:
-    """The sets of subjects, each in a form of table and one of prose, in turn; and all of them as tables in one folder."""
+    """The sets of subjects, each in a form of table, in turn; and all of them as tables in one folder."""
 
     def write_all(folder: Path) -> None:
         for subject in subjects:
@@ -99,9 +97,8 @@ def made_sets(subjects: Sequence[Subject], seed: int) -> Iterator[KnownSet]:
     yield KnownSet("-".join(s.name for s in subjects), write_all, together)
     for n, subject in enumerate(subjects):
         requests = [(request, [{name, _COMPANY_FORM.sub("", name)} for name in names]) for request, names in gold_items(subject, seed)]
-        form, prose = TABLE_FORMS[n % 4], PROSE_FORMS[n % 2]
+        form = TABLE_FORMS[n % 4]
         yield KnownSet(f"{subject.name}, {form}", partial(write_documents, subject, form, seed=seed), requests)
-        yield KnownSet(f"{subject.name}, {prose}", partial(write_documents, subject, prose, seed=seed), requests[:PROSE_REQUESTS], "auto")
 
 
 # Tables that nobody here wrote: path, the columns that name a row, and requests with the condition on a row
@@ -205,83 +202,11 @@ def table_sets(tables: Sequence[RealTable], folder: Path) -> Iterator[KnownSet]:
             yield KnownSet(table.path, lambda target, t=table: shutil.copy(folder / t.path, target), requests)
 
 
-# Facts of Wikipedia paragraphs: request, relation, a name of its second part and the type of its first (any if it is empty)
-WIKI_TUNED = [
-    ("books by Émile Zola", "author", "Émile Zola", "MISC"),
-    ("works written by Alecu Russo", "author", "Alecu Russo", "MISC"),
-    ("people who fought in World War II", "conflict", "World War II", "PER"),
-    ("products developed by Google", "developer", "Google", ""),
-    ("games developed by Atari", "developer", "Atari", ""),
-    ("films directed by Abbas Kiarostami", "director", "Abbas Kiarostami", ""),
-    ("places on the Baltic Sea", "located in or next to body of water", "Baltic Sea", ""),
-    ("cars made by Toyota", "manufacturer", "Toyota", ""),
-    ("members of Bad Religion", "member of", "Bad Religion", ""),
-    ("songs by ABBA", "performer", "ABBA", ""),
-    ("albums released by Blue Note Records", "record label", "Blue Note Records", ""),
-    ("organizations based in New York City", "headquarters location", "New York City", "ORG"),
-]
-WIKI_APART = [
-    ("people who fought in World War II", "conflict", "World War II", "PER"),
-    ("software developed by Microsoft", "developer", "Microsoft", ""),
-    ("all films directed by V. Shantaram", "director", "V. Shantaram", ""),
-    ("Who studied at the Curtis Institute of Music?", "educated at", "Curtis Institute of Music", ""),
-    ("children of Shah Jahan", "father", "Shah Jahan", ""),
-    ("places on the Baltic Sea", "located in or next to body of water", "Baltic Sea", ""),
-    ("members of Rage Against the Machine", "member of", "Rage Against the Machine", ""),
-    ("members of the African National Congress", "member of political party", "African National Congress", ""),
-    ("songs by Kylie Minogue", "performer", "Kylie Minogue", ""),
-    ("What was recorded by Ladytron?", "performer", "Ladytron", ""),
-    ("records released by Epic Records", "record label", "Epic Records", ""),
-    ("rivers that flow into the Gulf of Mexico", "mouth of the watercourse", "Gulf of Mexico", ""),
-]
-
-
-def wiki_set(name: str, requests: Sequence[tuple[str, str, str, str]], folder: Path) -> Iterator[KnownSet]:
-    """The even (tuned) or odd (apart) paragraphs of Re-DocRED that have facts which are asked for; none without its files."""
-    source = folder / "redocred_dev.json"
-    if not source.exists():
-        return
-    half = json.loads(source.read_text(encoding="utf-8"))[name.endswith("apart") :: 2]
-    relations = json.loads((folder / "redocred_rel_info.json").read_text(encoding="utf-8"))
-    asked = {(relation, tail) for _, relation, tail, _ in requests}
-
-    def facts_of(document: Row) -> set[tuple[str, str]]:
-        return {(relations[f["r"]], m["name"]) for f in document["labels"] for m in document["vertexSet"][f["t"]]}
-
-    chosen = [d for d in half if asked & facts_of(d)]
-
-    def wanted(relation: str, name: str, kind: str) -> list[set[str]]:
-        found: list[set[str]] = []
-        for document in chosen:
-            vertices = [({_plain(m["name"].split()) for m in v}, v[0]["type"]) for v in document["vertexSet"]]
-            facts = [(f["h"], vertices[f["t"]][0]) for f in document["labels"] if relations[f["r"]] == relation]
-            for head in {h for h, tails in facts if name in tails}:
-                names, its_kind = vertices[head]
-                if kind in ("", its_kind) and not any(names & other for other in found):
-                    found.append(names)
-        return found
-
-    def write(target: Path) -> None:
-        for n, document in enumerate(chosen):
-            text = " ".join(_plain(sentence) for sentence in document["sents"])
-            (target / f"{n:03}.txt").write_text(f"{document['title']}\n\n{text}\n", encoding="utf-8")
-
-    yield KnownSet(name, write, [(request, wanted(*rest)) for request, *rest in requests], "auto")
-
-
-def _plain(tokens: Sequence[str]) -> str:
-    """Words and punctuation as they are written."""
-    text = re.sub(r"\s+([.,;:!?)\]%]|'s\b|n't\b)", r"\1", " ".join(tokens))
-    return re.sub(r"([(\[$£€])\s+|\s(-|–)\s", lambda m: m[1] or m[2], text)
-
-
 def known_sets(part: str, data: Path, seed: int = 1) -> list[KnownSet]:
     """The sets of a part, one of PARTS."""
     is_tuned = part.endswith("tuned")
     if part.startswith("tables"):
         return list(table_sets(TABLES_TUNED if is_tuned else TABLES_APART, data / "docs"))
-    if part.startswith("wiki"):
-        return list(wiki_set(part, WIKI_TUNED if is_tuned else WIKI_APART, data / "extraction"))
     return list(made_sets(TUNED if is_tuned else KEPT_APART, seed))
 
 
@@ -293,7 +218,7 @@ def opened_index(known: KnownSet, indexes: Path) -> Index:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     known.write(folder)
-    index = Index.create(folder, extractor=known.extractor)
+    index = Index.create(folder, extractor="phrases")
     index.add(folder)
     (folder / "done").touch()
     return index
@@ -310,13 +235,12 @@ def main() -> None:
     args = parser.parse_args()
     print(f"{'':46} wanted found right precision recall  right counts, right lists")
     for part in args.parts:
-        whole: dict[str, Counts] = {}
+        whole = Counts()
         for known in (k for k in known_sets(part, args.data, args.seed) if args.only in k.name):
             counts = measured(known, args.indexes, is_verbose=args.lists)
             print(f"{known.name:46} {counts}", flush=True)
-            whole.setdefault("prose" if known.extractor == "auto" else "tables", Counts()).merge(counts)
-        for kind, counts in whole.items():
-            print(f"{f'{part}, {kind}':46} {counts}", flush=True)
+            whole.merge(counts)
+        print(f"{part:46} {whole}", flush=True)
 
 
 def measured(known: KnownSet, indexes: Path, *, is_verbose: bool) -> Counts:
@@ -325,7 +249,8 @@ def measured(known: KnownSet, indexes: Path, *, is_verbose: bool) -> Counts:
     with opened_index(known, indexes) as index:
         for request, wanted in known.requests:
             one = Counts()
-            one.add(wanted, [row.cells[0].text for row in index.list_items(request).rows])
+            table = index.list_items(request)
+            one.add(wanted, [row.cells[0].text for row in table.rows[: int(table.figures["items"])]])
             counts.merge(one)
             if is_verbose:
                 print(f"  {request:<50.50} {one}", flush=True)

@@ -1,1 +1,1 @@
-"""Work on documents: reviews, timelines, complete lists and comparisons, as tables whose cells quote the documents."""
+"""Work on documents: reviews, timelines, lists and comparisons, as tables whose cells quote the documents."""

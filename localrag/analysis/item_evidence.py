@@ -1,23 +1,13 @@
-"""What speaks for an item of a list: words, numbers and negations of the request in its record or sentences.
+"""What speaks for a record as an item of a list: words, numbers and negations of the request. It is one if it meets all conditions."""
 
-A record is an item if it meets all conditions; in prose a logistic model weighs them, fitted by `scripts/fit_item_lists.py`.
-"""
-
-import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
 from localrag.analysis.list_request import ListRequest, RequestWord
-from localrag.analysis.request_words import NO_HIT, WordHit, hits_in, is_about, meets, meets_in_text
+from localrag.analysis.request_words import NO_HIT, WordHit, hits_in, is_about, meets
 from localrag.analysis.text_records import Cells
 
-PROSE_FEATURES = ("met", "first name", "passages")
-# Fitted by `scripts/fit_item_lists.py`.
-PROSE_WEIGHTS, PROSE_BIAS = (3.99, 0.97, -1.81), -3.19
 TELLING_SHARE = 0.7  # of a word in a record from which on others can lack it
 
 
@@ -27,31 +17,9 @@ class ItemEvidence:
 
     words: Sequence[RequestWord] = ()
     hits: list[WordHit] = field(default_factory=list)  # of each word
-    head: WordHit = NO_HIT  # the noun asked for is in the record or sentences
+    head: WordHit = NO_HIT  # the noun asked for is in the record
     is_about: bool = False  # it is in a label, heading or path
     comparisons: list[bool | None] = field(default_factory=list)
-    loose_comparisons: list[bool | None] = field(default_factory=list)  # with the only number of a sentence, whatever it counts
-    is_first: bool = False  # no other name stands before it in its passage
-    n_passages: int = 1  # of the candidates that have its name
-
-    @property
-    def is_telling(self) -> bool:
-        """Whether a word or number of the request is met or opposed."""
-        return (
-            bool(self.head.share)
-            or any(h.share for h in self.hits)
-            or any(c is not None for c in (*self.comparisons, *self.loose_comparisons))
-        )
-
-    @property
-    def strength(self) -> float:
-        """How much of the request is met, to choose among sentences."""
-        return self.coverage * bool(self.hits) + sum(c is True for c in self.comparisons) + 0.5 * self.head.share
-
-    @property
-    def coverage(self) -> float:
-        """The mean share of the words of the conditions; 1 without conditions."""
-        return sum(h.share for h in self.hits if not h.is_opposed) / len(self.hits) if self.hits else 1.0
 
     def missing(self, telling: Sequence[bool], choices: Collection[int]) -> int:
         """The number of telling words that are not met; of two sides of a choice, of the one that lacks fewer."""
@@ -62,18 +30,6 @@ class ItemEvidence:
 
 def _is_met(hit: WordHit) -> bool:
     return hit.share > 0 and not hit.is_opposed
-
-
-def text_evidence(request: ListRequest, text: str, context: str) -> ItemEvidence:
-    """The evidence in sentences."""
-    cells: Cells = (("", text),)
-    compared = [meets_in_text(c, text) for c in request.comparisons]
-    evidence = ItemEvidence(
-        request.words, hits_in(request.words, cells, context), _head_hit(request, cells), is_about(request.head, context)
-    )
-    evidence.comparisons = [met if is_named else None for met, is_named in compared]
-    evidence.loose_comparisons = [met for met, is_named in compared if not is_named]
-    return evidence
 
 
 def record_evidence(
@@ -103,7 +59,7 @@ def assume_the_rest(request: ListRequest, evidence: Sequence[ItemEvidence]) -> N
 
 
 def are_met(evidence: Sequence[ItemEvidence]) -> list[bool]:
-    """Of the records of the tables that fit a request, or of candidates in prose, which meet all its conditions.
+    """Of the records of the tables that fit a request, which meet all its conditions.
 
     A word that none has is a condition, too, unless it is optional; the noun is one where some have it in their text and others do not.
     """
@@ -145,20 +101,3 @@ def _is_exclusive(choice: int, evidence: Sequence[ItemEvidence]) -> bool:
         return False
     met = [tuple(all(_is_met(e.hits[n]) and e.hits[n].label for n in side) for side in sides) for e in evidence]
     return (True, True) not in met and (True, False) in met and (False, True) in met
-
-
-def features(evidence: Sequence[ItemEvidence]) -> NDArray[np.float32]:
-    """The features of candidates in prose, (n, len(PROSE_FEATURES))."""
-    rows = [_row(e, is_met=is_met) for e, is_met in zip(evidence, are_met(evidence), strict=True)]
-    return np.array(rows, np.float32).reshape(-1, len(PROSE_FEATURES))
-
-
-def _row(e: ItemEvidence, *, is_met: bool) -> tuple[float, ...]:
-    return float(is_met), float(e.is_first), math.log(e.n_passages)
-
-
-def probabilities(evidence: Sequence[ItemEvidence]) -> list[float]:
-    """The probability that each candidate in prose is an item."""
-    log_odds = features(evidence) @ np.array(PROSE_WEIGHTS, np.float32) + PROSE_BIAS
-    values: list[float] = (1 / (1 + np.exp(-log_odds))).tolist()
-    return values

@@ -1,104 +1,62 @@
-"""Complete lists: every item in the documents that a request asks for, once, with the quote that shows it.
+"""Lists: every record of the tables that meets a request, counted; out of prose, the names that may be meant.
 
-Records of tables are all looked at. Of prose, the passages that have a word of the request are read, up to a maximum that is said.
+Rows of tables are compared one by one. Prose is not counted: a list of names found in it lacks too many, and has too many others.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+import sys
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 
-from localrag.analysis.item_candidates import ItemCandidate, ReadPassage, prose_candidates, read_passages_of, record_candidates
-from localrag.analysis.item_evidence import are_met, probabilities, table_rank
+from localrag.analysis.item_candidates import ItemCandidate, record_candidates
+from localrag.analysis.item_evidence import are_met, table_rank
 from localrag.analysis.list_request import ListRequest, parse_list_request
 from localrag.analysis.merged_items import merge_items
 from localrag.analysis.placed_sentences import OpenedDocument, opened_documents
+from localrag.analysis.request_words import hits_in, is_about
 from localrag.analysis.tables import Cell, Column, OnWork, ResultTable, TableRow, make_table
 from localrag.analysis.text_records import RecordTable, chunk_at, record_tables
 from localrag.project import Project
-from localrag.store import chunks as chunks_store
+from localrag.records import Mention
+from localrag.store import documents as documents_store
 from localrag.store import graph
 from localrag.store.full_text import search_chunks
-from localrag.text.sentences import collapse_whitespace
+from localrag.text.sentences import STOP_WORDS, Span, cached_sentences, collapse_whitespace
 
-MAX_PASSAGES = 5_000  # chunks whose prose is read
-MAX_CANDIDATES = 200  # names in prose that are weighed
-MIN_PROBABILITY = 0.5  # of an item that is listed
+MAX_PASSAGES = 500  # chunks whose names are candidates
+MAX_CANDIDATES = 50
+MIN_SHARE = 0.5  # of the words of a request that a sentence must exceed
 MAX_QUOTES = 5  # of an item, one a document
-
-
-@dataclass(slots=True)
-class GatheredCandidates:
-    """What was found: records that match, of how many; names in prose that were weighed, of how many; and how many passages were read."""
-
-    records: list[ItemCandidate] = field(default_factory=list)
-    in_prose: list[ItemCandidate] = field(default_factory=list)
-    compared: int = 0
-    names: int = 0
-    matching: int = 0
-    read: int = 0
+COLUMNS = (Column("item", "text"), Column("statement", "text"), Column("document", "text"))
+CANDIDATES = "Candidates from prose, the likeliest first. They are neither certain nor complete."
 
 
 def list_items(project: Project, request: str, *, on_work: OnWork | None = None) -> ResultTable:
-    """The items that a request asks for, such as "all vessels that sank", each once, with the quotes that show it.
+    """The records that a request such as "all vessels that sank" asks for, each once; where no table has any, names in prose.
 
-    The table has the columns item, statement and document; its figures are `passages_matching`, `passages_read` and `items`. Raises
+    The table has the columns item, statement and document; its figures are `records_compared`, `items` and `candidates`. Raises
     UsageError for an empty request.
     """
     parsed = parse_list_request(request)
-    gathered = gather(parsed, project, on_work)
-    chances = probabilities([c.evidence for c in gathered.in_prose])
-    likely = [(c, chance) for c, chance in zip(gathered.in_prose, chances, strict=True) if chance >= MIN_PROBABILITY]
-    items = merge_items([*((c, 1.0) for c in gathered.records), *likely], project)
-    figures = {"passages_matching": gathered.matching, "passages_read": gathered.read, "items": len(items)}
-    note = _note(gathered, n_from_prose=len(items) - len(merge_items([(c, 1.0) for c in gathered.records], project)))
-    columns = (Column("item", "text"), Column("statement", "text"), Column("document", "text"))
-    return make_table("list", parsed.text, columns, map(_row, items), note, figures)
+    tables = record_tables(opened_documents(project))
+    chosen, compared = matching_records(tables, parsed)
+    items = merge_items(chosen, project)
+    rows = [_row(item) for item in items]
+    candidates = [] if items else _prose_rows(parsed, tables, project, on_work)
+    figures = {"records_compared": compared, "items": len(items), "candidates": len(candidates)}
+    note = CANDIDATES if candidates else "No record of a table matches, and no passage names a candidate."
+    if items:
+        note = f"All {compared:,} rows of the tables that fit best were compared. Prose is not part of the list."
+    return make_table("list", parsed.text, COLUMNS, [*rows, *candidates], note, figures)
 
 
-def _note(gathered: GatheredCandidates, *, n_from_prose: int) -> str:
-    """How complete the list is: rows of tables are compared one by one, of prose nothing can be said."""
-    notes = [f"All {gathered.compared:,} rows of the tables that fit best were compared."] * bool(gathered.records)
-    if n_from_prose:
-        notes.append(f"Items found in prose, which are neither certain nor complete: {n_from_prose:,}.")
-    return " ".join(notes) or "No row of a table matches, and no passage shows an item."
-
-
-def _row(item: Sequence[tuple[ItemCandidate, float]]) -> TableRow:
-    """The row of an item, with the quotes of each document, best first."""
-    ranked = sorted(item, key=lambda c: (-c[1], c[0].source.document.path, c[0].start))
-    best, probability = ranked[0]
-    quoted = list({c.source.document.path: c for c, _ in reversed(ranked)}.values())[::-1]
-    citations = tuple(c.source.cite(c.start, c.end, chunk_at(c.source, c.start)) for c in quoted[:MAX_QUOTES])
-    statement = collapse_whitespace(citations[0].quote)
+def _row(item: Sequence[ItemCandidate]) -> TableRow:
+    """The row of an item, with the quotes of each document."""
+    ranked = sorted(item, key=lambda c: (c.source.document.path, c.start))
+    quoted = {c.source.document.path: c for c in reversed(ranked)}
+    citations = tuple(c.source.cite(c.start, c.end, chunk_at(c.source, c.start)) for c in list(quoted.values())[::-1][:MAX_QUOTES])
     paths = ", ".join(c.path for c in citations)
-    cells = Cell(best.name, citations, confidence=probability), Cell(statement, citations), Cell(paths, citations)
-    return TableRow(cells, key=best.name)
-
-
-def gather(request: ListRequest, project: Project, on_work: OnWork | None = None) -> GatheredCandidates:
-    """All candidates with their evidence."""
-    gathered = GatheredCandidates()
-    ids, gathered.matching = _matching_chunks(request, project)
-    sources = list(opened_documents(project))
-    tables = record_tables(sources)
-    gathered.records, gathered.compared = matching_records(tables, request)
-    passages: list[ReadPassage] = []
-    for n, source in enumerate(sources, 1):
-        passages += _passages_of(source, tables, set(ids))
-        if on_work:
-            on_work(n, len(sources))
-    gathered.read = len(ids)
-    _add_mentions(passages, project)
-    candidates = [c for p in passages for c in prose_candidates(p, request)]
-    gathered.names, gathered.in_prose = len(candidates), _likeliest(candidates)
-    return gathered
-
-
-def _matching_chunks(request: ListRequest, project: Project) -> tuple[list[str], int]:
-    """The chunks to read, best first, and how many match: those with a word of the request."""
-    words = " ".join([request.head, *(w.text for w in request.words), *(word for c in request.comparisons for word in c.words)])
-    found = [chunk for chunk, _ in search_chunks(project.db, words, len(chunks_store.chunk_ids(project.db)))]
-    return found[:MAX_PASSAGES], len(found)
+    cells = Cell(ranked[0].name, citations), Cell(collapse_whitespace(citations[0].quote), citations), Cell(paths, citations)
+    return TableRow(cells, key=ranked[0].name)
 
 
 # Records
@@ -117,34 +75,66 @@ def matching_records(tables: Iterable[RecordTable], request: ListRequest) -> tup
 # Prose
 
 
-def _passages_of(source: OpenedDocument, tables: Sequence[RecordTable], ids: set[str]) -> Iterator[ReadPassage]:
-    """The passages of a document in the chunks that match, without its records."""
-    spans = [(chunk.start, chunk.end) for chunk in source.chunks if chunk.id in ids]
-    if spans:
-        covered = sorted((r.start, r.end) for table in tables for r in table.records if r.source is source)
-        yield from read_passages_of(source, spans, covered)
+def _prose_rows(request: ListRequest, tables: Sequence[RecordTable], project: Project, on_work: OnWork | None) -> list[TableRow]:
+    """The entities whose sentences have most of the request, each with that sentence; of equals those whose type is asked for."""
+    words = " ".join([request.head, *(w.text for w in request.words), *(word for c in request.comparisons for word in c.words)])
+    found = [chunk for chunk, _ in search_chunks(project.db, words, MAX_PASSAGES)]
+    mentions: dict[str, list[Mention]] = {}
+    for mention in graph.mentions_in(project.db, found):
+        mentions.setdefault(mention.chunk_id, []).append(mention)
+    entities = {e.id: e for e in graph.entities(project.db, sorted({m.entity_id for ms in mentions.values() for m in ms}))}
+    best: dict[str, tuple[float, OpenedDocument, Span]] = {}
+    n_documents = len(documents_store.document_hashes(project.db))
+    for n, source in enumerate(opened_documents(project), 1):
+        in_records = sorted((r.start, r.end) for table in tables for r in table.records if r.source.document.id == source.document.id)
+        for mention in (m for chunk in source.chunks for m in mentions.get(chunk.id, ())):
+            if _is_in_spans(mention.start, in_records) or _is_generic(entities[mention.entity_id].name, request):
+                continue
+            span = _sentence_at(source, mention.start)
+            share = _share(request, source.document.text[span.start : span.end])
+            if share > max(best.get(mention.entity_id, (0.0,))[0], MIN_SHARE):
+                best[mention.entity_id] = share, source, span
+        if on_work:
+            on_work(n, n_documents)
+    fit = _fit_of_types(request.head, {entities[key].type for key in best}, project)
+    ranked = sorted(best, key=lambda key: (-best[key][0], -fit[entities[key].type], best[key][1].document.path, best[key][2]))
+    return [_prose_row(entities[key].name, *best[key][1:]) for key in ranked[:MAX_CANDIDATES]]
 
 
-def _likeliest(candidates: Sequence[ItemCandidate]) -> list[ItemCandidate]:
-    """The candidates in prose that have most of the request."""
-    kept = sorted(candidates, key=lambda c: -c.evidence.strength)[:MAX_CANDIDATES]
-    same = Counter(c.entity_id or c.name.casefold() for c in kept)
-    for c in kept:
-        c.evidence.n_passages = same[c.entity_id or c.name.casefold()]
-    return kept
+def _prose_row(name: str, source: OpenedDocument, span: Span) -> TableRow:
+    cited = (source.cite(span.start, span.end, chunk_at(source, span.start)),)
+    return TableRow((Cell(name, cited), Cell(collapse_whitespace(cited[0].quote), cited), Cell(cited[0].path, cited)), name)
 
 
-def _add_mentions(passages: Iterable[ReadPassage], project: Project) -> None:
-    by_chunk: defaultdict[str, list[ReadPassage]] = defaultdict(list)
-    for passage in passages:
-        for chunk in passage.source.chunks:
-            if chunk.start < passage.end and passage.start < chunk.end:
-                by_chunk[chunk.id].append(passage)
-    for mention in graph.mentions_in(project.db, sorted(by_chunk)):
-        for passage in by_chunk[mention.chunk_id]:
-            if (
-                passage.start <= mention.start
-                and mention.end <= passage.end
-                and all((m.start, m.end) != (mention.start, mention.end) for m in passage.mentions)
-            ):
-                passage.mentions.append(mention)
+def _fit_of_types(head: str, types: Iterable[str], project: Project) -> dict[str, float]:
+    """Type of entity → the cosine of its name and the noun asked for; 0 without a noun or vectors."""
+    named = sorted(types)
+    if not head or not named:
+        return dict.fromkeys(named, 0.0)
+    noun, *others = project.embedder.embed([head, *named])
+    return {name: float(noun @ other) for name, other in zip(named, others, strict=True)}
+
+
+def _sentence_at(source: OpenedDocument, offset: int) -> Span:
+    """The sentence of a document that a character is in."""
+    chunk = next(c for c in source.chunks if c.start <= offset < c.end)
+    spans = (Span(chunk.start + s.start, chunk.start + s.end) for s in cached_sentences(chunk.text))
+    return next((s for s in spans if s.start <= offset < s.end), Span(chunk.start, chunk.end))
+
+
+def _is_in_spans(offset: int, spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether an offset is in one of the spans, which are in order."""
+    n = bisect_right(spans, (offset, sys.maxsize)) - 1
+    return n >= 0 and spans[n][0] <= offset < spans[n][1]
+
+
+def _share(request: ListRequest, sentence: str) -> float:
+    """The share of the words of a request that a sentence has in their sense; 1 for a request without conditions."""
+    hits = hits_in(request.words, (("", sentence),))
+    return sum(h.share for h in hits if not h.is_opposed) / len(hits) if hits else 1.0
+
+
+def _is_generic(name: str, request: ListRequest) -> bool:
+    """Whether a name has no other words than small ones and those of the request."""
+    asked = request.text.casefold().split()
+    return all(w in asked or w in STOP_WORDS or is_about(request.head, w) for w in name.casefold().split())

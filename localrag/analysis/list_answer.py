@@ -21,15 +21,15 @@ from localrag.text.language import detect_language
 MAX_LISTED = 100  # items in an answer
 # By language: how many match; the note.
 _TEXTS = {
-    "en": ("{n} of {total} records match ({files}):", "All {total} records were compared; prose was not: localrag list reads it, too."),
+    "en": ("{n} of {total} records match ({files}):", "All {total} records were compared; prose was not."),
     "de": (
         "{n} von {total} Datensätzen passen ({files}):",
-        "Alle {total} Datensätze wurden verglichen, Fließtext nicht: localrag list liest auch ihn.",
+        "Alle {total} Datensätze wurden verglichen, Fließtext nicht.",
     ),
 }
 _NOT_COUNTED = {
-    "en": "These are the nearest passages, not all that match: localrag list looks at all.",
-    "de": "Das sind die nächsten Stellen, nicht alle, die passen: localrag list sieht alle durch.",
+    "en": "These are the nearest passages, not all that match.",
+    "de": "Das sind die nächsten Stellen, nicht alle, die passen.",
 }
 
 
@@ -51,7 +51,7 @@ def _records_draft(question: str, project: Project) -> AnswerDraft | None:
     chosen, total = matching_records(record_tables(opened_documents(project)), request)
     if not any(c.evidence.is_about or c.evidence.head.share for c in chosen) or _is_about_one(request, chosen):
         return None
-    items = [item[0][0] for item in merge_items([(c, 1.0) for c in chosen], project)]
+    items = [item[0] for item in merge_items(chosen, project)]
     files = ", ".join(sorted({PurePosixPath(c.source.document.path).name for c in chosen}))
     head, note = _TEXTS.get(detect_language(question), _TEXTS["en"])
     opening = head.format(n=len(items), total=total, files=files)

@@ -13,18 +13,16 @@ from localrag.store import graph
 MIN_SPELLING_RATIO, MIN_SPELLING_CHARS = 95.0, 8  # of names that differ by a typing error
 MAX_COMPARED_NAMES = 2_000  # among which typing errors are looked for
 
-ScoredCandidate = tuple[ItemCandidate, float]  # with its probability
 
-
-def merge_items(candidates: Sequence[ScoredCandidate], project: Project) -> list[list[ScoredCandidate]]:
+def merge_items(candidates: Sequence[ItemCandidate], project: Project) -> list[list[ItemCandidate]]:
     """The candidates of each item, in the order in which the items first stand in the documents."""
-    ids = graph.entity_ids_by_name(project.db, {c.name for c, _ in candidates})
-    groups: dict[tuple[str, ...], list[ScoredCandidate]] = {}
-    ordered = sorted(candidates, key=lambda c: (c[0].source.document.path, c[0].start, c[0].name))
-    for candidate, probability in ordered:
-        groups.setdefault(_same_item_key(candidate, ids), []).append((candidate, probability))
+    ids = graph.entity_ids_by_name(project.db, {c.name for c in candidates})
+    groups: dict[tuple[str, ...], list[ItemCandidate]] = {}
+    ordered = sorted(candidates, key=lambda c: (c.source.document.path, c.start, c.name))
+    for candidate in ordered:
+        groups.setdefault(_same_item_key(candidate, ids), []).append(candidate)
     same = _same_names([key for key in groups if key[0] == "name"])
-    merged: defaultdict[tuple[str, ...], list[ScoredCandidate]] = defaultdict(list)
+    merged: defaultdict[tuple[str, ...], list[ItemCandidate]] = defaultdict(list)
     for key, members in groups.items():
         merged[same.get(key, key)] += members
     return list(merged.values())
@@ -34,8 +32,7 @@ def _same_item_key(candidate: ItemCandidate, ids: dict[str, tuple[str, ...]]) ->
     if candidate.identity:
         return ("record", *candidate.identity)
     known = ids.get(candidate.name.lower(), ())
-    entity = candidate.entity_id or (known[0] if len(known) == 1 else "")
-    return ("entity", entity) if entity else ("name", without_company(without_titles(name_key(candidate.name))))
+    return ("entity", known[0]) if len(known) == 1 else ("name", without_company(without_titles(name_key(candidate.name))))
 
 
 def _same_names(keys: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], tuple[str, ...]]:

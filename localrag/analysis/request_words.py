@@ -1,7 +1,6 @@
 """How far the words and numbers of a list request are met by a text or a record, with negation."""
 
 import re
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ LABEL_SHARE = 0.5  # of a word that only the label of a cell has
 CONTEXT_SHARE = 0.7  # of a word that only a heading, the title or the path has
 MIN_LIKENESS = 0.8
 MIN_COLUMN_LEAD = 0.4  # of the score of the column that a word is meant of
-MAX_NUMBER_DISTANCE = 8  # words from a number in a sentence to the word that it counts
 TRUE_VALUES = frozenset("yes true y x ja wahr oui vrai sí si verdadero sim vero да 是 有 ✓ ✔ ☑ [x]".split())
 FALSE_VALUES = frozenset("0 no false n nein falsch non faux falso não nee нет 否 无 没有 ✗ ✘ ☐ [ ] none nil".split())
 _NUMBER = re.compile(r"(?<![\w.,])[-+]?\d{1,3}(?:[,' ]\d{3})+(?:\.\d+)?(?![\d])|(?<![\w.,])[-+]?\d+(?:[.,]\d+)?")
@@ -179,22 +177,3 @@ def meets(comparison: NumberComparison, value: str) -> bool | None:
     is_date = comparison.is_year and not is_number(value)
     found = (_YEAR if is_date else _NUMBER).search(value)
     return None if found is None else comparison.low <= number_of(found[0]) <= comparison.high
-
-
-def meets_in_text(comparison: NumberComparison, text: str) -> tuple[bool | None, bool]:
-    """The same of the number in a sentence that is nearest to a word that names what is compared, and whether there is such a word.
-
-    Without one it is the only number of the sentence.
-    """
-    starts = [start for start, _ in _spans(text)]
-    named = [n for n, (a, b) in enumerate(_spans(text)) if any(likeness(w, text[a:b].lower()) >= MIN_LIKENESS for w in comparison.words)]
-    pattern = _YEAR if comparison.is_year else _NUMBER
-    numbers = [(bisect_left(starts, m.start()), m[0]) for m in pattern.finditer(text)]
-    near = [(abs(n - at), number) for at, number in numbers for n in named if abs(n - at) <= MAX_NUMBER_DISTANCE]
-    if near:
-        return comparison.low <= number_of(min(near)[1]) <= comparison.high, True
-    return (comparison.low <= number_of(numbers[0][1]) <= comparison.high if len(numbers) == 1 else None), False
-
-
-def _spans(text: str) -> list[tuple[int, int]]:
-    return [m.span() for m in re.finditer(r"[^\W_]+", text)]

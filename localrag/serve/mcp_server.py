@@ -316,7 +316,7 @@ def _add_statement_tables(server: IndexMcpServer, answers: QuestionBackend) -> N
         request = parse_table_request("timeline", {"about": about, "limit": limit}, _selection(filter, collections))
         return await answers.make_table(request, max_seconds, offset, context.report_progress)
 
-    @server.tool(title="List all items of a kind", annotations=READ_ONLY_TOOL)
+    @server.tool(title="List records of a kind", annotations=READ_ONLY_TOOL)
     async def list_items(
         request: Annotated[str, Field(min_length=1, max_length=2_000, description="What to list, such as: all vessels that sank")],
         context: Context[Any, Any],

@@ -211,7 +211,7 @@ def list_items_command(
     progress: ProgressOption = "auto",  # noqa: ARG001 — as above
     as_json: JsonOption = False,
 ) -> None:
-    """List all items of a kind that the documents contain, each with its quote."""
+    """List all records of tables that match, each with its quote; else names in prose that may be meant."""
     from localrag.cli.views.result_tables import show_work
 
     chosen = _selection_of(where, collection)

@@ -7,7 +7,7 @@ export default {
   "tables.compare": "Vergleich",
   "tables.review.why": "Dieselben Fragen an jedes Dokument: eine Zeile je Dokument, eine Spalte je Frage, hinter jeder Antwort ein Zitat.",
   "tables.timeline.why": "Die datierten Aussagen der Dokumente in zeitlicher Folge.",
-  "tables.list.why": "Alles von einer Art, was die Dokumente nennen, gezählt, je mit der Aussage, die es belegt.",
+  "tables.list.why": "Alle passenden Datensätze der Tabellen, gezählt; wo keiner passt, Namen aus dem Text, die gemeint sein können.",
   "tables.compare.why": "Zwei Dokumente oder Fassungen, Stelle für Stelle.",
   "tables.make.review": "Dokumente durchsehen",
   "tables.make.timeline": "Zeitleiste erstellen",

@@ -7,7 +7,7 @@ export default {
   "tables.compare": "Compare",
   "tables.review.why": "The same questions to every document: a row for each document, a column for each question, a quote behind each answer.",
   "tables.timeline.why": "The dated statements of the documents in order of time.",
-  "tables.list.why": "Everything of a kind that the documents name, counted, each with the statement that shows it.",
+  "tables.list.why": "All records of tables that match, counted; where none does, names in prose that may be meant.",
   "tables.compare.why": "Two documents or versions, passage by passage.",
   "tables.make.review": "Review the documents",
   "tables.make.timeline": "Make the timeline",

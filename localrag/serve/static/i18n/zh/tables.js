@@ -7,7 +7,7 @@ export default {
   "tables.compare": "比较",
   "tables.review.why": "向每份文档提出相同的问题：每份文档一行，每个问题一列，每个答案都附引文。",
   "tables.timeline.why": "按时间顺序排列文档中带日期的说法。",
-  "tables.list.why": "列出文档中提到的某一类事物并计数，每项都附有依据。",
+  "tables.list.why": "列出表格中所有符合条件的记录并计数；若没有，则列出正文中可能符合的名称。",
   "tables.compare.why": "逐段比较两份文档或两个版本。",
   "tables.make.review": "审阅文档",
   "tables.make.timeline": "生成时间线",
