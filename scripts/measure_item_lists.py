@@ -5,8 +5,8 @@
 
 Printed are, of each set, the items wanted, found and right, precision and recall, and of how many lists the count and the items are right;
 with `--lists` every request. The parts named `tuned` were tuned on; the others are kept apart. DATA has tables of Vega
-(https://github.com/vega/vega-datasets) in docs/tables_vega, of Docling and Unstructured beside it; what is missing is left out. FOLDER keeps
-the indexes.
+(https://github.com/vega/vega-datasets) in docs/tables_vega, of Docling and Unstructured beside it; what is missing is left out.
+FOLDER keeps the indexes.
 """
 
 import argparse
