@@ -14,13 +14,15 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
+from shlex import quote
+from stat import S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, Any
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from localrag.errors import ModelError, UsageError
-from localrag.gguf import Header, read_header
+from localrag.gguf import NO_GGUF_HINT, Header, read_header
 from localrag.system.files import cache_dir, config_dir, ensure_private_folder, shipped_data_path, write_atomically
 from localrag.system.installation import install_hint, reinstall_hint
 
@@ -275,15 +277,11 @@ def find_chat_model(name: str | None) -> ModelFile:
 
     Raises ModelError.
     """
-    if name and name.startswith(("http://", "https://")):
+    if name and name.startswith(("http://", "https://")) and not hub_target(name):
         return _served(name)
     if name and _HOST_AND_PORT.match(name):
         raise ModelError(f"{name} is no model file. The address of a server begins with http://.", f"Did you mean --model http://{name}?")
-    if name and (name.endswith(".gguf") or "/" in name):
-        if not (path := first_shard(name)).is_file():
-            raise ModelError(f"There is no model file at {path}.", "Check the path, or leave out --model to use the bundled model.")
-        return _at(path, "chat")
-    return _model_of_name("chat", name)
+    return _named_or_at("chat", name)
 
 
 _HOST_AND_PORT = re.compile(r"[\w.-]{1,253}:\d{2,5}(?:[/#]|$)")
@@ -312,20 +310,59 @@ def _base_address(url: str) -> str:
 
 def find_embedder(name: str | None = None) -> ModelFile:
     """The embedding model with a name in models.toml, or at a path (GGUF file or folder); the default for None. Raises ModelError."""
-    if name and (name.endswith(".gguf") or "/" in name):
-        if not (path := first_shard(name)).exists():
-            raise ModelError(f"There is no embedding model at {path}.", "Check the path, or leave out --embedder for the bundled one.")
-        return _at(path, "embedder")
-    return _model_of_name("embedder", name)
+    return _named_or_at("embedder", name)
 
 
 def find_reranker(name: str) -> ModelFile:
     """The reranker with a name in models.toml, or at a GGUF path. Raises ModelError."""
-    if name.endswith(".gguf") or "/" in name:
-        if not (path := first_shard(name)).is_file():
-            raise ModelError(f"There is no reranker at {path}.", "Check the path, or leave out --reranker.")
-        return _at(path, "reranker")
-    return _model_of_name("reranker", name)
+    return _named_or_at("reranker", name)
+
+
+def _named_or_at(kind: str, name: str | None) -> ModelFile:
+    """The model with a name in models.toml, else the one at a path. Raises ModelError."""
+    if not name or name in merged_models()[kind]:
+        return _model_of_name(kind, name)
+    path = first_shard(name)
+    mode = path_mode(path)
+    if S_ISREG(mode) or (S_ISDIR(mode) and kind == "embedder"):
+        return _at(path, kind)
+    if not (path.suffix == ".gguf" or "/" in name or mode):
+        return _model_of_name(kind, name)
+    what = {"chat": "model file", "embedder": "embedding model"}.get(kind, kind)
+    raise ModelError(f"There is no {what} at {name if hub_target(name) else path}.", model_hint(kind, name))
+
+
+def path_mode(path: Path) -> int:
+    """What is at a path, as `os.stat` says; 0 if nothing is, or the system can have no such path."""
+    with suppress(OSError, ValueError):
+        return path.stat().st_mode
+    return 0
+
+
+_HUB_FILE = re.compile(r"/(?:blob|resolve|tree)/[^/]+/?(?:[^?#]*/)?([\w.-]*?)(?:-\d{5}-of-\d{5})?(?:\.gguf)?(?:[?#].*)?")
+_HUB = re.compile(rf"(?:https?:/+)?(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+)(?::(?:latest|([\w.-]+))|/|{_HUB_FILE.pattern})?")
+_OLLAMA = re.compile(r"(?:ollama/|registry\.ollama\.ai/)?(?:library/)?((?:[\w.-]+/)?([\w.-]+):([\w.-]+))")
+
+
+def hub_target(name: str) -> str:
+    """What `localrag models pull` calls a repository, or a file in one, that is written as the hub's address; else empty."""
+    found = _HUB.fullmatch(name)
+    return ":".join(filter(None, (found[1], found[2] or found[3]))) if found else ""
+
+
+def model_hint(kind: str, name: str) -> str:
+    """The remedy for a model that is not here under this name; other programs may call it so."""
+    repository = hub_target(name) or (name if re.fullmatch(r"(?i)[\w.-]+/[\w.-]*gguf[\w.-]*(?<!\.gguf)(:[\w.-]+)?", name) else "")
+    if repository:
+        return f"Download it: localrag models pull {repository}. If another program has it: localrag models scan"
+    if found := _OLLAMA.fullmatch(name):
+        served = f", or ask its server: --model http://localhost:11434/v1#{found[1]}" if kind == "chat" else ""
+        added = f"localrag models scan --add lists it as {found[2]}-{found[3]}".lower()
+        return f"If Ollama has it: {added}{served}. Some to download: localrag models list --all"
+    folder = Path(name).expanduser()
+    if S_ISDIR(path_mode(folder)) and not path_mode(folder / "config.json"):
+        return f"Name a file of it. Those that can be used: localrag models scan {quote(name)}"
+    return NO_GGUF_HINT
 
 
 def find_adapter(name: str) -> tuple[Path, ModelFile]:
@@ -387,9 +424,8 @@ def _model_of_name(kind: str, name: str | None) -> ModelFile:
         matches = get_close_matches(name, table[kind], n=1)
         did_you_mean = f" Did you mean {matches[0]!r}?" if matches else ""
         existing = ", ".join(sorted(table[kind])) or "none"
-        option = "--model" if kind == "chat" else f"--{kind}"
         kind_name = "model" if kind == "chat" else f"{kind} model"
-        raise ModelError(f"No {kind_name} is called {name!r}.{did_you_mean}", f"Known: {existing}. Or give a file: {option} PATH.gguf")
+        raise ModelError(f"No {kind_name} is called {name!r}.{did_you_mean}", f"Known: {existing}. {model_hint(kind, name)}")
     return _found(table, kind, name)
 
 
