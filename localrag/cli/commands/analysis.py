@@ -19,6 +19,7 @@ from localrag.cli.options import (
     document_filter,
     engine_options,
     entities,
+    joined_words,
     with_engine,
 )
 from localrag.cli.views.terminal import status_line, stdin_text, write_json
@@ -166,7 +167,7 @@ def _cell_of(given: str, lines: list[str]) -> tuple[str, str]:
 
 @with_engine
 def contradictions_command(
-    topic: Annotated[str, typer.Argument(metavar="[TOPIC]", help="What the statements are about. Default: everything.")] = "",
+    topic: Annotated[list[str] | None, typer.Argument(metavar="TOPIC…", help="What the statements are about. Default: everything.")] = None,
     limit: Annotated[int, typer.Option("-n", "--limit", min=1, max=1000, help="Number of contradictions.")] = 20,
     where: FilterOption = None,
     collection: CollectionOption = None,
@@ -182,12 +183,12 @@ def contradictions_command(
     """Find statements that cannot both be true, with both quotes."""
     from localrag.cli.views.result_tables import print_cost, show_work
 
-    chosen = _selection_of(where, collection)
+    chosen, about = _selection_of(where, collection), joined_words(topic)
 
     def make(opened: "Index") -> "ResultTable":
-        plan = opened.plan_contradictions(topic, selection=chosen)
+        plan = opened.plan_contradictions(about, selection=chosen)
         print_cost(plan.statements, "statements", plan.seconds)
-        return opened.contradictions(topic, limit=limit, selection=chosen, on_work=show_work)
+        return opened.contradictions(about, limit=limit, selection=chosen, on_work=show_work)
 
     _make(index, model, engine, out, make, force=force, as_json=as_json)
 
@@ -195,8 +196,8 @@ def contradictions_command(
 @with_engine
 def timeline_command(
     about: Annotated[
-        str, typer.Argument(metavar="[ABOUT]", help="An entity or a topic. Default: everything.", autocompletion=entities)
-    ] = "",
+        list[str] | None, typer.Argument(metavar="ABOUT…", help="An entity or a topic. Default: everything.", autocompletion=entities)
+    ] = None,
     limit: Annotated[int | None, typer.Option("-n", "--limit", min=1, help="Number of rows. Default: all.")] = None,
     where: FilterOption = None,
     collection: CollectionOption = None,
@@ -218,7 +219,7 @@ def timeline_command(
         model,
         engine,
         out,
-        lambda opened: opened.timeline(about, limit=limit, selection=chosen, on_work=show_work),
+        lambda opened: opened.timeline(joined_words(about), limit=limit, selection=chosen, on_work=show_work),
         force=force,
         as_json=as_json,
         kind="timeline",
@@ -227,7 +228,7 @@ def timeline_command(
 
 @with_engine
 def list_items_command(
-    request: Annotated[str, typer.Argument(metavar="WHAT", help='What to list, such as "all vessels that sank".')],
+    request: Annotated[list[str], typer.Argument(metavar="WHAT…", help="What to list, such as: all vessels that sank.")],
     where: FilterOption = None,
     collection: CollectionOption = None,
     out: OutOption = None,
@@ -248,7 +249,7 @@ def list_items_command(
         model,
         engine,
         out,
-        lambda opened: opened.list_items(request, selection=chosen, on_work=show_work),
+        lambda opened: opened.list_items(joined_words(request), selection=chosen, on_work=show_work),
         force=force,
         as_json=as_json,
     )
