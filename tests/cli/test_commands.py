@@ -1,9 +1,8 @@
-"""What holds of all commands: which print JSON, and how they take a text of several words."""
+"""Texts of several words without quotes, and results as JSON that were printed as text only."""
 
 import json
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 import typer
@@ -11,20 +10,6 @@ import typer
 from localrag.cli import app
 from tests.conftest import mostly_ci
 from tests.terminals import invoke, out
-
-# Commands that print no results, and why not.
-WITHOUT_RESULTS = {
-    "serve": "answers requests",
-    "mcp": "answers requests",
-    "worker": "works for another machine",
-    "chat": "is for a person",
-    "demo": "is for a person",
-    **dict.fromkeys(("init", "layout"), "writes, and says where"),
-    **dict.fromkeys(("models add", "models use", "models rm", "models pull"), "changes the list of models"),
-    **dict.fromkeys(("collections rename", "collections rm", "merges undo", "merges add", "sessions rm"), "changes the index"),
-    **dict.fromkeys(("config set", "config unset", "config trust"), "changes settings"),
-    **dict.fromkeys(("prompts edit", "prompts trust", "prompts reset"), "changes prompts"),
-}
 
 
 def commands(group=None, names=()):
@@ -36,18 +21,6 @@ def commands(group=None, names=()):
             yield " ".join((*names, name)), command
         if inner:
             yield from commands(command, (*names, name))
-
-
-def options_of(command):
-    return {option for parameter in command.params for option in parameter.opts}
-
-
-def test_every_command_that_prints_results_has_json():
-    """A new command has the option, or its reason here and in the reference."""
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text(encoding="utf-8")
-
-    assert {words for words, command in commands() if "--json" not in options_of(command)} == WITHOUT_RESULTS.keys()
-    assert not [words for words in WITHOUT_RESULTS if f"`{words}`" not in page]
 
 
 ONE_TEXT = {"ask", "search", "entity", "contradictions", "timeline", "list", "sessions search"}
