@@ -379,11 +379,11 @@ def runs_command(as_json: JsonOption = False) -> None:
 
     rows: list[dict[str, Any]] = []
     for path in saved_runs():
-        row = {"name": path.stem, "path": str(path), "models": [], "problem": ""}
+        run = {"name": path.stem, "path": str(path), "models": [], "problem": ""}
         try:
-            rows.append(row | {"models": [{"name": m["name"], "error": m["error"]} for m in load_run(str(path))["models"]]})
+            rows.append(run | {"models": [{"name": m["name"], "error": m["error"]} for m in load_run(str(path))["models"]]})
         except UsageError as error:
-            rows.append(row | {"problem": str(error)})
+            rows.append(run | {"problem": str(error)})
     if as_json:
         write_json(rows)
         return
