@@ -1,4 +1,4 @@
-# Each target is complete on a fresh machine with Python >= 3.11, gcc and cmake.
+# Each target is complete on a fresh machine with Python >= 3.11 and a C and C++ compiler.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin

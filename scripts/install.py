@@ -4,8 +4,11 @@
 nothing else is installed yet. The times in the texts were measured on two cores.
 """
 
+import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -27,6 +30,7 @@ COMPILE_PROGRESS = re.compile(r"^\s*\[(\d+)/(\d+)\] ")  # as ninja prints it
 PROGRESS_PARTS = 5  # a line at each fifth of the compilation
 ERROR_LINES = 40
 LARGE_DOWNLOAD = re.compile(r"Downloading (?:\S*/)?([^\s/-]+-[^\s-]+)\S* \((\d{2,}\.\d [MG]B)")  # from 10 MB
+COMPILERS = {"CC": ("cc", "gcc", "clang"), "CXX": ("c++", "g++", "clang++")}  # variable that names one → else the first that works
 BUILD_STARTED = re.compile(r"Building wheel for (\S+) .*started")
 
 
@@ -44,11 +48,28 @@ def main() -> None:
 
 
 def make_environment(step: str) -> None:
-    """The virtual environment, with a pip that knows dependency groups."""
+    """The virtual environment, with a pip that knows dependency groups. Ends if a compiler will be missing: before any large download."""
     say(f"{step} Virtual environment .venv (about 10 seconds)")
     if not os.access(PYTHON, os.X_OK):
         run([sys.executable, "-m", "venv", str(VENV)])
     pip("install", "--upgrade", "pip>=25.1")
+    compiled = installed_version("llama-cpp-python") == llama_version() or cached_wheel(dict(os.environ))
+    if not compiled and not all(any(map(is_compiler, choices)) for choices in compilers()):
+        sys.exit(
+            "llama.cpp is compiled here, and no C and C++ compiler works: install one with sudo apt-get install build-essential "
+            "(Debian, Ubuntu), sudo dnf install gcc-c++ (Fedora) or xcode-select --install (macOS), and run the same command again."
+        )
+
+
+def compilers() -> list[list[str]]:
+    """The commands that CMake may use to compile C, and those to compile C++."""
+    return [[os.environ[variable]] if os.environ.get(variable) else list(names) for variable, names in COMPILERS.items()]
+
+
+def is_compiler(command: str) -> bool:
+    """Whether a command runs; that of macOS exists before the compiler is installed, and fails."""
+    words = shlex.split(command)
+    return shutil.which(words[0]) is not None and subprocess.run([*words, "--version"], check=False, capture_output=True).returncode == 0
 
 
 def install_torch(step: str) -> None:
@@ -81,7 +102,23 @@ def install_llama(step: str) -> None:
 def install_libraries(step: str) -> None:
     """localrag itself and the libraries that it always needs."""
     say(f"{step} localrag and its libraries, with the bundled models (1.1 GB installed; about a minute and the download)")
+    remove_former_name()
     pip("install", "-e", ".")
+
+
+def remove_former_name() -> None:
+    """Uninstall this checkout as `localrag`, its former name: if that were removed later, the command would go with it.
+
+    Ends if that package is not this checkout's: it would be imported in its place.
+    """
+    code = "from importlib.metadata import distribution; print(distribution('localrag').read_text('direct_url.json') or '{}')"
+    found = subprocess.run([str(PYTHON), "-c", code], check=False, capture_output=True, text=True)
+    if found.returncode:  # there is none
+        return
+    record = json.loads(found.stdout)
+    if record.get("url") != ROOT.as_uri() or not record.get("dir_info", {}).get("editable"):
+        sys.exit(f".venv has a package `localrag` that is not this checkout. Look at it, and remove it: {PYTHON} -m pip uninstall localrag")
+    run([str(PYTHON), "-m", "pip", "uninstall", "--yes", "localrag"])
 
 
 def install_everything(step: str) -> None:

@@ -178,6 +178,7 @@ ROOMS = {
         {"erasure", "foreign"},
     ],
     "system": [
+        {"installation"},
         {"child_process", "files", "graphics_cards", "resources"},
         {"trust"},
     ],

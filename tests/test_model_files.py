@@ -1,9 +1,27 @@
 """The list of models: the shipped one, the user's over it, and what is said of a faulty one."""
 
-import pytest
+import re
 
+import pytest
+from typer.testing import CliRunner
+
+from localrag.catalog.listing import find_model, parse_pull_target
+from localrag.cli import app
 from localrag.errors import ModelError, UsageError
-from localrag.model_files import add_model, merged_models, remove_model, set_default, user_file, user_models
+from localrag.gguf import NO_GGUF_HINT
+from localrag.model_files import (
+    add_model,
+    checked_header,
+    find_chat_model,
+    find_embedder,
+    find_reranker,
+    hub_target,
+    merged_models,
+    remove_model,
+    set_default,
+    user_file,
+    user_models,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -95,3 +113,75 @@ def test_a_typo_is_said_with_its_line_and_the_remedy(text, line, said, hint):
     with pytest.raises(ModelError):
         add_model("chat", "b", "/b.gguf")
     assert user_file().read_text(encoding="utf-8") == text
+
+
+HUB = "https://huggingface.co/Qwen/Qwen3-4B-GGUF"
+OLLAMA = "localrag models scan --add lists it as qwen2.5-0.5b"
+PULL = "localrag models pull Qwen/Qwen3-4B-GGUF"
+
+
+@pytest.mark.parametrize("find", [find_chat_model, find_embedder, find_reranker, find_model])
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("hf.co/Qwen/Qwen3-4B-GGUF", f"{PULL}."),
+        ("hf.co/Qwen/Qwen3-4B-GGUF:latest", f"{PULL}."),
+        ("hf.co/Qwen/Qwen3-4B-GGUF:Q8_0", f"{PULL}:Q8_0."),
+        ("huggingface.co/Qwen/Qwen3-4B-GGUF/", f"{PULL}."),
+        (HUB, f"{PULL}."),
+        (f"{HUB}/tree/main", f"{PULL}."),
+        (f"{HUB}/resolve/main/Qwen3-4B-Q8_0.gguf?download=true", f"{PULL}:Qwen3-4B-Q8_0."),
+        (f"{HUB}/blob/main/a/b-00001-of-00002.gguf", f"{PULL}:b."),
+        ("Qwen/Qwen3-4B-GGUF", f"{PULL}."),
+        ("Qwen/Qwen3-4B-GGUF:Q8_0", f"{PULL}:Q8_0."),
+        ("Qwen/Qwen3-4B", "localrag models list --all"),
+        ("qwen2.5:0.5b", OLLAMA),
+        ("ollama/qwen2.5:0.5b", OLLAMA),
+        ("registry.ollama.ai/library/qwen2.5:0.5b", OLLAMA),
+        ("me/qwen2.5:0.5B", OLLAMA),
+        ("lmstudio-community/Qwen3-4B-GGUF/Q4.gguf", "localrag models scan"),
+        ("~/.lmstudio/models/a/b.gguf", "localrag models scan"),
+        ("no.safetensors", "localrag models list --all"),
+        ("gpt-4o", "localrag models list --all"),
+        ("a" * 5000, "localrag models scan"),
+        ("a" * 300 + "/b.gguf", "localrag models scan"),
+    ],
+)
+def test_a_name_of_another_program_gets_the_command_that_brings_the_model_here(tmp_path, monkeypatch, find, name, hint):
+    """What Hugging Face, Ollama and LM Studio call it, and paths, wherever a model is named."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError) as refused:
+        find(name)
+
+    assert hint in refused.value.hint + "."
+    assert "--allow-host" not in refused.value.hint
+    assert ("http://localhost:11434/v1#" in refused.value.hint) == (find is find_chat_model and hint == OLLAMA)
+    for command in re.findall(r"localrag (models \w+)", refused.value.hint):
+        assert CliRunner().invoke(app, [*command.split(), "--help"]).exit_code == 0
+    if pulled := re.search(r"models pull (\S+?)\.(?: |$)", refused.value.hint):
+        repository, quantization, _ = parse_pull_target(pulled[1])
+        assert parse_pull_target(name) == (repository, quantization, "")
+
+
+def test_a_folder_of_gguf_files_is_scanned_and_one_of_other_weights_is_no_model(tmp_path, monkeypatch):
+    """The first is named with the command that lists its files; the second cannot be used, nor can a file of other weights."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my models").mkdir()
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "config.json").touch()
+    (tmp_path / "model.safetensors").write_bytes(bytes(100))
+    for name in ("my models", "./my models"):
+        with pytest.raises(ModelError, match="There is no model file at") as folder:
+            find_chat_model(name)
+        assert folder.value.hint.endswith(f"localrag models scan '{name}'")
+    with pytest.raises(ModelError, match="There is no model file at weights") as weights:
+        find_chat_model("weights")
+    with pytest.raises(ModelError, match="is not a GGUF file") as file:
+        checked_header(find_chat_model("model.safetensors").path)
+    assert weights.value.hint == file.value.hint == NO_GGUF_HINT
+
+
+def test_the_address_of_a_server_is_no_repository():
+    """Also one on a host of the hub."""
+    assert not any(map(hub_target, ("http://127.0.0.1:8080/v1", "https://router.huggingface.co/v1", "https://huggingface.co")))
+    assert find_chat_model("https://router.huggingface.co/v1").url == "https://router.huggingface.co/v1"

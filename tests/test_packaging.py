@@ -4,7 +4,7 @@ import ast
 import re
 import sys
 import tomllib
-from importlib.metadata import metadata, packages_distributions
+from importlib.metadata import distribution, metadata, packages_distributions
 from pathlib import Path
 
 import pytest
@@ -48,6 +48,19 @@ def test_every_version_that_is_installed_is_one_that_is_asked_for():
     for spec in PROJECT["project"]["dependencies"]:
         wanted = Requirement(spec)
         assert wanted.specifier.contains(Version(metadata(wanted.name)["Version"]), prereleases=True), spec
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/install.md"])
+def test_the_systems_that_are_named_can_have_every_library(page):
+    """No wheel that these tests run with needs a newer glibc; neither torch nor onnxruntime has wheels for Macs with Intel's processors."""
+    said = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    named = re.search(r"glibc 2\.(\d+) or newer", said)
+    wheels = [distribution(Requirement(spec).name).read_text("WHEEL") or "" for spec in PROJECT["project"]["dependencies"]]
+    needs = [min(map(int, tags)) for wheel in wheels if (tags := re.findall(r"manylinux_2_(\d+)_", wheel))]
+
+    assert named
+    assert max(needs, default=0) <= int(named[1])
+    assert "macOS 14 or newer on Apple silicon" in said
 
 
 def imported():

@@ -25,8 +25,11 @@ from localrag.model_files import (
     find_embedder,
     find_reranker,
     first_shard,
+    hub_target,
     merged_models,
+    model_hint,
     parameters_of,
+    path_mode,
     remove_model,
     shard_paths,
     shipped_models,
@@ -121,9 +124,8 @@ def find_model(name: str) -> ModelFile:
         return _FIND[kind](name)
     similar_names = get_close_matches(name, [n for k in MODEL_KINDS for n in table[k]], n=1)
     worth = f" To download it: localrag models pull {name}" if name in {m.name for m in recommended_models()} else ""
-    raise ModelError(
-        f"No model is called {name!r}.{f' Did you mean {similar_names[0]!r}?' if similar_names else ''}{worth}", "See: localrag models list"
-    )
+    did_you_mean = f" Did you mean {similar_names[0]!r}?" if similar_names else ""
+    raise ModelError(f"No model is called {name!r}.{did_you_mean}{worth}", f"See: localrag models list. {model_hint('', name)}")
 
 
 def model_details(name: str) -> dict[str, Any]:
@@ -157,8 +159,8 @@ def model_details(name: str) -> dict[str, Any]:
 def model_at(path: Path, name: str, kind: str) -> ModelFile:
     """The model at a path, with `name` or its file's name; `kind` empty: by its header. Raises ModelError, UsageError."""
     path = first_shard(str(path))
-    if not path.exists():
-        raise ModelError(f"There is no model at {path}.", "Check the path. Models that are here already: localrag models scan")
+    if not path_mode(path):
+        raise ModelError(f"There is no model at {path}.", model_hint("", str(path)))
     if path.is_dir():
         if not (path / "modules.json").exists() and not (path / "config.json").exists():
             raise ModelError(f"{path} is no model: it has no config.json.", "Give a GGUF file, or a sentence-transformers folder.")
@@ -224,8 +226,7 @@ def parse_pull_target(target: str) -> tuple[str, str, str]:
     by_name = {m.name: m for m in recommended_models()}
     if target in by_name:
         return by_name[target].repo, by_name[target].quant, target
-    short = re.sub(r"^(https://)?(huggingface\.co|hf\.co)/", "", target)
-    repo, _, quant = short.partition(":")
+    repo, _, quant = (hub_target(target) or target).partition(":")
     if not _REPO.fullmatch(repo) or (quant and not re.fullmatch(r"[\w.-]+", quant)):
         similar_names = get_close_matches(target, by_name, n=1)
         mean = f" Did you mean {similar_names[0]!r}?" if similar_names else ""

@@ -51,8 +51,13 @@ class _Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         apply_settings(ctx, ctx.meta["words"])
-        with quiet_exit():
-            return super().invoke(ctx)
+        try:
+            with quiet_exit():
+                return super().invoke(ctx)
+        except Exception as error:
+            if getattr(error, "message", "").startswith("Got unexpected extra argument"):
+                error.message += ". A text of several words needs quotes."  # type: ignore[attr-defined]
+            raise
 
 
 app = typer.Typer(

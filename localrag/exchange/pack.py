@@ -56,6 +56,7 @@ from localrag.store.foreign import drop_machine_state, sanitize_database
 from localrag.store.location import DATABASE_FILE
 from localrag.store.opening import open_index
 from localrag.system.files import atomic_file, data_dir, ensure_private_file, ensure_private_folder, remove_stale_temp_folders, temp_folder
+from localrag.system.installation import upgrade_hint
 
 ARCHIVE_INDEX, ARCHIVE_DOCUMENTS, ARCHIVE_MODELS = "index", "documents", "models"  # the archive's folders
 PACKED_MODEL_KINDS = ("chat_model", "embedder")  # the folders below `models`
@@ -422,7 +423,7 @@ def _open_verified(file: Path) -> ZipFile:
             if seal is None or int(seal[1]) < 1:
                 raise LocalragError(f"{file} is not a pack of localrag, or is truncated.", _COPY_AGAIN_HINT)
             if int(seal[1]) > PACK_VERSION:
-                raise LocalragError(f"{file} was made by a newer localrag.", "Upgrade: pip install --upgrade localrag")
+                raise LocalragError(f"{file} was made by a newer localrag.", upgrade_hint())
             if hash_prefix(f, size - len(seal[0])) != seal[2].decode():
                 raise LocalragError(f"{file} is damaged: its contents differ from what was packed.", _COPY_AGAIN_HINT)
         return ZipFile(file)

@@ -1,4 +1,4 @@
-"""LangChain's retriever interface: `pip install "localrag[langchain]"`."""
+"""LangChain's retriever interface; it needs the library langchain-core."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""LlamaIndex's retriever interface: `pip install "localrag[llama-index]"`."""
+"""LlamaIndex's retriever interface; it needs the library llama-index-core."""
 
 from os import PathLike
 

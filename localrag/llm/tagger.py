@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from localrag.engine.embedder import load_bert
 from localrag.engine.weights import LoraAdapter, load_adapter
 from localrag.errors import ModelError
-from localrag.model_files import ModelFile, find_adapter, shipped_models
+from localrag.model_files import ModelFile, damaged_hint, find_adapter, shipped_models
 from localrag.system.resources import run_in_short_lived_thread
 from localrag.text.sentences import cached_sentences
 
@@ -297,9 +297,8 @@ class HiddenStates:
         try:
             return load_bert(self._file.path, self._adapter).hidden_states
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            raise ModelError(
-                f"{self._file.name} cannot be merged with its adapter: {error}", "Reinstall its package, or use --engine adapter=no"
-            ) from error
+            remedy = f"{damaged_hint(self._file)}; or run without it: --engine adapter=no"
+            raise ModelError(f"{self._file.name} cannot be merged with its adapter: {error}", remedy) from error
 
     def compute(self, texts: Sequence[list[int]]) -> list[NDArray[np.float32]]:
         """For each text, given as tokens, (tokens, width) float32. Raises ModelError, EngineError."""

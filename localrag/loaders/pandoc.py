@@ -1,4 +1,4 @@
-"""Pandoc, if the extra `pandoc` is installed: it converts LaTeX in a process under the limits of the parser process (`sandbox`).
+"""Pandoc, if pypandoc_binary is installed: it converts LaTeX in a process under the limits of the parser process (`sandbox`).
 
 The file comes on its stdin and the document goes to its stdout as JSON, which the parser process turns into text (`pandoc_json`). It may
 open no other file.

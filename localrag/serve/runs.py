@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
-from importlib.metadata import version
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -15,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from localrag import __version__
 from localrag.indexing.progress import extrapolate
 from localrag.records import with_new_keys
 from localrag.serializers import NotFound
@@ -117,7 +117,7 @@ def site_status(site: ServerContext, pace: ShownProgress) -> dict[str, Any]:
         counts, files, levels = graph.counts(db), browse.file_states(db), [int(level) for level in graph.communities_per_level(db)]
     settings = bound.get("settings", {})
     status = {
-        "version": version("localrag"),
+        "version": __version__,
         "name": site.root.name,
         "root": str(site.root),
         "read_only": site.read_only,

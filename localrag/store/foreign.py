@@ -30,6 +30,7 @@ from localrag.store.schema import (
     schema_version,
 )
 from localrag.system.files import ensure_private_file
+from localrag.system.installation import upgrade_hint
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 # Settings that are kept; all others stay on the machine where they were written.
@@ -98,9 +99,7 @@ def _version(connection: sqlite3.Connection) -> int:
         raise _unusable("it is no index of localrag")
     version = schema_version(connection)
     if version > SCHEMA_VERSION:
-        raise IndexMismatch(
-            f"The index in the pack was made by a newer localrag (schema {version}).", "Upgrade: pip install --upgrade localrag"
-        )
+        raise IndexMismatch(f"The index in the pack was made by a newer localrag (schema {version}).", upgrade_hint())
     if version < min(PREVIOUS_SCHEMA_HASHES):
         raise IndexMismatch(
             f"The index in the pack was made by an older localrag (schema {version}).",

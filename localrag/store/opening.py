@@ -43,6 +43,7 @@ from localrag.store.schema import (
     upgrade_schema,
 )
 from localrag.system.files import check_platform, ensure_private_file, ensure_private_folder
+from localrag.system.installation import upgrade_hint
 
 LOCATION_KEY = "written_at"  # setting: [device and inode of the file, whether a run is writing]
 
@@ -209,7 +210,7 @@ def _prepare_schema(db: ImmediateDatabase, path: Path, *, locked: bool) -> None:
     if version == SCHEMA_VERSION:
         return
     if version > SCHEMA_VERSION:
-        raise IndexMismatch(f"The index {path} was made by a newer localrag (schema {version}).", "Upgrade: pip install --upgrade localrag")
+        raise IndexMismatch(f"The index {path} was made by a newer localrag (schema {version}).", upgrade_hint())
     if version not in (0, *PREVIOUS_SCHEMA_HASHES):
         raise IndexMismatch(
             f"The index {path} was made by an older localrag (schema {version}), whose tables this one does not read.",

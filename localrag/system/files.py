@@ -14,6 +14,7 @@ from secrets import token_hex
 import platformdirs
 
 from localrag.errors import LocalragError
+from localrag.system.installation import reinstall_hint
 
 try:
     import fcntl
@@ -53,7 +54,7 @@ def shipped_data_path(name: str) -> Path:
     for folder in (PACKAGE_DIR / "_data", PACKAGE_DIR.parent):
         if (folder / name).exists():
             return folder / name
-    raise LocalragError(f"localrag's own {name} is missing from {PACKAGE_DIR}.", "Reinstall: pip install --force-reinstall localrag")
+    raise LocalragError(f"localrag's own {name} is missing from {PACKAGE_DIR}.", reinstall_hint())
 
 
 def ensure_private_folder(folder: Path) -> Path:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localrag.records import CheckLine
+from localrag.system.installation import pip_install
 
 CARD_FIELDS = "index,name,memory.total,memory.free,compute_cap,driver_version"
 PROCESS_FIELDS = "pid,process_name,used_memory"
@@ -18,7 +19,7 @@ TOOL_TIMEOUT_S = 30  # a driver that was lost lets nvidia-smi wait for a long ti
 MIN_CAPABILITY = {13: (7, 5), 12: (5, 0), 11: (3, 5)}  # major version of a CUDA toolkit → oldest compute capability it compiles for
 DRIVER_REMEDY = "Install NVIDIA's driver, for example with sudo apt-get install nvidia-driver, and restart."
 LOST_REMEDY = "Restart the machine; sudo dmesg | grep -i xid names the cause."
-BUILD_FOR_CUDA = 'CMAKE_ARGS="-DGGML_CUDA=on" pip install --force-reinstall --no-cache-dir "llama-cpp-python>=0.3.36,<0.3.37"'
+BUILD_FOR_CUDA = f'CMAKE_ARGS="-DGGML_CUDA=on" {pip_install("--force-reinstall", "--no-deps", "--no-cache-dir", "llama-cpp-python")}'
 _DRIVER_FAILURES = (  # part of nvidia-smi's message in lower case → what it means, remedy
     ("couldn't communicate with the nvidia driver", "NVIDIA's driver is not loaded", DRIVER_REMEDY),
     ("driver/library version mismatch", "NVIDIA's driver was updated while it was in use", "Restart the machine."),

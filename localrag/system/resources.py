@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from localrag.errors import LocalragError
+from localrag.system.installation import EXTRAS, install_hint
 
 GROUPS, ROOT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 RECLAIMABLE_KEYS = ("inactive_file", "active_file")  # page cache, which the kernel frees when memory is needed
@@ -150,4 +151,4 @@ def is_alive(pid: int, since: str) -> bool:
 def require_extra(extra: str, *modules: str) -> None:
     """Raise LocalragError if a library of an extra is not installed, before any work is done."""
     if missing := [name for name in modules if find_spec(name) is None]:
-        raise LocalragError(f"This needs {' and '.join(missing)}, not installed here.", f'Install it: pip install "localrag[{extra}]"')
+        raise LocalragError(f"This needs {' and '.join(missing)}, not installed here.", install_hint(*EXTRAS[extra]))

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 import typer
@@ -57,7 +58,7 @@ def test_a_value_that_is_no_choice_is_refused_with_the_choices(args, said, tmp_p
 
 def test_a_command_line_that_is_none_is_quoted_without_its_orders():
     """A file name that the shell put on the command line reaches the terminal as signs, not as orders."""
-    for args in (["ask", "x", "a\x1b[31m.txt"], ["ask", "x", "--mode", "a\x1b[31m"], ["source", "a\x1b[31m"], ["\x1b[31m"]):
+    for args in (["source", "1", "a\x1b[31m.txt"], ["ask", "x", "--mode", "a\x1b[31m"], ["source", "a\x1b[31m"], ["\x1b[31m"]):
         done = invoke(*args)
 
         assert done.exit_code == 2
@@ -93,12 +94,10 @@ def test_what_may_ask_a_server_takes_the_option_its_error_recommends():
 # Commands that print no result which a program could take: they talk, serve, or say that a thing is done.
 WITHOUT_JSON = {
     "chat": "a conversation at the terminal; `ask --json` is one question",
-    "source": "a passage of the last answer, whose place `ask --json` gives",
     "demo": "its index is an index as any other",
     "serve": "runs until it is stopped",
     "worker": "runs until it is stopped",
     "mcp": "speaks JSON-RPC already",
-    "help": "pages of documentation",
     "models add": "writes models.toml; `models show --json` has it",
     "models use": "writes models.toml; `models list --json` has it",
     "models rm": "writes models.toml; `models list --json` has it",
@@ -108,11 +107,7 @@ WITHOUT_JSON = {
     "config set": "writes a file of settings; `config --json` has it",
     "config unset": "writes a file of settings; `config --json` has it",
     "config trust": "writes a note; `config` says what is not trusted",
-    "config path": "a path is its result",
-    "config schema": "a JSON schema is its result",
     "init": "writes localrag.toml; `config --json` has what it sets",
-    "prompts show": "a prompt is its result; `prompts list --json` has its file",
-    "prompts diff": "a difference of texts is its result",
     "prompts edit": "opens an editor; `prompts list --json` has what came of it",
     "prompts trust": "writes notes; `prompts list --json` has what came of them",
     "prompts reset": "moves a file; `prompts list --json` has it",
@@ -120,17 +115,18 @@ WITHOUT_JSON = {
     "sessions rm": "removes conversations; `sessions list --json` has those that are left",
     "collections rename": "writes a name; `collections list --json` has it",
     "collections rm": "removes a name; `collections list --json` has those that are left",
-    "bench runs": "files are its result, in the format of --format",
 }
 
 
 def test_what_prints_a_result_prints_it_as_json():
-    """Every command takes --json, or stands above with the reason why not; what stands there exists and takes none."""
+    """Every command takes --json, or stands above with the reason why not, and in the reference; what stands there takes none."""
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text(encoding="utf-8")
     have = {name: {o for p in one.params for o in p.opts} for name, one in commands(typer.main.get_command(app))}
     groups = {name.rpartition(" ")[0] for name in have} - {""}
     without = {name for name, options in have.items() if "--json" not in options} - groups
 
     assert without == set(WITHOUT_JSON)
+    assert not [name for name in without if f"`{name}`" not in page]
 
 
 def test_a_look_at_an_index_needs_no_model(town):

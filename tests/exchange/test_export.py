@@ -17,6 +17,7 @@ from localrag.exchange.export import EXPORT_FORMATS, FILE_FORMATS, export_index
 from localrag.exchange.export_folder import EXPORT_MARKER
 from localrag.store import chunks, documents, generations
 from localrag.store.opening import open_index
+from localrag.system.installation import install_hint
 from tests.conftest import run_localrag, run_process
 from tests.exchange.made import look_into, make_index
 from tests.graphs import staged_graph
@@ -276,10 +277,10 @@ def test_one_file_goes_to_stdout(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == [".localrag"]
 
 
-def test_parquet_without_its_library_names_the_extra(opened, tmp_path, monkeypatch):
+def test_parquet_without_its_library_says_how_to_install_it(opened, tmp_path, monkeypatch):
     """Before anything is written."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(LocalragError, match="pyarrow") as missing:
         export_index(opened, "parquet", tmp_path / "out")
-    assert "localrag[export]" in missing.value.hint
+    assert missing.value.hint == install_hint("pyarrow")
     assert not (tmp_path / "out").exists()

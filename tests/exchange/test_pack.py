@@ -20,6 +20,7 @@ from localrag.errors import IndexMismatch, LocalragError, UsageError
 from localrag.exchange.pack import SEAL_LINE, SHA256_DIGITS, UNPACK_FOLDER, pack_index, unpack_index, verify_pack
 from localrag.store.opening import open_index
 from localrag.system.files import temp_folder
+from localrag.system.installation import upgrade_hint
 from tests.conftest import run_localrag
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -215,7 +216,7 @@ def test_packs_and_indexes_of_a_newer_localrag_are_refused(database, plain_town,
     """Each with the command that upgrades."""
     with pytest.raises(LocalragError, match="newer localrag") as newer:
         unpack_index(sealed(tmp_path / "a", {"index/index.db": database}, version=2), tmp_path / "there")
-    assert "--upgrade" in newer.value.hint
+    assert newer.value.hint == upgrade_hint()
     shutil.copytree(plain_town, tmp_path / "town")
     db = open_index(tmp_path / "town" / ".localrag", create=True)
     db.execute("PRAGMA user_version = 999")

@@ -17,6 +17,7 @@ from localrag.project import open_for_query, open_for_writing
 from localrag.query.answer import answer_question
 from localrag.query.question import AnswerCallbacks, QueryOptions
 from localrag.serve import mcp_results
+from localrag.system.installation import reinstall_hint
 from tests.conftest import run_localrag
 
 TEXTS = {
@@ -158,4 +159,4 @@ def test_a_damaged_reader_costs_the_reading_only(folder, tmp_path, monkeypatch, 
 
     assert found.short_answer is None
     assert "Ingrid Holm" in found.answer
-    assert len([line for line in said if "damaged" in line and "pip install" in line]) == 1
+    assert len([line for line in said if "damaged" in line and reinstall_hint() in line]) == 1

@@ -20,6 +20,7 @@ from localrag.query.passage_ranking import (
     ranking_features,
 )
 from localrag.records import Chunk
+from localrag.system.installation import reinstall_hint
 from scripts.train_ranking import RankedQuestion, fit
 
 
@@ -125,4 +126,4 @@ def test_damaged_trees_are_not_used(monkeypatch):
         load_trees()
     load_trees.cache_clear()
 
-    assert "Reinstall" in told.value.hint
+    assert told.value.hint == reinstall_hint()

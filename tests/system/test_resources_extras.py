@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from localrag.cli import app
 from localrag.errors import LocalragError
+from localrag.system.installation import EXTRAS, install_hint
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,7 @@ from localrag.errors import LocalragError
     ],
 )
 def test_a_missing_library_is_said_before_anything_is_done(command, module, extra, tmp_path, monkeypatch):
-    """The error names the library and the extra that brings it; nothing is written."""
+    """The error names the library and how to install all of that extra; nothing is written."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.txt").write_text("Ruth Sand steers the Skua.")
@@ -28,5 +29,5 @@ def test_a_missing_library_is_said_before_anything_is_done(command, module, extr
 
     assert isinstance(ended.exception, LocalragError), ended.output
     assert module in str(ended.exception)
-    assert f"localrag[{extra}]" in ended.exception.hint
+    assert ended.exception.hint == install_hint(*EXTRAS[extra])
     assert sorted(p.name for p in tmp_path.iterdir()) == ["docs"]

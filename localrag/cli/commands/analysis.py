@@ -19,6 +19,7 @@ from localrag.cli.options import (
     document_filter,
     engine_options,
     entities,
+    joined_words,
     with_engine,
 )
 from localrag.cli.views.terminal import status_line, stdin_text, write_json
@@ -167,8 +168,8 @@ def _cell_of(given: str, lines: list[str]) -> tuple[str, str]:
 @with_engine
 def timeline_command(
     about: Annotated[
-        str, typer.Argument(metavar="[ABOUT]", help="An entity or a topic. Default: everything.", autocompletion=entities)
-    ] = "",
+        list[str] | None, typer.Argument(metavar="ABOUT…", help="An entity or a topic. Default: everything.", autocompletion=entities)
+    ] = None,
     limit: Annotated[int | None, typer.Option("-n", "--limit", min=1, help="Number of rows. Default: all.")] = None,
     where: FilterOption = None,
     collection: CollectionOption = None,
@@ -190,7 +191,7 @@ def timeline_command(
         model,
         engine,
         out,
-        lambda opened: opened.timeline(about, limit=limit, selection=chosen, on_work=show_work),
+        lambda opened: opened.timeline(joined_words(about), limit=limit, selection=chosen, on_work=show_work),
         force=force,
         as_json=as_json,
         kind="timeline",
@@ -199,7 +200,7 @@ def timeline_command(
 
 @with_engine
 def list_items_command(
-    request: Annotated[str, typer.Argument(metavar="WHAT", help='What to list, such as "all vessels that sank".')],
+    request: Annotated[list[str], typer.Argument(metavar="WHAT…", help="What to list, such as: all vessels that sank.")],
     where: FilterOption = None,
     collection: CollectionOption = None,
     out: OutOption = None,
@@ -220,7 +221,7 @@ def list_items_command(
         model,
         engine,
         out,
-        lambda opened: opened.list_items(request, selection=chosen, on_work=show_work),
+        lambda opened: opened.list_items(joined_words(request), selection=chosen, on_work=show_work),
         force=force,
         as_json=as_json,
     )

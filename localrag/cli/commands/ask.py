@@ -26,6 +26,7 @@ from localrag.cli.options import (
     StyleOption,
     document_filter,
     engine_options,
+    joined_words,
     setting_option,
     with_engine,
 )
@@ -43,7 +44,7 @@ AnswerFileOption = Annotated[
 @with_engine
 def ask_command(
     question: Annotated[
-        str | None, typer.Argument(metavar="[QUESTION]", help="Your question. Without one, or as -, it is read from standard input.")
+        list[str] | None, typer.Argument(metavar="QUESTION…", help="Your question. Without one, or as -, it is read from standard input.")
     ] = None,
     mode: ModeOption = "auto",
     where: FilterOption = None,
@@ -74,7 +75,7 @@ def ask_command(
     """Answer a question; every citation is a verbatim passage of a file."""
     from localrag.index import Index
 
-    text = _read_question(question)
+    text = _read_question(joined_words(question) if question else None)
     _check_answer_file(out, force=force)
     how: AskOptions = {
         "mode": mode,
@@ -129,7 +130,7 @@ def _read_question(given: str | None) -> str:
 
     remedy = 'Ask something: localrag ask "What are the main themes?"'
     if given not in (None, "-"):
-        return str(given)
+        return given
     if given is None and sys.stdin.isatty():
         raise UsageError("There is no question.", f"{remedy}; question after question: localrag chat")
     text = stdin_text().read(MAX_QUESTION_CHARS + 1).strip()

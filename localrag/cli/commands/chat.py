@@ -26,6 +26,7 @@ from localrag.cli.options import (
     StyleOption,
     document_filter,
     engine_options,
+    joined_words,
     with_engine,
 )
 from localrag.cli.views.terminal import write_json, write_out
@@ -334,7 +335,7 @@ def list_sessions_command(
 
 @sessions_app.command("search")
 def search_command(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Words that all occur in a question or its answer.")],
+    words: Annotated[list[str], typer.Argument(metavar="TEXT…", help="Words that all occur in a question or its answer.")],
     index: IndexOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -343,7 +344,7 @@ def search_command(
     from localrag.errors import UsageError
     from localrag.index import Index
 
-    if not text.strip():
+    if not (text := joined_words(words)).strip():
         raise UsageError("There is nothing to search for.", 'Name some words: localrag sessions search "ferry"')
     hits = Index.open(index).search_conversations(text)
     if as_json:

@@ -14,6 +14,7 @@ from localrag.cli.options import (
     DeterministicOption,
     EngineOption,
     IndexOption,
+    JsonOption,
     ModelOption,
     ParallelRequestsOption,
     QuietOption,
@@ -290,14 +291,18 @@ def bench_command(
     values: EngineOption = "",  # not named `engine`, which is a command of this group
     deterministic: DeterministicOption = False,
     quiet: QuietOption = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Measure models on this machine: memory, speed, extraction, yes/no questions, an index with ten questions."""
     from localrag.errors import UsageError
 
     if context.invoked_subcommand:
-        if models:
-            raise UsageError("--model belongs after the subcommand.", f"localrag bench {context.invoked_subcommand} --model …")
+        if models or as_json:
+            name, option = context.invoked_subcommand, "--model" if models else "--json"
+            raise UsageError(f"{option} belongs after the subcommand.", f"localrag bench {name} {option}{' …' * bool(models)}")
         return
+    if as_json and form not in ("", "json"):
+        raise UsageError(f"Either --json or --format {form}, not both.", "Leave out one of them.")
     from localrag.bench.measure import ModelBenchmark
     from localrag.bench.report import check_format, warnings
     from localrag.bench.runs import measure_models, new_path
@@ -305,6 +310,7 @@ def bench_command(
     from localrag.cli.views.tables import BenchProgress
     from localrag.engine.settings import EngineOptions
 
+    form = form or "json" * as_json
     check_format(form, out)
     EngineOptions.of(values)  # reports errors before models are opened
     task = ModelBenchmark(None, values, deterministic, repeat, quick, limit, style, ",".join(allow_host or ()), parallel)
@@ -365,18 +371,25 @@ def compare_command(
 
 
 @bench_app.command("runs")
-def runs_command() -> None:
+def runs_command(as_json: JsonOption = False) -> None:
     """List saved runs, oldest first."""
     from localrag.bench.runs import load_run, saved_runs
     from localrag.cli.views.console import stdout_console
     from localrag.errors import UsageError
 
+    rows: list[dict[str, Any]] = []
     for path in saved_runs():
+        run = {"name": path.stem, "path": str(path), "models": [], "problem": ""}
         try:
-            models = ", ".join(m["name"] + (" (not measured)" if m["error"] else "") for m in load_run(str(path))["models"])
+            rows.append(run | {"models": [{"name": m["name"], "error": m["error"]} for m in load_run(str(path))["models"]]})
         except UsageError as error:
-            models = str(error)
-        stdout_console.print(f"{path.stem}  {models}")
+            rows.append(run | {"problem": str(error)})
+    if as_json:
+        write_json(rows)
+        return
+    for row in rows:
+        models = ", ".join(m["name"] + (" (not measured)" if m["error"] else "") for m in row["models"])
+        stdout_console.print(f"{row['name']}  {row['problem'] or models}")
 
 
 @bench_app.command("engine")

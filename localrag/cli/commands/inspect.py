@@ -22,6 +22,7 @@ from localrag.cli.options import (
     document_filter,
     engine_options,
     entities,
+    joined_words,
     with_engine,
 )
 from localrag.cli.views.terminal import escape_line, write_json, write_line
@@ -75,7 +76,7 @@ def files_command(
 
 
 def search_command(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words or a question.")],
+    query: Annotated[list[str], typer.Argument(metavar="QUERY…", help="Words or a question.")],
     k: Annotated[int, typer.Option("-k", min=1, max=1000, help="Number of passages.")] = 10,
     where: FilterOption = None,
     collection: CollectionOption = None,
@@ -94,7 +95,7 @@ def search_command(
 
     with Index.open(index, reranker=reranker) as opened:
         try:
-            passages = opened.search(query, k, selection=document_filter(where, collection) or NO_FILTER)
+            passages = opened.search(joined_words(query), k, selection=document_filter(where, collection) or NO_FILTER)
         except NoMatchingDocuments as nothing:
             print_note(f"{nothing} {nothing.hint}")
             passages = []
@@ -109,7 +110,7 @@ def search_command(
 
 
 def entity_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Any name of the entity.", autocompletion=entities)],
+    name: Annotated[list[str], typer.Argument(metavar="NAME…", help="Any name of the entity.", autocompletion=entities)],
     index: IndexOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -118,7 +119,7 @@ def entity_command(
     from localrag.index import Index
 
     opened = Index.open(index)
-    found = [entity_json(one, opened.root) for one in opened.describe(name)]
+    found = [entity_json(one, opened.root) for one in opened.describe(joined_words(name))]
     for one in found:
         if not as_json:
             print_entity(one)
@@ -182,6 +183,7 @@ def source_command(
     n: Annotated[int, typer.Argument(metavar="N", help="Number of a citation in the last answer.")],
     opens: Annotated[bool, typer.Option("--open", help="Open the file in its default program.")] = False,
     index: IndexOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Print the passage behind citation N of the last answer."""
     from localrag.cli.views.console import print_note
@@ -189,14 +191,14 @@ def source_command(
     from localrag.system.files import containing_file
 
     opened = Index.open(index)
-    path = print_citation(opened, opened.last_answer(), n)
+    path = print_citation(opened, opened.last_answer(), n, as_json=as_json)
     if opens and typer.launch(str(file := containing_file(opened.root / path))) != 0:
         print_note(f"{file} could not be opened.")
 
 
-def print_citation(index: "Index", last: "Answer | None", n: int, opens: str = "localrag source") -> str:
+def print_citation(index: "Index", last: "Answer | None", n: int, opens: str = "localrag source", *, as_json: bool = False) -> str:
     """Print the passage of a citation and return its path. `opens` is the command for error hints. Raises LocalragError."""
-    from localrag.cli.views.answers import print_source
+    from localrag.cli.views.answers import print_source, source_json
     from localrag.errors import LocalragError
 
     if last is None:
@@ -206,7 +208,11 @@ def print_citation(index: "Index", last: "Answer | None", n: int, opens: str = "
         raise LocalragError(
             f"The last answer has no citation {n}.", f"It has {len(last.citations)}{f': {opens} 1' if last.citations else '.'}"
         )
-    print_source(citation, index.passage(citation), index.root, last.state_of(n))
+    shown = (citation, index.passage(citation), index.root, last.state_of(n))
+    if as_json:
+        write_json(source_json(*shown))
+    else:
+        print_source(*shown)
     return citation.path
 
 

@@ -56,16 +56,20 @@ def list_prompts_command(index: IndexOption = None, as_json: JsonOption = False)
 
 
 @prompts_app.command("show")
-def show_prompt_command(name: NameArgument, index: IndexOption = None) -> None:
+def show_prompt_command(name: NameArgument, index: IndexOption = None, as_json: JsonOption = False) -> None:
     """Print the prompt that is used: your own, if you trust it, or the bundled one."""
     from localrag.llm.prompts import is_trusted, shipped_prompt
 
     files = [file for folder in _folders(index) if (file := _own(_known(name), [folder])) and is_trusted(file)]
-    write_out(files[0].read_text(encoding="utf-8") if files else shipped_prompt(name))
+    text = files[0].read_text(encoding="utf-8") if files else shipped_prompt(name)
+    if as_json:
+        write_json({"name": name, "file": str(files[0]) if files else None, "text": text})
+    else:
+        write_out(text)
 
 
 @prompts_app.command("diff")
-def diff_command(name: NameArgument, index: IndexOption = None) -> None:
+def diff_command(name: NameArgument, index: IndexOption = None, as_json: JsonOption = False) -> None:
     """Show the difference between your own prompt and the bundled one."""
     from difflib import unified_diff
 
@@ -73,11 +77,15 @@ def diff_command(name: NameArgument, index: IndexOption = None) -> None:
     from localrag.llm.prompts import shipped_prompt
 
     file = _own(_known(name), _folders(index))
-    if file is None:
+    used = file.read_text(encoding="utf-8") if file else shipped_prompt(name)
+    shipped, own = (text.splitlines(keepends=True) for text in (shipped_prompt(name), used))
+    difference = "".join(unified_diff(shipped, own, f"shipped/{name}.md", str(file)))
+    if as_json:
+        write_json({"name": name, "file": str(file) if file else None, "diff": difference})
+    elif file:
+        write_out(difference)
+    else:
         print_note(f"{name} is as shipped.")
-        return
-    shipped, own = (text.splitlines(keepends=True) for text in (shipped_prompt(name), file.read_text(encoding="utf-8")))
-    write_out("".join(unified_diff(shipped, own, f"shipped/{name}.md", str(file))))
 
 
 @prompts_app.command("edit")

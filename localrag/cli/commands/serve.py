@@ -225,7 +225,7 @@ def worker_command(
         typer.Option("--allow-host", metavar="HOST", help="Allow the cluster of this host to use this machine. Repeatable."),
     ] = None,
 ) -> None:
-    """Work for an index on another machine until Ctrl-C (needs localrag[ray]; Linux)."""
+    """Work for an index on another machine until Ctrl-C (needs the library ray; Linux)."""
     import asyncio
 
     from localrag.cli.views.console import print_note

@@ -106,15 +106,19 @@ def trust_command() -> None:
 
 
 @config_app.command("path")
-def path_command(user: UserOption = False) -> None:
+def path_command(user: UserOption = False, as_json: JsonOption = False) -> None:
     """Print which file `config set` writes to."""
     from localrag.cli.settings import settings_file_to_write
 
-    write_line(str(settings_file_to_write(user=user)))
+    path = str(settings_file_to_write(user=user))
+    if as_json:
+        write_json({"path": path})
+    else:
+        write_line(path)
 
 
 @config_app.command("schema")
-def schema_command() -> None:
+def schema_command(as_json: JsonOption = False) -> None:  # noqa: ARG001 — it is JSON without the option, too
     """Print a JSON schema of localrag.toml, for editors."""
     from localrag.cli.settings import settings_model
 
@@ -150,7 +154,7 @@ TopicArgument = Annotated[
 ]
 
 
-def help_command(topic: TopicArgument = "") -> None:
+def help_command(topic: TopicArgument = "", as_json: JsonOption = False) -> None:
     """Read the documentation: a list of topics, or one page."""
     from localrag.cli.views.console import stdout_console
     from localrag.errors import UsageError
@@ -161,6 +165,10 @@ def help_command(topic: TopicArgument = "") -> None:
 
         near = [name for name, *_ in extract(topic, list(pages), limit=2, score_cutoff=50)]
         raise UsageError(f"There is no page {topic!r}.", f"Near: {', '.join(near)}" if near else "All pages: localrag help")
+    if as_json:
+        rows = [{"topic": name, "title": title_of(path)} for name, path in pages.items() if topic in ("", name)]
+        write_json(rows[0] | {"text": pages[topic].read_text(encoding="utf-8")} if topic else rows)
+        return
     if topic:
         from rich.markdown import Markdown
 

@@ -198,6 +198,12 @@ def print_source(citation: Citation, chunk: Chunk | None, root: Path, state: str
     stdout_console.print(styled(chunk.text[:a], (chunk.text[a:b], "reverse"), chunk.text[b:]))
 
 
+def source_json(citation: Citation, chunk: Chunk | None, root: Path, state: str) -> dict[str, Any]:
+    """What `print_source` shows; `passage` is null if the index no longer contains the chunk."""
+    row = serializers.serialize_citation(citation) | {"path": display_path(citation.path, root), "state": state, "passage": None}
+    return row | {"headings": list(chunk.headings), "passage": chunk.text, "passage_start": chunk.start} if chunk else row
+
+
 MAX_TITLE_CHARS = 70  # of a first question
 CONTEXT_CHARS = 40  # shown before the searched words
 

@@ -23,13 +23,14 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import psutil
 
-from localrag import __version__
 from localrag.errors import LocalragError, UsageError
 from localrag.system.files import ensure_private_file, ensure_private_folder
+from localrag.system.installation import origin, pip_install
 from localrag.system.resources import available_cores, require_extra
 
 RAY_RESOURCE = "localrag"  # the Ray resource of a machine that works for localrag
@@ -167,10 +168,9 @@ def version_mismatch_error(address: str, ray_message: str) -> UsageError:
     ray, python = (re.findall(rf"{name}: (\d[\w.+]*)", ray_message) for name in ("Ray", "Python"))
     if len(ray) != 2 or len(python) != 2:
         return UsageError(f"The cluster at {address} runs another Ray or Python than this machine.", "Use the same on all machines.")
-    programs = f'"localrag[ray]=={__version__}" "ray=={ray[0]}"'
-    remedy = f"pip install {programs}"
+    remedy = pip_install(f"ray=={ray[0]}")
     if python[0] != python[1]:
-        remedy = f"uv venv --python {python[0]} .venv && uv pip install --python .venv {programs}"
+        remedy = f"uv venv --python {python[0]} .venv && uv pip install --python .venv {quote(origin()[0])} ray=={ray[0]}"
     return UsageError(
         f"The cluster at {address} runs Ray {ray[0]} and Python {python[0]}; this machine has Ray {ray[1]} and Python {python[1]}.",
         f"They must be exactly the same. On this machine: {remedy}",

@@ -282,9 +282,9 @@ def version_mismatch(ours: dict[str, str], theirs: dict[str, str]) -> tuple[str,
     for name, own_version in ours.items():
         if (other := theirs.get(name, "none")) != own_version:
             remedy = {
-                "llama.cpp": f'pip install "llama-cpp-python=={own_version}"',
+                "llama.cpp": f'python -m pip install "llama-cpp-python=={own_version}", with the Python that runs localrag',
                 "Python": f"make its environment with Python {own_version}",
-            }.get(name, f'pip install --force-reinstall "localrag[ray]=={ours["localrag"]}", or the same checkout')
+            }.get(name, "install localrag from the same checkout or wheel as here")
             return f"{name} {other} instead of {own_version}", remedy
     return None
 

@@ -1,0 +1,113 @@
+"""Texts of several words without quotes, and results as JSON that were printed as text only."""
+
+import json
+import re
+import shutil
+
+import pytest
+import typer
+
+from localrag.cli import app
+from tests.conftest import mostly_ci
+from tests.terminals import invoke, out
+
+
+def commands(group=None, names=()):
+    """(words, command) of every command that can be run."""
+    group = group or typer.main.get_command(app)
+    for name, command in group.commands.items():
+        inner = hasattr(command, "commands")
+        if not inner or command.invoke_without_command:
+            yield " ".join((*names, name)), command
+        if inner:
+            yield from commands(command, (*names, name))
+
+
+ONE_TEXT = {"ask", "search", "entity", "contradictions", "timeline", "list", "sessions search"}
+
+
+def arguments_of(command):
+    return [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+
+
+def test_a_text_that_is_all_a_command_takes_needs_no_quotes():
+    """As many words as are given; where there are other arguments, too, the error names quotes."""
+    taking = {words: arguments_of(command) for words, command in commands() if arguments_of(command)}
+
+    assert all(len(taking[words]) == 1 and taking[words][0].nargs == -1 for words in ONE_TEXT)
+    asking = {words for words, command in commands() if any(p.required for p in command.params if p.param_type_name == "option")}
+    limited = {w: sum(a.nargs for a in found) for w, found in taking.items() if w not in asking and all(a.nargs > 0 for a in found)}
+    assert limited.keys() >= {"compare", "merges add", "collections rename"}
+    for words, n in limited.items():
+        refused = invoke(*words.split(), *(["csv", "out"] if words == "export" else ["1"] * n), "more", "words")
+        assert refused.exit_code == 2
+        assert "quotes" in refused.output, words
+
+
+@pytest.fixture
+def town(plain_town, tmp_path, monkeypatch):
+    """A copy of the town, which is the working folder."""
+    shutil.copytree(plain_town, tmp_path / "town")
+    monkeypatch.chdir(tmp_path / "town")
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    mostly_ci(
+        [
+            ("search", "Who bought the Skua?"),
+            ("ask", "Who bought the Skua?"),
+            ("entity", "Ingrid Holm"),
+            ("timeline", "Ingrid Holm"),
+            ("contradictions", "the ferry Skua"),
+            ("list", "all vessels that sank"),
+            ("sessions search", "bought the Skua"),
+        ],
+        ("search", "Who bought the Skua?"),
+    ),
+)
+def test_words_without_quotes_are_the_text_with_them(town, command, text):
+    """Options may stand between them."""
+    first, *rest = text.split()
+    quoted, plain = (json.loads(out(*command.split(), *words, "--json")) for words in ([text], [first, "--index", ".", *rest]))
+    for result in (quoted, plain):
+        if isinstance(result, dict):
+            [result.pop(key, None) for key in ("seconds", "conversation")]
+
+    assert plain == quoted
+
+
+def test_the_source_of_an_answer_as_json(town):
+    """The quote is where it says in the passage."""
+    answer = json.loads(out("ask", "Who bought the Skua?", "--json"))
+    source = json.loads(out("source", "1", "--json"))
+
+    assert source.items() >= {k: v for k, v in answer["citations"][0].items() if k != "headings"}.items()
+    at = source["start"] - source["passage_start"]
+    assert source["passage"][at:].startswith(source["quote"])
+
+
+def test_texts_and_lists_as_json(tmp_path, monkeypatch):
+    """Prompts, pages of the documentation, the file of settings, saved benchmarks."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOCALRAG_HOME", str(tmp_path / "home"))
+    (name, *_) = [row["name"] for row in json.loads(out("prompts", "list", "--json"))["prompts"]]
+
+    assert json.loads(out("prompts", "show", name, "--json")) == {"name": name, "file": None, "text": out("prompts", "show", name)}
+    assert json.loads(out("prompts", "diff", name, "--json")) == {"name": name, "file": None, "diff": ""}
+    topics = json.loads(out("help", "--json"))
+    page = json.loads(out("help", "install", "--json"))
+    assert {key: page[key] for key in ("topic", "title")} in topics
+    assert page["text"].startswith("# ")
+    assert json.loads(out("config", "path", "--user", "--json")) == {"path": out("config", "path", "--user").strip()}
+    assert json.loads(out("config", "schema", "--json")) == json.loads(out("config", "schema"))
+    assert json.loads(out("bench", "runs", "--json")) == []
+
+
+@pytest.mark.parametrize("args", [("bench", "--json", "runs"), ("bench", "--json", "--format", "csv")])
+def test_json_is_not_dropped_without_a_word(args, tmp_path, monkeypatch):
+    """Where another word on the line contradicts it."""
+    monkeypatch.chdir(tmp_path)
+    refused = invoke(*args)
+
+    assert re.search("--json", str(refused.exception))
