@@ -19,7 +19,7 @@ import stat
 import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import pairwise
@@ -46,7 +46,7 @@ from localrag.model_files import (
     shard_paths,
     shipped_models,
 )
-from localrag.project import documents_root, find_index
+from localrag.project import documents_root, find_index, is_own_place
 from localrag.settings import INDEX_FOLDER, PROJECT_FILE
 from localrag.store import documents as documents_store
 from localrag.store import runs
@@ -55,6 +55,7 @@ from localrag.store.entity_network import update_cache_files
 from localrag.store.foreign import drop_machine_state, sanitize_database
 from localrag.store.location import DATABASE_FILE
 from localrag.store.opening import open_index
+from localrag.store.schema import keep_checksums
 from localrag.system.files import atomic_file, data_dir, ensure_private_file, ensure_private_folder, remove_stale_temp_folders, temp_folder
 
 ARCHIVE_INDEX, ARCHIVE_DOCUMENTS, ARCHIVE_MODELS = "index", "documents", "models"  # the archive's folders
@@ -158,7 +159,8 @@ def pack_index(target: Path, chosen: Path | None = None, *, documents: bool = Fa
     with _database_copy(folder, target.parent) as copy:
         with snapshot(copy) as db:
             bound, paths = runs.load_settings(db), sorted(documents_store.document_hashes(db))
-        document_files, left_out = _documents(paths, documents_root(folder)) if documents else ({}, ())
+            document_files, left_out = _documents(paths, documents_root(folder), db) if documents else ({}, ())
+        _forget_id(copy / DATABASE_FILE)
         rows = [
             {"kind": kind} | {k: bound[kind][k] for k in ("name", "path", "fingerprint")} for kind in PACKED_MODEL_KINDS if kind in bound
         ]
@@ -190,7 +192,16 @@ def _database_copy(folder: Path, beside: Path) -> Iterator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _documents(paths: list[str], root: Path) -> tuple[dict[str, Path], tuple[tuple[str, str], ...]]:
+def _forget_id(database: Path) -> None:
+    """Delete the id of an index from a copy of its database: what was chosen for the index on this machine is known by it."""
+    with closing(sqlite3.connect(database)) as connection:
+        keep_checksums(connection)
+        connection.execute("PRAGMA secure_delete = ON")
+        connection.execute("DELETE FROM index_settings WHERE key = 'id'")
+        connection.commit()
+
+
+def _documents(paths: list[str], root: Path, db: Database) -> tuple[dict[str, Path], tuple[tuple[str, str], ...]]:
     """The files of documents below the index's root; the others with the reason why they are left out."""
     files: dict[str, Path] = {}
     left_out: dict[str, str] = {}
@@ -199,7 +210,7 @@ def _documents(paths: list[str], root: Path) -> tuple[dict[str, Path], tuple[tup
         file = root / path
         if any(parent.as_posix() in stored for parent in PurePosixPath(path).parents):
             continue  # within a file
-        if PurePosixPath(path).is_absolute() or not is_safe_member_name(path):
+        if PurePosixPath(path).is_absolute() or not is_safe_member_name(path) or not is_own_place(db, root, file):
             left_out[path] = "lies outside the folder that holds the index"
         elif reason := reason_to_leave_out(path):
             left_out[path] = reason

@@ -57,7 +57,7 @@ from localrag.loaders.discover import DigestCache, exists_visibly, relative_path
 from localrag.loaders.ocr import OcrPage, RenderPage, find_ocr, load_options
 from localrag.loaders.reader import load_files
 from localrag.model_files import ModelFile
-from localrag.project import OpenIndex, Project
+from localrag.project import OpenIndex, Project, remember_sources
 from localrag.records import Failure, GraphLayout, SkippedFile
 from localrag.settings import IndexSettings
 from localrag.store import chunks as chunks_store
@@ -185,6 +185,7 @@ def _save_sources(paths: Sequence[Path], project: Project) -> None:
     """Store the source paths, for later runs without paths."""
     stored = runs_store.load_settings(project.db).get("source_paths", [])
     sources = list(dict.fromkeys([*stored, *(relative_path(path, project.root) for path in paths if exists_visibly(path))]))
+    remember_sources(project.db, project.root, paths)
     if sources != stored:
         runs_store.save_settings(project.db, source_paths=sources)
 

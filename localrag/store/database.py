@@ -13,7 +13,9 @@ from typing import Any
 from sqlite_utils import Database
 
 from localrag.errors import IndexBusy, LocalragError, NoIndex, is_disk_full
+from localrag.store.gate import check_files
 from localrag.store.location import DATABASE_FILE
+from localrag.store.schema import check_schema
 from localrag.system.files import ensure_private_file, ensure_private_folder
 
 # Files that can be rebuilt from the database, also of older versions, and partial files of killed processes.
@@ -69,20 +71,19 @@ class ImmediateDatabase(Database):
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open a connection for writing; SQLite gives the `-wal` and `-shm` files the mode of the database."""
+    """Open a connection for writing; SQLite gives the `-wal` and `-shm` files the mode of the database. Raises as `check_schema`."""
     ensure_private_folder(path.parent)
-    return sqlite3.connect(ensure_private_file(path), timeout=WRITER_BUSY_TIMEOUT_S, isolation_level="IMMEDIATE")
+    return _checked(sqlite3.connect(ensure_private_file(path), timeout=WRITER_BUSY_TIMEOUT_S, isolation_level="IMMEDIATE"), path)
 
 
 def connect_existing(path: Path) -> sqlite3.Connection:
     """Open an existing database; read-only in a folder that is not writable, or on a full disk, where SQLite cannot open the WAL.
 
-    A read-only connection does not see the WAL, so it is refused unless the WAL is empty. Raises IndexBusy, LocalragError.
+    A read-only connection does not see the WAL, so it is refused unless the WAL is empty. Raises IndexBusy, and as `check_schema`.
     """
+    uri = f"{path.absolute().as_uri()}?mode=rw"
     try:
-        return _verified(
-            sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=READER_BUSY_TIMEOUT_S, isolation_level="IMMEDIATE")
-        )
+        return _checked(sqlite3.connect(uri, uri=True, timeout=READER_BUSY_TIMEOUT_S, isolation_level="IMMEDIATE"), path)
     except sqlite3.OperationalError as error:
         if not _cannot_write(error):
             raise _open_error(path, error) from error
@@ -93,15 +94,15 @@ def connect_existing(path: Path) -> sqlite3.Connection:
                 f"Read a copy of it: cp -r {shlex.quote(str(path.parent))} DIR, then --index DIR",
             ) from error
     try:
-        return _verified(connect_without_log(path))
+        return connect_without_log(path)
     except sqlite3.OperationalError as error:
         raise _open_error(path, error) from error
 
 
-def _verified(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """Read once, so that SQLite opens the WAL; closes the connection if that fails."""
+def _checked(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+    """Check the schema, for which SQLite opens the WAL; closes the connection if that fails."""
     try:
-        connection.execute("SELECT count(*) FROM sqlite_master")
+        check_schema(connection, path)
     except BaseException:
         connection.close()
         raise
@@ -113,8 +114,8 @@ def _cannot_write(error: sqlite3.OperationalError) -> bool:
 
 
 def connect_without_log(path: Path) -> sqlite3.Connection:
-    """Open the database read-only without its WAL."""
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+    """Open the database read-only without its WAL. Raises as `check_schema`."""
+    return _checked(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True), path)
 
 
 def log_size(path: Path) -> int:
@@ -164,6 +165,7 @@ def snapshot(folder: Path) -> Iterator[Database]:
     path = folder / DATABASE_FILE
     if not path.exists():
         raise NoIndex(f"There is no index in {folder}.", "Make one: localrag index PATH")
+    check_files(folder)
     connection = connect_existing(path)
     try:
         pin_snapshot(connection)

@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex, disk_full_error, is_disk_full
+from localrag.errors import IndexBusy, LocalragError, NoIndex, disk_full_error, is_disk_full
 from localrag.store import runs
 from localrag.store.database import (
     WAL_LIMIT_BYTES,
@@ -32,10 +32,11 @@ from localrag.store.database import (
     pin_snapshot,
     truncate_wal,
 )
+from localrag.store.gate import check_files
 from localrag.store.location import DATABASE_FILE
 from localrag.store.schema import (
-    PREVIOUS_SCHEMA_HASHES,
     SCHEMA_VERSION,
+    check_schema,
     create_schema,
     keep_checksums,
     recompute_checksums,
@@ -79,6 +80,8 @@ def check_copy(path: Path, lock: AbstractContextManager[object]) -> bool:
         closing(connect_without_log(path)) as without_wal,
         closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as with_wal,
     ):
+        with suppress(sqlite3.OperationalError):  # the WAL cannot be read; opening the index reports that
+            check_schema(with_wal, path)
         saved = _saved_location(without_wal) or _saved_location(with_wal)
         if not saved or saved[0] == _location(path) or not (saved[1] or log_size(path)):
             return False
@@ -159,6 +162,7 @@ def open_index(folder: Path, *, create: bool = False, still: bool = False, allow
     path = folder / DATABASE_FILE
     if not path.exists() and not create:
         raise NoIndex(f"There is no index in {folder}.", "Make one: localrag index PATH")
+    check_files(folder)
     try:
         copied = path.exists() and not allow_torn and check_copy(path, nullcontext() if create else writer_lock(folder))
         connection = connect(path) if create else connect_existing(path)
@@ -201,20 +205,9 @@ def _configured(db: ImmediateDatabase, path: Path, *, create: bool) -> Immediate
 
 
 def _prepare_schema(db: ImmediateDatabase, path: Path, *, locked: bool) -> None:
-    """Create the schema in a new database, or upgrade a previous version. `locked`: the caller holds the writer lock.
-
-    Raises IndexMismatch for another schema version, IndexBusy.
-    """
-    version = schema_version(db.conn)
-    if version == SCHEMA_VERSION:
+    """Create the schema in a new database, or upgrade a previous version. `locked`: the caller holds the writer lock. Raises IndexBusy."""
+    if schema_version(db.conn) == SCHEMA_VERSION:
         return
-    if version > SCHEMA_VERSION:
-        raise IndexMismatch(f"The index {path} was made by a newer localrag (schema {version}).", "Upgrade: pip install --upgrade localrag")
-    if version not in (0, *PREVIOUS_SCHEMA_HASHES):
-        raise IndexMismatch(
-            f"The index {path} was made by an older localrag (schema {version}), whose tables this one does not read.",
-            f"Move {path.parent} away and index again: localrag index PATH",
-        )
     try:
         with nullcontext() if locked else writer_lock(path.parent):
             _create_or_upgrade(db, path)
@@ -228,7 +221,7 @@ def _create_or_upgrade(db: Database, path: Path) -> None:
     version = schema_version(db.conn)  # again, under the lock
     if version == 0:
         create_schema(db)
-    elif version in PREVIOUS_SCHEMA_HASHES:
+    elif version < SCHEMA_VERSION:
         backup = back_up_database(db, path, f"schema-{SCHEMA_VERSION}")
         for pattern in ("m[0-9]*", "schema-*"):  # backups of earlier upgrades
             for old in path.parent.glob(f"{DATABASE_FILE}.before-{pattern}"):
@@ -245,6 +238,7 @@ def writer_lock(folder: Path) -> Iterator[None]:
     check_platform()
     import fcntl  # not on Windows
 
+    check_files(folder)
     try:
         f = ensure_private_file(ensure_private_folder(folder) / WRITER_LOCK_FILE).open("a+")
     except OSError as error:

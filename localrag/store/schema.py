@@ -14,15 +14,16 @@ import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
 from marshal import dumps
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 from sqlite_utils import Database
 
-from localrag.records import content_id
+from localrag.errors import IndexMismatch, LocalragError
+from localrag.store.gate import PREVIOUS_STEPS, SCHEMA_HASHES, SchemaObjects, schema_hash, schema_objects
 from localrag.text.outline import Outline
 
-SchemaObjects = dict[tuple[str, str], tuple[str, str | None]]  # (type, name) → (table, SQL)
 SCHEMA_VERSION = 33  # PRAGMA user_version; schema 30 counted its steps in a table
 
 # The number of rejected names of an extraction, NULL for invalid JSON; index and query must use the same expression.
@@ -361,10 +362,7 @@ CREATE TRIGGER documents_title_updated AFTER UPDATE OF title ON documents WHEN o
 CHECKSUMS_TABLE = "table_checksums"
 CONTENT_TABLES = tuple(name for name in re.findall(r"^CREATE TABLE (\w+)", SCHEMA, re.MULTILINE) if name != CHECKSUMS_TABLE)
 
-# The versions that can be upgraded, each with the hash of its objects, see `is_previous_schema`. In 31 chunks have no headings.
-PREVIOUS_SCHEMA_HASHES = {30: "9bc4dda628f49724e8a3", 31: "e204735fce674d68348a", 32: "2abdcf7c5beb919f066c"}
 HEADINGS_SCHEMA = 32  # the first whose chunks have headings
-PREVIOUS_STEPS = "_sqlite_migrations"  # table of schema 30's steps
 _PREVIOUS_SEARCH = "chunk_search"  # full-text index of schema 30, and prefix of its tables
 _INDEX_OF_KEY = re.compile(r"(sqlite_autoindex_)(\w+)(_\d+)")
 _RENAMED_OBJECTS = dict(  # old name → new name; full-text tables and key indexes follow their tables
@@ -416,11 +414,44 @@ def create_schema(db: Database) -> None:
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
+def check_schema(connection: sqlite3.Connection, path: Path) -> None:
+    """Check that a database has no object but those that localrag made, before a table of it is read; an empty one is new.
+
+    Raises IndexMismatch for another version, LocalragError.
+    """
+    connection.execute("BEGIN")  # one state, even if another process upgrades it
+    try:
+        objects, version = schema_objects(connection), schema_version(connection)
+    finally:
+        connection.rollback()
+    if not objects or schema_hash(objects) == SCHEMA_HASHES.get(version):
+        return
+    if version > SCHEMA_VERSION:
+        raise IndexMismatch(f"The index {path} was made by a newer localrag (schema {version}).", "Upgrade: pip install --upgrade localrag")
+    if version == 0:
+        raise LocalragError(f"{path} is not a usable index: another program made it.", "Move it elsewhere and index again.")
+    if version not in SCHEMA_HASHES:
+        raise IndexMismatch(
+            f"The index {path} was made by an older localrag (schema {version}), whose tables this one does not read.",
+            f"Move {path.parent} away and index again: localrag index PATH",
+        )
+    differing = sorted({" ".join(key) for key, _ in objects.items() ^ current_schema().items()})
+    if version < SCHEMA_VERSION or differing:  # SQLite itself writes parts of the schema, in another release perhaps differently
+        named = f": {', '.join(differing[:3])}" if version == SCHEMA_VERSION else ""
+        raise LocalragError(
+            f"The index {path} is not read, since its schema is not localrag's own{named}.",
+            "Keep only the rows of its tables, and a copy of what it was: localrag check --repair",
+        )
+
+
 def schema_version(connection: sqlite3.Connection) -> int:
-    """The version of a database's schema; 0 without one."""
+    """The version of a database's schema; 0 without one. Reads no more than plain columns of a plain table."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version or not connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", [PREVIOUS_STEPS]).fetchone():
+    plain = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ? AND sql LIKE 'CREATE TABLE %'"
+    if version or not connection.execute(plain, [PREVIOUS_STEPS]).fetchone():
         return int(version)
+    if {"name", "migration_set"} - {row[1] for row in connection.execute(f"PRAGMA table_info({PREVIOUS_STEPS})")}:  # they may be computed
+        return 0
     (last,) = connection.execute(f"SELECT max(name) FROM {PREVIOUS_STEPS} WHERE migration_set = 'localrag'").fetchone()
     number = re.match(r"m(\d{3})_", str(last))
     return int(number[1]) if number else 0
@@ -474,18 +505,6 @@ def current_schema() -> SchemaObjects:
     with closing(sqlite3.connect(":memory:")) as connection:
         create_schema(Database(connection))
         return schema_objects(connection)
-
-
-def schema_objects(connection: sqlite3.Connection) -> SchemaObjects:
-    """All objects of a database's schema."""
-    rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
-    return {(str(kind), str(name)): (str(table), sql) for kind, name, table, sql in rows}
-
-
-def is_previous_schema(objects: SchemaObjects, version: int) -> bool:
-    """Whether these are exactly the objects of a previous schema, so that a foreign database can safely be upgraded."""
-    compared = {key: value for key, value in objects.items() if key[0] not in ("table", "index") or value[0] != PREVIOUS_STEPS}
-    return content_id(*(repr(row) for row in sorted(compared.items()))) == PREVIOUS_SCHEMA_HASHES[version]
 
 
 def _new_name(name: str) -> str:

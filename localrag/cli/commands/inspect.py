@@ -3,7 +3,7 @@
 `status`, `files`, `search`, `entity`, `tree`, `report`, `logs`, `source`, `collections`, `merges`, `check`, `layout`.
 """
 
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -385,12 +385,17 @@ def check_command(
     from localrag.cli.views.console import print_note
     from localrag.project import find_index
     from localrag.store.check import check_index, problems, repair_index
+    from localrag.store.foreign import drop_foreign_schema
     from localrag.store.opening import open_index, writer_lock
 
     folder = find_index(index)
-    with writer_lock(folder) if repair else nullcontext(), closing(open_index(folder, create=repair, allow_torn=True)) as db:
+    with ExitStack() as opened:
+        if repair:
+            opened.enter_context(writer_lock(folder))
+        rebuilt = drop_foreign_schema(folder) if repair else None
+        db = opened.enter_context(closing(open_index(folder, create=repair, allow_torn=True)))
         parts = check_index(db, folder)
-        copy = repair_index(db, folder) if repair else None
+        copy = (repair_index(db, folder) or rebuilt) if repair else None
         after = check_index(db, folder) if copy else parts
     left = list(problems(after))
     lines = _lines(parts, after if copy else None)
