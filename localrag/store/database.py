@@ -3,19 +3,21 @@
 import re
 import shlex
 import sqlite3
-from collections import Counter
+import traceback
+from collections import Counter, deque
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.errors import IndexBusy, LocalragError, NoIndex, is_disk_full
+from localrag.errors import IndexBusy, LocalragError, NoIndex, disk_error_hint, error_location, is_disk_full
 from localrag.store.gate import check_files
 from localrag.store.location import DATABASE_FILE
-from localrag.store.schema import check_schema
+from localrag.store.schema import changed_tables, check_schema, tables_with_other_types
 from localrag.system.files import ensure_private_file, ensure_private_folder
 
 # Files that can be rebuilt from the database, also of older versions, and partial files of killed processes.
@@ -103,6 +105,7 @@ def _checked(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
     """Check the schema, for which SQLite opens the WAL; closes the connection if that fails."""
     try:
         check_schema(connection, path)
+        _opened.append(path)
     except BaseException:
         connection.close()
         raise
@@ -154,6 +157,39 @@ def _open_error(path: Path, error: sqlite3.OperationalError) -> LocalragError:
     return LocalragError(
         f"The index {path} cannot be opened: {error}.", "Check the disk and the folder's permissions; then: localrag check"
     )
+
+
+DATA_ERRORS = (sqlite3.DatabaseError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+_opened: deque[Path] = deque(maxlen=1)  # the database that this process opened last
+
+
+def store_error(error: BaseException) -> LocalragError | None:
+    """The error to raise instead if a full or read-only disk caused one, or values in the index that localrag did not write; else None."""
+    if (of_disk := disk_error_hint(error)) or not isinstance(error, DATA_ERRORS) or not _opened:
+        return of_disk
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        reason = str(error)
+    elif tables := _damaged_tables(_opened[0], log_size(_opened[0]), _opened[0].stat().st_mtime_ns):
+        reason = f"values that localrag did not write, in {', '.join(tables[:3])}"
+    elif is_of_store(error):
+        reason = f"a value in it cannot be read ({error_location(error)})"
+    else:
+        return None
+    hint = "See all of it: localrag check. Repair it: localrag check --repair, then localrag index PATH"
+    return LocalragError(f"The index in {_opened[0].parent} is damaged: {reason}.", hint)
+
+
+def is_of_store(error: BaseException) -> bool:
+    """Whether an error was raised while a value of the index was read or written."""
+    return any(Path(frame.filename).parent == Path(__file__).parent for frame in traceback.extract_tb(error.__traceback__))
+
+
+@cache
+def _damaged_tables(path: Path, *_state: int) -> list[str]:
+    """The tables of a database in this state whose rows localrag did not write."""
+    with suppress(LocalragError, sqlite3.Error), closing(connect_existing(path)) as connection:
+        return sorted({*changed_tables(Database(connection)), *tables_with_other_types(connection)})
+    return []
 
 
 @contextmanager

@@ -215,7 +215,7 @@ def _drop_setting(db: Database, key: Any, text: Any) -> Iterator[tuple[str, str]
     elif key == "settings" and isinstance(value, dict):
         if value.get("follow_links"):
             yield "setting follow_links", "it follows links out of the indexed folders"
-        _save(db, key, _known_settings(value) | {"follow_links": False})
+        _save(db, key, IndexSettings.from_json(value).to_json() | {"follow_links": False})
     elif key not in PORTABLE or key in BOUND_MODEL_SETTINGS or key == "settings" or value is None:
         db.execute("DELETE FROM index_settings WHERE key = ?", [key])
         if key in UNLISTED:
@@ -238,15 +238,3 @@ def _save(db: Database, key: str, value: Any) -> None:
 
 def _is_binding(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(value.get(name), str) for name in ("name", "path", "fingerprint"))
-
-
-def _known_settings(value: dict[str, Any]) -> dict[str, Any]:
-    """The known settings of the right type; the others get the current defaults."""
-    defaults = IndexSettings().to_json()
-    return {key: item for key, item in value.items() if key in defaults and _is_same_type(item, defaults[key])}
-
-
-def _is_same_type(value: Any, default: Any) -> bool:
-    if isinstance(default, tuple | list):
-        return isinstance(value, list) and all(isinstance(text, str) for text in value)
-    return type(value) is type(default)

@@ -542,6 +542,29 @@ def changed_tables(db: Database) -> list[str]:
     return [table for table in CONTENT_TABLES if stored.get(table) != _checksum_if_readable(db.conn, table)]
 
 
+# Columns with JSON, which may also be empty: arrays and objects.
+_ARRAYS = frozenset({"metadata", "parts", "headings", "descriptions", "findings"})
+_OBJECTS = frozenset({"form_counts", "type_counts", "answer_json", "engine_metrics", "progress", "result"})
+_OBJECT_SETTINGS = "'settings', 'chat_model', 'embedder'"
+
+
+def tables_with_other_types(connection: sqlite3.Connection) -> list[str]:
+    """The tables with values of another type than localrag writes into a column, or with other JSON."""
+    found = []
+    for table in CONTENT_TABLES:
+        wrong = ["false"]
+        for _, name, kind, *_ in connection.execute(f"PRAGMA main.table_info({table})"):
+            wrong.append(f"typeof({name}) NOT IN ('{kind.lower()}', 'null')")
+            if name in _ARRAYS | _OBJECTS:
+                other = f"json_type({name}) <> '{'array' if name in _ARRAYS else 'object'}'"
+                wrong.append(f"CASE WHEN json_valid({name}) THEN {other} ELSE {name} <> '' END")
+        if table == "index_settings":
+            wrong.append(f"CASE WHEN json_valid(value) THEN key IN ({_OBJECT_SETTINGS}) AND json_type(value) <> 'object' ELSE true END")
+        if connection.execute(f"SELECT EXISTS (SELECT 1 FROM main.{table} WHERE {' OR '.join(wrong)})").fetchone()[0]:
+            found.append(table)
+    return found
+
+
 def _checksum_if_readable(connection: sqlite3.Connection, table: str) -> int | None:
     try:
         return table_checksum(connection, table)

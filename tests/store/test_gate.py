@@ -4,9 +4,10 @@ import json
 import os
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
+from sqlite_utils import Database
 
 from localrag.errors import LocalragError, UsageError
 from localrag.exchange.pack import _documents, pack_index
@@ -16,7 +17,7 @@ from localrag.store.database import snapshot
 from localrag.store.gate import SCHEMA_HASHES, schema_hash
 from localrag.store.location import entity_names
 from localrag.store.opening import open_index, writer_lock
-from localrag.store.schema import SCHEMA_VERSION, current_schema
+from localrag.store.schema import SCHEMA_VERSION, current_schema, recompute_checksums
 from localrag.system.trust import is_own_file
 from tests.conftest import run_localrag
 
@@ -269,12 +270,13 @@ VALUES = {
     "a number for a list": "UPDATE documents SET metadata = '5'",
     "a list for an object": "UPDATE index_settings SET value = '[1]' WHERE key = 'chat_model'",
     "a text for a number": "UPDATE chunks SET start = 'here', ordinal = 'first'",
-    "a blob for a text": "UPDATE chunks SET text = x'ff00', id = x'ff00'",
+    "a blob for a text": "UPDATE chunks SET text = x'ff00', tokens = x'ff00'",
     "no UTF-8": "UPDATE documents SET title = cast(x'ff41' AS TEXT)",
     "a number beyond 64 bits": "UPDATE chunks SET tokens = 1e300, start = 1e300, end = 9e300",
     "a full-text index with pieces missing": "DELETE FROM chunks_fts_data WHERE id > 10",
     "a full-text index of noise": "UPDATE chunks_fts_data SET block = randomblob(40)",
     "vectors cut off": "UPDATE embeddings SET vector = x'0102030405'",
+    "vectors of two numbers": "UPDATE embeddings SET vector = x'0102030405060708'",
     "vectors of text": "UPDATE embeddings SET vector = 'near'",
     "sentences that lie nowhere": "UPDATE sentence_spans SET spans = x'ff'",
     "a version of words": "UPDATE sentence_spans SET splitter_version = 'x'",
@@ -299,8 +301,9 @@ COMMANDS = (
 def test_contents_of_another_kind_end_in_a_sentence(clone, kind, recomputed):
     """No command calls them unexpected: each works without them, or says that the index is damaged and which command helps."""
     if recomputed:
-        with closing(open_index(clone / ".localrag", create=True)) as db, db.atomic():
-            db.execute(VALUES[kind], {"deep": DEEP} if ":deep" in VALUES[kind] else {})
+        edit(clone, (VALUES[kind], {"deep": DEEP}))
+        with closing(sqlite3.connect(clone / ".localrag" / "index.db")) as db, suppress(sqlite3.OperationalError):
+            recompute_checksums(Database(db))
     else:
         edit(clone, (VALUES[kind], {"deep": DEEP}))
     for command in COMMANDS:
