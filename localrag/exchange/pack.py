@@ -19,7 +19,7 @@ import stat
 import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import pairwise
@@ -52,10 +52,9 @@ from localrag.store import documents as documents_store
 from localrag.store import runs
 from localrag.store.database import copy_database, snapshot
 from localrag.store.entity_network import update_cache_files
-from localrag.store.foreign import drop_machine_state, sanitize_database
+from localrag.store.foreign import drop_machine_state, forget_id, sanitize_database
 from localrag.store.location import DATABASE_FILE
 from localrag.store.opening import open_index
-from localrag.store.schema import keep_checksums
 from localrag.system.files import atomic_file, data_dir, ensure_private_file, ensure_private_folder, remove_stale_temp_folders, temp_folder
 
 ARCHIVE_INDEX, ARCHIVE_DOCUMENTS, ARCHIVE_MODELS = "index", "documents", "models"  # the archive's folders
@@ -160,7 +159,7 @@ def pack_index(target: Path, chosen: Path | None = None, *, documents: bool = Fa
         with snapshot(copy) as db:
             bound, paths = runs.load_settings(db), sorted(documents_store.document_hashes(db))
             document_files, left_out = _documents(paths, documents_root(folder), db) if documents else ({}, ())
-        _forget_id(copy / DATABASE_FILE)
+        forget_id(copy / DATABASE_FILE)
         rows = [
             {"kind": kind} | {k: bound[kind][k] for k in ("name", "path", "fingerprint")} for kind in PACKED_MODEL_KINDS if kind in bound
         ]
@@ -190,15 +189,6 @@ def _database_copy(folder: Path, beside: Path) -> Iterator[Path]:
         yield place
     finally:
         shutil.rmtree(place, ignore_errors=True)
-
-
-def _forget_id(database: Path) -> None:
-    """Delete the id of an index from a copy of its database: what was chosen for the index on this machine is known by it."""
-    with closing(sqlite3.connect(database)) as connection:
-        keep_checksums(connection)
-        connection.execute("PRAGMA secure_delete = ON")
-        connection.execute("DELETE FROM index_settings WHERE key = 'id'")
-        connection.commit()
 
 
 def _documents(paths: list[str], root: Path, db: Database) -> tuple[dict[str, Path], tuple[tuple[str, str], ...]]:

@@ -25,7 +25,7 @@ from localrag.loaders.discover import DigestCache, SourceFiles, check_paths, exi
 from localrag.loaders.ocr import RAPIDOCR, OcrPages, find_ocr, load_options, ocr_pages_reader
 from localrag.loaders.reader import DEFAULT_LIMITS, content_hash_of, is_current, load_files, parser_version
 from localrag.model_files import ModelFile
-from localrag.project import Project, check_links_chosen
+from localrag.project import Project
 from localrag.records import IMPORTED_MARK, Chunk, Document, SkippedFile, content_id
 from localrag.settings import IndexSettings
 from localrag.store import collections as collections_store
@@ -414,7 +414,6 @@ def update_documents(
     A file that could be read before and cannot be now keeps its earlier content. Raises UsageError if there is nothing to index.
     """
     db, root, tops = project.db, project.root, [Path(os.path.realpath(p)) for p in paths]
-    check_links_chosen(db, project.settings, root)
     sources = find_sources(paths, root, project.settings, db)
     files = {relative_path(f, root): f for f in sources.files}
     progress.set_files(files)

@@ -57,7 +57,7 @@ from localrag.loaders.discover import DigestCache, exists_visibly, relative_path
 from localrag.loaders.ocr import OcrPage, RenderPage, find_ocr, load_options
 from localrag.loaders.reader import load_files
 from localrag.model_files import ModelFile
-from localrag.project import OpenIndex, Project, remember_sources
+from localrag.project import OpenIndex, Project, check_links_chosen, remember_sources
 from localrag.records import Failure, GraphLayout, SkippedFile
 from localrag.settings import IndexSettings
 from localrag.store import chunks as chunks_store
@@ -182,7 +182,8 @@ def _llm_usage(model: ChatModel) -> tuple[int, int, int, int]:
 
 
 def _save_sources(paths: Sequence[Path], project: Project) -> None:
-    """Store the source paths, for later runs without paths."""
+    """Store the source paths, for later runs without paths. Raises UsageError as `check_links_chosen`."""
+    check_links_chosen(project.db, project.settings, project.root)
     stored = runs_store.load_settings(project.db).get("source_paths", [])
     sources = list(dict.fromkeys([*stored, *(relative_path(path, project.root) for path in paths if exists_visibly(path))]))
     remember_sources(project.db, project.root, paths)

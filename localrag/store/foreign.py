@@ -24,6 +24,7 @@ from localrag.store.schema import (
     SCHEMA_VERSION,
     create_schema,
     current_schema,
+    keep_checksums,
     recompute_checksums,
     schema_version,
 )
@@ -175,6 +176,15 @@ def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
     return {row[1] for row in connection.execute(f'PRAGMA table_xinfo("{table}")') if row[6] == 0}
 
 
+def forget_id(path: Path) -> None:
+    """Delete the id of an index from a copy of its database: what was chosen for the index on this machine is known by it."""
+    with closing(sqlite3.connect(path)) as connection:
+        keep_checksums(connection)
+        connection.execute("PRAGMA secure_delete = ON")
+        connection.execute("DELETE FROM index_settings WHERE key = 'id'")
+        connection.commit()
+
+
 def drop_machine_state(db: Database) -> list[tuple[str, str]]:
     """Delete everything bound to the original machine, in one transaction; returns what to report to the user.
 
@@ -215,7 +225,8 @@ def _drop_setting(db: Database, key: Any, text: Any) -> Iterator[tuple[str, str]
     elif key == "settings" and isinstance(value, dict):
         if value.get("follow_links"):
             yield "setting follow_links", "it follows links out of the indexed folders"
-        _save(db, key, IndexSettings.from_json(value).to_json() | {"follow_links": False})
+        sound = json.loads(json.dumps(IndexSettings.from_json(value).to_json()))  # as it was stored
+        _save(db, key, {name: item for name, item in sound.items() if value.get(name) == item} | {"follow_links": False})
     elif key not in PORTABLE or key in BOUND_MODEL_SETTINGS or key == "settings" or value is None:
         db.execute("DELETE FROM index_settings WHERE key = ?", [key])
         if key in UNLISTED:

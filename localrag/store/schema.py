@@ -437,11 +437,13 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
         )
     differing = sorted({" ".join(key) for key, _ in objects.items() ^ current_schema().items()})
     if version < SCHEMA_VERSION or differing:  # SQLite itself writes parts of the schema, in another release perhaps differently
-        named = f": {', '.join(differing[:3])}" if version == SCHEMA_VERSION else ""
-        raise LocalragError(
-            f"The index {path} is not read, since its schema is not localrag's own{named}.",
+        named, remedy = (
+            f": {', '.join(differing[:3])}",
             "Keep only the rows of its tables, and a copy of what it was: localrag check --repair",
         )
+        if version < SCHEMA_VERSION:
+            named, remedy = "", "Move it elsewhere and index again: localrag index PATH"
+        raise LocalragError(f"The index {path} is not read, since its schema is not localrag's own{named}.", remedy)
 
 
 def schema_version(connection: sqlite3.Connection) -> int:

@@ -435,9 +435,9 @@ def _remove_others(folder: Path, kind: str, name: str = "") -> None:
 
 
 def matches_vectors(db: Database, folder: Path, kind: str) -> bool | None:
-    """Whether the index file of a kind has exactly the vectors it should have; None without a file."""
+    """Whether the index file of a kind has exactly the vectors it should have; None without a file of this machine."""
     file = file_of(db, kind)
-    if file is None or not (folder / file.name).exists():
+    if file is None or not is_own_file(folder / file.name):
         return None
     index = _mapped(folder, kind, file)
     if index is None or index.ntotal != file.vectors:
