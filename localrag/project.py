@@ -185,10 +185,7 @@ def open_for_writing(
     chat = _chat_model(folder, model, engine, fresh=is_new)
     vectors = embedder_to_use(folder, embedder)
     # Before a folder is created, so that a damaged model file changes nothing.
-    models = {
-        "chat_model": chat.to_json,
-        "embedder": vectors.to_json,
-    }
+    models = {"chat_model": chat.to_json, "embedder": vectors.to_json}
     with writer_lock(folder), keep_caches(folder), closing(open_index(folder, create=True)) as db:
         stored, empty = runs.load_settings(db), not has_rows(db, "documents")
         # An empty index is not bound to its models, and another one not to a chat model that computed nothing in it.
