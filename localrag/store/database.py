@@ -96,7 +96,7 @@ def connect_existing(path: Path) -> sqlite3.Connection:
                 f"Read a copy of it: cp -r {shlex.quote(str(path.parent))} DIR, then --index DIR",
             ) from error
     try:
-        return connect_without_log(path)
+        return _checked(connect_without_log(path), path)
     except sqlite3.OperationalError as error:
         raise _open_error(path, error) from error
 
@@ -117,8 +117,8 @@ def _cannot_write(error: sqlite3.OperationalError) -> bool:
 
 
 def connect_without_log(path: Path) -> sqlite3.Connection:
-    """Open the database read-only without its WAL. Raises as `check_schema`."""
-    return _checked(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True), path)
+    """Open the database read-only without its WAL. Its schema is not checked yet."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
 
 
 def log_size(path: Path) -> int:

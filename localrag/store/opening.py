@@ -80,18 +80,16 @@ def check_copy(path: Path, lock: AbstractContextManager[object]) -> bool:
         closing(connect_without_log(path)) as without_wal,
         closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as with_wal,
     ):
-        with suppress(sqlite3.OperationalError):  # the WAL cannot be read; opening the index reports that
-            check_schema(with_wal, path)
-        saved = _saved_location(without_wal) or _saved_location(with_wal)
+        saved = _saved_location(without_wal, path) or _saved_location(with_wal, path)
         if not saved or saved[0] == _location(path) or not (saved[1] or log_size(path)):
             return False
         try:
-            if _is_sound(with_wal, path.parent):
+            if _is_sound(with_wal, path):
                 return True
         except sqlite3.OperationalError:  # the WAL cannot be read; opening the index reports that
             return False
     with closing(connect_without_log(path)) as connection:
-        if not log_size(path) or not _is_sound(connection, path.parent):
+        if not log_size(path) or not _is_sound(connection, path):
             raise TornCopy(
                 f"The index in {path.parent} is a copy taken while the index was being written to, and its parts do not fit together.",
                 "Copy it again while nothing writes to it (localrag pack can be used at any time), or repair it: localrag check --repair",
@@ -118,26 +116,27 @@ def save_location(db: Database, path: Path) -> None:
         runs.save_settings(db, **{LOCATION_KEY: [_location(path), False]})
 
 
-def _saved_location(connection: sqlite3.Connection) -> list[Any] | None:
+def _saved_location(connection: sqlite3.Connection, path: Path) -> list[Any] | None:
     try:
+        check_schema(connection, path)
         row = connection.execute("SELECT value FROM index_settings WHERE key = ?", [LOCATION_KEY]).fetchone()
         saved = json.loads(row[0]) if row else None
-    except (sqlite3.DatabaseError, TypeError, ValueError, RecursionError):  # damaged, half written, or unreadable
+    except (LocalragError, sqlite3.DatabaseError, TypeError, ValueError, RecursionError):  # damaged, half written, or unreadable
         return None
     return saved if isinstance(saved, list) and len(saved) == 2 else None
 
 
-def _is_sound(connection: sqlite3.Connection, folder: Path) -> bool:
+def _is_sound(connection: sqlite3.Connection, path: Path) -> bool:
     """Whether the checks find no problem. Raises sqlite3.OperationalError if the database cannot be read."""
     from localrag.store.check import check_index, problems  # imports half of the store
 
     try:
-        connection.execute("SELECT count(*) FROM sqlite_master")
+        check_schema(connection, path)
     except sqlite3.OperationalError:
         raise
-    except sqlite3.DatabaseError:
+    except (LocalragError, sqlite3.DatabaseError):
         return False
-    return not list(problems(check_index(Database(connection), folder)))
+    return not list(problems(check_index(Database(connection), path.parent)))
 
 
 def _location(path: Path) -> str:

@@ -176,6 +176,7 @@ def test_a_users_own_file_beside_an_index_may_be_a_link(clone, tmp_path):
 # What an index says about the machine
 
 
+@pytest.mark.ci
 def test_an_index_does_not_decide_that_links_are_followed(clone, tmp_path):
     """The run asks once, and nothing is read or lost; a choice counts for this index in this folder, also in a later version of it."""
     (clone / "docs" / "more").symlink_to(tmp_path / "home")
@@ -200,6 +201,7 @@ def test_an_index_does_not_decide_that_links_are_followed(clone, tmp_path):
     assert SECRET in texts(clone)
 
 
+@pytest.mark.ci
 def test_places_outside_the_folder_are_an_indexs_own_only_where_it_was_read(clone, tmp_path):
     """A place that the index names, or one behind a link in its folder, is not; what was indexed here is, as long as the index stays."""
     home = tmp_path / "home"
