@@ -116,6 +116,7 @@ async def build_index(
 
     Raises UsageError if there is nothing to index.
     """
+    check_links_chosen(project.db, project.settings, project.root)
     async with hire(project) as (pool_project, pool):
         return await _run(paths, pool_project, pool, progress, deletion, collections, reports=reports)
 
@@ -182,8 +183,7 @@ def _llm_usage(model: ChatModel) -> tuple[int, int, int, int]:
 
 
 def _save_sources(paths: Sequence[Path], project: Project) -> None:
-    """Store the source paths, for later runs without paths. Raises UsageError as `check_links_chosen`."""
-    check_links_chosen(project.db, project.settings, project.root)
+    """Store the source paths, for later runs without paths."""
     stored = runs_store.load_settings(project.db).get("source_paths", [])
     sources = list(dict.fromkeys([*stored, *(relative_path(path, project.root) for path in paths if exists_visibly(path))]))
     remember_sources(project.db, project.root, paths)

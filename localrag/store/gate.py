@@ -7,10 +7,9 @@ localrag's own to the byte needs no further precaution; `PRAGMA trusted_schema =
 import os
 import shlex
 import sqlite3
-from contextlib import suppress
 from pathlib import Path
 
-from localrag.errors import UsageError
+from localrag.errors import LocalragError, UsageError
 from localrag.records import content_id
 
 SchemaObjects = dict[tuple[str, str], tuple[str, str | None]]  # (type, name) → (table, SQL)
@@ -22,14 +21,19 @@ LINKED_FILES = ("domain.toml", "aliases.txt")  # files of the user, which localr
 
 def check_files(folder: Path) -> None:
     """Raise UsageError if a file of an index folder is a link, a pipe or a device: localrag would write to its target, or wait for it."""
-    with suppress(FileNotFoundError), os.scandir(folder) as entries:
-        for entry in entries:
-            is_linked = entry.name in LINKED_FILES and entry.is_file()
-            if not (is_linked or entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
-                raise UsageError(
-                    f"The index in {folder} is not opened: {entry.name} is a link or a device, no file of its own.",
-                    f"Remove it: rm {shlex.quote(entry.path)}. If it leads to another index, name that one: --index DIR",
-                )
+    try:
+        entries = list(os.scandir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise LocalragError(f"The index folder {folder} cannot be read: {error.strerror}.", "Check the folder's permissions") from error
+    for entry in entries:
+        is_linked = entry.name in LINKED_FILES and entry.is_file()
+        if not (is_linked or entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
+            raise UsageError(
+                f"The index in {folder} is not opened: {entry.name} is a link or a device, no file of its own.",
+                f"Remove it: rm {shlex.quote(entry.path)}. If it leads to another index, name that one: --index DIR",
+            )
 
 
 def schema_objects(connection: sqlite3.Connection) -> SchemaObjects:

@@ -185,12 +185,18 @@ def source_command(
 ) -> None:
     """Print the passage behind citation N of the last answer."""
     from localrag.cli.views.console import print_note
+    from localrag.errors import LocalragError
     from localrag.index import Index
+    from localrag.project import is_own_place, open_read_only
     from localrag.system.files import containing_file
 
     opened = Index.open(index)
     path = print_citation(opened, opened.last_answer(), n)
-    if opens and typer.launch(str(file := containing_file(opened.root / path))) != 0:
+    file = containing_file(opened.root / path)
+    with open_read_only(opened.folder) as of:
+        if opens and not is_own_place(of.db, of.root, file):
+            raise LocalragError(f"{file} was not indexed on this machine.", "If it is yours, index its folder: localrag index PATH")
+    if opens and typer.launch(str(file)) != 0:
         print_note(f"{file} could not be opened.")
 
 
