@@ -165,18 +165,19 @@ _last_database: deque[Path] = deque(maxlen=1)  # the database that this process 
 
 def store_error(error: BaseException) -> LocalragError | None:
     """The error to raise instead if a full or read-only disk caused one, or values in the index that localrag did not write; else None."""
-    if (of_disk := disk_error_hint(error)) or not isinstance(error, DATA_ERRORS) or not _last_database:
+    path = next(iter(_last_database), Path())
+    if (of_disk := disk_error_hint(error)) or not isinstance(error, DATA_ERRORS) or not path.is_file():
         return of_disk
     if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         reason = str(error)
-    elif tables := _damaged_tables(_last_database[0], log_size(_last_database[0]), _last_database[0].stat().st_mtime_ns):
+    elif tables := _damaged_tables(path, log_size(path), path.stat().st_mtime_ns):
         reason = f"values that localrag did not write, in {', '.join(tables[:3])}"
     elif is_of_store(error):
         reason = f"a value in it cannot be read ({error_location(error)})"
     else:
         return None
     hint = "See all of it: localrag check. Repair it: localrag check --repair, then localrag index PATH"
-    return LocalragError(f"The index in {_last_database[0].parent} is damaged: {reason}.", hint)
+    return LocalragError(f"The index in {path.parent} is damaged: {reason}.", hint)
 
 
 def is_of_store(error: BaseException) -> bool:

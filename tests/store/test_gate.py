@@ -13,7 +13,9 @@ from sqlite_utils import Database
 from localrag.errors import LocalragError, UsageError
 from localrag.exchange.pack import _documents, pack_index
 from localrag.project import find_index, index_folder_or_default, is_own_place
-from localrag.store import entity_network, runs
+from localrag.serve.context import error_response
+from localrag.serve.mcp_server import _error_text
+from localrag.store import entity_network, runs, vectors
 from localrag.store.database import snapshot
 from localrag.store.gate import SCHEMA_HASHES, schema_hash
 from localrag.store.location import entity_names
@@ -278,6 +280,23 @@ def test_a_cache_that_this_machine_did_not_write_is_made_anew(clone, tmp_path):
 
 
 # Contents
+
+
+def test_the_server_tells_damage_from_a_request_that_is_wrong(clone):
+    """A client hears that the index is damaged, and never that its own request was; a wrong request costs no look at the index."""
+    edit(clone, ("UPDATE index_settings SET value = ? WHERE key = 'settings'", [DEEP]))
+    with pytest.raises(RecursionError) as deep, snapshot(clone / ".localrag") as db:
+        runs.load_settings(db)
+    edit(clone, "UPDATE embeddings SET vector = x'0102030405'")
+    with pytest.raises(ValueError, match="buffer size") as cut, snapshot(clone / ".localrag") as db:
+        list(vectors.vector_batches(db, "chunk"))
+    request = ValueError("`n` can only be 1.")
+
+    for damage in (deep.value, cut.value):
+        assert "is damaged" in error_response(damage).body.decode()
+        assert "localrag check" in _error_text(damage)
+    assert error_response(request).status_code == 400
+    assert _error_text(request) == "`n` can only be 1."
 
 
 DEEP = "[" * 100_000 + "]" * 100_000
