@@ -155,10 +155,10 @@ def main() -> None:
     except Exception as error:
         from localrag.store.database import store_error
 
-        if of_index := store_error(error):
-            _print_error(of_index)
         if debug:
             raise
+        if of_index := store_error(error):
+            _print_error(of_index)
         _print_unexpected(error)
         sys.exit(1)
 

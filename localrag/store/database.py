@@ -173,11 +173,13 @@ def store_error(error: BaseException) -> LocalragError | None:
     elif tables := _damaged_tables(path, log_size(path), path.stat().st_mtime_ns):
         reason = f"values that localrag did not write, in {', '.join(tables[:3])}"
     elif is_of_store(error):
-        reason = f"a value in it cannot be read ({error_location(error)})"
+        reason = "a value in it cannot be read"
     else:
         return None
-    hint = "See all of it: localrag check. Repair it: localrag check --repair, then localrag index PATH"
-    return LocalragError(f"The index in {path.parent} is damaged: {reason}.", hint)
+    return LocalragError(
+        f"The index in {path.parent} is damaged: {reason} ({error_location(error)}).",
+        "See all of it: localrag check. Repair it: localrag check --repair, then localrag index PATH. See the value: LOCALRAG_DEBUG=1",
+    )
 
 
 def is_of_store(error: BaseException) -> bool:
