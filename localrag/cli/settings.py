@@ -222,7 +222,7 @@ def allowed_values(name: str) -> str:
     if setting.choices:
         return f"{', '.join(setting.choices[:-1])} or {setting.choices[-1]}"
     if setting.max is not None:
-        return f"{_TYPES[setting.type]} from {setting.min:,} to {setting.max:,}"
+        return f"{_TYPES[setting.type]} from {setting.min} to {setting.max}"
     return _TYPES[setting.type]
 
 
