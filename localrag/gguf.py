@@ -126,7 +126,7 @@ def _checked(path: Path, data: mmap.mmap) -> Header:
         header = _read_header(reader)
     except struct.error:
         pass
-    except _Damaged:
+    except (_Damaged, OverflowError):  # a length beyond every address
         raise ModelError(f"{path} cannot be loaded: its {reader.part} is damaged.", remedy) from None
     if header is None or header.min_file_size > len(data):
         raise ModelError(

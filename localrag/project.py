@@ -1,5 +1,6 @@
 """An opened index with its models: find the folder, check the model binding, open read-only, for queries or for writing."""
 
+import os
 import shlex
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -129,6 +130,7 @@ def find_index(path: Path | None) -> Path:
     Raises NoIndex; UsageError for an index that was not named and that other users may have created or changed.
     """
     if folder := find_nearest_index(path):
+        _refuse_link(folder, path)
         if path is None:
             name = shlex.quote(str(folder))
             create_hint = f" To create your own here: localrag index PATH --index {INDEX_FOLDER}" if folder.parent != Path.cwd() else ""
@@ -145,7 +147,16 @@ def index_folder_or_default(path: Path | None) -> Path:
     try:
         return find_index(path)
     except NoIndex:
-        return (path or Path.cwd() / INDEX_FOLDER).absolute()
+        _refuse_link(folder := (path or Path.cwd() / INDEX_FOLDER).absolute(), path)
+        return folder
+
+
+def _refuse_link(folder: Path, named: Path | None) -> None:
+    """Raise UsageError for an index folder that is a link, unless it was named itself: a cloned folder's may lead to another index."""
+    if folder != named and folder.is_symlink():
+        raise UsageError(
+            f"The index folder {folder} is a link, to {folder.resolve()}.", f"If you trust it, name it: --index {shlex.quote(str(folder))}"
+        )
 
 
 def documents_root(folder: Path) -> Path:
@@ -174,10 +185,7 @@ def open_for_writing(
     chat = _chat_model(folder, model, engine, fresh=is_new)
     vectors = embedder_to_use(folder, embedder)
     # Before a folder is created, so that a damaged model file changes nothing.
-    models = {
-        "chat_model": chat.to_json,
-        "embedder": vectors.to_json,
-    }
+    models = {"chat_model": chat.to_json, "embedder": vectors.to_json}
     with writer_lock(folder), keep_caches(folder), closing(open_index(folder, create=True)) as db:
         stored, empty = runs.load_settings(db), not has_rows(db, "documents")
         # An empty index is not bound to its models, and another one not to a chat model that computed nothing in it.
@@ -193,6 +201,8 @@ def open_for_writing(
         index_id = llm_cache.identity(db)
         for file in (chat, vectors):
             remember_trust("model", index_id, file.cli_argument)
+        if changes.get("follow_links"):
+            remember_trust("follow_links", index_id, str(documents_root(folder)))
         if not empty and stored.get("embedder", models["embedder"])["fingerprint"] != vectors.fingerprint:
             del models["embedder"]  # bound to the embedder of the published vectors until new ones are published
         settings = replace(IndexSettings.from_json(stored.get("settings", {})), **changes)
@@ -216,6 +226,36 @@ def open_for_writing(
             yield project
 
 
+def check_links_chosen(db: Database, settings: IndexSettings, root: Path) -> None:
+    """Raise UsageError if an index says that links are followed, and nobody on this machine chose that for it in this folder."""
+    if settings.follow_links and not _follows_links(db, root):
+        raise UsageError(
+            f"The index in {root} follows links out of its folders, which was not chosen for it on this machine.",
+            "If you want that, say it once: --follow-links. If not: --no-follow-links",
+        )
+
+
+def remember_sources(db: Database, root: Path, paths: Iterable[Path]) -> None:
+    """Record on this machine the places outside the root that an index is made of."""
+    for place in (path.resolve() for path in paths):
+        if not place.is_relative_to(root):
+            remember_trust("source", llm_cache.identity(db), str(root), str(place))
+
+
+def is_own_place(db: Database, root: Path, path: Path) -> bool:
+    """Whether a path is in the index's root, or in a place outside it that was indexed on this machine.
+
+    The index may come from somebody else, and name any path; the folder may come with it, and hold links to any place.
+    """
+    place = Path(os.path.normpath(path.absolute())) if _follows_links(db, root) else path.resolve()
+    folders, index_id = (place, *place.parents), str(runs.load_settings(db).get("id"))
+    return root in folders or any(is_trust_known("source", index_id, str(root), str(folder)) for folder in folders)
+
+
+def _follows_links(db: Database, root: Path) -> bool:
+    return is_trust_known("follow_links", str(runs.load_settings(db).get("id")), str(root))
+
+
 def embedder_to_use(folder: Path, embedder: str | None) -> ModelFile:
     """The embedder that a run uses: the one that is named, or the index's own, or the default of this machine. Raises ModelError."""
     is_new = not (folder / DATABASE_FILE).exists()
@@ -232,7 +272,15 @@ def settings_without_embedder(folder: Path, changes: dict[str, Any]) -> IndexSet
         stored = runs.load_settings(db)
         if stored.get("is_embedder_named") or has_rows(db, "documents"):
             return None
-        return replace(IndexSettings.from_json(stored.get("settings", {})), **changes)
+        return _settings_for_files(db, folder, changes)
+
+
+def _settings_for_files(db: Database, folder: Path, changes: dict[str, Any]) -> IndexSettings:
+    """The settings of an index, with changes, to find files with. Raises UsageError as `check_links_chosen`."""
+    settings = IndexSettings.from_json(runs.load_settings(db).get("settings", {}))
+    if "follow_links" not in changes:
+        check_links_chosen(db, settings, documents_root(folder))
+    return replace(settings, **changes)
 
 
 def effective_settings(
@@ -243,7 +291,7 @@ def effective_settings(
         return documents_root(folder), replace(IndexSettings(), **changes), _chat_model(folder, model, engine, fresh=True), None
     chat, db = _chat_model(folder, model, engine), open_index(folder)
     try:
-        return documents_root(folder), replace(IndexSettings.from_json(runs.load_settings(db).get("settings", {})), **changes), chat, db
+        return documents_root(folder), _settings_for_files(db, folder, changes), chat, db
     except BaseException:
         db.close()
         raise

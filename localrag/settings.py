@@ -80,7 +80,7 @@ class IndexSettings:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "IndexSettings":
-        """The settings written by `to_json`; unknown names are ignored, missing ones get the current defaults.
+        """The settings written by `to_json`; unknown names are ignored, missing ones and those of another type get the current defaults.
 
         The `extractor` of earlier versions was "phrases" or, by default, "model", which meant what "auto" means now.
         """
@@ -89,7 +89,14 @@ class IndexSettings:
         if values.get("extractor") == "phrases":
             given.setdefault("extractor", "phrases")
         arguments: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
-        return cls(**arguments)
+        return cls(**{name: v for name, v in arguments.items() if _is_of_type(v, getattr(_DEFAULTS, name))})
+
+
+def _is_of_type(value: Any, default: Any) -> bool:
+    return type(value) is type(default) and (not isinstance(value, tuple) or all(isinstance(text, str) for text in value))
+
+
+_DEFAULTS = IndexSettings()
 
 
 def project_file(start: Path) -> Path | None:

@@ -166,6 +166,7 @@ ROOMS = {
         {"app"},
     ],
     "store": [
+        {"gate"},
         {"collections", "layout", "location", "reviews", "runs", "schema", "tombstones"},
         {"chunks", "database", "filtered", "llm_cache", "query_terms"},
         {"answers", "full_text", "retention", "staging"},

@@ -14,7 +14,7 @@ from localrag import __version__
 from localrag.cli.commands import analysis, ask, chat, evaluate, exchange, index, inspect, models, prompts, serve, setup
 from localrag.cli.settings import apply_settings
 from localrag.cli.views.terminal import escape_controls, json_events, quiet_exit, status_line, write_event
-from localrag.errors import LocalragError, disk_error_hint, error_location
+from localrag.errors import LocalragError, error_location
 
 EPILOG = "Exit codes: 0 ok · 1 failed · 2 usage · 3 no index · 4 model · 5 partly done · 130 interrupted"
 
@@ -157,10 +157,12 @@ def main() -> None:
     except LocalragError as error:
         _print_error(error)
     except Exception as error:
-        if disk_error := disk_error_hint(error):
-            _print_error(disk_error)
+        from localrag.store.database import store_error
+
         if debug:
             raise
+        if of_index := store_error(error):
+            _print_error(of_index)
         _print_unexpected(error)
         sys.exit(1)
 

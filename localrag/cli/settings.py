@@ -44,7 +44,7 @@ class Setting:
     """Definition of a setting. Its type is that of `default`, or `kind` if the default is None.
 
     `example` is the value that `localrag init` writes if the default is empty. `index_key` is the key under which an index stores the
-    value. `safe` is the only value that an untrusted localrag.toml may set. `command` is the only command with this setting.
+    value. An untrusted localrag.toml may set a bounded value, or only `safe`. `command` is the only command with this setting.
     """
 
     help: str
@@ -64,6 +64,12 @@ class Setting:
     def type(self) -> type:
         """The type of the value: str, bool, int, float, or tuple (of texts)."""
         return self.kind or type(self.default)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether its type alone makes every value harmless: true or false, one of a few words, or a number with limits."""
+        has_limits = self.type in (int, float) and None not in (self.min, self.max)
+        return self.type is bool or bool(self.choices) or has_limits
 
 
 def _check_types(types: tuple[str, ...]) -> tuple[str, ...]:
@@ -121,10 +127,11 @@ SETTINGS = {
         kind=int,
         example=50,
         min=0,
+        max=1_000_000,
     ),
     "no_history": Setting("Write neither questions nor answers to the index or any other file.", default=False, safe=True),
     "max_seconds": Setting(
-        "Maximum seconds of an answer. Then the best answer so far. Default: no limit.", None, kind=float, example=120, min=0
+        "Maximum seconds of an answer. Then the best answer so far. Default: no limit.", None, kind=float, example=120, min=0, max=1_000_000
     ),
     "extractor": Setting(
         "What finds names and relationships. tagger: the bundled one, in seconds. model: the chat model. auto: the chat model where it "
@@ -134,7 +141,7 @@ SETTINGS = {
         index_key="extractor",
     ),
     "types": Setting("Entity types to extract.", _INDEX.entity_types, metavar=COMMA_LIST, index_key="entity_types", check=_check_types),
-    "gleanings": Setting("How often to ask the model for names it missed.", _INDEX.max_gleanings, min=0, index_key="max_gleanings"),
+    "gleanings": Setting("How often to ask the model for names it missed.", _INDEX.max_gleanings, min=0, max=10, index_key="max_gleanings"),
     "claims": Setting("Also extract claims: who did what, and when.", _INDEX.claims, index_key="claims"),
     "language": Setting("Language of reports and answers. Default: the documents' own.", example="English", index_key="language"),
     "chunk_tokens": Setting("Maximum tokens of a chunk.", _INDEX.chunk_tokens, min=100, max=4000, index_key="chunk_tokens"),
@@ -164,8 +171,8 @@ SETTINGS = {
         metavar="NAME=VALUE,…",
         check=_check_engine,
     ),
-    "parallel": Setting("Parallel requests to each model server. 0: what it reports, or 8.", 0, metavar="N", min=0),
-    "workers": Setting("Number of parallel index processes. 0: one, with helpers on free cores.", 0, metavar="N", min=0, max=256),
+    "parallel": Setting("Parallel requests to each model server. 0: what it reports, or 8.", 0, metavar="N", min=0, max=1024),
+    "workers": Setting("Number of parallel index processes. 0: one, with helpers on free cores.", 0, metavar="N", min=0, max=64),
     "deterministic": Setting("Make answers independent of parallel requests, even if that is slower. Always so on the CPU.", default=False),
     "allow_host": Setting("Allow sending document text to a model server on this host.", (), example=["gpu.example"], metavar="HOST"),
     "host": Setting("Address to listen on. Any but loopback needs an API key file.", "127.0.0.1", command=_SERVE),
@@ -216,7 +223,7 @@ def allowed_values(name: str) -> str:
         return f"{', '.join(setting.choices[:-1])} or {setting.choices[-1]}"
     if setting.max is not None:
         return f"{_TYPES[setting.type]} from {setting.min} to {setting.max}"
-    return _TYPES[setting.type] + (f" of at least {setting.min}" if setting.min is not None else "")
+    return _TYPES[setting.type]
 
 
 def split_list(value: Any) -> Any:
@@ -398,7 +405,8 @@ def suggestion(name: str) -> str:
 def check_project(path: Path, set_values: Mapping[str, SetValue]) -> None:
     """Raise UsageError for an untrusted localrag.toml that others may change, or that has a risky setting.
 
-    Risky settings name a server or a file for native code, lead out of the folder, or undo a precaution of the user.
+    Risky settings name a server or a file for native code, lead out of the folder, undo a precaution of the user, or are free texts, which
+    may become part of a prompt.
     """
     if is_trusted(path, set_values):
         return
@@ -439,7 +447,8 @@ def _is_risky(name: str, value: Any, folder: Path) -> bool:
         return "/" in value or value.endswith(".gguf")  # a server or a file; a plain name is looked up in the user's list
     if name in PATH_SETTINGS:  # harmless inside the folder of the file
         return bool(value) and not (folder / value).resolve().is_relative_to(folder.resolve())
-    return SETTINGS[name].safe not in (None, value)
+    setting = SETTINGS[name]
+    return bool(value) and not setting.is_bounded if setting.safe is None else value != setting.safe
 
 
 def _is_file_known(path: Path) -> bool:

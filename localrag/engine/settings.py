@@ -72,6 +72,10 @@ def with_old_names(values: dict[str, Any]) -> dict[str, Any]:
     return values | {old: values[new] for old, new in RENAMED.items()}
 
 
+MAX_VALUES = {  # beyond any machine; llama.cpp itself has at most 256 sequences
+    "threads": 1024, "slots": 256, "n_ctx": 524_288, "gpu_layers": 4096, "cpu_experts": 4096, "step_overhead_rows": 65_536,
+    "sequence_overhead_rows": 65_536, "min_rows": 4096, "row_multiple": 4096,
+}  # fmt: skip
 AUTOTUNE_HINT = "Let localrag choose (without --engine), or see what works here: localrag doctor"
 # What native code depends on.
 LAYOUT_FIELDS = ("weights", "extra_buffers", "kv_cache_type", "kv_unified", "flash_attention", "gpu_layers", "cpu_experts")
@@ -134,8 +138,9 @@ def validate(settings: EngineSettings) -> EngineSettings:
     for name in ("threads", "slots", "min_rows", "row_multiple"):
         if getattr(settings, name) < 1:
             raise UsageError(f"Engine setting {name} must be at least 1, not {getattr(settings, name)}.", f"For example: --engine {name}=2")
-    if settings.slots > 256:
-        raise UsageError(f"Engine setting slots={settings.slots}: llama.cpp has at most 256 sequences.", "For example: --engine slots=16")
+    for name, most in MAX_VALUES.items():
+        if not (value := getattr(settings, name)) <= most:  # also where it is not a number
+            raise UsageError(f"Engine setting {name} must be at most {most:,}, not {value}.", "For example: --engine slots=16,n_ctx=8192")
     if settings.n_ctx < 256:
         raise UsageError(f"Engine setting n_ctx={settings.n_ctx}: at least 256 tokens are needed.", "For example: --engine n_ctx=4096")
     if settings.kv_cache_type == "q8_0" and not settings.flash_attention:

@@ -46,13 +46,13 @@ from localrag.model_files import (
     shard_paths,
     shipped_models,
 )
-from localrag.project import documents_root, find_index
+from localrag.project import documents_root, find_index, is_own_place
 from localrag.settings import INDEX_FOLDER, PROJECT_FILE
 from localrag.store import documents as documents_store
 from localrag.store import runs
 from localrag.store.database import copy_database, snapshot
 from localrag.store.entity_network import update_cache_files
-from localrag.store.foreign import drop_machine_state, sanitize_database
+from localrag.store.foreign import drop_machine_state, forget_id, sanitize_database
 from localrag.store.location import DATABASE_FILE
 from localrag.store.opening import open_index
 from localrag.system.files import atomic_file, data_dir, ensure_private_file, ensure_private_folder, remove_stale_temp_folders, temp_folder
@@ -159,7 +159,8 @@ def pack_index(target: Path, chosen: Path | None = None, *, documents: bool = Fa
     with _database_copy(folder, target.parent) as copy:
         with snapshot(copy) as db:
             bound, paths = runs.load_settings(db), sorted(documents_store.document_hashes(db))
-        document_files, left_out = _documents(paths, documents_root(folder)) if documents else ({}, ())
+            document_files, left_out = _documents(paths, documents_root(folder), db) if documents else ({}, ())
+        forget_id(copy / DATABASE_FILE)
         rows = [
             {"kind": kind} | {k: bound[kind][k] for k in ("name", "path", "fingerprint")} for kind in PACKED_MODEL_KINDS if kind in bound
         ]
@@ -191,7 +192,7 @@ def _database_copy(folder: Path, beside: Path) -> Iterator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _documents(paths: list[str], root: Path) -> tuple[dict[str, Path], tuple[tuple[str, str], ...]]:
+def _documents(paths: list[str], root: Path, db: Database) -> tuple[dict[str, Path], tuple[tuple[str, str], ...]]:
     """The files of documents below the index's root; the others with the reason why they are left out."""
     files: dict[str, Path] = {}
     left_out: dict[str, str] = {}
@@ -200,7 +201,7 @@ def _documents(paths: list[str], root: Path) -> tuple[dict[str, Path], tuple[tup
         file = root / path
         if any(parent.as_posix() in stored for parent in PurePosixPath(path).parents):
             continue  # within a file
-        if PurePosixPath(path).is_absolute() or not is_safe_member_name(path):
+        if PurePosixPath(path).is_absolute() or not is_safe_member_name(path) or not is_own_place(db, root, file):
             left_out[path] = "lies outside the folder that holds the index"
         elif reason := reason_to_leave_out(path):
             left_out[path] = reason

@@ -57,7 +57,7 @@ from localrag.loaders.discover import DigestCache, exists_visibly, relative_path
 from localrag.loaders.ocr import OcrPage, RenderPage, find_ocr, load_options
 from localrag.loaders.reader import load_files
 from localrag.model_files import ModelFile
-from localrag.project import OpenIndex, Project
+from localrag.project import OpenIndex, Project, check_links_chosen, remember_sources
 from localrag.records import Failure, GraphLayout, SkippedFile
 from localrag.settings import IndexSettings
 from localrag.store import chunks as chunks_store
@@ -116,6 +116,7 @@ async def build_index(
 
     Raises UsageError if there is nothing to index.
     """
+    check_links_chosen(project.db, project.settings, project.root)
     async with hire(project) as (pool_project, pool):
         return await _run(paths, pool_project, pool, progress, deletion, collections, reports=reports)
 
@@ -185,6 +186,7 @@ def _save_sources(paths: Sequence[Path], project: Project) -> None:
     """Store the source paths, for later runs without paths."""
     stored = runs_store.load_settings(project.db).get("source_paths", [])
     sources = list(dict.fromkeys([*stored, *(relative_path(path, project.root) for path in paths if exists_visibly(path))]))
+    remember_sources(project.db, project.root, paths)
     if sources != stored:
         runs_store.save_settings(project.db, source_paths=sources)
 

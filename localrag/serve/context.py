@@ -28,7 +28,7 @@ from localrag.loaders.reader import DEFAULT_LIMITS
 from localrag.serializers import NotFound
 from localrag.serve.auth import openai_error
 from localrag.serve.query_worker import QueryWorker, ServerBusy
-from localrag.store.database import snapshot
+from localrag.store.database import is_of_store, snapshot, store_error
 from localrag.store.filtered import NoMatchingDocuments
 
 STDERR_TAIL_BYTES = 2_000  # shown of the error output of a failed run
@@ -140,8 +140,15 @@ class ServerContext:
     external_hosts: tuple[str, ...] = ()
 
 
+def told_error(failed: BaseException) -> BaseException:
+    """The error to tell a client of: a LocalragError for one that values in the index cause; a ValueError of a request as it is."""
+    is_of_request = type(failed) is ValueError and not is_of_store(failed)
+    return failed if is_of_request else store_error(failed) or failed
+
+
 def error_response(failed: BaseException) -> JSONResponse:
     """The response for an exception. Of an unexpected one only type and location, since its message may contain text of documents."""
+    failed = told_error(failed)
     if isinstance(failed, HTTPException):
         return openai_error(failed.status_code, failed.detail)
     if isinstance(failed, LocalragError):

@@ -29,12 +29,12 @@ from localrag.loaders.discover import OF_AN_INDEX, relative_path
 from localrag.loaders.encodings import looks_binary
 from localrag.loaders.parser_process import BINARY_SUFFIXES, OCR_SUFFIXES, PARSERS, SNIFF_BYTES
 from localrag.loaders.reader import Limits, ParserProcess
+from localrag.project import is_own_place
 from localrag.serializers import NotFound
 from localrag.serve.auth import openai_error
 from localrag.serve.context import FileUnavailable, ServerContext, query_int
 from localrag.store import browse, documents
 from localrag.store.database import snapshot
-from localrag.store.documents import file_stats
 from localrag.system.files import containing_file
 
 PARTIAL_SUFFIX = ".part"  # of an unfinished upload
@@ -325,14 +325,14 @@ def _range(request: Request, site: ServerContext) -> tuple[Path, list[int], str,
 def _file(request: Request, db: Database, site: ServerContext) -> tuple[dict[str, Any], Path]:
     """A document and its file, whose path comes from the index and not from the request. Raises NotFound and FileUnavailable.
 
-    The index of another user may name any file of this machine, so a file outside the root must have been indexed on this machine.
+    The index of another user may name any file of this machine, so one outside the root must be of a place that was indexed here.
     """
     key = request.path_params["id"]
     document = browse.document_summary(db, key)
     if document is None:
         raise NotFound(f"There is no document {key}.")
     file = containing_file(site.root / document["path"])
-    if not Path(os.path.normpath(file)).is_relative_to(site.root) and relative_path(file, site.root) not in file_stats(db):
+    if not is_own_place(db, site.root, file):
         raise FileUnavailable(f"{file.name} was not read on this machine.", "If it is yours, index its folder: localrag index PATH")
     return document, file
 

@@ -29,6 +29,7 @@ from localrag.query.question import QueryOptions
 from localrag.serializers import NotFound
 from localrag.serve import mcp_results
 from localrag.serve.auth import RunningServer, find_running_server
+from localrag.serve.context import told_error
 from localrag.serve.query_worker import QueryWorker, RunningQuestion, start_question
 from localrag.serve.table_request import DEFAULT_DATES, MAX_LIMIT, TableRequest, parse_table_request
 from localrag.serve.table_worker import TableStopped, TableWorker
@@ -196,6 +197,7 @@ def _document_id(db: Database, name: str) -> str:
 
 
 def _error_text(failed: BaseException) -> str:
+    failed = told_error(failed)
     if isinstance(failed, LocalragError):
         return mcp_results.for_assistant(f"{failed} {failed.hint}".strip())
     if isinstance(failed, ValueError) and type(failed) is ValueError:  # raised with a message for the client

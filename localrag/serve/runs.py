@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from localrag import __version__
+from localrag.errors import UsageError
 from localrag.indexing.progress import extrapolate
+from localrag.project import is_own_place
 from localrag.records import with_new_keys
 from localrag.serializers import NotFound
 from localrag.serve.context import ServerContext, write_handler
@@ -101,10 +104,16 @@ def _remove(request: Request, site: ServerContext) -> dict[str, Any]:
 
 
 def _sources(site: ServerContext) -> list[str]:
-    """Paths to index: the existing sources of earlier runs, and the inbox if it has files."""
+    """Paths to index: the existing sources of earlier runs, and the inbox if it has files. Raises UsageError for a foreign source."""
     with snapshot(site.folder) as db:
         sources = runs.load_settings(db).get("source_paths") or browse.top_level_paths(db)
-    existing = [str(path) for path in dict.fromkeys(site.root / source for source in sources) if path.exists()]
+        paths = [path for path in dict.fromkeys(site.root / source for source in sources) if path.exists()]
+        if foreign := [str(path) for path in paths if not is_own_place(db, site.root, path)]:
+            raise UsageError(
+                f"The index names {foreign[0]} as a source, which was not indexed on this machine.",
+                f"If it is yours: localrag index {shlex.quote(foreign[0])}",
+            )
+    existing = [str(path) for path in paths]
     inbox = site.inbox.absolute()
     covered = any(inbox.is_relative_to(source) for source in existing)
     return [*existing, *[str(inbox)] * (not covered and inbox.is_dir() and any(inbox.iterdir()))]

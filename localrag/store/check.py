@@ -21,7 +21,7 @@ from sqlite_utils import Database
 from localrag.pagerank import SortedIds
 from localrag.records import IMPORTED_MARK, PENDING_IMPORT_HASH, content_id
 from localrag.store import entity_network, generations, layout, runs, vectors
-from localrag.store.database import back_up_database, folder_of, rebuildable_files
+from localrag.store.database import DATA_ERRORS, back_up_database, folder_of, rebuildable_files
 from localrag.store.documents import matches_document_id
 from localrag.store.entity_network import update_cache_files
 from localrag.store.full_text import index_chunks
@@ -197,8 +197,6 @@ def check_layout(db: Database) -> tuple[str, list[Problem]]:
 
 NORM_TOLERANCE = 1e-3  # of a unit vector's length
 
-_UNREADABLE = (sqlite3.DatabaseError, ValueError, KeyError, TypeError, AttributeError)  # a damaged table, or invalid values
-
 
 def check_index(db: Database, folder: Path) -> list[CheckResult]:
     """Run all checks on one snapshot of the index, even while another process writes to it."""
@@ -216,7 +214,7 @@ def _run_check(name: str, check: Callable[[], tuple[str, list[Problem]]]) -> Che
     try:
         text, problems = check()
         return CheckResult(name, text, tuple(problems))
-    except _UNREADABLE as error:
+    except DATA_ERRORS as error:
         return CheckResult(name, "", (Problem(f"cannot be read ({type(error).__name__})", "database"),))
 
 

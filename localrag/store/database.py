@@ -3,17 +3,21 @@
 import re
 import shlex
 import sqlite3
-from collections import Counter
+import traceback
+from collections import Counter, deque
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.errors import IndexBusy, LocalragError, NoIndex, is_disk_full
+from localrag.errors import IndexBusy, LocalragError, NoIndex, disk_error_hint, error_location, is_disk_full
+from localrag.store.gate import check_files
 from localrag.store.location import DATABASE_FILE
+from localrag.store.schema import changed_tables, check_schema, tables_with_other_types
 from localrag.system.files import ensure_private_file, ensure_private_folder
 
 # Files that can be rebuilt from the database, also of older versions, and partial files of killed processes.
@@ -69,20 +73,19 @@ class ImmediateDatabase(Database):
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open a connection for writing; SQLite gives the `-wal` and `-shm` files the mode of the database."""
+    """Open a connection for writing; SQLite gives the `-wal` and `-shm` files the mode of the database. Raises as `check_schema`."""
     ensure_private_folder(path.parent)
-    return sqlite3.connect(ensure_private_file(path), timeout=WRITER_BUSY_TIMEOUT_S, isolation_level="IMMEDIATE")
+    return _checked(sqlite3.connect(ensure_private_file(path), timeout=WRITER_BUSY_TIMEOUT_S, isolation_level="IMMEDIATE"), path)
 
 
 def connect_existing(path: Path) -> sqlite3.Connection:
     """Open an existing database; read-only in a folder that is not writable, or on a full disk, where SQLite cannot open the WAL.
 
-    A read-only connection does not see the WAL, so it is refused unless the WAL is empty. Raises IndexBusy, LocalragError.
+    A read-only connection does not see the WAL, so it is refused unless the WAL is empty. Raises IndexBusy, and as `check_schema`.
     """
+    uri = f"{path.absolute().as_uri()}?mode=rw"
     try:
-        return _verified(
-            sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=READER_BUSY_TIMEOUT_S, isolation_level="IMMEDIATE")
-        )
+        return _checked(sqlite3.connect(uri, uri=True, timeout=READER_BUSY_TIMEOUT_S, isolation_level="IMMEDIATE"), path)
     except sqlite3.OperationalError as error:
         if not _cannot_write(error):
             raise _open_error(path, error) from error
@@ -93,15 +96,16 @@ def connect_existing(path: Path) -> sqlite3.Connection:
                 f"Read a copy of it: cp -r {shlex.quote(str(path.parent))} DIR, then --index DIR",
             ) from error
     try:
-        return _verified(connect_without_log(path))
+        return _checked(connect_without_log(path), path)
     except sqlite3.OperationalError as error:
         raise _open_error(path, error) from error
 
 
-def _verified(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """Read once, so that SQLite opens the WAL; closes the connection if that fails."""
+def _checked(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+    """Check the schema, for which SQLite opens the WAL; closes the connection if that fails."""
     try:
-        connection.execute("SELECT count(*) FROM sqlite_master")
+        check_schema(connection, path)
+        _last_database.append(path)
     except BaseException:
         connection.close()
         raise
@@ -113,7 +117,7 @@ def _cannot_write(error: sqlite3.OperationalError) -> bool:
 
 
 def connect_without_log(path: Path) -> sqlite3.Connection:
-    """Open the database read-only without its WAL."""
+    """Open the database read-only without its WAL. Its schema is not checked yet."""
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
 
 
@@ -155,6 +159,42 @@ def _open_error(path: Path, error: sqlite3.OperationalError) -> LocalragError:
     )
 
 
+DATA_ERRORS = (sqlite3.DatabaseError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+_last_database: deque[Path] = deque(maxlen=1)  # the database that this process opened last
+
+
+def store_error(error: BaseException) -> LocalragError | None:
+    """The error to raise instead if a full or read-only disk caused one, or values in the index that localrag did not write; else None."""
+    path = next(iter(_last_database), Path())
+    if (of_disk := disk_error_hint(error)) or not isinstance(error, DATA_ERRORS) or not path.is_file():
+        return of_disk
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        reason = str(error)
+    elif tables := _damaged_tables(path, log_size(path), path.stat().st_mtime_ns):
+        reason = f"values that localrag did not write, in {', '.join(tables[:3])}"
+    elif is_of_store(error):
+        reason = "a value in it cannot be read"
+    else:
+        return None
+    return LocalragError(
+        f"The index in {path.parent} is damaged: {reason} ({error_location(error)}).",
+        "See all of it: localrag check. Repair it: localrag check --repair, then localrag index PATH. See the value: LOCALRAG_DEBUG=1",
+    )
+
+
+def is_of_store(error: BaseException) -> bool:
+    """Whether an error was raised while a value of the index was read or written."""
+    return any(Path(frame.filename).parent == Path(__file__).parent for frame in traceback.extract_tb(error.__traceback__))
+
+
+@cache
+def _damaged_tables(path: Path, *_state: int) -> list[str]:
+    """The tables of a database in this state whose rows localrag did not write."""
+    with suppress(LocalragError, sqlite3.Error), closing(connect_existing(path)) as connection:
+        return sorted({*changed_tables(Database(connection)), *tables_with_other_types(connection)})
+    return []
+
+
 @contextmanager
 def snapshot(folder: Path) -> Iterator[Database]:
     """Open the index read-only in its current state, unaffected by writes meanwhile.
@@ -164,6 +204,7 @@ def snapshot(folder: Path) -> Iterator[Database]:
     path = folder / DATABASE_FILE
     if not path.exists():
         raise NoIndex(f"There is no index in {folder}.", "Make one: localrag index PATH")
+    check_files(folder)
     connection = connect_existing(path)
     try:
         pin_snapshot(connection)

@@ -16,17 +16,16 @@ from sqlite_utils import Database
 from localrag.errors import IndexMismatch, LocalragError
 from localrag.settings import IndexSettings
 from localrag.store.check import rebuild_full_text
+from localrag.store.database import back_up_database
+from localrag.store.gate import SCHEMA_HASHES, SchemaObjects, schema_hash, schema_objects
+from localrag.store.location import DATABASE_FILE
 from localrag.store.opening import LOCATION_KEY
 from localrag.store.schema import (
-    PREVIOUS_SCHEMA_HASHES,
-    PREVIOUS_STEPS,
     SCHEMA_VERSION,
-    SchemaObjects,
     create_schema,
     current_schema,
-    is_previous_schema,
+    keep_checksums,
     recompute_checksums,
-    schema_objects,
     schema_version,
 )
 from localrag.system.files import ensure_private_file
@@ -60,7 +59,7 @@ def sanitize_database(path: Path) -> list[tuple[str, str]]:
             _read_only(connection)
             objects, expected = schema_objects(connection), current_schema()
             if (version := _version(connection)) != SCHEMA_VERSION:
-                if not is_previous_schema(objects, version):
+                if schema_hash(objects) != SCHEMA_HASHES[version]:
                     raise _unusable("it was made by an older localrag, and other tables or triggers were added to it")
                 expected = objects
             foreign = sorted(name for name, sql in objects.items() if expected.get(name) != sql)
@@ -71,6 +70,20 @@ def sanitize_database(path: Path) -> list[tuple[str, str]]:
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # also a name that is not UTF-8
         raise _unusable(str(error)) from error
     return [(f"{kind} {name}" if kind else name, "it is not of localrag's own schema") for kind, name in foreign]
+
+
+def drop_foreign_schema(folder: Path) -> Path | None:
+    """Make an index with another schema than localrag's anew, from the rows of its tables; the caller holds the writer lock.
+
+    Returns the copy of the database as it was, or None if its schema is localrag's. Raises LocalragError.
+    """
+    path = folder / DATABASE_FILE
+    with closing(sqlite3.connect(path)) as connection:
+        if schema_version(connection) != SCHEMA_VERSION or schema_objects(connection) == current_schema():
+            return None
+        copy = back_up_database(Database(connection), path, "foreign")
+    sanitize_database(path)
+    return copy
 
 
 def _read_only(connection: sqlite3.Connection) -> None:
@@ -91,16 +104,11 @@ def _unusable(reason: str) -> LocalragError:
 
 def _version(connection: sqlite3.Connection) -> int:
     """The version of a foreign schema. Raises IndexMismatch for one that cannot be read."""
-    plain = f"SELECT count(*) FROM sqlite_master WHERE name = ? AND type = 'table' AND {_IS_PLAIN_TABLE}"
-    if not connection.execute("PRAGMA user_version").fetchone()[0] and (
-        not connection.execute(plain, [PREVIOUS_STEPS]).fetchone()[0]
-        or {"name", "migration_set"} - _columns(connection, PREVIOUS_STEPS)  # they may be computed
-    ):
+    if not (version := schema_version(connection)):
         raise _unusable("it is no index of localrag")
-    version = schema_version(connection)
     if version > SCHEMA_VERSION:
         raise IndexMismatch(f"The index in the pack was made by a newer localrag (schema {version}).", upgrade_hint())
-    if version < min(PREVIOUS_SCHEMA_HASHES):
+    if version < min(SCHEMA_HASHES):
         raise IndexMismatch(
             f"The index in the pack was made by an older localrag (schema {version}).",
             "Index there again with this version, and pack again.",
@@ -167,6 +175,15 @@ def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
     return {row[1] for row in connection.execute(f'PRAGMA table_xinfo("{table}")') if row[6] == 0}
 
 
+def forget_id(path: Path) -> None:
+    """Delete the id of an index from a copy of its database: what was chosen for the index on this machine is known by it."""
+    with closing(sqlite3.connect(path)) as connection:
+        keep_checksums(connection)
+        connection.execute("PRAGMA secure_delete = ON")
+        connection.execute("DELETE FROM index_settings WHERE key = 'id'")
+        connection.commit()
+
+
 def drop_machine_state(db: Database) -> list[tuple[str, str]]:
     """Delete everything bound to the original machine, in one transaction; returns what to report to the user.
 
@@ -207,7 +224,8 @@ def _drop_setting(db: Database, key: Any, text: Any) -> Iterator[tuple[str, str]
     elif key == "settings" and isinstance(value, dict):
         if value.get("follow_links"):
             yield "setting follow_links", "it follows links out of the indexed folders"
-        _save(db, key, _known_settings(value) | {"follow_links": False})
+        sound = json.loads(json.dumps(IndexSettings.from_json(value).to_json()))  # as it was stored
+        _save(db, key, {name: item for name, item in sound.items() if value.get(name) == item} | {"follow_links": False})
     elif key not in PORTABLE or key in BOUND_MODEL_SETTINGS or key == "settings" or value is None:
         db.execute("DELETE FROM index_settings WHERE key = ?", [key])
         if key in UNLISTED:
@@ -230,15 +248,3 @@ def _save(db: Database, key: str, value: Any) -> None:
 
 def _is_binding(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(value.get(name), str) for name in ("name", "path", "fingerprint"))
-
-
-def _known_settings(value: dict[str, Any]) -> dict[str, Any]:
-    """The known settings of the right type; the others get the current defaults."""
-    defaults = IndexSettings().to_json()
-    return {key: item for key, item in value.items() if key in defaults and _is_same_type(item, defaults[key])}
-
-
-def _is_same_type(value: Any, default: Any) -> bool:
-    if isinstance(default, tuple | list):
-        return isinstance(value, list) and all(isinstance(text, str) for text in value)
-    return type(value) is type(default)

@@ -1,4 +1,4 @@
-"""The location of an index, and names for shell completion: standard library only, because completion runs at every Tab."""
+"""The location of an index, and names for shell completion, with few imports, because completion runs at every Tab."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from localrag.settings import INDEX_FOLDER
+from localrag.store.gate import check_files, has_known_schema
 
 DATABASE_FILE = "index.db"
 _MAX_NAMES = 100  # names per completion
@@ -37,5 +38,8 @@ def community_titles(folder: Path, prefix: str) -> list[tuple[str, str]]:
 def _read_rows(folder: Path, sql: str, prefix: str) -> Iterator[tuple[str, str]]:
     pattern = "".join(f"\\{c}" if c in "%_\\" else c for c in prefix) + "%"
     path = (folder / DATABASE_FILE).absolute()
+    check_files(folder)
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_BUSY_TIMEOUT_S)) as connection:
+        if not has_known_schema(connection):
+            raise sqlite3.DatabaseError("its schema is not localrag's own")
         yield from connection.execute(sql, [pattern, _MAX_NAMES])

@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex, disk_full_error, is_disk_full
+from localrag.errors import IndexBusy, LocalragError, NoIndex, disk_full_error, is_disk_full
 from localrag.store import runs
 from localrag.store.database import (
     WAL_LIMIT_BYTES,
@@ -32,10 +32,11 @@ from localrag.store.database import (
     pin_snapshot,
     truncate_wal,
 )
+from localrag.store.gate import check_files
 from localrag.store.location import DATABASE_FILE
 from localrag.store.schema import (
-    PREVIOUS_SCHEMA_HASHES,
     SCHEMA_VERSION,
+    check_schema,
     create_schema,
     keep_checksums,
     recompute_checksums,
@@ -43,7 +44,6 @@ from localrag.store.schema import (
     upgrade_schema,
 )
 from localrag.system.files import check_platform, ensure_private_file, ensure_private_folder
-from localrag.system.installation import upgrade_hint
 
 LOCATION_KEY = "written_at"  # setting: [device and inode of the file, whether a run is writing]
 
@@ -80,16 +80,16 @@ def check_copy(path: Path, lock: AbstractContextManager[object]) -> bool:
         closing(connect_without_log(path)) as without_wal,
         closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as with_wal,
     ):
-        saved = _saved_location(without_wal) or _saved_location(with_wal)
+        saved = _saved_location(without_wal, path) or _saved_location(with_wal, path)
         if not saved or saved[0] == _location(path) or not (saved[1] or log_size(path)):
             return False
         try:
-            if _is_sound(with_wal, path.parent):
+            if _is_sound(with_wal, path):
                 return True
         except sqlite3.OperationalError:  # the WAL cannot be read; opening the index reports that
             return False
     with closing(connect_without_log(path)) as connection:
-        if not log_size(path) or not _is_sound(connection, path.parent):
+        if not log_size(path) or not _is_sound(connection, path):
             raise TornCopy(
                 f"The index in {path.parent} is a copy taken while the index was being written to, and its parts do not fit together.",
                 "Copy it again while nothing writes to it (localrag pack can be used at any time), or repair it: localrag check --repair",
@@ -116,26 +116,27 @@ def save_location(db: Database, path: Path) -> None:
         runs.save_settings(db, **{LOCATION_KEY: [_location(path), False]})
 
 
-def _saved_location(connection: sqlite3.Connection) -> list[Any] | None:
+def _saved_location(connection: sqlite3.Connection, path: Path) -> list[Any] | None:
     try:
+        check_schema(connection, path)
         row = connection.execute("SELECT value FROM index_settings WHERE key = ?", [LOCATION_KEY]).fetchone()
         saved = json.loads(row[0]) if row else None
-    except (sqlite3.DatabaseError, TypeError, ValueError, RecursionError):  # damaged, half written, or unreadable
+    except (LocalragError, sqlite3.DatabaseError, TypeError, ValueError, RecursionError):  # damaged, half written, or unreadable
         return None
     return saved if isinstance(saved, list) and len(saved) == 2 else None
 
 
-def _is_sound(connection: sqlite3.Connection, folder: Path) -> bool:
+def _is_sound(connection: sqlite3.Connection, path: Path) -> bool:
     """Whether the checks find no problem. Raises sqlite3.OperationalError if the database cannot be read."""
     from localrag.store.check import check_index, problems  # imports half of the store
 
     try:
-        connection.execute("SELECT count(*) FROM sqlite_master")
+        check_schema(connection, path)
     except sqlite3.OperationalError:
         raise
-    except sqlite3.DatabaseError:
+    except (LocalragError, sqlite3.DatabaseError):
         return False
-    return not list(problems(check_index(Database(connection), folder)))
+    return not list(problems(check_index(Database(connection), path.parent)))
 
 
 def _location(path: Path) -> str:
@@ -160,6 +161,7 @@ def open_index(folder: Path, *, create: bool = False, still: bool = False, allow
     path = folder / DATABASE_FILE
     if not path.exists() and not create:
         raise NoIndex(f"There is no index in {folder}.", "Make one: localrag index PATH")
+    check_files(folder)
     try:
         copied = path.exists() and not allow_torn and check_copy(path, nullcontext() if create else writer_lock(folder))
         connection = connect(path) if create else connect_existing(path)
@@ -202,20 +204,9 @@ def _configured(db: ImmediateDatabase, path: Path, *, create: bool) -> Immediate
 
 
 def _prepare_schema(db: ImmediateDatabase, path: Path, *, locked: bool) -> None:
-    """Create the schema in a new database, or upgrade a previous version. `locked`: the caller holds the writer lock.
-
-    Raises IndexMismatch for another schema version, IndexBusy.
-    """
-    version = schema_version(db.conn)
-    if version == SCHEMA_VERSION:
+    """Create the schema in a new database, or upgrade a previous version. `locked`: the caller holds the writer lock. Raises IndexBusy."""
+    if schema_version(db.conn) == SCHEMA_VERSION:
         return
-    if version > SCHEMA_VERSION:
-        raise IndexMismatch(f"The index {path} was made by a newer localrag (schema {version}).", upgrade_hint())
-    if version not in (0, *PREVIOUS_SCHEMA_HASHES):
-        raise IndexMismatch(
-            f"The index {path} was made by an older localrag (schema {version}), whose tables this one does not read.",
-            f"Move {path.parent} away and index again: localrag index PATH",
-        )
     try:
         with nullcontext() if locked else writer_lock(path.parent):
             _create_or_upgrade(db, path)
@@ -229,7 +220,7 @@ def _create_or_upgrade(db: Database, path: Path) -> None:
     version = schema_version(db.conn)  # again, under the lock
     if version == 0:
         create_schema(db)
-    elif version in PREVIOUS_SCHEMA_HASHES:
+    elif version < SCHEMA_VERSION:
         backup = back_up_database(db, path, f"schema-{SCHEMA_VERSION}")
         for pattern in ("m[0-9]*", "schema-*"):  # backups of earlier upgrades
             for old in path.parent.glob(f"{DATABASE_FILE}.before-{pattern}"):
@@ -246,6 +237,7 @@ def writer_lock(folder: Path) -> Iterator[None]:
     check_platform()
     import fcntl  # not on Windows
 
+    check_files(folder)
     try:
         f = ensure_private_file(ensure_private_folder(folder) / WRITER_LOCK_FILE).open("a+")
     except OSError as error:

@@ -14,15 +14,17 @@ import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
 from marshal import dumps
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 from sqlite_utils import Database
 
-from localrag.records import content_id
+from localrag.errors import IndexMismatch, LocalragError
+from localrag.store.gate import PREVIOUS_STEPS, SCHEMA_HASHES, SchemaObjects, schema_hash, schema_objects
+from localrag.system.installation import upgrade_hint
 from localrag.text.outline import Outline
 
-SchemaObjects = dict[tuple[str, str], tuple[str, str | None]]  # (type, name) → (table, SQL)
 SCHEMA_VERSION = 33  # PRAGMA user_version; schema 30 counted its steps in a table
 
 # The number of rejected names of an extraction, NULL for invalid JSON; index and query must use the same expression.
@@ -361,10 +363,7 @@ CREATE TRIGGER documents_title_updated AFTER UPDATE OF title ON documents WHEN o
 CHECKSUMS_TABLE = "table_checksums"
 CONTENT_TABLES = tuple(name for name in re.findall(r"^CREATE TABLE (\w+)", SCHEMA, re.MULTILINE) if name != CHECKSUMS_TABLE)
 
-# The versions that can be upgraded, each with the hash of its objects, see `is_previous_schema`. In 31 chunks have no headings.
-PREVIOUS_SCHEMA_HASHES = {30: "9bc4dda628f49724e8a3", 31: "e204735fce674d68348a", 32: "2abdcf7c5beb919f066c"}
 HEADINGS_SCHEMA = 32  # the first whose chunks have headings
-PREVIOUS_STEPS = "_sqlite_migrations"  # table of schema 30's steps
 _PREVIOUS_SEARCH = "chunk_search"  # full-text index of schema 30, and prefix of its tables
 _INDEX_OF_KEY = re.compile(r"(sqlite_autoindex_)(\w+)(_\d+)")
 _RENAMED_OBJECTS = dict(  # old name → new name; full-text tables and key indexes follow their tables
@@ -416,11 +415,46 @@ def create_schema(db: Database) -> None:
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
+def check_schema(connection: sqlite3.Connection, path: Path) -> None:
+    """Check that a database has no object but those that localrag made, before a table of it is read; an empty one is new.
+
+    Raises IndexMismatch for another version, LocalragError.
+    """
+    connection.execute("BEGIN")  # one state, even if another process upgrades it
+    try:
+        objects, version = schema_objects(connection), schema_version(connection)
+    finally:
+        connection.rollback()
+    if not objects or schema_hash(objects) == SCHEMA_HASHES.get(version):
+        return
+    if version > SCHEMA_VERSION:
+        raise IndexMismatch(f"The index {path} was made by a newer localrag (schema {version}).", upgrade_hint())
+    if version == 0:
+        raise LocalragError(f"{path} is not a usable index: another program made it.", "Move it elsewhere and index again.")
+    if version not in SCHEMA_HASHES:
+        raise IndexMismatch(
+            f"The index {path} was made by an older localrag (schema {version}), whose tables this one does not read.",
+            f"Move {path.parent} away and index again: localrag index PATH",
+        )
+    differing = sorted({" ".join(key) for key, _ in objects.items() ^ current_schema().items()})
+    if version < SCHEMA_VERSION or differing:  # SQLite itself writes parts of the schema, in another release perhaps differently
+        named, remedy = (
+            f": {', '.join(differing[:3])}",
+            "Keep only the rows of its tables, and a copy of what it was: localrag check --repair",
+        )
+        if version < SCHEMA_VERSION:
+            named, remedy = "", "Move it elsewhere and index again: localrag index PATH"
+        raise LocalragError(f"The index {path} is not read, since its schema is not localrag's own{named}.", remedy)
+
+
 def schema_version(connection: sqlite3.Connection) -> int:
-    """The version of a database's schema; 0 without one."""
+    """The version of a database's schema; 0 without one. Reads no more than plain columns of a plain table."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version or not connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", [PREVIOUS_STEPS]).fetchone():
+    plain = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ? AND sql LIKE 'CREATE TABLE %'"
+    if version or not connection.execute(plain, [PREVIOUS_STEPS]).fetchone():
         return int(version)
+    if {"name", "migration_set"} - {row[1] for row in connection.execute(f"PRAGMA table_info({PREVIOUS_STEPS})")}:  # they may be computed
+        return 0
     (last,) = connection.execute(f"SELECT max(name) FROM {PREVIOUS_STEPS} WHERE migration_set = 'localrag'").fetchone()
     number = re.match(r"m(\d{3})_", str(last))
     return int(number[1]) if number else 0
@@ -476,18 +510,6 @@ def current_schema() -> SchemaObjects:
         return schema_objects(connection)
 
 
-def schema_objects(connection: sqlite3.Connection) -> SchemaObjects:
-    """All objects of a database's schema."""
-    rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
-    return {(str(kind), str(name)): (str(table), sql) for kind, name, table, sql in rows}
-
-
-def is_previous_schema(objects: SchemaObjects, version: int) -> bool:
-    """Whether these are exactly the objects of a previous schema, so that a foreign database can safely be upgraded."""
-    compared = {key: value for key, value in objects.items() if key[0] not in ("table", "index") or value[0] != PREVIOUS_STEPS}
-    return content_id(*(repr(row) for row in sorted(compared.items()))) == PREVIOUS_SCHEMA_HASHES[version]
-
-
 def _new_name(name: str) -> str:
     """The current name of an object of schema 30."""
     if index := _INDEX_OF_KEY.fullmatch(name):
@@ -521,6 +543,29 @@ def changed_tables(db: Database) -> list[str]:
     """The tables whose rows do not match their checksum, including unreadable ones."""
     stored = dict(db.execute("SELECT table_name, checksum FROM table_checksums"))
     return [table for table in CONTENT_TABLES if stored.get(table) != _checksum_if_readable(db.conn, table)]
+
+
+# Columns with JSON, which may also be empty: arrays and objects.
+_ARRAYS = frozenset({"metadata", "parts", "headings", "descriptions", "findings"})
+_OBJECTS = frozenset({"form_counts", "type_counts", "answer_json", "engine_metrics", "progress", "result"})
+_OBJECT_SETTINGS = "'settings', 'chat_model', 'embedder'"
+
+
+def tables_with_other_types(connection: sqlite3.Connection) -> list[str]:
+    """The tables with values of another type than localrag writes into a column, or with other JSON."""
+    found = []
+    for table in CONTENT_TABLES:
+        wrong = ["false"]
+        for _, name, kind, *_ in connection.execute(f"PRAGMA main.table_info({table})"):
+            wrong.append(f"typeof({name}) NOT IN ('{kind.lower()}', 'null')")
+            if name in _ARRAYS | _OBJECTS:
+                other = f"json_type({name}) <> '{'array' if name in _ARRAYS else 'object'}'"
+                wrong.append(f"CASE WHEN json_valid({name}) THEN {other} ELSE {name} <> '' END")
+        if table == "index_settings":
+            wrong.append(f"CASE WHEN json_valid(value) THEN key IN ({_OBJECT_SETTINGS}) AND json_type(value) <> 'object' ELSE true END")
+        if connection.execute(f"SELECT EXISTS (SELECT 1 FROM main.{table} WHERE {' OR '.join(wrong)})").fetchone()[0]:
+            found.append(table)
+    return found
 
 
 def _checksum_if_readable(connection: sqlite3.Connection, table: str) -> int | None:

@@ -32,6 +32,7 @@ from localrag.store import documents, runs
 from localrag.store.database import caches_of, folder_of, is_cache
 from localrag.store.filtered import FilteredDatabase
 from localrag.system.files import atomic_file
+from localrag.system.trust import is_own_file, remember_file
 
 NPY_MAGIC = b"\x93NUMPY\x01\x00"
 MAX_ARRAYS = 64  # arrays per file
@@ -41,7 +42,7 @@ _SIZES = {b"f": {4, 8}, b"i": {4, 8}}  # bytes per number; strings may have any 
 
 def mapped_arrays(file: Path) -> list[NDArray[Any]]:
     """Memory-map the one-dimensional arrays (numbers or byte strings) of a file that `np.save` wrote. Raises OSError, ValueError."""
-    with open_regular(file) as f:
+    with open_own(file) as f:
         size, arrays = os.fstat(f.fileno()).st_size, list[NDArray[Any]]()
         data = mmap.mmap(f.fileno(), size, access=mmap.ACCESS_READ) if size else b""
         offset = 0
@@ -54,13 +55,16 @@ def mapped_arrays(file: Path) -> list[NDArray[Any]]:
     return arrays
 
 
-def open_regular(file: Path) -> BinaryIO:
-    """Open a regular file for reading, but no link, pipe or device. Raises OSError, ValueError."""
+def open_own(file: Path) -> BinaryIO:
+    """Open a regular file that this machine wrote, but no link, pipe or device. Raises OSError, ValueError."""
     handle = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
     opened = os.fdopen(handle, "rb")
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         opened.close()
         raise ValueError("it is not a regular file")
+    if not is_own_file(file):
+        opened.close()
+        raise ValueError("it was not written on this machine, or was changed")
     return opened
 
 
@@ -285,7 +289,7 @@ def _mapped(folder: Path, kind: str, file: IndexFile) -> Any:
         if not re.fullmatch(rf"{kind}\.[0-9a-f]{{16}}\.faiss", file.name):  # the database may name any path
             raise ValueError("its name is not one that localrag gives")
         path = folder / file.name
-        with open_regular(path) as opened_file:
+        with open_own(path) as opened_file:
             size = os.fstat(opened_file.fileno()).st_size
             if size != file.size:
                 raise ValueError("its size has changed")
@@ -411,6 +415,7 @@ def _save_index_file(db: Database, folder: Path, kind: str, index: Any, last_num
         faiss.write_index(index, str(part))
         with part.open("rb") as written:
             os.fsync(written.fileno())
+    remember_file(path)
     with db.atomic():
         row = [kind, path.name, last_number, index.ntotal, path.stat().st_size]
         db.execute("INSERT OR REPLACE INTO vector_index_files VALUES (?, ?, ?, ?, ?)", row)
@@ -430,9 +435,9 @@ def _remove_others(folder: Path, kind: str, name: str = "") -> None:
 
 
 def matches_vectors(db: Database, folder: Path, kind: str) -> bool | None:
-    """Whether the index file of a kind has exactly the vectors it should have; None without a file."""
+    """Whether the index file of a kind has exactly the vectors it should have; None without a file of this machine."""
     file = file_of(db, kind)
-    if file is None or not (folder / file.name).exists():
+    if file is None or not is_own_file(folder / file.name):
         return None
     index = _mapped(folder, kind, file)
     if index is None or index.ntotal != file.vectors:

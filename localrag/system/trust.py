@@ -100,6 +100,29 @@ def is_trust_known(kind: str, *parts: str) -> bool:
     return _file(kind, parts).is_file()
 
 
+def remember_file(path: Path) -> None:
+    """Record that this machine wrote a file with its present content, so that it is read without doubt (`is_own_file`)."""
+    with suppress(OSError):
+        key, state = _file_state(path)
+        ensure_private_folder(_file("file", key).parent)
+        write_atomically(_file("file", key), state)
+
+
+def is_own_file(path: Path) -> bool:
+    """Whether this machine wrote a file, and nothing changed it since. A file keeps this when its folder is moved on the same disk."""
+    try:
+        key, state = _file_state(path)
+        return _file("file", key).read_bytes() == state
+    except OSError:
+        return False
+
+
+def _file_state(path: Path) -> tuple[tuple[str, ...], bytes]:
+    """What stays of a file, and what every change changes: no program can set the last of them, the time of that change."""
+    status = path.lstat()
+    return (str(status.st_dev), str(status.st_ino)), json.dumps([status.st_size, status.st_mtime_ns, status.st_ctime_ns]).encode()
+
+
 def _file(kind: str, parts: tuple[str, ...]) -> Path:
     note = json.dumps([kind, *parts]).encode()
     return data_dir() / TRUST_FOLDER / f"{kind}-{sha256(note).hexdigest()[:32]}.json"

@@ -130,9 +130,25 @@ def test_a_question_says_it(plain_town, tmp_path, cut):
         struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<IIQ", 9, 8, 1 << 60),
         struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1 << 63) + b"k",
         struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 17) + b"general.alignment" + struct.pack("<II", 4, 0),
+        struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<IIQ", 9, 8, 2) + struct.pack("<QQ", 2**64 - 1, 0),
+        struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<IQ", 8, 2**64 - 1),
+        struct.pack("<IQQ", 3, 1, 0) + struct.pack("<Q", 1) + b"t" + struct.pack("<I", 8) + struct.pack("<Q", 2**64 - 1) * 9 + bytes(9),
         b"\xff" * 100,
     ],
-    ids=["version 1", "big-endian", "dimensions", "kind", "nested", "endless texts", "endless key", "alignment", "noise"],
+    ids=[
+        "version 1",
+        "big-endian",
+        "dimensions",
+        "kind",
+        "nested",
+        "endless texts",
+        "endless key",
+        "alignment",
+        "endless text",
+        "endless value",
+        "endless tensor",
+        "noise",
+    ],
 )
 def test_a_spoilt_header_is_refused_at_once(tmp_path, spoilt):
     """Numbers that cannot be end the reading; nothing huge is tried."""

@@ -24,9 +24,11 @@ from localrag.exchange.pack import (
     verify_pack,
 )
 from localrag.store import runs
+from localrag.store.database import snapshot
 from localrag.store.foreign import MACHINE_BOUND, PORTABLE, UNLISTED
+from localrag.store.gate import schema_objects
 from localrag.store.opening import open_index
-from localrag.store.schema import current_schema, schema_objects
+from localrag.store.schema import current_schema
 from tests.conftest import mostly_ci, run_localrag
 from tests.exchange.test_pack import everything, sealed
 from tests.serve.server import served
@@ -100,9 +102,9 @@ def test_pack_leaves_out_what_unpack_would_not_take(plain_town, tmp_path):
 
     assert [name for name, _ in made.skipped_files] == [".notes.md"]
     assert found.left_out == ()
-    assert (
-        _documents(["docs/a.md", f"docs/{'a' * MAX_MEMBER_NAME_BYTES}.md"], tmp_path / "town")[1][0][1] == "its path is too long for a pack"
-    )
+    with snapshot(tmp_path / "town" / ".localrag") as db:
+        left_out = _documents(["docs/a.md", f"docs/{'a' * MAX_MEMBER_NAME_BYTES}.md"], tmp_path / "town", db)[1]
+    assert left_out[0][1] == "its path is too long for a pack"
     with closing(sqlite3.connect(tmp_path / "there" / ".localrag" / "index.db")) as db:
         assert db.execute("SELECT count(*) FROM documents WHERE path = '.notes.md'").fetchone() == (1,)
 

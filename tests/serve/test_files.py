@@ -1,12 +1,14 @@
 """Files that come in and those that are looked at: under a plain name, whole or not at all; a PDF's words where they stand."""
 
 import asyncio
+import json
 import os
+import shutil
 import socket
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,13 +21,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from localrag.serve import files
+from localrag.errors import UsageError
+from localrag.serve import files, runs
 from localrag.serve.app import make_app
 from localrag.serve.auth import AccessPolicy
 from localrag.serve.context import FileUnavailable, IndexProcess, ServerContext
-from localrag.serve.files import MAX_NAME_BYTES, MIN_FREE_BYTES, PageRenderer, remove_partial_uploads, validate_name
+from localrag.serve.files import MAX_NAME_BYTES, MIN_FREE_BYTES, PageRenderer, _file, remove_partial_uploads, validate_name
 from localrag.serve.query_worker import QueryWorker
-from localrag.store.opening import writer_lock
+from localrag.store.database import snapshot
+from localrag.store.opening import open_index, writer_lock
 from tests.conftest import TOWN
 from tests.indexing.files import pdf, pdf_of
 from tests.serve.server import served
@@ -398,3 +402,26 @@ def test_a_file_that_takes_long_keeps_no_other_waiting_and_is_not_tried_again(tm
     assert before == [False] * 3
     assert all("took longer than 4 s" in str(error) for error in refused)
     assert took < 2 * 4
+
+
+def test_an_index_from_elsewhere_names_no_place_for_the_page(plain_town, tmp_path):
+    """Neither its sources nor its documents, whatever it says that it has read, also behind a link of the folder that it came with."""
+    shutil.copytree(plain_town, tmp_path / "town")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "private.txt").write_text("4711")
+    (tmp_path / "town" / "docs" / "more").symlink_to(tmp_path / "home")
+    site = SimpleNamespace(folder=tmp_path / "town" / ".localrag", root=tmp_path / "town", inbox=tmp_path / "town" / "inbox")
+    own = runs._sources(site)
+    for private in ("docs/more/private.txt", str(tmp_path / "home" / "private.txt"), "../home/private.txt"):
+        with closing(open_index(site.folder, create=True)) as db, db.atomic():
+            db.execute("UPDATE documents SET path = ? WHERE id = (SELECT min(id) FROM documents)", [private])
+            db.execute("INSERT OR REPLACE INTO file_stats VALUES (?, 4, 1, 1, '')", [private])
+            db.execute("INSERT OR REPLACE INTO index_settings VALUES ('source_paths', ?)", [json.dumps(["docs", private])])
+            (key,) = db.execute("SELECT min(id) FROM documents").fetchone()
+        with pytest.raises(UsageError, match="not indexed on this machine") as refused:
+            runs._sources(site)
+        with snapshot(site.folder) as db, pytest.raises(FileUnavailable):
+            _file(SimpleNamespace(path_params={"id": key}), db, site)
+        assert "localrag index" in refused.value.hint
+
+    assert own == [str(tmp_path / "town" / "docs")]

@@ -5,10 +5,11 @@ import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from localrag.errors import IndexBusy, IndexMismatch
+from localrag.errors import IndexBusy, IndexMismatch, LocalragError
 from localrag.indexing.documents import split_document
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_writing
@@ -16,6 +17,7 @@ from localrag.records import Document
 from localrag.store import answers, documents, graph, runs
 from localrag.store.check import check_index, problems
 from localrag.store.chunks import all_chunks
+from localrag.store.gate import SCHEMA_HASHES, schema_hash, schema_objects
 from localrag.store.opening import open_index, writer_lock
 from localrag.store.schema import (
     _RENAMED_SETTINGS,
@@ -23,8 +25,6 @@ from localrag.store.schema import (
     SCHEMA_VERSION,
     _new_name,
     current_schema,
-    is_previous_schema,
-    schema_objects,
     schema_version,
 )
 from tests.conftest import run_localrag
@@ -98,7 +98,7 @@ def test_chunks_of_an_index_without_headings_get_theirs(tmp_path):
             db.execute(f"ALTER TABLE {table} DROP COLUMN headings")
         db.execute("DROP TABLE review_cells")
         db.execute("PRAGMA user_version = 31")
-        assert is_previous_schema(schema_objects(db), 31)
+        assert schema_hash(schema_objects(db)) == SCHEMA_HASHES[31]
     with closing(open_index(tmp_path)) as db:
         assert all_chunks(db) == chunks
         assert {c.headings for c in chunks} == {("Pier",), ("Pier", "Boats")}
@@ -114,7 +114,7 @@ def test_an_index_without_reviews_gets_a_table_for_them(tmp_path):
         db.execute("DROP TABLE review_cells")
         db.execute("DELETE FROM table_checksums WHERE table_name = 'review_cells'")
         db.execute("PRAGMA user_version = 32")
-        assert is_previous_schema(schema_objects(db), 32)
+        assert schema_hash(schema_objects(db)) == SCHEMA_HASHES[32]
     with closing(open_index(tmp_path)) as db:
         assert schema_objects(db.conn) == current_schema()
         assert list(problems(check_index(db, tmp_path))) == []
@@ -184,14 +184,25 @@ def test_a_reader_never_changes_an_older_index_that_another_writes_to(previous):
 
 def test_a_step_that_fails_leaves_the_old_index(previous):
     """An index that cannot be brought up to date is as it was, and its copy is there."""
-    with closing(sqlite3.connect(previous / "index.db")) as db, db:
-        db.execute("CREATE TABLE review_cells (other)")  # in the way
     before = rows(previous / "index.db", previous_tables(previous / "index.db"))
-    with pytest.raises(Exception, match="not a usable index"):
+    failure = mock.patch("localrag.store.opening.recompute_checksums", side_effect=sqlite3.DatabaseError("torn"))
+    with failure, pytest.raises(Exception, match="not a usable index"):
         open_index(previous)
 
     assert rows(previous / "index.db", before) == before
     assert rows(previous / f"index.db.before-schema-{SCHEMA_VERSION}", before) == before
+
+
+def test_an_index_of_the_previous_schema_with_more_in_it_is_refused(previous):
+    """Nothing of it is changed, and the remedy is one that helps."""
+    with closing(sqlite3.connect(previous / "index.db")) as db, db:
+        db.execute("CREATE TABLE review_cells (other)")
+    content = (previous / "index.db").read_bytes()
+    with pytest.raises(LocalragError, match="schema is not localrag's own") as refused:
+        open_index(previous)
+
+    assert "localrag index PATH" in refused.value.hint
+    assert (previous / "index.db").read_bytes() == content
 
 
 def test_an_index_that_is_older_still_is_refused_with_the_command_that_makes_it_anew(previous):

@@ -3,7 +3,7 @@
 `status`, `files`, `search`, `entity`, `tree`, `report`, `logs`, `source`, `collections`, `merges`, `check`, `layout`.
 """
 
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -187,12 +187,18 @@ def source_command(
 ) -> None:
     """Print the passage behind citation N of the last answer."""
     from localrag.cli.views.console import print_note
+    from localrag.errors import LocalragError
     from localrag.index import Index
+    from localrag.project import is_own_place, open_read_only
     from localrag.system.files import containing_file
 
     opened = Index.open(index)
     path = print_citation(opened, opened.last_answer(), n, as_json=as_json)
-    if opens and typer.launch(str(file := containing_file(opened.root / path))) != 0:
+    file = containing_file(opened.root / path)
+    with open_read_only(opened.folder) as of:
+        if opens and not is_own_place(of.db, of.root, file):
+            raise LocalragError(f"{file} was not indexed on this machine.", "If it is yours, index its folder: localrag index PATH")
+    if opens and typer.launch(str(file)) != 0:
         print_note(f"{file} could not be opened.")
 
 
@@ -391,12 +397,17 @@ def check_command(
     from localrag.cli.views.console import print_note
     from localrag.project import find_index
     from localrag.store.check import check_index, problems, repair_index
+    from localrag.store.foreign import drop_foreign_schema
     from localrag.store.opening import open_index, writer_lock
 
     folder = find_index(index)
-    with writer_lock(folder) if repair else nullcontext(), closing(open_index(folder, create=repair, allow_torn=True)) as db:
+    with ExitStack() as opened:
+        if repair:
+            opened.enter_context(writer_lock(folder))
+        rebuilt = drop_foreign_schema(folder) if repair else None
+        db = opened.enter_context(closing(open_index(folder, create=repair, allow_torn=True)))
         parts = check_index(db, folder)
-        copy = repair_index(db, folder) if repair else None
+        copy = (repair_index(db, folder) or rebuilt) if repair else None
         after = check_index(db, folder) if copy else parts
     left = list(problems(after))
     lines = _lines(parts, after if copy else None)

@@ -91,7 +91,7 @@ def unset_command(name: NameArgument, user: UserOption = False) -> None:
 
 @config_app.command("trust")
 def trust_command() -> None:
-    """Trust the nearest localrag.toml with the servers, files and outside folders that it names now."""
+    """Trust the nearest localrag.toml with the servers, files, folders and texts that it names now."""
     from localrag.cli.settings import to_toml, trust
     from localrag.cli.views.console import print_note
     from localrag.errors import UsageError

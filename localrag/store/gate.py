@@ -1,0 +1,53 @@
+"""The gate of an index folder, which may come from anybody: its files and its schema are checked before anything in it is read.
+
+SQLite executes parts of a schema (views, triggers, generated columns, expressions), and writes to what a link leads to. A schema that is
+localrag's own to the byte needs no further precaution; `PRAGMA trusted_schema = OFF` would forbid its index over a JSON value.
+"""
+
+import os
+import shlex
+import sqlite3
+from pathlib import Path
+
+from localrag.errors import LocalragError, UsageError
+from localrag.records import content_id
+
+SchemaObjects = dict[tuple[str, str], tuple[str, str | None]]  # (type, name) → (table, SQL)
+PREVIOUS_STEPS = "_sqlite_migrations"  # table of schema 30's steps
+# Version → hash of its objects, see `schema_hash`. The last is the current one; the others can be upgraded.
+SCHEMA_HASHES = {30: "9bc4dda628f49724e8a3", 31: "e204735fce674d68348a", 32: "2abdcf7c5beb919f066c", 33: "a14625c81ed80238da48"}
+LINKED_FILES = ("domain.toml", "aliases.txt")  # files of the user, which localrag only reads
+
+
+def check_files(folder: Path) -> None:
+    """Raise UsageError if a file of an index folder is a link, a pipe or a device: localrag would write to its target, or wait for it."""
+    try:
+        entries = list(os.scandir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise LocalragError(f"The index folder {folder} cannot be read: {error.strerror}.", "Check the folder's permissions") from error
+    for entry in entries:
+        is_linked = entry.name in LINKED_FILES and entry.is_file()
+        if not (is_linked or entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
+            raise UsageError(
+                f"The index in {folder} is not opened: {entry.name} is a link or a device, no file of its own.",
+                f"Remove it: rm {shlex.quote(entry.path)}. If it leads to another index, name that one: --index DIR",
+            )
+
+
+def schema_objects(connection: sqlite3.Connection) -> SchemaObjects:
+    """All objects of a database's schema."""
+    rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
+    return {(str(kind), str(name)): (str(table), sql) for kind, name, table, sql in rows}
+
+
+def schema_hash(objects: SchemaObjects) -> str:
+    """A hash of the objects, without the table of schema 30's steps."""
+    compared = {key: value for key, value in objects.items() if key[0] not in ("table", "index") or value[0] != PREVIOUS_STEPS}
+    return content_id(*(repr(row) for row in sorted(compared.items())))
+
+
+def has_known_schema(connection: sqlite3.Connection) -> bool:
+    """Whether the objects of a database are those of a version of localrag."""
+    return schema_hash(schema_objects(connection)) in SCHEMA_HASHES.values()
