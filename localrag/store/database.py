@@ -14,7 +14,7 @@ from sqlite_utils import Database
 
 from localrag.errors import IndexBusy, LocalragError, NoIndex, is_disk_full
 from localrag.store.location import DATABASE_FILE
-from localrag.system.files import ensure_private_file, ensure_private_folder
+from localrag.system.files import ensure_private_file, ensure_private_folder, new_private_file
 
 # Files that can be rebuilt from the database, also of older versions, and partial files of killed processes.
 # An index folder may also hold files of the user, so only exact names match.
@@ -265,7 +265,7 @@ ViewRow = dict[str, Any]
 
 def copy_database(db: Database, target: Path) -> None:
     """Copy the current state of the database to a file that appears completely or not at all."""
-    part = ensure_private_file(target.with_name(f"{target.name}.part"))
+    part = new_private_file(target.with_name(f"{target.name}.part"))
     try:
         copy = sqlite3.connect(part)
         try:

@@ -95,6 +95,12 @@ def remember_trust(kind: str, *parts: str) -> None:
             write_atomically(file, json.dumps([kind, *parts]).encode())  # as ASCII: paths may hold surrogates
 
 
+def forget_trust(kind: str, *parts: str) -> None:
+    """Delete a trust decision of this machine, if it was saved."""
+    with suppress(OSError):
+        _file(kind, parts).unlink(missing_ok=True)
+
+
 def is_trust_known(kind: str, *parts: str) -> bool:
     """Whether exactly this decision was saved on this machine."""
     return _file(kind, parts).is_file()
