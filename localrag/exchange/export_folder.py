@@ -9,7 +9,6 @@ killed process left.
 import json
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from hashlib import file_digest
 from pathlib import Path
 
 from sqlite_utils import Database
@@ -20,7 +19,6 @@ from localrag.system.files import (
     ensure_private_folder,
     find_link,
     is_temp_folder,
-    open_regular_file,
     place_below,
     read_regular_file,
     remove_stale_temp_files,
@@ -28,7 +26,7 @@ from localrag.system.files import (
     temp_folder,
     write_atomically,
 )
-from localrag.system.trust import forget_trust, is_trust_known, remember_trust
+from localrag.system.trust import forget_written, hash_below, note_written, own_file
 
 EXPORT_MARKER = ".localrag-export.json"
 MAX_MARKER_BYTES = 50_000_000
@@ -54,7 +52,7 @@ def check_folder(folder: Path, kind: str, *, force: bool) -> None:
     if not folder.is_dir() or force:
         return
     remove_stale_temp_files(folder)
-    exported = [kind for kind, names in _marked_files(folder).items() if exported_files(folder, names)]
+    exported = [kind for kind, names in _marked_files(folder).items() if any(own_file(folder, name) for name in names)]
     others = (item for item in folder.iterdir() if item.name != EXPORT_MARKER and not is_temp_folder(item, STAGING_FOLDER))
     if kind in exported or not any(others):
         return
@@ -73,26 +71,6 @@ def _marked_files(folder: Path) -> dict[str, list[str]]:
 def marked_files(folder: Path, kind: str) -> list[str]:
     """The files that the marker of a folder lists for a format; the marker may say anything."""
     return _marked_files(folder).get(kind, [])
-
-
-def exported_files(folder: Path, names: Collection[str]) -> dict[str, str]:
-    """Those of some files in a folder that are as an export of this machine wrote them there, with their hashes."""
-    return {name: digest for name in names if (digest := _digest(folder, name)) and is_trust_known(*_note(folder, name, digest))}
-
-
-def _digest(folder: Path, name: str) -> str:
-    """The hash of a file below a folder; empty if there is none, or a link on the way."""
-    if find_link(folder, name):
-        return ""
-    try:
-        with open_regular_file(folder / name) as file:
-            return file_digest(file, "sha256").hexdigest()
-    except (OSError, ValueError):
-        return ""
-
-
-def _note(folder: Path, name: str, digest: str) -> tuple[str, str, str, str]:
-    return "exported-file", str(folder.resolve()), name, digest
 
 
 def _is_inside(name: str) -> bool:
@@ -119,15 +97,15 @@ def replace_export(inner: Path, folder: Path, kind: str) -> tuple[list[str], lis
 
     Raises UsageError as `move_into_place`.
     """
-    old = exported_files(folder, marked_files(folder, kind))
-    new = {name: _digest(inner, name) for name in _files_below(inner)}
+    old = {name: digest for name in marked_files(folder, kind) if (digest := own_file(folder, name))}
+    new = {name: hash_below(inner, name) for name in _files_below(inner)}
     deleted = [name for name in old if name not in new]
     for name, digest in new.items():  # first: if this process is killed, the next export knows its own files
-        remember_trust(*_note(folder, name, digest))
+        note_written(folder, name, digest)
     move_into_place(inner, folder, kind, old, deleted)
     for name, digest in old.items():
         if new.get(name) != digest:
-            forget_trust(*_note(folder, name, digest))
+            forget_written(folder, name, digest)
     return list(new), deleted
 
 

@@ -18,7 +18,10 @@ from localrag.exchange.wiki import read_wiki, update_wiki
 from localrag.exchange.wiki_pages import MAX_PAGE_BYTES
 from tests.exchange.made import make_index
 
-pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="there are no FIFOs, and links need a privilege"), pytest.mark.usefixtures("own_home")]
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="there are no FIFOs, and links need a privilege"),
+    pytest.mark.usefixtures("own_home"),
+]
 FOLDERS = sorted(set(EXPORT_FORMATS) - set(FILE_FORMATS) - {"obsidian"})
 
 

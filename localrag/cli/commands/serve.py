@@ -53,6 +53,7 @@ def serve_command(
 ) -> None:
     """Open the index in a browser and serve other programs on this machine (/v1)."""
     from localrag.errors import UsageError
+    from localrag.exchange.export_folder import check_outside_index
     from localrag.project import documents_root, find_index, open_for_query
     from localrag.serve.app import run_server
     from localrag.serve.auth import OWN_NAMES, AccessPolicy
@@ -76,6 +77,9 @@ def serve_command(
         documents_root(folder),
     )
     place = (inbox or root / "inbox").absolute()
+    check_outside_index(place, folder)
+    if place.is_symlink():  # the folder may come from somebody else
+        raise UsageError(f"The inbox {place} is a link.", f"Name the folder itself: --inbox {place.resolve()}")
     outside = tuple(engine["allow_host"] or ())
     site = ServerContext(
         folder, root, worker, jobs, place, read_only=read_only, max_seconds=max_seconds, list_sources=api_sources, external_hosts=outside
