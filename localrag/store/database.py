@@ -14,7 +14,7 @@ from sqlite_utils import Database
 
 from localrag.errors import IndexBusy, LocalragError, NoIndex, is_disk_full
 from localrag.store.location import DATABASE_FILE
-from localrag.system.files import ensure_private_file, ensure_private_folder, new_private_file
+from localrag.system.files import ensure_private_file, ensure_private_folder, new_database_file
 
 # Files that can be rebuilt from the database, also of older versions, and partial files of killed processes.
 # An index folder may also hold files of the user, so only exact names match.
@@ -68,6 +68,15 @@ class ImmediateDatabase(Database):
             self.conn.execute("BEGIN IMMEDIATE")  # a new database
 
 
+def check_no_links(path: Path) -> None:
+    """Raises LocalragError if a database or a file of SQLite beside it is a link: a folder from somebody else may lead anywhere."""
+    for file in (Path(f"{path}{ending}") for ending in ("", "-wal", "-shm", "-journal")):
+        if file.is_symlink():
+            raise LocalragError(
+                f"{file} is a link, and the files of an index are not links.", f"Move it away: mv {shlex.quote(str(file))} DIR"
+            )
+
+
 def connect(path: Path) -> sqlite3.Connection:
     """Open a connection for writing; SQLite gives the `-wal` and `-shm` files the mode of the database."""
     ensure_private_folder(path.parent)
@@ -79,6 +88,7 @@ def connect_existing(path: Path) -> sqlite3.Connection:
 
     A read-only connection does not see the WAL, so it is refused unless the WAL is empty. Raises IndexBusy, LocalragError.
     """
+    check_no_links(path)
     try:
         return _verified(
             sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=READER_BUSY_TIMEOUT_S, isolation_level="IMMEDIATE")
@@ -265,7 +275,7 @@ ViewRow = dict[str, Any]
 
 def copy_database(db: Database, target: Path) -> None:
     """Copy the current state of the database to a file that appears completely or not at all."""
-    part = new_private_file(target.with_name(f"{target.name}.part"))
+    part = new_database_file(target.with_name(f"{target.name}.part"))
     try:
         copy = sqlite3.connect(part)
         try:

@@ -29,7 +29,7 @@ from localrag.store.schema import (
     schema_objects,
     schema_version,
 )
-from localrag.system.files import new_private_file
+from localrag.system.files import new_database_file
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 # Settings that are kept; all others stay on the machine where they were written.
@@ -117,7 +117,7 @@ def _check_pages(connection: sqlite3.Connection) -> None:
 
 def _rebuild(path: Path, expected: SchemaObjects) -> None:
     """Replace a foreign database by a new one with localrag's schema and the foreign rows, as far as they fit."""
-    part = new_private_file(path.with_name(f"{path.name}.part"))
+    part = new_database_file(path.with_name(f"{path.name}.part"))
     try:
         with closing(sqlite3.connect(part, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = OFF")  # after a power cut the pack is unpacked again

@@ -24,6 +24,7 @@ from localrag.store.database import (
     ImmediateDatabase,
     back_up_database,
     busy_error,
+    check_no_links,
     connect,
     connect_existing,
     connect_without_log,
@@ -157,6 +158,7 @@ def open_index(folder: Path, *, create: bool = False, still: bool = False, allow
     NoIndex, IndexBusy, IndexMismatch (another schema version), TornCopy, LocalragError (damaged or not writable).
     """
     path = folder / DATABASE_FILE
+    check_no_links(path)
     if not path.exists() and not create:
         raise NoIndex(f"There is no index in {folder}.", "Make one: localrag index PATH")
     try:
@@ -248,6 +250,8 @@ def writer_lock(folder: Path) -> Iterator[None]:
     try:
         f = ensure_private_file(ensure_private_folder(folder) / WRITER_LOCK_FILE).open("a+")
     except OSError as error:
+        if (folder / WRITER_LOCK_FILE).is_symlink():
+            raise LocalragError(f"{folder / WRITER_LOCK_FILE} is a link.", "Delete it: the next command makes the file.") from error
         raise LocalragError(f"The index folder {folder} cannot be made or written to: {error.strerror}.", _ELSEWHERE) from error
     with f:
         try:

@@ -72,9 +72,10 @@ def ensure_private_file(path: Path) -> Path:
     return path
 
 
-def new_private_file(path: Path) -> Path:
-    """Create an empty file, readable only by the owner; what a killed process left there, or a link, is deleted first. Raises OSError."""
-    path.unlink(missing_ok=True)
+def new_database_file(path: Path) -> Path:
+    """Create an empty private file for SQLite; what a killed process left there, or a link, is deleted first. Raises OSError."""
+    for old in (path, Path(f"{path}-journal")):
+        old.unlink(missing_ok=True)
     os.close(os.open(path, _NEW_FILE, 0o600))
     return path
 

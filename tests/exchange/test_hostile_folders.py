@@ -44,7 +44,7 @@ def private(tmp_path):
 def files_in(folder):
     """Every file and link below a folder, with its bytes or its target."""
     return {
-        p.relative_to(folder).as_posix(): os.readlink(p) if p.is_symlink() else p.read_bytes()
+        p.relative_to(folder).as_posix(): p.readlink() if p.is_symlink() else p.read_bytes()
         for p in folder.rglob("*")
         if p.is_symlink() or p.is_file()
     }
@@ -98,7 +98,7 @@ def test_a_marker_from_elsewhere_does_not_make_a_folder_one_of_an_export(opened,
     (out / "documents.jsonl").write_text("mine")
     before = files_in(out)
     for force in (False, True):
-        with pytest.raises(UsageError, match="documents.jsonl|other files"):
+        with pytest.raises(UsageError, match=r"documents\.jsonl|other files"):
             export_index(opened, "jsonl", out, force=force)
         assert files_in(out) == before
 
@@ -136,7 +136,7 @@ def test_a_file_that_changed_since_the_export_is_the_users(opened, tmp_path):
     out = tmp_path / "out"
     export_index(opened, "jsonl", out)
     (out / "claims.jsonl").write_text("my own list")
-    with pytest.raises(UsageError, match="claims.jsonl exists and is not part of an export"):
+    with pytest.raises(UsageError, match=r"claims\.jsonl exists and is not part of an export"):
         export_index(opened, "jsonl", out)
     assert (out / "claims.jsonl").read_text() == "my own list"
 

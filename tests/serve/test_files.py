@@ -106,8 +106,8 @@ def test_a_file_that_is_sent_lies_whole_in_the_inbox(client, folder):
         "100%.txt",
         "a%2fb.txt",
         "--index.md",
-    ]
-    + ["thesis.part", "dot at the end.", "👨\u200d👩\u200d👧.txt", "می\u200cخواهم.txt", "é" * 125 + ".txt", "x" * 251 + ".txt"],
+        *["thesis.part", "dot at the end.", "👨\u200d👩\u200d👧.txt", "می\u200cخواهم.txt", "é" * 125 + ".txt", "x" * 251 + ".txt"],
+    ],
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="its file systems do not hold them")
 def test_a_name_that_the_disk_can_hold_is_taken(client, folder, name):
