@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from localrag.cli.views.terminal import escape_controls, json_events, write_event, write_line
 from localrag.errors import LocalragError, UsageError
 from localrag.settings import ENV_PREFIX, PROJECT_FILE, QUERY_MODES, IndexSettings, project_file
-from localrag.system.files import config_dir, ensure_private_folder, read_regular_file, write_atomically
+from localrag.system.files import config_dir, ensure_private_folder, read_linked_file, write_atomically
 from localrag.system.trust import is_trust_known, remember_trust, untrusted_reason
 
 if TYPE_CHECKING:
@@ -376,7 +376,7 @@ def _absolute_path(name: str, value: Any, folder: Path) -> Any:
 def read_text(path: Path) -> str:
     """The text of a settings file. Raises UsageError."""
     try:
-        return read_regular_file(path.resolve(), MAX_FILE_BYTES).decode("utf-8")
+        return read_linked_file(path, MAX_FILE_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}.", f"Correct it, or move it elsewhere: mv {path} {path}.old") from error
 
@@ -554,7 +554,7 @@ def _save(path: Path, text: str) -> None:
     Raises UsageError for a link in a folder, which may come from somebody else.
     """
     if path.is_symlink() and path != user_file():
-        raise UsageError(f"{path} is a link to {path.resolve()}.", "Change that file itself, or replace the link by a file.")
+        raise UsageError(f"{path} is a link to {os.path.realpath(path)}.", "Change that file itself, or replace the link by a file.")
     path = path.resolve()
     if not path.exists():
         ensure_private_folder(path.parent)

@@ -7,6 +7,7 @@ killed process left.
 """
 
 import json
+import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -46,7 +47,7 @@ def check_target_file(path: Path, *, force: bool) -> None:
 def check_folder(folder: Path, kind: str, *, force: bool) -> None:
     """Raises UsageError if the path is a file or a link, or if the folder has anything other than an export of this format."""
     if folder.is_symlink():
-        raise UsageError(f"{folder} is a link.", f"Name the folder itself: {folder.resolve()}")
+        raise UsageError(f"{folder} is a link.", f"Name the folder itself: {os.path.realpath(folder)}")
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file; this format is a folder of files.", "Name a folder.")
     if not folder.is_dir() or force:

@@ -514,7 +514,7 @@ def _document_targets(names: Iterable[str], folder: Path) -> dict[str, str]:
         if link == target or target.exists():
             raise UsageError(f"There is a file at {target} already.", "Choose another folder: localrag unpack FILE DIR")
         if link:
-            where = "another place in" if link.resolve().is_relative_to(folder.resolve()) else "a place outside"
+            where = "another place in" if Path(os.path.realpath(link)).is_relative_to(os.path.realpath(folder)) else "a place outside"
             raise UsageError(f"{link} is a link to {where} {folder}.", "Choose another folder: localrag unpack FILE DIR")
     return places
 

@@ -9,6 +9,7 @@ language, persona and rating criteria, and hold extraction examples that replace
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -22,7 +23,7 @@ import tomlkit
 from localrag.errors import LocalragError, UsageError
 from localrag.records import content_id
 from localrag.settings import Domain, Example, PromptOverrides
-from localrag.system.files import config_dir, read_regular_file, shipped_data_path, write_atomically
+from localrag.system.files import config_dir, read_linked_file, read_regular_file, shipped_data_path, write_atomically
 from localrag.system.trust import is_trust_known, remember_trust
 
 _HEADING = re.compile(r"^## (system|user|assistant)[ \t]*\n", re.MULTILINE)
@@ -142,14 +143,14 @@ def prompt_files(folders: Iterable[Path]) -> Iterator[Path]:
 def _plain_text(path: Path) -> str | None:
     """The text of a file; None if it is not a regular file, not UTF-8 or larger than MAX_PROMPT_BYTES."""
     try:
-        return _read_text(path)
+        return read_user_prompt(path)
     except (OSError, UnicodeDecodeError):
         return None
 
 
-def _read_text(path: Path) -> str:
+def read_user_prompt(path: Path) -> str:
     """The text of a user's file, or of one that their link leads to. Raises OSError, UnicodeDecodeError."""
-    return read_regular_file(path.resolve(), MAX_PROMPT_BYTES).decode("utf-8")
+    return read_linked_file(path, MAX_PROMPT_BYTES).decode("utf-8")
 
 
 def _digest(text: str) -> str:
@@ -167,7 +168,7 @@ def load_override(name: str, path: Path) -> str:
         raise UsageError(f"{path} replaces no prompt.", suggestion(name))
     hint = f"See what differs: localrag prompts diff {name}"
     try:
-        text = _read_text(path)
+        text = read_user_prompt(path)
         override = parse_prompt(name, text)
         has, needs = (_placeholders(prompt) for prompt in (override, load_prompt(name)))
     except (OSError, UnicodeDecodeError, ValueError) as error:
@@ -251,7 +252,8 @@ def update_domain_files(folder: Path, change: Callable[[Domain], Domain]) -> boo
         except FileNotFoundError:
             continue
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            path.unlink()
+            with suppress(OSError):  # a folder of that name belongs to the user
+                path.unlink()
             continue
         if (new := change(domain)) != domain:
             write_atomically(path, _domain_bytes(new))

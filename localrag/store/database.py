@@ -1,8 +1,10 @@
 """Connections to `index.db`: lock timeouts, read snapshots, WAL checkpoints, cache files, in-memory caches, backups."""
 
+import os
 import re
 import shlex
 import sqlite3
+import stat
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
@@ -14,7 +16,7 @@ from sqlite_utils import Database
 
 from localrag.errors import IndexBusy, LocalragError, NoIndex, is_disk_full
 from localrag.store.location import DATABASE_FILE
-from localrag.system.files import ensure_private_file, ensure_private_folder, new_database_file
+from localrag.system.files import ensure_private_file, ensure_private_folder, new_database_file, open_regular_file
 
 # Files that can be rebuilt from the database, also of older versions, and partial files of killed processes.
 # An index folder may also hold files of the user, so only exact names match.
@@ -23,6 +25,7 @@ _CACHE = rf"(?:{_KIND}\.faiss|network\.[0-9a-f]+\.(?:[0-9a-f]+\.arrays|\w+\.npz)
 _PART = rf"(?:{_CACHE}|{_KIND}|index\.db[\w.-]*|domain\.toml[\w.]*|aliases\.txt|serve\.key)(?:\.localrag-\d+-[0-9a-f]+)?\.part(?:-journal)?"
 _IS_CACHE = re.compile(rf"{_CACHE}|{_PART}").fullmatch
 WRITER_LOCK_FILE = "writer.lock"
+MAX_PID_DIGITS = 20
 WRITER_BUSY_TIMEOUT_S = 600.0  # seconds to wait for another writer, so that no indexed work is lost
 READER_BUSY_TIMEOUT_S = 120.0  # the longest measured write took 80 s: a first graph of 100,000 chunks
 WAL_LIMIT_BYTES = 64 << 20  # bytes of the WAL above which it is truncated
@@ -68,13 +71,12 @@ class ImmediateDatabase(Database):
             self.conn.execute("BEGIN IMMEDIATE")  # a new database
 
 
-def check_no_links(path: Path) -> None:
-    """Raises LocalragError if a database or a file of SQLite beside it is a link: a folder from somebody else may lead anywhere."""
+def check_database_files(path: Path) -> None:
+    """Raises LocalragError if a database or a file of SQLite beside it, in a folder from somebody else, is a link or no regular file."""
     for file in (Path(f"{path}{ending}") for ending in ("", "-wal", "-shm", "-journal")):
-        if file.is_symlink():
-            raise LocalragError(
-                f"{file} is a link, and the files of an index are not links.", f"Move it away: mv {shlex.quote(str(file))} DIR"
-            )
+        if os.path.lexists(file) and not stat.S_ISREG(file.lstat().st_mode):
+            kind = "a link" if file.is_symlink() else "not a regular file"
+            raise LocalragError(f"{file} is {kind}, so the index is not opened.", f"Move it away: mv {shlex.quote(str(file))} DIR")
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -88,7 +90,7 @@ def connect_existing(path: Path) -> sqlite3.Connection:
 
     A read-only connection does not see the WAL, so it is refused unless the WAL is empty. Raises IndexBusy, LocalragError.
     """
-    check_no_links(path)
+    check_database_files(path)
     try:
         return _verified(
             sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=READER_BUSY_TIMEOUT_S, isolation_level="IMMEDIATE")
@@ -139,11 +141,11 @@ def active_writer(folder: Path) -> str:
     """The number of the process that holds the lock for writing to an index; empty if none does."""
     import fcntl  # not on Windows
 
-    with suppress(FileNotFoundError), (folder / WRITER_LOCK_FILE).open() as lock:
+    with suppress(OSError), open_regular_file(folder / WRITER_LOCK_FILE) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
-            return lock.read().strip() or "unknown"
+            return lock.read(MAX_PID_DIGITS).decode("ascii", "replace").strip() or "unknown"
     return ""
 
 

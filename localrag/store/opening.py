@@ -24,7 +24,7 @@ from localrag.store.database import (
     ImmediateDatabase,
     back_up_database,
     busy_error,
-    check_no_links,
+    check_database_files,
     connect,
     connect_existing,
     connect_without_log,
@@ -158,7 +158,7 @@ def open_index(folder: Path, *, create: bool = False, still: bool = False, allow
     NoIndex, IndexBusy, IndexMismatch (another schema version), TornCopy, LocalragError (damaged or not writable).
     """
     path = folder / DATABASE_FILE
-    check_no_links(path)
+    check_database_files(path)
     if not path.exists() and not create:
         raise NoIndex(f"There is no index in {folder}.", "Make one: localrag index PATH")
     try:

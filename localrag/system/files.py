@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import BufferedRandom, BufferedReader
 from os import stat_result
 from pathlib import Path
 from secrets import token_hex
-from typing import BinaryIO
 
 import platformdirs
 
@@ -67,8 +67,14 @@ def ensure_private_folder(folder: Path) -> Path:
 
 
 def ensure_private_file(path: Path) -> Path:
-    """Create a missing file, empty and readable only by the owner; libraries that write to it keep the mode. Raises OSError for a link."""
-    os.close(os.open(path, os.O_RDONLY | os.O_CREAT | _NO_LINK, 0o600))
+    """Create a missing file, empty and readable only by the owner; libraries that write to it keep the mode.
+
+    Raises OSError, also for a link and for what is no file.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, _NEW_FILE, 0o600))
+        return path
+    open_regular_file(path).close()
     return path
 
 
@@ -86,7 +92,7 @@ _NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 
-def open_regular_file(path: Path) -> BinaryIO:
+def open_regular_file(path: Path) -> BufferedReader:
     """Open a file that may come from somebody else. Raises OSError, with the reason as `strerror`, for a link and for what is no file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | _NO_LINK)
@@ -105,6 +111,11 @@ def read_regular_file(path: Path, limit: int) -> bytes:
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"larger than {limit / 1e6:g} MB", str(path))
     return data
+
+
+def read_linked_file(path: Path, limit: int) -> bytes:
+    """As `read_regular_file`, of a file that may be a link by the user. Raises OSError."""
+    return read_regular_file(Path(os.path.realpath(path)), limit)
 
 
 def find_link(folder: Path, name: str) -> Path | None:
@@ -145,7 +156,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         part.write_bytes(data)
 
 
-def open_part_file(target: Path) -> tuple[Path, BinaryIO]:
+def open_part_file(target: Path) -> tuple[Path, BufferedRandom]:
     """Create an empty private file beside `target`, to be renamed to it or deleted, open for writing. Raises OSError.
 
     While it is open, no other process takes it for one of a killed process.

@@ -142,7 +142,7 @@ def _read_lines(questions: Path | None) -> list[str]:
     from localrag.analysis.review_questions import EXAMPLE, parse_questions
     from localrag.errors import UsageError
     from localrag.loaders.encodings import decode_bytes
-    from localrag.system.files import read_regular_file
+    from localrag.system.files import read_linked_file
 
     if questions is None or str(questions) == "-":
         if questions is None and sys.stdin.isatty():
@@ -150,7 +150,7 @@ def _read_lines(questions: Path | None) -> list[str]:
         text = stdin_text().read()
     else:
         try:
-            text = decode_bytes(read_regular_file(questions.resolve(), MAX_QUESTIONS_BYTES))
+            text = decode_bytes(read_linked_file(questions, MAX_QUESTIONS_BYTES))
         except OSError as error:
             raise UsageError(f"The questions in {questions} cannot be read: {error.strerror}.", EXAMPLE) from error
     return [q.line for q in parse_questions(text.splitlines())]

@@ -58,10 +58,10 @@ def list_prompts_command(index: IndexOption = None, as_json: JsonOption = False)
 @prompts_app.command("show")
 def show_prompt_command(name: NameArgument, index: IndexOption = None) -> None:
     """Print the prompt that is used: your own, if you trust it, or the bundled one."""
-    from localrag.llm.prompts import is_trusted, shipped_prompt
+    from localrag.llm.prompts import is_trusted, read_user_prompt, shipped_prompt
 
     files = [file for folder in _folders(index) if (file := _own(_known(name), [folder])) and is_trusted(file)]
-    write_out(files[0].read_text(encoding="utf-8") if files else shipped_prompt(name))
+    write_out(read_user_prompt(files[0]) if files else shipped_prompt(name))
 
 
 @prompts_app.command("diff")
@@ -70,13 +70,13 @@ def diff_command(name: NameArgument, index: IndexOption = None) -> None:
     from difflib import unified_diff
 
     from localrag.cli.views.console import print_note
-    from localrag.llm.prompts import shipped_prompt
+    from localrag.llm.prompts import read_user_prompt, shipped_prompt
 
     file = _own(_known(name), _folders(index))
     if file is None:
         print_note(f"{name} is as shipped.")
         return
-    shipped, own = (text.splitlines(keepends=True) for text in (shipped_prompt(name), file.read_text(encoding="utf-8")))
+    shipped, own = (text.splitlines(keepends=True) for text in (shipped_prompt(name), read_user_prompt(file)))
     write_out("".join(unified_diff(shipped, own, f"shipped/{name}.md", str(file))))
 
 
