@@ -111,18 +111,18 @@ def hash_below(folder: Path, name: str) -> str:
         return ""
 
 
-def _written(folder: Path, name: str, digest: str) -> tuple[str, str, str, str]:
+def _written_file(folder: Path, name: str, digest: str) -> tuple[str, str, str, str]:
     return "written-file", str(folder.resolve()), name, digest
 
 
 def note_written(folder: Path, name: str, digest: str) -> None:
     """Note on this machine, before it is moved there, that localrag writes a file with this hash to a path below a folder."""
-    remember_trust(*_written(folder, name, digest))
+    remember_trust(*_written_file(folder, name, digest))
 
 
 def forget_written(folder: Path, name: str, digest: str) -> None:
     """Delete the note about a file that localrag has replaced or deleted."""
-    kind, *parts = _written(folder, name, digest)
+    kind, *parts = _written_file(folder, name, digest)
     with suppress(OSError):
         _file(kind, tuple(parts)).unlink(missing_ok=True)
 
@@ -133,7 +133,7 @@ def own_file(folder: Path, name: str) -> str:
     No record in the folder itself is believed: the folder, and the hashes in it, may come from somebody else.
     """
     digest = hash_below(folder, name)
-    return digest if digest and is_trust_known(*_written(folder, name, digest)) else ""
+    return digest if digest and is_trust_known(*_written_file(folder, name, digest)) else ""
 
 
 def delete_own_file(folder: Path, name: str) -> None:
