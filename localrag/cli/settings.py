@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from localrag.cli.views.terminal import escape_controls, json_events, write_event, write_line
 from localrag.errors import LocalragError, UsageError
 from localrag.settings import ENV_PREFIX, PROJECT_FILE, QUERY_MODES, IndexSettings, project_file
-from localrag.system.files import config_dir, ensure_private_folder, write_atomically
+from localrag.system.files import config_dir, ensure_private_folder, read_linked_file, write_atomically
 from localrag.system.trust import is_trust_known, remember_trust, untrusted_reason
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 
 COMMA_LIST = "A,B,…"
+MAX_FILE_BYTES = 1_000_000
 ANSWER_STYLES = ("extractive", "abstractive")
 EXTRACTOR_NAMES = ("auto", "tagger", "model", "phrases")
 _INDEX = IndexSettings()
@@ -382,7 +383,7 @@ def _absolute_path(name: str, value: Any, folder: Path) -> Any:
 def read_text(path: Path) -> str:
     """The text of a settings file. Raises UsageError."""
     try:
-        return path.read_text(encoding="utf-8")
+        return read_linked_file(path, MAX_FILE_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}.", f"Correct it, or move it elsewhere: mv {path} {path}.old") from error
 
@@ -557,7 +558,12 @@ def _parsed(path: Path, text: str) -> "tomlkit.TOMLDocument":
 
 
 def _save(path: Path, text: str) -> None:
-    """Write a settings file atomically and keep its mode. A new user file is private, a new project file has default permissions."""
+    """Write a settings file atomically and keep its mode. A new user file is private, a new project file has default permissions.
+
+    Raises UsageError for a link in a folder, which may come from somebody else.
+    """
+    if path.is_symlink() and path != user_file():
+        raise UsageError(f"{path} is a link to {os.path.realpath(path)}.", "Change that file itself, or replace the link by a file.")
     path = path.resolve()
     if not path.exists():
         ensure_private_folder(path.parent)

@@ -6,7 +6,6 @@ without external resources; plots are also saved as SVG and PNG.
 """
 
 import json
-import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -40,7 +39,7 @@ from localrag.eval.questions import GeneratedQuestion, generate_questions, read_
 from localrag.eval.win_rates import interval, judge_figures, warnings_about, win_rates
 from localrag.llm.grammar import DEFAULT_ENTITY_TYPE
 from localrag.llm.model import ChatModel
-from localrag.llm.prompts import DOMAIN_FILE
+from localrag.llm.prompts import DOMAIN_FILE, read_domain, write_domain
 from localrag.model_files import find_chat_model, find_embedder
 from localrag.project import Project, find_index, open_for_query, resolve_answer_style
 from localrag.query.question import QueryOptions
@@ -108,7 +107,7 @@ def _keep_index(index: Path | None, index_copy: Path, on_progress: ReportProgres
     db = open_index(folder)
     try:
         if (folder / DOMAIN_FILE).exists():
-            shutil.copy(folder / DOMAIN_FILE, index_copy / DOMAIN_FILE)
+            write_domain(index_copy, read_domain(folder))
         register_study(db, index_copy.parent)  # before the copy is made, so that `rm` finds it
         copy_database(db, index_copy / DATABASE_FILE)
     finally:

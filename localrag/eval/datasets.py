@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from localrag.errors import UsageError
+from localrag.system.files import ensure_private_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -467,7 +468,7 @@ def latest_per_key(rows: Iterable[FileRow], key: Callable[[FileRow], Hashable]) 
 def append_jsonl(file: Path) -> Iterator[Callable[[FileRow], None]]:
     """A function that appends a row to the file and flushes it."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a", encoding="utf-8") as f:
+    with ensure_private_file(file).open("a", encoding="utf-8") as f:
         if file.read_bytes()[-1:] not in (b"", b"\n"):
             f.write("\n")
 

@@ -21,6 +21,7 @@ from localrag.project import Project, open_for_writing
 from localrag.query.answer import MODE_FUNCTIONS, answer_question
 from localrag.query.question import QueryOptions
 from localrag.records import Answer, Quote
+from localrag.system.files import ensure_private_file
 
 CLOSED_BOOK = "none"  # the model's own knowledge, without documents
 QA_METRICS = ("EM", "F1", "R-1", "R-2", "R-L", "first", "three", "evidence_shown", "evidence_cited", "supported")
@@ -70,7 +71,7 @@ async def _one_set(gold: GoldDataset, setup: QaSetup, folder: Path, done: RowsBy
     docs = folder / gold.name / "docs"
     docs.mkdir(parents=True, exist_ok=True)
     for name, text in gold.documents:
-        (docs / name).write_text(text, encoding="utf-8")
+        ensure_private_file(docs / name).write_text(text, encoding="utf-8")
     opened = open_for_writing(docs.parent / ".localrag", model=setup.model, engine=setup.engine, extractor=setup.extractor)
     with opened as project:
         reads = " read" if project.reader else ""

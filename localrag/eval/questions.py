@@ -14,6 +14,7 @@ from localrag.llm.grammar import question_lines, short_lines
 from localrag.llm.model import ChatModel
 from localrag.llm.prompts import load_prompt
 from localrag.records import content_id
+from localrag.system.files import write_atomically
 from localrag.text.sentences import is_cjk
 
 MAX_LINE_CHARS = 120  # of a user or task
@@ -56,7 +57,7 @@ async def _lines(model: ChatModel, name: str, n: int, **values: str) -> list[str
 def save_questions(file: Path, about: str, made_by: str, questions: Sequence[GeneratedQuestion]) -> None:
     """Write questions to a file for editing."""
     rows = [{"user": q.user, "task": q.task, "question": q.text} for q in questions]
-    file.write_text(json.dumps({"about": about, "made_by": made_by, "questions": rows}, ensure_ascii=False, indent=1), encoding="utf-8")
+    write_atomically(file, json.dumps({"about": about, "made_by": made_by, "questions": rows}, ensure_ascii=False, indent=1).encode())
 
 
 def read_questions(file: Path) -> list[GeneratedQuestion]:

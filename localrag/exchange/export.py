@@ -14,8 +14,7 @@ from localrag.exchange.export_folder import (
     check_folder,
     check_outside_index,
     check_target_file,
-    exported_files,
-    move_into_place,
+    replace_export,
     staging_folder,
 )
 from localrag.exchange.wiki import update_wiki
@@ -89,9 +88,8 @@ def export_index(opened: OpenIndex, format: str, path: Path, *, level: int | Non
 
 def _to_folder(db: Database, format: str, path: Path, level: int | None) -> ExportResult:
     with staging_folder(path) as inner:
-        counts, replaceable = FOLDER_FORMATS[format](db, inner, level), exported_files(path).get(format, [])
-        deleted = [name for name in replaceable if not (inner / name).exists()]
-        files = move_into_place(inner, path, format, replaceable, deleted)
+        counts = FOLDER_FORMATS[format](db, inner, level)
+        files, deleted = replace_export(inner, path, format)
     return ExportResult(format, path, tuple(files), counts, _size(path, files), (), tuple(deleted))
 
 

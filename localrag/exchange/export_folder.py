@@ -1,11 +1,13 @@
 """Files and folders that are written for other programs.
 
 Files that are not of an export are never replaced, and an export is never left incomplete. An export folder has a marker file that lists
-its files by format. Everything is first written to a hidden folder inside it and then moved; the next export removes what a killed process
-left.
+its files by format. The folder may come from somebody else: a file counts as one of an export only if this machine noted its hash when it
+wrote it there. Everything is first written to a hidden folder inside it and then moved, through no link; the next export removes what a
+killed process left.
 """
 
 import json
+import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,14 +18,19 @@ from localrag.errors import LocalragError, NoIndex, UsageError
 from localrag.store import graph
 from localrag.system.files import (
     ensure_private_folder,
+    find_link,
     is_temp_folder,
+    place_below,
+    read_regular_file,
     remove_stale_temp_files,
     remove_stale_temp_folders,
     temp_folder,
     write_atomically,
 )
+from localrag.system.trust import forget_written, hash_below, note_written, own_file
 
 EXPORT_MARKER = ".localrag-export.json"
+MAX_MARKER_BYTES = 50_000_000
 STAGING_FOLDER = "localrag-export"
 
 
@@ -33,37 +40,42 @@ def check_target_file(path: Path, *, force: bool) -> None:
         raise UsageError(f"{path} is a folder; this format is one file.", "Name a file in it.")
     if not path.parent.is_dir():
         raise UsageError(f"There is no folder {path.parent}.", f"Make it: mkdir -p {path.parent}")
-    if path.exists() and not force:
+    if (path.exists() or path.is_symlink()) and not force:
         raise UsageError(f"{path} exists already.", "Replace it with --force, or name another file.")
 
 
 def check_folder(folder: Path, kind: str, *, force: bool) -> None:
-    """Raises UsageError if the path is a file, or if the folder has anything other than an export of this format."""
+    """Raises UsageError if the path is a file or a link, or if the folder has anything other than an export of this format."""
+    if folder.is_symlink():
+        raise UsageError(f"{folder} is a link.", f"Name the folder itself: {os.path.realpath(folder)}")
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file; this format is a folder of files.", "Name a folder.")
     if not folder.is_dir() or force:
         return
     remove_stale_temp_files(folder)
-    exported = exported_files(folder)
-    if kind in exported or not any(item for item in folder.iterdir() if not is_temp_folder(item, STAGING_FOLDER)):
+    exported = [kind for kind, names in _marked_files(folder).items() if any(own_file(folder, name) for name in names)]
+    others = (item for item in folder.iterdir() if item.name != EXPORT_MARKER and not is_temp_folder(item, STAGING_FOLDER))
+    if kind in exported or not any(others):
         return
     content = f"an export as {' and '.join(sorted(exported))}" if exported else "other files"
     raise UsageError(f"{folder} holds {content}.", "Name another folder, or write beside them with --force; none of them is changed.")
 
 
-def exported_files(folder: Path) -> dict[str, list[str]]:
-    """Format → the files of earlier exports in a folder, by its marker; empty without a readable one.
-
-    The marker may come from anywhere, with the folder: a name in it that leads out of the folder is ignored.
-    """
-    with suppress(OSError, ValueError, KeyError, AttributeError, TypeError):
-        files = json.loads((folder / EXPORT_MARKER).read_text(encoding="utf-8"))["files"]
+def _marked_files(folder: Path) -> dict[str, list[str]]:
+    """Format → the files of earlier exports in a folder, as its marker says, which may come from anywhere; empty without a readable one."""
+    with suppress(OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        files = json.loads(read_regular_file(folder / EXPORT_MARKER, MAX_MARKER_BYTES))["files"]
         return {str(kind): [name for name in map(str, names) if _is_inside(name)] for kind, names in files.items()}
     return {}
 
 
+def marked_files(folder: Path, kind: str) -> list[str]:
+    """The files that the marker of a folder lists for a format; the marker may say anything."""
+    return _marked_files(folder).get(kind, [])
+
+
 def _is_inside(name: str) -> bool:
-    return bool(name) and not Path(name).is_absolute() and ".." not in Path(name).parts
+    return bool(name) and not Path(name).is_absolute() and ".." not in Path(name).parts and Path(name).as_posix() == name
 
 
 @contextmanager
@@ -81,31 +93,60 @@ def staging_folder(folder: Path) -> Iterator[Path]:
                 folder.rmdir()
 
 
+def replace_export(inner: Path, folder: Path, kind: str) -> tuple[list[str], list[str]]:
+    """Move a written export into the folder, in place of the last one of this format; returns its files, and those that were deleted.
+
+    Raises UsageError as `move_into_place`.
+    """
+    old = {name: digest for name in marked_files(folder, kind) if (digest := own_file(folder, name))}
+    new = {name: hash_below(inner, name) for name in _files_below(inner)}
+    deleted = [name for name in old if name not in new]
+    for name, digest in new.items():  # first: if this process is killed, the next export knows its own files
+        note_written(folder, name, digest)
+    move_into_place(inner, folder, kind, old, deleted)
+    for name, digest in old.items():
+        if new.get(name) != digest:
+            forget_written(folder, name, digest)
+    return list(new), deleted
+
+
+def _files_below(folder: Path) -> list[str]:
+    return sorted(item.relative_to(folder).as_posix() for item in folder.rglob("*") if item.is_file())
+
+
+def _check_replaceable(folder: Path, names: Collection[str], replaceable: Collection[str]) -> None:
+    """Raises UsageError if something is in the place of a file to write that may not be replaced, or a link on the way there."""
+    for name in names:
+        link, target = find_link(folder, name), folder / name
+        if link is not None and link != target:
+            raise UsageError(f"{link} is a link, and nothing is written through it.", "Move it away, or name another folder.")
+        if link or (name not in replaceable and target.exists()):
+            raise UsageError(f"{target} exists and is not part of an export of this machine.", "Move it away, or name another folder.")
+
+
 def move_into_place(inner: Path, folder: Path, kind: str, replaceable: Collection[str], deleted: Collection[str] = ()) -> list[str]:
     """Move the written files into the folder; `replaceable` are files there that may be replaced, `deleted` those to delete.
 
-    Raises UsageError, before anything is moved, if a file would be replaced that is not of an export.
+    Raises UsageError, before anything is moved, if a file would be replaced that is not of an export, or written through a link.
     """
-    new = sorted(item.relative_to(inner).as_posix() for item in inner.rglob("*") if item.is_file())
-    foreign = [name for name in new if name not in replaceable and (folder / name).exists()]
-    if foreign:
-        raise UsageError(f"{folder / foreign[0]} exists and is not part of an export.", "Move it away, or name another folder.")
-    _write_marker(folder, kind, {*replaceable, *new})  # first: if this process is killed, the next export knows its own files
+    new = _files_below(inner)
+    _check_replaceable(folder, new, replaceable)
+    _write_marker(folder, kind, {*replaceable, *new})
     for name in new:
-        target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         (inner / name).chmod(0o600)
-        (inner / name).replace(target)
+        place_below(folder, name, inner / name)
     for name in deleted:
-        (folder / name).unlink(missing_ok=True)
-        with suppress(OSError):  # it has other files
-            (folder / name).parent.rmdir()
+        with suppress(FileNotFoundError):
+            place_below(folder, name, None)
+        if not find_link(folder, name):
+            with suppress(OSError):  # it has other files
+                (folder / name).parent.rmdir()
     _write_marker(folder, kind, {*replaceable, *new} - set(deleted))
     return new
 
 
 def _write_marker(folder: Path, kind: str, names: Collection[str]) -> None:
-    files: Mapping[str, list[str]] = exported_files(folder) | {kind: sorted(names)}
+    files: Mapping[str, list[str]] = _marked_files(folder) | {kind: sorted(names)}
     write_atomically(
         folder / EXPORT_MARKER, json.dumps({"made_by": "localrag export", "files": files}, ensure_ascii=False, indent=1).encode()
     )

@@ -55,7 +55,16 @@ from localrag.store.entity_network import update_cache_files
 from localrag.store.foreign import drop_machine_state, forget_id, sanitize_database
 from localrag.store.location import DATABASE_FILE
 from localrag.store.opening import open_index
-from localrag.system.files import atomic_file, data_dir, ensure_private_file, ensure_private_folder, remove_stale_temp_folders, temp_folder
+from localrag.system.files import (
+    atomic_file,
+    data_dir,
+    ensure_private_file,
+    ensure_private_folder,
+    find_link,
+    place_below,
+    remove_stale_temp_folders,
+    temp_folder,
+)
 from localrag.system.installation import upgrade_hint
 
 ARCHIVE_INDEX, ARCHIVE_DOCUMENTS, ARCHIVE_MODELS = "index", "documents", "models"  # the archive's folders
@@ -165,7 +174,7 @@ def pack_index(target: Path, chosen: Path | None = None, *, documents: bool = Fa
             {"kind": kind} | {k: bound[kind][k] for k in ("name", "path", "fingerprint")} for kind in PACKED_MODEL_KINDS if kind in bound
         ]
         files = {f"{ARCHIVE_INDEX}/{DATABASE_FILE}": copy / DATABASE_FILE}
-        files |= {f"{ARCHIVE_INDEX}/{name}": folder / name for name in COMPANION_FILES if (folder / name).is_file()}
+        files |= {f"{ARCHIVE_INDEX}/{name}": folder / name for name in COMPANION_FILES if _is_own_file(folder, name)}
         files |= {f"{ARCHIVE_DOCUMENTS}/{path}": file for path, file in document_files.items()}
         for row in rows if models else ():
             files |= _model_files(row)
@@ -209,12 +218,18 @@ def _documents(paths: list[str], root: Path, db: Database) -> tuple[dict[str, Pa
             left_out[path] = "its path is too long for a pack"
         elif not file.is_file():
             left_out[path] = "no file is there"
+        elif not file.resolve().is_relative_to(root.resolve()):  # a folder from somebody else may have any links
+            left_out[path] = "is a link that leads out of the folder that holds the index"
         else:
             files[path] = file
     for path in conflicting_names(files):
         left_out[path] = "some systems confuse its name with another document's"
         del files[path]
     return files, tuple(left_out.items())
+
+
+def _is_own_file(folder: Path, name: str) -> bool:
+    return (folder / name).is_file() and not (folder / name).is_symlink()
 
 
 def _model_files(bound: dict[str, Any]) -> dict[str, Path]:
@@ -376,8 +391,7 @@ def unpack_index(file: Path, folder: Path) -> UnpackResult:
                 models = _rebind_models(db, place, manifest)
                 update_cache_files(db)
             for name, path in documents.items():
-                ensure_private_folder(path.parent)
-                (place / name).replace(path)
+                place_below(folder, path, place / name)
             (place / ARCHIVE_INDEX / DOMAIN_FILE).unlink(missing_ok=True)
             (place / ARCHIVE_INDEX).replace(target)
     return _result(manifest, target, models, left_out, dropped)
@@ -494,15 +508,16 @@ def _extract_member(archive: ZipFile, info: ZipInfo, listed: dict[str, Any], tar
         raise _damage_error(file, f"{info.filename!r} is not what its manifest lists")
 
 
-def _document_targets(names: Iterable[str], folder: Path) -> dict[str, Path]:
-    """The target paths of documents. Raises UsageError if something exists at one."""
-    places = {name: folder / name.partition("/")[2] for name in names if name.startswith(f"{ARCHIVE_DOCUMENTS}/")}
-    top = folder.resolve()
+def _document_targets(names: Iterable[str], folder: Path) -> dict[str, str]:
+    """The paths of documents below the folder. Raises UsageError if something exists at one, or a link on the way there."""
+    places = {name: name.partition("/")[2] for name in names if name.startswith(f"{ARCHIVE_DOCUMENTS}/")}
     for path in places.values():
-        if path.exists() or path.is_symlink():
-            raise UsageError(f"There is a file at {path} already.", "Choose another folder: localrag unpack FILE DIR")
-        if not path.parent.resolve().is_relative_to(top):
-            raise UsageError(f"{path.parent} is a link to a place outside {folder}.", "Choose another folder: localrag unpack FILE DIR")
+        link, target = find_link(folder, path), folder / path
+        if link == target or target.exists():
+            raise UsageError(f"There is a file at {target} already.", "Choose another folder: localrag unpack FILE DIR")
+        if link:
+            where = "another place in" if Path(os.path.realpath(link)).is_relative_to(os.path.realpath(folder)) else "a place outside"
+            raise UsageError(f"{link} is a link to {where} {folder}.", "Choose another folder: localrag unpack FILE DIR")
     return places
 
 

@@ -13,7 +13,7 @@ from localrag.exchange.export_folder import (
     check_filled,
     check_folder,
     check_outside_index,
-    exported_files,
+    marked_files,
     move_into_place,
     staging_folder,
 )
@@ -56,7 +56,7 @@ class WikiFolder:
 
 def read_wiki(folder: Path) -> WikiFolder:
     """Read the pages of a folder, wherever they were moved to. Of two pages of one subject, one is a copy by the person."""
-    wiki, known = WikiFolder(), frozenset(exported_files(folder).get(WIKI_FORMAT, ()))
+    wiki, known = WikiFolder(), frozenset(marked_files(folder, WIKI_FORMAT))
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*.md")] if folder.is_dir() else []
     for name in sorted(names, key=lambda name: (name not in known, name)):
         if any(part.startswith(".") for part in name.split("/")):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from localrag.records import content_id
+from localrag.system.files import read_regular_file
 from localrag.text.sentences import replace_control_characters
 
 BEGIN_NOTE = "generated: write above this line or below the next one"
@@ -23,6 +24,7 @@ _BEGIN = re.compile(r"^%%localrag:(begin|new) (\S+) ([0-9a-f]{20}) ([0-9a-f]{20}
 _END = re.compile(r"^%%localrag:end%%[ \t]*\r?(?:\n|\Z)", re.MULTILINE)
 _FRONT = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*\r?(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _FRONT_KEY = re.compile(r"""^localrag:[ \t]*["']?([\w:]+)["']?[ \t]*\r?$""", re.MULTILINE)
+MAX_PAGE_BYTES = 10_000_000
 MAX_FRONT_CHARS = 100_000
 Properties = Mapping[str, Any]
 
@@ -151,8 +153,8 @@ def parse_page(path: str, text: str) -> WikiPage | None:
 
 
 def read_text(path: Path) -> str:
-    """The text of a page; bytes that are no UTF-8 come back as they were from `encode_text`. Raises OSError."""
-    return path.read_bytes().decode("utf-8", "surrogateescape")
+    """The text of a page; bytes that are no UTF-8 come back as they were from `encode_text`. Raises OSError as `read_regular_file`."""
+    return read_regular_file(path, MAX_PAGE_BYTES).decode("utf-8", "surrogateescape")
 
 
 def encode_text(text: str) -> bytes:

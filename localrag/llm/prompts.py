@@ -9,6 +9,7 @@ language, persona and rating criteria, and hold extraction examples that replace
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -22,7 +23,7 @@ import tomlkit
 from localrag.errors import LocalragError, UsageError
 from localrag.records import content_id
 from localrag.settings import Domain, Example, PromptOverrides
-from localrag.system.files import config_dir, shipped_data_path, write_atomically
+from localrag.system.files import config_dir, read_linked_file, read_regular_file, shipped_data_path, write_atomically
 from localrag.system.installation import reinstall_hint
 from localrag.system.trust import is_trust_known, remember_trust
 
@@ -143,11 +144,14 @@ def prompt_files(folders: Iterable[Path]) -> Iterator[Path]:
 def _plain_text(path: Path) -> str | None:
     """The text of a file; None if it is not a regular file, not UTF-8 or larger than MAX_PROMPT_BYTES."""
     try:
-        if not path.is_file() or path.stat().st_size > MAX_PROMPT_BYTES:
-            return None
-        return path.read_text(encoding="utf-8")
+        return read_user_prompt(path)
     except (OSError, UnicodeDecodeError):
         return None
+
+
+def read_user_prompt(path: Path) -> str:
+    """The text of a user's file, or of one that their link leads to. Raises OSError, UnicodeDecodeError."""
+    return read_linked_file(path, MAX_PROMPT_BYTES).decode("utf-8")
 
 
 def _digest(text: str) -> str:
@@ -165,7 +169,7 @@ def load_override(name: str, path: Path) -> str:
         raise UsageError(f"{path} replaces no prompt.", suggestion(name))
     hint = f"See what differs: localrag prompts diff {name}"
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_user_prompt(path)
         override = parse_prompt(name, text)
         has, needs = (_placeholders(prompt) for prompt in (override, load_prompt(name)))
     except (OSError, UnicodeDecodeError, ValueError) as error:
@@ -202,13 +206,16 @@ _DOMAIN_FILE_HEADER = """# What localrag knows about these documents in advance.
 def read_domain(folder: Path) -> Domain:
     """The domain of an index folder, empty without a file. Raises UsageError for an unreadable file."""
     path = folder / DOMAIN_FILE
-    if not path.exists():
-        return Domain()
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-        return _domain(values)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError, KeyError, ValueError, AttributeError) as error:
+        return _stored_domain(path)
+    except FileNotFoundError:
+        return Domain()
+    except (OSError, TypeError, KeyError, ValueError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path} cannot be read: {error}", "Correct it, or undo it: localrag tune --undo") from error
+
+
+def _stored_domain(path: Path) -> Domain:
+    return _domain(tomllib.loads(read_regular_file(path, MAX_PROMPT_BYTES).decode("utf-8")))
 
 
 def _domain(values: dict[str, Any]) -> Domain:
@@ -242,11 +249,12 @@ def update_domain_files(folder: Path, change: Callable[[Domain], Domain]) -> boo
     changed = False
     for path in (folder / DOMAIN_FILE, _previous_file(folder)):
         try:
-            domain = _domain(tomllib.loads(path.read_text(encoding="utf-8")))
+            domain = _stored_domain(path)
         except FileNotFoundError:
             continue
-        except (ValueError, TypeError, KeyError, AttributeError):
-            path.unlink()
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            with suppress(OSError):  # a folder of that name belongs to the user
+                path.unlink()
             continue
         if (new := change(domain)) != domain:
             write_atomically(path, _domain_bytes(new))

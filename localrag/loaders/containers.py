@@ -25,25 +25,26 @@ _NO_NAME_CHARS = re.compile(r"[\x00-\x1f\x7f\\]+")
 
 @dataclass(slots=True)
 class InnerFiles:
-    """The files within one file: `sections` has the label and text of those that were read, `unread` the reason of each other one."""
+    """The files within one file: `sections` has the label and text of those that were read, `unread` name and reason of the others."""
 
     options: LoadOptions
     sections: list[tuple[str, str]] = field(default_factory=list)
-    unread: dict[str, str] = field(default_factory=dict)
+    unread: list[tuple[str, str]] = field(default_factory=list)
     _contents: dict[str, deque[tuple[str, bool, ParsedFile]]] = field(default_factory=dict)  # label → name, is it listed, content
 
     def read(self, name: str, data: bytes) -> None:
         """Read a file, or the files of an archive. What cannot be read is listed with its reason."""
-        if PurePosixPath(name).suffix.lower() == ".zip" and not self._is_over(name, len(data)):
-            self._read_archive(name, data)
-            return
         try:
+            self._count(len(data))
+            if PurePosixPath(name).suffix.lower() == ".zip":
+                self._read_archive(name, data)
+                return
             content = self._parsed(name, data)
         except Unreadable as error:
-            self.unread[name] = str(error)
+            self.unread.append((name, str(error)))
         else:
             self.add(f"attachment {name}", name, content)
-            self.unread |= {f"{name}: {key}": value for key, value in content.metadata if key == "not read"}
+            self.unread += [(f"{name}: {key}", value) for key, value in content.metadata if key == "not read"]
 
     def add(self, label: str, name: str, content: ParsedFile, *, is_listed: bool = False) -> None:
         """Add a file that was read, under a heading; `is_listed`: the heading stays in the text of the whole file."""
@@ -68,7 +69,7 @@ class InnerFiles:
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """The files that were not read, with their reasons."""
         by_reason: dict[str, list[str]] = {}
-        for name, reason in self.unread.items():
+        for name, reason in self.unread:
             by_reason.setdefault(reason, []).append(name)
         listed = (
             f"{', '.join(names[:MAX_LISTED])}{f' and {len(names) - MAX_LISTED} more' if len(names) > MAX_LISTED else ''}: {reason}"
@@ -76,20 +77,17 @@ class InnerFiles:
         )
         return metadata_pairs(**{"not read": "; ".join(listed)})
 
-    def _is_over(self, name: str, size: int) -> bool:
-        """Whether a file is beyond the limits; it is listed then, else counted."""
+    def _count(self, size: int) -> None:
+        """Count a file of so many bytes. Raises Unreadable for one beyond the limits."""
         budget = self.options.inner
         if budget is None or budget.files <= 0 or budget.size < size or budget.depth <= 0:
-            self.unread[name] = "too many files, too large or too deep within others"
-            return True
+            raise Unreadable("too many files, too large or too deep within others")
         budget.files, budget.size = budget.files - 1, budget.size - size
-        return False
 
     def _parsed(self, name: str, data: bytes) -> ParsedFile:
-        """The content of a file. Raises Unreadable."""
+        """The content of a file that was counted. Raises Unreadable."""
         budget = self.options.inner
-        if self._is_over(name, len(data)) or budget is None:
-            raise Unreadable(self.unread[name])
+        assert budget is not None
         budget.depth -= 1
         try:
             plain = replace(self.options, ocr="", pages={}, pandoc_program="", pandoc_json="", tex_definitions="")
@@ -105,18 +103,15 @@ class InnerFiles:
         return content
 
     def _read_archive(self, name: str, data: bytes) -> None:
-        """Read the files of an archive."""
+        """Read the files of an archive that was counted. Raises Unreadable."""
         budget = self.options.inner
-        if budget is None:
-            return
+        assert budget is not None
         budget.depth -= 1
         try:
             with open_archive(InnerFile(name, -1, data)) as archive:
                 for entry in archive.infolist():
                     if not entry.is_dir():
                         self._read_entry(archive, f"{name}/{entry.filename}", entry)
-        except Unreadable as error:
-            self.unread[name] = str(error)
         finally:
             budget.depth += 1
 
@@ -124,7 +119,7 @@ class InnerFiles:
         try:
             data = archive.read(entry)
         except (BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError, RuntimeError, OSError) as error:
-            self.unread[name] = f"damaged: {str(error)[:100] or 'it ends too early'}"
+            self.unread.append((name, f"damaged: {str(error)[:100] or 'it ends too early'}"))
         else:
             self.read(name, data)
 
@@ -169,16 +164,19 @@ def split_text(text: str, parts: Sequence[DocumentPart], inner: Sequence[InnerDo
 
 
 def _with_own_names(ordered: Sequence[InnerDocument]) -> list[InnerDocument]:
-    """Documents by place, with a number after each name that another one has; those within a document follow its name."""
-    found, seen, around = list[InnerDocument](), Counter[str](), list[tuple[int, str, str]]()
+    """Documents by place, with a number after each name that an earlier one has; those within a document follow its name."""
+    found, seen, taken, around = list[InnerDocument](), Counter[str](), set[str](), list[tuple[int, str, str]]()
     for document in ordered:
         while around and around[-1][0] <= document.start:
             around.pop()
         name = document.name
         if around and name.startswith(f"{around[-1][1]}/"):
             name = around[-1][2] + name.removeprefix(around[-1][1])
-        seen[name] += 1
-        own = f"{name} ({seen[name]})" if seen[name] > 1 else name
+        own = name
+        while own in taken:  # a file may be called like one that got a number
+            seen[name] += 1
+            own = f"{name} ({seen[name] + 1})"
+        taken.add(own)
         around.append((document.end, document.name, own))
         found.append(replace(document, name=own))
     return found

@@ -6,7 +6,6 @@ the moment it is read could change again with the same time (git calls it racily
 
 import errno
 import os
-import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from typing import Any
 from localrag.errors import UsageError
 from localrag.filters import PatternError, compile_linear
 from localrag.settings import INDEX_FOLDER, PROJECT_FILE
-from localrag.system.files import FileStat, StatKey, stat_key
+from localrag.system.files import FileStat, StatKey, read_regular_file, stat_key
 
 IGNORE_FILES = (".gitignore", ".localragignore")  # within a folder the second has priority
 MAX_IGNORE_FILE_BYTES = 1_000_000
@@ -213,27 +212,16 @@ def _rule(line: str) -> list[_Rule]:
     return [_Rule(search, exact != pattern, bool(excludes))]
 
 
+_UNREAD = {errno.ELOOP: "that is a link", errno.EINVAL: "that is not a regular file", errno.EFBIG: "of more than 1 MB"}
+
+
 def _lines(file: Path, left_out: dict[Path, str]) -> list[str]:
     """The lines of an ignore file; empty with a reason in `left_out` if it is not a regular file, too long or unreadable."""
     try:
-        # The folder is untrusted: do not follow links, and do not wait for a pipe's writer.
-        handle = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        data = read_regular_file(file, MAX_IGNORE_FILE_BYTES)
     except OSError as error:
-        left_out[file] = "an ignore file that is a link: not read" if file.is_symlink() else f"an ignore file: {error.strerror}"
-        return []
-    try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            left_out[file] = "an ignore file that is not a regular file: not read"
-            return []
-        with open(handle, "rb", closefd=False) as opened:
-            data = opened.read(MAX_IGNORE_FILE_BYTES + 1)
-    except OSError as error:
-        left_out[file] = f"an ignore file: {error.strerror}"
-        return []
-    finally:
-        os.close(handle)
-    if len(data) > MAX_IGNORE_FILE_BYTES:
-        left_out[file] = f"an ignore file of more than {MAX_IGNORE_FILE_BYTES // 1_000_000} MB: not read"
+        kind = _UNREAD.get(error.errno or 0)
+        left_out[file] = f"an ignore file {kind}: not read" if kind else f"an ignore file: {error.strerror}"
         return []
     return data.decode("utf-8-sig", "replace").splitlines()
 

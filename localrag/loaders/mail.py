@@ -65,7 +65,7 @@ def _parsed_message(message: EmailMessage, inner: InnerFiles, depth: int = 0) ->
         place = f"forwarded {_place(forwarded)}"
         inner.add(place, place, _parsed_message(forwarded, InnerFiles(inner.options, unread=inner.unread), depth + 1))
     if body.messages and depth >= MAX_NESTED:
-        inner.unread["messages within messages"] = f"more than {MAX_NESTED} deep"
+        inner.unread.append(("messages within messages", f"more than {MAX_NESTED} deep"))
     own = clean_text("\n\n".join(filter(None, ["\n".join(lines), *body.texts, *names])))
     text, parts = join_sections([("", own), *inner.sections])
     named = {name.lower(): value for name, value in headers.items() if name != "From"}
@@ -85,13 +85,13 @@ def parse_mailbox(file: OpenFile, options: LoadOptions) -> ParsedFile:
         try:
             message = _message(_QUOTED_FROM.sub(rb"\1", data[start:end]))
         except Unreadable as error:
-            messages.unread[f"message {len(messages.sections) + 1}"] = str(error)
+            messages.unread.append((f"message {len(messages.sections) + 1}", str(error)))
             continue
         messages.add(
             _place(message), _place(message), _parsed_message(message, InnerFiles(options, unread=messages.unread)), is_listed=True
         )
     if len(starts) > MAX_MESSAGES:
-        messages.unread[f"{len(starts) - MAX_MESSAGES} messages"] = f"after the first {MAX_MESSAGES:,}"
+        messages.unread.append((f"{len(starts) - MAX_MESSAGES} messages", f"after the first {MAX_MESSAGES:,}"))
     text, parts = join_sections(messages.sections)
     return ParsedFile(text, "", messages.metadata(), parts, inner=messages.documents(parts))
 

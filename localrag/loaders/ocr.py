@@ -13,11 +13,13 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from hashlib import blake2b, file_digest
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,6 +34,8 @@ from localrag.system.resources import available_cores, available_memory
 # "width", "height" in pixels; "words": [text, left, top, right, bottom, confidence, line]; "why": the reason for no words.
 OcrPage = dict[str, Any]
 PAGE_TIMEOUT_S = 120.0  # per page; a newspaper page takes Tesseract 40 s
+FILE_TIMEOUT_S = 3_600.0  # per file and run; a book of 2,000 pages takes two cores as long
+OUT_OF_TIME = "its file took longer than an hour; this command reads on: localrag index"
 MAX_MEMORY = 2 * 2**30
 RAPIDOCR_MEMORY, RAPIDOCR_RESIDENT_BYTES = 6 * 2**30, 1_300_000_000  # address space; what a page really takes
 DEFAULT_LANGUAGE = "eng"
@@ -340,18 +344,30 @@ def ocr_pages_reader(program: OcrProgram, languages: str, store: OcrPageStore, o
         scan = scan_id(file, languages)
         pages = {n: page for n, page in store.pages(scan).items() if n in numbers}
         on_progress(len(pages), len(numbers))
-        for n, image_hash, page in _ocr_pages([n for n in numbers if n not in pages], draw, program, languages, store):
+        for n, image_hash, page in _ocr_pages(_until_timeout([n for n in numbers if n not in pages]), draw, program, languages, store):
             store.save(scan, n, image_hash, page)
             pages[n] = page
             on_progress(len(pages), len(numbers))
-        store.link_document(content_hash, scan, languages)
+        pages |= {n: _unread(OUT_OF_TIME) for n in numbers if n not in pages}
+        store.link_document(read_hash(content_hash, pages), scan, languages)
         return pages
 
     return read
 
 
+def read_hash(content_hash: str, pages: Mapping[int, OcrPage]) -> str:
+    """The content hash of a document with these OCR pages: another one while the time was too short, so that the next run reads on."""
+    return content_id("unfinished", content_hash) if any(page.get("why") == OUT_OF_TIME for page in pages.values()) else content_hash
+
+
+def _until_timeout(numbers: Sequence[int]) -> Iterator[int]:
+    """Page numbers, until the time for a file is over."""
+    deadline = time.monotonic() + FILE_TIMEOUT_S
+    return takewhile(lambda _: time.monotonic() < deadline, numbers)
+
+
 def _ocr_pages(
-    numbers: Sequence[int], draw: RenderPage, program: OcrProgram, languages: str, store: OcrPageStore
+    numbers: Iterable[int], draw: RenderPage, program: OcrProgram, languages: str, store: OcrPageStore
 ) -> Iterator[tuple[int, str, OcrPage]]:
     """Render and read pages, in order, one per core at a time, as far as there is memory. Closing the generator stops the processes."""
     n_parallel = max(1, min(MAX_PARALLEL_PAGES, available_cores(), (available_memory() or 0) // program.resident_bytes))

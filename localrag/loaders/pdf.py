@@ -408,8 +408,13 @@ def ocr_metadata(pages: Mapping[int, Mapping[str, Any]]) -> tuple[tuple[str, str
 
 
 def unread_page_metadata(pages: Mapping[int, str]) -> tuple[tuple[str, str], ...]:
-    """Metadata: unread pages with their reasons."""
-    return metadata_pairs(**{"not read": "; ".join(f"page {n}: {reason}" for n, reason in sorted(pages.items()))})
+    """Metadata: unread pages with their reasons, those in a row with the same one together."""
+    runs: list[tuple[int, int, str]] = []
+    for n, reason in sorted(pages.items()):
+        first = runs.pop()[0] if runs and runs[-1][1:] == (n - 1, reason) else n
+        runs.append((first, n, reason))
+    shown = (f"page {last}: {reason}" if first == last else f"pages {first} to {last}: {reason}" for first, last, reason in runs)
+    return metadata_pairs(**{"not read": "; ".join(shown)})
 
 
 _CELL_GAP = 1.3  # times the line height: a gap between cells, wider than the spaces of justified text

@@ -19,7 +19,7 @@ from localrag.loaders.containers import SplitText, are_nested, safe_name, split_
 from localrag.loaders.content import A_PICTURE, MEGABYTE, ONLY_IMAGES, UNKNOWN_FONTS, InnerDocument, LoadOptions, OpenFile, open_file
 from localrag.loaders.discover import DigestCache, relative_path
 from localrag.loaders.latex_inputs import input_definitions
-from localrag.loaders.ocr import OcrPages
+from localrag.loaders.ocr import OcrPages, read_hash
 from localrag.loaders.pandoc import PANDOC_SUFFIXES, convert_with_pandoc
 from localrag.loaders.parser_process import OCR_SUFFIXES, PARSER_VERSIONS, PARSERS, TABULAR_SUFFIXES
 from localrag.records import Document, DocumentPart, SkippedFile, content_id
@@ -171,7 +171,7 @@ def _load(
         if reason := _rejection_reason(before, limits):
             return (SkippedFile(path, reason, False),)
         content_hash = content_hash_of(file, digests.digest_of(path, file), options)
-        answer = _parse_in_worker(file, content_hash, options, worker, scans, split=sentences is not None)
+        answer, content_hash = _parse_in_worker(file, content_hash, options, worker, scans, split=sentences is not None)
         after = file.stat()
     except OSError as error:
         return (SkippedFile(path, f"cannot be read: {error.strerror}", True),)
@@ -244,8 +244,8 @@ def _spans(values: Any, text: str) -> list[Span]:
 
 def _parse_in_worker(
     file: Path, content_hash: str, options: LoadOptions, worker: "ParserProcess", scans: OcrPages | None, *, split: bool
-) -> dict[str, Any]:
-    """The parser process's answer for a file, including the words of its scanned pages. Raises OSError."""
+) -> tuple[dict[str, Any], str]:
+    """The parser process's answer for a file, including the words of its scanned pages, and its content hash. Raises OSError."""
     request = {"path": str(file), "text_column": options.text_column, "metadata_columns": options.metadata_columns, "split": split}
     if options.pandoc_program and file.suffix.lower() in PANDOC_SUFFIXES:
         request["pandoc_json"] = convert_with_pandoc(options.pandoc_program, file)
@@ -253,14 +253,14 @@ def _parse_in_worker(
         request["tex_definitions"] = input_definitions(file)
     answer = worker.request(request | {"ocr": options.ocr if scans else ""})
     if scans is None or not answer.get("pages_to_ocr"):
-        return answer
+        return answer, content_hash
 
     def draw(page: int) -> dict[str, Any]:
         rendered = worker.request({"path": str(file), "page": page})
         return rendered | {"image": b64decode(rendered["image"])} if "image" in rendered else rendered
 
     pages = scans(file, content_hash, answer["pages_to_ocr"], draw)
-    return worker.request(request | {"ocr": options.ocr, "read": list(pages.items())})
+    return worker.request(request | {"ocr": options.ocr, "read": list(pages.items())}), read_hash(content_hash, pages)
 
 
 def _rejection_reason(status: os.stat_result, limits: Limits) -> str:

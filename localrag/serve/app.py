@@ -29,9 +29,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from localrag.serve import api, files, ollama, openai, responses, runs, tables
 from localrag.serve.auth import AccessMiddleware, AccessPolicy, announce_server, json_body, openai_error
 from localrag.serve.context import ServerContext, error_response
-from localrag.serve.files import remove_partial_uploads
 from localrag.serve.mcp_http import McpHttp
 from localrag.serve.table_worker import TableWorker
+from localrag.system.files import remove_stale_temp_files
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; font-src 'self'; base-uri 'none'; "
@@ -130,7 +130,7 @@ def make_app(site: ServerContext, policy: AccessPolicy) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        remove_partial_uploads(site.inbox)
+        remove_stale_temp_files(site.inbox)  # unfinished uploads of a server that was killed
         try:
             async with mcp.lifespan():
                 yield

@@ -28,7 +28,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from localrag.system.files import ensure_private_file, write_atomically
+from localrag.system.files import ensure_private_file, read_regular_file, write_atomically
 
 OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")
 PAGE_PATH = "/"  # may be opened by a link on any site: it contains no data
@@ -242,6 +242,7 @@ def open_in_browser(page: Path) -> None:
 
 
 SERVER_FILE = "serve.lock"  # a file of the index folder
+MAX_LOCK_BYTES = 10_000
 WILDCARD_HOSTS = {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}  # what is listened on: where that is reached
 LOOPBACK = ("127.0.0.1", "::1")
 
@@ -299,7 +300,7 @@ def _read_lock_file(folder: Path) -> RunningServer | None:
     try:
         if os.name == "posix" and ((state := file.stat()).st_uid != os.getuid() or state.st_mode & 0o077):
             return None
-        values = json.loads(file.read_bytes())
+        values = json.loads(read_regular_file(file, MAX_LOCK_BYTES))
         if "began" in values:  # as the field was called before
             values["started_at"] = values.pop("began")
         return RunningServer(**values)

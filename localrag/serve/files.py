@@ -5,6 +5,7 @@ An upload is stored in one folder under a plain name, completely or not at all, 
 
 import asyncio
 import base64
+import errno
 import os
 import shutil
 import stat
@@ -13,7 +14,8 @@ import time
 import unicodedata
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
 from weakref import WeakValueDictionary
@@ -25,7 +27,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from localrag.loaders.discover import OF_AN_INDEX, relative_path
+from localrag.loaders.discover import HIDDEN_PREFIXES, OF_AN_INDEX, relative_path
 from localrag.loaders.encodings import looks_binary
 from localrag.loaders.parser_process import BINARY_SUFFIXES, OCR_SUFFIXES, PARSERS, SNIFF_BYTES
 from localrag.loaders.reader import Limits, ParserProcess
@@ -33,14 +35,17 @@ from localrag.project import is_own_place
 from localrag.serializers import NotFound
 from localrag.serve.auth import openai_error
 from localrag.serve.context import FileUnavailable, ServerContext, query_int
+from localrag.settings import PROJECT_FILE
 from localrag.store import browse, documents
 from localrag.store.database import snapshot
-from localrag.system.files import containing_file
+from localrag.system.files import containing_file, open_part_file
+from localrag.system.trust import note_written, own_file
 
-PARTIAL_SUFFIX = ".part"  # of an unfinished upload
-MAX_NAME_BYTES = 200  # of a file name; that of an unfinished upload is longer
+MAX_NAME_BYTES = 255  # of a file name, on all usual file systems
 MIN_FREE_BYTES = 256 << 20  # kept free on the disk
 _RESERVED_NAMES = frozenset({"con", "prn", "aux", "nul", *(f"{d}{n}" for d in ("com", "lpt") for n in range(1, 10))})  # on Windows
+_OWN_NAMES = {*OF_AN_INDEX, PROJECT_FILE}  # the inbox would look like an index, or bring settings
+_JOINERS = "\u200c\u200d"  # of letters in Persian and of emoji
 
 
 class Room:
@@ -102,22 +107,42 @@ async def receive_upload(request: Request, site: ServerContext, room: Room) -> R
 
 
 def validate_name(sent: str) -> str:
-    """The NFC-normalised file name. Raises ValueError unless it is a plain name that every system allows."""
+    """The NFC-normalised file name. Raises ValueError, with the reason, unless it is a plain name that files of the inbox may have."""
     name = unicodedata.normalize("NFC", sent)
-    is_invalid = (
-        not name.strip(". ")
-        or name != name.strip()
-        or name.startswith(".")
-        or name.endswith((".", PARTIAL_SUFFIX))
-        or name.casefold() in OF_AN_INDEX  # such files would make the inbox look like an index, which is not indexed
-        or any(c in '/\\<>:"|?*' or unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") for c in name)
-        or name.partition(".")[0].strip().lower() in _RESERVED_NAMES
-    )
-    if is_invalid or len(name.encode()) > MAX_NAME_BYTES:
-        raise ValueError(
-            f"{sent[:80]!a} cannot be the name of a file here. Send a plain name of at most {MAX_NAME_BYTES} bytes, without a folder."
-        )
+    unseen = next((c for c in name if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c not in _JOINERS), "")
+    separator = next((c for c in name if c in "/\\"), "")
+    if unseen:
+        raise _name_error(sent, f"it has a character that cannot be seen (U+{ord(unseen):04X})")
+    if separator:
+        raise _name_error(sent, f"it has a {separator}, which separates folders")
+    if not name.strip():
+        raise _name_error(sent, "it is blank")
+    if name.startswith(HIDDEN_PREFIXES):
+        raise _name_error(sent, "it begins as the names of hidden files do, which are not indexed")
+    if name.casefold() in _OWN_NAMES:
+        raise _name_error(sent, "localrag uses this name itself")
+    if name.partition(".")[0].strip().lower() in _RESERVED_NAMES:
+        raise _name_error(sent, "it is the name of a device on Windows")
+    if (size := len(name.encode())) > MAX_NAME_BYTES:
+        raise _name_error(sent, f"it has {size} bytes, and a name may have {MAX_NAME_BYTES}")
     return name
+
+
+def _name_error(sent: str, reason: str) -> ValueError:
+    return ValueError(f"{sent[:80]!a} cannot be the name of a file here: {reason}. Rename the file, and send it again.")
+
+
+@contextmanager
+def _refused_names_explained(name: str) -> Iterator[None]:
+    """Raises ValueError with the reason for an OSError because the disk of the inbox cannot hold the name."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EILSEQ, errno.ENAMETOOLONG, errno.ENOENT):
+            raise
+        signs = " ".join(dict.fromkeys(c for c in name if c in '<>:"|?*'))
+        reason = f"does not allow {signs} in names" if signs else f"does not allow it ({error.strerror})"
+        raise _name_error(name, f"the disk of the inbox {reason}") from error
 
 
 def _check_size(size: int, site: ServerContext) -> None:
@@ -127,15 +152,13 @@ def _check_size(size: int, site: ServerContext) -> None:
 
 async def _write_body(request: Request, name: str, site: ServerContext, promise: Promise) -> int:
     """Write the body to a partial file, rename it when it is complete, and return its size. An interrupted upload is deleted."""
-    target, part = site.inbox / name, site.inbox / f"{name}{PARTIAL_SUFFIX}"
-    if target.exists() or target.is_symlink():
+    target, digest = site.inbox / name, sha256()
+    if os.path.lexists(target):
         raise HTTPException(409, f"The inbox already has a file {name}.")
+    with _refused_names_explained(name):
+        part, file = open_part_file(target)
     try:
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    except FileExistsError:
-        raise HTTPException(409, f"{name} is already being sent.") from None
-    try:
-        with os.fdopen(handle, "wb") as f:
+        with file:
             size = 0
             async for piece in request.stream():
                 if not size:
@@ -143,9 +166,12 @@ async def _write_body(request: Request, name: str, site: ServerContext, promise:
                 size += len(piece)
                 _check_size(size, site)
                 promise.have(len(piece))
-                await run_in_threadpool(_write_chunk, f, piece)
+                await run_in_threadpool(_write_chunk, file, piece)
+                digest.update(piece)
                 promise.written(len(piece))
-        _publish(part, target)
+        note_written(site.inbox, name, digest.hexdigest())
+        with _refused_names_explained(name):
+            _publish(part, target)
     except FileExistsError:
         raise HTTPException(409, f"The inbox already has a file {name}.") from None
     except ClientDisconnect:
@@ -167,7 +193,7 @@ def _publish(part: Path, target: Path) -> None:
     except FileExistsError:
         raise
     except OSError:  # a file system without hard links
-        if target.exists():
+        if os.path.lexists(target):
             raise FileExistsError from None
         part.rename(target)
 
@@ -180,23 +206,13 @@ def _check_format(name: str, head: bytes) -> None:
         raise HTTPException(415, f"{name} is not text, and its format is not supported ({kinds}).")
 
 
-def remove_partial_uploads(inbox: Path) -> None:
-    """Delete partial files that an earlier server left."""
-    with suppress(OSError):
-        for part in inbox.glob(f"*{PARTIAL_SUFFIX}"):
-            part.unlink(missing_ok=True)
+def uploaded_name(path: str, root: Path, inbox: Path) -> str:
+    """The file name of a document that was uploaded to the inbox; empty for any other. `path` is the stored path.
 
-
-def name_in_inbox(path: str, root: Path, inbox: Path) -> str:
-    """The file name of a document in the inbox, or an empty text if it is elsewhere. `path` is the stored path."""
+    An inbox may be any folder, also one with files of the user.
+    """
     name = Path(path).name
-    return name if path == relative_path(inbox / name, root) else ""
-
-
-def remove_from_inbox(name: str, inbox: Path) -> None:
-    """Delete an uploaded file."""
-    with suppress(FileNotFoundError):
-        (inbox / validate_name(name)).unlink()
+    return name if path == relative_path(inbox / name, root) and own_file(inbox, name) else ""
 
 
 PAGE_CACHE_BYTES = 64 << 20  # of rendered pages

@@ -22,11 +22,12 @@ from localrag.project import is_own_place
 from localrag.records import with_new_keys
 from localrag.serializers import NotFound
 from localrag.serve.context import ServerContext, write_handler
-from localrag.serve.files import name_in_inbox, remove_from_inbox
+from localrag.serve.files import uploaded_name
 from localrag.settings import QUERY_MODES
 from localrag.store import browse, graph, runs
 from localrag.store.database import snapshot
 from localrag.system.resources import is_alive
+from localrag.system.trust import delete_own_file
 
 LONG_POLL_S = 20.0  # that a request waits for a change
 POLL_EVERY_S = 0.5
@@ -97,8 +98,8 @@ def _remove(request: Request, site: ServerContext) -> dict[str, Any]:
         document = browse.document_summary(db, key)
     if document is None:
         raise NotFound(f"There is no document {key}.")
-    name = name_in_inbox(document["path"], site.root, site.inbox)
-    then = partial(remove_from_inbox, name, site.inbox) if name else None
+    name = uploaded_name(document["path"], site.root, site.inbox)
+    then = partial(delete_own_file, site.inbox, name) if name else None
     site.index_runs.start("rm", [str(site.root / document["path"])], then)
     return {"started": True, "file": "removed" if name else "kept"}
 

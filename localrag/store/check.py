@@ -28,7 +28,7 @@ from localrag.store.full_text import index_chunks
 from localrag.store.location import DATABASE_FILE
 from localrag.store.schema import CONTENT_TABLES, changed_tables, create_schema, recompute_checksums
 from localrag.store.staging import GRAPH_TABLES, PUBLISHED_TABLES
-from localrag.system.files import ensure_private_file
+from localrag.system.files import new_database_file
 from localrag.text.sentences import cjk_bigrams, collapse_whitespace
 
 MAX_SHOWN = 3  # problems of one kind that a message lists
@@ -501,7 +501,7 @@ def _repair_database(db: Database, _: list[Any]) -> None:
         db.execute("REINDEX")
         if db.execute("PRAGMA integrity_check(1)").fetchone()[0] == "ok":
             return
-    part = ensure_private_file(folder_of(db) / f"{DATABASE_FILE}.part")  # a file: the copy may be larger than memory
+    part = new_database_file(folder_of(db) / f"{DATABASE_FILE}.part")  # a file: the copy may be larger than memory
     try:
         _salvage(db, part)
     finally:

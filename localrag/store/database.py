@@ -18,7 +18,7 @@ from localrag.errors import IndexBusy, LocalragError, NoIndex, disk_error_hint, 
 from localrag.store.gate import check_files
 from localrag.store.location import DATABASE_FILE
 from localrag.store.schema import changed_tables, check_schema, tables_with_other_types
-from localrag.system.files import ensure_private_file, ensure_private_folder
+from localrag.system.files import ensure_private_file, ensure_private_folder, new_database_file, open_regular_file
 
 # Files that can be rebuilt from the database, also of older versions, and partial files of killed processes.
 # An index folder may also hold files of the user, so only exact names match.
@@ -27,6 +27,7 @@ _CACHE = rf"(?:{_KIND}\.faiss|network\.[0-9a-f]+\.(?:[0-9a-f]+\.arrays|\w+\.npz)
 _PART = rf"(?:{_CACHE}|{_KIND}|index\.db[\w.-]*|domain\.toml[\w.]*|aliases\.txt|serve\.key)(?:\.localrag-\d+-[0-9a-f]+)?\.part(?:-journal)?"
 _IS_CACHE = re.compile(rf"{_CACHE}|{_PART}").fullmatch
 WRITER_LOCK_FILE = "writer.lock"
+MAX_PID_DIGITS = 20
 WRITER_BUSY_TIMEOUT_S = 600.0  # seconds to wait for another writer, so that no indexed work is lost
 READER_BUSY_TIMEOUT_S = 120.0  # the longest measured write took 80 s: a first graph of 100,000 chunks
 WAL_LIMIT_BYTES = 64 << 20  # bytes of the WAL above which it is truncated
@@ -133,11 +134,11 @@ def active_writer(folder: Path) -> str:
     """The number of the process that holds the lock for writing to an index; empty if none does."""
     import fcntl  # not on Windows
 
-    with suppress(FileNotFoundError), (folder / WRITER_LOCK_FILE).open() as lock:
+    with suppress(OSError), open_regular_file(folder / WRITER_LOCK_FILE) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
-            return lock.read().strip() or "unknown"
+            return lock.read(MAX_PID_DIGITS).decode("ascii", "replace").strip() or "unknown"
     return ""
 
 
@@ -306,7 +307,7 @@ ViewRow = dict[str, Any]
 
 def copy_database(db: Database, target: Path) -> None:
     """Copy the current state of the database to a file that appears completely or not at all."""
-    part = ensure_private_file(target.with_name(f"{target.name}.part"))
+    part = new_database_file(target.with_name(f"{target.name}.part"))
     try:
         copy = sqlite3.connect(part)
         try:

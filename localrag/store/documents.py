@@ -415,7 +415,7 @@ def delete_orphan_file_stats(db: Database) -> None:
 
 
 OcrPage = dict[str, Any]  # the format of `loaders/ocr.py`
-_STORED = "SELECT content_hash FROM main.documents UNION SELECT content_hash FROM staged_documents"
+_STORED = " UNION ".join(f"SELECT content_hash FROM {table}" for table in ("main.documents", "staged_documents", "main.skipped_files"))
 
 
 class OcrPages:
@@ -466,7 +466,7 @@ def ocr_pages_of(db: Database, content_hash: str, numbers: Sequence[int]) -> dic
 
 
 def delete_unused_ocr_pages(db: Database, *, unfinished: bool = False) -> None:
-    """Delete the OCR pages of documents that are neither published nor staged; `unfinished`: also those left by killed runs."""
+    """Delete the OCR pages of documents that are neither published, staged nor skipped; `unfinished`: also those left by killed runs."""
     with db.atomic():
         removed = [scan for (scan,) in db.execute(f"SELECT scan_id FROM ocr_documents WHERE content_hash NOT IN ({_STORED})")]
         db.execute(f"DELETE FROM ocr_documents WHERE content_hash NOT IN ({_STORED})")

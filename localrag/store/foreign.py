@@ -28,7 +28,7 @@ from localrag.store.schema import (
     recompute_checksums,
     schema_version,
 )
-from localrag.system.files import ensure_private_file
+from localrag.system.files import new_database_file
 from localrag.system.installation import upgrade_hint
 
 SQLITE_MAGIC = b"SQLite format 3\0"
@@ -124,7 +124,7 @@ def _check_pages(connection: sqlite3.Connection) -> None:
 
 def _rebuild(path: Path, expected: SchemaObjects) -> None:
     """Replace a foreign database by a new one with localrag's schema and the foreign rows, as far as they fit."""
-    part = ensure_private_file(path.with_name(f"{path.name}.part"))
+    part = new_database_file(path.with_name(f"{path.name}.part"))
     try:
         with closing(sqlite3.connect(part, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = OFF")  # after a power cut the pack is unpacked again

@@ -159,9 +159,9 @@ def open_index(folder: Path, *, create: bool = False, still: bool = False, allow
     NoIndex, IndexBusy, IndexMismatch (another schema version), TornCopy, LocalragError (damaged or not writable).
     """
     path = folder / DATABASE_FILE
+    check_files(folder)
     if not path.exists() and not create:
         raise NoIndex(f"There is no index in {folder}.", "Make one: localrag index PATH")
-    check_files(folder)
     try:
         copied = path.exists() and not allow_torn and check_copy(path, nullcontext() if create else writer_lock(folder))
         connection = connect(path) if create else connect_existing(path)
@@ -241,6 +241,8 @@ def writer_lock(folder: Path) -> Iterator[None]:
     try:
         f = ensure_private_file(ensure_private_folder(folder) / WRITER_LOCK_FILE).open("a+")
     except OSError as error:
+        if (folder / WRITER_LOCK_FILE).is_symlink():
+            raise LocalragError(f"{folder / WRITER_LOCK_FILE} is a link.", "Delete it: the next command makes the file.") from error
         raise LocalragError(f"The index folder {folder} cannot be made or written to: {error.strerror}.", _ELSEWHERE) from error
     with f:
         try:

@@ -1,12 +1,15 @@
 """User folders, shipped data, private and atomic file writes, temporary files, and FileStat."""
 
+import errno
 import os
 import re
 import shutil
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import BufferedRandom, BufferedReader
 from os import stat_result
 from pathlib import Path
 from secrets import token_hex
@@ -65,9 +68,87 @@ def ensure_private_folder(folder: Path) -> Path:
 
 
 def ensure_private_file(path: Path) -> Path:
-    """Create a missing file, empty and readable only by the owner; libraries that write to it keep the mode."""
-    path.touch(mode=0o600)
+    """Create a missing file, empty and readable only by the owner; libraries that write to it keep the mode.
+
+    Raises OSError, also for a link and for what is no file.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, _NEW_FILE, 0o600))
+        return path
+    open_regular_file(path).close()
     return path
+
+
+def new_database_file(path: Path) -> Path:
+    """Create an empty private file for SQLite; what a killed process left there, or a link, is deleted first. Raises OSError."""
+    for old in (path, Path(f"{path}-journal")):
+        old.unlink(missing_ok=True)
+    os.close(os.open(path, _NEW_FILE, 0o600))
+    return path
+
+
+# Folders of documents come from anywhere: links are not followed, pipes not waited for, and no terminal is taken over. Windows has none.
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+_NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+
+
+def open_regular_file(path: Path) -> BufferedReader:
+    """Open a file that may come from somebody else. Raises OSError, with the reason as `strerror`, for a link and for what is no file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | _NO_LINK)
+    except OSError as error:
+        raise OSError(error.errno, "a link" if path.is_symlink() else error.strerror, str(path)) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def read_regular_file(path: Path, limit: int) -> bytes:
+    """The bytes of a file that may come from somebody else; raises OSError as `open_regular_file`, and for more than `limit` bytes."""
+    with open_regular_file(path) as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"larger than {limit / 1e6:g} MB", str(path))
+    return data
+
+
+def read_linked_file(path: Path, limit: int) -> bytes:
+    """As `read_regular_file`, of a file that may be a link by the user. Raises OSError."""
+    return read_regular_file(Path(os.path.realpath(path)), limit)
+
+
+def find_link(folder: Path, name: str) -> Path | None:
+    """The first link on the way from a folder to a path below it; None if there is none."""
+    parts = name.split("/")
+    return next((p for n in range(len(parts)) if (p := folder.joinpath(*parts[: n + 1])).is_symlink()), None)
+
+
+def place_below(folder: Path, name: str, source: Path | None) -> None:
+    """Move a file to a path below a folder, or with None delete the one there. Raises OSError if a folder on the way is a link."""
+    *inside, last = name.split("/")
+    if os.open not in os.supports_dir_fd:  # Windows, where links need a privilege
+        target = folder.joinpath(*inside) / last
+        if source is None:
+            target.unlink()
+        else:
+            source.replace(ensure_private_folder(target.parent) / last)
+        return
+    at = os.open(folder, _FOLDER)
+    try:
+        for part in inside:
+            if source is not None:
+                with suppress(FileExistsError):
+                    os.mkdir(part, 0o700, dir_fd=at)
+            above, at = at, os.open(part, _FOLDER, dir_fd=at)
+            os.close(above)
+        if source is None:
+            os.unlink(last, dir_fd=at)
+        else:
+            os.replace(source, last, dst_dir_fd=at)
+    finally:
+        os.close(at)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -76,29 +157,41 @@ def write_atomically(path: Path, data: bytes) -> None:
         part.write_bytes(data)
 
 
+def open_part_file(target: Path) -> tuple[Path, BufferedRandom]:
+    """Create an empty private file beside `target`, to be renamed to it or deleted, open for writing. Raises OSError.
+
+    While it is open, no other process takes it for one of a killed process.
+    """
+    part = target.with_name(f"{target.name[:MAX_PART_PREFIX]}.localrag-{os.getpid()}-{token_hex(4)}.part")
+    file = os.fdopen(os.open(part, _NEW_FILE, 0o600), "r+b")
+    if fcntl:  # a lock shows that the process lives, also across containers and machines, where process ids do not
+        fcntl.flock(file, fcntl.LOCK_SH)
+    return part, file
+
+
+MAX_PART_PREFIX = 50  # characters of the target's name, up to 200 bytes, so that the name of its part is none too long
+
+
 @contextmanager
 def atomic_file(target: Path) -> Iterator[Path]:
-    """Yield an empty private file beside `target` to write to; at the end it replaces the target in one step.
+    """Yield an empty private file beside `target` to write to; at the end it replaces the target, or a link there, in one step.
 
     Even after a power cut there is either the old or the complete new file. If writing fails the new file is removed, as are those of
     killed processes in the folder. Raises OSError.
     """
     remove_stale_temp_files(target.parent)
-    part = ensure_private_file(target.with_name(f"{target.name}.localrag-{os.getpid()}-{token_hex(4)}.part"))
+    part, file = open_part_file(target)
     try:
-        with part.open("rb") as file:
-            if fcntl:  # a lock shows that the process lives, also across containers and machines, where process ids do not
-                fcntl.flock(file, fcntl.LOCK_SH)
+        with file:
             yield part
-            if fcntl:  # Windows syncs only files open for writing
-                os.fsync(file.fileno())  # otherwise the new name may have half of the content after a power cut
+            os.fsync(file.fileno())  # otherwise the new name may have half of the content after a power cut
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
 
 
 def remove_stale_temp_files(folder: Path) -> None:
-    """Remove the files of `atomic_file` in a folder whose process has ended."""
+    """Remove the files of `open_part_file` in a folder whose process has ended."""
     with suppress(OSError):
         for part in folder.glob("*.localrag-*.part"):
             if is_stale_temp_file(part):
@@ -106,10 +199,10 @@ def remove_stale_temp_files(folder: Path) -> None:
 
 
 def is_stale_temp_file(part: Path) -> bool:
-    """Whether `atomic_file` created the file, in a process that has ended."""
+    """Whether `open_part_file` created the file, in a process that has ended."""
     import psutil  # slow import (10 ms), not needed by --help
 
-    pid = re.search(r"\.localrag-(\d+)-[0-9a-f]+\.part$", part.name)
+    pid = re.search(r"\.localrag-(\d{1,9})-[0-9a-f]+\.part$", part.name)
     return pid is not None and not psutil.pid_exists(int(pid[1])) and not _is_held(part)
 
 
@@ -125,7 +218,8 @@ def temp_folder(parent: Path, name: str) -> Iterator[Path]:
 
     Those of killed processes are removed by `remove_stale_temp_folders`. Raises OSError.
     """
-    inner = ensure_private_folder(parent / f".{name}-{os.getpid()}-{token_hex(4)}.part")
+    inner = ensure_private_folder(parent) / f".{name}-{os.getpid()}-{token_hex(4)}.part"
+    inner.mkdir(mode=0o700)
     descriptor = os.open(inner, os.O_RDONLY) if fcntl else None
     try:
         if descriptor is not None:
@@ -154,7 +248,7 @@ def remove_stale_temp_folders(parent: Path, name: str) -> None:
 
 
 def _number_of(item: Path, name: str) -> int | None:
-    match = re.fullmatch(rf"\.{re.escape(name)}-(\d+)-[0-9a-f]+\.part", item.name)
+    match = re.fullmatch(rf"\.{re.escape(name)}-(\d{{1,9}})-[0-9a-f]+\.part", item.name)
     return int(match[1]) if match else None
 
 
@@ -162,7 +256,7 @@ def _is_held(part: Path) -> bool:
     if not fcntl:
         return False
     try:
-        descriptor = os.open(part, os.O_RDONLY)
+        descriptor = os.open(part, os.O_RDONLY | _NO_LINK)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         finally:

@@ -1,4 +1,4 @@
-"""Ownership of files, and the user's trust decisions on this machine.
+"""Ownership of files, the user's trust decisions on this machine, and notes of the files that localrag wrote into the user's folders.
 
 On a shared machine anybody may put a folder into /tmp or above the working directory; git checks owners for the same reason since
 CVE-2022-24765. Trust decisions are stored outside of any document folder, which may come from somebody else: one file per decision, named
@@ -10,11 +10,11 @@ import os
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 
 from localrag.errors import UsageError
-from localrag.system.files import data_dir, ensure_private_folder, write_atomically
+from localrag.system.files import data_dir, ensure_private_folder, find_link, open_regular_file, place_below, write_atomically
 
 
 def check_owned(paths: Iterable[Path], description: str, hint: str) -> None:
@@ -121,6 +121,49 @@ def _file_state(path: Path) -> tuple[tuple[str, ...], bytes]:
     """What stays of a file, and what every change changes: no program can set the last of them, the time of that change."""
     status = path.lstat()
     return (str(status.st_dev), str(status.st_ino)), json.dumps([status.st_size, status.st_mtime_ns, status.st_ctime_ns]).encode()
+
+
+def hash_below(folder: Path, name: str) -> str:
+    """The SHA-256 of the file at a path below a folder; empty if there is none, or a link on the way there."""
+    if find_link(folder, name):
+        return ""
+    try:
+        with open_regular_file(folder / name) as file:
+            return file_digest(file, "sha256").hexdigest()
+    except (OSError, ValueError):
+        return ""
+
+
+def _written_file(folder: Path, name: str, digest: str) -> tuple[str, str, str, str]:
+    return "written-file", str(folder.resolve()), name, digest
+
+
+def note_written(folder: Path, name: str, digest: str) -> None:
+    """Note on this machine, before it is moved there, that localrag writes a file with this hash to a path below a folder."""
+    remember_trust(*_written_file(folder, name, digest))
+
+
+def forget_written(folder: Path, name: str, digest: str) -> None:
+    """Delete the note about a file that localrag has replaced or deleted."""
+    kind, *parts = _written_file(folder, name, digest)
+    with suppress(OSError):
+        _file(kind, tuple(parts)).unlink(missing_ok=True)
+
+
+def own_file(folder: Path, name: str) -> str:
+    """The hash of the file at a path below a folder if localrag wrote it there on this machine, as it is; empty for any other.
+
+    No record in the folder itself is believed: the folder, and the hashes in it, may come from somebody else.
+    """
+    digest = hash_below(folder, name)
+    return digest if digest and is_trust_known(*_written_file(folder, name, digest)) else ""
+
+
+def delete_own_file(folder: Path, name: str) -> None:
+    """Delete a file if it is an `own_file`. Raises OSError."""
+    if digest := own_file(folder, name):
+        place_below(folder, name, None)
+        forget_written(folder, name, digest)
 
 
 def _file(kind: str, parts: tuple[str, ...]) -> Path:

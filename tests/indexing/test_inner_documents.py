@@ -1,7 +1,10 @@
 """Files within files: each is a document of its own, found below the file that it is in, and follows that file."""
 
 import asyncio
+import io
 import mailbox
+import warnings
+import zipfile
 from email.message import EmailMessage
 
 import pytest
@@ -13,7 +16,7 @@ from localrag.indexing.documents import DeletionPolicy
 from localrag.indexing.pipeline import build_index
 from localrag.loaders.containers import safe_name, split_text
 from localrag.loaders.content import InnerDocument
-from localrag.loaders.reader import _inner_documents
+from localrag.loaders.reader import _inner_documents, load_files
 from localrag.project import open_for_writing
 from localrag.records import DocumentPart, file_path, format_path
 from localrag.serializers import serialize_document
@@ -156,6 +159,58 @@ def test_a_name_within_a_file_leads_nowhere_else():
     names = [part.name for part in split_text("one!/two?", [], inner)]
 
     assert names == ["", "a", "a/b", "a (2)", "a (2)/b"]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["a.txt", "a.txt", "a.txt (2)"],
+        ["a.txt (2)", "a.txt", "a.txt"],
+        ["a.txt (2)", "a.txt", "a.txt", "a.txt (2)", "a.txt (2) (2)", "a.txt (3)"],
+        ["x/a.txt", "x/a.txt", "x/a.txt (2)"],
+        ["a.txt", "./a.txt", "../a.txt", "/a.txt", "a.txt (2)", "a\x00.txt", "a .txt"],
+        [f"{'n' * 150}{i}.txt" for i in range(3)] + [f"{'n' * 120} (2)"],
+    ],
+)
+def test_no_file_within_a_file_is_lost_whatever_the_names(names, tmp_path):
+    """Also where one is called as another one's number makes it, in mails, mailboxes and archives; each text has a path of its own."""
+    texts = [f"Text number {n} of the harbour." for n in range(len(names))]
+    mail = EmailMessage()
+    mail["Subject"], mail["Date"], mail["From"] = "Papers", "Tue, 12 Mar 2024 10:00:00 +0000", "r@example.org"
+    mail.set_content("See below.")
+    packed = EmailMessage()
+    packed["Subject"], packed["Date"], packed["From"] = "Archive", "Tue, 12 Mar 2024 10:00:00 +0000", "r@example.org"
+    packed.set_content("See below.")
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of names that are there twice
+        for name, text in zip(names, texts, strict=True):
+            mail.add_attachment(text.encode(), maintype="text", subtype="plain", filename=name)
+            archive.writestr(name.replace("\x00", ""), text)
+    packed.add_attachment(buffer.getvalue(), maintype="application", subtype="zip", filename="c.zip")
+    (tmp_path / "mail.eml").write_bytes(mail.as_bytes())
+    (tmp_path / "packed.eml").write_bytes(packed.as_bytes())
+    (tmp_path / "box.mbox").write_bytes(
+        b"".join(b"From r@example.org Tue Mar 12 10:00:00 2024\n" + m.as_bytes() + b"\n" for m in (mail, mail))
+    )
+    for file, times in (("mail.eml", 1), ("packed.eml", 1), ("box.mbox", 2)):
+        read = list(load_files([tmp_path / file], tmp_path))
+        assert len({document.path for document in read}) == len(read)
+        assert sorted(d.text for d in read if d.text.startswith("Text number")) == sorted(texts * times)
+
+
+def test_every_file_within_a_file_that_is_not_read_is_listed(tmp_path):
+    """Also two of one name, with the reason of each."""
+    mail = EmailMessage()
+    mail.set_content("See below.")
+    for data in (b"MZ\0\1" * 99, b"MZ\0\2" * 99):
+        mail.add_attachment(data, maintype="application", subtype="octet-stream", filename="run.exe")
+    mail.add_attachment(b"no zip", maintype="application", subtype="zip", filename="a.zip")
+    mail.add_attachment(b"nor this", maintype="application", subtype="zip", filename="a.zip")
+    (tmp_path / "mail.eml").write_bytes(mail.as_bytes())
+    (read,) = load_files([tmp_path / "mail.eml"], tmp_path)
+    listed = dict(read.metadata)["not read"]
+    assert (listed.count("run.exe"), listed.count("a.zip")) == (2, 2)
 
 
 def test_every_character_is_in_one_document():

@@ -1,10 +1,12 @@
 """Files that come in and those that are looked at: under a plain name, whole or not at all; a PDF's words where they stand."""
 
 import asyncio
+import errno
 import json
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -12,6 +14,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import quote
 
 import httpx
 import psutil
@@ -26,10 +29,11 @@ from localrag.serve import files, runs
 from localrag.serve.app import make_app
 from localrag.serve.auth import AccessPolicy
 from localrag.serve.context import FileUnavailable, IndexProcess, ServerContext
-from localrag.serve.files import MAX_NAME_BYTES, MIN_FREE_BYTES, PageRenderer, _file, remove_partial_uploads, validate_name
+from localrag.serve.files import MAX_NAME_BYTES, MIN_FREE_BYTES, PageRenderer, _file, uploaded_name, validate_name
 from localrag.serve.query_worker import QueryWorker
 from localrag.store.database import snapshot
 from localrag.store.opening import open_index, writer_lock
+from localrag.system.trust import delete_own_file
 from tests.conftest import TOWN
 from tests.indexing.files import pdf, pdf_of
 from tests.serve.server import served
@@ -95,6 +99,92 @@ def test_a_file_that_is_sent_lies_whole_in_the_inbox(client, folder):
     assert not list((folder / "inbox").glob("*.part"))
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Bericht: 2024.txt",
+        "a#b?c.txt",
+        "\"quoted\" 'twice'.txt",
+        " leading and trailing .txt ",
+        "a<b>|c*.txt",
+        "100%.txt",
+        "a%2fb.txt",
+        "--index.md",
+        *["thesis.part", "dot at the end.", "👨\u200d👩\u200d👧.txt", "می\u200cخواهم.txt", "é" * 125 + ".txt", "x" * 251 + ".txt"],
+    ],
+)
+@pytest.mark.skipif(sys.platform == "win32", reason="its file systems do not hold them")
+def test_a_name_that_the_disk_can_hold_is_taken(client, folder, name):
+    """Signs that only other systems forbid, joined letters, and as many bytes as a name may have."""
+    sent = client.put(f"/api/files/{quote(name, safe='')}", content=b"text")
+    assert (sent.status_code, sent.json()) == (201, {"name": name, "bytes": 4})
+    assert (folder / "inbox" / name).read_text() == "text"
+    (folder / "inbox" / name).unlink()
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("a/b.txt", "a /, which separates folders"),
+        ("..\\b.txt", "which separates folders"),
+        ("a\0.txt", "U+0000"),
+        ("a\n.txt", "U+000A"),
+        ("\u202eexe.txt", "U+202E"),
+        (".bashrc", "hidden files"),
+        ("~$letter.docx", "hidden files"),
+        ("  ", "blank"),
+        ("", "blank"),
+        ("Index.db", "uses this name itself"),
+        ("localrag.toml", "uses this name itself"),
+        ("COM1.txt", "a device on Windows"),
+        ("é" * 126 + ".txt", "256 bytes, and a name may have 255"),
+    ],
+)
+def test_a_name_that_is_refused_is_told_why_and_what_helps(name, reason):
+    """The sign or the rule, and that another name helps."""
+    with pytest.raises(ValueError, match="Rename the file, and send it again") as refused:
+        validate_name(name)
+    assert reason in str(refused.value)
+
+
+@pytest.mark.parametrize("failing", ["os.open", "os.link"])
+def test_a_disk_that_cannot_hold_a_name_is_told_with_the_sign(client_here, failing, monkeypatch):
+    """As on a stick with FAT; nothing of the file stays."""
+    client, inbox = client_here
+    real = getattr(os, failing.partition(".")[2])
+
+    def as_on_fat(path, *args, **named):
+        if ":" in str(args[0] if failing == "os.link" else path):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return real(path, *args, **named)
+
+    monkeypatch.setattr(failing, as_on_fat)
+    monkeypatch.setattr(Path, "rename", lambda path, target: as_on_fat(path, target) if failing == "os.link" else None)
+    refused = client.put("/api/files/Bericht%3A%202024.txt", content=b"text")
+    assert refused.status_code == 400
+    assert "does not allow : in names" in refused.json()["error"]["message"]
+    assert list(inbox.iterdir()) == []
+
+
+@pytest.fixture
+def client_here(tmp_path):
+    """A client of a server whose inbox is a folder of this test, and that folder."""
+    site = ServerContext(tmp_path, tmp_path, QueryWorker(tmp_path, None), IndexProcess(tmp_path), tmp_path / "inbox")
+    headers = {"host": "127.0.0.1:8765", "authorization": f"Bearer {'k' * 32}"}
+    with TestClient(make_app(site, AccessPolicy("k" * 32)), headers=headers) as client:
+        yield client, tmp_path / "inbox"
+
+
+def test_a_link_in_the_inbox_is_neither_followed_nor_replaced(client_here, tmp_path):
+    """One with the name of the file that is sent, wherever it leads."""
+    client, inbox = client_here
+    inbox.mkdir()
+    (inbox / "a.txt").symlink_to(tmp_path / "nowhere")
+    assert client.put("/api/files/a.txt", content=b"text").status_code == 409
+    assert not (tmp_path / "nowhere").exists()
+    assert (inbox / "a.txt").is_symlink()
+
+
 NAMES = [
     "..%2F..%2Fevil.txt",
     "%2e%2e/evil.txt",
@@ -102,8 +192,7 @@ NAMES = [
     ".bashrc",
     "nul.txt",
     "a%00.txt",
-    "%20a.txt",
-    "a.part",
+    "%20",
     "x%2F",
     "index.db",
     "Writer.LOCK",
@@ -218,12 +307,50 @@ def test_what_is_no_text_and_no_known_format_is_refused(client):
     assert client.put("/api/files/a.pdf", content=pdf(["A line."])).status_code == 201
 
 
-def test_parts_of_an_earlier_server_are_removed(tmp_path):
-    """Only what was being sent: files that came whole stay."""
-    (tmp_path / "a.txt.part").write_text("half")
-    (tmp_path / "b.txt").write_text("whole")
-    remove_partial_uploads(tmp_path)
-    assert [p.name for p in tmp_path.iterdir()] == ["b.txt"]
+def test_a_server_deletes_only_uploads_that_a_killed_server_left(tmp_path):
+    """The inbox may be a folder of the user, where other programs keep unfinished downloads and where links lead elsewhere."""
+    theirs = ["thesis.iso.part", "chapter1.part", "b.txt", "a.localrag-1.part", "localrag-1-ab.part", "x.localrag-99999999-ab.part.txt"]
+    theirs.append(f"x.localrag-{'9' * 40}-ab.part")
+    for name in theirs:
+        (tmp_path / name).write_text("mine")
+    (tmp_path / "link.localrag-99999999-abcd.part").symlink_to(tmp_path / "b.txt")
+    os.mkfifo(tmp_path / "pipe.localrag-99999998-abcd.part")
+    process = subprocess.Popen([sys.executable, "-c", UNFINISHED, str(tmp_path)], stdout=subprocess.PIPE)
+    assert process.stdout.readline()
+    process.kill()
+    process.wait()
+    site = ServerContext(tmp_path, tmp_path, QueryWorker(tmp_path, None), IndexProcess(tmp_path), tmp_path)
+    assert len(list(tmp_path.glob("half.txt*.part"))) == 1
+    with TestClient(make_app(site, AccessPolicy("k" * 32))):
+        assert not list(tmp_path.glob("half.txt*"))
+    assert {name: (tmp_path / name).read_text() for name in theirs} == dict.fromkeys(theirs, "mine")
+    assert (tmp_path / "link.localrag-99999999-abcd.part").is_symlink()
+
+
+UNFINISHED = """
+import sys, time
+from pathlib import Path
+from localrag.system.files import open_part_file
+part, file = open_part_file(Path(sys.argv[1]) / "half.txt")
+print(part, flush=True)
+time.sleep(60)
+"""
+
+
+def test_only_a_file_that_was_sent_goes_with_its_document(client_here, tmp_path):
+    """Not one that lay in the inbox before, nor one that somebody changed since, nor a link that took its place."""
+    client, inbox = client_here
+    for name in ("sent.txt", "changed.txt", "linked.txt"):
+        assert client.put(f"/api/files/{name}", content=b"text").status_code == 201
+    (inbox / "mine.txt").write_text("text")
+    (inbox / "changed.txt").write_text("text of mine")
+    (inbox / "linked.txt").rename(tmp_path / "elsewhere.txt")
+    (inbox / "linked.txt").symlink_to(tmp_path / "elsewhere.txt")
+    found = [uploaded_name(f"inbox/{name}", tmp_path, inbox) for name in ("sent.txt", "mine.txt", "changed.txt", "linked.txt")]
+    assert found == ["sent.txt", "", "", ""]
+    delete_own_file(inbox, "sent.txt")
+    delete_own_file(inbox, "mine.txt")
+    assert sorted(p.name for p in inbox.iterdir()) == ["changed.txt", "linked.txt", "mine.txt"]
 
 
 @pytest.mark.slow

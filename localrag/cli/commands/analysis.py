@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from localrag.index import Index
 
 ROW_KINDS = ("document", "chapter", "record")
+MAX_QUESTIONS_BYTES = 10_000_000
 CONFIRM_FROM_S = 600.0  # seconds from which on a review asks before it begins
 OutOption = Annotated[
     Path | None,
@@ -142,6 +143,7 @@ def _read_lines(questions: Path | None) -> list[str]:
     from localrag.analysis.review_questions import EXAMPLE, parse_questions
     from localrag.errors import UsageError
     from localrag.loaders.encodings import decode_bytes
+    from localrag.system.files import read_linked_file
 
     if questions is None or str(questions) == "-":
         if questions is None and sys.stdin.isatty():
@@ -149,7 +151,7 @@ def _read_lines(questions: Path | None) -> list[str]:
         text = stdin_text().read()
     else:
         try:
-            text = decode_bytes(questions.read_bytes())
+            text = decode_bytes(read_linked_file(questions, MAX_QUESTIONS_BYTES))
         except OSError as error:
             raise UsageError(f"The questions in {questions} cannot be read: {error.strerror}.", EXAMPLE) from error
     return [q.line for q in parse_questions(text.splitlines())]

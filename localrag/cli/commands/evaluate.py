@@ -252,10 +252,11 @@ def _show_study(folder: Path, *, as_json: bool) -> None:
     from localrag.engine.embedder import open_embedder
     from localrag.eval.comparison import study_results, write_page
     from localrag.model_files import find_embedder
+    from localrag.system.files import write_atomically
 
     results = study_results(folder, cache(lambda: open_embedder(find_embedder(None)).embed))
     page = write_page(folder, results)
-    (folder / "results.json").write_text(json.dumps(results, ensure_ascii=False, indent=1), encoding="utf-8")
+    write_atomically(folder / "results.json", json.dumps(results, ensure_ascii=False, indent=1).encode())
     if as_json:
         write_json(results)
     else:

@@ -58,10 +58,10 @@ def list_prompts_command(index: IndexOption = None, as_json: JsonOption = False)
 @prompts_app.command("show")
 def show_prompt_command(name: NameArgument, index: IndexOption = None, as_json: JsonOption = False) -> None:
     """Print the prompt that is used: your own, if you trust it, or the bundled one."""
-    from localrag.llm.prompts import is_trusted, shipped_prompt
+    from localrag.llm.prompts import is_trusted, read_user_prompt, shipped_prompt
 
     files = [file for folder in _folders(index) if (file := _own(_known(name), [folder])) and is_trusted(file)]
-    text = files[0].read_text(encoding="utf-8") if files else shipped_prompt(name)
+    text = read_user_prompt(files[0]) if files else shipped_prompt(name)
     if as_json:
         write_json({"name": name, "file": str(files[0]) if files else None, "text": text})
     else:
@@ -74,10 +74,10 @@ def diff_command(name: NameArgument, index: IndexOption = None, as_json: JsonOpt
     from difflib import unified_diff
 
     from localrag.cli.views.console import print_note
-    from localrag.llm.prompts import shipped_prompt
+    from localrag.llm.prompts import read_user_prompt, shipped_prompt
 
     file = _own(_known(name), _folders(index))
-    used = file.read_text(encoding="utf-8") if file else shipped_prompt(name)
+    used = read_user_prompt(file) if file else shipped_prompt(name)
     shipped, own = (text.splitlines(keepends=True) for text in (shipped_prompt(name), used))
     difference = "".join(unified_diff(shipped, own, f"shipped/{name}.md", str(file)))
     if as_json:

@@ -53,6 +53,7 @@ def serve_command(
 ) -> None:
     """Open the index in a browser and serve other programs on this machine (/v1)."""
     from localrag.errors import UsageError
+    from localrag.exchange.export_folder import check_outside_index
     from localrag.project import documents_root, find_index, open_for_query
     from localrag.serve.app import run_server
     from localrag.serve.auth import OWN_NAMES, AccessPolicy
@@ -76,6 +77,9 @@ def serve_command(
         documents_root(folder),
     )
     place = (inbox or root / "inbox").absolute()
+    check_outside_index(place, folder)
+    if place.is_symlink():  # the folder may come from somebody else
+        raise UsageError(f"The inbox {place} is a link.", f"Name the folder itself: --inbox {os.path.realpath(place)}")
     outside = tuple(engine["allow_host"] or ())
     site = ServerContext(
         folder, root, worker, jobs, place, read_only=read_only, max_seconds=max_seconds, list_sources=api_sources, external_hosts=outside
@@ -102,11 +106,12 @@ def read_key(file: Path, *, make: bool) -> str:
     The index folder may come from another person, who knows the key in it. Raises UsageError.
     """
     from localrag.errors import UsageError
+    from localrag.system.files import read_linked_file
 
     try:
         if make:
             _make_key(file)
-        key = file.read_text(encoding="utf-8").strip()
+        key = read_linked_file(file, MAX_KEY_BYTES).decode("utf-8").strip()
         shared = os.name == "posix" and file.stat().st_mode & 0o077
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"The key in {file} cannot be read: {error}", "Write one: openssl rand -base64 32 > FILE") from error

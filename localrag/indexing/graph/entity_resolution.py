@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from localrag.errors import UsageError
 from localrag.indexing.extraction.names import EPITHETS, FEMALE_TITLES, TITLES
-from localrag.system.files import ensure_private_folder, write_atomically
+from localrag.system.files import ensure_private_folder, read_regular_file, write_atomically
 from localrag.text.parts_of_speech import dictionary_tag
 from localrag.text.sentences import collapse_whitespace, is_cjk, without_accents
 
@@ -364,6 +364,7 @@ def majority_type(types: Iterable[str]) -> str:
 
 
 ALIASES_FILE = "aliases.txt"
+MAX_ALIASES_BYTES = 10_000_000
 
 
 def read_aliases(folder: Path) -> MergeDecisions:
@@ -390,7 +391,7 @@ def add_alias(folder: Path, line: str) -> None:
     """Append a decision to the file; one that says the opposite about the same names is removed."""
     opposite = line.replace("!=", "=") if "!=" in line else line.replace("=", "!=")
     retained = [old for old in _lines(folder) if old.strip() not in (line, opposite)]
-    write_atomically((ensure_private_folder(folder) / ALIASES_FILE).resolve(), ("\n".join([*retained, line]) + "\n").encode())
+    write_atomically(ensure_private_folder(folder) / ALIASES_FILE, ("\n".join([*retained, line]) + "\n").encode())
 
 
 def remove_aliases(folder: Path, is_out: Callable[[str], bool]) -> int:
@@ -398,10 +399,15 @@ def remove_aliases(folder: Path, is_out: Callable[[str], bool]) -> int:
     lines = _lines(folder)
     retained = [line for line in lines if not is_out(line)]
     if len(retained) < len(lines):
-        write_atomically((folder / ALIASES_FILE).resolve(), "".join(f"{line}\n" for line in retained).encode())
+        write_atomically(folder / ALIASES_FILE, "".join(f"{line}\n" for line in retained).encode())
     return len(lines) - len(retained)
 
 
 def _lines(folder: Path) -> list[str]:
     path = folder / ALIASES_FILE
-    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    try:
+        return read_regular_file(path, MAX_ALIASES_BYTES).decode("utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', error)}.", "Correct it, or move it away.") from error

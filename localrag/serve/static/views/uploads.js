@@ -67,7 +67,8 @@ async function send() {
 function told(failed) {
   const known = SAID[failed.status];
   if (!known) return failed;
-  return { message: t(`upload.${known}`, { most: size(status.value?.most_bytes ?? 0) }), hint: known === "exists" ? t("upload.exists.hint") : failed.hint };
+  const hint = { exists: t("upload.exists.hint"), name: failed.message }[known] ?? failed.hint; // the server says what is wrong with a name
+  return { message: t(`upload.${known}`, { most: size(status.value?.most_bytes ?? 0) }), hint };
 }
 
 /** Start a run over the folders and the inbox; one that is under way is waited for. */

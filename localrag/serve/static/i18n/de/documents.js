@@ -29,7 +29,7 @@ export default {
   "documents.remove.of": "{name} entfernen",
   "documents.remove.title": "Dieses Dokument entfernen?",
   "documents.remove.what": "Das Dokument verlässt den Index, mit allem, was daraus entstanden ist, und allen Gesprächen darüber.",
-  "documents.remove.file": "Die Datei selbst bleibt unberührt. Liegt sie noch in einem eingelesenen Ordner, kommt sie beim nächsten Einlesen zurück.",
+  "documents.remove.file": "Eine auf dieser Seite hinzugefügte Datei wird auch gelöscht. Jede andere bleibt: Liegt sie in einem eingelesenen Ordner, kommt sie beim nächsten Einlesen zurück.",
   "upload.title": "Neue Dateien",
   "upload.waiting": "wartet",
   "upload.sent": "hinzugefügt",

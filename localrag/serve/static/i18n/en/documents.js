@@ -29,7 +29,7 @@ export default {
   "documents.remove.of": "Remove {name}",
   "documents.remove.title": "Remove this document?",
   "documents.remove.what": "The document is removed from the index, with all data computed from it and all conversations that cite it.",
-  "documents.remove.file": "The file itself is not touched. If it is still in an indexed folder, it comes back when you index again.",
+  "documents.remove.file": "A file that was added on this page is deleted, too. Any other file stays: if it is in an indexed folder, it comes back when you index again.",
   "upload.title": "New files",
   "upload.waiting": "waiting",
   "upload.sent": "added",

@@ -29,7 +29,7 @@ export default {
   "documents.remove.of": "移除 {name}",
   "documents.remove.title": "移除这份文档？",
   "documents.remove.what": "该文档将从索引中移除，由它生成的内容以及相关对话也会一并删除。",
-  "documents.remove.file": "文件本身不受影响。如果它仍在已索引的文件夹中，重新索引时会再次加入。",
+  "documents.remove.file": "在本页添加的文件也会被删除。其他文件保留：如果它在已索引的文件夹中，重新索引时会再次加入。",
   "upload.title": "新文件",
   "upload.waiting": "等待中",
   "upload.sent": "已添加",
