@@ -49,7 +49,7 @@ _AT_MOST = re.compile(
 _ABOUT = re.compile(
     r"(?:about|around|approximately|approx\.?|roughly|nearly|almost|some|circa|ca\.|rund|etwa|unos|environ)\s+$", re.IGNORECASE
 )
-_DESIGNATED = re.compile(r"(?<![.!?:] )(?<!^)\b[A-Z][\w’'-]*[ /-]$")  # what a number behind a name belongs to: HD 40, Python 3
+_DESIGNATED = re.compile(r"(?<![.!?:] )(?<!^)\b[A-Z][\w’'-]{0,60}[ /-]$")  # what a number behind a name belongs to: HD 40, Python 3
 MAX_ROUNDING_SHARE = 0.1  # by which "about 1,200" differs from the true number
 
 

@@ -23,7 +23,7 @@ MIN_HEAD_FULLNESS = 0.6  # of a value that is the noun asked for, from which on 
 MAX_SAMPLED_RECORDS = 200  # of a table, by which the columns with numbers are told
 _BULLET = re.compile(r"^\s*(?:[-*+•‣▪◦·]|\(?(?:\d{1,3}|[a-zA-Z])[.)])\s+(?:\[[ xX]\]\s+)?")
 _NAME_END = re.compile(r"\s[–—-]\s|[:：;(（\[]|,\s|\.\s|，|。")
-_EMPHASIS = re.compile(r"^[*_`\"“'‘]+|[*_`\"”'’]+$")
+_EMPHASIS = re.compile(r"^[*_`\"“'‘]+|(?<![*_`\"”'’])[*_`\"”'’]+$")
 _CODE = re.compile(r"\b[A-Z]\w{0,9}-\d[\w-]{0,19}\b")  # such as IR-1042
 _GOES_ON = re.compile(
     r"^(?:the|this|these|der|die|das|dies\w{0,2})\s|\b(?:she|he|it|they|her|his|its|their|sie|er|es|ihre?|sein|seine)\b", re.IGNORECASE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from localrag.loaders.content import open_file
 
-_INPUT = re.compile(r"\\(input|include|usepackage)\s*(?:\[[^\[\]]{0,200}\])?\s*\{([^{}\n]{1,200})\}")
+_INPUT = re.compile(r"\\(input|include|usepackage)\s*+(?:\[[^\[\]]{0,200}\]\s*+)?\{([^{}\n]{1,200})\}")
 _DEFINES = re.compile(r"\\(?:(?:new|renew|provide)command|DeclareRobustCommand|DeclareMathOperator|def)\b")
 MAX_INPUT_BYTES = 200_000  # of one file
 MAX_INPUT_FILES = 20
