@@ -1,17 +1,21 @@
 """Regular expressions as automata, and the strings on which a backtracking search with one may take more than linear time.
 
-It may where two places of a pattern repeat the same string, and that string also leads from the first to the second: then each part of a long
-text can be read by either. The search for a start counts as a place that repeats everything.
+It may where two places of a pattern repeat the same string, and that string also leads from the first to the second: then each part of a
+long text can be read by either. The search for a start counts as a place that repeats everything.
 """
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import product
 from re import _compiler as compiler
 from re import _constants as op
 from re import _parser as parser
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 UNROLLED = 3  # copies of what is repeated a few times
 UNBOUNDED = 1_000  # repetitions that count as any number
@@ -122,6 +126,10 @@ class Automaton:
             return self._repeat(*value, flags, keeps=code is op.POSSESSIVE_REPEAT)
         if code is op.GROUPREF_EXISTS:
             return self._either([self._sequence(list(value[1]), flags), self._sequence(list(value[2] or []), flags)])
+        return self._assertion(node, flags)
+
+    def _assertion(self, node: Node, flags: int) -> Piece:
+        code, value = node
         if code in (op.AT, op.ASSERT, op.ASSERT_NOT):
             pairs = self._allowed([node], 1, flags)
             if pairs is not None:
@@ -234,34 +242,32 @@ def attacks(pattern: "re.Pattern[str] | re.Pattern[bytes]", *, searches: bool = 
     """Strings for which a pattern may be slow: the beginning, what to repeat, and the end. `searches`: it is tried at every start."""
     automaton = Automaton(pattern, searches=searches)
     lead = _leads(automaton)
-    circles = _circles(automaton, lead)
     found: dict[tuple[str, str, str], None] = {}
+    for at, place, pump in _pumps(automaton, _circles(automaton, lead)):
+        text = "".join(automaton.signs[n] for n in pump)
+        barred = [c for n, c in enumerate(automaton.signs) if not automaton.goes(place, at[1], n)]  # after which nothing matches
+        for end in ["", *barred[:2]]:
+            found[lead[at], text, end] = None
+    return found
 
-    def add(at: Place, after: Place, pump: list[int]) -> None:
-        if pump:
-            text = "".join(automaton.signs[n] for n in pump)
-            barred = [c for n, c in enumerate(automaton.signs) if not automaton.goes(*after, n)]
-            for end in ["", *barred[:2]]:
-                found[lead[at], text, end] = None
 
-    for p, q in automaton.twice:
+def _pumps(automaton: Automaton, circles: dict[Place, int]) -> Iterator[tuple[Place, int, list[int]]]:
+    """Places, others to which the same characters lead that lead back to either, and these."""
+    for p, q in automaton.twice:  # back to the place by a step that is possible in two ways
         for b in automaton.reads[q]:
-            if (q, b) in circles and (way := _way(automaton, (q, b), p)):
-                for c in (c for c in automaton.reads[q] if q in automaton.goes(p, way[-1] if way[1:] else b, c)):
-                    add((q, b), (q, b), [*way[1:], c] if way[1:] else [c])
-                    break
-    places = sorted(circles)
+            if (q, b) in circles and (way := _way(automaton, (q, b), p)) and q in automaton.goes(p, way[-1], b):
+                yield (q, b), q, [*way[1:], b]
+    by_sign: dict[int, list[int]] = {}
+    for place, sign in sorted(circles):
+        by_sign.setdefault(sign, []).append(place)
     left = MOST_STEPS_IN_ALL
-    by_sign: dict[int, list[Place]] = {}
-    for place in places:
-        by_sign.setdefault(place[1], []).append(place)
     for sign, alike in by_sign.items():
-        for (p, _), (q, _) in product(alike, repeat=2):
+        for p, q in product(alike, repeat=2):
             if p != q and q != 0 and left > 0:
                 pump, steps = _pump(automaton, circles, p, q, sign)
                 left -= steps
-                add((p, sign), (q, sign), pump)
-    return found
+                if pump:
+                    yield (p, sign), q, pump
 
 
 def _leads(automaton: Automaton) -> dict[Place, str]:
@@ -287,41 +293,15 @@ def _leads(automaton: Automaton) -> dict[Place, str]:
 
 
 def _circles(automaton: Automaton, places: Iterable[Place]) -> dict[Place, int]:
-    """The places that can be reached again from themselves, and the number of the circle; by Tarjan's algorithm."""
-    number: dict[Place, int] = {}
-    low: dict[Place, int] = {}
-    open_: list[Place] = []
-    is_open: set[Place] = set()
-    found: dict[Place, int] = {}
-    for root in places:
-        if root in number:
-            continue
-        number[root] = low[root] = len(number)
-        open_.append(root)
-        is_open.add(root)
-        work = [(root, automaton.steps(root))]
-        while work:
-            at, steps = work[-1]
-            after = next(steps, None)
-            if after is None:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[at])
-                if low[at] == number[at]:
-                    members = [open_.pop()]
-                    while members[-1] != at:
-                        members.append(open_.pop())
-                    is_open -= set(members)
-                    if len(members) > 1 or at in automaton.steps(at):
-                        found |= dict.fromkeys(members, number[at])
-            elif after not in number:
-                number[after] = low[after] = len(number)
-                open_.append(after)
-                is_open.add(after)
-                work.append((after, automaton.steps(after)))
-            elif after in is_open:
-                low[at] = min(low[at], number[after])
-    return found
+    """The places that can be reached again from themselves, and the number of the circle."""
+    order = list(places)
+    number = {place: n for n, place in enumerate(order)}
+    steps = [(number[a], number[b]) for a in order for b in automaton.steps(a)]
+    graph = coo_array((np.ones(len(steps), bool), tuple(zip(*steps, strict=True)) or ([], [])), shape=(len(order), len(order)))
+    _, circle = connected_components(graph, connection="strong")
+    size = Counter(circle)
+    loops = {a for a, b in steps if a == b}
+    return {place: int(circle[n]) for n, place in enumerate(order) if size[circle[n]] > 1 or n in loops}
 
 
 def _way(automaton: Automaton, start: Place, end: int) -> list[int]:

@@ -92,13 +92,15 @@ def modules(package: str) -> Iterator[types.ModuleType]:
 
 
 def main_process_modules() -> list[str]:
-    """The modules of localrag but those that nothing imports by a statement: the confined process loads them by their name."""
+    """The modules of localrag but those that only the confined process imports: it loads most of them by their name."""
     root = Path(localrag.__file__).parent
     names = {".".join(("localrag", *p.relative_to(root).with_suffix("").parts)).removesuffix(".__init__"): p for p in root.rglob("*.py")}
     todo = [name for name in names if not name.startswith("localrag.loaders.")]
     seen = set(todo)
     while todo:
-        for node in ast.walk(_tree(names[todo.pop()])):
+        if (name := todo.pop()) == "localrag.loaders.parser_process":
+            continue
+        for node in ast.walk(_tree(names[name])):
             targets = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom):
                 targets = [str(node.module), *(f"{node.module}.{a.name}" for a in node.names)]
@@ -123,10 +125,10 @@ def patterns(loaded: Iterable[types.ModuleType]) -> Found:
             kept += [(n, p) for n, v in vars(kind).items() for p in _kept(v)]
         found = [(f"{module.__name__}.{n}", p, used[n]) for n, p in kept]
         with suppress(OSError, TypeError, AttributeError, UnicodeDecodeError, SyntaxError):
-            found += _written(module)
+            found += _written(module, used)
         for name, pattern, uses in found:
             every.setdefault((pattern.pattern, pattern.flags), (name, pattern, set()))[2].update(uses)
-    return {name: (pattern, frozenset(uses)) for name, pattern, uses in every.values()}
+    return {name: (pattern, frozenset(uses or {"finditer"})) for name, pattern, uses in every.values()}
 
 
 def _uses(module: types.ModuleType) -> dict[str, set[str]]:
@@ -155,10 +157,15 @@ def _kept(value: object, deep: int = 2) -> Iterator[Pattern]:
             yield from _kept(item, deep - 1)
 
 
-def _written(module: types.ModuleType) -> list[tuple[str, Pattern, set[str]]]:
+def _written(module: types.ModuleType, used: dict[str, set[str]]) -> list[tuple[str, Pattern, set[str]]]:
     """The patterns in calls like `re.sub(…)`, with x for what only a call knows."""
     found: list[tuple[str, Pattern, set[str]]] = []
-    for node in ast.walk(_tree(Path(str(module.__file__)))):
+    tree = _tree(Path(str(module.__file__)))
+    methods = {id(node.value): {node.attr} for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            methods[id(node.value)] = used[node.targets[0].id]
+    for node in ast.walk(tree):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in FUNCTIONS and node.args):
             continue
         if not (isinstance(node.func.value, ast.Name) and node.func.value.id == "re"):
@@ -167,10 +174,10 @@ def _written(module: types.ModuleType) -> list[tuple[str, Pattern, set[str]]]:
         place = 1 if node.func.attr == "compile" else 9 if node.func.attr in ("sub", "subn", "split") else 2
         flags += [_value(a, module) for a in node.args[place : place + 1]]
         if isinstance(source, str | bytes):
-            use = node.func.attr if node.func.attr in ("match", "fullmatch") else "finditer"
+            by = methods.get(id(node), {"search"}) if node.func.attr == "compile" else {node.func.attr}
+            uses = {use if use in ("match", "fullmatch") else "finditer" for use in by}
             compiled = re.compile(source, *[f for f in flags if isinstance(f, int)][:1])
-            # What is kept under a name was found by that name, with its uses.
-            found.append((f"{module.__name__}:{node.lineno}:{node.col_offset}", compiled, set() if node.func.attr == "compile" else {use}))
+            found.append((f"{module.__name__}:{node.lineno}:{node.col_offset}", compiled, uses))
     return found
 
 
@@ -183,9 +190,27 @@ def _value(node: ast.expr, module: types.ModuleType) -> object:
     return None
 
 
+def _dates() -> types.ModuleType:
+    """A module with the patterns of dates in words, which are made when they are needed."""
+    from localrag.dates import date_mentions, date_words
+
+    made = types.ModuleType("dates in words")
+    for language in date_words.UNITS:
+        setattr(
+            made,
+            language,
+            [[p for p, _ in date_mentions._patterns(language)], [r.pattern for r in date_words.date_words(language).relative]],
+        )
+    return made
+
+
 def main(power: str, packages: list[str]) -> None:
-    every = patterns(module for package in packages for module in modules(package))
-    steep = {name: [str(p.pattern), text] for name, (p, uses) in every.items() if (text := is_steep(p, uses or frozenset({"finditer"}), float(power)))}
+    """Print what is found in packages; without any, in the modules of the main process."""
+    loaded = [module for package in packages for module in modules(package)]
+    if not packages:
+        loaded = [importlib.import_module(name) for name in main_process_modules() if not name.endswith("__main__")] + [_dates()]
+    every = patterns(loaded)
+    steep = {name: [str(p.pattern), text] for name, (p, uses) in every.items() if (text := is_steep(p, uses, float(power)))}
     sys.stdout.write(json.dumps({"count": len(every), "steep": steep}))
 
 

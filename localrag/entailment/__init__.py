@@ -8,7 +8,7 @@ from localrag.entailment.lexicon import Clause, ParsedSentence, ParsedWord
 from localrag.text.sentences import is_cjk
 
 __all__ = ["MAX_SENTENCE_CHARS", "Clause", "ParsedSentence", "ParsedWord", "parse_sentence"]
-MAX_SENTENCE_CHARS = 2_000  # reading takes longer than in proportion to the length: of a longer sentence so much is read, and nothing proves it
+MAX_SENTENCE_CHARS = 2_000  # of a longer sentence no more is read, and nothing proves it: the time grows faster than the length
 
 
 @lru_cache(maxsize=2048)

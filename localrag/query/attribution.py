@@ -312,7 +312,7 @@ _WORD_PATTERN = re.compile(r"\w+")
 _PLACE_WORDS = frozenset("in of for on at from within by im in von für aus laut en de para dans pour".split())
 _ARTICLES = frozenset("the this a an der die das dem den el la los las le les".split())
 _AS_SAID = re.compile(
-    r",?\s*(?:\bas\s+)?\b(?:stated|mentioned|described|noted|said|found|listed|shown|reported|recorded)\s*$", re.IGNORECASE
+    r"(?:(?<!\s)|(?=,)),?\s*(?:\bas\s+)?\b(?:stated|mentioned|described|noted|said|found|listed|shown|reported|recorded)\s*$", re.IGNORECASE
 )
 
 
