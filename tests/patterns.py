@@ -39,14 +39,15 @@ class TooSlow(Exception):
 
 def growth(pattern: Pattern, use: str, make: Callable[[int], str], power: float) -> float:
     """The power of a text's length that the time grows with: 0 where that is too short to measure, infinite if it hangs."""
-    size = LENGTHS[power]
+    found = 0.0
     try:
-        if (took := _time(pattern, use, make(size))) < MEASURED_S:
-            return 0.0
-        took, quarter = (min(first, _time(pattern, use, make(n))) for first, n in ((took, size), (math.inf, size // 4)))
-        return math.log(took / min(quarter, _time(pattern, use, make(size // 4))), 4)
+        for size in (LENGTHS[power] // 16, LENGTHS[power] // 4, LENGTHS[power]):  # what is steep is found early
+            if found <= power and (took := _time(pattern, use, make(size))) >= MEASURED_S:
+                quarter = min(_time(pattern, use, make(size // 4)) for _ in range(2))
+                found = math.log(min(took, _time(pattern, use, make(size))) / quarter, 4)
     except TooSlow:
         return math.inf
+    return found
 
 
 def _time(pattern: Pattern, use: str, text: str) -> float:

@@ -57,7 +57,7 @@ def main() -> None:
     from jinja2.ext import Extension
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    class Generation(Extension):
+    class GenerationTag(Extension):
         """The tag with which transformers marks answers: what it encloses stays."""
 
         tags = frozenset({"generation"})  # type: ignore[assignment]
@@ -75,7 +75,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     # With the extensions and filters of transformers, with which templates are tested.
     environment = ImmutableSandboxedEnvironment(
-        loader=BaseLoader(), trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"]
+        loader=BaseLoader(), trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, "jinja2.ext.loopcontrols"]
     )
     environment.filters["tojson"] = to_json
     # No date: the current date in the prefix would invalidate cached answers every day.
