@@ -58,7 +58,7 @@ _CONDITION = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?", re.ASCII)
-_WILDCARD = re.compile(r"(?P<deep>(?:^|(?<=/))\*\*/)|(?P<all>\*\*+)|(?P<some>\*)|(?P<one>\?)|\[(?P<not>[!^]?)(?P<of>\]?[^\]/]*)\]")
+_WILDCARD = re.compile(r"(?P<deep>(?:^|(?<=/))\*\*/)|(?P<all>\*\*+)|(?P<some>\*)|(?P<one>\?)|\[(?P<not>[!^]?)(?P<of>\]?[^\]/]{0,1000})\]")
 _MAX_EXPRESSION_CHARS = 10_000  # characters of a `--where` expression
 
 

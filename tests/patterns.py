@@ -1,8 +1,6 @@
-"""Finds the regular expressions of packages, and strings on which a search with one takes more than quadratic time.
+"""Finds the regular expressions of packages, and measures on strings made to be slow for them how their time grows with the length.
 
-`attacks` derives strings from a pattern: a prefix that leads to one of its repetitions, what this repeats, many times, and an end that does
-not match. `growth` measures how the time of a search grows with the length of such a string. As a program, this prints the patterns of the
-named packages whose time grows faster than the square, as JSON.
+As a program, this prints the patterns of the named modules whose time grows faster than a power of the length, as JSON.
 """
 
 import ast
@@ -15,146 +13,54 @@ import signal
 import sys
 import time
 import types
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from re import _constants as op
-from re import _parser as parser
+from functools import cache
+from pathlib import Path
+
+import localrag
+from tests.automata import attacks
 
 FUNCTIONS = {"compile", "search", "match", "fullmatch", "findall", "finditer", "split", "sub", "subn"}
-MEASURED_S = 0.02  # from where a time can be told from noise
-STEEPEST = 2.5  # largest exponent of the length that passes: 2 is allowed, and clocks are not exact
-LONGEST_CHARS = 2_000
-GIVEN_UP_S = 3.0  # CPU time that no quadratic search of LONGEST_CHARS takes
-SAMPLES = 4  # strings tried for each part of a pattern
-CATEGORIES = {op.CATEGORY_DIGIT: "17", op.CATEGORY_SPACE: " \n", op.CATEGORY_WORD: "a1_"}
-OPPOSITES = {op.CATEGORY_NOT_DIGIT: "a.", op.CATEGORY_NOT_SPACE: "a.", op.CATEGORY_NOT_WORD: ". "}
-ODD = "a1 .,-_:/[(\"'*`#<|中\n\u00e9"  # what a negated set may hold
+LINEAR, QUADRATIC = 1.5, 2.5  # largest exponent of the length that passes: clocks are not exact
+LENGTHS = {LINEAR: 20_000, QUADRATIC: 1_600}  # characters of an attack
+MEASURED_S = 0.01  # from where a time can be told from noise
+GIVEN_UP_S = 4.0  # CPU time
+MOST_ATTACKS = 90
+Pattern = re.Pattern[str] | re.Pattern[bytes]
+Uses = frozenset[str]  # "match", "fullmatch" or "finditer", which stands for all that search
+Found = dict[str, tuple[Pattern, Uses]]
 
 
 class TooSlow(Exception):
     """A search was given up."""
 
 
-def samples(node: "list[tuple[object, object]]", groups: dict[int, str], *, short: bool = False) -> list[str]:
-    """Some strings that a part of a pattern matches, its assertions apart; `short`: without its optional parts."""
-    found = [""]
-    for code, value in node:
-        options = _samples_of(code, value, groups, short=short)
-        found = [a + options[n % len(options)] for n, a in enumerate(found * max(1, min(SAMPLES, len(options)) // len(found)))][:SAMPLES]
+def growth(pattern: Pattern, use: str, make: Callable[[int], str], power: float) -> float:
+    """The power of a text's length that the time grows with: 0 where that is too short to measure, infinite if it hangs."""
+    found = 0.0
+    try:
+        for size in (LENGTHS[power] // 16, LENGTHS[power] // 4, LENGTHS[power]):  # what is steep is found early
+            if found <= power and (took := _time(pattern, use, make(size))) >= MEASURED_S:
+                quarter = min(_time(pattern, use, make(size // 4)) for _ in range(2))
+                found = math.log(min(took, _time(pattern, use, make(size))) / quarter, 4)
+    except TooSlow:
+        return math.inf
     return found
 
 
-def _samples_of(code: object, value: "object", groups: dict[int, str], *, short: bool = False) -> list[str]:
-    if code in (op.LITERAL, op.NOT_LITERAL, op.ANY, op.IN):
-        return _characters(code, value)
-    if code is op.BRANCH:
-        return [s for branch in value[1] for s in samples(branch, groups, short=short)[:2]][: 4 * SAMPLES] or [""]
-    if code is op.SUBPATTERN:
-        found = samples(value[3], groups, short=short)
-        if value[0] is not None:
-            groups[value[0]] = found[0]
-        return found
-    if code in (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT):
-        least, most, inner = value
-        return [s * max(least, min(1, most) * (not short)) for s in samples(inner, groups, short=short)]
-    if code is op.ATOMIC_GROUP:
-        return samples(value, groups, short=short)
-    if code is op.GROUPREF:
-        return [groups.get(value, "")]
-    if code is op.ASSERT and value[0] < 0:
-        return samples(value[1], groups, short=short)
-    return [""]  # anchors, lookaheads and negative lookbehinds
-
-
-def _characters(code: object, value: object) -> list[str]:
-    if code is op.LITERAL:
-        return [chr(value)]
-    if code is op.NOT_LITERAL:
-        return [c for c in ODD if ord(c) != value][:SAMPLES]
-    return _members(value) if code is op.IN else ["a", " ", ".", "1"]
-
-
-def _members(items: "list[tuple[object, object]]") -> list[str]:
-    if items[0][0] is op.NEGATE:
-        barred = set(_members(items[1:]))
-        return [c for c in ODD if c not in barred][: 2 * SAMPLES] or ["\ue123"]
-    found: list[str] = []
-    for code, value in items:
-        if code is op.LITERAL:
-            found.append(chr(value))
-        elif code is op.RANGE:
-            found += [chr(value[0]), chr(value[1])]
-        elif code is op.CATEGORY:
-            found += list(CATEGORIES.get(value) or OPPOSITES.get(value, "a"))
-    return list(dict.fromkeys(found))[:12]
-
-
-def _repeats(node: "list[tuple[object, object]]", before: list[str]) -> "Iterator[tuple[list[str], object]]":
-    """Every repetition in a pattern, with what may stand before it."""
-    for code, value in node:
-        if code in (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT):
-            if value[1] > 8:
-                yield before, value[2]
-            yield from _repeats(value[2], before)
-        elif code is op.SUBPATTERN:
-            yield from _repeats(value[3], before)
-        elif code is op.BRANCH:
-            for branch in value[1]:
-                yield from _repeats(branch, before)
-        elif code is op.ATOMIC_GROUP:
-            yield from _repeats(value, before)
-        elif code in (op.ASSERT, op.ASSERT_NOT):
-            yield from _repeats(value[1], before)
-        options = _samples_of(code, value, {})
-        before = [b + o for b in before[:2] for o in options[:2]]
-
-
-def attacks(pattern: "re.Pattern[str] | re.Pattern[bytes]") -> list[Callable[[int], str]]:
-    """Functions that make a string of about n characters that may be slow to search with the pattern."""
-    source = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
-    tree = list(parser.parse(source, pattern.flags & ~re.UNICODE if isinstance(pattern.pattern, bytes) else pattern.flags))
-    pumps: dict[tuple[str, str], None] = {}
-    repeats = list(_repeats(tree, [""]))
-    for before, inner in repeats:
-        for pump in [*samples(inner, {}), *samples(inner, {}, short=True)]:
-            for lead in before[:2]:
-                pumps[lead, pump] = None
-    whole = samples(tree, {})
-    several = ["".join(samples(inner, {})[0] for _, inner in repeats[n : n + 2]) for n in range(len(repeats) - 1)]
-    chars = dict.fromkeys("".join([*whole, *(p for _, p in pumps)]))
-    for pump in [*whole[:2], *several, *[c for c in chars][:10], " ", "a", "1"]:
-        pumps["", pump] = None
-    ends = ("", "\x00\n")
-    return [lambda n, a=a, p=p, e=e: a + p * (n // len(p)) + e for a, p in list(pumps)[:60] if p for e in ends]
-
-
-def growth(pattern: "re.Pattern[str] | re.Pattern[bytes]", make: Callable[[int], str]) -> float:
-    """The power of a text's length that the time of a search grows with: 0 where that is too short to measure, infinite if it hangs."""
-    size, took = 32, 0.0
-    try:
-        while took < MEASURED_S and size < LONGEST_CHARS:
-            size *= 2
-            took = _time(pattern, make(size))
-        if took < MEASURED_S:
-            return 0.0
-        times = [min(_time(pattern, make(n), at_least=MEASURED_S) for _ in range(2)) for n in (size // 4, size)]
-    except TooSlow:
-        return math.inf
-    return math.log(times[1] / times[0], 4)
-
-
-def _time(pattern: "re.Pattern[str] | re.Pattern[bytes]", text: str, at_least: float = 0.0) -> float:
-    """The seconds that a search through a text takes, done again until `at_least` so many have passed."""
+def _time(pattern: Pattern, use: str, text: str) -> float:
+    """The seconds of the processor that a search through a text takes. Raises TooSlow."""
     data = text.encode("utf-8") if isinstance(pattern.pattern, bytes) else text
     signal.signal(signal.SIGVTALRM, _give_up)
     signal.setitimer(signal.ITIMER_VIRTUAL, GIVEN_UP_S)
-    start, times = time.perf_counter(), 0
+    start = time.thread_time()
     try:
-        while not times or time.perf_counter() - start < at_least:
-            deque(pattern.finditer(data), 0)  # type: ignore[arg-type]
-            times += 1
-        return (time.perf_counter() - start) / times
+        found = getattr(pattern, use)(data)
+        if use == "finditer":
+            deque(found, 0)
+        return max(time.thread_time() - start, 1e-6)
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
@@ -163,12 +69,16 @@ def _give_up(*_: object) -> None:
     raise TooSlow
 
 
-def is_steep(pattern: "re.Pattern[str] | re.Pattern[bytes]") -> str:
-    """An attack string (of 32 characters) for which the time of a pattern grows faster than its square; empty where none was found."""
-    for make in attacks(pattern):
-        power = growth(pattern, make)
-        if power == math.inf or (power > STEEPEST and growth(pattern, make) > STEEPEST):  # twice: the machine may have been busy
-            return make(32) or " "
+def is_steep(pattern: Pattern, uses: Uses = frozenset({"finditer"}), power: float = LINEAR) -> str:
+    """An attack string for which the time of a pattern grows faster than a power of its length, and the use; empty without any."""
+    for use in uses:
+        for lead, pump, end in list(attacks(pattern, searches=use == "finditer"))[:MOST_ATTACKS]:
+
+            def make(n: int, lead: str = lead, pump: str = pump, end: str = end) -> str:
+                return lead + pump * (n // len(pump)) + end
+
+            if all(growth(pattern, use, make, power) > power for _ in range(3)):  # again: the machine may have been busy
+                return f"{use}: {make(8 * len(pump))!r}"
     return ""
 
 
@@ -182,21 +92,65 @@ def modules(package: str) -> Iterator[types.ModuleType]:
                 yield importlib.import_module(found.name)
 
 
-def patterns(package: str) -> "dict[str, re.Pattern[str] | re.Pattern[bytes]]":
-    """The patterns of a package: those kept in its modules and classes, and those written where they are used; by where they were found."""
-    found: dict[str, re.Pattern[str] | re.Pattern[bytes]] = {}
-    for module in modules(package):
-        for name, value in [
-            *vars(module).items(),
-            *((f"{c}.{n}", v) for c, o in vars(module).items() if isinstance(o, type) for n, v in vars(o).items()),
-        ]:
-            found |= {f"{module.__name__}.{name}": p for p in _kept(value)}
+def main_process_modules() -> list[str]:
+    """The modules of localrag but those that only the confined process imports: it loads most of them by their name."""
+    root = Path(localrag.__file__).parent
+    names = {".".join(("localrag", *p.relative_to(root).with_suffix("").parts)).removesuffix(".__init__"): p for p in root.rglob("*.py")}
+    todo = [name for name in names if not name.startswith("localrag.loaders.")]
+    seen = set(todo)
+    while todo:
+        if (name := todo.pop()) == "localrag.loaders.parser_process":
+            continue
+        for node in ast.walk(_tree(names[name])):
+            targets = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                targets = [str(node.module), *(f"{node.module}.{a.name}" for a in node.names)]
+            new = {t for t in targets if t in names} - seen
+            seen |= new
+            todo += new
+    return sorted(seen)
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+def patterns(loaded: Iterable[types.ModuleType]) -> Found:
+    """The patterns of modules: those kept in them and their classes, and those written where they are used; by where they were found."""
+    every: dict[tuple[object, ...], tuple[str, Pattern, set[str]]] = {}
+    for module in loaded:
+        used = _uses(module)
+        kept = [(n, p) for n, v in vars(module).items() for p in _kept(v)]
+        for kind in [v for v in vars(module).values() if isinstance(v, type)]:
+            kept += [(n, p) for n, v in vars(kind).items() for p in _kept(v)]
+        found = [(f"{module.__name__}.{n}", p, used[n]) for n, p in kept]
         with suppress(OSError, TypeError, AttributeError, UnicodeDecodeError, SyntaxError):
-            found |= _written(module)
-    return {name: p for name, p in {(p.pattern, p.flags): (name, p) for name, p in found.items()}.values()}
+            found += _written(module, used)
+        for name, pattern, uses in found:
+            every.setdefault((pattern.pattern, pattern.flags), (name, pattern, set()))[2].update(uses)
+    return {name: (pattern, frozenset(uses or {"finditer"})) for name, pattern, uses in every.values()}
 
 
-def _kept(value: object, deep: int = 2) -> "Iterator[re.Pattern[str] | re.Pattern[bytes]]":
+def _uses(module: types.ModuleType) -> dict[str, set[str]]:
+    """How names are used in a module: a pattern that only matches, where a text begins, is not tried at each of its characters."""
+    used: dict[str, set[str]] = defaultdict(set)
+    with suppress(OSError, TypeError, AttributeError, UnicodeDecodeError, SyntaxError):
+        tree = _tree(Path(str(module.__file__)))
+        plain: set[int] = set()
+        for node in ast.walk(tree):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            if node.func.attr in ("match", "fullmatch") and isinstance(node.func.value, ast.Name):
+                used[node.func.value.id].add(node.func.attr)
+                plain.add(id(node.func.value))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in plain:
+                used[node.id].add("finditer")
+    return used
+
+
+def _kept(value: object, deep: int = 2) -> Iterator[Pattern]:
     if isinstance(value, re.Pattern):
         yield value
     elif isinstance(value, dict | list | tuple | set | frozenset) and deep and len(value) < 1000:
@@ -204,11 +158,14 @@ def _kept(value: object, deep: int = 2) -> "Iterator[re.Pattern[str] | re.Patter
             yield from _kept(item, deep - 1)
 
 
-def _written(module: types.ModuleType) -> "dict[str, re.Pattern[str] | re.Pattern[bytes]]":
+def _written(module: types.ModuleType, used: dict[str, set[str]]) -> list[tuple[str, Pattern, set[str]]]:
     """The patterns in calls like `re.sub(…)`, with x for what only a call knows."""
-    found: dict[str, re.Pattern[str] | re.Pattern[bytes]] = {}
-    with open(str(module.__file__), encoding="utf-8") as file:  # noqa: PTH123
-        tree = ast.parse(file.read())
+    found: list[tuple[str, Pattern, set[str]]] = []
+    tree = _tree(Path(str(module.__file__)))
+    methods = {id(node.value): {node.attr} for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            methods[id(node.value)] = used[node.targets[0].id]
     for node in ast.walk(tree):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in FUNCTIONS and node.args):
             continue
@@ -218,7 +175,10 @@ def _written(module: types.ModuleType) -> "dict[str, re.Pattern[str] | re.Patter
         place = 1 if node.func.attr == "compile" else 9 if node.func.attr in ("sub", "subn", "split") else 2
         flags += [_value(a, module) for a in node.args[place : place + 1]]
         if isinstance(source, str | bytes):
-            found[f"{module.__name__}:{node.lineno}:{node.col_offset}"] = re.compile(source, *[f for f in flags if isinstance(f, int)][:1])
+            by = methods.get(id(node), {"search"}) if node.func.attr == "compile" else {node.func.attr}
+            uses = {use if use in ("match", "fullmatch") else "finditer" for use in by}
+            compiled = re.compile(source, *[f for f in flags if isinstance(f, int)][:1])
+            found.append((f"{module.__name__}:{node.lineno}:{node.col_offset}", compiled, uses))
     return found
 
 
@@ -231,11 +191,29 @@ def _value(node: ast.expr, module: types.ModuleType) -> object:
     return None
 
 
-def main(packages: list[str]) -> None:
-    every = {name: p for package in packages for name, p in patterns(package).items()}
-    steep = {name: [str(p.pattern), text] for name, p in every.items() if (text := is_steep(p))}
+def _dates() -> types.ModuleType:
+    """A module with the patterns of dates in words, which are made when they are needed."""
+    from localrag.dates import date_mentions, date_words
+
+    made = types.ModuleType("dates in words")
+    for language in date_words.UNITS:
+        setattr(
+            made,
+            language,
+            [[p for p, _ in date_mentions._patterns(language)], [r.pattern for r in date_words.date_words(language).relative]],
+        )
+    return made
+
+
+def main(power: str, packages: list[str]) -> None:
+    """Print what is found in packages; without any, in the modules of the main process."""
+    loaded = [module for package in packages for module in modules(package)]
+    if not packages:
+        loaded = [importlib.import_module(name) for name in main_process_modules() if not name.endswith("__main__")] + [_dates()]
+    every = patterns(loaded)
+    steep = {name: [str(p.pattern), text] for name, (p, uses) in every.items() if (text := is_steep(p, uses, float(power)))}
     sys.stdout.write(json.dumps({"count": len(every), "steep": steep}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(sys.argv[1], sys.argv[2:])

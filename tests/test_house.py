@@ -74,7 +74,7 @@ ROOMS = {
         {"date_mentions"},
     ],
     "engine": [
-        {"autotune/trial", "e5", "memory", "remote/refusals", "sampler", "settings", "weights"},
+        {"autotune/trial", "e5", "llama/template_process", "memory", "remote/refusals", "sampler", "settings", "weights"},
         {"llama/library", "remote/replies", "request"},
         {"llama/chat_template", "llama/weights", "prefix_cache", "remote/client", "remote/request_body", "scheduler"},
         {"engine", "llama/model"},

@@ -15,7 +15,7 @@ MIN_WORD_CHARS = 3
 _CODES = "USD|EUR|GBP|CHF|JPY|CNY|RMB|AUD|CAD|INR|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|KRW|ZAR|NZD|SGD|HKD|Fr|Rs|kr|R\\$|₹|₩"
 _BEFORE = re.compile(rf"(?:{_CODES})\s?$")
 _AFTER = re.compile(rf"\s?(?:{_CODES}|€|元|円)(?!\w)")
-_GROUPED = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d{1,4})?(?![\d.])|\d+,\d{1,2}(?![\d,.])")  # 1.234,56 as most of Europe writes it
+_GROUPED = re.compile(r"(?<!\d)(?:\d{1,3}(?:\.\d{3}){1,9}(?:,\d{1,4})?(?![\d.])|\d+,\d{1,2}(?![\d,.]))")  # 1.234,56 as in most of Europe
 _IN_BRACKETS = re.compile(r"\((\d{1,6})\)")  # thirty (30) days
 _APOSTROPHE = re.compile(r"(?<=\d)['’](?=\d{3})")  # 300'000
 _UNIT_WORD = re.compile(r"[\s-]?[^\W\d_]{1,20}")  # behind a number whose unit is known by it

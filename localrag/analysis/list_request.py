@@ -53,8 +53,8 @@ _OPENING = re.compile(
     re.IGNORECASE,
 )
 _OTHER_OPENING = re.compile(
-    r"^\W*(?:(?:bitte\s+)?(?:liste|nenne|zeige|finde|gib)\s*(?:mir|uns)?\s*)?(?:wie\s*viele|welche[rsn]?|alle|sämtliche|jede[rsn]?|wer)\b"
-    r"|^\W*(?:(?:liste|cite|nomme|donne|montre)[zr]?\s*(?:moi)?\s*)?(?:combien\s+d[e'’]|quel(?:le)?s|tou(?:te)?s\s+les|qui)\s*"
+    r"^\W*(?:(?:bitte\s+)?(?:liste|nenne|zeige|finde|gib)\s*+(?:(?:mir|uns)\s*+)?)?(?:wie\s*viele|welche[rsn]?|alle|sämtliche|jede[rsn]?|wer)\b"
+    r"|^\W*(?:(?:liste|cite|nomme|donne|montre)[zr]?\s*+(?:moi\s*+)?)?(?:combien\s+d[e'’]|quel(?:le)?s|tou(?:te)?s\s+les|qui)\s*"
     r"|^\W*(?:(?:lista|nombra|muestra|enumera)\s*)?(?:cu[aá]nt[oa]s|qu[eé]|cu[aá]les|tod[oa]s\s+l[oa]s|tod[oa]s\s+[oa]s|qui[eé]nes|quais|quant[oa]s)\b"
     r"|^\W*(?:(?:elenca|mostra)\s*)?(?:quant[ie]|quali|tutt[ie]\s+(?:i|gli|le)|chi)\b|^\W*(?:hoeveel|welke|alle)\b"
     r"|^\W*(?:(?:请)?(?:列出|找出|给出)?(?:所有|全部)?(?:的)?(?:有)?(?:多少|哪些|几个|什么)?)",
@@ -276,7 +276,7 @@ def phrases_like(wanted: str) -> tuple[tuple[str, ...], ...]:
 
 # Numbers
 
-_NUMBER = r"(?P<number{n}>\d[\d.,' ]*(?<=\d)|\d)\s*(?P<scale{n}>k\b|thousand|million|billion|tausend|millionen|万|亿)?"
+_NUMBER = r"(?P<number{n}>\d[\d.,' ]{{0,30}}(?<=\d)|\d)(?:\s*+(?P<scale{n}>k\b|thousand|million|billion|tausend|millionen|万|亿))?"
 _ABOVE = (
     r"above|over|exceeding|(?:more|greater|higher|longer|older|larger|bigger|heavier|taller|later|better|wider|deeper|faster|warmer|hotter"
     r"|richer|costlier) than|more expensive than|>|über|mehr als|größer als|höher als|länger als|älter als|plus de|supérieure?s? à"
@@ -307,7 +307,7 @@ _BOUND = re.compile(
 )
 _COUNTED = re.compile(r"(?<![\w.,-])(?P<number>\d{1,3}(?:[.,]\d+)?)\s+(?P<noun>[^\W\d_]{3,})")
 _SCALES = {"k": 1e3, "thousand": 1e3, "tausend": 1e3, "million": 1e6, "millionen": 1e6, "billion": 1e9, "万": 1e4, "亿": 1e8}
-_ADJECTIVE = re.compile(r"([^\W\d_]+?)(?:er|ier|r)\s+than\s*$", re.IGNORECASE)
+_ADJECTIVE = re.compile(r"([^\W\d_]{1,40}?)(?:er|ier|r)\s+than\s*$", re.IGNORECASE)
 
 
 def number_of(text: str) -> float:

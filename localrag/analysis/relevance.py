@@ -1,7 +1,7 @@
 """Which sentences of documents are about an entity or a topic."""
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from localrag.analysis.placed_sentences import PlacedSentence
@@ -39,7 +39,9 @@ def chunk_ids_of_topic(topic: str, project: Project) -> frozenset[str]:
 
 def is_in_chunks(sentence: PlacedSentence, chunk_ids: frozenset[str]) -> bool:
     """Whether a sentence is in one of the chunks, also where that overlaps the one that it was read from."""
-    return any(c.id in chunk_ids and c.start < sentence.end and sentence.start < c.end for c in sentence.source.chunks)
+    chunks = sentence.source.chunks  # in order
+    first, last = bisect_right(chunks, sentence.start, key=lambda c: c.end), bisect_left(chunks, sentence.end, key=lambda c: c.start)
+    return any(c.id in chunk_ids for c in chunks[first:last])
 
 
 def are_about_topic(topic: str, texts: Sequence[str], project: Project) -> list[bool]:

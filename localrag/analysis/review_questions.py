@@ -23,7 +23,7 @@ class AnswerKind(StrEnum):
     CHOICE = "one of"
 
 
-_QUESTION_LINE = re.compile(r"(?:(date|amount|yes/no|list|text)|(one of) ([^:]+)):\s*(.+)", re.IGNORECASE)
+_QUESTION_LINE = re.compile(r"(?:(date|amount|yes/no|list|text)|(one of) ([^:]+)):\s*+(.+)", re.IGNORECASE)
 _NUMBERED = re.compile(r"(?:[-*•]|\d{1,3}[.)])\s+")
 EXAMPLE = "Write one a line, such as: date: When does it end?"
 

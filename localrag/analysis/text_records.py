@@ -6,14 +6,16 @@ same labels make one table, also across documents.
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby, repeat
 
 from localrag.analysis.placed_sentences import OpenedDocument
 
 MAX_LABEL_WORDS = 8
 MIN_SHARED_LABELS = 0.6  # share of a record's labels that its table has
+MAX_COMPARED = 20  # tables whose labels are compared with those of another
 MIN_KEY_SHARE = 0.9  # share of different values in a column that names its records
 _NUMBERED = re.compile(r"([^\d\n]{0,80}?)\.?(?<![^.])(\d{1,9})\.([^\n]{1,200})$")
 _CELL = re.compile(r"([^:：?？\n]{1,80})(?:[:：](?: |$)|([?？]) )")
@@ -58,7 +60,7 @@ class RecordTable:
     def holds(self, cells: Cells) -> bool:
         """Whether a record's labels are those of the table."""
         names = {name for name, _ in cells}
-        return len(names & self.labels.keys()) >= MIN_SHARED_LABELS * len(names)
+        return sum(name in self.labels for name in names) >= MIN_SHARED_LABELS * len(names)
 
     @property
     def key_labels(self) -> tuple[str, ...]:
@@ -67,11 +69,14 @@ class RecordTable:
         Columns called a name come before others, and those before identifiers. Numbers name records only where their label says so. Empty
         without such a column: then each record is an item of its own.
         """
-        distinct = list({r.cells: r for r in self.records}.values())
+        distinct = [dict(reversed(cells)) for cells in {r.cells: None for r in self.records}]
+        counts = Counter(label for cells in distinct for label, value in cells.items() if value)
         parts = {part: label for label in self.labels if (part := _part_of_name(label))}
         whole = [(parts["first"], parts["last"])] if len(parts) == 2 else []
         for labels in [*whole, *((label,) for label in sorted(filter(None, self.labels), key=_key_order))]:
-            values = [" ".join(value).casefold() for r in distinct if all(value := [r.value(label) for label in labels])]
+            if counts[labels[0]] < MIN_KEY_SHARE * len(distinct):
+                continue
+            values = [" ".join(value).casefold() for cells in distinct if all(value := [cells.get(label, "") for label in labels])]
             is_unique = len(set(values)) >= MIN_KEY_SHARE * len(distinct)
             is_words = sum(not _NUMBER.fullmatch(v) for v in values) > len(values) / 2
             if is_unique and (is_words or is_identifier(labels[0])):
@@ -94,17 +99,23 @@ def _part_of_name(label: str) -> str:
 
 
 def record_tables(sources: Sequence[OpenedDocument] | Iterator[OpenedDocument]) -> list[RecordTable]:
-    """The tables of documents, in their order. A single block of `label: value` lines is no table."""
+    """The tables of documents, in their order. A single block of `label: value` lines is no table.
+
+    A table joins one with the same labels, or one of the last MAX_COMPARED with the same first label that has most of its labels.
+    """
     merged: dict[tuple[str, bool], list[RecordTable]] = {}
+    same: dict[tuple[frozenset[str], bool], RecordTable] = {}
     for source in sources:
         for table in _tables_of(source):
             same_first = merged.setdefault((next(iter(table.labels), ""), table.is_keyed), [])
-            other = next((t for t in same_first if t.holds(tuple((name, "") for name in table.labels))), None)
+            cells, key = tuple((name, "") for name in table.labels), (frozenset(table.labels), table.is_keyed)
+            other = same.get(key) or next((t for t in same_first[-MAX_COMPARED:] if t.holds(cells)), None)
             if other is None or not any(table.labels):
                 same_first.append(table)
             else:
                 other.labels |= table.labels
                 other.records += table.records
+            same[key] = other or table
     return [t for tables in merged.values() for t in tables if len(t.records) > 1 or not t.is_keyed]
 
 
@@ -193,17 +204,16 @@ def _markdown_cells(source: OpenedDocument, lines: Sequence[tuple[int, int]]) ->
     rows = [[cell.strip(" \t*`") for cell in text[a:b].strip().strip("|").split("|")] for a, b in lines]
     rules = [n for n, (a, b) in enumerate(lines) if _RULE.fullmatch(text[a:b])]
     header = rows[rules[0] - 1] if rules and rules[0] > 0 else []
+    is_rule = set(rules)
     for n, (a, b) in enumerate(lines):
-        if n in rules or (rules and n < rules[0]):
+        if n in is_rule or (rules and n < rules[0]):
             continue
-        names = [*header, *[""] * len(rows[n])]
-        cells = tuple((name, value) for name, value in zip(names, rows[n], strict=False) if value)
+        cells = tuple((name, value) for name, value in zip(chain(header, repeat("")), rows[n], strict=False) if value)
         if cells:
             yield TextRecord(source, a, b, cells)
 
 
 def chunk_at(source: OpenedDocument, offset: int) -> str:
     """The id of the chunk that a character is in; of two that overlap, the later."""
-    starts = [chunk.start for chunk in source.chunks]
-    n = bisect_right(starts, offset)
+    n = bisect_right(source.chunks, offset, key=lambda chunk: chunk.start)
     return source.chunks[n - 1].id if n else ""

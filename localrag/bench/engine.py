@@ -56,7 +56,7 @@ def read_workload(text: Path | None, prefix: Path | None, schema: Path | None, *
     The defaults are the demo documents, and a conversation and a schema of this package.
     """
     prefix, schema = prefix or SHIPPED_WORKLOAD / "prefix.txt", schema or SHIPPED_WORKLOAD / "schema.json"
-    turns = re.findall(r"<\|im_start\|>(\w+)\n(.*?)<\|im_end\|>", _read_prompt(prefix), re.DOTALL)
+    turns = re.findall(r"<\|im_start\|>(\w+)\n((?:(?!<\|im_start\|>).)*?)<\|im_end\|>", _read_prompt(prefix), re.DOTALL)
     if not turns:
         raise UsageError(f"{prefix} holds no turn of a conversation.", "Write it as <|im_start|>role, a line break, the text, <|im_end|>.")
     try:

@@ -117,7 +117,7 @@ def _int_value(values: dict[str, Any], key: str) -> int:
 
 def _in_name(name: str) -> str:
     """The quantisation at the end of a file's name."""
-    match = re.search(r"(?i)[-._]((?:I?Q\d(?:_\w+)?)|(?:B?F16)|F32)(?=[-.]|$)", name)
+    match = re.search(r"(?i)[-._]((?:I?Q\d(?:_\w{1,20})?)|(?:B?F16)|F32)(?=[-.]|$)", name)
     return match[1].upper() if match else ""
 
 

@@ -390,7 +390,7 @@ def read_text(path: Path) -> str:
 
 def line_of(text: str, name: str) -> str:
     """The line of a key in a TOML text, as `, line 3`; empty if the key is not found."""
-    pattern = re.compile(rf"\s*(?:\[+\s*)?[\"']?{re.escape(name)}[\"']?\s*[=.\]]")
+    pattern = re.compile(rf"\s*+(?:\[+\s*)?[\"']?{re.escape(name)}[\"']?\s*[=.\]]")
     number = next((n for n, line in enumerate(text.splitlines(), 1) if pattern.match(line)), 0)
     return f", line {number}" if number else ""
 

@@ -242,7 +242,7 @@ def _own_format(path: Path) -> Iterator[GoldDocument]:
         yield GoldDocument(str(row["id"]), row["content"].strip("`\n "), facts=tuple(row["facts"]))
 
 
-_MENTION_MARK = re.compile(r"\[\[([^\]|]+)\|([^\]|]+)(?:\|([^\]]+))?\]\]")
+_MENTION_MARK = re.compile(r"\[\[([^\[\]|]+)\|([^\[\]|]+)(?:\|([^\[\]]+))?\]\]")
 _BELOW = re.compile(r"^(relations|yes|no):[ \t]*(.*)$", re.MULTILINE)
 
 

@@ -110,7 +110,7 @@ def _share_true(values: Sequence[bool]) -> float | None:
 
 
 _TOKEN = re.compile(rf"[{CJK}]|[^\W_]+")
-_ANSWER_MARKS = re.compile(r"\s*(?:≠ “[^\n]*?” (?=\[contradicted\]))?\[(?:\d+|unsupported|related|contradicted)\]")
+_ANSWER_MARKS = re.compile(r"(?<!\s)\s*(?:≠ “[^\n“]*?” (?=\[contradicted\]))?\[(?:\d+|unsupported|related|contradicted)\]")
 _TITLE = re.compile(r"^\*\*.*\*\*$", re.MULTILINE)
 
 

@@ -18,7 +18,7 @@ _SPECIAL = str.maketrans(
 _URL = re.compile(r"https?://[^\s{}\\\"<>^`|]{1,2000}")
 _YEAR = re.compile(r"(?<!\d)(1[5-9]\d\d|20\d\d)(?!\d)")
 _DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d)?)?")
-_ADDRESS = re.compile(r"\s*<[^<>\s]{1,200}@[^<>\s]{1,200}>")
+_ADDRESS = re.compile(r"(?<!\s)\s*<[^<>@\s]{1,200}@[^<>\s]{1,200}>")
 _KEY_WORD = re.compile(r"[a-z0-9]+")
 MAX_KEY_PART_CHARS = 20
 

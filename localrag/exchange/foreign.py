@@ -188,7 +188,7 @@ def tree_faults(parents: Mapping[Any, Any], levels: Mapping[Any, int]) -> dict[A
 
 GRAPHRAG = "Microsoft GraphRAG"
 GRAPHRAG_ENTITY_TYPES = {"geo": "place", "location": "place", "": "thing"}  # GraphRAG's type → localrag's, if they differ
-_DATA = re.compile(r"\s*\[Data:([^\]]*)\]")
+_DATA = re.compile(r"(?<!\s)\s*\[Data:([^\[\]]*)\]")
 _REFERENCE = re.compile(r"(Entities|Relationships)\s*\(([\d,\s]+)")
 GraphRagRow = dict[str, Any]
 

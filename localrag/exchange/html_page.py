@@ -25,11 +25,11 @@ from localrag.serializers import GraphView, build_graph_view, community_number
 from localrag.store import export_rows, graph, layout
 from localrag.text.sentences import replace_control_characters
 
-_IMPORT = re.compile(r'^import (?:(?P<whole>\w+)|\{(?P<names>[^}]*)\}) from "(?P<path>[^"]+)";\n', re.MULTILINE)
+_IMPORT = re.compile(r'^import (?:(?P<whole>\w+)|\{(?P<names>[^{}]*)\}) from "(?P<path>[^"]+)";\n', re.MULTILINE)
 _LANGUAGES = re.compile(r"import\(`\.\./i18n/\$\{(\w+)\}\.js`\)")  # the only import by a computed name
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class)\*? *(\w+))", re.MULTILINE)
 _DEFAULT = re.compile(r"^export default (?:(?=function (\w+))|(?=\{))", re.MULTILINE)
-_LIST = re.compile(r"^export \{([^}]*)\};", re.MULTILINE)
+_LIST = re.compile(r"^export \{([^{}]*)\};", re.MULTILINE)
 REPLACED_MODULES = {
     "page/app.js": "app.js",
     "lib/api.js": "api.js",

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import IO
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-_TIMES = re.compile(rb"<dcterms:(created|modified)[^>]*>[^<]*</dcterms:\1>")
+_TIMES = re.compile(rb"<dcterms:(created|modified)[^<>]*>[^<]*</dcterms:\1>")
 _PROPERTIES = "docProps/core.xml"
 
 

@@ -26,6 +26,7 @@ _FRONT = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*\r?(?:\n|\Z)", re.DO
 _FRONT_KEY = re.compile(r"""^localrag:[ \t]*["']?([\w:]+)["']?[ \t]*\r?$""", re.MULTILINE)
 MAX_PAGE_BYTES = 10_000_000
 MAX_FRONT_CHARS = 100_000
+MAX_FRONT_BRACKETS = 1_000  # open brackets: the parser's time grows with the square of how deep they nest
 Properties = Mapping[str, Any]
 
 
@@ -230,7 +231,7 @@ def load_properties(front: str) -> dict[str, Any] | None:
     """The properties in YAML, all scalars as texts; None if it is no plain mapping."""
     import yaml
 
-    if len(front) > MAX_FRONT_CHARS:
+    if len(front) > MAX_FRONT_CHARS or front.count("[") + front.count("{") > MAX_FRONT_BRACKETS:
         return None
     try:
         if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(front)):  # they may stand for very much

@@ -32,13 +32,13 @@ _LETTERS = re.compile(rf"[^\W\d_{CJK}]{{3,}}")
 _GAP = re.compile(r"[ -]| & |['’](?=s\b)")  # between the words of a phrase
 _VERBAL = re.compile(r" (?:the|an?|its?|his|her|him|their|them|my|me|our|us|your|you)\b")  # after a verb that was tagged as a noun
 _LINK = re.compile(r" (?:of|in|for|on|with|between)(?: the)? ")
-_NOUNS = re.compile(r"[JN]*[NP](?:S[JN]*[NP])*")  # over the codes of words, see `_coded`
+_NOUNS = re.compile(r"(?<![JN])[JN]*[NP](?:S[JN]*[NP])*")  # over the codes of words, see `_coded`
 _ABBREVIATED = re.compile(r"\. \w")  # after a word within a sentence
 _EMPTY_NOUNS = GENERIC_NOUNS | frozenset(
     "man men woman women person people boy girl child children gentleman lady rest amount list set group pair range deal size".split()
 )
 _EMPTY_ADJECTIVES = frozenset("little whole entire certain different various following main real".split())
-_CHINESE_NOUNS = re.compile(r"[JN]*N(?:D[JN]*N)?")
+_CHINESE_NOUNS = re.compile(r"(?<![JN])[JN]*N(?:D[JN]*N)?")
 _CHINESE_CODES = {"n": "N", "vn": "N", "a": "J", "b": "J"}
 # A phrase of letters alone: no code, file name, number or date. Capitals alone are an abbreviation of at most five letters.
 _READABLE = re.compile(rf"(?:(?![A-Z]{{6}})[^\W\d_]+(?:['’](?:s\b)?|(?: & | – |, | |-)(?=\w)|$))+|[{CJK}]+")

@@ -6,11 +6,10 @@ Each is read by the parser of its own suffix, within limits, and becomes a docum
 import lzma
 import re
 import zlib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 from pathlib import PurePosixPath
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
@@ -156,10 +155,13 @@ class SplitText:
 def split_text(text: str, parts: Sequence[DocumentPart], inner: Sequence[InnerDocument]) -> list[SplitText]:
     """The text of a file and those of the files within it, which have different names; one without text lists what is in it."""
     ordered = _with_own_names(sorted(inner, key=lambda d: (d.start, -d.end)))
+    parts = sorted(parts, key=lambda part: part.start)
     found = [_part_of(text, parts, InnerDocument("", 0, 0, len(text)), ordered)]
     for n, document in enumerate(ordered):
-        within = list(takewhile(lambda d, end=document.end: d.start < end, ordered[n + 1 :]))  # type: ignore[misc]
-        found.append(_part_of(text, parts, document, within))
+        within = ordered[n + 1 : bisect_left(ordered, document.end, n + 1, key=lambda d: d.start)]
+        first = bisect_left(parts, document.start, key=lambda part: part.start)
+        last = bisect_right(parts, document.end, key=lambda part: part.start)
+        found.append(_part_of(text, parts[first:last], document, within))
     return [part for part in found if part.text]
 
 

@@ -4,14 +4,16 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from localrag.loaders.content import open_file
 
-_INPUT = re.compile(r"\\(input|include|usepackage)\s*(?:\[[^\[\]]{0,200}\])?\s*\{([^{}\n]{1,200})\}")
+_INPUT = re.compile(r"\\(input|include|usepackage)\s*+(?:\[[^\[\]]{0,200}\]\s*+)?\{([^{}\n]{1,200})\}")
 _DEFINES = re.compile(r"\\(?:(?:new|renew|provide)command|DeclareRobustCommand|DeclareMathOperator|def)\b")
 MAX_INPUT_BYTES = 200_000  # of one file
 MAX_INPUT_FILES = 20
+MAX_INPUT_NAMES = 1_000  # that a file names
 MAX_INPUT_DEPTH = 3  # files that files take in
 _MAX_DOCUMENT_BYTES = 5_000_000
 
@@ -35,15 +37,14 @@ def _gather(source: str, folder: Path, texts: dict[Path, str], depth: int) -> No
 
 def _input_paths(source: str, folder: Path) -> Iterator[Path]:
     """The files in the folder, or below it, that a source names; no link leads out of it."""
-    for command, names in _INPUT.findall(source):
-        suffix = ".sty" if command == "usepackage" else ".tex"
-        for name in names.split(","):
-            for written in (name.strip(), name.strip() + suffix):
-                with suppress(OSError, ValueError):
-                    path = (folder / written).resolve()
-                    if written and path.is_relative_to(folder) and path.is_file():
-                        yield path
-                        break
+    found = dict.fromkeys((found[1], name.strip()) for found in _INPUT.finditer(source) for name in found[2].split(","))
+    for command, name in islice(found, MAX_INPUT_NAMES):
+        for written in (name, name + (".sty" if command == "usepackage" else ".tex")):
+            with suppress(OSError, ValueError):
+                path = (folder / written).resolve()
+                if written and path.is_relative_to(folder) and path.is_file():
+                    yield path
+                    break
 
 
 def _input_text(file: Path, most: int) -> str:

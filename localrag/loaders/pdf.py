@@ -38,7 +38,7 @@ CELL_SEPARATOR = " · "  # between the cells of a row
 _SEPARATOR_CHARACTERS = " ·"
 SENTENCE_END = tuple(".!?:;。！？：；\"”')")
 LIST_ITEM = re.compile(r"(?:[-*•‣▪●○·–]|\(?\d{1,3}[.)]|\(?[a-z][.)]|\[\d+\])\s")
-_LAST_WORD = re.compile(r"(\w+)[\ufffe-]$")
+_LAST_WORD = re.compile(r"(?<!\w)(\w+)[\ufffe-]$")
 _FIRST_WORD = re.compile(r"\w+")
 _NUMBER = re.compile(r"(?<![\d.,])\d{1,4}(?![.,]?\d)")
 _OWN_LINE = re.compile(
@@ -281,7 +281,7 @@ def line_words(pages: Iterable[Sequence[PageLine]]) -> DocumentWords:
     return document_words("\n".join(_WHOLE_LINE.sub(" ", line.text) for page in pages for line in page))
 
 
-_WHOLE_LINE = re.compile(r"^[^\W\d_]+(?=[^\W\d_]*$)|\w+[\ufffe-]$")
+_WHOLE_LINE = re.compile(r"^[^\W\d_]++$|(?<!\w)\w+[\ufffe-]$")
 
 
 def join_paragraphs(lines: Sequence[PageLine], known: DocumentWords | None = None) -> Iterator[str]:

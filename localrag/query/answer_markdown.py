@@ -12,8 +12,8 @@ from localrag.text.markdown import plain_text
 from localrag.text.sentences import looping_lines, sentences
 
 _CITATION = r"[\[【][ \t]*(?:(?:sources?|quellen?|来源)[ \t]*)?\d{1,3}(?:[ \t]*[,;–-][ \t]*\d{1,3})*[ \t]*[\]】](?!\()"
-CITATION_MARKS = re.compile(rf"[ \t]*{_CITATION}", re.IGNORECASE)
-_MARKS_AFTER_END = re.compile(rf"([.!?。！？]+[\"”’)*_]*)((?:[ \t]*{_CITATION})+)", re.IGNORECASE)
+CITATION_MARKS = re.compile(rf"(?<![ \t])[ \t]*{_CITATION}", re.IGNORECASE)
+_MARKS_AFTER_END = re.compile(rf"(?<![.!?。！？])([.!?。！？]+[\"”’)*_]*)((?:[ \t]*{_CITATION})+)", re.IGNORECASE)
 _BEGUN_MARK = re.compile(r"[\[【][^\[\]【】\n]{0,20}$")
 _NUMBER = re.compile(r"\d{1,3}")
 _FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})")
@@ -25,10 +25,11 @@ _RULE_ROW = re.compile(r"[ \t>]*\|(?:[ \t]*:?-{1,}:?[ \t]*\|)+[ \t]*$")
 _CELL_END = re.compile(r"(?<!\\)\|")
 _SOURCE_LIST = re.compile(
     r"[ \t]*(?:#{1,6}[ \t]+)?(?:\*\*|__)?(?:sources?|references?|citations?|quellen|fuentes|références|fonti|来源|参考(?:文献|资料)?)"
-    r"(?:[ \t]+(?:used|cited))?(?:\*\*|__)?[ \t]*[:：]?(?:\*\*|__)?[ \t]*",
+    r"(?:[ \t]+(?:used|cited))?(?:\*\*|__)?[ \t]*+[:：]?(?:\*\*|__)?[ \t]*",
     re.IGNORECASE,
 )
 _POSSIBLE_END = re.compile(r"[.!?…。！？:：\n]")
+MAX_LOOKED_AT = 100  # last lines of a code block that may go round in circles
 MAX_UNIT_CHARS = 4000  # a longer stretch without an end is a unit
 MIN_NEXT_CHARS = 8
 MAX_PREFIX = 7  # characters, from which it is clear whether a line is an item of a list
@@ -88,10 +89,9 @@ class UnitParser:
 
     def feed(self, text: str) -> Iterator[AnswerUnit]:
         """Take the next piece of the text."""
-        self._line += text
-        while (end := self._line.find("\n")) >= 0:
-            line, self._line = self._line[: end + 1], self._line[end + 1 :]
-            yield from self._end_line(line)
+        *lines, self._line = (self._line + text).split("\n")
+        for line in lines:
+            yield from self._end_line(f"{line}\n")
         if self._is_prose or not self._may_be_structure(self._line):
             yield from self._prose(self._pop_line())
 
@@ -155,7 +155,7 @@ class UnitParser:
     def _code_line(self, line: str) -> Iterator[AnswerUnit]:
         self._code.append(line)
         mark = line.strip(" \t>\n")
-        if repeated := looping_lines([code.strip() for code in self._code if code.strip()]):
+        if mark and (repeated := looping_lines([code.strip() for code in self._code[-MAX_LOOKED_AT:] if code.strip()])):
             lines = [n for n, code in enumerate(self._code) if code.strip()]
             self._code, self.is_looping = [*self._code[: lines[-repeated]], f"{self._fence}\n"], True
             yield self._close_code()

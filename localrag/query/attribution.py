@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlite_utils import Database
 
-from localrag.entailment import parse_sentence
+from localrag.entailment import MAX_SENTENCE_CHARS, parse_sentence
 from localrag.entailment.comparison import contradiction, unsupported_reason
 from localrag.entailment.english import COUNTED_TIMES
 from localrag.entailment.lexicon import ParsedSentence, ParsedWord
@@ -260,6 +260,8 @@ def is_entailed(claim: str, source: str, before: str = "", aliases: AliasLookup 
 
 def rejection_reason(claim: str, source: str, before: str = "", aliases: AliasLookup = lambda _: ()) -> str:
     """Why a sentence does not entail the claim, in a word or two; empty if it does."""
+    if len(claim) > MAX_SENTENCE_CHARS:
+        return "too long"
     claim = _with_names_of(claim, source, aliases)
     reasons = []
     for text in (source, _resolve_pronoun(source, before)):
@@ -310,7 +312,7 @@ _WORD_PATTERN = re.compile(r"\w+")
 _PLACE_WORDS = frozenset("in of for on at from within by im in von für aus laut en de para dans pour".split())
 _ARTICLES = frozenset("the this a an der die das dem den el la los las le les".split())
 _AS_SAID = re.compile(
-    r",?\s*(?:\bas\s+)?\b(?:stated|mentioned|described|noted|said|found|listed|shown|reported|recorded)\s*$", re.IGNORECASE
+    r"(?:(?<!\s)|(?=,)),?\s*(?:\bas\s+)?\b(?:stated|mentioned|described|noted|said|found|listed|shown|reported|recorded)\s*$", re.IGNORECASE
 )
 
 
@@ -395,6 +397,8 @@ def unit_verdict(
     """The verdict on a unit of an answer; None if it makes no claim. `previous` is the claim before it, which a pronoun may refer to."""
     if unit.kind is UnitKind.LAYOUT or not any(map(str.isalnum, unit.claim)):
         return None
+    if len(unit.claim) > MAX_SENTENCE_CHARS and unit.kind is not UnitKind.CODE:
+        return Verdict(UNSUPPORTED_STATE, (), "too long")
     if unit.kind is UnitKind.CODE:
         return _code_verdict(unit.claim, [*cited, *shown])
     if unit.kind is UnitKind.ROW:

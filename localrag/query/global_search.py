@@ -140,7 +140,7 @@ MIN_QUOTED_CHARS, MAX_QUOTED_CHARS = 40, 280  # of a quoted sentence; a third fo
 RELEVANCE_WEIGHT = 1.0  # of the cosines to title and question, relative to the frequent words that a sentence adds
 QUESTION_WEIGHT = 0.5  # of the cosine to the question, relative to that to the title: "What are the main themes?" is near to no sentence
 MIN_SENTENCES_ON_TITLE = 3  # of a report, that have a word of its title
-_SPEECH = re.compile(r"^[\"'“‘「『]|[“”\"「」].*[“”\"「」]|(?<!\w)'.*'(?!\w)")
+_SPEECH = re.compile(r"^[\"'“‘「『]|[“”\"「」][^“”\"「」\n]*[“”\"「」]|(?<!\w)'.{0,400}'(?!\w)")
 _CHAPTER = re.compile(
     r"^(?:#{1,2}[ \t]+\S.*|[ \t]*(?:CHAPTER|Chapter|STAVE|BOOK|ACT|PART|LETTER|CANTO)[ \t]+[\dIVXLCA-Z][^\n]{0,60}"
     r"|[ \t]*第[一二三四五六七八九十百零〇\d]{1,5}[章回节卷][^\n]{0,30})$",

@@ -74,7 +74,7 @@ class OutputLimit:
             self._tokens_left = tokens_left - n_tokens
             return text
         self.is_reached, self.finish, fitting = True, "length", []
-        words = re.findall(r"\s*\S+", text)[: tokens_left + 1]  # a word has at least one token
+        words = re.findall(r"(?<!\s)\s*\S+", text)[: tokens_left + 1]  # a word has at least one token
         for word, n_tokens in zip(words, await self._count_tokens(words), strict=True):
             tokens_left -= n_tokens
             if tokens_left < 0:

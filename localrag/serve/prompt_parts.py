@@ -17,7 +17,7 @@ _TAG = re.compile(
     r"|\[(?P<close_label>/|END )?(?P<label>[A-Z][A-Z\d_ ]{2,60})\])",
     re.MULTILINE,
 )
-_FENCE = re.compile(r"^[ \t]{0,3}(`{3,}|~{3,})[ \t]*([^\n`]*)$", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]{0,3}(`{3,}+|~{3,}+)[ \t]*+([^\n`]*)$", re.MULTILINE)
 _RULE = re.compile(r"^[ \t]{0,3}([-=_*#]{5,}|\"{3})[ \t]*$", re.MULTILINE)
 _ADJECTIVES = "(?:(?:my|the|a|new|next|last|latest|current|final|original|follow[- ]?up|users?|user['’]s|meine|die|ma|la|mi)[ \t]){0,4}"
 _QUESTION = "(?:question|query|request|input|message|prompt|frage|anfrage|pregunta|consulta|domanda|问题|提问|質問)(?:[ \t]is)?"
@@ -26,7 +26,7 @@ _LABEL = re.compile(
     rf"|^[ \t]{{0,3}}#{{1,6}}[ \t]{{1,4}}{_ADJECTIVES}{_QUESTION}[ \t]{{0,4}}$",
     re.MULTILINE | re.IGNORECASE,
 )
-_STUB = re.compile(r"^[^\n:：]{1,60}[:：][ \t]*\**[ \t]*$")  # a line that the model is to complete: "Helpful Answer:"
+_STUB = re.compile(r"^[^\n:：]{1,60}[:：][ \t]*+\**[ \t]*$")  # a line that the model is to complete: "Helpful Answer:"
 _GAP = "\x1e"  # stands for a block that was left out
 _SECTION = re.compile(r"^[ \t]{0,3}(?:#{1,6}[ \t]|[-=_*]{5,}[ \t]*$|\x1e)", re.MULTILINE)
 _STEP = re.compile(r"\[[^\n]{1,300}\][^\n?]{0,40}:")  # of an agent: "[read_file for 'a.md'] Result:"

@@ -129,7 +129,7 @@ def delete_study(study: Path) -> list[Path]:
 # Tasks of LLM calls that answer questions; indexes begun by an older localrag do not mark such calls by subject.
 QUERY_TASKS = ("standalone", "answer", "map", "reduce", "primer", "rate", "questions")
 UNPROVED = ("unsupported", "related", "contradicted")  # answer fields: counts of sentences without proof
-_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_STRING = re.compile(r'\\.|"((?:[^"\\]|\\.)*)"')
 _SENTENCE = re.compile(r"[^.!?。！？\n]{12,}")
 _SCHEMA_WORDS = {"name", "type", "items", "answer", "yes", "no", "source", "target", "thing", ""}  # words of the JSON schemas
 

@@ -34,14 +34,14 @@ _UNDERLINED = re.compile(r"\S\s*\n[ \t]*([=\-~*^\"`+#])\1{2,}[ \t]*$")
 _DIRECTIVE = re.compile(r"^\s*(?:\.\. |:[\w-]+:(?:\s|$)|@\w+\{|\\[a-zA-Z]+[{\[]|\[[^\]]+\]:\s|<!--|!\[|\{[%#{]|<!\w|<\?\w|&\w+;$)")
 _TAG_FIRST = re.compile(r"^\s*</?[a-zA-Z][\w-]*(?:\s[^<>]*|/)?(?:>|$)")
 _URL = re.compile(r"<?(?:https?|ftp|mailto|file):/?/?\S+")
-_URL_LAST = re.compile(r"\s\S+://\S+$")
-_DOTS = re.compile(r"(?:(?:\. ?){5,}|…{2,})\s*\w{0,5}\s*$")
+_URL_LAST = re.compile(r"\s(?=\S+$)\S+?://\S")
+_DOTS = re.compile(r"(?:(?:\. ?){5}|…{2})\s*+(?:\w{1,5}\s*)?$")
 _CONTENTS = re.compile(
     r"^\s*(?:table of contents|contents|inhaltsverzeichnis|inhalt|índice|sommaire|indice|目录|目次)\s*:?$", re.IGNORECASE
 )
 _NUMBERED = re.compile(r"^\s*(?:\d{1,2}\.)+\d{0,2}\s+\S.*\s\d{1,4}$")
 _LICENCE = re.compile(
-    r"permission is hereby granted|permission to (?:make|use|copy)\b.*\b(?:copies|software)|all rights? reserved|©|\(c\) \d{4}"
+    r"permission is hereby granted|permission to (?:make|use|copy)\b.{0,400}\b(?:copies|software)|all rights? reserved|©|\(c\) \d{4}"
     r"|copyright (?:\(c\)|©|notice|holders?\b|\d{4})|redistributions? (?:of source|in binary|and use)"
     r"|warrant(?:y|ies) of (?:any kind|merchant)"
     r"|in no event shall|licensed under|project gutenberg|liable for any (?:direct|claim)",
@@ -60,7 +60,7 @@ _STATEMENT = re.compile(
 )
 _CODE_END = re.compile(r"(?:[{\\]|=>|->|\|\||&&|[\"'\])}],|\($|\[$)\s*$")
 _SIGNS = re.compile(r"[{}\[\]<>=;_\\|$#@^~]|::|\(\)|->|=>|&&|\|\||/\S*/")
-_INLINE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
+_INLINE = re.compile(r"(?<!`)(`+)(?!`).{1,900}?(?<!`)\1(?!`)", re.DOTALL)
 _PROSE_WORD = re.compile(rf"[^\W\d_]{{2,}}|[{CJK}]")
 _CELL = re.compile(r"\s· | ·\s|\t|\s\|\s|^\||\|$")
 _FIELD = re.compile(r"^[^\s:：][^:：\n]{0,40}[:：]\s+\S.{0,60}$")
@@ -136,13 +136,15 @@ def _is_row(flat: str, plain: str) -> bool:
     return bool(_FIELD.match(plain)) and not _ENDED.search(plain) and len(parts) < 3 * _MIN_WORDS
 
 
-_IMAGE = re.compile(r"!\[[^\]]*\](?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\]]*\])")
+_IMAGE = re.compile(r"!\[[^\]]{0,500}\](?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\]]*\])")
 _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])+)\](?:\((?:[^()\s]|\([^()\s]*\))*(?:\s+\"[^\"]*\")?\)|\[[^\]]*\])")
-_ROLE = re.compile(r":[a-z]+(?:[:+-][a-z]+)*:`([^`]+)`")
-_RST_LINK = re.compile(r"`([^`<>]+?)\s*<[^<>`]+>`__?|`([^`]+)`__?(?!\w)")
-_SPAN = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
-_STRONG = re.compile(r"(?<![*\\\d])(\*{2,3})(?=[^\s*])(.+?)(?<=[^\s*\\])\1(?!\*)|(?<![\w*\\])(\*)(?=[^\s*])(.+?)(?<=[^\s*\\])\3(?![\w*])")
-_UNDER = re.compile(r"(?<![\w\\])(_{1,3})(?=[^\s_])(.+?)(?<=[^\s_\\])\1(?!\w)")
+_ROLE = re.compile(r":[a-z]{1,30}(?:[:+-][a-z]{1,30}){0,4}:`([^`]+)`")
+_RST_LINK = re.compile(r"`([^`<>]*[^`<>\s])\s*<[^<>`]+>`__?|`([^`]+)`__?(?!\w)")
+_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.{1,900}?)(?<!`)\1(?!`)", re.DOTALL)
+_STRONG = re.compile(
+    r"(?<![*\\\d])(\*{2,3})(?=[^\s*])(.{1,500}?)(?<=[^\s*\\])\1(?!\*)|(?<![\w*\\])(\*)(?=[^\s*])(.{1,500}?)(?<=[^\s*\\])\3(?![\w*])"
+)
+_UNDER = re.compile(r"(?<![\w\\])(_{1,3})(?=[^\s_])(.{1,500}?)(?<=[^\s_\\])\1(?!\w)")
 _LONE = re.compile(r"^(?:\*{2,3}|__)(?!.*\*\*)|(?<=\S)\s?(?:\*{2,3}|__)$")  # emphasis that begins or ends in another sentence
 _TAGS = re.compile(
     r"</?(?:a|abbr|b|big|blockquote|br|center|cite|code|dd|del|details|div|dl|dt|em|font|h[1-6]|hr|i|img|ins|kbd|li|mark|ol|p|pre|q|s|small|span"

@@ -24,7 +24,7 @@ _CONTAINER_SIGNS = " \t>*+-.)0123456789"  # before the text of quotes and list i
 _EMPHASIS = re.compile(r"(?<![\w\\])(?:\*{1,3}|_{1,3})(?=\S)|(?<=\S)(?:\*{1,3}|_{1,3})(?!\w)|`+|~~")
 _LINK = re.compile(r"!?\[([^\[\]\n]{0,200})\]\([^()\s]{0,500}\)")
 _MARKUP = re.compile(r"[\\`*_\[\]<>#|%^~$&]|==|^[-+](?=[\s-])|^\d+[.)](?=\s)")
-_BLOCK_START = re.compile(r"^(\s*)(#|>|[-+*]\s|\d+[.)]\s|```|~~~|---)", re.MULTILINE)
+_BLOCK_START = re.compile(r"^([^\S\n]*)(#|>|[-+*]\s|\d+[.)]\s|```|~~~|---)", re.MULTILINE)
 _KINDS = {"fence": "fence", "code_block": "code", "table_open": "table", "heading_open": "heading"}
 MAX_BLOCK_CHARS = 6_000  # of a block that is parsed again with each part of it
 Span = tuple[int, int]

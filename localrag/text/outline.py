@@ -20,7 +20,9 @@ _DIRECTIVE = re.compile(r"[ \t]*\.\. \S")
 _TABLE = re.compile(r"\s*[|+]|.*\S(?:\t| · | \| )\S|\s*=+(?:[ \t]+=+)+[ \t]*$")
 _PROSE = re.compile(r"[^\W\d_]")
 _MAX_TITLE_LINE, _MAX_TITLE_WORDS = 80, 10
-_NO_TITLE = re.compile(r"\n| · |: |[.,;:!?。，；：！？][\W_]*+\Z")  # a sentence, a row, a field with its value
+_NO_TITLE = re.compile(
+    r"\n| · |: |(?<![\W_])(?:(?![.,;:!?。，；：！？])[\W_])*+[.,;:!?。，；：！？][\W_]*+\Z"
+)  # a sentence, a row, a field with its value
 
 
 class BlockKind(StrEnum):
@@ -154,8 +156,8 @@ class Outline:
 
 def _title(text: str) -> str:
     """A heading as a reader sees it: without roles, anchors and markup."""
-    text = re.sub(r"\{#[^}]*\}|:[\w-]+:`([^`<]*)[^`]*`", r"\1", text)
-    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"\{#[^{}]*\}|:[\w-]+:`([^`<]*+)[^`]*`", r"\1", text)
+    text = re.sub(r"\[([^\]]{0,500})\]\([^)]{0,900}\)", r"\1", text)
     return " ".join(text.replace("``", "").replace("`", "").replace("**", "").split())
 
 

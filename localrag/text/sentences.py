@@ -3,6 +3,7 @@
 import re
 import struct
 import unicodedata
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
@@ -26,7 +27,7 @@ _ENDS = str.maketrans(".?!。？！", "------")
 _MAX_SPLITTER_CHARS = 20_000  # characters per call of the splitter: its time may be quadratic, 0.1 s for this many
 _MARKER = re.compile(r"\W*(?:\d{1,3}[.)])+\s*")  # the number of a list item
 _REFERENCE = re.compile(r"(?:\[[^\[\]\n]{1,80}\])+\s*")  # a reference to literature or a footnote
-_STOPPED = re.compile(r"[.!?…。！？．।۔؟։።།။៕][\W\d]*$")
+_STOPPED = re.compile(r"(?<![\W\d])(?:(?![.!?…。！？．।۔؟։።།။៕])[\W\d])*+[.!?…。！？．।۔؟։።།။៕][\W\d]*+$")
 _AFTER_STOP = re.compile(r"(?<=[。！？])[0-9a-z]")  # a Chinese sentence may begin so; sentencex does not split before it
 _UNUSUAL = re.compile(r"[^\S\n ]|[\ud800-\udfff]")  # spaces and lone surrogates that sentencex fails at
 
@@ -123,7 +124,7 @@ class RepetitionFilter:
     """Detects sentences of one text that repeat an earlier one, are the start of one, or loop."""
 
     def __init__(self) -> None:
-        self._known: set[str] = set()
+        self._known: list[str] = []  # sorted
         self._last: tuple[str, ...] = ()
 
     def is_variation(self, sentence: str) -> bool:
@@ -138,14 +139,16 @@ class RepetitionFilter:
         """Whether a sentence is new, ignoring case, punctuation and a leading number. Remembers it."""
         words = _WORDS.findall(_NUMBERED.sub("", sentence.casefold()))
         key = " ".join(words)
-        is_start = not _ENDED.search(sentence) and any(earlier.startswith(key) for earlier in self._known)
-        if key in self._known or is_start or is_looping(words):
+        at = bisect_left(self._known, key)
+        following = next(iter(self._known[at : at + 1]), None)
+        is_start = following is not None and following.startswith(key) and not _ENDED.search(sentence)
+        if following == key or is_start or is_looping(words):
             return False
-        self._known.add(key)
+        self._known.insert(at, key)
         return True
 
 
-_ENDED = re.compile(r"[.!?…。！？]\W*$")
+_ENDED = re.compile(r"(?<!\W)(?:(?![.!?…。！？])\W)*+[.!?…。！？]\W*+$")
 _NUMBERED = re.compile(r"^\s*\d{1,3}[.):]\s+")
 _WORDS = re.compile(rf"[{CJK}]|[^\W_{CJK}]+")
 _MIN_VARIATION_WORDS, _MAX_VARIED_WORDS = 12, 2

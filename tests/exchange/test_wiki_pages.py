@@ -1,13 +1,15 @@
 """Pages of a wiki: the generated block and all that a person wrote around it, byte for byte."""
 
 import re
+import time
 
+import pytest
 import yaml
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from localrag.exchange.obsidian import wiki_link
-from localrag.exchange.wiki_pages import GeneratedPage, encode_text, new_page, parse_page, read_text, updated_page
+from localrag.exchange.wiki_pages import GeneratedPage, encode_text, load_properties, new_page, parse_page, read_text, updated_page
 from localrag.text.markdown import escape_markdown
 
 FRONT = {"localrag": "entity:x", "kind": "entity", "aliases": ["Ada", "A. Lisle: “x”"], "mentions": 2}
@@ -201,3 +203,13 @@ def test_any_content_makes_a_page_that_is_read_as_it_was_written(name, text):
     assert page is not None
     assert (page.key, page.is_edited, page.is_only_generated) == ("entity:x", False, True)
     assert updated_page(page, made) == page.text
+
+
+@pytest.mark.parametrize("sign", ["[", "{", '["]",', "a: [", "- ["])
+def test_properties_that_nest_deeply_are_none(sign):
+    """The parser of YAML would take minutes."""
+    start = time.thread_time()
+
+    assert load_properties(sign * (90_000 // len(sign))) is None
+    assert load_properties("a: [b, c]\nd: {e: f}") == {"a": ["b", "c"], "d": {"e": "f"}}
+    assert time.thread_time() - start < 5

@@ -1,11 +1,14 @@
 """Attribution of units: clauses over several passages, items below their list's line, rows, code, and sentences that claim nothing."""
 
+import time
+
 import pytest
 
 from localrag.engine.embedder import open_embedder
+from localrag.entailment import MAX_SENTENCE_CHARS, parse_sentence
 from localrag.model_files import find_embedder
 from localrag.query.answer_markdown import parse_units
-from localrag.query.attribution import clauses, declines, proving_row, strip_location, support_checker, unit_verdict
+from localrag.query.attribution import clauses, declines, is_entailed, proving_row, strip_location, support_checker, unit_verdict
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Quote
 
 HANDBOOK = """Every employee gets 20 days of paid vacation in a year. Interns get 5 days of paid vacation.
@@ -200,3 +203,22 @@ def test_a_row_of_a_table_proves_what_its_cells_say(claim, is_proved):
 
     assert (row is not None) == is_proved
     assert row is None or row.text == rows[1]
+
+
+@pytest.mark.parametrize("unit", ["<think></think>", "the keepers of the light ", "who is ", "A, "])
+def test_a_sentence_without_an_end_is_not_checked(states, unit):
+    """The time to read a sentence grows faster than its length, so a very long one is supported by nothing, whatever it begins with."""
+    start = time.thread_time()
+    verdicts = states(f"Lead programmers get 15 % more, and {unit * 100_000}")
+
+    assert set(verdicts) <= {UNSUPPORTED_STATE}
+    assert time.thread_time() - start < 30  # the square would take hours
+    assert len(parse_sentence(unit * 100_000).words) < MAX_SENTENCE_CHARS
+
+
+def test_what_stands_beyond_the_part_that_is_read_is_never_proved():
+    """Nor does a long source that begins with the claim lose what it proves."""
+    claim = "The tower is old."
+    assert is_entailed(claim, "The tower is old.")
+    assert not is_entailed(f"The tower is old{' and old' * 300} and it fell.", f"The tower is old{' and old' * 300}.")
+    assert is_entailed(claim, f"The tower is old, and {'a b ' * 1000}.")

@@ -11,17 +11,15 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import llama_cpp
-from jinja2 import BaseLoader
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-from llama_cpp.llama_chat_format import Jinja2ChatFormatter
 from llguidance import LLTokenizer
 
 from localrag.engine.llama.library import load_model
+from localrag.engine.llama.template_process import reason_of, render_template
 from localrag.errors import ModelError
 
 _LONGEST = 1 << 14  # bytes per token
@@ -31,7 +29,7 @@ _CONTROL = int(llama_cpp.LLAMA_TOKEN_ATTR_CONTROL)
 _USER = int(llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED)
 _LSTRIP, _RSTRIP = int(llama_cpp.LLAMA_TOKEN_ATTR_LSTRIP), int(llama_cpp.LLAMA_TOKEN_ATTR_RSTRIP)
 # `<think>`, `[INST]`; not runs of spaces or single signs, which occur in ordinary text.
-_USER_DEFINED_MARKER = re.compile(r"[^\w\s].*\w.*\S", re.DOTALL)
+_USER_DEFINED_MARKER = re.compile(r"[^\w\s]\W*\w.*\S", re.DOTALL)
 
 
 class PromptPart(NamedTuple):
@@ -204,8 +202,8 @@ REASONING_EFFORTS = ("no_think", "none", "minimal", "low")
 # Formats that llama.cpp has built in, by a control token that identifies each.
 BUILT_IN_TEMPLATES = {"<|im_start|>": "chatml", "<start_of_turn>": "gemma", "<|start_header_id|>": "llama3", "[INST]": "mistral-v3",
             "<|start_of_role|>": "granite", "<|assistant|>": "phi3"}  # fmt: skip
-_THINKING_TAG = re.compile(r"[<\[◁]\|?[\w:]*(?:think|thought|reason|cot)[\w:]*\|?[>\]▷]", re.IGNORECASE)
-_CONTROL_MARKER = re.compile(r"[<\[◁][^\s<>\[\]◁▷]*\w[^\s<>\[\]◁▷]*[>\]▷]")  # the shape of control tokens
+_THINKING_TAG = re.compile(r"[<\[◁]\|?[\w:]{0,40}(?:think|thought|reason|cot)[\w:]{0,40}\|?[>\]▷]", re.IGNORECASE)
+_CONTROL_MARKER = re.compile(r"[<\[◁][^\w\s<>\[\]◁▷]*+\w[^\s<>\[\]◁▷]*[>\]▷]")  # the shape of control tokens
 MAX_ANSWER_PREFIX = 200  # characters
 _KEYS = re.compile(r"x([0-9a-f]{16})n(\d+)x")
 
@@ -243,7 +241,7 @@ class ChatFormat:
         try:
             parts = self._written(messages, ask=True)
         except Exception as error:
-            raise ModelError(f"The chat template of {self.file} cannot format this conversation: {_reason(error)}", _ANOTHER) from error
+            raise ModelError(f"The chat template of {self.file} cannot format this conversation: {reason_of(error)}", _ANOTHER) from error
         if self.bos and parts[0].is_template:
             parts[0] = PromptPart(parts[0].text.removeprefix(self.bos), is_template=True)
         return [*parts, PromptPart(self.answer_prefix, is_template=True)] if self.answer_prefix else parts
@@ -287,7 +285,7 @@ def open_format(file: str, template: str, vocabulary: Vocabulary) -> ChatFormat:
         try:
             format_ = _fit_to_template(plain)
         except Exception as error:  # noqa: BLE001 — a template is somebody else's program
-            reason = reason or _reason(error)
+            reason = reason or reason_of(error)
             continue
         warning = f"The chat template of {file} cannot be used ({reason}); {note}." if note else ""
         opening = _answer_prefix(format_, template)
@@ -307,25 +305,10 @@ def _renderers(template: str, vocabulary: Vocabulary) -> Iterator[tuple[RenderTe
     yield partial(_render_with_llama_cpp, name), f"the form {name} is used instead"
 
 
-@lru_cache(maxsize=4)
-def _compiled(template: str) -> Any:
-    """The template compiled by Jinja with the extensions and filters of transformers, with which templates are tested."""
-    extensions = [Jinja2ChatFormatter.IgnoreGenerationTags, "jinja2.ext.loopcontrols"]
-    environment = ImmutableSandboxedEnvironment(loader=BaseLoader(), trim_blocks=True, lstrip_blocks=True, extensions=extensions)
-    environment.filters["tojson"] = Jinja2ChatFormatter.tojson
-    return environment.from_string(template)
-
-
 def _render_with_jinja(template: str, values: dict[str, Any], messages: Seq[Message], ask: bool) -> str:
-    """The template's output. Raises any error of the template."""
-
-    def refuse(message: str) -> None:
-        raise ValueError(message)
-
-    # No date: the current date in the prefix would invalidate cached answers every day.
-    functions = {"raise_exception": refuse, "strftime_now": lambda _format: ""}
+    """The template's output. Raises ValueError with the error of the template."""
     variables = {"messages": list(messages), "add_generation_prompt": ask, "tools": None, "documents": None}
-    return str(_compiled(template).render(**variables, **functions, **values))
+    return render_template(template, variables | values)
 
 
 def _render_with_llama_cpp(template: str, messages: Seq[Message], ask: bool) -> str:
@@ -453,10 +436,3 @@ def _after(parts: Seq[PromptPart], offset: int) -> list[PromptPart]:
         remaining.append(PromptPart(text[offset:], is_template))
         offset = max(0, offset - len(text))
     return remaining
-
-
-def _reason(error: Exception) -> str:
-    """The template's error in one line."""
-    line = getattr(error, "lineno", None)
-    words = " ".join(str(error).split())[:200] or type(error).__name__
-    return f"line {line}: {words}" if line else words

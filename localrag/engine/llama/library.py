@@ -44,7 +44,7 @@ def metadata_value(model: Any, key: str) -> str:
 
 def cpu_features() -> frozenset[str]:
     """CPU features that this build of llama.cpp uses, in its own names: AVX2, AVX512_BF16 …"""
-    return frozenset(re.findall(r"(\w+) = 1\b", llama_cpp.llama_print_system_info().decode(errors="replace")))
+    return frozenset(re.findall(r"(?<!\w)(\w+) = 1\b", llama_cpp.llama_print_system_info().decode(errors="replace")))
 
 
 def load_model(path: Path, params: Any) -> Any:

@@ -37,6 +37,7 @@ from localrag.model_files import ModelFile, ServerInfo
 __all__ = ["RemoteEngine", "check_host", "with_server_info"]
 
 MAX_LOST_CONNECTIONS, MAX_SERVER_FAILURES = 5, 3  # per request, before the request itself fails
+MAX_TOKEN_CHARS, MIN_ANSWER_TOKENS = 32, 1_000  # an answer with more characters than so many for each token is refused
 MAX_REFUSED = 5  # requests, by a server that has answered none, before it is no longer used
 MARKER_TOKENS = 8  # of a chat template around each message
 MIN_LEARNED_WINDOW = 1024  # where a server does not tell by how much a request was too long
@@ -211,6 +212,8 @@ class RemoteEngine:
             text = answer.finish("".join(state.reasoning)) if is_complete else answer.finish_cut()
         except EmptyResponse as error:
             raise EmptyResponse(state.why_empty()) from error
+        if len(text) > MAX_TOKEN_CHARS * max(request.max_tokens, MIN_ANSWER_TOKENS):
+            raise MalformedResponse(f"{len(text)} characters, where {request.max_tokens} tokens were asked for")
         counts = (state.prompt_tokens, state.cached_tokens, state.output_tokens, 0)
         seconds = time.perf_counter() - tries.submitted_at
         self._count(request.task, counts, seconds, tries.waited)

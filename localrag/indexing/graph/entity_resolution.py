@@ -30,8 +30,8 @@ _POSSESSIVE = re.compile(r"['’]s?$")
 _PUNCTUATION = re.compile(r"(?<!\d)[.,]|[.,](?!\d)|[;:!?\"“”«»()\[\]{}《》「」『』·・]")
 _MANNER = "also|better|commonly|formerly|previously|originally|sometimes|professionally|officially|popularly|now|then|locally|once|best"
 _CALLED = re.compile(  # the words between two names of one entity
-    rf"[\s,(\"“]+(?:(?:who|which)\s)?(?:is\s|was\s|are\s|were\s)?(?:or\s)?"
-    rf"(?:(?:(?:{_MANNER})\s)+(?:known(?:\sas)?|called|named)|(?<=[,(])(?:known\sas|née|né|a\.k\.a\.|aka))"
+    rf"(?<![\s,(\"“])[\s,(\"“]+(?:(?:who|which)\s)?(?:is\s|was\s|are\s|were\s)?(?:or\s)?"
+    rf"(?:(?:(?:{_MANNER})\s){{1,4}}(?:known(?:\sas)?|called|named)|(?<=[,(])(?:known\sas|née|né|a\.k\.a\.|aka))"
     r"[\s:\"“]+(?:the\s)?"
 )
 _BRACKET = re.compile(r"[(（]([^()（）]{2,120})[)）]")

@@ -621,3 +621,10 @@ def test_a_megabyte_in_one_line_is_an_answer_like_any_other():
     for said in (in_pieces, json.dumps(answered(long)).encode(), lambda h: reply(h, 400, long.encode())):
         with Server(lambda _, said=said: said) as server, pytest.raises(EngineError):
             asyncio.run(engine_of(server).generate(request(YES_OR_NO)))
+
+
+def test_an_answer_far_longer_than_asked_for_is_refused():
+    """Its sentences would be checked for minutes: no token has so many characters."""
+    assert answers_of(lambda _: "word " * 6_000, request(max_tokens=50))[0] == ["word " * 6_000]
+    with pytest.raises(EngineError, match=r"14\d+ characters, where 50 tokens were asked for"):
+        answers_of(lambda _: "yes" + "<think></think>" * 100_000, request(max_tokens=50))
