@@ -162,7 +162,7 @@ def entity_lines(
     """Lines `{"name", "type"[, "description"]}`, no name twice.
 
     Without `span_of`, exactly the given names in their order, each with its type (free order was no better: the bundled model typed 0.78 of
-    CoNLL04's names right, in given order 0.80). With it, the names are suggestions: any word-aligned span of that text may be named, and
+    CoNLL04's names right, in given order 0.80). With it, any word-aligned span of that text may be named, and
     the model decides when the list ends, after at most `most` lines. Names already `known` are excluded; noun `phrases` may also have the
     type DEFAULT_ENTITY_TYPE. `script` is the measured density of the descriptions. The list fits into `tokens`.
     """

@@ -40,9 +40,9 @@ def test_a_description_of_several_lines_or_beyond_its_limit_is_kept_as_far_as_it
 @pytest.mark.parametrize(
     ("grammar", "line"),
     [
-        (standalone_line(200), "What does \"Prune\" do to [[Sync]] in *Settings*?"),
-        (question_lines(1), "What does \"Prune\" do to issue #4 in *Settings*?"),
-        (short_lines(1, 1, 200), "The council called it \"a *bold* step\" in item #4."),
+        (standalone_line(200), 'What does "Prune" do to [[Sync]] in *Settings*?'),
+        (question_lines(1), 'What does "Prune" do to issue #4 in *Settings*?'),
+        (short_lines(1, 1, 200), 'The council called it "a *bold* step" in item #4.'),
     ],
 )
 def test_a_line_may_quote(grammar, line):

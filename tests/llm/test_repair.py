@@ -71,9 +71,7 @@ def test_the_spelling_of_the_text_comes_before_that_of_an_address(written, found
 )
 def test_a_name_is_kept_whatever_markup_it_ends_with(name):
     """Links, wiki links, emphasis, code, an abbreviation's full stop: the name is a stretch of the text, however long the link is."""
-    rows, dropped = kept(
-        entity_lines([], DEFAULT_ENTITY_TYPES, span_of=PAGE), json.dumps({"items": [{"name": name, "type": "concept"}]})
-    )
+    rows, dropped = kept(entity_lines([], DEFAULT_ENTITY_TYPES, span_of=PAGE), json.dumps({"items": [{"name": name, "type": "concept"}]}))
 
     assert ([r["name"] for r in rows], dropped) == ([name], 0)
 

@@ -23,6 +23,7 @@ from localrag.indexing.tasks import WorkerPool, run_in_order
 from localrag.project import Project, resolve_answer_style
 from localrag.records import IMPORTED_MARK, Chunk, Failure, content_id
 from localrag.store import chunks as chunks_store
+from localrag.store import documents as documents_store
 from localrag.store import graph, runs
 from localrag.text.sentences import sentence_bounds
 
@@ -77,7 +78,8 @@ def extraction_hash_of(project: Project, method: IndexingMethod) -> str:
 
 def _task(db: Database, chunks: tuple[Chunk, ...], method: IndexingMethod) -> ExtractChunks:
     near = _neighbour_texts(db, chunks)
-    return ExtractChunks(chunks, _bounds(chunks), method.style, near, uses_tagger=method.uses_tagger, asks_model=method.asks_model)
+    path = documents_store.document_path(db, chunks[0].id)
+    return ExtractChunks(chunks, _bounds(chunks), method.style, near, path, uses_tagger=method.uses_tagger, asks_model=method.asks_model)
 
 
 async def measure_extraction(project: Project, pool: WorkerPool, limit: float) -> tuple[float, float]:
