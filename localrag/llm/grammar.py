@@ -308,7 +308,7 @@ def _span_rule(text: str) -> str:
 
 
 def _phrase_rule(text: str, words: int, characters: int) -> str:
-    """A pattern for spans: so many words of one line (or Chinese characters), without quotation marks and final punctuation but that of an abbreviation.
+    """A pattern for spans: so many words of one line (or Chinese characters), without quotation marks; it ends with a full stop only if short words do.
 
     The length is counted in words because a limit inside a word would leave no valid continuation.
     """

@@ -117,7 +117,7 @@ def test_with_a_slow_server_the_tagger_extracts_and_reports_quote(docs, slow_ser
 @pytest.mark.ci
 @pytest.mark.parametrize(("late", "by"), [("in Vardby", "model"), ("", "tagger")])
 def test_only_finished_chunks_are_measured_and_none_is_asked_for_twice(docs, monkeypatch, late, by):
-    """One of two chunks done in time promises that the model is quick enough, and what is under way is waited for; none promises nothing."""
+    """One of two chunks done in time promises that the model is quick enough, and the other is waited for; none promises nothing."""
     monkeypatch.setattr(stage, "MAX_MEASURED_S", 1.0)
 
     def answer(body):
