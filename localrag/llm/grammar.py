@@ -308,7 +308,9 @@ def _span_rule(text: str) -> str:
 
 
 def _phrase_rule(text: str, words: int, characters: int) -> str:
-    """A pattern for spans: so many words of one line (or Chinese characters), without quotation marks; it ends with a full stop only if short words do.
+    """A pattern for spans: so many words of one line (or Chinese characters), without quotation marks.
+
+    Of final punctuation only the full stop of an abbreviation, a short word, belongs to a span.
 
     The length is counted in words because a limit inside a word would leave no valid continuation.
     """

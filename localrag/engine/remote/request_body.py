@@ -10,8 +10,8 @@ from typing import Any
 from localrag.engine.remote.refusals import JSON_SCHEMA, LEAST_REASONING
 from localrag.engine.request import Request
 
-# As a JSON schema for the server; in words alone, where a server refuses or ignores schemas; as a schema with thinking, since newer models of
-# Ollama ignore the schema while their thinking is switched off.
+# As a JSON schema for the server; in words alone, where a server refuses or ignores schemas; as a schema with thinking, since newer models
+# of Ollama ignore the schema while their thinking is switched off.
 FORMS = ("schema", "words", "thinking")
 _LOCAL_FORMS = ("items", "answer", "line")  # the only property of a schema whose local grammar is lines or plain text
 

@@ -318,7 +318,7 @@ def test_complete_rows_before_a_broken_end_are_read():
 @pytest.mark.parametrize(
     "said",
     [
-        "The [1] entities:\n```json\n{'items': [{'name': 'Skua', 'type': 'thing',}, {'name': 'Vardby', 'type': 'place'},]}\n```\nDone {ok}.",
+        "The [1] rows:\n```json\n{'items': [{'name': 'Skua', 'type': 'thing',}, {'name': 'Vardby', 'type': 'place'},]}\n```\nDone {ok}.",
         "{'name': 'Skua', 'type': 'thing'}\n{'name': 'Vardby', 'type': 'place'}",
         '- {name: "Skua", type: "thing"}\n- {name: "Vardby", type: "place",}',
         "{“name”: “Skua”, “type”: “thing”}\n{“name”: “Vardby”, “type”: “place”}",
