@@ -286,10 +286,15 @@ def failures_of(folder, server, question=""):
 
 
 @pytest.mark.usefixtures("hashed")
-def test_an_index_of_a_model_that_obeys_no_schema_is_complete(tmp_path):
-    """JSON lines, plain text and a report in a code block with its rating as a fraction: every chunk and report has its data."""
+@pytest.mark.parametrize("refuses", [False, True])
+def test_an_index_of_a_model_that_obeys_no_schema_is_complete(tmp_path, refuses):
+    """JSON lines, plain text and a report in a code block with its rating as a fraction: every chunk and report has its data.
+
+    So it is whether the server ignores a schema or refuses it.
+    """
     write_town(tmp_path / "docs")
-    with Server(writes_of_the_town) as server:
+    refused = refusal(400, "This response_format type is unavailable now")
+    with Server(lambda body: refused if refuses and "response_format" in body else writes_of_the_town(body)) as server:
         assert failures_of(tmp_path, server) == (0, "")
 
 
