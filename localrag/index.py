@@ -694,11 +694,6 @@ class Index(IndexReader):
         (self._engine or EngineOptions()).notify(f"Languages: {named}. Embedding with {MULTILINGUAL_EMBEDDER} (another: --embedder NAME).")
         return MULTILINGUAL_EMBEDDER
 
-    def measure_if_new(self) -> None:
-        """Measure how a chat model that answered for the first time on this machine runs fastest; it takes a minute or more, once."""
-        if self._asked is not None:
-            self._asked.model.measure_if_new()
-
     def _query_project(self) -> Project:
         """The index with all its models."""
         if self._asked is None:

@@ -64,7 +64,7 @@ class Replay:
         if "Which of these entities are related" in asked:
             rows = [self._pair(number, a, b) for a, b in sorted(self.pairs[number])]
             return json.dumps({"items": rows}, ensure_ascii=False)
-        if "Names it may hold" in asked:
+        if asked.startswith("From: "):
             rows = [
                 {
                     "name": written,

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import socket
 import ssl
 import subprocess
@@ -179,16 +180,13 @@ def with_window(window, answer, refuse):
 
 
 def writes_of_the_town(body):
-    """What a model that obeys its prompt but no schema writes: JSON lines of the names it is offered, and a report in a code block."""
+    """What a model that obeys its prompt but no schema writes: JSON lines of capitalised names, and a report in a code block."""
     told, asked = body["messages"][0]["content"], body["messages"][-1]["content"]
-    if "Names it may hold: " in asked:
-        text, names = asked.split("Names it may hold: ")
-        rows = [
-            {"name": n, "type": "place", "description": f"{n} is named in the text"} for n in names.split("\n")[0].split(", ") if n in text
-        ]
-        return "\n".join(map(json.dumps, rows))
+    if asked.startswith("From: "):
+        names = dict.fromkeys(re.findall(r"[A-Z]\w+(?: [A-Z]\w+)*", asked.split("Text:\n")[1].split("\n\nAnswer with JSON")[0]))
+        return "\n".join(json.dumps({"name": n, "type": "place", "description": f"{n} is named in the text"}) for n in names)
     if "are related" in asked:
-        names = [json.loads(line)["name"] for line in body["messages"][-2]["content"].split("\n") if line]
+        names = [row["name"] for row in json.loads(body["messages"][-2]["content"])["items"]]
         rows = [{"source": a, "target": b, "description": f"{a} is near {b}", "strength": 5} for a, b in pairwise(names)]
         return "\n".join(map(json.dumps, rows))
     if "Answer with one JSON object" in told:

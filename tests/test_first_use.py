@@ -21,11 +21,11 @@ def place(tmp_path):
     return tmp_path
 
 
-def run(place, *args, faults=None, **env):
-    """localrag in a fresh home of its own, where layouts fail as `faults` says."""
+def run(place, *args, faults=None, typed="", **env):
+    """localrag in a fresh home of its own, where layouts fail as `faults` says. `typed` is its standard input."""
     path = os.pathsep.join([str(FAULTS), str(ROOT), os.environ.get("PYTHONPATH", "")])
     given = {"FAULTS": json.dumps(faults or {}), "FAULTS_LOG": str(place / "faults.log"), "PYTHONPATH": path}
-    return run_process(*args, cwd=place, LOCALRAG_HOME=str(place / "home"), **given, **env)
+    return run_process(*args, cwd=place, given=typed, LOCALRAG_HOME=str(place / "home"), **given, **env)
 
 
 def noted(place):
@@ -73,6 +73,26 @@ def test_layouts_that_die_hang_or_lie_are_refused_and_indexing_goes_on(place, qu
     assert {where for _, where, _ in noted(place)} == {"trial"}
     assert len(kept["refused"]) == 5
     assert kept["choices"]["@0"]["settings"]["kv_cache_type"] == "f16"
+
+
+@pytest.mark.parametrize(("command", "typed"), [(("ask", "Who is the mate?"), ""), (("chat",), "Who is the mate?\n")])
+def test_an_answer_is_never_followed_or_delayed_by_measuring(place, quantised, command, typed):
+    """`ask` and `chat` end when they have answered: a new model runs with usual settings, which are only tried."""
+    assert run(place, "index", "docs", "--extractor", "phrases").returncode == 0
+    done = run(place, *command, "--model", quantised, typed=typed)
+
+    assert done.returncode == 0, done.stderr
+    assert "Measuring" not in done.stderr
+    records = [json.loads(path.read_text()) for path in (place / "home" / "cache" / "tuning").glob("*.json")]
+    assert not [choice for record in records for choice in record["choices"].values() if "measured" in choice]
+
+
+def test_a_test_of_a_model_measures_it(place, chat_file):
+    """`models test` leaves a record of the fastest settings, with which the next answer runs."""
+    done = run(place, "models", "test", str(chat_file.path))
+
+    assert done.returncode == 0, done.stdout
+    assert record(place)["choices"]
 
 
 def test_kernels_for_this_cpu_that_end_the_process_are_left_out(place, quantised):

@@ -116,7 +116,7 @@ class EngineOptions:
     allowed_hosts: tuple[str, ...] = ()  # beyond this machine, for a model behind a server
     parallel_requests: int = 0  # requests to each server at the same time; 0: as many as it tells
     use_adapters: bool = True  # the reader of passages, and the tagger of the bundled model
-    measure_later: bool = False  # a model that was never measured here runs with usual settings first
+    measure_later: bool = False  # a model that was never measured here runs with usual settings
     prefix_files: bool = True  # keep the KV of beginnings that prompts share as files; they hold the tokens of those beginnings
 
     def __post_init__(self) -> None:

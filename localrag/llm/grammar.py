@@ -15,7 +15,7 @@ from localrag.llm.budgets import DEFAULT_TOKENS_PER_CHAR, TokenDensity
 from localrag.llm.model import end_at_sentence
 from localrag.llm.repair import conformed, known_name, known_option, line_of_text, rows_of, strength, verbatim_name
 from localrag.records import content_id
-from localrag.text.sentences import is_cjk
+from localrag.text.sentences import collapse_whitespace, is_cjk
 
 DEFAULT_ENTITY_TYPE = "thing"  # the type of a noun phrase that has none of the requested types
 MAX_WORD_CHARS = 40  # longer words (base64, addresses) are no part of names
@@ -70,9 +70,12 @@ def choice_of(options: Sequence[str]) -> Grammar:
 
 
 def single_line(max_characters: int) -> Grammar:
-    """A short line of free text without quotes, brackets, markup, or space at its ends."""
-    body = rf"[^\s\"'#*<>\[\]{{}}()_:.,][^\n\"#*<>\[\]{{}}_]{{2,{max_characters - 2}}}[^\s\"'#*<>\[\]{{}}_:,.]"
-    return _line_grammar(body, max_characters, str.strip)
+    """A short line of free text without space at its ends; of what a server wrote, what its lines say up to the last whole sentence."""
+
+    def to_line(text: str) -> str:
+        return end_at_sentence(collapse_whitespace(text)[:max_characters], max_characters)
+
+    return _line_grammar(rf"\S[^\n]{{1,{max_characters - 2}}}\S", max_characters, to_line)
 
 
 def _line_grammar(pattern: str, max_characters: int, to_line: Callable[[str], str]) -> Grammar:
@@ -84,8 +87,7 @@ def _line_grammar(pattern: str, max_characters: int, to_line: Callable[[str], st
 
 def standalone_line(max_characters: int) -> Grammar:
     """A short line of free text that ends with its first question mark, if it has one: a small model would go on asking."""
-    body = rf"[^\s\"*<>\[\]{{}}][^\n*<>\[\]{{}}?？]{{2,{max_characters - 2}}}[?？]?"
-    return _line_grammar(body, max_characters, _first_question)
+    return _line_grammar(rf"\S[^\n?？]{{2,{max_characters - 2}}}[?？]?", max_characters, _first_question)
 
 
 def _first_question(line: str) -> str:
@@ -95,12 +97,12 @@ def _first_question(line: str) -> str:
 
 def question_lines(n_lines: int, previous: Sequence[str] = ()) -> Grammar:
     """Exactly `n_lines` lines of one question each, all different and none of the `previous` ones."""
-    return _distinct_lines("questions", n_lines, n_lines, r"[^\s\-*#][^\n*#]{8,140}[?？]", previous)
+    return _distinct_lines("questions", n_lines, n_lines, r"[^\s\-*#][^\n]{8,140}[?？]", previous)
 
 
 def short_lines(min_lines: int, max_lines: int, max_chars: int) -> Grammar:
-    """`min_lines` to `max_lines` different lines of free text of at most `max_chars` characters each, without markup."""
-    return _distinct_lines("short", min_lines, max_lines, rf"[^\s\-*#\"][^\n*#\"]{{3,{max_chars - 2}}}[^\s*#\":,]", ())
+    """`min_lines` to `max_lines` different lines of free text of at most `max_chars` characters each, without the mark of a list."""
+    return _distinct_lines("short", min_lines, max_lines, rf"[^\s\-*#][^\n]{{3,{max_chars - 2}}}[^\s:,]", ())
 
 
 def _distinct_lines(kind: str, min_lines: int, max_lines: int, pattern: str, excluded: Sequence[str]) -> Grammar:
@@ -160,7 +162,7 @@ def entity_lines(
     """Lines `{"name", "type"[, "description"]}`, no name twice.
 
     Without `span_of`, exactly the given names in their order, each with its type (free order was no better: the bundled model typed 0.78 of
-    CoNLL04's names right, in given order 0.80). With it, the names are suggestions: any word-aligned span of that text may be named, and
+    CoNLL04's names right, in given order 0.80). With it, any word-aligned span of that text may be named, and
     the model decides when the list ends, after at most `most` lines. Names already `known` are excluded; noun `phrases` may also have the
     type DEFAULT_ENTITY_TYPE. `script` is the measured density of the descriptions. The list fits into `tokens`.
     """
@@ -295,15 +297,20 @@ SOURCE_WORDS, SOURCE_CHARACTERS = 30, 80
 
 
 def _span_rule(text: str) -> str:
-    """The rule SPAN: any word-aligned span of a text, of characters if it is Chinese, without words over MAX_WORD_CHARS."""
+    """The rule SPAN: any word-aligned span of a text, of characters if it is Chinese, without runs of letters over MAX_WORD_CHARS.
+
+    What punctuation joins to a word, such as a link's address, is a word of its own.
+    """
     if is_cjk(text):
         return "SPAN: %regex " + json.dumps({"substring_chars": text}, ensure_ascii=False)
-    short_words = " ".join(word for word in re.split(r"[ \t]+", text) if max(map(len, word.split("\n"))) <= MAX_WORD_CHARS)
+    short_words = re.sub(rf"\w{{{MAX_WORD_CHARS + 1},}}", " ", text)
     return "SPAN: %regex " + json.dumps({"substring_words": short_words}, ensure_ascii=False)
 
 
 def _phrase_rule(text: str, words: int, characters: int) -> str:
-    """A pattern for spans: so many words of one line (or Chinese characters), without quotation marks and final punctuation.
+    """A pattern for spans: so many words of one line (or Chinese characters), without quotation marks.
+
+    Of final punctuation only the full stop of an abbreviation, a short word, belongs to a span.
 
     The length is counted in words because a limit inside a word would leave no valid continuation.
     """
@@ -311,7 +318,7 @@ def _phrase_rule(text: str, words: int, characters: int) -> str:
     if is_cjk(text):
         return rf'/[^\s"\\]([^\n"\\]{{0,{characters - 2}}}{end})?/'
     word = rf'[^\s"\\]{{1,{MAX_WORD_CHARS}}}'
-    return rf'/(\.?\w[^\s"\\]{{0,{MAX_WORD_CHARS}}} ({word} ){{0,{words - 2}}})?[^\s"\\]{{0,{MAX_WORD_CHARS}}}{end}/'
+    return rf'/(\.?\w[^\s"\\]{{0,{MAX_WORD_CHARS}}} ({word} ){{0,{words - 2}}})?([^\s"\\]{{0,{MAX_WORD_CHARS}}}{end}|(\w{{1,4}}\.)+)/'
 
 
 def claim_lines(

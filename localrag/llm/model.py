@@ -318,15 +318,6 @@ class ChatModel:
         """The engine's metrics and settings as JSON-ready values; empty if no engine was started."""
         return self._engine.metrics() if self._engine else {}
 
-    def measure_if_new(self) -> None:
-        """Close the engine and measure how its model runs fastest here, if that was put off for its first answers. Raises ModelError."""
-        if self._engine is None or self.file.url:
-            return
-        from localrag.engine.autotune.load import measure_if_new
-
-        self.close()
-        measure_if_new(self.file, self.options)
-
     def close(self) -> None:
         """Stop the engine and free the model; wait for a model that is being loaded."""
         if self._loading is not None:

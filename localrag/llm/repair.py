@@ -12,19 +12,29 @@ STRAIGHT_QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"',
 MIN_TYPE_SIMILARITY = 0.75  # of a type's spelling, as "organisation" has to "organization"
 _ARTICLE = re.compile(r"^(?:the|an?|der|die|das|den|dem|le|la|les|el|los|las|il|gli)\s+(?=\w{2})|^l'(?=\w{2})")
 MAX_COMPARED_NAME_CHARS, MAX_COMPARED_OPTION_CHARS = 300, 100  # of what is compared: anything longer is no name and no option
+_TOKEN = re.compile(r'[^\s\[\]()<>|"]+')
+_ADDRESS = re.compile(r"[/\\@]|\w\.\w")  # in an address, a path or the name of a file
 _AROUND = " \t\n\"'“”‘’.,;:()[]"
 
 
 def verbatim_name(name: str, text: str) -> str:
-    """The name as the text writes it, whatever its case, quotes and number; unchanged if the text does not have it."""
+    """The name as the text writes it, whatever its case, quotes and number; unchanged if the text does not have it.
+
+    The spelling of the name itself comes first, and that of an address or a path last.
+    """
     folded = _folded(text)
-    for variant in _variants(name) if len(name) <= MAX_COMPARED_NAME_CHARS else ():
-        if not variant:
-            continue
-        pattern = r"(?<!\w)" + r"\s+".join(map(re.escape, variant.split())) + r"(?!\w)"
-        if found := re.search(pattern, folded):
-            return collapse_whitespace(text[found.start() : found.end()])
+    variants = [v for v in _variants(name) if v] if len(name) <= MAX_COMPARED_NAME_CHARS else []
+    for searched in (_TOKEN.sub(_blank_address, folded), folded):
+        for variant in variants:
+            pattern = r"(?<!\w)" + r"\s+".join(map(re.escape, variant.split())) + r"(?!\w)"
+            found = [collapse_whitespace(text[m.start() : m.end()]) for m in re.finditer(pattern, searched)]
+            if found:
+                return next((spelling for spelling in found if spelling in collapse_whitespace(name)), found[0])
     return name
+
+
+def _blank_address(token: re.Match[str]) -> str:
+    return " " * len(token.group()) if _ADDRESS.search(token.group()) else token.group()
 
 
 def _folded(text: str) -> str:
@@ -57,7 +67,7 @@ def known_option(value: Any, options: Sequence[str]) -> Any:
 
 def known_name(value: Any, names: Sequence[str]) -> Any:
     """The name of the list that a value means in another case, number or kind of quotes; the value itself if there is none."""
-    if len(str(value)) > MAX_COMPARED_NAME_CHARS:
+    if value in names or len(str(value)) > MAX_COMPARED_NAME_CHARS:
         return value
     folded = {_folded(name): name for name in names}
     return next((folded[v] for v in _variants(str(value)) if v in folded), value)

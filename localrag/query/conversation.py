@@ -6,6 +6,7 @@ A question is a follow-up if it has a pronoun or demonstrative that it does not 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 
 from localrag.llm.budgets import TokenDensity
 from localrag.llm.grammar import question_lines, standalone_line
@@ -228,13 +229,30 @@ def _is_follow_up_cjk(question: str, names: Sequence[str]) -> bool:
 MAX_REWRITTEN_CHARS = 200  # of a standalone question
 CANDIDATE_ENTITIES = 200  # for opening questions
 MAX_HISTORY_TURNS = 5  # newest turns that a follow-up may refer to
+MAX_ADDED_CHARS = 80  # of a standalone question, beyond the question and the longest one before it
+MAX_ANSWER_SHARE = 0.6  # of a standalone question that may stand in an answer in one piece
+_QUESTION_MARKS = ("?", "？")
+_LIST_ITEM = re.compile(r"(?:^|[.:：]\s+)(?:[-*•]|\d{1,2}[.)])\s")
+
+
+def is_rewrite(made: str, asked: str, history: Sequence[Answer]) -> bool:
+    """Whether a text can be the question that was asked, made standalone: it is no answer, no list and no earlier question."""
+    if made == asked:
+        return True
+    before = [a.standalone_question or a.question for a in history]
+    if made in before or _LIST_ITEM.search(made) or len(made) > len(asked) + max(map(len, before), default=0) + MAX_ADDED_CHARS:
+        return False
+    if asked.rstrip().endswith(_QUESTION_MARKS) and not made.endswith(_QUESTION_MARKS):
+        return False
+    same = (SequenceMatcher(None, unmarked_text(a), made, autojunk=False).find_longest_match().size for a in history)
+    return max(same, default=0) <= MAX_ANSWER_SHARE * len(made)
 
 
 async def rewrite_standalone(question: Question, history: Sequence[Answer], project: Project) -> str:
     """A follow-up as a standalone question; any other question is returned unchanged.
 
     A model that writes prose is given every question of a conversation to rewrite; otherwise the names of the last question with names are
-    appended to a question that refers back.
+    appended to a question that refers back. Where it wrote something else, the question stands as asked, with the one before it.
     """
     if question.style == "abstractive":
         turns = "\n".join(f"Q: {a.standalone_question or a.question}\nA: {unmarked_text(a)[:400]}" for a in history[-MAX_HISTORY_TURNS:])
@@ -246,6 +264,7 @@ async def rewrite_standalone(question: Question, history: Sequence[Answer], proj
         )
         if rewritten and rewritten.strip():
             made = collapse_whitespace(rewritten)
+            made = made if is_rewrite(made, question.text, history[-MAX_HISTORY_TURNS:]) else question.text
             leans = is_follow_up(made, [n.text for n in named_entities(made, project)])
             return f"{made} ({history[-1].standalone_question or history[-1].question})" if leans else made
     if not is_follow_up(question.text, [n.text for n in named_entities(question.text, project)]):

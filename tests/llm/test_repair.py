@@ -4,6 +4,7 @@ import json
 from itertools import pairwise
 
 import pytest
+from llguidance import LLMatcher, LLTokenizer
 
 from localrag.engine.remote.replies import GrammarFilter
 from localrag.index import Index
@@ -39,6 +40,51 @@ def test_a_name_is_found_in_the_text_in_another_spelling(written, found):
     assert verbatim_name(written, TEXT) == found
 
 
+PAGE = """![[obsidian-icon.svg]] See https://obsidian.md/account/interiors and notes/prune/sync.md. The interiors team, that is Interiors,
+uses Obsidian for a Prune of [a Catalyst license](https://obsidian.md/buy/catalyst-license/for-everybody-who-wants-it) by Acme Inc. of
+**Obsidian Sync**, [[Help and support and everything else|Insider channels]], `vip-lounge`. An obsidian is a stone, and sync.md a file."""
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ("Interiors", "Interiors"),
+        ("interiors", "interiors"),
+        ("Obsidian", "Obsidian"),
+        ("the Obsidian", "Obsidian"),
+        ("Prune", "Prune"),
+        ("catalyst licenses", "Catalyst license"),
+        ("Obsidian sync", "Obsidian Sync"),
+        ("SYNC.MD", "sync.md"),
+        ("Account", "account"),
+        ("Acme Inc.", "Acme Inc."),
+    ],
+)
+def test_the_spelling_of_the_text_comes_before_that_of_an_address(written, found):
+    """A name that stands in the text as it is written stays; addresses and paths count where the name stands nowhere else."""
+    assert verbatim_name(written, PAGE) == found
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Catalyst license", "Obsidian Sync", "Insider channels", "vip-lounge", "Interiors", "Obsidian", "Prune", "Acme Inc.", "sync.md"],
+)
+def test_a_name_is_kept_whatever_markup_it_ends_with(name):
+    """Links, wiki links, emphasis, code, an abbreviation's full stop: the name is a stretch of the text, however long the link is."""
+    rows, dropped = kept(entity_lines([], DEFAULT_ENTITY_TYPES, span_of=PAGE), json.dumps({"items": [{"name": name, "type": "concept"}]}))
+
+    assert ([r["name"] for r in rows], dropped) == ([name], 0)
+
+
+def test_a_name_ends_before_the_full_stop_of_a_sentence():
+    """Only that of an abbreviation belongs to it."""
+    grammar = entity_lines([], ["place"], span_of="They came to Dover. Acme Inc. paid.")
+    matches = {name: LLMatcher(LLTokenizer("byte"), grammar.next_grammar(""), log_level=0) for name in ("Dover.", "Acme Inc.")}
+    rows = {name: f'{{"name": "{name}", "type": "place"}}\n'.encode() for name in matches}
+
+    assert {name: matcher.consume_tokens(list(rows[name])) for name, matcher in matches.items()} == {"Dover.": False, "Acme Inc.": True}
+
+
 @pytest.mark.parametrize(
     ("written", "kind"),
     [("PERSON", "person"), ("Organisation", "organization"), ("Places", "place"), ("concepts", "concept"), ("weather", "weather")],
@@ -63,6 +109,7 @@ def test_an_end_of_a_relationship_is_one_of_the_names():
     """In another case or with straight quotes."""
     assert known_name("o'brien", ["Skua", "O’Brien"]) == "O’Brien"
     assert known_name("Tern", ["Skua", "O’Brien"]) == "Tern"
+    assert [known_name(n, ["Interiors", "interiors"]) for n in ("Interiors", "interiors")] == ["Interiors", "interiors"]
 
 
 def kept(grammar, answer):

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -97,7 +96,6 @@ def ask_command(
             how["conversation"] = last_conversation(opened)
         answer = ask_and_print(text, opened, how, as_json=as_json, asks=not yes)
         _write_answer_file(answer, out, force=force)
-        measure_afterwards(opened)
 
 
 def _check_answer_file(path: Path | None, *, force: bool) -> None:
@@ -114,13 +112,6 @@ def _write_answer_file(answer: "Answer", path: Path | None, *, force: bool) -> N
     if path is not None:
         write_answer(answer, path, force=force)
         print_note(f"The answer is in {path}.")
-
-
-def measure_afterwards(index: "Index") -> None:
-    """Measure a model that is new on this machine, after its answer; Ctrl-C puts it off again."""
-    sys.stdout.flush()
-    with suppress(KeyboardInterrupt):
-        index.measure_if_new()
 
 
 def _read_question(given: str | None) -> str:

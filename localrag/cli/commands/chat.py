@@ -245,7 +245,7 @@ def chat_command(
 
     if go_on and resume is not None:
         raise UsageError("Either --continue or --resume, not both.", "The last conversation: -c. Another: --resume N")
-    chosen = engine_options(engine)
+    chosen = replace(engine_options(engine), measure_later=True)
     documents = document_filter(where, collection)
     with Index.open(index, model=model, reranker=reranker, engine=chosen, logs=not no_history) as opened:
         opened.load_models()

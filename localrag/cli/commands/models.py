@@ -136,14 +136,21 @@ def show_model_command(name: NameArgument, as_json: JsonOption = False) -> None:
 
 @models_app.command("test")
 def test_command(name: NameArgument, as_json: JsonOption = False) -> None:
-    """Test a model: whether it loads and answers, and how fast. Exit code 4 if it does not work."""
+    """Test a model: whether it loads and answers, and how fast. A chat model is also measured. Exit code 4 if it does not work."""
     from localrag.catalog.listing import find_model, self_test
     from localrag.cli.commands.inspect import print_check_result
+    from localrag.cli.views.console import print_note
 
-    lines = self_test(find_model(name))
+    file = find_model(name)
+    lines = self_test(file)
     print_check_result(lines, as_json=as_json)
     if any(line.state == "fail" for line in lines):
         raise typer.Exit(4)
+    if file.kind == "chat":
+        from localrag.engine.autotune.load import measure_if_new
+        from localrag.engine.settings import EngineOptions
+
+        measure_if_new(file, EngineOptions(notify=print_note))
 
 
 @models_app.command("use")

@@ -22,6 +22,7 @@ MAX_STREAMED_ITEM_CHARS = 20_000  # of a list that is shown while it is written;
 MAX_STREAMED_CHARS = 50_000  # of an answer that is shown while it is written
 MAX_THINKING_BLOCKS = 50  # of an answer that follow one another
 MAX_BROKEN_VALUES = 1000  # of an answer: each costs as much as counting the lines before it
+MAX_MENDED_VALUES = 200  # of these, at most which are read again with mistakes mended
 MAX_PART_CHARS = 200_000  # of a part that the grammar is asked about
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 # Beginning and end of thinking, by model family; the template may have written the beginning.
@@ -424,10 +425,22 @@ def read_value(text: str, schema: dict[str, Any]) -> Any:
 def _json_values(text: str) -> list[Any]:
     """The objects and arrays that follow one another in a text, without what stands between them.
 
+    Where something cannot be read, the text is read with the usual mistakes mended, if that gives fewer failures.
+    """
+    values, failures = _strict_values(text)
+    if 0 < failures <= MAX_MENDED_VALUES:
+        mended, remaining = _strict_values(_mended(text))
+        return mended if remaining < failures else values
+    return values
+
+
+def _strict_values(text: str) -> tuple[list[Any], int]:
+    """The values in a text, and how often a bracket began none.
+
     The work is limited to a multiple of the text's length: brackets that never close would each be read to the end.
     """
     values: list[Any] = []
-    decoder, position, failures, budget = json.JSONDecoder(), 0, 0, 10_000 + 4 * len(text)
+    decoder, position, failures, budget = json.JSONDecoder(strict=False), 0, 0, 10_000 + 4 * len(text)
     while budget > 0 and failures < MAX_BROKEN_VALUES and (start := _BRACKET.search(text, position)):
         try:
             value, position = decoder.raw_decode(text, start.start())
@@ -436,10 +449,28 @@ def _json_values(text: str) -> list[Any]:
             budget -= error.pos - start.start() if isinstance(error, json.JSONDecodeError) else len(text) // 8
         else:
             values.append(value)
-    return values
+    return values, failures
 
 
 _BRACKET = re.compile(r"[\[{]")
+_STRING = re.compile(r"""(?<=[{\[,:])(\s{0,20})(["'“”‘’])(.{0,1000}?)["'“”‘’](?=\s{0,20}[,:}\]])""")
+_BARE_NAME = re.compile(r"(?<=[{,])(\s{0,20})([A-Za-z_]\w{0,60})(?=\s{0,20}:)")
+_TRAILING_COMMA = re.compile(r",(?=\s{0,20}[}\]])")
+
+
+def _mended(text: str) -> str:
+    """A text whose JSON has no trailing commas, and double quotes around its names and texts."""
+
+    def quoted(found: re.Match[str]) -> str:
+        space, mark, inner = found.groups()
+        return space + (
+            f'"{inner}"' if mark == '"' and _ESCAPED.fullmatch(inner) else json.dumps(inner.replace("\\'", "'"), ensure_ascii=False)
+        )
+
+    return _TRAILING_COMMA.sub("", _BARE_NAME.sub(r'\1"\2"', _STRING.sub(quoted, text)))
+
+
+_ESCAPED = re.compile(r'(?:[^"\\]|\\.)*')
 
 
 def _is_json(text: str) -> bool:

@@ -10,16 +10,17 @@ from typing import Any
 from localrag.engine.remote.refusals import JSON_SCHEMA, LEAST_REASONING
 from localrag.engine.request import Request
 
-# As a JSON schema for the server; in words for the model, since not every server enforces a schema; as a schema with thinking, since newer
-# models of Ollama ignore the schema while their thinking is switched off.
+# As a JSON schema for the server; in words alone, where a server refuses or ignores schemas; as a schema with thinking, since newer models
+# of Ollama ignore the schema while their thinking is switched off.
 FORMS = ("schema", "words", "thinking")
+_LOCAL_FORMS = ("items", "answer", "line")  # the only property of a schema whose local grammar is lines or plain text
 
 # Switch thinking off: llama-server and vLLM read `chat_template_kwargs`, both and Ollama `reasoning_effort`; the templates of Granite and
 # DeepSeek name the switch `thinking`.
 _NO_THINKING: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": False, "thinking": False}, "reasoning_effort": "none"}
 _JSON_OVERHEAD_TOKENS = 64  # braces, whitespace (llama.cpp's schema allows two line breaks and 20 spaces), a code fence
 REASONING_TOKENS = (0, 2000, 8000)  # added for a model that thinks although told not to, more if it does not end
-_MAX_SHOWN_OPTIONS = 40
+_MAX_SHOWN_OPTIONS = 12
 
 
 def forms_of(request: Request, first: str, without: frozenset[str]) -> list[str]:
@@ -27,17 +28,38 @@ def forms_of(request: Request, first: str, without: frozenset[str]) -> list[str]
     has_schema = bool(request.grammar and request.grammar.schema)
     can_think = not without.issuperset(_NO_THINKING)
     forms = ["schema"] + ["words"] * has_schema + ["thinking"] * can_think
+    if has_schema and "response_format" in without:
+        return ["words"]
     return [first, *(f for f in forms if f != first)] if has_schema and first in forms else forms
 
 
 def request_messages(request: Request, form: str) -> list[dict[str, str]]:
-    """The messages of a request; in the form "words" the last one describes the answer's JSON."""
-    messages = list(request.messages)
-    if form != "words" or not request.grammar or not request.grammar.schema or not messages:
+    """The messages of a request, with earlier answers and the shape of the next one as JSON, which a local grammar writes as lines or text.
+
+    Where a prompt tells its JSON itself, the shape is added only to the form "words".
+    """
+    messages, schema = list(request.messages), request.grammar.schema if request.grammar else None
+    if not schema or not messages:
         return messages
-    shape = shape_in_words(request.grammar.schema)
-    last = messages[-1]
-    return [*messages[:-1], last | {"content": f"{last['content']}\n\nAnswer with JSON of this shape and nothing else: {shape}"}]
+    *before, last = messages
+    if is_local := tuple(schema["properties"]) in [(name,) for name in _LOCAL_FORMS]:
+        before = [m | {"content": _as_json(m["content"], schema)} if m["role"] == "assistant" else m for m in before]
+    if not (is_local or form == "words"):
+        return messages
+    return [*before, last | {"content": f"{last['content']}\n\nAnswer with JSON of this shape and nothing else: {shape_in_words(schema)}"}]
+
+
+def _as_json(text: str, schema: dict[str, Any]) -> str:
+    """An answer in the form of a local grammar as the JSON that a server is asked for; each row of a list stays on a line of its own."""
+    (name, part), lines = next(iter(schema["properties"].items())), text.strip().split("\n")
+    fields = part.get("items", {}).get("properties", {})
+    if lines[0].startswith("["):
+        lines = [json.dumps(dict(zip(fields, json.loads(line), strict=False)), ensure_ascii=False) for line in lines]
+    elif name == "items" and not fields:
+        lines = [json.dumps(line, ensure_ascii=False) for line in lines]
+    elif not lines[0].startswith("{"):
+        return json.dumps({"answer" if name == "items" else name: text.strip()}, ensure_ascii=False)
+    return '{"items": [\n' + "\n,\n".join(lines) + "\n]}"
 
 
 def shape_in_words(schema: dict[str, Any]) -> str:
@@ -50,10 +72,13 @@ def shape_in_words(schema: dict[str, Any]) -> str:
         parts = schema.get("properties", {}).items()
         return "{" + ", ".join(f"{json.dumps(name, ensure_ascii=False)}: {shape_in_words(part)}" for name, part in parts) + "}"
     if kind == "array":
-        return f"[{shape_in_words(schema['items'])}, …]"
+        most = f" at most {schema['maxItems']}" * ("maxItems" in schema)
+        return f"[{shape_in_words(schema['items'])}, …{most}]"
     if kind == "integer":
         return f"{schema['minimum']} to {schema['maximum']}" if schema.keys() >= {"minimum", "maximum"} else "a whole number"
-    return '"…"' if kind == "string" else "a number"
+    if kind == "string":
+        return f'"… at most {schema["maxLength"]} characters"' if "maxLength" in schema else '"…"'
+    return "a number"
 
 
 def request_body(model: str, request: Request, without: frozenset[str], *, form: str = "schema", extra_tokens: int = 0) -> dict[str, Any]:

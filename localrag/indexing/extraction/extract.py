@@ -198,12 +198,13 @@ async def extract_chunk(
     lost: list[LocalragError] | None = None,
     tagger: Tagger | None = None,
     *,
+    path: str = "",
     asks_model: bool = True,
 ) -> Extraction:
     """Extract the entities, relationships and, if the settings ask for them, claims of a chunk. Raises what `ChatModel.ask` raises.
 
     With a `tagger`, names and relationships in its languages come from the tagger, and the model is asked for the rest; without
-    `asks_model` the rest are names and noun phrases.
+    `asks_model` the rest are names and noun phrases. A writing model is told the `path` of the document and the headings above the chunk.
 
     Once there are entities, a failed call is added to `lost` and only its own part is missing.
     """
@@ -211,7 +212,8 @@ async def extract_chunk(
     if tagger and not (tags or asks_model):
         return extract_noun_phrases(chunk, case)
     lost = [] if lost is None else lost
-    entities, relationships, claims = await _extract_passage(ChunkText(chunk.text, case), model, settings, style, lost, tagger)
+    passage = ChunkText(chunk.text, case, " › ".join(filter(None, (path, *chunk.headings))))
+    entities, relationships, claims = await _extract_passage(passage, model, settings, style, lost, tagger)
     return Extraction(chunk.id, tuple(entities), tuple(relationships), tuple(claims), "tagger" if tags else "model")
 
 
@@ -277,16 +279,16 @@ async def _extract_with_llm(
     passage: ChunkText, model: ChatModel, settings: IndexSettings, style: str, lost: list[LocalragError]
 ) -> ExtractedLists:
     """Extract from a passage with the chat model."""
-    names = candidate_names(passage)
-    phrases, before = recurring_noun_phrases(passage, names), len(lost)
+    before = len(lost)
     if style == "abstractive":
         try:
-            return await _extract_abstractive(passage, names, phrases, model, settings, lost)
+            return await _extract_abstractive(passage, model, settings, lost)
         except (GrammarDeadEnd, ContextTooSmall) as error:  # no other name can follow, or the window is full
             if isinstance(error, ContextTooSmall) and passage.halves():
                 raise
             del lost[before:]
-    return await _extract_extractive(passage, names, phrases, model, settings, lost)
+    names = candidate_names(passage)
+    return await _extract_extractive(passage, names, recurring_noun_phrases(passage, names), model, settings, lost)
 
 
 async def _extract_extractive(
@@ -334,16 +336,14 @@ async def _extract_extractive(
     return [*(e for part in typed for e in part), *things], [*(r for part in related for r in part), *met], None
 
 
-async def _extract_abstractive(
-    passage: ChunkText, names: list[str], phrases: list[str], model: ChatModel, settings: IndexSettings, lost: list[LocalragError]
-) -> ExtractedLists:
+async def _extract_abstractive(passage: ChunkText, model: ChatModel, settings: IndexSettings, lost: list[LocalragError]) -> ExtractedLists:
     """One conversation: entities with descriptions, the model ending the list; then relationships with descriptions."""
     prompt = with_domain(load_prompt("abstractive/entities", settings.prompts), settings.domain, "")
-    messages = prompt.fill(text=passage.text, types=", ".join(settings.entity_types), names=", ".join([*names, *phrases]))
+    messages = prompt.fill(text=passage.text, types=", ".join(settings.entity_types), place=passage.place)
     script = await TokenDensity.measure(model.count, passage.text)
 
     def entities_in(tokens: int) -> Grammar:
-        return entity_lines([*names, *phrases], settings.entity_types, span_of=passage.text, described=True, script=script, tokens=tokens)
+        return entity_lines([], settings.entity_types, span_of=passage.text, described=True, script=script, tokens=tokens)
 
     listed = await model.ask_within(
         "entities", messages, max_tokens=ENTITY_TOKENS, least=LEAST_LIST, share=1 - FOR_PAIRS, grammar=entities_in

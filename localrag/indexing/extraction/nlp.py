@@ -35,10 +35,10 @@ from localrag.text.sentences import CJK, Span, cached_sentences, collapse_whites
 
 
 class ChunkText:
-    """A chunk's text with its document's casing; each derived value is computed once."""
+    """A chunk's text with its document's casing; each derived value is computed once. `place`: its file and the headings above it."""
 
-    def __init__(self, text: str, case: DocumentCasing) -> None:
-        self.text, self.case = text, case
+    def __init__(self, text: str, case: DocumentCasing, place: str = "") -> None:
+        self.text, self.case, self.place = text, case, place
         self._spans: dict[str, list[Span]] = {}
 
     @cached_property
@@ -94,7 +94,7 @@ class ChunkText:
     def halves(self) -> tuple["ChunkText", ...]:
         """The passage cut in two at `middle`; empty if it is a single sentence."""
         cut = self.middle
-        return (ChunkText(self.text[:cut], self.case), ChunkText(self.text[cut:], self.case)) if cut else ()
+        return tuple(ChunkText(part, self.case, self.place) for part in (self.text[:cut], self.text[cut:])) if cut else ()
 
     def spans(self, name: str) -> list[Span]:
         """Every occurrence of `name`, see `find_name_spans`."""

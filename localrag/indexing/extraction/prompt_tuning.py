@@ -98,7 +98,7 @@ async def compare_extractions(
 
 async def _ask_for_line(task: str, model: ChatModel, overrides: PromptOverrides, **values: str) -> str:
     reply = await model.ask("tune", load_prompt(f"tune/{task}", overrides).fill(**values), max_tokens=60, grammar=single_line(90))
-    return reply.text.strip()
+    return reply.text.strip(" .\n\"'")
 
 
 async def _language(passage: str, model: ChatModel, overrides: PromptOverrides) -> str:

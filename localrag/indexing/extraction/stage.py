@@ -23,12 +23,12 @@ from localrag.indexing.tasks import WorkerPool, run_in_order
 from localrag.project import Project, resolve_answer_style
 from localrag.records import IMPORTED_MARK, Chunk, Failure, content_id
 from localrag.store import chunks as chunks_store
+from localrag.store import documents as documents_store
 from localrag.store import graph, runs
 from localrag.text.sentences import sentence_bounds
 
 MAX_MEASURED_CHUNKS = 8  # of a sample that the chat model's speed is measured on
 MAX_MEASURED_S = 60.0  # seconds that such a measurement takes at most
-UNFINISHED_CHUNKS = 0.25  # of the sample that count as finished if none was
 
 
 async def split_sentences(db: Database, pool: WorkerPool, progress: ProgressReporter, most: int = chunks_store.NO_LIMIT) -> None:
@@ -78,13 +78,15 @@ def extraction_hash_of(project: Project, method: IndexingMethod) -> str:
 
 def _task(db: Database, chunks: tuple[Chunk, ...], method: IndexingMethod) -> ExtractChunks:
     near = _neighbour_texts(db, chunks)
-    return ExtractChunks(chunks, _bounds(chunks), method.style, near, uses_tagger=method.uses_tagger, asks_model=method.asks_model)
+    path = documents_store.document_path(db, chunks[0].id)
+    return ExtractChunks(chunks, _bounds(chunks), method.style, near, path, uses_tagger=method.uses_tagger, asks_model=method.asks_model)
 
 
 async def measure_extraction(project: Project, pool: WorkerPool, limit: float) -> tuple[float, float]:
     """Extract from as many chunks as the chat model takes at once; returns the finished chunks and the seconds.
 
-    Ends as soon as the rest would take longer than `limit`, after MAX_MEASURED_S at the latest. The replies are cached for the extraction.
+    Ends as soon as the rest would take longer than `limit`, after MAX_MEASURED_S at the latest. Requests under way are then answered if the
+    finished ones promise that all is extracted within `limit`, else ended. The replies are cached for the extraction.
     """
     method = IndexingMethod("model", await resolve_answer_style(project), asks_model=True)
     pending = chunks_to_extract(project, method)
@@ -93,7 +95,10 @@ async def measure_extraction(project: Project, pool: WorkerPool, limit: float) -
     jobs = [asyncio.ensure_future(pool.run(_task(project.db, (chunk,), method))) for chunk in sample]
     began = time.monotonic()
     try:
-        await asyncio.wait(jobs, timeout=min(MAX_MEASURED_S, limit * len(sample) / len(pending)))
+        finished, under_way = await asyncio.wait(jobs, timeout=min(MAX_MEASURED_S, limit * len(sample) / len(pending)))
+        seconds = time.monotonic() - began
+        if len(finished) * limit >= seconds * len(pending):
+            await asyncio.gather(*under_way, return_exceptions=True)
     finally:
         for job in jobs:
             job.cancel()
@@ -101,8 +106,7 @@ async def measure_extraction(project: Project, pool: WorkerPool, limit: float) -
     for result in ended:
         if isinstance(result, Exception):
             raise result
-    done = sum(not isinstance(result, BaseException) for result in ended)
-    return done or UNFINISHED_CHUNKS * len(sample), time.monotonic() - began
+    return len(finished), seconds
 
 
 async def extract_chunks(project: Project, method: IndexingMethod, pool: WorkerPool, progress: ProgressReporter) -> None:

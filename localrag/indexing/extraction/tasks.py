@@ -111,12 +111,13 @@ class ExtractionAttempt:
 class ExtractChunks(ChunkTask[ExtractionAttempt]):
     """Extracts from chunks with the model, or with the tagger.
 
-    `neighbour_texts`: content ids of the texts of the adjacent chunks, which share sentences with them. `uses_tagger`, `asks_model`: see
-    `IndexingMethod`.
+    `neighbour_texts`: content ids of the texts of the adjacent chunks, which share sentences with them. `path`: of their document.
+    `uses_tagger`, `asks_model`: see `IndexingMethod`.
     """
 
     style: str = "extractive"
     neighbour_texts: tuple[str, ...] = ()
+    path: str = ""
     uses_tagger: bool = False
     asks_model: bool = True
 
@@ -156,7 +157,7 @@ class ExtractChunks(ChunkTask[ExtractionAttempt]):
         try:
             tagger = tools.tagger if self.uses_tagger else None
             of = (chunk, case, tools.model, tools.settings, self.style, lost, tagger)
-            extraction = await extract_chunk(*of, asks_model=self.asks_model)
+            extraction = await extract_chunk(*of, path=self.path, asks_model=self.asks_model)
         except CALL_ERRORS as error:
             return ExtractionAttempt(None, str(error), error.kind)
         failure = (str(lost[0]), lost[0].kind) if lost else ("", "")

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import threading
+from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +16,7 @@ from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions
 from localrag.errors import ContextTooSmall, EmptyAnswer, EngineError, ModelError
 from localrag.index import Index
-from localrag.llm.grammar import choice_of, entity_lines
+from localrag.llm.grammar import choice_of, entity_lines, pair_lines, question_lines
 from localrag.model_files import find_chat_model
 from localrag.system.files import cache_dir
 from tests.conftest import mostly_ci, write_town
@@ -57,23 +59,59 @@ def thinks(body):
 
 
 def test_what_a_server_cannot_be_held_to_is_asked_for_in_words():
-    """An answer of another form is asked for once more, without the schema, with its shape behind the prompt."""
+    """An answer of another form is asked for once more, without the schema; its shape is behind the prompt both times."""
 
     def answer(body):
-        return '{"answer": "yes"}' if "Answer with JSON" in body["messages"][-1]["content"] else "I would rather not say."
+        return "I would rather not say." if "response_format" in body else '{"answer": "yes"}'
 
     texts, bodies = answers_of(answer, request(YES_OR_NO))
 
     assert texts == ["yes"]
     assert [("response_format" in b) for b in bodies] == [True, False]
-    assert bodies[1]["messages"][-1]["content"].endswith('{"answer": "yes" or "no"}')
+    assert all(b["messages"][-1]["content"].endswith('{"answer": "yes" or "no"}') for b in bodies)
+
+
+def test_a_server_that_refuses_schemas_is_told_the_shape_from_the_first_request_on():
+    """Without response_format the answer is asked for in words at once, and the next request is sent without it."""
+
+    def answer(body):
+        if "response_format" in body:
+            return refusal(400, "This response_format type is unavailable now")
+        return '{"answer": "yes"}' if body["messages"][-1]["content"].endswith('{"answer": "yes" or "no"}') else "Well, well."
+
+    texts, bodies = answers_of(answer, request(YES_OR_NO), request(YES_OR_NO))
+
+    assert texts == ["yes", "yes"]
+    assert [body.get("response_format", {}).get("type") for body in bodies] == ["json_schema", "json_object", None, None]
+
+
+@pytest.mark.parametrize(
+    ("grammar", "said", "shown"),
+    [
+        (NAMES, '{"name": "Skua", "type": "thing"}\n{"name": "Vardby", "type": "place"}', [{"name": "Skua"}, {"name": "Vardby"}]),
+        (pair_lines([("Skua", "Vardby")], most=2), '["Skua", "Vardby"]', [{"source": "Skua", "target": "Vardby"}]),
+        (question_lines(2), "Who is it?\nWhat is it?", ["Who is it?", "What is it?"]),
+    ],
+)
+def test_examples_and_the_schema_have_one_shape(grammar, said, shown):
+    """Lists of the conversation, which the local engine writes as lines, are sent as the JSON that the schema and the prompt ask for."""
+    example = [{"role": "user", "content": "List."}, {"role": "assistant", "content": said}]
+    asked = replace(request(grammar), messages=(*example, *request(grammar).messages))
+    with Server(lambda _: '{"items": []}') as server, suppress(EngineError):
+        asyncio.run(engine_of(server).generate(asked))
+    body = server.bodies[0]
+    items = json.loads(body["messages"][1]["content"])["items"]
+
+    assert [item if isinstance(item, str) else {k: v for k, v in item.items() if k != "type"} for item in items] == shown
+    assert list(json.loads(body["messages"][1]["content"])) == list(schema_of(body))
+    assert 'Answer with JSON of this shape and nothing else: {"items": [' in body["messages"][-1]["content"]
 
 
 def test_rows_that_are_all_of_another_form_are_asked_for_again():
     """A list of which nothing can be read is no empty one; one of names that the text does not have is not asked for again."""
 
     def answer(body):
-        key = "name" if "Answer with JSON" in body["messages"][-1]["content"] else "entity"
+        key = "entity" if "response_format" in body else "name"
         return json.dumps([{key: "Skua", "type": "thing"}])
 
     texts, bodies = answers_of(answer, request(NAMES))
@@ -248,10 +286,15 @@ def failures_of(folder, server, question=""):
 
 
 @pytest.mark.usefixtures("hashed")
-def test_an_index_of_a_model_that_obeys_no_schema_is_complete(tmp_path):
-    """JSON lines, plain text and a report in a code block with its rating as a fraction: every chunk and report has its data."""
+@pytest.mark.parametrize("refuses", [False, True])
+def test_an_index_of_a_model_that_obeys_no_schema_is_complete(tmp_path, refuses):
+    """JSON lines, plain text and a report in a code block with its rating as a fraction: every chunk and report has its data.
+
+    So it is whether the server ignores a schema or refuses it.
+    """
     write_town(tmp_path / "docs")
-    with Server(writes_of_the_town) as server:
+    refused = refusal(400, "This response_format type is unavailable now")
+    with Server(lambda body: refused if refuses and "response_format" in body else writes_of_the_town(body)) as server:
         assert failures_of(tmp_path, server) == (0, "")
 
 

@@ -55,7 +55,8 @@ def test_the_schema_goes_to_the_server():
 
     assert answer.text == "yes"
     assert body["response_format"]["json_schema"]["schema"]["properties"] == {"answer": {"enum": ["yes", "no"]}}
-    assert (body["messages"][0]["content"], body["temperature"], body["stop"]) == (TEXT, 0.0, ["x"])
+    assert body["messages"][0]["content"] == f'{TEXT}\n\nAnswer with JSON of this shape and nothing else: {{"answer": "yes" or "no"}}'
+    assert (body["temperature"], body["stop"]) == (0.0, ["x"])
     assert body["max_tokens"] > 50
     assert answer.output_tokens == 4
 

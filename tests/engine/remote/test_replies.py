@@ -1,6 +1,7 @@
 """What a model wrote is read in every usual shape, without its thinking, however long it is."""
 
 import json
+import time
 from contextlib import suppress
 
 import pytest
@@ -312,3 +313,36 @@ def test_complete_rows_before_a_broken_end_are_read():
         {"name": "Skua", "type": "thing"},
         {"name": "Vardby", "type": "place"},
     ]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The [1] rows:\n```json\n{'items': [{'name': 'Skua', 'type': 'thing',}, {'name': 'Vardby', 'type': 'place'},]}\n```\nDone {ok}.",
+        "{'name': 'Skua', 'type': 'thing'}\n{'name': 'Vardby', 'type': 'place'}",
+        '- {name: "Skua", type: "thing"}\n- {name: "Vardby", type: "place",}',
+        "{“name”: “Skua”, “type”: “thing”}\n{“name”: “Vardby”, “type”: “place”}",
+        '{"items": [{"name": "Skua", "type": "thing"} {"name": "Vardby", "type": "place"},',
+    ],
+    ids=["single quotes and commas", "lines in single quotes", "bare names", "curly quotes", "cut"],
+)
+def test_json_with_the_usual_mistakes_is_read(said):
+    """Single or curly quotes, names without quotes, trailing or missing commas, prose around it, a missing end: all rows are kept."""
+    rows = parse_lines(kept(entity_lines([], ["place", "thing"], span_of=TEXT), said))
+
+    assert [(r["name"], r["type"]) for r in rows] == [("Skua", "thing"), ("Vardby", "place")]
+
+
+@pytest.mark.parametrize("said", ["{'description': 'A user's licence',}", '{"description": "A user\'s licence",}'])
+def test_an_apostrophe_is_no_quotation_mark(said):
+    """Mended texts keep theirs."""
+    assert read_value(said, schema_of((Field("description", "", {"type": "string"}),)))["description"] == "A user's licence"
+
+
+@pytest.mark.parametrize("said", ["{'" * 50_000, "{name: '" * 20_000, "[" * 200_000, "{'a': 'b', " * 10_000])
+def test_hostile_json_is_given_up_soon(said):
+    """What never closes is refused in a few seconds, however long it is."""
+    began = time.perf_counter()
+    with pytest.raises(MalformedResponse):
+        kept(entity_lines([], ["place"], span_of=TEXT), said)
+    assert time.perf_counter() - began < 5
