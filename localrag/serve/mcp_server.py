@@ -246,6 +246,8 @@ def _document_id(db: Database, name: str) -> str:
 def _error_text(failed: BaseException) -> str:
     if isinstance(failed, LocalragError):
         return mcp_results.for_assistant(f"{failed} {failed.hint}".strip())
+    if isinstance(failed, OverflowError):
+        return "The request has a number of more than 64 bits."
     if type(failed) is ValueError:  # raised with a message for the client
         return str(failed)
     return f"Something unexpected happened: {error_location(failed)}."

@@ -143,18 +143,18 @@ def test_an_interrupt_ends_a_command_in_every_phase(town, tmp_path, command, pha
     if command[0] == "index":
         (tmp_path / "docs").mkdir()
         (tmp_path / "docs" / "a.txt").write_text("Ingrid Holm bought the ferry Skua in Vardby.")
-        command = ("index", str(tmp_path / "docs"), "--index", str(tmp_path / ".localrag"))
+        command = ("index", str(tmp_path / "docs"), "--index", str(tmp_path / ".localrag"), "--extractor", "model")
     else:
-        command = (*command, "--index", str(town / ".localrag"))
+        command = (*command, "--index", str(town / ".localrag"), "--style", "abstractive")
     with Dripping([phase], form) as server:
-        process = started(*command, "--style", "abstractive", "--model", f"{server.url}#m")
+        process = started(*command, "--model", f"{server.url}#m")
         try:
             assert server.begun.wait(60)
             time.sleep(0.5)
             began = time.monotonic()
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=20)
-            assert time.monotonic() - began < 4
+            assert time.monotonic() - began < 10
             assert process.returncode == 130
         finally:
             process.kill()
