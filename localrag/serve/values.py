@@ -36,7 +36,7 @@ def read_number(name: str, value: Any, minimum: float = -math.inf, maximum: floa
             except ValueError:
                 continue
     if not isinstance(value, int | float) or isinstance(value, bool) or (isinstance(value, float) and math.isnan(value)):
-        raise _refused(name, value, f"a number{_range(minimum, maximum)}")
+        raise _refusal(name, value, f"a number{_range(minimum, maximum)}")
     return max(minimum, min(maximum, value))
 
 
@@ -46,9 +46,9 @@ def read_int(name: str, value: Any, minimum: float = -math.inf, maximum: float =
     try:
         number = read_number(name, value, minimum, maximum)
     except ValueError:
-        raise _refused(name, value, what) from None
+        raise _refusal(name, value, what) from None
     if not isinstance(number, int) and not number.is_integer():
-        raise _refused(name, value, what)
+        raise _refusal(name, value, what)
     return int(number)
 
 
@@ -56,7 +56,7 @@ def read_bool(name: str, value: Any) -> bool:
     """Whether a value means true; null is false. Raises ValueError."""
     truth = False if value is None else _TRUTHS.get(str(value).strip().casefold())
     if truth is None:
-        raise _refused(name, value, "true or false")
+        raise _refusal(name, value, "true or false")
     return truth
 
 
@@ -71,7 +71,7 @@ def read_arguments(given: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[
         plain = _plain(name)
         synonyms = [other for group in _SYNONYMS if plain in group.split() for other in group.split() if other not in own]
         source = next((other for other in (plain, *synonyms) if other in named), None)
-        value = None if source is None else _read(name, named[source], form)
+        value = None if source is None else _read_value(name, named[source], form)
         if value not in (None, ""):
             read[name] = value
         elif name in schema.get("required", ()):
@@ -83,7 +83,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[\W_]", "", name).casefold()
 
 
-def _read(name: str, value: Any, form: Mapping[str, Any]) -> Any:
+def _read_value(name: str, value: Any, form: Mapping[str, Any]) -> Any:
     """A value of a form, which is a JSON schema."""
     form = _without_null(form)
     bounds = form.get("minimum", -math.inf), form.get("maximum", math.inf)
@@ -103,9 +103,9 @@ def _without_null(form: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _read_list(name: str, value: Any, form: Mapping[str, Any]) -> list[Any]:
-    read = [_read(name, item, form["items"]) for item in _as_list(value) if item not in (None, "", [])]
+    read = [_read_value(name, item, form["items"]) for item in _as_list(value) if item not in (None, "", [])]
     if not form.get("minItems", 0) <= len(read) <= form.get("maxItems", math.inf):
-        raise _refused(name, value, _expected(form))
+        raise _refusal(name, value, _expected(form))
     return read
 
 
@@ -123,15 +123,15 @@ def _read_text(name: str, value: Any, form: Mapping[str, Any]) -> str:
     parts = _as_list(value) if name in _LISTS or isinstance(value, list) else [value]
     numbers = isinstance(value, int | float) and not isinstance(value, bool)
     if (not all(isinstance(part, str) for part in parts) and not numbers) or (len(parts) > 1 and name not in _LISTS):
-        raise _refused(name, value, _expected(form))
+        raise _refusal(name, value, _expected(form))
     text = str(value) if numbers else ",".join(parts)
     if choices := form.get("enum"):
         chosen = next((choice for choice in choices if choice.casefold() == text.strip().casefold()), "")
         if text.strip() and not chosen:
-            raise _refused(name, value, _expected(form))
+            raise _refusal(name, value, _expected(form))
         return chosen
     if len(text) > form.get("maxLength", math.inf) or not _is_unicode(text):
-        raise _refused(name, value, _expected(form))
+        raise _refusal(name, value, _expected(form))
     return text
 
 
@@ -158,7 +158,7 @@ def _range(minimum: float, maximum: float) -> str:
     return f" from {minimum:g} to {maximum:g}"
 
 
-def _refused(name: str, value: Any, expected: str) -> ValueError:
+def _refusal(name: str, value: Any, expected: str) -> ValueError:
     try:
         shown = json.dumps(value)
     except (TypeError, ValueError, RecursionError):

@@ -13,6 +13,7 @@ from mcp import Client, StdioServerParameters
 from localrag.serve import mcp_results
 from localrag.serve.mcp_server import make_server
 from localrag.serve.table_request import TableRequest
+from tests.serve.server import served_here
 
 GIVEN = {
     "search": {"query": "ferry"},
@@ -188,6 +189,19 @@ def test_a_request_that_cannot_be_read_is_answered(tmp_path):
     assert process.wait(60) == 0
     assert answers.keys() == {1, 99, *range(2, 2 + len(UNREADABLE))}
     assert all("error" in answers[n] or answers[n]["result"]["isError"] for n in range(2, 2 + len(UNREADABLE)))
+
+
+@pytest.mark.ci
+def test_over_http_a_request_that_cannot_be_read_is_answered(folder):
+    """By an error of the protocol, before and after the handshake became optional."""
+    accepted = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+    with served_here(folder.parent) as server, server.client() as client:
+        for odd in UNREADABLE.values():
+            for headers in (accepted, accepted | {"mcp-protocol-version": "2026-07-28"}):
+                body = f'{{"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {odd}}}'
+                answer = client.post("/mcp", content=body, headers=headers, timeout=20)
+                assert answer.status_code in (200, 400, 404)
+                assert answer.json()["error"]["message"]
 
 
 @pytest.mark.ci

@@ -80,9 +80,9 @@ def test_what_a_person_asked_is_continued_not_what_a_program_did(client, folder)
         assert all(row["title"] != SECOND for row in index.conversations())
         assert {row["title"] for row in index.conversations(by_program=True)} >= {SECOND}
     assert client.get("/api/conversations").json()["conversations"][0]["id"] == number
-    listed = run_localrag("sessions", "list", "--json", "--index", folder / ".localrag")
+    listed = run_localrag("sessions", "list", "--json", cwd=folder)
     assert SECOND not in listed.stdout
-    assert SECOND in run_localrag("sessions", "list", "--programs", "--json", "--index", folder / ".localrag").stdout
+    assert SECOND in run_localrag("sessions", "list", "--programs", "--json", cwd=folder).stdout
 
 
 def test_a_program_never_continues_a_persons_conversation(client):
