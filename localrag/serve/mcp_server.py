@@ -292,7 +292,7 @@ def _add_questions(server: IndexMcpServer, answers: QuestionBackend) -> None:
         filter: FilterParameter = "",
         where: OldFilterParameter = "",
         collections: Collections = "",
-    ) -> Annotated[CallToolResult, mcp_results.PassagesResult]:
+    ) -> CallToolResult:
         """Find the passages of the user's documents nearest a query, by meaning and by words. Quick; no model writes anything."""
         return await answers.search(query, k, DocumentFilter(filter or where, parse_collection_names(collections)))
 
@@ -305,7 +305,7 @@ def _add_questions(server: IndexMcpServer, answers: QuestionBackend) -> None:
         filter: FilterParameter = "",
         where: OldFilterParameter = "",
         collections: Collections = "",
-    ) -> Annotated[CallToolResult, mcp_results.AnswerResult]:
+    ) -> CallToolResult:
         """Answer a question from the user's documents, with citations checked against their text. Takes seconds."""
         documents = DocumentFilter(filter or where, parse_collection_names(collections))
         return await answers.ask(question, mode, max_seconds, context.report_progress, documents)
@@ -331,7 +331,7 @@ def _add_document_tables(server: IndexMcpServer, answers: QuestionBackend) -> No
         filter: FilterParameter = "",
         collections: Collections = "",
         offset: RowOffset = 0,
-    ) -> Annotated[CallToolResult, mcp_results.TableResult]:
+    ) -> CallToolResult:
         """Make a table with a row for each document and a column for each question: short answers, each with its quote, or "not stated".
 
         What was read is kept, so the same call goes on where it stopped.
@@ -347,7 +347,7 @@ def _add_document_tables(server: IndexMcpServer, answers: QuestionBackend) -> No
         include_same: Annotated[bool, Field(description="Show also the passages that are the same")] = False,
         max_seconds: Seconds = ANSWER_TIMEOUT_S,
         offset: RowOffset = 0,
-    ) -> Annotated[CallToolResult, mcp_results.TableResult]:
+    ) -> CallToolResult:
         """Compare two documents or versions passage by passage: what is changed, moved, or only in one of them."""
         values = {"first": first, "second": second, "include_same": include_same}
         return await answers.make_table(parse_table_request("compare", values, NO_FILTER), max_seconds, offset, context.report_progress)
@@ -363,7 +363,7 @@ def _add_statement_tables(server: IndexMcpServer, answers: QuestionBackend) -> N
         filter: FilterParameter = "",
         collections: Collections = "",
         offset: RowOffset = 0,
-    ) -> Annotated[CallToolResult, mcp_results.TableResult]:
+    ) -> CallToolResult:
         """Find statements of the documents that cannot both be true, the surest first, with both quotes."""
         request = parse_table_request("contradictions", {"topic": topic, "limit": limit}, _selection(filter, collections))
         return await answers.make_table(request, max_seconds, offset, context.report_progress)
@@ -377,7 +377,7 @@ def _add_statement_tables(server: IndexMcpServer, answers: QuestionBackend) -> N
         filter: FilterParameter = "",
         collections: Collections = "",
         offset: RowOffset = 0,
-    ) -> Annotated[CallToolResult, mcp_results.TableResult]:
+    ) -> CallToolResult:
         """List the dated statements of the documents in order of time, each with its quote."""
         request = parse_table_request("timeline", {"about": about, "limit": limit}, _selection(filter, collections))
         return await answers.make_table(request, max_seconds, offset, context.report_progress)
@@ -390,7 +390,7 @@ def _add_statement_tables(server: IndexMcpServer, answers: QuestionBackend) -> N
         filter: FilterParameter = "",
         collections: Collections = "",
         offset: RowOffset = 0,
-    ) -> Annotated[CallToolResult, mcp_results.TableResult]:
+    ) -> CallToolResult:
         """List everything of a kind that the documents name, complete and counted, each item with the statement that shows it."""
         wanted = parse_table_request("list", {"request": request}, _selection(filter, collections))
         return await answers.make_table(wanted, max_seconds, offset, context.report_progress)
@@ -402,7 +402,7 @@ def _add_reading(server: IndexMcpServer, folder: Path) -> None:
         document: Annotated[str, Field(description="A document's path, its file name, or its id")],
         start: Annotated[int, Field(ge=0, le=MAX_NUMBER, description="First character")] = 0,
         end: Annotated[int | None, Field(ge=0, le=MAX_NUMBER, description="The character after the last; left out: as far as fits")] = None,
-    ) -> Annotated[CallToolResult, mcp_results.DocumentTextResult]:
+    ) -> CallToolResult:
         """Read the characters `start` to `end` of a document."""
         with snapshot(folder) as db:
             document_id = document if browse.document_summary(db, document) else _document_id(db, document)
@@ -411,7 +411,7 @@ def _add_reading(server: IndexMcpServer, folder: Path) -> None:
     @server.tool(title="List the documents", annotations=READ_ONLY_TOOL)
     def documents(
         contains: Annotated[str, Field(max_length=1000, description="A text in the path or title; empty: all")] = "", offset: Offset = 0
-    ) -> Annotated[CallToolResult, mcp_results.DocumentsResult]:
+    ) -> CallToolResult:
         """List the files of the index, by path, and those that could not be read, with the reason."""
         with snapshot(folder) as db:
             total, rows = browse.list_files(db, text=contains, offset=offset, limit=MAX_RESOURCES)
@@ -422,7 +422,7 @@ def _add_graph(server: IndexMcpServer, folder: Path) -> None:
     @server.tool(title="Tell about a name", annotations=READ_ONLY_TOOL)
     def entity(
         name: Annotated[str, Field(min_length=1, max_length=1000, description="A person, organisation, place or thing")],
-    ) -> Annotated[CallToolResult, mcp_results.EntityResult]:
+    ) -> CallToolResult:
         """Show what the documents say about an entity: its description, its relationships, its mentions."""
         with snapshot(folder) as db:
             matches = browse.search_entity_names(db, name.strip(), MAX_COMPLETIONS)
@@ -436,7 +436,7 @@ def _add_graph(server: IndexMcpServer, folder: Path) -> None:
     @server.tool(title="List the communities", annotations=READ_ONLY_TOOL)
     def communities(
         level: Annotated[int | None, Field(ge=0, le=MAX_NUMBER, description="0 is the coarsest; left out: all")] = None, offset: Offset = 0
-    ) -> Annotated[CallToolResult, mcp_results.CommunitiesResult]:
+    ) -> CallToolResult:
         """List the themes of the documents: communities of entities that belong together, each with the title of its report."""
         with snapshot(folder) as db:
             rows = serializers.serialize_communities(db)
@@ -446,7 +446,7 @@ def _add_graph(server: IndexMcpServer, folder: Path) -> None:
     @server.tool(title="Read a report", annotations=READ_ONLY_TOOL)
     def report(
         id: Annotated[str, Field(description="A community's number, such as 1.4, or its id")],
-    ) -> Annotated[CallToolResult, mcp_results.ReportResult]:
+    ) -> CallToolResult:
         """Read the report of a community: what the documents say about a theme, with findings."""
         with snapshot(folder) as db:
             return mcp_results.report_result(serializers.serialize_report(id, db))

@@ -151,15 +151,14 @@ TABLE_TOOLS = {"review", "contradictions", "timeline", "list_items", "compare"}
 TOOLS = {"search", "ask", "passage", "entity", "communities", "report", "documents", *TABLE_TOOLS}
 
 
-def test_the_tools_only_read_and_declare_their_results(door):
-    """Each with a schema of what it takes and gives; no names but these, and nothing beyond this machine."""
+def test_the_tools_only_read(door):
+    """Each with a schema of what it takes; no names but these, and nothing beyond this machine."""
     listed = through(door, lambda client: client.list_tools()).tools
 
     assert {t.name for t in listed} == TOOLS
     for found in listed:
         assert found.annotations.read_only_hint is True
         assert found.annotations.open_world_hint is False
-        assert found.output_schema["properties"], found.name
         assert found.description
     (ask,) = (t for t in listed if t.name == "ask")
     assert ask.input_schema["properties"]["max_seconds"]["maximum"] == 45
