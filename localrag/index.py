@@ -170,13 +170,16 @@ class IndexReader:
             return answers_store.newest_answers(index.db, n)
 
     def last_answer(self) -> Answer | None:
-        """The newest answer; None without answers."""
-        return next((answer for *_, answer in self.answers(1)), None)
-
-    def conversations(self, n: int = 20) -> list[IndexRow]:
-        """The newest `n` conversations: `id`, first question (`title`), number of `answers`, time of the last answer (`at`)."""
+        """The newest answer to a person; None without one."""
         with self._look() as index:
-            return answers_store.conversations(index.db, n)
+            return answers_store.last_answer(index.db)
+
+    def conversations(self, n: int = 20, *, by_program: bool = False) -> list[IndexRow]:
+        """The newest `n` conversations of people, or of programs: `id`, first question (`title`), number of `answers`, time of the last
+        answer (`at`).
+        """
+        with self._look() as index:
+            return answers_store.conversations(index.db, n, by_program=by_program)
 
     def search_conversations(self, text: str) -> list[IndexRow]:
         """The answers that contain all words of a text in question or answer, newest first; `id` is their conversation."""
@@ -268,6 +271,7 @@ class AskOptions(TypedDict, total=False):
     conversation: int | None
     temperature: float
     selection: DocumentFilter | None
+    by_program: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -426,7 +426,8 @@ class Answer(CheckedSentences):
     documents do not contain the answer; the citations are then the closest passages. `confidence`: the probability that what is shown
     answers the question, None for global questions. `passages`: those of an extractive answer, best first. `short_answer`: a few words of
     the documents. `id`: its number, 0 if not stored. `citation_marks`: (offset, n) of its `[n]`, because the documents' own text may
-    contain such marks. `filter_text` and `collections`: the filter it was answered with; empty for all documents.
+    contain such marks. `filter_text` and `collections`: the filter it was answered with; empty for all documents. `by_program`: a program
+    asked, not a person.
     """
 
     question: str
@@ -451,6 +452,7 @@ class Answer(CheckedSentences):
     filter_text: str = ""
     collections: tuple[str, ...] = ()
     passages: tuple[AnswerPassage, ...] = ()
+    by_program: bool = False
 
 
 # Field of an answer → its JSON key, if different.

@@ -157,12 +157,12 @@ ROOMS = {
         {"answer"},
     ],
     "serve": [
-        {"auth", "mcp_results", "prompt_parts", "query_worker", "table_request"},
+        {"auth", "mcp_results", "prompt_parts", "query_worker", "table_request", "values"},
         {"client_tasks", "context", "table_worker"},
         {"chat_request", "mcp_server"},
         {"chat"},
-        {"api", "files", "mcp_http", "ollama", "openai", "responses", "tables"},
-        {"runs"},
+        {"api", "files", "mcp_http", "openai", "responses", "tables"},
+        {"ollama", "runs"},
         {"app"},
     ],
     "store": [

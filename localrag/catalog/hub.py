@@ -4,6 +4,7 @@ The hub is Hugging Face, or a mirror in `HF_ENDPOINT`. Its list of a repository'
 to its own hosts and those that the user allowed; `HF_TOKEN` is sent to the hub only.
 """
 
+import json
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha1, sha256
 from ipaddress import ip_address
 from pathlib import Path
@@ -20,6 +22,7 @@ import httpx
 
 from localrag.errors import ModelError
 from localrag.system.files import ensure_private_folder
+from localrag.system.resources import run_in_thread
 
 HUB = "https://huggingface.co"
 _HOSTS = ("huggingface.co", "hf.co")  # of the hub and of its file storage
@@ -29,6 +32,9 @@ _BESIDE = re.compile(r"(?i)mmproj|imatrix")  # files that are no models
 MAX_STALLED_RETRIES = 5  # without a byte of progress
 RETRY_DELAY_S = 1.0  # seconds before the second try, doubled before each further one
 _TIMEOUT = httpx.Timeout(60.0, connect=20.0)
+RESPONSE_TIMEOUT_S = 60.0  # for the headers of a response, and for a list of files
+STALL_S, MIN_STALL_BYTES = 60.0, 64 << 10  # a download that brings less in this time is begun again
+MAX_LIST_BYTES = 64 << 20
 
 OnProgress = Callable[[int, int], None]  # bytes received, total
 
@@ -56,7 +62,7 @@ def list_files(repo: str, quant: str, hosts: Sequence[str] = ()) -> list[RemoteF
     url = f"{endpoint()}/api/models/{quote(repo)}/tree/main?recursive=true"
     try:
         with _client() as client, _follow_redirects(client, url, {}, hosts) as response:
-            response.read()
+            listing = _read_list(response)
     except httpx.HTTPError as error:
         remedy = "Check the connection. On a machine without one, copy the file here and run: localrag models add PATH.gguf"
         raise ModelError(f"{httpx.URL(url).host} cannot be reached: {str(error) or type(error).__name__}.", remedy) from error
@@ -67,10 +73,21 @@ def list_files(repo: str, quant: str, hosts: Sequence[str] = ()) -> list[RemoteF
         hint = "Check its name on the hub's page; localrag models list --all names some."
         raise ModelError(f"The hub knows no repository {repo} (HTTP {response.status_code}).", hint)
     try:
-        listed = [_remote(repo, entry) for entry in response.json() if entry.get("type") == "file"]
+        listed = [_remote(repo, entry) for entry in json.loads(listing) if entry.get("type") == "file"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"The answer of {httpx.URL(url).host} about {repo} is not a list of files.", "Check HF_ENDPOINT.") from error
     return select_quantization([f for f in listed if f.path.endswith(".gguf") and not _BESIDE.search(f.path)], repo, quant)
+
+
+def _read_list(response: httpx.Response) -> bytes:
+    """The body of a small response, within RESPONSE_TIMEOUT_S. Raises httpx.TransportError."""
+    until, parts, size = time.monotonic() + RESPONSE_TIMEOUT_S, list[bytes](), 0
+    for part in response.iter_bytes():
+        parts.append(part)
+        size += len(part)
+        if time.monotonic() > until or size > MAX_LIST_BYTES:
+            raise httpx.ReadTimeout("its list of files does not end")
+    return b"".join(parts)
 
 
 def _remote(repo: str, entry: dict[str, object]) -> RemoteFile:
@@ -136,11 +153,13 @@ def _fetch(client: httpx.Client, file: RemoteFile, target: Path, progress: Calla
     part, tries = _partial_path(target, file), 0
     part.touch(mode=0o600)
     while (have := _size(part)) < file.size:
+        began = time.monotonic()
         try:
             reason = _append(client, file, part, progress, hosts)
         except httpx.TransportError as error:
             reason = str(error) or type(error).__name__
-        tries = 0 if _size(part) > have else tries + 1
+        is_stalled = time.monotonic() - began > STALL_S and _size(part) < have + MIN_STALL_BYTES
+        tries = 0 if _size(part) > have and not is_stalled else tries + 1
         if tries == MAX_STALLED_RETRIES:
             message = f"The download of {Path(file.path).name} was interrupted at {_size(part):,} of {file.size:,} bytes ({reason})."
             raise ModelError(message, "The same command resumes it.")
@@ -168,6 +187,7 @@ def _append(client: httpx.Client, file: RemoteFile, part: Path, progress: Callab
             part.write_bytes(b"")
             if response.status_code == 206:
                 return "the server resumed at another position"
+        since, at_least = time.monotonic(), have + MIN_STALL_BYTES
         with part.open("ab") as f:
             for block in response.iter_raw():  # in blocks as received: data collected into larger blocks would be lost by an interruption
                 have += len(block)
@@ -176,6 +196,10 @@ def _append(client: httpx.Client, file: RemoteFile, part: Path, progress: Callab
                     raise ModelError(f"The server sends more than the {file.size:,} bytes it announced for {file.path}.", "Pull it again.")
                 f.write(block)
                 progress(have)
+                if time.monotonic() - since > STALL_S:
+                    if have < at_least:
+                        return "the server stalls"
+                    since, at_least = time.monotonic(), have + MIN_STALL_BYTES
     return "the server ended it"
 
 
@@ -198,7 +222,11 @@ def _follow_redirects(client: httpx.Client, url: str, headers: dict[str, str], h
     at = httpx.URL(url)
     for _ in range(6):
         authorization = {"Authorization": f"Bearer {token}"} if token and at.host == hub.host and at.scheme == hub.scheme else {}
-        response = client.send(client.build_request("GET", at, headers=headers | authorization), stream=True)
+        request = client.build_request("GET", at, headers=headers | authorization)
+        try:  # in a thread, because the library waits as long as headers drip
+            response = run_in_thread(partial(client.send, request, stream=True)).result(RESPONSE_TIMEOUT_S)
+        except TimeoutError as error:
+            raise httpx.ReadTimeout(f"{at.host} does not answer") from error
         if not response.is_redirect:
             try:
                 yield response

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
@@ -26,7 +25,7 @@ from localrag.llm.budgets import MIN_PREFILL_TOKENS, prefill_speed
 from localrag.llm.prompts import Message, Prompt
 from localrag.model_files import ModelFile, parameters_of, shard_paths
 from localrag.records import IN_DOUBT_SUBJECT, QUERY_SUBJECT, CallReference, LlmCall, clustered_key, content_id
-from localrag.system.resources import available_cores
+from localrag.system.resources import available_cores, run_in_thread
 from localrag.text.sentences import CJK
 
 if TYPE_CHECKING:
@@ -338,21 +337,6 @@ def _is_new_reference(reference: CallReference, call: LlmCall) -> bool:
     if call.subject == IN_DOUBT_SUBJECT or (reference.subject and call.unused_since is not None):
         return True
     return bool(reference.subject) and (reference.subject, reference.config_hash) != (call.subject, call.config_hash)
-
-
-def run_in_thread(work: Callable[[], T]) -> Future[T]:
-    """The future result of `work`, computed in its own thread; it cannot be cancelled and belongs to no event loop."""
-    future: Future[T] = Future()
-    future.set_running_or_notify_cancel()
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 — passed to the waiting caller
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="localrag-loading", daemon=True).start()
-    return future
 
 
 async def bounded_map(jobs: Iterable[Coroutine[Any, Any, T]], size: int = 256) -> list[T]:

@@ -157,7 +157,7 @@ def _no_documents_answer(text: str, options: QueryOptions, nothing: NoMatchingDo
 
 def _with_selection(made: Answer, options: QueryOptions) -> Answer:
     selection = options.selection or NO_FILTER
-    return replace(made, filter_text=selection.expression.strip(), collections=selection.collections)
+    return replace(made, filter_text=selection.expression.strip(), collections=selection.collections, by_program=options.by_program)
 
 
 async def _produce_answer(

@@ -121,7 +121,7 @@ class QueryOptions:
     """Options of an answer. `level` None: chosen automatically; `style` empty: the index's own; `max_calls` None: the default limits.
 
     `strict` omits unsupported sentences. `context_only` returns the model's context instead of an answer. `selection`: the documents to
-    answer from; None: those of the conversation's last answer, else all.
+    answer from; None: those of the conversation's last answer, else all. `by_program`: kept apart from what a person asks.
     """
 
     mode: str = "auto"
@@ -137,6 +137,7 @@ class QueryOptions:
     conversation: int | None = None  # id of the conversation to continue
     temperature: float = 0.0  # of generated prose, sampled with `seed`
     selection: DocumentFilter | None = None
+    by_program: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from localrag.serializers import GraphView, NotFound, build_graph_view
 from localrag.serve.auth import json_body, openai_error
 from localrag.serve.context import ServerContext, document_filter_of, error_response, query_int, read_handler, write_handler
 from localrag.serve.query_worker import RunningQuestion, question_events, start_question
+from localrag.serve.values import MAX_NUMBER, read_bool, read_int, read_number
 from localrag.store import answers, browse, erasure, layout
 from localrag.store.database import caches_of, snapshot
 from localrag.store.filtered import NoMatchingDocuments
@@ -126,26 +127,26 @@ async def _events(name: str, asked: RunningQuestion) -> AsyncIterator[dict[str, 
 def _parse_options(body: dict[str, Any]) -> QueryOptions:
     """The query options in a request body. Raises ValueError."""
 
-    def given(name: str, kinds: tuple[type, ...], default: Any) -> Any:
-        value = body.get(name)
-        if value is None:
-            return default
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise ValueError(f"`{name}` is {' or '.join(k.__name__ for k in kinds)}, not {value!r:.40}.")
+    def number(name: str) -> int | None:
+        value = None if body.get(name) is None else read_int(name, body[name])
+        if value is not None and not 0 <= value < MAX_NUMBER:
+            raise ValueError(f"`{name}` is a whole number of at least 0, and no larger than any that there is.")
         return value
 
+    max_seconds = body.get("max_seconds")
     return QueryOptions(
-        given("mode", (str,), "auto"),
-        given("level", (int,), None),
-        strict=given("strict", (bool,), False),
-        max_seconds=given("max_seconds", (int, float), None),
-        conversation=given("conversation", (int,), None),
+        str(body.get("mode") or "auto"),
+        number("level"),
+        strict=read_bool("strict", body.get("strict")),
+        max_seconds=None if max_seconds is None else read_number("max_seconds", max_seconds, 0, MAX_NUMBER),
+        conversation=number("conversation"),
         selection=document_filter_of(body),
     )
 
 
 def _conversations(request: Request, db: Database) -> Any:
-    return {"conversations": answers.conversations(db, query_int(request, "limit", 1, MAX_CONVERSATIONS, MAX_CONVERSATIONS))}
+    limit = query_int(request, "limit", 1, MAX_CONVERSATIONS, MAX_CONVERSATIONS)
+    return {"conversations": answers.conversations(db, limit), "programs": answers.conversations(db, limit, by_program=True)}
 
 
 def _conversation(request: Request, db: Database) -> Any:

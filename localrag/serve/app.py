@@ -27,7 +27,7 @@ from starlette.routing import BaseRoute, Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from localrag.serve import api, files, ollama, openai, responses, runs, tables
-from localrag.serve.auth import AccessMiddleware, AccessPolicy, announce_server, json_body, openai_error
+from localrag.serve.auth import AccessMiddleware, AccessPolicy, announce_server, json_body, openai_error, refusal_response
 from localrag.serve.context import ServerContext, error_response
 from localrag.serve.mcp_http import McpHttp
 from localrag.serve.table_worker import TableWorker
@@ -60,10 +60,13 @@ def page_routes(policy: AccessPolicy) -> list[Route]:
         return _conditional_response(request, response) if response else openai_error(404, f"There is nothing at {request.url.path}.")
 
     async def session(request: Request) -> Response:
-        code = json_body(await request.body(), ["code"])["code"]
-        token = policy.token_for(str(code))
-        if token is None:
+        code = str(json_body(await request.body(), ["code"])["code"]).strip()
+        token = policy.token_for(code)
+        if token is None and code in policy.login_codes:
             return openai_error(401, "The link was already used, or has expired.", "authentication_error", hint="Give the key instead.")
+        if token is None:
+            hint = "It is what `localrag serve` printed behind `Key:`."
+            return openai_error(401, "The key is wrong.", "authentication_error", hint=hint)
         return JSONResponse({"token": token})
 
     return [
@@ -151,13 +154,13 @@ async def _failure_response(_request: Request, failed: Exception) -> Response:
     return error_response(failed)
 
 
-async def _http_error(_request: Request, refused: Exception) -> Response:
+async def _http_error(request: Request, refused: Exception) -> Response:
     assert isinstance(refused, HTTPException)
-    return openai_error(refused.status_code, refused.detail)
+    return refusal_response(request.url.path, refused.status_code, refused.detail)
 
 
 async def _not_found_response(request: Request, _error: Exception) -> Response:
-    return openai_error(404, f"There is nothing at {request.url.path} for {request.method}.")
+    return refusal_response(request.url.path, 404, f"There is nothing at {request.url.path} for {request.method}.")
 
 
 _EXCEPTION_HANDLERS: dict[Any, Any] = {404: _not_found_response, 405: _not_found_response, HTTPException: _http_error}

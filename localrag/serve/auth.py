@@ -6,6 +6,7 @@ cross-site are refused, and everything but the empty page needs the key.
 """
 
 import asyncio
+import base64
 import hmac
 import html
 import json
@@ -34,7 +35,9 @@ OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")
 PAGE_PATH = "/"  # may be opened by a link on any site: it contains no data
 PUBLIC_PATHS = (PAGE_PATH, "/healthz", "/api/session")  # answer without a key, and so does everything below /static/
 FILES_PATH = "/api/files/"  # the only path for large bodies that are not JSON
-CHAT_PATHS = ("/v1/chat/completions", "/v1/responses", "/api/chat")  # conversations, which may contain pictures
+CHAT_PATHS = ("/v1/chat/completions", "/v1/responses", "/api/chat", "/api/generate")  # conversations, which may contain pictures
+# Ollama's addresses, also those that this server has not: their errors are texts.
+OLLAMA_PATHS = {f"/api/{name}" for name in "tags version show chat generate embed embeddings ps pull push create copy delete".split()}
 MAX_BODY_BYTES = 1 << 20
 MAX_CHAT_BODY_BYTES = 32 << 20
 SENDS_WITHIN = 30.0  # seconds for a body, plus the time that the received bytes take at SLOWEST
@@ -65,13 +68,13 @@ class AccessPolicy:
     host_names: tuple[str, ...] = OWN_NAMES
     origins: tuple[str, ...] = ()
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
-    login_codes: dict[str, float] = field(default_factory=lambda: {secrets.token_urlsafe(16): time.monotonic()})  # by creation time
+    login_codes: dict[str, float] = field(default_factory=lambda: {secrets.token_urlsafe(16): time.monotonic()})  # with the time of each
 
     def token_for(self, code: str) -> str | None:
         """The page's token if `code` is an unexpired one-time code or the API key, else None."""
-        created_at = self.login_codes.pop(code, None)
-        if created_at is not None and time.monotonic() - created_at < CODE_LIFETIME:
-            return self.token
+        if code in self.login_codes:
+            created_at, self.login_codes[code] = self.login_codes[code], -CODE_LIFETIME  # used
+            return self.token if time.monotonic() - created_at < CODE_LIFETIME else None
         return self.token if hmac.compare_digest(code.encode(), self.key.encode()) else None
 
     def is_valid_key(self, key: str) -> bool:
@@ -88,13 +91,24 @@ def check_access(scope: Scope, policy: AccessPolicy) -> AccessError | None:
     refusal = _cross_site_refusal(scope, headers, policy)
     if refusal or scope["method"] == "OPTIONS":
         return refusal
-    scheme, _, key = headers.get("authorization", "").partition(" ")
-    if not _is_open(scope["path"]) and (scheme.lower() != "bearer" or not policy.is_valid_key(key)):
+    if not _is_open(scope["path"]) and not any(map(policy.is_valid_key, _given_keys(headers))):
         return 401, "authentication_error", "Give the key that `localrag serve` printed: Authorization: Bearer KEY"
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if scope["method"] not in BODYLESS_METHODS and not _is_file(scope) and kind != "application/json":
         return 415, "invalid_request_error", "Send application/json."
     return None
+
+
+def _given_keys(headers: Headers) -> list[str]:
+    """What may be the key in a request, by the headers in which programs send one."""
+    keys = [headers.get(name, "").strip() for name in ("x-api-key", "api-key")]
+    words = headers.get("authorization", "").split()
+    if len(words) == 2 and words[0].lower() == "basic":
+        with suppress(ValueError):
+            keys.append(base64.b64decode(words[1]).decode().partition(":")[2])  # the password
+    elif len(words) in (1, 2):
+        keys.append(words[-1])
+    return keys
 
 
 def _is_open(path: str) -> bool:
@@ -155,7 +169,7 @@ class AccessMiddleware:
 
         if refusal := check_access(scope, self._policy):
             status, kind, text = refusal
-            await openai_error(status, text, kind)(scope, receive, sent)
+            await refusal_response(scope["path"], status, text, kind)(scope, receive, sent)
             return
         await self._app(scope, _limited_receive(receive, _body_limit(scope)), sent)
 
@@ -196,6 +210,11 @@ def _limited_receive(receive: Receive, limit: int | None) -> Receive:
 def openai_error(status: int, message: str, kind: str = "invalid_request_error", code: str | None = None, hint: str = "") -> JSONResponse:
     """An error response in OpenAI's format; `hint` says how to fix the problem."""
     return JSONResponse({"error": {"message": message, "type": kind, "param": None, "code": code, "hint": hint}}, status)
+
+
+def refusal_response(path: str, status: int, message: str, kind: str = "invalid_request_error") -> JSONResponse:
+    """An error response in the form of the API that a path belongs to."""
+    return JSONResponse({"error": message}, status) if path in OLLAMA_PATHS else openai_error(status, message, kind)
 
 
 def json_body(data: bytes, required: Sequence[str] = ()) -> dict[str, object]:

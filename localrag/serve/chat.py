@@ -1,20 +1,24 @@
 """Answers to chat programs, whole and in parts, before a wire format is chosen: text, citations as annotations, list of sources."""
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.requests import Request
 
 from localrag import serializers
+from localrag.errors import LocalragError
 from localrag.query.attached_text import AttachedPassage
 from localrag.query.citations import escape_marks, to_one_line
 from localrag.records import SUPPORTED_STATE, Answer, Citation
 from localrag.serve.chat_request import ChatRequest
 from localrag.serve.context import ServerContext
 from localrag.serve.query_worker import RunningQuestion, answer_unless_disconnected, question_events, start_question
+from localrag.store.answers import program_conversation
+from localrag.store.database import snapshot
 from localrag.text.markdown import NeutralMarkdown, NeutralStream, neutralize
 
 MAX_QUOTE_CHARS = 160  # of a quote in the title of a citation
@@ -87,21 +91,47 @@ async def complete_chat(request: ChatRequest, site: ServerContext, connection: R
     """The whole answer. If the client disconnects, the question is cancelled. Raises the errors of a question."""
     limit = OutputLimit(request, site.query_worker.count)
     if request.task_answer is not None:
-        return ChatReply(await limit.write(request.task_answer, is_last=True), limit.finish)
-    asked = start_question(site.query_worker, request.question, request.options, request.history)
+        return await _task_reply(request, site, limit)
+    asked = await _start(request, site)
     answer = await answer_unless_disconnected(asked, connection)
     return await _whole_reply(answer, request, site, limit)
+
+
+async def _start(request: ChatRequest, site: ServerContext) -> RunningQuestion:
+    """Start answering, in the conversation that the program's history continues."""
+
+    def continued() -> int | None:
+        with snapshot(site.folder) as db:
+            return program_conversation(db, [answer.question for answer in request.history])
+
+    number = await asyncio.to_thread(continued) if request.history else None
+    return start_question(site.query_worker, request.question, replace(request.options, conversation=number), request.history)
+
+
+async def _task_reply(request: ChatRequest, site: ServerContext, limit: OutputLimit) -> ChatReply:
+    """The reply to a request that the program made on its own."""
+    text = await limit.write(request.task_answer or "", is_last=True)
+    return await _with_counts(ChatReply(text, limit.finish), request.prompt, site)
+
+
+async def _with_counts(reply: ChatReply, prompt: str, site: ServerContext) -> ChatReply:
+    """A reply with numbers of tokens: those that a model read and wrote, else those of the request and of the text."""
+    if not reply.output_tokens:
+        with suppress(LocalragError):  # there may be no index
+            n_prompt, n_output = await site.query_worker.count([prompt, reply.text])
+            return replace(reply, prompt_tokens=n_prompt, output_tokens=n_output)
+    return reply
 
 
 async def stream_chat(request: ChatRequest, site: ServerContext) -> ChatEvents:
     """The events of an answer, the last one its reply; it has to be closed. Raises the errors of a question."""
     limit = OutputLimit(request, site.query_worker.count)
     if request.task_answer is not None:
-        text = await limit.write(request.task_answer, is_last=True)
-        yield "text", text
-        yield "reply", ChatReply(text, limit.finish)
+        reply = await _task_reply(request, site, limit)
+        yield "text", reply.text
+        yield "reply", reply
         return
-    asked = start_question(site.query_worker, request.question, request.options, request.history)
+    asked = await _start(request, site)
     async with aclosing(answer_events(asked, limit, site, request)) as events:
         async for event in events:
             yield event
@@ -138,7 +168,8 @@ async def answer_events(asked: RunningQuestion, limit: OutputLimit, site: Server
             rest += neutral.text
         text = await limit.write(rest + source_list(answer, site), is_last=True)
         yield "text", text
-        yield "reply", _reply(sent + text, answer, neutral, site, limit, shift)
+        reply = _reply(sent + text, answer, neutral, site, limit, shift)
+        yield "reply", await _with_counts(reply, request.prompt if request else answer.question, site)
     finally:  # also after a disconnect
         await asked.end()
 
@@ -170,7 +201,8 @@ async def _whole_reply(answer: Answer, request: ChatRequest, site: ServerContext
         start = len(lead) + starts[note["start_index"]] if note["end_index"] else 0
         notes.append(note | {"start_index": start, "end_index": start + len(f"[{c.n + by}]") if note["end_index"] else 0})
     cited = [note for note in notes if note["end_index"] <= limit.length]
-    return ChatReply(text, limit.finish, cited, sources(answer, neutral, site, by), answer.prompt_tokens, answer.output_tokens)
+    reply = ChatReply(text, limit.finish, cited, sources(answer, neutral, site, by), answer.prompt_tokens, answer.output_tokens)
+    return await _with_counts(reply, request.prompt, site)
 
 
 def _renumbered(text: str, marks: Sequence[tuple[int, int]], by: int) -> tuple[str, dict[int, int]]:

@@ -14,6 +14,7 @@ from localrag.records import Answer
 from localrag.serve.client_tasks import answer_client_task
 from localrag.serve.context import ServerContext, UnknownModel, filter_text_of
 from localrag.serve.prompt_parts import read_prompt
+from localrag.serve.values import read_int
 from localrag.store.collections import collections
 from localrag.store.database import snapshot
 
@@ -29,7 +30,7 @@ class ChatRequest:
     """A question with the conversation before it and its options; `stop` and `max_tokens` cut the text of the answer.
 
     `task_answer`: the answer to a request that the program made on its own, which needs no index; None for a question of the user.
-    `attached`: the texts that the program put into the user's message.
+    `attached`: the texts that the program put into the user's message. `prompt`: all texts of the request.
     """
 
     model: str
@@ -40,6 +41,7 @@ class ChatRequest:
     max_tokens: int | None = None
     task_answer: str | None = None
     attached: tuple[AttachedText, ...] = ()
+    prompt: str = ""
 
 
 def base_model_names(site: ServerContext) -> list[str]:
@@ -79,16 +81,17 @@ def _read_messages(
     _check_parameters(body)
     spoken = [(str(m.get("role")), message_text(m)) for m in messages]
     stop, max_tokens = _stop_sequences(body.get("stop")), _max_tokens(body)
+    prompt = "\n".join(text for _, text in spoken)
     model, schema = str(body.get("model") or MODEL_NAME), _json_schema(body.get("response_format"))
     if (task_answer := answer_client_task(spoken, schema)) is not None:
-        return ChatRequest(model, "", (), QueryOptions(), stop, max_tokens, task_answer)
+        return ChatRequest(model, "", (), QueryOptions(), stop, max_tokens, task_answer, prompt=prompt)
     if schema is not None:
         raise ValueError("This model answers questions in Markdown: `response_format` can only be of the type text.")
     question, history, attached = _conversation(spoken, messages)
-    seed = body.get("seed")
+    seed = 0 if body.get("seed") in (None, "") else read_int("seed", body["seed"])
     selection = DocumentFilter(filter_text_of(body), (base.removeprefix(f"{MODEL_NAME}/"),) if base != MODEL_NAME else ())
-    options = QueryOptions(mode or "auto", seed=seed if isinstance(seed, int) else 0, selection=selection, max_seconds=max_seconds)
-    return ChatRequest(model, question, history, options, stop, max_tokens, attached=attached)
+    options = QueryOptions(mode or "auto", seed=seed, selection=selection, max_seconds=max_seconds)
+    return ChatRequest(model, question, history, options, stop, max_tokens, attached=attached, prompt=prompt)
 
 
 def message_text(message: Mapping[str, Any]) -> str:
@@ -123,9 +126,9 @@ def _check_parameters(body: Mapping[str, Any]) -> None:
     for name in ("tool_choice", "function_call"):
         if body.get(name) not in (None, "auto", "none"):
             raise ValueError(f"This model calls no tools: `{name}` can only be auto or none.")
-    if body.get("n") not in (None, 1):
+    if body.get("n") is not None and read_int("n", body["n"]) != 1:
         raise ValueError("This model gives one answer: `n` can only be 1.")
-    if body.get("logprobs") or body.get("top_logprobs"):
+    if any(body.get(name) and str(body[name]).casefold() != "false" for name in ("logprobs", "top_logprobs")):
         raise ValueError("This model gives no probabilities: leave out `logprobs`.")
     modalities = body.get("modalities")
     if body.get("audio") or (isinstance(modalities, list) and modalities != ["text"]):
@@ -157,15 +160,17 @@ def _stop_sequences(stop: Any) -> tuple[str, ...]:
     sequences = [stop] if isinstance(stop, str) else stop
     if not isinstance(sequences, list) or len(sequences) > MAX_STOP_SEQUENCES:
         raise ValueError(f"`stop` is a text, or a list of at most {MAX_STOP_SEQUENCES} texts.")
-    if not all(isinstance(s, str) and 0 < len(s) <= MAX_STOP_CHARS for s in sequences):
-        raise ValueError(f"Each text of `stop` has 1 to {MAX_STOP_CHARS} characters.")
-    return tuple(sequences)
+    if not all(s is None or (isinstance(s, str) and len(s) <= MAX_STOP_CHARS) for s in sequences):
+        raise ValueError(f"Each text of `stop` has at most {MAX_STOP_CHARS} characters.")
+    return tuple(filter(None, sequences))
 
 
 def _max_tokens(body: Mapping[str, Any]) -> int | None:
-    """The largest number of tokens of the answer's text; None without a limit. Raises ValueError."""
-    given = [(name, body[name]) for name in ("max_completion_tokens", "max_tokens") if body.get(name) is not None]
-    for name, value in given:
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"`{name}` is a whole number of at least 1.")
-    return min((int(value) for _, value in given), default=None)
+    """The largest number of tokens of the answer's text; None without a limit, which programs also write as -1 or -2. Raises ValueError."""
+    limits = []
+    for name in ("max_completion_tokens", "max_tokens"):
+        if body.get(name) not in (None, ""):
+            limits.append(read_int(name, body[name]))
+            if limits[-1] < 1 and limits[-1] not in (-1, -2):
+                raise ValueError(f"`{name}` is a whole number of at least 1, or -1 for no limit.")
+    return min((limit for limit in limits if limit > 0), default=None)

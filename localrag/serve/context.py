@@ -154,6 +154,8 @@ def error_response(failed: BaseException) -> JSONResponse:
     if isinstance(failed, LocalragError):
         status, kind, code = _HTTP_STATUSES.get(type(failed), (500, "server_error", None))
         return openai_error(status, str(failed), kind, code, failed.hint)
+    if isinstance(failed, OverflowError):
+        return openai_error(400, "The request has a number of more than 64 bits.")
     if isinstance(failed, ValueError):  # raised while reading a request, with a message for the client
         return openai_error(400, str(failed))
     return openai_error(500, f"Something unexpected happened: {error_location(failed)}.", "server_error")

@@ -1,4 +1,4 @@
-"""Results of the MCP tools: text for a model, links to the documents, and the same values in a declared schema.
+"""Results of the MCP tools: text for a model, links to the documents, and the same values as the serializers have them.
 
 A result has at most about 8,000 tokens. If something was left out, it says so and names the call that continues.
 """
@@ -11,7 +11,6 @@ from typing import Any
 
 from mcp.shared.uri_template import UriTemplate
 from mcp.types import CallToolResult, ContentBlock, ResourceLink, TextContent
-from pydantic import BaseModel
 
 from localrag import serializers
 from localrag.analysis.tables import Cell, CellState, ResultTable
@@ -50,224 +49,10 @@ _COMMAND = re.compile(
 _ESCAPED = str.maketrans({"%": "%25", "#": "%23", "?": "%3F"})  # kept by `{+path}`, but special in a URI
 
 
-class PassageResult(BaseModel):
-    """A passage that was found, below the `headings`; the characters `start` to `end` of its document."""
-
-    document: str
-    path: str
-    part: str
-    headings: list[str]
-    start: int
-    end: int
-    score: float
-    snippet: str
-
-
-class PassagesResult(BaseModel):
-    """The passages nearest a query, the nearest first."""
-
-    passages: list[PassageResult]
-
-
-class CitationResult(BaseModel):
-    """A citation: its number in the answer, and a range of characters of its document, below the `headings`.
-
-    It is a proof only if its `state` is supported.
-    """
-
-    n: int
-    path: str
-    part: str
-    headings: list[str]
-    start: int
-    end: int
-    quote: str
-    state: str
-
-
-class AnswerPassageResult(BaseModel):
-    """A passage of an answer as it stands in its document, below the `headings`; `n` is its citation.
-
-    `marked`: the short answer in it, as characters of `text`.
-    """
-
-    n: int
-    path: str
-    headings: list[str]
-    start: int
-    end: int
-    text: str
-    marked: tuple[int, int] | None
-
-
-class Sentence(BaseModel):
-    """A sentence of an answer. `state`: supported (proved), related (on the topic, not proved), contradicted, or unsupported."""
-
-    text: str
-    state: str
-    citations: list[int]
-
-
-class AnswerResult(BaseModel):
-    """An answer. `is_answerable`, or `answerable`: whether the documents say it.
-
-    `complete`: False where time ran out or something was left out.
-    """
-
-    answer: str
-    mode: str
-    answerable: bool
-    is_answerable: bool
-    complete: bool
-    note: str
-    citations: list[CitationResult]
-    sentences: list[Sentence]
-    passages: list[AnswerPassageResult]
-
-
-class DocumentTextResult(BaseModel):
-    """The characters `start` to `end` of a document of `length`."""
-
-    document: str
-    path: str
-    title: str
-    start: int
-    end: int
-    length: int
-    text: str
-
-
-class RelatedEntityResult(BaseModel):
-    """An entity that another is related to."""
-
-    name: str
-    type: str
-    weight: float
-    description: str
-
-
-class MentionResult(BaseModel):
-    """Where an entity is mentioned."""
-
-    path: str
-    part: str
-    start: int
-    end: int
-    text: str
-
-
-class EntityResult(BaseModel):
-    """An entity of the graph. `others` have the name that was asked for, too."""
-
-    name: str
-    type: str
-    names: list[str]
-    description: str
-    relationships_total: int
-    relationships: list[RelatedEntityResult]
-    mentions_total: int
-    mentions: list[MentionResult]
-    communities: list[str]
-    others: list[str]
-
-
-class CommunityResult(BaseModel):
-    """A community of entities; `number` is what `report` is asked for."""
-
-    number: str
-    level: int
-    title: str
-    entities: int
-    parent: str
-
-
-class CommunitiesResult(BaseModel):
-    """Communities, the coarsest first. `next`: the offset to go on with, where there are more."""
-
-    total: int
-    levels: list[int]
-    communities: list[CommunityResult]
-    next: int | None
-
-
-class FindingResult(BaseModel):
-    """A finding of a report."""
-
-    summary: str
-    explanation: str
-
-
-class ReportResult(BaseModel):
-    """A community's report."""
-
-    number: str
-    title: str
-    summary: str
-    findings: list[FindingResult]
-    entities: list[str]
-    children: list[str]
-
-
-class DocumentResult(BaseModel):
-    """A file that was read (`indexed`), or why it was not."""
-
-    document: str
-    path: str
-    title: str
-    state: str
-    reason: str
-    characters: int
-
-
-class DocumentsResult(BaseModel):
-    """Files, by path. `next`: the offset to go on with, where there are more."""
-
-    total: int
-    documents: list[DocumentResult]
-    next: int | None
-
-
-class TableCellResult(BaseModel):
-    """A cell: its text, what it is (found, not stated, contradictory, corrected, approved), how sure that is, and its citations."""
-
-    text: str
-    state: str
-    confidence: float | None
-    citations: list[int]
-
-
-class TableRowResult(BaseModel):
-    """A row, with a cell for each column. `key` identifies it, such as the path of a document."""
-
-    key: str
-    cells: list[TableCellResult]
-
-
-class TableCitationResult(BaseModel):
-    """A source of a cell: its number, and a range of characters of its document, below the `headings`. The quote may be cut."""
-
-    n: int
-    path: str
-    part: str
-    headings: list[str]
-    start: int
-    end: int
-    quote: str
-
-
-class TableResult(BaseModel):
-    """Rows of a table of `total`. `next`: the offset to go on with, where there are more. `complete`: whether all of it was made."""
-
-    kind: str
-    title: str
-    columns: list[str]
-    rows: list[TableRowResult]
-    citations: list[TableCitationResult]
-    figures: dict[str, float]
-    total: int
-    next: int | None
-    complete: bool
-    note: str
+PLACE_KEYS = ("path", "part", "headings", "start", "end")
+PASSAGE_KEYS = ("document", *PLACE_KEYS, "score", "snippet")
+CITATION_KEYS = ("n", *PLACE_KEYS, "quote", "state")
+ANSWER_PASSAGE_KEYS = ("n", "path", "headings", "start", "end", "text", "marked")
 
 
 def for_assistant(text: str) -> str:
@@ -283,18 +68,16 @@ def _tool_or_request(command: re.Match[str]) -> str:
 def passages_result(rows: Sequence[ResultRow]) -> CallToolResult:
     """The result of `search`, from the rows of `QueryWorker.search`."""
     if not rows:
-        return _result("Nothing was found.", PassagesResult(passages=[]))
+        return _result("Nothing was found.", {"passages": []})
     room = MAX_RESULT_BYTES // 2 // len(rows)
     passages = [
-        PassageResult(
-            **{k: row[k] for k in PassageResult.model_fields}
-            | {"snippet": truncate_bytes(row["snippet"], room // 2), "headings": _fit_bytes(row["headings"], room // 8)}
-        )
+        _chosen(row, PASSAGE_KEYS)
+        | {"snippet": truncate_bytes(row["snippet"], room // 2), "headings": _fit_bytes(row["headings"], room // 8)}
         for row in rows
     ]
     fenced = fence_texts("passage", texts := [truncate_bytes(row["text"], room) for row in rows])
     numbered = [f"{n}. {_place(row)}\n{fenced(text)}" for n, (row, text) in enumerate(zip(rows, texts, strict=True), 1)]
-    return _result("\n\n".join(numbered), PassagesResult(passages=passages), [document_link(row["path"]) for row in rows])
+    return _result("\n\n".join(numbered), {"passages": passages}, [document_link(row["path"]) for row in rows])
 
 
 def answer_result(answer: ResultRow, *, late: bool = False) -> CallToolResult:
@@ -304,19 +87,19 @@ def answer_result(answer: ResultRow, *, late: bool = False) -> CallToolResult:
     note = for_assistant(note)
     if not complete:
         note = f"{note} {NARROW_QUESTION_HINT}".strip()
-    sources: list[CitationResult] = []
+    sources: list[ResultRow] = []
     room = MAX_RESULT_BYTES // 2
     for c in answer["citations"]:
         short = {"quote": truncate_bytes(c["quote"], MAX_ITEM_BYTES), "headings": _fit_bytes(c["headings"], MAX_ITEM_BYTES)}
-        source = CitationResult(**{k: c[k] for k in CitationResult.model_fields} | short)
-        room -= 2 * len(source.model_dump_json().encode())
+        source = _chosen(c, CITATION_KEYS) | short
+        room -= 2 * _size(source)
         if room < 0:
             note += f" {len(answer['citations']) - len(sources)} further sources are not listed."
             break
         sources.append(source)
     text = neutralize(truncate_bytes(answer["answer"], MAX_RESULT_BYTES // 6)).text  # code that was cut is none
     sentences = [
-        Sentence(**{k: s[k] for k in Sentence.model_fields} | {"text": neutralize(truncate_bytes(s["text"], MAX_ITEM_BYTES // 8)).text})
+        {"text": neutralize(truncate_bytes(s["text"], MAX_ITEM_BYTES // 8)).text} | _chosen(s, ("state", "citations"))
         for s in answer["sentences"]
     ]
     listed = "\n".join(map(_source_line, sources))
@@ -324,12 +107,12 @@ def answer_result(answer: ResultRow, *, late: bool = False) -> CallToolResult:
     fenced = text and fence_texts("answer", [text])(text)
     prose = "\n\n".join(part for part in (refusal, fenced, listed and f"Sources\n{listed}", to_one_line(note)) if part)
     flags = {k: answer[k] for k in ("mode", "answerable", "is_answerable")} | {"complete": complete, "note": note.strip()}
-    passages = _fit_bytes(map(AnswerPassageResult.model_validate, answer["passages"]), room)
+    passages = _fit_bytes([_chosen(p, ANSWER_PASSAGE_KEYS) for p in answer["passages"]], room)
     if left_out := len(answer["passages"]) - len(passages):
         note += f" {left_out} further passages are only in the text."
     said = _fit_bytes(sentences, MAX_RESULT_BYTES // 12)
-    values = AnswerResult(answer=text, citations=sources, sentences=said, passages=passages, **flags)
-    return _result(prose, values, [document_link(s.path) for s in sources])
+    values = {"answer": text} | flags | {"citations": sources, "sentences": said, "passages": passages}
+    return _result(prose, values, [document_link(s["path"]) for s in sources])
 
 
 NARROW_QUESTION_HINT = "To continue: ask a narrower question, use mode `basic` or `mix`, or read passages with `search` and `passage`."
@@ -343,12 +126,10 @@ def document_text_result(document: ResultRow) -> CallToolResult:
     text = full_text.encode()[: MAX_RESULT_BYTES // 2 - MAX_ITEM_BYTES].decode(errors="ignore")
     start, title = document["from"], truncate_bytes(document["title"], MAX_ITEM_BYTES)
     end = start + len(text)
-    values = DocumentTextResult(
-        document=document["id"], path=document["path"], title=title, start=start, end=end, length=document["length"], text=text
-    )
+    values = {"document": document["id"], "title": title, "start": start, "end": end, "text": text} | _chosen(document, ("path", "length"))
     rest = f"\n\nThe document continues: passage(start={end})." if end < document["length"] else ""
     return _result(
-        f"{to_one_line(values.path)}, characters {values.start}–{end} of {values.length}\n{fence_texts('passage', [text])(text)}{rest}",
+        f"{to_one_line(document['path'])}, characters {start}–{end} of {document['length']}\n{fence_texts('passage', [text])(text)}{rest}",
         values,
         [document_link(document["path"])],
     )
@@ -357,38 +138,39 @@ def document_text_result(document: ResultRow) -> CallToolResult:
 def entity_result(entity: ResultRow, others: Sequence[str]) -> CallToolResult:
     """The result of `entity`, from `serialize_entity`; `others` are the names of other matches."""
     related = [
-        RelatedEntityResult(
-            name=truncate_bytes(r["entity"]["name"], MAX_ITEM_BYTES),
-            type=r["entity"]["type"],
-            weight=r["weight"],
-            description=truncate_bytes(r["description"], MAX_ITEM_BYTES),
-        )
+        {
+            "name": truncate_bytes(r["entity"]["name"], MAX_ITEM_BYTES),
+            "type": r["entity"]["type"],
+            "weight": r["weight"],
+            "description": truncate_bytes(r["description"], MAX_ITEM_BYTES),
+        }
         for r in entity["relationships"]
     ]
     mentions = [
-        MentionResult(
-            **{k: m[k] for k in ("path", "part", "start", "end")}, text=truncate_bytes(m["before"] + m["name"] + m["after"], MAX_ITEM_BYTES)
-        )
+        _chosen(m, ("path", "part", "start", "end")) | {"text": truncate_bytes(m["before"] + m["name"] + m["after"], MAX_ITEM_BYTES)}
         for m in entity["mentions"]
     ]
     reports = [f"{c['number']} {truncate_bytes(c['title'], MAX_ITEM_BYTES)}".strip() for c in entity["communities"]]
-    values = EntityResult(
-        name=truncate_bytes(entity["name"], MAX_ITEM_BYTES),
-        type=entity["type"],
-        names=_fit_bytes(entity["names"], MAX_ITEM_BYTES),
-        description=truncate_bytes(entity["description"], MAX_ITEM_BYTES),
-        relationships_total=entity["relationships_total"],
-        relationships=_fit_bytes(related, MAX_RESULT_BYTES // 6),
-        mentions_total=entity["mentions_total"],
-        mentions=_fit_bytes(mentions, MAX_RESULT_BYTES // 8),
-        communities=_fit_bytes(reports, MAX_ITEM_BYTES),
-        others=_fit_bytes(others, MAX_ITEM_BYTES),
-    )
-    lines = [to_one_line(f"{values.name} ({values.type})"), to_one_line(values.description), _listed("Also called", values.names)]
-    lines.append(_listed(f"Related to ({len(values.relationships)} of {values.relationships_total})", map(_relation, values.relationships)))
-    lines.append(_listed(f"Mentioned ({len(values.mentions)} of {values.mentions_total})", (_mention(m) for m in values.mentions)))
-    lines += [_listed("In the communities", values.communities), _listed("Other entities with that name", values.others)]
-    links = [document_link(m.path) for m in values.mentions] + [
+    values: ResultRow = {
+        "name": truncate_bytes(entity["name"], MAX_ITEM_BYTES),
+        "names": _fit_bytes(entity["names"], MAX_ITEM_BYTES),
+        "description": truncate_bytes(entity["description"], MAX_ITEM_BYTES),
+        "relationships": _fit_bytes(related, MAX_RESULT_BYTES // 6),
+        "mentions": _fit_bytes(mentions, MAX_RESULT_BYTES // 8),
+        "communities": _fit_bytes(reports, MAX_ITEM_BYTES),
+        "others": _fit_bytes(others, MAX_ITEM_BYTES),
+    } | _chosen(entity, ("type", "relationships_total", "mentions_total"))
+    related_title = f"Related to ({len(values['relationships'])} of {values['relationships_total']})"
+    lines = [
+        to_one_line(f"{values['name']} ({values['type']})"),
+        to_one_line(values["description"]),
+        _listed("Also called", values["names"]),
+        _listed(related_title, map(_relation, values["relationships"])),
+        _listed(f"Mentioned ({len(values['mentions'])} of {values['mentions_total']})", map(_mention, values["mentions"])),
+        _listed("In the communities", values["communities"]),
+        _listed("Other entities with that name", values["others"]),
+    ]
+    links = [document_link(m["path"]) for m in values["mentions"]] + [
         report_link(c["number"], c["title"]) for c in entity["communities"] if c["title"]
     ]
     return _result("\n\n".join(line for line in lines if line), values, links)
@@ -398,65 +180,56 @@ def communities_result(rows: Sequence[ResultRow], levels: Iterable[int], offset:
     """The result of `communities`, from the rows of `serialize_communities` at an offset."""
     numbers = {r["id"]: r["number"] for r in rows}
     listed = [
-        CommunityResult(
-            number=r["number"],
-            level=r["level"],
-            title=truncate_bytes(r["title"], MAX_ITEM_BYTES),
-            entities=r["entities"],
-            parent=numbers.get(r["parent"] or "", ""),
-        )
+        _chosen(r, ("number", "level", "entities"))
+        | {"title": truncate_bytes(r["title"], MAX_ITEM_BYTES), "parent": numbers.get(r["parent"] or "", "")}
         for r in rows[offset : offset + 200]
     ]
     shown = _fit_bytes(listed, MAX_RESULT_BYTES // 3)
     following = _next(offset, len(shown), len(rows))
-    lines = [f"{c.number} {to_one_line(c.title) or '(no report)'}, {c.entities} entities" for c in shown]
+    lines = [f"{c['number']} {to_one_line(c['title']) or '(no report)'}, {c['entities']} entities" for c in shown]
     text = "\n".join([f"{len(shown)} of {len(rows)} communities; `report` shows one.", *lines])
-    values = CommunitiesResult(total=len(rows), levels=sorted(levels), communities=shown, next=following)
-    return _result(text + _further("communities", following), values, [report_link(c.number, c.title) for c in shown if c.title])
+    values = {"total": len(rows), "levels": sorted(levels), "communities": shown, "next": following}
+    return _result(text + _further("communities", following), values, [report_link(c["number"], c["title"]) for c in shown if c["title"]])
 
 
 def report_result(report: ResultRow) -> CallToolResult:
     """The result of `report`, from `serialize_report`."""
-    findings = [
-        FindingResult(summary=truncate_bytes(f["summary"], MAX_ITEM_BYTES), explanation=truncate_bytes(f["explanation"], MAX_ITEM_BYTES))
-        for f in report["findings"]
-    ]
-    values = ReportResult(
-        number=report["number"],
-        title=truncate_bytes(report["title"], MAX_ITEM_BYTES),
-        summary=truncate_bytes(report["summary"], MAX_RESULT_BYTES // 8),
-        findings=_fit_bytes(findings, MAX_RESULT_BYTES // 4),
-        entities=_fit_bytes([e["name"] for e in report["entities"]], MAX_ITEM_BYTES),
-        children=_fit_bytes(
-            [f"{c['number']} {truncate_bytes(c['title'], MAX_ITEM_BYTES)}".strip() for c in report["children"]], MAX_ITEM_BYTES
-        ),
-    )
+    findings = [{name: truncate_bytes(f[name], MAX_ITEM_BYTES) for name in ("summary", "explanation")} for f in report["findings"]]
+    children = [f"{c['number']} {truncate_bytes(c['title'], MAX_ITEM_BYTES)}".strip() for c in report["children"]]
+    values: ResultRow = {
+        "number": report["number"],
+        "title": truncate_bytes(report["title"], MAX_ITEM_BYTES),
+        "summary": truncate_bytes(report["summary"], MAX_RESULT_BYTES // 8),
+        "findings": _fit_bytes(findings, MAX_RESULT_BYTES // 4),
+        "entities": _fit_bytes([e["name"] for e in report["entities"]], MAX_ITEM_BYTES),
+        "children": _fit_bytes(children, MAX_ITEM_BYTES),
+    }
     paths = dict.fromkeys(q["path"] for f in report["findings"] for q in f["quotes"])
     text = neutralize(truncate_bytes(report["markdown"], MAX_RESULT_BYTES // 3)).text
-    lines = [fence_texts("report", [text])(text), _listed("Entities", values.entities), _listed("Communities within it", values.children)]
+    lines = [fence_texts("report", [text])(text), _listed("Entities", values["entities"])]
+    lines.append(_listed("Communities within it", values["children"]))
     return _result("\n\n".join(line for line in lines if line), values, [document_link(path) for path in paths])
 
 
 def documents_result(total: int, rows: Sequence[ResultRow], offset: int) -> CallToolResult:
     """The result of `documents`, from the rows of `list_files` at an offset."""
     listed = [
-        DocumentResult(
-            document=r["id"] or "",
-            path=r["path"],
-            title=truncate_bytes(r["title"], MAX_ITEM_BYTES),
-            state=r["state"],
-            reason=truncate_bytes(r["reason"], MAX_ITEM_BYTES),
-            characters=r["characters"] or 0,
-        )
+        _chosen(r, ("path", "state"))
+        | {"document": r["id"] or "", "characters": r["characters"] or 0}
+        | {name: truncate_bytes(r[name], MAX_ITEM_BYTES) for name in ("title", "reason")}
         for r in rows
     ]
     shown = _fit_bytes(listed, MAX_RESULT_BYTES // 3)
     following = _next(offset, len(shown), total)
-    lines = [f"{d.path}: {d.title}, {d.characters} characters" if d.document else f"{d.path}: {d.state}, {d.reason}" for d in shown]
+    lines = [_file_line(d) for d in shown]
     text = "\n".join([f"{len(shown)} of {total} files.", *map(to_one_line, lines)]) + _further("documents", following)
-    return _result(
-        text, DocumentsResult(total=total, documents=shown, next=following), [document_link(d.path) for d in shown if d.document]
-    )
+    values = {"total": total, "documents": shown, "next": following}
+    return _result(text, values, [document_link(d["path"]) for d in shown if d["document"]])
+
+
+def _file_line(d: ResultRow) -> str:
+    said = f"{d['title']}, {d['characters']} characters" if d["document"] else f"{d['state']}, {d['reason']}"
+    return f"{d['path']}: {said}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -483,88 +256,94 @@ def table_result(table: ResultTable, offset: int) -> CallToolResult:
             break
     following = _next(offset, len(rows), len(table.rows))
     is_complete = not any(_is_unread(cell) for row in table.rows for cell in row.cells)
-    values = TableResult(
-        kind=table.kind,
-        title=truncate_bytes(table.title, MAX_ITEM_BYTES),
-        columns=[truncate_bytes(column.title, MAX_COLUMN_BYTES) for column in table.columns],
-        rows=rows,
-        citations=cited,
-        figures=dict(table.figures),
-        total=len(table.rows),
-        next=following,
-        complete=is_complete,
-        note=truncate_bytes(for_assistant(table.note).replace("the same command", "the same call"), MAX_ITEM_BYTES),
-    )
-    columns = [f"{n}. {to_one_line(title)}" for n, title in enumerate(values.columns, 1)]
+    values: ResultRow = {
+        "kind": table.kind,
+        "title": truncate_bytes(table.title, MAX_ITEM_BYTES),
+        "columns": [truncate_bytes(column.title, MAX_COLUMN_BYTES) for column in table.columns],
+        "rows": rows,
+        "citations": cited,
+        "figures": dict(table.figures),
+        "total": len(table.rows),
+        "next": following,
+        "complete": is_complete,
+        "note": truncate_bytes(for_assistant(table.note).replace("the same command", "the same call"), MAX_ITEM_BYTES),
+    }
+    columns = [f"{n}. {to_one_line(title)}" for n, title in enumerate(values["columns"], 1)]
     body = "\n".join([*columns, "", *map(_row_lines, rows)])
     sources = "\n".join(map(_table_source, cited))
-    span = f"Rows {offset + 1} to {offset + len(rows)} of {values.total}" if rows else f"No rows of {values.total}"
+    span = f"Rows {offset + 1} to {offset + len(rows)} of {len(table.rows)}" if rows else f"No rows of {len(table.rows)}"
     shown = f"{span}; each line begins with the number of its column."
     more = "" if following is None else f"There are more: the same call with offset={following}."
-    parts = (to_one_line(values.title), shown, fence_texts("table", [body])(body), f"Sources\n{sources}" * bool(sources), values.note, more)
-    return _result("\n\n".join(filter(None, parts)), values, [document_link(c.path) for c in cited])
+    fenced = fence_texts("table", [body])(body)
+    parts = (to_one_line(values["title"]), shown, fenced, f"Sources\n{sources}" * bool(sources), values["note"], more)
+    return _result("\n\n".join(filter(None, parts)), values, [document_link(c["path"]) for c in cited])
 
 
 def unfinished_table(kind: str, done: int, total: int) -> CallToolResult:
     """The result of a tool whose table is still being made when time is over."""
     progress = f" So far {done} of {total} steps are done." if total else ""
     note = f"The table is not finished.{progress} It is being made: the same call goes on, or returns it."
-    values = TableResult(kind=kind, title="", columns=[], rows=[], citations=[], figures={}, total=0, next=None, complete=False, note=note)
-    return _result(note, values)
+    nothing: ResultRow = {"columns": [], "rows": [], "citations": [], "figures": {}, "total": 0, "next": None}
+    return _result(note, {"kind": kind, "title": "", "complete": False, "note": note} | nothing)
 
 
-def _fit_rows(table: ResultTable, offset: int, limits: _TableLimits) -> tuple[list[TableRowResult], list[TableCitationResult]]:
+def _fit_rows(table: ResultTable, offset: int, limits: _TableLimits) -> tuple[list[ResultRow], list[ResultRow]]:
     """The rows from an offset that fit, with their citations, each once."""
     head = [truncate_bytes(text, MAX_ITEM_BYTES) for text in (table.title, table.note)]
     head += [f"99. {truncate_bytes(column.title, MAX_COLUMN_BYTES)}" for column in table.columns]
     room = MAX_RESULT_BYTES - MAX_FRAME_BYTES - 2 * sum(len(text.encode()) for text in head)  # as text and as values
-    rows, cited = list[TableRowResult](), dict[int, TableCitationResult]()
+    rows, cited = list[ResultRow](), dict[int, ResultRow]()
     for row in table.rows[offset:]:
         cells = [_cell_result(cell, limits) for cell in row.cells]
-        listed = TableRowResult(key=truncate_bytes(row.key, MAX_COLUMN_BYTES), cells=cells)
-        wanted = {n for cell in cells for n in cell.citations} - cited.keys()
+        listed = {"key": truncate_bytes(row.key, MAX_COLUMN_BYTES), "cells": cells}
+        wanted = {n for cell in cells for n in cell["citations"]} - cited.keys()
         new = {c.n: _table_citation(c, limits) for cell in row.cells for c in cell.citations if c.n in wanted}
-        texts = (_row_lines(listed), listed.model_dump_json(), *(_table_source(c) + c.model_dump_json() for c in new.values()))
-        room -= sum(len(text.encode()) + 4 for text in texts)
+        lines = (_row_lines(listed), *map(_table_source, new.values()))
+        room -= sum(len(line.encode()) + 4 for line in lines) + sum(map(_size, (listed, *new.values())))
         if room < 0:
             break
         rows.append(listed)
         cited |= new
-    return rows, sorted(cited.values(), key=lambda c: c.n)
+    return rows, sorted(cited.values(), key=lambda c: int(c["n"]))
 
 
-def _cell_result(cell: Cell, limits: _TableLimits) -> TableCellResult:
+def _cell_result(cell: Cell, limits: _TableLimits) -> ResultRow:
     text = cell.note if _is_unread(cell) else cell.text
     cited = [c.n for c in cell.citations[: limits.citations]]
     confidence = None if cell.confidence is None else round(cell.confidence, 2)
-    return TableCellResult(text=truncate_bytes(text, limits.cell), state=str(cell.state), confidence=confidence, citations=cited)
+    return {"text": truncate_bytes(text, limits.cell), "state": str(cell.state), "confidence": confidence, "citations": cited}
 
 
 def _is_unread(cell: Cell) -> bool:
     return cell.state is CellState.FOUND and not cell.text and not cell.citations and bool(cell.note)
 
 
-def _table_citation(c: Citation, limits: _TableLimits) -> TableCitationResult:
-    headings = _fit_bytes(c.headings, limits.quote)
+def _table_citation(c: Citation, limits: _TableLimits) -> ResultRow:
     quote = truncate_bytes(c.quote, limits.quote) if limits.quote else ""
-    return TableCitationResult(n=c.n, path=c.path, part=c.part, headings=headings, start=c.start, end=c.end, quote=quote)
+    headings = _fit_bytes(c.headings, limits.quote)
+    return {"n": c.n, "path": c.path, "part": c.part, "headings": headings, "start": c.start, "end": c.end, "quote": quote}
 
 
-def _row_lines(row: TableRowResult) -> str:
+def _row_lines(row: ResultRow) -> str:
     """The cells of a row, a line each."""
-    return "\n".join([*(_cell_line(n, cell) for n, cell in enumerate(row.cells, 1)), ""])
+    return "\n".join([*(_cell_line(n, cell) for n, cell in enumerate(row["cells"], 1)), ""])
 
 
-def _cell_line(n: int, cell: TableCellResult) -> str:
-    sure = "" if cell.confidence is None else f"{cell.confidence:.0%}"
-    about = ", ".join(filter(None, ("" if cell.state == CellState.FOUND else cell.state, sure)))
-    numbers = "".join(f"[{c}]" for c in cell.citations)
-    return f"{n}: " + " ".join(filter(None, (to_one_line(cell.text), numbers, f"({about})" * bool(about))))
+def _cell_line(n: int, cell: ResultRow) -> str:
+    sure = "" if cell["confidence"] is None else f"{cell['confidence']:.0%}"
+    about = ", ".join(filter(None, ("" if cell["state"] == CellState.FOUND else cell["state"], sure)))
+    numbers = "".join(f"[{c}]" for c in cell["citations"])
+    return f"{n}: " + " ".join(filter(None, (to_one_line(cell["text"]), numbers, f"({about})" * bool(about))))
 
 
-def _table_source(c: TableCitationResult) -> str:
-    place = " › ".join((to_one_line(c.path), *filter(None, (to_one_line(c.part),)), *map(quote_as_json, c.headings)))
-    return f"[{c.n}] {place}, characters {c.start}–{c.end}" + f": {quote_as_json(c.quote)}" * bool(c.quote)
+def _table_source(c: ResultRow) -> str:
+    return f"[{c['n']}] {_cited_place(c)}" + f": {quote_as_json(c['quote'])}" * bool(c["quote"])
+
+
+def _cited_place(c: ResultRow) -> str:
+    """Where a citation stands; headings are text of the document, like the quote."""
+    place = " › ".join((to_one_line(c["path"]), *filter(None, (to_one_line(c["part"]),)), *map(quote_as_json, c["headings"])))
+    return f"{place}, characters {c['start']}–{c['end']}"
 
 
 def document_uri(path: str) -> str:
@@ -593,19 +372,27 @@ def truncate_bytes(text: str, limit: int) -> str:
     return text if len(text.encode()) <= limit else text.encode()[: limit - 3].decode(errors="ignore") + "…"
 
 
-def _result(text: str, values: BaseModel, links: Sequence[ResourceLink] = ()) -> CallToolResult:
+def _chosen(row: ResultRow, keys: Sequence[str]) -> ResultRow:
+    return {key: row[key] for key in keys}
+
+
+def _size(value: Any) -> int:
+    """The bytes of a value as JSON."""
+    return len(json.dumps(value, ensure_ascii=False).encode())
+
+
+def _result(text: str, values: ResultRow, links: Sequence[ResourceLink] = ()) -> CallToolResult:
     """A tool result with as many links as fit; the text names everything they link to."""
-    structured = values.model_dump(mode="json")
-    room = MAX_RESULT_BYTES - len(text.encode()) - len(json.dumps(structured, ensure_ascii=False).encode())
+    room = MAX_RESULT_BYTES - len(text.encode()) - _size(values)
     blocks: list[ContentBlock] = [TextContent(type="text", text=text), *_fit_bytes({link.uri: link for link in links}.values(), room)]
-    return CallToolResult(content=blocks, structured_content=structured)
+    return CallToolResult(content=blocks, structured_content=values)
 
 
 def _fit_bytes(items: Iterable[Any], room: int) -> list[Any]:
-    """As many of the first items (texts or models) as fit into `room` bytes."""
+    """As many of the first items (texts, rows or links) as fit into `room` bytes."""
     fitting = []
     for item in items:
-        room -= len((item.model_dump_json(exclude_none=True) if isinstance(item, BaseModel) else item).encode()) + 4
+        room -= 4 + (_size(item.model_dump(mode="json", exclude_none=True)) if isinstance(item, ResourceLink) else _size(item))
         if room < 0:
             break
         fitting.append(item)
@@ -617,19 +404,18 @@ def _place(row: ResultRow) -> str:
     return f"{to_one_line(row['path'] + part)}, characters {row['start']}–{row['end']}"
 
 
-def _source_line(c: CitationResult) -> str:
-    """A line of the list of sources; headings are text of the document, like the quote."""
-    place = " › ".join((to_one_line(c.path), *filter(None, (to_one_line(c.part),)), *map(quote_as_json, c.headings)))
-    state = "" if c.state == SUPPORTED_STATE else f"({c.state}) "
-    return f"[{c.n}] {state}{place}, characters {c.start}–{c.end}: {quote_as_json(c.quote)}"
+def _source_line(c: ResultRow) -> str:
+    """A line of the list of sources."""
+    state = "" if c["state"] == SUPPORTED_STATE else f"({c['state']}) "
+    return f"[{c['n']}] {state}{_cited_place(c)}: {quote_as_json(c['quote'])}"
 
 
-def _mention(m: MentionResult) -> str:
-    return f"{_place(m.model_dump())}: {quote_as_json(m.text)}"
+def _mention(m: ResultRow) -> str:
+    return f"{_place(m)}: {quote_as_json(m['text'])}"
 
 
-def _relation(r: RelatedEntityResult) -> str:
-    return f"{r.name} ({r.type}): {r.description}" if r.description else f"{r.name} ({r.type})"
+def _relation(r: ResultRow) -> str:
+    return f"{r['name']} ({r['type']}): {r['description']}" if r["description"] else f"{r['name']} ({r['type']})"
 
 
 def _listed(title: str, lines: Iterable[str]) -> str:

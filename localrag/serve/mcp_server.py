@@ -7,6 +7,7 @@ searches, which need the models, to that server over loopback, so that the model
 """
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
@@ -17,8 +18,10 @@ import anyio
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError, UnexpectedResourceError, UnexpectedToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
-from mcp.types import CallToolResult, Completion, Resource, ToolAnnotations
-from pydantic import Field
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp.types import PARSE_ERROR, CallToolResult, Completion, ErrorData, JSONRPCError, Resource, ToolAnnotations
+from pydantic import Field, ValidationError
 from sqlite_utils import Database
 
 from localrag import __version__, serializers
@@ -33,6 +36,7 @@ from localrag.serve.context import told_error
 from localrag.serve.query_worker import QueryWorker, RunningQuestion, start_question
 from localrag.serve.table_request import DEFAULT_DATES, MAX_LIMIT, TableRequest, parse_table_request
 from localrag.serve.table_worker import TableStopped, TableWorker
+from localrag.serve.values import MAX_NUMBER, read_arguments
 from localrag.settings import QueryMode
 from localrag.store import browse
 from localrag.store.database import snapshot
@@ -155,7 +159,11 @@ class IndexMcpServer(MCPServer[Any]):
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
         """Call a tool. Raises ToolError with a message for the client."""
         try:
+            if tool := self._tool_manager.get_tool(name):
+                arguments = read_arguments(arguments, tool.parameters)
             return await super().call_tool(name, arguments, context)
+        except ValueError as failed:
+            raise ToolError(str(failed)) from None
         except UnexpectedToolError as failed:
             raise ToolError(_error_text(failed.__cause__ or failed)) from None
 
@@ -183,6 +191,46 @@ class IndexMcpServer(MCPServer[Any]):
             return await asyncio.to_thread(listed)
         return []
 
+    async def run_stdio_async(self) -> None:
+        """Serve standard input and output. A request that cannot be read is answered too: its client waits for that."""
+        async with stdio_server() as (received, sent), anyio.create_task_group() as tasks:
+            to_server, readable = anyio.create_memory_object_stream[SessionMessage | Exception]()
+
+            async def forward() -> None:
+                async with to_server:
+                    async for message in received:
+                        if isinstance(message, Exception):
+                            await sent.send(SessionMessage(_unreadable(message)))
+                        else:
+                            await to_server.send(message)
+
+            tasks.start_soon(forward)
+            await self._lowlevel_server.run(readable, sent, self._lowlevel_server.create_initialization_options())
+            tasks.cancel_scope.cancel()
+
+
+_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]]')
+_ID_VALUE = re.compile(r'\s*:\s*(?:(-?\d{1,18})|"([^"\\]{0,200})")\s*[,}]')
+
+
+def _unreadable(failed: Exception) -> JSONRPCError:
+    """The answer to a message that the library could not read."""
+    given = [error["input"] for error in failed.errors()] if isinstance(failed, ValidationError) else []
+    ids = (value.get("id") if isinstance(value, dict) else _request_id(str(value)) for value in given)
+    said = "The request cannot be read: it is no valid JSON-RPC, is nested too deep, or has too long a number."
+    known = next((one for one in ids if isinstance(one, int | str)), None)
+    return JSONRPCError(jsonrpc="2.0", id=known, error=ErrorData(code=PARSE_ERROR, message=said))
+
+
+def _request_id(line: str) -> int | str | None:
+    """The id of a request that is no valid JSON; None without one."""
+    depth = 0
+    for token in _JSON_TOKEN.finditer(line):
+        depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(token[0], 0)
+        if depth == 1 and token[0] == '"id"' and (value := _ID_VALUE.match(line, token.end())):
+            return int(value[1]) if value[1] else value[2]
+    return None
+
 
 def _document_id(db: Database, name: str) -> str:
     """The id of the one document that a name means. Raises NotFound, with the paths if there are several."""
@@ -200,7 +248,9 @@ def _error_text(failed: BaseException) -> str:
     failed = told_error(failed)
     if isinstance(failed, LocalragError):
         return mcp_results.for_assistant(f"{failed} {failed.hint}".strip())
-    if isinstance(failed, ValueError) and type(failed) is ValueError:  # raised with a message for the client
+    if isinstance(failed, OverflowError):
+        return "The request has a number of more than 64 bits."
+    if type(failed) is ValueError:  # raised with a message for the client
         return str(failed)
     return f"Something unexpected happened: {error_location(failed)}."
 
@@ -233,7 +283,7 @@ MAX_REVIEW_QUESTIONS = 20  # of which several rows of answers fit into a result
 QUESTIONS_HELP = (
     "Each may begin with the kind of its answer: `date: When does it end?`, `amount: …`, `yes/no: …`, `list: …`, `one of low|high: …`"
 )
-Offset = Annotated[int, Field(ge=0, description="Where to go on in a list")]
+Offset = Annotated[int, Field(ge=0, le=MAX_NUMBER, description="Where to go on in a list")]
 
 
 def _add_questions(server: IndexMcpServer, answers: QuestionBackend) -> None:
@@ -244,7 +294,7 @@ def _add_questions(server: IndexMcpServer, answers: QuestionBackend) -> None:
         filter: FilterParameter = "",
         where: OldFilterParameter = "",
         collections: Collections = "",
-    ) -> Annotated[CallToolResult, mcp_results.PassagesResult]:
+    ) -> CallToolResult:
         """Find the passages of the user's documents nearest a query, by meaning and by words. Quick; no model writes anything."""
         return await answers.search(query, k, DocumentFilter(filter or where, parse_collection_names(collections)))
 
@@ -257,14 +307,16 @@ def _add_questions(server: IndexMcpServer, answers: QuestionBackend) -> None:
         filter: FilterParameter = "",
         where: OldFilterParameter = "",
         collections: Collections = "",
-    ) -> Annotated[CallToolResult, mcp_results.AnswerResult]:
+    ) -> CallToolResult:
         """Answer a question from the user's documents, with citations checked against their text. Takes seconds."""
         documents = DocumentFilter(filter or where, parse_collection_names(collections))
         return await answers.ask(question, mode, max_seconds, context.report_progress, documents)
 
 
 Seconds = Annotated[float, Field(ge=1, le=ANSWER_TIMEOUT_S, description="Then how far it is; the same call goes on")]
-RowOffset = Annotated[int, Field(ge=0, description="The first row to show: where the result of the same call before said to go on")]
+RowOffset = Annotated[
+    int, Field(ge=0, le=MAX_NUMBER, description="The first row to show: where the result of the same call before said to go on")
+]
 
 
 def _selection(expression: str, collections: str) -> DocumentFilter:
@@ -281,7 +333,7 @@ def _add_document_tables(server: IndexMcpServer, answers: QuestionBackend) -> No
         filter: FilterParameter = "",
         collections: Collections = "",
         offset: RowOffset = 0,
-    ) -> Annotated[CallToolResult, mcp_results.TableResult]:
+    ) -> CallToolResult:
         """Make a table with a row for each document and a column for each question: short answers, each with its quote, or "not stated".
 
         What was read is kept, so the same call goes on where it stopped.
@@ -297,7 +349,7 @@ def _add_document_tables(server: IndexMcpServer, answers: QuestionBackend) -> No
         include_same: Annotated[bool, Field(description="Show also the passages that are the same")] = False,
         max_seconds: Seconds = ANSWER_TIMEOUT_S,
         offset: RowOffset = 0,
-    ) -> Annotated[CallToolResult, mcp_results.TableResult]:
+    ) -> CallToolResult:
         """Compare two documents or versions passage by passage: what is changed, moved, or only in one of them."""
         values = {"first": first, "second": second, "include_same": include_same}
         return await answers.make_table(parse_table_request("compare", values, NO_FILTER), max_seconds, offset, context.report_progress)
@@ -313,7 +365,7 @@ def _add_statement_tables(server: IndexMcpServer, answers: QuestionBackend) -> N
         filter: FilterParameter = "",
         collections: Collections = "",
         offset: RowOffset = 0,
-    ) -> Annotated[CallToolResult, mcp_results.TableResult]:
+    ) -> CallToolResult:
         """List the dated statements of the documents in order of time, each with its quote."""
         request = parse_table_request("timeline", {"about": about, "limit": limit}, _selection(filter, collections))
         return await answers.make_table(request, max_seconds, offset, context.report_progress)
@@ -326,7 +378,7 @@ def _add_statement_tables(server: IndexMcpServer, answers: QuestionBackend) -> N
         filter: FilterParameter = "",
         collections: Collections = "",
         offset: RowOffset = 0,
-    ) -> Annotated[CallToolResult, mcp_results.TableResult]:
+    ) -> CallToolResult:
         """List everything of a kind that the documents name, complete and counted, each item with the statement that shows it."""
         wanted = parse_table_request("list", {"request": request}, _selection(filter, collections))
         return await answers.make_table(wanted, max_seconds, offset, context.report_progress)
@@ -336,9 +388,9 @@ def _add_reading(server: IndexMcpServer, folder: Path) -> None:
     @server.tool(title="Read a document", annotations=READ_ONLY_TOOL)
     def passage(
         document: Annotated[str, Field(description="A document's path, its file name, or its id")],
-        start: Annotated[int, Field(ge=0, description="First character")] = 0,
-        end: Annotated[int | None, Field(ge=0, description="The character after the last; left out: as far as fits")] = None,
-    ) -> Annotated[CallToolResult, mcp_results.DocumentTextResult]:
+        start: Annotated[int, Field(ge=0, le=MAX_NUMBER, description="First character")] = 0,
+        end: Annotated[int | None, Field(ge=0, le=MAX_NUMBER, description="The character after the last; left out: as far as fits")] = None,
+    ) -> CallToolResult:
         """Read the characters `start` to `end` of a document."""
         with snapshot(folder) as db:
             document_id = document if browse.document_summary(db, document) else _document_id(db, document)
@@ -347,7 +399,7 @@ def _add_reading(server: IndexMcpServer, folder: Path) -> None:
     @server.tool(title="List the documents", annotations=READ_ONLY_TOOL)
     def documents(
         contains: Annotated[str, Field(max_length=1000, description="A text in the path or title; empty: all")] = "", offset: Offset = 0
-    ) -> Annotated[CallToolResult, mcp_results.DocumentsResult]:
+    ) -> CallToolResult:
         """List the files of the index, by path, and those that could not be read, with the reason."""
         with snapshot(folder) as db:
             total, rows = browse.list_files(db, text=contains, offset=offset, limit=MAX_RESOURCES)
@@ -358,7 +410,7 @@ def _add_graph(server: IndexMcpServer, folder: Path) -> None:
     @server.tool(title="Tell about a name", annotations=READ_ONLY_TOOL)
     def entity(
         name: Annotated[str, Field(min_length=1, max_length=1000, description="A person, organisation, place or thing")],
-    ) -> Annotated[CallToolResult, mcp_results.EntityResult]:
+    ) -> CallToolResult:
         """Show what the documents say about an entity: its description, its relationships, its mentions."""
         with snapshot(folder) as db:
             matches = browse.search_entity_names(db, name.strip(), MAX_COMPLETIONS)
@@ -371,8 +423,8 @@ def _add_graph(server: IndexMcpServer, folder: Path) -> None:
 
     @server.tool(title="List the communities", annotations=READ_ONLY_TOOL)
     def communities(
-        level: Annotated[int | None, Field(ge=0, description="0 is the coarsest; left out: all")] = None, offset: Offset = 0
-    ) -> Annotated[CallToolResult, mcp_results.CommunitiesResult]:
+        level: Annotated[int | None, Field(ge=0, le=MAX_NUMBER, description="0 is the coarsest; left out: all")] = None, offset: Offset = 0
+    ) -> CallToolResult:
         """List the themes of the documents: communities of entities that belong together, each with the title of its report."""
         with snapshot(folder) as db:
             rows = serializers.serialize_communities(db)
@@ -382,7 +434,7 @@ def _add_graph(server: IndexMcpServer, folder: Path) -> None:
     @server.tool(title="Read a report", annotations=READ_ONLY_TOOL)
     def report(
         id: Annotated[str, Field(description="A community's number, such as 1.4, or its id")],
-    ) -> Annotated[CallToolResult, mcp_results.ReportResult]:
+    ) -> CallToolResult:
         """Read the report of a community: what the documents say about a theme, with findings."""
         with snapshot(folder) as db:
             return mcp_results.report_result(serializers.serialize_report(id, db))

@@ -1,4 +1,4 @@
-"""Ollama's API (`/api/chat`, `/api/tags`, `/api/show`, `/api/version`): the same questions and answers in another wire format.
+"""Ollama's API (`/api/chat`, `/api/generate`, `/api/embed`, `/api/tags` and so on): the same questions and answers in another wire format.
 
 Its streams are JSON lines. A client has to send the key, as for the other interfaces.
 """
@@ -20,8 +20,10 @@ from starlette.routing import Route
 from localrag import __version__
 from localrag.serve.auth import json_body
 from localrag.serve.chat import ChatEvents, ChatReply, complete_chat, stream_chat
-from localrag.serve.chat_request import all_model_names, read_chat_request, split_model_name
+from localrag.serve.chat_request import MODEL_NAME, all_model_names, read_chat_request, split_model_name
 from localrag.serve.context import ServerContext, error_response
+from localrag.serve.openai import embed_input
+from localrag.serve.values import read_bool
 
 DEFAULT_TAG = ":latest"  # that Ollama's clients append to a name without one
 FIXED_AT = "1970-01-01T00:00:00Z"  # models have no time of change
@@ -42,7 +44,11 @@ def ollama_routes(site: ServerContext) -> list[Route]:
         Route("/api/tags", _with_text_errors(tags_endpoint, site)),
         Route("/api/version", _with_text_errors(version_endpoint, site)),
         Route("/api/show", _with_text_errors(show_endpoint, site), methods=["POST"]),
+        Route("/api/ps", _with_text_errors(loaded_endpoint, site)),
         Route("/api/chat", _with_text_errors(chat_endpoint, site), methods=["POST"]),
+        Route("/api/generate", _with_text_errors(chat_endpoint, site), methods=["POST"]),
+        Route("/api/embed", _with_text_errors(embed_endpoint, site), methods=["POST"]),
+        Route("/api/embeddings", _with_text_errors(embed_endpoint, site), methods=["POST"]),
     ]
 
 
@@ -75,6 +81,22 @@ async def tags_endpoint(_request: Request, site: ServerContext) -> Response:
     return JSONResponse({"models": [_model(name) for name in names]})
 
 
+async def loaded_endpoint(_request: Request, _site: ServerContext) -> Response:
+    """`GET /api/ps`: the index, which is always loaded."""
+    return JSONResponse({"models": [_model(MODEL_NAME) | {"size_vram": 0, "expires_at": "9999-12-31T23:59:59Z"}]})
+
+
+async def embed_endpoint(request: Request, site: ServerContext) -> Response:
+    """`POST /api/embed`, and `/api/embeddings` for one text: vectors by the embedding model of the index, whatever model is named."""
+    name = "input" if request.url.path == "/api/embed" else "prompt"
+    body, started_at = await asyncio.to_thread(json_body, await request.body(), [name]), time.monotonic()
+    vectors, counts = await embed_input(body, name, site)
+    if name == "prompt":
+        return JSONResponse({"embedding": vectors[0].tolist()})
+    more = {"total_duration": int((time.monotonic() - started_at) * 1e9), "load_duration": 0, "prompt_eval_count": sum(counts)}
+    return JSONResponse({"model": str(body.get("model", MODEL_NAME)), "embeddings": vectors.tolist()} | more)
+
+
 def _model(name: str) -> dict[str, Any]:
     digest = sha256(name.encode()).hexdigest()
     return {"name": name, "model": name, "modified_at": FIXED_AT, "size": 0, "digest": digest, "details": DETAILS}
@@ -90,14 +112,18 @@ async def show_endpoint(request: Request, site: ServerContext) -> Response:
 
 
 async def chat_endpoint(request: Request, site: ServerContext) -> Response:
-    """`POST /api/chat`: one response, or, unless `stream` is false, a stream of checked sentences."""
+    """`POST /api/chat` and `/api/generate`: one response, or, unless `stream` is false, a stream of checked sentences."""
     body, started_at = await asyncio.to_thread(json_body, await request.body(), ["model"]), time.monotonic()
-    lines = _ChatLines(str(body["model"]), started_at, shows_status=bool(body.get("think")))
+    shows_status = bool(body.get("think")) and str(body["think"]).casefold() != "false"
+    lines = _ChatLines(str(body["model"]), started_at, shows_status=shows_status, is_chat=request.url.path == "/api/chat")
+    if not lines.is_chat:
+        texts = {"system": body.get("system"), "user": body.get("prompt")}
+        body["messages"] = [{"role": role, "content": text} for role, text in texts.items() if text] if texts["user"] else []
     if not body.get("messages"):  # how its clients load a model
         await split_model_name(_model_name(body["model"]), site)
         return JSONResponse(lines.part() | {"done": True, "done_reason": "load"})
     chat = await read_chat_request(_chat_body(body), site)
-    if body.get("stream", True):
+    if body.get("stream") is None or read_bool("stream", body["stream"]):
         return StreamingResponse(_stream_lines(stream_chat(chat, site), lines), media_type="application/x-ndjson")
     reply = await complete_chat(chat, site, request)
     return JSONResponse(lines.part(reply.text) | lines.end(reply))
@@ -111,11 +137,9 @@ def _chat_body(body: Mapping[str, Any]) -> dict[str, Any]:
     """The same request as a body of the chat completions API. Raises ValueError."""
     given = body.get("options")
     options = given if isinstance(given, dict) else {}
-    max_tokens = options.get("num_predict")
     wanted = body.get("format")
     more: dict[str, Any] = {"model": _model_name(body["model"]), "messages": body["messages"]}
-    more |= {"stop": options.get("stop") or None, "seed": options.get("seed")}
-    more["max_tokens"] = None if max_tokens in (-1, -2) else max_tokens  # without a limit, and until the window is full
+    more |= {"stop": options.get("stop") or None, "seed": options.get("seed"), "max_tokens": options.get("num_predict")}
     more["response_format"] = {"type": "json_schema", "schema": wanted} if isinstance(wanted, dict) else _named_format(wanted)
     return more | {name: body.get(name) for name in ("filter", "where")}
 
@@ -150,15 +174,16 @@ def _json_line(value: dict[str, Any]) -> bytes:
 
 
 class _ChatLines:
-    """Builds the lines of one response; `shows_status`: with the steps of the answer as thoughts."""
+    """Builds the lines of one response; `shows_status`: with the steps of the answer as thoughts; `is_chat`: as messages."""
 
-    def __init__(self, model: str, started_at: float, *, shows_status: bool) -> None:
-        self._model, self._started_at, self.shows_status = model, started_at, shows_status
+    def __init__(self, model: str, started_at: float, *, shows_status: bool, is_chat: bool) -> None:
+        self._model, self._started_at, self.shows_status, self.is_chat = model, started_at, shows_status, is_chat
 
     def part(self, text: str = "", thinking: str = "") -> dict[str, Any]:
         """A part of the answer."""
-        message = {"role": "assistant", "content": text} | ({"thinking": thinking} if thinking else {})
-        return {"model": self._model, "created_at": datetime.now(UTC).isoformat(), "message": message, "done": False}
+        said: dict[str, Any] = {"thinking": thinking} if thinking else {}
+        said = {"message": {"role": "assistant", "content": text} | said} if self.is_chat else {"response": text} | said
+        return {"model": self._model, "created_at": datetime.now(UTC).isoformat(), "done": False} | said
 
     def end(self, reply: ChatReply) -> dict[str, Any]:
         """The fields of the last line, with the citations as further ones."""

@@ -4,13 +4,14 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
+from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -19,6 +20,7 @@ from localrag.serve.auth import json_body
 from localrag.serve.chat import ChatEvents, ChatReply, complete_chat, stream_chat
 from localrag.serve.chat_request import MODEL_NAME, all_model_names, read_chat_request, split_model_name
 from localrag.serve.context import ServerContext, error_response
+from localrag.serve.values import read_bool, read_int
 
 MAX_EMBEDDING_INPUTS = 2048  # of a request
 SSE_MEDIA_TYPE = "text/event-stream"
@@ -54,14 +56,9 @@ def _model(name: str) -> dict[str, Any]:
 async def embeddings_endpoint(request: Request, site: ServerContext) -> Response:
     """`POST /v1/embeddings`: vectors as numbers or in base64, by the embedding model of the index, whatever model is named."""
     body = json_body(await request.body(), ["input"])
-    texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
-    if not isinstance(texts, list) or not texts or not all(isinstance(t, str) and t for t in texts) or len(texts) > MAX_EMBEDDING_INPUTS:
-        raise ValueError(f"`input` is a text, or a list of 1 to {MAX_EMBEDDING_INPUTS} texts.")
     if body.get("encoding_format") not in (None, "float", "base64"):
         raise ValueError("`encoding_format` is float or base64.")
-    vectors, counts = np.asarray(await site.query_worker.embed(texts), np.float32), await site.query_worker.count(texts)
-    if body.get("dimensions") not in (None, vectors.shape[1]):
-        raise ValueError(f"The embedding model of this index has {vectors.shape[1]} dimensions: leave out `dimensions`.")
+    vectors, counts = await embed_input(body, "input", site)
     packed = body.get("encoding_format") == "base64"
     data = [
         {"object": "embedding", "index": n, "embedding": base64.b64encode(v.astype("<f4").tobytes()).decode() if packed else v.tolist()}
@@ -71,14 +68,29 @@ async def embeddings_endpoint(request: Request, site: ServerContext) -> Response
     return JSONResponse({"object": "list", "data": data, "model": str(body.get("model", MODEL_NAME)), "usage": usage})
 
 
+async def embed_input(body: Mapping[str, Any], name: str, site: ServerContext) -> tuple[NDArray[np.float32], list[int]]:
+    """The vectors of the texts of a request, (n, d), and their numbers of tokens. Raises ValueError."""
+    texts = [body[name]] if isinstance(body[name], str) else body[name]
+    if isinstance(texts, list) and any(isinstance(part, int) for text in texts for part in (text if isinstance(text, list) else [text])):
+        raise ValueError(
+            f"`{name}` has tokens of another model: send texts. In LangChain: OpenAIEmbeddings(check_embedding_ctx_length=False)"
+        )
+    if not isinstance(texts, list) or not texts or not all(isinstance(t, str) and t for t in texts) or len(texts) > MAX_EMBEDDING_INPUTS:
+        raise ValueError(f"`{name}` is a text, or a list of 1 to {MAX_EMBEDDING_INPUTS} texts.")
+    vectors, counts = np.asarray(await site.query_worker.embed(texts), np.float32), await site.query_worker.count(texts)
+    if body.get("dimensions") is not None and read_int("dimensions", body["dimensions"]) != vectors.shape[1]:
+        raise ValueError(f"The embedding model of this index has {vectors.shape[1]} dimensions: leave out `dimensions`.")
+    return vectors, counts
+
+
 async def chat_endpoint(request: Request, site: ServerContext) -> Response:
     """`POST /v1/chat/completions`: one response, or a stream of checked sentences."""
     body = await asyncio.to_thread(json_body, await request.body(), ["messages"])
     chat = await read_chat_request(body, site)
     builder = _ResponseBuilder(chat.model)
-    if body.get("stream"):
+    if read_bool("stream", body.get("stream")):
         options_of_stream = body.get("stream_options")
-        usage = isinstance(options_of_stream, dict) and bool(options_of_stream.get("include_usage"))
+        usage = isinstance(options_of_stream, dict) and read_bool("include_usage", options_of_stream.get("include_usage"))
         return StreamingResponse(_stream_response(stream_chat(chat, site), builder, usage=usage), media_type=SSE_MEDIA_TYPE)
     return JSONResponse(builder.completion(await complete_chat(chat, site, request)))
 

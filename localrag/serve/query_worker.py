@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -189,6 +189,7 @@ class QueryWorker:
     # The methods below run on the worker's thread.
 
     async def _answer(self, text: str, options: QueryOptions, watch: AnswerCallbacks, history: Sequence[Answer], *, person: bool) -> Answer:
+        options = replace(options, by_program=not person)
         async with self._limiter.slot(person=person), self._current_project() as project:
             return await answer_question(text, project, options, watch, history, pending_reports, list_draft)
 

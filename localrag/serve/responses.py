@@ -20,6 +20,7 @@ from localrag.serve.auth import json_body
 from localrag.serve.chat import ChatEvents, ChatReply, complete_chat, stream_chat
 from localrag.serve.chat_request import read_chat_request
 from localrag.serve.context import ServerContext, error_response
+from localrag.serve.values import read_bool
 
 MESSAGE_TYPE = "message"
 REFERENCES = ("previous_response_id", "conversation", "background", "prompt")  # parameters that need something kept on the server
@@ -35,7 +36,7 @@ async def responses_endpoint(request: Request, site: ServerContext) -> Response:
     body = await asyncio.to_thread(json_body, await request.body(), ["input"])
     chat = await read_chat_request(_chat_body(body), site)
     builder = _ResponseEvents(chat.model)
-    if body.get("stream"):
+    if read_bool("stream", body.get("stream")):
         return StreamingResponse(_stream_events(stream_chat(chat, site), builder), media_type="text/event-stream")
     return JSONResponse(builder.completed(await complete_chat(chat, site, request)))
 

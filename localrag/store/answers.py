@@ -1,6 +1,7 @@
-"""Answers and conversations."""
+"""Answers and conversations, those of people apart from those of programs."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,9 +27,29 @@ def save_answer(db: Database, answer: Answer) -> Answer:
     return numbered
 
 
+_BY_PROGRAM = "coalesce(json_extract(a.answer_json, '$.by_program'), 0)"  # older answers count as a person's
+MAX_COMPARED = 100  # conversations with the same last question
+
+
 def last_answer(db: Database) -> Answer | None:
-    """The newest answer; None without answers."""
-    return next((a for *_, a in newest_answers(db, 1)), None)
+    """The newest answer to a person; None without one."""
+    rows = db.query(f"SELECT id, answer_json FROM answers a WHERE NOT {_BY_PROGRAM} ORDER BY id DESC LIMIT 1")
+    return next(map(_parse_answer, rows), None)
+
+
+def program_conversation(db: Database, questions: Sequence[str]) -> int | None:
+    """The conversation in which a program asked these questions last, oldest first; None without one.
+
+    The program may have dropped the oldest. One that ends with them comes before one that went on differently, then the newest.
+    """
+    last = "(SELECT max(b.id) FROM answers b WHERE b.conversation = a.conversation)"
+    same = f"SELECT id, conversation FROM answers a WHERE question = ? AND {_BY_PROGRAM} ORDER BY id = {last} DESC, id DESC LIMIT ?"
+    for row in db.query(same, [questions[-1], MAX_COMPARED]):
+        before = "SELECT question FROM answers WHERE conversation = ? AND id <= ? ORDER BY id DESC LIMIT ?"
+        asked = [r["question"] for r in db.query(before, [row["conversation"], row["id"], len(questions)])]
+        if asked == list(reversed(questions))[: len(asked)]:
+            return int(row["conversation"])
+    return None
 
 
 def newest_answers(db: Database, n: int) -> list[tuple[int, str, Answer]]:
@@ -71,15 +92,15 @@ def _parse_passage(values: dict[str, Any]) -> AnswerPassage:
     return AnswerPassage(**values | {"headings": tuple(values["headings"]), "marked": None if marked is None else (marked[0], marked[1])})
 
 
-def conversations(db: Database, limit: int) -> list[ViewRow]:
-    """Conversations, the newest first: number, first question, time of the last answer, number of answers."""
+def conversations(db: Database, limit: int, *, by_program: bool = False) -> list[ViewRow]:
+    """Conversations of people, or of programs, the newest first: number, first question, time of the last answer, number of answers."""
     columns = "conversation AS id, max(created_at) AS at, max(id) AS last, count(*) AS answers, min(id) AS first"
     grouped = f"SELECT {columns} FROM answers GROUP BY 1"
     return list(
         db.query(
             f"SELECT g.id, a.question AS title, g.at, g.answers FROM ({grouped}) g JOIN answers a ON a.id = g.first"
-            " ORDER BY g.last DESC LIMIT ?",
-            [limit],
+            f" WHERE {_BY_PROGRAM} = ? ORDER BY g.last DESC LIMIT ?",
+            [by_program, limit],
         )
     )
 

@@ -1,9 +1,11 @@
 """Cores, memory, cgroup limits, process liveness, garbage collector frequency, optional extras."""
 
+import asyncio
 import gc
 import os
+import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -107,6 +109,30 @@ def run_in_short_lived_thread(work: Callable[[], T]) -> T:
     """
     with ThreadPoolExecutor(1) as executor:
         return executor.submit(work).result()
+
+
+def run_in_thread(work: Callable[[], T]) -> Future[T]:
+    """The future result of `work`, computed in its own thread, which belongs to no event loop and keeps no process alive."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 — passed to the waiting caller
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="localrag-work", daemon=True).start()
+    return future
+
+
+def wait_for(future: Future[T]) -> T:
+    """The result of a future. Ctrl-C ends the wait, also where an event loop runs in this thread: that cancels the task that waits."""
+    while not wait([future], 0.1).done:
+        with suppress(RuntimeError):  # no event loop runs here
+            if (task := asyncio.current_task()) and task.cancelling():
+                raise asyncio.CancelledError
+    return future.result()
 
 
 def available_memory() -> int | None:

@@ -1,6 +1,7 @@
 """Downloads from a hub that breaks off, lies about lengths, serves wrong bytes, and sends on to others."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from localrag.catalog import hub as hub_catalog
 from localrag.catalog.hub import RemoteFile, download, list_files, select_quantization
 from localrag.errors import ModelError
 from tests.catalog.hub import Hub
+from tests.servers import Dripping
 
 REPO = "org/model-GGUF"
 DATA = os.urandom(300_000)
@@ -231,3 +233,19 @@ def test_a_path_that_leads_out_is_no_list_of_files(hub):
     with pytest.raises(ModelError, match="is not a list of files"):
         list_files(REPO, "")
     assert not Path("evil-Q4_K_M.gguf").exists()
+
+
+@pytest.mark.parametrize("form", ["spaces", "headers"])
+def test_a_hub_that_drips_is_given_up(monkeypatch, tmp_path, form):
+    """Its list of files and its files, whether headers or bytes come now and then; what came stays for the next try."""
+    monkeypatch.setattr(hub_catalog, "STALL_S", 0.5)
+    monkeypatch.setattr(hub_catalog, "RESPONSE_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(hub_catalog, "RETRY_DELAY_S", 0.0)
+    with Dripping(["/api/models/a/b/tree/main?recursive=true", "/a/b/resolve/main/m.gguf"], form) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url.removesuffix("/v1"))
+        began = time.monotonic()
+        with pytest.raises(ModelError, match="cannot be reached"):
+            list_files("a/b", "")
+        with pytest.raises(ModelError, match="was interrupted"):
+            download([RemoteFile("a/b", "m.gguf", 1 << 30, "0" * 64)], tmp_path, lambda *_: None)
+        assert time.monotonic() - began < 10

@@ -1,5 +1,6 @@
 """Who may speak to the server: checked on every route from the route table itself, so that a new one cannot be forgotten."""
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,29 @@ def test_the_pages_code_opens_once_and_the_key_always(client):
     assert first.json()["token"] == key.json()["token"] != KEY
     assert door.is_valid_key(first.json()["token"])
     assert not door.is_valid_key("")
+    assert "link" in again.json()["error"]["message"]
+    assert wrong.json()["error"]["message"] == "The key is wrong."
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        *(({"authorization": form.format(KEY)}, 200) for form in ("Bearer {}", "bearer {}", "Bearer   {} ", "{}", "Token {}")),
+        ({"authorization": "Basic " + base64.b64encode(f"user:{KEY}".encode()).decode()}, 200),
+        ({"x-api-key": KEY}, 200),
+        ({"api-key": KEY}, 200),
+        ({"authorization": "Bearer dummy", "x-api-key": KEY}, 200),
+        *(
+            ({"authorization": form}, 401)
+            for form in ("", "Bearer", "Bearer ", "Basic", "Basic !!", "Basic dXNlcjo=", f"Bearer {KEY} {KEY}")
+        ),
+        ({"x-api-key": ""}, 401),
+        ({"api-key": "wrong"}, 401),
+    ],
+)
+def test_the_key_is_taken_in_every_usual_header(client, headers, status):
+    """As programs send it; nothing empty, wrong or cut off is one."""
+    assert asked(client, "/v1/models", "GET", **{"authorization": None} | headers).status_code == status
 
 
 def test_a_link_from_another_page_opens_ours_and_nothing_else(client):

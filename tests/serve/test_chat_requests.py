@@ -5,6 +5,8 @@ import json
 import openai
 import pytest
 
+from localrag.engine.tokenizer import Tokenizer
+from localrag.model_files import bundled_chat_model
 from localrag.serve import auth
 from tests.conftest import TOWN, mostly_ci
 
@@ -50,10 +52,12 @@ TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {}}}
         ({"logprobs": True}, "logprobs"),
         ({"modalities": ["text", "audio"]}, "modalities"),
         ({"stop": 5}, "stop"),
-        ({"stop": [""]}, "stop"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_tokens": "many"}, "max_tokens"),
-        ({"max_completion_tokens": -1}, "max_completion_tokens"),
+        ({"max_completion_tokens": -3}, "max_completion_tokens"),
+        ({"max_tokens": 2.5}, "max_tokens"),
+        ({"stream": "perhaps"}, "stream"),
+        ({"seed": "perhaps"}, "seed"),
     ],
 )
 def test_what_cannot_be_done_is_refused_by_name(client, changes, named):
@@ -70,6 +74,11 @@ def test_what_cannot_be_done_is_refused_by_name(client, changes, named):
         {"tools": [TOOL], "tool_choice": "auto"},
         {"n": 1, "stop": None, "max_tokens": None, "logprobs": False},
         {"modalities": ["text"]},
+        {"n": 1.0, "stop": "", "max_tokens": -1, "logprobs": "false"},
+        {"stop": ["", None], "max_tokens": "256", "seed": "7"},
+        {"max_completion_tokens": 256.0, "max_tokens": ""},
+        {"stream": "false"},
+        {"stream": "False", "stream_options": {"include_usage": "true"}},
     ],
 )
 def test_what_changes_nothing_is_accepted(client, changes):
@@ -235,3 +244,63 @@ def test_no_value_of_a_field_is_unexpected(client, path):
         assert said.status_code in (200, 400, 404), (changes, said.text)
         assert "Something unexpected" not in said.text, changes
         assert "codec" not in said.text, changes
+
+
+def test_a_text_may_say_that_it_streams(client):
+    """`"true"` streams, and a byte order mark before the body is passed over."""
+    assert said(client, stream="true").headers["content-type"].startswith("text/event-stream")
+    body = json.dumps({"model": "localrag:mix", "messages": ASKED}).encode("utf-8-sig")
+    assert "Lars Holm" in client.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"}).text
+
+
+def test_the_tokens_of_an_answer_without_a_model_are_counted(client, folder):
+    """Those of the request and of the text, in every format, whole and in parts."""
+    whole = said(client).json()
+    counter = Tokenizer(bundled_chat_model())
+    counts = counter.count(ASKED[0]["content"]), counter.count(whole["choices"][0]["message"]["content"])
+    usage = whole["usage"]
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == counts
+    lines = said(client, stream=True, stream_options={"include_usage": True}).text.splitlines()
+    (last,) = [json.loads(line[6:])["usage"] for line in lines if line.startswith("data: {") and '"usage"' in line]
+    assert last == usage
+    response = client.post("/v1/responses", json={"model": "localrag:mix", "input": ASKED}).json()["usage"]
+    assert (response["input_tokens"], response["output_tokens"]) == counts
+    lines = client.post("/api/chat", json={"model": "localrag:mix", "messages": ASKED}).text.splitlines()
+    last = json.loads(lines[-1])
+    assert (last["prompt_eval_count"], last["eval_count"]) == counts
+    title = said(
+        client, messages=[{"role": "user", "content": "Give this conversation a title of at most 3 words.\n\nUser: Who?\nAI: Lars."}]
+    )
+    assert title.json()["usage"]["completion_tokens"] > 0
+
+
+@pytest.mark.parametrize("tokens", [[15496, 995], [[15496, 995], [3]], [[15496], "ferry"]])
+def test_tokens_are_not_taken_for_texts(client, tokens):
+    """They are of a vocabulary that only the program knows; the error names the setting that sends texts."""
+    for path, name in (("/v1/embeddings", "input"), ("/api/embed", "input"), ("/api/embeddings", "prompt")):
+        refused = client.post(path, json={"model": "localrag", name: tokens})
+        assert refused.status_code == 400
+        assert "check_embedding_ctx_length=False" in refused.text
+
+
+@pytest.mark.parametrize("number", [-(1 << 70), 1 << 63, 1 << 70, "9" * 5000])
+def test_no_number_is_too_large_for_any_address(client, number):
+    """What SQLite cannot hold is refused, or as good as the largest."""
+    text = str(number)
+    for path in (f"/api/conversations/{text}", f"/api/answers/{text}", f"/api/answers/1/citations/{text}"):
+        assert client.get(path).status_code in (400, 404)
+    for path in (
+        "/api/documents?offset=",
+        "/api/documents?limit=",
+        "/api/conversations?limit=",
+        "/api/communities?level=",
+        "/api/search?q=a&k=",
+    ):
+        assert client.get(path + text).status_code in (200, 400)
+    assert client.delete(f"/api/conversations/{text}").status_code in (400, 404)
+    for name in ("conversation", "level", "max_seconds"):
+        asked = client.post(
+            "/api/ask", content=f'{{"question": "Who is Lars Holm?", "{name}": {text}}}', headers={"content-type": "application/json"}
+        )
+        assert "unexpected" not in asked.text
+        assert asked.status_code in (200, 400)

@@ -151,15 +151,14 @@ TABLE_TOOLS = {"review", "timeline", "list_items", "compare"}
 TOOLS = {"search", "ask", "passage", "entity", "communities", "report", "documents", *TABLE_TOOLS}
 
 
-def test_the_tools_only_read_and_declare_their_results(door):
-    """Each with a schema of what it takes and gives; no names but these, and nothing beyond this machine."""
+def test_the_tools_only_read(door):
+    """Each with a schema of what it takes; no names but these, and nothing beyond this machine."""
     listed = through(door, lambda client: client.list_tools()).tools
 
     assert {t.name for t in listed} == TOOLS
     for found in listed:
         assert found.annotations.read_only_hint is True
         assert found.annotations.open_world_hint is False
-        assert found.output_schema["properties"], found.name
         assert found.description
     (ask,) = (t for t in listed if t.name == "ask")
     assert ask.input_schema["properties"]["max_seconds"]["maximum"] == 45
@@ -247,21 +246,21 @@ def test_the_graph_is_told_of(door):
 
 def test_what_there_is_not_is_said_in_words(door):
     """An error for the model to read, with the tool that finds what there is; wrong arguments are named."""
-    nobody, nothing, no_report, wrong, endless = through(
+    nobody, nothing, no_report, wrong, many = through(
         door,
         tool("entity", name="Zaphod Beeblebrox"),
         tool("passage", document="/etc/passwd"),
         tool("report", id="9.999"),
         tool("ask", question="Who?", mode="mad"),
-        tool("ask", question="Who?", max_seconds=46),
+        tool("ask", question="Who?", max_seconds="many"),
     )
 
-    assert all(r.is_error for r in (nobody, nothing, no_report, wrong, endless))
+    assert all(r.is_error for r in (nobody, nothing, no_report, wrong, many))
     assert "search" in nobody.content[0].text
     assert "/etc/passwd" in nothing.content[0].text
     assert "9.999" in no_report.content[0].text
     assert "mode" in wrong.content[0].text
-    assert "max_seconds" in endless.content[0].text
+    assert "max_seconds" in many.content[0].text
 
 
 @pytest.mark.parametrize(

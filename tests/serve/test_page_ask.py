@@ -446,6 +446,21 @@ def test_no_conversation_is_deleted_while_a_question_is_answered(writing):
         assert (refused.status_code, refused.json()["error"]["message"]) == (409, "A question is being answered.")
 
 
+def test_the_list_of_conversations_follows_other_tabs_and_keeps_programs_apart(browser, server):
+    """Once the tab is looked at again."""
+    with opened(browser, server) as (page, _), server.client() as door:
+        page.get_by_label("Your question").wait_for()
+        with door.stream("POST", "/api/ask", json={"question": "Who was asked for elsewhere?", "mode": "basic"}) as stream:
+            list(stream.iter_lines())
+        asked = {"model": "localrag:basic", "messages": [{"role": "user", "content": "Who was asked for by a program?"}]}
+        assert door.post("/v1/chat/completions", json=asked).status_code == 200
+        page.evaluate("window.dispatchEvent(new Event('focus'))")
+        page.get_by_role("link", name="Who was asked for elsewhere?").wait_for()
+        assert not page.get_by_role("link", name="Who was asked for by a program?").is_visible()
+        page.get_by_text("Asked by programs").click()
+        page.get_by_role("link", name="Who was asked for by a program?").first.wait_for()
+
+
 def test_without_the_link_nothing_is_shown_until_a_key_is_given(browser, server):
     """A wrong key is refused in words; the right one opens the page, and neither stays in the address."""
     with opened(browser, server, token=False) as (page, _):
@@ -454,6 +469,7 @@ def test_without_the_link_nothing_is_shown_until_a_key_is_given(browser, server)
         page.get_by_label("Link or key").fill("wrong")
         page.get_by_role("button", name="Open").click()
         page.get_by_role("alert").wait_for()
+        assert "The key is wrong." in page.get_by_role("alert").inner_text()
         page.get_by_label("Link or key").fill(f"{server.address}/#k={server.key}")
         page.get_by_role("button", name="Open").click()
         page.get_by_label("Your question").wait_for()

@@ -205,3 +205,48 @@ def test_a_stream_that_fails_ends_with_the_reason(client, path):
     last = json.loads([line.removeprefix("data: ") for line in said.splitlines() if line.startswith(("data: {", "{"))][-1])
     error = last["error"] if path == "/api/chat" else last["response"]["error"]["message"]
     assert "10000 at most" in error
+
+
+def test_a_prompt_is_answered_as_a_chat_is(client, full_text):
+    """Whole and in parts; a request without a prompt loads the model."""
+    asked = {"model": "localrag:mix", "prompt": ASKED}
+    whole = client.post("/api/generate", json=asked | {"stream": False}).json()
+    assert (whole["response"], whole["done"], whole["done_reason"]) == (full_text, True, "stop")
+    lines = [json.loads(line) for line in client.post("/api/generate", json=asked | {"system": "Be brief."}).text.splitlines()]
+    assert "".join(line["response"] for line in lines) == full_text
+    assert [line["done"] for line in lines] == [False] * (len(lines) - 1) + [True]
+    assert client.post("/api/generate", json={"model": "localrag"}).json()["done_reason"] == "load"
+    assert client.post("/api/chat", json=CHAT | {"stream": "false"}).json()["message"]["content"] == full_text
+
+
+def test_ollamas_embeddings_are_those_of_the_index(client, openai_client):
+    """For one text and several, and in the older form."""
+    texts = ["ferry", "mayor"]
+    first, second = (e.embedding for e in openai_client.embeddings.create(model="localrag", input=texts, encoding_format="float").data)
+    many = client.post("/api/embed", json={"model": "localrag", "input": texts}).json()
+    assert many["embeddings"] == [pytest.approx(first, abs=1e-4), pytest.approx(second, abs=1e-4)]
+    assert many["prompt_eval_count"] > 0
+    (one,) = client.post("/api/embed", json={"model": "localrag", "input": "ferry"}).json()["embeddings"]
+    older = client.post("/api/embeddings", json={"model": "x", "prompt": "ferry"}).json()["embedding"]
+    assert one == pytest.approx(first, abs=1e-4)
+    assert older == pytest.approx(first, abs=1e-4)
+
+
+def test_the_index_is_loaded(client):
+    """As Ollama's clients ask before they send a question."""
+    (model,) = client.get("/api/ps").json()["models"]
+    assert model["name"] == "localrag"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [*(("POST", f"/api/{name}", 404) for name in ("pull", "create", "copy")), ("DELETE", "/api/delete", 404), ("GET", "/api/chat", 404)],
+)
+def test_what_ollama_has_and_this_server_has_not_is_a_text(client, method, path, status):
+    """A client shows it; and so is a wrong key."""
+    refused = client.request(method, path, json={} if method == "POST" else None)
+    assert refused.status_code == status
+    assert isinstance(refused.json()["error"], str)
+    refused = client.request(method, path, json={} if method == "POST" else None, headers={"authorization": "Bearer wrong"})
+    assert refused.status_code == 401
+    assert "key" in refused.json()["error"]

@@ -319,6 +319,7 @@ sessions_app = typer.Typer(no_args_is_help=True, help="List, search, show and de
 @sessions_app.command("list")
 def list_sessions_command(
     n: Annotated[int, typer.Option("-n", min=1, help="Number of conversations, newest first.")] = 20,
+    programs: Annotated[bool, typer.Option("--programs", help="Those of programs (localrag serve, MCP) instead of your own.")] = False,
     index: IndexOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -326,7 +327,7 @@ def list_sessions_command(
     from localrag.cli.views.answers import print_conversations
     from localrag.index import Index
 
-    rows = Index.open(index).conversations(n)
+    rows = Index.open(index).conversations(n, by_program=programs)
     if as_json:
         write_json(rows)
     else:
@@ -406,7 +407,7 @@ def remove_sessions_command(
         db = open_index(folder)
         try:
             deleted = _selected_sessions(
-                [row["id"] for row in answers.conversations(db, NO_LIMIT)],
+                [row["id"] for who in (False, True) for row in answers.conversations(db, NO_LIMIT, by_program=who)],
                 numbers or (),
                 is_pending=erasure.is_conversation_erasure_pending(db),
                 all_=everything,

@@ -173,10 +173,11 @@ def mcp_command(
     """Offer the index as MCP tools, on standard input and output, to the program that starts this command.
 
     While `localrag serve` runs on the same index, it answers the questions; otherwise the models are loaded here at the first of them.
+    Without an index it starts too, and its tools say how to make one.
     """
-    from localrag.project import find_index
+    from localrag.project import find_index, index_folder_or_default
 
-    folder = find_index(index)
+    folder = find_index(index) if config else index_folder_or_default(index)
     if config is not None:
         options = [part for name, value in (("--model", model), ("--reranker", reranker)) if value for part in (name, _absolute(value))]
         options += [part for h in engine["allow_host"] or () for part in ("--allow-host", h)]

@@ -1,9 +1,11 @@
 """HTTP client for model servers: requests and event streams. No other module of localrag opens such a connection.
 
 Only this machine and explicitly allowed hosts are contacted, without proxy, redirects or cookies. Every request has its own connection: it
-costs a millisecond, and no stale one remains after an event loop ends or a server restarts.
+costs a millisecond, and no stale one remains after an event loop ends or a server restarts. Every exchange has one deadline for all of it:
+a server that sends a byte now and then is as good as one that sends none.
 """
 
+import asyncio
 import ipaddress
 import json
 import os
@@ -22,7 +24,8 @@ from localrag.engine.remote.replies import MalformedResponse, NoResponse
 from localrag.errors import EngineError, UsageError
 from localrag.system.trust import is_trust_known, remember_trust
 
-READ_TIMEOUT_S = 600  # between two chunks of an answer
+READ_TIMEOUT_S = 600.0  # to the first event of an answer, and between two of them
+ANSWER_TIMEOUT_S = 3600.0  # for a whole answer
 CONNECT_TIMEOUT_S = 5
 KEY_HINT = "Give its key as LOCALRAG_API_KEY, or the key's file as LOCALRAG_API_KEY_FILE."
 MAX_RESPONSE_BYTES = 4 << 20  # ten times the longest answer
@@ -152,14 +155,14 @@ def _key() -> str:
 
 
 async def get(wire: HttpConfig, url: str, seconds: float = CONNECT_TIMEOUT_S) -> Any:
-    """GET a JSON value. Raises ConnectionLost, HttpError, MalformedResponse, EngineError."""
-    async with _open_response(wire, "GET", url, None, seconds) as response:
+    """GET a JSON value within `seconds`. Raises ConnectionLost, HttpError, MalformedResponse, EngineError."""
+    async with _open_response(wire, "GET", url, None, seconds) as (response, _):
         return _json(b"".join([part async for part in _body_chunks(response)]))
 
 
 async def post(wire: HttpConfig, url: str, body: dict[str, Any], seconds: float = CONNECT_TIMEOUT_S) -> Any:
-    """POST a small request and return the JSON answer. Raises ConnectionLost, HttpError, MalformedResponse, EngineError."""
-    async with _open_response(wire, "POST", url, body, seconds) as response:
+    """POST a small request and return the JSON answer, within `seconds`. Raises what `get` raises."""
+    async with _open_response(wire, "POST", url, body, seconds) as (response, _):
         return _json(b"".join([part async for part in _body_chunks(response)]))
 
 
@@ -170,8 +173,15 @@ async def stream(wire: HttpConfig, url: str, body: dict[str, Any], on_event: Cal
     only: a slot whose plain request was dropped worked on for 25 s, a streamed one was free after 0.03 s. So requests stream wherever that
     is possible. Raises ConnectionLost, HttpError, NoResponse, MalformedResponse, EngineError.
     """
-    async with _open_response(wire, "POST", url, body, READ_TIMEOUT_S) as response:
-        reader = _EventReader(on_event)
+    loop = asyncio.get_running_loop()
+    end = loop.time() + ANSWER_TIMEOUT_S
+    async with _open_response(wire, "POST", url, body, READ_TIMEOUT_S) as (response, deadline):
+
+        def heard(event: Any) -> None:
+            deadline.reschedule(min(loop.time() + READ_TIMEOUT_S, end))
+            on_event(event)
+
+        reader = _EventReader(heard)
         async for part in _body_chunks(response):
             reader.add(part)
         return reader.finish()
@@ -239,18 +249,22 @@ async def _body_chunks(response: httpx.Response) -> AsyncIterator[bytes]:
 @asynccontextmanager
 async def _open_response(
     wire: HttpConfig, method: str, url: str, body: dict[str, Any] | None, seconds: float
-) -> AsyncIterator[httpx.Response]:
+) -> AsyncIterator[tuple[httpx.Response, asyncio.Timeout]]:
+    """A response to read, and the deadline of the whole exchange, `seconds` from now."""
     content = None if body is None else json.dumps(body).encode()
     limits = httpx.Timeout(seconds, connect=min(seconds, CONNECT_TIMEOUT_S))
     try:
         async with (
+            asyncio.timeout(seconds) as deadline,
             httpx.AsyncClient(headers=wire.headers_for(url), verify=wire.trust, trust_env=False, timeout=limits) as client,
             client.stream(method, url, content=content) as response,
         ):
             if response.status_code != httpx.codes.OK:
                 raise await _refusal(response)
             wire.bind_key()
-            yield response
+            yield response, deadline
+    except TimeoutError as error:
+        raise ConnectionLost("its answer did not end in time") from error
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             raise EngineError(

@@ -26,11 +26,12 @@ from localrag.engine.tokenizer import Tokenizer
 from localrag.errors import EngineError, ModelError, UsageError
 from localrag.model_files import ModelFile, ServerInfo
 from localrag.system.files import cache_dir, write_atomically
-from localrag.system.resources import run_in_short_lived_thread
+from localrag.system.resources import run_in_thread, wait_for
 
 T = TypeVar("T")
 
 PROBE_TIMEOUT_S = 3.0
+SERVER_TIMEOUT_S = 10.0  # for everything that a server is asked before its first request
 TRIAL_TIMEOUT_S = 1.0
 MAX_LISTED_MODELS = 8
 MAX_SETTINGS_CHARS = 20_000
@@ -50,7 +51,7 @@ def with_server_info(file: ModelFile, options: EngineOptions, known: dict[str, s
     """
     if not file.url or file.servers:
         return file
-    answers = run_in_short_lived_thread(lambda: asyncio.run(_ask_all(file, options)))
+    answers = wait_for(run_in_thread(lambda: asyncio.run(_ask_all(file, options))))  # an event loop may run in this thread
     cached = _cached_info()
     facts = [answer or cached.get(f"{url}#{file.name}") for url, answer in zip(file.urls, answers, strict=True)]
     served = replace(file, servers=tuple(f or ServerInfo() for f in facts))
@@ -106,10 +107,18 @@ async def _ask_all(file: ModelFile, options: EngineOptions) -> list[ServerInfo |
 
 
 async def query_server(wire: HttpConfig, url: str, file: ModelFile) -> ServerInfo | None:
-    """The info of the server at a URL; None if it does not answer or is not ready.
+    """The info of the server at a URL; None if it does not answer in SERVER_TIMEOUT_S or is not ready.
 
     Raises EngineError for a missing key, a model that the server does not have, and one that cannot chat.
     """
+    try:
+        async with asyncio.timeout(SERVER_TIMEOUT_S):
+            return await _query_server(wire, url, file)
+    except TimeoutError:
+        return None
+
+
+async def _query_server(wire: HttpConfig, url: str, file: ModelFile) -> ServerInfo | None:
     try:
         models, suffix = await _list_models(wire, url)
     except ConnectionLost:

@@ -10,6 +10,7 @@ export default {
   "ask.history": "Gespräche",
   "ask.history.more": "Mehr zeigen",
   "ask.history.none": "Hier bleiben die Antworten.",
+  "ask.programs": "Von Programmen gefragt",
   "ask.delete": "Löschen",
   "ask.delete.of": "Gespräch löschen: {title}",
   "ask.delete.title": "Dieses Gespräch löschen?",

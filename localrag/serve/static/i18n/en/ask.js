@@ -10,6 +10,7 @@ export default {
   "ask.history": "Conversations",
   "ask.history.more": "Show more",
   "ask.history.none": "Answers are kept here.",
+  "ask.programs": "Asked by programs",
   "ask.delete": "Delete",
   "ask.delete.of": "Delete conversation: {title}",
   "ask.delete.title": "Delete this conversation?",

@@ -10,6 +10,7 @@ export default {
   "ask.history": "对话",
   "ask.history.more": "显示更多",
   "ask.history.none": "回答会保存在这里。",
+  "ask.programs": "程序的提问",
   "ask.delete": "删除",
   "ask.delete.of": "删除对话：{title}",
   "ask.delete.title": "删除这个对话？",

@@ -11,6 +11,8 @@ const STOPS_WITHIN = 4000; // ms that the server has to end an answer before the
 export const talk = signal({ id: null, turns: [], error: null });
 /** The conversations that are kept, or null until they are read. */
 export const conversations = signal(null);
+/** Those of programs, which are listed apart. */
+export const programs = signal([]);
 /** The question being answered: {turn, name, hangUp}, or null. */
 export const live = signal(null);
 /** What a screen reader is told: sentences of the answer that are finished, and how it stands. */
@@ -36,7 +38,8 @@ const kept = (answer) =>
 /** Read the list of conversations anew. */
 export async function list() {
   try {
-    conversations.value = (await get("/api/conversations")).conversations;
+    const found = await get("/api/conversations");
+    [conversations.value, programs.value] = [found.conversations, found.programs];
   } catch {
     conversations.value ??= [];
   }
@@ -48,7 +51,7 @@ export async function erase(id) {
     await del(`/api/conversations/${encodeURIComponent(id)}`);
   } finally {
     await list(); // an error may be about copies of what is gone
-    if (talk.value.id === id && !conversations.value.some((one) => one.id === id)) {
+    if (talk.value.id === id && ![...conversations.value, ...programs.value].some((one) => one.id === id)) {
       clear();
       go("#/ask");
     }
