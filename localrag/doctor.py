@@ -28,6 +28,7 @@ from localrag.store.full_text import sqlite_version
 from localrag.system import graphics_cards
 from localrag.system.files import cache_dir, check_platform, file_system_of, network_warning
 from localrag.system.graphics_cards import BUILD_FOR_CUDA, GraphicsMachine
+from localrag.system.python_process import python_process
 from localrag.system.resources import available_cores, available_memory
 
 SPEED_TEST_S = 5.0  # seconds of the speed test
@@ -258,7 +259,8 @@ def _reader() -> CheckLine:
     """The restrictions of the parser process, tried in a child process, because they are irrevocable."""
     check_platform()
     code = "from localrag.loaders import sandbox; print(sandbox.landlock_version(), sandbox.apply_sandbox())"
-    process = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
+    command, environment = python_process(code)
+    process = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=60)
     version, _, enforced = process.stdout.strip().partition(" ")
     if enforced == "True":
         return _confined(int(version))

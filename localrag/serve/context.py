@@ -5,7 +5,6 @@ The child process reports its progress in the index, as every run does; killing 
 
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -30,6 +29,7 @@ from localrag.serve.auth import openai_error
 from localrag.serve.query_worker import QueryWorker, ServerBusy
 from localrag.store.database import snapshot
 from localrag.store.filtered import NoMatchingDocuments
+from localrag.system.python_process import RUN_MODULE, python_process
 
 STDERR_TAIL_BYTES = 2_000  # shown of the error output of a failed run
 STOP_TIMEOUT_S = 20.0  # between interrupt and kill; a kill loses nothing that was committed
@@ -55,11 +55,12 @@ class IndexProcess:
             if self._stderr:
                 self._stderr.close()
             self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 — read while and after the process runs
-            line = [sys.executable, "-m", "localrag", command, "--index", str(self._folder), "-q", *self._options, "--", *paths]
+            words = command, "--index", str(self._folder), "-q", *self._options, "--", *paths
+            line, environment = python_process(RUN_MODULE, "localrag", *words)
             # In its own process group, so that it does not receive Ctrl-C from the terminal. In this session, because Linux divides
             # processor time among sessions first: in its own session the low priority would have no effect.
             self._process = subprocess.Popen(
-                line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._stderr, process_group=0
+                line, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._stderr, process_group=0
             )
             with suppress(psutil.Error):  # it has ended already
                 psutil.Process(self._process.pid).nice(NICE)
