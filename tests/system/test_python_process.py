@@ -60,7 +60,7 @@ def test_no_process_runs_a_file_of_the_working_folder(place, way):
     (place / "docs" / "more.md").write_text("Ruth Sand sailed.")
     with served_by(start(place, way, "serve", "--port", "0", "--no-open")) as site, site.client() as client:
         assert client.post("/api/index", json={}).status_code == 202
-        while (run := client.get("/api/status").json()["run"])["ours"]:
+        while client.get("/api/status").json()["run"]["ours"]:
             time.sleep(0.1)
         assert client.get("/api/status").json()["counts"]["documents"] == 4
     assert ran(place) == []
