@@ -19,7 +19,7 @@ import psutil
 
 from localrag.engine.embedder import open_embedder
 from localrag.engine.settings import EngineOptions, layout_summary
-from localrag.errors import LocalragError, ModelError, error_location
+from localrag.errors import LocalragError, ModelError, error_location, known_error
 from localrag.loaders import ocr
 from localrag.loaders.sandbox import SCOPED
 from localrag.model_files import ModelFile, checked_header, find_chat_model, find_embedder, total_size
@@ -159,10 +159,9 @@ def _check_or_error(name: str, check: Callable[[], CheckLine]) -> CheckLine:
     """The line of a check, or a failure line if it raised an error, so that the other checks still run."""
     try:
         return check()
-    except LocalragError as error:
-        return CheckLine(name, "fail", str(error), error.hint)
     except Exception as error:  # noqa: BLE001 — every error is a finding
-        return CheckLine(name, "fail", error_location(error), REINSTALL)
+        told = known_error(error) or LocalragError(error_location(error), REINSTALL)
+        return CheckLine(name, "fail", str(told), told.hint)
 
 
 def _python() -> CheckLine:

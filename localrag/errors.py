@@ -15,9 +15,10 @@ LocalragError                 exit 1   something failed
 └── AnswerTruncated           exit 1   a model's answer reached its token limit and is incomplete
 """
 
+import re
 import sqlite3
 import traceback
-from errno import EDQUOT, ENOSPC, EROFS
+from errno import EACCES, EDQUOT, EISDIR, ELOOP, ENAMETOOLONG, ENOSPC, ENOTDIR, EPERM, EROFS
 from pathlib import Path
 
 
@@ -52,17 +53,30 @@ def disk_full_error() -> LocalragError:
     return LocalragError("The disk is full.", "Free some space and run the same command again; finished work is saved.")
 
 
-def disk_error_hint(error: BaseException) -> LocalragError | None:
-    """The error to raise instead if SQLite or a write failed because of a full or read-only disk; None for other exceptions."""
-    number = error.errno if isinstance(error, OSError) else 0
-    message = str(error) if isinstance(error, sqlite3.OperationalError) else ""
+_OUT_OF_MEMORY = re.compile(r"(?i)(cannot|can't) allocate memory|bad_alloc|can't start new thread|out of memory")
+
+
+def known_error(error: BaseException | None) -> LocalragError | None:
+    """The error to show: itself if it is made for users, or what the machine lacks (memory, space, a permission); None for any other."""
+    if error is None or isinstance(error, LocalragError):
+        return error
+    if isinstance(error, MemoryError) or (isinstance(error, OSError | ImportError | RuntimeError) and _OUT_OF_MEMORY.search(str(error))):
+        remedy = "Close other programs, raise the limit (ulimit -v, or the container's), or use a smaller model: localrag models list"
+        return LocalragError("Memory ran out.", remedy)
     if is_disk_full(error):
         return disk_full_error()
-    if number == EROFS or "readonly" in message or "disk I/O error" in message:
+    message = str(error) if isinstance(error, sqlite3.OperationalError) else ""
+    if "readonly" in message or "disk I/O error" in message or (isinstance(error, OSError) and error.errno == EROFS and not error.filename):
         return LocalragError(
             "The disk of the index cannot be written to at the moment.", "Repair it and run the same command again; finished work is saved."
         )
+    if isinstance(error, OSError) and error.filename and error.errno in _UNUSABLE_FILE:
+        remedy = "Change whose it is or what it allows, or keep settings, models and caches elsewhere: export LOCALRAG_HOME=FOLDER"
+        return LocalragError(f"{error.filename} cannot be used: {error.strerror}.", remedy)
     return None
+
+
+_UNUSABLE_FILE = (EACCES, EISDIR, ELOOP, ENAMETOOLONG, ENOTDIR, EPERM, EROFS)
 
 
 class UsageError(LocalragError):

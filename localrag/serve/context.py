@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from localrag.errors import IndexBusy, LocalragError, NoIndex, UsageError, error_location
+from localrag.errors import IndexBusy, LocalragError, NoIndex, UsageError, error_location, known_error
 from localrag.filters import DocumentFilter, parse_collection_names, parse_filter
 from localrag.loaders.reader import DEFAULT_LIMITS
 from localrag.serializers import NotFound
@@ -145,6 +145,7 @@ def error_response(failed: BaseException) -> JSONResponse:
     """The response for an exception. Of an unexpected one only type and location, since its message may contain text of documents."""
     if isinstance(failed, HTTPException):
         return openai_error(failed.status_code, failed.detail)
+    failed = known_error(failed) or failed
     if isinstance(failed, LocalragError):
         status, kind, code = _HTTP_STATUSES.get(type(failed), (500, "server_error", None))
         return openai_error(status, str(failed), kind, code, failed.hint)

@@ -22,7 +22,7 @@ from pydantic import Field
 from sqlite_utils import Database
 
 from localrag import __version__, serializers
-from localrag.errors import LocalragError, error_location
+from localrag.errors import LocalragError, error_location, known_error
 from localrag.filters import NO_FILTER, DocumentFilter, parse_collection_names
 from localrag.query.citations import to_one_line
 from localrag.query.question import QueryOptions
@@ -196,8 +196,8 @@ def _document_id(db: Database, name: str) -> str:
 
 
 def _error_text(failed: BaseException) -> str:
-    if isinstance(failed, LocalragError):
-        return mcp_results.for_assistant(f"{failed} {failed.hint}".strip())
+    if known := known_error(failed):
+        return mcp_results.for_assistant(f"{known} {known.hint}".strip())
     if isinstance(failed, ValueError) and type(failed) is ValueError:  # raised with a message for the client
         return str(failed)
     return f"Something unexpected happened: {error_location(failed)}."
