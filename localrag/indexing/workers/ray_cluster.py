@@ -28,7 +28,7 @@ import psutil
 
 from localrag import __version__
 from localrag.errors import LocalragError, UsageError
-from localrag.system.files import ensure_private_file, ensure_private_folder
+from localrag.system.files import ensure_private_file, ensure_private_folder, home_dir
 from localrag.system.python_process import RUN_MODULE, python_process
 from localrag.system.resources import available_cores, require_extra
 
@@ -54,7 +54,7 @@ print("let in", flush=True)
 
 def token_file() -> Path | None:
     """The file that Ray reads the token from; None if it has none."""
-    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token").expanduser()
+    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or home_dir() / ".ray" / "auth_token").expanduser()
     return path if path.is_file() else None
 
 
@@ -74,7 +74,7 @@ def make_token() -> Path:
     """The token file of a cluster that starts here: the existing one, or a new one that only its owner can read."""
     require_extra("ray", "ray")
     if (existing := token_file()) is None:
-        existing = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token").expanduser()
+        existing = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or home_dir() / ".ray" / "auth_token").expanduser()
         ensure_private_folder(existing.parent)
         ensure_private_file(existing).write_text(secrets.token_hex(32), encoding="ascii")
     return existing
