@@ -178,7 +178,8 @@ ROOMS = {
         {"erasure", "foreign"},
     ],
     "system": [
-        {"child_process", "files", "graphics_cards", "resources"},
+        {"files", "graphics_cards", "python_process", "resources"},
+        {"child_process"},
         {"trust"},
     ],
     "text": [
