@@ -143,7 +143,7 @@ def _as_utf8(word: str) -> str:
 def main() -> None:
     """Run a command. A LocalragError is printed with its hint; of any other error only type and location, without its message."""
     _open_missing_streams()
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:  # Windows has no SIGHUP
         if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has one ignored
             signal.signal(number, _end_in_order)
     debug = os.environ.get("LOCALRAG_DEBUG") == "1"
@@ -187,11 +187,11 @@ def _print_error(error: BaseException | None) -> int:
         message, hint, code = str(known), known.hint, known.exit_code
     else:
         message = f"unexpected error: {error_location(error) if error else 'unknown'}."
-        hint, code = _UNEXPECTED_HINT, 1
+        hint, code = "localrag check" if json_events.is_active else _UNEXPECTED_HINT, 1
     if json_events.is_active:
         write_event("end", state="failed", error=message, hint=hint, exit_code=code)
         return code
-    with suppress(BrokenPipeError):
+    with suppress(OSError):  # nobody reads it
         status_line.clear()
         sys.stderr.write(escape_controls(f"localrag: {message}\n"))
         if hint:
