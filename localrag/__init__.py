@@ -1,11 +1,11 @@
 """Questions to your own documents, answered offline by local models with verifiable sources."""
 
 import os
-import warnings
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # without an import: until `__main__` runs, `python -m localrag` would find it in the working folder
 if TYPE_CHECKING:
+    from typing import Any
+
     from localrag.errors import LocalragError
     from localrag.exchange.export import ExportResult
     from localrag.filters import DocumentFilter
@@ -43,8 +43,11 @@ _RENAMED = {  # old public name → new; the old ones go with the next version
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """Import a public name on first use, so that the command line's help does not wait for numpy."""
+    import warnings
+    from importlib import import_module
+
     if name in _RENAMED:
         warnings.warn(f"localrag.{name} is now localrag.{_RENAMED[name]}.", DeprecationWarning, stacklevel=2)
         name = _RENAMED[name]

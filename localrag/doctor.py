@@ -19,7 +19,7 @@ import psutil
 
 from localrag.engine.embedder import open_embedder
 from localrag.engine.settings import EngineOptions, layout_summary
-from localrag.errors import LocalragError, ModelError, error_location
+from localrag.errors import LocalragError, ModelError, error_location, known_error
 from localrag.loaders import ocr
 from localrag.loaders.sandbox import SCOPED
 from localrag.model_files import ModelFile, checked_header, find_chat_model, find_embedder, total_size
@@ -29,6 +29,7 @@ from localrag.system import graphics_cards
 from localrag.system.files import cache_dir, check_platform, file_system_of, network_warning
 from localrag.system.graphics_cards import BUILD_FOR_CUDA, GraphicsMachine
 from localrag.system.installation import pip_install, reinstall_hint
+from localrag.system.python_process import python_process
 from localrag.system.resources import available_cores, available_memory
 
 SPEED_TEST_S = 5.0  # seconds of the speed test
@@ -158,10 +159,9 @@ def _check_or_error(name: str, check: Callable[[], CheckLine]) -> CheckLine:
     """The line of a check, or a failure line if it raised an error, so that the other checks still run."""
     try:
         return check()
-    except LocalragError as error:
-        return CheckLine(name, "fail", str(error), error.hint)
     except Exception as error:  # noqa: BLE001 — every error is a finding
-        return CheckLine(name, "fail", error_location(error), reinstall_hint(PACKAGES.get(name, "")))
+        told = known_error(error) or LocalragError(error_location(error), reinstall_hint(PACKAGES.get(name, "")))
+        return CheckLine(name, "fail", str(told), told.hint)
 
 
 def _python() -> CheckLine:
@@ -263,7 +263,8 @@ def _reader() -> CheckLine:
     """The restrictions of the parser process, tried in a child process, because they are irrevocable."""
     check_platform()
     code = "from localrag.loaders import sandbox; print(sandbox.landlock_version(), sandbox.apply_sandbox())"
-    process = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60)
+    command, environment = python_process(code)
+    process = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=60)
     version, _, enforced = process.stdout.strip().partition(" ")
     if enforced == "True":
         return _confined(int(version))

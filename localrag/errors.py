@@ -15,9 +15,10 @@ LocalragError                 exit 1   something failed
 └── AnswerTruncated           exit 1   a model's answer reached its token limit and is incomplete
 """
 
+import re
 import sqlite3
 import traceback
-from errno import EDQUOT, ENOSPC, EROFS
+from errno import EACCES, EDQUOT, EISDIR, ELOOP, ENAMETOOLONG, ENOSPC, ENOTDIR, EPERM, EROFS
 from pathlib import Path
 
 
@@ -52,16 +53,34 @@ def disk_full_error() -> LocalragError:
     return LocalragError("The disk is full.", "Free some space and run the same command again; finished work is saved.")
 
 
-def disk_error_hint(error: BaseException) -> LocalragError | None:
-    """The error to raise instead if SQLite or a write failed because of a full or read-only disk; None for other exceptions."""
-    number = error.errno if isinstance(error, OSError) else 0
+_OUT_OF_MEMORY = re.compile(r"(?i)(cannot|can't|unable to) allocate|bad_alloc|can't start new thread|out of memory|failed to map segment")
+_UNUSABLE_FILE = (EACCES, EISDIR, ELOOP, ENAMETOOLONG, ENOTDIR, EPERM, EROFS)
+
+
+def known_error(error: BaseException | None) -> LocalragError | None:
+    """The error to show: itself if it is made for users, or what the machine lacks (memory, space, a permission); None for any other."""
+    cause = error.__cause__ if isinstance(error, LocalragError) else error
+    if isinstance(cause, MemoryError) or (isinstance(cause, OSError | ImportError | RuntimeError) and _OUT_OF_MEMORY.search(str(cause))):
+        remedy = "Close other programs, raise the limit (ulimit -v, or the container's), or use a smaller model: localrag models list"
+        return LocalragError("Memory ran out.", remedy)
+    if error is None or isinstance(error, LocalragError):
+        return error
+    return disk_full_error() if is_disk_full(error) else _access_error(error)
+
+
+def _access_error(error: BaseException) -> LocalragError | None:
+    """The error to show if a disk, a file or the home folder cannot be used; None for others."""
+    number, file = (error.errno, error.filename) if isinstance(error, OSError) else (0, None)
     message = str(error) if isinstance(error, sqlite3.OperationalError) else ""
-    if is_disk_full(error):
-        return disk_full_error()
+    if file and isinstance(error, OSError) and number in _UNUSABLE_FILE:
+        remedy = "Change its owner or permissions, or keep settings, models and caches elsewhere: export LOCALRAG_HOME=FOLDER"
+        return LocalragError(f"{file} cannot be used: {error.strerror}.", remedy)
     if number == EROFS or "readonly" in message or "disk I/O error" in message:
         return LocalragError(
             "The disk of the index cannot be written to at the moment.", "Repair it and run the same command again; finished work is saved."
         )
+    if isinstance(error, RuntimeError) and "home directory" in str(error):
+        return LocalragError("This user has no home folder.", "Name one: export HOME=FOLDER")
     return None
 
 

@@ -180,7 +180,8 @@ ROOMS = {
     ],
     "system": [
         {"installation"},
-        {"child_process", "files", "graphics_cards", "resources"},
+        {"files", "graphics_cards", "python_process", "resources"},
+        {"child_process"},
         {"trust"},
     ],
     "text": [
@@ -371,6 +372,18 @@ def test_nothing_sends_anything():
         "indexing/workers/ray_cluster.py",
         "indexing/workers/ray_worker.py",
     }  # only where it is asked for, see tests/indexing/workers/test_ray_pool.py
+
+
+def test_one_function_starts_python():
+    """The command line of every Python process comes from one function, which keeps it from importing code of the working folder.
+
+    But for programs that run a single file without any import path (`-I -S`), and the settings that `localrag mcp` prints (`-P`).
+    """
+    starts = {p.relative_to(PACKAGE).as_posix(): p.read_text(encoding="utf-8") for p in MODULES}
+    found = {name for name, text in starts.items() if re.search(r"sys\.executable|multiprocessing|ProcessPool|get_context\(", text)}
+    assert found == {"system/python_process.py", "loaders/ocr.py", "loaders/pandoc.py", "cli/commands/serve.py"}
+    assert all('sys.executable, "-I", "-S"' in starts[name] for name in ("loaders/ocr.py", "loaders/pandoc.py"))
+    assert '[sys.executable, "-P", "-m", "localrag"]' in starts["cli/commands/serve.py"]
 
 
 def test_files_stay_short():

@@ -32,7 +32,7 @@ from localrag.bench.tasks import (
 from localrag.engine.engine import Engine
 from localrag.engine.prefix_cache import PrefixCache
 from localrag.engine.settings import EngineOptions
-from localrag.errors import LocalragError, UsageError, error_location
+from localrag.errors import LocalragError, UsageError, error_location, known_error
 from localrag.llm.model import ChatModel
 from localrag.model_files import ModelFile, find_chat_model, total_size
 from localrag.project import tagger_for
@@ -272,10 +272,9 @@ def main() -> None:
     task, tell = ModelBenchmark(**request["task"]), _JsonLinesWriter(parent)
     try:
         parent.send({"result": prepare_model(task, tell.say) if request["do"] == "prepare" else measure_model(task, tell)})
-    except LocalragError as error:
-        parent.send({"error": str(error), "hint": error.hint})
     except Exception as error:  # noqa: BLE001 — any error becomes the reason in the model's row
-        parent.send({"error": f"something unexpected happened: {error_location(error)}", "hint": ""})
+        told = known_error(error) or LocalragError(f"something unexpected happened: {error_location(error)}")
+        parent.send({"error": str(told), "hint": told.hint})
 
 
 class _JsonLinesWriter:

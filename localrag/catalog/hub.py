@@ -52,7 +52,7 @@ class RemoteFile:
 def endpoint() -> str:
     """The hub's address. Raises ModelError if `HF_ENDPOINT` is not allowed."""
     url = os.environ.get("HF_ENDPOINT", HUB).rstrip("/")
-    if not _is_safe(httpx.URL(url)):
+    if not _is_safe(_url(url)):
         raise ModelError(f"HF_ENDPOINT is {url}, which is not an https address.", "Set it to one, or unset it.")
     return url
 
@@ -211,14 +211,33 @@ def _digest(path: Path, file: RemoteFile) -> str:
     return digest.hexdigest()
 
 
+def _url(text: str) -> httpx.URL:
+    """An address; an empty one, which is not safe, for a text that is none."""
+    try:
+        return httpx.URL(text)
+    except httpx.InvalidURL:
+        return httpx.URL()
+
+
 def _client() -> httpx.Client:
-    return httpx.Client(timeout=_TIMEOUT, follow_redirects=False, headers={"Accept-Encoding": "identity", "User-Agent": "localrag"})
+    """A client that uses the proxy and the certificates that the environment names. Raises ModelError if it cannot."""
+    try:
+        return httpx.Client(timeout=_TIMEOUT, follow_redirects=False, headers={"Accept-Encoding": "identity", "User-Agent": "localrag"})
+    except OSError as error:
+        name = "SSL_CERT_FILE" if os.environ.get("SSL_CERT_FILE") else "SSL_CERT_DIR"
+        raise ModelError(f"There are no readable certificates where {name} says.", f"Name a PEM file, or: unset {name}") from error
+    except (ImportError, ValueError, httpx.InvalidURL) as error:  # ImportError: SOCKS needs another package
+        proxies = "ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"  # their values may hold a password
+        names = " ".join(name for name in os.environ if name.upper() in proxies) or "the system's setting"
+        raise ModelError(f"No connection can be made as {names} says.", f"Name a proxy as http://HOST:PORT, or: unset {names}") from error
 
 
 @contextmanager
 def _follow_redirects(client: httpx.Client, url: str, headers: dict[str, str], hosts: Sequence[str]) -> Iterator[httpx.Response]:
     """The response after all redirects, its body unread. Raises ModelError, httpx.TransportError."""
-    token, hub = os.environ.get("HF_TOKEN"), httpx.URL(endpoint())
+    token, hub = os.environ.get("HF_TOKEN", "").strip(), httpx.URL(endpoint())
+    if not (token.isascii() and token.isprintable()):
+        raise ModelError("HF_TOKEN contains characters that a token cannot have.", "Copy it again from the hub's page, or: unset HF_TOKEN")
     at = httpx.URL(url)
     for _ in range(6):
         authorization = {"Authorization": f"Bearer {token}"} if token and at.host == hub.host and at.scheme == hub.scheme else {}
@@ -227,13 +246,13 @@ def _follow_redirects(client: httpx.Client, url: str, headers: dict[str, str], h
             response = run_in_thread(partial(client.send, request, stream=True)).result(RESPONSE_TIMEOUT_S)
         except TimeoutError as error:
             raise httpx.ReadTimeout(f"{at.host} does not answer") from error
-        if not response.is_redirect:
+        if not response.has_redirect_location:
             try:
                 yield response
             finally:
                 response.close()
             return
-        at = at.join(response.headers["location"])
+        at = at.join(_url(response.headers["location"]))
         response.close()
         if not _is_allowed_host(at, hub, hosts):
             remedy = f"If you trust that host: --allow-host {at.host}"

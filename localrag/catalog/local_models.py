@@ -22,7 +22,7 @@ import psutil
 from localrag.errors import ModelError
 from localrag.gguf import Header
 from localrag.model_files import checked_header, first_shard, parameters_of, total_size
-from localrag.system.files import data_dir
+from localrag.system.files import data_dir, home_dir
 from localrag.system.resources import available_memory
 
 POOLING_TYPE_RANK = 4  # llama.cpp's pooling type of rerankers
@@ -203,25 +203,25 @@ def hugging_face_cache() -> Path:
 
 
 def _xdg_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("XDG_CACHE_HOME") or home_dir() / ".cache")
 
 
 def _lm_studio() -> Iterator[Path]:
     """LM Studio's folders of models: the one in its settings, and those of older versions."""
-    home = Path.home() / ".lmstudio"
+    home = home_dir() / ".lmstudio"
     with suppress(OSError, UnicodeDecodeError):
-        home = Path((Path.home() / ".lmstudio-home-pointer").read_text(encoding="utf-8").strip() or home)
+        home = Path((home_dir() / ".lmstudio-home-pointer").read_text(encoding="utf-8").strip() or home)
     with suppress(OSError, ValueError, AttributeError):
         if chosen := json.loads((home / "settings.json").read_text(encoding="utf-8")).get("downloadsFolder"):
             yield Path(chosen)
-    yield from (home / "models", Path.home() / ".cache" / "lm-studio" / "models")
+    yield from (home / "models", home_dir() / ".cache" / "lm-studio" / "models")
 
 
 def _ollama() -> Iterator[Path]:
     """Ollama's folders: the configured one, the user's, and the service's on Linux."""
     if chosen := os.environ.get("OLLAMA_MODELS"):
         yield Path(chosen)
-    yield from (Path.home() / ".ollama" / "models", Path("/usr/share/ollama/.ollama/models"))
+    yield from (home_dir() / ".ollama" / "models", Path("/usr/share/ollama/.ollama/models"))
 
 
 def _manifests(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -3,8 +3,10 @@
 import io
 import logging
 import os
+import signal
 import sys
 import threading
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import typer
@@ -14,7 +16,7 @@ from localrag import __version__
 from localrag.cli.commands import analysis, ask, chat, evaluate, exchange, index, inspect, models, prompts, serve, setup
 from localrag.cli.settings import apply_settings
 from localrag.cli.views.terminal import escape_controls, json_events, quiet_exit, status_line, write_event
-from localrag.errors import LocalragError, error_location
+from localrag.errors import error_location, known_error
 
 EPILOG = "Exit codes: 0 ok · 1 failed · 2 usage · 3 no index · 4 model · 5 partly done · 130 interrupted"
 
@@ -144,9 +146,13 @@ def _as_utf8(word: str) -> str:
 
 def main() -> None:
     """Run a command. A LocalragError is printed with its hint; of any other error only type and location, without its message."""
+    _open_missing_streams()
+    for number in {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:  # Windows has no SIGHUP
+        if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has one ignored
+            signal.signal(number, _end_in_order)
     debug = os.environ.get("LOCALRAG_DEBUG") == "1"
     if not debug:  # default handlers of threads and tasks would print messages, which may contain text of documents
-        threading.excepthook = lambda args: _print_unexpected(args.exc_value)
+        threading.excepthook = lambda args: _print_error(args.exc_value)
         logging.getLogger("asyncio").setLevel(logging.CRITICAL + 1)
     for stream in (sys.stdout, sys.stderr):  # a terminal of another encoding gets "?" for what it cannot show
         if isinstance(stream, io.TextIOWrapper):
@@ -154,38 +160,53 @@ def main() -> None:
     sys.argv[1:] = [_as_utf8(word) for word in sys.argv[1:]]
     try:
         app()
-    except LocalragError as error:
-        _print_error(error)
+    except SystemExit as end:
+        if isinstance(end.code, int) and end.code < 0:
+            signal.raise_signal(-end.code)
+        raise
     except Exception as error:
         from localrag.store.database import store_error
 
-        if debug:
+        known = known_error(error) or store_error(error)
+        if debug and not known:
             raise
-        if of_index := store_error(error):
-            _print_error(of_index)
-        _print_unexpected(error)
-        sys.exit(1)
+        sys.exit(_print_error(known or error))
 
 
-def _print_error(error: LocalragError) -> NoReturn:
+def _open_missing_streams() -> None:
+    """Open the null device for standard streams that are closed: else a file opened next, such as the index, would be one of them."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115, PTH123 — it gets the lowest free number
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
+
+
+def _end_in_order(number: int, _frame: Any) -> NoReturn:
+    """Let a signal pass through the program like an exception, before it ends it. The next one ends it at once."""
+    signal.signal(number, signal.SIG_DFL)
+    raise SystemExit(-number)
+
+
+def _print_error(error: BaseException | None) -> int:
+    """Print an error with its remedy; returns the exit code."""
+    if known := known_error(error):
+        message, hint, code = str(known), known.hint, known.exit_code
+    else:
+        message = f"unexpected error: {error_location(error) if error else 'unknown'}."
+        hint, code = "localrag check" if json_events.is_active else _UNEXPECTED_HINT, 1
     if json_events.is_active:
-        write_event("end", state="failed", error=str(error), hint=error.hint, exit_code=error.exit_code)
-        sys.exit(error.exit_code)
-    status_line.clear()
-    sys.stderr.write(escape_controls(f"localrag: {error}\n"))
-    if error.hint:
-        sys.stderr.write(escape_controls(f"  → {error.hint}\n"))
-    sys.exit(error.exit_code)
+        write_event("end", state="failed", error=message, hint=hint, exit_code=code)
+        return code
+    with suppress(OSError):  # nobody reads it
+        status_line.clear()
+        sys.stderr.write(escape_controls(f"localrag: {message}\n"))
+        if hint:
+            sys.stderr.write(escape_controls(f"  → {hint}\n"))
+    return code
 
 
-def _print_unexpected(error: BaseException | None) -> None:
-    status_line.clear()
-    location = error_location(error) if error else "an unknown error"
-    if json_events.is_active:
-        write_event("end", state="failed", error=f"something unexpected happened: {location}", hint="localrag check", exit_code=1)
-        return
-    sys.stderr.write(f"localrag: unexpected error: {location}.\n")
-    sys.stderr.write(
-        "  → Saved data are not affected; to verify: localrag check. The full message may contain text of your documents. To see it,\n"
-    )
-    sys.stderr.write("    run the same command with LOCALRAG_DEBUG=1, and take care whom you show it to.\n")
+_UNEXPECTED_HINT = (
+    "Saved data are not affected; to verify: localrag check. The full message may contain text of your documents. To see it,\n"
+    "    run the same command with LOCALRAG_DEBUG=1, and take care whom you show it to."
+)

@@ -20,7 +20,7 @@ from localrag.engine.request import Backend, Caller, EngineMetrics, Generation, 
 from localrag.engine.sampler import GrammarMatcher, Sampler
 from localrag.engine.scheduler import MIN_PREFILL_ROWS, SlotAssignment, SlotManager, Step, StepPlanner
 from localrag.engine.settings import with_old_names
-from localrag.errors import ContextTooSmall, EngineError, KvCacheFull, LocalragError, error_location
+from localrag.errors import ContextTooSmall, EngineError, KvCacheFull, LocalragError, error_location, known_error
 
 
 class Engine:
@@ -371,4 +371,7 @@ class Engine:
 
 
 def _failure(error: Exception) -> EngineError:
-    return error if isinstance(error, EngineError) else EngineError(f"The engine failed: {error_location(error)}")
+    if isinstance(error, EngineError):
+        return error
+    known = known_error(error)
+    return EngineError(f"The engine failed: {known or error_location(error)}", known.hint if known else "")

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from localrag.engine.e5 import BASE_PACKAGE, CLS, QUERY_PREFIX, SEP, E5File, UnigramTokenizer, package_file
 from localrag.engine.embedder import BertModel, BertShape
-from localrag.errors import ModelError
+from localrag.errors import ModelError, known_error
 from localrag.model_files import shipped_models
 from localrag.system.files import shipped_data_path
 from localrag.system.installation import reinstall_hint
@@ -59,13 +59,15 @@ class PassageReader:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._is_started = False
+        self._error: Exception | None = None
         self._reported: set[str] = set()
 
     def report(self, notify: Callable[[str], None], error: ModelError, effect: str = "Passages are shown unread") -> None:
         """Say once that the reader, or a classifier that uses it, cannot run here, and why."""
         if str(error) not in self._reported:
             self._reported.add(str(error))
-            notify(f"{effect}: {error} {error.hint}".strip())
+            told = known_error(error) or error
+            notify(f"{effect}: {told} {told.hint}".strip())
 
     def start_loading(self) -> None:
         """Load the model in a thread, beside other work. `read` waits for it, and raises what is wrong with the model."""
@@ -74,7 +76,7 @@ class PassageReader:
             threading.Thread(target=self._try_to_load, name="passage reader").start()
 
     def _try_to_load(self) -> None:
-        with suppress(ModelError):
+        with suppress(Exception):  # `read` raises it
             self.load()
 
     def load(self) -> None:
@@ -84,7 +86,12 @@ class PassageReader:
 
     @cached_property
     def _model(self) -> "_ReaderModel":
-        return _load()
+        if self._error is None:
+            try:
+                return _load()
+            except Exception as error:  # noqa: BLE001 — kept, because libraries that failed to load once fail otherwise the next time
+                self._error = error
+        raise self._error
 
     def read(self, question: str, passages: Sequence[str]) -> list[PassageReading]:
         """What each passage answers. Raises ModelError as `read_pairs` does."""

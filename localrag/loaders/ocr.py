@@ -29,6 +29,7 @@ from localrag.loaders.pandoc import find_pandoc
 from localrag.records import content_id
 from localrag.settings import IndexSettings
 from localrag.system.child_process import isolated_environment
+from localrag.system.python_process import RUN_MODULE, python_process
 from localrag.system.resources import available_cores, available_memory
 
 # "width", "height" in pixels; "words": [text, left, top, right, bottom, confidence, line]; "why": the reason for no words.
@@ -207,7 +208,8 @@ def tesseract_program(tesseract: Tesseract, languages: str) -> OcrProgram:
 
 def rapidocr_program() -> OcrProgram:
     """RapidOCR, which restricts itself once it is loaded."""
-    command = sys.executable, "-P", "-m", "localrag.loaders.rapid_ocr", str(RAPIDOCR_MEMORY), str(int(PAGE_TIMEOUT_S) + 5)
+    limits = str(RAPIDOCR_MEMORY), str(int(PAGE_TIMEOUT_S) + 5)
+    command, _ = python_process(RUN_MODULE, "localrag.loaders.rapid_ocr", *limits, isolated=True)
     env = isolated_environment(_PASSED_ON) | dict.fromkeys(_THREAD_COUNTS, "1")
     return OcrProgram(
         f"RapidOCR {rapidocr_version()}", "RapidOCR", command, env, parse_json, resident_bytes=RAPIDOCR_RESIDENT_BYTES, seconds=10.0

@@ -4,10 +4,12 @@ The page's content security policy allows only files of this server, and connect
 """
 
 import asyncio
+import logging
 from asyncio import Transport
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from errno import EADDRINUSE
 from hashlib import blake2b
 from importlib.resources import files as importlib_files
 from importlib.resources.abc import Traversable
@@ -26,8 +28,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from localrag.errors import LocalragError, UsageError
 from localrag.serve import api, files, ollama, openai, responses, runs, tables
-from localrag.serve.auth import AccessMiddleware, AccessPolicy, announce_server, json_body, openai_error, refusal_response
+from localrag.serve.auth import (
+    AccessMiddleware,
+    AccessPolicy,
+    announce_server,
+    find_running_server,
+    json_body,
+    openai_error,
+    refusal_response,
+)
 from localrag.serve.context import ServerContext, error_response
 from localrag.serve.mcp_http import McpHttp
 from localrag.serve.table_worker import TableWorker
@@ -267,12 +278,11 @@ TCP_NODELAY = (6, 1)  # values of `socket`, which tests reserve for clients; sma
 def run_server(site: ServerContext, policy: AccessPolicy, host: str, port: int, key_file: Path, announce: Callable[[str], None]) -> None:
     """Serve until a signal arrives. `announce` gets the address once connections are accepted, before the models are loaded.
 
-    `key_file` contains the API key, for `localrag mcp` on this machine. Raises the errors of opening the project.
+    `key_file` contains the API key, for `localrag mcp` on this machine. Raises the errors of `_listen` and of opening the project.
     """
     _allow_open_files()
+    listener = _listen(site.folder, host, port)
     config = uvicorn.Config(_not_ready_app, host=host, port=port, access_log=False, log_level="warning", lifespan="on", **uvicorn_limits())
-    listener = config.bind_socket()
-    listener.setsockopt(*TCP_NODELAY, 1)  # connections inherit it
     address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
     site = replace(site, address=address)
     config.app = make_app(site, policy)
@@ -285,7 +295,6 @@ def run_server(site: ServerContext, policy: AccessPolicy, host: str, port: int, 
 
     site.query_worker.start(failed)
     try:
-        listener.listen(MAX_CONNECTIONS)
         with announce_server(site.folder, host, listener.getsockname()[1], key_file):
             announce(address)
             server.run(sockets=[listener])
@@ -296,6 +305,26 @@ def run_server(site: ServerContext, policy: AccessPolicy, host: str, port: int, 
             site.index_runs.close()
     if failures:
         raise failures[0]
+
+
+def _listen(folder: Path, host: str, port: int) -> Any:
+    """A socket that accepts connections. Raises LocalragError if the port is taken, UsageError if this machine has no such address."""
+    silent = uvicorn.Config(_not_ready_app, host=host, port=port, log_level=logging.CRITICAL + 1)
+    try:
+        listener = silent.bind_socket()
+        listener.setsockopt(*TCP_NODELAY, 1)  # connections inherit it
+        listener.listen(MAX_CONNECTIONS)
+    except (OSError, SystemExit, UnicodeError) as error:  # SystemExit: as uvicorn ends after an OSError
+        cause = error.__context__ if isinstance(error, SystemExit) else error
+        if not isinstance(cause, OSError) or cause.errno != EADDRINUSE:
+            why = cause.strerror if isinstance(cause, OSError) else cause
+            raise UsageError(f"Nothing can listen on {host}, port {port}: {why}.", "Change --host or --port.") from error
+        other = "Choose another port: --port N, or --port 0 for any that is free."
+        if (running := find_running_server(folder)) and running.port == port:
+            remedy = f"Open http://{host}:{port} with the key in {running.key_file}. {other}"
+            raise LocalragError("localrag serves this index there already.", remedy) from error
+        raise LocalragError(f"Another program listens on port {port} of {host}.", other) from error
+    return listener
 
 
 async def _not_ready_app(*_: object) -> None:

@@ -29,7 +29,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from localrag.system.files import ensure_private_file, read_regular_file, write_atomically
+from localrag.system.files import ensure_private_file, home_dir, read_regular_file, write_atomically
 
 OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")
 PAGE_PATH = "/"  # may be opened by a link on any site: it contains no data
@@ -242,7 +242,8 @@ _PAGE = """<!doctype html>
 @contextmanager
 def redirect_file(link: str) -> Iterator[Path]:
     """A file that redirects a browser to a link and that only its owner may read; removed at the end, or once the link has expired."""
-    folder = Path(tempfile.mkdtemp(prefix="localrag-", dir=Path.home() if SNAP_FOLDER.is_dir() else None))  # mode 0700
+    home = home_dir() if SNAP_FOLDER.is_dir() and os.access(home_dir(), os.W_OK) else None
+    folder = Path(tempfile.mkdtemp(prefix="localrag-", dir=home))  # mode 0700
     expiry = threading.Timer(CODE_LIFETIME, shutil.rmtree, [folder], {"ignore_errors": True})
     expiry.daemon = True
     try:

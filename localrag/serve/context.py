@@ -5,7 +5,6 @@ The child process reports its progress in the index, as every run does; killing 
 
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,7 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from localrag.errors import IndexBusy, LocalragError, NoIndex, UsageError, error_location
+from localrag.errors import IndexBusy, LocalragError, NoIndex, UsageError, error_location, known_error
 from localrag.filters import DocumentFilter, parse_collection_names, parse_filter
 from localrag.loaders.reader import DEFAULT_LIMITS
 from localrag.serializers import NotFound
@@ -30,6 +29,7 @@ from localrag.serve.auth import openai_error
 from localrag.serve.query_worker import QueryWorker, ServerBusy
 from localrag.store.database import is_of_store, snapshot, store_error
 from localrag.store.filtered import NoMatchingDocuments
+from localrag.system.python_process import RUN_MODULE, python_process
 
 STDERR_TAIL_BYTES = 2_000  # shown of the error output of a failed run
 STOP_TIMEOUT_S = 20.0  # between interrupt and kill; a kill loses nothing that was committed
@@ -55,11 +55,12 @@ class IndexProcess:
             if self._stderr:
                 self._stderr.close()
             self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 — read while and after the process runs
-            line = [sys.executable, "-m", "localrag", command, "--index", str(self._folder), "-q", *self._options, "--", *paths]
+            words = command, "--index", str(self._folder), "-q", *self._options, "--", *paths
+            line, environment = python_process(RUN_MODULE, "localrag", *words)
             # In its own process group, so that it does not receive Ctrl-C from the terminal. In this session, because Linux divides
             # processor time among sessions first: in its own session the low priority would have no effect.
             self._process = subprocess.Popen(
-                line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._stderr, process_group=0
+                line, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._stderr, process_group=0
             )
             with suppress(psutil.Error):  # it has ended already
                 psutil.Process(self._process.pid).nice(NICE)
@@ -141,9 +142,9 @@ class ServerContext:
 
 
 def told_error(failed: BaseException) -> BaseException:
-    """The error to tell a client of: a LocalragError for one that values in the index cause; a ValueError of a request as it is."""
+    """The error to tell a client of: a LocalragError for what the machine lacks or the index holds; a ValueError of a request as it is."""
     is_of_request = type(failed) is ValueError and not is_of_store(failed)
-    return failed if is_of_request else store_error(failed) or failed
+    return failed if is_of_request else known_error(failed) or store_error(failed) or failed
 
 
 def error_response(failed: BaseException) -> JSONResponse:

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.errors import IndexBusy, LocalragError, NoIndex, disk_error_hint, error_location, is_disk_full
+from localrag.errors import IndexBusy, LocalragError, NoIndex, error_location, is_disk_full
 from localrag.store.gate import check_files
 from localrag.store.location import DATABASE_FILE
 from localrag.store.schema import changed_tables, check_schema, tables_with_other_types
@@ -165,10 +165,10 @@ _last_database: deque[Path] = deque(maxlen=1)  # the database that this process 
 
 
 def store_error(error: BaseException) -> LocalragError | None:
-    """The error to raise instead if a full or read-only disk caused one, or values in the index that localrag did not write; else None."""
+    """The error to show instead of one that values in the index cause which localrag did not write; else None."""
     path = next(iter(_last_database), Path())
-    if (of_disk := disk_error_hint(error)) or not isinstance(error, DATA_ERRORS) or not path.is_file():
-        return of_disk
+    if not isinstance(error, DATA_ERRORS) or not path.is_file():
+        return None
     if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         reason = str(error)
     elif tables := _damaged_tables(path, log_size(path), path.stat().st_mtime_ns):

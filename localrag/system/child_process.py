@@ -1,4 +1,4 @@
-"""Child processes `python -m MODULE`: messages in both directions, deadlines, the reason of an end. A child ends with its parent.
+"""Child processes that run a module: messages in both directions, deadlines, the reason of an end. A child ends with its parent.
 
 Messages go through an unnamed socket pair, which no other process can write to: a length, then JSON, or a pickle if both ends run only this
 package. The child's end is its stdin. Its stdout and stderr go to a file, whose tail tells why it failed.
@@ -11,7 +11,6 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -23,6 +22,8 @@ from functools import partial
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from typing import TYPE_CHECKING, Any
+
+from localrag.system.python_process import RUN_MODULE, python_process
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,11 +37,9 @@ _READ_BYTES = 1 << 20
 
 
 def isolated_environment(names: Iterable[str]) -> dict[str, str]:
-    """The environment of a process that runs a module of this package: these variables, and where the package is."""
-    env = {name: os.environ[name] for name in names if name in os.environ}
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    package_parent = str(Path(__file__).resolve().parents[2])
-    return env | {"PYTHONPATH": os.pathsep.join(filter(None, (*paths, package_parent)))}  # an empty entry would be the working folder
+    """The environment of a process that gets only these variables, and PYTHONPATH."""
+    _, env = python_process("")
+    return {name: env[name] for name in (*names, "PYTHONPATH") if name in env}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,22 +109,21 @@ class ChildProcess(_Connection):
     ) -> None:
         """Start the process. Raises OSError if the machine allows no further process.
 
-        `environment`: variables besides those of this process. `isolated`: only these variables, no imports from the working folder, no
-        interrupts from the terminal, and its output is discarded.
+        `environment`: variables besides those of this process. `isolated`: only these variables, no imports but of libraries and
+        localrag, no interrupts from the terminal, and its output is discarded.
         """
         self._output = None if isolated else tempfile.TemporaryFile()  # noqa: SIM115 — closed in `_release`
-        if not isolated:
-            environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)} | dict(environment or {})
+        command, variables = python_process(RUN_MODULE, module, *arguments, isolated=isolated)
         parent_end, child_end = socket.socketpair()
         super().__init__(parent_end, codec)
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         try:
             self._process = subprocess.Popen(
-                [sys.executable, *(["-P"] if isolated else []), "-m", module, *arguments],
+                command,
                 stdin=child_end.fileno(),
                 stdout=self._output or subprocess.DEVNULL,
                 stderr=subprocess.STDOUT,
-                env=environment,
+                env=environment if isolated else variables | dict(environment or {}),
                 process_group=0 if isolated else None,
             )
         except OSError:

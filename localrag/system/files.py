@@ -6,7 +6,7 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedRandom, BufferedReader
@@ -28,13 +28,29 @@ except ImportError:  # Windows
 PACKAGE_DIR = Path(__file__).parents[1]
 
 
+def home_dir() -> Path:
+    """The user's home folder. For a user without one, as in some containers, a folder that cannot be created: nothing is found there."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/nonexistent")
+
+
+def _user_dir(path: Callable[[str], Path], below: str = "") -> Path:
+    if home := os.environ.get("LOCALRAG_HOME"):
+        return Path(home) / below
+    try:
+        return path("localrag")
+    except RuntimeError:  # no home
+        return home_dir() / "localrag" / below
+
+
 def cache_dir() -> Path:
     """The folder of requantized models, vocabularies and fingerprints (`LOCALRAG_HOME` moves it); created if possible.
 
     If it cannot be created, writing to it fails; nothing in it is indispensable.
     """
-    home = os.environ.get("LOCALRAG_HOME")
-    folder = Path(home) / "cache" if home else platformdirs.user_cache_path("localrag")
+    folder = _user_dir(platformdirs.user_cache_path, "cache")
     with suppress(OSError):
         ensure_private_folder(folder)
     return folder
@@ -42,14 +58,12 @@ def cache_dir() -> Path:
 
 def config_dir() -> Path:
     """The folder of the user's settings, model list and prompts (`LOCALRAG_HOME` moves it); not created."""
-    home = os.environ.get("LOCALRAG_HOME")
-    return Path(home) if home else platformdirs.user_config_path("localrag")
+    return _user_dir(platformdirs.user_config_path)
 
 
 def data_dir() -> Path:
     """The folder of downloaded models (`LOCALRAG_HOME` moves it); not created."""
-    home = os.environ.get("LOCALRAG_HOME")
-    return Path(home) if home else platformdirs.user_data_path("localrag")
+    return _user_dir(platformdirs.user_data_path)
 
 
 def shipped_data_path(name: str) -> Path:

@@ -21,6 +21,8 @@ class Handler(BaseHTTPRequestHandler):
             self.tree(hub)
         elif hub.moved and not self.path.startswith("/there/"):
             self.answer(302, b"", Location=f"{hub.moved}/there{self.path}")
+        elif hub.moved_to is not None:
+            self.answer(302, b"", **hub.moved_to)
         elif hub.fails:
             hub.fails -= 1
             self.answer(503, b"")
@@ -60,14 +62,15 @@ class Hub:
     """Serves `files` (path → bytes) as the repository `org/model-GGUF`; what a test sets decides how.
 
     `asked` holds path, Range and Authorization of every request. After `stretch` bytes of an answer the connection ends; no answer has, or
-    announces, more than `hides`; the next `fails` answers are 503; `moved` is the address that downloads are sent on to.
+    announces, more than `hides`; the next `fails` answers are 503; `moved` is the address that downloads are sent on to, `moved_to`
+    the whole header of such an answer.
     """
 
     def __init__(self, files, name="127.0.0.1"):
         self.files, self.asked = files, []
         self.stretch = self.hides = self.fails = 0
         self.wrong = self.longer = self.ignores_range = self.git = self.gated = False
-        self.moved = ""
+        self.moved, self.moved_to = "", None
         self.server = ThreadingHTTPServer((name, 0), type("Answers", (Handler,), {}))
         self.server.hub = self
         self.url = f"http://{name}:{self.server.server_address[1]}"

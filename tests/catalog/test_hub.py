@@ -249,3 +249,45 @@ def test_a_hub_that_drips_is_given_up(monkeypatch, tmp_path, form):
         with pytest.raises(ModelError, match="was interrupted"):
             download([RemoteFile("a/b", "m.gguf", 1 << 30, "0" * 64)], tmp_path, lambda *_: None)
         assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ALL_PROXY", "socks5://127.0.0.1:9"),
+        ("all_proxy", "ftp://127.0.0.1:9"),
+        ("HTTPS_PROXY", "http://user:secret@host:port"),
+        ("http_proxy", "http://[::1"),
+        ("SSL_CERT_FILE", "/missing/ca.pem"),
+        ("SSL_CERT_FILE", __file__),
+        ("SSL_CERT_FILE", "/"),
+        ("HF_TOKEN", "hf_secret\nhf_secret"),
+        ("HF_TOKEN", "hf_sécret"),
+    ],
+)
+def test_an_environment_that_allows_no_connection_is_told_by_the_variable_to_change(hub, monkeypatch, name, value):
+    """A proxy, certificates or a token that cannot be used; its value is not shown, since it may hold a password."""
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ModelError) as caught:
+        list_files(REPO, "Q4_K_M")
+
+    assert name in str(caught.value)
+    assert f"unset {name}" in caught.value.hint
+    assert "secret" not in f"{caught.value} {caught.value.hint}"
+
+
+@pytest.mark.parametrize("url", ["https://[::1", "https://host:port", ""])
+def test_an_endpoint_that_is_no_address_is_refused(monkeypatch, url):
+    """As one that is not encrypted."""
+    monkeypatch.setenv("HF_ENDPOINT", url)
+    with pytest.raises(ModelError, match="not an https address"):
+        list_files(REPO, "Q4_K_M")
+
+
+@pytest.mark.parametrize("location", ["http://[::1", None])
+def test_a_redirect_that_leads_nowhere_is_an_error_of_the_hub(hub, tmp_path, location):
+    """Its address is none, or is missing."""
+    listed = list_files(REPO, "Q4_K_M")
+    hub.moved_to = {"Location": location} if location else {}
+    with pytest.raises(ModelError):
+        download(listed, tmp_path, lambda *_: None)

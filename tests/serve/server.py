@@ -37,7 +37,13 @@ class Served:
 @contextmanager
 def served(folder, *args):
     """A server over the index in a folder; at its end it is interrupted, and must end well."""
-    process = Forked("serve", "--port", "0", "--no-open", *args, cwd=folder, stderr=subprocess.PIPE)
+    with served_by(Forked("serve", "--port", "0", "--no-open", *args, cwd=folder, stderr=subprocess.PIPE)) as site:
+        yield site
+
+
+@contextmanager
+def served_by(process):
+    """The server that a process becomes; its stderr is a pipe."""
     said = ""
     while "Ctrl-C ends" not in said:
         line = process.stderr.readline()

@@ -20,7 +20,6 @@ GIVEN = {
     "ask": {"question": "Who?"},
     "review": {"questions": ["Who?"]},
     "compare": {"first": "a.md", "second": "b.txt"},
-    "contradictions": {},
     "timeline": {},
     "list_items": {"request": "all ships"},
     "passage": {"document": "a.md"},

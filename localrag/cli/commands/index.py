@@ -31,7 +31,7 @@ from localrag.cli.options import (
 )
 from localrag.cli.settings import INDEX_BOUND_SETTINGS, MODEL_SETTINGS, SETTINGS, refuse_changes, split_list
 from localrag.cli.views.terminal import escape_line, json_events, write_event, write_json, write_line
-from localrag.errors import IndexBusy, LocalragError, UsageError, error_location
+from localrag.errors import IndexBusy, LocalragError, UsageError, error_location, known_error
 from localrag.filters import parse_collection_names
 from localrag.loaders.discover import exists_visibly, is_index_folder
 from localrag.settings import INDEX_FOLDER
@@ -372,8 +372,8 @@ def _run_once(run: Callable[[], object]) -> tuple[float, str]:
     except Exception as error:  # noqa: BLE001 — any failure is printed, and watching continues
         from localrag.store.database import store_error
 
-        of_index = store_error(error)
-        message = f"{of_index} {of_index.hint}" if of_index else f"Something unexpected happened: {error_location(error)}."
+        known = known_error(error) or store_error(error)
+        message = f"{known} {known.hint}" if known else f"Something unexpected happened: {error_location(error)}."
         return time.monotonic() + RETRY_AFTER_S, f"{message} Still watching."
     return float("inf"), ""
 

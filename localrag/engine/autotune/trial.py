@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 from typing import Any
 
 from localrag import errors
-from localrag.errors import EngineError, LocalragError, ModelError, NativeTrialFailed, error_location
+from localrag.errors import EngineError, LocalragError, ModelError, NativeTrialFailed, error_location, known_error
 from localrag.system.child_process import ChildProcess, ParentConnection, set_oom_score
 
 HANG_TIMEOUT_S = 180.0  # seconds without a message until a child counts as hung; large models get more (`hang_timeout`)
@@ -121,10 +121,9 @@ def main() -> None:
         module, _, function = str(request["job"]).partition(":")
         job = getattr(importlib.import_module(f"localrag.engine.autotune.{module}"), function)
         parent.send({"result": job(TrialLog(request["known"], parent.send), **request["values"])})
-    except LocalragError as error:
-        parent.send({"error": type(error).__name__, "message": str(error), "hint": error.hint})
     except Exception as error:  # noqa: BLE001 — the parent reports the error
-        parent.send({"error": "ModelError", "message": f"A first try of the model failed: {error_location(error)}", "hint": ""})
+        told = known_error(error) or ModelError(f"A first try of the model failed: {error_location(error)}")
+        parent.send({"error": type(told).__name__, "message": str(told), "hint": told.hint})
     os._exit(0)  # freeing native memory may crash
 
 

@@ -15,7 +15,6 @@ import secrets
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -29,8 +28,9 @@ from typing import Any
 import psutil
 
 from localrag.errors import LocalragError, UsageError
-from localrag.system.files import ensure_private_file, ensure_private_folder
+from localrag.system.files import ensure_private_file, ensure_private_folder, home_dir
 from localrag.system.installation import origin, pip_install
+from localrag.system.python_process import RUN_MODULE, python_process
 from localrag.system.resources import available_cores, require_extra
 
 RAY_RESOURCE = "localrag"  # the Ray resource of a machine that works for localrag
@@ -47,7 +47,7 @@ NO_PROXY_ENV = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_
 CONNECT_TIMEOUT_S = 5.0  # seconds for a machine to answer at all
 AUTH_CHECK_TIMEOUT_S = 40.0  # seconds for a cluster to refuse a client without a token
 _CONNECT_WITHOUT_TOKEN = """
-import logging, sys, ray
+import logging, ray
 ray.init(address=sys.argv[1], log_to_driver=False, logging_level=logging.CRITICAL)
 print("let in", flush=True)
 """
@@ -55,7 +55,7 @@ print("let in", flush=True)
 
 def token_file() -> Path | None:
     """The file that Ray reads the token from; None if it has none."""
-    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token").expanduser()
+    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or home_dir() / ".ray" / "auth_token").expanduser()
     return path if path.is_file() else None
 
 
@@ -75,7 +75,7 @@ def make_token() -> Path:
     """The token file of a cluster that starts here: the existing one, or a new one that only its owner can read."""
     require_extra("ray", "ray")
     if (existing := token_file()) is None:
-        existing = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token").expanduser()
+        existing = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or home_dir() / ".ray" / "auth_token").expanduser()
         ensure_private_folder(existing.parent)
         ensure_private_file(existing).write_text(secrets.token_hex(32), encoding="ascii")
     return existing
@@ -100,10 +100,10 @@ async def check_requires_token(address: str) -> None:
     """Try the cluster without a token, in a child process. Raises UsageError if nothing answers, or if the cluster accepts it."""
     if not await is_listening(address):
         raise UsageError(f"No Ray cluster answers at {address}.", "Start one on this machine: localrag worker --head")
-    environment = {k: v for k, v in os.environ.items() if k not in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")}
+    command, environment = python_process(_CONNECT_WITHOUT_TOKEN, address)
+    environment = {k: v for k, v in environment.items() if k not in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")}
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-c", _CONNECT_WITHOUT_TOKEN, address,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         env=environment | TELEMETRY_OFF_ENV | {"RAY_AUTH_MODE": "disabled"},
     )  # fmt: skip
     refused = False
@@ -143,11 +143,14 @@ def connect(address: str) -> None:
     """Make this process a driver of the cluster. Raises UsageError if versions differ, LocalragError if it fails otherwise."""
     os.environ.update(TELEMETRY_OFF_ENV)
     import ray
+    from ray.job_config import JobConfig
 
     ray._private.worker.print_to_stdstream = lambda *_, **__: None  # else the machines' output would be printed here
     handlers = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
+        # As the job of a client, so that Ray does not put this process's working folder first in the workers' sys.path.
+        job = JobConfig(_client_job=True)
+        ray.init(address=address, job_config=job, log_to_driver=False, logging_level=logging.CRITICAL)
     except RuntimeError as error:
         if "ersion mismatch" not in str(error):
             raise LocalragError(f"The Ray cluster at {address} cannot be used: {type(error).__name__}.", _HERE) from error
@@ -242,9 +245,9 @@ def run_ray_node(address: str, *, head: bool, ready: Callable[[], None]) -> int:
     # Short, because socket paths are limited. Ray makes its folders readable to all, so they are inside a private one.
     room = tempfile.gettempdir()
     folder = Path(tempfile.mkdtemp(prefix="localrag-", dir=room if len(room) <= MAX_SOCKET_FOLDER_CHARS else "/tmp"))
-    environment = {"OMP_NUM_THREADS": str(available_cores())} | os.environ | TELEMETRY_OFF_ENV | NO_PROXY_ENV | {"RAY_AUTH_MODE": "token"}
-    command = [sys.executable, "-P", "-m", "ray.scripts.scripts", "start"]
-    command += ray_start_arguments(folder / "r", address, head=head, gpus=gpu_count() if not head else 0)
+    words = ray_start_arguments(folder / "r", address, head=head, gpus=gpu_count() if not head else 0)
+    command, environment = python_process(RUN_MODULE, "ray.scripts.scripts", "start", *words)
+    environment = {"OMP_NUM_THREADS": str(available_cores())} | environment | TELEMETRY_OFF_ENV | NO_PROXY_ENV | {"RAY_AUTH_MODE": "token"}
     child = subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
     )

@@ -23,7 +23,7 @@ from localrag.engine.embedder import open_embedder
 from localrag.engine.engine import Engine
 from localrag.engine.request import Generation, Request
 from localrag.engine.settings import EngineOptions, layout_key
-from localrag.errors import EngineError, LocalragError, ModelError, error_location
+from localrag.errors import EngineError, LocalragError, ModelError, error_location, known_error
 from localrag.indexing.tasks import Task, TaskContext
 from localrag.llm.model import ChatModel, LlmCache, ModelReply
 from localrag.llm.tagger import Tagger
@@ -160,9 +160,9 @@ class DocumentTextMissing(Exception):
 
 def worker_error(error: Exception) -> LocalragError:
     """The error that a worker returns: itself if it is made for users, else its kind and location, without any text."""
-    if isinstance(error, LocalragError):
-        return error
-    return LocalragError(f"A worker failed: {error_location(error)}.", "Run the same command again; finished work is saved.")
+    return known_error(error) or LocalragError(
+        f"A worker failed: {error_location(error)}.", "Run the same command again; finished work is saved."
+    )
 
 
 @dataclass(frozen=True, slots=True)

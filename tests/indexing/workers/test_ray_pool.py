@@ -168,6 +168,25 @@ indexed(Path(docs), Path(index), ray_pool(address, every=0.5, pack=partial(scrip
 """
 
 
+@pytest.mark.ci
+def test_a_worker_does_not_import_from_the_working_folder_of_the_run(machines, tmp_path):
+    """Ray would put it first in the import path of every worker; they still find localrag."""
+    code = """
+import sys, ray
+from localrag.indexing.workers import ray_cluster
+ray_cluster.connect(sys.argv[1])
+def path():
+    import localrag
+    return sys.path
+print(ray.get(ray.remote(num_cpus=0)(path).remote()))
+"""
+    command = [sys.executable, "-P", "-c", code, machines.address]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=120)
+    assert "site-packages" in done.stdout, done.stderr
+    assert str(tmp_path) not in done.stdout
+
+
 @pytest.mark.slow
 def test_a_run_that_is_killed_goes_on(machines, corpus, tmp_path):
     """The workers end with it; the same command makes the same index, and asks for nothing that was committed."""
