@@ -389,7 +389,7 @@ def _at(path: Path, kind: str) -> ModelFile:
 
 def _of_kind(file: ModelFile) -> ModelFile:
     """The model itself. Raises ModelError if it is a GGUF file of another kind than it is to be used as."""
-    if file.is_gguf and (found := model_kind(checked_header(file.path))) != file.kind:
+    if file.is_gguf and (found := model_kind(read_header(file.path))) != file.kind:
         names = {"chat": "a chat model", "embedder": "an embedding model", "reranker": "a reranker"}
         option = "--model" if file.kind == "chat" else f"--{file.kind}"
         raise ModelError(f"{file.path.name} is {names[found]}; {names[file.kind]} is needed.", f"Give another one with {option}.")

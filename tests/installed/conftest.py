@@ -43,7 +43,14 @@ class Place:
     def run(self, *args: str | Path, given: str = "", **env: str) -> subprocess.CompletedProcess[str]:
         """What a user gets who types `localrag …` here."""
         return subprocess.run(
-            [self.command, *args], cwd=self.folder, env=self.environment | env, input=given, capture_output=True, text=True, timeout=600
+            [self.command, *args],
+            cwd=self.folder,
+            env=self.environment | env,
+            input=given,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=600,
         )
 
 
