@@ -68,18 +68,19 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin"
 
 
-def new_place(programs: Path, folder: Path) -> Place:
-    """An empty folder, and a home in which the bundled models are measured already."""
+def new_place(programs: Path, folder: Path, *, is_measured: bool = True) -> Place:
+    """An empty folder, and a home in which the bundled models are measured already, or nothing is."""
     (folder / "work").mkdir(parents=True)
     (folder / "home" / "cache").mkdir(mode=0o700, parents=True)
-    take_over(shared_home(), folder / "home")
+    if is_measured:
+        take_over(shared_home(), folder / "home")
     return Place(programs, folder / "work")
 
 
 @pytest.fixture
 def empty(programs: Path, tmp_path: Path) -> Place:
-    """A place without documents and without an index."""
-    return new_place(programs, tmp_path)
+    """A place of a new user: no documents, no index, and a machine that was never measured."""
+    return new_place(programs, tmp_path, is_measured=False)
 
 
 @pytest.fixture(scope="session")
