@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # Each of many short processes would compile the package anew where the environment forbids bytecode files.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-ci test-all setup lint fix bench docs site clean
+.PHONY: demo test test-ci test-install test-all setup lint fix bench docs site clean
 default: lint test
 
 setup: $(VENV)/.ready            ## create .venv and install everything: the demo's libraries, the extras, the tests
@@ -30,6 +30,9 @@ test: setup                      ## the tests that need no browser, no server an
 
 test-ci: setup                   ## with browsers, servers and killed processes
 	$(PYTEST) -m "not slow"
+
+test-install: setup              ## the wheel with the README's libraries alone: every command, route, tool and method once
+	$(PYTEST) -m installed tests/installed
 
 test-all: setup                  ## with the slow ones: whole books, many processes, the wheel
 	$(BIN)/python -m pytest

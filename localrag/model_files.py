@@ -29,6 +29,8 @@ from localrag.system.installation import install_hint, reinstall_hint
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+POOLING_TYPE_RANK = 4  # llama.cpp's pooling type of rerankers
+_EMBEDDERS = ("bert", "embedding", "t5encoder")  # in the names of architectures that only embed
 MODELS_FILE = "models.toml"
 MODEL_KINDS = ("chat", "embedder", "reranker")
 _DEFAULTS = tuple(f"default_{kind}" for kind in MODEL_KINDS[:2])
@@ -411,10 +413,29 @@ def first_shard(name: str) -> Path:
     return path.with_name(f"{shard[1]}-00001-of-{shard[3]}.gguf") if shard else path
 
 
+def model_kind(header: Header) -> str:
+    """chat, embedder or reranker, by the header's pooling type."""
+    values = header.values
+    architecture = str(values.get("general.architecture", ""))
+    pooling = values.get(f"{architecture}.pooling_type")
+    if pooling == POOLING_TYPE_RANK or any(t.name.startswith("cls.output") for t in header.tensors):
+        return "reranker"
+    return "embedder" if pooling or any(word in architecture for word in _EMBEDDERS) else "chat"
+
+
 def _at(path: Path, kind: str) -> ModelFile:
-    """The model at a path. Links are not resolved, because the file names of download caches are hashes."""
+    """The model at a path. Links are not resolved, because the file names of download caches are hashes. Raises ModelError."""
     shard = _SHARD.fullmatch(path.name)
-    return ModelFile(shard[1] if shard else path.stem, kind, path.parent.resolve() / path.name)
+    return _of_kind(ModelFile(shard[1] if shard else path.stem, kind, path.parent.resolve() / path.name))
+
+
+def _of_kind(file: ModelFile) -> ModelFile:
+    """The model itself. Raises ModelError if it is a GGUF file of another kind than it is to be used as."""
+    if file.is_gguf and (found := model_kind(read_header(file.path))) != file.kind:
+        names = {"chat": "a chat model", "embedder": "an embedding model", "reranker": "a reranker"}
+        option = "--model" if file.kind == "chat" else f"--{file.kind}"
+        raise ModelError(f"{file.path.name} is {names[found]}; {names[file.kind]} is needed.", f"Give another one with {option}.")
+    return file
 
 
 def _model_of_name(kind: str, name: str | None) -> ModelFile:
@@ -443,7 +464,7 @@ def _found(table: dict[str, Any], kind: str, name: str) -> ModelFile:
             f"Restore it, give its new path: localrag models add PATH --name {name}, or remove it from the list: localrag models rm {name}"
         )
         raise ModelError(f"The file of model {name!r} is missing: {path}", remedy)
-    return ModelFile(name, kind, path)
+    return _of_kind(ModelFile(name, kind, path))
 
 
 def shard_paths(path: Path) -> list[Path]:

@@ -1,7 +1,8 @@
 """Set up .venv and say at each step what is done and how long it usually takes: `python3 scripts/install.py demo` or `… all`.
 
-`demo` installs what `localrag demo` needs, `all` what the tests and scripts need as well. Only the standard library is used here, since
-nothing else is installed yet. The times in the texts were measured on two cores.
+`demo` installs what `localrag demo` needs, `all` what the tests and scripts need as well. `wheel FOLDER` sets up another environment and
+installs localrag there from its wheel, as a user has it. Only the standard library is used here, since nothing else is installed yet. The
+times in the texts were measured on two cores.
 """
 
 import json
@@ -16,6 +17,7 @@ import tomllib
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import compiler_flags
 
@@ -23,7 +25,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 - whatever Python the machine has 
     sys.exit("localrag needs Python 3.11 or newer. Name one: make PYTHON=python3.12 demo")
 
 ROOT = Path(__file__).resolve().parents[1]
-VENV = ROOT / ".venv"
+VENV = Path(sys.argv[2]).absolute() if len(sys.argv) == 3 else ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 TORCH = "torch==2.13.0"
 COMPILE_PROGRESS = re.compile(r"^\s*\[(\d+)/(\d+)\] ")  # as ninja prints it
@@ -36,10 +38,10 @@ BUILD_STARTED = re.compile(r"Building wheel for (\S+) .*started")
 
 def main() -> None:
     target = sys.argv[1] if len(sys.argv) > 1 else ""
-    if target not in ("demo", "all"):
-        sys.exit("Usage: python3 scripts/install.py demo|all")
+    if target not in ("demo", "all", "wheel") or len(sys.argv) != (3 if target == "wheel" else 2):
+        sys.exit("Usage: python3 scripts/install.py demo|all, or: python3 scripts/install.py wheel FOLDER")
     started = time.monotonic()
-    steps = [make_environment, install_torch, install_llama, install_libraries]
+    steps = [make_environment, install_torch, install_llama, install_wheel if target == "wheel" else install_libraries]
     if target == "all":
         steps.append(install_everything)
     for number, step in enumerate(steps, 1):
@@ -49,7 +51,7 @@ def main() -> None:
 
 def make_environment(step: str) -> None:
     """The virtual environment, with a pip that knows dependency groups. Ends if a compiler will be missing: before any large download."""
-    say(f"{step} Virtual environment .venv (about 10 seconds)")
+    say(f"{step} Virtual environment {VENV.name} (about 10 seconds)")
     if not os.access(PYTHON, os.X_OK):
         run([sys.executable, "-m", "venv", str(VENV)])
     pip("install", "--upgrade", "pip>=25.1")
@@ -119,6 +121,16 @@ def remove_former_name() -> None:
     if record.get("url") != ROOT.as_uri() or not record.get("dir_info", {}).get("editable"):
         sys.exit(f".venv has a package `localrag` that is not this checkout. Look at it, and remove it: {PYTHON} -m pip uninstall localrag")
     run([str(PYTHON), "-m", "pip", "uninstall", "--yes", "localrag"])
+
+
+def install_wheel(step: str) -> None:
+    """The same from the wheel that is built here; an environment that has it already gets the new one."""
+    say(f"{step} localrag's wheel and its libraries, with the bundled models (about a minute and the download)")
+    with TemporaryDirectory() as folder:
+        pip("wheel", "--no-deps", "--wheel-dir", folder, ".")
+        (wheel,) = Path(folder).glob("*.whl")
+        pip("install", str(wheel))
+        pip("install", "--force-reinstall", "--no-deps", str(wheel))
 
 
 def install_everything(step: str) -> None:

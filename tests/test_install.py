@@ -16,6 +16,7 @@ echo "$*" >> {log}
 case "$*" in
   "-c "*torch*|"-c "*llama*) exit 1 ;;
   "-c "*"'localrag'"*) {former} ;;
+  *"pip wheel "*) touch "$6/localrag-0-py3-none-any.whl" ;;
   *"cache dir"*) echo {cache} ;;
   *"cache list"*) ls {cache}/*.whl 2>/dev/null ;;
   *"install --verbose llama-cpp-python"*)
@@ -33,7 +34,7 @@ esac
 def install(tmp_path):
     """A function that runs the script in a folder of its own; its exit code, what it printed, and the calls of pip."""
 
-    def run(target, *, cached=False, failure=":", former="exit 1", compiler="true"):
+    def run(target, folder=".venv", *, cached=False, failure=":", former="exit 1", compiler="true"):
         for name in ("install.py", "compiler_flags.py"):
             (tmp_path / "scripts").mkdir(exist_ok=True)
             shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts")
@@ -44,13 +45,13 @@ def install(tmp_path):
         if cached:
             requirement = next(line for line in (ROOT / "pyproject.toml").read_text().splitlines() if '"llama-cpp-python' in line)
             (cache / WHEEL.format(version=requirement.split(">=")[1].split(",")[0])).touch()
-        python = tmp_path / ".venv" / "bin" / "python"
+        python = tmp_path / folder / "bin" / "python"
         python.parent.mkdir(parents=True, exist_ok=True)
         python.write_text(PYTHON.format(log=log, cache=cache, failure=failure, former=former))
         python.chmod(python.stat().st_mode | stat.S_IXUSR)
         # Without a compiler no program is compiled to look for faulty ones.
         done = subprocess.run(
-            [sys.executable, tmp_path / "scripts" / "install.py", *([target] if target else [])],
+            [sys.executable, tmp_path / "scripts" / "install.py", *target.split(), *([] if folder == ".venv" else [tmp_path / folder])],
             check=False,
             capture_output=True,
             text=True,
@@ -101,6 +102,16 @@ def test_setup_installs_everything(install):
     assert "-e .[all,train,ray] --group dev" in calls[-1]
 
 
+def test_the_wheel_goes_into_the_folder_that_is_named(install):
+    """Built from here and installed with its libraries, and again where it was there; no extra, nothing from the checkout."""
+    done, calls = install("wheel", "elsewhere")
+
+    assert done.returncode == 0, done.stderr
+    assert [call.split()[3:-2] for call in calls[-2:]] == [[], ["--force-reinstall", "--no-deps"]]
+    assert all(call.split()[-2].endswith("/localrag-0-py3-none-any.whl") for call in calls[-2:])
+    assert not [call for call in calls if "[" in call or "-e" in call.split()]
+
+
 def test_a_failed_step_shows_what_pip_said_and_ends(install):
     """The last lines of its output, the command, and an exit code; no later step is tried."""
     done, calls = install("demo", failure='echo "no cmake was found"; exit 1')
@@ -117,6 +128,7 @@ def test_a_wrong_target_is_refused(install):
 
     assert (done.returncode, calls) == (1, [])
     assert "demo|all" in done.stderr
+    assert install("wheel")[0].returncode == 1  # where?
 
 
 @pytest.mark.parametrize("compiler", ["no-such-compiler", "false"])

@@ -2,6 +2,8 @@
 
 import re
 
+import gguf
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -22,6 +24,7 @@ from localrag.model_files import (
     user_file,
     user_models,
 )
+from tests.conftest import run_localrag, write_town
 
 
 @pytest.fixture(autouse=True)
@@ -185,3 +188,53 @@ def test_the_address_of_a_server_is_no_repository():
     """Also one on a host of the hub."""
     assert not any(map(hub_target, ("http://127.0.0.1:8080/v1", "https://router.huggingface.co/v1", "https://huggingface.co")))
     assert find_chat_model("https://router.huggingface.co/v1").url == "https://router.huggingface.co/v1"
+
+
+def write_model(path, kind):
+    """A file of one tensor whose header says that it is of this kind."""
+    writer = gguf.GGUFWriter(path, "llama" if kind == "chat" else "bert")
+    if kind != "chat":
+        writer.add_pooling_type(gguf.PoolingType.RANK if kind == "reranker" else gguf.PoolingType.MEAN)
+    writer.add_tensor("token_embd.weight", np.zeros((32, 32), np.float32))
+    for part in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file, writer.close):
+        part()
+    return str(path)
+
+
+NAMES = {"chat": "a chat model", "embedder": "an embedding model", "reranker": "a reranker"}
+FIND = {"chat": find_chat_model, "embedder": find_embedder, "reranker": find_reranker}
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("wanted", NAMES)
+def test_a_model_of_another_kind_is_refused_where_it_is_named(kind, wanted, tmp_path):
+    """By its path and by its name on the user's list: the error says what it is and what is needed."""
+    path = write_model(tmp_path / "x.gguf", kind)
+    add_model(wanted, "mine", path)
+    for name in (path, "mine"):
+        if kind == wanted:
+            assert str(FIND[wanted](name).path) == path
+            continue
+        with pytest.raises(ModelError, match=f"x.gguf is {NAMES[kind]}; {NAMES[wanted]} is needed") as refused:
+            FIND[wanted](name)
+        assert ("--model" if wanted == "chat" else f"--{wanted}") in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("index", "docs", "--plan", "--embedder"),
+        ("index", "docs", "--embedder"),
+        ("reembed", "--embedder"),
+    ],
+    ids=" ".join,
+)
+def test_a_chat_model_as_the_embedder_is_refused_before_anything_is_done(words, plain_town, tmp_path):
+    """Also when only the plan is asked for; nothing is written."""
+    write_town(tmp_path / "docs")
+    index = tmp_path / ".localrag" if words[0] == "index" else plain_town / ".localrag"
+    done = run_localrag(*words, write_model(tmp_path / "x.gguf", "chat"), "--index", str(index), cwd=tmp_path)
+
+    assert done.returncode == 4
+    assert "x.gguf is a chat model; an embedding model is needed" in done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name != "own") == ["docs", "x.gguf"]

@@ -64,25 +64,56 @@ def test_the_systems_that_are_named_can_have_every_library(page):
 
 
 def imported():
-    """The top-level name of every module that the package imports, with the importing file."""
+    """(top-level name, file, whether the import waits for a call) of every import in the package but those for types alone."""
     for file in sorted((ROOT / "localrag").rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom) and not node.level:
-                names = [node.module]
-            yield from ((name.partition(".")[0], file) for name in names)
+        yield from ((name, file.relative_to(ROOT).as_posix(), waits) for name, waits in imports_in(ast.parse(file.read_text("utf-8"))))
+
+
+def imports_in(node, waits=False):
+    if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+        return
+    if isinstance(node, ast.Import):
+        yield from ((alias.name.partition(".")[0], waits) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and not node.level:
+        yield node.module.partition(".")[0], waits
+    for child in ast.iter_child_nodes(node):
+        yield from imports_in(child, waits or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
+
+
+def declared(specs):
+    return {canonicalize_name(Requirement(spec).name) for spec in specs}
+
+
+BASE = declared(PROJECT["project"]["dependencies"])
+EXTRAS = {
+    name: declared(specs) - BASE for name, specs in PROJECT["project"]["optional-dependencies"].items() if name not in ("all", "train")
+}
+NEEDS_AN_EXTRA = {"localrag/integrations/langchain.py": "langchain", "localrag/integrations/llama_index.py": "llama-index"}
 
 
 def test_every_imported_package_is_a_declared_dependency():
-    """None is installed only because another package needs it."""
-    declared = {canonicalize_name(Requirement(spec).name) for spec in every_spec()}
-    distributions = packages_distributions()
-    missing = {}
-    for name, file in imported():
+    """None is installed only because another package needs it, or for the tests: a base dependency anywhere, a library of an extra only
+    inside the functions that need it, or in the modules that are the extra."""
+    distributions, wrong = packages_distributions(), []
+    for name, file, waits in imported():
         known = {canonicalize_name(d) for d in distributions.get(name, ())}
-        if name not in sys.stdlib_module_names and name != "localrag" and known and not known & declared:
-            missing[name] = file.relative_to(ROOT).as_posix()
-    assert not missing
+        if name in sys.stdlib_module_names or name == "localrag" or not known or known & BASE:
+            continue
+        allowed = set.union(*EXTRAS.values()) if waits else EXTRAS.get(NEEDS_AN_EXTRA.get(file), set())
+        if not known & allowed:
+            wrong.append((name, file))
+    assert not wrong
+
+
+def test_the_modules_that_are_an_extra_are_imported_by_no_other():
+    """Only the user's own program imports them."""
+    modules = {file.removesuffix(".py").replace("/", ".") for file in NEEDS_AN_EXTRA}
+    for file in (ROOT / "localrag").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module, *(f"{node.module}.{a.name}" for a in node.names)]
+            assert not modules.intersection(names), file
 
 
 @pytest.fixture(scope="module")

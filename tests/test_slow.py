@@ -8,12 +8,10 @@ import sqlite3
 import subprocess
 import sys
 import time
-import venv
 from pathlib import Path
 
 import pytest
 
-from localrag import __version__
 from tests.cli.commands.test_index import check_citations, rows, wait_for_calls
 from tests.conftest import DATA, TOWN, run_process, write_town
 
@@ -176,54 +174,6 @@ def connected(folder, start):
                 found |= new
                 waiting += new
     return found
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory):
-    """The folder of the programs of a clean environment with localrag from its wheel; what it depends on is seen where it is."""
-    folder = tmp_path_factory.mktemp("installed")
-    subprocess.run([sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", folder, ROOT], check=True, capture_output=True)
-    (wheel,) = folder.glob("*.whl")
-    venv.create(folder / "env", system_site_packages=False, with_pip=True)
-    python = folder / "env" / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel], check=True, capture_output=True)
-    (own,) = (folder / "env").rglob("site-packages")
-    others = [p for p in sys.path if p.endswith("site-packages")]
-    (own / "others.pth").write_text("\n".join(others))  # only paths: an editable localrag there is not taken up
-    return python.parent
-
-
-def test_the_wheel_carries_prompts_models_and_the_demo(installed, tmp_path):
-    """Installed from a wheel into a clean environment, localrag finds its prompts, models.toml and demo corpus."""
-    code = (
-        "from localrag.system.files import shipped_data_path; from localrag.model_files import "
-        "merged_models; from localrag.demo import CORPUS; "
-        "import localrag; from localrag.catalog.listing import recommended_models; "
-        "print(localrag.__file__, (shipped_data_path('prompts') / 'abstractive' / 'report.md').is_file(), merged_models()['default_chat'], "
-        "len([p for p in CORPUS.rglob('*') if p.is_file()]), len(recommended_models()) > 20)"
-    )
-    done = subprocess.run([installed / "python", "-P", "-c", code], check=True, capture_output=True, text=True, cwd=tmp_path)
-
-    assert str(installed.parent) in done.stdout
-    assert done.stdout.split()[1:] == ["True", "smollm2-135m", "17", "True"]
-
-
-def test_the_installed_command_works_in_an_empty_home(installed, tmp_path):
-    """`localrag` from the wheel, for a user without any file: version, models, an index of two files, and a search in it."""
-    write_town(tmp_path / "work" / "docs")
-    (tmp_path / "home").mkdir()
-    env = {"HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
-
-    def run(*args):
-        done = subprocess.run([installed / "localrag", *args], check=False, capture_output=True, text=True, cwd=tmp_path / "work", env=env)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    assert run("--version") == f"localrag {__version__}\n"
-    assert "smollm2-135m" in run("models", "list")
-    run("index", "docs/a.md", "docs/b.txt", "--extractor", "phrases")
-    assert "docs/a.md" in run("search", "Who bought the ferry?")
-    assert "Hierarchical Leiden" in " ".join(run("help", "pipeline").split())
 
 
 def test_the_ledger_survives_a_torn_faiss_file(tmp_path):

@@ -20,14 +20,11 @@ import platformdirs
 import psutil
 
 from localrag.errors import ModelError
-from localrag.gguf import Header
-from localrag.model_files import checked_header, first_shard, parameters_of, total_size
+from localrag.model_files import checked_header, first_shard, model_kind, parameters_of, total_size
 from localrag.system.files import data_dir, home_dir
 from localrag.system.resources import available_memory
 
-POOLING_TYPE_RANK = 4  # llama.cpp's pooling type of rerankers
 MEMORY_MARGIN = 1 << 30  # bytes that localrag itself needs beside the chat model: Python, the embedder, FAISS
-_EMBEDDERS = ("bert", "embedding", "t5encoder")  # in the names of architectures that only embed
 _TYPES = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M", 13: "Q3_K_L",
     14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS", 20: "IQ2_XS", 21: "Q2_K_S", 22: "IQ3_XS",
@@ -79,16 +76,6 @@ def read_model_info(path: Path) -> ModelInfo:
         size + 4 * 2048 * _kv_bytes(values, architecture) + MEMORY_MARGIN,
         bool(values.get("tokenizer.chat_template")),
     )
-
-
-def model_kind(header: Header) -> str:
-    """chat, embedder or reranker, by the header's pooling type."""
-    values = header.values
-    architecture = str(values.get("general.architecture", ""))
-    pooling = values.get(f"{architecture}.pooling_type")
-    if pooling == POOLING_TYPE_RANK or any(t.name.startswith("cls.output") for t in header.tensors):
-        return "reranker"
-    return "embedder" if pooling or any(word in architecture for word in _EMBEDDERS) else "chat"
 
 
 def memory_fit(needs: int) -> str:

@@ -10,12 +10,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib import rc_context
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from localrag.engine.embedder import open_embedder
 from localrag.engine.settings import EngineOptions
@@ -36,7 +33,7 @@ from localrag.eval.judge import (
     statements_row,
 )
 from localrag.eval.questions import GeneratedQuestion, generate_questions, read_questions, save_questions, template_questions
-from localrag.eval.win_rates import interval, judge_figures, warnings_about, win_rates
+from localrag.eval.win_rates import interval, judge_figures, matrix, mean_rates, warnings_about, win_rates
 from localrag.llm.grammar import DEFAULT_ENTITY_TYPE
 from localrag.llm.model import ChatModel
 from localrag.llm.prompts import DOMAIN_FILE, read_domain, write_domain
@@ -53,6 +50,9 @@ from localrag.store.opening import open_index, writer_lock
 from localrag.system.files import ensure_private_folder, write_atomically
 from localrag.text.quotes import EmbedSentences
 from localrag.text.sentences import join_names
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ReportProgress = Callable[[str], None]
 MAX_SUBJECTS = 40  # entities as subjects of generated questions, the most connected
@@ -403,8 +403,10 @@ def _grouped(rows: Sequence[FileRow], names: Sequence[str]) -> list[tuple[str, l
     return [(f"{pair[0]} – {pair[1]}", groups[pair]) for pair in sorted(groups, key=lambda pair: [names.index(n) for n in pair])]
 
 
-def heat_maps(wins: Sequence[dict[str, Any]], names: Sequence[str]) -> Figure:
+def heat_maps(wins: Sequence[dict[str, Any]], names: Sequence[str]) -> "Figure":
     """A map for each criterion: how often the condition of a row beat that of a column, in percent."""
+    from matplotlib.figure import Figure
+
     side = 1.2 + 0.55 * len(names)
     figure = Figure(figsize=(2 * side, 2 * side), layout="constrained")
     for axes, criterion in zip(figure.subplots(2, 2).flat, CRITERIA, strict=True):
@@ -420,27 +422,11 @@ def heat_maps(wins: Sequence[dict[str, Any]], names: Sequence[str]) -> Figure:
     return figure
 
 
-def matrix(wins: Sequence[dict[str, Any]], names: Sequence[str], criterion: str) -> np.ndarray:
-    """Win rates of rows against columns, NaN for missing ones."""
-    shown = np.full((len(names), len(names)), np.nan)
-    for w in wins:
-        if w["criterion"] == criterion and w["rate"] is not None:
-            i, j = names.index(w["a"]), names.index(w["b"])
-            shown[i, j], shown[j, i] = w["rate"], 100 - w["rate"]
-    return shown
-
-
-def mean_rates(wins: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, dict[str, float | None]]:
-    """For each condition and criterion, the mean of its win rates against the others; None without any."""
-    rates: dict[str, dict[str, float | None]] = {n: {} for n in names}
-    for criterion in CRITERIA:
-        for name, row in zip(names, matrix(wins, names, criterion), strict=True):
-            rates[name][criterion] = None if np.isnan(row).all() else round(float(np.nanmean(row)), 1)
-    return rates
-
-
-def tokens_against_quality(conditions: Sequence[dict[str, Any]], wins: Sequence[dict[str, Any]]) -> Figure:
+def tokens_against_quality(conditions: Sequence[dict[str, Any]], wins: Sequence[dict[str, Any]]) -> "Figure":
     """Plot tokens read against the mean win rate for comprehensiveness, and against the number of statements."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
     shown = [c for c in conditions if not c["same_as"]]
     rates = mean_rates(wins, [c["name"] for c in shown])
     figure = Figure(figsize=(9, 3.6), layout="constrained")
@@ -465,6 +451,8 @@ def tokens_against_quality(conditions: Sequence[dict[str, Any]], wins: Sequence[
 
 def save_plots(folder: Path, found: dict[str, Any]) -> dict[str, str]:
     """Save every plot as PNG and SVG to `folder`; returns the SVG texts by name."""
+    from matplotlib import rc_context
+
     folder.mkdir(parents=True, exist_ok=True)
     names = [c["name"] for c in found["conditions"] if not c["same_as"]]
     figures = {

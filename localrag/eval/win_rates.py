@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -179,3 +180,22 @@ def _percentage(part: int, total: int) -> float | None:
 
 def _rounded_percent(share: float) -> float:
     return round(100 * float(share), 1)
+
+
+def matrix(wins: Sequence[dict[str, Any]], names: Sequence[str], criterion: str) -> np.ndarray:
+    """Win rates of rows against columns, NaN for missing ones."""
+    shown = np.full((len(names), len(names)), np.nan)
+    for w in wins:
+        if w["criterion"] == criterion and w["rate"] is not None:
+            i, j = names.index(w["a"]), names.index(w["b"])
+            shown[i, j], shown[j, i] = w["rate"], 100 - w["rate"]
+    return shown
+
+
+def mean_rates(wins: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, dict[str, float | None]]:
+    """For each condition and criterion, the mean of its win rates against the others; None without any."""
+    rates: dict[str, dict[str, float | None]] = {n: {} for n in names}
+    for criterion in CRITERIA:
+        for name, row in zip(names, matrix(wins, names, criterion), strict=True):
+            rates[name][criterion] = None if np.isnan(row).all() else round(float(np.nanmean(row)), 1)
+    return rates

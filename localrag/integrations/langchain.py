@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from langchain_core.callbacks import CallbackManagerForRetrieverRun
-from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever
 from pydantic import PrivateAttr
 
 from localrag.index import SearchHit
 from localrag.integrations import searcher
+from localrag.system.resources import require_extra
+
+require_extra("langchain", "langchain_core")
+from langchain_core.callbacks import CallbackManagerForRetrieverRun  # noqa: E402
+from langchain_core.documents import Document  # noqa: E402
+from langchain_core.retrievers import BaseRetriever  # noqa: E402
 
 
 class LocalragRetriever(BaseRetriever):

@@ -2,10 +2,12 @@
 
 from os import PathLike
 
-from llama_index.core.retrievers import BaseRetriever
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
-
 from localrag.integrations import searcher
+from localrag.system.resources import require_extra
+
+require_extra("llama-index", "llama_index")
+from llama_index.core.retrievers import BaseRetriever  # noqa: E402
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode  # noqa: E402
 
 
 class LocalragRetriever(BaseRetriever):  # type: ignore[misc]  # its library is not checked

@@ -14,7 +14,7 @@ from localrag.engine.llama.model import LlamaModel
 from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions, EngineSettings
 from localrag.errors import ModelError
-from localrag.model_files import find_chat_model, find_embedder, shard_paths, total_size
+from localrag.model_files import find_chat_model, shard_paths, total_size
 from localrag.store.llm_cache import SqliteLlmCache
 
 
@@ -107,17 +107,17 @@ def test_the_sizes_shown_count_every_file(three):
 
 
 def test_links_keep_their_names(three, tmp_path):
-    """Download caches keep files under their digests and link to them by name: the name counts, for shards and for embedders."""
+    """Download caches keep files under their digests and link to them by name: the name counts, also of a single file."""
     for n, file in enumerate(three):
         shutil.copy(file, tmp_path / f"blob{n}")
         (tmp_path / file.name).symlink_to(f"blob{n}")
-    (tmp_path / "embedder.gguf").symlink_to("blob0")
+    (tmp_path / "single.gguf").symlink_to("blob0")
     file = find_chat_model(str(tmp_path / three[0].name))
     backend = LlamaModel(file, EngineSettings(slots=1, n_ctx=256))
     backend.close()
 
     assert file.fingerprint == find_chat_model(str(three[0])).fingerprint
-    assert find_embedder(str(tmp_path / "embedder.gguf")).path.suffix == ".gguf"
+    assert find_chat_model(str(tmp_path / "single.gguf")).path.suffix == ".gguf"
 
 
 def test_a_replaced_file_is_noticed(copies, tmp_path):

@@ -17,6 +17,10 @@ from localrag.system.installation import EXTRAS, install_hint
         (["eval", "qa", "SET", "--out", "new"], "rouge_score", "eval"),
         (["eval", "answers", "--out", "new"], "matplotlib", "eval"),
         (["eval", "report", "docs"], "matplotlib", "eval"),
+        (["import", "graphrag", "docs"], "pyarrow", "export"),
+        (["index", "docs", "--ray", "127.0.0.1:1"], "ray", "ray"),
+        (["worker", "--ray", "127.0.0.1:1"], "ray", "ray"),
+        (["worker", "--head"], "ray", "ray"),
     ],
 )
 def test_a_missing_library_is_said_before_anything_is_done(command, module, extra, tmp_path, monkeypatch):
