@@ -23,7 +23,7 @@ def commands(group=None, names=()):
             yield from commands(command, (*names, name))
 
 
-ONE_TEXT = {"ask", "search", "entity", "contradictions", "timeline", "list", "sessions search"}
+ONE_TEXT = {"ask", "search", "entity", "timeline", "list", "sessions search"}
 
 
 def arguments_of(command):
@@ -59,7 +59,7 @@ def town(plain_town, tmp_path, monkeypatch):
             ("ask", "Who bought the Skua?"),
             ("entity", "Ingrid Holm"),
             ("timeline", "Ingrid Holm"),
-            ("contradictions", "the ferry Skua"),
+            ("the ferry Skua"),
             ("list", "all vessels that sank"),
             ("sessions search", "bought the Skua"),
         ],

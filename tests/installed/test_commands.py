@@ -53,7 +53,6 @@ CALLS: dict[str, tuple[Call, ...]] = {
     "report": (Call("report 0.0", "# "),),
     "questions": (Call("questions", r"\?"),),
     "review": (Call("review questions.txt", "3 May 1974"), Call("review questions.txt -o table.xlsx", "table.xlsx")),
-    "contradictions": (Call("contradictions", "950 crowns"),),
     "timeline": (Call("timeline", "3 May 1974"),),
     "list": (Call('list "all ferries"', "docs/a.md"),),
     "compare": (Call('compare docs/contract.md "docs/contract 2.md" -o changes.docx', "changes.docx"),),

@@ -98,7 +98,6 @@ TOOLS: dict[str, dict[str, Any]] = {
     "ask": {"question": "Who bought the Skua?"},
     "review": {"questions": [QUESTION]},
     "compare": {"first": "docs/contract.md", "second": "docs/contract 2.md"},
-    "contradictions": {},
     "timeline": {},
     "list_items": {"request": "all ferries"},
     "passage": {"document": "docs/a.md"},
