@@ -361,10 +361,10 @@ def model_hint(kind: str, name: str) -> str:
         served = f", or ask its server: --model http://localhost:11434/v1#{found[1]}" if kind == "chat" else ""
         added = f"localrag models scan --add lists it as {found[2]}-{found[3]}".lower()
         return f"If Ollama has it: {added}{served}. Some to download: localrag models list --all"
-    folder = Path(name).expanduser()
-    if S_ISDIR(path_mode(folder)) and not path_mode(folder / "config.json"):
+    path = Path(name).expanduser()
+    if S_ISDIR(path_mode(path)) and not path_mode(path / "config.json"):
         return f"Name a file of it. Those that can be used: localrag models scan {quote(name)}"
-    return NO_GGUF_HINT
+    return NO_GGUF_HINT if "/" not in name or path_mode(path) else f"Check the path. {NO_GGUF_HINT}"
 
 
 def find_adapter(name: str) -> tuple[Path, ModelFile]:

@@ -143,7 +143,7 @@ PULL = "localrag models pull Qwen/Qwen3-4B-GGUF"
         ("registry.ollama.ai/library/qwen2.5:0.5b", OLLAMA),
         ("me/qwen2.5:0.5B", OLLAMA),
         ("lmstudio-community/Qwen3-4B-GGUF/Q4.gguf", "localrag models scan"),
-        ("~/.lmstudio/models/a/b.gguf", "localrag models scan"),
+        ("~/.lmstudio/models/a/b.gguf", f"Check the path. {NO_GGUF_HINT}"),
         ("no.safetensors", "localrag models list --all"),
         ("gpt-4o", "localrag models list --all"),
         ("a" * 5000, "localrag models scan"),
