@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from localrag.cli.settings import set_value
 from localrag.errors import LocalragError, UsageError
 from localrag.exchange.export import EXPORT_FORMATS, FILE_FORMATS, export_index
 from localrag.exchange.export_folder import EXPORT_MARKER
@@ -16,6 +17,7 @@ from localrag.exchange.pack import pack_index, unpack_index
 from localrag.exchange.table_files import check_answer_file, check_output_file
 from localrag.exchange.wiki import read_wiki, update_wiki
 from localrag.exchange.wiki_pages import MAX_PAGE_BYTES
+from tests.conftest import run_localrag
 from tests.exchange.made import make_index
 
 pytestmark = [
@@ -276,3 +278,24 @@ def test_unpacking_follows_no_link(tmp_path, private):
         with pytest.raises(LocalragError, match="is a link"):
             unpack_index(packed.path, target)
         assert files_in(tmp_path) == before
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(("inbox", "reason"), [("inbox", "is a link"), (".localrag", "the index folder")])
+def test_the_inbox_of_a_server_is_a_folder_of_its_own(inbox, reason, tmp_path, private):
+    """Neither a link out of a folder from somebody else, nor the index, whose files an upload could be called like."""
+    make_index(tmp_path / "clone")
+    (tmp_path / "clone" / "inbox").symlink_to(private)
+    done = run_localrag("serve", "--no-open", "--port", "0", "--inbox", inbox, cwd=tmp_path / "clone")
+    assert done.returncode == 2
+    assert reason in done.stderr
+
+
+def test_settings_are_not_changed_through_a_link_in_a_folder(tmp_path):
+    """The user's own settings, or another program's, that a localrag.toml leads to stay as they are."""
+    (tmp_path / "other.toml").write_text('mode = "local"\n')
+    (tmp_path / "localrag.toml").symlink_to(tmp_path / "other.toml")
+    with pytest.raises(UsageError, match="is a link") as refused:
+        set_value(tmp_path / "localrag.toml", "mode", "basic")
+    assert str(tmp_path / "other.toml") in str(refused.value)
+    assert (tmp_path / "other.toml").read_text() == 'mode = "local"\n'
