@@ -126,7 +126,7 @@ def test_every_public_function_reads_any_shape_in_linear_time():
 
 def test_a_function_of_quadratic_time_is_found():
     """So that the tests above can fail."""
-    assert steep_shapes(lambda text: [sum(map(ord, text[n:])) for n in range(0, len(text), 8)], ("a",)) == ["a"]
+    assert steep_shapes(lambda text: [sum(map(ord, text[n:])) for n in range(0, len(text), 2)], ("a",)) == ["a"]
 
 
 def records(n: int) -> str:
