@@ -87,6 +87,7 @@ def test_an_answer_is_never_followed_or_delayed_by_measuring(place, quantised, c
     assert not [choice for record in records for choice in record["choices"].values() if "measured" in choice]
 
 
+@pytest.mark.slow
 def test_a_test_of_a_model_measures_it(place, chat_file):
     """`models test` leaves a record of the fastest settings, with which the next answer runs."""
     done = run(place, "models", "test", str(chat_file.path))
