@@ -71,7 +71,7 @@ def passages_result(rows: Sequence[ResultRow]) -> CallToolResult:
         return _result("Nothing was found.", {"passages": []})
     room = MAX_RESULT_BYTES // 2 // len(rows)
     passages = [
-        _chosen(row, PASSAGE_KEYS)
+        _pick_keys(row, PASSAGE_KEYS)
         | {"snippet": truncate_bytes(row["snippet"], room // 2), "headings": _fit_bytes(row["headings"], room // 8)}
         for row in rows
     ]
@@ -91,7 +91,7 @@ def answer_result(answer: ResultRow, *, late: bool = False) -> CallToolResult:
     room = MAX_RESULT_BYTES // 2
     for c in answer["citations"]:
         short = {"quote": truncate_bytes(c["quote"], MAX_ITEM_BYTES), "headings": _fit_bytes(c["headings"], MAX_ITEM_BYTES)}
-        source = _chosen(c, CITATION_KEYS) | short
+        source = _pick_keys(c, CITATION_KEYS) | short
         room -= 2 * _size(source)
         if room < 0:
             note += f" {len(answer['citations']) - len(sources)} further sources are not listed."
@@ -99,7 +99,7 @@ def answer_result(answer: ResultRow, *, late: bool = False) -> CallToolResult:
         sources.append(source)
     text = neutralize(truncate_bytes(answer["answer"], MAX_RESULT_BYTES // 6)).text  # code that was cut is none
     sentences = [
-        {"text": neutralize(truncate_bytes(s["text"], MAX_ITEM_BYTES // 8)).text} | _chosen(s, ("state", "citations"))
+        {"text": neutralize(truncate_bytes(s["text"], MAX_ITEM_BYTES // 8)).text} | _pick_keys(s, ("state", "citations"))
         for s in answer["sentences"]
     ]
     listed = "\n".join(map(_source_line, sources))
@@ -107,7 +107,7 @@ def answer_result(answer: ResultRow, *, late: bool = False) -> CallToolResult:
     fenced = text and fence_texts("answer", [text])(text)
     prose = "\n\n".join(part for part in (refusal, fenced, listed and f"Sources\n{listed}", to_one_line(note)) if part)
     flags = {k: answer[k] for k in ("mode", "answerable", "is_answerable")} | {"complete": complete, "note": note.strip()}
-    passages = _fit_bytes([_chosen(p, ANSWER_PASSAGE_KEYS) for p in answer["passages"]], room)
+    passages = _fit_bytes([_pick_keys(p, ANSWER_PASSAGE_KEYS) for p in answer["passages"]], room)
     if left_out := len(answer["passages"]) - len(passages):
         note += f" {left_out} further passages are only in the text."
     said = _fit_bytes(sentences, MAX_RESULT_BYTES // 12)
@@ -126,7 +126,9 @@ def document_text_result(document: ResultRow) -> CallToolResult:
     text = full_text.encode()[: MAX_RESULT_BYTES // 2 - MAX_ITEM_BYTES].decode(errors="ignore")
     start, title = document["from"], truncate_bytes(document["title"], MAX_ITEM_BYTES)
     end = start + len(text)
-    values = {"document": document["id"], "title": title, "start": start, "end": end, "text": text} | _chosen(document, ("path", "length"))
+    values = {"document": document["id"], "title": title, "start": start, "end": end, "text": text} | _pick_keys(
+        document, ("path", "length")
+    )
     rest = f"\n\nThe document continues: passage(start={end})." if end < document["length"] else ""
     return _result(
         f"{to_one_line(document['path'])}, characters {start}–{end} of {document['length']}\n{fence_texts('passage', [text])(text)}{rest}",
@@ -147,7 +149,7 @@ def entity_result(entity: ResultRow, others: Sequence[str]) -> CallToolResult:
         for r in entity["relationships"]
     ]
     mentions = [
-        _chosen(m, ("path", "part", "start", "end")) | {"text": truncate_bytes(m["before"] + m["name"] + m["after"], MAX_ITEM_BYTES)}
+        _pick_keys(m, ("path", "part", "start", "end")) | {"text": truncate_bytes(m["before"] + m["name"] + m["after"], MAX_ITEM_BYTES)}
         for m in entity["mentions"]
     ]
     reports = [f"{c['number']} {truncate_bytes(c['title'], MAX_ITEM_BYTES)}".strip() for c in entity["communities"]]
@@ -159,7 +161,7 @@ def entity_result(entity: ResultRow, others: Sequence[str]) -> CallToolResult:
         "mentions": _fit_bytes(mentions, MAX_RESULT_BYTES // 8),
         "communities": _fit_bytes(reports, MAX_ITEM_BYTES),
         "others": _fit_bytes(others, MAX_ITEM_BYTES),
-    } | _chosen(entity, ("type", "relationships_total", "mentions_total"))
+    } | _pick_keys(entity, ("type", "relationships_total", "mentions_total"))
     related_title = f"Related to ({len(values['relationships'])} of {values['relationships_total']})"
     lines = [
         to_one_line(f"{values['name']} ({values['type']})"),
@@ -180,7 +182,7 @@ def communities_result(rows: Sequence[ResultRow], levels: Iterable[int], offset:
     """The result of `communities`, from the rows of `serialize_communities` at an offset."""
     numbers = {r["id"]: r["number"] for r in rows}
     listed = [
-        _chosen(r, ("number", "level", "entities"))
+        _pick_keys(r, ("number", "level", "entities"))
         | {"title": truncate_bytes(r["title"], MAX_ITEM_BYTES), "parent": numbers.get(r["parent"] or "", "")}
         for r in rows[offset : offset + 200]
     ]
@@ -214,7 +216,7 @@ def report_result(report: ResultRow) -> CallToolResult:
 def documents_result(total: int, rows: Sequence[ResultRow], offset: int) -> CallToolResult:
     """The result of `documents`, from the rows of `list_files` at an offset."""
     listed = [
-        _chosen(r, ("path", "state"))
+        _pick_keys(r, ("path", "state"))
         | {"document": r["id"] or "", "characters": r["characters"] or 0}
         | {name: truncate_bytes(r[name], MAX_ITEM_BYTES) for name in ("title", "reason")}
         for r in rows
@@ -372,7 +374,7 @@ def truncate_bytes(text: str, limit: int) -> str:
     return text if len(text.encode()) <= limit else text.encode()[: limit - 3].decode(errors="ignore") + "…"
 
 
-def _chosen(row: ResultRow, keys: Sequence[str]) -> ResultRow:
+def _pick_keys(row: ResultRow, keys: Sequence[str]) -> ResultRow:
     return {key: row[key] for key in keys}
 
 

@@ -332,5 +332,5 @@ def test_the_settings_of_programs_are_printed(folder, tmp_path, program, key, mo
 
 def test_an_index_that_is_not_there_and_a_program_nobody_knows(tmp_path):
     """Both are said, with the exit codes of every command."""
-    assert run_localrag("mcp", cwd=tmp_path).returncode == 3
+    assert run_localrag("mcp", "--config", "claude", cwd=tmp_path).returncode == 3
     assert run_localrag("mcp", "--config", "emacs", cwd=tmp_path).returncode == 2

@@ -177,7 +177,8 @@ def mcp_command(
     """
     from localrag.project import find_index, index_folder_or_default
 
-    folder = find_index(index) if config else index_folder_or_default(index)
+    is_person = config is not None or (sys.stdin is not None and sys.stdin.isatty())
+    folder = find_index(index) if is_person else index_folder_or_default(index)
     if config is not None:
         options = [part for name, value in (("--model", model), ("--reranker", reranker)) if value for part in (name, _absolute(value))]
         options += [part for h in engine["allow_host"] or () for part in ("--allow-host", h)]
