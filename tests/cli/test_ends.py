@@ -126,7 +126,7 @@ def test_indexing_and_asking_need_no_stream(tmp_path, options):
 
 @pytest.mark.parametrize("kib", [400_000, 700_000, 1_200_000, 2_000_000])
 def test_an_error_for_want_of_memory_names_memory(plain_town, kib):
-    """Wherever it runs out in Python: while libraries are loaded, while the model is, or later. Native libraries end the process themselves."""
+    """In Python, wherever it runs out: while libraries or models are loaded, or later. Native libraries may end it themselves."""
     done = localrag("ask", "Who bought the Skua?", cwd=plain_town, shell=f"ulimit -v {kib};")
     assert done.returncode == 0 or re.search("(?i)memory|libgomp|GGML_ASSERT", done.stderr), done
     assert not SURPRISES.search(done.stderr), done
