@@ -5,6 +5,8 @@ The page's content security policy allows only files of this server, and connect
 
 import asyncio
 import logging
+import os
+import signal
 from asyncio import Transport
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -287,6 +289,8 @@ def run_server(site: ServerContext, policy: AccessPolicy, host: str, port: int, 
     site = replace(site, address=address)
     config.app = make_app(site, policy)
     server = uvicorn.Server(config)
+    if os.name == "posix" and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # uvicorn knows SIGINT and SIGTERM
+        signal.signal(signal.SIGHUP, lambda _, frame: server.handle_exit(signal.SIGTERM, frame))
     failures: list[BaseException] = []
 
     def failed(error: BaseException) -> None:
