@@ -121,7 +121,7 @@ CALLS: dict[str, tuple[Call, ...]] = {
     "eval support": (Call("eval support cases.jsonl", "1"),),
     "eval answers": (Call("eval answers", "needs rouge_score and matplotlib", 1),),
     "eval report": (Call("eval report docs", "needs rouge_score and matplotlib", 1),),
-    "bench": (Call("bench --quick --repeat 1 --limit 1 --save run.json", "smollm2-135m"),),
+    "bench": (Call("bench --quick --model no.gguf", "no model file at no.gguf", 4),),  # a real run: before `bench compare`
     "bench compare": (Call("bench compare run.json run.json", "tok", before=("bench --quick --repeat 1 --limit 1 --save run.json",)),),
     "bench runs": (Call("bench runs", ""),),
     "bench engine": (Call("bench engine --chunks 1 --max-tokens 4", "settings: "),),

@@ -143,6 +143,7 @@ def qa_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Score answers and evidence on questions with gold answers, for each mode."""
+    require_extra("eval", "rouge_score")
     import asyncio
 
     from localrag.cli.views.console import print_note
@@ -151,7 +152,6 @@ def qa_command(
     from localrag.eval.qa import QaSetup, averages, evaluate_answers
     from localrag.query.question import QueryOptions
 
-    require_extra("eval", "rouge_score")
     sets = load_qa_dataset(folder, limit=limit, seed=seed)
     options = QueryOptions(style=style, response_type=response_type)
     setup = QaSetup(
@@ -222,6 +222,7 @@ def answers_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compare query modes on your own documents, as the GraphRAG paper does."""
+    require_extra("eval", "rouge_score", "matplotlib")
     import asyncio
 
     from localrag.cli.views.console import print_note
@@ -229,7 +230,6 @@ def answers_command(
     from localrag.eval.conditions import CONDITION_NAMES
     from localrag.query.question import QueryOptions
 
-    require_extra("eval", "rouge_score", "matplotlib")
     options = QueryOptions(style=style, response_type=response_type, seed=seed)
     chosen = engine_options(engine, quiet=as_json)
     plan = StudyPlan(about, users, questions, tuple(condition or CONDITION_NAMES), repeats, samples, options, model, judge, chosen)
