@@ -377,11 +377,11 @@ def test_nothing_sends_anything():
 def test_one_function_starts_python():
     """The command line of every Python process comes from one function, which keeps it from importing code of the working folder.
 
-    But for programs that run a single file without any import path (`-I -S`), and the settings that `localrag mcp` prints (`-P`).
+    But for programs that run a single file without any import path (`-I -S`), the settings that `localrag mcp` prints (`-P`), and hints.
     """
     starts = {p.relative_to(PACKAGE).as_posix(): p.read_text(encoding="utf-8") for p in MODULES}
     found = {name for name, text in starts.items() if re.search(r"sys\.executable|multiprocessing|ProcessPool|get_context\(", text)}
-    assert found == {"system/python_process.py", "loaders/ocr.py", "loaders/pandoc.py", "cli/commands/serve.py"}
+    assert found == {"system/python_process.py", "loaders/ocr.py", "loaders/pandoc.py", "cli/commands/serve.py", "system/installation.py"}
     assert all('sys.executable, "-I", "-S"' in starts[name] for name in ("loaders/ocr.py", "loaders/pandoc.py"))
     assert '[sys.executable, "-P", "-m", "localrag"]' in starts["cli/commands/serve.py"]
 

@@ -91,7 +91,7 @@ def _prose_rows(request: ListRequest, tables: Sequence[RecordTable], project: Pr
             if _is_in_spans(mention.start, in_records) or _is_generic(entities[mention.entity_id].name, request):
                 continue
             span = _sentence_at(source, mention.start)
-            share = _share(request, source.document.text[span.start : span.end])
+            share = _part_met(request, source.document.text[span.start : span.end])
             if share > max(best.get(mention.entity_id, (0.0,))[0], MIN_SHARE):
                 best[mention.entity_id] = share, source, span
         if on_work:
@@ -128,7 +128,7 @@ def _is_in_spans(offset: int, spans: Sequence[tuple[int, int]]) -> bool:
     return n >= 0 and spans[n][0] <= offset < spans[n][1]
 
 
-def _share(request: ListRequest, sentence: str) -> float:
+def _part_met(request: ListRequest, sentence: str) -> float:
     """The share of the words of a request that a sentence has in their sense; 1 for a request without conditions."""
     hits = hits_in(request.words, (("", sentence),))
     return sum(h.share for h in hits if not h.is_opposed) / len(hits) if hits else 1.0

@@ -212,7 +212,7 @@ def rapidocr_program() -> OcrProgram:
     command, _ = python_process(RUN_MODULE, "localrag.loaders.rapid_ocr", *limits, isolated=True)
     env = isolated_environment(_PASSED_ON) | dict.fromkeys(_THREAD_COUNTS, "1")
     return OcrProgram(
-        f"RapidOCR {rapidocr_version()}", "RapidOCR", command, env, parse_json, resident_bytes=RAPIDOCR_RESIDENT_BYTES, seconds=10.0
+        f"RapidOCR {rapidocr_version()}", "RapidOCR", tuple(command), env, parse_json, resident_bytes=RAPIDOCR_RESIDENT_BYTES, seconds=10.0
     )
 
 
