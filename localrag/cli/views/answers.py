@@ -132,6 +132,7 @@ def answer_json(answer: Answer, root: Path) -> dict[str, Any]:
         "sentences": serializers.sentences(answer, neutral),
         "passages": [p | {"path": display_path(p["path"], root)} for p in serializers.answer_passages(answer)],
         "conversation": answer.conversation,
+        "by_program": answer.by_program,
         "answerable": answer.is_answerable,
         "confidence": answer.confidence and round(answer.confidence, 3),
         "where": answer.filter_text,
