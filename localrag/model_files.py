@@ -354,7 +354,9 @@ def hub_target(name: str) -> str:
 
 def model_hint(kind: str, name: str) -> str:
     """The remedy for a model that is not here under this name; other programs may call it so."""
-    repository = hub_target(name) or (name if re.fullmatch(r"(?i)[\w.-]+/[\w.-]*gguf[\w.-]*(?<!\.gguf)(:[\w.-]+)?", name) else "")
+    called = re.fullmatch(r"[\w.-]+/([\w.-]+)(:[\w.-]+)?", name)
+    is_repository = called and "gguf" in called[1].lower() and not called[1].lower().endswith(".gguf")
+    repository = hub_target(name) or (name if is_repository else "")
     if repository:
         return f"Download it: localrag models pull {repository}. If another program has it: localrag models scan"
     if found := _OLLAMA.fullmatch(name):

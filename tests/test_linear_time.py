@@ -66,7 +66,8 @@ OTHERS: dict[str, Callable[[str], object]] = {
     "records": lambda text: [table.key_labels for table in record_tables([opened(text)])],
     "outline": lambda text: Outline(text).blocks,
     "units": lambda text: list(parse_units(text)),
-    "neutral stream": lambda text: [stream := NeutralStream(), [stream.write(text[n : n + 50]) for n in range(0, len(text), 50)]],
+    # Four times as long, since what it keeps of a block is parsed again with each part.
+    "neutral stream": lambda text: [stream := NeutralStream(), [stream.write((4 * text)[n : n + 50]) for n in range(0, 4 * len(text), 50)]],
     "parse_sentence": parse_sentence.__wrapped__,
     "plain text": escape_plain_text,
     "markup": strip_markup,
@@ -100,7 +101,7 @@ def steep_shapes(function: Callable[[str], object], shapes: "tuple[str, ...]" = 
 
 
 # Functions whose text is bounded before, or that take no free text.
-ELSEWHERE = ("analysis.contradiction_score.", "analysis.statements.", "loaders.ocr.", "analysis.list_request.", "llm.prompts.")
+ELSEWHERE = ("loaders.ocr.", "analysis.list_request.", "llm.prompts.")
 SOME_SHAPES = ("\n", "* ", "a. ", "[", "| a |\n", "id: 1\n")
 
 

@@ -167,10 +167,10 @@ def main() -> None:
     except Exception as error:
         from localrag.store.database import store_error
 
-        known = known_error(error) or store_error(error)
+        known = known_error(error)
         if debug and not known:
             raise
-        sys.exit(_print_error(known or error))
+        sys.exit(_print_error(known or store_error(error) or error))
 
 
 def _open_missing_streams() -> None:

@@ -143,7 +143,7 @@ class ServerContext:
 
 def told_error(failed: BaseException) -> BaseException:
     """The error to tell a client of: a LocalragError for what the machine lacks or the index holds; a ValueError of a request as it is."""
-    is_of_request = type(failed) is ValueError and not is_of_store(failed)
+    is_of_request = isinstance(failed, OverflowError) or (type(failed) is ValueError and not is_of_store(failed))
     return failed if is_of_request else known_error(failed) or store_error(failed) or failed
 
 

@@ -209,7 +209,7 @@ class IndexMcpServer(MCPServer[Any]):
             tasks.cancel_scope.cancel()
 
 
-_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\]]')
+_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\]]')
 _ID_VALUE = re.compile(r'\s*:\s*(?:(-?\d{1,18})|"([^"\\]{0,200})")\s*[,}]')
 
 

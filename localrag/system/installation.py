@@ -18,6 +18,8 @@ EXTRAS = {  # as in pyproject.toml, of those that commands ask for
     "watch": ("watchfiles",),
     "export": ("pyarrow",),
     "ray": ("ray",),
+    "langchain": ("langchain-core",),
+    "llama-index": ("llama-index-core",),
 }
 # As in pyproject.toml, where there is an upper one.
 BOUNDS = {

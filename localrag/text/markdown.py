@@ -170,7 +170,7 @@ class NeutralStream:
         is_open = bool(lines.open_fence)
         # An unfinished line may go on, so that it neither opens nor closes a fence, and one below may make a line that opens one a table's.
         if (is_open and last - max(lines.openings) < 3) or (not is_open and unfinished and lines.kinds[last] == "fence"):
-            return text
+            return text if len(unfinished) <= MAX_BLOCK_CHARS else unfinished[:MAX_BLOCK_CHARS]  # a fence of so many signs
         if is_open:
             return f"{lines.open_fence}\n\n\n{unfinished}"
         self._is_whole = False

@@ -13,6 +13,7 @@ from localrag.cli import OLD_OPTIONS, _with_new_options, app, settings
 from localrag.errors import UsageError
 from localrag.settings import QUERY_MODES, IndexSettings
 from tests.conftest import TOWN, run_localrag, write_town
+from tests.test_model_files import write_model
 
 ROOT = Path(__file__).parents[2]
 # Options that are about one run and not about how somebody works: no setting stands behind them.
@@ -20,8 +21,8 @@ SWITCHES = set(
     """ablate about add all allow_mixed_hardware approve check chunks collection condition config context_only continue correct
     delete dimensions documents dry_run dynamic filter
     force format gpu head include_same json judge k kind level limit markdown max_tokens method models n name open out passages plan prefix
-    progress prune questions quick quiet ray rebuild recluster retune repair repeat repeats resume rows samples save schema seed selection
-    similar skipped speed test text undo use user users verify watch words write_reports yes""".split()
+    programs progress prune questions quick quiet ray rebuild recluster retune repair repeat repeats resume rows samples save schema seed
+    selection similar skipped speed test text undo use user users verify watch words write_reports yes""".split()
 )
 
 
@@ -325,12 +326,13 @@ def test_help_and_the_way_out_work_with_a_broken_file(own):
         ("claims = true", {}, "claims", "false", "true", "localrag index PATH --claims", "config unset claims"),
         ("", {"LOCALRAG_TYPES": "ship"}, "types", '["person"', '["ship"]', "--types ship", "unset LOCALRAG_TYPES"),
         ('model = "MODEL"', {}, "model", '"smollm2-135m"', "llama.gguf", "localrag index PATH --rebuild", "config unset model"),
-        ('embedder = "MODEL"', {}, "embedder", '"all-minilm-l6-v2"', "llama.gguf", "localrag reembed", "config unset embedder"),
+        ('embedder = "MODEL"', {}, "embedder", '"all-minilm-l6-v2"', "bert.gguf", "localrag reembed", "config unset embedder"),
     ],
 )
 def test_what_the_index_is_bound_to_is_not_changed_in_silence(project, tiny, text, env, name, has, says, change, keep):
     """`index` ends with both values, where the one comes from, and the two ways out; questions go on; a command line changes as ever."""
-    put(project, text.replace("MODEL", str(tiny("llama").path)))
+    model = write_model(project / "bert.gguf", "embedder") if name == "embedder" else str(tiny("llama").path)
+    put(project, text.replace("MODEL", model))
     before = counts(project)
     done = run(project, "index", "docs", "-q", **env)
     where = next(iter(env), f"localrag.toml, line {1 + text.count(chr(10))}")

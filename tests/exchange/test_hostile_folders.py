@@ -260,7 +260,7 @@ def test_a_pack_takes_no_private_file_that_a_link_in_the_folder_leads_to(tmp_pat
     packed = pack_index(tmp_path / "out.localrag", index.folder, documents=True)
     with ZipFile(packed.path) as archive:
         assert not [name for name in archive.namelist() if b"mine" in archive.read(name)]
-    assert dict(packed.skipped_files)["docs/a.txt"] == "is a link that leads out of the folder that holds the index"
+    assert dict(packed.skipped_files)["docs/a.txt"] == "lies outside the folder that holds the index"
 
 
 def test_unpacking_follows_no_link(tmp_path, private):

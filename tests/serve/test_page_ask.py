@@ -457,7 +457,7 @@ def test_the_list_of_conversations_follows_other_tabs_and_keeps_programs_apart(b
         page.evaluate("window.dispatchEvent(new Event('focus'))")
         page.get_by_role("link", name="Who was asked for elsewhere?").wait_for()
         assert not page.get_by_role("link", name="Who was asked for by a program?").is_visible()
-        page.get_by_text("Asked by programs").click()
+        page.get_by_role("navigation", name="Conversations").get_by_text("Asked by programs").click()
         page.get_by_role("link", name="Who was asked for by a program?").first.wait_for()
 
 

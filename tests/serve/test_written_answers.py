@@ -18,7 +18,13 @@ from localrag.store import answers
 from localrag.store.opening import open_index
 from tests.text.test_markdown import HOSTILE, KEPT, active_parts
 
-SITE = SimpleNamespace(list_sources=True, address="http://127.0.0.1:1", root=Path("/docs"))
+
+async def count(texts):
+    """As many tokens as words."""
+    return [len(text.split()) for text in texts]
+
+
+SITE = SimpleNamespace(query_worker=SimpleNamespace(count=count), list_sources=True, address="http://127.0.0.1:1", root=Path("/docs"))
 PARTS = [
     "## Plans\n\n",
     "Two plans <b>exist</b>. [1]",

@@ -71,7 +71,9 @@ def test_every_extra_that_a_command_asks_for_brings_what_it_asks_for():
 
     assert asked
     for extra, *modules in asked:
-        assert {module.replace("_", "-") for module in modules} <= set(EXTRAS[extra])
+        assert {module.replace("_", "-") for module in modules} <= {library.removesuffix("-core") for library in EXTRAS[extra]} | set(
+            EXTRAS[extra]
+        )
 
 
 def test_libraries_are_added_by_the_pip_of_the_environment(prefix):
