@@ -187,7 +187,7 @@ def test_the_environment_has_the_readmes_libraries_and_no_other(programs):
     """Every distribution in it is asked for by localrag itself or by one that is: none by an extra, by the tests or by chance."""
     (packages,) = (programs.parent / "lib").glob("*/site-packages")
     there = {canonicalize_name(d.metadata["Name"]): d for d in map(PathDistribution, packages.glob("*.dist-info"))}
-    (own,) = (name for name, d in there.items() if any(e.value == "localrag.cli:main" for e in d.entry_points))
+    (own,) = (name for name, d in there.items() if any(e.name == "localrag" for e in d.entry_points))
     wanted, new = set(), [(own, "")]
     while new:
         name, extra = new.pop()

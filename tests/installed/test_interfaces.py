@@ -51,6 +51,7 @@ VISITS: dict[tuple[str, str], Visit] = {
     ("POST", "/v1/responses"): Visit("/v1/responses", {"model": "localrag", "input": "Who bought the Skua?"}),
     ("GET", "/api/tags"): Visit("/api/tags"),
     ("GET", "/api/version"): Visit("/api/version"),
+    ("GET", "/api/ps"): Visit("/api/ps"),
     ("POST", "/api/show"): Visit("/api/show", {"model": "localrag"}),
     ("POST", "/api/generate"): Visit("/api/generate", {"model": "localrag", "prompt": "Who bought the Skua?", "stream": False}),
     ("POST", "/api/embed"): Visit("/api/embed", {"model": "localrag", "input": "the ferry"}),
