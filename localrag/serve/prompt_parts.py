@@ -65,31 +65,27 @@ class AttachedBlock:
 
 @dataclass(frozen=True, slots=True)
 class UserPrompt:
-    """The user's own question in a prompt, empty if there is none, and the texts that the program attached.
-
-    `is_marked`: whether the program marked anything; the texts may still be none, as the state of an editor is.
-    """
+    """The user's own question in a prompt, empty if there is none, and the texts that the program attached."""
 
     question: str
     attached: tuple[AttachedText, ...] = ()
-    is_marked: bool = False
 
 
 def read_prompt(text: str) -> UserPrompt:
     """The user's question in a message of a chat program; the whole message if nothing in it is marked."""
     blocks = outermost([*tagged_blocks(text), *fenced_blocks(text, named_only=True)])
     if asked := [block.text.strip() for block in blocks if block.is_question and block.text.strip()]:
-        return UserPrompt(asked[-1], _attached_texts(blocks), is_marked=True)
+        return UserPrompt(asked[-1], _attached_texts(blocks))
     marked = outermost([*blocks, *fenced_blocks(text), *ruled_blocks(text)])
     if labelled := _labelled_question(text, marked):
-        return UserPrompt(labelled, _attached_texts(marked), is_marked=True)
+        return UserPrompt(labelled, _attached_texts(marked))
     if not blocks:
         return UserPrompt(text.strip())
     before, after = text[: blocks[0].start].strip(), text[blocks[-1].end :].strip()
     if len(before) > MAX_TEMPLATE_CHARS or re.search(r"^#{1,6} ", before, re.MULTILINE):
         before = "" if after else before
     question = "\n\n".join(filter(None, (before, after)))
-    return UserPrompt("" if _STEP.fullmatch(question) else question, _attached_texts(blocks), is_marked=True)
+    return UserPrompt("" if _STEP.fullmatch(question) else question, _attached_texts(blocks))
 
 
 def _attached_texts(blocks: list[AttachedBlock]) -> tuple[AttachedText, ...]:
