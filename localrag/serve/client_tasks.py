@@ -1,6 +1,6 @@
 """Requests that chat programs make on their own: a title, tags, follow-up questions, search queries, a summary, a completion.
 
-They come as ordinary messages. TASK_PATTERNS says what the templates of programs have in common; a message without it is a question of the user.
+They come as ordinary messages. TASK_PATTERNS says what templates of programs have in common; any other message is a question of the user.
 """
 
 import json
