@@ -161,7 +161,7 @@ ROOMS = {
         {"client_tasks", "context", "table_worker"},
         {"chat_request", "mcp_server"},
         {"chat"},
-        {"api", "files", "mcp_http", "openai", "responses", "tables"},
+        {"api", "files", "mcp_http", "openai", "tables"},
         {"ollama", "runs"},
         {"app"},
     ],
