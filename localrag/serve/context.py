@@ -27,6 +27,7 @@ from localrag.loaders.reader import DEFAULT_LIMITS
 from localrag.serializers import NotFound
 from localrag.serve.auth import openai_error
 from localrag.serve.query_worker import QueryWorker, ServerBusy
+from localrag.serve.values import read_int
 from localrag.store.database import is_of_store, snapshot, store_error
 from localrag.store.filtered import NoMatchingDocuments
 from localrag.system.python_process import RUN_MODULE, python_process
@@ -201,12 +202,7 @@ def write_handler(
 def query_int(request: Request, name: str, minimum: int, maximum: int, default: int | None = None) -> int:
     """An integer of the query string, clamped to the bounds. Raises ValueError if it is invalid, or missing without a default."""
     text = request.query_params.get(name)
-    if text is None and default is not None:
-        return default
-    try:
-        return max(minimum, min(maximum, int(text or "")))
-    except ValueError:
-        raise ValueError(f"`{name}` is a whole number, not {text!r}.") from None
+    return default if text is None and default is not None else read_int(name, text, minimum, maximum)
 
 
 def filter_text_of(body: Mapping[str, Any]) -> str:

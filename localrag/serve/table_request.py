@@ -35,7 +35,7 @@ class TableRequest:
     selection: DocumentFilter = NO_FILTER
 
 
-def review_request(questions: object, rows: object = "document", selection: DocumentFilter = NO_FILTER) -> TableRequest:
+def _review_request(questions: object, rows: object, selection: DocumentFilter) -> TableRequest:
     """The request of a review of the questions in a list of lines. Raises ValueError and UsageError."""
     from localrag.analysis.review import ROW_KINDS
     from localrag.analysis.review_questions import parse_questions
@@ -50,7 +50,7 @@ def review_request(questions: object, rows: object = "document", selection: Docu
 def parse_table_request(kind: str, body: Mapping[str, Any], selection: DocumentFilter) -> TableRequest:
     """The request of a kind of table in the values of a JSON object. Raises ValueError and UsageError with a message for the client."""
     if kind == "review":
-        return review_request(body.get("questions"), body.get("rows", "document"), selection)
+        return _review_request(body.get("questions"), body.get("rows", "document"), selection)
     if kind == "timeline":
         limit = _limit(body, "limit", DEFAULT_DATES)
         return TableRequest(kind, text_of(body, "about", MAX_QUESTION_CHARS), limit=limit, selection=selection)
