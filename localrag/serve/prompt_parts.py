@@ -7,7 +7,6 @@ read; the words of a program's template do not matter.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from localrag.query.attached_text import AttachedText
@@ -166,22 +165,15 @@ def outermost(blocks: list[AttachedBlock]) -> list[AttachedBlock]:
     return kept
 
 
-def outside_text(text: str, blocks: list[AttachedBlock], gap: str = "\n\n") -> str:
+def _outside_text(text: str, blocks: list[AttachedBlock], gap: str) -> str:
     """A text without its blocks, which become a gap."""
-    return gap.join(_gaps(text, blocks))
-
-
-def _gaps(text: str, blocks: list[AttachedBlock]) -> Iterator[str]:
-    start = 0
-    for block in blocks:
-        yield text[start : block.start]
-        start = block.end
-    yield text[start:]
+    starts, ends = [0, *(block.end for block in blocks)], [*(block.start for block in blocks), len(text)]
+    return gap.join(text[start:end] for start, end in zip(starts, ends, strict=True))
 
 
 def _labelled_question(text: str, blocks: list[AttachedBlock]) -> str:
     """The text behind the last label of a question outside attached text; empty without one, or if nothing is attached."""
-    outside = outside_text(text, blocks, f"\n{_GAP}\n").rstrip()
+    outside = _outside_text(text, blocks, f"\n{_GAP}\n").rstrip()
     last_line = outside[outside.rfind("\n") + 1 :]
     is_template = bool(_STUB.match(last_line)) and outside.count("\n") > 1
     if not blocks and not is_template:
