@@ -157,7 +157,7 @@ ROOMS = {
         {"answer"},
     ],
     "serve": [
-        {"auth", "mcp_results", "prompt_parts", "query_worker", "table_request", "values"},
+        {"auth", "mcp_results", "prompt_parts", "query_worker", "values"},
         {"client_tasks", "context", "table_worker"},
         {"chat_request", "mcp_server"},
         {"chat"},

@@ -34,8 +34,7 @@ from localrag.serve import mcp_results
 from localrag.serve.auth import RunningServer, find_running_server
 from localrag.serve.context import told_error
 from localrag.serve.query_worker import QueryWorker, RunningQuestion, start_question
-from localrag.serve.table_request import DEFAULT_DATES, MAX_LIMIT, TableRequest, parse_table_request
-from localrag.serve.table_worker import TableStopped, TableWorker
+from localrag.serve.table_worker import DEFAULT_DATES, MAX_LIMIT, TableRequest, TableStopped, TableWorker, parse_table_request
 from localrag.serve.values import MAX_NUMBER, read_arguments
 from localrag.settings import QueryMode
 from localrag.store import browse

@@ -22,14 +22,16 @@ from localrag.serializers import NotFound, serialize_citation, serialize_table
 from localrag.serve.auth import json_body
 from localrag.serve.context import ServerContext, document_filter_of, error_response, write_handler
 from localrag.serve.query_worker import KEEPALIVE_S
-from localrag.serve.table_request import (
+from localrag.serve.table_worker import (
     MAX_PATH_CHARS,
     MAX_SECTION_CHARS,
     TableRequest,
+    TableStopped,
+    TableTask,
+    TableWorker,
     parse_table_request,
     text_of,
 )
-from localrag.serve.table_worker import TableStopped, TableTask, TableWorker
 from localrag.store import browse
 from localrag.store.database import snapshot
 
