@@ -19,6 +19,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError, UnexpectedResourceError, UnexpectedToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp.types import PARSE_ERROR, CallToolResult, Completion, ErrorData, JSONRPCError, Resource, ToolAnnotations
 from pydantic import Field, ValidationError
@@ -149,18 +150,19 @@ class IndexMcpServer(MCPServer[Any]):
         self._folder, self._forward = folder, forward
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
-        """Call a tool. Raises ToolError with a message for the client."""
+        """Call a tool, of the running server if there is one. Raises ToolError with a message for the client, and MCPError."""
         try:
             if tool := self._tool_manager.get_tool(name):
                 arguments = read_arguments(arguments, tool.parameters)
-        except ValueError as failed:
-            raise ToolError(str(failed)) from None
-        try:
             if self._forward and name in MODEL_TOOLS and (result := await self._forward(name, arguments, context.report_progress)):
                 return result
             return await super().call_tool(name, arguments, context)
         except UnexpectedToolError as failed:
             raise ToolError(_error_text(failed.__cause__ or failed)) from None
+        except (MCPError, ToolError):
+            raise
+        except Exception as failed:
+            raise ToolError(_error_text(failed)) from None
 
     async def read_resource(self, uri: Any, context: Any = None) -> Any:
         """Read a resource. Raises ResourceError with a message for the client."""
