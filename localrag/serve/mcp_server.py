@@ -19,6 +19,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError, UnexpectedResourceError, UnexpectedToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp.server.stdio import stdio_server
+from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp.types import PARSE_ERROR, CallToolResult, Completion, ErrorData, JSONRPCError, Resource, ToolAnnotations
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 
 ReportProgress = Callable[[float, float, str], Awaitable[None]]  # elapsed seconds, available seconds, current activity
-ForwardCall = Callable[[str, dict[str, Any], ReportProgress], Awaitable[CallToolResult | None]]  # tool, arguments
+ForwardCall = Callable[[str, dict[str, Any], ProgressFnT], Awaitable[CallToolResult | None]]  # tool, arguments
 ANSWER_TIMEOUT_S = 45  # most clients give up after 60
 STOP_GRACE_S = 5.0  # after the timeout, to return the best answer so far; then the question is cancelled
 PROGRESS_EVERY_S = 2.0
@@ -161,7 +162,7 @@ class IndexMcpServer(MCPServer[Any]):
             raise ToolError(_error_text(failed.__cause__ or failed)) from None
         except (MCPError, ToolError):
             raise
-        except Exception as failed:
+        except Exception as failed:  # noqa: BLE001 — any failure is told to the client
             raise ToolError(_error_text(failed)) from None
 
     async def read_resource(self, uri: Any, context: Any = None) -> Any:
@@ -495,18 +496,14 @@ class ServerOrLocalBackend(LocalBackend):
         super().__init__(None)
         self._folder, self._opened = folder, opened
 
-    async def call_running_server(self, tool: str, arguments: dict[str, Any], tell: ReportProgress) -> CallToolResult | None:
+    async def call_running_server(self, tool: str, arguments: dict[str, Any], tell: ProgressFnT) -> CallToolResult | None:
         """The result of a tool of the running server; None if there is none, or it has just ended."""
-
-        async def forward(progress: float, total: float | None, message: str | None) -> None:
-            await tell(progress, total or 0.0, message or "")
-
         server = await asyncio.to_thread(find_running_server, self._folder)
         if server is None:
             return None
         try:
             async with _connect(server) as client:
-                return await client.call_tool(tool, arguments, progress_callback=forward)
+                return await client.call_tool(tool, arguments, progress_callback=tell)
         except Exception:
             if await asyncio.to_thread(find_running_server, self._folder) == server:
                 raise
