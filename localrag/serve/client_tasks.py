@@ -12,23 +12,25 @@ from localrag.serve.prompt_parts import read_prompt
 from localrag.text.markdown import neutralize
 
 MAX_TITLE_WORDS, MAX_TITLE_CHARS = 8, 80
-MAX_READ_CHARS = 6_000  # at each end of a message; templates are short
+MAX_READ_CHARS, MAX_TITLE_REQUEST_CHARS = 6_000, 1_000  # at each end of a message, and at its beginning; templates are short
 MAX_SYSTEM_CHARS = 1_500  # of a system prompt that asks for a title
 MAX_SUMMARY_LINES, MAX_LINE_CHARS = 24, 300
-_TALK = r"(?:conversation|chat|dialogue|thread|unterhaltung|conversación|(?:previous|following) query|here is the message:)"
-_TITLE = r"\b(?:title|headline|header|label|titel|titre|título)\b(?! of (?:the|a|an|this)\b(?! (?:conversation|chat)))"
-_LIMIT = r"(?=.{0,1000}(?:\bonly\b|nothing else|\b(?:words?|wörter|mots|palabras|characters)\b|字))"
-_HOLE = r"(?:<[|｜]?fim[_▁]|<(?:PRE|SUF|MID)>|\[(?:PRE|SUF)FIX\])"
 # What the instruction of each kind of request has; the first one counts. `json`: Open WebUI's, which show the object that they want.
 TASK_PATTERNS = {
-    "completion": rf"\{{\{{FILL_HERE\}}\}}|{_HOLE}.*{_HOLE}",
-    "json": r"\A### Task:\n(?!Respond).*<chat_history>|choose and return the correct tool\(s\)",
-    "emoji": r"facial expression through a fitting emoji",
-    "query": r"rephrase the follow ?up question to be a standalone question",
-    "summary": r"integrating new lines into the current summary|to use as a prompt for future context",
-    "title": rf"\A(?![^.!:\n]*\?){_LIMIT}.{{0,1000}}?(?:{_TITLE}[^?]{{0,150}}\b{_TALK}"
-    rf"|\b{_TALK} (?:[^?]{{0,150}}{_TITLE}|a name\b)|(?:会话|对话).{{0,40}}标题)",
+    "completion": re.compile(r"\{\{FILL_HERE\}\}"),
+    "json": re.compile(r"\A### Task:\n(?!Respond)(?s:.*)<chat_history>|choose and return the correct tool\(s\)"),
+    "emoji": re.compile(r"facial expression through a fitting emoji"),
+    "query": re.compile(r"rephrase the follow ?up question to be a standalone question"),
+    "summary": re.compile(r"integrating new lines into the current summary|to use as a prompt for future context"),
 }
+_HOLE = re.compile(r"<[|｜]?fim[_▁]|<(?:PRE|SUF|MID)>|\[(?:PRE|SUF)FIX\]")  # of a completion, which has two or more
+_TALK = r"(?:conversation|chat|dialogue|thread|unterhaltung|conversación|(?:previous|following) query|here is the message:)"
+_TITLE = r"\b(?:title|headline|header|label|titel|titre|título)\b(?! of (?:the|a|an|this)\b(?! (?:conversation|chat)))"
+_TITLE_REQUEST = re.compile(
+    rf"{_TITLE}[^?]{{0,150}}\b{_TALK}|\b{_TALK} (?:[^?]{{0,150}}{_TITLE}|a name\b)|(?:会话|对话).{{0,40}}标题", re.IGNORECASE
+)
+_LIMIT = re.compile(r"\bonly\b|nothing else|\b(?:words?|wörter|mots|palabras|characters)\b|字", re.IGNORECASE)
+_QUESTION = re.compile(r"[^.!:\n?]*+\?")
 _KEY = re.compile(r'\{\s{0,9}"(title|tags|follow_ups|queries|text|prompt|tool_calls)"\s?:\s?(\[?)')
 _USER_TEXT = re.compile(  # in lines that begin with a role, or in JSON
     r"(?:^[ >*_#|-]{0,6}(?:user|human|nutzer|utilisateur|usuario|用户)\*{0,2} ?[:：]\*{0,2}\s{0,3}\"{0,3}"
@@ -50,12 +52,21 @@ def answer_client_task(messages: Sequence[tuple[str, str]], schema: dict[str, An
     prompts = [text for role, text in spoken[:-1] if role in ("system", "developer") and len(text) <= MAX_SYSTEM_CHARS]
     for prompt in (spoken[-1][1], *(text for text in prompts if not re.search(r"\banswer|回答", text, re.IGNORECASE))):
         read = prompt[:MAX_READ_CHARS] + prompt[MAX_READ_CHARS:][-MAX_READ_CHARS:]
-        if kind := next((kind for kind, pattern in TASK_PATTERNS.items() if re.search(pattern, read, re.IGNORECASE | re.DOTALL)), ""):
-            if kind == "title" and read_prompt(prompt).attached:  # a document may say anything
-                continue
+        if kind := _kind(read, prompt):
             said = [(role, text) for role, text in spoken if role in ("user", "assistant") and text != prompt]
             return _task_answer(kind, read, said, spoken[-1][1], schema)
     return None
+
+
+def _kind(read: str, prompt: str) -> str:
+    """Return the kind of a request by the ends of its prompt; empty for a question of the user. A document may say anything."""
+    if kind := next((kind for kind, pattern in TASK_PATTERNS.items() if pattern.search(read)), ""):
+        return kind
+    if len(_HOLE.findall(read)) > 1:
+        return "completion"
+    head = prompt[:MAX_TITLE_REQUEST_CHARS]
+    is_title = _TITLE_REQUEST.search(head) and _LIMIT.search(head) and not _QUESTION.match(head)
+    return "title" if is_title and not read_prompt(prompt).attached else ""
 
 
 def _task_answer(kind: str, prompt: str, said: Sequence[tuple[str, str]], last: str, schema: dict[str, Any] | None) -> str | None:
