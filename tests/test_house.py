@@ -157,11 +157,11 @@ ROOMS = {
         {"answer"},
     ],
     "serve": [
-        {"auth", "mcp_results", "prompt_parts", "query_worker", "table_request", "values"},
+        {"auth", "mcp_results", "prompt_parts", "query_worker", "values"},
         {"client_tasks", "context", "table_worker"},
         {"chat_request", "mcp_server"},
         {"chat"},
-        {"api", "files", "mcp_http", "openai", "responses", "tables"},
+        {"api", "files", "mcp_http", "openai", "tables"},
         {"ollama", "runs"},
         {"app"},
     ],

@@ -31,7 +31,7 @@ from starlette.routing import BaseRoute, Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from localrag.errors import LocalragError, UsageError
-from localrag.serve import api, files, ollama, openai, responses, runs, tables
+from localrag.serve import api, files, ollama, openai, runs, tables
 from localrag.serve.auth import (
     AccessMiddleware,
     AccessPolicy,
@@ -127,7 +127,7 @@ def all_routes(
     site: ServerContext, policy: AccessPolicy, pages: files.PageRenderer, mcp: McpHttp, table_worker: TableWorker
 ) -> Sequence[BaseRoute]:
     """All routes of the server."""
-    programs = (openai.openai_routes, responses.responses_routes, ollama.ollama_routes)
+    programs = (openai.openai_routes, ollama.ollama_routes)
     page = (api.question_routes, api.model_routes, runs.status_routes, api.browse_routes, api.graph_routes)
     routes = [route for part in (*programs, *page) for route in part(site)]
     return [*page_routes(policy), *routes, *files.file_routes(site, pages), *tables.table_routes(site, table_worker), *mcp.routes()]

@@ -1,13 +1,15 @@
 """Answers to chat programs, whole and in parts, before a wire format is chosen: text, citations as annotations, list of sources."""
 
 import asyncio
+import json
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from localrag import serializers
 from localrag.errors import LocalragError
@@ -15,7 +17,7 @@ from localrag.query.attached_text import AttachedPassage
 from localrag.query.citations import escape_marks, to_one_line
 from localrag.records import SUPPORTED_STATE, Answer, Citation
 from localrag.serve.chat_request import ChatRequest
-from localrag.serve.context import ServerContext
+from localrag.serve.context import ServerContext, error_response
 from localrag.serve.query_worker import RunningQuestion, answer_unless_disconnected, question_events, start_question
 from localrag.store.answers import program_conversation
 from localrag.store.database import snapshot
@@ -40,6 +42,48 @@ class ChatReply:
     sources: dict[str, Any] = field(default_factory=dict)
     prompt_tokens: int = 0
     output_tokens: int = 0
+
+
+class ChatEncoder(Protocol):
+    """The wire format of the response to one request."""
+
+    def opening(self) -> Sequence[str]:
+        """What a stream begins with."""
+
+    def part(self, kind: str, value: Any) -> str:
+        """An event of the kind text, status or waiting; empty if the format has none."""
+
+    def closing(self, reply: ChatReply) -> Sequence[str]:
+        """What a stream ends with."""
+
+    def failed(self, error: Mapping[str, Any]) -> str:
+        """What a stream ends with after a failure, by the fields of OpenAI's error."""
+
+    def whole(self, reply: ChatReply) -> dict[str, Any]:
+        """The whole response as one object."""
+
+
+async def chat_response(
+    chat: ChatRequest, site: ServerContext, request: Request, encoder: ChatEncoder, media_type: str, *, is_stream: bool
+) -> Response:
+    """Answer a request by one object, or by a stream of checked sentences."""
+    if is_stream:
+        return StreamingResponse(encode_events(stream_chat(chat, site), encoder), media_type=media_type)
+    return JSONResponse(encoder.whole(await complete_chat(chat, site, request)))
+
+
+async def encode_events(events: ChatEvents, encoder: ChatEncoder) -> AsyncIterator[str]:
+    """Yield the events of an answer in a wire format."""
+    try:
+        for piece in encoder.opening():
+            yield piece
+        async with aclosing(events):
+            async for kind, value in events:
+                for piece in encoder.closing(value) if kind == "reply" else [encoder.part(kind, value)]:
+                    if piece:
+                        yield piece
+    except Exception as failed:  # noqa: BLE001 — any failure becomes an event, and the server keeps running
+        yield encoder.failed(json.loads(bytes(error_response(failed).body))["error"])
 
 
 class OutputLimit:

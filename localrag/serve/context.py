@@ -27,6 +27,7 @@ from localrag.loaders.reader import DEFAULT_LIMITS
 from localrag.serializers import NotFound
 from localrag.serve.auth import openai_error
 from localrag.serve.query_worker import QueryWorker, ServerBusy
+from localrag.serve.values import read_int
 from localrag.store.database import is_of_store, snapshot, store_error
 from localrag.store.filtered import NoMatchingDocuments
 from localrag.system.python_process import RUN_MODULE, python_process
@@ -201,20 +202,14 @@ def write_handler(
 def query_int(request: Request, name: str, minimum: int, maximum: int, default: int | None = None) -> int:
     """An integer of the query string, clamped to the bounds. Raises ValueError if it is invalid, or missing without a default."""
     text = request.query_params.get(name)
-    if text is None and default is not None:
-        return default
-    try:
-        return max(minimum, min(maximum, int(text or "")))
-    except ValueError:
-        raise ValueError(f"`{name}` is a whole number, not {text!r}.") from None
+    return default if text is None and default is not None else read_int(name, text, minimum, maximum)
 
 
 def filter_text_of(body: Mapping[str, Any]) -> str:
-    """The `filter` of a request, or `where`, as it was called before; empty where it has none. Raises ValueError and UsageError."""
-    name = "filter" if body.get("filter") is not None else "where"
-    text = body.get(name)
+    """The `filter` of a request; empty where it has none. Raises ValueError and UsageError."""
+    text = body.get("filter")
     if text is not None and not isinstance(text, str):
-        raise ValueError(f"`{name}` is a text like path=contracts/*,type=pdf, not {text!r:.40}.")
+        raise ValueError(f"`filter` is a text like path=contracts/*,type=pdf, not {text!r:.40}.")
     parse_filter(text or "")
     return text or ""
 
@@ -229,6 +224,6 @@ def document_filter_of(body: Mapping[str, Any]) -> DocumentFilter | None:
         names = ",".join(names)
     if names is not None and not isinstance(names, str):
         raise ValueError(f"`collections` is a list of names, not {names!r:.40}.")
-    if names is None and body.get("filter") is None and body.get("where") is None:
+    if names is None and body.get("filter") is None:
         return None
     return DocumentFilter(filter_text_of(body), parse_collection_names(names or ""))

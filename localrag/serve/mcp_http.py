@@ -30,7 +30,7 @@ class McpHttp:
 
     def routes(self) -> list[Route]:
         """The one address."""
-        return [Route(MCP_PATH, _Endpoint(self), methods=MCP_METHODS)]
+        return [Route(MCP_PATH, self, methods=MCP_METHODS)]
 
     @asynccontextmanager
     async def lifespan(self, _app: object = None) -> AsyncIterator[None]:
@@ -73,8 +73,8 @@ class McpHttp:
         )
         return server.session_manager
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, as an ASGI application."""
         if self._wanted is None:
             await openai_error(503, "The server is not running.", "server_error")(scope, receive, send)
             return
@@ -90,13 +90,3 @@ class McpHttp:
         await manager.handle_request(scope, receive, sent)
         if begun:  # a stream that the end of the server cut short, which uvicorn would report as an error
             await send({"type": "http.response.body"})
-
-
-class _Endpoint:
-    """Starlette takes a function for one that is given a request, and an object for an application."""
-
-    def __init__(self, mcp: McpHttp) -> None:
-        self._mcp = mcp
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._mcp.handle(scope, receive, send)

@@ -12,13 +12,15 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import anyio
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError, UnexpectedResourceError, UnexpectedToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp.server.stdio import stdio_server
+from mcp.shared.dispatcher import ProgressFnT
+from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp.types import PARSE_ERROR, CallToolResult, Completion, ErrorData, JSONRPCError, Resource, ToolAnnotations
 from pydantic import Field, ValidationError
@@ -34,8 +36,7 @@ from localrag.serve import mcp_results
 from localrag.serve.auth import RunningServer, find_running_server
 from localrag.serve.context import told_error
 from localrag.serve.query_worker import QueryWorker, RunningQuestion, start_question
-from localrag.serve.table_request import DEFAULT_DATES, MAX_LIMIT, TableRequest, parse_table_request
-from localrag.serve.table_worker import TableStopped, TableWorker
+from localrag.serve.table_worker import DEFAULT_DATES, MAX_LIMIT, TableRequest, TableStopped, TableWorker, parse_table_request
 from localrag.serve.values import MAX_NUMBER, read_arguments
 from localrag.settings import QueryMode
 from localrag.store import browse
@@ -48,9 +49,11 @@ if TYPE_CHECKING:
 
 
 ReportProgress = Callable[[float, float, str], Awaitable[None]]  # elapsed seconds, available seconds, current activity
+ForwardCall = Callable[[str, dict[str, Any], ProgressFnT], Awaitable[CallToolResult | None]]  # tool, arguments
 ANSWER_TIMEOUT_S = 45  # most clients give up after 60
 STOP_GRACE_S = 5.0  # after the timeout, to return the best answer so far; then the question is cancelled
 PROGRESS_EVERY_S = 2.0
+MODEL_TOOLS = ("search", "ask", "review", "compare", "timeline", "list_items")  # a running server has the models that they need
 MAX_NAMED_DOCUMENTS = 6  # listed where a name means several
 MAX_RESOURCES = 100  # listed documents; others can be read by their URI
 MAX_COMPLETIONS = 20
@@ -65,37 +68,27 @@ INSTRUCTIONS = (
 )
 
 
-class QuestionBackend(Protocol):
-    """Protocol of the two backends that answer questions: this process, or a running server."""
-
-    async def search(self, query: str, k: int, documents: DocumentFilter = NO_FILTER) -> CallToolResult:
-        """The passages nearest a query."""
-
-    async def ask(
-        self, question: str, mode: str, seconds: float, tell: ReportProgress, documents: DocumentFilter = NO_FILTER
-    ) -> CallToolResult:
-        """An answer; `tell` is called every PROGRESS_EVERY_S. When cancelled, it waits until the question has ended."""
-
-    async def make_table(self, request: TableRequest, seconds: float, offset: int, tell: ReportProgress) -> CallToolResult:
-        """The rows of a table from an offset, or how far it is after so many seconds; `tell` is called every PROGRESS_EVERY_S."""
-
-
 class LocalBackend:
     """Answers questions with a QueryWorker of this process, and makes tables with a TableWorker."""
 
-    def __init__(self, worker: QueryWorker, tables: TableWorker | None = None) -> None:
-        self._worker, self._tables = worker, tables or TableWorker(worker)
+    def __init__(self, worker: QueryWorker | None, tables: TableWorker | None = None) -> None:
+        self._worker, self._tables = worker, tables
+
+    def _started_worker(self) -> QueryWorker:
+        assert self._worker is not None
+        return self._worker
 
     async def search(self, query: str, k: int, documents: DocumentFilter = NO_FILTER) -> CallToolResult:
         """The passages nearest a query."""
-        return mcp_results.passages_result(await self._worker.search(query, k, documents))
+        return mcp_results.passages_result(await self._started_worker().search(query, k, documents))
 
-    async def ask(
-        self, question: str, mode: str, seconds: float, tell: ReportProgress, documents: DocumentFilter = NO_FILTER
-    ) -> CallToolResult:
-        """An answer, or the best one so far when time runs out."""
+    async def ask(self, question: str, mode: str, seconds: float, tell: ReportProgress, documents: DocumentFilter) -> CallToolResult:
+        """An answer, or the best one so far when time runs out; `tell` is called every PROGRESS_EVERY_S.
+
+        When cancelled, it waits until the question has ended.
+        """
         options = QueryOptions(mode=mode, max_seconds=seconds, selection=documents)
-        asked, started, activity = start_question(self._worker, question, options), time.monotonic(), "Starting"
+        asked, started, activity = start_question(self._started_worker(), question, options), time.monotonic(), "Starting"
         try:
             while (remaining := seconds + STOP_GRACE_S - (time.monotonic() - started)) > 0 and not asked.task.done():
                 await asyncio.wait({asked.task}, timeout=min(PROGRESS_EVERY_S, remaining))
@@ -115,20 +108,21 @@ class LocalBackend:
     async def make_table(self, request: TableRequest, seconds: float, offset: int, tell: ReportProgress) -> CallToolResult:
         """The rows of a table from an offset, or how far it is after so many seconds; then a review is stopped, and others go on.
 
-        A cancelled call stops its table.
+        `tell` is called every PROGRESS_EVERY_S. A cancelled call stops its table.
         """
         started = time.monotonic()
-        task = await asyncio.to_thread(self._tables.find_same, request) or self._tables.start(request)
+        tables = self._tables = self._tables or TableWorker(self._started_worker())
+        task = await asyncio.to_thread(tables.find_same, request) or tables.start(request)
         with task.watched():
             try:
                 while not await task.wait(min(PROGRESS_EVERY_S, seconds)) and (elapsed := time.monotonic() - started) < seconds:
                     done, total = task.progress
                     await tell(elapsed, seconds, f"{done} of {total}" if total else "Starting")
             except BaseException:
-                self._tables.stop(task)
+                tables.stop(task)
                 raise
             if request.kind == "review" and not task.has_ended.is_set():
-                self._tables.stop(task)
+                tables.stop(task)
                 await task.wait(STOP_GRACE_S)
         if not task.has_ended.is_set() or isinstance(task.error, TableStopped):
             return mcp_results.unfinished_table(request.kind, *task.progress)
@@ -149,23 +143,27 @@ def _latest_status(asked: RunningQuestion, before: str) -> str:
 class IndexMcpServer(MCPServer[Any]):
     """An MCP server with localrag's error messages, which lists the documents of an index as resources."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, forward: ForwardCall | None = None) -> None:
         # CRITICAL: the library logs failures, which may contain text of documents.
         super().__init__(
             "localrag", title="localrag", version=__version__, instructions=INSTRUCTIONS, log_level="CRITICAL", subscriptions=False
         )
-        self._folder = folder
+        self._folder, self._forward = folder, forward
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
-        """Call a tool. Raises ToolError with a message for the client."""
+        """Call a tool, of the running server if there is one. Raises ToolError with a message for the client, and MCPError."""
         try:
             if tool := self._tool_manager.get_tool(name):
                 arguments = read_arguments(arguments, tool.parameters)
+            if self._forward and name in MODEL_TOOLS and (result := await self._forward(name, arguments, context.report_progress)):
+                return result
             return await super().call_tool(name, arguments, context)
-        except ValueError as failed:
-            raise ToolError(str(failed)) from None
         except UnexpectedToolError as failed:
             raise ToolError(_error_text(failed.__cause__ or failed)) from None
+        except (MCPError, ToolError):
+            raise
+        except Exception as failed:  # noqa: BLE001 — any failure is told to the client
+            raise ToolError(_error_text(failed)) from None
 
     async def read_resource(self, uri: Any, context: Any = None) -> Any:
         """Read a resource. Raises ResourceError with a message for the client."""
@@ -255,9 +253,9 @@ def _error_text(failed: BaseException) -> str:
     return f"Something unexpected happened: {error_location(failed)}."
 
 
-def make_server(folder: Path, answers: QuestionBackend) -> IndexMcpServer:
+def make_server(folder: Path, answers: LocalBackend) -> IndexMcpServer:
     """Build the MCP server of the index in a folder."""
-    server = IndexMcpServer(folder)
+    server = IndexMcpServer(folder, answers.call_running_server if isinstance(answers, ServerOrLocalBackend) else None)
     _add_questions(server, answers)
     _add_document_tables(server, answers)
     _add_statement_tables(server, answers)
@@ -276,7 +274,6 @@ FilterParameter = Annotated[
         description='Only these documents: path=contracts/*,after=2024-01-01,before=2025,type=pdf,meta.author="A. Holm"; != for not',
     ),
 ]
-OldFilterParameter = Annotated[str, Field(max_length=10_000, description="What `filter` was called before")]
 Collections = Annotated[str, Field(max_length=10_000, description="Only the documents of these collections: a,b; empty: all")]
 DocumentName = Annotated[str, Field(min_length=1, max_length=4_096, description="A document's path, its file name, or its title")]
 MAX_REVIEW_QUESTIONS = 20  # of which several rows of answers fit into a result
@@ -286,17 +283,16 @@ QUESTIONS_HELP = (
 Offset = Annotated[int, Field(ge=0, le=MAX_NUMBER, description="Where to go on in a list")]
 
 
-def _add_questions(server: IndexMcpServer, answers: QuestionBackend) -> None:
+def _add_questions(server: IndexMcpServer, answers: LocalBackend) -> None:
     @server.tool(title="Search the documents", annotations=READ_ONLY_TOOL)
     async def search(
         query: Query,
         k: Annotated[int, Field(ge=1, le=20, description="How many passages")] = 8,
         filter: FilterParameter = "",
-        where: OldFilterParameter = "",
         collections: Collections = "",
     ) -> CallToolResult:
         """Find the passages of the user's documents nearest a query, by meaning and by words. Quick; no model writes anything."""
-        return await answers.search(query, k, DocumentFilter(filter or where, parse_collection_names(collections)))
+        return await answers.search(query, k, _selection(filter, collections))
 
     @server.tool(title="Ask the documents", annotations=READ_ONLY_TOOL)
     async def ask(
@@ -305,12 +301,10 @@ def _add_questions(server: IndexMcpServer, answers: QuestionBackend) -> None:
         mode: Annotated[QueryMode, Field(description="auto chooses; basic is quickest; global is for themes of all documents")] = "auto",
         max_seconds: Annotated[float, Field(ge=1, le=ANSWER_TIMEOUT_S, description="Then the best answer so far")] = ANSWER_TIMEOUT_S,
         filter: FilterParameter = "",
-        where: OldFilterParameter = "",
         collections: Collections = "",
     ) -> CallToolResult:
         """Answer a question from the user's documents, with citations checked against their text. Takes seconds."""
-        documents = DocumentFilter(filter or where, parse_collection_names(collections))
-        return await answers.ask(question, mode, max_seconds, context.report_progress, documents)
+        return await answers.ask(question, mode, max_seconds, context.report_progress, _selection(filter, collections))
 
 
 Seconds = Annotated[float, Field(ge=1, le=ANSWER_TIMEOUT_S, description="Then how far it is; the same call goes on")]
@@ -323,7 +317,7 @@ def _selection(expression: str, collections: str) -> DocumentFilter:
     return DocumentFilter(expression, parse_collection_names(collections))
 
 
-def _add_document_tables(server: IndexMcpServer, answers: QuestionBackend) -> None:
+def _add_document_tables(server: IndexMcpServer, answers: LocalBackend) -> None:
     @server.tool(title="Ask every document the same questions", annotations=READ_ONLY_TOOL)
     async def review(
         questions: Annotated[list[Query], Field(min_length=1, max_length=MAX_REVIEW_QUESTIONS, description=QUESTIONS_HELP)],
@@ -355,7 +349,7 @@ def _add_document_tables(server: IndexMcpServer, answers: QuestionBackend) -> No
         return await answers.make_table(parse_table_request("compare", values, NO_FILTER), max_seconds, offset, context.report_progress)
 
 
-def _add_statement_tables(server: IndexMcpServer, answers: QuestionBackend) -> None:
+def _add_statement_tables(server: IndexMcpServer, answers: LocalBackend) -> None:
     @server.tool(title="Make a timeline", annotations=READ_ONLY_TOOL)
     async def timeline(
         context: Context[Any, Any],
@@ -495,81 +489,27 @@ def _completions(folder: Path, name: str, value: str) -> Completion | None:
 SERVER_TIMEOUT_S = 60.0  # seconds without a word from the server; it tells of a question every two
 
 
-def _filter_arguments(documents: DocumentFilter) -> dict[str, str]:
-    """A document filter as arguments of a tool."""
-    if not documents:
-        return {}
-    # Under the name before as well: a running server of the earlier version would ignore `filter`, and answer from all documents.
-    return {"filter": documents.expression, "where": documents.expression, "collections": ",".join(documents.collections)}
-
-
-def _table_arguments(request: TableRequest) -> dict[str, Any]:
-    """A table request as arguments of its tool."""
-    own: dict[str, dict[str, Any]] = {
-        "review": {"questions": list(request.questions), "rows": request.rows},
-        "timeline": {"about": request.text, "limit": request.limit},
-        "list": {"request": request.text},
-        "compare": {"first": request.first, "second": request.second, "include_same": request.include_same},
-    }
-    chosen = {"filter": request.selection.expression, "collections": ",".join(request.selection.collections)} if request.selection else {}
-    return own[request.kind] | chosen
-
-
-class ServerOrLocalBackend:
+class ServerOrLocalBackend(LocalBackend):
     """Answers by the running server of an index if there is one, else by opening the index in this process. Must be closed."""
 
     def __init__(self, folder: Path, opened: "Callable[[], AbstractContextManager[Project]]") -> None:
+        super().__init__(None)
         self._folder, self._opened = folder, opened
-        self._worker: QueryWorker | None = None
-        self._tables: TableWorker | None = None
 
-    async def search(self, query: str, k: int, documents: DocumentFilter = NO_FILTER) -> "CallToolResult":
-        """The passages nearest a query."""
-        arguments = {"query": query, "k": k, **_filter_arguments(documents)}
-        return await self._call(arguments, "search", lambda: LocalBackend(self._local()).search(query, k, documents))
-
-    async def ask(
-        self, question: str, mode: str, seconds: float, tell: "ReportProgress", documents: DocumentFilter = NO_FILTER
-    ) -> "CallToolResult":
-        """An answer."""
-
-        async def forward(progress: float, total: float | None, message: str | None) -> None:
-            await tell(progress, total or seconds, message or "")
-
-        def local_ask() -> "Awaitable[CallToolResult]":
-            return LocalBackend(self._local()).ask(question, mode, seconds, tell, documents)
-
-        arguments = {"question": question, "mode": mode, "max_seconds": seconds, **_filter_arguments(documents)}
-        return await self._call(arguments, "ask", local_ask, forward)
-
-    async def make_table(self, request: TableRequest, seconds: float, offset: int, tell: "ReportProgress") -> "CallToolResult":
-        """The rows of a table from an offset, or how far it is."""
-
-        async def forward(progress: float, total: float | None, message: str | None) -> None:
-            await tell(progress, total or seconds, message or "")
-
-        def local_table() -> "Awaitable[CallToolResult]":
-            self._tables = self._tables or TableWorker(self._local())
-            return LocalBackend(self._local(), self._tables).make_table(request, seconds, offset, tell)
-
-        arguments = {**_table_arguments(request), "max_seconds": seconds, "offset": offset}
-        return await self._call(arguments, "list_items" if request.kind == "list" else request.kind, local_table, forward)
-
-    async def _call(
-        self, arguments: dict[str, Any], tool: str, local_call: "Callable[[], Awaitable[CallToolResult]]", on_progress: Any = None
-    ) -> "CallToolResult":
-        """Call a tool of the running server; if there is none, or it has just ended, call it in this process."""
+    async def call_running_server(self, tool: str, arguments: dict[str, Any], tell: ProgressFnT) -> CallToolResult | None:
+        """The result of a tool of the running server; None if there is none, or it has just ended."""
         server = await asyncio.to_thread(find_running_server, self._folder)
-        if server is not None:
-            try:
-                async with _connect(server) as client:
-                    return await client.call_tool(tool, arguments, progress_callback=on_progress)
-            except Exception:
-                if await asyncio.to_thread(find_running_server, self._folder) == server:
-                    raise
-        return await local_call()
+        if server is None:
+            return None
+        try:
+            async with _connect(server) as client:
+                return await client.call_tool(tool, arguments, progress_callback=tell)
+        except Exception:
+            if await asyncio.to_thread(find_running_server, self._folder) == server:
+                raise
+        return None
 
-    def _local(self) -> QueryWorker:
+    def _started_worker(self) -> QueryWorker:
         if self._worker is None:
             self._worker = worker = QueryWorker(self._folder, self._opened)
             worker.start(self._failed)

@@ -6,20 +6,19 @@ Its streams are JSON lines. A client has to send the key, as for the other inter
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from functools import wraps
 from hashlib import sha256
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from localrag import __version__
 from localrag.serve.auth import json_body
-from localrag.serve.chat import ChatEvents, ChatReply, complete_chat, stream_chat
+from localrag.serve.chat import ChatReply, chat_response
 from localrag.serve.chat_request import MODEL_NAME, all_model_names, read_chat_request, split_model_name
 from localrag.serve.context import ServerContext, error_response
 from localrag.serve.openai import embed_input
@@ -60,13 +59,13 @@ def _with_text_errors(endpoint: Endpoint, site: ServerContext) -> Callable[[Requ
         try:
             return await endpoint(request, site)
         except Exception as failed:  # noqa: BLE001 — any failure becomes an error response, and the server keeps running
-            return JSONResponse({"error": _error_text(failed)}, error_response(failed).status_code)
+            response = error_response(failed)
+            return JSONResponse({"error": _error_text(json.loads(bytes(response.body))["error"])}, response.status_code)
 
     return handled
 
 
-def _error_text(failed: BaseException) -> str:
-    error = json.loads(bytes(error_response(failed).body))["error"]
+def _error_text(error: Mapping[str, Any]) -> str:
     return " ".join(filter(None, (error["message"], error["hint"])))
 
 
@@ -115,18 +114,17 @@ async def chat_endpoint(request: Request, site: ServerContext) -> Response:
     """`POST /api/chat` and `/api/generate`: one response, or, unless `stream` is false, a stream of checked sentences."""
     body, started_at = await asyncio.to_thread(json_body, await request.body(), ["model"]), time.monotonic()
     shows_status = bool(body.get("think")) and str(body["think"]).casefold() != "false"
-    lines = _ChatLines(str(body["model"]), started_at, shows_status=shows_status, is_chat=request.url.path == "/api/chat")
-    if not lines.is_chat:
+    is_chat = request.url.path == "/api/chat"
+    encoder = LineEncoder(str(body["model"]), started_at, shows_status=shows_status, is_chat=is_chat)
+    if not is_chat:
         texts = {"system": body.get("system"), "user": body.get("prompt")}
         body["messages"] = [{"role": role, "content": text} for role, text in texts.items() if text] if texts["user"] else []
     if not body.get("messages"):  # how its clients load a model
         await split_model_name(_model_name(body["model"]), site)
-        return JSONResponse(lines.part() | {"done": True, "done_reason": "load"})
+        return JSONResponse(encoder.line() | {"done": True, "done_reason": "load"})
     chat = await read_chat_request(_chat_body(body), site)
-    if body.get("stream") is None or read_bool("stream", body["stream"]):
-        return StreamingResponse(_stream_lines(stream_chat(chat, site), lines), media_type="application/x-ndjson")
-    reply = await complete_chat(chat, site, request)
-    return JSONResponse(lines.part(reply.text) | lines.end(reply))
+    is_stream = body.get("stream") is None or read_bool("stream", body["stream"])
+    return await chat_response(chat, site, request, encoder, "application/x-ndjson", is_stream=is_stream)
 
 
 def _model_name(name: Any) -> Any:
@@ -141,7 +139,7 @@ def _chat_body(body: Mapping[str, Any]) -> dict[str, Any]:
     more: dict[str, Any] = {"model": _model_name(body["model"]), "messages": body["messages"]}
     more |= {"stop": options.get("stop") or None, "seed": options.get("seed"), "max_tokens": options.get("num_predict")}
     more["response_format"] = {"type": "json_schema", "schema": wanted} if isinstance(wanted, dict) else _named_format(wanted)
-    return more | {name: body.get(name) for name in ("filter", "where")}
+    return more | {"filter": body.get("filter")}
 
 
 def _named_format(wanted: Any) -> dict[str, Any] | None:
@@ -153,39 +151,45 @@ def _named_format(wanted: Any) -> dict[str, Any] | None:
     raise ValueError("`format` is json or a JSON schema.")
 
 
-async def _stream_lines(events: ChatEvents, lines: "_ChatLines") -> AsyncIterator[bytes]:
-    try:
-        async with aclosing(events):
-            async for kind, value in events:
-                if kind == "text":
-                    yield _json_line(lines.part(value))
-                elif kind == "waiting":  # a client parses every line
-                    yield _json_line(lines.part())
-                elif kind == "status" and lines.shows_status:
-                    yield _json_line(lines.part(thinking=f"{value}\n"))
-                elif kind == "reply":
-                    yield _json_line(lines.part() | lines.end(value))
-    except Exception as failed:  # noqa: BLE001 — any failure becomes a line, and the server keeps running
-        yield _json_line({"error": _error_text(failed)})
+def _json_line(value: dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False) + "\n"
 
 
-def _json_line(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
-
-
-class _ChatLines:
-    """Builds the lines of one response; `shows_status`: with the steps of the answer as thoughts; `is_chat`: as messages."""
+class LineEncoder:
+    """Encodes one response as JSON lines; `shows_status`: with the steps of the answer as thoughts; `is_chat`: as messages."""
 
     def __init__(self, model: str, started_at: float, *, shows_status: bool, is_chat: bool) -> None:
-        self._model, self._started_at, self.shows_status, self.is_chat = model, started_at, shows_status, is_chat
+        self._model, self._started_at, self._shows_status, self._is_chat = model, started_at, shows_status, is_chat
 
-    def part(self, text: str = "", thinking: str = "") -> dict[str, Any]:
+    def opening(self) -> list[str]:
+        """Nothing."""
+        return []
+
+    def part(self, kind: str, value: Any) -> str:
+        """A line with text or a thought; one without either while there is nothing to tell, since a client parses every line."""
+        if kind == "status":
+            return _json_line(self.line(thinking=f"{value}\n")) if self._shows_status else ""
+        return _json_line(self.line(value or ""))
+
+    def closing(self, reply: ChatReply) -> list[str]:
+        """The last line."""
+        return [_json_line(self.line() | self._end(reply))]
+
+    def failed(self, error: Mapping[str, Any]) -> str:
+        """The error as a line."""
+        return _json_line({"error": _error_text(error)})
+
+    def whole(self, reply: ChatReply) -> dict[str, Any]:
+        """The whole answer as one object."""
+        return self.line(reply.text) | self._end(reply)
+
+    def line(self, text: str = "", thinking: str = "") -> dict[str, Any]:
         """A part of the answer."""
         said: dict[str, Any] = {"thinking": thinking} if thinking else {}
-        said = {"message": {"role": "assistant", "content": text} | said} if self.is_chat else {"response": text} | said
+        said = {"message": {"role": "assistant", "content": text} | said} if self._is_chat else {"response": text} | said
         return {"model": self._model, "created_at": datetime.now(UTC).isoformat(), "done": False} | said
 
-    def end(self, reply: ChatReply) -> dict[str, Any]:
+    def _end(self, reply: ChatReply) -> dict[str, Any]:
         """The fields of the last line, with the citations as further ones."""
         nanoseconds = int((time.monotonic() - self._started_at) * 1e9)
         counts = {"prompt_eval_count": reply.prompt_tokens, "eval_count": reply.output_tokens}

@@ -7,7 +7,6 @@ read; the words of a program's template do not matter.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from localrag.query.attached_text import AttachedText
@@ -65,31 +64,27 @@ class AttachedBlock:
 
 @dataclass(frozen=True, slots=True)
 class UserPrompt:
-    """The user's own question in a prompt, empty if there is none, and the texts that the program attached.
-
-    `is_marked`: whether the program marked anything; the texts may still be none, as the state of an editor is.
-    """
+    """The user's own question in a prompt, empty if there is none, and the texts that the program attached."""
 
     question: str
     attached: tuple[AttachedText, ...] = ()
-    is_marked: bool = False
 
 
 def read_prompt(text: str) -> UserPrompt:
     """The user's question in a message of a chat program; the whole message if nothing in it is marked."""
     blocks = outermost([*tagged_blocks(text), *fenced_blocks(text, named_only=True)])
     if asked := [block.text.strip() for block in blocks if block.is_question and block.text.strip()]:
-        return UserPrompt(asked[-1], _attached_texts(blocks), is_marked=True)
+        return UserPrompt(asked[-1], _attached_texts(blocks))
     marked = outermost([*blocks, *fenced_blocks(text), *ruled_blocks(text)])
     if labelled := _labelled_question(text, marked):
-        return UserPrompt(labelled, _attached_texts(marked), is_marked=True)
+        return UserPrompt(labelled, _attached_texts(marked))
     if not blocks:
         return UserPrompt(text.strip())
     before, after = text[: blocks[0].start].strip(), text[blocks[-1].end :].strip()
     if len(before) > MAX_TEMPLATE_CHARS or re.search(r"^#{1,6} ", before, re.MULTILINE):
         before = "" if after else before
     question = "\n\n".join(filter(None, (before, after)))
-    return UserPrompt("" if _STEP.fullmatch(question) else question, _attached_texts(blocks), is_marked=True)
+    return UserPrompt("" if _STEP.fullmatch(question) else question, _attached_texts(blocks))
 
 
 def _attached_texts(blocks: list[AttachedBlock]) -> tuple[AttachedText, ...]:
@@ -170,22 +165,15 @@ def outermost(blocks: list[AttachedBlock]) -> list[AttachedBlock]:
     return kept
 
 
-def outside_text(text: str, blocks: list[AttachedBlock], gap: str = "\n\n") -> str:
+def _outside_text(text: str, blocks: list[AttachedBlock], gap: str) -> str:
     """A text without its blocks, which become a gap."""
-    return gap.join(_gaps(text, blocks))
-
-
-def _gaps(text: str, blocks: list[AttachedBlock]) -> Iterator[str]:
-    start = 0
-    for block in blocks:
-        yield text[start : block.start]
-        start = block.end
-    yield text[start:]
+    starts, ends = [0, *(block.end for block in blocks)], [*(block.start for block in blocks), len(text)]
+    return gap.join(text[start:end] for start, end in zip(starts, ends, strict=True))
 
 
 def _labelled_question(text: str, blocks: list[AttachedBlock]) -> str:
     """The text behind the last label of a question outside attached text; empty without one, or if nothing is attached."""
-    outside = outside_text(text, blocks, f"\n{_GAP}\n").rstrip()
+    outside = _outside_text(text, blocks, f"\n{_GAP}\n").rstrip()
     last_line = outside[outside.rfind("\n") + 1 :]
     is_template = bool(_STUB.match(last_line)) and outside.count("\n") > 1
     if not blocks and not is_template:

@@ -22,15 +22,16 @@ from localrag.serializers import NotFound, serialize_citation, serialize_table
 from localrag.serve.auth import json_body
 from localrag.serve.context import ServerContext, document_filter_of, error_response, write_handler
 from localrag.serve.query_worker import KEEPALIVE_S
-from localrag.serve.table_request import (
+from localrag.serve.table_worker import (
     MAX_PATH_CHARS,
     MAX_SECTION_CHARS,
     TableRequest,
+    TableStopped,
+    TableTask,
+    TableWorker,
     parse_table_request,
-    review_request,
     text_of,
 )
-from localrag.serve.table_worker import TableStopped, TableTask, TableWorker
 from localrag.store import browse
 from localrag.store.database import snapshot
 
@@ -51,7 +52,7 @@ def table_routes(site: ServerContext, tables: TableWorker) -> list[Route]:
 
     async def plan(request: Request) -> Response:
         body = json_body(await request.body(), ["questions"])
-        asked = review_request(body["questions"], body.get("rows", "document"), document_filter_of(body) or NO_FILTER)
+        asked = parse_table_request("review", body, document_filter_of(body) or NO_FILTER)
         return JSONResponse(await run_in_threadpool(_plan, asked, tables))
 
     async def stop(request: Request) -> Response:
@@ -62,8 +63,7 @@ def table_routes(site: ServerContext, tables: TableWorker) -> list[Route]:
         task = _made_table(request, tables)
         if not tables.is_current(task):
             raise NotFound("The index has changed since this table was made.", "Make it again.")
-        with snapshot(site.folder) as db:
-            return JSONResponse({"id": task.id, "table": table_json(task, db)})
+        return JSONResponse({"id": task.id, "table": table_json(task, site)})
 
     def file(request: Request) -> Response:
         return _file_response(_made_table(request, tables), request.path_params["suffix"])
@@ -111,18 +111,13 @@ async def _events(task: TableTask, tables: TableWorker, site: ServerContext) -> 
         yield {
             "event": "done",
             "id": task.id,
-            "table": await run_in_threadpool(_current_json, task, site),
+            "table": await run_in_threadpool(table_json, task, site),
             "stopped": task.is_stopped.is_set(),
         }
     except TableStopped:
         yield {"event": "done", "id": task.id, "table": None, "stopped": True}
     except Exception as failed:  # noqa: BLE001 — any failure becomes an error event, and the server keeps running
         yield {"event": "error", **json.loads(bytes(error_response(failed).body))}
-
-
-def _current_json(task: TableTask, site: ServerContext) -> dict[str, Any]:
-    with snapshot(site.folder) as db:
-        return table_json(task, db)
 
 
 def _find_table(request: Request, tables: TableWorker) -> TableTask:
@@ -141,7 +136,7 @@ def _made_table(request: Request, tables: TableWorker) -> TableTask:
     return task
 
 
-def table_json(task: TableTask, db: Database) -> dict[str, Any]:
+def table_json(task: TableTask, site: ServerContext) -> dict[str, Any]:
     """A table as the page shows it: as `serialize_table` gives it, at most MAX_SHOWN_CELLS of its cells, with the ids of documents.
 
     `total_rows` counts all rows. A review also has its `questions`, and each of its rows a `path`, the `section` and the document's id.
@@ -150,14 +145,14 @@ def table_json(task: TableTask, db: Database) -> dict[str, Any]:
     assert table is not None
     shown = replace(table, rows=table.rows[: max(1, MAX_SHOWN_CELLS // len(table.columns))])
     values = serialize_table(shown) | {"total_rows": len(table.rows)}
-    ids = {path: browse.document_id_at(db, path) for path in {c.path for c in shown.citations}}
-    values["citations"] = [c | {"document": ids[c["path"]]} for c in values["citations"]]
-    for row, made in zip(values["rows"], shown.rows, strict=True):
-        for cell, source in zip(row["cells"], made.cells, strict=True):
-            cell["note"] = source.note
+    with snapshot(site.folder) as db:
+        ids = {path: browse.document_id_at(db, path) for path in {c.path for c in shown.citations}}
+        values["citations"] = [c | {"document": ids[c["path"]]} for c in values["citations"]]
         if table.kind == "review":
-            row.update(_place(made, task.request, db))
-    return values | ({"questions": list(task.request.questions)} if table.kind == "review" else {})
+            values["questions"] = list(task.request.questions)
+            for row, made in zip(values["rows"], shown.rows, strict=True):
+                row.update(_place(made, task.request, db))
+    return values
 
 
 def _place(row: TableRow, asked: TableRequest, db: Database) -> dict[str, Any]:

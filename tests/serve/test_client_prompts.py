@@ -72,7 +72,6 @@ def test_the_question_is_found_in_the_prompt_of_a_program(name):
     """By tags, fences, headings and labels, whatever the words around it are."""
     prompt = read_prompt(PROGRAMS[name])
     assert prompt.question == QUESTION
-    assert prompt.is_marked
 
 
 @pytest.mark.parametrize(
@@ -111,7 +110,7 @@ def test_a_message_without_attached_text_is_the_question(text):
     """To the letter."""
     prompt = read_prompt(text)
     assert prompt.question == text
-    assert not prompt.is_marked
+    assert not prompt.attached
 
 
 def test_a_short_text_before_an_attached_one_belongs_to_the_question():

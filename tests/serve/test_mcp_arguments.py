@@ -12,7 +12,7 @@ from mcp import Client, StdioServerParameters
 
 from localrag.serve import mcp_results
 from localrag.serve.mcp_server import make_server
-from localrag.serve.table_request import TableRequest
+from localrag.serve.table_worker import TableRequest
 from tests.serve.server import served_here
 
 GIVEN = {

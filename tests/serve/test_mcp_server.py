@@ -117,7 +117,13 @@ def test_everything_is_there_through_a_running_serve(folder, mode):
 @pytest.mark.ci
 def test_the_process_answers_itself_where_no_server_runs(folder):
     """Also where one has left a file behind, and also where one ends while a program is connected."""
-    stale = {"pid": os.getpid(), "began": psutil.Process().create_time(), "host": "127.0.0.1", "port": 1, "key_file": str(folder / "key")}
+    stale = {
+        "pid": os.getpid(),
+        "started_at": psutil.Process().create_time(),
+        "host": "127.0.0.1",
+        "port": 1,
+        "key_file": str(folder / "key"),
+    }
     (folder / ".localrag" / SERVER_FILE).touch(0o600)
     (folder / ".localrag" / SERVER_FILE).write_text(json.dumps(stale))
     (own,) = by(started(folder), "auto", tool("ask", **WHO))
@@ -266,7 +272,7 @@ def test_who_waits_for_what_cannot_be_opened_is_told_last(folder):
 
 @pytest.mark.parametrize(
     "changed",
-    [{"pid": 1}, {"began": 1.0}, {"port": 1}, {"host": "192.168.1.20"}, {"host": "example.org"}, {"more": 1}],
+    [{"pid": 1}, {"started_at": 1.0}, {"port": 1}, {"host": "192.168.1.20"}, {"host": "example.org"}, {"more": 1}],
     ids=lambda c: "-".join(c) + str(*c.values()),
 )
 def test_only_a_server_that_lives_listens_and_is_on_this_machine_is_used(tmp_path, changed):

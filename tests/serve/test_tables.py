@@ -16,8 +16,7 @@ from localrag.project import open_for_query
 from localrag.records import Citation
 from localrag.serve import table_worker
 from localrag.serve.query_worker import QueryWorker, ServerBusy
-from localrag.serve.table_request import TableRequest
-from localrag.serve.table_worker import MAX_KEPT_TABLES, MAX_PENDING_TABLES, TableStopped, TableWorker
+from localrag.serve.table_worker import MAX_KEPT_TABLES, MAX_PENDING_TABLES, TableRequest, TableStopped, TableWorker
 from tests.serve.server import served_here
 
 CONTRACTS = {

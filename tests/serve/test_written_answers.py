@@ -81,7 +81,7 @@ def completion_of(answer, parts):
     limit = chat.OutputLimit(ChatRequest("m", "", (), QueryOptions()), None)
 
     def stream(asked):
-        return openai._stream_response(chat.answer_events(asked, limit, SITE), openai._ResponseBuilder("m"), usage=False)
+        return chat.encode_events(chat.answer_events(asked, limit, SITE), openai.CompletionEncoder("m"))
 
     made = asyncio.run(events_of(stream, answer, parts))
     chunks = [json.loads(event.removeprefix("data: ")) for event in made if "[DONE]" not in event]
