@@ -99,10 +99,10 @@ ROOMS = {
         {"comparison"},
     ],
     "exchange": [
-        {"bibtex", "cited_texts", "export_folder", "foreign", "formats", "html_page", "office_package", "pack", "wiki_pages"},
-        {"markdown_file", "obsidian", "word_document", "workbook"},
-        {"import_index", "wiki", "word_file"},
-        {"export", "table_files", "wiki_check"},
+        {"bibtex", "cited_texts", "export_folder", "foreign", "formats", "html_page", "pack", "wiki_pages"},
+        {"import_index", "obsidian", "word_file", "workbook"},
+        {"table_files", "wiki"},
+        {"export", "wiki_check"},
     ],
     "indexing": [
         {"extraction/names", "graph/communities", "tasks"},
