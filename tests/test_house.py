@@ -39,7 +39,7 @@ ROOMS = {
     "analysis": [
         {"amounts", "list_request"},
         {"passage_alignment", "review_questions", "tables", "word_changes"},
-        {"calendar_file", "change_summary", "named_documents", "placed_sentences", "reading"},
+        {"calendar_file", "placed_sentences", "reading"},
         {"comparable_passages", "relevance", "review_reading", "text_records"},
         {"document_diff", "request_words"},
         {"item_evidence", "review_cells", "timeline", "written_cells"},
