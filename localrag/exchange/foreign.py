@@ -102,7 +102,6 @@ class ForeignCommunity:
 class ForeignIndex:
     """The content of another program's index. `content_hash` is of the files it was read from; `skipped`: unreadable item → reason."""
 
-    program: str
     content_hash: str
     sources: tuple[ForeignDocument, ...]
     passages: tuple[ForeignChunk, ...]
@@ -197,7 +196,6 @@ def _read_graphrag(folder: Path) -> ForeignIndex:
     entities = {row["id"]: str(row["name"]) for row in tables["entities"]}
     skipped: dict[str, str] = {}
     return ForeignIndex(
-        GRAPHRAG,
         digest.hexdigest()[:20],
         tuple(ForeignDocument(str(row["id"]), str(row["title"] or row["id"]), str(row["text"] or "")) for row in tables["documents"]),
         tuple(ForeignChunk(str(row["id"]), _first_document(row["document"]), str(row["text"] or "")) for row in tables["chunks"]),
@@ -279,10 +277,7 @@ def _graphrag_relationship(row: GraphRagRow) -> ForeignRelationship:
 
 
 def _graphrag_claim(row: GraphRagRow) -> ForeignClaim:
-    values = {key: "" if row[key] in (None, "NONE", "None") else str(row[key]).strip() for key in row if key != "kind"}
-    return ForeignClaim(
-        **{{"chunk": "passage", "since": "start_date", "until": "end_date"}.get(key, key): value for key, value in values.items()}
-    )
+    return ForeignClaim(**{key: "" if row[key] in (None, "NONE", "None") else str(row[key]).strip() for key in row if key != "kind"})
 
 
 def _graphrag_communities(
