@@ -145,14 +145,15 @@ def _row_groups(rows: Iterable[ParquetRow]) -> Iterator[list[ParquetRow]]:
 
 
 JsonlRow = dict[str, Any]
-PART_COLUMNS = ("label", "start", "end")  # of a part of a document
+DOCUMENT_PART_FIELDS = ("label", "start", "end")  # of a part of a document
 
 
 def write_jsonl(db: Database, folder: Path, level: int | None = None) -> dict[str, int]:
     """Write one file a table to a folder, communities and reports down to `level`; returns the numbers of rows."""
     tables: dict[str, Iterable[JsonlRow]] = {
         "documents": (
-            row | {"metadata": dict(row["metadata"]), "parts": [dict(zip(PART_COLUMNS, part, strict=True)) for part in row["parts"]]}
+            row
+            | {"metadata": dict(row["metadata"]), "parts": [dict(zip(DOCUMENT_PART_FIELDS, part, strict=True)) for part in row["parts"]]}
             for row in export_rows.documents(db)
         ),
         "chunks": export_rows.chunks(db),
@@ -281,7 +282,7 @@ def _link_file(kind: str, a: str, b: str, columns: Mapping[str, str], rows: Iter
 
 def write_neo4j(db: Database, folder: Path, level: int | None = None) -> dict[str, int]:
     """Write the CSV files, `graph.cypher` and a README with the commands to a folder; returns the numbers of rows."""
-    nodes, links = _nodes(db, level), _links(db, level)
+    nodes, links = _nodes(db, level), _link_files(db, level)
     with (folder / "graph.cypher").open("w", encoding="utf-8", newline="\n") as out:
         for one in nodes.values():
             name = f"localrag_{one.label.lower()}"
@@ -320,7 +321,7 @@ def _communities(db: Database, level: int | None) -> Iterator[Neo4jRow]:
         yield row | report_values | {"number": community_number(row), "size": len(row["entity_ids"])}
 
 
-def _links(db: Database, level: int | None) -> dict[str, Neo4jFile]:
+def _link_files(db: Database, level: int | None) -> dict[str, Neo4jFile]:
     def ends(rows: Iterable[Neo4jRow], a: str, b: str, **more: str) -> Iterator[Neo4jRow]:
         return (row | {"a": row[a], "b": row[b]} | more for row in rows if row[b] is not None)
 

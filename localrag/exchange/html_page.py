@@ -2,18 +2,18 @@
 
 It has the modules of the interactive page (`serve/static`, and `exchange/page`), the graph view, and the texts of the index. Browsers load
 no modules from `file:` addresses, so an import map has each module as a `data:` address. The content security policy allows only scripts
-with the nonce of this file, and no request; texts are data with `<` escaped.
+with the nonce of this file, a hash of its data, and no request; texts are data with `<` escaped.
 """
 
 import json
 import re
 from base64 import b64encode
 from collections.abc import Iterator
+from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from posixpath import dirname, join, normpath
-from secrets import token_urlsafe
 from typing import Any
 
 from sqlite_utils import Database
@@ -75,7 +75,10 @@ def write_html_page(db: Database, path: Path, level: int | None = None) -> dict[
             "The graph was made by an earlier version and has no picture yet.", "Create it; nothing else is redone: localrag index"
         )
     addresses = {path: f"data:text/javascript;base64,{b64encode(text.encode()).decode()}" for path, text in page_modules().items()}
-    nonce = token_urlsafe(16)
+    digest = sha256(view.data)  # the same index gives the same file, and no text in it can hold the hash of the whole
+    for piece in _data(db, view):
+        digest.update(piece.encode())
+    nonce = digest.hexdigest()
     policy = (
         f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src data:; base-uri 'none'; form-action 'none'; "
         "require-trusted-types-for 'script'; trusted-types 'none'"
