@@ -39,7 +39,7 @@ ROOMS = {
     "analysis": [
         {"amounts", "list_request"},
         {"passage_alignment", "review_questions", "tables", "word_changes"},
-        {"calendar_file", "change_summary", "named_documents", "placed_sentences", "reading"},
+        {"calendar_file", "placed_sentences", "reading"},
         {"comparable_passages", "relevance", "review_reading", "text_records"},
         {"document_diff", "request_words"},
         {"item_evidence", "review_cells", "timeline", "written_cells"},
@@ -99,10 +99,10 @@ ROOMS = {
         {"comparison"},
     ],
     "exchange": [
-        {"bibtex", "cited_texts", "export_folder", "foreign", "formats", "html_page", "office_package", "pack", "wiki_pages"},
-        {"markdown_file", "obsidian", "word_document", "workbook"},
-        {"import_index", "wiki", "word_file"},
-        {"export", "table_files", "wiki_check"},
+        {"bibtex", "cited_texts", "export_folder", "foreign", "formats", "html_page", "pack", "wiki_pages"},
+        {"import_index", "obsidian", "word_file", "workbook"},
+        {"table_files", "wiki"},
+        {"export", "wiki_check"},
     ],
     "indexing": [
         {"extraction/names", "graph/communities", "tasks"},

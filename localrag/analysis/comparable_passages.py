@@ -1,10 +1,10 @@
-"""The passages of two documents in a form for comparison: without marks that carry no meaning, rows of tables by their key column."""
+"""The passages of two documents in a form for comparison: without marks that carry no meaning, rows of tables by their values."""
 
 import re
 import unicodedata
 from bisect import bisect_right
-from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from localrag.analysis.passage_alignment import ComparablePassage
@@ -16,9 +16,6 @@ from localrag.text.sentences import Span, collapse_whitespace, is_cjk, sentences
 MIN_WRAPPED_CHARS = 30  # of a line whose sentence goes on in the next one
 MAX_JOINED_CHARS = 2_000  # of a passage that is joined from wrapped lines
 MAX_SPLIT_PASSAGES = 4  # into which one passage of the other document may be split
-MAX_KEY_COLUMNS = 12  # first columns of a table that are tried as its key
-NEARLY_BEST = 0.7  # share of the equal cells by the best key column
-MIN_DISTINCT_SHARE, MIN_SHARED_ROWS = 0.95, 0.3  # of the values of a key column, in each table; of the smaller table's rows
 MIN_DISTINCT_CHARS, MIN_DISTINCT_CJK_CHARS = 20, 8  # of a passage that is recognized elsewhere even if it occurs several times
 
 _GO_ON = "(\"'`[:"  # signs with which a line may begin within a sentence
@@ -112,14 +109,9 @@ def comparable_passages(
 ) -> tuple[list[ComparablePassage], list[ComparablePassage]]:
     """The passages of two documents for `align_passages`."""
     numbers: defaultdict[str, int] = defaultdict(lambda: len(numbers))
-    rows = [_row_values(side) for side in (first, second)]
-    row_keys = _row_keys(*rows)
     a, b = (
-        [
-            _comparable(p, is_heading, row, row_key, numbers)
-            for p, is_heading, row, row_key in zip(side, _are_headings(side), *keyed, strict=True)
-        ]
-        for side, keyed in zip((first, second), zip(rows, row_keys, strict=True), strict=True)
+        [_comparable(p, is_heading, row, numbers) for p, is_heading, row in zip(side, _are_headings(side), _row_values(side), strict=True)]
+        for side in (first, second)
     )
     return a, b
 
@@ -141,16 +133,13 @@ def _are_headings(passages: Sequence[PlacedSentence]) -> list[bool]:
     return [p.start in starts for p in passages]
 
 
-def _comparable(
-    p: PlacedSentence, is_heading: bool, row: RowValues | None, row_key: Hashable, numbers: Mapping[str, int]
-) -> ComparablePassage:
+def _comparable(p: PlacedSentence, is_heading: bool, row: RowValues | None, numbers: Mapping[str, int]) -> ComparablePassage:
     key = _key(p.text, is_heading=is_heading)
     words = tokens_of(" ".join(row.values()) if row else key)
     return ComparablePassage(
         key,
         p.text,
         tuple(numbers[t.text.casefold()] for t in words if t.is_word),
-        row_key=row_key,
         is_distinct=len(key) >= (MIN_DISTINCT_CJK_CHARS if is_cjk(key) else MIN_DISTINCT_CHARS),
         is_heading=is_heading,
         row=row,
@@ -161,41 +150,3 @@ def _key(text: str, *, is_heading: bool = False) -> str:
     """A passage without its number, emphasis, and different signs for the same."""
     plain = _MARKUP.sub("", unicodedata.normalize("NFKC", text.translate(_SAME_SIGNS)))
     return split_number(plain, is_heading=is_heading)[1].strip() or plain
-
-
-def _row_keys(first: Sequence[RowValues | None], second: Sequence[RowValues | None]) -> tuple[list[Hashable], list[Hashable]]:
-    """For each row of a table with a key column in both documents what it is a row for; otherwise None.
-
-    Rows with the same first column belong to one table.
-    """
-    keys: tuple[list[Hashable], list[Hashable]] = [None] * len(first), [None] * len(second)
-    tables = [defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)]
-    for table, rows in zip(tables, (first, second), strict=True):
-        for n, row in enumerate(rows):
-            if row:
-                table[next(iter(row))].append(n)
-    for name in tables[0].keys() & tables[1].keys():
-        sides = [[row for n in table[name] if (row := rows[n])] for table, rows in zip(tables, (first, second), strict=True)]
-        column = _key_column(*sides)
-        for side, table, found in zip(sides, tables, keys, strict=True):
-            values = Counter(row.get(column) for row in side)
-            for n, row in zip(table[name], side, strict=True):
-                if row.get(column) and values[row[column]] == 1:
-                    found[n] = (name, column, row[column])
-    return keys
-
-
-def _key_column(first: Sequence[RowValues], second: Sequence[RowValues]) -> str:
-    """The column that identifies the rows of two versions of a table: its values are distinct and in both; empty if there is none.
-
-    The first one by which nearly as many other cells are equal as by any: neither a number of rows that has shifted, nor an amount.
-    """
-    places = [{column: n for n, column in enumerate(list(side[0])[:MAX_KEY_COLUMNS])} for side in (first, second)]
-    n_equal = dict[str, int]()
-    for column in sorted(places[0].keys() & places[1].keys(), key=lambda name: (places[0][name] + places[1][name], name)):
-        sides = [{row[column]: row for row in side if row.get(column)} for side in (first, second)]
-        is_distinct = all(len(by) >= MIN_DISTINCT_SHARE * len(rows) for by, rows in zip(sides, (first, second), strict=True))
-        shared = sides[0].keys() & sides[1].keys()
-        if is_distinct and shared and len(shared) >= MIN_SHARED_ROWS * min(len(first), len(second)):
-            n_equal[column] = sum(sides[1][v].get(name) == cell for v in shared for name, cell in sides[0][v].items() if name != column)
-    return next((column for column, n in n_equal.items() if n >= NEARLY_BEST * max(n_equal.values())), "")

@@ -1,33 +1,44 @@
 """Two versions of a document, or two contracts, compared passage by passage: same, changed, moved, or only in one of them."""
 
 import asyncio
+import json
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from enum import StrEnum
 from operator import itemgetter
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
-from localrag.analysis.change_summary import summarize_changes
+from localrag.analysis.amounts import figures_of
 from localrag.analysis.comparable_passages import comparable_passages, join_split, passages_of
-from localrag.analysis.named_documents import find_named_document
 from localrag.analysis.passage_alignment import AlignedPair, ComparablePassage, align_passages
 from localrag.analysis.placed_sentences import OpenedDocument, PlacedSentence
 from localrag.analysis.reading import entailments
 from localrag.analysis.tables import Cell, CellState, Column, OnWork, ResultTable, TableRow, make_table
 from localrag.analysis.word_changes import describe_changes, describe_row_changes, may_be_reworded, split_number
 from localrag.entailment.normalization import normalize_sentence
-from localrag.project import Project, resolve_answer_style
-from localrag.records import content_id
+from localrag.errors import UsageError
+from localrag.llm.budgets import TokenDensity, max_json_tokens
+from localrag.llm.grammar import json_object
+from localrag.llm.model import CALL_ERRORS, PERSON
+from localrag.llm.prompts import load_prompt
+from localrag.llm.shapes import Field, schema_of, shape_text
+from localrag.loaders.discover import exists_visibly
+from localrag.project import Project, resolve_answer_style, resolve_token_budgets
+from localrag.records import Document, content_id
 from localrag.store import chunks as chunks_store
-from localrag.text.language import detect_language
+from localrag.store import documents as documents_store
+from localrag.store.browse import documents_called
+from localrag.text.language import LANGUAGE_NAMES, detect_language
+from localrag.text.sentences import collapse_whitespace
 
 MAX_READ_PAIRS = 500  # changed pairs whose contradiction the reader looks for
 MIN_CONTRADICTED, MIN_ENTAILED = 0.8, 0.8  # mean probability of both directions; probability of each
 MIN_READ_WORDS = 5  # of both passages of a pair that is read: what is shorter states nothing
 MIN_ALIGNED_SHARE = 0.1  # of the passages; below it, the two documents have little in common
-MAX_LANGUAGE_CHARS = 2_000  # of a document that tell its language
 
 _NUMBER = r"\(?\d[\w.()]*"
 _SECTION_NUMBERS = re.compile(
@@ -105,8 +116,7 @@ def find_differences(
     passages = join_split(*whole), join_split(*reversed(whole))
     comparable = comparable_passages(*passages)
     pairs, n_unembedded = align_passages(*comparable, embed=project.embedder.embed)
-    has_names = all(detect_language(one.document.text[:MAX_LANGUAGE_CHARS]) != "de" for one in (first, second))
-    differences = [_difference(pair, passages, comparable, has_names=has_names) for pair in pairs]
+    differences = [_difference(pair, passages, comparable) for pair in pairs]
     differences, n_unread = _read_changes(differences, project, on_work)
     return differences, n_unembedded, n_unread
 
@@ -120,8 +130,6 @@ def _difference(
     pair: AlignedPair,
     passages: Sequence[Sequence[PlacedSentence]],
     comparable: Sequence[Sequence[ComparablePassage]],
-    *,
-    has_names: bool,
 ) -> PassageDifference:
     """What became of a pair of passages."""
     first = None if pair.first is None else passages[0][pair.first]
@@ -134,7 +142,7 @@ def _difference(
         renumbered = f"renumbered: {numbers[0]} → {numbers[1]}" if all(numbers) and numbers[0] != numbers[1] else ""
         return PassageDifference(DifferenceKind.MOVED if pair.is_moved else DifferenceKind.SAME, first, second, renumbered)
     rows = old.row and new.row and describe_row_changes(old.row, new.row)
-    changes = rows or describe_changes(first.text, second.text, has_names=has_names)
+    changes = rows or describe_changes(first.text, second.text)
     is_statement = all(p.has_meaning and len(p.words) >= MIN_READ_WORDS for p in (old, new))
     return PassageDifference(
         DifferenceKind.MOVED_CHANGED if pair.is_moved else DifferenceKind.CHANGED, first, second, changes, is_statement
@@ -241,3 +249,122 @@ def _short_names(first: str, second: str) -> tuple[str, str]:
     """The file names of two paths; the whole paths if those are the same."""
     names = PurePosixPath(first).name, PurePosixPath(second).name
     return names if names[0] != names[1] else (first, second)
+
+
+MAX_LISTED_PATHS, MAX_SIMILAR_PATHS = 5, 3
+
+
+def find_named_document(project: Project, name: str) -> Document:
+    """The one document that a name means: its path, an end of its path or a longer path, in any case, or its title.
+
+    Raises UsageError if there is none, with similar paths or the command that indexes the file; or if there are several, with their paths.
+    """
+    paths = [str(row["path"]) for row in documents_called(project.db, name, MAX_LISTED_PATHS + 1)] or _paths_titled(project, name)
+    if len(paths) > 1:
+        more = " and others" if len(paths) > MAX_LISTED_PATHS else ""
+        listed = ", ".join(paths[:MAX_LISTED_PATHS])
+        raise UsageError(f"Several documents are called {name!r}: {listed}{more}.", "Name one by its whole path.")
+    document = documents_store.find_document(project.db, paths[0]) if paths else None
+    if document is None:
+        raise _not_found(project, name)
+    return document
+
+
+def _paths_titled(project: Project, name: str) -> list[str]:
+    """The paths of the documents with a title, in any case."""
+    title = name.strip().casefold()
+    return [row.path for row in documents_store.file_rows(project.db) if title and row.title.casefold() == title]
+
+
+def _not_found(project: Project, name: str) -> UsageError:
+    """The error for a name without a document: the file was skipped, is not indexed, or there is none."""
+    if name.strip() and (file := _existing_file(project, name)):
+        skipped = {one.path: one.reason for one in documents_store.skipped_files(project.db)}
+        reason = next((why for path, why in skipped.items() if file == project.root / path), "")
+        if reason:
+            return UsageError(f"{name} was not indexed: {reason}", "See all: localrag files --skipped")
+        return UsageError(f"{name} is not indexed.", f"Index it: localrag index {shlex.quote(name)}")
+    by_name = {row.path: PurePosixPath(row.path).name for row in documents_store.file_rows(project.db)}
+    wanted = PurePosixPath(name).name.casefold()
+    near = get_close_matches(wanted, dict.fromkeys(file.casefold() for file in by_name.values()), MAX_SIMILAR_PATHS)
+    similar = [path for path, file in by_name.items() if file.casefold() in near][:MAX_SIMILAR_PATHS]
+    return UsageError(
+        f"There is no document {name!r}.", f"Did you mean {' or '.join(similar)}?" if similar else "List them: localrag files"
+    )
+
+
+def _existing_file(project: Project, name: str) -> Path | None:
+    """The file or folder at a path, relative to the working folder or to that of the index.
+
+    Only below the latter: a client of the server learns of no other.
+    """
+    root = project.root.resolve()
+    paths = (path for path in (Path(name).absolute(), project.root / name) if path.resolve().is_relative_to(root))
+    return next((path for path in paths if exists_visibly(path)), None)
+
+
+# What changed in a chat model's words
+
+MAX_POINTS, MAX_POINT_CHARS, MAX_POINT_CHANGES = 6, 240, 8
+MAX_PASSAGE_CHARS = 300  # of a passage in the prompt
+CHARS_PER_TOKEN = 3
+MIN_REPEATED_CHARS = 20  # of a passage that a point repeats
+
+
+async def summarize_changes(changes: Sequence[tuple[int, str, str, str]], first: str, second: str, project: Project) -> list[str]:
+    """Return the points that the project's chat model writes, each with the rows that it is about; none if the call fails.
+
+    A point is left out if it has a figure that its differences lack, or repeats a passage, which may be one that is gone, as if it held.
+
+    `changes`: number of the row, kind, passage of the first and of the second document, those that matter most first; as many are told as
+    the model's window has room for.
+    """
+    room = (await resolve_token_budgets(project)).sources * CHARS_PER_TOKEN
+    told: dict[int, str] = {}
+    for number, kind, old, new in changes:
+        told[number] = f"{number}. {kind}: {_quoted_passage(old)} → {_quoted_passage(new)}"
+        room -= len(told[number])
+        if room < 0:
+            break
+    if not told:
+        return []
+    listed = "\n".join(told.values())
+    language = detect_language(next(iter(told.values())))
+    schema = schema_of(_fields(list(told)))
+    messages = load_prompt("abstractive/changes", project.settings.prompts).fill(
+        shape=shape_text(_fields(list(told))),
+        first=first,
+        second=second,
+        changes=listed,
+        language=project.settings.language or LANGUAGE_NAMES.get(language, "the language of the documents"),
+    )
+    script = await TokenDensity.measure(project.model.count, listed, language=project.settings.language)
+    most = await max_json_tokens(schema, script, project.model.count)
+    try:
+        reply = await project.model.ask("changes", messages, max_tokens=most, grammar=json_object(schema), priority=PERSON)
+    except CALL_ERRORS:
+        return []
+    passages = [flat for _, _, *pair in changes for passage in pair if len(flat := collapse_whitespace(passage)) >= MIN_REPEATED_CHARS]
+    points = (_checked_point(row["text"], row["rows"], told, passages) for row in json.loads(reply.text)["points"])
+    return [point for point in points if point]
+
+
+def _fields(numbers: Sequence[int]) -> tuple[Field, ...]:
+    rows = Field("rows", "[numbers of differences]", {"type": "array", "items": {"enum": list(numbers)}, "maxItems": MAX_POINT_CHANGES})
+    text = Field("text", "one sentence", {"type": "string", "maxLength": MAX_POINT_CHARS})
+    return (Field("points", "at most six points", {"minItems": 1, "maxItems": MAX_POINTS}, (rows, text)),)
+
+
+def _quoted_passage(passage: str) -> str:
+    flat = collapse_whitespace(passage)
+    return f"“{flat[:MAX_PASSAGE_CHARS]}”" if flat else "nothing"
+
+
+def _checked_point(text: str, rows: Sequence[int], told: dict[int, str], passages: Sequence[str]) -> str:
+    """The point with its rows; empty if it names none or a figure that is in none of them, or repeats a passage word for word."""
+    known = figures_of(" ".join(told[row].partition(". ")[2] for row in rows))
+    flat = collapse_whitespace(text)
+    if not rows or not flat or not figures_of(flat) <= known or any(passage in flat for passage in passages):
+        return ""
+    numbers = sorted(set(rows))
+    return f"{flat} ({'row' if len(numbers) == 1 else 'rows'} {', '.join(map(str, numbers))})"

@@ -39,7 +39,7 @@ MIN_NEARNESS, NEARNESS_PER_TENFOLD, MOVED_NEARNESS = 0.6, 0.03, 0.05
 
 @dataclass(frozen=True, slots=True)
 class ComparablePassage:
-    """A passage for comparison. Passages with the same `key` are equal; those with the same `row_key` are rows for the same thing.
+    """A passage for comparison. Passages with the same `key` are equal.
 
     `words`: numbers that stand for its words; `is_distinct`: whether it is long enough to be recognized elsewhere; `row`: column → value,
     of a row of a table.
@@ -48,7 +48,6 @@ class ComparablePassage:
     key: str
     text: str
     words: tuple[int, ...]
-    row_key: Hashable = None
     is_distinct: bool = True
     is_heading: bool = False
     row: Mapping[str, str] | None = None
@@ -130,8 +129,6 @@ def _align(first: Sequence[ComparablePassage], second: Sequence[ComparablePassag
     for _ in range(2):  # what occurs twice in a document may occur once in a gap
         _match_in_order(state, _distinct_key, is_unique=True)
     _match_moved(state, _distinct_key, is_unique=True)
-    _match_in_order(state, _row_key, is_unique=True)
-    _match_moved(state, _row_key, is_unique=True)
     _match_similar_elsewhere(state, across_gaps=True)
     n_skipped = _match_in_gaps(state, embed)
     _match_in_order(state, _key, is_unique=False)
@@ -146,10 +143,6 @@ def _key(p: ComparablePassage) -> Hashable:
 
 def _distinct_key(p: ComparablePassage) -> Hashable:
     return p.key if p.is_distinct else None
-
-
-def _row_key(p: ComparablePassage) -> Hashable:
-    return p.row_key
 
 
 def _in_order(chain: list[tuple[int, int]], moved: list[tuple[int, int]], n_first: int, n_second: int) -> list[AlignedPair]:
@@ -260,8 +253,8 @@ def _match_meaning_elsewhere(state: _State, embed: EmbedTexts | None) -> int:
 
 
 def _by_words(numbers: Iterable[int], passages: Sequence[ComparablePassage]) -> list[int]:
-    """Those that may be matched by similarity: no rows of a table with a key column."""
-    return [n for n in numbers if passages[n].row_key is None and passages[n].words]
+    """Return those that may be matched by similarity."""
+    return [n for n in numbers if passages[n].words]
 
 
 def _word_similarity(a: ComparablePassage, b: ComparablePassage, cutoff: float) -> float:

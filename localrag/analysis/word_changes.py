@@ -11,7 +11,6 @@ from localrag.text.sentences import CJK, STOP_WORDS, collapse_whitespace
 
 MAX_SHOWN_CHANGES, MAX_SHOWN_CHARS = 6, 80  # of a passage; of one side of a change
 MAX_KEPT_FUNCTION_WORDS = 2  # between two changes that are shown as one
-MAX_NAME_WORDS = 6  # of both sides of a change
 MIN_SHARED_WORDS = 0.4  # below, the changes are not listed word by word
 
 _LINK_TARGET = re.compile(r"\]\([^()\s]{1,500}\)|https?://[^\s)>\]]+")
@@ -108,11 +107,8 @@ def _end_of(pattern: "re.Pattern[str]", text: str) -> int:
     return found.end() if found and found.end() < len(text) else 0
 
 
-def describe_changes(before: str, after: str, *, has_names: bool = True) -> str:
-    """The words that changed, numbers, negations, obligations and names said as such.
-
-    `has_names`: whether a capital letter within a sentence begins a name, as it does not in German.
-    """
+def describe_changes(before: str, after: str) -> str:
+    """Return the words that changed, numbers, negations and obligations said as such."""
     (old_number, before), (new_number, after) = split_number(before), split_number(after)
     renumbered = [f"renumbered: {old_number} → {new_number}"] if old_number and new_number and old_number != new_number else []
     old, new = tokens_of(before), tokens_of(after)
@@ -124,7 +120,7 @@ def describe_changes(before: str, after: str, *, has_names: bool = True) -> str:
     changes = _word_changes(old, new)
     worded = [c for c in changes if any(t.is_word or t.is_link for t in (*old[c.a : c.b], *new[c.c : c.d]))]
     weighty = _weighty_words(old) ^ _weighty_words(new)
-    return _listed([*(_describe(c, old, new, before, after, weighty, has_names=has_names) for c in worded), *renumbered])
+    return _listed([*(_describe(c, old, new, before, after, weighty) for c in worded), *renumbered])
 
 
 def _describe_signs(old: Sequence[DiffToken], new: Sequence[DiffToken]) -> str:
@@ -191,13 +187,11 @@ def _describe(
     before: str,
     after: str,
     weighty: Set[tuple[str, int]],
-    *,
-    has_names: bool,
 ) -> str:
     """One change, such as "30 days → 14 days". `weighty`: as of `_weighty_words`, those that only one of the passages has."""
     a, b, c, d = change
     removed, added = old[a:b], new[c:d]
-    label = _label(removed, added, {word for word, _ in weighty}, is_name_possible=has_names and bool(a and c) and not before.isupper())
+    label = _label(removed, added, {word for word, _ in weighty})
     if removed and added and _NUMBER.search(removed[-1].text + added[-1].text) and b < len(old) and _is_word(old[b]):
         b, d = b + 1, d + 1  # the unit of a number
     if removed and added and a and c and not old[a - 1].text.isalnum() and old[a - 1].text in "$€£¥":
@@ -219,19 +213,13 @@ def _is_word(token: DiffToken) -> bool:
     return token.text.isalpha() and token.text.casefold() not in STOP_WORDS
 
 
-def _label(removed: Sequence[DiffToken], added: Sequence[DiffToken], weighty: Set[str], *, is_name_possible: bool) -> str:
-    """What kind of words changed, if it matters: negation, obligation, number or name."""
-    sides = [{_folded(t.text) for t in tokens} for tokens in (removed, added)]
-    changed = (sides[0] ^ sides[1]) & weighty
+def _label(removed: Sequence[DiffToken], added: Sequence[DiffToken], weighty: Set[str]) -> str:
+    """Return what kind of words changed, if it matters: negation, obligation or number."""
+    before, after = ({_folded(t.text) for t in tokens} for tokens in (removed, added))
+    changed = (before ^ after) & weighty
     if any(map(_is_negation, changed)):
         return "negation"
-    if changed & OBLIGATIONS:
-        return "obligation"
-    if changed:
-        return "number"
-    words = [t.text for t in (*removed, *added) if t.text[0].isalpha() and t.text.casefold() not in STOP_WORDS]
-    is_name = is_name_possible and 0 < len(words) <= MAX_NAME_WORDS and sides[0] != sides[1] and all(w[0].isupper() for w in words)
-    return "name" if is_name else ""
+    return "obligation" if changed & OBLIGATIONS else "number" if changed else ""
 
 
 def _differing_numbers(old: Sequence[DiffToken], new: Sequence[DiffToken]) -> list[str]:

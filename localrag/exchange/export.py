@@ -72,7 +72,10 @@ def export_index(opened: OpenIndex, format: str, path: Path, *, level: int | Non
     path = path.absolute()
     check_outside_index(path, opened.folder)
     if format == "obsidian":
-        return _to_vault(opened, path, level, force=force)
+        wiki = update_wiki(opened, path, level=level, force=force)
+        return ExportResult(
+            "obsidian", path, wiki.written, wiki.counts, _size(path, wiki.written), (*wiki.edited, *wiki.gone), wiki.deleted
+        )
     if format in FILE_FORMATS:
         check_target_file(path, force=force)
     else:
@@ -83,21 +86,10 @@ def export_index(opened: OpenIndex, format: str, path: Path, *, level: int | Non
             with atomic_file(path) as part:
                 counts = FILE_FORMATS[format](db, part, level)
             return ExportResult(format, path, (path.name,), counts, path.stat().st_size)
-        return _to_folder(db, format, path, level)
-
-
-def _to_folder(db: Database, format: str, path: Path, level: int | None) -> ExportResult:
-    with staging_folder(path) as inner:
-        counts = FOLDER_FORMATS[format](db, inner, level)
-        files, deleted = replace_export(inner, path, format)
-    return ExportResult(format, path, tuple(files), counts, _size(path, files), (), tuple(deleted))
-
-
-def _to_vault(opened: OpenIndex, path: Path, level: int | None, *, force: bool) -> ExportResult:
-    """Write or update a vault: the pages of a wiki."""
-    wiki = update_wiki(opened, path, level=level, force=force)
-    kept = (*wiki.edited, *wiki.gone)
-    return ExportResult("obsidian", path, wiki.written, wiki.counts, _size(path, wiki.written), kept, wiki.deleted)
+        with staging_folder(path) as inner:
+            counts = FOLDER_FORMATS[format](db, inner, level)
+            files, deleted = replace_export(inner, path, format)
+        return ExportResult(format, path, tuple(files), counts, _size(path, files), (), tuple(deleted))
 
 
 def _size(folder: Path, names: Iterable[str]) -> int:

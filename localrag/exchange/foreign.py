@@ -1,17 +1,13 @@
-"""Readers of indexes by Microsoft GraphRAG, LightRAG and nano-graphrag; all return a ForeignIndex.
+"""The reader of an index by Microsoft GraphRAG 1 to 3: the Parquet tables of its output folder.
 
-GraphRAG: the output folder of versions 1 to 3 (Parquet tables); `graphrag.toml` has the names of its files and columns. LightRAG and
-nano-graphrag: the working folder (JSON stores and a GraphML file).
+`graphrag.toml` has the names of its files and columns.
 """
 
-import html
-import json
 import math
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -106,7 +102,6 @@ class ForeignCommunity:
 class ForeignIndex:
     """The content of another program's index. `content_hash` is of the files it was read from; `skipped`: unreadable item → reason."""
 
-    program: str
     content_hash: str
     sources: tuple[ForeignDocument, ...]
     passages: tuple[ForeignChunk, ...]
@@ -119,18 +114,6 @@ class ForeignIndex:
 
 class UnexpectedValue(ValueError):
     """A value has another type or range than the format allows."""
-
-
-@contextmanager
-def unexpected_values_refused(folder: Path, program: str) -> Iterator[None]:
-    """Turn errors from values that the program never writes (a list for a name, a number for a list) into a UsageError."""
-    try:
-        yield
-    except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-        raise UsageError(
-            f"What {folder} holds is not as {program} writes it: {shortened_repr(str(error))}.",
-            "Run that program again, or copy its output again.",
-        ) from error
 
 
 def whole_number(value: Any, what: str, limit: int = 1 << 53) -> int:
@@ -196,8 +179,13 @@ GraphRagRow = dict[str, Any]
 def read_graphrag(folder: Path) -> ForeignIndex:
     """Read the tables of a folder, which may be the project above them. Raises UsageError that names the unexpected value."""
     require_extra("export", "pyarrow")
-    with unexpected_values_refused(folder, GRAPHRAG):
+    try:
         return _read_graphrag(folder)
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        raise UsageError(
+            f"What {folder} holds is not as {GRAPHRAG} writes it: {shortened_repr(str(error))}.",
+            "Run that program again, or copy its output again.",
+        ) from error
 
 
 def _read_graphrag(folder: Path) -> ForeignIndex:
@@ -208,7 +196,6 @@ def _read_graphrag(folder: Path) -> ForeignIndex:
     entities = {row["id"]: str(row["name"]) for row in tables["entities"]}
     skipped: dict[str, str] = {}
     return ForeignIndex(
-        GRAPHRAG,
         digest.hexdigest()[:20],
         tuple(ForeignDocument(str(row["id"]), str(row["title"] or row["id"]), str(row["text"] or "")) for row in tables["documents"]),
         tuple(ForeignChunk(str(row["id"]), _first_document(row["document"]), str(row["text"] or "")) for row in tables["chunks"]),
@@ -290,10 +277,7 @@ def _graphrag_relationship(row: GraphRagRow) -> ForeignRelationship:
 
 
 def _graphrag_claim(row: GraphRagRow) -> ForeignClaim:
-    values = {key: "" if row[key] in (None, "NONE", "None") else str(row[key]).strip() for key in row if key != "kind"}
-    return ForeignClaim(
-        **{{"chunk": "passage", "since": "start_date", "until": "end_date"}.get(key, key): value for key, value in values.items()}
-    )
+    return ForeignClaim(**{key: "" if row[key] in (None, "NONE", "None") else str(row[key]).strip() for key in row if key != "kind"})
 
 
 def _graphrag_communities(
@@ -369,168 +353,3 @@ def _graphrag_finding(finding: Any, nodes: Mapping[Any, str], edges: Mapping[Any
     named = tuple(nodes[n] for n in numbers["Entities"] if n in nodes)
     related = tuple(edges[n] for n in numbers["Relationships"] if n in edges)
     return ForeignFinding(summary, _DATA.sub("", text).strip(), named, related)
-
-
-DOCUMENTS_FILE, CHUNKS_FILE = "kv_store_full_docs.json", "kv_store_text_chunks.json"
-GRAPH_FILE, REPORTS_FILE = "graph_chunk_entity_relation.graphml", "kv_store_community_reports.json"
-FIELD_SEPARATOR = "<SEP>"  # between several values in one text
-LIGHTRAG_ENTITY_TYPES = {"geo": "place", "location": "place", "unknown": "thing", "": "thing"}
-_XML = "{http://graphml.graphdrawing.org/xmlns}"
-LightRagRow = dict[str, Any]
-
-
-def read_lightrag(folder: Path) -> ForeignIndex:
-    """Read the default stores of a LightRAG folder; it has no communities. Raises UsageError that names the unexpected value."""
-    return _read_working_dir(folder, "LightRAG", {})
-
-
-def read_nano_graphrag(folder: Path) -> ForeignIndex:
-    """Read the default stores of a nano-graphrag folder, communities and reports included. Raises UsageError."""
-    return _read_working_dir(
-        folder, "nano-graphrag", _read_json_store(folder, REPORTS_FILE, "nano-graphrag") if (folder / REPORTS_FILE).is_file() else {}
-    )
-
-
-def _read_working_dir(folder: Path, program: str, reports: Mapping[str, LightRagRow]) -> ForeignIndex:
-    with unexpected_values_refused(folder, program):
-        return _read_all(folder, program, reports)
-
-
-def _read_all(folder: Path, program: str, reports: Mapping[str, LightRagRow]) -> ForeignIndex:
-    documents, chunks = (
-        _read_json_store(folder, DOCUMENTS_FILE, program, "content"),
-        _read_json_store(folder, CHUNKS_FILE, program, "content", "full_doc_id"),
-    )
-    nodes, edges = _graph(folder / GRAPH_FILE, program)
-    digest = sha256()
-    for name in (DOCUMENTS_FILE, CHUNKS_FILE, GRAPH_FILE, *[REPORTS_FILE] * bool(reports)):
-        digest.update((folder / name).read_bytes())
-    titles = {row["full_doc_id"]: row.get("file_path") for row in chunks.values()}
-    ordered = sorted(chunks.items(), key=lambda item: (str(item[1]["full_doc_id"]), real_number(item[1].get("chunk_order_index", 0))))
-    skipped: dict[str, str] = {}
-    return ForeignIndex(
-        program,
-        digest.hexdigest()[:20],
-        tuple(
-            ForeignDocument(key, _title(row.get("file_path") or titles.get(key), key), str(row["content"]))
-            for key, row in documents.items()
-        ),
-        tuple(ForeignChunk(key, str(row["full_doc_id"]), str(row["content"])) for key, row in ordered),
-        tuple(_lightrag_entity(name, row) for name, row in nodes.items()),
-        tuple(_lightrag_relationship(source, target, row) for source, target, row in edges),
-        groups=tuple(_nano_communities(reports, skipped)),
-        skipped=skipped,
-    )
-
-
-def _read_json_store(folder: Path, name: str, program: str, *needed: str) -> dict[str, LightRagRow]:
-    """Read a store: key → row, each of which has the `needed` values."""
-    path = folder / name
-    if not path.is_file():
-        content = ", ".join(sorted(p.name for p in folder.iterdir())[:12]) if folder.is_dir() else "no such folder"
-        raise UsageError(
-            f"{folder} is not a working folder of {program}: expected {name}, found {content or 'nothing'}.",
-            "Give its working folder, with the default stores (JSON and NetworkX).",
-        )
-    try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
-        for key, row in rows.items():
-            if missing := [n for n in needed if n not in row]:
-                raise UsageError(
-                    f"{path} is not as {program} writes it: {key} has {', '.join(row)}, but no {' and no '.join(missing)}.",
-                    "Give a folder of its current version.",
-                )
-    except (ValueError, AttributeError, TypeError, RecursionError) as error:
-        raise UsageError(f"{path} cannot be read: {error}.", "Copy it again, or run that program again.") from error
-    return dict(rows)
-
-
-def _graph(path: Path, program: str) -> tuple[dict[str, LightRagRow], list[tuple[str, str, LightRagRow]]]:
-    """The entities by name and the relationships (source, target, values) of a GraphML file. Raises UsageError."""
-    from defusedxml import DefusedXmlException
-    from defusedxml.ElementTree import ParseError, parse
-
-    try:
-        top = parse(path).getroot()
-    except FileNotFoundError as error:
-        raise UsageError(
-            f"{path.parent} is not a working folder of {program}: {path.name} is missing.", "Run that program again."
-        ) from error
-    except (ParseError, DefusedXmlException, OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}.", "Copy it again, or run that program again.") from error
-    names = {str(key.get("id")): str(key.get("attr.name")) for key in top.iter(f"{_XML}key")}
-
-    def values(element: Any) -> LightRagRow:
-        return {names.get(str(data.get("key")), ""): data.text or "" for data in element.iter(f"{_XML}data")}
-
-    nodes = {str(node.get("id")): values(node) for node in top.iter(f"{_XML}node")}
-    return nodes, [(str(e.get("source")), str(e.get("target")), values(e)) for e in top.iter(f"{_XML}edge")]
-
-
-def _title(path: Any, key: str) -> str:
-    return str(path) if path and path != "unknown_source" else f"{key}.txt"
-
-
-def _plain(name: str) -> str:
-    """A name without the quotation marks and entities that models add."""
-    return html.unescape(name).strip().strip('"').strip()
-
-
-def _lightrag_entity(name: str, row: LightRagRow) -> ForeignEntity:
-    kind = _plain(row.get("entity_type", "")).lower()
-    return ForeignEntity(_plain(name), LIGHTRAG_ENTITY_TYPES.get(kind, kind), _described(row), _source_chunks(row))
-
-
-def _lightrag_relationship(source: str, target: str, row: LightRagRow) -> ForeignRelationship:
-    """Convert a relationship. Its weight is the sum of the model's ratings over the chunks that state it, or their number."""
-    chunks = _source_chunks(row)
-    return ForeignRelationship(_plain(source), _plain(target), _described(row), strength_of(row.get("weight") or 1, len(chunks)), chunks)
-
-
-def _described(row: LightRagRow) -> str:
-    return " ".join(dict.fromkeys(_plain(part) for part in row.get("description", "").split(FIELD_SEPARATOR) if part.strip()))
-
-
-def _source_chunks(row: LightRagRow) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filter(None, row.get("source_id", "").split(FIELD_SEPARATOR))))
-
-
-def _nano_communities(reports: Mapping[str, LightRagRow], skipped: dict[str, str]) -> Iterator[ForeignCommunity]:
-    """The communities with their reports; a community whose report failed, which has no title, is left out."""
-    parents = {child: key for key, row in reports.items() for child in _texts(row.get("sub_communities"))}
-    levels = {}
-    for key, row in reports.items():
-        try:
-            levels[key] = whole_number(row.get("level"), "its level", MAX_LEVEL)
-        except UnexpectedValue as error:
-            skipped[f"community {key}"] = f"{error}: its entities are clustered again"
-    faults = tree_faults({key: parents.get(key) for key in levels}, levels)
-    skipped |= {f"community {key}": f"{reason}: its entities are clustered again" for key, reason in faults.items()}
-    retained: set[str | None] = {None}
-    for key in sorted((k for k in levels if k not in faults), key=levels.__getitem__):
-        row, content = reports[key], reports[key].get("report_json")
-        if parents.get(key) not in retained or not isinstance(content, dict) or not content.get("title"):
-            continue
-        retained.add(key)
-        yield ForeignCommunity(
-            key,
-            levels[key],
-            parents.get(key),
-            tuple(map(_plain, _texts(row.get("nodes")))),
-            str(content["title"]),
-            str(content.get("summary", "")),
-            real_number(content.get("rating")),
-            str(content.get("rating_explanation", "")),
-            tuple(map(_to_insight, content["findings"] if isinstance(content.get("findings"), list) else ())),
-        )
-
-
-def _to_insight(finding: Any) -> ForeignFinding:
-    if isinstance(finding, dict):
-        return ForeignFinding(str(finding.get("summary", "")), str(finding.get("explanation", "")))
-    return ForeignFinding("", str(finding))
-
-
-def _texts(value: Any) -> list[str]:
-    """The strings of a list; empty for any other value."""
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

@@ -145,13 +145,16 @@ def _row_groups(rows: Iterable[ParquetRow]) -> Iterator[list[ParquetRow]]:
 
 
 JsonlRow = dict[str, Any]
+DOCUMENT_PART_FIELDS = ("label", "start", "end")  # of a part of a document
 
 
 def write_jsonl(db: Database, folder: Path, level: int | None = None) -> dict[str, int]:
     """Write one file a table to a folder, communities and reports down to `level`; returns the numbers of rows."""
     tables: dict[str, Iterable[JsonlRow]] = {
         "documents": (
-            row | {"metadata": dict(row["metadata"]), "parts": list(map(_part_row, row["parts"]))} for row in export_rows.documents(db)
+            row
+            | {"metadata": dict(row["metadata"]), "parts": [dict(zip(DOCUMENT_PART_FIELDS, part, strict=True)) for part in row["parts"]]}
+            for row in export_rows.documents(db)
         ),
         "chunks": export_rows.chunks(db),
         "entities": export_rows.entities(db),
@@ -159,18 +162,10 @@ def write_jsonl(db: Database, folder: Path, level: int | None = None) -> dict[st
         "relationships": export_rows.relationships(db),
         "evidence": export_rows.evidence(db),
         "claims": export_rows.claims(db),
-        "communities": (_community(row) for row in export_rows.communities(db, level)),
+        "communities": (row | {"number": f"{row['level']}.{row.pop('ordinal')}"} for row in export_rows.communities(db, level)),
         "reports": _jsonl_reports(db, level),
     }
     return {name: _write_jsonl_file(folder / f"{name}.jsonl", rows) for name, rows in tables.items()}
-
-
-def _part_row(part: list[Any]) -> JsonlRow:
-    return dict(zip(("label", "start", "end"), part, strict=True))
-
-
-def _community(row: JsonlRow) -> JsonlRow:
-    return row | {"number": f"{row['level']}.{row.pop('ordinal')}"}
 
 
 def _jsonl_reports(db: Database, level: int | None) -> Iterator[JsonlRow]:
@@ -261,51 +256,44 @@ Neo4jRow = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFile:
-    """A file of nodes: label, columns besides `id` with types, rows."""
+class Neo4jFile:
+    """A file of nodes or relationships: their label or type, columns with types besides `ids`, rows.
+
+    `ids`: column → its header; of a node `id`, of a relationship `a` and `b`, the ids of its ends. `merge`: the Cypher clause for a row.
+    """
 
     label: str
+    ids: Mapping[str, str]
     columns: Mapping[str, str]
     rows: Iterable[Neo4jRow]
+    merge: str
 
 
-@dataclass(frozen=True, slots=True)
-class RelationshipFile:
-    """A file of relationships: type, labels of both ends, columns with types, rows with `a` and `b`."""
+def _node_file(label: str, columns: Mapping[str, str], rows: Iterable[Neo4jRow]) -> Neo4jFile:
+    return Neo4jFile(label, {"id": f"id:ID({label})"}, columns, rows, f"MERGE (n:{label} {{id: row.id}}) SET n += row")
 
-    kind: str
-    a: str
-    b: str
-    columns: Mapping[str, str]
-    rows: Iterable[Neo4jRow]
+
+def _link_file(kind: str, a: str, b: str, columns: Mapping[str, str], rows: Iterable[Neo4jRow]) -> Neo4jFile:
+    """Return a file of relationships from nodes with the label `a` to nodes with the label `b`."""
+    own = ", ".join(f"{c}: row.{c}" for c in columns)
+    merge = f"MATCH (a:{a} {{id: row.a}}) MATCH (b:{b} {{id: row.b}}) MERGE (a)-[r:{kind}]->(b)" + (f" SET r += {{{own}}}" if own else "")
+    return Neo4jFile(kind, {"a": f":START_ID({a})", "b": f":END_ID({b})"}, columns, rows, merge)
 
 
 def write_neo4j(db: Database, folder: Path, level: int | None = None) -> dict[str, int]:
     """Write the CSV files, `graph.cypher` and a README with the commands to a folder; returns the numbers of rows."""
-    counts: dict[str, int] = {}
     nodes, links = _nodes(db, level), _link_files(db, level)
     with (folder / "graph.cypher").open("w", encoding="utf-8", newline="\n") as out:
         for one in nodes.values():
             name = f"localrag_{one.label.lower()}"
             out.write(f"CREATE CONSTRAINT {name} IF NOT EXISTS FOR (n:{one.label}) REQUIRE n.id IS UNIQUE;\n")
-        for name, one in nodes.items():
-            merge = f"MERGE (n:{one.label} {{id: row.id}}) SET n += row"
-            columns = {"id": "string", **one.columns}
-            header = [f"id:ID({one.label})", *(f"{c}:{kind}" for c, kind in one.columns.items()), ":LABEL"]
-            counts[name] = _write_csv_and_cypher(folder / f"{name}.csv", header, one.label, columns, one.rows, out, merge)
-        for name, link in links.items():
-            ends = f"MATCH (a:{link.a} {{id: row.a}}) MATCH (b:{link.b} {{id: row.b}})"
-            own = ", ".join(f"{c}: row.{c}" for c in link.columns)
-            columns = {"a": "string", "b": "string", **link.columns}
-            header = [f":START_ID({link.a})", f":END_ID({link.b})", *(f"{c}:{kind}" for c, kind in link.columns.items()), ":TYPE"]
-            merge = f"{ends} MERGE (a)-[r:{link.kind}]->(b)" + (f" SET r += {{{own}}}" if own else "")
-            counts[name] = _write_csv_and_cypher(folder / f"{name}.csv", header, link.kind, columns, link.rows, out, merge)
+        counts = {name: _write_csv_and_cypher(folder / f"{name}.csv", one, out) for name, one in (nodes | links).items()}
     readme = _readme([name for name in nodes if counts[name]], [name for name in links if counts[name]])
     (folder / "README.md").write_text(readme, encoding="utf-8")
     return counts
 
 
-def _nodes(db: Database, level: int | None) -> dict[str, NodeFile]:
+def _nodes(db: Database, level: int | None) -> dict[str, Neo4jFile]:
     document = {"path": "string", "title": "string", "added_at": "string", "metadata": "string"}
     chunk = {"ordinal": "long", "start": "long", "end": "long", "tokens": "long", "part": "string", "text": "string"}
     entity = {"name": "string", "type": "string", "description": "string", "degree": "long", "mentions": "long", "names": "string[]"}
@@ -314,11 +302,11 @@ def _nodes(db: Database, level: int | None) -> dict[str, NodeFile]:
     claim = dict.fromkeys(("type", "status", "since", "until", "description", "quote"), "string")
     documents = (row | {"metadata": json.dumps(dict(row["metadata"]), ensure_ascii=False)} for row in export_rows.documents(db))
     return {
-        "documents": NodeFile("Document", document, documents),
-        "chunks": NodeFile("Chunk", chunk, export_rows.chunks(db)),
-        "entities": NodeFile("Entity", entity, export_rows.entities(db)),
-        "communities": NodeFile("Community", community | {"report": "string"}, _communities(db, level)),
-        "claims": NodeFile("Claim", claim, export_rows.claims(db)),
+        "documents": _node_file("Document", document, documents),
+        "chunks": _node_file("Chunk", chunk, export_rows.chunks(db)),
+        "entities": _node_file("Entity", entity, export_rows.entities(db)),
+        "communities": _node_file("Community", community | {"report": "string"}, _communities(db, level)),
+        "claims": _node_file("Claim", claim, export_rows.claims(db)),
     }
 
 
@@ -333,7 +321,7 @@ def _communities(db: Database, level: int | None) -> Iterator[Neo4jRow]:
         yield row | report_values | {"number": community_number(row), "size": len(row["entity_ids"])}
 
 
-def _link_files(db: Database, level: int | None) -> dict[str, RelationshipFile]:
+def _link_files(db: Database, level: int | None) -> dict[str, Neo4jFile]:
     def ends(rows: Iterable[Neo4jRow], a: str, b: str, **more: str) -> Iterator[Neo4jRow]:
         return (row | {"a": row[a], "b": row[b]} | more for row in rows if row[b] is not None)
 
@@ -342,37 +330,33 @@ def _link_files(db: Database, level: int | None) -> dict[str, RelationshipFile]:
         yield from ends(export_rows.claims(db), "id", "object_id", role="object")
 
     related = {"id": "string", "weight": "double", "strength": "double", "description": "string"}
-    above = export_rows.communities(db, level)
+    members, above = export_rows.community_members(db, level), export_rows.communities(db, level)
+    mentions, relationships = export_rows.mention_pairs(db), export_rows.relationships(db)
     return {
-        "part_of": RelationshipFile("PART_OF", "Chunk", "Document", {}, ends(export_rows.chunks(db), "id", "document_id")),
-        "mentions": RelationshipFile(
-            "MENTIONS", "Chunk", "Entity", {"mentions": "long"}, ends(export_rows.mention_pairs(db), "chunk_id", "entity_id")
-        ),
-        "related": RelationshipFile("RELATED", "Entity", "Entity", related, ends(export_rows.relationships(db), "source_id", "target_id")),
-        "in_community": RelationshipFile(
-            "IN_COMMUNITY", "Entity", "Community", {}, ends(export_rows.community_members(db, level), "entity_id", "community_id")
-        ),
-        "within": RelationshipFile("WITHIN", "Community", "Community", {}, ends(above, "id", "parent_id")),
-        "about": RelationshipFile("ABOUT", "Claim", "Entity", {"role": "string"}, about()),
-        "stated_in": RelationshipFile("STATED_IN", "Claim", "Chunk", {}, ends(export_rows.claims(db), "id", "chunk_id")),
+        "part_of": _link_file("PART_OF", "Chunk", "Document", {}, ends(export_rows.chunks(db), "id", "document_id")),
+        "mentions": _link_file("MENTIONS", "Chunk", "Entity", {"mentions": "long"}, ends(mentions, "chunk_id", "entity_id")),
+        "related": _link_file("RELATED", "Entity", "Entity", related, ends(relationships, "source_id", "target_id")),
+        "in_community": _link_file("IN_COMMUNITY", "Entity", "Community", {}, ends(members, "entity_id", "community_id")),
+        "within": _link_file("WITHIN", "Community", "Community", {}, ends(above, "id", "parent_id")),
+        "about": _link_file("ABOUT", "Claim", "Entity", {"role": "string"}, about()),
+        "stated_in": _link_file("STATED_IN", "Claim", "Chunk", {}, ends(export_rows.claims(db), "id", "chunk_id")),
     }
 
 
-def _write_csv_and_cypher(
-    path: Path, header: list[str], last: str, columns: Mapping[str, str], rows: Iterable[Neo4jRow], cypher: TextIO, merge: str
-) -> int:
-    """Write one CSV file, and its rows as Cypher statements; `last` is the label or type that ends each row."""
+def _write_csv_and_cypher(path: Path, file: Neo4jFile, cypher: TextIO) -> int:
+    """Write one CSV file, and its rows as Cypher statements; the label or type ends each row."""
     batch: list[str] = []
-    n = 0
+    n, columns = 0, (*file.ids, *file.columns)
+    last = ":LABEL" if "id" in file.ids else ":TYPE"
     with path.open("w", encoding="utf-8", newline="") as out:
-        out.write(",".join(header) + "\n")
-        for n, row in enumerate(rows, 1):  # noqa: B007
+        out.write(",".join([*file.ids.values(), *(f"{c}:{kind}" for c, kind in file.columns.items()), last]) + "\n")
+        for n, row in enumerate(file.rows, 1):  # noqa: B007
             values = {c: replace_control_characters(v) if isinstance(v := row[c], str) else v for c in columns}
-            out.write(",".join(map(_cell, [*values.values(), last])) + "\n")
+            out.write(",".join(map(_cell, [*values.values(), file.label])) + "\n")
             batch.append("{" + ", ".join(f"{c}: {_literal(v)}" for c, v in values.items() if v is not None) + "}")
             if len(batch) == CYPHER_BATCH_ROWS:
-                _write_statement(batch, cypher, merge)
-    _write_statement(batch, cypher, merge)
+                _write_statement(batch, cypher, file.merge)
+    _write_statement(batch, cypher, file.merge)
     return n
 
 

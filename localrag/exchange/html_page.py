@@ -1,10 +1,8 @@
 """The graph as one HTML file that any browser opens and that makes no network request.
 
-It has the modules of the interactive page (`serve/static`, and `exchange/page`), the graph view, and the texts of the index. Its content
-security policy allows only its own script, by hash, and no request; texts are data with `<` escaped.
-
-Browsers load no modules from `file:` addresses, so the modules become one script, each a function that returns its exports. The bundler
-supports the few forms of `import` and `export` that the page uses, and raises an error for any other.
+It has the modules of the interactive page (`serve/static`, and `exchange/page`), the graph view, and the texts of the index. Browsers load
+no modules from `file:` addresses, so an import map has each module as a `data:` address. The content security policy allows only scripts
+with the nonce of this file, a hash of its data, and no request; texts are data with `<` escaped.
 """
 
 import json
@@ -15,7 +13,7 @@ from hashlib import sha256
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from posixpath import join, normpath
+from posixpath import dirname, join, normpath
 from typing import Any
 
 from sqlite_utils import Database
@@ -25,30 +23,26 @@ from localrag.serializers import GraphView, build_graph_view, community_number
 from localrag.store import export_rows, graph, layout
 from localrag.text.sentences import replace_control_characters
 
-_IMPORT = re.compile(r'^import (?:(?P<whole>\w+)|\{(?P<names>[^{}]*)\}) from "(?P<path>[^"]+)";\n', re.MULTILINE)
-_LANGUAGES = re.compile(r"import\(`\.\./i18n/\$\{(\w+)\}\.js`\)")  # the only import by a computed name
-_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class)\*? *(\w+))", re.MULTILINE)
-_DEFAULT = re.compile(r"^export default (?:(?=function (\w+))|(?=\{))", re.MULTILINE)
-_LIST = re.compile(r"^export \{([^{}]*)\};", re.MULTILINE)
-REPLACED_MODULES = {
-    "page/app.js": "app.js",
-    "lib/api.js": "api.js",
-}  # of this package, at the paths where the page's modules look for them
+_IMPORTED = re.compile(r'(?<= from ")\.[^"]+(?=";\n)|(?<=import\(`)\.[^`]+(?=`\))')  # the path in an import
+REPLACED_MODULES = {"page/app.js": "app.js", "lib/api.js": "api.js"}  # of this package, at the paths where modules look for them
 STYLESHEETS = ("app.css", "graph.css")
 OTHER_LANGUAGES = ("de", "zh")
 
 
-def bundle_script(first: str = "page/app.js") -> str:
-    """Bundle a module and all that it imports to the text of one script."""
-    order: dict[str, str] = {}
-    for language in OTHER_LANGUAGES:
-        _collect(f"i18n/{language}.js", order, ())
-    _collect(first, order, ())
-    numbers = {path: f"m{n}" for n, path in enumerate(order)}
-    parts = [f"const {numbers[path]} = (() => {{\n{_module(path, text, numbers)}\n}})();" for path, text in order.items() if path != first]
-    last = _module(first, order[first], numbers)
-    made = "\n".join(['(async () => {\n"use strict";', *parts, last, "})();\n"])
-    return made.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+def page_modules() -> dict[str, str]:
+    """Return the page's modules by path; each imports others by their path from the top, since a `data:` address has no folder."""
+    modules: dict[str, str] = {}
+    waiting = ["page/app.js", *(f"i18n/{language}.js" for language in OTHER_LANGUAGES)]
+
+    def path_from_top(match: re.Match[str]) -> str:
+        wanted = normpath(join(dirname(path), match[0]))
+        waiting.extend([wanted] if "$" not in wanted else [])  # that of a language has a computed name
+        return wanted
+
+    while waiting:
+        if (path := waiting.pop()) not in modules:
+            modules[path] = _IMPORTED.sub(path_from_top, _read_asset(path))
+    return modules
 
 
 def bundle_styles() -> str:
@@ -68,48 +62,6 @@ def _read_asset(path: str) -> str:
     return _own(REPLACED_MODULES[path]) if path in REPLACED_MODULES else _static().joinpath(path).read_text(encoding="utf-8")
 
 
-def _collect(path: str, order: dict[str, str], above: tuple[str, ...]) -> None:
-    """Add a module to `order`, after those that it imports."""
-    if path in order:
-        return
-    if path in above:
-        raise ValueError(f"{path} needs itself, by way of {', '.join(above)}")
-    text = _read_asset(path)
-    for match in _IMPORT.finditer(text):
-        _collect(_needed_asset(path, match["path"]), order, (*above, path))
-    order[path] = text
-
-
-def _needed_asset(path: str, wanted: str) -> str:
-    return normpath(join(path.rpartition("/")[0], wanted))
-
-
-def _module(path: str, text: str, numbers: dict[str, str]) -> str:
-    """A module's text without imports and exports, which returns its exports."""
-
-    def taken(match: re.Match[str]) -> str:
-        module = numbers[_needed_asset(path, match["path"])]
-        if match["whole"]:
-            return f"const {match['whole']} = {module}.default;\n"
-        return f"const {{{match['names'].replace(' as ', ': ')}}} = {module};\n"
-
-    text = _IMPORT.sub(taken, text)
-    languages = ", ".join(f"{name}: {numbers[f'i18n/{name}.js']}" for name in OTHER_LANGUAGES if f"i18n/{name}.js" in numbers)
-    text = _LANGUAGES.sub(lambda match: f"Promise.resolve({{{languages}}}[{match[1]}])", text)
-    exports = [f"{name}" for name in _EXPORT.findall(text)]
-    text = _EXPORT.sub("", text)
-    for match in _LIST.finditer(text):
-        pairs = (one.split(" as ") for one in match[1].split(",") if one.strip())
-        exports += [f"{pair[-1].strip()}: {pair[0].strip()}" for pair in pairs]
-    text = _LIST.sub("", text)
-    if default := _DEFAULT.search(text):
-        exports.append(f"default: {default[1] or 'whole'}")
-        text = _DEFAULT.sub("" if default[1] else "const whole = ", text)
-    if unsupported := re.search(r"^(?:import|export)\b.*|\bimport\(.*", text, re.MULTILINE):
-        raise ValueError(f"{path}: {unsupported[0]!r} is not understood")
-    return text + (f"\nreturn {{ {', '.join(exports)} }};" if exports else "")
-
-
 MAX_QUOTES = 4  # of an entity
 
 
@@ -122,20 +74,26 @@ def write_html_page(db: Database, path: Path, level: int | None = None) -> dict[
         raise LocalragError(
             "The graph was made by an earlier version and has no picture yet.", "Create it; nothing else is redone: localrag index"
         )
-    code, style = bundle_script(), bundle_styles()
+    addresses = {path: f"data:text/javascript;base64,{b64encode(text.encode()).decode()}" for path, text in page_modules().items()}
+    digest = sha256(view.data)  # the same index gives the same file, and no text in it can hold the hash of the whole
+    for piece in _data(db, view):
+        digest.update(piece.encode())
+    nonce = digest.hexdigest()
     policy = (
-        f"default-src 'none'; script-src '{_hash(code)}'; style-src '{_hash(style)}'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src data:; base-uri 'none'; form-action 'none'; "
         "require-trusted-types-for 'script'; trusted-types 'none'"
     )
     with path.open("w", encoding="utf-8", newline="\n") as out:
-        out.write(_HTML_HEAD.format(policy=policy) + f'<style>{style}</style>\n</head>\n<body>\n<div id="app"></div>\n')
-        out.write("<noscript>This page needs JavaScript. It loads nothing from other computers.</noscript>\n")
         out.write(
-            f'<script type="text/plain" id="picture">{b64encode(view.data).decode()}</script>\n<script type="application/json" id="data">'
+            _HTML_HEAD.format(policy=policy) + f'<style nonce="{nonce}">{bundle_styles()}</style>\n</head>\n<body>\n<div id="app"></div>\n'
         )
+        out.write("<noscript>This page needs JavaScript. It loads nothing from other computers.</noscript>\n")
+        out.write(f'<script type="text/plain" id="picture">{b64encode(view.data).decode()}</script>\n')
+        out.write('<script type="application/json" id="data">')
         for piece in _data(db, view):
             out.write(piece)
-        out.write(f"</script>\n<script>{code}</script>\n</body>\n</html>\n")
+        out.write(f'</script>\n<script type="importmap" nonce="{nonce}">{_json({"imports": addresses})}</script>\n')
+        out.write(f'<script type="module" nonce="{nonce}">import "page/app.js";</script>\n</body>\n</html>\n')
     counts = graph.counts(db)
     return {"entities": len(view.entities), "relationships": counts["relationships"], "communities": len(view.communities)}
 
@@ -151,10 +109,6 @@ _HTML_HEAD = """<!doctype html>
 <meta name="referrer" content="no-referrer">
 <link rel="icon" href="data:,">
 """
-
-
-def _hash(text: str) -> str:
-    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
 def _json(value: Any) -> str:

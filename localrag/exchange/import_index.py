@@ -1,4 +1,4 @@
-"""Import of another program's index: locates its content in the documents' text and stores it.
+"""Import of an index of Microsoft GraphRAG: locates its content in the documents' text and stores it.
 
 Chunks, names and claims that do not occur in the text are listed as skipped.
 """
@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from localrag.engine.tokenizer import Tokenizer
 from localrag.errors import UsageError
 from localrag.exchange.foreign import (
+    GRAPHRAG,
     ForeignChunk,
     ForeignClaim,
     ForeignCommunity,
@@ -250,10 +251,10 @@ def import_index(foreign: ForeignIndex, folder: Path, project: Project, progress
     names = ("documents", "chunks", "entities", "relationships", "claims", "reports")
     parts = (foreign.sources, foreign.passages, foreign.nodes, foreign.edges, foreign.statements, foreign.groups)
     found = dict(zip(names, map(len, parts), strict=True))
-    if any(content == f"{IMPORTED_MARK} {foreign.content_hash}" for content in documents_store.document_hashes(db).values()) and _is_done(
-        project, foreign
-    ):
-        return ImportResult(foreign.program, True, found, {}, {})
+    is_stored = f"{IMPORTED_MARK} {foreign.content_hash}" in documents_store.document_hashes(db).values()
+    done = runs.load_settings(db).get("imports", [])
+    if is_stored and foreign.content_hash in done:
+        return ImportResult(GRAPHRAG, True, found, {}, {})
     counts = Tokenizer(project.model.file).counts
     size, overlap = project.settings.chunk_tokens, project.settings.chunk_overlap
     located = locate_in_documents(foreign, _paths(foreign, folder, project), counts, size=size, overlap=overlap)
@@ -270,13 +271,8 @@ def import_index(foreign: ForeignIndex, folder: Path, project: Project, progress
         return communities, reports
 
     asyncio.run(publish_imported(project, progress, import_communities))
-    done = runs.load_settings(db).get("imports", [])
     runs.save_settings(db, imports=[*done, foreign.content_hash], chunk_tokens=size, prepend_metadata=project.settings.prepend_metadata)
-    return ImportResult(foreign.program, False, found, retained, located.skipped)
-
-
-def _is_done(project: Project, foreign: ForeignIndex) -> bool:
-    return foreign.content_hash in runs.load_settings(project.db).get("imports", [])
+    return ImportResult(GRAPHRAG, False, found, retained, located.skipped)
 
 
 def _paths(foreign: ForeignIndex, folder: Path, project: Project) -> dict[str, str]:

