@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from localrag.cli.settings import COMMA_LIST, SETTINGS, as_option_text
-from localrag.cli.views.terminal import json_events, status_line
+from localrag.cli.views.terminal import json_events, print_note, status_line
 
 if TYPE_CHECKING:
     from localrag.engine.settings import EngineOptions
@@ -238,7 +238,6 @@ with_engine = with_settings("engine", "allow_host", "parallel", "engine", "deter
 
 def engine_options(values: SettingValues, *, retune: bool = False, quiet: bool = False) -> "EngineOptions":
     """EngineOptions from the values of `with_engine`; notes go to stderr unless `quiet`. Raises UsageError."""
-    from localrag.cli.views.console import print_note
     from localrag.engine.settings import EngineOptions
 
     chosen = EngineOptions.of(

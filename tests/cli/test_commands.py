@@ -59,7 +59,6 @@ def town(plain_town, tmp_path, monkeypatch):
             ("ask", "Who bought the Skua?"),
             ("entity", "Ingrid Holm"),
             ("timeline", "Ingrid Holm"),
-            ("the ferry Skua"),
             ("list", "all vessels that sank"),
             ("sessions search", "bought the Skua"),
         ],

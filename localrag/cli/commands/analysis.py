@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import localrag
 from localrag.cli.options import (
     CollectionOption,
     FilterOption,
@@ -22,7 +23,10 @@ from localrag.cli.options import (
     joined_words,
     with_engine,
 )
-from localrag.cli.views.terminal import status_line, stdin_text, write_json
+from localrag.cli.views.terminal import confirm, print_note, status_line, stdin_text, write_json
+from localrag.errors import UsageError
+from localrag.filters import NO_FILTER
+from localrag.system.files import read_linked_file
 
 if TYPE_CHECKING:
     from localrag.analysis.tables import ResultTable
@@ -43,7 +47,6 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before 
 
 
 def _print_or_write(table: "ResultTable", index: "Index", out: Path | None, *, force: bool, as_json: bool) -> None:
-    from localrag.cli.views.console import print_note
     from localrag.cli.views.result_tables import print_result_table
     from localrag.exchange.table_files import write_table
     from localrag.serializers import serialize_table
@@ -59,8 +62,6 @@ def _print_or_write(table: "ResultTable", index: "Index", out: Path | None, *, f
 
 
 def _selection_of(where: str | None, collection: str | None) -> "DocumentFilter":
-    from localrag.filters import NO_FILTER
-
     return document_filter(where, collection) or NO_FILTER
 
 
@@ -77,11 +78,10 @@ def _make(
 ) -> None:
     """Open the index, make a table and print or write it; an existing out file is refused before the work."""
     from localrag.exchange.table_files import check_output_file
-    from localrag.index import Index
 
     if out is not None:
         check_output_file(out, kind, force=force)
-    with Index.open(index, model=model, engine=engine_options(engine, quiet=as_json)) as opened:
+    with localrag.Index.open(index, model=model, engine=engine_options(engine, quiet=as_json)) as opened:
         opened.load_models()
         _print_or_write(make(opened), opened, out, force=force, as_json=as_json)
 
@@ -119,7 +119,6 @@ def review_command(
     as_json: JsonOption = False,
 ) -> None:
     """Put the same questions to every document: a table of answers with quotes."""
-    from localrag.cli.views.console import confirm
     from localrag.cli.views.result_tables import print_cost, show_work
 
     lines, chosen = _read_lines(questions), _selection_of(where, collection)
@@ -141,9 +140,7 @@ def review_command(
 
 def _read_lines(questions: Path | None) -> list[str]:
     from localrag.analysis.review_questions import EXAMPLE, parse_questions
-    from localrag.errors import UsageError
     from localrag.loaders.encodings import decode_bytes
-    from localrag.system.files import read_linked_file
 
     if questions is None or str(questions) == "-":
         if questions is None and sys.stdin.isatty():
@@ -159,8 +156,6 @@ def _read_lines(questions: Path | None) -> list[str]:
 
 def _cell_of(given: str, lines: list[str]) -> tuple[str, str]:
     """Path and question of PATH:N. Raises UsageError."""
-    from localrag.errors import UsageError
-
     path, _, number = given.rpartition(":")
     if not path or not number.isdecimal() or not 1 <= int(number) <= len(lines):
         raise UsageError(f"{given!r} names no cell.", f"Name a document and a question from 1 to {len(lines)}: contract.pdf:2")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from localrag.cli.views.answers import display_location
-from localrag.cli.views.console import format_duration, print_note, stdout_console, styled
-from localrag.cli.views.terminal import json_events, status_line, write_event
+from localrag.cli.views.console import stdout_console, styled
+from localrag.cli.views.terminal import format_duration, json_events, print_note, status_line, write_event
 from localrag.text.sentences import collapse_whitespace
 
 if TYPE_CHECKING:

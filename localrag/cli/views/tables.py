@@ -12,8 +12,9 @@ from rich.text import Text
 
 from localrag.bench.report import recommendation, run_summary, table, warnings
 from localrag.bench.runs import MetricComparison, reliability_warning
-from localrag.cli.views.console import print_note, stderr_console, stdout_at_least, stdout_console, styled
+from localrag.cli.views.console import stderr_console, stdout_at_least, stdout_console, styled
 from localrag.cli.views.progress import PLAIN_EVERY_S
+from localrag.cli.views.terminal import print_note
 from localrag.eval.judge import CRITERIA
 from localrag.eval.win_rates import mean_rates
 from localrag.records import CheckLine, NameMerge
