@@ -21,8 +21,8 @@ from localrag.cli.options import (
     ModelOption,
     ModeOption,
     NoHistoryOption,
+    OptionValues,
     RerankerOption,
-    SettingValues,
     StrictOption,
     StyleOption,
     document_filter,
@@ -223,7 +223,7 @@ def chat_command(
     model: ModelOption = None,
     reranker: RerankerOption = None,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
 ) -> None:
     """Ask questions in a conversation. `/help` lists commands, Ctrl-C stops an answer, Ctrl-D ends."""
     if go_on and resume is not None:

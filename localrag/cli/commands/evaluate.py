@@ -16,19 +16,20 @@ from localrag.cli.options import (
     IndexOption,
     JsonOption,
     ModelOption,
+    OptionValues,
     ParallelRequestsOption,
     QuietOption,
     RerankerOption,
     ResponseTypeOption,
     RetuneOption,
-    SettingValues,
     StyleOption,
     chat_models,
     choice_option,
     engine_options,
     setting_option,
+    setting_options,
     with_engine,
-    with_settings,
+    with_options,
 )
 from localrag.cli.settings import ANSWER_STYLES
 from localrag.cli.views.terminal import print_note, write_json, write_out, write_result
@@ -69,7 +70,7 @@ def extraction_command(
     seed: Annotated[int, typer.Option("--seed", help="Seed of the sample.")] = 0,
     gleanings: Annotated[int, setting_option("gleanings")] = 0,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Score extraction on annotated texts: names, types, relations, merges, facts."""
@@ -98,7 +99,7 @@ def retrieval_command(
     model: ModelOption = None,
     reranker: RerankerOption = None,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Score retrieval: how many gold passages are found first."""
@@ -137,7 +138,7 @@ def qa_command(
         "localrag-qa"
     ),
     *,
-    engine: SettingValues,
+    engine: OptionValues,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Score answers and evidence on questions with gold answers, for each mode."""
@@ -215,7 +216,7 @@ def answers_command(
         ),
     ] = None,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compare query modes on your own documents, as the GraphRAG paper does."""
@@ -380,7 +381,7 @@ def runs_command(as_json: JsonOption = False) -> None:
 
 
 @bench_app.command("engine")
-@with_settings("engine", "engine", "deterministic")
+@with_options("engine", **setting_options("engine", "deterministic"))
 def engine_command(
     text: Annotated[Path | None, typer.Option("--text", metavar="FILE", help="Text file to cut into chunks.")] = None,
     prefix: Annotated[Path | None, typer.Option("--prefix", metavar="FILE", help="Conversation before each chunk, in ChatML.")] = None,
@@ -394,7 +395,7 @@ def engine_command(
         typer.Option("--ablate", help="Also measure llama.cpp's calls alone, and the engine without each of its parts."),
     ] = False,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
     retune: RetuneOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

@@ -20,15 +20,16 @@ from localrag.cli.options import (
     IndexOption,
     JsonOption,
     ModelOption,
+    OptionValues,
     ProgressOption,
     PruneOption,
     QuietOption,
     RetuneOption,
-    SettingValues,
     WorkersOption,
     engine_options,
+    setting_options,
     with_engine,
-    with_settings,
+    with_options,
 )
 from localrag.cli.settings import INDEX_BOUND_SETTINGS, MODEL_SETTINGS, SETTINGS, refuse_changes, split_list
 from localrag.cli.views.terminal import confirm, escape_line, format_duration, json_events, print_note, write_event, write_json, write_line
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 
 @with_engine
-@with_settings("settings", *(name for name in INDEX_BOUND_SETTINGS if name not in MODEL_SETTINGS))
+@with_options("settings", **setting_options(*(name for name in INDEX_BOUND_SETTINGS if name not in MODEL_SETTINGS)))
 def index_command(
     context: typer.Context,
     paths: Annotated[
@@ -60,8 +61,8 @@ def index_command(
     recluster: Annotated[bool, typer.Option("--recluster", help="Compute all communities from scratch instead of updating them.")] = False,
     embedder: EmbedderOption = None,
     *,
-    settings: SettingValues,
-    engine: SettingValues,
+    settings: OptionValues,
+    engine: OptionValues,
     retune: RetuneOption = False,
     workers: WorkersOption = 0,
     ray: Annotated[str, typer.Option("--ray", metavar="HOST:PORT", help="Index with the machines of this Ray cluster.")] = "",
@@ -179,7 +180,7 @@ def print_plan(plan: "IndexPlan", *, as_json: bool = False) -> None:
     stdout_console.print(f"disk      about {max(1, round(plan.disk / 1e6))} MB")
 
 
-def _changed_settings(settings: SettingValues) -> dict[str, Any]:
+def _changed_settings(settings: OptionValues) -> dict[str, Any]:
     """The IndexSettings fields that the options change; an empty list or name resets to the default. Raises UsageError."""
     from localrag.loaders.ocr import checked_languages
 
@@ -411,7 +412,7 @@ def remove_documents_command(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     index: IndexOption = None,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
     quiet: QuietOption = False,
     progress: ProgressOption = "auto",
     as_json: JsonOption = False,

@@ -15,9 +15,9 @@ from localrag.cli.options import (
     FilterOption,
     IndexOption,
     JsonOption,
+    OptionValues,
     QuietOption,
     RerankerOption,
-    SettingValues,
     choice_option,
     complete_communities,
     document_filter,
@@ -278,7 +278,7 @@ def undo_merge_command(
     number: Annotated[int, typer.Argument(metavar="N", help="Number shown by `localrag merges list`.")],
     index: IndexOption = None,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
     quiet: QuietOption = False,
 ) -> None:
     """Undo a merge, now and in every later update."""
@@ -301,7 +301,7 @@ def add_merge_command(
     into: Annotated[str, typer.Argument(metavar="INTO", help="The entity that it names.", autocompletion=entities)],
     index: IndexOption = None,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
     quiet: QuietOption = False,
 ) -> None:
     """Merge a name into an entity, now and in every later update."""

@@ -200,13 +200,13 @@ def pull_command(
     """Download a model from Hugging Face. The only command that uses the network. Run it again to resume."""
     from localrag.catalog.hub import download, list_files
     from localrag.catalog.listing import model_at, parse_pull_target
-    from localrag.cli.views.tables import DownloadProgress, format_bytes
+    from localrag.cli.views.tables import download_progress, format_bytes
 
     repo, quant, known = parse_pull_target(what)
     hosts = allow_host or []
     files = list_files(repo, quant, hosts)
     if not quiet:
         print_note(f"{repo}: {files[0].path}{f' and {len(files) - 1} more' * (len(files) > 1)}, {format_bytes(sum(f.size for f in files))}")
-    with DownloadProgress(files[0].path, quiet=quiet) as bar:
-        paths = download(files, data_dir() / "models", bar.show, hosts)
+    with download_progress(files[0].path, quiet=quiet) as show:
+        paths = download(files, data_dir() / "models", show, hosts)
     _add(model_at(paths[0], name or known, kind), test=test, use=use, source=f"{repo}/{files[0].path}")

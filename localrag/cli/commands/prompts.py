@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from localrag.cli.options import IndexOption, JsonOption, QuietOption, SettingValues, engine_options, with_engine
+from localrag.cli.options import IndexOption, JsonOption, OptionValues, QuietOption, engine_options, with_engine
 from localrag.cli.views.terminal import print_note, write_json, write_line, write_out, write_result
 from localrag.errors import NoIndex, UsageError
 from localrag.records import to_row
@@ -179,7 +179,7 @@ def tune_command(
     seed: Annotated[int, typer.Option("--seed", help="Seed of the sample.")] = 0,
     undo: Annotated[bool, typer.Option("--undo", help="Undo the last tuning.")] = False,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -14,8 +14,8 @@ import typer
 from localrag.cli.options import (
     IndexOption,
     ModelOption,
+    OptionValues,
     RerankerOption,
-    SettingValues,
     choice_option,
     engine_options,
     setting_option,
@@ -53,7 +53,7 @@ def serve_command(
     model: ModelOption = None,
     reranker: RerankerOption = None,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
 ) -> None:
     """Open the index in a browser and serve other programs on this machine (/v1)."""
     from localrag.exchange.export_folder import check_outside_index
@@ -163,7 +163,7 @@ def mcp_command(
     model: ModelOption = None,
     reranker: RerankerOption = None,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
 ) -> None:
     """Offer the index as MCP tools, on standard input and output, to the program that starts this command.
 
