@@ -199,13 +199,13 @@ PruneOption = Annotated[bool, typer.Option("--prune", help="Remove all documents
 
 
 OptionValues = Mapping[str, Any]  # by name of the option; of a setting, its name
-Command = Callable[..., None]
+CommandFunction = Callable[..., None]
 
 
-def with_options(parameter: str, **options: tuple[Any, Any]) -> Callable[[Command], Command]:
+def with_options(parameter: str, **options: tuple[Any, Any]) -> Callable[[CommandFunction], CommandFunction]:
     """Decorator that adds options (name → annotation and default) to a command; their values are passed together as `parameter`."""
 
-    def decorate(command: Command) -> Command:
+    def decorate(command: CommandFunction) -> CommandFunction:
         signature = inspect.signature(command)
         at = list(signature.parameters).index(parameter)
         parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in signature.parameters.values()]

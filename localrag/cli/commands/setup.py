@@ -8,11 +8,28 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import localrag
-from localrag.cli import settings
 from localrag.cli.commands.ask import ask_and_print
 from localrag.cli.commands.index import OutputOptions, run_index
 from localrag.cli.commands.inspect import print_check_result
 from localrag.cli.options import EngineOption, IndexOption, JsonOption, ModelOption, engine_options, pages_of_help
+from localrag.cli.settings import (
+    SETTING_NAMES,
+    as_option_text,
+    bound_models_or_error,
+    effective_settings,
+    is_trusted,
+    print_settings,
+    read_set_values,
+    set_value,
+    settings_file_to_write,
+    settings_model,
+    suggestion,
+    to_toml,
+    trust,
+    unset_value,
+    user_file,
+    write_template,
+)
 from localrag.cli.views.terminal import print_note, write_json, write_line, write_out, write_result
 from localrag.demo import CORPUS, QUESTIONS
 from localrag.errors import LocalragError, NoIndex, UsageError
@@ -29,7 +46,7 @@ config_app = typer.Typer(invoke_without_command=True, help="Show and change sett
 
 def _names(incomplete: str) -> list[str]:
     """Names of settings that begin with a text, for shell completion."""
-    return [name for name in settings.SETTING_NAMES if name.startswith(incomplete)]
+    return [name for name in SETTING_NAMES if name.startswith(incomplete)]
 
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A setting of `localrag config`.", autocompletion=_names)]
@@ -46,10 +63,10 @@ def config_command(context: typer.Context, index: IndexOption = None, as_json: J
     rows = [asdict(row) for row in _setting_rows(index)]
     if as_json:
         project = project_file(Path.cwd())
-        files = {"project": str(project) if project else None, "user": str(settings.user_file())}
+        files = {"project": str(project) if project else None, "user": str(user_file())}
         write_json({"settings": rows, "files": files})
     else:
-        settings.print_settings(rows)
+        print_settings(rows)
 
 
 @config_app.command("get")
@@ -57,8 +74,8 @@ def get_command(name: NameArgument, index: IndexOption = None, as_json: JsonOpti
     """Print the value of a setting, as its option takes it."""
     found = next((row for row in _setting_rows(index) if row.name == name), None)
     if found is None:
-        raise UsageError(f"There is no setting {name!r}.", settings.suggestion(name))
-    write_result(found.value, write_line, settings.as_option_text(found.value), as_json=as_json)
+        raise UsageError(f"There is no setting {name!r}.", suggestion(name))
+    write_result(found.value, write_line, as_option_text(found.value), as_json=as_json)
 
 
 @config_app.command("set")
@@ -68,15 +85,15 @@ def set_command(
     user: UserOption = False,
 ) -> None:
     """Set a value in the nearest localrag.toml, or in your own file. Comments are kept."""
-    path = settings.settings_file_to_write(user=user)
-    print_note(f"{name} = {settings.to_toml(settings.set_value(path, name, value))} in {path}")
+    path = settings_file_to_write(user=user)
+    print_note(f"{name} = {to_toml(set_value(path, name, value))} in {path}")
 
 
 @config_app.command("unset")
 def unset_command(name: NameArgument, user: UserOption = False) -> None:
     """Remove a value from the nearest localrag.toml, or from your own file."""
-    path = settings.settings_file_to_write(user=user)
-    settings.unset_value(path, name)
+    path = settings_file_to_write(user=user)
+    unset_value(path, name)
     print_note(f"{name} is no longer set in {path}")
 
 
@@ -86,39 +103,39 @@ def trust_command() -> None:
     path = project_file(Path.cwd())
     if path is None:
         raise UsageError(f"There is no {PROJECT_FILE} here or in a folder above.", "Write one: localrag init")
-    values = settings.trust(path)
-    listed = ", ".join(f"{name} = {settings.to_toml(value)}" for name, value in values.items())
+    values = trust(path)
+    listed = ", ".join(f"{name} = {to_toml(value)}" for name, value in values.items())
     print_note(f"{path} is trusted as it is now{f': {listed}' if listed else ''}")
 
 
 @config_app.command("path")
 def path_command(user: UserOption = False, as_json: JsonOption = False) -> None:
     """Print which file `config set` writes to."""
-    path = str(settings.settings_file_to_write(user=user))
+    path = str(settings_file_to_write(user=user))
     write_result({"path": path}, write_line, path, as_json=as_json)
 
 
 @config_app.command("schema")
 def schema_command(as_json: JsonOption = False) -> None:  # noqa: ARG001 — it is JSON without the option, too
     """Print a JSON schema of localrag.toml, for editors."""
-    write_out(json.dumps(settings.settings_model().model_json_schema(), indent=2) + "\n")
+    write_out(json.dumps(settings_model().model_json_schema(), indent=2) + "\n")
 
 
 def init_command() -> None:
     """Write a localrag.toml here that lists every setting, commented out, with an explanation."""
-    print_note(f"{settings.write_template()}: every setting with its value. Change what you need; localrag config shows the values in use.")
+    print_note(f"{write_template()}: every setting with its value. Change what you need; localrag config shows the values in use.")
 
 
 def _setting_rows(index: Path | None) -> "list[EffectiveSetting]":
     """All settings in effect, with a note if the index cannot be read."""
-    set_values, project = settings.read_set_values(), project_file(Path.cwd())
-    if project and not settings.is_trusted(project, set_values):
+    set_values, project = read_set_values(), project_file(Path.cwd())
+    if project and not is_trusted(project, set_values):
         print_note(f"You have not trusted {project}, so commands end with an error. To trust it: localrag config trust")
     chosen = set_values["index"].value if "index" in set_values else ""
-    bound, problem = settings.bound_models_or_error(index or (Path(chosen) if chosen else None))
+    bound, problem = bound_models_or_error(index or (Path(chosen) if chosen else None))
     if problem:
         print_note(problem)
-    return settings.effective_settings(set_values, bound)
+    return effective_settings(set_values, bound)
 
 
 TopicArgument = Annotated[
