@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from localrag.cli.settings import COMMA_LIST, SETTINGS, as_option_text
-from localrag.cli.views.terminal import json_events, status_line
+from localrag.cli.views.terminal import json_events, print_note, status_line
 
 if TYPE_CHECKING:
     from localrag.engine.settings import EngineOptions
@@ -198,21 +198,25 @@ ProgressOption = Annotated[
 PruneOption = Annotated[bool, typer.Option("--prune", help="Remove all documents whose files are gone, also those of a missing folder.")]
 
 
-SettingValues = Mapping[str, Any]  # by setting name
+OptionValues = Mapping[str, Any]  # by name of the option; of a setting, its name
+CommandFunction = Callable[..., None]
 
 
-def with_settings(parameter: str, *settings: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorator that adds the options of settings to a command; their values are passed together as `parameter` (SettingValues)."""
+def with_options(parameter: str, **options: tuple[Any, Any]) -> Callable[[CommandFunction], CommandFunction]:
+    """Decorator that adds options (name → annotation and default) to a command; their values are passed together as `parameter`."""
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: CommandFunction) -> CommandFunction:
         signature = inspect.signature(command)
         at = list(signature.parameters).index(parameter)
         parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in signature.parameters.values()]
-        parameters[at : at + 1] = map(_option_parameter, settings)
+        parameters[at : at + 1] = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            for name, (annotation, default) in options.items()
+        ]
 
         @wraps(command)
         def run(**given: Any) -> None:
-            values = {name: given.pop(name) for name in settings}
+            values = {name: given.pop(name) for name in options}
             command(**given, **{parameter: values})
 
         run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # typer reads the options from it
@@ -222,23 +226,25 @@ def with_settings(parameter: str, *settings: str) -> Callable[[Callable[..., Non
     return decorate
 
 
-def _option_parameter(name: str) -> inspect.Parameter:
-    """The parameter of a command for a setting. If unset, it is None for lists and for settings stored in the index."""
-    setting = SETTINGS[name]
-    kind: Any = setting.type
-    if setting.type is tuple:
-        kind = str if setting.metavar == COMMA_LIST else list[str]
-    default = None if setting.index_key or setting.type is tuple else setting.default
-    kind = Annotated[kind if default is not None else kind | None, setting_option(name)]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+def setting_options(*names: str) -> dict[str, tuple[Any, Any]]:
+    """Options of settings for `with_options`. If unset, they are None for lists and for settings stored in the index."""
+    options = {}
+    for name in names:
+        setting = SETTINGS[name]
+        kind: Any = setting.type
+        if setting.type is tuple:
+            kind = str if setting.metavar == COMMA_LIST else list[str]
+        default = None if setting.index_key or setting.type is tuple else setting.default
+        options[name] = Annotated[kind if default is not None else kind | None, setting_option(name)], default
+    return options
 
 
-with_engine = with_settings("engine", "allow_host", "parallel", "engine", "deterministic")
+ENGINE_OPTIONS = setting_options("allow_host", "parallel", "engine", "deterministic")
+with_engine = with_options("engine", **ENGINE_OPTIONS)
 
 
-def engine_options(values: SettingValues, *, retune: bool = False, quiet: bool = False) -> "EngineOptions":
+def engine_options(values: OptionValues, *, retune: bool = False, quiet: bool = False) -> "EngineOptions":
     """EngineOptions from the values of `with_engine`; notes go to stderr unless `quiet`. Raises UsageError."""
-    from localrag.cli.views.console import print_note
     from localrag.engine.settings import EngineOptions
 
     chosen = EngineOptions.of(

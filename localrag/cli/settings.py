@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from localrag.cli.views.terminal import escape_controls, json_events, write_event, write_line
-from localrag.errors import LocalragError, UsageError
+from localrag.errors import IndexMismatch, LocalragError, UsageError
 from localrag.settings import ENV_PREFIX, PROJECT_FILE, QUERY_MODES, IndexSettings, project_file
 from localrag.system.files import config_dir, ensure_private_folder, read_linked_file, write_atomically
 from localrag.system.trust import is_trust_known, remember_trust, untrusted_reason
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import tomlkit
     import typer
     from pydantic import BaseModel
-    from pydantic_core import ErrorDetails
 
 
 COMMA_LIST = "A,B,…"
@@ -81,7 +80,6 @@ def _check_types(types: tuple[str, ...]) -> tuple[str, ...]:
 
 def _check_engine(values: str) -> str:
     from localrag.engine.settings import EngineOptions
-    from localrag.errors import UsageError
 
     try:
         EngineOptions.of(values)
@@ -277,14 +275,10 @@ def _validate(raw: Mapping[str, Any], where: Locate, *, strict: bool) -> dict[st
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
-        raise UsageError(f"{where(name)}: {_error_message(name, first, raw)}", f"{name} is {allowed_values(name)}.") from error
+        is_explained = first["type"] == "value_error"  # raised by `Setting.check`
+        message = first["msg"].removeprefix("Value error, ") if is_explained else f"{name} cannot be {raw[name]!r}."
+        raise UsageError(f"{where(name)}: {message}", f"{name} is {allowed_values(name)}.") from error
     return {name: getattr(values, name) for name in raw}
-
-
-def _error_message(name: str, error: "ErrorDetails", raw: Mapping[str, Any]) -> str:
-    if error["type"] == "value_error":  # raised by `Setting.check`
-        return error["msg"].removeprefix("Value error, ")
-    return f"{name} cannot be {raw[name]!r}."
 
 
 USER_FILE = "config.toml"
@@ -629,23 +623,12 @@ def apply_settings(context: "typer.Context", words: Sequence[str]) -> None:
     options = words[: words.index("--")] if "--" in words else words
     if words[:1] and words[0] not in COMMANDS_WITHOUT_SETTINGS and not {"-h", "--help"} & {*options}:
         set_values = read_set_values()
-        _check_project(set_values)
+        if project := project_file(Path.cwd()):
+            check_project(project, set_values)
         context.default_map = default_map(context.command, set_values)
 
 
-def _check_project(set_values: "Mapping[str, SetValue]") -> None:
-    """Raise UsageError if the nearest localrag.toml needs the user's trust and does not have it."""
-    from pathlib import Path
-
-    from localrag.settings import project_file
-    from localrag.system.trust import untrusted_reason
-
-    project = project_file(Path.cwd())
-    if project and (untrusted_reason(project) or any(one.origin == "project" for one in set_values.values())):
-        check_project(project, set_values)
-
-
-def default_map(group: Any, set_values: "Mapping[str, SetValue]", path: str = "") -> dict[str, Any]:
+def default_map(group: Any, set_values: Mapping[str, SetValue], path: str = "") -> dict[str, Any]:
     """Click's `default_map` of a group: the values that were set, by command and parameter."""
     table: dict[str, Any] = {}
     for name, command in group.commands.items():
@@ -660,7 +643,7 @@ def default_map(group: Any, set_values: "Mapping[str, SetValue]", path: str = ""
     return table
 
 
-def _is_set(name: str, set_values: "Mapping[str, SetValue]") -> bool:
+def _is_set(name: str, set_values: Mapping[str, SetValue]) -> bool:
     """Whether a setting has a value. An empty path or model overrides lower levels, so that the option's default applies."""
     return name in set_values and (
         set_values[name].value != "" or (setting_default(name) == "" and name not in (*PATH_SETTINGS, *MODEL_SETTINGS))
@@ -674,9 +657,10 @@ def _as_option_value(parameter: Any, value: Any) -> Any:
     return ",".join(value) if isinstance(value, tuple) else value
 
 
-def refuse_changes(context: "typer.Context", index: "Path | None", *, rebuild: bool) -> None:
+def refuse_changes(context: "typer.Context", index: Path | None, *, rebuild: bool) -> None:
     """Raise IndexMismatch if settings (not the command line) differ from those the index was built with."""
-    set_before = {option_name(p) for p in context.command.params if _comes_from_settings(context, p.name)} & INDEX_BOUND_SETTINGS.keys()
+    sources = {option_name(p): context.get_parameter_source(p.name) for p in context.command.params if p.name}
+    set_before = {name for name, source in sources.items() if source and source.name == "DEFAULT_MAP"} & INDEX_BOUND_SETTINGS.keys()
     if not set_before or rebuild:
         return
     from localrag.project import bound_models
@@ -687,15 +671,8 @@ def refuse_changes(context: "typer.Context", index: "Path | None", *, rebuild: b
             raise _mismatch(name, set_values[name], has)
 
 
-def _comes_from_settings(context: "typer.Context", name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "DEFAULT_MAP"
-
-
 def value_in_index(name: str, bound: Mapping[str, Any]) -> Any:
     """The value of a setting that an index was built with, from its `bound_models`; None if unknown."""
-    from localrag.settings import IndexSettings
-
     if name in ("model", "embedder"):
         return bound.get(INDEX_BOUND_SETTINGS[name], {}).get("name")
     return getattr(IndexSettings.from_json(bound.get("settings", {})), INDEX_BOUND_SETTINGS[name])
@@ -717,9 +694,7 @@ def conflicting_value(name: str, value: Any, bound: Mapping[str, Any]) -> Any:
     return None if same else has
 
 
-def _mismatch(name: str, setting: "SetValue", has: Any) -> Exception:
-    from localrag.errors import IndexMismatch
-
+def _mismatch(name: str, setting: SetValue, has: Any) -> IndexMismatch:
     flag = name.replace("_", "-")
     if name == "model":
         change = "localrag index PATH --rebuild"
@@ -728,13 +703,9 @@ def _mismatch(name: str, setting: "SetValue", has: Any) -> Exception:
     elif isinstance(setting.value, bool):
         change = f"localrag index PATH --{'' if setting.value else 'no-'}{flag}, or all with --rebuild"
     else:
-        text = ",".join(setting.value) if isinstance(setting.value, tuple) else setting.value
-        change = f"localrag index PATH --{flag} {text or repr('')}, or all with --rebuild"
-    out = (
-        f"unset {setting.location}"
-        if setting.origin == "environment"
-        else f"localrag config unset {name}{' --user' * (setting.origin == 'user')}"
-    )
+        change = f"localrag index PATH --{flag} {as_option_text(setting.value) or repr('')}, or all with --rebuild"
+    is_variable, user = setting.origin == "environment", " --user" * (setting.origin == "user")
+    out = f"unset {setting.location}" if is_variable else f"localrag config unset {name}{user}"
     return IndexMismatch(
         f"The index was made with {name} = {to_toml(has)}, but {setting.location} says {to_toml(setting.value)}.",
         f"To change the index: {change}. To keep it as it is: {out}",
@@ -766,14 +737,8 @@ def _effective_setting(name: str, given: SetValue | None, bound: Mapping[str, An
     if given is None:
         value, origin = (setting_default(name), "default") if has is None else (has, "index")
         return EffectiveSetting(name, value, origin, "", None, setting_help(name))
-    return EffectiveSetting(
-        name,
-        given.value,
-        given.origin,
-        given.location,
-        has if has is not None and _differs(name, given, bound) else None,
-        setting_help(name),
-    )
+    differs = has is not None and _differs(name, given, bound)
+    return EffectiveSetting(name, given.value, given.origin, given.location, has if differs else None, setting_help(name))
 
 
 def _differs(name: str, given: SetValue, bound: Mapping[str, Any]) -> bool:

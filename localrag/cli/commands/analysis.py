@@ -7,22 +7,36 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import localrag
 from localrag.cli.options import (
+    ENGINE_OPTIONS,
     CollectionOption,
     FilterOption,
     IndexOption,
     JsonOption,
     ModelOption,
+    OptionValues,
     ProgressOption,
-    SettingValues,
     choice_option,
     document_filter,
     engine_options,
     entities,
     joined_words,
-    with_engine,
+    with_options,
 )
-from localrag.cli.views.terminal import status_line, stdin_text, write_json
+from localrag.cli.views.terminal import (
+    confirm,
+    format_duration,
+    json_events,
+    print_note,
+    status_line,
+    stdin_text,
+    write_event,
+    write_result,
+)
+from localrag.errors import UsageError
+from localrag.filters import NO_FILTER
+from localrag.system.files import read_linked_file
 
 if TYPE_CHECKING:
     from localrag.analysis.tables import ResultTable
@@ -38,55 +52,48 @@ OutOption = Annotated[
         "--out", "-o", metavar="FILE", help="Write the table to a .csv, .xlsx, .docx, .md or .json file; a timeline also to .ics."
     ),
 ]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before work that takes more than ten minutes.")]
+_FILTER_OPTIONS = {"where": (FilterOption, None), "collection": (CollectionOption, None)}
+_TABLE_OPTIONS = {
+    "out": (OutOption, None),
+    "force": (Annotated[bool, typer.Option("--force", help="Replace an existing file.")], False),
+    "index": (IndexOption, None),
+    "model": (ModelOption, None),
+    **ENGINE_OPTIONS,
+    "progress": (ProgressOption, "auto"),  # its callback tells the status line
+    "as_json": (JsonOption, False),
+}
+with_table = with_options("given", **_FILTER_OPTIONS, **_TABLE_OPTIONS)
 
 
-def _print_or_write(table: "ResultTable", index: "Index", out: Path | None, *, force: bool, as_json: bool) -> None:
-    from localrag.cli.views.console import print_note
+def _make(given: OptionValues, make: "Callable[[Index, DocumentFilter], ResultTable]", kind: str = "") -> None:
+    """Open the index, make a table and print or write it; an existing out file is refused before the work."""
     from localrag.cli.views.result_tables import print_result_table
-    from localrag.exchange.table_files import write_table
+    from localrag.exchange.table_files import check_output_file, write_table
     from localrag.serializers import serialize_table
 
-    status_line.clear()
-    if out is not None:
-        write_table(table, out, force=force)
-        print_note(f"{len(table.rows):,} rows are in {out}." + f" {table.note}" * bool(table.note))
-    elif as_json:
-        write_json(serialize_table(table))
-    else:
-        print_result_table(table, index.root)
-
-
-def _selection_of(where: str | None, collection: str | None) -> "DocumentFilter":
-    from localrag.filters import NO_FILTER
-
-    return document_filter(where, collection) or NO_FILTER
-
-
-def _make(
-    index: Path | None,
-    model: str | None,
-    engine: SettingValues,
-    out: Path | None,
-    make: "Callable[[Index], ResultTable]",
-    *,
-    force: bool,
-    as_json: bool,
-    kind: str = "",
-) -> None:
-    """Open the index, make a table and print or write it; an existing out file is refused before the work."""
-    from localrag.exchange.table_files import check_output_file
-    from localrag.index import Index
-
+    selection, out, force = document_filter(given.get("where"), given.get("collection")) or NO_FILTER, given["out"], given["force"]
     if out is not None:
         check_output_file(out, kind, force=force)
-    with Index.open(index, model=model, engine=engine_options(engine, quiet=as_json)) as opened:
+    with localrag.Index.open(given["index"], model=given["model"], engine=engine_options(given, quiet=given["as_json"])) as opened:
         opened.load_models()
-        _print_or_write(make(opened), opened, out, force=force, as_json=as_json)
+        table = make(opened, selection)
+        status_line.clear()
+        if out is not None:
+            write_table(table, out, force=force)
+            print_note(f"{len(table.rows):,} rows are in {out}." + f" {table.note}" * bool(table.note))
+        else:
+            write_result(serialize_table(table), print_result_table, table, opened.root, as_json=given["as_json"])
 
 
-@with_engine
+def _show_work(done: int, total: int) -> None:
+    """Show how much of a table is made, on the status line or as an event."""
+    if json_events.is_active:
+        write_event("progress", done=done, total=total)
+    else:
+        status_line.show(f"{done:,} of {total:,}")
+
+
+@with_table
 def review_command(
     questions: Annotated[
         Path | None,
@@ -106,44 +113,32 @@ def review_command(
     max_seconds: Annotated[
         float | None, typer.Option("--max-seconds", min=0, help="Stop after this time; the same command goes on.")
     ] = None,
-    where: FilterOption = None,
-    collection: CollectionOption = None,
-    out: OutOption = None,
-    force: ForceOption = False,
-    yes: YesOption = False,
-    index: IndexOption = None,
-    model: ModelOption = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before work that takes more than ten minutes.")] = False,
     *,
-    engine: SettingValues,
-    progress: ProgressOption = "auto",  # noqa: ARG001 — its callback tells the status line
-    as_json: JsonOption = False,
+    given: OptionValues,
 ) -> None:
     """Put the same questions to every document: a table of answers with quotes."""
-    from localrag.cli.views.console import confirm
-    from localrag.cli.views.result_tables import print_cost, show_work
+    lines = _read_lines(questions)
 
-    lines, chosen = _read_lines(questions), _selection_of(where, collection)
-
-    def make(opened: "Index") -> "ResultTable":
-        for given in approve or ():
-            opened.decide(*_cell_of(given, lines))
-        for given in correct or ():
-            cell, _, text = given.partition("=")
+    def make(opened: "Index", selection: "DocumentFilter") -> "ResultTable":
+        for cell in approve or ():
+            opened.decide(*_cell_of(cell, lines))
+        for decision in correct or ():
+            cell, _, text = decision.partition("=")
             opened.decide(*_cell_of(cell, lines), text)
-        plan = opened.plan_review(lines, rows=rows, selection=chosen)
-        print_cost(plan.new_cells, f"of {plan.cells:,} cells", plan.seconds)
+        plan = opened.plan_review(lines, rows=rows, selection=selection)
+        if plan.new_cells:
+            print_note(f"{plan.new_cells:,} of {plan.cells:,} cells to read, about {format_duration(max(1.0, plan.seconds))}.")
         if plan.seconds > CONFIRM_FROM_S and not yes and max_seconds is None and sys.stdin.isatty() and not confirm("Go on?", default=True):
             raise typer.Exit(1)
-        return opened.review(lines, rows=rows, max_seconds=max_seconds, selection=chosen, on_work=show_work)
+        return opened.review(lines, rows=rows, max_seconds=max_seconds, selection=selection, on_work=_show_work)
 
-    _make(index, model, engine, out, make, force=force, as_json=as_json)
+    _make(given, make)
 
 
 def _read_lines(questions: Path | None) -> list[str]:
     from localrag.analysis.review_questions import EXAMPLE, parse_questions
-    from localrag.errors import UsageError
     from localrag.loaders.encodings import decode_bytes
-    from localrag.system.files import read_linked_file
 
     if questions is None or str(questions) == "-":
         if questions is None and sys.stdin.isatty():
@@ -159,99 +154,43 @@ def _read_lines(questions: Path | None) -> list[str]:
 
 def _cell_of(given: str, lines: list[str]) -> tuple[str, str]:
     """Path and question of PATH:N. Raises UsageError."""
-    from localrag.errors import UsageError
-
     path, _, number = given.rpartition(":")
     if not path or not number.isdecimal() or not 1 <= int(number) <= len(lines):
         raise UsageError(f"{given!r} names no cell.", f"Name a document and a question from 1 to {len(lines)}: contract.pdf:2")
     return path, lines[int(number) - 1]
 
 
-@with_engine
+@with_table
 def timeline_command(
     about: Annotated[
         list[str] | None, typer.Argument(metavar="ABOUT…", help="An entity or a topic. Default: everything.", autocompletion=entities)
     ] = None,
     limit: Annotated[int | None, typer.Option("-n", "--limit", min=1, help="Number of rows. Default: all.")] = None,
-    where: FilterOption = None,
-    collection: CollectionOption = None,
-    out: OutOption = None,
-    force: ForceOption = False,
-    index: IndexOption = None,
-    model: ModelOption = None,
     *,
-    engine: SettingValues,
-    progress: ProgressOption = "auto",  # noqa: ARG001 — as above
-    as_json: JsonOption = False,
+    given: OptionValues,
 ) -> None:
     """List dated statements in order of time, each with its quote."""
-    from localrag.cli.views.result_tables import show_work
-
-    chosen = _selection_of(where, collection)
-    _make(
-        index,
-        model,
-        engine,
-        out,
-        lambda opened: opened.timeline(joined_words(about), limit=limit, selection=chosen, on_work=show_work),
-        force=force,
-        as_json=as_json,
-        kind="timeline",
-    )
+    topic = joined_words(about)
+    _make(given, lambda opened, selection: opened.timeline(topic, limit=limit, selection=selection, on_work=_show_work), "timeline")
 
 
-@with_engine
+@with_table
 def list_items_command(
     request: Annotated[list[str], typer.Argument(metavar="WHAT…", help="What to list, such as: all vessels that sank.")],
-    where: FilterOption = None,
-    collection: CollectionOption = None,
-    out: OutOption = None,
-    force: ForceOption = False,
-    index: IndexOption = None,
-    model: ModelOption = None,
     *,
-    engine: SettingValues,
-    progress: ProgressOption = "auto",  # noqa: ARG001 — as above
-    as_json: JsonOption = False,
+    given: OptionValues,
 ) -> None:
     """List all records of tables that match, each with its quote; else names in prose that may be meant."""
-    from localrag.cli.views.result_tables import show_work
-
-    chosen = _selection_of(where, collection)
-    _make(
-        index,
-        model,
-        engine,
-        out,
-        lambda opened: opened.list_items(joined_words(request), selection=chosen, on_work=show_work),
-        force=force,
-        as_json=as_json,
-    )
+    _make(given, lambda opened, selection: opened.list_items(joined_words(request), selection=selection, on_work=_show_work))
 
 
-@with_engine
+@with_options("given", **_TABLE_OPTIONS)
 def compare_command(
     first: Annotated[str, typer.Argument(metavar="A", help="A document of the index.")],
     second: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     include_same: Annotated[bool, typer.Option("--include-same", help="Show also the passages that are the same.")] = False,
-    out: OutOption = None,
-    force: ForceOption = False,
-    index: IndexOption = None,
-    model: ModelOption = None,
     *,
-    engine: SettingValues,
-    progress: ProgressOption = "auto",  # noqa: ARG001 — as above
-    as_json: JsonOption = False,
+    given: OptionValues,
 ) -> None:
     """Compare two documents or versions, passage by passage."""
-    from localrag.cli.views.result_tables import show_work
-
-    _make(
-        index,
-        model,
-        engine,
-        out,
-        lambda opened: opened.compare(first, second, include_same=include_same, on_work=show_work),
-        force=force,
-        as_json=as_json,
-    )
+    _make(given, lambda opened, _: opened.compare(first, second, include_same=include_same, on_work=_show_work))

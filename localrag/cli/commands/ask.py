@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import localrag
 from localrag.cli.options import (
     CollectionOption,
     FilterOption,
@@ -16,11 +17,11 @@ from localrag.cli.options import (
     ModelOption,
     ModeOption,
     NoHistoryOption,
+    OptionValues,
     ProgressOption,
     RerankerOption,
     ResponseTypeOption,
     RetuneOption,
-    SettingValues,
     StrictOption,
     StyleOption,
     document_filter,
@@ -29,7 +30,9 @@ from localrag.cli.options import (
     setting_option,
     with_engine,
 )
-from localrag.cli.views.terminal import index_argument, status_line, stdin_text, write_json
+from localrag.cli.views.terminal import confirm, index_argument, print_note, status_line, stdin_text, write_json
+from localrag.errors import LocalragError, UsageError
+from localrag.filters import NO_FILTER
 
 if TYPE_CHECKING:
     from localrag.index import AskOptions, Index
@@ -64,7 +67,7 @@ def ask_command(
     model: ModelOption = None,
     reranker: RerankerOption = None,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
     retune: RetuneOption = False,
     out: AnswerFileOption = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
@@ -72,8 +75,6 @@ def ask_command(
     as_json: JsonOption = False,
 ) -> None:
     """Answer a question; every citation is a verbatim passage of a file."""
-    from localrag.index import Index
-
     text = _read_question(joined_words(question) if question else None)
     _check_answer_file(out, force=force)
     how: AskOptions = {
@@ -90,7 +91,7 @@ def ask_command(
         "selection": document_filter(where, collection),
     }
     chosen = replace(engine_options(engine, retune=retune), measure_later=True)
-    with Index.open(index, model=model, reranker=reranker, engine=chosen, logs=not no_history) as opened:
+    with localrag.Index.open(index, model=model, reranker=reranker, engine=chosen, logs=not no_history) as opened:
         opened.load_models()
         if go_on:
             how["conversation"] = last_conversation(opened)
@@ -106,7 +107,6 @@ def _check_answer_file(path: Path | None, *, force: bool) -> None:
 
 
 def _write_answer_file(answer: "Answer", path: Path | None, *, force: bool) -> None:
-    from localrag.cli.views.console import print_note
     from localrag.exchange.table_files import write_answer
 
     if path is not None:
@@ -116,7 +116,6 @@ def _write_answer_file(answer: "Answer", path: Path | None, *, force: bool) -> N
 
 def _read_question(given: str | None) -> str:
     """The question of the argument, else of standard input. Raises UsageError if that is a terminal or empty."""
-    from localrag.errors import UsageError
     from localrag.query.question import MAX_QUESTION_CHARS
 
     remedy = 'Ask something: localrag ask "What are the main themes?"'
@@ -132,8 +131,6 @@ def _read_question(given: str | None) -> str:
 
 def last_conversation(index: "Index") -> int:
     """The number of the last answer's conversation. Raises LocalragError if there is none."""
-    from localrag.errors import LocalragError
-
     last = index.last_answer()
     if last is None or not last.conversation:
         raise LocalragError("There is no conversation to continue.", 'Start one: localrag ask "…"')
@@ -156,7 +153,6 @@ def ask_and_print(
     stored answer, also of a stopped question. On Ctrl-C it prints what was stored and raises typer.Exit(130).
     """
     from localrag.cli.views.answers import AnswerStream, answer_json, print_answer
-    from localrag.cli.views.console import print_note
     from localrag.query.question import AnswerCallbacks
 
     stream, calls = AnswerStream(live=not as_json), index.calls
@@ -187,8 +183,6 @@ def ask_and_print(
 
 
 def _confirm_cost() -> bool:
-    from localrag.cli.views.console import confirm
-
     return confirm("Go on?", default=True)
 
 
@@ -208,17 +202,15 @@ def questions_command(
     index: IndexOption = None,
     model: ModelOption = None,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
     as_json: JsonOption = False,
 ) -> None:
     """Suggest questions to ask."""
     from localrag.cli.views.console import stdout_console
-    from localrag.filters import NO_FILTER
-    from localrag.index import Index
 
     chosen = engine_options(engine, quiet=as_json)
     documents = document_filter(where, collection) or NO_FILTER
-    with Index.open(index, model=model, engine=chosen) as opened:
+    with localrag.Index.open(index, model=model, engine=chosen) as opened:
         questions = opened.suggest(n, about=about, selection=documents)
     if as_json:
         write_json(questions)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import localrag
 from localrag.cli.commands.ask import ask_and_print, last_conversation
 from localrag.cli.commands.inspect import print_citation
 from localrag.cli.options import (
@@ -20,8 +21,8 @@ from localrag.cli.options import (
     ModelOption,
     ModeOption,
     NoHistoryOption,
+    OptionValues,
     RerankerOption,
-    SettingValues,
     StrictOption,
     StyleOption,
     document_filter,
@@ -29,8 +30,10 @@ from localrag.cli.options import (
     joined_words,
     with_engine,
 )
-from localrag.cli.views.terminal import write_json, write_out
+from localrag.cli.views.terminal import confirm, line_reader, print_note, write_json, write_out, write_result
+from localrag.errors import LocalragError, UsageError
 from localrag.settings import QUERY_MODES
+from localrag.system.files import write_atomically
 
 if TYPE_CHECKING:
     from localrag.cli.views.terminal import ReadLine
@@ -65,8 +68,6 @@ def parse_command(line: str) -> tuple[str, str] | None:
 
 def run_command(name: str, argument: str, talk: ChatSession) -> ChatSession | None:
     """Run a slash command; return the conversation after it, or None to end. Raises UsageError and LocalragError."""
-    from localrag.errors import UsageError
-
     name = "quit" if name in ("exit", "bye") else name
     if name not in COMMANDS:
         near = _near(name, list(COMMANDS), "/")
@@ -98,9 +99,6 @@ def _help(_argument: str, talk: ChatSession) -> ChatSession:
 
 
 def _mode(argument: str, talk: ChatSession) -> ChatSession:
-    from localrag.cli.views.console import print_note
-    from localrag.errors import UsageError
-
     if argument and argument not in QUERY_MODES:
         raise UsageError(f"There is no mode {argument!r}.", f"{_near(argument, list(QUERY_MODES))}Modes: {', '.join(QUERY_MODES)}")
     mode = argument or talk.how["mode"]
@@ -109,8 +107,6 @@ def _mode(argument: str, talk: ChatSession) -> ChatSession:
 
 
 def _source(argument: str, talk: ChatSession) -> ChatSession:
-    from localrag.errors import UsageError
-
     if argument and not argument.isdecimal():
         raise UsageError(f"/source takes the number of a citation, not {argument!r}.", "For example: /source 1")
     last = talk.answers[-1] if talk.answers else talk.index.last_answer()
@@ -120,7 +116,6 @@ def _source(argument: str, talk: ChatSession) -> ChatSession:
 
 def _entity(argument: str, talk: ChatSession) -> ChatSession:
     from localrag.cli.views.contents import entity_json, print_entity
-    from localrag.errors import UsageError
 
     if not argument:
         raise UsageError("Name an entity.", "For example: /entity Ingrid Holm")
@@ -137,8 +132,6 @@ def _sessions(_argument: str, talk: ChatSession) -> ChatSession:
 
 
 def _resume(argument: str, talk: ChatSession) -> ChatSession:
-    from localrag.errors import UsageError
-
     if not argument.isdecimal():
         raise UsageError("Name a conversation by its number.", "List them: /sessions")
     return resume_session(int(argument), talk)
@@ -146,8 +139,6 @@ def _resume(argument: str, talk: ChatSession) -> ChatSession:
 
 def resume_session(number: int, talk: ChatSession) -> ChatSession:
     """Continue a stored conversation. Raises UsageError for an unknown number."""
-    from localrag.cli.views.console import print_note
-
     answers = tuple(answer for _, answer in conversation_of(talk.index, number))
     many = f"{len(answers)} answer{'s' * (len(answers) != 1)}"
     print_note(f"Conversation {number} goes on: “{answers[0].question}”, {many}.")
@@ -156,9 +147,6 @@ def resume_session(number: int, talk: ChatSession) -> ChatSession:
 
 def _save(argument: str, talk: ChatSession) -> ChatSession:
     from localrag.cli.views.answers import conversation_markdown
-    from localrag.cli.views.console import confirm, print_note
-    from localrag.errors import LocalragError, UsageError
-    from localrag.system.files import write_atomically
 
     if not argument:
         raise UsageError("Name a file.", "For example: /save ferry.md")
@@ -235,19 +223,14 @@ def chat_command(
     model: ModelOption = None,
     reranker: RerankerOption = None,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
 ) -> None:
     """Ask questions in a conversation. `/help` lists commands, Ctrl-C stops an answer, Ctrl-D ends."""
-    from localrag.cli.views.console import print_note
-    from localrag.cli.views.terminal import line_reader
-    from localrag.errors import UsageError
-    from localrag.index import Index
-
     if go_on and resume is not None:
         raise UsageError("Either --continue or --resume, not both.", "The last conversation: -c. Another: --resume N")
     chosen = replace(engine_options(engine), measure_later=True)
     documents = document_filter(where, collection)
-    with Index.open(index, model=model, reranker=reranker, engine=chosen, logs=not no_history) as opened:
+    with localrag.Index.open(index, model=model, reranker=reranker, engine=chosen, logs=not no_history) as opened:
         opened.load_models()
         talk = ChatSession(opened, {"mode": mode, "style": style, "strict": strict, "selection": documents})
         if go_on or resume is not None:
@@ -266,9 +249,6 @@ def _chat_loop(talk: ChatSession, read: "ReadLine") -> None:
 
 def _handle_line(line: str, talk: ChatSession) -> ChatSession | None:
     """Run a command or answer a question, and return the conversation, or None to end. An error is printed and changes nothing."""
-    from localrag.cli.views.console import print_note
-    from localrag.errors import LocalragError
-
     try:
         command = parse_command(line)
         return run_command(*command, talk) if command else _ask(line.strip(), talk)
@@ -291,8 +271,6 @@ def _ask(text: str, talk: ChatSession) -> ChatSession:
 
 def _read_line(read: "ReadLine", mode: str) -> str | None:
     """Read the next line that is not blank; None at the end of input. On a terminal, Ctrl-C discards the line."""
-    from localrag.cli.views.console import print_note
-
     while True:
         try:
             if sys.stdin.isatty():
@@ -325,13 +303,9 @@ def list_sessions_command(
 ) -> None:
     """List conversations: number, first question, how many answers, when."""
     from localrag.cli.views.answers import print_conversations
-    from localrag.index import Index
 
-    rows = Index.open(index).conversations(n, by_program=programs)
-    if as_json:
-        write_json(rows)
-    else:
-        print_conversations(rows)
+    rows = localrag.Index.open(index).conversations(n, by_program=programs)
+    write_result(rows, print_conversations, as_json=as_json)
 
 
 @sessions_app.command("search")
@@ -342,16 +316,11 @@ def search_command(
 ) -> None:
     """Find conversations by words in their questions and answers."""
     from localrag.cli.views.answers import print_hits
-    from localrag.errors import UsageError
-    from localrag.index import Index
 
     if not (text := joined_words(words)).strip():
         raise UsageError("There is nothing to search for.", 'Name some words: localrag sessions search "ferry"')
-    hits = Index.open(index).search_conversations(text)
-    if as_json:
-        write_json(hits)
-    else:
-        print_hits(hits, text)
+    hits = localrag.Index.open(index).search_conversations(text)
+    write_result(hits, print_hits, hits, text, as_json=as_json)
 
 
 @sessions_app.command("show")
@@ -364,9 +333,8 @@ def show_session_command(
     """Print a conversation: questions, answers, citations."""
     from localrag.cli.views.answers import conversation_markdown, print_conversation
     from localrag.cli.views.contents import log_json
-    from localrag.index import Index
 
-    opened = Index.open(index)
+    opened = localrag.Index.open(index)
     answers = conversation_of(opened, number)
     if as_json:
         write_json([log_json(answer.id, at, answer, opened.root) for at, answer in answers])
@@ -378,8 +346,6 @@ def show_session_command(
 
 def conversation_of(index: "Index", number: int) -> "list[tuple[str, Answer]]":
     """The answers of a conversation with their times, oldest first. Raises UsageError for an unknown number."""
-    from localrag.errors import UsageError
-
     answers = index.conversation(number)
     if not answers:
         raise UsageError(f"There is no conversation {number}.", "List them: localrag sessions list")
@@ -394,8 +360,6 @@ def remove_sessions_command(
     index: IndexOption = None,
 ) -> None:
     """Delete conversations and every copy of their text in the index."""
-    from localrag.cli.views.console import confirm, print_note
-    from localrag.errors import UsageError
     from localrag.project import find_index
     from localrag.store import answers, erasure
     from localrag.store.opening import open_index, writer_lock
@@ -424,8 +388,6 @@ def remove_sessions_command(
 
 def _selected_sessions(existing: Sequence[int], numbers: Sequence[int], *, is_pending: bool, all_: bool) -> list[int]:
     """The conversations to delete: the named ones, or all; may be empty if an earlier deletion is pending. Raises UsageError."""
-    from localrag.errors import UsageError
-
     if not numbers and not all_ and not is_pending:
         raise UsageError("Name the conversations to delete: numbers, or --all.", "List them: localrag sessions list")
     if unknown := [n for n in numbers if n not in existing]:

@@ -16,23 +16,26 @@ from localrag.cli.options import (
     IndexOption,
     JsonOption,
     ModelOption,
+    OptionValues,
     ParallelRequestsOption,
     QuietOption,
     RerankerOption,
     ResponseTypeOption,
     RetuneOption,
-    SettingValues,
     StyleOption,
     chat_models,
     choice_option,
     engine_options,
     setting_option,
+    setting_options,
     with_engine,
-    with_settings,
+    with_options,
 )
 from localrag.cli.settings import ANSWER_STYLES
-from localrag.cli.views.terminal import write_json, write_out
-from localrag.settings import QUERY_MODES
+from localrag.cli.views.terminal import print_note, write_json, write_out, write_result
+from localrag.errors import UsageError
+from localrag.settings import QUERY_MODES, IndexSettings
+from localrag.system.files import write_atomically
 from localrag.system.resources import require_extra
 
 RETRIEVAL_MODES = ("mix", "walk", "basic", "local", "words", "vectors")
@@ -67,7 +70,7 @@ def extraction_command(
     seed: Annotated[int, typer.Option("--seed", help="Seed of the sample.")] = 0,
     gleanings: Annotated[int, setting_option("gleanings")] = 0,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Score extraction on annotated texts: names, types, relations, merges, facts."""
@@ -77,16 +80,12 @@ def extraction_command(
     from localrag.eval.datasets import load_gold
     from localrag.eval.extraction import evaluate_extraction
     from localrag.model_files import find_chat_model
-    from localrag.settings import IndexSettings
 
     documents = load_gold(dataset, form, limit=limit, seed=seed)
     options = engine_options(engine, quiet=as_json)
     settings = replace(IndexSettings(), max_gleanings=gleanings)
     scores = asyncio.run(evaluate_extraction(documents, form, extractor, find_chat_model(model), options, settings))
-    if as_json:
-        write_json(scores | {"seed": seed})
-    else:
-        print_scores(scores)
+    write_result(scores | {"seed": seed}, print_scores, scores, as_json=as_json)
 
 
 @eval_app.command("retrieval")
@@ -100,7 +99,7 @@ def retrieval_command(
     model: ModelOption = None,
     reranker: RerankerOption = None,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Score retrieval: how many gold passages are found first."""
@@ -139,14 +138,13 @@ def qa_command(
         "localrag-qa"
     ),
     *,
-    engine: SettingValues,
+    engine: OptionValues,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Score answers and evidence on questions with gold answers, for each mode."""
     require_extra("eval", "rouge_score")
     import asyncio
 
-    from localrag.cli.views.console import print_note
     from localrag.cli.views.tables import print_rows
     from localrag.eval.datasets import load_qa_dataset
     from localrag.eval.qa import QaSetup, averages, evaluate_answers
@@ -218,14 +216,13 @@ def answers_command(
         ),
     ] = None,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compare query modes on your own documents, as the GraphRAG paper does."""
     require_extra("eval", "rouge_score", "matplotlib")
     import asyncio
 
-    from localrag.cli.views.console import print_note
     from localrag.eval.comparison import StudyPlan, run_study
     from localrag.eval.conditions import CONDITION_NAMES
     from localrag.query.question import QueryOptions
@@ -252,15 +249,11 @@ def _show_study(folder: Path, *, as_json: bool) -> None:
     from localrag.engine.embedder import open_embedder
     from localrag.eval.comparison import study_results, write_page
     from localrag.model_files import find_embedder
-    from localrag.system.files import write_atomically
 
     results = study_results(folder, cache(lambda: open_embedder(find_embedder(None)).embed))
     page = write_page(folder, results)
     write_atomically(folder / "results.json", json.dumps(results, ensure_ascii=False, indent=1).encode())
-    if as_json:
-        write_json(results)
-    else:
-        print_study(results, page)
+    write_result(results, print_study, results, page, as_json=as_json)
 
 
 RUN_OUTPUT_FORMATS = ("md", "csv", "json", "jsonl", "html", "sqlite")
@@ -295,8 +288,6 @@ def bench_command(
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Measure models on this machine: memory, speed, extraction, yes/no questions, an index with ten questions."""
-    from localrag.errors import UsageError
-
     if context.invoked_subcommand:
         if models or as_json:
             name, option = context.invoked_subcommand, "--model" if models else "--json"
@@ -307,7 +298,6 @@ def bench_command(
     from localrag.bench.measure import ModelBenchmark
     from localrag.bench.report import check_format, warnings
     from localrag.bench.runs import measure_models, new_path
-    from localrag.cli.views.console import print_note
     from localrag.cli.views.tables import BenchProgress
     from localrag.engine.settings import EngineOptions
 
@@ -330,7 +320,6 @@ def bench_command(
 def _show_run(run: dict[str, Any], form: str, out: Path | None) -> None:
     """Print a benchmark run in the chosen format, or write it to a file."""
     from localrag.bench.report import as_text, write_sqlite, write_text_file
-    from localrag.cli.views.console import print_note
     from localrag.cli.views.tables import print_run
 
     if form == "sqlite" and out:
@@ -357,7 +346,6 @@ def compare_command(
 
     from localrag.bench.runs import compare_models, models_to_compare
     from localrag.cli.views.tables import print_compared_models
-    from localrag.errors import UsageError
 
     if len(runs) > 2:
         raise UsageError("Two runs are compared at a time.", "localrag bench compare RUN1 RUN2")
@@ -376,7 +364,6 @@ def runs_command(as_json: JsonOption = False) -> None:
     """List saved runs, oldest first."""
     from localrag.bench.runs import load_run, saved_runs
     from localrag.cli.views.console import stdout_console
-    from localrag.errors import UsageError
 
     rows: list[dict[str, Any]] = []
     for path in saved_runs():
@@ -394,7 +381,7 @@ def runs_command(as_json: JsonOption = False) -> None:
 
 
 @bench_app.command("engine")
-@with_settings("engine", "engine", "deterministic")
+@with_options("engine", **setting_options("engine", "deterministic"))
 def engine_command(
     text: Annotated[Path | None, typer.Option("--text", metavar="FILE", help="Text file to cut into chunks.")] = None,
     prefix: Annotated[Path | None, typer.Option("--prefix", metavar="FILE", help="Conversation before each chunk, in ChatML.")] = None,
@@ -408,7 +395,7 @@ def engine_command(
         typer.Option("--ablate", help="Also measure llama.cpp's calls alone, and the engine without each of its parts."),
     ] = False,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
     retune: RetuneOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -422,7 +409,4 @@ def engine_command(
     options = engine_options(engine, retune=retune)
     figures = engine_bench.run_workload(file, options, work, limit=ablate)
     without = engine_bench.run_ablations(file, engine_options(engine), work) if ablate else {}
-    if as_json:
-        write_json(figures | ({"ablations": without} if ablate else {}))
-    else:
-        print_engine_benchmark(figures, without)
+    write_result(figures | ({"ablations": without} if ablate else {}), print_engine_benchmark, figures, without, as_json=as_json)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import localrag
 from localrag.cli.options import IndexOption, JsonOption, QuietOption, choice_option, engine_options
-from localrag.cli.views.terminal import escape_line, write_json
+from localrag.cli.views.terminal import escape_line, print_note, status_line, write_json, write_out, write_result
+from localrag.errors import UsageError
 
 if TYPE_CHECKING:
     from localrag.exchange.export import ExportResult
@@ -42,18 +44,13 @@ def export_command(
     as_json: JsonOption = False,
 ) -> None:
     """Write the graph, reports and passages as files for other programs."""
-    from localrag.cli.views.terminal import write_json
-    from localrag.index import Index
-
-    with Index.open(index) as opened:
+    with localrag.Index.open(index) as opened:
         if path == STDOUT:
             _to_stdout(lambda file: opened.export(format, file, level=level), format)
             return
         result = opened.export(format, path, level=level, force=force)
-    if as_json:
-        write_json({name: getattr(result, name) for name in result.__slots__} | {"path": str(result.path)})
-    else:
-        _print_export(result)
+    row = {name: getattr(result, name) for name in result.__slots__} | {"path": str(result.path)}
+    write_result(row, _print_export, result, as_json=as_json)
 
 
 def _to_stdout(write: "Callable[[Path], ExportResult]", format: str) -> None:
@@ -62,7 +59,6 @@ def _to_stdout(write: "Callable[[Path], ExportResult]", format: str) -> None:
     import sys
     from tempfile import TemporaryDirectory
 
-    from localrag.errors import UsageError
     from localrag.exchange.export import FILE_FORMATS
 
     if format not in FILE_FORMATS:
@@ -75,8 +71,6 @@ def _to_stdout(write: "Callable[[Path], ExportResult]", format: str) -> None:
 
 def _print_export(result: "ExportResult") -> None:
     """Print what was written, which files of an earlier export were kept or removed, and how to open the export."""
-    from localrag.cli.views.console import print_note
-
     counts = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in result.counts.items() if n)
     files = "" if len(result.files) == 1 else f" in {len(result.files)} files"
     print_note(f"{result.path}: {counts}{files} ({result.size / 1e6:.1f} MB).")
@@ -126,23 +120,16 @@ def wiki_command(
 
     with open_read_only(index) as opened:
         result = update_wiki(opened, folder, level=level, force=force)
-    if as_json:
-        write_json(asdict(result) | {"path": str(result.path)})
-    else:
-        _print_wiki(result, folder)
+    write_result(asdict(result) | {"path": str(result.path)}, _print_wiki, result, folder, as_json=as_json)
 
 
 def _show_statement(done: int, total: int) -> None:
-    from localrag.cli.views.terminal import status_line
-
     status_line.show(f"checking what you wrote: {done} of {total}" if done < total else "")
 
 
 def _print_wiki(result: "WikiResult", folder: Path) -> None:
     """Print how many pages were written and deleted, and those that need the person."""
     import shlex
-
-    from localrag.cli.views.console import print_note
 
     counts = ", ".join(f"{n} {name}" for name, n in result.counts.items())
     deleted = f", {len(result.deleted)} deleted" if result.deleted else ""
@@ -158,8 +145,6 @@ def _print_wiki(result: "WikiResult", folder: Path) -> None:
 
 def _print_wiki_check(checked: "WikiCheckResult", *, as_json: bool) -> None:
     """Print the problems, one a line, with the place in the documents where there is one."""
-    from localrag.cli.views.console import print_note
-    from localrag.cli.views.terminal import write_out
     from localrag.serializers import serialize_citation
 
     if as_json:
@@ -205,8 +190,6 @@ def graphrag_command(folder: FolderArgument, index: IndexOption = None, as_json:
 
 
 def _print_import(done: "ImportResult") -> None:
-    from localrag.cli.views.console import print_note
-
     if done.is_duplicate:
         print_note("This was imported before; nothing has changed.")
         return
@@ -226,7 +209,6 @@ def pack_command(
     as_json: JsonOption = False,
 ) -> None:
     """Write the index to one file for another machine, with checksums."""
-    from localrag.cli.views.console import print_note
     from localrag.exchange.pack import pack_index
 
     packed = pack_index(file, index, documents=documents, models=models)
@@ -250,18 +232,13 @@ def unpack_command(
     from localrag.exchange.pack import unpack_index, verify_pack
 
     result = verify_pack(file) if check else unpack_index(file, folder)
-    if as_json:
-        write_json(asdict(result) | {"folder": str(result.folder) if result.folder else None})
-    else:
-        _print_pack(result, file)
+    write_result(asdict(result) | {"folder": str(result.folder) if result.folder else None}, _print_pack, result, file, as_json=as_json)
     if any(m.remedy for m in result.models):
         raise typer.Exit(5)
 
 
 def _print_listed(what: str, listed: tuple[tuple[str, str], ...]) -> None:
     """Print at most MAX_SHOWN names, each with its reason or value."""
-    from localrag.cli.views.console import print_note
-
     for name, detail in listed[:20]:
         print_note(f"{what}  {escape_line(name)}: {escape_line(detail)}")
     if len(listed) > 20:
@@ -269,8 +246,6 @@ def _print_listed(what: str, listed: tuple[tuple[str, str], ...]) -> None:
 
 
 def _print_pack(result: "UnpackResult", file: Path) -> None:
-    from localrag.cli.views.console import print_note
-
     origin = f"packed by localrag {escape_line(result.localrag)}"
     summary = f"{result.members} files, {result.size / 1e6:,.1f} MB, {result.documents} documents, {origin}"
     if result.folder is None:

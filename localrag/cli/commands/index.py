@@ -13,28 +13,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import localrag
 from localrag.cli.options import (
     AddToCollectionOption,
     EmbedderOption,
     IndexOption,
     JsonOption,
     ModelOption,
+    OptionValues,
     ProgressOption,
     PruneOption,
     QuietOption,
     RetuneOption,
-    SettingValues,
     WorkersOption,
     engine_options,
+    setting_options,
     with_engine,
-    with_settings,
+    with_options,
 )
 from localrag.cli.settings import INDEX_BOUND_SETTINGS, MODEL_SETTINGS, SETTINGS, refuse_changes, split_list
-from localrag.cli.views.terminal import escape_line, json_events, write_event, write_json, write_line
+from localrag.cli.views.terminal import confirm, escape_line, format_duration, json_events, print_note, write_event, write_json, write_line
 from localrag.errors import IndexBusy, LocalragError, UsageError, error_location, known_error
 from localrag.filters import parse_collection_names
-from localrag.loaders.discover import exists_visibly, is_index_folder
+from localrag.loaders.discover import check_paths, exists_visibly, is_index_folder
+from localrag.records import to_row
 from localrag.settings import INDEX_FOLDER
+from localrag.system.files import network_warning
 from localrag.system.resources import require_extra
 
 if TYPE_CHECKING:
@@ -45,7 +49,7 @@ if TYPE_CHECKING:
 
 
 @with_engine
-@with_settings("settings", *(name for name in INDEX_BOUND_SETTINGS if name not in MODEL_SETTINGS))
+@with_options("settings", **setting_options(*(name for name in INDEX_BOUND_SETTINGS if name not in MODEL_SETTINGS)))
 def index_command(
     context: typer.Context,
     paths: Annotated[
@@ -57,8 +61,8 @@ def index_command(
     recluster: Annotated[bool, typer.Option("--recluster", help="Compute all communities from scratch instead of updating them.")] = False,
     embedder: EmbedderOption = None,
     *,
-    settings: SettingValues,
-    engine: SettingValues,
+    settings: OptionValues,
+    engine: OptionValues,
     retune: RetuneOption = False,
     workers: WorkersOption = 0,
     ray: Annotated[str, typer.Option("--ray", metavar="HOST:PORT", help="Index with the machines of this Ray cluster.")] = "",
@@ -78,10 +82,8 @@ def index_command(
     as_json: JsonOption = False,
 ) -> None:
     """Build or update the index of files and folders. Safe to stop; the same command resumes."""
-    from localrag.index import Index
-
     options = engine_options(engine, retune=retune, quiet=quiet)
-    begun = Index.open(index, model=model, engine=options, missing_ok=True)
+    begun = localrag.Index.open(index, model=model, engine=options, missing_ok=True)
     if not paths and not (write_reports and begun.exists):
         raise UsageError("Name the files or folders to index.", "localrag index PATH")
     paths = paths or []
@@ -98,7 +100,7 @@ def index_command(
     who = _ray_pool(ray, mixed=allow_mixed_hardware) if ray else workers
 
     def run(first: bool = True) -> "IndexResult":  # with --watch, options such as --rebuild apply only to the first run
-        opened = Index.open(index, model=model, engine=options if first else replace(options, retune=False), missing_ok=True)
+        opened = localrag.Index.open(index, model=model, engine=options if first else replace(options, retune=False), missing_ok=True)
         redo = {"rebuild": rebuild and first, "recluster": recluster and first}
         with opened.write_session(embedder=embedder, sources=paths, **redo, **changes):
             once = {"prune": prune and first, "verify": verify and first, "write_reports": write_reports and first}
@@ -109,8 +111,6 @@ def index_command(
 
 def _check(paths: list[Path], begun: "Index") -> None:
     """Raise UsageError for a missing path, unless documents of the index came from it."""
-    from localrag.loaders.discover import check_paths, exists_visibly
-
     stored_paths = [] if all(map(exists_visibly, paths)) or not begun.exists else begun.paths()
     check_paths(paths, [begun.root / path for path in stored_paths])
 
@@ -135,9 +135,6 @@ def _run(paths: list[Path], run: "Callable[[bool], IndexResult]", *, watch: bool
 
 def _warn_of_network(folder: Path) -> None:
     """Say what may happen to a new index on a network file system."""
-    from localrag.cli.views.console import print_note
-    from localrag.system.files import network_warning
-
     if warning := network_warning(folder):
         print_note("{}.\n  → {}".format(*warning))
 
@@ -147,7 +144,6 @@ def _name_better_model(index: Path | None, *, unasked: bool) -> None:
     if unasked:
         return
     from localrag.catalog.listing import better_model_hint
-    from localrag.cli.views.console import print_note
 
     chosen = ["--index", str(index)] if index else []
     if advice := better_model_hint(" ".join(["localrag ask", '"…"', *map(shlex.quote, chosen)])):
@@ -158,9 +154,8 @@ def print_plan(plan: "IndexPlan", *, as_json: bool = False) -> None:
     """Print the planned files, chunks, models, calls, tokens, time and disk space of a run."""
     from dataclasses import asdict
 
-    from localrag.cli.views.console import format_duration, stdout_console
+    from localrag.cli.views.console import stdout_console
     from localrag.indexing.documents import outdated_note
-    from localrag.records import to_row
 
     if as_json:
         write_json(asdict(plan) | {"skipped": [to_row(one, {"is_failure": "failed"}) for one in plan.skipped]})
@@ -185,7 +180,7 @@ def print_plan(plan: "IndexPlan", *, as_json: bool = False) -> None:
     stdout_console.print(f"disk      about {max(1, round(plan.disk / 1e6))} MB")
 
 
-def _changed_settings(settings: SettingValues) -> dict[str, Any]:
+def _changed_settings(settings: OptionValues) -> dict[str, Any]:
     """The IndexSettings fields that the options change; an empty list or name resets to the default. Raises UsageError."""
     from localrag.loaders.ocr import checked_languages
 
@@ -230,7 +225,6 @@ def run_index(
 
     `prune` deletes the documents of missing files, `may_ask` asks before that on a terminal; `verify`: see `DeletionPolicy`.
     """
-    from localrag.cli.views.console import confirm
     from localrag.cli.views.progress import IndexProgress, print_result, result_to_json
     from localrag.indexing.documents import DeletionPolicy
 
@@ -282,8 +276,6 @@ def _as_interrupt(_signal: int, _frame: Any) -> None:
 
     A thread prints it: this one may have been interrupted while it was writing to the same stream.
     """
-    from localrag.cli.views.console import print_note
-
     threading.Thread(target=print_note, args=("Stopping; finished work is saved …",), daemon=True).start()
     raise KeyboardInterrupt
 
@@ -296,11 +288,9 @@ def reembed_command(
     as_json: JsonOption = False,
 ) -> None:
     """Compute all embeddings again, with the same or another embedding model."""
-    from localrag.cli.views.console import print_note
     from localrag.cli.views.progress import IndexProgress
-    from localrag.index import Index
 
-    with Index.open(index) as opened, opened.write_session(embedder=embedder, rebuild=True):
+    with localrag.Index.open(index) as opened, opened.write_session(embedder=embedder, rebuild=True):
         with IndexProgress(quiet=quiet, shown=progress) as bars:
             opened.reembed(on_progress=bars)
         counts, used = opened.counts(), opened.models()["embedder"]
@@ -324,8 +314,6 @@ def watch_files(paths: Sequence[Path], run: Callable[[], object]) -> None:
 
     An error is printed once; the run is repeated at the next change or after RETRY_AFTER_S. Raises typer.Exit.
     """
-    from localrag.cli.views.console import print_note
-
     print_note("Watching for changes; Ctrl-C ends.")
     due, last_error = 0.0, ""  # run at once, for changes before the watch began
     try:
@@ -343,8 +331,6 @@ def watch_files(paths: Sequence[Path], run: Callable[[], object]) -> None:
 
 def run_when_unlocked(run: Callable[[], object]) -> None:
     """Run as soon as no other process writes to the index; a note says that it waits. Raises LocalragError without watchfiles."""
-    from localrag.cli.views.console import print_note
-
     require_extra("watch", "watchfiles")
     was_busy = False
     while True:
@@ -381,8 +367,6 @@ def _run_once(run: Callable[[], object]) -> tuple[float, str]:
 def _file_changes(paths: Sequence[Path]) -> Iterator[bool]:
     """Yield endlessly whether something changed since the last item; removing, restoring or replacing a path is a change."""
     from watchfiles import watch
-
-    from localrag.cli.views.console import print_note
 
     seen, again, last_problem = _identities(paths), False, ""
     while True:
@@ -428,21 +412,18 @@ def remove_documents_command(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     index: IndexOption = None,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
     quiet: QuietOption = False,
     progress: ProgressOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Remove documents from the index, with all answers about them. The files are not touched."""
-    from localrag.cli.views.console import confirm, print_note
     from localrag.cli.views.progress import IndexProgress
-    from localrag.errors import UsageError
-    from localrag.index import Index
 
     if bool(paths) == everything:
         raise UsageError("Name what to remove: paths, or --all.", "List them: localrag files")
     chosen = engine_options(engine, quiet=quiet)
-    with Index.open(index, engine=chosen) as opened, opened.write_session():
+    with localrag.Index.open(index, engine=chosen) as opened, opened.write_session():
         removed = opened.paths() if everything else opened.documents_at(paths or [])
         if everything and not yes and not confirm(f"Remove all {len(removed)} documents, and all data, answers and conversations?"):
             raise UsageError(f"All {len(removed)} documents would be removed; nothing was.", "To remove them: localrag rm --all --yes")
@@ -467,11 +448,9 @@ def gc_command(
     as_json: JsonOption = False,
 ) -> None:
     """Delete what is no longer needed: unused model answers, old copies, caches. Documents and conversations are kept."""
-    from localrag.cli.views.console import print_note
     from localrag.cli.views.contents import format_collected
-    from localrag.index import Index
 
-    with Index.open(index) as opened:
+    with localrag.Index.open(index) as opened:
         freed = opened.collect_garbage(only_say=dry_run)
         size = opened.status()["bytes"]
     if as_json:

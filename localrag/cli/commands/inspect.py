@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import localrag
 from localrag.cli.options import (
     CollectionOption,
     FilterOption,
     IndexOption,
     JsonOption,
+    OptionValues,
     QuietOption,
     RerankerOption,
-    SettingValues,
     choice_option,
     complete_communities,
     document_filter,
@@ -25,7 +26,11 @@ from localrag.cli.options import (
     joined_words,
     with_engine,
 )
-from localrag.cli.views.terminal import escape_line, write_json, write_line
+from localrag.cli.views.terminal import escape_line, print_note, write_json, write_line, write_result
+from localrag.errors import LocalragError, UsageError
+from localrag.filters import NO_FILTER, parse_collection_names
+from localrag.records import CheckLine, to_row
+from localrag.system.files import containing_file
 
 if TYPE_CHECKING:
     from localrag.engine.settings import EngineOptions
@@ -42,16 +47,12 @@ def status_command(
     """Show what the index holds, what failed, and what it cost."""
     from localrag.cli.views.contents import print_status
     from localrag.cli.views.progress import watch_run
-    from localrag.index import Index
 
-    opened = Index.open(index)
+    opened = localrag.Index.open(index)
     if watch:
         raise typer.Exit(watch_run(opened.folder, as_json=as_json))
     status = opened.status()
-    if as_json:
-        write_json(status)
-    else:
-        print_status(status)
+    write_result(status, print_status, as_json=as_json)
 
 
 def files_command(
@@ -61,10 +62,7 @@ def files_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """List all files: indexed, skipped or failed, and why."""
-    from localrag.filters import parse_collection_names
-    from localrag.index import Index
-
-    opened = Index.open(index)
+    opened = localrag.Index.open(index)
     wanted = None if collection is None else set(opened.paths(parse_collection_names(collection)))
     for row in opened.files():
         if (skipped and not row["reason"]) or (wanted is not None and row["path"] not in wanted):
@@ -86,14 +84,10 @@ def search_command(
 ) -> None:
     """Find passages by words, meaning and graph, without a chat model."""
     from localrag.cli.views.answers import display_path
-    from localrag.cli.views.console import print_note
     from localrag.cli.views.contents import print_passages
-    from localrag.filters import NO_FILTER
-    from localrag.index import Index
-    from localrag.records import to_row
     from localrag.store.filtered import NoMatchingDocuments
 
-    with Index.open(index, reranker=reranker) as opened:
+    with localrag.Index.open(index, reranker=reranker) as opened:
         try:
             passages = opened.search(joined_words(query), k, selection=document_filter(where, collection) or NO_FILTER)
         except NoMatchingDocuments as nothing:
@@ -103,10 +97,7 @@ def search_command(
     keys = ("start", "end", "headings", "score", "snippet", "text")
     rows = [to_row(passage, {"best_sentence": "snippet"}) for passage in passages]
     found = [{"path": display_path(row["path"], root)} | {key: row[key] for key in keys} for row in rows]
-    if as_json:
-        write_json(found)
-    else:
-        print_passages(found)
+    write_result(found, print_passages, as_json=as_json)
 
 
 def entity_command(
@@ -116,9 +107,8 @@ def entity_command(
 ) -> None:
     """Show an entity: names, description, relationships, mentions."""
     from localrag.cli.views.contents import entity_json, print_entity
-    from localrag.index import Index
 
-    opened = Index.open(index)
+    opened = localrag.Index.open(index)
     found = [entity_json(one, opened.root) for one in opened.describe(joined_words(name))]
     for one in found:
         if not as_json:
@@ -134,13 +124,9 @@ def tree_command(
 ) -> None:
     """Show the communities by level, with report titles and coverage."""
     from localrag.cli.views.contents import print_tree, tree_json
-    from localrag.index import Index
 
-    roots = tree_json(Index.open(index).tree(), level)
-    if as_json:
-        write_json(roots)
-    else:
-        print_tree(roots)
+    roots = tree_json(localrag.Index.open(index).tree(), level)
+    write_result(roots, print_tree, as_json=as_json)
 
 
 def report_command(
@@ -152,14 +138,10 @@ def report_command(
 ) -> None:
     """Print the report of a community with its sources."""
     from localrag.cli.views.contents import print_report, report_json
-    from localrag.index import Index
 
-    opened = Index.open(index)
+    opened = localrag.Index.open(index)
     report = report_json(number, opened.report(number), opened.root)
-    if as_json:
-        write_json(report)
-    else:
-        print_report(report)
+    write_result(report, print_report, as_json=as_json)
 
 
 def logs_command(
@@ -169,14 +151,10 @@ def logs_command(
 ) -> None:
     """Show past questions and answers."""
     from localrag.cli.views.contents import log_json, print_log
-    from localrag.index import Index
 
-    opened = Index.open(index)
+    opened = localrag.Index.open(index)
     answers = opened.answers(n)
-    if as_json:
-        write_json([log_json(*one, opened.root) for one in answers])
-    else:
-        print_log(answers)
+    write_result([log_json(*one, opened.root) for one in answers], print_log, answers, as_json=as_json)
 
 
 def source_command(
@@ -186,13 +164,9 @@ def source_command(
     as_json: JsonOption = False,
 ) -> None:
     """Print the passage behind citation N of the last answer."""
-    from localrag.cli.views.console import print_note
-    from localrag.errors import LocalragError
-    from localrag.index import Index
     from localrag.project import is_own_place, open_read_only
-    from localrag.system.files import containing_file
 
-    opened = Index.open(index)
+    opened = localrag.Index.open(index)
     path = print_citation(opened, opened.last_answer(), n, as_json=as_json)
     file = containing_file(opened.root / path)
     with open_read_only(opened.folder) as of:
@@ -205,7 +179,6 @@ def source_command(
 def print_citation(index: "Index", last: "Answer | None", n: int, opens: str = "localrag source", *, as_json: bool = False) -> str:
     """Print the passage of a citation and return its path. `opens` is the command for error hints. Raises LocalragError."""
     from localrag.cli.views.answers import print_source, source_json
-    from localrag.errors import LocalragError
 
     if last is None:
         raise LocalragError("No question has been asked of this index yet.", 'Ask one: localrag ask "…"')
@@ -215,10 +188,7 @@ def print_citation(index: "Index", last: "Answer | None", n: int, opens: str = "
             f"The last answer has no citation {n}.", f"It has {len(last.citations)}{f': {opens} 1' if last.citations else '.'}"
         )
     shown = (citation, index.passage(citation), index.root, last.state_of(n))
-    if as_json:
-        write_json(source_json(*shown))
-    else:
-        print_source(*shown)
+    write_result(source_json(*shown), print_source, *shown, as_json=as_json)
     return citation.path
 
 
@@ -229,10 +199,7 @@ CollectionNameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A c
 @collections_app.command("list")
 def list_collections_command(index: IndexOption = None, as_json: JsonOption = False) -> None:
     """List the collections with the number of their documents."""
-    from localrag.cli.views.console import print_note
-    from localrag.index import Index
-
-    sizes = Index.open(index).collections()
+    sizes = localrag.Index.open(index).collections()
     if as_json:
         write_json({"collections": [{"name": name, "documents": n} for name, n in sizes.items()]})
         return
@@ -245,9 +212,7 @@ def list_collections_command(index: IndexOption = None, as_json: JsonOption = Fa
 @collections_app.command("show")
 def show_collection_command(name: CollectionNameArgument, index: IndexOption = None, as_json: JsonOption = False) -> None:
     """List the documents of a collection."""
-    from localrag.index import Index
-
-    paths = Index.open(index).paths([name])
+    paths = localrag.Index.open(index).paths([name])
     if as_json:
         write_json({"name": name, "paths": paths})
         return
@@ -262,9 +227,6 @@ def rename_collection_command(
     index: IndexOption = None,
 ) -> None:  # fmt: skip
     """Rename a collection, or add its documents to another."""
-    from localrag.cli.views.console import print_note
-    from localrag.errors import UsageError
-    from localrag.filters import parse_collection_names
     from localrag.project import find_index
     from localrag.store.collections import collections, rename
     from localrag.store.opening import open_index, writer_lock
@@ -280,7 +242,6 @@ def rename_collection_command(
 @collections_app.command("rm")
 def rm_collection_command(name: CollectionNameArgument, index: IndexOption = None) -> None:
     """Remove a collection. Its documents stay in the index."""
-    from localrag.cli.views.console import print_note
     from localrag.project import find_index
     from localrag.store.collections import remove
     from localrag.store.opening import open_index, writer_lock
@@ -302,9 +263,8 @@ def list_merges_command(
 ) -> None:
     """List merged names with reason and score."""
     from localrag.cli.views.tables import print_merges
-    from localrag.index import Index
 
-    merges = Index.open(index).name_merges(done=not similar)
+    merges = localrag.Index.open(index).name_merges(done=not similar)
     if as_json:
         rows = [{"id": n, "name": m.name, "into": m.entity_name, "reason": m.reason, "score": m.score} for n, m in merges]
         write_json({"merges": rows})
@@ -318,14 +278,11 @@ def undo_merge_command(
     number: Annotated[int, typer.Argument(metavar="N", help="Number shown by `localrag merges list`.")],
     index: IndexOption = None,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
     quiet: QuietOption = False,
 ) -> None:
     """Undo a merge, now and in every later update."""
-    from localrag.errors import UsageError
-    from localrag.index import Index
-
-    merges = dict(Index.open(index).name_merges())
+    merges = dict(localrag.Index.open(index).name_merges())
     if number not in merges:
         raise UsageError(f"There is no merge {number}.", "See them: localrag merges list")
     merge = merges[number]
@@ -344,11 +301,10 @@ def add_merge_command(
     into: Annotated[str, typer.Argument(metavar="INTO", help="The entity that it names.", autocompletion=entities)],
     index: IndexOption = None,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
     quiet: QuietOption = False,
 ) -> None:
     """Merge a name into an entity, now and in every later update."""
-    from localrag.errors import UsageError
     from localrag.indexing.graph.entity_resolution import name_key
     from localrag.project import find_index
     from localrag.store import graph
@@ -371,7 +327,6 @@ def _decide(index: IndexOption, line: str, options: "EngineOptions", *, quiet: b
     """Save a merge decision and rebuild the graph."""
     import asyncio
 
-    from localrag.cli.views.console import print_note
     from localrag.cli.views.progress import IndexProgress
     from localrag.indexing.graph.entity_resolution import add_alias
     from localrag.indexing.pipeline import rebuild_graph
@@ -394,7 +349,6 @@ def check_command(
     as_json: JsonOption = False,
 ) -> None:
     """Verify the index: database, passages, graph, reports, vectors."""
-    from localrag.cli.views.console import print_note
     from localrag.project import find_index
     from localrag.store.check import check_index, problems, repair_index
     from localrag.store.foreign import drop_foreign_schema
@@ -421,8 +375,6 @@ def check_command(
 
 def _lines(parts: "list[CheckResult]", after: "list[CheckResult] | None") -> "list[CheckLine]":
     """Check lines: one per intact part, and one per problem; `after` is the result of the check after a repair."""
-    from localrag.records import CheckLine
-
     lines, left = [], {w.text: w.is_pending for part in after or () for w in part.problems}
     for part in parts:
         if not part.problems:
@@ -479,9 +431,7 @@ def layout_command(
     quiet: QuietOption = False,
 ) -> None:
     """Compute structural vectors of the entities and a layout of the graph. Later updates keep the method."""
-    from localrag.cli.views.console import print_note
     from localrag.cli.views.progress import IndexProgress
-    from localrag.errors import UsageError
     from localrag.indexing.pipeline import relayout
     from localrag.project import find_index, open_for_writing
     from localrag.store import layout

@@ -5,8 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from localrag.cli.commands.inspect import print_check_result
 from localrag.cli.options import AllowHostOption, JsonOption, QuietOption, any_model, choice_option, models_to_download, own_models
-from localrag.cli.views.terminal import write_json
+from localrag.cli.views.terminal import confirm, print_note, write_json, write_result
+from localrag.errors import ModelError, UsageError
+from localrag.records import to_row
+from localrag.system.files import data_dir
 
 if TYPE_CHECKING:
     from localrag.catalog.listing import RecommendedModel
@@ -48,8 +52,6 @@ def list_models_command(
 
 
 def _row(model: "RecommendedModel") -> dict[str, Any]:
-    from localrag.records import to_row
-
     return to_row(model, {"context_length": "window", "is_default_choice": "best"}) | {"needs": model.memory_needed}
 
 
@@ -66,10 +68,8 @@ def scan_command(
 
     local_models = find_local_models(folders or [])
     added = add_local_models(local_models) if add else {}
-    if as_json:
-        write_json({"found": [local_model_row(f, added) for f in local_models]})
-    else:
-        print_found_models([local_model_row(f, added) for f in local_models])
+    rows = [local_model_row(f, added) for f in local_models]
+    write_result({"found": rows}, print_found_models, rows, as_json=as_json)
 
 
 @models_app.command("add")
@@ -89,8 +89,6 @@ def add_model_command(
 
 def _add(file: "ModelFile", *, test: bool, use: bool, source: str) -> None:
     """Test a model, add it to the list, and print the next step on stderr. Raises ModelError if the test fails."""
-    from localrag.cli.views.console import print_note
-    from localrag.errors import ModelError
     from localrag.model_files import add_model, set_default, user_file
 
     if test and not _tested(file):
@@ -112,7 +110,6 @@ def _add(file: "ModelFile", *, test: bool, use: bool, source: str) -> None:
 def _tested(file: "ModelFile") -> bool:
     """Test a model, print the results, and return whether it is usable."""
     from localrag.catalog.listing import self_test
-    from localrag.cli.views.console import print_note
     from localrag.cli.views.tables import print_check_lines
 
     print_note(f"Testing {file.name} …")
@@ -128,18 +125,13 @@ def show_model_command(name: NameArgument, as_json: JsonOption = False) -> None:
     from localrag.cli.views.tables import print_details
 
     details = model_details(name)
-    if as_json:
-        write_json(details)
-    else:
-        print_details(details)
+    write_result(details, print_details, as_json=as_json)
 
 
 @models_app.command("test")
 def test_command(name: NameArgument, as_json: JsonOption = False) -> None:
     """Test a model: whether it loads and answers, and how fast. A chat model is also measured. Exit code 4 if it does not work."""
     from localrag.catalog.listing import find_model, self_test
-    from localrag.cli.commands.inspect import print_check_result
-    from localrag.cli.views.console import print_note
 
     file = find_model(name)
     lines = self_test(file)
@@ -157,7 +149,6 @@ def test_command(name: NameArgument, as_json: JsonOption = False) -> None:
 def use_command(name: NameArgument) -> None:
     """Make a model the default of new indexes. Existing indexes keep theirs."""
     from localrag.catalog.listing import find_model
-    from localrag.cli.views.console import print_note
     from localrag.model_files import set_default
 
     file = find_model(name)
@@ -175,8 +166,6 @@ def remove_model_command(
 ) -> None:
     """Remove a model from your list. Its file is kept, unless you give --delete."""
     from localrag.catalog.listing import downloaded_files, remove_from_list
-    from localrag.cli.views.console import confirm, print_note
-    from localrag.errors import UsageError
 
     files = downloaded_files(name) if delete else []
     if delete and not files:
@@ -211,15 +200,13 @@ def pull_command(
     """Download a model from Hugging Face. The only command that uses the network. Run it again to resume."""
     from localrag.catalog.hub import download, list_files
     from localrag.catalog.listing import model_at, parse_pull_target
-    from localrag.cli.views.console import print_note
-    from localrag.cli.views.tables import DownloadProgress, format_bytes
-    from localrag.system.files import data_dir
+    from localrag.cli.views.tables import download_progress, format_bytes
 
     repo, quant, known = parse_pull_target(what)
     hosts = allow_host or []
     files = list_files(repo, quant, hosts)
     if not quiet:
         print_note(f"{repo}: {files[0].path}{f' and {len(files) - 1} more' * (len(files) > 1)}, {format_bytes(sum(f.size for f in files))}")
-    with DownloadProgress(files[0].path, quiet=quiet) as bar:
-        paths = download(files, data_dir() / "models", bar.show, hosts)
+    with download_progress(files[0].path, quiet=quiet) as show:
+        paths = download(files, data_dir() / "models", show, hosts)
     _add(model_at(paths[0], name or known, kind), test=test, use=use, source=f"{repo}/{files[0].path}")

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from localrag.cli.options import IndexOption, JsonOption, QuietOption, SettingValues, engine_options, with_engine
-from localrag.cli.views.terminal import write_json, write_line, write_out
+from localrag.cli.options import IndexOption, JsonOption, OptionValues, QuietOption, engine_options, with_engine
+from localrag.cli.views.terminal import print_note, write_json, write_line, write_out, write_result
+from localrag.errors import NoIndex, UsageError
+from localrag.records import to_row
+from localrag.system.files import ensure_private_folder, write_atomically
 
 if TYPE_CHECKING:
     from localrag.indexing.extraction.prompt_tuning import TuningSample
@@ -33,7 +36,6 @@ UserOption = Annotated[bool, typer.Option("--user", help="For all your indexes, 
 @prompts_app.command("list")
 def list_prompts_command(index: IndexOption = None, as_json: JsonOption = False) -> None:
     """List the prompts, those you replaced, and files that are not trusted."""
-    from localrag.errors import UsageError
     from localrag.llm.prompts import is_trusted, load_override, prompt_names
 
     folders, rows = _folders(index), []
@@ -62,10 +64,7 @@ def show_prompt_command(name: NameArgument, index: IndexOption = None, as_json: 
 
     files = [file for folder in _folders(index) if (file := _own(_known(name), [folder])) and is_trusted(file)]
     text = read_user_prompt(files[0]) if files else shipped_prompt(name)
-    if as_json:
-        write_json({"name": name, "file": str(files[0]) if files else None, "text": text})
-    else:
-        write_out(text)
+    write_result({"name": name, "file": str(files[0]) if files else None, "text": text}, write_out, text, as_json=as_json)
 
 
 @prompts_app.command("diff")
@@ -73,7 +72,6 @@ def diff_command(name: NameArgument, index: IndexOption = None, as_json: JsonOpt
     """Show the difference between your own prompt and the bundled one."""
     from difflib import unified_diff
 
-    from localrag.cli.views.console import print_note
     from localrag.llm.prompts import read_user_prompt, shipped_prompt
 
     file = _own(_known(name), _folders(index))
@@ -95,10 +93,7 @@ def edit_command(name: NameArgument, user: UserOption = False, index: IndexOptio
     import shlex
     import subprocess
 
-    from localrag.cli.views.console import print_note
-    from localrag.errors import UsageError
     from localrag.llm.prompts import shipped_prompt, trust_prompt
-    from localrag.system.files import ensure_private_folder, write_atomically
 
     file = _folders(index)[user] / f"{_known(name)}.md"
     if not file.exists():
@@ -128,8 +123,6 @@ def trust_command(
     index: IndexOption = None,
 ) -> None:
     """Trust prompts that came with a folder or were written without `edit`, until they change."""
-    from localrag.cli.views.console import print_note
-    from localrag.errors import UsageError
     from localrag.llm.prompts import prompt_name, trust_prompt, untrusted_prompts
 
     wanted = {_known(name) for name in names or ()}
@@ -145,9 +138,6 @@ def trust_command(
 @prompts_app.command("reset")
 def reset_command(name: NameArgument, user: UserOption = False, index: IndexOption = None) -> None:
     """Use the bundled prompt again. Your own is kept beside it, as NAME.md.old."""
-    from localrag.cli.views.console import print_note
-    from localrag.errors import UsageError
-
     file = _folders(index)[user] / f"{_known(name)}.md"
     if not file.exists():
         raise UsageError(f"{file} does not exist: {name} is not your own there.", "Which are: localrag prompts list")
@@ -158,7 +148,6 @@ def reset_command(name: NameArgument, user: UserOption = False, index: IndexOpti
 
 def _folders(index: Path | None) -> list[Path]:
     """Folders of the project's and of the user's prompts. Raises NoIndex if a named index does not exist."""
-    from localrag.errors import NoIndex
     from localrag.project import documents_root, find_index, prompt_folders
 
     try:
@@ -174,7 +163,6 @@ def _own(name: str, folders: list[Path]) -> Path | None:
 
 
 def _known(name: str) -> str:
-    from localrag.errors import UsageError
     from localrag.llm.prompts import prompt_names, suggestion
 
     if name not in prompt_names():
@@ -191,17 +179,15 @@ def tune_command(
     seed: Annotated[int, typer.Option("--seed", help="Seed of the sample.")] = 0,
     undo: Annotated[bool, typer.Option("--undo", help="Undo the last tuning.")] = False,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Describe these documents in domain.toml (subject, types, examples) and show what that changes."""
     import asyncio
 
-    from localrag.errors import UsageError
     from localrag.llm.prompts import DOMAIN_FILE, undo_domain, write_domain
     from localrag.project import find_index, open_for_writing
-    from localrag.records import to_row
 
     if undo:
         folder = find_index(index)
@@ -238,7 +224,6 @@ async def _tune_domain(
 ) -> "tuple[Domain, list[TuningSample]]":
     from dataclasses import replace
 
-    from localrag.errors import UsageError
     from localrag.indexing.extraction.names import DocumentCasing
     from localrag.indexing.extraction.prompt_tuning import MAX_COMPARED_PASSAGES, compare_extractions, sample_chunks, tune_domain
     from localrag.project import resolve_answer_style

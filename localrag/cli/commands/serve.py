@@ -14,13 +14,17 @@ import typer
 from localrag.cli.options import (
     IndexOption,
     ModelOption,
+    OptionValues,
     RerankerOption,
-    SettingValues,
     choice_option,
     engine_options,
     setting_option,
     with_engine,
 )
+from localrag.cli.views.terminal import print_note
+from localrag.errors import LocalragError, UsageError
+from localrag.system.files import read_linked_file, write_atomically
+from localrag.system.trust import is_trust_known, remember_trust
 
 if TYPE_CHECKING:
     from localrag.project import Project
@@ -49,10 +53,9 @@ def serve_command(
     model: ModelOption = None,
     reranker: RerankerOption = None,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
 ) -> None:
     """Open the index in a browser and serve other programs on this machine (/v1)."""
-    from localrag.errors import UsageError
     from localrag.exchange.export_folder import check_outside_index
     from localrag.project import documents_root, find_index, open_for_query
     from localrag.serve.app import run_server
@@ -90,7 +93,6 @@ def serve_command(
 
 def _announce(address: str, policy: "AccessPolicy", browse: ExitStack | None) -> None:
     """Print the server's address, and open the page in a browser if `browse` is given; its exit deletes the redirect file."""
-    from localrag.cli.views.console import print_note
     from localrag.serve.auth import open_in_browser, redirect_file
 
     (code,) = policy.login_codes
@@ -105,9 +107,6 @@ def read_key(file: Path, *, make: bool) -> str:
 
     The index folder may come from another person, who knows the key in it. Raises UsageError.
     """
-    from localrag.errors import UsageError
-    from localrag.system.files import read_linked_file
-
     try:
         if make:
             _make_key(file)
@@ -125,10 +124,6 @@ def read_key(file: Path, *, make: bool) -> str:
 def _make_key(file: Path) -> None:
     """Write a new key unless the existing one was made on this machine. Raises OSError."""
     import secrets
-
-    from localrag.cli.views.console import print_note
-    from localrag.system.files import write_atomically
-    from localrag.system.trust import is_trust_known, remember_trust
 
     exists = os.path.lexists(file)
     if exists and file.is_file() and not file.is_symlink() and file.stat().st_size < MAX_KEY_BYTES:
@@ -168,7 +163,7 @@ def mcp_command(
     model: ModelOption = None,
     reranker: RerankerOption = None,
     *,
-    engine: SettingValues,
+    engine: OptionValues,
 ) -> None:
     """Offer the index as MCP tools, on standard input and output, to the program that starts this command.
 
@@ -201,8 +196,6 @@ def _absolute(model: str) -> str:
 
 def _print_config(program: str, folder: Path, options: list[str]) -> None:
     """Print the configuration for an MCP client, with absolute paths: clients use another working folder and PATH."""
-    from localrag.cli.views.console import print_note
-
     key, more, where = MCP_CLIENTS[program]
     command, *first = _command()
     server = {"command": command, "args": [*first, "mcp", "--index", str(folder.resolve()), *options]}
@@ -235,8 +228,6 @@ def worker_command(
     """Work for an index on another machine until Ctrl-C (needs the library ray; Linux)."""
     import asyncio
 
-    from localrag.cli.views.console import print_note
-    from localrag.errors import LocalragError, UsageError
     from localrag.indexing.workers import ray_cluster
     from localrag.indexing.workers.ray_cluster import run_ray_node
 

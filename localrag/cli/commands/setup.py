@@ -7,10 +7,35 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import localrag
+from localrag.cli.commands.ask import ask_and_print
 from localrag.cli.commands.index import OutputOptions, run_index
 from localrag.cli.commands.inspect import print_check_result
 from localrag.cli.options import EngineOption, IndexOption, JsonOption, ModelOption, engine_options, pages_of_help
-from localrag.cli.views.terminal import write_json, write_line, write_out
+from localrag.cli.settings import (
+    SETTING_NAMES,
+    as_option_text,
+    bound_models_or_error,
+    effective_settings,
+    is_trusted,
+    print_settings,
+    read_set_values,
+    set_value,
+    settings_file_to_write,
+    settings_model,
+    suggestion,
+    to_toml,
+    trust,
+    unset_value,
+    user_file,
+    write_template,
+)
+from localrag.cli.views.terminal import print_note, write_json, write_line, write_out, write_result
+from localrag.demo import CORPUS, QUESTIONS
+from localrag.errors import LocalragError, NoIndex, UsageError
+from localrag.records import CheckLine
+from localrag.settings import PROJECT_FILE, project_file
+from localrag.system.files import shipped_data_path
 
 if TYPE_CHECKING:
     from localrag.cli.settings import EffectiveSetting
@@ -21,8 +46,6 @@ config_app = typer.Typer(invoke_without_command=True, help="Show and change sett
 
 def _names(incomplete: str) -> list[str]:
     """Names of settings that begin with a text, for shell completion."""
-    from localrag.cli.settings import SETTING_NAMES
-
     return [name for name in SETTING_NAMES if name.startswith(incomplete)]
 
 
@@ -37,9 +60,6 @@ def config_command(context: typer.Context, index: IndexOption = None, as_json: J
         return
     from dataclasses import asdict
 
-    from localrag.cli.settings import print_settings, user_file
-    from localrag.settings import project_file
-
     rows = [asdict(row) for row in _setting_rows(index)]
     if as_json:
         project = project_file(Path.cwd())
@@ -52,16 +72,10 @@ def config_command(context: typer.Context, index: IndexOption = None, as_json: J
 @config_app.command("get")
 def get_command(name: NameArgument, index: IndexOption = None, as_json: JsonOption = False) -> None:
     """Print the value of a setting, as its option takes it."""
-    from localrag.cli.settings import as_option_text, suggestion
-    from localrag.errors import UsageError
-
     found = next((row for row in _setting_rows(index) if row.name == name), None)
     if found is None:
         raise UsageError(f"There is no setting {name!r}.", suggestion(name))
-    if as_json:
-        write_json(found.value)
-    else:
-        write_line(as_option_text(found.value))
+    write_result(found.value, write_line, as_option_text(found.value), as_json=as_json)
 
 
 @config_app.command("set")
@@ -71,9 +85,6 @@ def set_command(
     user: UserOption = False,
 ) -> None:
     """Set a value in the nearest localrag.toml, or in your own file. Comments are kept."""
-    from localrag.cli.settings import set_value, settings_file_to_write, to_toml
-    from localrag.cli.views.console import print_note
-
     path = settings_file_to_write(user=user)
     print_note(f"{name} = {to_toml(set_value(path, name, value))} in {path}")
 
@@ -81,9 +92,6 @@ def set_command(
 @config_app.command("unset")
 def unset_command(name: NameArgument, user: UserOption = False) -> None:
     """Remove a value from the nearest localrag.toml, or from your own file."""
-    from localrag.cli.settings import settings_file_to_write, unset_value
-    from localrag.cli.views.console import print_note
-
     path = settings_file_to_write(user=user)
     unset_value(path, name)
     print_note(f"{name} is no longer set in {path}")
@@ -92,11 +100,6 @@ def unset_command(name: NameArgument, user: UserOption = False) -> None:
 @config_app.command("trust")
 def trust_command() -> None:
     """Trust the nearest localrag.toml with the servers, files, folders and texts that it names now."""
-    from localrag.cli.settings import to_toml, trust
-    from localrag.cli.views.console import print_note
-    from localrag.errors import UsageError
-    from localrag.settings import PROJECT_FILE, project_file
-
     path = project_file(Path.cwd())
     if path is None:
         raise UsageError(f"There is no {PROJECT_FILE} here or in a folder above.", "Write one: localrag init")
@@ -108,37 +111,23 @@ def trust_command() -> None:
 @config_app.command("path")
 def path_command(user: UserOption = False, as_json: JsonOption = False) -> None:
     """Print which file `config set` writes to."""
-    from localrag.cli.settings import settings_file_to_write
-
     path = str(settings_file_to_write(user=user))
-    if as_json:
-        write_json({"path": path})
-    else:
-        write_line(path)
+    write_result({"path": path}, write_line, path, as_json=as_json)
 
 
 @config_app.command("schema")
 def schema_command(as_json: JsonOption = False) -> None:  # noqa: ARG001 — it is JSON without the option, too
     """Print a JSON schema of localrag.toml, for editors."""
-    from localrag.cli.settings import settings_model
-
     write_out(json.dumps(settings_model().model_json_schema(), indent=2) + "\n")
 
 
 def init_command() -> None:
     """Write a localrag.toml here that lists every setting, commented out, with an explanation."""
-    from localrag.cli.settings import write_template
-    from localrag.cli.views.console import print_note
-
-    print_note(f"{write_template()}: every setting with its present value. Change what you need; localrag config shows the values in use.")
+    print_note(f"{write_template()}: every setting with its value. Change what you need; localrag config shows the values in use.")
 
 
 def _setting_rows(index: Path | None) -> "list[EffectiveSetting]":
     """All settings in effect, with a note if the index cannot be read."""
-    from localrag.cli.settings import bound_models_or_error, effective_settings, is_trusted, read_set_values
-    from localrag.cli.views.console import print_note
-    from localrag.settings import project_file
-
     set_values, project = read_set_values(), project_file(Path.cwd())
     if project and not is_trusted(project, set_values):
         print_note(f"You have not trusted {project}, so commands end with an error. To trust it: localrag config trust")
@@ -157,7 +146,6 @@ TopicArgument = Annotated[
 def help_command(topic: TopicArgument = "", as_json: JsonOption = False) -> None:
     """Read the documentation: a list of topics, or one page."""
     from localrag.cli.views.console import stdout_console
-    from localrag.errors import UsageError
 
     pages = topics()
     if topic and topic not in pages:
@@ -183,8 +171,6 @@ def help_command(topic: TopicArgument = "", as_json: JsonOption = False) -> None
 
 def topics() -> dict[str, Path]:
     """Pages of the documentation by topic: the tutorial first, then by folder."""
-    from localrag.system.files import shipped_data_path
-
     docs = shipped_data_path("docs")
     order = ("tutorial", "how-to", "explanation", "reference", "benchmarks", "benchmarks_answers", "benchmarks_history")
     pages = [p for p in docs.rglob("*.md") if p.parent != docs or p.stem in order]
@@ -202,14 +188,9 @@ def demo_command(
     index: Annotated[Path, typer.Option("--index", "-i", metavar="DIR", help="Folder for the demo's index.")] = Path("localrag-demo"),
 ) -> None:
     """Index the demo documents (a harbour town in 1974) and ask two questions."""
-    from localrag.cli.commands.ask import ask_and_print
-    from localrag.cli.views.console import print_note
-    from localrag.demo import CORPUS, QUESTIONS
-    from localrag.index import Index
-
     print_note(f"Indexing the demo documents in {CORPUS} (about a minute; the first time this machine is measured as well)")
     options = engine_options({})
-    opened = Index.open(index, engine=options, missing_ok=True)
+    opened = localrag.Index.open(index, engine=options, missing_ok=True)
     with opened.write_session():
         run_index([CORPUS], opened, OutputOptions())
     for mode, question in QUESTIONS:
@@ -232,9 +213,7 @@ def doctor_command(
 ) -> None:
     """Check this machine: libraries, CPU, memory, disk, models, speed, and that nothing uses the network."""
     from localrag.doctor import DoctorTarget, run_checks, run_gpu_checks
-    from localrag.errors import LocalragError, NoIndex
     from localrag.project import bound_model_names, find_index
-    from localrag.records import CheckLine
 
     folder, damaged = None, []
     names: tuple[str | None, str | None] = (None, None)

@@ -10,9 +10,9 @@ from typing import Any
 from rich.text import Text
 
 from localrag import serializers
-from localrag.cli.views.console import print_note, stdout_console, styled
+from localrag.cli.views.console import stdout_console, styled
 from localrag.cli.views.markdown import STATE_COLORS, DraftLine, MarkdownPrinter, mark_states
-from localrag.cli.views.terminal import escape_line, status_line
+from localrag.cli.views.terminal import escape_line, print_note, status_line
 from localrag.filters import DocumentFilter
 from localrag.query.citations import escape_marks
 from localrag.records import (

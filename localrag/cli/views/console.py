@@ -1,15 +1,13 @@
 """The rich consoles: results on stdout, notes on stderr, control characters escaped."""
 
-import sys
 from collections.abc import Iterable
 from typing import Any
 
-import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from localrag.cli.views.terminal import escape_controls, json_events, status_line, write_event
+from localrag.cli.views.terminal import escape_controls
 
 
 class SafeConsole(Console):
@@ -35,15 +33,6 @@ stdout_console = SafeConsole(soft_wrap=True)
 stderr_console = SafeConsole(stderr=True)
 
 
-def print_note(text: str) -> None:
-    """Print a line for the user on stderr, or a `message` event."""
-    if json_events.is_active:
-        write_event("message", text=text)
-        return
-    status_line.clear()
-    stderr_console.print(text, soft_wrap=True)
-
-
 def styled(*parts: str | tuple[str, str]) -> Text:
     """A line of texts with optional styles: `styled(("bold words", "bold"), " and plain ones")`."""
     return Text.assemble(*parts)
@@ -52,17 +41,3 @@ def styled(*parts: str | tuple[str, str]) -> Text:
 def stdout_at_least(columns: int) -> Console:
     """A console on stdout with at least this many columns: wrapped lines are better than truncated figures."""
     return SafeConsole(width=max(stdout_console.width, columns))
-
-
-def confirm(question: str, *, default: bool = False) -> bool:
-    """Ask the user yes or no; False without a terminal."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return False
-    status_line.clear()
-    return typer.confirm(question, default=default, err=True)
-
-
-def format_duration(seconds: float) -> str:
-    """`95` → `1 min 35 s`."""
-    whole = round(seconds)
-    return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60} s"

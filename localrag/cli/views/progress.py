@@ -21,8 +21,8 @@ from rich.progress import BarColumn, Progress, Task, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-from localrag.cli.views.console import format_duration, print_note, stderr_console, stdout_console
-from localrag.cli.views.terminal import escape_line, index_argument, write_event, write_json
+from localrag.cli.views.console import stderr_console, stdout_console
+from localrag.cli.views.terminal import escape_line, format_duration, index_argument, print_note, write_event, write_json
 from localrag.records import with_new_keys
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from localrag.cli.views.answers import display_location
-from localrag.cli.views.console import format_duration, print_note, stdout_console, styled
-from localrag.cli.views.terminal import json_events, status_line, write_event
+from localrag.cli.views.console import stdout_console, styled
+from localrag.cli.views.terminal import print_note
 from localrag.text.sentences import collapse_whitespace
 
 if TYPE_CHECKING:
@@ -53,17 +53,3 @@ def _cell_text(cell: "Cell") -> str:
     marks = "".join(f" [{c.n}]" for c in cell.citations)
     state = f" ({cell.state})" if cell.text and cell.state != "found" else ""
     return f"{said}{marks}{state}" + (f" ({cell.note})" if cell.note else "")
-
-
-def show_work(done: int, total: int) -> None:
-    """Show how much of a table is made, on the status line or as an event."""
-    if json_events.is_active:
-        write_event("progress", done=done, total=total)
-    else:
-        status_line.show(f"{done:,} of {total:,}")
-
-
-def print_cost(new: int, unit: str, seconds: float) -> None:
-    """Print what will be done and about how long it takes, before it begins."""
-    if new:
-        print_note(f"{new:,} {unit} to read, about {format_duration(max(1.0, seconds))}.")

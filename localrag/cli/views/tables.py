@@ -1,9 +1,9 @@
 """Tables: models, downloads, benchmarks, evaluations, studies, merges, checks and tuning."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
@@ -12,8 +12,9 @@ from rich.text import Text
 
 from localrag.bench.report import recommendation, run_summary, table, warnings
 from localrag.bench.runs import MetricComparison, reliability_warning
-from localrag.cli.views.console import print_note, stderr_console, stdout_at_least, stdout_console, styled
+from localrag.cli.views.console import stderr_console, stdout_at_least, stdout_console, styled
 from localrag.cli.views.progress import PLAIN_EVERY_S
+from localrag.cli.views.terminal import print_note
 from localrag.eval.judge import CRITERIA
 from localrag.eval.win_rates import mean_rates
 from localrag.records import CheckLine, NameMerge
@@ -142,7 +143,6 @@ def print_check_lines(lines: Sequence[CheckLine]) -> None:
 
 
 _FULL_TABLE_COLUMNS = 150  # columns of the full list of models to download
-PLAIN_PROGRESS_EVERY_S = 30.0  # between lines if stderr is not a terminal
 _COLOURS = {"fits": "green", "tight": "yellow", "too big": "red"}
 
 
@@ -227,38 +227,24 @@ def print_details(details: dict[str, Any]) -> None:
         stdout_console.print(Text.assemble((f"{key:<13}", "dim"), str(value) or "not stated"))
 
 
-class DownloadProgress:
-    """Progress of a download: a bar on a terminal, else a plain line every 30 seconds."""
+@contextmanager
+def download_progress(name: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """Yield what shows the downloaded and the total bytes: a bar on a terminal, else a plain line every 30 seconds."""
+    if not quiet and stderr_console.is_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(30), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=stderr_console) as bars:
+            task = bars.add_task(name.rpartition("/")[2], total=None)
+            yield lambda done, total: bars.update(task, completed=done, total=total)
+        return
+    printed_at = time.monotonic()
 
-    def __init__(self, name: str, *, quiet: bool) -> None:
-        self._name, self._printed_at, self._quiet = name, time.monotonic(), quiet
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=30),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-        )
-        self._bars = Progress(*columns, console=stderr_console)
-        self._task = self._bars.add_task(name.rpartition("/")[2], total=None)
-        self._live = not quiet and stderr_console.is_terminal
+    def show(done: int, total: int) -> None:
+        nonlocal printed_at
+        if not quiet and time.monotonic() - printed_at > PLAIN_EVERY_S:
+            printed_at = time.monotonic()
+            print_note(f"{name}: {format_bytes(done)} of {format_bytes(total)}")
 
-    def __enter__(self) -> "DownloadProgress":
-        if self._live:
-            self._bars.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._live:
-            self._bars.stop()
-
-    def show(self, done: int, total: int) -> None:
-        """Show the downloaded and the total bytes."""
-        if self._live:
-            self._bars.update(self._task, completed=done, total=total)
-        elif not self._quiet and time.monotonic() - self._printed_at > PLAIN_PROGRESS_EVERY_S:
-            self._printed_at = time.monotonic()
-            print_note(f"{self._name}: {format_bytes(done)} of {format_bytes(total)}")
+    yield show
 
 
 MAX_MODEL_COLUMNS = 4  # further models get another table below
@@ -290,7 +276,7 @@ class BenchProgress:
             self._status.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._status:
             self._status.stop()
 

@@ -57,6 +57,14 @@ def write_json(value: Any) -> None:
     sys.stdout.write(as_json_line(value))
 
 
+def write_result(value: Any, view: Callable[..., object], *shown: Any, as_json: bool) -> None:
+    """Write a result as one line of JSON, or as its view prints it for people, from `shown` instead of the value if that is given."""
+    if as_json:
+        write_json(value)
+    else:
+        view(*(shown or (value,)))
+
+
 def as_json_line(value: Any) -> str:
     """A JSON value as one line, with every control character escaped."""
     text = json.dumps(value, ensure_ascii=False)
@@ -110,6 +118,29 @@ class StatusLine:
 
 
 status_line = StatusLine()  # there is one stderr
+
+
+def print_note(text: str) -> None:
+    """Print a line for the user on stderr, or a `message` event."""
+    if json_events.is_active:
+        write_event("message", text=text)
+        return
+    status_line.clear()
+    sys.stderr.write(escape_controls(f"{text}\n"))
+
+
+def confirm(question: str, *, default: bool = False) -> bool:
+    """Ask the user yes or no; False without a terminal."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    status_line.clear()
+    return typer.confirm(question, default=default, err=True)
+
+
+def format_duration(seconds: float) -> str:
+    """`95` → `1 min 35 s`."""
+    whole = round(seconds)
+    return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60} s"
 
 
 @contextmanager
