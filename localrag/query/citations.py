@@ -182,6 +182,7 @@ class Citer:
     def result(self, draft: AnswerDraft | None = None) -> CitedAnswer:
         """The answer, after adding the remaining points of its draft; without a draft, the answer so far."""
         if draft:
+            self._bullets |= draft.is_list
             if draft.opening and not self._taken:
                 self._say(escape_marks(draft.opening))
             for point in draft.points[self._taken :]:

@@ -239,4 +239,4 @@ def _changed_at(row: FileRow) -> datetime:
 def _listed(head: str, rows: Sequence[DatedFile]) -> AnswerDraft:
     lines = [row.line for row in rows[:MAX_LISTED]]
     more = [f"- … {len(rows) - MAX_LISTED}"] * (len(rows) > MAX_LISTED)
-    return AnswerDraft((), "\n".join([head, "", *lines, *more]) if lines else head)
+    return AnswerDraft((), "\n".join([head, "", *lines, *more]) if lines else head, reason="it asks about the files")
