@@ -370,13 +370,17 @@ WANTED_KINDS: dict[str, Callable[[AnswerUnit], bool]] = {
 }
 
 
-async def sources_within(scored: Iterable[tuple[float, AnswerPoint]], project: Project, budget: int) -> list[DraftSource]:
-    """The best of scored points, up to a number of tokens, as sources of the final answer."""
-    best: list[DraftSource] = []
-    used = 0
-    for _, point in sorted((f for f in scored if f[0] > 0), key=lambda f: -f[0]):
-        used += await project.model.count(point.text)
+def best_points(scored: Iterable[tuple[float, AnswerPoint]]) -> list[AnswerPoint]:
+    """The points with a score above 0, the best first."""
+    return [point for _, point in sorted((f for f in scored if f[0] > 0), key=lambda f: -f[0])]
+
+
+async def fit_sources(sources: Iterable[DraftSource], project: Project, budget: int) -> list[DraftSource]:
+    """The sources from the front that have at most so many tokens together."""
+    taken, used = list[DraftSource](), 0
+    for source in sources:
+        used += await project.model.count(source.text)
         if used > budget:
             break
-        best.append(DraftSource(point.text, point.quotes))
-    return best
+        taken.append(source)
+    return taken

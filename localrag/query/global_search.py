@@ -21,8 +21,15 @@ from localrag.llm.model import CALL_ERRORS, EchoDetector, bounded_map, trim_stri
 from localrag.llm.prompts import load_prompt
 from localrag.llm.shapes import PERCENT, Field, schema_of, shape_text
 from localrag.project import Project
-from localrag.query.abstractive import ask_within_budget, effective_budgets, sources_within, try_ask_within_budget, write_cited_prose
-from localrag.query.basic_search import answer_from_passages, fit_budget, nearest_passages, passage_sources
+from localrag.query.abstractive import (
+    ask_within_budget,
+    best_points,
+    effective_budgets,
+    fit_sources,
+    try_ask_within_budget,
+    write_cited_prose,
+)
+from localrag.query.basic_search import answer_from_passages, nearest_passages, passage_sources
 from localrag.query.extractive import extractive_draft
 from localrag.query.passages import CHUNKS_READ
 from localrag.query.question import AnswerDraft, AnswerPoint, DraftSource, Question, quote_point
@@ -370,8 +377,7 @@ async def _from_themes(question: Question, ids: Sequence[str], project: Project,
     themes = select_themes(question, ids, project)
     budget = (await effective_budgets(question, project)).reduce_context
     sources = [DraftSource(f"{p.title}\n{p.text}".strip(), p.quotes) for p in themes]
-    sized = [(await project.model.count(s.text), s) for s in sources]
-    within = [s for _, s in fit_budget(sized, lambda item: item[0], budget)] or sources[:1]
+    within = await fit_sources(sources, project, budget) or sources[:1]
     points = await write_cited_prose(question, project, within, "reduce")
     told = f"Written from {len(within)} themes, since reading all {len(ids)} reports would take too long here. All: --max-calls 50"
     return AnswerDraft(tuple(points) or themes, level=level, note=f"{note} {told}".strip())
@@ -443,10 +449,9 @@ async def _map_reduce(
         return points
 
     scored = [p for part in await bounded_map(mapped(batch) for batch in batches) for p in part]
-    points = await write_cited_prose(question, project, await sources_within(scored, project, budgets.reduce_context), "reduce")
-    if not points:
-        best = sorted((s for s in scored if s[0] > 0), key=lambda s: -s[0])
-        points = [p for _, p in best[:MAX_POINTS]]
+    best = best_points(scored)
+    sources = await fit_sources((DraftSource(p.text, p.quotes) for p in best), project, budgets.reduce_context)
+    points = await write_cited_prose(question, project, sources, "reduce") or best[:MAX_POINTS]
     return tuple(points), _reading_note(question, unit, total, len(batches))
 
 

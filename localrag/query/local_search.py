@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.project import Project
-from localrag.query.abstractive import effective_budgets, write_cited_prose
-from localrag.query.basic_search import best_sources, fit_budget
+from localrag.query.abstractive import effective_budgets, fit_sources, write_cited_prose
+from localrag.query.basic_search import best_sources
 from localrag.query.extractive import extractive_draft
 from localrag.query.question import AnswerDraft, DraftSource, Question
 from localrag.query.reading_budget import distinct_reports
@@ -93,13 +93,13 @@ async def _sources(question: Question, project: Project, entities: list[Entity],
     budget = (await effective_budgets(question, project)).sources
 
     async def within(sources: Sequence[DraftSource], share: float) -> list[DraftSource]:
-        sized = [(await project.model.count(s.text), s) for s in sources]
-        return [s for _, s in fit_budget(sized, lambda item: item[0], int(budget * share))]
+        return await fit_sources(sources, project, int(budget * share))
 
     shown = await best_sources(question, passages, project, int(budget * PASSAGES_SHARE))
     known = "\n".join(collapse_whitespace(s.text) for s in shown)
     claims = await within(_claim_sources(question, project, chosen.keys()), CLAIMS_SHARE)
-    others = [s for s in _relationship_sources(project, chosen.keys()) if s.quotes and not all(_is_in(q, known) for q in s.quotes)]
+    related = _relationship_sources(project, chosen.keys())
+    others = [s for s in related if s.quotes and not all(collapse_whitespace(q.text) in known for q in s.quotes)]
     return [
         *shown,
         *await within(_entity_sources(entities, passages, project), ENTITIES_SHARE),
@@ -107,10 +107,6 @@ async def _sources(question: Question, project: Project, entities: list[Entity],
         *await within(others, EDGES_SHARE - CLAIMS_SHARE * bool(claims)),
         *await within(_report_sources(project, chosen.keys()), REPORTS_SHARE),
     ]
-
-
-def _is_in(quote: Quote, known: str) -> bool:
-    return collapse_whitespace(quote.text) in known
 
 
 def _entity_sources(entities: Sequence[Entity], passages: Sequence[Chunk], project: Project) -> list[DraftSource]:

@@ -77,10 +77,11 @@ NO_LIMIT = sys.maxsize  # value of `max_calls`
 
 def check_question(text: str) -> None:
     """Raises UsageError for a question or query that is empty or too long."""
+    hint = 'Ask something: localrag ask "What are the main themes?"'
     if not text.strip():
-        raise UsageError("The question is empty.", 'Ask something: localrag ask "What are the main themes?"')
+        raise UsageError("The question is empty.", hint)
     if any("\ud800" <= c <= "\udfff" for c in text):  # surrogates replace undecodable bytes
-        raise UsageError("The question is not valid UTF-8.", 'Ask something: localrag ask "What are the main themes?"')
+        raise UsageError("The question is not valid UTF-8.", hint)
     if len(text) > MAX_QUESTION_CHARS:
         raise UsageError(
             f"The question has {len(text)} characters; {MAX_QUESTION_CHARS} at most are read.", "Put long texts into a file and index it."

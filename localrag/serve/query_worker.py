@@ -21,8 +21,8 @@ from localrag.errors import LocalragError, NoIndex
 from localrag.filters import NO_FILTER, DocumentFilter
 from localrag.indexing.report_stage import pending_reports
 from localrag.project import Project, filter_project
-from localrag.query.attached_text import AttachedPassage, AttachedText, find_attached_passage
 from localrag.query.conversation import suggest_opening_questions
+from localrag.query.passages import AttachedPassage, AttachedText, find_attached_passage
 from localrag.query.question import NO_CALLBACKS, AnswerCallbacks, QueryOptions
 from localrag.query.retriever import search_passages
 from localrag.records import Answer
