@@ -140,7 +140,6 @@ CANDIDATE_REPORTS = 10  # reports that themes are chosen from
 SENTENCES_PER_THEME = 2
 MIN_RELATIVE_BREADTH = 1 / 10  # of the coverage of the broadest report
 SAME_TITLE_OVERLAP = 0.5  # share of common words in two titles with the same meaning
-SAMPLE_REPORTS = 20  # whose size is taken for that of all
 SAMPLE_CHUNKS = 200  # passages sampled for word frequencies
 SPEECH_WEIGHT = 0.7  # of a sentence in direct speech
 MIN_QUOTED_CHARS, MAX_QUOTED_CHARS = 40, 280  # of a quoted sentence; a third for Chinese
@@ -236,7 +235,7 @@ def _word_weights(question: Question, project: Project) -> Callable[[str], float
 
 
 def _choose_sentences(sentences: Sequence[_Sentence], word_weight: Callable[[str], float], max_themes: int) -> Mapping[int, list[Quote]]:
-    """Sentences by theme, chosen greedily for the words they add; at most `most` themes."""
+    """Sentences by theme, chosen greedily for the words they add; at most `max_themes`."""
     chosen: defaultdict[int, list[Quote]] = defaultdict(list)
     covered_words: set[str] = set()
     candidates = list(sentences)
@@ -287,7 +286,7 @@ def chapter_starts(text: str) -> list[int]:
     return [a for a, b in pairwise([*starts, len(text)]) if b - a >= _SECTION]
 
 
-SAMPLE_REPORTS = 5  # whose author is looked up: one of them is the model's if it wrote the reports, even if some are too small for it
+SAMPLE_REPORTS = 5  # whose size and author are looked up: the model wrote one of them if it wrote any but those too small for it
 TARGET_REPORTS = 30  # the default level has about this many reports: enough detail, few calls
 TARGET_QUOTED_REPORTS = 100  # the same for extractive answers
 MAX_POINTS = 6  # of an extractive answer
@@ -416,7 +415,7 @@ def _nearest(question: Question, ids: Sequence[str], project: Project) -> list[s
 
 
 def _level(requested: int | None, project: Project, max_communities: int) -> tuple[int, str]:
-    """The requested level, else the deepest with at most `most` communities, else the coarsest; and a note."""
+    """The requested level, else the deepest with at most `max_communities`, else the coarsest; and a note."""
     sizes = graph.communities_per_level(project.db)
     if requested is not None:
         if requested not in sizes:

@@ -99,7 +99,7 @@ async def _sources(question: Question, project: Project, entities: list[Entity],
     known = "\n".join(collapse_whitespace(s.text) for s in shown)
     claims = await within(_claim_sources(question, project, chosen.keys()), CLAIMS_SHARE)
     related = _relationship_sources(project, chosen.keys())
-    others = [s for s in related if s.quotes and not all(collapse_whitespace(q.text) in known for q in s.quotes)]
+    others = [s for s in related if not all(collapse_whitespace(q.text) in known for q in s.quotes)]
     return [
         *shown,
         *await within(_entity_sources(entities, passages, project), ENTITIES_SHARE),
@@ -145,18 +145,15 @@ def _relationship_sources(project: Project, chosen: Set[str]) -> list[DraftSourc
     names = {e.id: e.name for e in graph.entities(db, sorted({i for r in edges for i in (r.source_id, r.target_id)}))}
     quotable = {c.id: c for c in chunks_store.chunks_by_id(db, [e.chunk_id for e in evidence.values()])}
 
-    def quotes(relationship_id: str) -> tuple[Quote, ...]:
-        if (e := evidence.get(relationship_id)) is None:
-            return ()
-        body = quotable[e.chunk_id]
-        return (Quote(e.chunk_id, e.start, e.end, body.text[e.start - body.start : e.end - body.start]),)
-
-    edges_with_quotes = [(r, quotes(r.id)) for r in edges if r.source_id in names and r.target_id in names]
-    descriptions = [r.description or collapse_whitespace(" ".join(q.text for q in quoted)) for r, quoted in edges_with_quotes]
-    return [
-        DraftSource(f"{names[r.source_id]} – {names[r.target_id]}: {text}", quoted)
-        for (r, quoted), text in zip(edges_with_quotes, descriptions, strict=True)
-    ]
+    sources = []
+    for r in edges:
+        e = evidence.get(r.id)
+        if e and r.source_id in names and r.target_id in names:
+            body = quotable[e.chunk_id]
+            quote = Quote(e.chunk_id, e.start, e.end, body.text[e.start - body.start : e.end - body.start])
+            text = r.description or collapse_whitespace(quote.text)
+            sources.append(DraftSource(f"{names[r.source_id]} – {names[r.target_id]}: {text}", (quote,)))
+    return sources
 
 
 def _relationships(edges: list[Relationship], chosen: Set[str]) -> list[Relationship]:
