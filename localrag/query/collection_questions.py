@@ -142,12 +142,8 @@ def collection_draft(question: Question, project: Project) -> AnswerDraft | None
 
 def dated_files(project: Project) -> list[DatedFile]:
     """All documents by path. A date in a file's name or title is its own, like one of its metadata; else it is that of the file."""
-    return [_dated(row) for row in documents.file_rows(project.db)]
-
-
-def _dated(row: FileRow) -> DatedFile:
-    own = own_date(row.path, row.title, row.date, row.date_source)
-    return DatedFile(row.path, row.title, own or row.date, bool(own))
+    dated = [(row, own_date(row.path, row.title, row.date, row.date_source)) for row in documents.file_rows(project.db)]
+    return [DatedFile(row.path, row.title, own or row.date, bool(own)) for row, own in dated]
 
 
 def own_date(path: str, title: str, date: str, date_source: str) -> str:

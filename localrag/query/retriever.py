@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from localrag.dates.date_mentions import DateMention, find_dates
 from localrag.dates.edtf import Day
 from localrag.project import Project
-from localrag.records import Chunk, Mention
+from localrag.records import Chunk
 from localrag.store import chunks as chunks_store
 from localrag.store import documents, graph, vectors
 from localrag.store.filtered import FilteredDatabase
@@ -291,19 +291,14 @@ def _query_word_boosts(question: str, chunk_ids: Sequence[str], net: "PageRankGr
     boosts: dict[int, dict[int, float]] = {}
     for m in graph.mentions_in(project.db, list(chunks)):
         chunk, number = chunks[m.chunk_id]
-        entity, boost = (
-            net.entities.number(m.entity_id),
-            MENTION_FACTOR * len(question_stems & content_stems(_text_around(m, chunk))) / len(question_stems),
-        )
+        start, end = m.start - chunk.start, m.end - chunk.start
+        around = f"{chunk.text[max(0, start - MENTION_WINDOW_CHARS) : start]} {chunk.text[end : end + MENTION_WINDOW_CHARS]}"
+        boost = MENTION_FACTOR * len(question_stems & content_stems(around)) / len(question_stems)
+        entity = net.entities.number(m.entity_id)
         if entity is not None and boost:
             chunk_boosts = boosts.setdefault(number, {})
             chunk_boosts[entity] = max(boost, chunk_boosts.get(entity, 0.0))
     return dict(boosts)
-
-
-def _text_around(m: Mention, chunk: Chunk) -> str:
-    start, end = m.start - chunk.start, m.end - chunk.start
-    return f"{chunk.text[max(0, start - MENTION_WINDOW_CHARS) : start]} {chunk.text[end : end + MENTION_WINDOW_CHARS]}"
 
 
 def content_stems(text: str) -> set[str]:
