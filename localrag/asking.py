@@ -103,28 +103,28 @@ def _selection_of(turns: Sequence[Answer]) -> DocumentFilter:
 
 async def _take_steps(question: Question, project: Project, store: Callable[[Answer], Answer]) -> Answer:
     """The answer; if cancelled, the answer so far is stored."""
-    options, found = question.options, None
+    options, watch = question.options, question.watch
     try:
         project = select_documents(question, project)
     except NoMatchingDocuments as nothing:
-        found = AnswerDraft((), str(nothing), note=nothing.hint, is_refused=True, mode=options.mode)
+        if watch.on_text:
+            watch.on_text(str(nothing))
+        refusal = AnswerDraft((), note=nothing.hint, is_refused=True, mode=options.mode)
+        return attribute(question, refusal, CitedAnswer(str(nothing), ()))
     check = support_checker(project.embedder.embed, alias_lookup(project.db), project.reader, place_lookup(project.db))
-    bullets = "list" in options.response_type.lower()
-    citer = Citer(project.db, check, strict=options.strict, bullets=bullets, watch=question.watch)
+    citer = Citer(project.db, check, strict=options.strict, bullets="list" in options.response_type.lower(), watch=watch)
     question = replace(question, on_point=citer.add)
     try:
-        for step in ANSWER_STEPS if found is None else ():
+        for step in ANSWER_STEPS:
             made = await step(question, project)
             if isinstance(made, AnswerDraft):
-                found = made
-                break
+                return attribute(question, made, citer.result(made))
             question = made
     except asyncio.CancelledError:
         if (partly := citer.result()).text:
             store(attribute(question, AnswerDraft((), note="Stopped before its end."), partly))
         raise
-    assert found is not None  # the last step drafts
-    return attribute(question, found, citer.result(found))
+    raise AssertionError("The last step drafts.")
 
 
 def select_documents(question: Question, project: Project) -> Project:
