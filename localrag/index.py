@@ -519,14 +519,13 @@ class Index(IndexReader):
         **options: Unpack[AskOptions],
     ) -> Answer:
         """Like `ask`, within a running event loop. When cancelled it stops the model and keeps the part checked so far."""
-        from localrag.analysis.list_answer import list_draft
-        from localrag.query.answer import answer_question
+        from localrag.asking import answer_question
         from localrag.query.question import NO_CALLBACKS, QueryOptions
 
         callbacks = watch or NO_CALLBACKS
         watch = replace(callbacks, on_text=on_text or callbacks.on_text)
         given = QueryOptions(**options)
-        return await answer_question(question, self._query_project(), given, watch, history, _pending_reports, list_draft)
+        return await answer_question(question, self._query_project(), given, watch, history, _pending_reports)
 
     async def astream(self, question: str, **options: Unpack[AskOptions]) -> AsyncIterator[str | Answer]:
         """Yield the checked answer text as it comes, and finally the complete `Answer`. Closing the iterator stops the model."""
@@ -565,7 +564,7 @@ class Index(IndexReader):
         to search. Raises UsageError for an empty query, NoMatchingDocuments, NoIndex for an empty index.
         """
         from localrag import serializers
-        from localrag.query.answer import check_question
+        from localrag.query.question import check_question
         from localrag.query.retriever import search_passages
 
         if not query.strip():

@@ -13,9 +13,9 @@ import json
 from pathlib import Path
 from statistics import median
 
+from localrag.asking import answer_question
 from localrag.cli.views.answers import answer_json
 from localrag.project import open_for_query
-from localrag.query.answer import answer_question
 from localrag.query.basic_search import retrieve_two_hop
 from localrag.query.question import QueryOptions
 from localrag.store import documents

@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
+from localrag.asking import answer_question
 from localrag.project import open_for_query
-from localrag.query.answer import answer_question
 from localrag.query.question import QueryOptions
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import tempfile
 import time
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,6 @@ from localrag.eval.metrics import evidence_recall
 from localrag.eval.win_rates import interval
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_writing
-from localrag.query.basic_search import fit_budget
 from localrag.query.retriever import retrieve
 from localrag.records import Quote
 
@@ -33,7 +33,8 @@ def shown(question, project, budgets):
     vector = project.embedder.embed([question.text])[0]
     found = [c for c, _ in retrieve(question.text, vector, project, MOST)]
     names = {c.id: Path(project.db.execute("SELECT path FROM documents WHERE id = ?", [c.document_id]).fetchone()[0]).name for c in found}
-    kept = [fit_budget(found, lambda c: c.tokens, budget) for budget in budgets]
+    sizes = list(accumulate(c.tokens for c in found))
+    kept = [[c for c, size in zip(found, sizes, strict=True) if size <= budget] for budget in budgets]
     return [[(names[c.id], Quote(c.id, c.start, c.end, c.text)) for c in some] for some in kept]
 
 

@@ -12,9 +12,9 @@ import asyncio
 import json
 from pathlib import Path
 
+from localrag.asking import answer_question
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
-from localrag.query.answer import answer_question
 from localrag.query.question import QueryOptions
 from localrag.store import documents
 

@@ -16,8 +16,8 @@ from hashlib import blake2b
 from pathlib import Path
 from time import perf_counter
 
+from localrag.asking import answer_question
 from localrag.project import open_for_query
-from localrag.query.answer import answer_question
 from localrag.query.question import QueryOptions
 from localrag.store import documents
 from localrag.text.sentences import collapse_whitespace

@@ -14,11 +14,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from localrag.asking import answer_question
 from localrag.demo import CORPUS
 from localrag.engine.settings import EngineOptions
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_writing
-from localrag.query.answer import answer_question
 from localrag.query.question import QueryOptions
 from localrag.store import graph
 

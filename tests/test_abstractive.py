@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from localrag.asking import answer_question
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
-from localrag.query.answer import answer_question
 from localrag.query.conversation import suggest_questions
 from localrag.query.extractive import refusal_text
 from localrag.query.question import QueryOptions

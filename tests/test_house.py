@@ -26,6 +26,7 @@ ROWS = [
     {"dates"},
     {"indexing", "query"},
     {"analysis"},
+    {"asking"},
     {"catalog", "demo", "serializers"},
     {"exchange"},
     {"eval"},
@@ -143,18 +144,18 @@ ROOMS = {
         {"reader"},
     ],
     "query": [
-        {"answer_markdown", "question_dates"},
+        {"answer_markdown"},
         {"question", "question_kind", "retriever", "support_score"},
         {"attribution", "passage_ranking", "reading_budget"},
         {"citations"},
         {"passages"},
-        {"answerability", "attached_text"},
+        {"answerability"},
         {"extractive"},
         {"abstractive"},
         {"basic_search", "conversation"},
         {"collection_questions", "global_search", "local_search"},
         {"drift_search"},
-        {"answer"},
+        {"modes"},
     ],
     "serve": [
         {"auth", "mcp_results", "prompt_parts", "query_worker", "values"},
@@ -327,7 +328,7 @@ def test_one_package_knows_llama_cpp_and_the_terminal_stays_in_cli():
 
 # What the commands leave to the library, and the modules of commands that reach below it.
 BENEATH = re.compile(
-    r"indexing\.(pipeline|garbage|documents)\b|query\.(answer|conversation|retriever|\w+_search)\b"
+    r"asking\.answer_question|indexing\.(pipeline|garbage|documents)\b|query\.(modes|conversation|retriever|\w+_search)\b"
     r"|exchange\.export\.export_index|project\.open_|store\.opening\.open_index"
 )
 REACH_BENEATH = {

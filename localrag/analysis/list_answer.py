@@ -56,7 +56,8 @@ def _records_draft(question: str, project: Project) -> AnswerDraft | None:
     head, note = _TEXTS.get(detect_language(question), _TEXTS["en"])
     opening = head.format(n=len(items), total=total, files=files)
     more = f" {len(items) - MAX_LISTED} more." * (len(items) > MAX_LISTED)
-    return AnswerDraft(tuple(map(_point, items[:MAX_LISTED])), opening, note=note.format(total=total) + more)
+    points = tuple(map(_point, items[:MAX_LISTED]))
+    return AnswerDraft(points, opening, note=note.format(total=total) + more, is_list=True, reason="it asks for all records of a kind")
 
 
 def _is_about_one(request: ListRequest, chosen: Sequence[ItemCandidate]) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from localrag.asking import answer_question
 from localrag.demo import CORPUS
 from localrag.engine.autotune.load import open_backend
 from localrag.engine.engine import Engine
@@ -38,7 +39,6 @@ from localrag.llm.prompts import Message, load_prompt
 from localrag.llm.tagger import Tagger
 from localrag.model_files import ModelFile
 from localrag.project import Project, open_for_writing, resolve_answer_style
-from localrag.query.answer import answer_question
 from localrag.query.question import QueryOptions
 from localrag.records import Answer, Extraction, to_row
 from localrag.settings import IndexSettings

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from localrag.asking import answer_question
 from localrag.errors import LocalragError, UsageError
 from localrag.eval.datasets import FileRow
 from localrag.eval.metrics import cited_sentences, without_marks
 from localrag.eval.questions import GeneratedQuestion
 from localrag.project import Project
-from localrag.query.answer import answer_question
 from localrag.query.question import NO_LIMIT, QueryOptions
 from localrag.store import chunks as chunks_store
 from localrag.store import graph

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from localrag.asking import answer_question
 from localrag.engine.settings import EngineOptions
 from localrag.errors import LocalragError, UsageError
 from localrag.eval.datasets import GoldDataset, GoldQuestion, append_jsonl, read_jsonl
@@ -18,7 +19,7 @@ from localrag.llm.grammar import single_line
 from localrag.llm.model import elapsed_seconds
 from localrag.llm.prompts import load_prompt
 from localrag.project import Project, open_for_writing
-from localrag.query.answer import MODE_FUNCTIONS, answer_question
+from localrag.query.modes import MODE_FUNCTIONS
 from localrag.query.question import QueryOptions
 from localrag.records import Answer, Quote
 from localrag.system.files import ensure_private_file

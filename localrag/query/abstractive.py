@@ -131,7 +131,8 @@ async def _write_points(
     script = await TokenDensity.measure(project.model.count, question.text, numbered, language=project.settings.language)
     enough = script.max_chars(budgets.max_answer_chars)
     tokens = most_tokens or script.max_tokens(enough + script.max_chars(MAX_LAST_UNIT_CHARS))
-    form = _form(question, budgets.max_answer_chars)
+    most_words = budgets.max_answer_chars // CHARS_PER_WORD
+    form = f"{question.options.response_type or 'as the question needs it'}, at most {most_words} words"
     *system, asked = prompt.fill(question=f"{_asked_text(question)}\n\n{more}".strip(), sources=numbered, language=language, form=form)
     messages = [*system, *conversation_messages(question), asked]
     echo = EchoDetector(prompt, question.text, numbered, more, form)
@@ -191,11 +192,6 @@ def previous_sources(question: Question, budget: int) -> list[DraftSource]:
             quote = Quote(citation.chunk_id, citation.start, citation.end, citation.quote)
             sources.append(DraftSource(citation.quote, (quote,), citation.path))
     return sources
-
-
-def _form(question: Question, max_chars: int) -> str:
-    """The requested form of the answer for the prompt, with the maximal number of words."""
-    return f"{question.options.response_type or 'as the question needs it'}, at most {max_chars // CHARS_PER_WORD} words"
 
 
 class _PointStream:
@@ -303,7 +299,8 @@ class _PointStream:
     def _decide(self, *, is_complete: bool = False) -> None:
         """Pass on the units held back once they show that the answer is in the requested language and form."""
         said = " ".join(u.claim for u in self._held if u.kind is UnitKind.SENTENCE)
-        wanted = WANTED_KINDS.get(_requested_shape(self._question))
+        asked = self._question.options.response_type.lower()
+        wanted = next((is_wanted for shape, is_wanted in WANTED_KINDS.items() if shape in asked), None)
         has_form = wanted is None or any(wanted(u) for u in self._held)
         is_first_refusal = len([u for u in self._held if u.claim]) < 2 and _declines(said)
         is_judged = len(said) >= MIN_JUDGED_CHARS or any(u.kind in (UnitKind.ROW, UnitKind.CODE) for u in self._held)
@@ -359,24 +356,23 @@ def detected_name(text: str, expected: str) -> str:
     return LANGUAGE_NAMES.get(detect_language(text), expected) if expected in LANGUAGE_NAMES.values() else expected
 
 
-def _requested_shape(question: Question) -> str:
-    asked = question.options.response_type.lower()
-    return next((shape for shape in WANTED_KINDS if shape in asked), "")
-
-
 WANTED_KINDS: dict[str, Callable[[AnswerUnit], bool]] = {
     "table": lambda unit: unit.kind is UnitKind.ROW,
     "list": is_item,
 }
 
 
-async def sources_within(scored: Iterable[tuple[float, AnswerPoint]], project: Project, budget: int) -> list[DraftSource]:
-    """The best of scored points, up to a number of tokens, as sources of the final answer."""
-    best: list[DraftSource] = []
-    used = 0
-    for _, point in sorted((f for f in scored if f[0] > 0), key=lambda f: -f[0]):
-        used += await project.model.count(point.text)
+def best_points(scored: Iterable[tuple[float, AnswerPoint]]) -> list[AnswerPoint]:
+    """The points with a score above 0, the best first."""
+    return [point for _, point in sorted((f for f in scored if f[0] > 0), key=lambda f: -f[0])]
+
+
+async def fit_sources(sources: Iterable[DraftSource], project: Project, budget: int) -> list[DraftSource]:
+    """The sources from the front that have at most so many tokens together."""
+    taken, used = list[DraftSource](), 0
+    for source in sources:
+        used += await project.model.count(source.text)
         if used > budget:
             break
-        best.append(DraftSource(point.text, point.quotes))
-    return best
+        taken.append(source)
+    return taken

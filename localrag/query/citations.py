@@ -182,6 +182,7 @@ class Citer:
     def result(self, draft: AnswerDraft | None = None) -> CitedAnswer:
         """The answer, after adding the remaining points of its draft; without a draft, the answer so far."""
         if draft:
+            self._bullets |= draft.is_list
             if draft.opening and not self._taken:
                 self._say(escape_marks(draft.opening))
             for point in draft.points[self._taken :]:
@@ -241,11 +242,6 @@ class Citer:
             self._watch.on_text(new)
 
 
-def cite(draft: AnswerDraft, db: Database, check: SupportCheck, *, strict: bool = False, bullets: bool = False) -> CitedAnswer:
-    """The cited answer of a draft, see `Citer`."""
-    return Citer(db, check, strict=strict, bullets=bullets).result(draft)
-
-
 def _verifier(db: Database) -> Callable[[Quote, int], Citation | None]:
     """A function that turns a quote into citation `n` if it is verbatim in its document; each document is read once."""
     documents: dict[str, Document | None] = {}
@@ -265,11 +261,6 @@ def _verifier(db: Database) -> Callable[[Quote, int], Citation | None]:
         return Citation(n, path, quote.start, quote.end, quote.text, quote.chunk_id, part, headings)
 
     return verified
-
-
-def parse_cited_prose(prose: str, sources: Sequence[DraftSource]) -> list[AnswerPoint]:
-    """Points of prose whose sentences cite `[n]`: n counts `sources` from 1; other numbers are dropped."""
-    return [unit_point(unit, sources) for unit in parse_units(prose)]
 
 
 def unit_point(unit: AnswerUnit, sources: Sequence[DraftSource]) -> AnswerPoint:

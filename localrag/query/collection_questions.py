@@ -142,12 +142,8 @@ def collection_draft(question: Question, project: Project) -> AnswerDraft | None
 
 def dated_files(project: Project) -> list[DatedFile]:
     """All documents by path. A date in a file's name or title is its own, like one of its metadata; else it is that of the file."""
-    return [_dated(row) for row in documents.file_rows(project.db)]
-
-
-def _dated(row: FileRow) -> DatedFile:
-    own = own_date(row.path, row.title, row.date, row.date_source)
-    return DatedFile(row.path, row.title, own or row.date, bool(own))
+    dated = [(row, own_date(row.path, row.title, row.date, row.date_source)) for row in documents.file_rows(project.db)]
+    return [DatedFile(row.path, row.title, own or row.date, bool(own)) for row, own in dated]
 
 
 def own_date(path: str, title: str, date: str, date_source: str) -> str:
@@ -239,4 +235,4 @@ def _changed_at(row: FileRow) -> datetime:
 def _listed(head: str, rows: Sequence[DatedFile]) -> AnswerDraft:
     lines = [row.line for row in rows[:MAX_LISTED]]
     more = [f"- … {len(rows) - MAX_LISTED}"] * (len(rows) > MAX_LISTED)
-    return AnswerDraft((), "\n".join([head, "", *lines, *more]) if lines else head)
+    return AnswerDraft((), "\n".join([head, "", *lines, *more]) if lines else head, reason="it asks about the files")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import islice
 
 from localrag.llm.budgets import TokenDensity
 from localrag.llm.grammar import question_lines, standalone_line
@@ -227,7 +228,7 @@ def _is_follow_up_cjk(question: str, names: Sequence[str]) -> bool:
 
 
 MAX_REWRITTEN_CHARS = 200  # of a standalone question
-CANDIDATE_ENTITIES = 200  # for opening questions
+CANDIDATE_ENTITIES, MAX_PAIRS = 200, 30  # for opening questions
 MAX_HISTORY_TURNS = 5  # newest turns that a follow-up may refer to
 MAX_ADDED_CHARS = 80  # of a standalone question, beyond the question and the longest one before it
 MAX_ANSWER_SHARE = 0.6  # of a standalone question that may stand in an answer in one piece
@@ -295,11 +296,8 @@ def suggest_opening_questions(project: Project, *, n: int = 5) -> list[str]:
 
 def _worded(names: Sequence[tuple[str, str]], n: int, *, start: bool) -> list[str]:
     chinese = all(is_cjk(a) for a, _ in names) if names else False
-    questions: list[str] = []
-    for a, b in names:
-        questions.append(
-            f"{a}和{b}有什么关系？" if chinese and b else f"How are {a} and {b} connected?" if b else f"What is said about {a}?"
-        )
+    pair = "{}和{}有什么关系？" if chinese else "How are {} and {} connected?"
+    questions = [pair.format(a, b) if b else f"What is said about {a}?" for a, b in names]
     general = "这些文档的主题是什么？" if chinese else "What are the main themes of these documents?"
     return [*[general] * start, *dict.fromkeys(questions)][:n]
 
@@ -312,13 +310,9 @@ def _subjects(project: Project, history: Sequence[Answer], about: str) -> list[t
     wanted = list(dict.fromkeys(named)) or browse.most_connected_entities(project.db, CANDIDATE_ENTITIES)
     entities = {e.id: e for e in graph.entities(project.db, wanted) if e.type != "thing" or named}
     chosen = dict.fromkeys(list(entities)[:20])
-    pairs = []
-    for r in graph.relationships(project.db, chosen):
-        endpoints = graph.entities(project.db, [r.source_id, r.target_id])
-        if len(endpoints) == 2 and all(e.type != "thing" for e in endpoints):
-            pairs.append((endpoints[0].name, endpoints[1].name))
-        if len(pairs) >= 30:
-            break
+    ends = (graph.entities(project.db, [r.source_id, r.target_id]) for r in graph.relationships(project.db, chosen))
+    connected = ((e[0].name, e[1].name) for e in ends if len(e) == 2 and all(x.type != "thing" for x in e))
+    pairs = list(islice(connected, MAX_PAIRS))
     singles = [(e.name, "") for e in list(entities.values())[:10]]
     mixed = [p for candidates in zip(singles, pairs, strict=False) for p in candidates]
     return list(dict.fromkeys([*mixed, *pairs, *singles]))

@@ -17,11 +17,11 @@ from localrag.llm.model import CALL_ERRORS, EchoDetector, trim_strings
 from localrag.llm.prompts import load_prompt
 from localrag.llm.shapes import PERCENT, Field, schema_of, shape_text
 from localrag.project import Project
-from localrag.query.abstractive import effective_budgets, sources_within, try_ask_within_budget, write_cited_prose
+from localrag.query.abstractive import best_points, effective_budgets, fit_sources, try_ask_within_budget, write_cited_prose
 from localrag.query.extractive import read_chunks
 from localrag.query.global_search import report_source, select_themes
 from localrag.query.local_search import ask_local
-from localrag.query.question import NO_CALLBACKS, AnswerDraft, AnswerPoint, Question, quote_point
+from localrag.query.question import NO_CALLBACKS, AnswerDraft, AnswerPoint, DraftSource, Question, quote_point
 from localrag.query.reading_budget import confirm_cost, distinct_reports
 from localrag.query.retriever import named_entities, retrieve
 from localrag.records import Report
@@ -62,15 +62,11 @@ async def ask_drift(question: Question, project: Project) -> AnswerDraft:
         drafts = await _gather_counted(question, "following up {} questions …", [_follow(question, q, project) for q in chosen])
         points_found += [(60.0, p) for d in drafts for p in d.points]
         open_questions = [q for q in open_questions if q not in asked_questions]
-    sources = await sources_within(points_found, project, (await effective_budgets(question, project)).reduce_context)
-    points = tuple(await write_cited_prose(question, project, sources, "reduce"))
-    note = (
-        f"{len(asked_questions) - 1} follow-up questions: {'; '.join(sorted(asked_questions - {question.text}))}"
-        if len(asked_questions) > 1
-        else ""
-    )
-    best = sorted((f for f in points_found if f[0] > 0), key=lambda f: -f[0])
-    return AnswerDraft(points or tuple(p for _, p in best[:6]), note=note)
+    best, budgets = best_points(points_found), await effective_budgets(question, project)
+    sources = await fit_sources((DraftSource(p.text, p.quotes) for p in best), project, budgets.reduce_context)
+    points = await write_cited_prose(question, project, sources, "reduce") or best[:6]
+    followed = sorted(asked_questions - {question.text})
+    return AnswerDraft(tuple(points), note=f"{len(followed)} follow-up questions: {'; '.join(followed)}" if followed else "")
 
 
 async def _gather_counted(question: Question, status: str, steps: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

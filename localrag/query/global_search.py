@@ -21,8 +21,15 @@ from localrag.llm.model import CALL_ERRORS, EchoDetector, bounded_map, trim_stri
 from localrag.llm.prompts import load_prompt
 from localrag.llm.shapes import PERCENT, Field, schema_of, shape_text
 from localrag.project import Project
-from localrag.query.abstractive import ask_within_budget, effective_budgets, sources_within, try_ask_within_budget, write_cited_prose
-from localrag.query.basic_search import answer_from_passages, fit_budget, nearest_passages, passage_sources
+from localrag.query.abstractive import (
+    ask_within_budget,
+    best_points,
+    effective_budgets,
+    fit_sources,
+    try_ask_within_budget,
+    write_cited_prose,
+)
+from localrag.query.basic_search import answer_from_passages, nearest_passages, passage_sources
 from localrag.query.extractive import extractive_draft
 from localrag.query.passages import CHUNKS_READ
 from localrag.query.question import AnswerDraft, AnswerPoint, DraftSource, Question, quote_point
@@ -133,7 +140,6 @@ CANDIDATE_REPORTS = 10  # reports that themes are chosen from
 SENTENCES_PER_THEME = 2
 MIN_RELATIVE_BREADTH = 1 / 10  # of the coverage of the broadest report
 SAME_TITLE_OVERLAP = 0.5  # share of common words in two titles with the same meaning
-SAMPLE_REPORTS = 20  # whose size is taken for that of all
 SAMPLE_CHUNKS = 200  # passages sampled for word frequencies
 SPEECH_WEIGHT = 0.7  # of a sentence in direct speech
 MIN_QUOTED_CHARS, MAX_QUOTED_CHARS = 40, 280  # of a quoted sentence; a third for Chinese
@@ -229,7 +235,7 @@ def _word_weights(question: Question, project: Project) -> Callable[[str], float
 
 
 def _choose_sentences(sentences: Sequence[_Sentence], word_weight: Callable[[str], float], max_themes: int) -> Mapping[int, list[Quote]]:
-    """Sentences by theme, chosen greedily for the words they add; at most `most` themes."""
+    """Sentences by theme, chosen greedily for the words they add; at most `max_themes`."""
     chosen: defaultdict[int, list[Quote]] = defaultdict(list)
     covered_words: set[str] = set()
     candidates = list(sentences)
@@ -280,7 +286,7 @@ def chapter_starts(text: str) -> list[int]:
     return [a for a, b in pairwise([*starts, len(text)]) if b - a >= _SECTION]
 
 
-SAMPLE_REPORTS = 5  # whose author is looked up: one of them is the model's if it wrote the reports, even if some are too small for it
+SAMPLE_REPORTS = 5  # whose size and author are looked up: the model wrote one of them if it wrote any but those too small for it
 TARGET_REPORTS = 30  # the default level has about this many reports: enough detail, few calls
 TARGET_QUOTED_REPORTS = 100  # the same for extractive answers
 MAX_POINTS = 6  # of an extractive answer
@@ -370,8 +376,7 @@ async def _from_themes(question: Question, ids: Sequence[str], project: Project,
     themes = select_themes(question, ids, project)
     budget = (await effective_budgets(question, project)).reduce_context
     sources = [DraftSource(f"{p.title}\n{p.text}".strip(), p.quotes) for p in themes]
-    sized = [(await project.model.count(s.text), s) for s in sources]
-    within = [s for _, s in fit_budget(sized, lambda item: item[0], budget)] or sources[:1]
+    within = await fit_sources(sources, project, budget) or sources[:1]
     points = await write_cited_prose(question, project, within, "reduce")
     told = f"Written from {len(within)} themes, since reading all {len(ids)} reports would take too long here. All: --max-calls 50"
     return AnswerDraft(tuple(points) or themes, level=level, note=f"{note} {told}".strip())
@@ -410,7 +415,7 @@ def _nearest(question: Question, ids: Sequence[str], project: Project) -> list[s
 
 
 def _level(requested: int | None, project: Project, max_communities: int) -> tuple[int, str]:
-    """The requested level, else the deepest with at most `most` communities, else the coarsest; and a note."""
+    """The requested level, else the deepest with at most `max_communities`, else the coarsest; and a note."""
     sizes = graph.communities_per_level(project.db)
     if requested is not None:
         if requested not in sizes:
@@ -443,10 +448,9 @@ async def _map_reduce(
         return points
 
     scored = [p for part in await bounded_map(mapped(batch) for batch in batches) for p in part]
-    points = await write_cited_prose(question, project, await sources_within(scored, project, budgets.reduce_context), "reduce")
-    if not points:
-        best = sorted((s for s in scored if s[0] > 0), key=lambda s: -s[0])
-        points = [p for _, p in best[:MAX_POINTS]]
+    best = best_points(scored)
+    sources = await fit_sources((DraftSource(p.text, p.quotes) for p in best), project, budgets.reduce_context)
+    points = await write_cited_prose(question, project, sources, "reduce") or best[:MAX_POINTS]
     return tuple(points), _reading_note(question, unit, total, len(batches))
 
 

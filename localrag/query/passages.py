@@ -13,6 +13,7 @@ from itertools import pairwise, zip_longest
 
 import numpy as np
 
+from localrag.errors import ModelError
 from localrag.llm.reader import PassageReading
 from localrag.project import Project
 from localrag.query.question_kind import QuestionKind
@@ -242,13 +243,12 @@ def rank_unread(question: str, windows: Iterable[Window]) -> list[ReadWindow]:
 
 def answer_confidence(read: Sequence[ReadWindow]) -> float:
     """The probability that the first passages answer the question."""
-    relevance, answer = _best(read)
-    return float(1 / (1 + np.exp(-np.dot(CONFIDENCE_WEIGHTS, (relevance, max(answer, -30.0), 1.0)))))
-
-
-def _best(read: Sequence[ReadWindow]) -> tuple[float, float]:
     best = [w.reading for w in read[:PASSAGES_SHOWN]]
-    return max((r.relevance for r in best), default=-math.inf), max((r.score for r in best), default=-math.inf)
+    return _probability(max((r.relevance for r in best), default=-math.inf), max((r.score for r in best), default=-math.inf))
+
+
+def _probability(relevance: float, answer: float) -> float:
+    return float(1 / (1 + np.exp(-np.dot(CONFIDENCE_WEIGHTS, (relevance, max(answer, -30.0), 1.0)))))
 
 
 def short_answer(question: str, read: Sequence[ReadWindow]) -> ReadWindow | None:
@@ -316,7 +316,7 @@ def _holding(read: ReadWindow) -> ShownPassage:
     group = next(g for g in attached(window.blocks, window.document.text) if start < g[-1].end)
     first = next((b.start for b in group if b.kind is not BlockKind.HEADING and start >= b.start), group[0].start)
     if group[-1].end - first > MAX_PASSAGE_CHARS:
-        first = max(first, _line_start(window.document.text, max(first, start - MAX_PASSAGE_CHARS // 2)))
+        first = max(first, window.document.text.rfind("\n", 0, max(first, start - MAX_PASSAGE_CHARS // 2)) + 1)
     return _passage(window, first, max(end, _cut(window, first, group[-1].end, MAX_PASSAGE_CHARS)), (start, end))
 
 
@@ -334,10 +334,6 @@ def _listed(read: ReadWindow) -> ShownPassage | None:
     if block.start - first > MAX_PASSAGE_CHARS // 2:
         first = block.start
     return _passage(window, first, _cut(window, first, group[-1].end, MAX_PASSAGE_CHARS))
-
-
-def _line_start(text: str, at: int) -> int:
-    return text.rfind("\n", 0, at) + 1
 
 
 def _section(read: ReadWindow, other: ShownPassage | None = None) -> ShownPassage:
@@ -389,3 +385,67 @@ def _cut(window: Window, start: int, end: int, most: int) -> int:
         return blocks[-1]
     sentence = max((b for _, b in cached_sentences(text)[:-1]), default=0)
     return start + (max(sentence, text.rfind("\n")) if max(sentence, text.rfind("\n")) > most // 3 else most)
+
+
+PIECE_CHARS = 1_000  # of a passage; several short paragraphs are one
+MAX_PIECES_READ = 24  # those that share most words with the question
+MAX_ATTACHED_CHARS = 400_000  # read of all attached texts
+MIN_CONFIDENCE = 0.5  # from which on a passage is shown
+_BLANK_LINES = re.compile(r"\n[ \t\r]*\n\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedText:
+    """A text that a program attached to a question, with the `name` and the `number` that it gave to it; empty and 0 if it gave none."""
+
+    name: str
+    text: str
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedPassage:
+    """A passage of an attached text, and the probability that it answers the question; name and number as in AttachedText."""
+
+    name: str
+    text: str
+    confidence: float
+    number: int = 0
+
+
+def find_attached_passage(question: str, attached: Sequence[AttachedText], project: Project) -> AttachedPassage | None:
+    """The passage that answers best; None if the reader is not sure enough of it, or cannot read here."""
+    pieces = list(_pieces_of(attached))
+    if project.reader is None or not pieces:
+        return None
+    chosen = sorted(pieces, key=lambda piece: -word_share(question, piece.text))[:MAX_PIECES_READ]
+    try:
+        readings = project.reader.read(question, [piece.text for piece in chosen])
+    except ModelError as error:
+        project.reader.report(project.model.options.notify, error)
+        return None
+    best, reading = max(zip(chosen, readings, strict=True), key=lambda pair: pair[1].relevance + SPAN_WEIGHT * pair[1].score)
+    confidence = _probability(reading.relevance, reading.score)
+    return AttachedPassage(best.name, best.text, confidence, best.number) if confidence >= MIN_CONFIDENCE else None
+
+
+def _pieces_of(attached: Sequence[AttachedText]) -> Iterator[AttachedText]:
+    """The texts in pieces of about PIECE_CHARS: paragraphs, several short ones together, a long one cut at a space."""
+    room = MAX_ATTACHED_CHARS
+    for text in attached:
+        piece = ""
+        for paragraph in _BLANK_LINES.split(text.text[:room]):
+            if piece and len(piece) + len(paragraph) > PIECE_CHARS:
+                yield AttachedText(text.name, piece, text.number)
+                piece = ""
+            piece = f"{piece}\n\n{paragraph.strip()}".strip()
+            while len(piece) > PIECE_CHARS:
+                cut = piece.rfind(" ", PIECE_CHARS // 2, PIECE_CHARS)
+                cut = PIECE_CHARS if cut < 0 else cut
+                yield AttachedText(text.name, piece[:cut].rstrip(), text.number)
+                piece = piece[cut:].lstrip()
+        if piece:
+            yield AttachedText(text.name, piece, text.number)
+        room -= len(text.text)
+        if room <= 0:
+            return

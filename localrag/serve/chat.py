@@ -13,8 +13,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from localrag import serializers
 from localrag.errors import LocalragError
-from localrag.query.attached_text import AttachedPassage
 from localrag.query.citations import escape_marks, to_one_line
+from localrag.query.passages import AttachedPassage
 from localrag.records import SUPPORTED_STATE, Answer, Citation
 from localrag.serve.chat_request import ChatRequest
 from localrag.serve.context import ServerContext, error_response

@@ -7,8 +7,8 @@ from typing import Any
 
 from localrag.errors import NoIndex
 from localrag.filters import DocumentFilter
-from localrag.query.answer import MODE_FUNCTIONS
-from localrag.query.attached_text import AttachedText
+from localrag.query.modes import MODE_FUNCTIONS
+from localrag.query.passages import AttachedText
 from localrag.query.question import QueryOptions
 from localrag.records import Answer
 from localrag.serve.client_tasks import answer_client_task

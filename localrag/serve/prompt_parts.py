@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 
-from localrag.query.attached_text import AttachedText
+from localrag.query.passages import AttachedText
 
 _TAG = re.compile(
     r"(?P<indent>^[ \t]{0,20})?(?:<(?P<close>/?)(?P<name>[A-Za-z_][\w.:-]{0,60})(?P<attributes>[ \t][^<>\n]{0,500})?>"

@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from starlette.requests import Request
 
 from localrag import serializers
-from localrag.analysis.list_answer import list_draft
+from localrag.asking import answer_question
 from localrag.errors import LocalragError, NoIndex
 from localrag.filters import NO_FILTER, DocumentFilter
 from localrag.indexing.report_stage import pending_reports
 from localrag.project import Project, filter_project
-from localrag.query.answer import answer_question
-from localrag.query.attached_text import AttachedPassage, AttachedText, find_attached_passage
 from localrag.query.conversation import suggest_opening_questions
+from localrag.query.passages import AttachedPassage, AttachedText, find_attached_passage
 from localrag.query.question import NO_CALLBACKS, AnswerCallbacks, QueryOptions
 from localrag.query.retriever import search_passages
 from localrag.records import Answer
@@ -191,7 +190,7 @@ class QueryWorker:
     async def _answer(self, text: str, options: QueryOptions, watch: AnswerCallbacks, history: Sequence[Answer], *, person: bool) -> Answer:
         options = replace(options, by_program=not person)
         async with self._limiter.slot(person=person), self._current_project() as project:
-            return await answer_question(text, project, options, watch, history, pending_reports, list_draft)
+            return await answer_question(text, project, options, watch, history, pending_reports)
 
     @asynccontextmanager
     async def _current_project(self) -> AsyncIterator[Project]:

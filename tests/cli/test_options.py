@@ -13,7 +13,7 @@ from localrag.cli import app
 from localrag.cli.commands import evaluate
 from localrag.eval.extraction import EVALUATED_EXTRACTORS
 from localrag.eval.retrieval import RETRIEVERS
-from localrag.query.answer import MODE_FUNCTIONS
+from localrag.query.modes import MODE_FUNCTIONS
 from localrag.settings import QUERY_MODES
 from localrag.store import llm_cache, runs
 from localrag.store.opening import open_index

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from localrag.asking import answer_question
 from localrag.errors import UsageError
 from localrag.eval.comparison import _keep_index
 from localrag.indexing.documents import DeletionPolicy
@@ -19,7 +20,6 @@ from localrag.indexing.graph.entity_resolution import add_alias
 from localrag.indexing.pipeline import build_index, documents_below, erase_documents
 from localrag.llm.prompts import write_domain
 from localrag.project import open_for_writing
-from localrag.query.answer import answer_question
 from localrag.query.question import QueryOptions
 from localrag.records import Answer, Citation, content_id
 from localrag.settings import Domain, Example

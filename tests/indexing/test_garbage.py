@@ -12,13 +12,13 @@ from dataclasses import replace
 
 import pytest
 
+from localrag.asking import answer_question
 from localrag.index import Index
 from localrag.indexing.documents import DeletionPolicy
 from localrag.indexing.garbage import collect_everything
 from localrag.indexing.workers import ray_worker
 from localrag.indexing.workers.ray_worker import IncomingModel, ModelManifest, find_model
 from localrag.model_files import ModelFile
-from localrag.query.answer import answer_question
 from localrag.query.question import QueryOptions
 from localrag.store import retention, runs
 from localrag.store.database import back_up_database

@@ -17,11 +17,12 @@ import faiss
 import numpy as np
 import pytest
 
+from localrag.asking import answer_question
 from localrag.engine.settings import EngineOptions
 from localrag.indexing.pipeline import build_index, erase_documents, publish_imported, reembed
 from localrag.model_files import ModelFile, find_chat_model
 from localrag.project import open_for_query, open_for_writing
-from localrag.query.answer import MODE_FUNCTIONS, answer_question
+from localrag.query.modes import MODE_FUNCTIONS
 from localrag.query.question import QueryOptions
 from localrag.store import database, runs, vectors
 from localrag.store.check import check_index, problems

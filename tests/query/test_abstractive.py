@@ -5,12 +5,12 @@ import shutil
 
 import pytest
 
+from localrag.asking import answer_question
 from localrag.engine.request import Generation
 from localrag.llm.grammar import object_schema
 from localrag.llm.model import end_at_sentence, trim_strings
 from localrag.project import open_for_query
 from localrag.query.abstractive import numbered_sources
-from localrag.query.answer import answer_question
 from localrag.query.question import AnswerCallbacks, DraftSource, QueryOptions
 from localrag.text.sentences import RepetitionFilter
 from tests.fakes import Scripted, answered_by

@@ -5,12 +5,12 @@ import shutil
 
 import pytest
 
+from localrag.asking import answer_question
 from localrag.cli.views.answers import answer_json
 from localrag.demo import CORPUS
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
 from localrag.query import answerability
-from localrag.query.answer import answer_question
 from localrag.query.question import QueryOptions
 from localrag.store import answers
 from localrag.store.documents import named_paths

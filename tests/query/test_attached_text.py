@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from localrag.llm.reader import PassageReader
-from localrag.query.attached_text import MAX_PIECES_READ, PIECE_CHARS, AttachedText, find_attached_passage
+from localrag.query.passages import MAX_PIECES_READ, PIECE_CHARS, AttachedText, find_attached_passage
 
 BIRDS = "The skua is a bird of the northern seas. It steals the fish of other birds.\n\n"
 LAMP = "The lamp of the lighthouse at Vardby is green since 1931, because a red one was taken for a harbour light."

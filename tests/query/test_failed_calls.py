@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from localrag.asking import answer_question
 from localrag.demo import CORPUS
 from localrag.engine.settings import EngineOptions
 from localrag.errors import AnswerTruncated, EngineError
@@ -13,7 +14,6 @@ from localrag.indexing.pipeline import build_index
 from localrag.llm.budgets import TokenBudgets
 from localrag.project import open_for_query, open_for_writing
 from localrag.query import global_search, question
-from localrag.query.answer import answer_question
 from localrag.query.question import QueryOptions
 from tests.conftest import mostly_ci
 from tests.fakes import CutOff, Scripted, answered_by, example

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from localrag.asking import answer_question
 from localrag.demo import CORPUS
 from localrag.engine.settings import EngineOptions
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_writing
-from localrag.query.answer import answer_question
 from localrag.query.global_search import chapter_starts, is_same_title
 from localrag.query.question import QueryOptions
 from localrag.store import graph

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from localrag.asking import answer_question
 from localrag.index import Index
 from localrag.indexing.pipeline import build_index
 from localrag.llm.reader import PassageReading
 from localrag.project import open_for_query, open_for_writing
-from localrag.query.answer import answer_question
 from localrag.query.passages import ReadWindow, chunk_windows, passages_of
 from localrag.query.question import QueryOptions
 from localrag.query.retriever import hybrid_search

@@ -9,6 +9,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from localrag.asking import answer_question
 from localrag.cli.commands.ask import ask_and_print
 from localrag.engine.embedder import open_embedder
 from localrag.engine.settings import EngineOptions
@@ -18,7 +19,6 @@ from localrag.llm import budgets
 from localrag.model_files import find_chat_model, find_embedder
 from localrag.project import open_for_query
 from localrag.query import question
-from localrag.query.answer import answer_question
 from localrag.query.question import NO_LIMIT, AnswerCallbacks, QueryOptions
 from localrag.records import Chunk, Community, Document, Entity, Finding, Graph, Mention, Quote, Report
 from localrag.store import documents, generations, graph, runs, vectors

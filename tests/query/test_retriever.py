@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localrag.asking import answer_question
 from localrag.indexing.pipeline import build_index
 from localrag.pagerank import SortedIds, build_graph, personalized_pagerank
 from localrag.project import open_for_writing
 from localrag.query import retriever
-from localrag.query.answer import answer_question, route_question
 from localrag.query.basic_search import retrieve_two_hop
+from localrag.query.modes import route_question
 from localrag.query.question import QueryOptions
 from localrag.query.retriever import hybrid_search, named_entities, retrieve, search_passages
 from localrag.store import documents, entity_network, generations, vectors

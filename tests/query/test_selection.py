@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from localrag.asking import answer_question
 from localrag.demo import CORPUS
 from localrag.errors import UsageError
 from localrag.filters import DocumentFilter
 from localrag.indexing.pipeline import build_index
 from localrag.project import filter_project, open_for_query, open_for_writing
-from localrag.query.answer import MODE_FUNCTIONS, answer_question
 from localrag.query.local_search import _relationship_sources, _report_sources
+from localrag.query.modes import MODE_FUNCTIONS
 from localrag.query.question import QueryOptions
 from localrag.query.retriever import hybrid_search, named_entities, retrieve
 from localrag.store import answers, documents, graph, runs, vectors

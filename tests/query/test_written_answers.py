@@ -6,11 +6,11 @@ import random
 
 import pytest
 
+from localrag.asking import answer_question
 from localrag.errors import EngineError
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
 from localrag.query.abstractive import MAX_COPIED
-from localrag.query.answer import answer_question
 from localrag.query.question import AnswerCallbacks, QueryOptions
 from localrag.records import SUPPORTED_STATE, UNSUPPORTED_STATE, Answer
 from tests.servers import Server, event, llama

@@ -19,7 +19,7 @@ from localrag.analysis.tables import Cell, Column, TableRow, make_table
 from localrag.cli import app
 from localrag.engine.settings import EngineOptions
 from localrag.project import open_for_query
-from localrag.query.answer import MODE_FUNCTIONS
+from localrag.query.modes import MODE_FUNCTIONS
 from localrag.records import Citation
 from localrag.serve import mcp_results
 from localrag.serve.mcp_server import LocalBackend, make_server

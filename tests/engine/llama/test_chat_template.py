@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import llama_cpp
 import pytest
 
+from localrag.asking import answer_question
 from localrag.engine.llama.model import LlamaModel
 from localrag.engine.memory import read_kv_shape
 from localrag.engine.settings import EngineOptions, EngineSettings
@@ -14,7 +15,6 @@ from localrag.errors import ModelError
 from localrag.indexing.pipeline import build_index
 from localrag.model_files import ModelFile
 from localrag.project import open_for_query, open_for_writing
-from localrag.query.answer import answer_question
 from localrag.query.question import QueryOptions
 from tests.conftest import mostly_ci, mostly_slow, write_town
 from tests.engine.formats import KINDS, write

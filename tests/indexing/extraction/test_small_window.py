@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from localrag.asking import answer_question
 from localrag.engine.settings import EngineOptions
 from localrag.errors import ContextTooSmall
 from localrag.indexing.extraction.extract import extract_chunk
@@ -15,7 +16,6 @@ from localrag.indexing.pipeline import build_index
 from localrag.llm.model import ChatModel
 from localrag.model_files import find_chat_model
 from localrag.project import open_for_query, open_for_writing
-from localrag.query.answer import answer_question
 from localrag.query.question import QueryOptions
 from localrag.records import Chunk
 from localrag.settings import IndexSettings
