@@ -210,11 +210,10 @@ def query_int(request: Request, name: str, minimum: int, maximum: int, default: 
 
 
 def filter_text_of(body: Mapping[str, Any]) -> str:
-    """The `filter` of a request, or `where`, as it was called before; empty where it has none. Raises ValueError and UsageError."""
-    name = "filter" if body.get("filter") is not None else "where"
-    text = body.get(name)
+    """The `filter` of a request; empty where it has none. Raises ValueError and UsageError."""
+    text = body.get("filter")
     if text is not None and not isinstance(text, str):
-        raise ValueError(f"`{name}` is a text like path=contracts/*,type=pdf, not {text!r:.40}.")
+        raise ValueError(f"`filter` is a text like path=contracts/*,type=pdf, not {text!r:.40}.")
     parse_filter(text or "")
     return text or ""
 
@@ -229,6 +228,6 @@ def document_filter_of(body: Mapping[str, Any]) -> DocumentFilter | None:
         names = ",".join(names)
     if names is not None and not isinstance(names, str):
         raise ValueError(f"`collections` is a list of names, not {names!r:.40}.")
-    if names is None and body.get("filter") is None and body.get("where") is None:
+    if names is None and body.get("filter") is None:
         return None
     return DocumentFilter(filter_text_of(body), parse_collection_names(names or ""))

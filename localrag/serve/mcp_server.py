@@ -276,7 +276,6 @@ FilterParameter = Annotated[
         description='Only these documents: path=contracts/*,after=2024-01-01,before=2025,type=pdf,meta.author="A. Holm"; != for not',
     ),
 ]
-OldFilterParameter = Annotated[str, Field(max_length=10_000, description="What `filter` was called before")]
 Collections = Annotated[str, Field(max_length=10_000, description="Only the documents of these collections: a,b; empty: all")]
 DocumentName = Annotated[str, Field(min_length=1, max_length=4_096, description="A document's path, its file name, or its title")]
 MAX_REVIEW_QUESTIONS = 20  # of which several rows of answers fit into a result
@@ -292,11 +291,10 @@ def _add_questions(server: IndexMcpServer, answers: QuestionBackend) -> None:
         query: Query,
         k: Annotated[int, Field(ge=1, le=20, description="How many passages")] = 8,
         filter: FilterParameter = "",
-        where: OldFilterParameter = "",
         collections: Collections = "",
     ) -> CallToolResult:
         """Find the passages of the user's documents nearest a query, by meaning and by words. Quick; no model writes anything."""
-        return await answers.search(query, k, DocumentFilter(filter or where, parse_collection_names(collections)))
+        return await answers.search(query, k, DocumentFilter(filter, parse_collection_names(collections)))
 
     @server.tool(title="Ask the documents", annotations=READ_ONLY_TOOL)
     async def ask(
@@ -305,11 +303,10 @@ def _add_questions(server: IndexMcpServer, answers: QuestionBackend) -> None:
         mode: Annotated[QueryMode, Field(description="auto chooses; basic is quickest; global is for themes of all documents")] = "auto",
         max_seconds: Annotated[float, Field(ge=1, le=ANSWER_TIMEOUT_S, description="Then the best answer so far")] = ANSWER_TIMEOUT_S,
         filter: FilterParameter = "",
-        where: OldFilterParameter = "",
         collections: Collections = "",
     ) -> CallToolResult:
         """Answer a question from the user's documents, with citations checked against their text. Takes seconds."""
-        documents = DocumentFilter(filter or where, parse_collection_names(collections))
+        documents = DocumentFilter(filter, parse_collection_names(collections))
         return await answers.ask(question, mode, max_seconds, context.report_progress, documents)
 
 
@@ -499,8 +496,7 @@ def _filter_arguments(documents: DocumentFilter) -> dict[str, str]:
     """A document filter as arguments of a tool."""
     if not documents:
         return {}
-    # Under the name before as well: a running server of the earlier version would ignore `filter`, and answer from all documents.
-    return {"filter": documents.expression, "where": documents.expression, "collections": ",".join(documents.collections)}
+    return {"filter": documents.expression, "collections": ",".join(documents.collections)}
 
 
 def _table_arguments(request: TableRequest) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def _chat_body(body: Mapping[str, Any]) -> dict[str, Any]:
     text = body.get("text")
     more = {"messages": [*system, *messages], "max_tokens": body.get("max_output_tokens"), "logprobs": body.get("top_logprobs")}
     more["response_format"] = text.get("format") if isinstance(text, dict) else None
-    return {name: body.get(name) for name in ("model", "tool_choice", "seed", "filter", "where")} | more
+    return {name: body.get(name) for name in ("model", "tool_choice", "seed", "filter")} | more
 
 
 async def _stream_events(events: ChatEvents, builder: "_ResponseEvents") -> AsyncIterator[str]:

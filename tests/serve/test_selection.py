@@ -45,38 +45,38 @@ def test_a_collection_is_a_model_that_chat_programs_can_choose(openai_client):
         openai_client.chat.completions.create(model="localrag/nowhere", messages=ASKED)
 
 
-def test_where_is_a_field_of_a_request(openai_client):
+def test_filter_is_a_field_of_a_request(openai_client):
     """Joined with the model's collection by "and"; streams as well; what cannot be read is refused, with what there is."""
-    made = openai_client.chat.completions.create(model="localrag", messages=ASKED, extra_body={"where": "path=docs/c.txt"})
+    made = openai_client.chat.completions.create(model="localrag", messages=ASKED, extra_body={"filter": "path=docs/c.txt"})
     assert cited(made) == {"docs/c.txt"}
-    stream = openai_client.chat.completions.create(model="localrag", messages=ASKED, stream=True, extra_body={"where": "path=docs/b.txt"})
+    stream = openai_client.chat.completions.create(model="localrag", messages=ASKED, stream=True, extra_body={"filter": "path=docs/b.txt"})
     results = next(c.model_extra["search_results"] for c in stream if c.model_extra.get("search_results"))
     assert all(r["title"].startswith("docs/b.txt") for r in results)
-    none = openai_client.chat.completions.create(model="localrag/信", messages=ASKED, extra_body={"where": "path=docs/c.txt"})
+    none = openai_client.chat.completions.create(model="localrag/信", messages=ASKED, extra_body={"filter": "path=docs/c.txt"})
     assert none.choices[0].message.content == "No document matches path=docs/c.txt in collection 信."
     assert not none.model_extra["citations"]
-    for where, said in (("pth=a", "there is no key 'pth'"), ("meta.autor=x", "metadata key 'autor'"), (3, "`where` is a text")):
+    for where, said in (("pth=a", "there is no key 'pth'"), ("meta.autor=x", "metadata key 'autor'"), (3, "`filter` is a text")):
         with pytest.raises(openai.BadRequestError, match=said):
-            openai_client.chat.completions.create(model="localrag", messages=ASKED, extra_body={"where": where})
+            openai_client.chat.completions.create(model="localrag", messages=ASKED, extra_body={"filter": where})
 
 
 def test_the_page_s_questions_take_documents_too(server):
-    """`/api/ask` with `where` and `collections`; a question that goes on keeps them; `/api/search` says why nothing was found."""
+    """`/api/ask` with `filter` and `collections`; a question that goes on keeps them; `/api/search` says why nothing was found."""
     with server.client() as door:
 
         def asked(**body):
             lines = [json.loads(line) for line in door.post("/api/ask", json={"question": QUESTION} | body).text.splitlines() if line]
             return next(line["answer"] for line in lines if line["event"] == "done")
 
-        first = asked(collections=["信"], where="type=txt")
+        first = asked(collections=["信"], filter="type=txt")
         on = asked(conversation=first["conversation"])
         for made in (first, on):
             assert {c["path"] for c in made["citations"]} == {"docs/b.txt"}
-            assert (made["filter"], made["where"], made["collections"]) == ("type=txt", "type=txt", ["信"])
+            assert (made["filter"], made["collections"]) == ("type=txt", ["信"])
         assert door.post("/api/ask", json={"question": QUESTION, "collections": 3}).status_code == 400
         found = door.get("/api/search", params={"q": QUESTION, "filter": "path=docs/a.md"}).json()
         assert {p["path"] for p in found["passages"]} == {"docs/a.md"}
-        none = door.get("/api/search", params={"q": QUESTION, "where": "type=pdf"}).json()
+        none = door.get("/api/search", params={"q": QUESTION, "filter": "type=pdf"}).json()
         assert none["passages"] == []
         assert "No document matches type=pdf." in none["note"]
         assert door.get("/api/search", params={"q": QUESTION, "collections": "nowhere"}).status_code == 400
@@ -85,8 +85,8 @@ def test_the_page_s_questions_take_documents_too(server):
 async def of_mcp(client):
     """What a client gets: the paths of an answer and of a search, and what is said where there is nothing."""
     answer = await client.call_tool("ask", {"question": QUESTION, "filter": "type=txt", "collections": "信"})
-    found = await client.call_tool("search", {"query": QUESTION, "where": "path=docs/*.md"})
-    none = await client.call_tool("search", {"query": QUESTION, "where": "path=nowhere"})
+    found = await client.call_tool("search", {"query": QUESTION, "filter": "path=docs/*.md"})
+    none = await client.call_tool("search", {"query": QUESTION, "filter": "path=nowhere"})
     wrong = await client.call_tool("ask", {"question": QUESTION, "collections": "nowhere"})
     cited = {c["path"] for c in answer.structured_content["citations"]}
     return cited, {p["path"] for p in found.structured_content["passages"]}, none, wrong
