@@ -135,7 +135,7 @@ class EmptyAnswer(EngineError):
 
 
 class IndexMismatch(LocalragError):
-    """The index was made with other models or a newer localrag."""
+    """The index was made with other models or another version of localrag."""
 
 
 class IndexBusy(LocalragError):

@@ -59,7 +59,7 @@ _CONDITION = re.compile(
 )
 _DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?", re.ASCII)
 _WILDCARD = re.compile(r"(?P<deep>(?:^|(?<=/))\*\*/)|(?P<all>\*\*+)|(?P<some>\*)|(?P<one>\?)|\[(?P<not>[!^]?)(?P<of>\]?[^\]/]{0,1000})\]")
-_MAX_EXPRESSION_CHARS = 10_000  # characters of a `--where` expression
+_MAX_EXPRESSION_CHARS = 10_000  # characters of a `--filter` expression
 
 
 @dataclass(frozen=True, slots=True)

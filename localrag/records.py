@@ -385,7 +385,7 @@ class PendingReport:
 class Citation:
     """The source of a sentence of an answer: `quote` is the document's text at `start` to `end`, in its `part` (such as a page).
 
-    `headings`: those above it, outermost first; empty in answers that an earlier version stored.
+    `headings`: those above it, outermost first.
     """
 
     n: int
@@ -453,40 +453,6 @@ class Answer(CheckedSentences):
     collections: tuple[str, ...] = ()
     passages: tuple[AnswerPassage, ...] = ()
     by_program: bool = False
-
-
-# Field of an answer → its JSON key, if different.
-ANSWER_JSON_KEYS = {
-    "standalone_question": "asked",
-    "short_answer": "short",
-    "citation_marks": "marks",
-    "filter_text": "where",
-    "unsupported_sentences": "unsupported",
-    "llm_calls": "calls",
-    "is_answerable": "answerable",
-}
-# Keys in JSON as they were → as they are. For one version more, values are given under both.
-NEW_JSON_KEYS = {
-    "short": "short_answer",
-    "asked": "standalone_question",
-    "answerable": "is_answerable",
-    "unsupported": "unsupported_sentences",
-    "where": "filter",
-    "share": "fraction",
-    "left": "seconds_left",
-    "read_tokens_per_s": "prefill_tokens_per_s",
-    "written_tokens_per_s": "decode_tokens_per_s",
-    "class": "numerics",
-    "spent": "stage_seconds",
-    "kept": "retained",
-    "collected": "garbage_collected",
-    "arithmetic": "numerics",
-}
-
-
-def with_new_keys(values: dict[str, Any], *old: str) -> dict[str, Any]:
-    """Values of JSON with those of `old` keys also under their new ones."""
-    return values | {NEW_JSON_KEYS[key]: values[key] for key in old}
 
 
 @dataclass(frozen=True, slots=True)

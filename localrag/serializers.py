@@ -21,7 +21,7 @@ from sqlite_utils import Database
 from localrag.analysis.tables import Cell, ResultTable
 from localrag.errors import LocalragError
 from localrag.loaders.page_images import IMAGE_SUFFIXES
-from localrag.records import ANSWER_JSON_KEYS, Answer, Chunk, Citation, content_id, file_path, to_row, with_new_keys
+from localrag.records import Answer, Chunk, Citation, content_id, file_path, to_row
 from localrag.store import browse, graph, layout
 from localrag.store.query_terms import parse_query
 from localrag.text.markdown import NeutralMarkdown, NeutralStream, neutralize
@@ -69,8 +69,9 @@ def answer_passages(answer: Answer) -> list[JsonRow]:
 
 def serialize_answer(answer: Answer, number: int = 0, at: str = "") -> JsonRow:
     """An answer with its cost, its Markdown neutralized; `number` and `at` (time) for a stored one."""
-    values = {ANSWER_JSON_KEYS.get(f.name, f.name): getattr(answer, f.name) for f in fields(answer)}
-    values = {key: value for key, value in values.items() if key not in ("citations", "id", "marks", "sentences", "passages")}
+    names = {"llm_calls": "calls", "filter_text": "filter"}
+    shown = (f.name for f in fields(answer) if f.name not in ("citations", "id", "citation_marks", "sentences", "passages"))
+    values = {names.get(name, name): getattr(answer, name) for name in shown}
     confidence = answer.confidence and round(answer.confidence, 3)
     neutral = neutralize(answer.answer)
     cited = {
@@ -80,7 +81,6 @@ def serialize_answer(answer: Answer, number: int = 0, at: str = "") -> JsonRow:
         "sentences": sentences(answer, neutral),
         "passages": answer_passages(answer),
     }
-    values = with_new_keys(values, "short", "asked", "answerable", "unsupported", "where")
     return {"id": number or answer.id, "at": at} | values | {"confidence": confidence} | cited
 
 

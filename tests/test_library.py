@@ -24,22 +24,6 @@ from tests.conftest import write_town
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "library.md"
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("Outcome", "IndexResult"),
-        ("Passage", "SearchHit"),
-        ("Progress", "RunProgress"),
-        ("Selection", "DocumentFilter"),
-        ("Exported", "ExportResult"),
-    ],
-)
-def test_an_old_public_name_still_works_and_says_the_new_one(old, new):
-    """For one version; a name that never was is an AttributeError."""
-    with pytest.warns(DeprecationWarning, match=f"localrag.{new}"):
-        assert getattr(localrag, old) is getattr(localrag, new)
-
-
 def test_the_examples_of_its_page_hold(tmp_path, monkeypatch):
     """Every one of them, in order, in a folder with the texts that the page names."""
     monkeypatch.chdir(tmp_path)

@@ -278,7 +278,7 @@ AddToCollectionOption = Annotated[
 
 
 def document_filter(where: str | None, collection: str | None) -> "DocumentFilter | None":
-    """The document filter of `--where` and `--collection`, or None if neither is given. Raises UsageError."""
+    """The document filter of `--filter` and `--collection`, or None if neither is given. Raises UsageError."""
     from localrag.filters import DocumentFilter, parse_collection_names, parse_filter
 
     if where is None and collection is None:

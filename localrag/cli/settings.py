@@ -10,7 +10,6 @@ A localrag.toml may come from another person: its risky settings take effect onl
 import json
 import os
 import re
-import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from localrag.cli.views.terminal import escape_controls, json_events, write_event, write_line
+from localrag.cli.views.terminal import write_line
 from localrag.errors import IndexMismatch, LocalragError, UsageError
 from localrag.settings import ENV_PREFIX, PROJECT_FILE, QUERY_MODES, IndexSettings, project_file
 from localrag.system.files import config_dir, ensure_private_folder, read_linked_file, write_atomically
@@ -189,7 +188,6 @@ SETTINGS = {
     "api_sources": Setting("List the sources behind each answer.", default=True, command=_SERVE),
 }
 SETTING_NAMES = tuple(SETTINGS)
-RENAMED_SETTINGS = {"at_once": "parallel", "no_log": "no_history"}  # old name → new; the old one is read for one version more
 # Settings that open this machine or send text to others. A folder with a localrag.toml may come from another person.
 USER_FILE_ONLY = ("allow_host", "host", "api_key_file", "trust_host", "cors")
 PATH_SETTINGS = ("index", "inbox", "api_key_file")  # relative to the folder of the settings file
@@ -315,24 +313,12 @@ def _read_environment() -> dict[str, SetValue]:
     """Read settings from environment variables; empty ones count as unset. Raises UsageError."""
     texts = {v.removeprefix(ENV_PREFIX): value for v, value in os.environ.items() if v.startswith(ENV_PREFIX) and value}
     raw = {name.lower(): value for name, value in texts.items() if name.upper() not in OTHER_ENV_VARIABLES and not name.startswith("TEST_")}
-    raw = _with_new_names(raw, variable)
     for name in raw:
         if name not in SETTING_NAMES:
             raise UsageError(f"{variable(name)}: there is no setting {name!r}.", f"{suggestion(name)} Or: unset {variable(name)}")
     if not raw:
         return {}
     return {name: SetValue(value, "environment", variable(name)) for name, value in of_texts(raw, variable).items()}
-
-
-def _with_new_names(raw: Mapping[str, Any], locate: Locate) -> dict[str, Any]:
-    """The values by the names that settings have now, with a note for each old name; a value under the new name has precedence."""
-    for old in sorted(raw.keys() & RENAMED_SETTINGS.keys()):
-        note = f"{locate(old)}: {old} is called {RENAMED_SETTINGS[old]} now."
-        if json_events.is_active:
-            write_event("message", text=note)
-        else:
-            sys.stderr.write(f"{escape_controls(note)}\n")
-    return {RENAMED_SETTINGS.get(name, name): value for name, value in raw.items() if RENAMED_SETTINGS.get(name) not in raw}
 
 
 def variable(name: str) -> str:
@@ -349,12 +335,10 @@ def read_settings_file(path: Path, origin: str) -> dict[str, SetValue]:
         raise UsageError(f"{path} is not valid TOML: {error}.", f"Correct that line in {path}") from error
     if not raw:
         return {}
-    old_names = {new: old for old, new in RENAMED_SETTINGS.items() if old in raw and new not in raw}
 
     def where(name: str) -> str:
-        return f"{path}{line_of(text, old_names.get(name, name))}"
+        return f"{path}{line_of(text, name)}"
 
-    raw = _with_new_names(raw, where)
     for name in raw:
         if name not in SETTING_NAMES:
             raise UsageError(f"{where(name)}: there is no setting {name!r}.", suggestion(name))
@@ -391,8 +375,6 @@ def line_of(text: str, name: str) -> str:
 
 def suggestion(name: str) -> str:
     """A hint with the settings most similar to an unknown name."""
-    if name in RENAMED_SETTINGS:
-        return f"It is called {RENAMED_SETTINGS[name]} now."
     near = get_close_matches(name.replace("-", "_"), SETTING_NAMES, n=2)
     return f"Did you mean {' or '.join(map(repr, near))}?" if near else "List them: localrag config"
 

@@ -19,7 +19,6 @@ from localrag.engine.prefix_cache import PrefixCache
 from localrag.engine.request import Backend, Caller, EngineMetrics, Generation, Request, Sequence
 from localrag.engine.sampler import GrammarMatcher, Sampler
 from localrag.engine.scheduler import MIN_PREFILL_ROWS, SlotAssignment, SlotManager, Step, StepPlanner
-from localrag.engine.settings import with_old_names
 from localrag.errors import ContextTooSmall, EngineError, KvCacheFull, LocalragError, error_location, known_error
 
 
@@ -84,7 +83,7 @@ class Engine:
         return self.figures.to_json(self.settings.slots) | {
             "prefix_tokens_saved": self.slots.reused,
             "preempted": self.slots.preempted,
-            "settings": with_old_names(self.settings.to_json()),
+            "settings": self.settings.to_json(),
         }
 
     def inconsistencies(self) -> list[str]:

@@ -7,17 +7,6 @@ from typing import Any
 from localrag.errors import UsageError
 
 WEIGHT_FORMATS = ("own", "q8_0", "bf16")
-# Names of settings as they were before → as they are; the old ones are accepted by `--engine` and read in tuning records.
-RENAMED = {
-    "kv": "kv_cache_type",
-    "context": "n_ctx",
-    "unified": "kv_unified",
-    "drafts": "prompt_lookup",
-    "exact": "batch_invariant",
-    "least_rows": "min_rows",
-    "pass_rows": "step_overhead_rows",
-    "slot_rows": "sequence_overhead_rows",
-}
 KV_CACHE_TYPES = ("f16", "f32", "bf16", "q8_0", "q8_0/f32", "q8_0/bf16")  # one type, or that of keys / that of values
 
 
@@ -50,7 +39,6 @@ class EngineSettings:
         for part in filter(None, (p.strip() for p in text.split(","))):
             name, _, value = part.partition("=")
             name = name.strip().replace("-", "_")
-            name = RENAMED.get(name, name)
             if name not in kinds:
                 raise UsageError(f"The engine has no setting {name!r}.", f"It has: {', '.join(kinds)}, adapter.")
             values[name] = _parse_value(name, value.strip(), kinds[name])
@@ -59,17 +47,6 @@ class EngineSettings:
     def to_json(self) -> dict[str, Any]:
         """The settings as JSON-ready values."""
         return asdict(self)
-
-
-def with_new_names(text: str) -> str:
-    """`name=value,name=value` with the names that settings have now."""
-    parts = [part.partition("=") for part in text.split(",")]
-    return ",".join(RENAMED.get(name.strip().replace("-", "_"), name) + equals + value for name, equals, value in parts)
-
-
-def with_old_names(values: dict[str, Any]) -> dict[str, Any]:
-    """Settings as JSON-ready values, also under the names that they had before."""
-    return values | {old: values[new] for old, new in RENAMED.items()}
 
 
 MAX_VALUES = {  # beyond any machine; llama.cpp itself has at most 256 sequences
@@ -118,10 +95,6 @@ class EngineOptions:
     use_adapters: bool = True  # the reader of passages, and the tagger of the bundled model
     measure_later: bool = False  # a model that was never measured here runs with usual settings
     prefix_files: bool = True  # keep the KV of beginnings that prompts share as files; they hold the tokens of those beginnings
-
-    def __post_init__(self) -> None:
-        """Write the settings by hand with the names that they have now."""
-        object.__setattr__(self, "overrides", with_new_names(self.overrides))
 
     @classmethod
     def of(cls, text: str, **others: Any) -> "EngineOptions":

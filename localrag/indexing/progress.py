@@ -19,7 +19,7 @@ from localrag.indexing.method import IndexingMethod
 from localrag.llm.budgets import model_throughput, record_stage_speeds, stage_speeds
 from localrag.model_files import ModelFile
 from localrag.project import Project
-from localrag.records import SkippedFile, with_new_keys
+from localrag.records import SkippedFile
 from localrag.store import graph
 from localrag.store import runs as runs_store
 from localrag.store.database import checkpoint_wal
@@ -240,34 +240,34 @@ class RunProgress:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON-ready form for the store, event streams and `status`."""
-        found = {
+        return {
             "stage": self.stage,
             "round": self.round,
             "done": self.done,
             "total": self.total,
-            "share": round(self.fraction, 4),
-            "left": [round(s, 1) for s in self.seconds_left] if self.seconds_left else None,
+            "fraction": round(self.fraction, 4),
+            "seconds_left": [round(s, 1) for s in self.seconds_left] if self.seconds_left else None,
             "seconds": round(self.seconds, 1),
             "tokens": self.tokens,
-            "read_tokens_per_s": self.prefill_tokens_per_s,
-            "written_tokens_per_s": self.decode_tokens_per_s,
+            "prefill_tokens_per_s": self.prefill_tokens_per_s,
+            "decode_tokens_per_s": self.decode_tokens_per_s,
             "entities": self.entities,
             "file": self.file,
             "workers": list(self.workers),
         }
-        return with_new_keys(found, "share", "left", "read_tokens_per_s", "written_tokens_per_s")
 
 
 def extrapolate(facts: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     """The stored progress of a running run, this many seconds later: its fraction grows and the time left shrinks, but not to nothing."""
-    seconds_left = facts.get("left")
+    seconds_left = facts.get("seconds_left")
     now = facts["seconds"] + seconds
-    later = {"seconds": round(now, 1), "share": facts["share"], "left": seconds_left}
+    later = {"seconds": round(now, 1), "fraction": facts["fraction"], "seconds_left": seconds_left}
     if seconds_left:
-        later["left"] = [round(max(s - seconds, s / (1 + seconds / max(s, 1.0))), 1) for s in seconds_left]
-        probably = math.sqrt(later["left"][0] * later["left"][1])
-        later["share"] = round(max(facts["share"], min(MAX_FRACTION, now / (now + probably))) if now + probably else facts["share"], 4)
-    return {**facts, **with_new_keys(later, "share", "left")}
+        later["seconds_left"] = [round(max(s - seconds, s / (1 + seconds / max(s, 1.0))), 1) for s in seconds_left]
+        probably = math.sqrt(later["seconds_left"][0] * later["seconds_left"][1])
+        fraction = min(MAX_FRACTION, now / (now + probably)) if now + probably else 0.0
+        later["fraction"] = round(max(facts["fraction"], fraction), 4)
+    return {**facts, **later}
 
 
 class ProgressReporter:

@@ -223,26 +223,11 @@ def _record_speed(key: str, speed: float) -> None:
         write_atomically(cache_dir() / "speeds.json", json.dumps(speeds).encode())
 
 
-# Stages of a run as they were called → as they are called; records of earlier versions have the old names.
-RENAMED_STAGES = {
-    "search index": "chunk embeddings",
-    "phrases": "noun phrases",
-    "graph": "entity resolution",
-    "same names": "entity duplicates",
-    "descriptions": "description summaries",
-    "entities": "entity embeddings",
-    "report vectors": "report embeddings",
-}
-
-
 def stage_speeds(key: str) -> dict[str, list[list[float]]]:
     """Chunks and seconds of the last runs by stage, newest last. `key` identifies comparable runs, by their models above all."""
     try:
         stages = json.loads((cache_dir() / "paces.json").read_text())[key]
-        return {
-            RENAMED_STAGES.get(stage, stage): [[float(chunks), float(seconds)] for chunks, seconds in runs]
-            for stage, runs in stages.items()
-        }
+        return {stage: [[float(chunks), float(seconds)] for chunks, seconds in runs] for stage, runs in stages.items()}
     except (OSError, ValueError, TypeError, AttributeError, KeyError):  # missing or damaged
         return {}
 

@@ -320,7 +320,6 @@ def _read_lock_file(folder: Path) -> RunningServer | None:
     try:
         if os.name == "posix" and ((state := file.stat()).st_uid != os.getuid() or state.st_mode & 0o077):
             return None
-        values = json.loads(read_regular_file(file, MAX_LOCK_BYTES))
-        return RunningServer(**values)
+        return RunningServer(**json.loads(read_regular_file(file, MAX_LOCK_BYTES)))
     except (OSError, ValueError, TypeError):
         return None

@@ -103,10 +103,10 @@ def answer_result(answer: ResultRow, *, late: bool = False) -> CallToolResult:
         for s in answer["sentences"]
     ]
     listed = "\n".join(map(_source_line, sources))
-    refusal = "" if answer["answerable"] else "The documents do not say it; these are the closest passages."
+    refusal = "" if answer["is_answerable"] else "The documents do not say it; these are the closest passages."
     fenced = text and fence_texts("answer", [text])(text)
     prose = "\n\n".join(part for part in (refusal, fenced, listed and f"Sources\n{listed}", to_one_line(note)) if part)
-    flags = {k: answer[k] for k in ("mode", "answerable", "is_answerable")} | {"complete": complete, "note": note.strip()}
+    flags = {k: answer[k] for k in ("mode", "is_answerable")} | {"complete": complete, "note": note.strip()}
     passages = _fit_bytes([_pick_keys(p, ANSWER_PASSAGE_KEYS) for p in answer["passages"]], room)
     if left_out := len(answer["passages"]) - len(passages):
         note += f" {left_out} further passages are only in the text."
@@ -116,7 +116,7 @@ def answer_result(answer: ResultRow, *, late: bool = False) -> CallToolResult:
 
 
 NARROW_QUESTION_HINT = "To continue: ask a narrower question, use mode `basic` or `mix`, or read passages with `search` and `passage`."
-_NOTHING = {"answer": "", "mode": "", "answerable": True, "is_answerable": True, "citations": [], "sentences": [], "passages": []}
+_NOTHING = {"answer": "", "mode": "", "is_answerable": True, "citations": [], "sentences": [], "passages": []}
 EMPTY_ANSWER: ResultRow = _NOTHING | {"note": "Nothing was answered within the time."}
 
 

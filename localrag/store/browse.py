@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.records import Quote, with_new_keys
+from localrag.records import Quote
 from localrag.store import chunks, documents, graph, llm_cache, retention, runs
 from localrag.store.collections import collections
 from localrag.store.database import ViewRow
@@ -295,7 +295,7 @@ def index_status(db: Database, folder: Path) -> dict[str, Any]:
     """
     settings = runs.load_settings(db)
     run = runs.last_run(db)
-    found = {
+    return {
         **graph.counts(db),
         "communities_per_level": graph.communities_per_level(db),
         "collections": collections(db),
@@ -307,14 +307,13 @@ def index_status(db: Database, folder: Path) -> dict[str, Any]:
         "merged": graph.count_merged_names(db),
         "run": run_to_json(run) if run else None,
         "spent": llm_cache.total_llm_usage(db),
-        "arithmetic": llm_cache.count_by_numerics_class(db),
+        "numerics": llm_cache.count_by_numerics_class(db),
         "models": {kind: settings[kind] for kind in ("chat_model", "embedder") if kind in settings},
         "settings": {"extractor" if key == "extracted_by" else key: value for key, value in settings.get("settings", {}).items()},
         "index": str(folder),
         "kept": retention.retained_garbage(db, folder),
         "bytes": sum(f.stat().st_size for f in folder.iterdir() if f.is_file()),
     }
-    return with_new_keys(found, "arithmetic")
 
 
 RUN_FIELDS = ("state", "stage", "done", "total", "started_at", "ended_at", "figures")

@@ -17,7 +17,7 @@ from localrag.errors import IndexMismatch, LocalragError
 from localrag.settings import IndexSettings
 from localrag.store.check import rebuild_full_text
 from localrag.store.database import back_up_database
-from localrag.store.gate import SCHEMA_HASHES, SchemaObjects, schema_hash, schema_objects
+from localrag.store.gate import SchemaObjects, schema_objects
 from localrag.store.location import DATABASE_FILE
 from localrag.store.opening import LOCATION_KEY
 from localrag.store.schema import (
@@ -58,10 +58,7 @@ def sanitize_database(path: Path) -> list[tuple[str, str]]:
         with closing(sqlite3.connect(path)) as connection:
             _read_only(connection)
             objects, expected = schema_objects(connection), current_schema()
-            if (version := _version(connection)) != SCHEMA_VERSION:
-                if schema_hash(objects) != SCHEMA_HASHES[version]:
-                    raise _unusable("it was made by an older localrag, and other tables or triggers were added to it")
-                expected = objects
+            _check_version(connection)
             foreign = sorted(name for name, sql in objects.items() if expected.get(name) != sql)
             if not foreign and not expected.keys() - objects.keys():
                 _check_pages(connection)
@@ -102,18 +99,17 @@ def _unusable(reason: str) -> LocalragError:
     )
 
 
-def _version(connection: sqlite3.Connection) -> int:
-    """The version of a foreign schema. Raises IndexMismatch for one that cannot be read."""
+def _check_version(connection: sqlite3.Connection) -> None:
+    """Raise IndexMismatch for a foreign schema of another version, LocalragError for a database of another program."""
     if not (version := schema_version(connection)):
         raise _unusable("it is no index of localrag")
     if version > SCHEMA_VERSION:
         raise IndexMismatch(f"The index in the pack was made by a newer localrag (schema {version}).", upgrade_hint())
-    if version < min(SCHEMA_HASHES):
+    if version < SCHEMA_VERSION:
         raise IndexMismatch(
             f"The index in the pack was made by an older localrag (schema {version}).",
             "Index there again with this version, and pack again.",
         )
-    return version
 
 
 def _check_pages(connection: sqlite3.Connection) -> None:

@@ -13,9 +13,7 @@ from localrag.errors import LocalragError, UsageError
 from localrag.records import content_id
 
 SchemaObjects = dict[tuple[str, str], tuple[str, str | None]]  # (type, name) → (table, SQL)
-PREVIOUS_STEPS = "_sqlite_migrations"  # table of schema 30's steps
-# Version → hash of its objects, see `schema_hash`. The last is the current one; the others can be upgraded.
-SCHEMA_HASHES = {30: "9bc4dda628f49724e8a3", 31: "e204735fce674d68348a", 32: "2abdcf7c5beb919f066c", 33: "a14625c81ed80238da48"}
+SCHEMA_HASH = "a14625c81ed80238da48"  # of the objects of `schema.SCHEMA`: comparing it is quicker than creating them
 LINKED_FILES = ("domain.toml", "aliases.txt")  # files of the user, which localrag only reads
 
 
@@ -43,11 +41,10 @@ def schema_objects(connection: sqlite3.Connection) -> SchemaObjects:
 
 
 def schema_hash(objects: SchemaObjects) -> str:
-    """A hash of the objects, without the table of schema 30's steps."""
-    compared = {key: value for key, value in objects.items() if key[0] not in ("table", "index") or value[0] != PREVIOUS_STEPS}
-    return content_id(*(repr(row) for row in sorted(compared.items())))
+    """A hash of the objects."""
+    return content_id(*(repr(row) for row in sorted(objects.items())))
 
 
 def has_known_schema(connection: sqlite3.Connection) -> bool:
-    """Whether the objects of a database are those of a version of localrag."""
-    return schema_hash(schema_objects(connection)) in SCHEMA_HASHES.values()
+    """Whether the objects of a database are those of this version of localrag."""
+    return schema_hash(schema_objects(connection)) == SCHEMA_HASH

@@ -4,7 +4,6 @@ Words of `title_word_counts` are hashed: the counts stay for a while after an ed
 """
 
 import json
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
@@ -252,16 +251,12 @@ def community_overlap(db: Database, entity_ids: Iterable[str]) -> dict[str, int]
     return dict(rows)
 
 
-# The rating explanation that earlier versions gave to extractive reports, whose rating was a share of chunks.
-_EXTRACTIVE_RATING = re.compile(r"Its entities are mentioned in \d+ of \d+ passages\.|\d+ 个段落中有 \d+ 个提到其中的实体。|")
-
-
 def report_of(row: dict[str, Any]) -> Report:
     """The report in a row of `reports` or `staged_reports`."""
     findings = (Finding(f["summary"], f["explanation"], tuple(Quote(**q) for q in f["quotes"])) for f in json.loads(row["findings"]))
     row |= {"findings": tuple(findings)}
-    if _EXTRACTIVE_RATING.fullmatch(row["rating_explanation"]):
-        row |= {"rating": None, "rating_explanation": ""}
+    if not row["rating_explanation"]:  # an extractive report
+        row["rating"] = None
     return Report(**{k: v for k, v in row.items() if k != "markdown"})
 
 

@@ -16,13 +16,12 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.errors import IndexBusy, LocalragError, NoIndex, disk_full_error, is_disk_full
+from localrag.errors import LocalragError, NoIndex, disk_full_error, is_disk_full
 from localrag.store import runs
 from localrag.store.database import (
     WAL_LIMIT_BYTES,
     WRITER_LOCK_FILE,
     ImmediateDatabase,
-    back_up_database,
     busy_error,
     connect,
     connect_existing,
@@ -35,13 +34,10 @@ from localrag.store.database import (
 from localrag.store.gate import check_files
 from localrag.store.location import DATABASE_FILE
 from localrag.store.schema import (
-    SCHEMA_VERSION,
     check_schema,
     create_schema,
     keep_checksums,
-    recompute_checksums,
     schema_version,
-    upgrade_schema,
 )
 from localrag.system.files import check_platform, ensure_private_file, ensure_private_folder
 
@@ -155,8 +151,7 @@ def open_index(folder: Path, *, create: bool = False, still: bool = False, allow
     `still`: pin a read snapshot of the current state, for commands that end soon (see `snapshot`). `allow_torn`: also open an inconsistent
     copy, for `check` and its repair.
 
-    An index of a previous schema version is upgraded after a backup; without `create` the writer lock is taken for that time. Raises
-    NoIndex, IndexBusy, IndexMismatch (another schema version), TornCopy, LocalragError (damaged or not writable).
+    Raises NoIndex, IndexBusy, IndexMismatch (another schema version), TornCopy, LocalragError (damaged or not writable).
     """
     path = folder / DATABASE_FILE
     check_files(folder)
@@ -199,36 +194,11 @@ def _configured(db: ImmediateDatabase, path: Path, *, create: bool) -> Immediate
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA cache_size = -{PAGE_CACHE_KIB}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_AUTOCHECKPOINT_PAGES}")
-    _prepare_schema(db, path, locked=create)
+    if not schema_version(connection):  # an empty file
+        with nullcontext() if create else writer_lock(path.parent):
+            if not schema_version(connection):  # again, under the lock
+                create_schema(db)
     return db
-
-
-def _prepare_schema(db: ImmediateDatabase, path: Path, *, locked: bool) -> None:
-    """Create the schema in a new database, or upgrade a previous version. `locked`: the caller holds the writer lock. Raises IndexBusy."""
-    if schema_version(db.conn) == SCHEMA_VERSION:
-        return
-    try:
-        with nullcontext() if locked else writer_lock(path.parent):
-            _create_or_upgrade(db, path)
-    except IndexBusy as error:
-        hint = "The index is of an older localrag and has to be brought up to date first: wait for that process, or stop it."
-        raise IndexBusy(str(error), hint) from error
-
-
-def _create_or_upgrade(db: Database, path: Path) -> None:
-    """Create or upgrade the schema under the writer lock. The backup before an upgrade is kept until the next one."""
-    version = schema_version(db.conn)  # again, under the lock
-    if version == 0:
-        create_schema(db)
-    elif version < SCHEMA_VERSION:
-        backup = back_up_database(db, path, f"schema-{SCHEMA_VERSION}")
-        for pattern in ("m[0-9]*", "schema-*"):  # backups of earlier upgrades
-            for old in path.parent.glob(f"{DATABASE_FILE}.before-{pattern}"):
-                if old != backup:
-                    old.unlink()
-        with db.atomic():
-            upgrade_schema(db)
-            recompute_checksums(db)
 
 
 @contextmanager

@@ -1,15 +1,12 @@
-"""The schema of `index.db`, its version, the upgrade from previous versions, and a checksum per table.
-
-The previous schemas are upgraded in one transaction, which changes names, adds columns at the end of tables and fills them. An older index
-must be built again.
+"""The schema of `index.db`, its version, and a checksum per table. An index of another version is refused.
 
 SQLite detects damage to its structures, but not a changed byte in a value. `table_checksums` holds per table the sum of its rows'
 checksums, so that a write only adds or subtracts those of the row. Temporary triggers of every writing connection do that, at 2 µs per row.
 A program without them can still write; `check` then reports the table as changed.
 """
 
-import json
 import re
+import shlex
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
@@ -21,11 +18,10 @@ from zlib import crc32
 from sqlite_utils import Database
 
 from localrag.errors import IndexMismatch, LocalragError
-from localrag.store.gate import PREVIOUS_STEPS, SCHEMA_HASHES, SchemaObjects, schema_hash, schema_objects
+from localrag.store.gate import SCHEMA_HASH, SchemaObjects, schema_hash, schema_objects
 from localrag.system.installation import upgrade_hint
-from localrag.text.outline import Outline
 
-SCHEMA_VERSION = 33  # PRAGMA user_version; schema 30 counted its steps in a table
+SCHEMA_VERSION = 34  # PRAGMA user_version
 
 # The number of rejected names of an extraction, NULL for invalid JSON; index and query must use the same expression.
 REJECTED_NAMES_EXPR = "CASE WHEN json_valid(result) THEN json_extract(result, '$.noise') END"
@@ -363,48 +359,6 @@ CREATE TRIGGER documents_title_updated AFTER UPDATE OF title ON documents WHEN o
 CHECKSUMS_TABLE = "table_checksums"
 CONTENT_TABLES = tuple(name for name in re.findall(r"^CREATE TABLE (\w+)", SCHEMA, re.MULTILINE) if name != CHECKSUMS_TABLE)
 
-HEADINGS_SCHEMA = 32  # the first whose chunks have headings
-_PREVIOUS_SEARCH = "chunk_search"  # full-text index of schema 30, and prefix of its tables
-_INDEX_OF_KEY = re.compile(r"(sqlite_autoindex_)(\w+)(_\d+)")
-_RENAMED_OBJECTS = dict(  # old name → new name; full-text tables and key indexes follow their tables
-    pair.split("=")
-    for pair in """
-    settings=index_settings skipped=skipped_files seen=file_stats collections=collection_documents scanned_pages=ocr_pages
-    scans=ocr_documents chunk_search=chunks_fts chunk_rows=chunks_fts_rows chunk_terms=chunks_fts_vocab sentences=sentence_spans
-    retitled=retitled_documents also_about=llm_call_subjects leaving=gc_queue departed=removed_documents departed_words=removed_words
-    members=community_members attached=isolated_entities quoted=report_documents title_words=title_word_counts places=entity_positions
-    community_places=community_positions community_links=community_edges structural_vectors=structural_embeddings
-    vector_states=vector_versions vector_files=vector_index_files name_vectors=name_embeddings merges=name_merges
-    graph_chunks=graph_inputs names=document_names name_keys=corpus_names name_offers=name_index name_asks=name_queries
-    nodes=graph_nodes pairs=cooccurrences document_nodes=document_entity_counts document_pairs=document_cooccurrences
-    statements=relationship_spans weight_counts=weight_histogram alike=similar_names next_documents=staged_documents
-    next_chunks=staged_chunks next_gone=staged_deletions next_reports=staged_reports next_embeddings=staged_embeddings
-    collections_by_path=collection_documents_by_path scanned_pages_by_looks=ocr_pages_by_image llm_calls_by_about=llm_calls_by_subject
-    also_about_by_text=llm_call_subjects_by_subject aliases_in_any_case=entity_aliases_nocase
-    aliases_by_entity=entity_aliases_by_entity members_by_entity=community_members_by_entity attached_to=isolated_entities_by_attached
-    quoted_by_community=report_documents_by_community community_links_by_b=community_edges_by_target
-    graph_chunks_by_document=graph_inputs_by_document names_by_key=document_names_by_key names_by_base=document_names_by_canonical_key
-    name_keys_by_target=corpus_names_by_target name_keys_by_block=corpus_names_by_block alike_by_score=similar_names_by_score
-    pairs_by_a=cooccurrences_by_a pairs_by_b=cooccurrences_by_b pairs_by_weight=cooccurrences_by_weight
-    document_pairs_described=document_cooccurrences_described statements_by_pair=relationship_spans_by_pair
-    next_documents_by_content=staged_documents_by_content next_chunks_by_document=staged_chunks_by_document
-    next_embeddings_by_content=staged_embeddings_by_content embedding_added=embeddings_inserted embedding_removed=embeddings_deleted
-    extraction_added=extractions_inserted extraction_changed=extractions_updated extraction_removed=extractions_deleted
-    chunk_added=chunks_inserted chunk_changed=chunks_updated chunk_removed=chunks_deleted title_changed=documents_title_updated
-    """.split()
-)
-_RENAMED_SETTINGS = dict(
-    pair.split("=")
-    for pair in """
-    graph=graph_hash reports=reports_state reported=reports_hash titled=title_corpus_size layout=layout_hash picture=layout_method
-    merging=merge_rules_version clustered=clustering_statistics described=descriptions_hash options=graph_options_hash
-    read_by=extraction_hashes graph_vectors=graph_embeddings_hash chunk_vectors=chunk_embedding_text prepended=prepend_metadata
-    same_by_model=llm_same_entity decisions=merge_decisions style_of=style_model window_of=budgets_model collected_for=gc_config
-    unused_recipes=unused_config_hashes spent=collected_llm_usage sources=source_paths erasing=pending_erasure
-    forgetting=pending_conversation_erasure search_passes=fts_merge_passes titles=repaired_titles
-    """.split()
-)
-
 
 def create_schema(db: Database) -> None:
     """Create all tables in an empty database, in one transaction."""
@@ -420,87 +374,35 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
 
     Raises IndexMismatch for another version, LocalragError.
     """
-    connection.execute("BEGIN")  # one state, even if another process upgrades it
+    connection.execute("BEGIN")  # one state, even if another process creates it
     try:
         objects, version = schema_objects(connection), schema_version(connection)
     finally:
         connection.rollback()
-    if not objects or schema_hash(objects) == SCHEMA_HASHES.get(version):
+    if not objects or (version == SCHEMA_VERSION and schema_hash(objects) == SCHEMA_HASH):
         return
     if version > SCHEMA_VERSION:
         raise IndexMismatch(f"The index {path} was made by a newer localrag (schema {version}).", upgrade_hint())
     if version == 0:
         raise LocalragError(f"{path} is not a usable index: another program made it.", "Move it elsewhere and index again.")
-    if version not in SCHEMA_HASHES:
+    if version < SCHEMA_VERSION:
+        folder = shlex.quote(str(path.parent))
         raise IndexMismatch(
-            f"The index {path} was made by an older localrag (schema {version}), whose tables this one does not read.",
-            f"Move {path.parent} away and index again: localrag index PATH",
+            f"The index {path} was made by an older localrag (schema {version}), and this one does not read it: a new index has none of its"
+            " conversations, review decisions, merges and collections.",
+            f"Build it anew: mv {folder} {folder}.old && localrag index PATH",
         )
     differing = sorted({" ".join(key) for key, _ in objects.items() ^ current_schema().items()})
-    if version < SCHEMA_VERSION or differing:  # SQLite itself writes parts of the schema, in another release perhaps differently
-        named, remedy = (
-            f": {', '.join(differing[:3])}",
+    if differing:  # SQLite itself writes parts of the schema, in another release perhaps differently
+        raise LocalragError(
+            f"The index {path} is not read, since its schema is not localrag's own: {', '.join(differing[:3])}.",
             "Keep only the rows of its tables, and a copy of what it was: localrag check --repair",
         )
-        if version < SCHEMA_VERSION:
-            named, remedy = "", "Move it elsewhere and index again: localrag index PATH"
-        raise LocalragError(f"The index {path} is not read, since its schema is not localrag's own{named}.", remedy)
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
-    """The version of a database's schema; 0 without one. Reads no more than plain columns of a plain table."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    plain = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ? AND sql LIKE 'CREATE TABLE %'"
-    if version or not connection.execute(plain, [PREVIOUS_STEPS]).fetchone():
-        return int(version)
-    if {"name", "migration_set"} - {row[1] for row in connection.execute(f"PRAGMA table_info({PREVIOUS_STEPS})")}:  # they may be computed
-        return 0
-    (last,) = connection.execute(f"SELECT max(name) FROM {PREVIOUS_STEPS} WHERE migration_set = 'localrag'").fetchone()
-    number = re.match(r"m(\d{3})_", str(last))
-    return int(number[1]) if number else 0
-
-
-def upgrade_schema(db: Database) -> None:
-    """Upgrade a database of a previous schema, in one transaction.
-
-    Tables and columns keep their order and rows, and rows that were stored without an added column have its default. So only SQLite's
-    stored schema text changes. `ALTER TABLE` would leave another text than `create_schema`, and would rebuild indexes.
-    """
-    try:
-        with db.atomic():
-            old, new, version = schema_objects(db.conn), current_schema(), schema_version(db.conn)
-            if ("table", PREVIOUS_STEPS) in old:
-                renamed = json.dumps(_RENAMED_SETTINGS)
-                db.execute("UPDATE settings SET key = coalesce(json_extract(:new, '$.' || key), key)", {"new": renamed})
-                db.execute(f"DROP TABLE {PREVIOUS_STEPS}")
-            for name in CONTENT_TABLES:
-                if name not in {_new_name(table) for _, table in old}:
-                    db.execute(str(new["table", name][1]))
-            if ("table", CHECKSUMS_TABLE) not in old:
-                db.execute(str(new["table", CHECKSUMS_TABLE][1]))
-            db.execute("PRAGMA writable_schema = ON")
-            update = "UPDATE sqlite_master SET name = ?, tbl_name = ?, sql = ? WHERE type = ? AND name = ?"
-            rows = ((_new_name(name), kind, name) for kind, name in old)
-            db.conn.executemany(
-                update, [(new_name, *new[kind, new_name], kind, name) for new_name, kind, name in rows if (kind, new_name) in new]
-            )
-            db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-            db.execute("PRAGMA writable_schema = RESET")  # reloads the schema
-            if version < HEADINGS_SCHEMA:
-                _store_headings(db)
-    finally:
-        db.execute("PRAGMA writable_schema = RESET")
-
-
-def _store_headings(db: Database) -> None:
-    """Store the headings of all chunks."""
-    for documents, chunks in (("documents", "chunks"), ("staged_documents", "staged_chunks")):
-        for (document,) in db.execute(f"SELECT id FROM {documents}").fetchall():
-            (text,) = db.execute(f"SELECT text FROM {documents} WHERE id = ?", [document]).fetchone()
-            outline = Outline(text)
-            rows = db.execute(f"SELECT start, id FROM {chunks} WHERE document_id = ?", [document]).fetchall()
-            headings = ((json.dumps(outline.headings_at(start), ensure_ascii=False), chunk) for start, chunk in rows)
-            db.conn.executemany(f"UPDATE {chunks} SET headings = ? WHERE id = ?", headings)
+    """The version of a database's schema; 0 for an empty database and one of another program."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def current_schema() -> SchemaObjects:
@@ -508,15 +410,6 @@ def current_schema() -> SchemaObjects:
     with closing(sqlite3.connect(":memory:")) as connection:
         create_schema(Database(connection))
         return schema_objects(connection)
-
-
-def _new_name(name: str) -> str:
-    """The current name of an object of schema 30."""
-    if index := _INDEX_OF_KEY.fullmatch(name):
-        return f"{index[1]}{_new_name(index[2])}{index[3]}"
-    if name.startswith(f"{_PREVIOUS_SEARCH}_"):
-        return name.replace(_PREVIOUS_SEARCH, _RENAMED_OBJECTS[_PREVIOUS_SEARCH], 1)
-    return _RENAMED_OBJECTS.get(name, name)
 
 
 def keep_checksums(connection: sqlite3.Connection) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from localrag.cli import OLD_OPTIONS, _with_new_options, app, settings
+from localrag.cli import app, settings
 from localrag.errors import UsageError
 from localrag.settings import QUERY_MODES, IndexSettings
 from tests.conftest import TOWN, run_localrag, write_town
@@ -444,30 +444,3 @@ def test_settings_that_are_not_there_cost_nothing(own):
 
     assert models_made() == "0"
     assert models_made(LOCALRAG_STRICT="true") == "1"
-
-
-def test_options_by_their_old_names():
-    """The words of the version before are taken for those of today, up to `--`, and --help has none of them."""
-    words = ["ask", "Who?", "--where=type=pdf", "--at-once", "3", "--no-log", "--remeasure", "--", "--where"]
-
-    assert _with_new_options(words) == ["ask", "Who?", "--filter=type=pdf", "--parallel", "3", "--no-history", "--retune", "--", "--where"]
-    flags = {flag for _, _, parameter in ALL for flag in (*parameter.opts, *parameter.secondary_opts)}
-    assert flags >= {*OLD_OPTIONS.values()}
-    assert not flags & {*OLD_OPTIONS}
-
-
-def test_settings_by_their_old_names(own, monkeypatch, capsys):
-    """They are read from files and variables, a note says what they are called, and the new name has precedence."""
-    put(own, "at_once = 3\nno_log = true\n", user=True)
-    monkeypatch.setenv("LOCALRAG_AT_ONCE", "4")
-
-    found = settings.read_set_values()
-
-    assert {name: one.value for name, one in found.items()} == {"parallel": 4, "no_history": True}
-    assert found["no_history"].location.endswith("line 2")
-    said = capsys.readouterr().err
-    assert "at_once is called parallel now." in said
-    assert "no_log is called no_history now." in said
-    assert "LOCALRAG_AT_ONCE" in said
-    monkeypatch.setenv("LOCALRAG_PARALLEL", "5")
-    assert settings.read_set_values()["parallel"].value == 5

@@ -129,7 +129,7 @@ def test_the_file_is_removed_found_and_collected_with_what_is_in_it(archive):
     index(archive, collections=["letters"])
     in_collection = rows(archive, "SELECT path FROM collection_documents WHERE name = 'letters'")
     assert {path for (path,) in in_collection} >= {f"docs/{name}" for name in ("archive.mbox", BRIDGE, SHIPS, MILL)}
-    found = run_localrag("search", "mill burnt", "--where", "path=archive.mbox", "--json", cwd=archive)
+    found = run_localrag("search", "mill burnt", "--filter", "path=archive.mbox", "--json", cwd=archive)
     assert MILL in found.stdout, found.stderr
     packed = pack_index(archive / "index.localrag", archive / ".localrag", documents=True)
     assert packed.skipped_files == ()

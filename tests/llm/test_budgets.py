@@ -8,7 +8,6 @@ import pytest
 
 from localrag.engine.tokenizer import Tokenizer
 from localrag.indexing.reports import ContextElement, abstractive_report, report_fields, reports_hash
-from localrag.llm import budgets
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity, _longest, max_json_tokens
 from localrag.llm.grammar import ENTITY_TOKENS, entity_lines
 from localrag.llm.prompts import load_prompt
@@ -235,11 +234,3 @@ def test_a_list_of_chinese_entities_is_as_long_as_an_english_one(count):
     assert chinese >= 0.9 * english
     assert embedded >= 0.9 * english
     assert asyncio.run(count(said)) <= ENTITY_TOKENS
-
-
-def test_stages_by_their_old_names(tmp_path, monkeypatch):
-    """What runs of the version before took counts for the stages as they are called now."""
-    monkeypatch.setattr(budgets, "cache_dir", lambda: tmp_path)
-    (tmp_path / "paces.json").write_text('{"k": {"search index": [[10, 2]], "reports": [[3, 1]]}}', encoding="utf-8")
-
-    assert budgets.stage_speeds("k") == {"chunk embeddings": [[10.0, 2.0]], "reports": [[3.0, 1.0]]}

@@ -89,7 +89,7 @@ def test_json_says_whether_the_documents_answer(project):
     """`--json` has `answerable`, and so has the answer that is kept."""
     for text, expected in (("What is the capital of Mongolia?", False), ("Who is Hannah Quill?", True)):
         given = asked(project, text, style="extractive")
-        assert answer_json(given, project.root)["answerable"] is expected
+        assert answer_json(given, project.root)["is_answerable"] is expected
         assert answers.last_answer(project.db).is_answerable is expected
 
 
@@ -107,7 +107,7 @@ def test_a_model_that_writes_is_asked_and_declines_in_its_own_words(index, mode)
 
     assert scripted.tasks == ["answer"]
     assert given.answer.startswith("The capital of Mongolia is mentioned nowhere in these sources.\n\nClosest:")
-    assert answer_json(given, project.root)["answerable"] is False
+    assert answer_json(given, project.root)["is_answerable"] is False
     assert given.citations
     assert given.unsupported_sentences == 0
     assert "[unsupported]" not in given.answer

@@ -132,10 +132,10 @@ def test_without_the_adapter_passages_stand_alone(folder):
     without = json.loads(run_localrag(*args, "--engine", "adapter=no", cwd=folder).stdout)
     having = json.loads(run_localrag(*args, cwd=folder).stdout)
 
-    assert without["short"] is None
+    assert without["short_answer"] is None
     assert without["passages"]
     assert without["passages"][0]["marked"] is None
-    assert having["short"] == "Ingrid Holm"
+    assert having["short_answer"] == "Ingrid Holm"
 
 
 @pytest.mark.parametrize(

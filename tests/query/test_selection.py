@@ -274,4 +274,4 @@ def test_json_of_an_answer_says_which_documents(demo):
     """As it is stored."""
     ask(demo, "Who is Chen Guoliang?", "path=press/*")
     row = demo.db.execute("SELECT answer_json FROM answers ORDER BY id DESC LIMIT 1").fetchone()[0]
-    assert json.loads(row)["where"] == "path=press/*"
+    assert json.loads(row)["filter_text"] == "path=press/*"

@@ -184,7 +184,7 @@ def test_an_answer_is_prose_with_sources_and_links_and_values(door, folder):
     assert "Sources" in prose
     assert not prose.startswith("{")
     assert values["complete"]
-    assert values["answerable"]
+    assert values["is_answerable"]
     assert values["citations"]
     for cited in values["citations"]:
         assert (folder / cited["path"]).read_text()[cited["start"] : cited["end"]] == cited["quote"]

@@ -85,8 +85,8 @@ def test_the_page_s_questions_take_documents_too(server):
 async def of_mcp(client):
     """What a client gets: the paths of an answer and of a search, and what is said where there is nothing."""
     answer = await client.call_tool("ask", {"question": QUESTION, "filter": "type=txt", "collections": "信"})
-    found = await client.call_tool("search", {"query": QUESTION, "where": "path=docs/*.md"})
-    none = await client.call_tool("search", {"query": QUESTION, "where": "path=nowhere"})
+    found = await client.call_tool("search", {"query": QUESTION, "filter": "path=docs/*.md"})
+    none = await client.call_tool("search", {"query": QUESTION, "filter": "path=nowhere"})
     wrong = await client.call_tool("ask", {"question": QUESTION, "collections": "nowhere"})
     cited = {c["path"] for c in answer.structured_content["citations"]}
     return cited, {p["path"] for p in found.structured_content["passages"]}, none, wrong

@@ -23,7 +23,6 @@ from localrag.records import (
     AnswerPassage,
     Chunk,
     Citation,
-    with_new_keys,
 )
 from localrag.text.markdown import escape_plain_text, neutralize
 from localrag.text.sentences import collapse_whitespace
@@ -111,7 +110,7 @@ def answer_json(answer: Answer, root: Path) -> dict[str, Any]:
     """The answer as `--json` prints it, its Markdown neutralized."""
     neutral = neutralize(answer.answer)
     citations = [c | {"path": display_path(c["path"], root)} for c in serializers.citations(answer)]
-    found = {
+    return {
         "answer": neutral.text,
         "mode": answer.mode,
         "level": answer.level,
@@ -120,25 +119,24 @@ def answer_json(answer: Answer, root: Path) -> dict[str, Any]:
         "prompt_tokens": answer.prompt_tokens,
         "output_tokens": answer.output_tokens,
         "seconds": answer.seconds,
-        "short": answer.short_answer,
+        "short_answer": answer.short_answer,
         "style": answer.style,
         "note": answer.note,
         "question": answer.question,
-        "asked": answer.standalone_question,
+        "standalone_question": answer.standalone_question,
         "reason": answer.reason,
-        "unsupported": answer.unsupported_sentences,
+        "unsupported_sentences": answer.unsupported_sentences,
         "related": answer.related,
         "contradicted": answer.contradicted,
         "sentences": serializers.sentences(answer, neutral),
         "passages": [p | {"path": display_path(p["path"], root)} for p in serializers.answer_passages(answer)],
         "conversation": answer.conversation,
         "by_program": answer.by_program,
-        "answerable": answer.is_answerable,
+        "is_answerable": answer.is_answerable,
         "confidence": answer.confidence and round(answer.confidence, 3),
-        "where": answer.filter_text,
+        "filter": answer.filter_text,
         "collections": list(answer.collections),
     }
-    return with_new_keys(found, "short", "asked", "answerable", "unsupported", "where")
 
 
 def print_answer(answer: Answer, root: Path, stream: AnswerStream, opens: str = "localrag source 1") -> None:

@@ -136,7 +136,7 @@ def print_log(answers: Sequence[tuple[int, str, Answer]]) -> None:
 
 def _numerics_text(status: dict[str, Any]) -> str:
     """Numbers of answers by numerics class, if machines of several classes computed them."""
-    return "".join(f"; {n} by arithmetic {kind}" for kind, n in status["arithmetic"].items())
+    return "".join(f"; {n} by arithmetic {kind}" for kind, n in status["numerics"].items())
 
 
 def print_status(status: dict[str, Any]) -> None:

@@ -23,7 +23,6 @@ from rich.text import Text
 
 from localrag.cli.views.console import stderr_console, stdout_console
 from localrag.cli.views.terminal import escape_line, format_duration, index_argument, print_note, write_event, write_json
-from localrag.records import with_new_keys
 
 if TYPE_CHECKING:
     from localrag.index import Index
@@ -69,11 +68,11 @@ def format_progress(facts: Mapping[str, Any], *, full: bool = True) -> str:
     """The progress of a run in one line; `full` includes the figures that the bars show."""
     parts = []
     if full:
-        parts = [percent(facts), f"{facts['stage']} {facts['done']}/{facts['total']}", format_seconds_left(facts["left"])]
-    if facts.get("read_tokens_per_s"):
-        parts.append(f"read {facts['read_tokens_per_s']:.0f} tok/s")
-    if facts.get("written_tokens_per_s"):
-        parts.append(f"wrote {facts['written_tokens_per_s']:.0f} tok/s")
+        parts = [percent(facts), f"{facts['stage']} {facts['done']}/{facts['total']}", format_seconds_left(facts["seconds_left"])]
+    if facts.get("prefill_tokens_per_s"):
+        parts.append(f"read {facts['prefill_tokens_per_s']:.0f} tok/s")
+    if facts.get("decode_tokens_per_s"):
+        parts.append(f"wrote {facts['decode_tokens_per_s']:.0f} tok/s")
     if facts.get("entities"):
         parts.append(f"{facts['entities']} entities")
     if facts.get("file"):
@@ -86,13 +85,13 @@ def format_progress(facts: Mapping[str, Any], *, full: bool = True) -> str:
 def format_worker(row: Mapping[str, Any], now: float) -> str:
     """A line on one of several workers: state, speed, completed work, and when it last reported."""
     parts = [f"{escape_line(row['name'])} ({escape_line(row['place'])})", escape_line(row["state"])]
-    if row.get("written_tokens_per_s"):
-        parts.append(f"{row['written_tokens_per_s']:.0f} tok/s")
+    if row.get("decode_tokens_per_s"):
+        parts.append(f"{row['decode_tokens_per_s']:.0f} tok/s")
     if row.get("chunks_per_s"):
         parts.append(f"{row['chunks_per_s']:.1f} chunks/s")
     parts.append(f"{row['units']} units, {row['chunks']} chunks")
-    if row.get("class"):
-        parts.append(f"numerics {row['class']}")
+    if row.get("numerics"):
+        parts.append(f"numerics {row['numerics']}")
     if now - row["seen_at"] > WORKER_SILENT_AFTER_S:
         parts.append(f"last heard {format_duration(now - row['seen_at'])} ago")
     return " · ".join(parts)
@@ -100,7 +99,7 @@ def format_worker(row: Mapping[str, Any], now: float) -> str:
 
 def percent(facts: Mapping[str, Any]) -> str:
     """The completed share of the run in percent, never 100 % before the end."""
-    share = facts["share"]
+    share = facts["fraction"]
     return "100 %" if share >= 1 else f"{min(99, math.floor(100 * share))} %"
 
 
@@ -129,9 +128,9 @@ class ProgressBars:
 
     def set(self, facts: Mapping[str, Any]) -> None:
         """Update the bars from the progress of a run."""
-        share, seconds = max(self._total.completed, facts["share"]), facts["seconds"]
-        self.facts = {**facts, "share": share}
-        time_text = format_duration(seconds) if share >= 1 else format_seconds_left(facts["left"])
+        share, seconds = max(self._total.completed, facts["fraction"]), facts["seconds"]
+        self.facts = {**facts, "fraction": share}
+        time_text = format_duration(seconds) if share >= 1 else format_seconds_left(facts["seconds_left"])
         self._progress.update(self._total.id, completed=share, count=percent(self.facts), time=time_text)
         if not (stage := facts["stage"]):
             return
@@ -302,7 +301,7 @@ class ProgressView:
     def _now(self) -> dict[str, Any]:
         from localrag.indexing.progress import extrapolate
 
-        return extrapolate(self._facts, time.monotonic() - self._set_at) if self._facts["share"] < 1 else self._facts
+        return extrapolate(self._facts, time.monotonic() - self._set_at) if self._facts["fraction"] < 1 else self._facts
 
     def _print_periodically(self, ended: threading.Event) -> None:
         while not ended.wait(PLAIN_EVERY_S):
@@ -366,7 +365,7 @@ def _ended(run: dict[str, Any] | None, *, followed: bool) -> str:
     if run is None:
         return "This index has had no run yet. Start one: localrag index PATH"
     facts = run["progress"]
-    at = f" at {percent(facts)} ({run['stage']} {run['done']}/{run['total']})" if facts and facts["share"] < 1 else ""
+    at = f" at {percent(facts)} ({run['stage']} {run['done']}/{run['total']})" if facts and facts["fraction"] < 1 else ""
     if run["ended_at"] is None:
         return f"The process of the run ({run['pid']}) is gone; it ended{at}. What it saved is kept; resume with: localrag index PATH"
     if not followed:
@@ -427,23 +426,22 @@ def result_to_json(outcome: "IndexResult", index: "Index", seconds: float) -> di
     """The result of a run as JSON."""
     loaded, counts = outcome.documents, index.counts()
     names = ("documents", "chunks", "entities", "relationships", "communities", "reports")
-    found = {
+    return {
         "state": "complete" if outcome.complete else "partial",
         "files": loaded.files,
         **{name: list(getattr(loaded, name)) for name in ("new", "changed", "moved", "deleted")},
-        "kept": list(loaded.retained_paths),
+        "retained": list(loaded.retained_paths),
         "counts": {name: counts[name] for name in names},
         "skipped": [{"path": s.path, "reason": s.reason, "failed": s.is_failure} for s in loaded.skipped],
         "failures": [{"stage": f.stage, "subject": f.subject, "reason": f.reason, "kind": f.kind} for f in outcome.failures],
         "seconds": round(seconds, 1),
-        "spent": outcome.seconds,
-        "collected": {one.kind: {"n": one.n, "bytes": one.bytes} for one in outcome.garbage_collected},
+        "stage_seconds": outcome.seconds,
+        "garbage_collected": {one.kind: {"n": one.n, "bytes": one.bytes} for one in outcome.garbage_collected},
         **{name: getattr(outcome, name) for name in ("calls", "prompt_tokens", "output_tokens", "computed_tokens")},
         "models": index.models(),
         "index": str(index.folder),
         "next": next_commands(index, counts),
     }
-    return with_new_keys(found, "spent", "kept", "collected")
 
 
 def print_retained(loaded: "LoadResult") -> None:

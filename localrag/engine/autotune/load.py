@@ -34,14 +34,12 @@ from localrag.engine.llama.weights import copy_path
 from localrag.engine.memory import read_kv_shape, read_model_memory
 from localrag.engine.settings import (
     AUTOTUNE_HINT,
-    RENAMED,
     EngineOptions,
     EngineSettings,
     layout_key,
     layout_summary,
     sized_layout_key,
     validate,
-    with_new_names,
 )
 from localrag.errors import ModelError, NativeTrialFailed
 from localrag.model_files import ModelFile, total_size
@@ -265,11 +263,7 @@ def read_record(file: ModelFile) -> TuningRecord:
     record = TuningRecord(cache_dir() / "tuning" / f"{file.fingerprint}-{machine}.json")
     with suppress(OSError, ValueError, KeyError, TypeError):
         stored = json.loads(record.path.read_text())
-        record.verified_layouts, record.rejected_layouts, record.choices = (
-            {with_new_names(name): value for name, value in stored["proved"].items()},
-            {with_new_names(name): value for name, value in stored["refused"].items()},
-            dict(map(_with_new_names, stored["choices"].items())),
-        )
+        record.verified_layouts, record.rejected_layouts, record.choices = stored["proved"], stored["refused"], stored["choices"]
     _read_crash_markers(record)
     return record
 
@@ -285,15 +279,8 @@ def _machine() -> list[Any]:
 
 def _key(values: str) -> str:
     """The overrides in normalised order, without those that do not affect measurements."""
-    parts = {p.strip().replace("-", "_").replace(" ", "") for p in with_new_names(values).split(",") if p.strip()}
+    parts = {p.strip().replace("-", "_").replace(" ", "") for p in values.split(",") if p.strip()}
     return ",".join(sorted(p for p in parts if p.partition("=")[0] not in _SETTINGS_WITHOUT_EFFECT))
-
-
-def _with_new_names(item: tuple[str, dict[str, Any]]) -> tuple[str, dict[str, Any]]:
-    """A choice of a record, which may have been written with the names that settings had before."""
-    values, _, needed = item[0].rpartition("@")
-    settings = {RENAMED.get(name, name): value for name, value in item[1]["settings"].items()}
-    return f"{_key(values)}@{needed}", item[1] | {"settings": settings}
 
 
 _crash_markers: list[Any] = []  # open until the process ends
@@ -321,7 +308,6 @@ def _read_crash_markers(record: TuningRecord) -> None:
             if psutil.pid_exists(int(mark.name.split(".")[-2])):
                 continue
             name, _, text = mark.read_text(encoding="utf-8", errors="replace").partition("\n")
-            name = with_new_names(name)
             mark.unlink()
             died = re.match(r"Fatal Python error: (.*)", text)
             if died and "engine/llama/" in text.replace(os.sep, "/"):

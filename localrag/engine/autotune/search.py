@@ -28,7 +28,7 @@ from localrag.engine.llama.library import offload_devices
 from localrag.engine.llama.model import LlamaModel
 from localrag.engine.llama.weights import COPY_TYPES, copy_path, faster_weight_types
 from localrag.engine.memory import ModelMemory, read_model_memory
-from localrag.engine.settings import AUTOTUNE_HINT, EngineSettings, layout_key, layout_summary, sized_layout_key, with_new_names
+from localrag.engine.settings import AUTOTUNE_HINT, EngineSettings, layout_key, layout_summary, sized_layout_key
 from localrag.errors import ModelError, NativeTrialFailed
 from localrag.model_files import ModelFile, total_size
 from localrag.system.resources import available_cores, available_memory
@@ -158,7 +158,7 @@ class _SettingsSearch:
 
     def __init__(self, journal: TrialLog, file: ModelFile, values: str, folder: Path) -> None:
         self.journal, self.file, self.values, self.folder = journal, file, values, folder
-        self.by_hand = {part.partition("=")[0].strip().replace("-", "_") for part in with_new_names(values).split(",")}
+        self.by_hand = {part.partition("=")[0].strip().replace("-", "_") for part in values.split(",")}
         self.placed = Offload()
         self._loaded: dict[tuple[Any, ...], LlamaModel] = {}
         self.effort: MeasurementEffort | None = None

@@ -28,7 +28,7 @@ from localrag.indexing.tasks import Task, TaskContext
 from localrag.llm.model import ChatModel, LlmCache, ModelReply
 from localrag.llm.tagger import Tagger
 from localrag.model_files import ModelFile
-from localrag.records import CallReference, LlmCall, with_new_keys
+from localrag.records import CallReference, LlmCall
 from localrag.settings import IndexSettings
 from localrag.system.files import PACKAGE_DIR, shipped_data_path
 from localrag.system.resources import limit_cores
@@ -364,21 +364,20 @@ class WorkerStats:
     def to_json(self, name: str, place: str, arithmetic: str, state: str, under_way: int = 0) -> dict[str, Any]:
         """The statistics for a person, JSON-ready."""
         f = self.counters
-        found = {
+        return {
             "name": name,
             "place": place,
-            "class": arithmetic,
+            "numerics": arithmetic,
             "state": state,
             "units": self.tasks,
             "chunks": self.chunks,
             "chunks_per_s": round(self.chunks / self.busy_seconds, 2) if self.busy_seconds else None,
             "calls": self.llm_calls,
-            "read_tokens_per_s": round(f[0] / f[1], 1) if f[1] else None,
-            "written_tokens_per_s": round(f[2] / f[3], 1) if f[3] else None,
+            "prefill_tokens_per_s": round(f[0] / f[1], 1) if f[1] else None,
+            "decode_tokens_per_s": round(f[2] / f[3], 1) if f[3] else None,
             "under_way": under_way,
             "seen_at": self.last_seen,
         }
-        return with_new_keys(found, "class", "read_tokens_per_s", "written_tokens_per_s")
 
 
 class EndedWorkers:

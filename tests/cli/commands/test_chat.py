@@ -219,7 +219,7 @@ def test_a_conversation_goes_on_in_another_process(here):
     out("ask", "Who asked the Northern Line to pay?", *QUICK)
     assert piped_chat("Where is he mate?\n", here, "--resume", "1").returncode == 0
     found = logs("1")[0]
-    assert (found["conversation"], "Lars Holm" in found["asked"]) == (1, True)
+    assert (found["conversation"], "Lars Holm" in found["standalone_question"]) == (1, True)
     assert piped_chat("And the ferry?\n", here, "-c").returncode == 0
     assert [one["conversation"] for one in logs("2")] == [1, 1]
 

@@ -12,7 +12,6 @@ import pytest
 
 from localrag.cli.views.progress import _poll_runs, format_seconds_left, format_worker
 from localrag.indexing.progress import RunProgress, extrapolate
-from localrag.records import NEW_JSON_KEYS
 from tests.cli.commands.test_index import rows
 from tests.conftest import TOWN, mostly_ci, run_localrag, run_process
 from tests.forked import Forked
@@ -85,7 +84,7 @@ def test_the_share_of_the_whole_only_grows_and_ends_at_one(recorded):
     """So does each stage, and the total of a stage is what it was; stages come in the order that was announced."""
     _, events, _ = recorded
     told = [e for e in events if e["event"] == "progress"]
-    shares = [e["share"] for e in told]
+    shares = [e["fraction"] for e in told]
 
     assert shares == sorted(shares)
     assert shares[0] < 0.2
@@ -127,8 +126,8 @@ def test_the_result_says_what_was_spent_and_what_comes_next(recorded):
     """The stages' seconds are those of the run; every command that is named exists."""
     folder, _, result = recorded
 
-    assert sum(result["spent"].values()) <= result["seconds"] + 0.5
-    assert set(STAGES) <= set(result["spent"])
+    assert sum(result["stage_seconds"].values()) <= result["seconds"] + 0.5
+    assert set(STAGES) <= set(result["stage_seconds"])
     assert len(result["next"]) <= 4
     for command in result["next"]:
         assert invoke(*command.split()[1:2], "--help").exit_code == 0
@@ -151,7 +150,7 @@ def test_several_workers_are_told_of_each_with_what_it_does(tmp_path):
     assert sum(row["chunks"] for row in told[-1]) > 0
     assert [row["name"] for row in stored] == [row["name"] for row in told[-1]]
     now = max(row["seen_at"] for row in stored)
-    line = format_worker(stored[0] | {"state": "working", "written_tokens_per_s": 41.4, "class": "a1b2"}, now + 75)
+    line = format_worker(stored[0] | {"state": "working", "decode_tokens_per_s": 41.4, "numerics": "a1b2"}, now + 75)
     assert re.fullmatch(
         r"process [12] \(.*cores\) · working · 41 tok/s · .*units, \d+ chunks · numerics a1b2 · last heard 1 min .* ago", line
     )
@@ -234,7 +233,7 @@ def wait_for_run(folder, share=0.0):
         time.sleep(0.1)
         if (folder / ".localrag" / "index.db").exists():
             found = json.loads(run_localrag("status", "--json", cwd=folder).stdout or "{}")
-            if found.get("run") and found["run"]["progress"] and found["run"]["progress"]["share"] >= share:
+            if found.get("run") and found["run"]["progress"] and found["run"]["progress"]["fraction"] >= share:
                 return
     raise AssertionError("no run")
 
@@ -254,7 +253,7 @@ def test_a_run_is_followed_from_a_second_terminal_until_it_ends(tmp_path):
     assert (by_program.returncode, by_person.returncode) == (0, 0)
     assert len(lines) > 2
     assert all(line["alive"] for line in lines[:-1])
-    shares = [line["progress"]["share"] for line in lines]
+    shares = [line["progress"]["fraction"] for line in lines]
     assert shares == sorted(shares)
     assert lines[-1]["state"] == "complete"
     assert "The run has ended: complete after" in said
@@ -306,10 +305,10 @@ def test_what_is_not_told_for_a_while_is_reckoned_on():
     later = [extrapolate(facts, seconds) for seconds in (0, 2, 5, 10, 100)]
 
     assert later[0] == facts
-    assert [f["share"] for f in later] == sorted(f["share"] for f in later)
-    assert all(0.5 <= f["share"] < 1 and f["left"][0] > 0 for f in later)
-    assert later[1]["left"] == [6.4, 10.8] or later[1]["left"][0] < 8
-    assert extrapolate(facts | {"left": None}, 5)["left"] is None
+    assert [f["fraction"] for f in later] == sorted(f["fraction"] for f in later)
+    assert all(0.5 <= f["fraction"] < 1 and f["seconds_left"][0] > 0 for f in later)
+    assert later[1]["seconds_left"] == [6.4, 10.8] or later[1]["seconds_left"][0] < 8
+    assert extrapolate(facts | {"seconds_left": None}, 5)["seconds_left"] is None
 
 
 @pytest.mark.parametrize(
@@ -356,16 +355,3 @@ def test_a_look_at_a_run_is_cheap(recorded):
         for _ in range(50):
             next(looked)
     assert (time.process_time() - before) / 50 < 0.02
-
-
-def test_keys_by_their_old_names():
-    """Events have every value under the key of today and under that of the version before, also when time has passed."""
-    facts = RunProgress(
-        "reports", 1, 2, fraction=0.5, seconds_left=(10.0, 20.0), prefill_tokens_per_s=3.0, decode_tokens_per_s=4.0
-    ).to_json()
-    later = extrapolate(facts, 2.0)
-
-    for values in (facts, later):
-        for old in ("share", "left", "read_tokens_per_s", "written_tokens_per_s"):
-            assert values[NEW_JSON_KEYS[old]] == values[old] is not None
-    assert later["seconds_left"] < facts["seconds_left"]

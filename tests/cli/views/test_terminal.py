@@ -129,7 +129,7 @@ def test_the_terminal_shows_the_answer_that_is_kept(town, monkeypatch, options):
     for c in answer["citations"]:
         assert f"[{c['n']}]" in answer["answer"]
         assert f"\n[{c['n']}] {' › '.join([c['path'], *c['headings']])}, {c['start']}-{c['end']}  “" in below
-    assert answer["answer"].count("[unsupported]") == (0 if "--strict" in options else answer["unsupported"])
+    assert answer["answer"].count("[unsupported]") == (0 if "--strict" in options else answer["unsupported_sentences"])
     assert re.search(r"reading \d+ (passages|points) …", shown.text("err"))
     assert shown.text("err").split("mode:")[0].rstrip().endswith("\x1b[K")
 

@@ -9,14 +9,13 @@ from dataclasses import replace
 import pytest
 
 from localrag.bench.engine import read_workload
-from localrag.engine.autotune import load
 from localrag.engine.autotune.load import open_backend, read_record
 from localrag.engine.autotune.measure import is_batch_invariant
 from localrag.engine.autotune.search import model_file_to_json, search_settings
 from localrag.engine.autotune.trial import TrialLog
 from localrag.engine.engine import Engine
 from localrag.engine.llama.model import LlamaModel
-from localrag.engine.settings import RENAMED, EngineOptions, EngineSettings, layout_key, with_old_names
+from localrag.engine.settings import EngineOptions, EngineSettings, layout_key
 from localrag.errors import ModelError, NativeTrialFailed, UsageError
 from localrag.llm.grammar import choice_of
 from localrag.llm.model import ChatModel
@@ -37,7 +36,7 @@ def test_what_was_measured_is_kept(engine, chat_file):
     assert said == []
     assert choice["busy"] or len(choice["measured"]) >= 5
     assert all(row["read_ms"] > 0 and row["write_ms"] > 0 for row in choice["measured"])
-    settings = {RENAMED.get(name, name): value for name, value in choice["settings"].items()}  # an earlier run may have kept old names
+    settings = choice["settings"]
     assert {**settings, "n_ctx": 2048} == engine.settings.to_json()
 
 
@@ -206,29 +205,3 @@ def test_a_layout_that_fails_after_it_was_chosen_is_left_out(tiny):
     with pytest.raises(NativeTrialFailed, match="SIGSEGV"):
         by_hand = "slots=2,n_ctx=512,flash_attention=no,kv_cache_type=f16"
         search_settings(TrialLog(known, told.append), file=model_file_to_json(file), values=by_hand, deterministic=False)
-
-
-def test_settings_by_their_old_names(tiny, tmp_path, monkeypatch):
-    """By hand and in a record of the version before, names count for those of today; JSON has both."""
-    old, new = "slots=2,context=512,kv=f32,drafts=no", "slots=2,n_ctx=512,kv_cache_type=f32,prompt_lookup=no"
-    settings = EngineSettings().with_values(old)
-    written = {next((o for o, n in RENAMED.items() if n == name), name): value for name, value in settings.to_json().items()}
-    record = {
-        "proved": {"weights=own,kv=f32,unified=no,slots=2,context=512": 1.0},
-        "refused": {"weights=own,kv=bf16": "SIGILL"},
-        "choices": {"context=512,kv=f32,slots=2@0": {"settings": written, "busy": False, "at": 0}},
-    }
-    monkeypatch.setattr(load, "cache_dir", lambda: tmp_path)
-    file = tiny("llama")
-    path = load.read_record(file).path
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(record), encoding="utf-8")
-
-    found = load.read_record(file)
-
-    assert settings == EngineSettings().with_values(new)
-    assert EngineOptions.of(old) == EngineOptions.of(new)
-    assert found.verified_layouts == {"weights=own,kv_cache_type=f32,kv_unified=no,slots=2,n_ctx=512": 1.0}
-    assert found.rejected_layouts == {"weights=own,kv_cache_type=bf16": "SIGILL"}
-    assert found.cached_settings(old) == found.cached_settings(new) == settings
-    assert with_old_names(settings.to_json())["context"] == 512

@@ -314,7 +314,7 @@ def test_equal_machines_that_measured_differently_work_together(token, tmp_path,
 
         told = [text for text in said if "set up as those of the others" in text]
         assert len(rows) == 3, said
-        assert len({row["class"] for row in rows}) == 1
+        assert len({row["numerics"] for row in rows}) == 1
         assert len(told) == 1
         assert told[0].endswith("kv_cache_type=bf16. By itself it would be extra_buffers=no, kv_cache_type=f16."), told
     finally:

@@ -367,7 +367,7 @@ def test_workers_that_have_ended_are_shown_up_to_a_number():
     assert len(rows) == MAX_SHOWN_WORKERS + 1
     assert [row["name"] for row in rows[:2]] == ["99", "98"]
     assert rows[-1]["name"] == f"{100 - MAX_SHOWN_WORKERS} before them"
-    assert (rows[-1]["chunks"], rows[-1]["chunks_per_s"], rows[-1]["read_tokens_per_s"]) == (100 - MAX_SHOWN_WORKERS, 2.0, 10.0)
+    assert (rows[-1]["chunks"], rows[-1]["chunks_per_s"], rows[-1]["prefill_tokens_per_s"]) == (100 - MAX_SHOWN_WORKERS, 2.0, 10.0)
     assert sum(row["chunks"] for row in rows) == 100
     assert figures == (1000, 100.0, 400, 100.0, 1400)
 
