@@ -91,7 +91,7 @@ def check_access(scope: Scope, policy: AccessPolicy) -> AccessError | None:
     refusal = _cross_site_refusal(scope, headers, policy)
     if refusal or scope["method"] == "OPTIONS":
         return refusal
-    if not _is_open(scope["path"]) and not any(map(policy.is_valid_key, _given_keys(headers))):
+    if not _is_open(scope["path"]) and not any(map(policy.is_valid_key, _keys_in_headers(headers))):
         return 401, "authentication_error", "Give the key that `localrag serve` printed: Authorization: Bearer KEY"
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if scope["method"] not in BODYLESS_METHODS and not _is_file(scope) and kind != "application/json":
@@ -99,7 +99,7 @@ def check_access(scope: Scope, policy: AccessPolicy) -> AccessError | None:
     return None
 
 
-def _given_keys(headers: Headers) -> list[str]:
+def _keys_in_headers(headers: Headers) -> list[str]:
     """What may be the key in a request, by the headers in which programs send one."""
     keys = [headers.get(name, "").strip() for name in ("x-api-key", "api-key")]
     words = headers.get("authorization", "").split()

@@ -207,6 +207,8 @@ def query_int(request: Request, name: str, minimum: int, maximum: int, default: 
 
 def filter_text_of(body: Mapping[str, Any]) -> str:
     """The `filter` of a request; empty where it has none. Raises ValueError and UsageError."""
+    if body.get("where") is not None:  # its former name: it must not be ignored
+        raise ValueError("`where` is called `filter` now.")
     text = body.get("filter")
     if text is not None and not isinstance(text, str):
         raise ValueError(f"`filter` is a text like path=contracts/*,type=pdf, not {text!r:.40}.")
@@ -224,6 +226,7 @@ def document_filter_of(body: Mapping[str, Any]) -> DocumentFilter | None:
         names = ",".join(names)
     if names is not None and not isinstance(names, str):
         raise ValueError(f"`collections` is a list of names, not {names!r:.40}.")
+    text = filter_text_of(body)
     if names is None and body.get("filter") is None:
         return None
-    return DocumentFilter(filter_text_of(body), parse_collection_names(names or ""))
+    return DocumentFilter(text, parse_collection_names(names or ""))

@@ -139,7 +139,7 @@ def _chat_body(body: Mapping[str, Any]) -> dict[str, Any]:
     more: dict[str, Any] = {"model": _model_name(body["model"]), "messages": body["messages"]}
     more |= {"stop": options.get("stop") or None, "seed": options.get("seed"), "max_tokens": options.get("num_predict")}
     more["response_format"] = {"type": "json_schema", "schema": wanted} if isinstance(wanted, dict) else _named_format(wanted)
-    return more | {"filter": body.get("filter")}
+    return more | {name: body.get(name) for name in ("filter", "where")}
 
 
 def _named_format(wanted: Any) -> dict[str, Any] | None:

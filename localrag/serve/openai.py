@@ -179,7 +179,7 @@ def _body_of_completion(body: Mapping[str, Any]) -> dict[str, Any]:
     text = body.get("text")
     more = {"messages": [*system, *messages], "max_tokens": body.get("max_output_tokens"), "logprobs": body.get("top_logprobs")}
     more["response_format"] = text.get("format") if isinstance(text, dict) else None
-    return {name: body.get(name) for name in ("model", "tool_choice", "seed", "filter")} | more
+    return {name: body.get(name) for name in ("model", "tool_choice", "seed", "filter", "where")} | more
 
 
 class ResponsesEncoder:

@@ -2,9 +2,7 @@
 
 import json
 import os
-import signal
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from localrag.exchange.wiki import read_wiki, update_wiki
 from localrag.exchange.wiki_pages import MAX_PAGE_BYTES
 from tests.conftest import run_localrag
 from tests.exchange.made import make_index
+from tests.test_strange_files import within
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="there are no FIFOs, and links need a privilege"),
@@ -50,22 +49,6 @@ def files_in(folder):
         for p in folder.rglob("*")
         if p.is_symlink() or p.is_file()
     }
-
-
-@contextmanager
-def within(seconds):
-    """What hangs ends as an error."""
-
-    def late(*_):
-        raise AssertionError(f"it did not end within {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def mark(folder, kind, *names):

@@ -177,11 +177,11 @@ async def stream(wire: HttpConfig, url: str, body: dict[str, Any], on_event: Cal
     end = loop.time() + ANSWER_TIMEOUT_S
     async with _open_response(wire, "POST", url, body, READ_TIMEOUT_S) as (response, deadline):
 
-        def heard(event: Any) -> None:
+        def extend_and_pass(event: Any) -> None:
             deadline.reschedule(min(loop.time() + READ_TIMEOUT_S, end))
             on_event(event)
 
-        reader = _EventReader(heard)
+        reader = _EventReader(extend_and_pass)
         async for part in _body_chunks(response):
             reader.add(part)
         return reader.finish()

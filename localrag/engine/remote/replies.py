@@ -429,7 +429,7 @@ def _json_values(text: str) -> list[Any]:
     """
     values, failures = _strict_values(text)
     if 0 < failures <= MAX_MENDED_VALUES:
-        mended, remaining = _strict_values(_mended(text))
+        mended, remaining = _strict_values(_repaired_json(text))
         return mended if remaining < failures else values
     return values
 
@@ -458,7 +458,7 @@ _BARE_NAME = re.compile(r"(?<=[{,])(\s{0,20})([A-Za-z_]\w{0,60})(?=\s{0,20}:)")
 _TRAILING_COMMA = re.compile(r",(?=\s{0,20}[}\]])")
 
 
-def _mended(text: str) -> str:
+def _repaired_json(text: str) -> str:
     """A text whose JSON has no trailing commas, and double quotes around its names and texts."""
 
     def quoted(found: re.Match[str]) -> str:
