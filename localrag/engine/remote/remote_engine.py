@@ -94,8 +94,8 @@ class RemoteEngine:
         self._file, info = file, file.server or ServerInfo()
         self._wire = http_config(file.url, by_index=file.by_index)
         capacity = options.parallel_requests or info.slots or servers_remote.DEFAULT_PARALLEL_REQUESTS
-        query = partial(servers_remote.query_server, self._wire, file.url, file)
-        self._server = ModelServer(file.url, info, capacity, query, options.notify, file.digest)
+        read_info = partial(servers_remote.query_server, self._wire, file.url, file)
+        self._server = ModelServer(file.url, info, capacity, read_info, options.notify, file.digest)
         self._tokenizer: Tokenizer | None = None
         self._under_way, self._since = 0, 0.0
 
@@ -211,7 +211,8 @@ class RemoteEngine:
             raise MalformedResponse(f"{len(text)} characters, where {request.max_tokens} tokens were asked for")
         counts = (state.prompt_tokens, state.cached_tokens, state.output_tokens, 0)
         seconds = time.perf_counter() - tries.submitted_at
-        self._count(request.task, counts, seconds, tries.waited)
+        self.figures.tasks[request.task].count(*counts, seconds=seconds, queue_seconds=tries.waited)
+        self.figures.steps, self.figures.rows = self.figures.steps + 1, self.figures.rows + counts[0] - counts[1] + counts[2]
         if request.priority == servers_remote.ANSWER_PRIORITY and state.first_text_at:  # of other requests many wait for each other
             self.figures.prefill_tokens += max(0, counts[0] - counts[1])
             self.figures.prefill_seconds += state.first_text_at - exchange.begun
@@ -287,7 +288,7 @@ class RemoteEngine:
             return
         self._server.is_info_current = True
         try:
-            facts = await self._server.query()
+            facts = await self._server.read_info()
         except ModelError:
             return
         if facts is None or facts.is_window_assumed or (facts.digest != self._server.info.digest):
@@ -379,17 +380,6 @@ class RemoteEngine:
         self._under_way -= 1
         if self._under_way == 0:
             self.figures.seconds += time.perf_counter() - self._since
-
-    def _count(self, task: str, counts: tuple[int, int, int, int], seconds: float, waited: float) -> None:
-        figures = self.figures.tasks[task]
-        figures.requests += 1
-        figures.prompt_tokens += counts[0]
-        figures.cached_tokens += counts[1]
-        figures.output_tokens += counts[2]
-        figures.seconds.append(seconds)
-        figures.queue_seconds.append(waited)
-        self.figures.steps += 1
-        self.figures.rows += counts[0] - counts[1] + counts[2]
 
     def metrics(self) -> dict[str, Any]:
         """Metrics since the start, as JSON-ready values."""

@@ -378,14 +378,14 @@ class Conclusion(Generic[T]):
 class ModelServer:
     """The server of a model: its info, its slots, and since when it has been down (0: up).
 
-    It starts as down, so that it is asked before its first request: it may serve another model by now. `query` asks it for its info,
+    It starts as down, so that it is asked before its first request: it may serve another model by now. `read_info` asks it for its info,
     `notify` informs the user; `digest` identifies the model that it must serve.
     """
 
     url: str
     info: ServerInfo
     capacity: int  # requests at the same time
-    query: Callable[[], Awaitable[ServerInfo | None]]
+    read_info: Callable[[], Awaitable[ServerInfo | None]]
     notify: Callable[[str], None]
     digest: str
     active_requests: int = 0
@@ -462,7 +462,7 @@ class ModelServer:
     async def _until_it_answers(self) -> None:
         for tries in count():
             try:
-                info = await self.query()
+                info = await self.read_info()
             except ModelError as error:
                 self.error = error
                 break

@@ -51,12 +51,12 @@ def ask(answer, grammar=None, max_tokens=50, **options):
 
 def test_the_schema_goes_to_the_server():
     """The request has the messages, the limit, the sampling and the JSON schema of its grammar."""
-    answer, (body,) = ask(lambda _: '{"answer": "yes"}', choice_of(["yes", "no"]), stop=("x",))
+    answer, (body,) = ask(lambda _: '{"answer": "yes"}', choice_of(["yes", "no"]))
 
     assert answer.text == "yes"
     assert body["response_format"]["json_schema"]["schema"]["properties"] == {"answer": {"enum": ["yes", "no"]}}
     assert body["messages"][0]["content"] == f'{TEXT}\n\nAnswer with JSON of this shape and nothing else: {{"answer": "yes" or "no"}}'
-    assert (body["temperature"], body["stop"]) == (0.0, ["x"])
+    assert (body["temperature"], body["top_p"]) == (0.0, 1.0)
     assert body["max_tokens"] > 50
     assert answer.output_tokens == 4
 
