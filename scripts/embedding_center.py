@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
-from localrag.engine.embedder import E5Embedder, open_embedder, recenter
+from localrag.engine.embedder import load_e5, open_embedder, recenter
 from localrag.model_files import file_fingerprint, find_embedder
 from localrag.text.sentences import cached_sentences
 from scripts.reader_data import rows
@@ -31,7 +31,7 @@ def main() -> None:
     taken = [*chance.sample(english, ENGLISH), *chance.sample(chinese, CHINESE)]
     texts = [row["context"][:PASSAGE_CHARS] if n % 2 else row["question"] for n, row in enumerate(taken)]
     file = find_embedder("multilingual-e5-small")
-    plain = E5Embedder(replace(file, bound_fingerprint=file_fingerprint(file.path))).embed
+    plain = load_e5(replace(file, bound_fingerprint=file_fingerprint(file.path)))
     mean = plain(texts).mean(axis=0)
     save_file({"center": SHARE * mean}, out / "e5_center.safetensors")
 

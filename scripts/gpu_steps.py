@@ -654,7 +654,7 @@ def limits(step: Step) -> None:
     """What localrag puts on cards of 8, 12 and 24 GB: computed for both shapes, and run beside a reservation of the rest of the card."""
     import random_gguf
 
-    from localrag.engine.autotune.search import offload
+    from localrag.engine.memory import offload
 
     for gb in LIMITS_GB:
         for name, (architecture, shape, output) in MODELS.items():

@@ -301,7 +301,7 @@ def test_the_shapes_are_those_of_the_real_models():
     """In Q8_0 with all tensors: 1.54 and 8.19 billion parameters, and the larger one fits a card of 24 GB whole, one of 8 GB in part."""
     import random_gguf
 
-    from localrag.engine.autotune.search import offload
+    from localrag.engine.memory import offload
 
     sizes, placed = {}, {}
     for name, (architecture, shape, output) in gpu_steps.MODELS.items():

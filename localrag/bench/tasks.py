@@ -21,9 +21,8 @@ from localrag.asking import answer_question
 from localrag.demo import CORPUS
 from localrag.engine.autotune.load import open_backend
 from localrag.engine.engine import Engine
-from localrag.engine.llama.model import PREFILL_ROWS
+from localrag.engine.llama.model import PREFILL_ROWS, LlamaModel
 from localrag.engine.prefix_cache import PrefixCache
-from localrag.engine.request import Backend
 from localrag.engine.settings import EngineOptions
 from localrag.engine.tokenizer import Tokenizer
 from localrag.errors import LocalragError
@@ -296,7 +295,7 @@ def _messages(question: KnownQuestion) -> list[Message]:
     return load_prompt("bench/yes_no").fill(text=question.text, question=question.question)
 
 
-def probability_of_yes(backend: Backend, messages: list[Message]) -> float | None:
+def probability_of_yes(backend: LlamaModel, messages: list[Message]) -> float | None:
     """The probability of yes among those of beginning an answer with yes or no; None if both begin with the same token.
 
     Raises EngineError for a prompt beyond the window.

@@ -169,7 +169,7 @@ SETTINGS = {
         metavar="NAME=VALUE,…",
         check=_check_engine,
     ),
-    "parallel": Setting("Parallel requests to each model server. 0: what it reports, or 8.", 0, metavar="N", min=0, max=1024),
+    "parallel": Setting("Parallel requests to the model server. 0: what it reports, or 8.", 0, metavar="N", min=0, max=1024),
     "workers": Setting("Number of parallel index processes. 0: one, with helpers on free cores.", 0, metavar="N", min=0, max=64),
     "deterministic": Setting("Make answers independent of parallel requests, even if that is slower. Always so on the CPU.", default=False),
     "allow_host": Setting("Allow sending document text to a model server on this host.", (), example=["gpu.example"], metavar="HOST"),

@@ -10,22 +10,25 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localrag.engine.prefix_cache import PrefixCache
-from localrag.engine.request import Backend, Caller, EngineMetrics, Generation, Request, Sequence
+from localrag.engine.request import Caller, EngineMetrics, Generation, Request, Sequence
 from localrag.engine.sampler import GrammarMatcher, Sampler
 from localrag.engine.scheduler import MIN_PREFILL_ROWS, SlotAssignment, SlotManager, Step, StepPlanner
 from localrag.errors import ContextTooSmall, EngineError, KvCacheFull, LocalragError, error_location, known_error
+
+if TYPE_CHECKING:
+    from localrag.engine.llama.model import LlamaModel
 
 
 class Engine:
     """Generates for many requests at once with one model: create it, `await generate(...)`, and `close()` it."""
 
-    def __init__(self, open_backend: Callable[[], Backend], *, max_rows: int = 512) -> None:
+    def __init__(self, open_backend: "Callable[[], LlamaModel]", *, max_rows: int = 512) -> None:
         """Open the model on the engine's own thread and wait for it; raises what `open_backend` raises.
 
         All llama.cpp calls must come from one thread: OpenMP keeps a team of workers for every thread that has computed, and once there are
@@ -37,7 +40,7 @@ class Engine:
         self._grammar_tokenizer: Any = None
         self._sending = threading.Lock()  # held from the check of `_closed` until the request is queued
         self._closed: EngineError | None = None  # once set, the error of every request
-        opened: Future[Backend] = Future()
+        opened: Future[LlamaModel] = Future()
         self._thread = threading.Thread(target=self._run, args=(open_backend, opened), name="localrag-engine", daemon=True)
         self._thread.start()
         try:
@@ -97,7 +100,7 @@ class Engine:
 
     # Everything below runs on the engine's own thread.
 
-    def _run(self, open_backend: Callable[[], Backend], opened: "Future[Backend]") -> None:
+    def _run(self, open_backend: "Callable[[], LlamaModel]", opened: "Future[LlamaModel]") -> None:
         try:
             opened.set_result(open_backend())
         except BaseException as error:  # noqa: BLE001 — the thread that opens the engine gets it
@@ -313,8 +316,7 @@ class Engine:
         sequence.emit(b"".join(self.backend.token_to_piece(t) for t in tokens[:room]))
         if constraint and len(tokens) <= room:
             constraint.advance(lambda: sequence.text)
-        stopped = sequence.has_hit_stop()
-        if stopped or (constraint and constraint.finished):
+        if constraint and constraint.finished:
             self._finish(sequence, complete=True)
         elif sequence.n_generated >= max_tokens:
             self._finish(sequence, complete=False)
@@ -332,15 +334,8 @@ class Engine:
         request, seconds = sequence.request, time.perf_counter() - sequence.submitted_at
         self.slots.record_length(sequence)
         self._drop(sequence)
-        metrics = self.figures.tasks[request.task]
-        metrics.requests += 1
-        metrics.prompt_tokens += len(request.token_ids)
-        metrics.cached_tokens += sequence.n_cached
-        metrics.output_tokens += sequence.n_generated
-        metrics.forced_tokens += sequence.n_forced
-        metrics.seconds.append(seconds)
-        metrics.queue_seconds.append(sequence.queue_seconds)
         counts = (len(request.token_ids), sequence.n_cached, sequence.n_generated, sequence.n_forced)
+        self.figures.tasks[request.task].count(*counts, seconds=seconds, queue_seconds=sequence.queue_seconds)
         log_probability = sequence.sampler.log_probability if sequence.sampler else 0.0
         sequence.resolve(
             Generation(sequence.text, complete, tuple(sequence.token_ids), *counts, seconds, sequence.queue_seconds, log_probability)

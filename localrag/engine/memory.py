@@ -1,7 +1,8 @@
-"""Memory of a model's weights and KV cache, computed from the header of its file; no weights are loaded."""
+"""Memory of a model's weights and KV cache, computed from the header of its file, and how much of it fits; no weights are loaded."""
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -111,3 +112,77 @@ def read_model_memory(path: Path, kv: str) -> ModelMemory:
     experts = tuple(sum(t.size for t in layers[i] if "exps" in t.name) for i in sorted(layers))
     kv_shape = read_kv_shape(path)
     return ModelMemory(sizes, experts, other_weights, kv_shape.bytes_per_token(kv), kv_shape.window, parameters)
+
+
+MEMORY_MARGIN = 0.05  # share of a device's memory that stays free, besides COMPUTE_BUFFER_BYTES
+COMPUTE_BUFFER_BYTES = 400 << 20  # on a GPU: llama.cpp's buffers of a step, the driver's context
+KV_MEMORY_SHARE = 0.5  # of the memory free beside the weights; the rest is for the embedder, FAISS, and other programs
+LARGE_MODEL_PARAMETERS = 1_000_000_000  # a model of this size gets the longer window
+CONTEXT_SIZES = (16384, 8192, 4096, 2048, 1024, 512, 256)  # tokens of a sequence
+SMALL_MODEL_CONTEXT = 4096  # tokens, below LARGE_MODEL_PARAMETERS
+MIN_SEQUENCES = 4  # parallel sequences; the window is shortened to reach this number
+MAX_SLOTS = 16  # sequences; no other number was clearly faster on the CPUs measured
+
+
+@dataclass(frozen=True, slots=True)
+class Offload:
+    """The part of a model on the GPU: number of layers (-1: all), without the experts of the first `cpu_experts`; bytes left for KV."""
+
+    gpu_layers: int = 0
+    cpu_experts: int = 0
+    kv_bytes: int = 0
+
+
+def offload(shape: ModelMemory, free: Sequence[int], totals: Sequence[int], *, layers: int | None = None) -> Offload:
+    """The largest part of the model that fits into the GPUs' free memory beside a KV of MIN_SEQUENCES small windows.
+
+    Experts stay on the CPU first. `layers`: a number of layers set by the user, for which only the KV is sized.
+    """
+    room = sum(max(0, f - COMPUTE_BUFFER_BYTES - int(MEMORY_MARGIN * t)) for f, t in zip(free, totals, strict=True))
+    min_kv_bytes = shape.kv_bytes_per_token * MIN_SEQUENCES * min(SMALL_MODEL_CONTEXT, shape.window)
+    if layers is not None:
+        count = len(shape.layers) if layers < 0 else min(layers, len(shape.layers))
+        return Offload(layers, 0, max(0, room - _offloaded(shape, count)))
+    offloaded_bytes = _offloaded(shape, len(shape.layers))
+    if offloaded_bytes + min_kv_bytes <= room:
+        return Offload(-1, 0, room - offloaded_bytes)
+    all_experts = len(shape.layers) if any(shape.experts) else 0
+    for n_cpu_experts in range(1, all_experts + 1):
+        offloaded_bytes -= shape.experts[n_cpu_experts - 1]
+        if offloaded_bytes + min_kv_bytes <= room:
+            return Offload(-1, n_cpu_experts, room - offloaded_bytes)
+    for count in range(len(shape.layers) - 1, 0, -1):
+        used = _offloaded(shape, count) - sum(shape.experts[len(shape.layers) - count :])
+        if used + min_kv_bytes * count / len(shape.layers) <= room:
+            return Offload(count, all_experts, room - used)
+    return Offload()
+
+
+def _offloaded(shape: ModelMemory, count: int) -> int:
+    """Bytes of the last `count` layers, which llama.cpp offloads first; all layers include the output."""
+    is_complete = count == len(shape.layers)
+    return sum(shape.layers[len(shape.layers) - count :]) + (shape.other_weights if is_complete else 0)
+
+
+def kv_cache_budget(shape: ModelMemory, placed: Offload, free: int | None) -> float:
+    """Bytes available for the KV if `placed` is offloaded and `free` bytes of main memory are free."""
+    share = 1.0 if placed.gpu_layers < 0 else placed.gpu_layers / max(1, len(shape.layers))
+    of_ram = KV_MEMORY_SHARE * max(0, (free if free is not None else 8 << 30) - shape.weights * (placed.gpu_layers >= 0))
+    return min(placed.kv_bytes / share if share else of_ram, of_ram / (1 - share) if share < 1 else placed.kv_bytes)
+
+
+def context_and_slots(
+    shape: ModelMemory, room: float, *, most: int, context: int | None = None, slots: int | None = None
+) -> tuple[int, int]:
+    """Tokens per sequence and number of sequences (at most `most`) in a KV of `room` bytes; set `context` and `slots` are kept.
+
+    The window is shortened before there are fewer than MIN_SEQUENCES sequences.
+    """
+    max_context = max(CONTEXT_SIZES) if shape.parameters >= LARGE_MODEL_PARAMETERS else SMALL_MODEL_CONTEXT
+    windows = [context] if context else [w for w in CONTEXT_SIZES if w <= max_context and w < 2 * shape.window]
+    for min_slots in (slots,) if slots else (min(MIN_SEQUENCES, most), 1):
+        for window in windows:
+            fitting_slots = int(room / max(1.0, shape.kv_bytes_per_token * min(window, shape.window)))
+            if fitting_slots >= min_slots:
+                return window, slots or min(fitting_slots, most)
+    return windows[-1], slots or 1

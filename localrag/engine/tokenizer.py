@@ -40,7 +40,7 @@ class Tokenizer:
         self._encoding = _encoding(file)
         self._llama: Any = None if self._encoding else _LlamaTokenizer(file)
         # Info of a server that counts tokens: how its vocabulary differs from this one.
-        self._facts = next((f for f in file.servers if f.tokenize_field), None)
+        self._facts = file.server if file.server and file.server.tokenize_field else None
 
     def count(self, text: str) -> int:
         """Number of tokens of `text`; control tokens in it count as plain text. For a served model it is an estimate."""

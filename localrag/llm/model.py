@@ -123,7 +123,6 @@ class ChatModel:
         grammar: Grammar | None = None,
         after: ModelReply | None = None,
         sampling: Sampling = GREEDY,
-        stop: tuple[str, ...] = (),
         priority: int = INDEXING,
         on_text: Callable[[str], None] | None = None,
     ) -> ModelReply:
@@ -133,7 +132,7 @@ class ChatModel:
         """
         conversation = (*after.messages, *messages) if after else tuple(messages)
         prompt_hash = content_id(*(part for m in conversation for part in (m["role"], m["content"])))
-        drawn = f"{sampling.temperature} {sampling.top_p} {sampling.min_p} {sampling.seed} {max_tokens} {stop}"
+        drawn = f"{sampling.temperature} 1.0 0.0 {sampling.seed} {max_tokens} ()"  # with what keys once had for top-p, min-p and stop texts
         request_key = content_id(self.file.fingerprint, prompt_hash, grammar.key if grammar else "", drawn)
         subject = CURRENT_SUBJECT.get() if priority == INDEXING else QUERY_SUBJECT
         key = clustered_key(request_key, subject)
@@ -148,7 +147,7 @@ class ChatModel:
                 ):
                     self._cache.add_reference(reference)
                 return _reply(call, conversation, None)
-            request = Request((), max_tokens, grammar, sampling, stop, priority, on_text, task, conversation)
+            request = Request((), max_tokens, grammar, sampling, priority, on_text, task, conversation)
             try:
                 prompt, generation = await self._generate(request, after)
             except CALL_ERRORS:

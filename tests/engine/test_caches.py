@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from localrag.engine.embedder import LlamaCppEmbedder
+from localrag.engine.embedder import load_folder_by_llama
 from localrag.engine.llama.model import LlamaModel
 from localrag.engine.llama.weights import convert_to_gguf, copy_path, weights_file
 from localrag.engine.settings import EngineSettings
@@ -92,11 +92,11 @@ def test_a_copy_that_llama_cpp_refuses_is_made_anew_once(own_home, tiny):
 def test_a_damaged_embedder_is_converted_again(own_home, share):
     """The converted embedding model is made anew; its vectors are the same."""
     texts = list(TOWN.values())
-    expected = LlamaCppEmbedder(find_embedder()).embed(texts)
+    expected = load_folder_by_llama(find_embedder())(texts)
     copy = convert_to_gguf(find_embedder()).path
     damaged(copy, share)
 
-    assert np.array_equal(LlamaCppEmbedder(find_embedder()).embed(texts), expected)
+    assert np.array_equal(load_folder_by_llama(find_embedder())(texts), expected)
     assert is_complete(copy)
 
 

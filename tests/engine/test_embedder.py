@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from localrag.engine.embedder import LazyEmbedder, SentenceTransformersEmbedder, open_embedder
+from localrag.engine.embedder import SentenceTransformersEmbedder, load_folder, open_embedder
 from localrag.errors import ModelError
 from localrag.model_files import ModelFile, find_embedder
 from tests.conftest import TOWN, run_localrag, write_town
@@ -93,12 +93,11 @@ def test_both_ways_of_embedding_agree(file):
 def test_the_end_of_a_long_text_counts(file, way):
     """Two texts that differ only beyond the model's window have different vectors: nothing is cut."""
     ways = {
-        "torch": LazyEmbedder(find_embedder()),
-        "sentence-transformers": SentenceTransformersEmbedder(find_embedder()),
-        "llama.cpp": open_embedder(file),
+        "torch": lambda: load_folder(find_embedder()),
+        "sentence-transformers": lambda: SentenceTransformersEmbedder(find_embedder()).embed,
+        "llama.cpp": lambda: open_embedder(file).embed,
     }
-    embedder = ways[way]
-    one, other = embedder.embed(["ferry " * 700, "ferry " * 500 + "harbour master " * 100])
+    one, other = ways[way]()(["ferry " * 700, "ferry " * 500 + "harbour master " * 100])
 
     assert one @ other < 0.99
 
@@ -121,17 +120,17 @@ def test_an_index_remembers_its_embedder(tmp_path, file):
     assert "Lars Holm" in asked.stdout, asked.stderr
 
 
-@pytest.mark.parametrize("kind", [LazyEmbedder, SentenceTransformersEmbedder])
-def test_a_vector_does_not_depend_on_its_company(kind):
+@pytest.mark.parametrize("load", [load_folder, lambda file: SentenceTransformersEmbedder(file).embed])
+def test_a_vector_does_not_depend_on_its_company(load):
     """Embedded alone, together, or in another order, a text has bit for bit the same vector."""
-    embedder = kind(find_embedder())
+    embed = load(find_embedder())
     texts = [f"{'The ferry leaks. ' * (n % 23)}{n}" for n in range(60)]
 
-    together = embedder.embed(texts)
+    together = embed(texts)
 
-    assert np.array_equal(embedder.embed(texts[::-1])[::-1], together)
-    assert np.array_equal(embedder.embed(texts[7:19]), together[7:19])
-    assert np.array_equal(embedder.embed([texts[41]])[0], together[41])
+    assert np.array_equal(embed(texts[::-1])[::-1], together)
+    assert np.array_equal(embed(texts[7:19]), together[7:19])
+    assert np.array_equal(embed([texts[41]])[0], together[41])
 
 
 def test_what_was_embedded_before_is_not_computed_again():
@@ -143,7 +142,7 @@ def test_what_was_embedded_before_is_not_computed_again():
     again = kept.embed(["Lars Holm", "the ferry", "Ruth Sand", "the ferry"])
 
     assert computed == [["Ruth Sand", "Lars Holm"], ["the ferry"]]
-    assert np.array_equal(again, LazyEmbedder(find_embedder()).embed(["Lars Holm", "the ferry", "Ruth Sand", "the ferry"]))
+    assert np.array_equal(again, load_folder(find_embedder())(["Lars Holm", "the ferry", "Ruth Sand", "the ferry"]))
     assert kept.embed([]).shape == (0, 384)
 
 

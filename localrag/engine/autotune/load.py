@@ -24,14 +24,13 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from localrag.engine.autotune import search
 from localrag.engine.autotune.search import model_file_from_json, model_file_to_json
 from localrag.engine.autotune.trial import TrialLog, hang_timeout, run_in_child
 from localrag.engine.llama.library import HAS_GPU_OFFLOAD, LLAMA_CPP_VERSION, gpu_driver_version, offload_devices
 from localrag.engine.llama.model import LlamaModel
 from localrag.engine.llama.pooled import OutputKind, PooledModel
 from localrag.engine.llama.weights import copy_path
-from localrag.engine.memory import read_kv_shape, read_model_memory
+from localrag.engine.memory import COMPUTE_BUFFER_BYTES, Offload, context_and_slots, kv_cache_budget, read_kv_shape, read_model_memory
 from localrag.engine.settings import (
     AUTOTUNE_HINT,
     EngineOptions,
@@ -170,8 +169,8 @@ def _choose_layout(file: ModelFile, options: EngineOptions, record: TuningRecord
 def _usual_settings(file: ModelFile, record: TuningRecord) -> EngineSettings | None:
     """Settings for a CPU that are not measured, only tried once; None if they do not work. A person who asks need not wait longer."""
     shape = read_model_memory(file.path, "f16")
-    room = search.kv_cache_budget(shape, search.Offload(), available_memory())
-    n_ctx, slots = search.context_and_slots(shape, room, most=UNMEASURED_SLOTS)
+    room = kv_cache_budget(shape, Offload(), available_memory())
+    n_ctx, slots = context_and_slots(shape, room, most=UNMEASURED_SLOTS)
     settings = EngineSettings(threads=available_cores(), gpu_layers=0, slots=slots, n_ctx=n_ctx, kv_cache_type="f16", batch_invariant=False)
     try:
         if not record.is_verified(settings):
@@ -356,7 +355,7 @@ def choose_pooled_settings(journal: TrialLog, *, file: dict[str, str], gives: Ou
 
 def _pooled_layouts(model: ModelFile) -> Iterator[EngineSettings]:
     on_cpu = EngineSettings(gpu_layers=0)
-    if any(d.free > search.COMPUTE_BUFFER_BYTES + 1.2 * total_size(model.path) for d in offload_devices()):
+    if any(d.free > COMPUTE_BUFFER_BYTES + 1.2 * total_size(model.path) for d in offload_devices()):
         yield replace(on_cpu, gpu_layers=-1)
     yield on_cpu
     yield replace(on_cpu, extra_buffers=False)

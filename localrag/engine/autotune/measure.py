@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from localrag.engine.autotune.trial import TrialLog
 from localrag.engine.llama.chat_template import open_vocabulary
 from localrag.engine.llama.model import PREFILL_ROWS, LlamaModel
-from localrag.engine.settings import EngineSettings
+from localrag.engine.settings import EngineSettings, sized_layout_key
 from localrag.errors import NativeTrialFailed
 
 PROBE_TEXT = (
@@ -169,7 +169,6 @@ MIN_CPU_SHARE = 0.9  # CPU seconds per wall second and thread for a round to cou
 UNDISTURBED_STEP_S = 5e-3  # a step this short is not interrupted by other processes
 MAX_COMPARED_KV_BYTES = 1 << 30  # KV of all contexts that are compared at once
 ROUNDS_PER_COUNTED = 2  # tried rounds per required round until the machine counts as busy
-PROBE_ROUNDS = 6  # short rounds that detect a busy machine early: each comparison would take ten times as long there
 MAX_DISCARDED_S = 10.0  # seconds of discarded rounds until the machine counts as busy
 
 
@@ -185,8 +184,7 @@ class TimedStep:
     is_undisturbed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class MeasurementEffort:
+class MeasurementEffort(NamedTuple):
     """Extent of a measurement: tokens of a typical sequence, rows of a prefill step, and required rounds."""
 
     context_tokens: int
@@ -194,11 +192,7 @@ class MeasurementEffort:
     rounds: int
 
 
-EFFORTS_BY_ROW_SECONDS = (
-    (5e-3, MeasurementEffort(256, 64, 4)),
-    (5e-2, MeasurementEffort(128, 64, 3)),
-    (1e9, MeasurementEffort(32, 16, 3)),
-)  # up to this many seconds per row
+SMALL_MODEL_EFFORT, LARGE_MODEL_EFFORT = MeasurementEffort(256, 64, 4), MeasurementEffort(32, 16, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,19 +213,8 @@ class Measurement:
 
     def to_json(self) -> dict[str, Any]:
         """The choice and its cost in the best round."""
-        shown = (
-            "weights",
-            "extra_buffers",
-            "threads",
-            "slots",
-            "kv_cache_type",
-            "kv_unified",
-            "flash_attention",
-            "gpu_layers",
-            "cpu_experts",
-        )
         figures = {"read_ms": round(min(self.prefill_seconds) * 1e3, 3), "write_ms": round(min(self.decode_seconds) * 1e3, 3)}
-        return {n: getattr(self.settings, n) for n in shown} | figures
+        return {"layout": sized_layout_key(self.settings), "threads": self.settings.threads} | figures
 
 
 def fastest(measured: Sequence[Measurement], *, prefer_exact: bool = True) -> Measurement:
@@ -245,16 +228,9 @@ def fastest(measured: Sequence[Measurement], *, prefer_exact: bool = True) -> Me
     return chosen
 
 
-def effort_for(backend: LlamaModel) -> MeasurementEffort:
-    """The effort that this model's speed allows. Raises MachineBusy."""
-    with open_context(backend, replace(backend.settings, slots=1, n_ctx=256), 0) as probe:
-        counted = measure_rounds([lambda: [time_step(probe, 1, 16, 0)]], PROBE_ROUNDS)
-    row = min(r[0][0] for r in counted) / 16
-    return next(effort for max_row_seconds, effort in EFFORTS_BY_ROW_SECONDS if row <= max_row_seconds)
-
-
-def compare_layouts(choices: Sequence[tuple[LlamaModel, EngineSettings]], effort: MeasurementEffort) -> list[Measurement]:
+def compare_layouts(choices: Sequence[tuple[LlamaModel, EngineSettings]]) -> list[Measurement]:
     """Measurements of several layouts; one context at a time if they are large or on a GPU. Raises MachineBusy, ModelError."""
+    effort = SMALL_MODEL_EFFORT if choices[0][0].size <= LARGE_WEIGHTS_BYTES else LARGE_MODEL_EFFORT
 
     def read_and_write(model: LlamaModel) -> list[TimedStep]:
         shapes = ((1, effort.prefill_rows), (model.settings.slots, DECODE_ROWS))
@@ -275,32 +251,6 @@ def compare_layouts(choices: Sequence[tuple[LlamaModel, EngineSettings]], effort
         Measurement(s, tuple(r[n][0] / effort.prefill_rows for r in counted), tuple(r[n][1] / (DECODE_ROWS * s.slots) for r in counted))
         for n, (_, s) in enumerate(choices)
     ]
-
-
-def measure_slot_counts(
-    backend: LlamaModel, settings: EngineSettings, counts: Sequence[int], effort: MeasurementEffort
-) -> list[Measurement]:
-    """Measurements with different numbers of parallel sequences. Raises MachineBusy, ModelError."""
-    with open_context(backend, replace(settings, slots=max(counts)), effort.context_tokens) as model:
-        shapes = ((1, effort.prefill_rows), *((n, DECODE_ROWS) for n in counts))
-        counted = measure_rounds([partial(time_steps, model, shapes, effort.context_tokens)], effort.rounds)
-    prefill_seconds = tuple(r[0][0] / effort.prefill_rows for r in counted)
-    return [
-        Measurement(replace(settings, slots=n), prefill_seconds, tuple(r[0][1 + i] / (DECODE_ROWS * n) for r in counted))
-        for i, n in enumerate(counts)
-    ]
-
-
-def measure_step_costs(backend: LlamaModel, settings: EngineSettings, effort: MeasurementEffort) -> tuple[float, float]:
-    """Overhead of a step, and of each sequence in it, both in rows. Raises MachineBusy, ModelError."""
-    n = settings.slots
-    with open_context(backend, settings, effort.context_tokens) as model:
-        counted = measure_rounds([partial(time_steps, model, ((1, 2), (n, 2), (n, 8)), effort.context_tokens)], effort.rounds)
-    one_slot, two_rows, eight_rows = (min(r[0][i] for r in counted) for i in range(3))
-    row = max(1e-7, (eight_rows - two_rows) / (6 * n))
-    per_sequence = max(0.0, (two_rows - one_slot) / row - 2 * (n - 1)) / max(1, n - 1)
-    per_step = max(1.0, one_slot / row - 2 - per_sequence)
-    return round(min(500.0, per_step), 1), round(min(50.0, per_sequence), 2)
 
 
 def measure_rounds(works: Sequence[Callable[[], list[TimedStep]]], count: int) -> list[list[list[float]]]:
@@ -341,11 +291,6 @@ def _fill(backend: LlamaModel, n_tokens: int) -> None:
             backend.decode([(1 + i % min(997, backend.n_vocab - 1), i, slot, False) for i in rows])
     for slot in range(1, 1 if unified else slots):
         backend.copy_prefix(0, slot, n_tokens)
-
-
-def time_steps(backend: LlamaModel, shapes: Sequence[tuple[int, int]], n_tokens: int) -> list[TimedStep]:
-    """Time a step for each of these (slots, rows), after `n_tokens` tokens."""
-    return [time_step(backend, slots, rows, n_tokens) for slots, rows in shapes]
 
 
 def time_step(backend: LlamaModel, slots: int, rows: int, n_tokens: int) -> TimedStep:

@@ -1,4 +1,4 @@
-"""Search for the fastest settings of a model on this machine, and what fits into its memory.
+"""Search for the fastest settings of a model on this machine.
 
 Runs in a child process. Memory needs are estimates with a margin; each layout is verified before it is measured, and the result once more
 with its full context. Results differ by machine: on the CPUs tested, separate KV streams with q8_0 keys and without flash attention are
@@ -6,9 +6,9 @@ fastest; on a GPU another layout.
 """
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from localrag.engine.autotune import measure
 from localrag.engine.autotune.measure import (
     MachineBusy,
     Measurement,
-    MeasurementEffort,
     fastest,
     kl_divergence,
     reference_settings,
@@ -27,88 +26,13 @@ from localrag.engine.autotune.trial import TrialLog
 from localrag.engine.llama.library import offload_devices
 from localrag.engine.llama.model import LlamaModel
 from localrag.engine.llama.weights import COPY_TYPES, copy_path, faster_weight_types
-from localrag.engine.memory import ModelMemory, read_model_memory
+from localrag.engine.memory import MAX_SLOTS, Offload, context_and_slots, kv_cache_budget, offload, read_model_memory
 from localrag.engine.settings import AUTOTUNE_HINT, EngineSettings, layout_key, layout_summary, sized_layout_key
 from localrag.errors import ModelError, NativeTrialFailed
 from localrag.model_files import ModelFile, total_size
 from localrag.system.resources import available_cores, available_memory
 
-MIB = 1 << 20
-MEMORY_MARGIN = 0.05  # share of a device's memory that stays free, besides COMPUTE_BUFFER_BYTES
-COMPUTE_BUFFER_BYTES = 400 * MIB  # on a GPU: llama.cpp's buffers of a step, the driver's context
-KV_MEMORY_SHARE = 0.5  # of the memory free beside the weights; the rest is for the embedder, FAISS, and other programs
-LARGE_MODEL_PARAMETERS = 1_000_000_000  # a model of this size gets the longer window
-CONTEXT_SIZES = (16384, 8192, 4096, 2048, 1024, 512, 256)  # tokens of a sequence
-SMALL_MODEL_CONTEXT = 4096  # tokens, below LARGE_MODEL_PARAMETERS
-MIN_SEQUENCES = 4  # parallel sequences; the window is shortened to reach this number
-
-
-@dataclass(frozen=True, slots=True)
-class Offload:
-    """The part of a model on the GPU: number of layers (-1: all), without the experts of the first `cpu_experts`; bytes left for KV."""
-
-    gpu_layers: int = 0
-    cpu_experts: int = 0
-    kv_bytes: int = 0
-
-
-def offload(shape: ModelMemory, free: Sequence[int], totals: Sequence[int], *, layers: int | None = None) -> Offload:
-    """The largest part of the model that fits into the GPUs' free memory beside a KV of MIN_SEQUENCES small windows.
-
-    Experts stay on the CPU first. `layers`: a number of layers set by the user, for which only the KV is sized.
-    """
-    room = sum(max(0, f - COMPUTE_BUFFER_BYTES - int(MEMORY_MARGIN * t)) for f, t in zip(free, totals, strict=True))
-    min_kv_bytes = shape.kv_bytes_per_token * MIN_SEQUENCES * min(SMALL_MODEL_CONTEXT, shape.window)
-    if layers is not None:
-        count = len(shape.layers) if layers < 0 else min(layers, len(shape.layers))
-        return Offload(layers, 0, max(0, room - _offloaded(shape, count)))
-    offloaded_bytes = _offloaded(shape, len(shape.layers))
-    if offloaded_bytes + min_kv_bytes <= room:
-        return Offload(-1, 0, room - offloaded_bytes)
-    all_experts = len(shape.layers) if any(shape.experts) else 0
-    for n_cpu_experts in range(1, all_experts + 1):
-        offloaded_bytes -= shape.experts[n_cpu_experts - 1]
-        if offloaded_bytes + min_kv_bytes <= room:
-            return Offload(-1, n_cpu_experts, room - offloaded_bytes)
-    for count in range(len(shape.layers) - 1, 0, -1):
-        used = _offloaded(shape, count) - sum(shape.experts[len(shape.layers) - count :])
-        if used + min_kv_bytes * count / len(shape.layers) <= room:
-            return Offload(count, all_experts, room - used)
-    return Offload()
-
-
-def _offloaded(shape: ModelMemory, count: int) -> int:
-    """Bytes of the last `count` layers, which llama.cpp offloads first; all layers include the output."""
-    is_complete = count == len(shape.layers)
-    return sum(shape.layers[len(shape.layers) - count :]) + (shape.other_weights if is_complete else 0)
-
-
-def kv_cache_budget(shape: ModelMemory, placed: Offload, free: int | None) -> float:
-    """Bytes available for the KV if `placed` is offloaded and `free` bytes of main memory are free."""
-    share = 1.0 if placed.gpu_layers < 0 else placed.gpu_layers / max(1, len(shape.layers))
-    of_ram = KV_MEMORY_SHARE * max(0, (free if free is not None else 8 << 30) - shape.weights * (placed.gpu_layers >= 0))
-    return min(placed.kv_bytes / share if share else of_ram, of_ram / (1 - share) if share < 1 else placed.kv_bytes)
-
-
-def context_and_slots(
-    shape: ModelMemory, room: float, *, most: int, context: int | None = None, slots: int | None = None
-) -> tuple[int, int]:
-    """Tokens per sequence and number of sequences (at most `most`) in a KV of `room` bytes; set `context` and `slots` are kept.
-
-    The window is shortened before there are fewer than MIN_SEQUENCES sequences.
-    """
-    max_context = max(CONTEXT_SIZES) if shape.parameters >= LARGE_MODEL_PARAMETERS else SMALL_MODEL_CONTEXT
-    windows = [context] if context else [w for w in CONTEXT_SIZES if w <= max_context and w < 2 * shape.window]
-    for min_slots in (slots,) if slots else (min(MIN_SEQUENCES, most), 1):
-        for window in windows:
-            fitting_slots = int(room / max(1.0, shape.kv_bytes_per_token * min(window, shape.window)))
-            if fitting_slots >= min_slots:
-                return window, slots or min(fitting_slots, most)
-    return windows[-1], slots or 1
-
-
 BENCHMARK_CONTEXT = 768  # tokens of a sequence while measuring
-MAX_SLOTS = 32
 CPU_LAYOUTS: tuple[dict[str, Any], ...] = (
     {"kv_cache_type": "q8_0/bf16"},
     {"kv_cache_type": "q8_0/f32"},
@@ -161,7 +85,6 @@ class _SettingsSearch:
         self.by_hand = {part.partition("=")[0].strip().replace("-", "_") for part in values.split(",")}
         self.placed = Offload()
         self._loaded: dict[tuple[Any, ...], LlamaModel] = {}
-        self.effort: MeasurementEffort | None = None
         self.busy = False
         self.rows: list[Measurement] = []
 
@@ -176,7 +99,7 @@ class _SettingsSearch:
                 settings = self._best(f"threads {layout_key(settings)}", [settings, replace(settings, threads=settings.threads // 2)])
             settings = self._sized(settings)
             try:
-                settings = self._deterministic(settings) if deterministic else self._with_user_overrides(self._with_row_rules(settings))
+                settings = self._deterministic(settings) if deterministic else self._with_row_rules(settings).with_values(self.values)
             except NativeTrialFailed:  # the next round excludes this layout
                 continue
             return {"settings": asdict(self._at_full_size(settings)), "measured": [m.to_json() for m in self.rows], "busy": self.busy}
@@ -226,32 +149,28 @@ class _SettingsSearch:
             self._loaded[layout] = LlamaModel(self.file, small)
         return self._loaded[layout]
 
-    def _with_user_overrides(self, settings: EngineSettings) -> EngineSettings:
-        """The settings with the user's overrides."""
-        return settings.with_values(self.values)
-
     def _base(self) -> EngineSettings:
         """The starting point: what goes to a GPU, and the context for measuring."""
         start = EngineSettings(threads=available_cores(), gpu_layers=0, slots=8, n_ctx=BENCHMARK_CONTEXT)
         if gpus := offload_devices():
-            by_hand = self._with_user_overrides(start).gpu_layers if "gpu_layers" in self.by_hand else None
+            by_hand = start.with_values(self.values).gpu_layers if "gpu_layers" in self.by_hand else None
             free, total = [d.free for d in gpus], [d.total for d in gpus]
             self.placed = offload(read_model_memory(self.file.path, "f16"), free, total, layers=by_hand)
-        return self._with_user_overrides(replace(start, gpu_layers=self.placed.gpu_layers, cpu_experts=self.placed.cpu_experts))
+        return replace(start, gpu_layers=self.placed.gpu_layers, cpu_experts=self.placed.cpu_experts).with_values(self.values)
 
     def _weight_layouts(self, base: EngineSettings) -> Iterator[EngineSettings]:
         """Ways to load the weights, most promising first; without extra buffers where a large model does not work with them."""
         if base.gpu_layers:
-            yield self._with_user_overrides(replace(base, flash_attention=True))
+            yield replace(base, flash_attention=True).with_values(self.values)
             # A small or integrated GPU may be slower than the CPU.
-            base = self._with_user_overrides(replace(base, gpu_layers=0, cpu_experts=0))
+            base = replace(base, gpu_layers=0, cpu_experts=0).with_values(self.values)
             if base.gpu_layers:
                 return
         copies = faster_weight_types(self.file) if not self.placed.gpu_layers else ()
         for weights in sorted(("own", *copies), key=lambda name: name != "q8_0"):  # q8_0 is only made of types with slow kernels
-            layout = self._with_user_overrides(replace(base, weights=weights))
+            layout = replace(base, weights=weights).with_values(self.values)
             yield layout
-            plain = self._with_user_overrides(replace(layout, extra_buffers=False))
+            plain = replace(layout, extra_buffers=False).with_values(self.values)
             if plain != layout and (self.journal.is_refused(sized_layout_key(layout)) or (weights == "own" and self._is_small())):
                 yield plain
 
@@ -260,7 +179,7 @@ class _SettingsSearch:
 
     def _layouts(self, base: EngineSettings) -> Iterator[EngineSettings]:
         for change in GPU_LAYOUTS if base.gpu_layers else CPU_LAYOUTS:
-            yield self._with_user_overrides(replace(base, **change))
+            yield replace(base, **change).with_values(self.values)
 
     def _working(self, choices: Iterable[EngineSettings]) -> list[EngineSettings]:
         """The choices that work here, each once. Raises ModelError if none does."""
@@ -277,38 +196,30 @@ class _SettingsSearch:
         return list(working)
 
     def _best(self, stage: str, choices: list[EngineSettings]) -> EngineSettings:
-        """The fastest choice; the first if the machine is too busy to measure."""
-        if len(choices) == 1:
-            return choices[0]
-        measured = self._measured(stage, choices[0], lambda effort: measure.compare_layouts([(self._model(s), s) for s in choices], effort))
+        """The fastest choice; the first if there is no other, or the machine is too busy to measure."""
+        measured = self._measured(stage, choices) if len(choices) > 1 else []
         valid = [m for m in measured if m.settings in choices]  # others were rejected since
         return fastest(valid, prefer_exact=not choices[0].gpu_layers).settings if valid else choices[0]
 
-    def _measured(self, stage: str, first: EngineSettings, work: Callable[[MeasurementEffort], list[Measurement]]) -> list[Measurement]:
+    def _measured(self, stage: str, choices: list[EngineSettings]) -> list[Measurement]:
         """The measurements of a stage, run once; empty if the machine is busy."""
 
-        def measured() -> list[Any] | None:
+        def compare() -> list[Any] | None:
             try:
-                return [
-                    {"settings": asdict(m.settings), "reads": m.prefill_seconds, "writes": m.decode_seconds}
-                    for m in work(self._effort(first))
-                ]
+                return [asdict(m) for m in measure.compare_layouts([(self._model(s), s) for s in choices])]
             except MachineBusy:
                 return None
 
         try:
-            results = None if self.busy else self.journal.run_once(f"measured {stage}", measured)
+            results = None if self.busy else self.journal.run_once(f"measured {stage}", compare)
         except NativeTrialFailed:  # a verified layout crashed while measured: keep the order of preference
             return []
         self.busy |= results is None
-        rows = [Measurement(EngineSettings(**m["settings"]), tuple(m["reads"]), tuple(m["writes"])) for m in results or ()]
+        rows = [
+            Measurement(EngineSettings(**m["settings"]), tuple(m["prefill_seconds"]), tuple(m["decode_seconds"])) for m in results or ()
+        ]
         self.rows += rows
         return rows
-
-    def _effort(self, settings: EngineSettings) -> MeasurementEffort:
-        """The effort that this model's speed allows, computed once. Raises MachineBusy."""
-        self.effort = self.effort or measure.effort_for(self._model(settings))
-        return self.effort
 
     def _drop_copies(self, chosen: str) -> None:
         """Delete the copies of the weights that were not chosen."""
@@ -319,28 +230,12 @@ class _SettingsSearch:
                 copy_path(self.file, weights).unlink(missing_ok=True)
 
     def _sized(self, settings: EngineSettings) -> EngineSettings:
-        """The settings with the context that fits, the fastest number of sequences, and the measured step costs."""
+        """The settings with the context and the number of sequences that fit into memory."""
         shape = read_model_memory(self.file.path, settings.kv_cache_type)
         room = kv_cache_budget(shape, self.placed if settings.gpu_layers else Offload(), available_memory())
         context, slots = (getattr(settings, n) if n in self.by_hand else None for n in ("n_ctx", "slots"))
-        context, max_slots = context_and_slots(shape, room, most=MAX_SLOTS, context=context, slots=slots)
-        counts = [n for n in (16, 8, 4, 32) if n <= max_slots and not slots] or [max_slots]
-        measured: list[Measurement] = []
-        if len(counts) > 1:
-            measured = self._measured(
-                f"sizes {layout_key(settings)}", settings, lambda e: measure.measure_slot_counts(self._model(settings), settings, counts, e)
-            )
-        settings = replace(fastest(measured).settings if measured else replace(settings, slots=counts[0]), n_ctx=BENCHMARK_CONTEXT)
-        with suppress(NativeTrialFailed):
-            step = None if self.busy else self.journal.run_once(f"measured costs {layout_key(settings)}", lambda: self._costs(settings))
-            settings = replace(settings, step_overhead_rows=step[0], sequence_overhead_rows=step[1]) if step else settings
-        return replace(self._with_user_overrides(settings), n_ctx=context)
-
-    def _costs(self, settings: EngineSettings) -> list[float] | None:
-        try:
-            return list(measure.measure_step_costs(self._model(settings), settings, self._effort(settings)))
-        except MachineBusy:
-            return None
+        n_ctx, n_slots = context_and_slots(shape, room, most=MAX_SLOTS, context=context, slots=slots)
+        return replace(settings, n_ctx=n_ctx, slots=n_slots).with_values(self.values)
 
     def _with_row_rules(self, settings: EngineSettings) -> EngineSettings:
         """The settings with the rules for rows that make answers independent of the batch, if there are any."""
@@ -380,8 +275,7 @@ class _SettingsSearch:
                 elif settings.n_ctx > 512 and "n_ctx" not in self.by_hand:
                     settings = replace(settings, n_ctx=settings.n_ctx // 2)
                 elif settings.gpu_layers and "gpu_layers" not in self.by_hand:
-                    settings = self._with_user_overrides(
-                        replace(settings, gpu_layers=0, cpu_experts=0, kv_unified=False, flash_attention=False, kv_cache_type="f16")
-                    )
+                    on_cpu = replace(settings, gpu_layers=0, cpu_experts=0, kv_unified=False, flash_attention=False, kv_cache_type="f16")
+                    settings = on_cpu.with_values(self.values)
                 else:
                     raise

@@ -89,18 +89,14 @@ def request_body(model: str, request: Request, without: frozenset[str], *, form:
         "messages": request_messages(request, form),
         "max_tokens": request.max_tokens + extra_tokens,
         "temperature": s.temperature,
-        "top_p": s.top_p,
+        "top_p": 1.0,  # servers have other defaults
         "seed": s.seed,
         "stream": True,
         "stream_options": {"include_usage": True},
         **({} if form == "thinking" else _NO_THINKING),
     }
-    if s.min_p:
-        body["min_p"] = s.min_p
     if LEAST_REASONING in without and "reasoning_effort" in body:
         body["reasoning_effort"] = "low"
-    if request.stop:
-        body["stop"] = list(request.stop)
     if form != "words" and request.grammar and request.grammar.schema:
         schema = request.grammar.schema
         shape = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}

@@ -1,7 +1,7 @@
-"""Model servers: server info, probing, and the server pool.
+"""Model servers: what they tell of themselves, and the state of the one in use.
 
 llama-server, vLLM, Ollama and LM Studio report their model at different endpoints; of other servers only the model's name is known. Server
-info is cached for the time when a server does not answer. The pool has no event loop of its own: `localrag chat` runs one per question.
+info is cached for the time when a server does not answer. A server's state has no event loop: `localrag chat` runs one per question.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import json
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
@@ -44,28 +44,20 @@ _CHINESE = "英格丽·霍尔姆在一九七四年从北方航线公司买下了
 
 
 def with_server_info(file: ModelFile, options: EngineOptions, known: dict[str, str] | None = None) -> ModelFile:
-    """A served model with its servers' info; any other file unchanged. `known`: path and fingerprint an index is bound to.
+    """A served model with what its server tells; any other file unchanged. `known`: path and fingerprint an index is bound to.
 
     For a server that does not answer, or is not allowed, cached info is used, or the index's binding. Raises EngineError if nothing is
-    known, UsageError if servers have different models or are not allowed.
+    known, UsageError if the server is not allowed.
     """
-    if not file.url or file.servers:
+    if not file.url or file.server:
         return file
-    answers = wait_for(run_in_thread(lambda: asyncio.run(_ask_all(file, options))))  # an event loop may run in this thread
-    cached = _cached_info()
-    facts = [answer or cached.get(f"{url}#{file.name}") for url, answer in zip(file.urls, answers, strict=True)]
-    served = replace(file, servers=tuple(f or ServerInfo() for f in facts))
-    _check_same(served)
-    if known and _leads_to(known["path"], file) and (known["fingerprint"] in _by_address(file) or not any(facts)):
-        return replace(served, bound_fingerprint=known["fingerprint"])
-    if not any(facts):
-        for url in file.urls:
-            check_host(url, options.allowed_hosts)
-        raise EngineError(
-            f"{' and '.join(file.urls)} {'does' if len(file.urls) == 1 else 'do'} not answer.",
-            "Start the server, or correct its address: --model http://HOST:PORT/v1#NAME",
-        )
-    return served
+    answer = wait_for(run_in_thread(lambda: asyncio.run(_ask(file, options))))  # an event loop may run in this thread
+    if info := answer or _cached_info().get(f"{file.url}#{file.name}"):
+        return replace(file, server=info)
+    if known and _leads_to(known["path"], file):
+        return replace(file, server=ServerInfo(), bound_fingerprint=known["fingerprint"])
+    check_host(file.url, options.allowed_hosts)
+    raise EngineError(f"{file.url} does not answer.", "Start the server, or correct its address: --model http://HOST:PORT/v1#NAME")
 
 
 def _leads_to(path: str, file: ModelFile) -> bool:
@@ -73,37 +65,13 @@ def _leads_to(path: str, file: ModelFile) -> bool:
     return (url.rstrip("/"), name) == (file.url, file.name)
 
 
-def _by_address(file: ModelFile) -> list[str]:
-    """Fingerprints in the old format, made of the address as typed and the name: existing indexes keep them."""
-    return [sha256(f"{url} {file.name}".encode()).hexdigest()[:16] for url in (file.url, f"{file.url}/")]
-
-
-def _check_same(file: ModelFile) -> None:
-    known = [(url, f) for url, f in zip(file.urls, file.servers, strict=True) if f.digest]
-    for url, facts in known[1:]:
-        if facts.digest != known[0][1].digest:
-            raise UsageError(
-                f"{known[0][0]} serves {_describe_server(known[0][1], file)}, {url} serves "
-                f"{_describe_server(facts, file)}: they are not the same model.",
-                "Give servers of one model, or one of the two.",
-            )
-
-
-def _describe_server(facts: ServerInfo, file: ModelFile) -> str:
-    size = f" ({facts.parameters / 1e6:,.0f}M parameters)" if facts.parameters else ""
-    return f"{PurePath(facts.model or file.name).name}{size}"
-
-
-async def _ask_all(file: ModelFile, options: EngineOptions) -> list[ServerInfo | None]:
-    async def query(url: str) -> ServerInfo | None:
-        try:
-            check_host(url, options.allowed_hosts)
-        except UsageError:
-            return None
-        return await query_server(wire, url, file)
-
-    wire = http_config(file.urls, by_index=file.by_index)
-    return list(await asyncio.gather(*(query(url) for url in file.urls)))
+async def _ask(file: ModelFile, options: EngineOptions) -> ServerInfo | None:
+    wire = http_config(file.url, by_index=file.by_index)
+    try:
+        check_host(file.url, options.allowed_hosts)
+    except UsageError:
+        return None
+    return await query_server(wire, file.url, file)
 
 
 async def query_server(wire: HttpConfig, url: str, file: ModelFile) -> ServerInfo | None:
@@ -314,7 +282,7 @@ async def _with_scale(wire: HttpConfig, url: str, facts: ServerInfo, file: Model
         return replace(facts, latin_token_ratio=before.latin_token_ratio, chinese_token_ratio=before.chinese_token_ratio)
     if not facts.tokenize_field:
         return facts
-    tokenizer = Tokenizer(replace(file, servers=()))
+    tokenizer = Tokenizer(replace(file, server=None))
     latin, chinese = [
         round((await count_tokens(wire, url, facts, text) or tokenizer.count(text)) / tokenizer.count(text), 2)
         for text in (_LATIN, _CHINESE)
@@ -322,26 +290,21 @@ async def _with_scale(wire: HttpConfig, url: str, facts: ServerInfo, file: Model
     return replace(facts, latin_token_ratio=latin, chinese_token_ratio=chinese)
 
 
-_STORED_KEYS = {"tokenize_field": "counts", "latin_token_ratio": "latin", "chinese_token_ratio": "chinese"}  # of servers.json
-
-
 def _cached_info() -> dict[str, ServerInfo]:
     """Cached server info by URL and model name."""
     try:
         entries = json.loads((cache_dir() / "servers.json").read_text())
-        names = {stored: name for name, stored in _STORED_KEYS.items()}
-        infos = {key: ServerInfo(**{names.get(k, k): v for k, v in facts.items()}) for key, facts in entries.items()}
-        return {key: replace(info, omitted_fields=tuple(info.omitted_fields)) for key, info in infos.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+        return {key: ServerInfo(**info | {"omitted_fields": tuple(info["omitted_fields"])}) for key, info in entries.items()}
+    except (OSError, ValueError, TypeError, AttributeError, KeyError):
         return {}
 
 
-def _save_server_info(key: str, facts: ServerInfo) -> ServerInfo:
+def _save_server_info(key: str, info: ServerInfo) -> ServerInfo:
     cached = _cached_info()
-    if cached.get(key) != facts:
-        stored = {k: {_STORED_KEYS.get(n, n): v for n, v in asdict(f).items()} for k, f in (cached | {key: facts}).items()}
+    if cached.get(key) != info:
+        stored = {k: asdict(i) for k, i in (cached | {key: info}).items()}
         write_atomically(cache_dir() / "servers.json", json.dumps(stored).encode())
-    return facts
+    return info
 
 
 LEARNED_FOR_S = 24 * 3600.0  # a server may be updated, or started with a larger window
@@ -359,7 +322,7 @@ def _with_learned(key: str, facts: ServerInfo) -> ServerInfo:
     return replace(facts, learned_window=window, omitted_fields=before.omitted_fields, form=before.form, learned_at=before.learned_at)
 
 
-def save_learned(server: "PooledServer", name: str, *, hides_thinking: bool = False) -> None:
+def save_learned(server: "ModelServer", name: str, *, hides_thinking: bool = False) -> None:
     """Remember, also for other processes, what a server turned out to need."""
     info, omitted = server.info, tuple(sorted(server.omitted_fields.value))
     learned = replace(
@@ -373,27 +336,12 @@ def save_learned(server: "PooledServer", name: str, *, hides_thinking: bool = Fa
         server.info = _save_server_info(f"{server.url}#{name}", replace(learned, learned_at=time.time()))
 
 
-def parallel_requests(facts: ServerInfo, options: EngineOptions) -> int:
-    """Number of parallel requests to a server."""
-    return options.parallel_requests or facts.slots or DEFAULT_PARALLEL_REQUESTS
-
-
 DEFAULT_PARALLEL_REQUESTS = 8  # for a server that does not report its slots; it queues or rejects more
-
-
-def context_size(windows: Iterable[int]) -> int:
-    """Tokens that a request may have on every server; `windows`: of each server, 0 if unknown."""
-    return min((w for w in windows if w), default=DEFAULT_CONTEXT)
-
-
 DEFAULT_CONTEXT = 4096  # for a server that does not report it
 
 ANSWER_PRIORITY = 0  # of a request that a person waits for
 INDEXING_WAIT_S, INTERACTIVE_WAIT_S = 1800.0, 60.0  # for servers that are down
 FIRST_RETRY_DELAY_S, MAX_RETRY_DELAY_S = 0.25, 10.0  # doubled after every try
-MAX_SESSION_AFFINITY = 4096
-
-ProbeServer = Callable[[str], Awaitable[ServerInfo | None]]
 
 
 def backoff_delay(tries: int) -> float:
@@ -427,14 +375,21 @@ class Conclusion(Generic[T]):
 
 
 @dataclass(eq=False, slots=True)
-class PooledServer:
-    """One server: its info, active requests, and since when it has been down (0: up)."""
+class ModelServer:
+    """The server of a model: its info, its slots, and since when it has been down (0: up).
+
+    It starts as down, so that it is asked before its first request: it may serve another model by now. `read_info` asks it for its info,
+    `notify` informs the user; `digest` identifies the model that it must serve.
+    """
 
     url: str
     info: ServerInfo
-    capacity: int
+    capacity: int  # requests at the same time
+    read_info: Callable[[], Awaitable[ServerInfo | None]]
+    notify: Callable[[str], None]
+    digest: str
     active_requests: int = 0
-    down_since: float = 0.0
+    down_since: float = field(default_factory=time.monotonic)
     is_reported_down: bool = False
     error: ModelError | None = None  # why it is no longer used
     omitted_fields: Conclusion[frozenset[str]] = field(default_factory=lambda: Conclusion(frozenset()))  # that it rejected
@@ -448,6 +403,8 @@ class PooledServer:
     has_answered: bool = False
     refused: int = 0  # requests that it has refused, before its first answer
     probe: "asyncio.Task[None] | None" = None
+    _waiting: "list[tuple[int, int, asyncio.AbstractEventLoop, asyncio.Future[None]]]" = field(default_factory=list)
+    _turn: "count[int]" = field(default_factory=count)
 
     def __post_init__(self) -> None:
         self.omitted_fields.value, self.form.value = frozenset(self.info.omitted_fields), self.info.form
@@ -463,37 +420,11 @@ class PooledServer:
         """Tokens of a request, as far as the server told it or it was found out; 0 if unknown."""
         return min((w for w in (self.info.window, self.learned_window) if w), default=0)
 
-    @property
-    def free(self) -> int:
-        """Slots without a request of this process."""
-        return self.capacity - self.active_requests if not self.down_since and self.error is None else 0
-
-
-@dataclass(slots=True)
-class ServerPool:
-    """The servers of a model. `probe` queries a server, `notify` informs the user; `digest` identifies the model they must serve.
-
-    A request goes to the server with its conversation's KV, otherwise to the one with most free slots.
-    """
-
-    servers: list[PooledServer]
-    probe: ProbeServer
-    notify: Callable[[str], None]
-    digest: str
-    _waiting: "list[tuple[int, int, asyncio.AbstractEventLoop, asyncio.Future[None]]]" = field(default_factory=list)
-    _turn: "count[int]" = field(default_factory=count)
-    _holds: dict[str, PooledServer] = field(default_factory=dict)  # conversation → where its KV is
-
-    @property
-    def capacity(self) -> int:
-        """Requests that all servers together process at the same time."""
-        return sum(s.capacity for s in self.servers)
-
-    async def acquire(self, conversation: str, priority: int) -> PooledServer:
-        """Wait for a slot of a server, to be returned by `release`. Raises EngineError if no server has answered for too long."""
+    async def acquire(self, priority: int) -> None:
+        """Wait for a slot, to be returned by `release`. Raises EngineError if the server has not answered for too long."""
         started, turn = time.monotonic(), next(self._turn)
-        while (server := self._choose(conversation)) is None:
-            self._probe_those_down()
+        while self.down_since or self.error or self.active_requests >= self.capacity:
+            self._probe_if_down()
             self._raise_if_waited_too_long(started, priority)
             loop = asyncio.get_running_loop()
             waiter = (priority, turn, loop, loop.create_future())
@@ -502,88 +433,66 @@ class ServerPool:
                 await waiter[3]
             finally:
                 self._waiting.remove(waiter)
-        server.active_requests += 1
-        return server
+        self.active_requests += 1
 
-    def release(self, server: PooledServer) -> None:
+    def release(self) -> None:
         """Return a slot."""
-        server.active_requests -= 1
+        self.active_requests -= 1
         self._wake()
 
-    def remember_conversation(self, conversation: str, server: PooledServer) -> None:
-        """Remember which server holds a conversation's KV."""
-        self._holds[conversation] = server
-        if len(self._holds) > MAX_SESSION_AFFINITY:
-            del self._holds[next(iter(self._holds))]
-
-    def mark_down(self, server: PooledServer) -> None:
+    def mark_down(self) -> None:
         """Record a broken connection: the server gets no requests until it answers again."""
-        server.down_since = server.down_since or time.monotonic()
-        self._probe_those_down()
-
-    def _choose(self, conversation: str) -> PooledServer | None:
-        holder = self._holds.get(conversation)
-        if holder and not holder.down_since and holder.error is None:
-            return holder if holder.free > 0 else None
-        best = max(self.servers, key=lambda s: s.free)
-        return best if best.free > 0 else None
+        self.down_since = self.down_since or time.monotonic()
+        self._probe_if_down()
 
     def _raise_if_waited_too_long(self, started: float, priority: int) -> None:
-        if any(s.error is None and not (s.down_since and s.is_reported_down) for s in self.servers):
-            return
-        if (errors := [s.error for s in self.servers if s.error]) and len(errors) == len(self.servers):
-            raise errors[0]
-        since = started if priority == 0 else max(s.down_since for s in self.servers)
-        if time.monotonic() - since > down_timeout(priority):
-            names = " and ".join(s.url for s in self.servers) + (" has" if len(self.servers) == 1 else " have")
+        if self.error:
+            raise self.error
+        since = started if priority == ANSWER_PRIORITY else self.down_since
+        if self.down_since and self.is_reported_down and time.monotonic() - since > down_timeout(priority):
             waited = f"{INDEXING_WAIT_S / 60:.0f} minutes" if priority else f"{INTERACTIVE_WAIT_S:.0f} seconds"
             raise EngineError(
-                f"{names} not answered for {waited}.", "Start the server and run the same command again; finished work is saved."
+                f"{self.url} has not answered for {waited}.", "Start the server and run the same command again; finished work is saved."
             )
 
-    def _probe_those_down(self) -> None:
-        for server in self.servers:
-            if server.down_since and server.error is None and (server.probe is None or server.probe.done()):
-                server.probe = asyncio.get_running_loop().create_task(self._until_it_answers(server))
+    def _probe_if_down(self) -> None:
+        if self.down_since and self.error is None and (self.probe is None or self.probe.done()):
+            self.probe = asyncio.get_running_loop().create_task(self._until_it_answers())
 
-    async def _until_it_answers(self, server: PooledServer) -> None:
+    async def _until_it_answers(self) -> None:
         for tries in count():
             try:
-                facts = await self.probe(server.url)
+                info = await self.read_info()
             except ModelError as error:
-                server.error = error
+                self.error = error
                 break
-            if facts is not None:
-                self._back(server, facts)
+            if info is not None:
+                self._back(info)
                 break
-            if not server.is_reported_down:
-                server.is_reported_down, server.down_since = True, time.monotonic()
-                has_others = any(not s.down_since and s.error is None for s in self.servers)
-                self.notify(f"{server.url} does not answer; {'going on without it' if has_others else 'waiting for it'} …")
+            if not self.is_reported_down:
+                self.is_reported_down, self.down_since = True, time.monotonic()
+                self.notify(f"{self.url} does not answer; waiting for it …")
             self._wake()  # waiters check their timeout
             await asyncio.sleep(backoff_delay(tries))
         self._wake()
 
-    def _back(self, server: PooledServer, facts: ServerInfo) -> None:
-        if self.digest and facts.digest and facts.digest != self.digest:
-            server.error = ModelError(
-                f"{server.url} serves another model than before.",
+    def _back(self, info: ServerInfo) -> None:
+        if self.digest and info.digest and info.digest != self.digest:
+            self.error = ModelError(
+                f"{self.url} serves another model than before.",
                 "Serve the same one, or run the same command again: finished work is saved.",
             )
-            self.notify(f"{server.error} It is not used.")
             return
-        if server.is_reported_down:  # it may have been started with another window
-            self.notify(f"{server.url} is back.")
-            server.learned_window, server.longest_answered = 0, 0
-        server.info, server.down_since, server.is_reported_down, server.is_info_current = facts, 0.0, False, False
+        if self.is_reported_down:  # it may have been started with another window
+            self.notify(f"{self.url} is back.")
+            self.learned_window, self.longest_answered = 0, 0
+        self.info, self.down_since, self.is_reported_down, self.is_info_current = info, 0.0, False, False
 
     def _wake(self) -> None:
         """Wake all waiters, the most urgent first."""
         for _, _, loop, future in sorted(self._waiting, key=lambda w: w[:2]):
-            try:
+            with suppress(RuntimeError):  # its event loop is closed
                 loop.call_soon_threadsafe(_set, future)
-            except RuntimeError:  # its event loop is closed
-                continue
 
 
 def _set(future: "asyncio.Future[None]") -> None:

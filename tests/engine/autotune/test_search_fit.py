@@ -4,8 +4,15 @@ from itertools import pairwise
 
 import pytest
 
-from localrag.engine.autotune.search import COMPUTE_BUFFER_BYTES, MEMORY_MARGIN, MIN_SEQUENCES, context_and_slots, kv_cache_budget, offload
-from localrag.engine.memory import ModelMemory
+from localrag.engine.memory import (
+    COMPUTE_BUFFER_BYTES,
+    MEMORY_MARGIN,
+    MIN_SEQUENCES,
+    ModelMemory,
+    context_and_slots,
+    kv_cache_budget,
+    offload,
+)
 
 GIB = 1 << 30
 LAYERS = 36

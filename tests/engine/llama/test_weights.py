@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from localrag.engine.embedder import LazyEmbedder, LlamaCppEmbedder, SentenceTransformersEmbedder, open_embedder
+from localrag.engine.embedder import SentenceTransformersEmbedder, load_folder, load_folder_by_llama, open_embedder
 from localrag.engine.llama.weights import convert_to_gguf
 from localrag.engine.weights import pooling, window_tokenizer
 from localrag.model_files import ModelFile, find_embedder
@@ -36,16 +36,16 @@ def altered(folder, **files):
 @pytest.mark.ci
 def test_a_question_has_the_vector_the_index_would_give_it():
     """Both ways give the same vectors up to rounding, for any writing and for texts beyond the window."""
-    ours, theirs = LlamaCppEmbedder(find_embedder()).embed(TEXTS), LazyEmbedder(find_embedder()).embed(TEXTS)
+    ours, theirs = load_folder_by_llama(find_embedder())(TEXTS), load_folder(find_embedder())(TEXTS)
 
     assert (ours * theirs).sum(axis=1).min() > 0.9995
     long = ["The ferry leaks and nobody knows why. " * 90]
-    assert (LlamaCppEmbedder(find_embedder()).embed(long) @ LazyEmbedder(find_embedder()).embed(long).T).item() > 0.9995
+    assert (load_folder_by_llama(find_embedder())(long) @ load_folder(find_embedder())(long).T).item() > 0.9995
 
 
 def test_the_tokens_are_the_same_ones():
     """A text of any writing becomes the tokens that sentence-transformers would give the model; a long one loses none."""
-    tokenizer, windows = SentenceTransformersEmbedder(find_embedder())._load().tokenizer, window_tokenizer(find_embedder().path)
+    tokenizer, windows = SentenceTransformersEmbedder(find_embedder())._model.tokenizer, window_tokenizer(find_embedder().path)
 
     for text in TEXTS:
         assert windows(text) == [tokenizer(text)["input_ids"]], text
@@ -104,7 +104,7 @@ def test_where_no_copy_can_be_kept_questions_are_embedded_all_the_same(monkeypat
 
     quick = open_embedder(file, quick=True)
 
-    assert np.array_equal(quick.embed(["Lars Holm"]), LazyEmbedder(find_embedder()).embed(["Lars Holm"]))
+    assert np.array_equal(quick.embed(["Lars Holm"]), load_folder(find_embedder())(["Lars Holm"]))
 
 
 @pytest.mark.ci

@@ -1,4 +1,4 @@
-"""Several servers, servers that come and go, and what they tell of themselves: over loopback, each a real HTTP server."""
+"""Servers that come and go, and what they tell of themselves: over loopback, each a real HTTP server."""
 
 import asyncio
 import json
@@ -6,7 +6,6 @@ import shutil
 import threading
 import time
 from dataclasses import replace
-from hashlib import sha256
 
 import pytest
 
@@ -23,7 +22,6 @@ from localrag.project import open_for_query, open_for_writing, resolve_answer_st
 from localrag.records import Document, LlmCall
 from localrag.settings import IndexSettings
 from localrag.store import documents, llm_cache, runs
-from localrag.store.opening import open_index
 from localrag.system.files import cache_dir
 from tests.conftest import run_process
 from tests.servers import Server, answered, llama, refusal
@@ -42,9 +40,9 @@ def forget():
     return forgotten
 
 
-def known(*urls, name="m", **options):
-    """A served model with what its servers tell."""
-    return with_server_info(find_chat_model(",".join(urls) + f"#{name}"), EngineOptions(**options))
+def known(url, name="m", **options):
+    """A served model with what its server tells."""
+    return with_server_info(find_chat_model(f"{url}#{name}"), EngineOptions(**options))
 
 
 def question(text=TEXT, priority=1, **options):
@@ -62,28 +60,6 @@ async def all_of(engine, n):
     return await asyncio.gather(*(engine.generate(question(f"{TEXT} {i}")) for i in range(n)))
 
 
-@pytest.mark.ci
-def test_requests_go_where_most_slots_are_free():
-    """Of two servers with two and six slots the larger gets the first requests; many keep both full, and neither beyond what it told."""
-    pause = threading.Event()
-    with Server(lambda _: pause.wait(0.1) or "a", llama(slots=2)) as one, Server(lambda _: pause.wait(0.1) or "b", llama(slots=6)) as two:
-        engine = RemoteEngine(known(one.url, two.url), EngineOptions())
-        assert engine.parallel_requests == 8
-
-        async def run():
-            await all_of(engine, 1)
-            await asyncio.sleep(0.5)  # until both have told that they are there
-            before = len(one.bodies)
-            await all_of(engine, 4)
-            assert len(one.bodies) == before
-            await all_of(engine, 40)
-
-        asyncio.run(run())
-
-    assert (one.most, two.most) == (2, 6)
-    assert len(one.bodies) + len(two.bodies) == 45
-
-
 def test_how_many_at_once_can_be_said_by_hand():
     """--parallel holds against what a server tells."""
     pause = threading.Event()
@@ -91,47 +67,6 @@ def test_how_many_at_once_can_be_said_by_hand():
         engine = RemoteEngine(known(one.url), EngineOptions(parallel_requests=3))
         asyncio.run(all_of(engine, 20))
         assert (one.most, engine.parallel_requests) == (3, 3)
-
-
-def test_a_conversation_stays_where_its_kv_is():
-    """Each follow-up turn goes to the server that answered the turn before, while that one lives; then to another."""
-    with Server(lambda _: "a", llama(slots=4)) as one, Server(lambda _: "b", llama(slots=4)) as two:
-        engine = RemoteEngine(known(one.url, two.url), EngineOptions())
-
-        async def turns(i):
-            messages = [{"role": "user", "content": f"Chunk {i}"}]
-            answers = []
-            for turn in range(4):
-                answers.append((await engine.generate(Request((), 5, priority=1, messages=tuple(messages)))).text)
-                messages += [{"role": "assistant", "content": answers[-1]}, {"role": "user", "content": f"Turn {turn}"}]
-            return messages, answers
-
-        async def several():
-            return await asyncio.gather(*(turns(i) for i in range(12)))
-
-        found = asyncio.run(several())
-        assert {len(set(answers)) for _, answers in found} == {1}
-        assert {answers[0] for _, answers in found} == {"a", "b"}
-        messages = next(m for m, answers in found if answers[0] == "a")
-        one.close()
-        assert asyncio.run(engine.generate(Request((), 5, priority=1, messages=tuple(messages)))).text == "b"
-
-
-def test_a_dead_server_s_requests_move_to_the_other():
-    """One of two servers goes away for good: nothing fails, and one line says so."""
-    said = []
-    two = Server(lambda _: time.sleep(0.02) or "b", llama())
-    with Server(lambda _: time.sleep(0.02) or "a", llama()) as one:
-        engine = RemoteEngine(known(one.url, two.url), EngineOptions(notify=said.append))
-
-        async def run():
-            asking = asyncio.create_task(all_of(engine, 40))
-            await asyncio.sleep(0.1)
-            two.close()
-            return await asking
-
-        assert len(asyncio.run(run())) == 40
-    assert said == [f"{two.url} does not answer; going on without it …"]
 
 
 @pytest.mark.ci
@@ -157,7 +92,7 @@ def test_a_server_that_is_down_pauses_the_run():
 @pytest.mark.ci
 def test_waiting_has_an_end(monkeypatch):
     """A person is told soon that a server does not answer, an indexing run after long; both with what to do."""
-    file = replace(find_chat_model(f"http://127.0.0.1:{free_port()}/v1#m"), servers=(ServerInfo(),))
+    file = replace(find_chat_model(f"http://127.0.0.1:{free_port()}/v1#m"), server=ServerInfo())
     monkeypatch.setattr(servers, "INTERACTIVE_WAIT_S", 0.5)
     with pytest.raises(EngineError, match="has not answered") as error:
         asyncio.run(RemoteEngine(file, EngineOptions()).generate(question(priority=0)))
@@ -203,23 +138,11 @@ def test_another_model_behind_the_address_gets_nothing():
         assert other.bodies == []
 
 
-def test_two_models_are_an_error_that_names_both():
-    """Servers given together must have the same model."""
-    with (
-        Server(lambda _: "a", llama("small.gguf")) as one,
-        Server(lambda _: "b", llama("large.gguf", n_params=8_000_000_000)) as two,
-        pytest.raises(UsageError) as error,
-    ):
-        known(one.url, two.url)
-    for word in (one.url, two.url, "small.gguf", "large.gguf", "8,000M"):
-        assert word in str(error.value)
-
-
 def test_a_model_is_the_same_at_every_address():
     """The fingerprint is of name and model: another port changes nothing, another model or name does."""
     with Server(lambda _: "a", llama()) as one, Server(lambda _: "a", llama()) as two, Server(lambda _: "a", llama("tuned.gguf")) as three:
         first = known(one.url)
-        assert first.fingerprint == known(two.url).fingerprint == known(one.url, two.url).fingerprint
+        assert first.fingerprint == known(two.url).fingerprint
         assert len({first.fingerprint, known(three.url).fingerprint, known(one.url, name="other").fingerprint}) == 3
 
 
@@ -229,7 +152,7 @@ def test_a_server_that_is_down_is_known_by_what_it_told():
         before = known(one.url)
     after = known(one.url)
 
-    assert (after.fingerprint, after.servers) == (before.fingerprint, before.servers)
+    assert (after.fingerprint, after.server) == (before.fingerprint, before.server)
     assert asyncio.run(ChatModel(None, after).is_small())
     with pytest.raises(EngineError, match="does not answer"):
         known(f"http://127.0.0.1:{free_port()}/v1")
@@ -259,23 +182,6 @@ def test_an_index_outlives_the_addresses_of_its_server(tmp_path, forget):
         open_for_writing(folder, model=f"{three.url}#m"),
     ):
         pass
-
-
-def test_an_index_of_old_keeps_its_fingerprint(tmp_path):
-    """An index bound to the address, as they once were, goes on at that address without asking anything anew."""
-    folder = tmp_path / ".localrag"
-    with Server(lambda _: "a", llama()) as one:
-        bound = f"{one.url}/#m"
-        old = sha256(f"{one.url}/ m".encode()).hexdigest()[:16]
-        with open_for_writing(folder, model=bound):
-            pass
-        db = open_index(folder)
-        runs.save_settings(db, chat_model={"name": "m", "path": bound, "fingerprint": old})
-        db.close()
-        for opened in (open_for_query, open_for_writing, open_for_writing, open_for_query):
-            with opened(folder) as project:
-                assert project.model.file.fingerprint == old
-                assert project.model.file.servers[0].slots == 2
 
 
 VLLM = {
@@ -431,7 +337,7 @@ def test_a_server_that_is_still_loading_is_waited_for():
         return ready if len(looked) > 3 else {"data": [{"id": "m", "owned_by": "llamacpp", "meta": None}]}
 
     with Server(lambda _: "a", gets | {"/v1/models": models}) as one:
-        file = replace(find_chat_model(f"{one.url}#m"), servers=(ServerInfo(),))
+        file = replace(find_chat_model(f"{one.url}#m"), server=ServerInfo())
         assert asyncio.run(RemoteEngine(file, EngineOptions()).generate(question())).text == "a"
         assert len(looked) > 3
 
@@ -468,12 +374,13 @@ def test_tokens_are_counted_as_the_server_s_vocabulary_would():
     assert served.counts([latin, chinese]) == [served.count(latin), served.count(chinese)]
 
 
-def test_a_malformed_list_of_servers_is_refused():
-    """Two names, or something that is not an address, are said to be wrong; white space and a repeated address do no harm."""
-    for wrong in ("http://a/v1#x,http://b/v1#y", "http://a/v1,b:8080#x"):
-        with pytest.raises(ModelError, match="not a list of servers"):
+def test_the_address_of_one_server_is_given():
+    """Two addresses, two names, or something that is not an address, are said to be wrong; white space does no harm."""
+    for wrong in ("http://a/v1#x,http://b/v1#y", "http://a/v1,http://b:8080#x"):
+        with pytest.raises(ModelError, match="not the address of one server") as error:
             find_chat_model(wrong)
-    assert find_chat_model("http://a/v1/ , http://b/v1,http://a/v1#x").urls == ("http://a/v1", "http://b/v1")
+        assert error.value.hint == "Format: --model http://127.0.0.1:8080/v1#NAME"
+    assert find_chat_model("http://a/v1/ #x").url == "http://a/v1"
     with pytest.raises(UsageError, match="not the address"):
         RemoteEngine(find_chat_model("http:///v1#x"), EngineOptions())
 
