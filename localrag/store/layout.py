@@ -1,11 +1,9 @@
-"""Layout of the graph view: positions of entities and communities, edges between communities, structural embeddings."""
+"""Layout of the graph view: positions of entities and communities, edges between communities."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlite_utils import Database
 
 from localrag.records import CommunityEdge, GraphLayout, Position
@@ -17,7 +15,6 @@ def load_layout(db: Database) -> GraphLayout:
         tuple(Position(*row) for row in db.execute("SELECT entity_id, x, y, r FROM entity_positions ORDER BY entity_id")),
         tuple(Position(*row) for row in db.execute("SELECT community_id, x, y, r FROM community_positions ORDER BY community_id")),
         load_community_edges(db),
-        tuple(db.execute("SELECT entity_id, vector FROM structural_embeddings ORDER BY entity_id").fetchall()),
     )
 
 
@@ -60,7 +57,6 @@ def save_layout(db: Database, layout: GraphLayout) -> None:
     stored = load_layout(db)
     _put(db, "entity_positions", "entity_id", stored.entities, layout.entities)
     _put(db, "community_positions", "community_id", stored.communities, layout.communities)
-    _put_vectors(db, dict(stored.structural_vectors), dict(layout.structural_vectors))
     if set(stored.edges) != set(layout.edges):
         db.execute("DELETE FROM community_edges")
         rows = ((link.level, link.a, link.b, link.weight) for link in layout.edges)
@@ -73,26 +69,6 @@ def _put(db: Database, table: str, key: str, stored: Iterable[Position], positio
     rows = ((p.id, p.x, p.y, p.r) for i, p in new.items() if old.get(i) != p)
     update = "x = excluded.x, y = excluded.y, r = excluded.r"
     db.conn.executemany(f"INSERT INTO {table} ({key}, x, y, r) VALUES (?, ?, ?, ?) ON CONFLICT ({key}) DO UPDATE SET {update}", rows)
-
-
-def _put_vectors(db: Database, old: Mapping[str, bytes], new: Mapping[str, bytes]) -> None:
-    db.conn.executemany("DELETE FROM structural_embeddings WHERE entity_id = ?", ((i,) for i in old if i not in new))
-    rows = ((i, vector) for i, vector in new.items() if old.get(i) != vector)
-    insert = "INSERT INTO structural_embeddings (entity_id, vector) VALUES (?, ?)"
-    db.conn.executemany(f"{insert} ON CONFLICT (entity_id) DO UPDATE SET vector = excluded.vector", rows)
-
-
-def structural_embeddings(db: Database) -> tuple[list[str], NDArray[np.float32]]:
-    """The ids of entities with a structural vector, sorted, and the vectors, (n, d) float32; empty if `localrag layout` was never run."""
-    rows = db.execute("SELECT entity_id, vector FROM structural_embeddings ORDER BY entity_id").fetchall()
-    if not rows:
-        return [], np.empty((0, 0), np.float32)
-    return [i for i, _ in rows], np.frombuffer(b"".join(vector for _, vector in rows), "<f4").reshape(len(rows), -1)
-
-
-def entities_without_structural_embedding(db: Database) -> list[str]:
-    """The ids of entities without a structural vector."""
-    return [i for (i,) in db.execute("SELECT id FROM entities WHERE id NOT IN (SELECT entity_id FROM structural_embeddings)")]
 
 
 def subjects_without_position(db: Database) -> list[str]:

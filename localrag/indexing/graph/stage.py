@@ -22,11 +22,9 @@ from localrag.indexing.graph.contributions import entity_id
 from localrag.indexing.graph.descriptions import describe_graph
 from localrag.indexing.graph.entity_resolution import MergeDecisions, read_aliases
 from localrag.indexing.graph.layout import (
-    HIERARCHICAL,
     LAYOUT_VERSION,
     LINKS_PER_COMMUNITY,
     RIM_SHARE,
-    add_structural_embeddings,
     compute_layout,
     lay_out_records,
     nearest_free_center,
@@ -525,27 +523,19 @@ class LayoutResult:
 
 
 def update_layout(project: Project, progress: ProgressReporter, built: BuiltGraph | None) -> LayoutResult | None:
-    """Compute positions for the new graph `built`, else for the stored one if it has none, starting from the old positions.
-
-    Includes structural embeddings and UMAP positions if the user asked for them (`localrag layout`).
-    """
+    """Compute positions for the new graph `built`, else for the stored one if it has none, starting from the old positions."""
     db = project.db
     settings = runs.load_settings(db)
     graph_state = built.graph_hash if built else settings.get("graph_hash")
-    picture = settings.get("layout_method", {})
-    state = content_id(LAYOUT_VERSION, graph_state, *(f"{key} {picture[key]}" for key in sorted(picture)))
+    state = content_id(LAYOUT_VERSION, graph_state)
     if graph_state is None or (built is None and settings.get("layout_hash") == state):
         return None
     progress("layout", 0, 1)
-    if built and built.changed_communities is not None and not picture and layout_store.is_complete(db):
+    if built and built.changed_communities is not None and layout_store.is_complete(db):
         return LayoutResult(update_layout_locally(built.staging, built.changed_communities), state, is_partial=True)
     staged = built.staging if built else GraphStaging.published(db)
     graph = load_graph_arrays(staged)
-    levels = load_community_arrays(staged, graph.entities)
-    before = GraphLayout() if picture.get("method", HIERARCHICAL) != HIERARCHICAL else layout_store.load_layout(db)
-    layout = compute_layout(graph, levels, before)
-    if picture:
-        layout = add_structural_embeddings(graph, levels, layout, picture["method"], dimensions=picture["dimensions"], seed=picture["seed"])
+    layout = compute_layout(graph, load_community_arrays(staged, graph.entities), layout_store.load_layout(db))
     progress("layout", 1, 1)
     return LayoutResult(layout, state)
 
