@@ -205,23 +205,6 @@ def test_a_job_that_takes_workers_down_is_taken_apart_and_blamed_alone():
     assert workers == 7  # three over the whole job, three over its part, and the one that is left
 
 
-def test_what_is_late_is_done_by_a_second_worker_as_well():
-    """A worker that hangs holds nothing up: the first answer wins, and the other one is let go."""
-
-    async def run():
-        hangs, works = Simulated("hangs", slots=1, speed=0.0001), Simulated("works", slots=1)
-        worker_pool = scheduler(works)
-        await all_of(worker_pool, [Wait(n) for n in range(5)])
-        worker_pool.add(hangs)
-        found = await asyncio.wait_for(all_of(worker_pool, [Wait(n) for n in range(20)]), 5)
-        return found, works.did, worker_pool.status()
-
-    found, did, status = asyncio.run(run())
-    assert found == list(range(20))
-    assert set(did) == set(range(20))
-    assert {row["name"]: row["under_way"] for row in status} == {"works": 0, "hangs": 0}
-
-
 @pytest.mark.parametrize("tagger", [None, "tagger"])
 def test_who_has_no_engine_gets_what_needs_none(tagger):
     """Where a tagger reads, a job that comes to a question for the model is done again by one who has an engine."""
