@@ -464,14 +464,6 @@ def update_documents(
     )
 
 
-def _move_with_inner(changes: FileChanges, moves: dict[str, MovedTo], inner_paths: Mapping[str, Sequence[str]], db: Database) -> None:
-    """Move documents and those within their files."""
-    for old, to in list(moves.items()):
-        moves |= {inner: replace(to, path=f"{to.path}{inner.removeprefix(old)}") for inner in inner_paths.get(old, ())}
-    changes.moved_paths = {to.path: old for old, to in moves.items()}
-    move_documents(db, moves)
-
-
 def _with_inner(files: Iterable[str], inner_paths: Mapping[str, Sequence[str]]) -> list[str]:
     return [path for file in files for path in (file, *inner_paths.get(file, ()))]
 

@@ -373,7 +373,7 @@ async def _publish_graph_and_reports(
     try:
         laid_out = update_layout(project, progress, built)
         layout, graph = laid_out.layout if laid_out else None, built.staging if built else None
-        in_part, picture = laid_out is not None and laid_out.is_partial, {"layout_hash": laid_out.layout_hash} if laid_out else {}
+        picture = {"layout_hash": laid_out.layout_hash} if laid_out else {}
         laid_out = None  # some 3 million positions for a million chunks: freed once they are published
         if built and not graph_store.counts(db)["entities"]:  # the index has no graph yet: publish one to query while reports are written
             first = {**built.settings, **picture}
@@ -387,9 +387,7 @@ async def _publish_graph_and_reports(
         states |= {"graph_embeddings_hash": embedded} if embedded != runs_store.load_settings(db).get("graph_embeddings_hash") else {}
         failed = written.failed if written else None
         await asyncio.sleep(0)  # lets a pending interrupt be raised before anything is published
-        generations.publish(
-            db, graph, layout=layout, in_part=in_part, without_report=failed, embedder=changed_embedder(project), settings=states
-        )
+        generations.publish(db, graph, layout=layout, without_report=failed, embedder=changed_embedder(project), settings=states)
     finally:
         if built:
             built.staging.discard()

@@ -24,34 +24,6 @@ def load_community_edges(db: Database) -> tuple[CommunityEdge, ...]:
     return tuple(CommunityEdge(*row) for row in edges)
 
 
-def entity_positions(db: Database, entities: Iterable[str]) -> dict[str, tuple[float, float, float]]:
-    """Entity id → center and radius (x, y, r), of those that have a position."""
-    return _positions_of(db, "entity_positions", "entity_id", entities)
-
-
-def community_positions(db: Database, communities: Iterable[str]) -> dict[str, tuple[float, float, float]]:
-    """Community id → center and radius (x, y, r), of those that have a position."""
-    return _positions_of(db, "community_positions", "community_id", communities)
-
-
-def _positions_of(db: Database, table: str, key: str, ids: Iterable[str]) -> dict[str, tuple[float, float, float]]:
-    rows = db.execute(f"SELECT {key}, x, y, r FROM main.{table} WHERE {key} IN (SELECT value FROM json_each(?))", [json.dumps(sorted(ids))])
-    return {i: (x, y, r) for i, x, y, r in rows}
-
-
-def update_layout(db: Database, layout: GraphLayout) -> None:
-    """Replace the positions and edges of a part of the graph, in the caller's transaction. Deleted subjects lose theirs by cascade."""
-    of_entities = "entity_positions", "entity_id", layout.entities
-    of_communities = "community_positions", "community_id", layout.communities
-    for table, key, positions in (of_entities, of_communities):
-        stored = _positions_of(db, table, key, (p.id for p in positions))
-        _put(db, table, key, (Position(i, *circle) for i, circle in stored.items()), positions)
-    rows = ((link.level, link.a, link.b, link.weight) for link in layout.edges)
-    insert = "INSERT INTO community_edges (level, source_id, target_id, weight) VALUES (?, ?, ?, ?)"
-    insert += " ON CONFLICT (source_id, target_id) DO UPDATE SET weight = excluded.weight"
-    db.conn.executemany(insert, rows)
-
-
 def save_layout(db: Database, layout: GraphLayout) -> None:
     """Replace the stored layout, in the caller's transaction; unchanged rows are not rewritten."""
     stored = load_layout(db)
@@ -76,14 +48,6 @@ def subjects_without_position(db: Database) -> list[str]:
     missing = "SELECT id FROM entities WHERE id NOT IN (SELECT entity_id FROM entity_positions)"
     missing += " UNION ALL SELECT id FROM communities WHERE id NOT IN (SELECT community_id FROM community_positions)"
     return [key for (key,) in db.execute(missing)]
-
-
-def is_complete(db: Database) -> bool:
-    """Whether every published entity and community has a position."""
-    return not db.execute(
-        "SELECT EXISTS (SELECT id FROM main.entities EXCEPT SELECT entity_id FROM main.entity_positions)"
-        " OR EXISTS (SELECT id FROM main.communities EXCEPT SELECT community_id FROM main.community_positions)"
-    ).fetchone()[0]
 
 
 def count_positions(db: Database) -> dict[str, Any]:
