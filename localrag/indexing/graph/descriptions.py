@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from localrag import records
 from localrag.errors import ContextTooSmall
-from localrag.indexing.tasks import SingleTask, TaskContext, WorkerPool
+from localrag.indexing.tasks import Task, TaskContext, WorkerPool
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity, less_than
 from localrag.llm.grammar import single_line
 from localrag.llm.model import CALL_ERRORS, CURRENT_SUBJECT, ChatModel, bounded_map, end_at_sentence
@@ -22,7 +22,7 @@ MAX_JOINED_CHARS = 400  # of several descriptions, that are joined as they are, 
 
 
 @dataclass(frozen=True)
-class SummarizeDescriptions(SingleTask[str]):
+class SummarizeDescriptions(Task[str]):
     """Summarises several descriptions of an entity or relationship. Raises CALL_ERRORS."""
 
     subject: str

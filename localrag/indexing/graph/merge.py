@@ -47,7 +47,7 @@ from localrag.indexing.graph.entity_resolution import (
     resolve_chain,
     targets_by_decision,
 )
-from localrag.indexing.tasks import SingleTask, TaskContext, WorkerPool, embed_texts
+from localrag.indexing.tasks import Task, TaskContext, WorkerPool, embed_texts
 from localrag.llm.grammar import choice_of
 from localrag.llm.model import CALL_ERRORS, CURRENT_SUBJECT, bounded_map
 from localrag.llm.prompts import load_prompt
@@ -419,7 +419,7 @@ def _may_be_one(a: str, b: str, decisions: MergeDecisions) -> bool:
 
 
 @dataclass(frozen=True)
-class DecideSameEntity(SingleTask[bool]):
+class DecideSameEntity(Task[bool]):
     """Decides by the model whether two names, each with a sentence, denote one entity. Raises CALL_ERRORS."""
 
     first: str

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import pytest
 
 from localrag.errors import EngineError, ModelError
-from localrag.indexing.tasks import SingleTask, TaskContext, run_in_order
+from localrag.indexing.tasks import Task, TaskContext, run_in_order
 from localrag.indexing.workers.scheduler import Scheduler
 from localrag.indexing.workers.worker import MAX_SHOWN_WORKERS, CacheAccess, CacheMiss, TaskResult, WorkerLost
 from localrag.settings import IndexSettings
 
 
 @dataclass(frozen=True)
-class Wait(SingleTask[int]):
+class Wait(Task[int]):
     """A job that takes some time, about one chunk."""
 
     number: int
@@ -28,7 +28,7 @@ class Wait(SingleTask[int]):
 
 
 @dataclass(frozen=True)
-class Several(SingleTask[tuple]):
+class Several(Task[tuple]):
     """A job about several things, one of which may be deadly."""
 
     numbers: tuple
@@ -101,7 +101,7 @@ class Simulated:
 
 
 @dataclass(frozen=True)
-class Asks(SingleTask[str]):
+class Asks(Task[str]):
     """A job that asks the chat model."""
 
     llm_task = "entities"
@@ -265,7 +265,7 @@ def test_the_first_error_ends_the_rest():
     """What a job raises is raised, and nothing is under way afterwards."""
 
     @dataclass(frozen=True)
-    class Fails(SingleTask[int]):
+    class Fails(Task[int]):
         async def run(self, _tools):
             raise EngineError("no")
 
