@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 from localrag.errors import LocalragError, ModelError
 from localrag.indexing.tasks import MAX_CHUNKS_PER_TASK, Result, Task, TaskContext
@@ -24,6 +24,7 @@ from localrag.indexing.workers.worker import (
     TaskRequest,
     TaskResult,
     TokenCounters,
+    Worker,
     WorkerLost,
     WorkerStats,
     sum_counters,
@@ -35,26 +36,6 @@ MAX_WORKERS_LOST_PER_TASK = 3  # workers that a task may end
 BATCHES_PER_WORKER = 4  # batches that the remaining chunks are divided into, for each worker
 QUEUE_FACTOR = 2.5  # chunks in progress per chunk of capacity: the next task is ready when one ends
 MAX_TEXTS_ON_WORKER = 8  # documents whose text a worker is assumed to have still
-
-
-class Worker(Protocol):
-    """Runs tasks. `has_llm`: it can ask the chat model, `is_llm_only`: and runs no other task; `capacity`: chunks at a time."""
-
-    name: str
-    has_llm: bool
-    is_llm_only: bool
-    capacity: int
-    location: str  # machine and device, for a person
-    numerics: str  # its numerics class, if that was probed; else empty
-
-    async def run_task(self, request: TaskRequest) -> TaskResult:
-        """Run a task and return its result. Raises WorkerLost if the worker has ended."""
-
-    async def engine_limits(self) -> dict[str, Any]:
-        """The limits of its engine. Raises ModelError, WorkerLost."""
-
-    def close(self) -> None:
-        """End the worker."""
 
 
 def _accepts(worker: Worker, asks: bool) -> bool:
