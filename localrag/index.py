@@ -687,7 +687,7 @@ class Index(IndexReader):
         settings = settings_without_embedder(self.folder, changes) if sources else None
         if settings is None:
             return None
-        from localrag.indexing.embedder_choice import MULTILINGUAL_EMBEDDER, languages_beside_english
+        from localrag.indexing.documents import MULTILINGUAL_EMBEDDER, languages_beside_english
         from localrag.text.language import LANGUAGE_NAMES
 
         languages = languages_beside_english(sources, documents_root(self.folder), settings)

@@ -319,15 +319,11 @@ class CommunityEdge:
 
 @dataclass(frozen=True, slots=True)
 class GraphLayout:
-    """The layout of a graph: positions of entities and communities, and the heaviest edges between communities.
-
-    `structural_vectors`, if requested: entity id → structural embedding, little-endian float32, L2-normalized.
-    """
+    """The layout of a graph: positions of entities and communities, and the heaviest edges between communities."""
 
     entities: tuple[Position, ...] = ()
     communities: tuple[Position, ...] = ()
     edges: tuple[CommunityEdge, ...] = ()
-    structural_vectors: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

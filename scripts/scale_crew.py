@@ -30,7 +30,7 @@ from typing import Any
 from localrag.indexing.extraction.stage import extract_chunks
 from localrag.indexing.extraction.tasks import ExtractChunks, ExtractionAttempt, batch_by
 from localrag.indexing.method import IndexingMethod
-from localrag.indexing.tasks import MAX_CHUNKS_PER_TASK, SingleTask, TaskContext, run_in_order
+from localrag.indexing.tasks import MAX_CHUNKS_PER_TASK, Task, TaskContext, run_in_order
 from localrag.indexing.workers.pool import open_scheduler
 from localrag.indexing.workers.scheduler import Scheduler
 from localrag.indexing.workers.worker import CacheAccess, TaskRequest, TaskResult, WorkerLost
@@ -44,7 +44,7 @@ SLOTS, SECONDS, NOTICED, CALLS = 16, 5.0, 30.0, 17
 
 
 @dataclass(frozen=True)
-class Unit(SingleTask[int]):
+class Unit(Task[int]):
     """A unit of chunks, each of which takes some time."""
 
     chunks: tuple[float, ...]

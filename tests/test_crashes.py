@@ -191,7 +191,7 @@ def written_to(plain_town, tmp_path):
 
 
 WRITERS = (
-    "index docs", "rm docs/a.md", "rm --all --yes", "reembed", "gc", "check --repair", 'merges add Skua "Lars Holm"', "layout",
+    "index docs", "rm docs/a.md", "rm --all --yes", "reembed", "gc", "check --repair", 'merges add Skua "Lars Holm"',
     "collections rename a b", "collections rm a", "sessions rm --all --yes",
 )  # fmt: skip
 

@@ -28,8 +28,8 @@ from localrag.indexing.documents import split_document
 from localrag.indexing.extraction.extract import extract_chunk
 from localrag.indexing.extraction.names import DocumentCasing, find_all_name_spans, find_name_spans
 from localrag.indexing.extraction.nlp import extract_noun_phrases
-from localrag.indexing.graph.descriptions import describe_graph
 from localrag.indexing.graph.entity_resolution import MergeDecisions, NameForm, defined_aliases, name_key
+from localrag.indexing.graph.stage import describe_graph
 from localrag.llm.grammar import json_object
 from localrag.llm.model import ChatModel, bounded_map
 from localrag.llm.prompts import parse_prompt

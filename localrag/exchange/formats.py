@@ -227,8 +227,6 @@ def to_networkx(db: Database, level: int | None = None) -> Any:
     for row in export_rows.entities(db):
         node: dict[str, Any] = {name: replace_control_characters(row[name]) for name in ("type", "description")}
         node |= {"label": replace_control_characters(row["name"]), "degree": row["degree"], "mentions": row["mentions"]}
-        if row["vector"]:
-            node["structural_vector"] = " ".join(f"{n:.6g}" for n in row["vector"])
         graph.add_node(row["id"], **node, **{f"community_{n}": "" for n in levels}, viz=_viz(row, roots.get(row["id"], 0)))
     for row in export_rows.community_members(db, level):
         graph.nodes[row["entity_id"]][f"community_{row['level']}"] = row["number"]

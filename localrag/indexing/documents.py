@@ -3,11 +3,13 @@
 Only files that are new, changed, moved or deleted since the last run are read. A document whose file was not found is kept if its folder
 cannot be looked into: a drive that is not mounted is a missing or an empty folder, a share that is down may not be opened. Chunks have at
 most `chunk_tokens` tokens, end between sentences, overlap, and have exact character offsets.
+
+The languages of a sample of the documents decide on the embedder of a new index.
 """
 
 import os
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -23,7 +25,7 @@ from localrag.indexing.progress import ProgressReporter
 from localrag.loaders.content import LoadOptions
 from localrag.loaders.discover import DigestCache, SourceFiles, check_paths, exists_visibly, find_files, relative_path
 from localrag.loaders.ocr import RAPIDOCR, OcrPages, find_ocr, load_options, ocr_pages_reader
-from localrag.loaders.reader import DEFAULT_LIMITS, content_hash_of, is_current, load_files, parser_version
+from localrag.loaders.reader import DEFAULT_LIMITS, Limits, content_hash_of, is_current, load_files, parser_version
 from localrag.model_files import ModelFile
 from localrag.project import Project
 from localrag.records import IMPORTED_MARK, Chunk, Document, SkippedFile, content_id
@@ -35,6 +37,7 @@ from localrag.store.documents import MovedTo, file_stats, move_documents, new_do
 from localrag.store.graph import has_rows
 from localrag.system.files import stat_key
 from localrag.system.resources import worker_cores
+from localrag.text.language import detect_language
 from localrag.text.outline import BlockKind, Outline
 from localrag.text.sentences import Span, collapse_whitespace, sentences
 
@@ -668,3 +671,32 @@ def _is_covered(path: str, hashes: Mapping[str, str], folders: Sequence[Path], r
 def _below(path: str, folders: Sequence[Path], root: Path) -> bool:
     full = root / path  # the path as listed, even if it is a link today
     return any(full.is_relative_to(folder) for folder in folders)
+
+
+MULTILINGUAL_EMBEDDER = "multilingual-e5-small"
+SAMPLED_FILES, MIN_BYTES = 24, 1000
+SAMPLE_LIMITS = Limits(seconds=5.0)
+MIN_LETTERS, MAX_CHARS = 200, 3000  # of a document whose language is told
+MIN_OTHER_SHARE = 0.25  # of the sample in other languages than English
+
+
+def languages_beside_english(paths: Sequence[Path], root: Path, settings: IndexSettings) -> tuple[str, ...]:
+    """The codes of the languages of documents below the paths, most frequent first, if many of them are not in English; else none.
+
+    Read is a sample: the smallest file with some text of each of SAMPLED_FILES equal parts. Raises UsageError for a missing path.
+    """
+    files = [(size, file) for file in find_sources(paths, root, settings, None).files if (size := _size(file)) >= MIN_BYTES]
+    step = max(1, -(-len(files) // SAMPLED_FILES))
+    sample = [min(files[start : start + step])[1] for start in range(0, len(files), step)]
+    options = load_options(replace(settings, ocr=False))
+    texts = [document.text[:MAX_CHARS] for document in load_files(sample, root, options, SAMPLE_LIMITS) if isinstance(document, Document)]
+    found = Counter(detect_language(text) for text in texts if sum(map(str.isalpha, text)) >= MIN_LETTERS)
+    others = found.total() - found["en"]
+    return tuple(code for code, _ in found.most_common()) if others and others >= MIN_OTHER_SHARE * found.total() else ()
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0

@@ -6,7 +6,7 @@ derived from them (`localrag rm`).
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -58,13 +58,12 @@ from localrag.loaders.ocr import OcrPage, RenderPage, find_ocr, load_options
 from localrag.loaders.reader import load_files
 from localrag.model_files import ModelFile
 from localrag.project import OpenIndex, Project, check_links_chosen, remember_sources
-from localrag.records import Failure, GraphLayout, SkippedFile
+from localrag.records import Failure, SkippedFile
 from localrag.settings import IndexSettings
 from localrag.store import chunks as chunks_store
 from localrag.store import documents as documents_store
 from localrag.store import erasure, generations, tombstones, vectors
 from localrag.store import graph as graph_store
-from localrag.store import layout as layout_store
 from localrag.store import runs as runs_store
 from localrag.store.documents import file_stats
 from localrag.store.retention import CollectedItems
@@ -331,21 +330,6 @@ async def write_model_reports(
         return _result(pool_project, LoadResult(counts["documents"]), reporter, before, ())
 
 
-def relayout(project: Project, progress: Callable[[RunProgress], None], picture: Mapping[str, Any]) -> bool:
-    """Lay the published graph out with the user's settings, now and after every update; False if it is so already."""
-    db = project.db
-    layout_settings = runs_store.load_settings(db).get("layout_method", {})
-    with db.atomic():
-        if layout_settings.get("method") == "umap" and picture["method"] != "umap":  # UMAP positions are no start for the other method
-            layout_store.save_layout(db, GraphLayout())
-        runs_store.save_settings(db, layout_method=dict(picture))
-        laid_out = update_layout(project, ProgressReporter(project, None, progress, stages=("layout",)), None)
-        if laid_out:
-            layout_store.save_layout(db, laid_out.layout)
-            runs_store.save_settings(db, layout_hash=laid_out.layout_hash)
-    return laid_out is not None
-
-
 async def reembed(project: Project, progress: Callable[[RunProgress], None]) -> None:
     """Embed chunks, entities and reports with the project's embedder, in place of any other vectors; nothing else is recomputed."""
     db = project.db
@@ -389,7 +373,7 @@ async def _publish_graph_and_reports(
     try:
         laid_out = update_layout(project, progress, built)
         layout, graph = laid_out.layout if laid_out else None, built.staging if built else None
-        in_part, picture = laid_out is not None and laid_out.is_partial, {"layout_hash": laid_out.layout_hash} if laid_out else {}
+        picture = {"layout_hash": laid_out.layout_hash} if laid_out else {}
         laid_out = None  # some 3 million positions for a million chunks: freed once they are published
         if built and not graph_store.counts(db)["entities"]:  # the index has no graph yet: publish one to query while reports are written
             first = {**built.settings, **picture}
@@ -403,9 +387,7 @@ async def _publish_graph_and_reports(
         states |= {"graph_embeddings_hash": embedded} if embedded != runs_store.load_settings(db).get("graph_embeddings_hash") else {}
         failed = written.failed if written else None
         await asyncio.sleep(0)  # lets a pending interrupt be raised before anything is published
-        generations.publish(
-            db, graph, layout=layout, in_part=in_part, without_report=failed, embedder=changed_embedder(project), settings=states
-        )
+        generations.publish(db, graph, layout=layout, without_report=failed, embedder=changed_embedder(project), settings=states)
     finally:
         if built:
             built.staging.discard()

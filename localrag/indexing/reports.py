@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import AnswerTruncated, EngineError
-from localrag.indexing.tasks import SingleTask, TaskContext
+from localrag.indexing.tasks import Task, TaskContext
 from localrag.indexing.titles import TitleSource
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity, max_json_tokens
 from localrag.llm.grammar import DEFAULT_ENTITY_TYPE, json_object
@@ -284,13 +284,13 @@ SelectedSentences = tuple[list[int], str]
 
 
 @dataclass(frozen=True)
-class SelectSentences(SingleTask[list[SelectedSentences]]):
+class SelectSentences(Task[list[SelectedSentences]]):
     """Select the most central and varied sentences of each of several communities, and its title; needs no model."""
 
     pools: tuple[SentencePool, ...]
 
     @property
-    def n_chunks(self) -> int:  # type: ignore[override]
+    def n_chunks(self) -> int:
         """Number of communities."""
         return len(self.pools)
 
@@ -322,7 +322,7 @@ def _heading(finding: Finding, members: Sequence[Entity], sources: ReportSources
 
 
 @dataclass(frozen=True)
-class WriteReport(SingleTask[Report]):
+class WriteReport(Task[Report]):
     """The model's report on a community, from the lines of its context. Raises CALL_ERRORS."""
 
     community: Community

@@ -174,23 +174,13 @@ def _members(db: Database, communities: SortedIds, entities: SortedIds) -> tuple
 
 
 def check_layout(db: Database) -> tuple[str, list[Problem]]:
-    """Check that every entity and community has a position in the layout, and every entity a structural vector."""
+    """Check that every entity and community has a position in the layout."""
     counts = layout.count_positions(db)
     problems = []
     if missing := layout.subjects_without_position(db):
         is_pending = not runs.load_settings(db).get("layout_hash") or not is_last_run_complete(db)
         problems.append(
             Problem(f"{len(missing)} entities and communities have no place: {first_few(missing)}", "layout", tuple(missing), is_pending)
-        )
-    if runs.load_settings(db).get("layout_method") and (without_vector := layout.entities_without_structural_embedding(db)):
-        is_pending = not runs.load_settings(db).get("layout_hash") or not is_last_run_complete(db)
-        problems.append(
-            Problem(
-                f"{len(without_vector)} entities have no structural vector: {first_few(without_vector)}",
-                "layout",
-                tuple(without_vector),
-                is_pending,
-            )
         )
     return f"places of {counts['entities']} entities and {counts['communities']} communities", problems
 

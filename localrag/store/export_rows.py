@@ -58,23 +58,19 @@ def chunks(db: Database) -> Iterator[ExportRow]:
 
 
 def entities(db: Database) -> Iterator[ExportRow]:
-    """Entities, highest degree first: id, name, type, description, degree, x, y, r, vector, mentions; lists: descriptions, names,
-    chunk_ids.
+    """Entities, highest degree first: id, name, type, description, degree, x, y, r, mentions; lists: descriptions, names, chunk_ids.
 
-    `x`, `y`, `r` are None without a layout, `vector` (a list of numbers) without structural embeddings; `mentions` is their number.
+    `x`, `y`, `r` are None without a layout; `mentions` is their number.
     """
-    rows = _query_rows(
+    return _query_rows(
         db,
         "SELECT e.id, e.name, e.type, e.description, e.degree, p.x, p.y, p.r, e.descriptions,"
         " (SELECT json_group_array(alias) FROM (SELECT alias FROM entity_aliases WHERE entity_id = e.id ORDER BY 1)) AS names,"
         " (SELECT json_group_array(chunk_id) FROM (SELECT DISTINCT chunk_id FROM mentions WHERE entity_id = e.id ORDER BY 1)) AS chunk_ids,"
         " (SELECT count(*) FROM mentions WHERE entity_id = e.id) AS mentions"
-        ", v.vector FROM entities e LEFT JOIN entity_positions p ON p.entity_id = e.id"
-        " LEFT JOIN structural_embeddings v ON v.entity_id = e.id ORDER BY e.degree DESC, e.name, e.id",
+        " FROM entities e LEFT JOIN entity_positions p ON p.entity_id = e.id ORDER BY e.degree DESC, e.name, e.id",
         lists=("descriptions", "names", "chunk_ids"),
     )
-    for row in rows:
-        yield row | {"vector": row["vector"] and [n for (n,) in struct.iter_unpack("<f", row["vector"])]}
 
 
 def unique_entity_titles(db: Database) -> dict[str, str]:

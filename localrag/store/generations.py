@@ -86,7 +86,6 @@ def publish(
     graph: GraphStaging | None = None,
     *,
     layout: GraphLayout | None = None,
-    in_part: bool = False,
     without_report: Collection[str] | None = None,
     kinds: Iterable[str] = VECTOR_KINDS,
     embedder: Mapping[str, str] | None = None,
@@ -94,9 +93,9 @@ def publish(
 ) -> None:
     """Publish the staged generation in one transaction.
 
-    `graph`: the staged graph and its communities; `layout`: replaces the stored layout, or updates it if `in_part`. `without_report`: the
-    communities of this generation without a report; if None, published reports are kept unless they quote a deleted chunk. `kinds`: the
-    vectors to publish. `embedder`: binds the index to it and deletes the vectors of others. `settings`: saved in the same transaction.
+    `graph`: the staged graph and its communities; `layout`: replaces the stored layout. `without_report`: the communities of this
+    generation without a report; if None, published reports are kept unless they quote a deleted chunk. `kinds`: the vectors to publish.
+    `embedder`: binds the index to it and deletes the vectors of others. `settings`: saved in the same transaction.
     """
     before = pending_network_change(db, graph)
     with db.atomic():
@@ -105,7 +104,7 @@ def publish(
             graph.publish()
             clear_changed_chunks(db)
         if layout is not None:
-            (layout_store.update_layout if in_part else layout_store.save_layout)(db, layout)
+            layout_store.save_layout(db, layout)
         if without_report is not None:
             _publish_reports(db, without_report)
         elif graph is not None:

@@ -111,7 +111,6 @@ WITHOUT_JSON = {
     "prompts edit": "opens an editor; `prompts list --json` has what came of it",
     "prompts trust": "writes notes; `prompts list --json` has what came of them",
     "prompts reset": "moves a file; `prompts list --json` has it",
-    "layout": "writes places, which the page and `export` show",
     "sessions rm": "removes conversations; `sessions list --json` has those that are left",
     "collections rename": "writes a name; `collections list --json` has it",
     "collections rm": "removes a name; `collections list --json` has those that are left",

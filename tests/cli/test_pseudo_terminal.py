@@ -39,7 +39,7 @@ FIRST = {
     "prompts list": ("", 0), "prompts show": ("nothing", 2), "prompts edit": ("nothing", 2), "prompts trust": ("", 2),
     "prompts diff": ("abstractive/answer", 0), "prompts reset": ("nothing", 2), "sessions list": ("", 3), "sessions search": ("ferry", 3),
     "sessions show": ("1", 3), "sessions rm": ("1", 3), "export": ("jsonl out", 3), "pack": ("a.pack", 3), "unpack": ("a.pack", 2),
-    "layout": ("", 3), "import graphrag": ("nothing", 2),
+    "import graphrag": ("nothing", 2),
     "worker": ("", 2), "gc": ("", 3), "wiki": ("out", 3),
     "review": ("nothing", 2), "timeline": ("", 3), "list": ("ships", 3), "compare": ("a b", 3),
 }  # fmt: skip

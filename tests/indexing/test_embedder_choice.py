@@ -5,7 +5,7 @@ import pytest
 from localrag import Index
 from localrag.engine.settings import EngineOptions
 from localrag.errors import UsageError
-from localrag.indexing.embedder_choice import SAMPLED_FILES, languages_beside_english
+from localrag.indexing.documents import SAMPLED_FILES, languages_beside_english
 from localrag.model_files import set_default
 from localrag.settings import IndexSettings
 

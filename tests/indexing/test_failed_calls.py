@@ -8,7 +8,7 @@ import pytest
 from localrag.engine.settings import EngineOptions
 from localrag.errors import EngineError
 from localrag.indexing.graph import descriptions
-from localrag.indexing.graph.descriptions import describe_graph
+from localrag.indexing.graph.stage import describe_graph
 from localrag.indexing.pipeline import build_index
 from localrag.llm.model import ChatModel
 from localrag.project import open_for_writing

@@ -71,7 +71,6 @@ CALLS: dict[str, tuple[Call, ...]] = {
     "wiki": (Call("wiki pages", "20|pages for 6 documents"), Call("wiki pages --check", "", before=("wiki pages",))),
     "init": (Call("init", "localrag.toml"),),
     "tune": (Call("tune", "domain.toml"),),
-    "layout": (Call("layout", "places by"),),
     "pack": (Call("pack town.localrag", "6 documents"),),
     "unpack": (Call("unpack town.localrag other", "6 documents", before=("pack town.localrag",)),),
     "mcp": (Call("mcp --config claude", "mcpServers"),),

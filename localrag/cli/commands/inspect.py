@@ -18,7 +18,6 @@ from localrag.cli.options import (
     OptionValues,
     QuietOption,
     RerankerOption,
-    choice_option,
     complete_communities,
     document_filter,
     engine_options,
@@ -413,37 +412,3 @@ def print_check_result(lines: "list[CheckLine]", *, as_json: bool, **rest: objec
         from localrag.cli.views.tables import print_check_lines  # imports libraries that a machine under check may lack
 
         print_check_lines(lines)
-
-
-LAYOUT_METHODS = ("hierarchical", "umap")
-
-
-def layout_command(
-    method: Annotated[
-        str,
-        typer.Option(
-            "--method", help="hierarchical: nested circles. umap: by structural vectors.", **choice_option("method", LAYOUT_METHODS)
-        ),
-    ] = "umap",
-    dimensions: Annotated[int, typer.Option("--dimensions", min=2, max=1024, help="Dimensions of the structural vectors.")] = 64,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same layout.")] = 0,
-    index: IndexOption = None,
-    quiet: QuietOption = False,
-) -> None:
-    """Compute structural vectors of the entities and a layout of the graph. Later updates keep the method."""
-    from localrag.cli.views.progress import IndexProgress
-    from localrag.indexing.pipeline import relayout
-    from localrag.project import find_index, open_for_writing
-    from localrag.store import layout
-
-    folder = find_index(index)
-    with open_for_writing(folder, engine=engine_options({}, quiet=quiet)) as project, IndexProgress(quiet=quiet) as progress:
-        picture = {"method": method, "dimensions": dimensions, "seed": seed}
-        changed = relayout(project, progress, picture)
-        ids, vectors = layout.structural_embeddings(project.db)
-    if not ids:
-        raise UsageError("This index has no graph yet.", "Make one: localrag index PATH")
-    if not quiet:
-        what = f"{len(ids)} entities: vectors of {vectors.shape[1]} dimensions, places by {method}."
-        print_note(what if changed else f"{what} It was so already.")
-        print_note("See it: localrag serve")

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from localrag.errors import LocalragError
 from localrag.indexing.extraction.extract import extract_chunk, extraction_hash
 from localrag.indexing.extraction.names import DocumentCasing
 from localrag.indexing.extraction.nlp import extract_noun_phrases
-from localrag.indexing.tasks import TaskContext
+from localrag.indexing.tasks import Task, TaskContext
 from localrag.llm.model import CALL_ERRORS, CURRENT_CONFIG_HASH, CURRENT_SUBJECT, DROPPED_ROWS, bounded_map
 from localrag.records import Chunk, Extraction, content_id
 from localrag.text.sentences import cache_sentence_bounds, sentence_bounds
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class ChunkTask(Generic[One]):
+class ChunkTask(Task[tuple[One, ...]]):
     """A task on chunks of one document with one result for each. `bounds`: their sentence spans, if known."""
 
     chunks: tuple[Chunk, ...]
@@ -34,24 +34,9 @@ class ChunkTask(Generic[One]):
         return len(self.chunks)
 
     @property
-    def llm_task(self) -> str:
-        """Empty: it needs no chat model."""
-        return ""
-
-    @property
-    def begins_with_llm(self) -> bool:
-        """Whether it needs the chat model."""
-        return bool(self.llm_task)
-
-    @property
     def document_id(self) -> str:
         """The document of the chunks."""
         return self.chunks[0].document_id
-
-    @property
-    def subjects(self) -> tuple[str, ...]:
-        """Empty: it needs no chat model."""
-        return ()
 
     @property
     def parts(self) -> Sequence[Any]:
@@ -63,10 +48,6 @@ class ChunkTask(Generic[One]):
         """The results of all chunks, in order."""
         return tuple(chain.from_iterable(results))
 
-    def on_failure(self, error: LocalragError) -> tuple[One, ...]:
-        """Raise the error."""
-        raise error
-
     def _remember(self) -> None:
         for chunk, bounds in zip(self.chunks, self.bounds, strict=False):
             cache_sentence_bounds(chunk.text, bounds)
@@ -75,14 +56,11 @@ class ChunkTask(Generic[One]):
 class SplitSentences(ChunkTask[bytes]):
     """Finds the sentences of chunks."""
 
+    document_id = ""  # the chunks themselves are enough
+
     async def run(self, _tools: TaskContext) -> tuple[bytes, ...]:
         """The sentence spans of each chunk, as the index stores them."""
         return tuple(sentence_bounds(c.text) for c in self.chunks)
-
-    @property
-    def document_id(self) -> str:
-        """Empty: the chunks themselves are enough."""
-        return ""
 
 
 class FindPhrases(ChunkTask[Extraction]):

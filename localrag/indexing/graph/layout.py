@@ -1,27 +1,16 @@
-"""Graph layout: a position for every entity and community, as nested circles or by UMAP; and structural embeddings.
+"""Graph layout: a position for every entity and community, as nested circles.
 
-Nested circles: the communities of a level lie side by side in their parent's circle, with areas by their members, and entities in that of
-their deepest community. Each circle's content is laid out by itself: Fruchterman-Reingold on the edges between its parts says which are
-neighbours, their distances from the middle are evened out, overlaps are pushed apart. A circle with unchanged content keeps its layout;
-otherwise the layout starts from the old positions, so that an update moves little.
-
-Structural embeddings: entities with the same neighbours have similar vectors. The paper's reference system used node2vec (Grover and
-Leskovec 2016): random walks read as sentences by a word-embedding model. This is ProNE (Zhang et al., IJCAI 2019), which factorises what
-such walks estimate and then smooths the result over the graph's spectrum. It needs no further library (SciPy, scikit-learn), has no threads
-whose order matters, so that the same seed gives the same bytes, and takes seconds where walks take minutes. Of the other candidates
-gensim's Word2Vec is deterministic only with one thread and a fixed hash seed and has to be compiled, PecanPy brings numba and gensim, and
-igraph has walks but no biased ones.
-
-UMAP (McInnes et al. 2018), if the user asks for it: entities with similar structural embeddings lie close, as in the paper's reference
-system. It starts from scratch every time, so an update may move everything.
+The communities of a level lie side by side in their parent's circle, with areas by their members, and entities in that of their deepest
+community. Each circle's content is laid out by itself: Fruchterman-Reingold on the edges between its parts says which are neighbours, their
+distances from the middle are evened out, overlaps are pushed apart. A circle with unchanged content keeps its layout; otherwise the layout
+starts from the old positions, so that an update moves little.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 
 import numpy as np
-from numpy.typing import NDArray
 
 from localrag.indexing.graph.communities import CommunityArrays, Floats, GraphArrays, Ints, community_arrays_of, graph_arrays_of
 from localrag.records import Community, CommunityEdge, Graph, GraphLayout, Position
@@ -454,132 +443,3 @@ def _fit_circles(group: _CircleGroup, heap: CircleCluster) -> Floats:
 
 def _circles(xy: Floats, r: Floats) -> Floats:
     return np.concatenate([xy, r[:, None]], axis=1)
-
-
-ORDER, MU, THETA = 10, 0.2, 0.5  # of the Chebyshev expansion: terms, centre and width of the band (the authors' values)
-Vectors = NDArray[np.float32]
-
-
-def structural_embeddings(graph: GraphArrays, *, dimensions: int, seed: int) -> Vectors:
-    """The structural embeddings of entities, in order: (n, d) float32, L2-normalised; d is `dimensions`, or less in a smaller graph.
-
-    An entity without relationships has a vector of zeros.
-    """
-    from scipy import sparse
-
-    (a, b), weight, n = graph.edges.T, graph.edge_weights, len(graph.entities)
-    network = sparse.csr_matrix((np.r_[weight, weight], (np.r_[a, b], np.r_[b, a])), shape=(n, n))
-    d = max(1, min(dimensions, n - 1))
-    if not len(weight):
-        return np.zeros((n, d), np.float32)
-    embeddings = _spectral_propagation(network, _netmf(network, d, seed), d, seed)
-    embeddings[np.diff(network.indptr) == 0] = 0
-    return np.ascontiguousarray(embeddings, np.float32)
-
-
-def _netmf(network: "sparse.csr_matrix", d: int, seed: int) -> NDArray[np.float64]:  # type: ignore[name-defined]  # noqa: F821
-    """Factorise the matrix of how much more often than by chance two nodes meet on walks (skip-gram with negative sampling)."""
-    from sklearn.preprocessing import normalize
-
-    steps = normalize(network, "l1").tocsr()
-    chance = np.asarray(steps.sum(axis=0)).ravel() ** 0.75
-    chance /= chance.sum()
-    steps.data = np.log(np.maximum(steps.data, 1e-12)) - np.log(np.maximum(chance[steps.indices], 1e-12))
-    return _reduce_dimensions(steps, d, seed)
-
-
-def _spectral_propagation(network: "sparse.csr_matrix", first: NDArray[np.float64], d: int, seed: int) -> NDArray[np.float64]:  # type: ignore[name-defined]  # noqa: F821
-    """Smooth the vectors by a band-pass filter on the graph's spectrum, expanded in Chebyshev polynomials."""
-    from scipy import sparse
-    from scipy.special import iv
-    from sklearn.preprocessing import normalize
-
-    looped = (network + sparse.identity(network.shape[0])).tocsr()
-    shifted = (sparse.identity(network.shape[0]) - normalize(looped, "l1") - MU * sparse.identity(network.shape[0])).tocsr()
-    before, now = first, 0.5 * (shifted @ (shifted @ first)) - first
-    filtered = iv(0, THETA) * before - 2 * iv(1, THETA) * now
-    for k in range(2, ORDER):
-        before, now = now, shifted @ (shifted @ now) - 2 * now - before
-        filtered += (-1) ** k * 2 * iv(k, THETA) * now
-    return _reduce_dimensions(looped @ (first - filtered), d, seed)
-
-
-def _reduce_dimensions(matrix: object, d: int, seed: int) -> NDArray[np.float64]:
-    from sklearn.preprocessing import normalize
-    from sklearn.utils.extmath import randomized_svd
-
-    left_vectors, values, _ = randomized_svd(matrix, d, n_iter=5, random_state=seed)
-    return np.asarray(normalize(left_vectors * np.sqrt(values), "l2"))
-
-
-UMAP, HIERARCHICAL = "umap", "hierarchical"
-UMAP_NEIGHBORS = 12  # of each entity, by cosine, that UMAP keeps near it
-UMAP_EDGE_UPDATES = 3_000_000  # edges times epochs of UMAP: about half a minute
-UMAP_DENSITY = 0.15  # share of the disc that is covered
-
-
-def add_structural_embeddings(
-    graph: GraphArrays, levels: CommunityArrays, layout: GraphLayout, method: str, *, dimensions: int, seed: int
-) -> GraphLayout:
-    """The layout with structural embeddings, and with UMAP positions if that is the `method`; the same input gives the same bytes."""
-    ids, vectors = graph.entities, structural_embeddings(graph, dimensions=dimensions, seed=seed)
-    rows_of_vectors = tuple((key, row.astype("<f4").tobytes()) for key, row in zip(ids, vectors, strict=True))
-    if method == HIERARCHICAL:
-        return replace(layout, structural_vectors=rows_of_vectors)
-    radius = 1 + 0.5 * np.log2(1 + graph.degree.astype(np.float64))
-    xy = umap_positions(vectors, radius, seed)
-    entities = tuple(Position(key, float(x), float(y), float(r)) for key, (x, y), r in zip(ids, xy, radius, strict=True))
-    return GraphLayout(entities, _around(levels, np.concatenate([xy, radius[:, None]], axis=1)), layout.edges, rows_of_vectors)
-
-
-def umap_positions(vectors: Vectors, radius: Floats, seed: int) -> Floats:
-    """A position for each row, (n, 2), so that circles of these radii do not overlap; rows of zeros lie around all others."""
-    related = np.flatnonzero(vectors.any(axis=1))
-    reach = float(np.sqrt((radius**2).sum() / UMAP_DENSITY))
-    xy = np.zeros((len(vectors), 2))
-    if len(related) > 2:
-        drawn = _umap(vectors[related], seed)
-        drawn -= np.median(drawn, axis=0)
-        far = np.hypot(drawn[:, 0], drawn[:, 1])
-        xy[related] = remove_overlaps([CircleCluster(drawn * reach / max(float(np.quantile(far, 0.95)), 1e-9), radius[related])])[0]
-    elif len(related):
-        xy[related, 0] = np.arange(len(related)) * 2 * radius.max()
-    outer_radius = float((np.hypot(*xy[related].T) + radius[related]).max(initial=0)) + 2 * float(radius.max(initial=1))
-    outside = np.flatnonzero(~vectors.any(axis=1))
-    k = np.arange(len(outside))
-    far = np.sqrt(outer_radius**2 + 8 * (k + 1))
-    xy[outside] = np.stack([far * np.cos(k * GOLDEN_ANGLE), far * np.sin(k * GOLDEN_ANGLE)], axis=1)
-    return xy
-
-
-def _umap(vectors: Vectors, seed: int) -> Floats:
-    import faiss
-    import igraph
-
-    index = faiss.IndexFlatIP(vectors.shape[1])
-    index.add(vectors)
-    cosines, rows = index.search(vectors, min(UMAP_NEIGHBORS + 1, len(vectors)))
-    pairs = {(min(a, b), max(a, b)): 1 - s for a, (neighbours, scores) in enumerate(zip(rows.tolist(), cosines.tolist(), strict=True))
-             for b, s in zip(neighbours, scores, strict=True) if a != b}  # fmt: skip
-    edges = sorted(pairs)
-    network = igraph.Graph(n=len(vectors), edges=edges)
-    igraph.set_random_number_generator(Random(seed))
-    rounds = int(min(500, max(30, UMAP_EDGE_UPDATES // max(1, len(edges)))))
-    start = (
-        np.array([[np.cos(k * GOLDEN_ANGLE), np.sin(k * GOLDEN_ANGLE)] for k in range(len(vectors))])
-        * np.sqrt(np.arange(len(vectors)) + 1)[:, None]
-    )
-    distances = [max(0.0, pairs[edge]) for edge in edges]
-    drawn = network.layout_umap(dist=distances, seed=start.tolist(), min_dist=0.1, epochs=rounds)
-    return np.array(drawn.coords, np.float64)
-
-
-def _around(levels: CommunityArrays, entities: Floats) -> tuple[Position, ...]:
-    """A circle around each community's entities (centre and radius, in order) that contains all of them."""
-    by = np.argsort(levels.members[:, 0], kind="stable")
-    parts = np.split(entities[levels.members[by, 1]], np.cumsum(levels.size)[:-1])
-    circles = []
-    for key, rows in zip(levels.ids, parts, strict=False):
-        x, y = rows[:, :2].mean(axis=0)
-        circles.append(Position(key, float(x), float(y), float((np.hypot(rows[:, 0] - x, rows[:, 1] - y) + rows[:, 2]).max())))
-    return tuple(circles)

@@ -8,13 +8,21 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from localrag.engine.settings import EngineOptions
 from localrag.indexing.tasks import MAX_CHUNKS_PER_TASK, EmbedTexts, Result, Task, TaskContext, WorkerPool
 from localrag.indexing.workers.process_worker import ProcessWorker
-from localrag.indexing.workers.scheduler import BATCHES_PER_WORKER, Scheduler, Worker
-from localrag.indexing.workers.worker import CacheAccess, CacheOnlyChatModel, NoWorkersLeft, RecordingCache, WorkerConfig, WorkerLost
+from localrag.indexing.workers.scheduler import BATCHES_PER_WORKER, Scheduler
+from localrag.indexing.workers.worker import (
+    CacheAccess,
+    CacheOnlyChatModel,
+    NoWorkersLeft,
+    RecordingCache,
+    Worker,
+    WorkerConfig,
+    WorkerLost,
+)
 from localrag.llm.model import LlmCache
 from localrag.model_files import ModelFile
 from localrag.project import Project
@@ -192,20 +200,8 @@ def process_pool(n: int, pack: MakeWorkerConfig | None = None) -> PoolFactory:
     return hired
 
 
-class Restartable(Worker, Protocol):
-    """A worker that this process starts and replaces. `worked`: it has finished a task."""
-
-    worked: bool
-
-    async def start(self) -> None:
-        """Start the worker. Raises OSError, WorkerLost, and LocalragError if it must not work."""
-
-    async def ended(self) -> str:
-        """The reason why it has ended, once it has."""
-
-
 async def supervise_worker(
-    scheduler: Scheduler, make_worker: Callable[[], Restartable], first: asyncio.Event | None = None, *, pause: float = 0.0
+    scheduler: Scheduler, make_worker: Callable[[], Worker], first: asyncio.Event | None = None, *, pause: float = 0.0
 ) -> str:
     """Run one worker and start another when it ends, at most MAX_RESTARTS times in a row without finished work, `pause` seconds apart.
 

@@ -9,15 +9,12 @@ from itertools import count
 from typing import Any
 
 from localrag.errors import LocalragError
-from localrag.indexing.tasks import MAX_CHUNKS_PER_TASK
-from localrag.indexing.workers.worker import TaskRequest, TaskResult, TaskRunner, WorkerConfig, WorkerLost, worker_error
+from localrag.indexing.workers.worker import TaskRunner, Worker, WorkerConfig, WorkerLost, worker_error
 from localrag.system.child_process import PICKLE, ChildProcess, ParentConnection, set_oom_score
 
 
-class ProcessWorker:
-    """A worker in a process of its own. Call `start` in an event loop; `close` ends it at once, and so does the end of this process."""
-
-    numerics = ""  # this machine's own
+class ProcessWorker(Worker):
+    """A worker in a process of its own, which ends with this process."""
 
     def __init__(
         self,
@@ -30,9 +27,8 @@ class ProcessWorker:
         environment: dict[str, str] | None = None,
         only_asks: bool = False,
     ) -> None:
-        self.name, self.has_llm, self.is_llm_only, self.location, self.capacity = name, asks, only_asks, place, MAX_CHUNKS_PER_TASK + 1
-        self._say = say
-        self.worked, self._why = False, "its process has ended"  # `worked`: whether it has finished a task
+        self.name, self.has_llm, self.is_llm_only, self.location = name, asks, only_asks, place
+        self._say, self._why = say, "its process has ended"
         self._config, self._environment = config, environment or {}
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
@@ -45,20 +41,9 @@ class ProcessWorker:
         await self._child.open_streams()
         self._child.post((0, "kit", self._config))
         self._listening = asyncio.create_task(self._listen(self._child))
-        await self._ask("ready", None)
+        await self.ask("ready", None)
 
-    async def run_task(self, request: TaskRequest) -> TaskResult:
-        """Run a task and return its result. Raises WorkerLost."""
-        task_result = await self._ask("do", request)
-        assert isinstance(task_result, TaskResult)
-        self.worked = True
-        return task_result
-
-    async def engine_limits(self) -> dict[str, Any]:
-        """The limits of its engine. Raises WorkerLost, ModelError."""
-        return dict(await self._ask("facts", None))
-
-    async def _ask(self, what: str, value: Any) -> Any:
+    async def ask(self, what: str, value: Any) -> Any:  # noqa: D102
         number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
         if self._child is None or self._listening is None or self._listening.done():
             raise WorkerLost(self._why)

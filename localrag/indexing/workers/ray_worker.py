@@ -26,12 +26,12 @@ from typing import Any
 import psutil
 
 from localrag.errors import LocalragError, ModelError
-from localrag.indexing.tasks import MAX_CHUNKS_PER_TASK
 from localrag.indexing.workers.ray_cluster import RAY_RESOURCE
 from localrag.indexing.workers.worker import (
     TaskRequest,
     TaskResult,
     TaskRunner,
+    Worker,
     WorkerLost,
     engine_layout,
     numerics_class,
@@ -300,17 +300,15 @@ class RayWorkerActor:
 GONE = "its process or its machine is gone"
 
 
-class RayWorker:
-    """A worker on another machine. Call `start` in an event loop; `close` ends it."""
-
-    is_llm_only, capacity = False, MAX_CHUNKS_PER_TASK + 1
+class RayWorker(Worker):
+    """A worker on another machine."""
 
     def __init__(self, name: str, node: dict[str, Any], gpus: int, prepare: Callable[["RayWorker"], Awaitable[None]],
                  cluster_ended: asyncio.Event, *, asks: bool, noted: bool) -> None:  # fmt: skip
         """`prepare` makes it ready for tasks; `asks`: it has the chat model; `noted`: its numerics class is stored with its replies."""
-        self.name, self.has_llm, self.location, self.numerics = name, asks, "", ""
+        self.name, self.has_llm = name, asks
         self._prepare, self._cluster_ended, self._noted = prepare, cluster_ended, noted
-        self.lost, self.worked = asyncio.Event(), False
+        self.lost = asyncio.Event()
         self._node, self._gpus = node, gpus
         self._numbers = count(1)
         self._actor: Any = None
@@ -347,17 +345,11 @@ class RayWorker:
         return dict(await self._told(self._actor.software_info.remote()))
 
     async def run_task(self, request: TaskRequest) -> TaskResult:
-        """Run a task and return its result. Raises WorkerLost."""
-        task_result = await self.ask("do", request)
-        assert isinstance(task_result, TaskResult)
-        self.worked = True
+        """Run a task and return its result, with the numerics class of new replies if it is noted. Raises WorkerLost."""
+        result = await super().run_task(request)
         if not self._noted:
-            return task_result
-        return replace(task_result, new_calls=tuple(replace(call, numerics=self.numerics) for call in task_result.new_calls))
-
-    async def engine_limits(self) -> dict[str, Any]:
-        """The limits of its engine. Raises WorkerLost, ModelError."""
-        return dict(await self.ask("facts", None))
+            return result
+        return replace(result, new_calls=tuple(replace(call, numerics=self.numerics) for call in result.new_calls))
 
     async def send_model(self, wanted: ModelManifest) -> bool:
         """Send a model if its machine does not have it; returns whether it was. Raises WorkerLost, LocalragError if its disk is full."""

@@ -1,17 +1,17 @@
 """The scheduler: hands out tasks to workers in order.
 
-Tasks of a lost worker go to others, a late task is also given to a second worker, and a task that ends several workers is given up.
+Tasks of a lost worker go to others; a task that ends several workers is given up.
 """
 
 import asyncio
 import heapq
 import time
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 from localrag.errors import LocalragError, ModelError
 from localrag.indexing.tasks import MAX_CHUNKS_PER_TASK, Result, Task, TaskContext
@@ -24,6 +24,7 @@ from localrag.indexing.workers.worker import (
     TaskRequest,
     TaskResult,
     TokenCounters,
+    Worker,
     WorkerLost,
     WorkerStats,
     sum_counters,
@@ -32,30 +33,9 @@ from localrag.records import LlmCall
 
 RETRY_HINT = "Run the same command again; finished work is saved."
 MAX_WORKERS_LOST_PER_TASK = 3  # workers that a task may end
-STRAGGLER_FACTOR = 2.0  # times the typical seconds, after which a task also goes to an idle worker
 BATCHES_PER_WORKER = 4  # batches that the remaining chunks are divided into, for each worker
 QUEUE_FACTOR = 2.5  # chunks in progress per chunk of capacity: the next task is ready when one ends
 MAX_TEXTS_ON_WORKER = 8  # documents whose text a worker is assumed to have still
-
-
-class Worker(Protocol):
-    """Runs tasks. `has_llm`: it can ask the chat model, `is_llm_only`: and runs no other task; `capacity`: chunks at a time."""
-
-    name: str
-    has_llm: bool
-    is_llm_only: bool
-    capacity: int
-    location: str  # machine and device, for a person
-    numerics: str  # its numerics class, if that was probed; else empty
-
-    async def run_task(self, request: TaskRequest) -> TaskResult:
-        """Run a task and return its result. Raises WorkerLost if the worker has ended."""
-
-    async def engine_limits(self) -> dict[str, Any]:
-        """The limits of its engine. Raises ModelError, WorkerLost."""
-
-    def close(self) -> None:
-        """End the worker."""
 
 
 def _accepts(worker: Worker, asks: bool) -> bool:
@@ -65,7 +45,7 @@ def _accepts(worker: Worker, asks: bool) -> bool:
 
 @dataclass(eq=False, slots=True)
 class _QueuedTask:
-    """A queued or running task: the workers that run it, since when, and how many workers it ended. Ordered by `number`."""
+    """A queued or running task, and how many workers it ended. Ordered by `number`."""
 
     number: int
     job: Task[Any]
@@ -73,7 +53,6 @@ class _QueuedTask:
     cached_calls: tuple[LlmCall, ...] = ()
     workers_lost: int = 0
     needs_llm: bool = False
-    running_on: dict["_WorkerSlot", float] = field(default_factory=dict)
 
     def __lt__(self, other: "_QueuedTask") -> bool:
         return self.number < other.number
@@ -106,11 +85,8 @@ class Scheduler:
         self._places: list[_WorkerSlot] = []
         self._gone = EndedWorkers()
         self._queue: dict[bool, list[_QueuedTask]] = {False: [], True: []}  # by whether an engine is needed
-        self._running: dict[_QueuedTask, None] = {}
-        self._seconds: defaultdict[type, deque[float]] = defaultdict(lambda: deque(maxlen=50))
         self._numbers = count()
         self._facts: dict[str, Any] = {}
-        self._late: asyncio.TimerHandle | None = None
         # The error if no worker can run the tasks (by whether they need an engine); None while a worker may still come.
         self.no_worker_error: Callable[[bool], LocalragError | None] = lambda _: ModelError("All workers have ended.", RETRY_HINT)
 
@@ -216,8 +192,6 @@ class Scheduler:
 
     def close(self) -> None:
         """End all workers."""
-        if self._late:
-            self._late.cancel()
         for place in self._places:
             for task in place.tasks.values():
                 task.cancel()
@@ -227,9 +201,9 @@ class Scheduler:
     # Dispatching tasks.
 
     def _dispatch(self) -> None:
-        """Give tasks in order to workers with free capacity, the freest first; then late tasks to idle workers."""
+        """Give tasks in order to workers with free capacity, the freest first."""
         if error := self._no_worker_for_queue():
-            for queued in [*self._queue[True], *self._queue[False], *self._running]:
+            for queued in [*self._queue[True], *self._queue[False]]:
                 if not queued.result.done():
                     queued.result.set_exception(error)
             return
@@ -241,8 +215,6 @@ class Scheduler:
             queued = heapq.heappop(queue)
             if not queued.result.done():
                 self._begin(queued, slot)
-        if not any(self._queue.values()):
-            self._duplicate_straggler()
 
     def _next(self, slot: _WorkerSlot) -> "list[_QueuedTask] | None":
         """The queue whose first task a worker should run next; None if there is no task for it."""
@@ -251,49 +223,18 @@ class Scheduler:
 
     def _no_worker_for_queue(self) -> LocalragError | None:
         """The error if a task is waiting and no worker can run it, now or later."""
-        waits = {asks for asks, q in self._queue.items() if q} | {u.needs_llm for u in self._running if not u.running_on}
-        stuck = [asks for asks in waits if not any(_accepts(p.worker, asks) for p in self._places)]
+        stuck = [asks for asks, q in self._queue.items() if q and not any(_accepts(p.worker, asks) for p in self._places)]
         return self.no_worker_error(any(stuck)) if stuck else None
 
     def _enqueue(self, queued: _QueuedTask) -> None:
         heapq.heappush(self._queue[queued.needs_llm], queued)
 
     def _begin(self, queued: _QueuedTask, slot: _WorkerSlot) -> None:
-        queued.running_on[slot] = time.monotonic()
-        self._running[queued] = None
         slot.tasks[queued] = asyncio.get_running_loop().create_task(self._do(queued, slot))
 
-    def _duplicate_straggler(self) -> None:
-        """Also give the oldest late task to an idle worker."""
-        idle = [p for p in self._places if not p.tasks]
-        now, soonest = time.monotonic(), float("inf")
-        for queued in list(self._running):
-            usual = self._typical_seconds(queued.job)
-            able = [p for p in idle if p not in queued.running_on and _accepts(p.worker, queued.needs_llm)]
-            if len(queued.running_on) != 1 or not able or usual is None:
-                continue
-            due = next(iter(queued.running_on.values())) + STRAGGLER_FACTOR * usual
-            if due <= now:
-                self._begin(queued, able[0])
-                idle.remove(able[0])
-            else:
-                soonest = min(soonest, due)
-        if self._late:
-            self._late.cancel()
-            self._late = None
-        if soonest < float("inf"):
-            self._late = asyncio.get_running_loop().call_later(max(0.05, soonest - now), self._dispatch)
-
-    def _typical_seconds(self, task: Task[Any]) -> float | None:
-        """The typical seconds of such a task, once a few were done."""
-        measured = self._seconds[type(task)]
-        return sum(measured) / len(measured) * task.n_chunks if len(measured) >= 3 else None
-
     async def _do(self, queued: _QueuedTask, slot: _WorkerSlot) -> None:
-        began = time.monotonic()
         try:
-            task_result = await self._sent(queued, slot)
-            self._accept_result(queued, slot, task_result, time.monotonic() - began)
+            self._accept_result(queued, slot, await self._sent(queued, slot))
         except WorkerLost as error:
             self.remove(slot.worker, str(error))
         except Exception as error:  # noqa: BLE001 — for example a full disk: raised to the caller that waits for the task
@@ -315,10 +256,9 @@ class Scheduler:
                 slot.texts_sent.popitem(last=False)
         return task_result
 
-    def _accept_result(self, queued: _QueuedTask, slot: _WorkerSlot, task_result: TaskResult, seconds: float) -> None:
+    def _accept_result(self, queued: _QueuedTask, slot: _WorkerSlot, task_result: TaskResult) -> None:
         """Commit a result's replies, count the worker's work, and return the result to its caller."""
         slot.tasks.pop(queued, None)
-        queued.running_on.pop(slot, None)
         did = slot.stats
         did.last_seen, did.counters = time.time(), task_result.counters
         if task_result.new_calls or task_result.references:
@@ -333,31 +273,25 @@ class Scheduler:
         model.calls += len(task_result.new_calls)
         model.prompt_tokens += sum(c.prompt_tokens for c in task_result.new_calls)
         model.output_tokens += sum(c.output_tokens for c in task_result.new_calls)
-        self._seconds[type(queued.job)].append(seconds / queued.job.n_chunks)
         if not queued.result.done():
             queued.result.set_result(task_result)
 
     def _requeue(self, item: _QueuedTask, slot: _WorkerSlot, *, lost: bool = True) -> None:
         """Put a task at the front of the queue again; give it up if it ended too many workers."""
         slot.tasks.pop(item, None)
-        item.running_on.pop(slot, None)
         item.workers_lost += lost
-        if item.result.done() or item.running_on:
+        if item.result.done():
             return
-        self._running.pop(item, None)
         if item.workers_lost >= MAX_WORKERS_LOST_PER_TASK:
             item.result.set_exception(WorkerLost(f"It took {item.workers_lost} workers down.", "See what is special about the document."))
             return
         self._enqueue(item)
 
     def _forget(self, queued: _QueuedTask) -> None:
-        """Drop a task that no caller waits for; a second worker that still runs it is cancelled."""
-        self._running.pop(queued, None)
+        """Drop a task that no caller waits for."""
         if not queued.result.done():
             queued.result.cancel()
-        running, queued.running_on = list(queued.running_on), {}
-        for slot in running:
+        for slot in self._places:
             if task := slot.tasks.pop(queued, None):
                 task.cancel()
-        if running:
-            self._dispatch()
+                self._dispatch()

@@ -8,6 +8,7 @@ hash are of one numerics class; an index built by one class is the same as if on
 import asyncio
 import platform
 import time
+from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -24,7 +25,7 @@ from localrag.engine.engine import Engine
 from localrag.engine.request import Generation, Request
 from localrag.engine.settings import EngineOptions, layout_key
 from localrag.errors import EngineError, LocalragError, ModelError, error_location, known_error
-from localrag.indexing.tasks import Task, TaskContext
+from localrag.indexing.tasks import MAX_CHUNKS_PER_TASK, Task, TaskContext
 from localrag.llm.model import ChatModel, LlmCache, ModelReply
 from localrag.llm.tagger import Tagger
 from localrag.model_files import ModelFile
@@ -74,6 +75,49 @@ class TaskResult:
     references: tuple[CallReference, ...] = ()
     seconds: float = 0.0
     counters: tuple[int, float, int, float, int] = (0, 0.0, 0, 0.0, 0)
+
+
+class Worker(ABC):
+    """Runs tasks elsewhere; the process that hands them out starts and replaces it.
+
+    `has_llm`: it can ask the chat model, `is_llm_only`: and runs no other task; `capacity`: chunks at a time; `location`: machine and
+    device, for a person; `numerics`: its numerics class, if that was probed; `worked`: it has finished a task.
+    """
+
+    name: str
+    has_llm: bool
+    is_llm_only = False
+    capacity = MAX_CHUNKS_PER_TASK + 1
+    location = ""
+    numerics = ""
+    worked = False
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Start the worker, in the running event loop. Raises OSError, WorkerLost, and LocalragError if it must not work."""
+
+    @abstractmethod
+    async def ended(self) -> str:
+        """The reason why it has ended, once it has."""
+
+    @abstractmethod
+    async def ask(self, what: str, value: Any) -> Any:
+        """Send a request and return the answer. Raises WorkerLost, and the LocalragError that the worker answers."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the worker at once."""
+
+    async def run_task(self, request: TaskRequest) -> TaskResult:
+        """Run a task and return its result. Raises WorkerLost if the worker has ended."""
+        task_result = await self.ask("do", request)
+        assert isinstance(task_result, TaskResult)
+        self.worked = True
+        return task_result
+
+    async def engine_limits(self) -> dict[str, Any]:
+        """The limits of its engine. Raises WorkerLost, ModelError."""
+        return dict(await self.ask("facts", None))
 
 
 @dataclass(slots=True)

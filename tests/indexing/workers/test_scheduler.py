@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import pytest
 
 from localrag.errors import EngineError, ModelError
-from localrag.indexing.tasks import SingleTask, TaskContext, run_in_order
+from localrag.indexing.tasks import Task, TaskContext, run_in_order
 from localrag.indexing.workers.scheduler import Scheduler
 from localrag.indexing.workers.worker import MAX_SHOWN_WORKERS, CacheAccess, CacheMiss, TaskResult, WorkerLost
 from localrag.settings import IndexSettings
 
 
 @dataclass(frozen=True)
-class Wait(SingleTask[int]):
+class Wait(Task[int]):
     """A job that takes some time, about one chunk."""
 
     number: int
@@ -28,7 +28,7 @@ class Wait(SingleTask[int]):
 
 
 @dataclass(frozen=True)
-class Several(SingleTask[tuple]):
+class Several(Task[tuple]):
     """A job about several things, one of which may be deadly."""
 
     numbers: tuple
@@ -101,7 +101,7 @@ class Simulated:
 
 
 @dataclass(frozen=True)
-class Asks(SingleTask[str]):
+class Asks(Task[str]):
     """A job that asks the chat model."""
 
     llm_task = "entities"
@@ -205,23 +205,6 @@ def test_a_job_that_takes_workers_down_is_taken_apart_and_blamed_alone():
     assert workers == 7  # three over the whole job, three over its part, and the one that is left
 
 
-def test_what_is_late_is_done_by_a_second_worker_as_well():
-    """A worker that hangs holds nothing up: the first answer wins, and the other one is let go."""
-
-    async def run():
-        hangs, works = Simulated("hangs", slots=1, speed=0.0001), Simulated("works", slots=1)
-        worker_pool = scheduler(works)
-        await all_of(worker_pool, [Wait(n) for n in range(5)])
-        worker_pool.add(hangs)
-        found = await asyncio.wait_for(all_of(worker_pool, [Wait(n) for n in range(20)]), 5)
-        return found, works.did, worker_pool.status()
-
-    found, did, status = asyncio.run(run())
-    assert found == list(range(20))
-    assert set(did) == set(range(20))
-    assert {row["name"]: row["under_way"] for row in status} == {"works": 0, "hangs": 0}
-
-
 @pytest.mark.parametrize("tagger", [None, "tagger"])
 def test_who_has_no_engine_gets_what_needs_none(tagger):
     """Where a tagger reads, a job that comes to a question for the model is done again by one who has an engine."""
@@ -282,7 +265,7 @@ def test_the_first_error_ends_the_rest():
     """What a job raises is raised, and nothing is under way afterwards."""
 
     @dataclass(frozen=True)
-    class Fails(SingleTask[int]):
+    class Fails(Task[int]):
         async def run(self, _tools):
             raise EngineError("no")
 
