@@ -392,7 +392,7 @@ def test_files_stay_short():
 
 
 # They may only fall: joining lines gains nothing in characters, and moving code into long lines nothing in lines.
-MAX_LINES, MAX_CHARS = 82_500, 4_008_000
+MAX_LINES, MAX_CHARS = 82_400, 3_999_000
 
 
 def test_the_package_only_loses_weight():
