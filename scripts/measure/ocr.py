@@ -20,7 +20,7 @@ import pypdfium2
 from PIL import Image
 
 from localrag.loaders.content import LoadOptions
-from localrag.loaders.ocr import TesseractPage, find_tesseract, ocr_pages_reader
+from localrag.loaders.ocr import OcrPage, find_ocr, ocr_pages_reader
 from localrag.loaders.reader import load_files
 from localrag.records import SkippedFile
 
@@ -30,15 +30,15 @@ ENOUGH = 150  # words of a page
 class Nothing:
     """Keeps no page."""
 
-    def pages(self, _scan: str) -> Mapping[int, TesseractPage]:
+    def pages(self, _scan: str) -> Mapping[int, OcrPage]:
         """None."""
         return {}
 
-    def find_similar(self, _looks: str) -> TesseractPage | None:
+    def find_similar(self, _looks: str) -> OcrPage | None:
         """None."""
         return None
 
-    def save(self, scan: str, number: int, looks: str, page: TesseractPage) -> None:
+    def save(self, scan: str, number: int, looks: str, page: OcrPage) -> None:
         """Forget a page."""
 
     def link_document(self, content_hash: str, scan: str, languages: str) -> None:
@@ -88,14 +88,14 @@ def main() -> None:
     parser.add_argument("--dpi", type=int, nargs="+", default=[150, 200, 300])
     parser.add_argument("--languages", default="eng")
     args = parser.parse_args()
-    tesseract = find_tesseract()
-    if tesseract is None:
+    program = find_ocr(args.languages)
+    if program is None:
         raise SystemExit("Tesseract is not installed.")
     found = list(candidates(args.folder))
     chosen = [found[i * len(found) // args.pages] for i in range(min(args.pages, len(found)))]
-    reader = ocr_pages_reader(tesseract, args.languages, Nothing(), lambda *_: None)
+    reader = ocr_pages_reader(program, args.languages, Nothing(), lambda *_: None)
     rows: dict[int, list[tuple[float, float, float, float]]] = {dpi: [] for dpi in args.dpi}
-    print(f"Tesseract {tesseract.version}, {args.languages}, {len(chosen)} pages\n{'page':<60} {'dpi':>4} {'F1':>6} {'seconds':>8}")
+    print(f"{program.name}, {args.languages}, {len(chosen)} pages\n{'page':<60} {'dpi':>4} {'F1':>6} {'seconds':>8}")
     with TemporaryDirectory() as folder:
         for file, n in chosen:
             page, at = alone(file, n), Path(folder) / "page.pdf"
