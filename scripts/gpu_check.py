@@ -56,7 +56,6 @@ STEPS = (
     Step("exactness", "Batched against one by one, and the GPU against the CPU", 120),
     Step("bench", "Output tokens/s against a llama.cpp server and llama-cpp-python", 240),
     Step("replay", "The calls of a novel's index, and the first word of an answer", 180),
-    Step("heads", "Embedder and reader heads by torch", 60),
     Step("doctor", "localrag doctor", 60),
     Step("limits", "Cards of 8, 12 and 24 GB, simulated", 240),
     Step("out_of_memory", "The card's memory is taken while the engine works", 90),

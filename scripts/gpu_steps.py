@@ -593,49 +593,6 @@ def first_word_seconds(engine: Any, tokens: int) -> float:
     return round(median(seconds), 3)
 
 
-def heads(step: Step) -> None:
-    """Encoders of the embedder's and the reader's shapes with random weights, by torch, on the card against the CPU."""
-    if not (has_module("torch") and has_module("transformers")):
-        step.skip("torch and transformers are not installed here")
-        return
-    import torch
-
-    devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
-    if not step.rehearse and devices == ["cpu"]:
-        step.skip(f"torch {torch.__version__} has no CUDA here")
-        return
-    step.put("torch", torch.__version__)
-    step.put("note", "localrag itself embeds on the card where torch has CUDA; its reader runs on the CPU")
-    shapes = {"embedder (6 layers, as all-MiniLM-L6-v2)": (6, 0), "reader with 3 heads (12 layers, as multilingual-e5-small)": (12, 6)}
-    for label, (layers, outputs) in shapes.items():
-        results = {device: encoded(device, layers, outputs, 4 if step.rehearse else 64) for device in devices}
-        for device, (rate, _) in results.items():
-            step.put(f"{label} on {device}, texts of 128 tokens per second", rate)
-        if len(results) == 2:
-            (_, a), (_, b) = results.values()
-            step.put(f"{label}: largest difference", float(f"{float((a - b).abs().max()):.3g}"))
-
-
-def encoded(device: str, layers: int, outputs: int, texts: int) -> tuple[float, Any]:
-    """Texts per second of an encoder of 384 dimensions on a device, and its outputs on the CPU."""
-    import torch
-    from transformers import BertConfig, BertModel
-
-    torch.manual_seed(0)
-    config = BertConfig(vocab_size=30522, hidden_size=384, num_hidden_layers=layers, num_attention_heads=12, intermediate_size=1536)
-    model = BertModel(config).eval()
-    head = torch.nn.Linear(384, outputs) if outputs else torch.nn.Identity()
-    tokens = torch.randint(1000, 30000, (texts, 128))
-    model.to(device)
-    head.to(device)
-    with torch.inference_mode():
-        head(model(tokens.to(device)).last_hidden_state).cpu()  # loads the kernels
-        started = time.perf_counter()
-        result = head(model(tokens.to(device)).last_hidden_state).cpu()
-        seconds = time.perf_counter() - started
-    return round(texts / seconds, 1), result
-
-
 def doctor(step: Step) -> None:
     """`localrag doctor`, and `localrag doctor --gpu`, as users see them."""
     path = next(iter(step.models().values()))
@@ -804,7 +761,7 @@ def work_until_told(path: str, rehearse: str) -> dict[str, Any]:
     return results
 
 
-STEPS = {f.__name__: f for f in (machine, packages, build, weights, exactness, bench, replay, heads, doctor, limits, out_of_memory)}
+STEPS = {f.__name__: f for f in (machine, packages, build, weights, exactness, bench, replay, doctor, limits, out_of_memory)}
 CHILDREN = {f.__name__: f for f in (small_run, work_until_told)}
 
 

@@ -1,4 +1,4 @@
-"""The recipe of the reader (scripts/train_reader.py): examples, targets, minimal pairs, its file; and a run of a few steps."""
+"""The recipe of the reader (scripts/train/reader.py): examples, targets, minimal pairs, its file; and a run of a few steps."""
 
 import gzip
 import json
@@ -16,7 +16,8 @@ from gguf import GGMLQuantizationType
 from gguf.quants import quantize
 from safetensors.torch import load_file
 
-from scripts.reader_data import (
+from scripts.train.reader import entailment_losses, hard_negatives, loss_of
+from scripts.train.reader_data import (
     CONTRADICTION,
     ENTAILMENT,
     LONGEST,
@@ -35,8 +36,7 @@ from scripts.reader_data import (
     load_sets,
     minimal_pairs,
 )
-from scripts.reader_model import Reader, Start, best_span, e5, minilm, read, read_reader, write_reader
-from scripts.train_reader import entailment_losses, hard_negatives, loss_of
+from scripts.train.reader_model import Reader, Start, best_span, e5, minilm, read, read_reader, write_reader
 from tests.conftest import run_module
 
 CHECKPOINT = Path(__file__).resolve().parents[1] / "adapters" / "reader_e5.safetensors"
@@ -336,12 +336,12 @@ def test_training_goes_on_from_its_checkpoint_and_from_a_reader(tmp_path):
     invented(tmp_path / "data")
     few = ["--tokens", 2048, "--evals", 4, "--final", 8, "--minutes", 60, "--rate", 2e-2]
     where, reader = [tmp_path / "data", tmp_path / "out"], tmp_path / "out" / "reader.safetensors"
-    run_module("scripts.train_reader", *where, *few, "--steps", 6)
+    run_module("scripts.train.reader", *where, *few, "--steps", 6)
     untrained, once = loss_on(tmp_path / "data", None), loss_on(tmp_path / "data", read_reader(reader)[0])
-    second = run_module("scripts.train_reader", *where, *few, "--steps", 20, "--resume", tmp_path / "out" / "checkpoint.pt")
+    second = run_module("scripts.train.reader", *where, *few, "--steps", 20, "--resume", tmp_path / "out" / "checkpoint.pt")
     twice = loss_on(tmp_path / "data", read_reader(reader)[0])
     curve = json.loads((tmp_path / "out" / "curve.json").read_text(encoding="utf-8"))
-    third = run_module("scripts.train_reader", *where, *few, "--steps", 2, "--resume", reader)
+    third = run_module("scripts.train.reader", *where, *few, "--steps", 2, "--resume", reader)
 
     assert twice < once < untrained
     assert "checkpoint.pt: after 6 steps" in second
@@ -352,4 +352,4 @@ def test_training_goes_on_from_its_checkpoint_and_from_a_reader(tmp_path):
     metadata = read_reader(reader)[1]
     assert (metadata["encoder"], metadata["steps"], metadata["seed"]) == ("minilm", "22", "1")
     with pytest.raises(AssertionError, match="Give --encoder e5"):
-        run_module("scripts.train_reader", *where, *few, "--resume", CHECKPOINT)
+        run_module("scripts.train.reader", *where, *few, "--resume", CHECKPOINT)

@@ -1,7 +1,6 @@
-"""A benchmark run as a table, and as Markdown, CSV, JSON, JSON lines, HTML or a SQLite file."""
+"""A benchmark run as a table, and as Markdown, CSV, JSON, JSON lines or a SQLite file."""
 
 import csv
-import html
 import io
 import json
 from collections.abc import Callable, Sequence
@@ -64,14 +63,6 @@ def _right(figures: TableRow) -> str:
     return f"{figures['yes_no_right']} of {figures['yes_no_asked']}" + (f" (failed {lost})" if lost else "")
 
 
-def _calibration(figures: TableRow) -> str:
-    return "not measured" if figures["calibration_error"] is None else f"{figures['calibration_error']:.2f}"
-
-
-def _energy(name: str) -> Callable[[TableRow], str]:
-    return lambda found: "not readable" if found[name] is None else f"{found[name] / 3600:.2f} Wh"
-
-
 def _parameters(figures: TableRow) -> str:
     n = figures["parameters"]
     return MISSING if n is None else f"{n / 1e9:.1f} G" if n >= 1e9 else f"{n / 1e6:.0f} M"
@@ -114,7 +105,6 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, Callable[[TableRow], str]], ...]], ...
             ("answers at once", lambda f: _format_number(f["slots"])),
             ("English paragraphs/h", lambda f: _format_number(f["paragraphs_per_hour"]) + _lost(f)),
             ("tokens forced by grammar", lambda f: _format_percent(f["forced_share"])),
-            ("energy of the paragraphs", _energy("joules")),
         ),
     ),
     (
@@ -134,7 +124,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, Callable[[TableRow], str]], ...]], ...
     ),
     (
         "How well it judges",
-        (("yes/no right", _right), ("says yes (half is right)", _yes), ("calibration error", _calibration)),
+        (("yes/no right", _right), ("says yes (half is right)", _yes)),
     ),
     (
         "Standard index and ten questions",
@@ -143,7 +133,6 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, Callable[[TableRow], str]], ...]], ...
             ("calls", lambda f: _format_number(f["index_calls"])),
             ("tokens read", lambda f: _format_number(f["index_prompt_tokens"])),
             ("tokens written", lambda f: _format_number(f["index_output_tokens"])),
-            ("energy", lambda f: MISSING if f["index_s"] is None else _energy("index_joules")(f)),
             ("questions right", _format_answered),
             ("seconds a question", lambda f: _format_number(f["question_s"], 1)),
             ("sentences with verified quotes", lambda f: _format_percent(f["quote_verified"])),
@@ -178,15 +167,8 @@ def run_summary(run: TableRow) -> str:
     return f"localrag {run['localrag']} · {run['started']} · {m['cpu']}, {m['cores']} cores{memory} · {m['system']}"
 
 
-OUTPUT_FORMATS = ("md", "csv", "json", "jsonl", "sqlite", "html")
+OUTPUT_FORMATS = ("md", "csv", "json", "jsonl", "sqlite")
 OutputRow = dict[str, Any]
-
-_STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222;background:#fff}"
-    "table{border-collapse:collapse}td,th{padding:.15em .9em .15em 0;text-align:right}td:first-child,th:first-child{text-align:left}"
-    "tr.group th{padding-top:1em;border-bottom:1px solid #bbb}pre{background:#f4f4f4;padding:.8em;overflow-x:auto}.bad{color:#a00}"
-    "@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}pre{background:#222}.bad{color:#f77}}"
-)
 
 
 def check_format(form: str, out: Path | None) -> None:
@@ -199,7 +181,7 @@ def check_format(form: str, out: Path | None) -> None:
 
 def as_text(run: OutputRow, form: str) -> str:
     """The run in a text format."""
-    writers: dict[str, Callable[[OutputRow], str]] = {"md": _markdown, "csv": _csv, "json": _json, "jsonl": _lines, "html": _html}
+    writers: dict[str, Callable[[OutputRow], str]] = {"md": _markdown, "csv": _csv, "json": _json, "jsonl": _lines}
     return writers[form](run)
 
 
@@ -277,22 +259,3 @@ def _markdown(run: OutputRow) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
-
-
-def _html(run: OutputRow) -> str:
-    made, e = table(run["models"]), html.escape
-    bad = "".join(f'<p class="bad">{e(note)}</p>' for note in warnings(run["models"]))
-    body = f"<h1>localrag bench</h1><p>{e(run_summary(run))}</p>{_html_table(made)}{bad}<pre>{e(recommendation(run['models']))}</pre>"
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>localrag bench</title><style>{_STYLE}</style>'
-    return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'
-
-
-def _html_table(made: ModelTable) -> str:
-    if not made.heads:
-        return ""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in made.heads)
-    lines = [f"<tr><th></th>{head}</tr>"]
-    for title, group in made.groups:
-        lines.append(f'<tr class="group"><th colspan="{1 + len(made.heads)}">{html.escape(title)}</th></tr>')
-        lines += ["<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in group]
-    return f"<table>{''.join(lines)}</table>"

@@ -5,23 +5,18 @@ no: questions with known answers, half of them no, so that a model that always s
 and ten questions about them with known answers.
 """
 
-import asyncio
 import json
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-
 from localrag.asking import answer_question
 from localrag.demo import CORPUS
-from localrag.engine.autotune.load import open_backend
 from localrag.engine.engine import Engine
-from localrag.engine.llama.model import PREFILL_ROWS, LlamaModel
 from localrag.engine.prefix_cache import PrefixCache
 from localrag.engine.settings import EngineOptions
 from localrag.engine.tokenizer import Tokenizer
@@ -36,14 +31,12 @@ from localrag.llm.grammar import choice_of
 from localrag.llm.model import CALL_ERRORS, ChatModel, bounded_map
 from localrag.llm.prompts import Message, load_prompt
 from localrag.llm.tagger import Tagger
-from localrag.model_files import ModelFile
 from localrag.project import Project, open_for_writing, resolve_answer_style
 from localrag.query.question import QueryOptions
 from localrag.records import Answer, Extraction, to_row
 from localrag.settings import IndexSettings
 from localrag.store import graph
 from localrag.system.files import shipped_data_path
-from localrag.system.resources import run_in_short_lived_thread
 from localrag.text.sentences import STOP_WORDS
 
 MAX_NGRAM = 5  # words in a row: shorter runs ("is a town in the") belong to the language, not to the prompt
@@ -238,17 +231,13 @@ def _tally_counts(tally: PrecisionRecall) -> Counts:
     return tally.n_correct, tally.n_predicted, tally.gold
 
 
-CALIBRATION_BINS = 5  # of confidence, from one half to one
-
-
 @dataclass(frozen=True, slots=True)
 class YesNoAnswer:
-    """An answer; `predicted_answer` is None after a failure, with the reason in `error`; `p_yes` is the probability of yes against no."""
+    """An answer; `predicted_answer` is None after a failure, with the reason in `error`."""
 
     id: str
     answer: bool
     predicted_answer: bool | None
-    p_yes: float | None = None
     error: str = ""
 
 
@@ -262,7 +251,7 @@ async def ask_questions(known_questions: Sequence[KnownQuestion], model: ChatMod
             reply = await model.ask("yes or no", _messages(question), max_tokens=4, grammar=choice_of(["yes", "no"]))
             result = YesNoAnswer(question.id, question.answer, reply.text == "yes")
         except CALL_ERRORS as error:
-            result = YesNoAnswer(question.id, question.answer, None, None, error.kind)
+            result = YesNoAnswer(question.id, question.answer, None, error.kind)
         done += 1
         on_progress("yes or no", done, len(known_questions))
         return result
@@ -270,60 +259,8 @@ async def ask_questions(known_questions: Sequence[KnownQuestion], model: ChatMod
     return await bounded_map((one(q) for q in known_questions), size=8)
 
 
-async def with_probabilities(
-    answers: Sequence[YesNoAnswer], known_questions: Sequence[KnownQuestion], file: ModelFile, options: EngineOptions
-) -> list[YesNoAnswer]:
-    """Add the probability of yes to answers; unchanged for a model behind a server, which does not report it.
-
-    Loads the model once more. Raises ModelError.
-    """
-    if file.url:
-        return list(answers)
-
-    def measured() -> list[float | None]:
-        backend = open_backend(file, options)
-        try:
-            return [probability_of_yes(backend, _messages(q)) for q in known_questions]
-        finally:
-            backend.close()
-
-    probabilities = await asyncio.to_thread(run_in_short_lived_thread, measured)
-    return [replace(s, p_yes=None if p is None else round(p, 4)) for s, p in zip(answers, probabilities, strict=True)]
-
-
 def _messages(question: KnownQuestion) -> list[Message]:
     return load_prompt("bench/yes_no").fill(text=question.text, question=question.question)
-
-
-def probability_of_yes(backend: LlamaModel, messages: list[Message]) -> float | None:
-    """The probability of yes among those of beginning an answer with yes or no; None if both begin with the same token.
-
-    Raises EngineError for a prompt beyond the window.
-    """
-    yes, no = backend.tokenize("yes")[0], backend.tokenize("no")[0]
-    if yes == no:
-        return None
-    cells = backend.chat.encode(messages)
-    backend.truncate(0, 0)
-    for at in range(0, len(cells), PREFILL_ROWS):
-        piece = cells[at : at + PREFILL_ROWS]
-        logits = backend.decode([(token, at + i, 0, at + i == len(cells) - 1) for i, token in enumerate(piece)])
-    return float(1 / (1 + np.exp(np.clip(logits[0, no] - logits[0, yes], -50, 50))))
-
-
-def calibration_error(answers: Sequence[dict[str, Any]]) -> float | None:
-    """The expected calibration error (Naeini et al. 2015): the mean difference of confidence and accuracy over bins of confidence.
-
-    said: rows of `YesNoAnswer`. 0 is perfect, 0.5 the worst of a model that is always sure. None if probabilities are not known.
-    """
-    rows = [(row["p_yes"], row["answer"]) for row in answers if row["p_yes"] is not None]
-    if not rows:
-        return None
-    p, answer = np.array([r[0] for r in rows]), np.array([r[1] for r in rows])
-    sure, right = np.maximum(p, 1 - p), (p > 0.5) == answer
-    bins = np.minimum((2 * (sure - 0.5) * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
-    gaps = [(bins == b).sum() * abs(sure[bins == b].mean() - right[bins == b].mean()) for b in set(bins.tolist())]
-    return float(sum(gaps) / len(rows))
 
 
 _MARKED = re.compile(r"(?:\[\d+\]|\[unsupported\])$")

@@ -2,7 +2,7 @@
 
 A language model gives verdicts in both orders. The bundled judge scores each answer by measures of its sentences for each criterion; the
 difference of two scores decides, whatever their order (pairwise logistic comparison, Bradley and Terry 1952). Its weights are fitted to
-pairs of which one is known to be worse by scripts/fit_judge.py, which also reports its accuracy.
+pairs of which one is known to be worse by scripts/train/judge.py, which also reports its accuracy.
 
 Also measures without a judge: the statements of an answer (the paper's claims, section 4.1.4; in the graph a claim is something else), how
 many different ones, and how far sampled answers agree.

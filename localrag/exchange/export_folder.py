@@ -27,7 +27,7 @@ from localrag.system.files import (
     temp_folder,
     write_atomically,
 )
-from localrag.system.trust import forget_written, hash_below, note_written, own_file
+from localrag.system.trust import forget_written_file, hash_below, record_written_file, written_file_hash
 
 EXPORT_MARKER = ".localrag-export.json"
 MAX_MARKER_BYTES = 50_000_000
@@ -53,7 +53,7 @@ def check_folder(folder: Path, kind: str, *, force: bool) -> None:
     if not folder.is_dir() or force:
         return
     remove_stale_temp_files(folder)
-    exported = [kind for kind, names in _marked_files(folder).items() if any(own_file(folder, name) for name in names)]
+    exported = [kind for kind, names in _marked_files(folder).items() if any(written_file_hash(folder, name) for name in names)]
     others = (item for item in folder.iterdir() if item.name != EXPORT_MARKER and not is_temp_folder(item, STAGING_FOLDER))
     if kind in exported or not any(others):
         return
@@ -98,15 +98,15 @@ def replace_export(inner: Path, folder: Path, kind: str) -> tuple[list[str], lis
 
     Raises UsageError as `move_into_place`.
     """
-    old = {name: digest for name in marked_files(folder, kind) if (digest := own_file(folder, name))}
+    old = {name: digest for name in marked_files(folder, kind) if (digest := written_file_hash(folder, name))}
     new = {name: hash_below(inner, name) for name in _files_below(inner)}
     deleted = [name for name in old if name not in new]
     for name, digest in new.items():  # first: if this process is killed, the next export knows its own files
-        note_written(folder, name, digest)
+        record_written_file(folder, name, digest)
     move_into_place(inner, folder, kind, old, deleted)
     for name, digest in old.items():
         if new.get(name) != digest:
-            forget_written(folder, name, digest)
+            forget_written_file(folder, name, digest)
     return list(new), deleted
 
 

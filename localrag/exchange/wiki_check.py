@@ -32,7 +32,7 @@ from localrag.text.sentences import cached_sentences, collapse_whitespace, is_cj
 
 MAX_STATEMENTS = 200  # of a person that are checked; half a second each
 PASSAGES_PER_STATEMENT = 6  # for a statement
-# What the rules do not prove is right if the reader is sure of it: on half of the statements of scripts/measure_wiki_check.py, from this
+# What the rules do not prove is right if the reader is sure of it: on half of the statements of scripts/measure/wiki_check.py, from this
 # probability on, it was right about one more and wrong about none, and on the other half right about two.
 NEAREST_SENTENCES, MIN_ENTAILED = 8, 0.8
 NEAREST_STATEMENTS = 5  # of the person's others, that a statement is compared with

@@ -48,7 +48,7 @@ class Signals:
 
 
 # Logistic weights of the reader's log odds, `Signals.passage` and `.cosine`, and of 1, fitted and measured by
-# `scripts/measure_answerability.py`; below the limit a question is not answered.
+# `scripts/measure/answerability.py`; below the limit a question is not answered.
 EVIDENCE_WEIGHTS, EVIDENCE_LIMIT = (0.68, 2.84, 4.72, -4.91), -1.4
 SMALL_COLLECTION_CHUNKS = 100  # in a smaller collection the words must agree with the reader
 

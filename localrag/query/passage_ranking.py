@@ -1,7 +1,7 @@
 """The passages of both searches, ranked by gradient-boosted trees over what every signal says of them.
 
 Signals are the walk's probabilities, cosines and BM25 scores of both searches, as values relative to the best and as ranks, and the words
-and entities that question and passage share. The trees (Friedman 2001) were fitted by `scripts/train_ranking.py`; `adapters/ranking.md`.
+and entities that question and passage share. The trees (Friedman 2001) were fitted by `scripts/train/ranking.py`; `adapters/ranking.md`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """What kind of answer a question wants, and whether it is about the last answer: small classifiers on the reader's vector of the question.
 
-Multinomial logistic regression, trained by `scripts/train_question_kinds.py` on questions in a dozen languages
+Multinomial logistic regression, trained by `scripts/train/question_kinds.py` on questions in a dozen languages
 (`adapters/question_kinds.md`). Where they are not sure, callers fall back to what suits any question.
 """
 

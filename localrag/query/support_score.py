@@ -1,7 +1,7 @@
 """How likely passages support a written sentence: logistic regression on what the rules, shared words and the reader say of it.
 
 Two views of the passages are described: the sentence, and the two adjacent sentences, nearest to the written one. In English and Chinese
-all features count; in other languages, which the rules misread, only the reader's and the numbers (`scripts/fit_support.py`,
+all features count; in other languages, which the rules misread, only the reader's and the numbers (`scripts/train/support.py`,
 `adapters/support.md`).
 """
 

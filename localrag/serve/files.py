@@ -39,7 +39,7 @@ from localrag.settings import PROJECT_FILE
 from localrag.store import browse, documents
 from localrag.store.database import snapshot
 from localrag.system.files import containing_file, open_part_file
-from localrag.system.trust import note_written, own_file
+from localrag.system.trust import record_written_file, written_file_hash
 
 MAX_NAME_BYTES = 255  # of a file name, on all usual file systems
 MIN_FREE_BYTES = 256 << 20  # kept free on the disk
@@ -169,7 +169,7 @@ async def _write_body(request: Request, name: str, site: ServerContext, promise:
                 await run_in_threadpool(_write_chunk, file, piece)
                 digest.update(piece)
                 promise.written(len(piece))
-        note_written(site.inbox, name, digest.hexdigest())
+        record_written_file(site.inbox, name, digest.hexdigest())
         with _refused_names_explained(name):
             _publish(part, target)
     except FileExistsError:
@@ -212,7 +212,7 @@ def uploaded_name(path: str, root: Path, inbox: Path) -> str:
     An inbox may be any folder, also one with files of the user.
     """
     name = Path(path).name
-    return name if path == relative_path(inbox / name, root) and own_file(inbox, name) else ""
+    return name if path == relative_path(inbox / name, root) and written_file_hash(inbox, name) else ""
 
 
 PAGE_CACHE_BYTES = 64 << 20  # of rendered pages

@@ -26,7 +26,7 @@ from localrag.settings import QUERY_MODES
 from localrag.store import browse, graph, runs
 from localrag.store.database import snapshot
 from localrag.system.resources import is_alive
-from localrag.system.trust import delete_own_file
+from localrag.system.trust import delete_written_file
 
 LONG_POLL_S = 20.0  # that a request waits for a change
 POLL_EVERY_S = 0.5
@@ -98,7 +98,7 @@ def _remove(request: Request, site: ServerContext) -> dict[str, Any]:
     if document is None:
         raise NotFound(f"There is no document {key}.")
     name = uploaded_name(document["path"], site.root, site.inbox)
-    then = partial(delete_own_file, site.inbox, name) if name else None
+    then = partial(delete_written_file, site.inbox, name) if name else None
     site.index_runs.start("rm", [str(site.root / document["path"])], then)
     return {"started": True, "file": "removed" if name else "kept"}
 

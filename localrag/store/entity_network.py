@@ -24,7 +24,7 @@ from localrag.store.database import caches_of, folder_of, is_cache
 from localrag.store.staging import IN_JSON_LIST, GraphStaging, StagedRow
 from localrag.store.vectors import check_columns, check_dtype, check_ids, check_indices, check_lengths, mapped_arrays, vectors_state
 from localrag.system.files import atomic_file
-from localrag.system.trust import is_own_file, remember_file
+from localrag.system.trust import is_recorded_cache_file, record_cache_file
 
 ROWS_PER_READ = 100_000
 MAX_CHANGED_SHARE = 0.1  # above this share of changed chunks or related pairs, everything is counted again
@@ -258,7 +258,7 @@ def _build_network(db: Database, file: Path, before: OutdatedNetwork | None = No
 def matches_graph(db: Database, folder: Path) -> bool | None:
     """Whether the cache file equals the network built from the tables; None without a file of this machine, or if titles changed since."""
     file = _network_file(db, folder)
-    if not is_own_file(file) or db.execute("SELECT EXISTS (SELECT 1 FROM retitled_documents)").fetchone()[0]:
+    if not is_recorded_cache_file(file) or db.execute("SELECT EXISTS (SELECT 1 FROM retitled_documents)").fetchone()[0]:
         return None
     try:
         cached, expected = _read_network(file), _network(count_all(db))
@@ -359,6 +359,6 @@ def _write_arrays(arrays: Iterable[NDArray[Any]], file: Path) -> None:
         with atomic_file(file) as part, part.open("wb") as f:
             for array in arrays:
                 np.save(f, array)
-        remember_file(file)
+        record_cache_file(file)
         for old in {f for f in file.parent.glob("network.*") if is_cache(f)} - {file}:
             old.unlink(missing_ok=True)

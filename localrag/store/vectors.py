@@ -32,7 +32,7 @@ from localrag.store import documents, runs
 from localrag.store.database import caches_of, folder_of, is_cache
 from localrag.store.filtered import FilteredDatabase
 from localrag.system.files import atomic_file
-from localrag.system.trust import is_own_file, remember_file
+from localrag.system.trust import is_recorded_cache_file, record_cache_file
 
 NPY_MAGIC = b"\x93NUMPY\x01\x00"
 MAX_ARRAYS = 64  # arrays per file
@@ -62,7 +62,7 @@ def open_own(file: Path) -> BinaryIO:
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         opened.close()
         raise ValueError("it is not a regular file")
-    if not is_own_file(file):
+    if not is_recorded_cache_file(file):
         opened.close()
         raise ValueError("it was not written on this machine, or was changed")
     return opened
@@ -415,7 +415,7 @@ def _save_index_file(db: Database, folder: Path, kind: str, index: Any, last_num
         faiss.write_index(index, str(part))
         with part.open("rb") as written:
             os.fsync(written.fileno())
-    remember_file(path)
+    record_cache_file(path)
     with db.atomic():
         row = [kind, path.name, last_number, index.ntotal, path.stat().st_size]
         db.execute("INSERT OR REPLACE INTO vector_index_files VALUES (?, ?, ?, ?, ?)", row)
@@ -437,7 +437,7 @@ def _remove_others(folder: Path, kind: str, name: str = "") -> None:
 def matches_vectors(db: Database, folder: Path, kind: str) -> bool | None:
     """Whether the index file of a kind has exactly the vectors it should have; None without a file of this machine."""
     file = file_of(db, kind)
-    if file is None or not is_own_file(folder / file.name):
+    if file is None or not is_recorded_cache_file(folder / file.name):
         return None
     index = _mapped(folder, kind, file)
     if index is None or index.ntotal != file.vectors:

@@ -25,7 +25,7 @@ def measured(
         for n in range(len(typed))
     ]
     said = says or [n % 2 == 0 for n in range(10)]
-    yes_no = [{"id": f"q{n}", "answer": n % 2 == 0, "said": said[n], "p_yes": 0.9 if said[n] else 0.1, "error": ""} for n in range(10)]
+    yes_no = [{"id": f"q{n}", "answer": n % 2 == 0, "said": said[n], "error": ""} for n in range(10)]
     row = {
         "name": name,
         "given": f"/models/{name}.gguf",
@@ -46,7 +46,6 @@ def measured(
             "output_tokens": 500,
             "forced_tokens": 400,
             "seconds": {"en": seconds, "zh": 9.0},
-            "joules": None,
         },
         "yes_no": yes_no,
         "speeds": [{"prefill_tokens_per_s": 5 * s, "decode_tokens_per_s": 2 * s, "output_tokens_per_s": s} for s in speeds],

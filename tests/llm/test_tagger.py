@@ -207,11 +207,11 @@ def test_a_name_is_whole(tagger, text, name):
 @pytest.mark.skipif(not DATA.exists(), reason="needs the annotated sets beside the checkout")
 def test_the_recipe_runs_from_nothing(tmp_path):
     """A tenth of the texts and a few steps: the loss falls, the checkpoint is gone on from, and the file holds what the tagger needs."""
-    run_module("scripts.names_data", DATA, tmp_path)
+    run_module("scripts.train.names_data", DATA, tmp_path)
     rows = (tmp_path / "names.jsonl").read_text(encoding="utf-8").splitlines()
     (tmp_path / "names.jsonl").write_text("\n".join(rows[::10]), encoding="utf-8")
-    first = run_module("scripts.train_tagger", tmp_path, tmp_path / "out", "--steps", 10)
-    second = run_module("scripts.train_tagger", tmp_path, tmp_path / "out", "--steps", 40)
+    first = run_module("scripts.train.tagger", tmp_path, tmp_path / "out", "--steps", 10)
+    second = run_module("scripts.train.tagger", tmp_path, tmp_path / "out", "--steps", 40)
     losses = [float(loss) for loss in re.findall(r"step \d+ loss ([\d.]+)", first + second)]
     made = load_adapter(tmp_path / "out" / "tagger.gguf")
 

@@ -33,7 +33,7 @@ from localrag.serve.files import MAX_NAME_BYTES, MIN_FREE_BYTES, PageRenderer, _
 from localrag.serve.query_worker import QueryWorker
 from localrag.store.database import snapshot
 from localrag.store.opening import open_index, writer_lock
-from localrag.system.trust import delete_own_file
+from localrag.system.trust import delete_written_file
 from tests.conftest import TOWN
 from tests.indexing.files import pdf, pdf_of
 from tests.serve.server import served
@@ -348,8 +348,8 @@ def test_only_a_file_that_was_sent_goes_with_its_document(client_here, tmp_path)
     (inbox / "linked.txt").symlink_to(tmp_path / "elsewhere.txt")
     found = [uploaded_name(f"inbox/{name}", tmp_path, inbox) for name in ("sent.txt", "mine.txt", "changed.txt", "linked.txt")]
     assert found == ["sent.txt", "", "", ""]
-    delete_own_file(inbox, "sent.txt")
-    delete_own_file(inbox, "mine.txt")
+    delete_written_file(inbox, "sent.txt")
+    delete_written_file(inbox, "mine.txt")
     assert sorted(p.name for p in inbox.iterdir()) == ["changed.txt", "linked.txt", "mine.txt"]
 
 

@@ -18,7 +18,7 @@ from localrag.store.check import CHECKS, check_index, problems, repair_index
 from localrag.store.full_text import search_chunks
 from localrag.store.opening import open_index, writer_lock
 from localrag.store.schema import CONTENT_TABLES
-from localrag.system.trust import remember_file
+from localrag.system.trust import record_cache_file
 from tests.conftest import TOWN, run_localrag
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
@@ -195,7 +195,7 @@ def test_caches_that_disagree_with_the_database_are_found_and_dropped(folder):
     assert check_index(db, folder)[-1].problems == ()
     (file,) = folder.glob("network.*")
     file.write_bytes(b"torn")
-    remember_file(file)
+    record_cache_file(file)
 
     assert [w.text for w in problems(check_index(db, folder))] == [
         "the file of the network has another graph than the database",

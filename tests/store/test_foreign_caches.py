@@ -20,7 +20,7 @@ from localrag.records import Chunk, Document
 from localrag.store import documents, entity_network, vectors
 from localrag.store.opening import open_index
 from localrag.store.vectors import check_index_file, mapped_arrays
-from localrag.system.trust import remember_file
+from localrag.system.trust import record_cache_file
 from tests.store.test_vectors import about, put
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,7 +94,7 @@ def own_copy(sound, place, name="", content=b""):
     if name:
         (place / name).write_bytes(content)
     for file in place.glob("*.*.*"):
-        remember_file(file)
+        record_cache_file(file)
     return place
 
 
@@ -302,7 +302,7 @@ def test_an_index_names_no_file_elsewhere_for_its_vectors(folder, name):
     """A path out of the folder is not opened, whatever size the database has for it."""
     file = file_of(folder, "chunk.*.faiss")
     (folder.parent / "secret.faiss").write_bytes(file.read_bytes())
-    remember_file(folder.parent / "secret.faiss")
+    record_cache_file(folder.parent / "secret.faiss")
     with closing(open_index(folder, create=True)) as db, db.atomic():
         db.execute("UPDATE vector_index_files SET file = ?", [name])
     found, said = asked(folder)

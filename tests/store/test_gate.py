@@ -21,7 +21,7 @@ from localrag.store.gate import SCHEMA_HASH, schema_hash
 from localrag.store.location import entity_names
 from localrag.store.opening import open_index, writer_lock
 from localrag.store.schema import SCHEMA_VERSION, current_schema, recompute_checksums
-from localrag.system.trust import is_own_file
+from localrag.system.trust import is_recorded_cache_file
 from tests.conftest import run_localrag
 
 SECRET = "The combination of the safe of Vardby is 4711."
@@ -279,18 +279,18 @@ def test_a_cache_that_this_machine_did_not_write_is_made_anew(clone, tmp_path):
             return entity_network.network_files(db, folder)[0]
 
     file = network(folder)
-    own = is_own_file(file)
-    copied = is_own_file(shutil.copy2(file, tmp_path / "copied"))
+    own = is_recorded_cache_file(file)
+    copied = is_recorded_cache_file(shutil.copy2(file, tmp_path / "copied"))
     state = file.stat()
     with file.open("r+b") as f:
         f.write(b"\0")
     os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
-    changed = is_own_file(file)
+    changed = is_recorded_cache_file(file)
     made = network(folder)
     clone.rename(tmp_path / "moved")
 
     assert (own, copied, changed) == (True, False, False)
-    assert is_own_file(tmp_path / "moved" / ".localrag" / made.name)
+    assert is_recorded_cache_file(tmp_path / "moved" / ".localrag" / made.name)
     assert made.read_bytes()[:1] != b"\0" if made.exists() else True
 
 

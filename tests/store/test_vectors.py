@@ -18,7 +18,7 @@ from localrag.store.database import snapshot
 from localrag.store.erasure import scrub_files
 from localrag.store.filtered import open_filtered
 from localrag.store.opening import open_index
-from localrag.system.trust import remember_file
+from localrag.system.trust import record_cache_file
 
 LEAST, MANY, WIDTH, TOPICS = 500, 3000, 32, 40
 AIMS = np.random.default_rng(7).normal(size=(TOPICS, WIDTH))
@@ -198,7 +198,7 @@ def test_a_torn_file_is_passed_over_and_made_anew(db, folder, left):
     """Cut off at its beginning or its end it is not read: beyond the end of a mapped file is no memory."""
     file = file_in(folder)
     file.write_bytes(file.read_bytes()[:left])
-    remember_file(file)
+    record_cache_file(file)
     assert recall(db, folder, QUERIES[:10]) == 1
     assert vectors.matches_vectors(db, folder, "chunk") is False
     vectors.update_indexes(db)
@@ -319,7 +319,7 @@ def test_a_check_knows_index_files(folder):
         data = bytearray(sound)
         data[place : place + 100] = bytes(100)
         file_in(folder).write_bytes(data)
-        remember_file(file_in(folder))
+        record_cache_file(file_in(folder))
         assert said() == [("the FAISS index of chunks has other vectors than the database", False)]
     repair_index(db, folder)
     assert said() == []

@@ -256,7 +256,7 @@ def _show_study(folder: Path, *, as_json: bool) -> None:
     write_result(results, print_study, results, page, as_json=as_json)
 
 
-RUN_OUTPUT_FORMATS = ("md", "csv", "json", "jsonl", "html", "sqlite")
+RUN_OUTPUT_FORMATS = ("md", "csv", "json", "jsonl", "sqlite")
 bench_app = typer.Typer(invoke_without_command=True, help="Benchmark models on this machine and recommend one.")
 
 
