@@ -73,6 +73,19 @@ class ImmediateDatabase(Database):
             self.conn.execute("BEGIN IMMEDIATE")  # a new database
 
 
+@contextmanager
+def temporary_table(db: Database, name: str, definition: str) -> Generator[None, None, None]:
+    """Create a table of this connection for the block.
+
+    After an error or an interrupt it stays until its next use: a statement that still reads it would forbid that it is dropped, and this
+    error would hide the first.
+    """
+    db.execute(f"DROP TABLE IF EXISTS temp.{name}")
+    db.execute(f"CREATE TEMP TABLE {name} {definition}")
+    yield
+    db.execute(f"DROP TABLE temp.{name}")
+
+
 def connect(path: Path) -> sqlite3.Connection:
     """Open a connection for writing; SQLite gives the `-wal` and `-shm` files the mode of the database. Raises as `check_schema`."""
     ensure_private_folder(path.parent)

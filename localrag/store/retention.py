@@ -29,6 +29,7 @@ from localrag.records import (
     same_entity_subject,
 )
 from localrag.store import llm_cache, runs
+from localrag.store.database import temporary_table
 from localrag.store.location import DATABASE_FILE
 from localrag.store.tombstones import content_words
 
@@ -163,12 +164,9 @@ def _mark_changed_calls(db: Database, today: CurrentConfig) -> None:
 @contextmanager
 def _needed_subjects(db: Database, subjects: Iterable[str]) -> Iterator[None]:
     """Create a temporary table with the subjects whose LLM calls are still needed."""
-    db.execute("CREATE TEMP TABLE needed_subjects (subject TEXT PRIMARY KEY) WITHOUT ROWID")
-    try:
+    with temporary_table(db, "needed_subjects", "(subject TEXT PRIMARY KEY) WITHOUT ROWID"):
         db.conn.executemany("INSERT OR IGNORE INTO temp.needed_subjects VALUES (?)", ((subject,) for subject in subjects))
         yield
-    finally:
-        db.execute("DROP TABLE temp.needed_subjects")
 
 
 def _mark_unused_answers(db: Database, today: CurrentConfig, selected: str) -> None:

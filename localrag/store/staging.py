@@ -18,6 +18,7 @@ from sqlite_utils import Database
 
 from localrag.records import Chunk, Extraction, content_id
 from localrag.store import chunks as chunks_store
+from localrag.store.database import temporary_table
 from localrag.system.resources import available_memory
 
 StagedRow = tuple[Any, ...]
@@ -189,8 +190,7 @@ class GraphStaging:
         """Stage the rows, in any order, of a table that `is_empty`. They are sorted first, so that each page is written once."""
         table, remaining = GRAPH_TABLES[name], iter(rows)
         listed, key = (", ".join(f'"{c}"' for c in columns) for columns in (table.columns, table.key))
-        self.db.execute(f"CREATE TEMP TABLE unsorted ({listed})")
-        try:
+        with temporary_table(self.db, "unsorted", f"({listed})"):
             while batch := list(islice(remaining, ROWS_PER_INSERT)):
                 with self.transaction():
                     self.db.conn.executemany(f"INSERT INTO temp.unsorted VALUES ({', '.join('?' * len(table.columns))})", batch)
@@ -199,8 +199,6 @@ class GraphStaging:
                     self.db.execute(f"DROP INDEX temp.staged_{name}_{n}")
                 self.db.execute(f"INSERT INTO temp.staged_{name} SELECT * FROM temp.unsorted ORDER BY {key}")
                 self._make_indexes(name)
-        finally:
-            self.db.execute("DROP TABLE temp.unsorted")
 
     def _make_indexes(self, name: str) -> None:
         for n, columns in enumerate(GRAPH_TABLES[name].indexes):
@@ -370,9 +368,8 @@ def select_extractions(db: Database, config_hashes: Sequence[str], varying: Coll
     Chunks of changed documents, or of all documents if `every`. Extractions by `varying` config hashes may be replaced by others of the
     same hash, so their result is part of the input hash.
     """
-    db.execute("CREATE TEMP TABLE looked_at (document_id PRIMARY KEY) WITHOUT ROWID")
-    db.execute("CREATE TEMP TABLE sources (chunk_id PRIMARY KEY, document_id, config_hash, input_hash) WITHOUT ROWID")
-    try:
+    columns = "(chunk_id PRIMARY KEY, document_id, config_hash, input_hash) WITHOUT ROWID"
+    with temporary_table(db, "looked_at", "(document_id PRIMARY KEY) WITHOUT ROWID"), temporary_table(db, "sources", columns):
         is_used = "EXISTS (SELECT 1 FROM extractions x WHERE x.chunk_id = c.id AND x.config_hash = ?{0})"
         first_used = f"CASE {' '.join(f'WHEN {is_used} THEN ?{{0}}'.format(n) for n in range(1, len(config_hashes) + 1))} END"
         chosen = (
@@ -390,9 +387,6 @@ def select_extractions(db: Database, config_hashes: Sequence[str], varying: Coll
         with db.atomic():
             db.conn.executemany("UPDATE sources SET input_hash = input_hash || ' ' || ? WHERE chunk_id = ?", hashed)
         yield
-    finally:
-        db.execute("DROP TABLE temp.sources")
-        db.execute("DROP TABLE temp.looked_at")
 
 
 _ALL_DOCUMENTS = "SELECT id FROM documents UNION SELECT document_id FROM main.graph_inputs"

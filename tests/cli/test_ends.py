@@ -162,8 +162,13 @@ def test_an_address_that_this_machine_has_not_is_a_wrong_option(plain_town, tmp_
 
 
 # Another user, who is no more than a number; he may read everything, for Python may be where only its owner can read.
-STRANGER = "setpriv --reuid 1234 --regid 1234 --clear-groups --inh-caps +dac_read_search --ambient-caps +dac_read_search".split()
-WRITES = ("config set language en --user", "--install-completion bash")
+# It has a shell above it that completion is known for, and that stays while the command runs.
+READS_ALL = "+dac_read_search"
+STRANGER = [
+    *("bash", "-c", '"$@"; exit $?', "bash", "setpriv", "--reuid", "1234", "--regid", "1234", "--clear-groups"),
+    *("--inh-caps", READS_ALL, "--ambient-caps", READS_ALL),
+]
+WRITES = ("config set language en --user", "--install-completion")
 NO_PERMISSION = r"localrag: (/\S+ cannot be used: Permission denied|This user has no home folder)\.\n  → .*HOME=FOLDER"
 READS = ("files", "search Skua", "models list", "ask Skua?")
 
