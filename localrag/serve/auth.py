@@ -35,7 +35,7 @@ OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")
 PAGE_PATH = "/"  # may be opened by a link on any site: it contains no data
 PUBLIC_PATHS = (PAGE_PATH, "/healthz", "/api/session")  # answer without a key, and so does everything below /static/
 FILES_PATH = "/api/files/"  # the only path for large bodies that are not JSON
-CHAT_PATHS = ("/v1/chat/completions", "/v1/responses", "/api/chat", "/api/generate")  # conversations, which may contain pictures
+CHAT_PATHS = ("/v1/chat/completions", "/api/chat", "/api/generate")  # conversations, which may contain pictures
 # Ollama's addresses, also those that this server has not: their errors are texts.
 OLLAMA_PATHS = {f"/api/{name}" for name in "tags version show chat generate embed embeddings ps pull push create copy delete".split()}
 MAX_BODY_BYTES = 1 << 20

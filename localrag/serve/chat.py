@@ -14,7 +14,6 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from localrag import serializers
 from localrag.errors import LocalragError
 from localrag.query.citations import escape_marks, to_one_line
-from localrag.query.passages import AttachedPassage
 from localrag.records import SUPPORTED_STATE, Answer, Citation
 from localrag.serve.chat_request import ChatRequest
 from localrag.serve.context import ServerContext, error_response
@@ -24,6 +23,7 @@ from localrag.store.database import snapshot
 from localrag.text.markdown import NeutralMarkdown, NeutralStream, neutralize
 
 MAX_QUOTE_CHARS = 160  # of a quote in the title of a citation
+ATTACHED_NOTE = "\n\nThe text that was attached to the question was not read: localrag answers from the documents of its index."
 CountTokens = Callable[[Sequence[str]], Awaitable[list[int]]]
 ChatEvent = tuple[str, Any]  # "text" or "status" and a text, "waiting" and None, at the end "reply" and a ChatReply
 ChatEvents = AsyncGenerator[ChatEvent, None]
@@ -138,7 +138,9 @@ async def complete_chat(request: ChatRequest, site: ServerContext, connection: R
         return await _task_reply(request, site, limit)
     asked = await _start(request, site)
     answer = await answer_unless_disconnected(asked, connection)
-    return await _whole_reply(answer, request, site, limit)
+    neutral = neutralize(answer.answer)
+    text = await limit.write(neutral.text + source_list(answer, site, request), is_last=True)
+    return await _with_counts(_reply(text, answer, neutral, site, limit), request.prompt, site)
 
 
 async def _start(request: ChatRequest, site: ServerContext) -> RunningQuestion:
@@ -186,9 +188,7 @@ async def answer_events(asked: RunningQuestion, limit: OutputLimit, site: Server
     heard, sent, stream = "", "", NeutralStream()
     try:
         async for kind, value in question_events(asked):
-            if kind == "text" and request and request.attached:
-                yield "waiting", None  # attached text may answer better, and its numbers come before those of the documents
-            elif kind == "text":
+            if kind == "text":
                 heard += value
                 if text := await limit.write(stream.write(value).text):
                     sent += text
@@ -198,11 +198,6 @@ async def answer_events(asked: RunningQuestion, limit: OutputLimit, site: Server
             elif kind == "nothing":
                 yield "waiting", None
         answer = asked.task.result()
-        if request and request.attached:
-            reply = await _whole_reply(answer, request, site, limit)
-            yield "text", reply.text
-            yield "reply", reply
-            return
         neutral, shift = neutralize(answer.answer), 0
         if answer.answer.startswith(heard):
             rest = stream.write(answer.answer[len(heard) :]).text + stream.finish()
@@ -210,7 +205,7 @@ async def answer_events(asked: RunningQuestion, limit: OutputLimit, site: Server
             rest = f"{stream.finish()}\n\n"
             shift = limit.length + len(rest)
             rest += neutral.text
-        text = await limit.write(rest + source_list(answer, site), is_last=True)
+        text = await limit.write(rest + source_list(answer, site, request), is_last=True)
         yield "text", text
         reply = _reply(sent + text, answer, neutral, site, limit, shift)
         yield "reply", await _with_counts(reply, request.prompt if request else answer.question, site)
@@ -224,55 +219,13 @@ def _reply(text: str, answer: Answer, neutral: NeutralMarkdown, site: ServerCont
     return ChatReply(text, limit.finish, cited, sources(answer, neutral, site), answer.prompt_tokens, answer.output_tokens)
 
 
-async def _whole_reply(answer: Answer, request: ChatRequest, site: ServerContext, limit: OutputLimit) -> ChatReply:
-    """The reply with a whole answer. Before it stands the passage of an attached text that answers the question better.
-
-    Numbers of citations follow those that the program gave to what it attached: it links each number to a source by its order.
-    """
-    passage = await site.query_worker.find_attached(request.question, request.attached) if request.attached else None
-    confidence = 1.0 if answer.confidence is None else answer.confidence
-    if passage is not None and answer.is_answerable and passage.confidence <= confidence:
-        passage = None
-    if passage is not None and not answer.is_answerable:  # that the documents do not say it does not matter then
-        answer = replace(answer, answer="", citations=(), citation_marks=(), sentences=())
-    by = max((text.number for text in request.attached), default=0)
-    neutral = neutralize(answer.answer)
-    body, starts = _renumbered(neutral.text, [(neutral.offset(at), n) for at, n in answer.citation_marks], by)
-    lead = _quoted_passage(passage) + "\n\n" * bool(body) if passage else ""
-    text = await limit.write(lead + body + source_list(answer, site, by), is_last=True)
-    notes = []
-    for note, c in zip(annotations(answer, neutral, site), answer.citations, strict=True):
-        start = len(lead) + starts[note["start_index"]] if note["end_index"] else 0
-        notes.append(note | {"start_index": start, "end_index": start + len(f"[{c.n + by}]") if note["end_index"] else 0})
-    cited = [note for note in notes if note["end_index"] <= limit.length]
-    reply = ChatReply(text, limit.finish, cited, sources(answer, neutral, site, by), answer.prompt_tokens, answer.output_tokens)
-    return await _with_counts(reply, request.prompt, site)
-
-
-def _renumbered(text: str, marks: Sequence[tuple[int, int]], by: int) -> tuple[str, dict[int, int]]:
-    """A text whose marks (offset, n) have numbers that are higher by `by`, and the new offset of each."""
-    parts, starts, end, growth = list[str](), dict[int, int](), 0, 0
-    for at, n in sorted(marks):
-        before, after = f"[{n}]", f"[{n + by}]"
-        parts += [text[end:at], after]
-        starts[at], end = at + growth, at + len(before)
-        growth += len(after) - len(before)
-    return "".join([*parts, text[end:]]), starts
-
-
-def _quoted_passage(passage: AttachedPassage) -> str:
-    """A passage of an attached text below its name, with its number if it has one."""
-    name = f"**{to_one_line(passage.name)}**\n\n" if passage.name else ""
-    quoted = "\n".join(f"> {line}" for line in escape_marks(passage.text).splitlines())
-    return neutralize(name + quoted).text + f" [{passage.number}]" * bool(passage.number)
-
-
-def source_list(answer: Answer, site: ServerContext, by: int = 0) -> str:
-    """The list of sources below an answer, for clients that show no annotations; `by` is added to their numbers."""
-    if not site.list_sources or not answer.citations:
+def source_list(answer: Answer, site: ServerContext, request: ChatRequest | None = None) -> str:
+    """The list of sources below an answer, for clients that show no annotations, and a note if other sources were sent."""
+    if not site.list_sources:
         return ""
-    lines = [f"- [{c.n + by}] {_state(answer, c)}{_title(c)}" for c in answer.citations]
-    return "\n\nSources\n\n" + neutralize("\n".join(lines)).text
+    lines = [f"- [{c.n}] {_state(answer, c)}{_title(c)}" for c in answer.citations]
+    listed = "\n\nSources\n\n" + neutralize("\n".join(lines)).text if lines else ""
+    return listed + (ATTACHED_NOTE if request and request.has_attached else "")
 
 
 def _state(answer: Answer, c: Citation) -> str:
@@ -306,18 +259,14 @@ def annotations(answer: Answer, neutral: NeutralMarkdown, site: ServerContext, s
     return notes
 
 
-def sources(answer: Answer, neutral: NeutralMarkdown, site: ServerContext, by: int = 0) -> dict[str, Any]:
-    """Further fields of a response: citations as Perplexity's API has them, the standalone question, and sentences with their states.
-
-    `by` is added to the numbers of their citations.
-    """
+def sources(answer: Answer, neutral: NeutralMarkdown, site: ServerContext) -> dict[str, Any]:
+    """Further fields of a response: citations as Perplexity's API has them, the standalone question, and sentences with their states."""
     results = [
         {"title": _title(c), "url": _address(answer, c, site), "snippet": c.quote, "headings": list(c.headings)}
         | {"state": answer.state_of(c.n)}
         for c in answer.citations
     ]
-    checked = serializers.sentences(answer, neutral)
-    sentences = [{"text": s["text"], "state": s["state"], "citations": [n + by for n in s["citations"]]} for s in checked]
+    sentences = [{name: s[name] for name in ("text", "state", "citations")} for s in serializers.sentences(answer, neutral)]
     return {
         "citations": [r["url"] for r in results],
         "search_results": results,

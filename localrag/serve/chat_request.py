@@ -8,7 +8,6 @@ from typing import Any
 from localrag.errors import NoIndex
 from localrag.filters import DocumentFilter
 from localrag.query.modes import MODE_FUNCTIONS
-from localrag.query.passages import AttachedText
 from localrag.query.question import QueryOptions
 from localrag.records import Answer
 from localrag.serve.client_tasks import answer_client_task
@@ -30,7 +29,7 @@ class ChatRequest:
     """A question with the conversation before it and its options; `stop` and `max_tokens` cut the text of the answer.
 
     `task_answer`: the answer to a request that the program made on its own, which needs no index; None for a question of the user.
-    `attached`: the texts that the program put into the user's message. `prompt`: all texts of the request.
+    `has_attached`: the program put texts of its own into the user's message. `prompt`: all texts of the request.
     """
 
     model: str
@@ -40,7 +39,7 @@ class ChatRequest:
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
     task_answer: str | None = None
-    attached: tuple[AttachedText, ...] = ()
+    has_attached: bool = False
     prompt: str = ""
 
 
@@ -87,11 +86,11 @@ def _read_messages(
         return ChatRequest(model, "", (), QueryOptions(), stop, max_tokens, task_answer, prompt=prompt)
     if schema is not None:
         raise ValueError("This model answers questions in Markdown: `response_format` can only be of the type text.")
-    question, history, attached = _conversation(spoken, messages)
+    question, history, has_attached = _conversation(spoken, messages)
     seed = 0 if body.get("seed") in (None, "") else read_int("seed", body["seed"])
     selection = DocumentFilter(filter_text_of(body), (base.removeprefix(f"{MODEL_NAME}/"),) if base != MODEL_NAME else ())
     options = QueryOptions(mode or "auto", seed=seed, selection=selection, max_seconds=max_seconds)
-    return ChatRequest(model, question, history, options, stop, max_tokens, attached=attached, prompt=prompt)
+    return ChatRequest(model, question, history, options, stop, max_tokens, has_attached=has_attached, prompt=prompt)
 
 
 def message_text(message: Mapping[str, Any]) -> str:
@@ -102,10 +101,8 @@ def message_text(message: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _conversation(
-    spoken: Sequence[tuple[str, str]], messages: Sequence[Mapping[str, Any]]
-) -> tuple[str, tuple[Answer, ...], tuple[AttachedText, ...]]:
-    """The last question of the user, the questions and replies before it, and the texts attached since. Raises ValueError."""
+def _conversation(spoken: Sequence[tuple[str, str]], messages: Sequence[Mapping[str, Any]]) -> tuple[str, tuple[Answer, ...], bool]:
+    """The last question of the user, the questions and replies before it, and whether texts are attached to it. Raises ValueError."""
     turns = [n for n, (role, text) in enumerate(spoken) if role == "user" and text.strip()][-MAX_HISTORY_TURNS:]
     prompts = {n: read_prompt(spoken[n][1]) for n in turns}
     asked = [n for n in turns if prompts[n].question]
@@ -114,11 +111,10 @@ def _conversation(
         what = "Pictures, sound and files are not read. " if has_picture else ""
         raise ValueError(f"{what}No message of the user has a text.")
     if not asked:  # nothing but marked text
-        return spoken[turns[-1]][1].strip(), (), ()
+        return spoken[turns[-1]][1].strip(), (), False
     replies = [next((text for role, text in spoken[n + 1 :] if role == "assistant"), "") for n in asked[:-1]]
     history = tuple(Answer(prompts[n].question, reply, "mix") for n, reply in zip(asked[:-1], replies, strict=True))
-    attached = tuple(text for n in turns if n >= asked[-1] for text in prompts[n].attached)
-    return prompts[asked[-1]].question, history, attached
+    return prompts[asked[-1]].question, history, any(prompts[n].has_attached for n in turns if n >= asked[-1])
 
 
 def _check_parameters(body: Mapping[str, Any]) -> None:

@@ -66,7 +66,7 @@ def _kind(read: str, prompt: str) -> str:
         return "completion"
     head = prompt[:MAX_TITLE_REQUEST_CHARS]
     is_title = _TITLE_REQUEST.search(head) and _LIMIT.search(head) and not _QUESTION.match(head)
-    return "title" if is_title and not read_prompt(prompt).attached else ""
+    return "title" if is_title and not read_prompt(prompt).has_attached else ""
 
 
 def _task_answer(kind: str, prompt: str, said: Sequence[tuple[str, str]], last: str, schema: dict[str, Any] | None) -> str | None:

@@ -48,7 +48,6 @@ VISITS: dict[tuple[str, str], Visit] = {
     ("GET", "/v1/models/{name:path}"): Visit("/v1/models/localrag"),
     ("POST", "/v1/chat/completions"): Visit("/v1/chat/completions", ASKED | {"model": "localrag"}),
     ("POST", "/v1/embeddings"): Visit("/v1/embeddings", {"input": "The ferry."}),
-    ("POST", "/v1/responses"): Visit("/v1/responses", {"model": "localrag", "input": "Who bought the Skua?"}),
     ("GET", "/api/tags"): Visit("/api/tags"),
     ("GET", "/api/version"): Visit("/api/version"),
     ("GET", "/api/ps"): Visit("/api/ps"),
