@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from localrag import serializers
-from localrag.errors import LocalragError
 from localrag.query.citations import escape_marks, to_one_line
 from localrag.records import SUPPORTED_STATE, Answer, Citation
 from localrag.serve.chat_request import ChatRequest
@@ -87,33 +86,23 @@ async def encode_events(events: ChatEvents, encoder: ChatEncoder) -> AsyncIterat
 
 
 class OutputLimit:
-    """Cuts a text that comes in parts before the first stop sequence, and after a number of tokens.
+    """Cuts a text that comes in parts after a number of tokens.
 
     `length` is the number of characters so far, `finish` the reason in OpenAI's words.
     """
 
     def __init__(self, request: ChatRequest, count_tokens: CountTokens) -> None:
-        self._stop, self._tokens_left, self._count_tokens = request.stop, request.max_tokens, count_tokens
-        self._held = ""
+        self._tokens_left, self._count_tokens = request.max_tokens, count_tokens
         self.length, self.finish, self.is_reached = 0, "stop", False
 
-    async def write(self, part: str, *, is_last: bool = False) -> str:
-        """As much of the text so far as is new and cannot belong to a stop sequence."""
+    async def write(self, text: str) -> str:
+        """As much of the next part as is allowed."""
         if self.is_reached:
             return ""
-        text, self._held = self._held + part, ""
-        if stops := [at for stop in self._stop if (at := text.find(stop)) >= 0]:
-            text, self.is_reached = text[: min(stops)], True
-        elif not is_last:
-            n_held = next((n for n in range(self._longest_stop(text), 0, -1) if any(s.startswith(text[-n:]) for s in self._stop)), 0)
-            text, self._held = text[: len(text) - n_held], text[len(text) - n_held :]
         if self._tokens_left is not None and text:
             text = await self._fit(text, self._tokens_left)
         self.length += len(text)
         return text
-
-    def _longest_stop(self, text: str) -> int:
-        return min(len(text), max(map(len, self._stop), default=1) - 1)
 
     async def _fit(self, text: str, tokens_left: int) -> str:
         """As many words of a text as the remaining tokens allow."""
@@ -135,12 +124,12 @@ async def complete_chat(request: ChatRequest, site: ServerContext, connection: R
     """The whole answer. If the client disconnects, the question is cancelled. Raises the errors of a question."""
     limit = OutputLimit(request, site.query_worker.count)
     if request.task_answer is not None:
-        return await _task_reply(request, site, limit)
+        return ChatReply(await limit.write(request.task_answer), limit.finish)
     asked = await _start(request, site)
     answer = await answer_unless_disconnected(asked, connection)
     neutral = neutralize(answer.answer)
-    text = await limit.write(neutral.text + source_list(answer, site, request), is_last=True)
-    return await _with_counts(_reply(text, answer, neutral, site, limit), request.prompt, site)
+    text = await limit.write(neutral.text + source_list(answer, site, request))
+    return _reply(text, answer, neutral, site, limit)
 
 
 async def _start(request: ChatRequest, site: ServerContext) -> RunningQuestion:
@@ -154,26 +143,11 @@ async def _start(request: ChatRequest, site: ServerContext) -> RunningQuestion:
     return start_question(site.query_worker, request.question, replace(request.options, conversation=number), request.history)
 
 
-async def _task_reply(request: ChatRequest, site: ServerContext, limit: OutputLimit) -> ChatReply:
-    """The reply to a request that the program made on its own."""
-    text = await limit.write(request.task_answer or "", is_last=True)
-    return await _with_counts(ChatReply(text, limit.finish), request.prompt, site)
-
-
-async def _with_counts(reply: ChatReply, prompt: str, site: ServerContext) -> ChatReply:
-    """A reply with numbers of tokens: those that a model read and wrote, else those of the request and of the text."""
-    if not reply.output_tokens:
-        with suppress(LocalragError):  # there may be no index
-            n_prompt, n_output = await site.query_worker.count([prompt, reply.text])
-            return replace(reply, prompt_tokens=n_prompt, output_tokens=n_output)
-    return reply
-
-
 async def stream_chat(request: ChatRequest, site: ServerContext) -> ChatEvents:
     """The events of an answer, the last one its reply; it has to be closed. Raises the errors of a question."""
     limit = OutputLimit(request, site.query_worker.count)
     if request.task_answer is not None:
-        reply = await _task_reply(request, site, limit)
+        reply = ChatReply(await limit.write(request.task_answer), limit.finish)
         yield "text", reply.text
         yield "reply", reply
         return
@@ -205,10 +179,9 @@ async def answer_events(asked: RunningQuestion, limit: OutputLimit, site: Server
             rest = f"{stream.finish()}\n\n"
             shift = limit.length + len(rest)
             rest += neutral.text
-        text = await limit.write(rest + source_list(answer, site, request), is_last=True)
+        text = await limit.write(rest + source_list(answer, site, request))
         yield "text", text
-        reply = _reply(sent + text, answer, neutral, site, limit, shift)
-        yield "reply", await _with_counts(reply, request.prompt if request else answer.question, site)
+        yield "reply", _reply(sent + text, answer, neutral, site, limit, shift)
     finally:  # also after a disconnect
         await asked.end()
 

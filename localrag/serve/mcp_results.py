@@ -5,28 +5,25 @@ that documents say stands between tags that it cannot close.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mcp.shared.uri_template import UriTemplate
-from mcp.types import CallToolResult, ContentBlock, ResourceLink, TextContent
+from mcp.types import CallToolResult, TextContent
 
 from localrag.analysis.tables import Cell, CellState, ResultTable
 from localrag.query.citations import fence_texts, to_one_line
-from localrag.serializers import MAX_TEXT_WINDOW, serialize_citation
+from localrag.serializers import serialize_citation
 from localrag.text.markdown import neutralize
 
 ResultRow = dict[str, Any]
 MAX_RESULT_BYTES = 24_000  # about 8,000 tokens: common tokenizers make at most one token of three bytes of prose
-ROOM = MAX_RESULT_BYTES - 3_000  # for values and text; the rest is for notes, links and the frame of the message
+ROOM = MAX_RESULT_BYTES - 3_000  # for values and text; the rest is for notes and the frame of the message
 MAX_TITLE_BYTES = 200  # of a title or a column
 MAX_NOTE_BYTES = 1_000
 MIN_TEXT_BYTES, MIN_ITEMS, MAX_ITEMS = 16, 3, 150  # of a shortened text, and of shortened lists
 WANTED_ROWS = 5  # of a table: each is shortened until so many fit
 MAX_CELL_CITATIONS = 2
 WHOLE_VALUES = ("path", "id", "document")  # by which something is found
-DOCUMENT, REPORT = "localrag://doc/{+path}", "localrag://report/{id}"
-_ESCAPED = str.maketrans({"%": "%25", "#": "%23", "?": "%3F"})  # kept by `{+path}`, but special in a URI
 ANSWER_KEYS = ("mode", "is_answerable", "citations", "sentences", "passages")
 NARROW_QUESTION_HINT = "To continue: ask a narrower question, use mode `basic` or `mix`, or read passages with `search` and `passage`."
 UNFINISHED_NOTE = "The table is not finished. It is being made: the same call goes on, or returns it."
@@ -153,43 +150,7 @@ def _cost(value: Any) -> int:
 
 
 def _result(tag: str, values: ResultRow, note: str = "") -> CallToolResult:
-    """Return a tool result with its values, a text with the same values and a note, and links to the documents in them."""
+    """Return a tool result with its values, and a text with the same values and a note."""
     body = to_one_line(_to_json(values))
     text = fence_texts(tag, [body])(body) + f"\n\n{to_one_line(note)}" * bool(note)
-    room = MAX_RESULT_BYTES - _cost(values) - len(note.encode())
-    blocks: list[ContentBlock] = [TextContent(type="text", text=text)]
-    for path in dict.fromkeys(_paths(values)):
-        link = document_link(path)
-        room -= len(_to_json(link.model_dump(mode="json", exclude_none=True)).encode())
-        if room < 0:
-            break
-        blocks.append(link)
-    return CallToolResult(content=blocks, structured_content=values)
-
-
-def _paths(value: Any) -> Iterator[str]:
-    """Yield the paths of documents in values."""
-    if isinstance(value, dict):
-        if isinstance(path := value.get("path"), str):
-            yield path
-        value = list(value.values())
-    for item in value if isinstance(value, list) else ():
-        yield from _paths(item)
-
-
-def document_uri(path: str) -> str:
-    """Return the URI of a document as a resource."""
-    return UriTemplate.parse(DOCUMENT).expand({"path": path.translate(_ESCAPED)})
-
-
-def document_link(path: str) -> ResourceLink:
-    """Return a resource link to a document."""
-    return ResourceLink(type="resource_link", name=path, uri=document_uri(path), mime_type="text/plain")
-
-
-def whole_document(document: ResultRow) -> str:
-    """Return the text of a document as a resource, cut after MAX_TEXT_WINDOW characters with a note."""
-    text = "".join(s["text"] for s in document["segments"])
-    if document["to"] >= document["length"]:
-        return text
-    return f"{text}\n\n[The document continues: these are its first {MAX_TEXT_WINDOW} of {document['length']} characters.]"
+    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=values)

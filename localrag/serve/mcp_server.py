@@ -1,6 +1,6 @@
 """The MCP server of an index, over HTTP (`/mcp` of `localrag serve`) and over standard input and output (`localrag mcp`).
 
-It offers tools that only read, and documents and reports as resources.
+It offers tools that only read.
 
 While it runs, `serve` writes its address into a file of the index folder. `localrag mcp` reads the index itself, but sends questions and
 searches, which need the models, to that server over loopback, so that the models are loaded once. Without a server it opens the index.
@@ -9,17 +9,16 @@ searches, which need the models, to that server over loopback, so that the model
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import anyio
 from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError, UnexpectedResourceError
-from mcp.server.mcpserver.resources import ResourceSecurity
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
-from mcp.types import CallToolResult, Resource, ToolAnnotations
+from mcp.types import CallToolResult, ToolAnnotations
 from pydantic import Field, ValidationError
 from sqlite_utils import Database
 
@@ -52,8 +51,7 @@ STOP_GRACE_S = 5.0  # after the timeout, to return the best answer so far; then 
 PROGRESS_EVERY_S = 2.0
 MODEL_TOOLS = ("search", "ask", "review", "compare", "timeline", "list_items")  # a running server has the models that they need
 MAX_NAMED_DOCUMENTS = 6  # listed where a name means several
-MAX_RESOURCES = 100  # listed documents; others can be read by their URI
-MAX_COMPLETIONS = 20
+MAX_FILES, MAX_NAMES = 100, 20  # of a list of files, and of entities with a name
 READ_ONLY_TOOL = ToolAnnotations(read_only_hint=True, open_world_hint=False, idempotent_hint=True)
 INSTRUCTIONS = (
     "The documents of this computer's user, indexed by localrag. `ask` answers a question with verified citations. `search` finds passages,"
@@ -139,14 +137,14 @@ def _latest_status(asked: RunningQuestion, before: str) -> str:
 
 
 class IndexMcpServer(MCPServer[Any]):
-    """An MCP server with localrag's error messages, which lists the documents of an index as resources."""
+    """An MCP server with localrag's error messages."""
 
-    def __init__(self, folder: Path, forward: ForwardCall | None = None) -> None:
+    def __init__(self, forward: ForwardCall | None = None) -> None:
         # CRITICAL: the library logs failures, which may contain text of documents.
         super().__init__(
             "localrag", title="localrag", version=__version__, instructions=INSTRUCTIONS, log_level="CRITICAL", subscriptions=False
         )
-        self._folder, self._forward = folder, forward
+        self._forward = forward
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
         """Call a tool, of the running server if there is one. Raises ToolError with a message for the client, and MCPError."""
@@ -161,30 +159,6 @@ class IndexMcpServer(MCPServer[Any]):
             raise
         except Exception as failed:  # noqa: BLE001 — any failure is told to the client
             raise ToolError(_error_text(failed)) from None
-
-    async def read_resource(self, uri: Any, context: Any = None) -> Any:
-        """Read a resource. Raises ResourceError with a message for the client."""
-        try:
-            return await super().read_resource(uri, context)
-        except UnexpectedResourceError as failed:
-            cause = failed.__cause__ or failed
-            kind = ResourceNotFoundError if isinstance(cause, NotFound) else ResourceError
-            raise kind(_error_text(cause)) from None
-
-    async def list_resources(self) -> list[Resource]:
-        """The first MAX_RESOURCES documents by path; none if there is no index."""
-
-        def listed() -> list[Resource]:
-            with snapshot(self._folder) as db:
-                _, rows = browse.list_files(db, state="indexed", limit=MAX_RESOURCES)
-            return [
-                Resource(uri=mcp_results.document_uri(r["path"]), name=r["path"], title=r["title"] or r["path"], mime_type="text/plain")
-                for r in rows
-            ]
-
-        with suppress(LocalragError):
-            return await asyncio.to_thread(listed)
-        return []
 
 
 def _document_id(db: Database, name: str) -> str:
@@ -214,13 +188,12 @@ def _error_text(failed: BaseException) -> str:
 
 def make_server(folder: Path, answers: LocalBackend) -> IndexMcpServer:
     """Build the MCP server of the index in a folder."""
-    server = IndexMcpServer(folder, answers.call_running_server if isinstance(answers, ServerOrLocalBackend) else None)
+    server = IndexMcpServer(answers.call_running_server if isinstance(answers, ServerOrLocalBackend) else None)
     _add_questions(server, answers)
     _add_document_tables(server, answers)
     _add_statement_tables(server, answers)
     _add_reading(server, folder)
     _add_graph(server, folder)
-    _add_resources(server, folder)
     return server
 
 
@@ -354,7 +327,7 @@ def _add_reading(server: IndexMcpServer, folder: Path) -> None:
     ) -> CallToolResult:
         """List the files of the index, by path, and those that could not be read, with the reason."""
         with snapshot(folder) as db:
-            total, rows = browse.list_files(db, text=contains, offset=offset, limit=MAX_RESOURCES)
+            total, rows = browse.list_files(db, text=contains, offset=offset, limit=MAX_FILES)
         return mcp_results.page_result("documents", {}, rows, offset, total)
 
 
@@ -365,7 +338,7 @@ def _add_graph(server: IndexMcpServer, folder: Path) -> None:
     ) -> CallToolResult:
         """Show what the documents say about an entity: its description, its relationships, its mentions."""
         with snapshot(folder) as db:
-            matches = browse.search_entity_names(db, name.strip(), MAX_COMPLETIONS)
+            matches = browse.search_entity_names(db, name.strip(), MAX_NAMES)
             if not matches:
                 raise NotFound(f"There is no entity called {name}.", "Look for it in the text with the tool `search`.")
             best = next((r for r in matches if r["name"].casefold() == name.strip().casefold()), matches[0])
@@ -390,23 +363,6 @@ def _add_graph(server: IndexMcpServer, folder: Path) -> None:
         """Read the report of a community: what the documents say about a theme, with findings."""
         with snapshot(folder) as db:
             return mcp_results.item_result("report", serializers.serialize_report(id, db))
-
-
-def _add_resources(server: IndexMcpServer, folder: Path) -> None:
-    # The path is only compared with stored paths; no file is opened.
-    @server.resource(
-        mcp_results.DOCUMENT, name="document", title="A document", mime_type="text/plain", security=ResourceSecurity(exempt_params={"path"})
-    )
-    def document(path: str) -> str:
-        """The text of a document of the index."""
-        with snapshot(folder) as db:
-            return mcp_results.whole_document(serializers.serialize_document(db, _document_id(db, path), 0, None, None))
-
-    @server.resource(mcp_results.REPORT, name="report", title="A report", mime_type="text/markdown")
-    def report(id: str) -> str:
-        """The report of a community."""
-        with snapshot(folder) as db:
-            return str(serializers.serialize_report(id, db)["markdown"])
 
 
 SERVER_TIMEOUT_S = 60.0  # seconds without a word from the server; it tells of a question every two

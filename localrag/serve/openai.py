@@ -58,7 +58,7 @@ async def embeddings_endpoint(request: Request, site: ServerContext) -> Response
     body = json_body(await request.body(), ["input"])
     if body.get("encoding_format") not in (None, "float", "base64"):
         raise ValueError("`encoding_format` is float or base64.")
-    vectors, counts = await embed_input(body, "input", site)
+    vectors, counts = await embed_input(body, site)
     packed = body.get("encoding_format") == "base64"
     data = [
         {"object": "embedding", "index": n, "embedding": base64.b64encode(v.astype("<f4").tobytes()).decode() if packed else v.tolist()}
@@ -68,15 +68,14 @@ async def embeddings_endpoint(request: Request, site: ServerContext) -> Response
     return JSONResponse({"object": "list", "data": data, "model": str(body.get("model", MODEL_NAME)), "usage": usage})
 
 
-async def embed_input(body: Mapping[str, Any], name: str, site: ServerContext) -> tuple[NDArray[np.float32], list[int]]:
+async def embed_input(body: Mapping[str, Any], site: ServerContext) -> tuple[NDArray[np.float32], list[int]]:
     """The vectors of the texts of a request, (n, d), and their numbers of tokens. Raises ValueError."""
-    texts = [body[name]] if isinstance(body[name], str) else body[name]
+    texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
     if isinstance(texts, list) and any(isinstance(part, int) for text in texts for part in (text if isinstance(text, list) else [text])):
-        raise ValueError(
-            f"`{name}` has tokens of another model: send texts. In LangChain: OpenAIEmbeddings(check_embedding_ctx_length=False)"
-        )
+        hint = "In LangChain: OpenAIEmbeddings(check_embedding_ctx_length=False)"
+        raise ValueError(f"`input` has tokens of another model: send texts. {hint}")
     if not isinstance(texts, list) or not texts or not all(isinstance(t, str) and t for t in texts) or len(texts) > MAX_EMBEDDING_INPUTS:
-        raise ValueError(f"`{name}` is a text, or a list of 1 to {MAX_EMBEDDING_INPUTS} texts.")
+        raise ValueError(f"`input` is a text, or a list of 1 to {MAX_EMBEDDING_INPUTS} texts.")
     vectors, counts = np.asarray(await site.query_worker.embed(texts), np.float32), await site.query_worker.count(texts)
     if body.get("dimensions") is not None and read_int("dimensions", body["dimensions"]) != vectors.shape[1]:
         raise ValueError(f"The embedding model of this index has {vectors.shape[1]} dimensions: leave out `dimensions`.")

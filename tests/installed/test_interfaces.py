@@ -54,7 +54,6 @@ VISITS: dict[tuple[str, str], Visit] = {
     ("POST", "/api/show"): Visit("/api/show", {"model": "localrag"}),
     ("POST", "/api/generate"): Visit("/api/generate", {"model": "localrag", "prompt": "Who bought the Skua?", "stream": False}),
     ("POST", "/api/embed"): Visit("/api/embed", {"model": "localrag", "input": "the ferry"}),
-    ("POST", "/api/embeddings"): Visit("/api/embeddings", {"model": "localrag", "prompt": "the ferry"}),
     ("POST", "/api/chat"): Visit("/api/chat", ASKED | {"model": "localrag"}),
     ("POST", "/api/ask"): Visit("/api/ask", {"question": "Who bought the Skua?"}),
     ("DELETE", "/api/ask/{id}"): Visit("/api/ask/none", status=404),
