@@ -649,7 +649,7 @@ class Index(IndexReader):
         return compare_documents(self._query_project(), first, second, include_same=include_same, on_work=on_work)
 
     def check_wiki(self, folder: str | PathLike[str], *, on_work: "OnWork | None" = None) -> "WikiCheckResult":
-        """What is wrong in a wiki: dead quotes and links, edited pages, and sentences of a person that the documents do not support.
+        """What is wrong in a wiki: dead quotes, edited pages, and sentences of a person that the documents do not support.
 
         Writes nothing. Raises UsageError for a folder that is no wiki, NoIndex for an empty index, ModelError.
         """

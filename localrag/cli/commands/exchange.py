@@ -97,7 +97,7 @@ _USAGE_HINTS = {
 def wiki_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the wiki. Created if missing.")],
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing: list dead quotes and links, edited pages, and what you wrote without support.")
+        bool, typer.Option("--check", help="Write nothing: list dead quotes, edited pages, and what you wrote without support.")
     ] = False,
     level: LevelOption = None,
     force: Annotated[bool, typer.Option("--force", help="Write into a folder that has other files, which are kept.")] = False,
@@ -135,7 +135,7 @@ def _print_wiki(result: "WikiResult", folder: Path) -> None:
     deleted = f", {len(result.deleted)} deleted" if result.deleted else ""
     print_note(f"{result.path}: pages for {counts}. {len(result.written)} written{deleted}.")
     for name, text in (
-        ("offered", "you changed the generated part; its new version stands below it"),
+        ("edited", "you changed the generated part, so it stays; delete the page to have it made anew"),
         ("gone", "no longer in the documents; kept, because you wrote in it"),
         ("busy", "changed meanwhile by another program; the next run updates it"),
     ):
@@ -155,11 +155,9 @@ def _print_wiki_check(checked: "WikiCheckResult", *, as_json: bool) -> None:
         write_out(f"{escape_line(f.path)}:{f.line}  {f.problem}{': ' * bool(f.text)}{escape_line(f.text)}\n")
         if f.citation:
             write_out(f"    {escape_line(f.citation.place())}: “{escape_line(' '.join(f.citation.quote.split()))}”\n")
-        if f.other:
-            write_out(f"    {escape_line(f.other.path)}:{f.other.line}: “{escape_line(f.other.text)}”\n")
     counts = checked.counts
     left = f" {counts['unchecked_statements']} more statements of yours were not checked." if counts["unchecked_statements"] else ""
-    shown = ", ".join(f"{counts[name]} {name}" for name in ("pages", "quotes", "links", "statements"))
+    shown = ", ".join(f"{counts[name]} {name}" for name in ("pages", "quotes", "statements"))
     print_note(f"{len(checked.findings)} problems in {shown}.{left}")
 
 
@@ -204,14 +202,13 @@ def _print_import(done: "ImportResult") -> None:
 def pack_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write, for example town.localrag.")],
     documents: Annotated[bool, typer.Option("--documents", help="Also pack the files that were indexed.")] = False,
-    models: Annotated[bool, typer.Option("--models", help="Also pack the models that the index needs.")] = False,
     index: IndexOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write the index to one file for another machine, with checksums."""
     from localrag.exchange.pack import pack_index
 
-    packed = pack_index(file, index, documents=documents, models=models)
+    packed = pack_index(file, index, documents=documents)
     if as_json:
         left_out = [{"path": path, "reason": reason} for path, reason in packed.skipped_files]
         write_json({"path": str(packed.path), "size": packed.size, "manifest": packed.manifest, "left_out": left_out})
