@@ -215,7 +215,7 @@ class IndexReader:
             return browse.index_status(index.db, self.folder) | {"prompts": prompts_in_use(index.root)}
 
     def export(self, format: str, path: str | PathLike[str], *, level: int | None = None, force: bool = False) -> "ExportResult":
-        """Write the graph, reports and chunks, or a bibliography; `format` is one of `localrag.exchange.export.EXPORT_FORMATS`.
+        """Write the graph, reports and chunks; `format` is one of `localrag.exchange.export.EXPORT_FORMATS`.
 
         `path` is a file for "graphml", "gexf", "html" and "bibtex", else a folder. Raises UsageError if the target exists, before anything
         is written; LocalragError without a graph, except for "bibtex".

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from localrag.exchange.wiki_check import WikiCheckResult
 
 
-EXPORT_FORMATS = ("parquet", "graphml", "gexf", "csv", "obsidian", "jsonl", "html", "bibtex")
+EXPORT_FORMATS = ("parquet", "graphml", "csv", "obsidian", "jsonl", "html")
 STDOUT = Path("-")
 LevelOption = Annotated[int | None, typer.Option("--level", min=0, help="Deepest level of communities to write. Default: all.")]
 
@@ -29,13 +29,12 @@ def export_command(
     format: Annotated[
         str,
         typer.Argument(
-            help="parquet: Microsoft GraphRAG's tables. graphml, gexf: for Gephi and similar programs. csv: for Neo4j. "
-            "obsidian: a vault of notes. jsonl: everything, one file for each table. html: a page for any browser. "
-            "bibtex: a bibliography of the documents.",
+            help="parquet: Microsoft GraphRAG's tables. graphml: for Gephi and similar programs. csv: for Neo4j. "
+            "obsidian: a vault of notes. jsonl: everything, one file for each table. html: a page for any browser.",
             **choice_option("format", EXPORT_FORMATS),
         ),
     ],
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The file (graphml, gexf, html, bibtex; - for stdout) or folder to write.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The file (graphml, html; - for stdout) or folder to write.")],
     level: LevelOption = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace an existing file; write into a folder that has other files, which are kept.")
@@ -85,12 +84,10 @@ def _print_export(result: "ExportResult") -> None:
 _USAGE_HINTS = {
     "parquet": "Read it with Microsoft GraphRAG, graphrag-visualizer or pandas.",
     "graphml": "Open it with Gephi, Cytoscape or yEd, or read it with networkx.",
-    "gexf": "Open it with Gephi: File → Open.",
     "csv": "How to load it into Neo4j: README.md in that folder.",
     "obsidian": "Open that folder as a vault in Obsidian. Text below the line of a note is kept when you export again.",
     "jsonl": "Description of the fields: localrag help export-tables",
     "html": "Open it in a browser; it needs no network and no server.",
-    "bibtex": "Cite from it with LaTeX, or import it into Zotero or JabRef.",
 }
 
 
