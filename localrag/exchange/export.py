@@ -68,7 +68,7 @@ def export_index(opened: OpenIndex, format: str, path: Path, *, level: int | Non
     if format in FILE_FORMATS:
         check_target_file(path, force=force)
     else:
-        check_folder(path, format, force=force)
+        check_folder(path, force=force)
     with snapshot(opened.folder) as db:
         check_filled(db, level)
         if format in FILE_FORMATS:
@@ -77,7 +77,7 @@ def export_index(opened: OpenIndex, format: str, path: Path, *, level: int | Non
             return ExportResult(format, path, (path.name,), counts, path.stat().st_size)
         with staging_folder(path) as inner:
             counts = FOLDER_FORMATS[format](db, inner, level)
-            files, deleted = replace_export(inner, path, format)
+            files, deleted = replace_export(inner, path)
         return ExportResult(format, path, tuple(files), counts, _size(path, files), (), tuple(deleted))
 
 

@@ -145,7 +145,7 @@ def choose_communities(tables: Mapping[str, Sequence[GraphRagRow]], skipped: dic
 
     Each has the columns of both tables, and the coarsest come first. The others are added to `skipped`, with the reason.
     """
-    reports = {row["number"]: row for row in tables["reports"]}
+    reports = {row["number"]: row for row in tables["reports"] if row["number"] is not None}
     chosen: dict[int, GraphRagRow] = {}
     for row in sorted(tables["communities"], key=lambda row: (row["level"] is None, row["level"], row["number"] or 0)):
         level, above = row["level"], chosen.get(row.get("parent"))  # type: ignore[arg-type]

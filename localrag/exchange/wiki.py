@@ -13,7 +13,6 @@ from localrag.exchange.export_folder import (
     check_filled,
     check_folder,
     check_outside_index,
-    marked_files,
     move_into_place,
     staging_folder,
 )
@@ -22,7 +21,7 @@ from localrag.exchange.wiki_pages import GeneratedPage, WikiPage, encode_text, n
 from localrag.project import OpenIndex
 from localrag.store.database import snapshot
 
-WIKI_FORMAT = "obsidian"  # in the marker of the folder
+PAGE_FOLDERS = ("Entities/", "Documents/", "Communities/")  # of new pages
 GONE_TEXT = "> [!warning] No longer in the documents\n> This page is kept because you wrote in it."
 
 
@@ -54,10 +53,10 @@ class WikiFolder:
 
 
 def read_wiki(folder: Path) -> WikiFolder:
-    """Read the pages of a folder, wherever they were moved to. Of two pages of one subject, one is a copy by the person."""
-    wiki, known = WikiFolder(), frozenset(marked_files(folder, WIKI_FORMAT))
+    """Read the pages of a folder, wherever they were moved to. Of two pages of one subject, that with a longer name is a copy."""
+    wiki = WikiFolder()
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*.md")] if folder.is_dir() else []
-    for name in sorted(names, key=lambda name: (name not in known, name)):
+    for name in sorted(names, key=lambda name: (not name.startswith(PAGE_FOLDERS), len(name), name)):
         if any(part.startswith(".") for part in name.split("/")):
             continue
         try:
@@ -86,7 +85,7 @@ def update_wiki(opened: OpenIndex, folder: Path, *, level: int | None = None, fo
     folder = folder.absolute()
     check_outside_index(folder, opened.folder)
     wiki = read_wiki(folder)
-    check_folder(folder, WIKI_FORMAT, force=force or bool(wiki.pages))
+    check_folder(folder, force=force or bool(wiki.pages))
     with snapshot(opened.folder) as db:
         check_filled(db, level)
         titles = page_titles(db, level)
@@ -98,7 +97,7 @@ def update_wiki(opened: OpenIndex, folder: Path, *, level: int | None = None, fo
         with staging_folder(folder) as inner:
             result = _write_pages(db, wiki, names, folder, inner, level)
             replaceable = [page.path for page in wiki.pages.values()]
-            files = move_into_place(inner, folder, WIKI_FORMAT, replaceable, result.deleted)
+            files = move_into_place(inner, folder, replaceable, result.deleted)
     return replace(result, written=tuple(files))
 
 
