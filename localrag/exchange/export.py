@@ -22,7 +22,7 @@ from localrag.store.database import snapshot
 from localrag.system.files import atomic_file
 from localrag.system.resources import require_extra
 
-FILE_FORMATS: Mapping[str, Callable[[Database, Path, int | None], Mapping[str, int]]] = {
+FILE_FORMATS: Mapping[str, Callable[[Database, Path], Mapping[str, int]]] = {
     "graphml": formats.write_graphml,
     "html": html_page.write_html_page,
 }
@@ -47,12 +47,11 @@ class ExportResult:
     removed: tuple[str, ...] = field(default=())
 
 
-def export_index(opened: OpenIndex, format: str, path: Path, *, level: int | None = None, force: bool = False) -> ExportResult:
+def export_index(opened: OpenIndex, format: str, path: Path, *, force: bool = False) -> ExportResult:
     """Write a snapshot of an index for other programs; another process may write to the index meanwhile.
 
-    `format` is one of EXPORT_FORMATS; `path` is the file for those in FILE_FORMATS, else a folder. `level`: communities and reports down to
-    that level. `force` replaces an existing file, and writes into a folder with other files, none of which is replaced. Raises UsageError
-    (nothing is written), NoIndex, LocalragError.
+    `format` is one of EXPORT_FORMATS; `path` is the file for those in FILE_FORMATS, else a folder. `force` replaces an existing file, and
+    writes into a folder with other files, none of which is replaced. Raises UsageError (nothing is written), NoIndex, LocalragError.
     """
     if format not in EXPORT_FORMATS:
         raise UsageError(f"There is no format {format!r}.", f"Choose one of: {', '.join(EXPORT_FORMATS)}")
@@ -61,7 +60,7 @@ def export_index(opened: OpenIndex, format: str, path: Path, *, level: int | Non
     path = path.absolute()
     check_outside_index(path, opened.folder)
     if format == "obsidian":
-        wiki = update_wiki(opened, path, level=level, force=force)
+        wiki = update_wiki(opened, path, force=force)
         return ExportResult(
             "obsidian", path, wiki.written, wiki.counts, _size(path, wiki.written), (*wiki.edited, *wiki.gone), wiki.deleted
         )
@@ -70,13 +69,13 @@ def export_index(opened: OpenIndex, format: str, path: Path, *, level: int | Non
     else:
         check_folder(path, force=force)
     with snapshot(opened.folder) as db:
-        check_filled(db, level)
+        check_filled(db)
         if format in FILE_FORMATS:
             with atomic_file(path) as part:
-                counts = FILE_FORMATS[format](db, part, level)
+                counts = FILE_FORMATS[format](db, part)
             return ExportResult(format, path, (path.name,), counts, path.stat().st_size)
         with staging_folder(path) as inner:
-            counts = FOLDER_FORMATS[format](db, inner, level)
+            counts = FOLDER_FORMATS[format](db, inner)
             files, deleted = replace_export(inner, path)
         return ExportResult(format, path, tuple(files), counts, _size(path, files), (), tuple(deleted))
 

@@ -120,13 +120,10 @@ def check_outside_index(path: Path, index_folder: Path) -> None:
         raise UsageError(f"{path} is inside the index folder.", "Choose another path.")
 
 
-def check_filled(db: Database, level: int | None) -> None:
-    """Raises NoIndex for an index without documents, LocalragError for one without a graph, UsageError if it has not this level."""
+def check_filled(db: Database) -> None:
+    """Raises NoIndex for an index without documents, LocalragError for one without a graph."""
     counts = graph.counts(db)
     if not counts["documents"]:
         raise NoIndex("The index is empty: there is nothing to export.", "Fill it: localrag index PATH")
     if not counts["entities"]:
         raise LocalragError("The index has no graph yet: no entity has been found so far.", "Finish it: localrag index")
-    levels = graph.communities_per_level(db)
-    if level is not None and levels and level not in levels:
-        raise UsageError(f"There is no level {level} of communities.", f"Levels: {min(levels)} to {max(levels)}: localrag tree")

@@ -44,9 +44,9 @@ def parquet_schema() -> Mapping[str, Mapping[str, tuple[str, str]]]:
     return {name: {c: (kind, local_name) for c, (kind, local_name) in columns.items()} for name, columns in tomllib.loads(text).items()}
 
 
-def write_parquet(db: Database, folder: Path, level: int | None = None) -> dict[str, int]:
-    """Write the tables to a folder, communities down to `level`; returns the numbers of rows."""
-    places, titles = _community_rows(db, level), export_rows.unique_entity_titles(db)
+def write_parquet(db: Database, folder: Path) -> dict[str, int]:
+    """Write the tables to a folder; returns the numbers of rows."""
+    places, titles = _community_rows(db), export_rows.unique_entity_titles(db)
     documents, chunks, entities, relationships, communities, reports, claims = parquet_schema().items()
     tables: list[tuple[tuple[str, Any], Iterable[ParquetRow]]] = [
         (documents, _number_rows(map(_document, export_rows.documents(db)))),
@@ -61,8 +61,8 @@ def write_parquet(db: Database, folder: Path, level: int | None = None) -> dict[
                 row | {"source": titles[row["source_id"]], "target": titles[row["target_id"]]} for row in export_rows.relationships(db)
             ),
         ),
-        (communities, (row | places[row["id"]] for row in export_rows.communities(db, level))),
-        (reports, _parquet_reports(db, level, places)),
+        (communities, (row | places[row["id"]] for row in export_rows.communities(db))),
+        (reports, _parquet_reports(db, places)),
         (claims, _number_rows(_claim(row, titles) for row in export_rows.claims(db))),
     ]
     counts = {name: _write_parquet_table(folder / f"{name}.parquet", columns, rows) for (name, columns), rows in tables}
@@ -85,11 +85,11 @@ def _claim(row: ParquetRow, titles: Mapping[str, str]) -> ParquetRow:
     return row | ends | {"kind": "claim", "since": row["since"] or NO_OBJECT, "until": row["until"] or NO_OBJECT}
 
 
-def _community_rows(db: Database, level: int | None) -> CommunityRows:
+def _community_rows(db: Database) -> CommunityRows:
     """Community id → its number, parent, children, title, size and date, for its own row and its report's."""
     period = str(export_rows.newest_document_time(db) or "")[:10]
     rows_by_id: CommunityRows = {}
-    for n, (key, parent, size) in enumerate(export_rows.community_sizes(db, level)):
+    for n, (key, parent, size) in enumerate(export_rows.community_sizes(db)):
         above = rows_by_id.get(parent or "")
         rows_by_id[key] = {"n": n, "parent": above["n"] if above else -1, "children": [], "title": f"Community {n}", "size": size}
         rows_by_id[key]["period"] = period
@@ -98,8 +98,8 @@ def _community_rows(db: Database, level: int | None) -> CommunityRows:
     return rows_by_id
 
 
-def _parquet_reports(db: Database, level: int | None, places: CommunityRows) -> Iterator[ParquetRow]:
-    for place, report in export_rows.reports(db, level):
+def _parquet_reports(db: Database, places: CommunityRows) -> Iterator[ParquetRow]:
+    for place, report in export_rows.reports(db):
         findings = [{"explanation": f.explanation, "summary": f.summary} for f in report.findings]
         report_row: ParquetRow = {"title": report.title, "summary": report.summary, "findings": findings}
         report_row |= {"rating": report.rating, "rating_explanation": report.rating_explanation}
@@ -148,8 +148,8 @@ JsonlRow = dict[str, Any]
 DOCUMENT_PART_FIELDS = ("label", "start", "end")  # of a part of a document
 
 
-def write_jsonl(db: Database, folder: Path, level: int | None = None) -> dict[str, int]:
-    """Write one file a table to a folder, communities and reports down to `level`; returns the numbers of rows."""
+def write_jsonl(db: Database, folder: Path) -> dict[str, int]:
+    """Write one file a table to a folder; returns the numbers of rows."""
     tables: dict[str, Iterable[JsonlRow]] = {
         "documents": (
             row
@@ -162,14 +162,14 @@ def write_jsonl(db: Database, folder: Path, level: int | None = None) -> dict[st
         "relationships": export_rows.relationships(db),
         "evidence": export_rows.evidence(db),
         "claims": export_rows.claims(db),
-        "communities": (row | {"number": f"{row['level']}.{row.pop('ordinal')}"} for row in export_rows.communities(db, level)),
-        "reports": _jsonl_reports(db, level),
+        "communities": (row | {"number": f"{row['level']}.{row.pop('ordinal')}"} for row in export_rows.communities(db)),
+        "reports": _jsonl_reports(db),
     }
     return {name: _write_jsonl_file(folder / f"{name}.jsonl", rows) for name, rows in tables.items()}
 
 
-def _jsonl_reports(db: Database, level: int | None) -> Iterator[JsonlRow]:
-    for place, report in export_rows.reports(db, level):
+def _jsonl_reports(db: Database) -> Iterator[JsonlRow]:
+    for place, report in export_rows.reports(db):
         findings = [asdict(finding) for finding in report.findings]
         report_row = {name: getattr(report, name) for name in ("title", "summary", "rating", "rating_explanation", "markdown")}
         yield {"community_id": place["id"], "number": community_number(place), **report_row, "findings": findings}
@@ -186,23 +186,23 @@ def _write_jsonl_file(path: Path, rows: Iterable[JsonlRow]) -> int:
 COMMUNITY_COLORS = 12  # as on the page: the hue of a level 0 community follows from its number
 
 
-def write_graphml(db: Database, path: Path, level: int | None = None) -> dict[str, int]:
+def write_graphml(db: Database, path: Path) -> dict[str, int]:
     """Write GraphML with entity ids as nodes.
 
-    Nodes: label, type, description, degree, mentions, `community_0` and so on down to `level` (the number, as in `localrag tree`), and x,
-    y, size, r, g, b, which Gephi recognises. Edges: id, weight, strength, description.
+    Nodes: label, type, description, degree, mentions, `community_0` and so on (the number, as in `localrag tree`), and x, y,
+    size, r, g, b, which Gephi recognises. Edges: id, weight, strength, description.
     """
     import networkx as nx
 
     graph, roots = nx.Graph(), export_rows.root_communities(db)
-    levels = export_rows.community_levels(db, level)
+    levels = export_rows.community_levels(db)
     for row in export_rows.entities(db):
         node: dict[str, Any] = {name: replace_control_characters(row[name]) for name in ("type", "description")}
         node |= {"label": replace_control_characters(row["name"]), "degree": row["degree"], "mentions": row["mentions"]}
         node |= {f"community_{n}": "" for n in levels} | {"size": float(row["r"] or 1.0)}
         node |= dict(zip("rgb", _color(roots.get(row["id"], 0)), strict=True))
         graph.add_node(row["id"], **node, **({"x": float(row["x"]), "y": float(row["y"])} if row["x"] is not None else {}))
-    for row in export_rows.community_members(db, level):
+    for row in export_rows.community_members(db):
         graph.nodes[row["entity_id"]][f"community_{row['level']}"] = row["number"]
     for row in export_rows.relationships(db):
         edge = {"id": row["id"], "weight": float(row["weight"]), "strength": float(row["strength"])}
@@ -238,16 +238,16 @@ def _link_file(kind: str, a: str, b: str, columns: Mapping[str, str], rows: Iter
     return Neo4jFile(ends | {name: f"{name}:{kind}" for name, kind in columns.items()}, kind, rows)
 
 
-def write_neo4j(db: Database, folder: Path, level: int | None = None) -> dict[str, int]:
+def write_neo4j(db: Database, folder: Path) -> dict[str, int]:
     """Write the CSV files and a README with the command to a folder; returns the numbers of rows."""
-    nodes, links = _nodes(db, level), _link_files(db, level)
+    nodes, links = _nodes(db), _link_files(db)
     counts = {name: _write_csv(folder / f"{name}.csv", file) for name, file in (nodes | links).items()}
     readme = _readme([name for name in nodes if counts[name]], [name for name in links if counts[name]])
     (folder / "README.md").write_text(readme, encoding="utf-8")
     return counts
 
 
-def _nodes(db: Database, level: int | None) -> dict[str, Neo4jFile]:
+def _nodes(db: Database) -> dict[str, Neo4jFile]:
     document = {"path": "string", "title": "string", "added_at": "string", "metadata": "string"}
     chunk = {"ordinal": "long", "start": "long", "end": "long", "tokens": "long", "part": "string", "text": "string"}
     entity = {"name": "string", "type": "string", "description": "string", "degree": "long", "mentions": "long", "names": "string[]"}
@@ -259,15 +259,15 @@ def _nodes(db: Database, level: int | None) -> dict[str, Neo4jFile]:
         "documents": _node_file("Document", document, documents),
         "chunks": _node_file("Chunk", chunk, export_rows.chunks(db)),
         "entities": _node_file("Entity", entity, export_rows.entities(db)),
-        "communities": _node_file("Community", community | {"report": "string"}, _communities(db, level)),
+        "communities": _node_file("Community", community | {"report": "string"}, _communities(db)),
         "claims": _node_file("Claim", claim, export_rows.claims(db)),
     }
 
 
-def _communities(db: Database, level: int | None) -> Iterator[Neo4jRow]:
-    written = export_rows.reports(db, level)
+def _communities(db: Database) -> Iterator[Neo4jRow]:
+    written = export_rows.reports(db)
     place, report = next(written, ({}, None))
-    for row in export_rows.communities(db, level):
+    for row in export_rows.communities(db):
         report_values: Neo4jRow = dict.fromkeys(("title", "summary", "rating", "report"))
         if report and place["id"] == row["id"]:  # both come in the same order
             report_values = {"title": report.title, "summary": report.summary, "rating": report.rating, "report": report.markdown}
@@ -275,7 +275,7 @@ def _communities(db: Database, level: int | None) -> Iterator[Neo4jRow]:
         yield row | report_values | {"number": community_number(row), "size": len(row["entity_ids"])}
 
 
-def _link_files(db: Database, level: int | None) -> dict[str, Neo4jFile]:
+def _link_files(db: Database) -> dict[str, Neo4jFile]:
     def ends(rows: Iterable[Neo4jRow], a: str, b: str, **more: str) -> Iterator[Neo4jRow]:
         return (row | {"a": row[a], "b": row[b]} | more for row in rows if row[b] is not None)
 
@@ -284,7 +284,7 @@ def _link_files(db: Database, level: int | None) -> dict[str, Neo4jFile]:
         yield from ends(export_rows.claims(db), "id", "object_id", role="object")
 
     related = {"id": "string", "weight": "double", "strength": "double", "description": "string"}
-    members, above = export_rows.community_members(db, level), export_rows.communities(db, level)
+    members, above = export_rows.community_members(db), export_rows.communities(db)
     mentions, relationships = export_rows.mention_pairs(db), export_rows.relationships(db)
     return {
         "part_of": _link_file("PART_OF", "Chunk", "Document", {}, ends(export_rows.chunks(db), "id", "document_id")),

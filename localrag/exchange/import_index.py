@@ -1,10 +1,9 @@
 """Import of an index of Microsoft GraphRAG: locates its content in the documents' text and stores it.
 
-Chunks, names and claims that do not occur in the text are listed as skipped.
+Chunks and names that do not occur in the text are listed as skipped; claims are not imported.
 """
 
 import asyncio
-import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +25,6 @@ from localrag.records import (
     Chunk,
     Community,
     Document,
-    ExtractedClaim,
     ExtractedEntity,
     ExtractedRelationship,
     Extraction,
@@ -41,15 +39,10 @@ from localrag.store import documents as documents_store
 from localrag.store import runs
 from localrag.text.outline import Outline
 from localrag.text.quotes import entity_quotes
-from localrag.text.sentences import collapse_whitespace, sentences
+from localrag.text.sentences import collapse_whitespace
 
 _ENDS = " \t\r\n\ufffd"  # of a chunk that was cut between the bytes of a character
-_DATE = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2})?)?")
-_QUOTATION_MARK = re.compile("[\"'“”‘’«»]")
-_QUOTES = "\"'“”‘’«»"
-MIN_SENTENCE_CHARS = 25  # characters of a sentence that identify it
 MAX_HEADER_LINES = 20  # lines of metadata that may precede a chunk's text
-CLAIM_STATUSES = ("TRUE", "FALSE", "SUSPECTED")
 
 
 @dataclass(slots=True)
@@ -64,12 +57,11 @@ class LocatedIndex:
 
 @dataclass(slots=True)
 class _ChunkMatches:
-    """The entities, relationships and claims that occur in one chunk's text. `names`: normalised name → its first spelling there."""
+    """The entities and relationships that occur in one chunk's text. `names`: normalised name → its first spelling there."""
 
     chunk: Chunk
     entities: dict[str, ExtractedEntity] = field(default_factory=dict)
     relationships: dict[tuple[str, str], ExtractedRelationship] = field(default_factory=dict)
-    claims: list[ExtractedClaim] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
 
 
@@ -98,12 +90,7 @@ def locate_in_documents(
         _place_entity(row, matches, located)
     for row in tables["relationships"]:
         _place_relationship(row, matches, located)
-    for row in tables["claims"]:
-        if row.get("kind", "claim") in ("", "claim"):
-            _place_claim(row, matches, located)
-    located.extractions = [
-        Extraction(f.chunk.id, tuple(f.entities.values()), tuple(f.relationships.values()), tuple(f.claims)) for f in one.values()
-    ]
+    located.extractions = [Extraction(f.chunk.id, tuple(f.entities.values()), tuple(f.relationships.values())) for f in one.values()]
     return located
 
 
@@ -189,37 +176,9 @@ def _place_relationship(row: GraphRagRow, matches: Mapping[str, _ChunkMatches], 
         located.skipped[f"relationship {row['source']} – {row['target']}"] = "no chunk of it names both"
 
 
-def _place_claim(row: GraphRagRow, matches: Mapping[str, _ChunkMatches], located: LocatedIndex) -> None:
-    """Add a claim with the first sentence of its quote that occurs in its chunk."""
-    name = f"claim on {row['subject']}: {row['description'][:60]}"
-    f = matches.get(row["passage"])
-    subject = f.names.get(name_key(row["subject"])) if f else None
-    span = _quoted(f.chunk.text, row["quote"]) if f else None
-    if f is None or subject is None or span is None:
-        reason = "its chunk is not there" if f is None else "its quote does not occur in its chunk" if span is None else ""
-        located.skipped[name] = reason or "its subject is not an entity that its chunk names"
-        return
-    status = row["status"].upper() if row["status"].upper() in CLAIM_STATUSES else "SUSPECTED"
-    target = f.names.get(name_key(row["object"]), "")
-    since, until = (date[0] if (date := _DATE.match(row[name])) else "" for name in ("start_date", "end_date"))
-    f.claims.append(ExtractedClaim(subject, target, row["type"].lower(), status, since, until, row["description"].strip(), *span))
-
-
-def _quoted(text: str, quote: str) -> tuple[int, int] | None:
-    """The span of the first sentence of a quote that occurs in the text, ignoring whitespace and quotation marks."""
-    for sentence in [quote, *(quote[s.start : s.end] for s in sentences(quote))]:
-        words = sentence.strip(_QUOTES + _ENDS).split()
-        if len(" ".join(words)) >= min(MIN_SENTENCE_CHARS, len(quote.strip())) and words:
-            hit = re.search(_QUOTATION_MARK.sub(lambda _: f"[{_QUOTES}]", r"\s+".join(map(re.escape, words))), text)  # any quotation marks
-            if hit:
-                first = next(iter(sentences(hit[0])), None)  # of a whole passage the first: a claim has one sentence
-                return hit.start(), hit.start() + (first.end if first and len(hit[0]) > 600 else len(hit[0]))
-    return None
-
-
 QUOTES_PER_NAME = 2  # of each entity that a finding names
 MAX_QUOTES = 8  # of a finding
-COUNTED_TABLES = ("documents", "chunks", "entities", "relationships", "claims", "reports")
+COUNTED_TABLES = ("documents", "chunks", "entities", "relationships", "reports")
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,14 +244,12 @@ def _imported_counts(tables: Mapping[str, Sequence[GraphRagRow]], located: Locat
     for name, forms in located.forms.items():
         if forms and not forms & names:
             located.skipped[f"entity {name}"] = "its name occurs only inside longer names"
-    chunks = {c.id for _, some in located.documents for c in some}
     n_skipped = {kind: sum(s.startswith(f"{kind} ") for s in located.skipped) for kind in ("chunk", "entity", "relationship")}
     return {
         "documents": len(located.documents),
         "chunks": len(tables["chunks"]) - n_skipped["chunk"],
         "entities": len(tables["entities"]) - n_skipped["entity"],
         "relationships": len(tables["relationships"]) - n_skipped["relationship"],
-        "claims": sum(c.chunk_id in chunks for c in graph.claims),
     }
 
 

@@ -92,20 +92,19 @@ PageRow = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Vault:
-    """What all pages need: the index, the depth, each subject's page name, rows and titles of communities."""
+    """What all pages need: the index, each subject's page name, rows and titles of communities."""
 
     db: Database
-    level: int | None
     names: Mapping[str, str]
     communities: Mapping[str, PageRow]
 
 
-def page_titles(db: Database, level: int | None = None) -> dict[str, str]:
+def page_titles(db: Database) -> dict[str, str]:
     """The subject of every page, with the title that a new page is called by."""
     titles = {HOME_PAGE: "Start here"}
     titles |= {f"entity:{key}": title for key, title in export_rows.unique_entity_titles(db).items()}  # with the first choice of names
     titles |= {document_key(row["path"]): Path(row["path"]).name for row in export_rows.document_titles(db)}
-    return titles | {f"community:{key}": row["title"] for key, row in _communities(db, level).items()}
+    return titles | {f"community:{key}": row["title"] for key, row in _communities(db).items()}
 
 
 def document_key(path: str) -> str:
@@ -113,21 +112,21 @@ def document_key(path: str) -> str:
     return f"document:{content_id(path)}"
 
 
-def vault_pages(db: Database, names: Mapping[str, str], level: int | None = None) -> Iterator[GeneratedPage]:
+def vault_pages(db: Database, names: Mapping[str, str]) -> Iterator[GeneratedPage]:
     """Every page; `names`: subject → name of its page."""
-    vault = _Vault(db, level, names, _communities(db, level))
+    vault = _Vault(db, names, _communities(db))
     yield GeneratedPage(HOME_PAGE, "", "", {"localrag": HOME_PAGE}, _home(vault))
     for row in export_rows.document_titles(db):
         yield _document(vault, row)
-    reports = {place["id"]: report for place, report in export_rows.reports(db, level)}
-    for row in (row for row in export_rows.communities(db, level) if row["id"] in vault.communities):
+    reports = {place["id"]: report for place, report in export_rows.reports(db)}
+    for row in (row for row in export_rows.communities(db) if row["id"] in vault.communities):
         yield _community(vault, row, reports.get(row["id"]))
     for row in export_rows.entities(db):
         yield _entity(vault, row)
 
 
-def _communities(db: Database, level: int | None) -> dict[str, PageRow]:
-    """The communities down to a level that differ from their parent; `parent` is the next one above that does.
+def _communities(db: Database) -> dict[str, PageRow]:
+    """The communities that differ from their parent; `parent` is the next one above that does.
 
     One without a report is called by its most connected entities: its number may change with any document.
     """
@@ -137,7 +136,7 @@ def _communities(db: Database, level: int | None) -> dict[str, PageRow]:
         parent = shown.get(row["parent"] or "")
         is_same = parent is not None and rows[parent]["entities"] == row["entities"]
         shown[row["id"]] = parent if parent is not None and is_same else row["id"]
-        if not is_same and (level is None or row["level"] <= level):
+        if not is_same:
             rows[row["id"]] = row | {"parent": parent}
     members = graph.entities_of_communities(db, [key for key, row in rows.items() if not row["title"]])
     for key, ids in members.items():

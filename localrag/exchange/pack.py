@@ -1,8 +1,7 @@
-"""Packs: one zip file that carries an index to another machine, with a manifest and a seal over every byte.
+"""Packs: one zip file that carries an index to another machine, with a manifest that has the SHA-256 of every member.
 
 A zip can be opened on every system, has random access (the manifest is read before anything is unpacked) and members of any size (ZIP64),
-and Python reads and writes it as a stream. Zip's own check sums are 32 bits wide and do not cover its headers, so the archive's comment,
-its last bytes, is the seal: the SHA-256 of everything before it. It finds damage; it does not say who made the file.
+and Python reads and writes it as a stream. The hashes find damage; they do not say who made the file.
 
 A pack is verified completely before anything of it is moved into place and bound to this machine's models. The file may be hostile: only
 members that `pack` writes are accepted, no member yields more bytes than the manifest lists or the disk has room for, and what the index
@@ -25,8 +24,8 @@ from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO
-from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from sqlite_utils import Database
 
@@ -133,8 +132,6 @@ def _is_printable(path: str) -> bool:
 
 PACK_VERSION = 1
 MANIFEST = "manifest.json"
-SEAL_LINE = "localrag pack {format} sha256 "  # and 64 hexadecimal digits: the archive's comment
-SHA256_DIGITS = 64
 COPY_BLOCK_BYTES = 1 << 20
 
 
@@ -221,11 +218,9 @@ def bundled_models() -> dict[str, Path]:
 
 
 def _write_archive(part: Path, files: dict[str, Path], manifest: dict[str, Any]) -> dict[str, Any]:
-    """Write the archive and its seal; returns the manifest with every member's size and SHA-256."""
+    """Write the archive; returns the manifest with every member's size and SHA-256."""
     members: dict[str, dict[str, Any]] = {}
-    seal = SEAL_LINE.format(format=PACK_VERSION).encode()
     with ZipFile(part, "w", allowZip64=True) as archive:
-        archive.comment = seal + b"0" * SHA256_DIGITS
         for name, file in files.items():
             with file.open("rb") as source, archive.open(_info(name), "w", force_zip64=True) as member:
                 members[name] = copy_and_hash(source, member)
@@ -233,10 +228,6 @@ def _write_archive(part: Path, files: dict[str, Path], manifest: dict[str, Any])
         with archive.open(_info(MANIFEST), "w") as member:
             member.write(json.dumps(full_manifest, ensure_ascii=False, indent=1).encode())
     with part.open("r+b") as f:
-        digest = hash_prefix(f, part.stat().st_size - SHA256_DIGITS - len(seal))
-        f.seek(-SHA256_DIGITS, os.SEEK_END)
-        f.write(digest.encode())
-        f.flush()
         os.fsync(f.fileno())
     return full_manifest
 
@@ -261,19 +252,8 @@ def copy_and_hash(source: Any, target: Any, limit: int | None = None) -> dict[st
     return {"size": size, "sha256": digest.hexdigest()}
 
 
-def hash_prefix(file: BinaryIO, length: int) -> str:
-    """The SHA-256 of the first `length` bytes."""
-    digest = sha256()
-    file.seek(0)
-    while length > 0 and (block := file.read(min(COPY_BLOCK_BYTES, length))):
-        digest.update(block)
-        length -= len(block)
-    return digest.hexdigest()
-
-
 UNPACK_FOLDER = "localrag-unpack"
 MANIFEST_BASE_BYTES, MANIFEST_ROW_BYTES = 1 << 20, 200  # of a manifest's head, and of a row without the member's name
-_SEAL = re.compile(SEAL_LINE.format(format=r"(\d{1,6})").encode() + rb"([0-9a-f]{%d})" % SHA256_DIGITS)
 Reasons = tuple[tuple[str, str], ...]  # (name, reason)
 _COPY_AGAIN_HINT = "Copy it again from the original, and check both: localrag unpack --check FILE"
 
@@ -309,7 +289,7 @@ class UnpackResult:
 
 def verify_pack(file: Path) -> UnpackResult:
     """Verify a pack without unpacking it. Raises UsageError, LocalragError."""
-    with _open_verified(file) as archive:
+    with _open_archive(file) as archive:
         manifest = _manifest(archive, file)
         for info in _members(archive, manifest, file):
             _extract_member(archive, info, manifest["members"][info.filename], None, file)
@@ -327,7 +307,7 @@ def unpack_index(file: Path, folder: Path) -> UnpackResult:
     target = folder / INDEX_FOLDER
     if target.exists() or target.is_symlink():
         raise UsageError(f"There is an index in {folder} already.", "Choose another folder: localrag unpack FILE DIR")
-    with _open_verified(file) as archive:
+    with _open_archive(file) as archive:
         manifest = _manifest(archive, file)
         infos = _members(archive, manifest, file)
         with _unpack_folder(folder) as place:
@@ -379,32 +359,20 @@ def _skipped_members(members: Iterable[str], document_paths: set[str] | None) ->
     return tuple(reasons.items())
 
 
-def _open_verified(file: Path) -> ZipFile:
-    """Open a pack after verifying its seal. Raises UsageError, LocalragError."""
+def _open_archive(file: Path) -> ZipFile:
+    """Open a pack. Raises UsageError, LocalragError."""
     try:
-        with file.open("rb") as f:
-            if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
-                raise UsageError(f"{file} is not a file.", "Give a file that localrag pack wrote.")
-            size = os.fstat(f.fileno()).st_size
-            f.seek(max(0, size - 200))
-            seal = re.search(_SEAL.pattern + rb"\Z", f.read())
-            if seal is None or int(seal[1]) < 1:
-                raise LocalragError(f"{file} is not a pack of localrag, or is truncated.", _COPY_AGAIN_HINT)
-            if int(seal[1]) > PACK_VERSION:
-                raise LocalragError(f"{file} was made by a newer localrag.", upgrade_hint())
-            if hash_prefix(f, size - len(seal[0])) != seal[2].decode():
-                raise LocalragError(f"{file} is damaged: its contents differ from what was packed.", _COPY_AGAIN_HINT)
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise UsageError(f"{file} is not a file.", "Give a file that localrag pack wrote.")
         return ZipFile(file)
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}.", "Check the path: localrag unpack FILE") from error
     except (BadZipFile, ValueError, NotImplementedError) as error:
-        raise _damage_error(file, "it is no archive") from error
+        raise LocalragError(f"{file} is not a pack of localrag, or is truncated.", _COPY_AGAIN_HINT) from error
 
 
 def _damage_error(file: Path, description: str) -> LocalragError:
-    return LocalragError(
-        f"{file} was not written by localrag pack: {description}. Nothing was unpacked.", "Use a file that localrag pack made."
-    )
+    return LocalragError(f"{file} is damaged, or not a pack of localrag: {description}. Nothing was unpacked.", _COPY_AGAIN_HINT)
 
 
 def _manifest(archive: ZipFile, file: Path) -> dict[str, Any]:
@@ -415,6 +383,10 @@ def _manifest(archive: ZipFile, file: Path) -> dict[str, Any]:
             raise _damage_error(file, "its manifest is too large")
         with archive.open(info) as f:
             manifest = json.loads(f.read(limit))
+        if not isinstance(manifest["format"], int) or manifest["format"] < 1:
+            raise _damage_error(file, "its manifest cannot be read")
+        if manifest["format"] > PACK_VERSION:
+            raise LocalragError(f"{file} was made by a newer localrag.", upgrade_hint())
         sound = (
             isinstance(manifest["members"], dict)
             and f"{ARCHIVE_INDEX}/{DATABASE_FILE}" in manifest["members"]
@@ -441,7 +413,8 @@ def _members(archive: ZipFile, manifest: dict[str, Any], file: Path) -> list[Zip
         mode = info.external_attr >> 16
         if info.orig_filename != info.filename or not is_member_name(info.filename):
             raise _damage_error(file, f"{info.filename!r} is not a member of any pack")
-        if stat.S_IFMT(mode) not in (0, stat.S_IFREG) or info.is_dir() or info.flag_bits & 1:
+        is_plain = stat.S_IFMT(mode) in (0, stat.S_IFREG) and not info.is_dir() and not info.flag_bits & 1
+        if not is_plain or info.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
             raise _damage_error(file, f"{info.filename!r} is not a plain file")
         if info.file_size != manifest["members"][info.filename]["size"]:
             raise _damage_error(file, f"{info.filename!r} is not as large as its manifest says")
@@ -455,7 +428,7 @@ def _extract_member(archive: ZipFile, info: ZipInfo, listed: dict[str, Any], tar
     try:
         with archive.open(info) as source:
             copied = copy_and_hash(source, target, limit=listed["size"])
-    except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         raise _damage_error(file, f"{info.filename!r} cannot be unpacked") from error
     if copied != {"size": listed["size"], "sha256": listed["sha256"]}:
         raise _damage_error(file, f"{info.filename!r} is not what its manifest lists")

@@ -76,36 +76,36 @@ def _file_state(path: Path) -> tuple[int, int]:
     return found.st_mtime_ns, found.st_size
 
 
-def update_wiki(opened: OpenIndex, folder: Path, *, level: int | None = None, force: bool = False) -> WikiResult:
+def update_wiki(opened: OpenIndex, folder: Path, *, force: bool = False) -> WikiResult:
     """Write the wiki of an index to a folder, or bring it up to date; another process may write to the index meanwhile.
 
-    `level`: communities down to that level; `force` writes into a folder with other files, none of which is changed. Raises UsageError for
-    a folder that is no wiki and not empty, NoIndex, LocalragError.
+    `force` writes into a folder with other files, none of which is changed. Raises UsageError for a folder that is no wiki and not empty,
+    NoIndex, LocalragError.
     """
     folder = folder.absolute()
     check_outside_index(folder, opened.folder)
     wiki = read_wiki(folder)
     check_folder(folder, force=force or bool(wiki.pages))
     with snapshot(opened.folder) as db:
-        check_filled(db, level)
-        titles = page_titles(db, level)
+        check_filled(db)
+        titles = page_titles(db)
         names = PageNames(wiki.other_names)
         for key, page in wiki.pages.items():
             names.reserve(key, Path(page.path).stem)
         for key, title in titles.items():
             names.assign(key, title)
         with staging_folder(folder) as inner:
-            result = _write_pages(db, wiki, names, folder, inner, level)
+            result = _write_pages(db, wiki, names, folder, inner)
             replaceable = [page.path for page in wiki.pages.values()]
             files = move_into_place(inner, folder, replaceable, result.deleted)
     return replace(result, written=tuple(files))
 
 
-def _write_pages(db: Database, wiki: WikiFolder, names: PageNames, folder: Path, inner: Path, level: int | None) -> WikiResult:
+def _write_pages(db: Database, wiki: WikiFolder, names: PageNames, folder: Path, inner: Path) -> WikiResult:
     """Write the new and changed pages to `inner`, and say what is to be done with the others."""
     counts = {"documents": 0, "entities": 0, "communities": 0}
     edited, seen = [], set()
-    for page in vault_pages(db, names.of, level):
+    for page in vault_pages(db, names.of):
         seen.add(page.key)
         if page.kind:
             counts[page.kind] += 1

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 EXPORT_FORMATS = ("parquet", "graphml", "csv", "obsidian", "jsonl", "html")
 STDOUT = Path("-")
-LevelOption = Annotated[int | None, typer.Option("--level", min=0, help="Deepest level of communities to write. Default: all.")]
 
 
 def export_command(
@@ -35,7 +34,6 @@ def export_command(
         ),
     ],
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The file (graphml, html; - for stdout) or folder to write.")],
-    level: LevelOption = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace an existing file; write into a folder that has other files, which are kept.")
     ] = False,
@@ -45,9 +43,9 @@ def export_command(
     """Write the graph, reports and passages as files for other programs."""
     with localrag.Index.open(index) as opened:
         if path == STDOUT:
-            _to_stdout(lambda file: opened.export(format, file, level=level), format)
+            _to_stdout(lambda file: opened.export(format, file), format)
             return
-        result = opened.export(format, path, level=level, force=force)
+        result = opened.export(format, path, force=force)
     row = {name: getattr(result, name) for name in result.__slots__} | {"path": str(result.path)}
     write_result(row, _print_export, result, as_json=as_json)
 
@@ -96,7 +94,6 @@ def wiki_command(
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing: list dead quotes, edited pages, and what you wrote without support.")
     ] = False,
-    level: LevelOption = None,
     force: Annotated[bool, typer.Option("--force", help="Write into a folder that has other files, which are kept.")] = False,
     index: IndexOption = None,
     as_json: JsonOption = False,
@@ -116,7 +113,7 @@ def wiki_command(
     from localrag.exchange.wiki import update_wiki
 
     with open_read_only(index) as opened:
-        result = update_wiki(opened, folder, level=level, force=force)
+        result = update_wiki(opened, folder, force=force)
     write_result(asdict(result) | {"path": str(result.path)}, _print_wiki, result, folder, as_json=as_json)
 
 
