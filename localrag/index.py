@@ -228,8 +228,8 @@ class IndexReader:
     def wiki(self, folder: str | PathLike[str], *, force: bool = False) -> "WikiResult":
         """Write the entities, themes and documents as linked pages, or bring these up to date; what a person wrote in them stays.
 
-        `force` writes into a folder with other files, which are kept. Raises UsageError (nothing is written), NoIndex, LocalragError without
-        a graph.
+        `force` writes into a folder with other files, which are kept. Raises UsageError (nothing is written), NoIndex, LocalragError
+        without a graph.
         """
         from localrag.exchange.wiki import update_wiki
 

@@ -1,7 +1,7 @@
 """Export of an index to a file or a folder in another program's format."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlite_utils import Database
@@ -16,7 +16,6 @@ from localrag.exchange.export_folder import (
     replace_export,
     staging_folder,
 )
-from localrag.exchange.wiki import update_wiki
 from localrag.project import OpenIndex
 from localrag.store.database import snapshot
 from localrag.system.files import atomic_file
@@ -27,15 +26,14 @@ FILE_FORMATS: Mapping[str, Callable[[Database, Path], Mapping[str, int]]] = {
     "html": html_page.write_html_page,
 }
 FOLDER_FORMATS = {"parquet": formats.write_parquet, "csv": formats.write_neo4j, "jsonl": formats.write_jsonl}
-EXPORT_FORMATS = ("parquet", "graphml", "csv", "obsidian", "jsonl", "html")
+EXPORT_FORMATS = (*FOLDER_FORMATS, *FILE_FORMATS)
 
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
     """The outcome of an export: its files below `path` (or the file's own name), counts of their content, their size in bytes.
 
-    `kept` are notes that stay unchanged, because the user edited their generated part or because the user wrote in them and their subject
-    no longer exists; `removed` are deleted files of an earlier export.
+    `removed` are deleted files of an earlier export.
     """
 
     format: str
@@ -43,8 +41,7 @@ class ExportResult:
     files: tuple[str, ...]
     counts: Mapping[str, int]
     size: int
-    kept: tuple[str, ...] = ()
-    removed: tuple[str, ...] = field(default=())
+    removed: tuple[str, ...] = ()
 
 
 def export_index(opened: OpenIndex, format: str, path: Path, *, force: bool = False) -> ExportResult:
@@ -59,11 +56,6 @@ def export_index(opened: OpenIndex, format: str, path: Path, *, force: bool = Fa
         require_extra("export", "pyarrow")
     path = path.absolute()
     check_outside_index(path, opened.folder)
-    if format == "obsidian":
-        wiki = update_wiki(opened, path, force=force)
-        return ExportResult(
-            "obsidian", path, wiki.written, wiki.counts, _size(path, wiki.written), (*wiki.edited, *wiki.gone), wiki.deleted
-        )
     if format in FILE_FORMATS:
         check_target_file(path, force=force)
     else:
@@ -77,7 +69,7 @@ def export_index(opened: OpenIndex, format: str, path: Path, *, force: bool = Fa
         with staging_folder(path) as inner:
             counts = FOLDER_FORMATS[format](db, inner)
             files, deleted = replace_export(inner, path)
-        return ExportResult(format, path, tuple(files), counts, _size(path, files), (), tuple(deleted))
+        return ExportResult(format, path, tuple(files), counts, _size(path, files), tuple(deleted))
 
 
 def _size(folder: Path, names: Iterable[str]) -> int:

@@ -42,7 +42,6 @@ from localrag.text.quotes import entity_quotes
 from localrag.text.sentences import collapse_whitespace
 
 _ENDS = " \t\r\n\ufffd"  # of a chunk that was cut between the bytes of a character
-MAX_HEADER_LINES = 20  # lines of metadata that may precede a chunk's text
 
 
 @dataclass(slots=True)
@@ -109,16 +108,10 @@ def _chunk_places(document: Document, rows: Sequence[GraphRagRow], skipped: dict
 
 
 def _place(text: str, wanted: str, at: int) -> tuple[int, int] | None:
-    """The span of a chunk, preferably after `at`, without a character cut at its ends or metadata before it."""
-    lines = wanted.split("\n")
-    for n in range(min(MAX_HEADER_LINES, len(lines))):
-        part = "\n".join(lines[n:]).strip(_ENDS)
-        if not part:
-            break
-        for begin in (at, 0):
-            if (start := text.find(part, begin)) >= 0:
-                return start, start + len(part)
-    return None
+    """The span of a chunk, preferably after `at`, without a character cut at its ends."""
+    part = wanted.strip(_ENDS)
+    start = next((found for begin in (at, 0) if (found := text.find(part, begin)) >= 0), -1)
+    return (start, start + len(part)) if part and start >= 0 else None
 
 
 def _chunks(document: Document, places: Mapping[str, tuple[int, int]], counts: CountTokens, size: int, overlap: int) -> list[Chunk]:

@@ -3,15 +3,14 @@
 A zip can be opened on every system, has random access (the manifest is read before anything is unpacked) and members of any size (ZIP64),
 and Python reads and writes it as a stream. The hashes find damage; they do not say who made the file.
 
-A pack is verified completely before anything of it is moved into place and bound to this machine's models. The file may be hostile: only
-members that `pack` writes are accepted, no member yields more bytes than the manifest lists or the disk has room for, and what the index
-stores about its machine is dropped (`store/foreign.py`). `domain.toml` has instructions for models, so it is left out and listed.
+A pack is verified completely before anything of it is moved into place. The file may be hostile: only members that `pack` writes are
+accepted, no member yields more bytes than the manifest lists or the disk has room for, and what the index stores about its machine is
+dropped (`store/foreign.py`). `domain.toml` has instructions for models, so it is left out and listed.
 """
 
 import json
 import os
 import re
-import shlex
 import shutil
 import sqlite3
 import stat
@@ -19,7 +18,7 @@ import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
@@ -30,22 +29,12 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 from sqlite_utils import Database
 
 from localrag import __version__
-from localrag.errors import LocalragError, ModelError, UsageError
+from localrag.errors import LocalragError, UsageError
 from localrag.indexing.graph.entity_resolution import ALIASES_FILE
 from localrag.llm.prompts import DOMAIN_FILE
-from localrag.model_files import (
-    bundled_chat_model,
-    file_fingerprint,
-    find_chat_model,
-    find_embedder,
-    fingerprint,
-    merged_models,
-    shipped_models,
-)
 from localrag.project import documents_root, find_index, is_own_place
 from localrag.settings import INDEX_FOLDER, PROJECT_FILE
 from localrag.store import documents as documents_store
-from localrag.store import runs
 from localrag.store.database import copy_database, snapshot
 from localrag.store.entity_network import update_cache_files
 from localrag.store.foreign import drop_machine_state, forget_id, sanitize_database
@@ -63,7 +52,6 @@ from localrag.system.files import (
 from localrag.system.installation import upgrade_hint
 
 ARCHIVE_INDEX, ARCHIVE_DOCUMENTS = "index", "documents"  # the archive's folders
-MODEL_KINDS = ("chat_model", "embedder")  # that an index is bound to
 COMPANION_FILES = (DOMAIN_FILE, ALIASES_FILE)  # other index files that are packed; caches can be rebuilt, and serve.key is secret
 INDEX_FILES = (DATABASE_FILE, *COMPANION_FILES)
 PROMPTS_FOLDER = "prompts"  # a folder beside an index that is read as the user's prompts
@@ -161,17 +149,16 @@ def pack_index(target: Path, chosen: Path | None = None, *, documents: bool = Fa
         with closing(open_index(folder)) as db:
             copy_database(db, copy / DATABASE_FILE)
         with snapshot(copy) as db:
-            bound, paths = runs.load_settings(db), sorted(documents_store.document_hashes(db))
+            paths = sorted(documents_store.document_hashes(db))
             document_files, left_out = _documents(paths, documents_root(folder), db) if documents else ({}, ())
         forget_id(copy / DATABASE_FILE)
-        rows = [{"kind": kind} | {k: bound[kind][k] for k in ("name", "path", "fingerprint")} for kind in MODEL_KINDS if kind in bound]
         files = {f"{ARCHIVE_INDEX}/{DATABASE_FILE}": copy / DATABASE_FILE}
         companions = [path for name in COMPANION_FILES if (path := folder / name).is_file() and not path.is_symlink()]
         files |= {f"{ARCHIVE_INDEX}/{path.name}": path for path in companions}
         files |= {f"{ARCHIVE_DOCUMENTS}/{path}": file for path, file in document_files.items()}
         if len(files) > MAX_MEMBERS:
             raise UsageError(f"A pack contains at most {MAX_MEMBERS:,} files, and these are {len(files):,}.", "Leave out --documents.")
-        manifest = {"format": PACK_VERSION, "localrag": __version__, "documents": len(paths), "models": rows}
+        manifest = {"format": PACK_VERSION, "localrag": __version__, "documents": len(paths)}
         with atomic_file(target) as part:
             manifest = _write_archive(part, files, manifest)
     return PackResult(target, target.stat().st_size, manifest, tuple(left_out))
@@ -202,19 +189,6 @@ def _documents(paths: list[str], root: Path, db: Database) -> tuple[dict[str, Pa
         left_out[path] = "some systems confuse its name with another document's"
         del files[path]
     return files, tuple(left_out.items())
-
-
-def is_remote_model(path: str) -> bool:
-    """Whether a bound model is behind a server."""
-    return path.startswith(("http://", "https://"))
-
-
-def bundled_models() -> dict[str, Path]:
-    """The models that every installation of localrag has, by fingerprint; multilingual-e5-small also by that of its file."""
-    embedders = [find_embedder(name).path for name in shipped_models()["embedder"]]
-    found = {value: path for path in embedders for value in (fingerprint(path), file_fingerprint(path))}
-    chat = bundled_chat_model()
-    return found | {chat.fingerprint: chat.path}
 
 
 def _write_archive(part: Path, files: dict[str, Path], manifest: dict[str, Any]) -> dict[str, Any]:
@@ -259,19 +233,8 @@ _COPY_AGAIN_HINT = "Copy it again from the original, and check both: localrag un
 
 
 @dataclass(frozen=True, slots=True)
-class UnpackedModel:
-    """A model that the index is bound to: its path on this machine or, without one, the remedy."""
-
-    kind: str
-    name: str
-    fingerprint: str
-    path: str = ""
-    remedy: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class UnpackResult:
-    """The content of a pack: the index folder (None if it was only checked), the numbers of documents and of their files, the models.
+    """The content of a pack: the index folder (None if it was only checked), the numbers of documents and of their files.
 
     `left_out`: files that were not unpacked, with reasons. `dropped`: what the index stored about the machine it was made on.
     """
@@ -282,7 +245,6 @@ class UnpackResult:
     files: int
     members: int
     size: int
-    models: tuple[UnpackedModel, ...] = ()
     left_out: Reasons = ()
     dropped: Reasons = ()
 
@@ -293,7 +255,7 @@ def verify_pack(file: Path) -> UnpackResult:
         manifest = _manifest(archive, file)
         for info in _members(archive, manifest, file):
             _extract_member(archive, info, manifest["members"][info.filename], None, file)
-    return _result(manifest, None, left_out=_skipped_members(manifest["members"], None))
+    return _result(manifest, None, _skipped_members(manifest["members"], None))
 
 
 def unpack_index(file: Path, folder: Path) -> UnpackResult:
@@ -322,19 +284,17 @@ def unpack_index(file: Path, folder: Path) -> UnpackResult:
                 unpacked = manifest["members"].keys() - dict(left_out).keys()
                 documents = _document_targets([info.filename for info in infos if info.filename in unpacked], folder)
                 dropped = (*lost, *drop_machine_state(db))
-                models = _rebind_models(db, manifest)
                 update_cache_files(db)
             for name, path in documents.items():
                 place_below(folder, path, place / name)
             (place / ARCHIVE_INDEX / DOMAIN_FILE).unlink(missing_ok=True)
             (place / ARCHIVE_INDEX).replace(target)
-    return _result(manifest, target, models, left_out, dropped)
+    return _result(manifest, target, left_out, dropped)
 
 
 def _result(
     manifest: dict[str, Any],
     folder: Path | None,
-    models: tuple[UnpackedModel, ...] = (),
     left_out: Reasons = (),
     dropped: Reasons = (),
 ) -> UnpackResult:
@@ -342,7 +302,7 @@ def _result(
     files = sum(name.startswith(f"{ARCHIVE_DOCUMENTS}/") for name in members.keys() - dict(left_out).keys())
     size = sum(m["size"] for m in members.values())
     shown = tuple((name.removeprefix(f"{ARCHIVE_DOCUMENTS}/"), reason) for name, reason in left_out)
-    return UnpackResult(folder, str(manifest["localrag"]), int(manifest["documents"]), files, len(members), size, models, shown, dropped)
+    return UnpackResult(folder, str(manifest["localrag"]), int(manifest["documents"]), files, len(members), size, shown, dropped)
 
 
 def _skipped_members(members: Iterable[str], document_paths: set[str] | None) -> Reasons:
@@ -387,13 +347,8 @@ def _manifest(archive: ZipFile, file: Path) -> dict[str, Any]:
             raise _damage_error(file, "its manifest cannot be read")
         if manifest["format"] > PACK_VERSION:
             raise LocalragError(f"{file} was made by a newer localrag.", upgrade_hint())
-        sound = (
-            isinstance(manifest["members"], dict)
-            and f"{ARCHIVE_INDEX}/{DATABASE_FILE}" in manifest["members"]
-            and isinstance(manifest["models"], list)
-        )
+        sound = isinstance(manifest["members"], dict) and f"{ARCHIVE_INDEX}/{DATABASE_FILE}" in manifest["members"]
         sound = sound and all(isinstance(m["size"], int) and isinstance(m["sha256"], str) for m in manifest["members"].values())
-        sound = sound and all(isinstance(m[k], str) for m in manifest["models"] for k in ("kind", "name", "path", "fingerprint"))
         if not sound or not isinstance(manifest["documents"], int) or not isinstance(manifest["localrag"], str):
             raise _damage_error(file, "its manifest cannot be read")
     except (KeyError, TypeError, ValueError, EOFError, BadZipFile, zlib.error, AttributeError, RuntimeError) as error:
@@ -487,35 +442,3 @@ def _unpacked_index(folder: Path) -> Iterator[Database]:
         raise LocalragError(f"The index in the pack is not usable: {error}. Nothing was unpacked.", _COPY_AGAIN_HINT) from error
     finally:
         db.close()
-
-
-def _rebind_models(db: Database, manifest: dict[str, Any]) -> tuple[UnpackedModel, ...]:
-    """Bind the index to the models of this machine."""
-    models = []
-    for kind in MODEL_KINDS:
-        bound = runs.load_settings(db).get(kind)
-        if bound is None:
-            continue
-        served = any(row["kind"] == kind and is_remote_model(row["path"]) for row in manifest["models"])
-        model = _find_model_here(UnpackedModel(kind, bound["name"], bound["fingerprint"]), served=served)
-        if model.path:
-            runs.save_settings(db, **{kind: bound | {"path": model.path}})
-        models.append(model)
-    return tuple(models)
-
-
-def _find_model_here(model: UnpackedModel, *, served: bool) -> UnpackedModel:
-    """Find a model on this machine: among the bundled ones, or on the list of models."""
-    if path := bundled_models().get(model.fingerprint):
-        return replace(model, path=str(path))
-    find, kind = (find_chat_model, "chat") if model.kind == "chat_model" else (find_embedder, "embedder")
-    for name in merged_models()[kind] if not served else ():
-        with suppress(ModelError):
-            file = find(name)
-            if file.fingerprint == model.fingerprint:
-                return replace(model, path=str(file.path))
-    name = shlex.quote(model.name)
-    if served:
-        return replace(model, remedy=f'Name its server once: localrag ask "…" --model http://HOST:PORT/v1#{name}')
-    other = "localrag ask --model NAME" if kind == "chat" else "localrag reembed --embedder NAME"
-    return replace(model, remedy=f"Copy its file here (localrag models add FILE --name {name}), or use another: {other}")

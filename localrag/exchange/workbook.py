@@ -153,19 +153,13 @@ def _number_format(cell: Cell, column: Column) -> str | None:
 
 
 def _write_about(sheet: Any, table: ResultTable) -> None:
-    """The sheet with title, note, figures, and what the colors mean."""
-    from openpyxl.styles import PatternFill
-
+    """The sheet with title, note and figures."""
     sheet.column_dimensions["A"].width, sheet.column_dimensions["B"].width = 24, 80
     sheet.append([_head_cell(sheet, "Title"), text_cell(sheet, table.title)])
     if table.note:
         sheet.append([_head_cell(sheet, "Note"), text_cell(sheet, table.note)])
     for name, value in table.figures.items():
         sheet.append([_head_cell(sheet, name), value])
-    for state, fill in STATE_FILLS.items():
-        color = text_cell(sheet, state.value)
-        color.fill = PatternFill("solid", start_color=fill)
-        sheet.append([_head_cell(sheet, "Color"), color])
 
 
 def _one_line(text: str) -> str:

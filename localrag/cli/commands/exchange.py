@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from localrag.exchange.wiki_check import WikiCheckResult
 
 
-EXPORT_FORMATS = ("parquet", "graphml", "csv", "obsidian", "jsonl", "html")
+EXPORT_FORMATS = ("parquet", "csv", "jsonl", "graphml", "html")
 STDOUT = Path("-")
 
 
@@ -29,7 +29,7 @@ def export_command(
         str,
         typer.Argument(
             help="parquet: Microsoft GraphRAG's tables. graphml: for Gephi and similar programs. csv: for Neo4j. "
-            "obsidian: a vault of notes. jsonl: everything, one file for each table. html: a page for any browser.",
+            "jsonl: everything, one file for each table. html: a page for any browser.",
             **choice_option("format", EXPORT_FORMATS),
         ),
     ],
@@ -67,15 +67,12 @@ def _to_stdout(write: "Callable[[Path], ExportResult]", format: str) -> None:
 
 
 def _print_export(result: "ExportResult") -> None:
-    """Print what was written, which files of an earlier export were kept or removed, and how to open the export."""
+    """Print what was written, which files of an earlier export were removed, and how to open the export."""
     counts = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in result.counts.items() if n)
     files = "" if len(result.files) == 1 else f" in {len(result.files)} files"
     print_note(f"{result.path}: {counts}{files} ({result.size / 1e6:.1f} MB).")
     if result.removed:
         print_note(f"{len(result.removed)} files of an earlier export that are no longer needed were removed.")
-    if result.kept:
-        first = ", ".join(result.kept[:3]) + " …" * (len(result.kept) > 3)
-        print_note(f"{len(result.kept)} notes were not changed (you edited them above the line, or their subject is gone): {first}")
     print_note(_USAGE_HINTS[result.format])
 
 
@@ -83,7 +80,6 @@ _USAGE_HINTS = {
     "parquet": "Read it with Microsoft GraphRAG, graphrag-visualizer or pandas.",
     "graphml": "Open it with Gephi, Cytoscape or yEd, or read it with networkx.",
     "csv": "How to load it into Neo4j: README.md in that folder.",
-    "obsidian": "Open that folder as a vault in Obsidian. Text below the line of a note is kept when you export again.",
     "jsonl": "Description of the fields: localrag help export-tables",
     "html": "Open it in a browser; it needs no network and no server.",
 }
@@ -224,8 +220,6 @@ def unpack_command(
 
     result = verify_pack(file) if check else unpack_index(file, folder)
     write_result(asdict(result) | {"folder": str(result.folder) if result.folder else None}, _print_pack, result, file, as_json=as_json)
-    if any(m.remedy for m in result.models):
-        raise typer.Exit(5)
 
 
 def _print_listed(what: str, listed: tuple[tuple[str, str], ...]) -> None:
@@ -246,9 +240,6 @@ def _print_pack(result: "UnpackResult", file: Path) -> None:
     print_note(f"{result.folder}: {summary}.")
     _print_listed("left out", result.left_out)
     _print_listed("dropped", result.dropped)
-    for model in result.models:
-        kind = "chat model" if model.kind == "chat_model" else "embedder"
-        print_note(f"{kind}  {escape_line(model.name)}: {model.path or f'missing here. {model.remedy}'}")
     if not result.files:
         print_note("The documents themselves were not packed. Questions do not need them; see docs: how-to/move.")
     print_note(f'Ask it: localrag ask "…" --index {result.folder.parent}')
