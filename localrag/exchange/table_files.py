@@ -86,7 +86,7 @@ def _cell(cell: Cell) -> str:
 def answer_markdown(answer: Answer) -> str:
     """A question and its answer, with a footnote for each citation. None of it can load a picture, hold HTML or hide a link."""
     text = marked_answer(answer)
-    body = escape_plain_text(text) if answer.passages else neutralize(text).text
+    body = (escape_plain_text(text) if answer.passages else neutralize(text).text).replace("[^", "\\[^")  # no footnote of its own
     parts = [f"# {escape_markdown(answer.question)}", replace_marks(body, "[^{}]").strip()]
     if answer.note:
         parts.append(f"*{escape_markdown(answer.note)}*")

@@ -31,6 +31,7 @@ MAX_CACHED_DOCUMENTS = 32
 EDITED_TEXT = "the generated part is no longer as it was generated"
 _QUOTED_FROM = re.compile(r"^>[ \t]*[—–-][ \t]*\[\[([^\[\]|#\n]{1,400})")
 _WIKI_LINK = re.compile(r"!?\[\[([^\[\]|\n]{0,400})(?:\|([^\[\]\n]{0,400}))?\]\]")
+_LINK = re.compile(r"\[([^\[\]\n]{0,400})\]\([^()\s]{1,400}\)")
 _COMMENT = re.compile(r"%%.*?%%", re.DOTALL)
 _NO_STATEMENT = re.compile(r"^[ \t]*(?:[-*+][ \t]+\[.\][ \t]|>).*$", re.MULTILINE)  # tasks, quotes, callouts
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
@@ -171,7 +172,7 @@ def _is_statement(claim: str) -> bool:
 def _plain(text: str) -> str:
     """What a person wrote without comments, tasks and quotes; each line stays in its place."""
     text = _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), replace_control_characters(text))
-    return _WIKI_LINK.sub(lambda found: found[2] or found[1], _NO_STATEMENT.sub("", text))
+    return _LINK.sub(r"\1", _WIKI_LINK.sub(lambda found: found[2] or found[1], _NO_STATEMENT.sub("", text)))
 
 
 def _unsupported(statements: list[WikiStatement], check: SupportCheck, project: Project, on_work: OnWork | None) -> Iterator[WikiFinding]:
