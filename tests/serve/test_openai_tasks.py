@@ -81,14 +81,6 @@ PROGRAMS = {
         "text",
         '{"text": ""}',
     ),
-    "open-webui-emoji": (
-        one(
-            "Your task is to reflect the speaker's likely facial expression through a fitting emoji. Interpret emotions from the message"
-            f" and reflect their facial expression.\n\nMessage: ```{ASKED}```"
-        ),
-        "emoji",
-        "💬",
-    ),
     "open-webui-tools": (
         [
             (
@@ -129,14 +121,6 @@ PROGRAMS = {
         ),
         "title",
         "Who bought the ferry Skua",
-    ),
-    "librechat-summary": (
-        one(
-            "Summarize the conversation by integrating new lines into the current summary.\n\nEXAMPLE:\nCurrent summary:\nAn example.\n\n"
-            f"Current summary:\nThe harbour was talked about.\n\nNew lines:\nHuman: {ASKED}\nAI: {SAID}\n\nNew summary:"
-        ),
-        "summary",
-        f"The harbour was talked about.\nHuman: {ASKED}\nAI: {SAID}",
     ),
     "chatbox-name": (
         one(
@@ -185,11 +169,6 @@ PROGRAMS = {
         ],
         "title",
         "Who bought the ferry Skua in 1974",
-    ),
-    "nextchat-summary": (
-        [*BEFORE, ("system", "Summarize the discussion briefly in 200 words or less to use as a prompt for future context.")],
-        "summary",
-        f"User: {ASKED}",
     ),
     "continue-title": (
         one(
@@ -298,15 +277,6 @@ def test_a_request_is_recognized_in_other_words(name):
 def test_a_question_is_never_taken_for_a_request(name):
     """One of the signs, or two, are not enough."""
     assert answer_client_task(QUESTIONS[name]) is None
-
-
-def test_a_summary_loads_no_picture():
-    """It may hold what an attached document says."""
-    said = f"{LINES}\nUSER: ![x](http://evil.example/p.png) <b>more</b>"
-    answer = answer_client_task(one(f"Summarize by integrating new lines into the current summary.\nCurrent summary:\n{said}"))
-    assert "evil.example" in answer
-    assert "![x](" not in answer
-    assert "<b>" not in answer
 
 
 def test_an_answer_follows_the_schema_that_was_sent():
