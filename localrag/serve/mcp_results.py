@@ -18,12 +18,13 @@ from localrag.text.markdown import neutralize
 ResultRow = dict[str, Any]
 MAX_RESULT_BYTES = 24_000  # about 8,000 tokens: common tokenizers make at most one token of three bytes of prose
 ROOM = MAX_RESULT_BYTES - 3_000  # for values and text; the rest is for notes and the frame of the message
-MAX_TITLE_BYTES = 200  # of a title or a column
+MAX_TITLE_BYTES = 120  # of a title or a column
 MAX_NOTE_BYTES = 1_000
 MIN_TEXT_BYTES, MIN_ITEMS, MAX_ITEMS = 16, 3, 150  # of a shortened text, and of shortened lists
 WANTED_ROWS = 5  # of a table: each is shortened until so many fit
-MAX_CELL_CITATIONS = 2
+MAX_CELL_CITATIONS, WIDE_TABLE = 2, 8  # of a cell; a table of more columns has one citation a cell
 WHOLE_VALUES = ("path", "id", "document")  # by which something is found
+CITED_KEYS = ("path", "part", "start", "end", "quote")
 ANSWER_KEYS = ("mode", "is_answerable", "citations", "sentences", "passages")
 NARROW_QUESTION_HINT = "To continue: ask a narrower question, use mode `basic` or `mix`, or read passages with `search` and `passage`."
 UNFINISHED_NOTE = "The table is not finished. It is being made: the same call goes on, or returns it."
@@ -89,7 +90,8 @@ def table_result(table: ResultTable, offset: int) -> CallToolResult:
         "complete": not any(_is_unread(cell) for row in table.rows for cell in row.cells),
         "note": truncate_bytes(table.note.replace("the same command", "the same call"), MAX_NOTE_BYTES),
     }
-    rows = ({"key": row.key, "cells": [_cell(cell) for cell in row.cells]} for row in table.rows[offset:])
+    n_cited = MAX_CELL_CITATIONS if len(table.columns) <= WIDE_TABLE else 1
+    rows = ({"key": row.key, "cells": [_cell(cell, n_cited) for cell in row.cells]} for row in table.rows[offset:])
     return page_result("table", head, rows, offset, len(table.rows), len(table.columns))
 
 
@@ -100,9 +102,9 @@ def unfinished_table(kind: str, done: int, total: int) -> CallToolResult:
     return _result("table", {"kind": kind, "title": "", "complete": False, "note": note} | nothing, note)
 
 
-def _cell(cell: Cell) -> ResultRow:
+def _cell(cell: Cell, n_cited: int) -> ResultRow:
     confidence = None if cell.confidence is None else round(cell.confidence, 2)
-    cited = [serialize_citation(c) for c in cell.citations[:MAX_CELL_CITATIONS]]
+    cited = [_pick(serialize_citation(c), CITED_KEYS) for c in cell.citations[:n_cited]]
     return {"text": cell.note if _is_unread(cell) else cell.text, "state": cell.state.value, "confidence": confidence, "citations": cited}
 
 
@@ -114,7 +116,7 @@ def fit_values(values: ResultRow, room: int, min_items: int = 0) -> ResultRow:
     """Return values of at most `room` bytes: all their texts, and lists of more than `min_items`, are shortened until they fit."""
     shown, text_bytes, n_items = values, room, MAX_ITEMS
     while _cost(shown) > room and text_bytes > MIN_TEXT_BYTES:
-        text_bytes, n_items = text_bytes // 2, max(n_items * 2 // 3, MIN_ITEMS, min_items)
+        text_bytes, n_items = text_bytes * 2 // 3, max(n_items * 4 // 5, MIN_ITEMS, min_items)
         shown = _shortened(values, text_bytes, n_items)
     return shown
 
