@@ -1,6 +1,6 @@
 """Export of an index to a file or a folder in another program's format."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,8 +69,5 @@ def export_index(opened: OpenIndex, format: str, path: Path, *, force: bool = Fa
         with staging_folder(path) as inner:
             counts = FOLDER_FORMATS[format](db, inner)
             files, deleted = replace_export(inner, path)
-        return ExportResult(format, path, tuple(files), counts, _size(path, files), tuple(deleted))
-
-
-def _size(folder: Path, names: Iterable[str]) -> int:
-    return sum((folder / name).stat().st_size for name in names)
+        size = sum((path / name).stat().st_size for name in files)
+        return ExportResult(format, path, tuple(files), counts, size, tuple(deleted))

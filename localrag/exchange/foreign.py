@@ -37,7 +37,7 @@ def read_graphrag(folder: Path) -> GraphRagOutput:
     schema = tomllib.loads((Path(__file__).parent / "graphrag.toml").read_text(encoding="utf-8"))
     place, digest = _find_tables(folder, schema), sha256()
     try:
-        tables = {name: [_typed(row) for row in _table_rows(place, table, digest)] for name, table in schema.items()}
+        tables = {name: _table_rows(place, table, digest) for name, table in schema.items()}
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise UsageError(
             f"What {folder} holds is not as {GRAPHRAG} writes it: {str(error)[:200]}.",
@@ -91,15 +91,11 @@ def _table_rows(place: Path, table: Mapping[str, Any], digest: Any) -> list[Grap
         rows = parquet.read_table(path, columns=list(chosen.values())).to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
         raise UsageError(f"{path} cannot be read: {str(error).splitlines()[0]}.", "Copy it again, or run that program again.") from error
-    return [{name: row[column] for name, column in chosen.items()} for row in rows]
-
-
-def _typed(row: GraphRagRow) -> GraphRagRow:
-    """Return a row with values of the type of their column. Raises TypeError."""
-    return {name: _typed_value(name, value) for name, value in row.items()}
+    return [{name: _typed_value(name, row[column]) for name, column in chosen.items()} for row in rows]
 
 
 def _typed_value(name: str, value: Any) -> Any:
+    """Return a value with the type of its column. Raises TypeError."""
     if name == "findings":
         return [_finding(one) for one in value or ()]
     if name in LIST_COLUMNS:

@@ -15,7 +15,6 @@ import secrets
 import shutil
 import tempfile
 import time
-import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -245,11 +244,6 @@ def redirect_file(link: str) -> Iterator[Path]:
         yield page
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def open_in_browser(page: Path) -> None:
-    """Open a file in the user's browser."""
-    webbrowser.open(page.absolute().as_uri())
 
 
 SERVER_FILE = "serve.lock"  # a file of the index folder

@@ -13,10 +13,6 @@ from localrag.serve.auth import MAX_BODY_BYTES, openai_error
 from localrag.serve.query_worker import QueryWorker
 from localrag.serve.table_worker import TableWorker
 
-MCP_PATH = "/mcp"
-MAX_SESSIONS = 256
-MCP_METHODS = ["GET", "POST", "DELETE"]
-
 
 class McpHttp:
     """The address, and what must run while it is served: `lifespan`, once."""
@@ -27,7 +23,7 @@ class McpHttp:
 
     def routes(self) -> list[Route]:
         """The one address."""
-        return [Route(MCP_PATH, self, methods=MCP_METHODS)]
+        return [Route("/mcp", self, methods=["GET", "POST", "DELETE"])]
 
     @asynccontextmanager
     async def lifespan(self, _app: object = None) -> AsyncIterator[None]:
@@ -48,7 +44,7 @@ class McpHttp:
         server = make_server(self._folder, LocalBackend(self._worker, self._tables))
         server.streamable_http_app(
             max_request_body_size=MAX_BODY_BYTES,
-            max_sessions=MAX_SESSIONS,
+            max_sessions=256,
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # the guard has done it
         )
         return server.session_manager

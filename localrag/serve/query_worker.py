@@ -61,10 +61,6 @@ class QueryWorker:
         self._failed = failed
         self._thread.start()
 
-    def wait(self) -> None:
-        """Wait until the project is open. Raises the exception that opening it raised."""
-        self._ready.result()
-
     def close(self) -> None:
         """Cancel running questions and free the models; if they are still loading, wait for that first. Does nothing before `start`."""
         if self._thread.ident is None:

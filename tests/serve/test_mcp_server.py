@@ -256,7 +256,7 @@ def test_who_waits_for_what_cannot_be_opened_is_told_last(folder):
     worker.start(lambda error: (time.sleep(0.2), heard.append(str(error))))
 
     with pytest.raises(LocalragError, match="not there"):
-        worker.wait()
+        worker._ready.result()
     assert heard
 
 
