@@ -107,7 +107,9 @@ def test_embeddings_have_their_own_dimensions_only(openai_client):
 
 
 def test_a_model_is_found_by_its_name(openai_client):
-    """As the list names it; another one is not."""
+    """As the list names it; another one is not, and a question to it is an error of OpenAI's client."""
+    with pytest.raises(openai.NotFoundError):
+        openai_client.chat.completions.create(model="gpt-9", messages=ASKED)
     assert openai_client.models.retrieve("localrag:mix").id == "localrag:mix"
     for name in ("gpt-9", "localrag:fast"):
         with pytest.raises(openai.NotFoundError):

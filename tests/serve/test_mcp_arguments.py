@@ -11,7 +11,6 @@ from mcp import Client, StdioServerParameters
 from localrag.serve import mcp_results
 from localrag.serve.mcp_server import make_server
 from localrag.serve.table_worker import TableRequest
-from tests.serve.server import served_here
 
 GIVEN = {
     "search": {"query": "ferry"},
@@ -101,28 +100,6 @@ def test_what_is_not_understood_is_named(folder, tool, arguments, named):
     assert result.is_error
     assert f"`{named}`" in result.content[0].text
     assert not re.search(r"pydantic|https?://|unexpected", result.content[0].text)
-
-
-UNREADABLE = {
-    "a lone surrogate": '{"name": "search", "arguments": {"id": 7, "query": "\\ud800"}}',
-    "many levels": '{"name": "search", "arguments": {"query": ' + "[" * 100_000 + "]" * 100_000 + "}}",
-    "a long number": '{"name": "search", "arguments": {"query": "x", "k": ' + "9" * 100_000 + "}}",
-    "a wrong envelope": '"search"',
-    "half a line": '{"name": ',
-}
-
-
-@pytest.mark.ci
-def test_over_http_a_request_that_cannot_be_read_is_answered(folder):
-    """By an error of the protocol, before and after the handshake became optional."""
-    accepted = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-    with served_here(folder.parent) as server, server.client() as client:
-        for odd in UNREADABLE.values():
-            for headers in (accepted, accepted | {"mcp-protocol-version": "2026-07-28"}):
-                body = f'{{"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {odd}}}'
-                answer = client.post("/mcp", content=body, headers=headers, timeout=20)
-                assert answer.status_code in (200, 400, 404)
-                assert answer.json()["error"]["message"]
 
 
 @pytest.mark.ci

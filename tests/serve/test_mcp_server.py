@@ -28,6 +28,7 @@ from localrag.serve.mcp_server import ServerOrLocalBackend, make_server
 from localrag.serve.query_worker import QueryWorker
 from tests.conftest import run_localrag
 from tests.serve.server import served
+from tests.serve.test_mcp_server_mcp import Slow
 
 KEY = "k" * 32
 MODES = ("legacy", "auto")
@@ -130,19 +131,6 @@ def test_the_process_answers_itself_where_no_server_runs(folder):
     assert "Lars Holm" in prose(during)
     assert after.is_error
     assert "no-such-model" in after.content[0].text
-
-
-class Slow(QueryWorker):
-    """Whose questions take for ever; it counts those that have ended."""
-
-    ended = 0
-
-    async def ask(self, text, options, watch=None, history=(), *, person=False):
-        watch.on_status("Reading 14 reports")
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.ended += 1
 
 
 @contextmanager

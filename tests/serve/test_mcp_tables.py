@@ -226,14 +226,10 @@ def test_states_are_told_in_words(folder, backend, monkeypatch):
     ("tool", "arguments", "said"),
     [
         ("review", {"questions": []}, "questions"),
-        ("review", {"questions": ["Who?"], "rows": "page"}, "rows"),
         ("review", {"questions": ["one of A: Which?"]}, "names 1 answers"),
         ("review", {"questions": ["Who?"], "filter": "colour=red"}, "`filter`"),
-        ("timeline", {"limit": [1]}, "limit"),
-        ("list_items", {"request": ""}, "request"),
         ("list_items", {"request": " "}, "`request`"),
         ("compare", {"first": "a.md"}, "second"),
-        ("compare", {"first": "a.md", "second": "b.txt", "offset": {}}, "offset"),
     ],
 )
 def test_wrong_arguments_are_refused_in_words(folder, backend, tool, arguments, said):
