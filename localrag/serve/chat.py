@@ -194,9 +194,7 @@ def _reply(text: str, answer: Answer, neutral: NeutralMarkdown, site: ServerCont
 
 def source_list(answer: Answer, site: ServerContext, request: ChatRequest | None = None) -> str:
     """The list of sources below an answer, for clients that show no annotations, and a note if other sources were sent."""
-    if not site.list_sources:
-        return ""
-    lines = [f"- [{c.n}] {_state(answer, c)}{_title(c)}" for c in answer.citations]
+    lines = [f"- [{c.n}] {_state(answer, c)}{_title(c)}" for c in answer.citations if site.list_sources]
     listed = "\n\nSources\n\n" + neutralize("\n".join(lines)).text if lines else ""
     return listed + (ATTACHED_NOTE if request and request.has_attached else "")
 

@@ -118,7 +118,8 @@ def _check_parameters(body: Mapping[str, Any]) -> None:
     for name in ("tool_choice", "function_call"):
         if body.get(name) not in (None, "auto", "none"):
             raise ValueError(f"This model calls no tools: `{name}` can only be auto or none.")
-    if any(filter(None, [stop] if isinstance(stop := body.get("stop"), str) else stop or ())):
+    stop = body.get("stop")
+    if stop and (not isinstance(stop, list) or any(stop)):
         raise ValueError("This model writes its answer to the end: leave out `stop`.")
     if body.get("n") is not None and read_int("n", body["n"]) != 1:
         raise ValueError("This model gives one answer: `n` can only be 1.")
