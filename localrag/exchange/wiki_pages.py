@@ -7,6 +7,7 @@ person changed there is detected: it is left as it is. No other byte of a page e
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +90,8 @@ def hash_text(text: str) -> str:
 def _blocks(text: str) -> Iterator[PageBlock]:
     """Yield the blocks of a page; a first marker that another one follows before the last marker begins none."""
     begins = list(_BEGIN.finditer(text))
-    for begin, stop in zip(begins, [*(following.start() for following in begins[1:]), len(text)], strict=True):
-        end = _END.search(text, begin.end(), stop)
+    for begin, following in zip_longest(begins, begins[1:]):
+        end = _END.search(text, begin.end(), following.start() if following else len(text))
         if end is not None:
             yield PageBlock(begin[1], begin.start(), end.end(), text[begin.end() : end.start()], begin[2], begin[3])
 

@@ -21,9 +21,9 @@ ROOM = MAX_RESULT_BYTES - 3_000  # for values and text; the rest is for notes an
 MAX_TITLE_BYTES = 120  # of a title or a column
 MAX_NOTE_BYTES = 1_000
 MIN_TEXT_BYTES, MIN_ITEMS, MAX_ITEMS = 16, 3, 150  # of a shortened text, and of shortened lists
-WANTED_ROWS = 5  # of a table: each is shortened until so many fit
+WANTED_ROWS, MIN_ROW_TEXT_BYTES = 5, 150  # rows are shortened until so many fit, but their texts not further than this
 MAX_CELL_CITATIONS, WIDE_TABLE = 2, 8  # of a cell; a table of more columns has one citation a cell
-WHOLE_VALUES = ("path", "id", "document")  # by which something is found
+WHOLE_VALUES = ("path", "id", "document", "key")  # by which something is found
 CITED_KEYS = ("path", "part", "start", "end", "quote")
 ANSWER_KEYS = ("mode", "is_answerable", "citations", "sentences", "passages")
 NARROW_QUESTION_HINT = "To continue: ask a narrower question, use mode `basic` or `mix`, or read passages with `search` and `passage`."
@@ -69,7 +69,8 @@ def page_result(tag: str, head: ResultRow, rows: Iterable[ResultRow], offset: in
     shown: list[ResultRow] = []
     room = ROOM - _cost(head)
     for row in rows:
-        short = fit_values(row, room // (WANTED_ROWS - len(shown)) if len(shown) < WANTED_ROWS else ROOM // WANTED_ROWS, n_columns)
+        short = fit_values(row, room // max(1, WANTED_ROWS - len(shown)), n_columns, MIN_ROW_TEXT_BYTES)
+        short = short if shown or _cost(short) <= room else fit_values(row, room, n_columns)
         room -= _cost(short) + 4
         if room < 0:
             break
@@ -91,7 +92,10 @@ def table_result(table: ResultTable, offset: int) -> CallToolResult:
         "note": truncate_bytes(table.note.replace("the same command", "the same call"), MAX_NOTE_BYTES),
     }
     n_cited = MAX_CELL_CITATIONS if len(table.columns) <= WIDE_TABLE else 1
-    rows = ({"key": row.key, "cells": [_cell(cell, n_cited) for cell in row.cells]} for row in table.rows[offset:])
+    rows = (
+        {"key": truncate_bytes(row.key, 2 * MAX_TITLE_BYTES), "cells": [_cell(cell, n_cited) for cell in row.cells]}
+        for row in table.rows[offset:]
+    )
     return page_result("table", head, rows, offset, len(table.rows), len(table.columns))
 
 
@@ -112,10 +116,10 @@ def _is_unread(cell: Cell) -> bool:
     return cell.state is CellState.FOUND and not cell.text and not cell.citations and bool(cell.note)
 
 
-def fit_values(values: ResultRow, room: int, min_items: int = 0) -> ResultRow:
-    """Return values of at most `room` bytes: all their texts, and lists of more than `min_items`, are shortened until they fit."""
+def fit_values(values: ResultRow, room: int, min_items: int = 0, min_bytes: int = MIN_TEXT_BYTES) -> ResultRow:
+    """Return values of at most `room` bytes: texts of more than `min_bytes`, and lists of more than `min_items`, are shortened."""
     shown, text_bytes, n_items = values, room, MAX_ITEMS
-    while _cost(shown) > room and text_bytes > MIN_TEXT_BYTES:
+    while _cost(shown) > room and text_bytes > min_bytes:
         text_bytes, n_items = text_bytes * 2 // 3, max(n_items * 4 // 5, MIN_ITEMS, min_items)
         shown = _shortened(values, text_bytes, n_items)
     return shown

@@ -271,7 +271,7 @@ def test_a_note_of_an_answer_is_for_the_assistant():
     answer = mcp_results.EMPTY_ANSWER | {"note": "These quote; to have the model write them: localrag index --write-reports"}
     result = mcp_results.answer_result(answer)
     assert "localrag index --write-reports" in result.structured_content["note"]
-    assert "localrag index --write-reports" in result.content[0].text.partition("</answer>")[2]
+    assert "localrag index --write-reports" in result.content[0].text.rpartition(">")[2]
 
 
 class Slow(QueryWorker):

@@ -227,7 +227,7 @@ def test_states_are_told_in_words(folder, backend, monkeypatch):
     [
         ("review", {"questions": []}, "questions"),
         ("review", {"questions": ["one of A: Which?"]}, "names 1 answers"),
-        ("review", {"questions": ["Who?"], "filter": "colour=red"}, "`filter`"),
+        ("review", {"questions": ["Who?"], "filter": "colour=red"}, "no key 'colour'"),
         ("list_items", {"request": " "}, "`request`"),
         ("compare", {"first": "a.md"}, "second"),
     ],
