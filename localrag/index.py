@@ -214,27 +214,27 @@ class IndexReader:
         with self._look() as index:
             return browse.index_status(index.db, self.folder) | {"prompts": prompts_in_use(index.root)}
 
-    def export(self, format: str, path: str | PathLike[str], *, level: int | None = None, force: bool = False) -> "ExportResult":
-        """Write the graph, reports and chunks, or a bibliography; `format` is one of `localrag.exchange.export.EXPORT_FORMATS`.
+    def export(self, format: str, path: str | PathLike[str], *, force: bool = False) -> "ExportResult":
+        """Write the graph, reports and chunks; `format` is one of `localrag.exchange.export.EXPORT_FORMATS`.
 
-        `path` is a file for "graphml", "gexf", "html" and "bibtex", else a folder. Raises UsageError if the target exists, before anything
-        is written; LocalragError without a graph, except for "bibtex".
+        `path` is a file for "graphml" and "html", else a folder. Raises UsageError if the target exists, before anything is written;
+        LocalragError without a graph.
         """
         from localrag.exchange.export import export_index
 
         with self._look() as index:
-            return export_index(index, format, Path(path), level=level, force=force)
+            return export_index(index, format, Path(path), force=force)
 
-    def wiki(self, folder: str | PathLike[str], *, level: int | None = None, force: bool = False) -> "WikiResult":
+    def wiki(self, folder: str | PathLike[str], *, force: bool = False) -> "WikiResult":
         """Write the entities, themes and documents as linked pages, or bring these up to date; what a person wrote in them stays.
 
-        `level`: communities down to that level. `force` writes into a folder with other files, which are kept. Raises UsageError (nothing
-        is written), NoIndex, LocalragError without a graph.
+        `force` writes into a folder with other files, which are kept. Raises UsageError (nothing is written), NoIndex, LocalragError
+        without a graph.
         """
         from localrag.exchange.wiki import update_wiki
 
         with self._look() as index:
-            return update_wiki(index, Path(folder), level=level, force=force)
+            return update_wiki(index, Path(folder), force=force)
 
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
@@ -649,7 +649,7 @@ class Index(IndexReader):
         return compare_documents(self._query_project(), first, second, include_same=include_same, on_work=on_work)
 
     def check_wiki(self, folder: str | PathLike[str], *, on_work: "OnWork | None" = None) -> "WikiCheckResult":
-        """What is wrong in a wiki: dead quotes and links, edited pages, and sentences of a person that the documents do not support.
+        """What is wrong in a wiki: dead quotes, edited pages, and sentences of a person that the documents do not support.
 
         Writes nothing. Raises UsageError for a folder that is no wiki, NoIndex for an empty index, ModelError.
         """

@@ -101,7 +101,7 @@ ROOMS = {
         {"comparison"},
     ],
     "exchange": [
-        {"bibtex", "cited_texts", "export_folder", "foreign", "formats", "html_page", "pack", "wiki_pages"},
+        {"cited_texts", "export_folder", "foreign", "formats", "html_page", "pack", "wiki_pages"},
         {"import_index", "obsidian", "word_file", "workbook"},
         {"table_files", "wiki"},
         {"export", "wiki_check"},

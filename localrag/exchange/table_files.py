@@ -1,7 +1,6 @@
 """Tables and answers as files for other people: spreadsheets, Word, Markdown, JSON. The suffix of the file chooses the format."""
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -87,25 +86,16 @@ def _cell(cell: Cell) -> str:
 def answer_markdown(answer: Answer) -> str:
     """A question and its answer, with a footnote for each citation. None of it can load a picture, hold HTML or hide a link."""
     text = marked_answer(answer)
-    body = escape_plain_text(text) if answer.passages else neutralize(text).text
-    label = _unused_label(body)
-    parts = [f"# {escape_markdown(answer.question)}", replace_marks(body, f"[^{label}{{}}]").strip()]
+    body = (escape_plain_text(text) if answer.passages else neutralize(text).text).replace("[^", "\\[^")  # no footnote of its own
+    parts = [f"# {escape_markdown(answer.question)}", replace_marks(body, "[^{}]").strip()]
     if answer.note:
         parts.append(f"*{escape_markdown(answer.note)}*")
     marked = {n for _, n in answer.citation_marks}
     if others := [c for c in answer.citations if c.n not in marked]:
         parts.append("\n".join(f"- {escape_markdown(answer_source(answer, c))}" for c in others))
     if notes := [c for c in answer.citations if c.n in marked]:
-        parts.append("\n".join(f"[^{label}{c.n}]: {escape_markdown(answer_source(answer, c))}" for c in notes))
+        parts.append("\n".join(f"[^{c.n}]: {escape_markdown(answer_source(answer, c))}" for c in notes))
     return "\n\n".join(parts) + "\n"
-
-
-def _unused_label(text: str) -> str:
-    """The beginning of the footnotes' labels: one with which the text itself refers to none."""
-    label = ""
-    while re.search(rf"\[\^{label}\d", text):
-        label += "s"
-    return label
 
 
 def _table_json(table: ResultTable) -> str:

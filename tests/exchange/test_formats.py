@@ -43,11 +43,3 @@ def test_the_reference_names_every_field(opened, tmp_path):
         listed[name] = re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", fields))
     written = {p.stem: list(json.loads(p.read_text(encoding="utf-8").split("\n")[0])) for p in (tmp_path / "out").glob("*.jsonl")}
     assert listed == written
-
-
-def test_reports_go_down_to_a_level(opened, tmp_path):
-    """Communities and reports below it are left out, and nothing else."""
-    made = export_index(opened, "jsonl", tmp_path / "out", level=0)
-    top = graph.communities_per_level(opened.db)[0]
-    assert made.counts["communities"] == made.counts["reports"] == top
-    assert made.counts["entities"] == graph.counts(opened.db)["entities"]

@@ -64,8 +64,7 @@ CALLS: dict[str, tuple[Call, ...]] = {
     "gc": (Call("gc", "MB"),),
     "reembed": (Call("reembed", "Embedded with all-minilm"),),
     "export": (
-        *(Call(f"export {form} out", "entities") for form in ("graphml", "gexf", "csv", "obsidian", "jsonl", "html")),
-        Call("export bibtex out", "documents"),
+        *(Call(f"export {form} out", "entities") for form in ("graphml", "csv", "jsonl", "html")),
         Call("export parquet out", "needs pyarrow", 1),
     ),
     "wiki": (Call("wiki pages", "20|pages for 6 documents"), Call("wiki pages --check", "", before=("wiki pages",))),

@@ -28,11 +28,8 @@ def turns(client, questions, *, path="/v1/chat/completions", window=99):
     for question in questions:
         messages.append({"role": "user", "content": question})
         sent = messages[-window - 1 :]
-        if path == "/v1/responses":
-            reply = client.post(path, json={"model": "localrag:mix", "input": sent}).json()["output"][0]["content"][0]["text"]
-        else:
-            said = client.post(path, json={"model": "localrag:mix", "messages": sent, "stream": False}).json()
-            reply = said["message"]["content"] if path == "/api/chat" else said["choices"][0]["message"]["content"]
+        said = client.post(path, json={"model": "localrag:mix", "messages": sent, "stream": False}).json()
+        reply = said["message"]["content"] if path == "/api/chat" else said["choices"][0]["message"]["content"]
         messages.append({"role": "assistant", "content": reply})
         replies.append(reply)
     return replies
@@ -47,7 +44,7 @@ def by_person(client, question):
     return events[-1]["answer"]["conversation"]
 
 
-@pytest.mark.parametrize(("path", "window"), [("/v1/chat/completions", 99), ("/v1/responses", 99), ("/api/chat", 99), ("/api/chat", 2)])
+@pytest.mark.parametrize(("path", "window"), [("/v1/chat/completions", 99), ("/api/chat", 99), ("/api/chat", 2)])
 def test_a_conversation_of_a_program_is_one(client, path, window):
     """In every format, also where the program sends only the last turns."""
     before = {row["id"] for row in programs(client)}

@@ -157,14 +157,6 @@ def test_sentences_and_marks_are_found_in_the_text_that_is_given():
     assert [s["n"] for s in streamed if "n" in s] == [1, 2, 1, 2]
 
 
-def test_mcp_lists_sources_with_their_headings():
-    """As quoted text of the document, on a line of their own."""
-    text = mcp_results.answer_result(serializers.serialize_answer(ANSWER)).content[0].text
-
-    assert '[1] plan1.md › "Prices" › "![h](http://evil.example/)", characters 0–5: "`quoted"' in text
-    assert '[2] plan2.md › page 2 › "Prices"' in text
-
-
 def test_ten_thousand_words_in_one_list():
     """An answer of a model that does not stop is the same in parts and whole."""
     parts = [f"{n}. Item <b>{n}</b> of `the` list is here and goes on. [1]\n" for n in range(900)]

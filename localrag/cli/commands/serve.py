@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import webbrowser
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from hashlib import sha256
@@ -93,13 +94,13 @@ def serve_command(
 
 def _announce(address: str, policy: "AccessPolicy", browse: ExitStack | None) -> None:
     """Print the server's address, and open the page in a browser if `browse` is given; its exit deletes the redirect file."""
-    from localrag.serve.auth import open_in_browser, redirect_file
+    from localrag.serve.auth import redirect_file
 
     (code,) = policy.login_codes
     print_note(f"Page: {address}/#k={code}\nListening on {address}/v1\nKey: {policy.key}\nModel: localrag, or localrag:MODE. Ctrl-C ends.")
     sys.stderr.flush()
     if browse:
-        open_in_browser(browse.enter_context(redirect_file(f"{address}/#k={code}")))
+        webbrowser.open(browse.enter_context(redirect_file(f"{address}/#k={code}")).absolute().as_uri())
 
 
 def read_key(file: Path, *, make: bool) -> str:
