@@ -275,7 +275,7 @@ def _budget_note(budget: QueryBudget, options: QueryOptions) -> str:
 
 def _failure_note(budget: QueryBudget) -> str:
     notes = ["The answer was cut off at its limit; its complete sentences are kept."] * budget.was_truncated
-    notes += ["The model repeated itself or its sources, so its answer ends there."] * budget.was_repetitive
+    notes += ["The model repeated itself, so its answer ends there."] * budget.was_repetitive
     if budget.failures:
         notes.append(f"{len(budget.failures)} of {budget.calls_made} model calls failed and are left out: {budget.failures[-1]}")
     return " ".join(notes)

@@ -260,7 +260,6 @@ class AskOptions(TypedDict, total=False):
 
     mode: str
     level: int | None
-    dynamic: bool
     seed: int
     style: str
     strict: bool

@@ -6,7 +6,6 @@ import unicodedata
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
@@ -125,15 +124,6 @@ class RepetitionFilter:
 
     def __init__(self) -> None:
         self._known: list[str] = []  # sorted
-        self._last: tuple[str, ...] = ()
-
-    def is_variation(self, sentence: str) -> bool:
-        """Whether a long sentence differs from the one before in a word or two. Remembers it."""
-        words = tuple(_WORDS.findall(sentence.casefold()))
-        last, self._last = self._last, words
-        if min(len(words), len(last)) < _MIN_VARIATION_WORDS or abs(len(words) - len(last)) > _MAX_VARIED_WORDS:
-            return False
-        return sum(block.size for block in SequenceMatcher(None, last, words).get_matching_blocks()) >= len(words) - _MAX_VARIED_WORDS
 
     def is_new(self, sentence: str) -> bool:
         """Whether a sentence is new, ignoring case, punctuation and a leading number. Remembers it."""
@@ -151,7 +141,6 @@ class RepetitionFilter:
 _ENDED = re.compile(r"(?<!\W)(?:(?![.!?…。！？])\W)*+[.!?…。！？]\W*+$")
 _NUMBERED = re.compile(r"^\s*\d{1,3}[.):]\s+")
 _WORDS = re.compile(rf"[{CJK}]|[^\W_{CJK}]+")
-_MIN_VARIATION_WORDS, _MAX_VARIED_WORDS = 12, 2
 _MAX_LOOP_WORDS, _MIN_REPETITIONS = 12, 3  # longest repeated sequence in words, and repetitions that make a loop
 
 
@@ -165,19 +154,6 @@ def is_looping(words: Sequence[str]) -> bool:
             if n_equal >= needed - size:
                 return True
     return False
-
-
-_MAX_LOOP_LINES, _MIN_LOOP_CHARS = 6, 20  # longest repeated sequence of lines, and its least length
-
-
-def looping_lines(lines: Sequence[str]) -> int:
-    """How many lines at the end repeat those before them, if a sequence of lines stands there four times in a row; else 0."""
-    for size in range(1, _MAX_LOOP_LINES + 1):
-        cycle = lines[-size:]
-        n_needed = size * (_MIN_REPETITIONS + 1)
-        if sum(map(len, cycle)) >= _MIN_LOOP_CHARS and list(lines[-n_needed:]) == list(cycle) * (_MIN_REPETITIONS + 1):
-            return n_needed - size
-    return 0
 
 
 def collapse_whitespace(text: str) -> str:
