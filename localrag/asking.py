@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from localrag.analysis.list_answer import list_draft
+from localrag.analysis.item_list import list_draft
 from localrag.errors import UsageError
 from localrag.filters import NO_FILTER, DocumentFilter
 from localrag.llm.budgets import record_prefill_speed, record_throughput

@@ -43,11 +43,8 @@ ROOMS = {
         {"calendar_file", "placed_sentences", "reading"},
         {"comparable_passages", "relevance", "review_reading", "text_records"},
         {"document_diff", "request_words"},
-        {"item_evidence", "review_cells", "timeline", "written_cells"},
-        {"item_candidates", "review"},
-        {"merged_items"},
-        {"item_list"},
-        {"list_answer"},
+        {"item_candidates", "review_cells", "timeline", "written_cells"},
+        {"item_list", "review"},
     ],
     "bench": [
         {"engine", "tasks"},
