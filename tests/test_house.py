@@ -41,7 +41,7 @@ ROOMS = {
         {"amounts", "list_request"},
         {"passage_alignment", "review_questions", "tables", "word_changes"},
         {"calendar_file", "placed_sentences", "reading"},
-        {"comparable_passages", "relevance", "review_reading", "text_records"},
+        {"comparable_passages", "review_reading", "text_records"},
         {"document_diff", "request_words"},
         {"item_candidates", "review_cells", "timeline", "written_cells"},
         {"item_list", "review"},

@@ -15,11 +15,11 @@ _ESCAPES = str.maketrans({"\\": "\\\\", ";": "\\;", ",": "\\,", "\n": "\\n"})
 def timeline_to_ics(table: ResultTable) -> str:
     """A timeline (`make_timeline`) as an iCalendar file: an all-day event a row, a month or year over all its days.
 
-    Left out are decades and centuries, which no calendar can show, and years before 1; the calendar's description says how many.
+    Left out are decades, which no calendar can show; the calendar's description says how many.
     """
     events = [event for row in table.rows if (event := _event(row))]
     n_omitted = len(table.rows) - len(events)
-    omitted = f" Dates left out, which are decades, centuries or before the year 1: {n_omitted}." if n_omitted else ""
+    omitted = f" Decades left out: {n_omitted}." if n_omitted else ""
     head = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//localrag//timeline//EN", "CALSCALE:GREGORIAN"]
     named = [f"X-WR-CALNAME:{_escaped(table.title)}", f"X-WR-CALDESC:{_escaped((table.note + omitted).strip())}"]
     lines = [*head, *named, *(line for event in events for line in event), "END:VCALENDAR"]
@@ -56,7 +56,7 @@ def _days_of(value: DateRange) -> tuple[str, str] | None:
     """The first day, and the day after the last, which is empty if the calendar ends before it."""
     ends = [end for end in (value.start, value.end) if end is not None]
     first, last = value.first_day, value.last_day
-    if any(end.years > 1 for end in ends) or first[0] < 1 or last[0] > 9999:
+    if any(end.years > 1 for end in ends):
         return None
     try:
         after = f"{date(*last) + timedelta(days=1):%Y%m%d}".rjust(8, "0")

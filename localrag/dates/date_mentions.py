@@ -189,7 +189,7 @@ def _with_relative_year(first: Candidate, second: Candidate, text: str) -> Candi
 
 
 def _unit_of(candidate: Candidate) -> str:
-    """The unit in which a candidate reckons, or "weekday", "month name" or "season"."""
+    """Return the unit in which a candidate reckons, or "weekday" or "month name"."""
     assert candidate.rule is not None and candidate.match is not None
     return candidate.rule.named(candidate.match)[0]
 

@@ -5,7 +5,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from localrag.dates.date_words import SEASONS, SPACE, RelativeRule, alternatives, cjk_number, date_words
+from localrag.dates.date_words import SPACE, RelativeRule, alternatives, cjk_number, date_words
 from localrag.dates.edtf import FIRST_QUARTER, PartialDate
 
 COMMON_LANGUAGES = ("en", "de", "es", "fr")  # in every text days are read in these languages
@@ -20,18 +20,7 @@ _NO_YEAR = rf"(?!(?:{S})?,?(?:{S})?\d{{4}})"
 _MONTH_ALONE_AFTER = {  # a month alone is one only behind such words
     "en": "in|since|until|till|during|early|mid|late|end of|beginning of|month of",
     "de": "im|seit|bis|Anfang|Mitte|Ende|ab",
-    "es": "en|desde|hasta|a principios de|a finales de|a mediados de",
-    "fr": "en|depuis|dès|fin|début|mi|jusqu['’]en|au mois d['’]|au mois de",
 }
-_EN_ORDINALS = (
-    *"first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth".split(),
-    *"sixteenth seventeenth eighteenth nineteenth twentieth twenty-first twenty-second twenty-third twenty-fourth twenty-fifth".split(),
-    *"twenty-sixth twenty-seventh twenty-eighth twenty-ninth thirtieth thirty-first".split(),
-)
-_SEASON_NUMBERS = {form.lower(): n for words in SEASONS.values() for n, names in words.items() for form in names.split("|")}
-_DE_DECADES = "zwanziger dreißiger vierziger fünfziger sechziger siebziger achtziger neunziger".split()
-_ROMAN = "v vi vii viii ix x xi xii xiii xiv xv xvi xvii xviii xix xx xxi".split()
-FIRST_ROMAN, LAST_CENTURY = 5, 21
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +82,8 @@ def word_patterns(language: str) -> Iterator[DatePattern]:
     """The patterns of absolute dates with words in texts of a language."""
     yield from _day_patterns(language)
     yield from _month_patterns(language)
-    yield from _season_patterns()
+    yield _quarter_pattern()
     yield from _decade_patterns()
-    yield from _century_patterns()
-    yield from _era_patterns()
     yield from _cjk_patterns()
 
 
@@ -112,7 +99,7 @@ def _day_patterns(language: str) -> Iterator[DatePattern]:
         if not m["y"] and name not in own_months:
             return None
         year, month = int(m["y"] or 0), numbers[name]
-        day = int(m["d"]) or 99 if m["d"].isdigit() else _EN_ORDINALS.index("-".join(m["d"].lower().split())) + 1
+        day = int(m["d"]) or 99  # no month has such a day
         first_day = int(groups.get("d0") or day)
         if groups.get("also") and day != first_day + 1:
             first_day = day  # two days, and no range
@@ -127,8 +114,6 @@ def _day_patterns(language: str) -> Iterator[DatePattern]:
     month = rf"(?:{S}(?:day{S})?{_OF}|[-/]|(?<=\.))(?P<m>{months})\b\.?"
     yield re.compile(rf"{before}(?<![\w.,/:$€£#]){earlier}(?P<d>{DAY}){_ORDINAL}{month}{year}"), read
     if language == "en":
-        ordinals = "|".join(sorted(_EN_ORDINALS, key=len, reverse=True))
-        yield re.compile(rf"\b(?P<d>(?i:{ordinals})){S}(?:day{S})?(?:of{S})?(?P<m>{months})\b{year}"), read
         year = rf"(?:(?:(?:{S})?,(?:{S})?|{S})(?P<y>\d{{4}})(?!\d|[.,]\d)|{_NO_YEAR})"
         day = rf"(?:the{S})?(?P<d>{DAY})(?:st|nd|rd|th)?(?:{_TO}(?P<d2>{DAY})(?:st|nd|rd|th)?)?(?![\w%]|[.,:]\d|-\d)"
         yield re.compile(rf"{before}\b(?P<m>{names_pattern(['en'])[0]})\b\.?{S}{day}{year}"), read
@@ -153,82 +138,38 @@ def _month_patterns(language: str) -> Iterator[DatePattern]:
         yield re.compile(rf"\b(?i:{words})(?:{S}|-|(?<=['’]))(?P<at>(?P<m>{names}))\b(?!{S}\d){after}"), read
 
 
-def _season_patterns() -> Iterator[DatePattern]:
-    """Summer of 1974, Frühjahr 1974, Q3 2019, the third quarter of 2019."""
+def _quarter_pattern() -> DatePattern:
+    """Return the pattern of Q3 2019, the third quarter of 2019, 3. Quartal 2019."""
+    words = ("first", "second", "third", "fourth")
 
-    def season(m: re.Match[str]) -> Candidate | None:
-        return candidate_of(m, PartialDate(int(m["y"]), _SEASON_NUMBERS[m["s"].lower()]))
-
-    def quarter(m: re.Match[str]) -> Candidate | None:
-        n = int(m["q"] or m["n"] or 0) or _EN_ORDINALS.index(m["word"].lower()) + 1
+    def read(m: re.Match[str]) -> Candidate | None:
+        n = int(m["q"] or m["n"] or 0) or words.index(m["word"].lower()) + 1
         return candidate_of(m, PartialDate(int(m["y"]), FIRST_QUARTER - 1 + n))
 
-    names = "|".join(form for form in _SEASON_NUMBERS if form[0] < "一")
-    of = rf"(?:{S}(?:of|de{S}l['’]année|de|del|des{S}Jahres))?"
-    yield re.compile(rf"\b(?P<s>{names}){of}{S}{_YEAR}(?![-–/]\d)", re.IGNORECASE), season
-    number = rf"Q(?P<q>[1-4])|(?P<word>first|second|third|fourth){S}quarter|(?P<n>[1-4])\.{S}Quartal"
-    yield re.compile(rf"(?<!\w)(?:{number})(?:{S}of)?{S}{_YEAR}", re.IGNORECASE), quarter
+    number = rf"Q(?P<q>[1-4])|(?P<word>{'|'.join(words)}){S}quarter|(?P<n>[1-4])\.{S}Quartal"
+    return re.compile(rf"(?<!\w)(?:{number})(?:{S}of)?{S}{_YEAR}", re.IGNORECASE), read
 
 
 def _decade_patterns() -> Iterator[DatePattern]:
-    """The 1960s, den 1960er Jahren, los años 60, les années 1960, 20世纪60年代; without a century those from the 1920s on."""
+    """Yield the patterns of the 1960s, den 1960er Jahren, los años 60, les années 1960, 20世纪60年代; two digits are from the 1920s on."""
 
     def decade(m: re.Match[str]) -> Candidate | None:
-        groups = m.groupdict()
-        digits = m["y"] if m["y"].isdigit() else f"{_DE_DECADES.index(m['y'].lower()) + 2}0"
+        digits = m["y"]
         if len(digits) == 4:
             is_century = digits.endswith("00") and digits < "2000"  # "the 1800s"; "the 2000s" is mostly the decade
-            return candidate_of(m, PartialDate(int(digits), years=100 if is_century else 10))
-        century = int(groups.get("c") or 20) - 1
-        return candidate_of(m, PartialDate(100 * century + int(digits), years=10)) if groups.get("c") or digits >= "20" else None
+            return None if is_century else candidate_of(m, PartialDate(int(digits), years=10))
+        century = int(m.groupdict().get("c") or 20) - 1
+        return candidate_of(m, PartialDate(100 * century + int(digits), years=10))
 
     for pattern in (
         r"(?<![\w.,/:$€£#-])(?:the\s)?(?:(?i:early|mid|late)[\s-])?(?P<y>[12]\d{2}0)['’]?s\b(?!-)",
         r"(?<!\w)the\s['’](?P<y>[2-9]0)s\b",
         r"(?<!\w)(?:den\s|der\s|die\s)?(?P<y>[12]\d{2}0|[2-9]0)er(?:\b(?![-\w])(?:[\s-]Jahren?)?|[\s-]?[Jj]ahren?\b)",
-        rf"\b(?P<y>(?i:{'|'.join(_DE_DECADES)}))(?:{S}Jahren?|jahren?)\b",
         rf"\b(?i:años|décadas?{S}de(?:{S}los)?|années|décennie){S}(?P<y>[12]\d{{2}}0|[2-9]0)(?!\d)",
         r"(?P<c>[12]?\d)世纪(?P<y>[1-9]0)年代",
         r"(?<!\d)(?P<y>[12]\d{2}0)年代",
     ):
         yield re.compile(pattern), decade
-
-
-def _century_patterns() -> Iterator[DatePattern]:
-    """The 19th century, 19. Jahrhundert, siglo XIX, XIXe siècle, 19世纪; none before Christ."""
-
-    def century(m: re.Match[str]) -> Candidate | None:
-        written = m["c"].lower()
-        if written.isdigit():
-            n = int(written)
-        else:
-            n = _ROMAN.index(written) + FIRST_ROMAN if written in _ROMAN else _EN_ORDINALS.index(written) + 1
-        return candidate_of(m, PartialDate(100 * (n - 1), years=100)) if FIRST_ROMAN <= n <= LAST_CENTURY else None
-
-    words = "|".join(sorted(_EN_ORDINALS[:LAST_CENTURY], key=len, reverse=True))
-    roman = "|".join(sorted(map(str.upper, _ROMAN), key=len, reverse=True))
-    for pattern in (
-        rf"\b(?:the{S})?(?P<c>\d\d?(?=st|nd|rd|th)|(?i:{words}))(?:st|nd|rd|th)?{S}century\b",
-        rf"(?<!\w)(?P<c>\d\d?)\.{S}Jahrhunderts?\b",
-        rf"\bsiglo{S}(?P<c>{roman})\b",
-        rf"\b(?P<c>{roman})(?:e|ème){S}siècle\b",
-        r"(?<![\d前])(?P<c>[12]?\d)世纪(?!\d)",
-    ):
-        yield re.compile(rf"{pattern}(?!{S}(?:B\.?C|v\.|av\.|a\.))"), century
-
-
-def _era_patterns() -> Iterator[DatePattern]:
-    """AD 79, 44 BC, 221 v. Chr., 公元前221年."""
-
-    def read(m: re.Match[str]) -> Candidate | None:
-        year = int(m["y"])
-        return candidate_of(m, PartialDate(1 - year if m.groupdict().get("bc") else year)) if year else None
-
-    bc = r"(?P<bc>BCE?|B\.C\.(?:E\.)?|v\. ?Chr\.|av\. ?J\.-C\.|a\. ?C\.)"
-    ad = r"(?:A\.?D\.?|C\.?E\.?|n\. ?Chr\.|apr\. ?J\.-C\.|d\. ?C\.)"
-    yield re.compile(rf"(?<![\w.,/:$€£#–-])(?P<y>[1-9]\d{{0,3}})(?:{S})?(?:{bc}|{ad})(?!\w)"), read
-    yield re.compile(rf"(?<!\w)(?:AD|A\.D\.){S}(?P<y>[1-9]\d{{0,3}})(?![\w%°€£$]|[.,]\d)"), read
-    yield re.compile(r"公元(?P<bc>前)?(?P<y>\d{1,4})年"), read
 
 
 def _cjk_patterns() -> Iterator[DatePattern]:
@@ -251,5 +192,5 @@ def _cjk_patterns() -> Iterator[DatePattern]:
     past = r"(?<!过去)(?<!过去\s)(?<!长达)"  # "the past 1000 years"
     yield re.compile(rf"(?<![\d.]){past}(?P<y>{year})\s?年(?!代|前的?历史|来)(?:\s?{month_day})?\s?{until}"), read
     yield re.compile(rf"(?<![\d.])(?P<y>{year}){to}(?P<y2>{year})年(?!代)"), read
-    no_year = rf"(?<![\d.个{digits}])(?<![^今去明同次翌前]年)"
+    no_year = rf"(?<![\d.个{digits}年])"
     yield re.compile(rf"{no_year}(?P<m>{number})月(?P<d>{number})[日号號](?:{to}(?P<d2>{number})[日号號])?"), read

@@ -4,11 +4,9 @@ from dataclasses import replace
 from datetime import date, timedelta
 
 from localrag.dates.date_patterns import Candidate
-from localrag.dates.date_words import cjk_number
 from localrag.dates.edtf import DateRange, PartialDate
 
 AGAINST_FACTOR = 3  # a date against the direction that the text goes in counts as so many times as far
-_SEASON_OF_MONTH = (24, 24, 21, 21, 21, 22, 22, 22, 23, 23, 23, 24)
 
 
 def with_year(candidate: Candidate, base: PartialDate, direction: int) -> DateRange | None:
@@ -69,15 +67,12 @@ def reckoned(candidate: Candidate, base: PartialDate, direction: int) -> DateRan
     try:
         if unit == "weekday":
             return _weekday(base, number, rule.direction, direction if rule.base == "near" else None)
-        if unit in ("month name", "season"):
-            return _named_period(base, unit, number, rule.direction)
+        if unit == "month name":
+            return _named_month(base, number, rule.direction)
         count = rule.number(m)
         found = _shifted(base, unit, rule.direction * (rule.count or count or 1), is_counted=bool(count))
     except (OverflowError, ValueError):
         return None
-    if found and found.end and m.groupdict().get("d"):  # the days behind a month, as in 本月十一日至十四日
-        first, last = (replace(found.end, day=cjk_number(m[group] or m["d"])) for group in ("d", "d2"))
-        return DateRange(first, last) if first.is_possible and last.is_possible else None
     return _in_year(candidate, found.first_day[0]) if found and candidate.first.month else found
 
 
@@ -86,16 +81,14 @@ def _single(found: PartialDate) -> DateRange | None:
 
 
 def _shifted(base: PartialDate, unit: str, n: int, *, is_counted: bool) -> DateRange | None:
-    """The base moved by `n` units: a day after days, and after counted weeks; else the week, month, year or decade."""
+    """Return the base moved by `n` units: a day after days, and after counted weeks; else the week, month or year."""
     if base.years > 1 or (unit == "month" and not 1 <= base.month <= 12):
         return None
     if unit == "month":
         months = 12 * base.year + base.month - 1 + n
         return _single(PartialDate(months // 12, months % 12 + 1))
-    if unit in ("year", "decade"):
-        is_period = unit == "decade" and not is_counted
-        year = base.year + n * (1 if unit == "year" else 10)
-        return _single(PartialDate(year // 10 * 10, years=10) if is_period else PartialDate(year))
+    if unit == "year":
+        return _single(PartialDate(base.year + n))
     day = _as_date(base)
     if day is None:
         return None
@@ -121,14 +114,10 @@ def _weekday(base: PartialDate, weekday: int, direction: int, tense: int | None)
     return _single(_as_partial(day + timedelta(days=days)))
 
 
-def _named_period(base: PartialDate, unit: str, number: int, direction: int) -> DateRange | None:
-    """The next or last month or season of that name from the base; without a direction that of the base's year."""
+def _named_month(base: PartialDate, month: int, direction: int) -> DateRange | None:
+    """Return the next or last month of that name from the base; without a direction that of the base's year."""
     if base.years > 1 or (not base.month and direction):
         return None
-    if unit == "month name":
-        here, year = base.month if base.month <= 12 else base.first_day[1], base.year
-    else:
-        here = base.month if base.month > 12 else _SEASON_OF_MONTH[base.month - 1] if base.month else 0
-        year = base.year - (here == 24 and base.month in (1, 2))
-    is_other_year = number <= here if direction > 0 else number >= here
-    return _single(PartialDate(year + direction * is_other_year, number))
+    here = base.first_day[1]
+    is_other_year = month <= here if direction > 0 else month >= here
+    return _single(PartialDate(base.year + direction * is_other_year, month))

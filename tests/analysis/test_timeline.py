@@ -307,7 +307,6 @@ def made_table(*values, text="It happened."):
         ("2020-02", date(2020, 2, 1), date(2020, 2, 29)),
         ("1974", date(1974, 1, 1), date(1974, 12, 31)),
         ("1914/1918", date(1914, 1, 1), date(1918, 12, 31)),
-        ("1962-24", date(1962, 12, 1), date(1963, 2, 28)),
         ("../1900", date(1900, 1, 1), date(1900, 12, 31)),
         ("1967-05-02/..", date(1967, 5, 2), date(1967, 5, 2)),
         ("0410", date(410, 1, 1), date(410, 12, 31)),
@@ -322,9 +321,9 @@ def test_days_of_an_event(value, start, last):
     assert (date(int(end[:4]), int(end[4:6]), int(end[6:])) - last).days == 1
 
 
-@pytest.mark.parametrize("value", ["196X", "18XX", "-0048", "196X/1975", ""])
+@pytest.mark.parametrize("value", ["196X", "196X/1975", ""])
 def test_what_no_calendar_shows(value):
-    """Decades, centuries and years before 1 are no events."""
+    """Decades are no events."""
     assert events_in(timeline_to_ics(made_table(value))) == []
 
 

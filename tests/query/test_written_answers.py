@@ -82,7 +82,7 @@ class Writer:
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("written")
     (made / "docs").mkdir()
-    (made / "docs" / "handbook.md").write_text(HANDBOOK + " ".join(STEWARD), encoding="utf-8")
+    (made / "docs" / "handbook.md").write_text(HANDBOOK, encoding="utf-8")
     with open_for_writing(made / "docs" / ".localrag", extractor="phrases") as project:
         asyncio.run(build_index([made / "docs"], project, lambda _: None, reports=False))
     return made / "docs" / ".localrag"
