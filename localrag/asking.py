@@ -97,7 +97,6 @@ def _check_options(options: QueryOptions) -> None:
 
 
 def _selection_of(turns: Sequence[Answer]) -> DocumentFilter:
-    """The document filter of a conversation: that of its last answer."""
     return DocumentFilter(turns[-1].filter_text, turns[-1].collections) if turns else NO_FILTER
 
 
@@ -257,7 +256,6 @@ def store_answer(answer: Answer, project: Project, watch: AnswerCallbacks, start
 
 
 def _llm_usage(project: Project) -> tuple[int, int, int]:
-    """Calls, prompt tokens and output tokens of this process."""
     return project.model.calls, project.model.prompt_tokens, project.model.output_tokens
 
 

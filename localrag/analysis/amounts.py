@@ -77,7 +77,6 @@ def _single_amounts(text: str) -> Iterator[FoundAmount]:
 
 
 def _is_clock_time(text: str, start: int, end: int) -> bool:
-    """Whether a number is the hour or the minute of a time, as in 16:58."""
     is_minute = text[start - 1 : start] == ":" and text[start - 2 : start - 1].isdigit()
     return is_minute or (text[end : end + 1] == ":" and text[end + 1 : end + 2].isdigit())
 

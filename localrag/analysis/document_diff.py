@@ -131,7 +131,6 @@ def _difference(
     passages: Sequence[Sequence[PlacedSentence]],
     comparable: Sequence[Sequence[ComparablePassage]],
 ) -> PassageDifference:
-    """What became of a pair of passages."""
     first = None if pair.first is None else passages[0][pair.first]
     second = None if pair.second is None else passages[1][pair.second]
     if first is None or second is None or pair.first is None or pair.second is None:
@@ -241,7 +240,6 @@ def _note(differences: Sequence[PassageDifference], names: tuple[str, str], n_un
 
 
 def _passages_do(n: int, singular: str, plural: str) -> str:
-    """A number of passages with its verb: "No passage is", "1 passage is", "5 passages are"."""
     return f"{n} passages {plural}" if n > 1 else f"{n or 'No'} passage {singular}"
 
 
@@ -271,7 +269,6 @@ def find_named_document(project: Project, name: str) -> Document:
 
 
 def _paths_titled(project: Project, name: str) -> list[str]:
-    """The paths of the documents with a title, in any case."""
     title = name.strip().casefold()
     return [row.path for row in documents_store.file_rows(project.db) if title and row.title.casefold() == title]
 

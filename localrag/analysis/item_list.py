@@ -3,8 +3,6 @@
 Rows of tables are compared one by one. Prose is not counted: a list of names found in it lacks too many, and has too many others.
 """
 
-import sys
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
@@ -17,12 +15,15 @@ from localrag.analysis.text_records import RecordTable, chunk_at, record_tables
 from localrag.indexing.graph.entity_resolution import name_key
 from localrag.project import Project
 from localrag.query.question import AnswerDraft, AnswerPoint, Question
-from localrag.records import Mention, Quote
+from localrag.records import Quote
+from localrag.store import chunks as chunks_store
 from localrag.store import documents as documents_store
 from localrag.store import graph
 from localrag.store.full_text import search_chunks
+from localrag.text.kinds import TextKind, classify_sentence
 from localrag.text.language import detect_language
-from localrag.text.sentences import STOP_WORDS, Span, cached_sentences, collapse_whitespace
+from localrag.text.quotes import sentence_quotes
+from localrag.text.sentences import STOP_WORDS, collapse_whitespace
 
 MAX_PASSAGES = 500  # chunks whose names are candidates
 MAX_CANDIDATES = 50
@@ -39,11 +40,10 @@ def list_items(project: Project, request: str, *, on_work: OnWork | None = None)
     UsageError for an empty request.
     """
     parsed = parse_list_request(request)
-    tables = record_tables(opened_documents(project))
-    chosen, compared = matching_records(tables, parsed)
+    chosen, compared = matching_records(record_tables(opened_documents(project, on_work)), parsed)
     items = merge_items(chosen, project)
     rows = [_row(item) for item in items]
-    candidates = [] if items else _prose_rows(parsed, tables, project, on_work)
+    candidates = [] if items else _prose_rows(parsed, project)
     figures = {"records_compared": compared, "items": len(items), "candidates": len(candidates)}
     note = CANDIDATES if candidates else "No record of a table matches, and no passage names a candidate."
     if items:
@@ -52,7 +52,6 @@ def list_items(project: Project, request: str, *, on_work: OnWork | None = None)
 
 
 def _row(item: Sequence[ItemCandidate]) -> TableRow:
-    """The row of an item, with the quotes of each document."""
     ranked = sorted(item, key=lambda c: (c.source.document.path, c.start))
     quoted = {c.source.document.path: c for c in reversed(ranked)}
     citations = tuple(c.source.cite(c.start, c.end, chunk_at(c.source, c.start)) for c in list(quoted.values())[::-1][:MAX_QUOTES])
@@ -88,39 +87,37 @@ def merge_items(candidates: Sequence[ItemCandidate], project: Project) -> list[l
 # Prose
 
 
-def _prose_rows(request: ListRequest, tables: Sequence[RecordTable], project: Project, on_work: OnWork | None) -> list[TableRow]:
-    """The entities whose sentences have most of the request, each with that sentence; of equals those whose type is asked for."""
+def _prose_rows(request: ListRequest, project: Project) -> list[TableRow]:
+    """Return the entities whose sentences have most of the request, each with that sentence; of equals those whose type is asked for."""
     words = " ".join([request.head, *(w.text for w in request.words), *(word for c in request.comparisons for word in c.words)])
-    found = [chunk for chunk, _ in search_chunks(project.db, words, MAX_PASSAGES)]
-    mentions: dict[str, list[Mention]] = {}
-    for mention in graph.mentions_in(project.db, found):
-        mentions.setdefault(mention.chunk_id, []).append(mention)
-    entities = {e.id: e for e in graph.entities(project.db, sorted({m.entity_id for ms in mentions.values() for m in ms}))}
-    best: dict[str, tuple[float, OpenedDocument, Span]] = {}
-    n_documents = len(documents_store.document_hashes(project.db))
-    for n, source in enumerate(opened_documents(project), 1):
-        in_records = sorted((r.start, r.end) for table in tables for r in table.records if r.source.document.id == source.document.id)
-        for mention in (m for chunk in source.chunks for m in mentions.get(chunk.id, ())):
-            if _is_in_spans(mention.start, in_records) or _is_generic(entities[mention.entity_id].name, request):
-                continue
-            span = _sentence_at(source, mention.start)
-            share = _part_met(request, source.document.text[span.start : span.end])
+    found = [chunk_id for chunk_id, _ in search_chunks(project.db, words, MAX_PASSAGES)]
+    chunks = {chunk.id: chunk for chunk in chunks_store.chunks_by_id(project.db, found)}
+    mentions = graph.mentions_in(project.db, found)
+    entities = {e.id: e for e in graph.entities(project.db, sorted({m.entity_id for m in mentions}))}
+    best: dict[str, tuple[float, Quote]] = {}
+    for mention in mentions:
+        if _is_generic(entities[mention.entity_id].name, request):
+            continue
+        sentence = sentence_quotes(chunks[mention.chunk_id], mention.start, mention.end)[0]
+        if classify_sentence(sentence.text) is TextKind.PROSE:
+            share = _part_met(request, sentence.text)
             if share > max(best.get(mention.entity_id, (0.0,))[0], MIN_SHARE):
-                best[mention.entity_id] = share, source, span
-        if on_work:
-            on_work(n, n_documents)
+                best[mention.entity_id] = share, sentence
     fit = _fit_of_types(request.head, {entities[key].type for key in best}, project)
-    ranked = sorted(best, key=lambda key: (-best[key][0], -fit[entities[key].type], best[key][1].document.path, best[key][2]))
-    return [_prose_row(entities[key].name, *best[key][1:]) for key in ranked[:MAX_CANDIDATES]]
+    order = {chunk_id: n for n, chunk_id in enumerate(found)}
+    ranked = sorted(best, key=lambda k: (-best[k][0], -fit[entities[k].type], order[best[k][1].chunk_id], best[k][1].start))
+    return [_prose_row(entities[key].name, best[key][1], project) for key in ranked[:MAX_CANDIDATES]]
 
 
-def _prose_row(name: str, source: OpenedDocument, span: Span) -> TableRow:
-    cited = (source.cite(span.start, span.end, chunk_at(source, span.start)),)
-    return TableRow((Cell(name, cited), Cell(collapse_whitespace(cited[0].quote), cited), Cell(cited[0].path, cited)), name)
+def _prose_row(name: str, quote: Quote, project: Project) -> TableRow:
+    document = documents_store.find_document(project.db, documents_store.document_path(project.db, quote.chunk_id))
+    assert document is not None
+    cited = (OpenedDocument(document, []).cite(quote.start, quote.end, quote.chunk_id),)
+    return TableRow((Cell(name, cited), Cell(collapse_whitespace(quote.text), cited), Cell(document.path, cited)), name)
 
 
 def _fit_of_types(head: str, types: Iterable[str], project: Project) -> dict[str, float]:
-    """Type of entity → the cosine of its name and the noun asked for; 0 without a noun or vectors."""
+    """Return type of entity → the cosine of its name and the noun asked for; 0 without a noun."""
     named = sorted(types)
     if not head or not named:
         return dict.fromkeys(named, 0.0)
@@ -128,21 +125,8 @@ def _fit_of_types(head: str, types: Iterable[str], project: Project) -> dict[str
     return {name: float(noun @ other) for name, other in zip(named, others, strict=True)}
 
 
-def _sentence_at(source: OpenedDocument, offset: int) -> Span:
-    """The sentence of a document that a character is in."""
-    chunk = next(c for c in source.chunks if c.start <= offset < c.end)
-    spans = (Span(chunk.start + s.start, chunk.start + s.end) for s in cached_sentences(chunk.text))
-    return next((s for s in spans if s.start <= offset < s.end), Span(chunk.start, chunk.end))
-
-
-def _is_in_spans(offset: int, spans: Sequence[tuple[int, int]]) -> bool:
-    """Whether an offset is in one of the spans, which are in order."""
-    n = bisect_right(spans, (offset, sys.maxsize)) - 1
-    return n >= 0 and spans[n][0] <= offset < spans[n][1]
-
-
 def _part_met(request: ListRequest, sentence: str) -> float:
-    """The share of the words of a request that a sentence has in their sense; 1 for a request without conditions."""
+    """Return the share of the words of a request that a sentence has in their sense; 1 for a request without conditions."""
     hits = hits_in(request.words, (("", sentence),))
     return sum(h.share for h in hits if not h.is_opposed) / len(hits) if hits else 1.0
 

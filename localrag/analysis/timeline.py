@@ -16,7 +16,6 @@ from localrag.dates.edtf import Day
 from localrag.project import Project
 from localrag.query.retriever import content_stems, named_entities, retrieve, word_share
 from localrag.records import Citation, content_id, format_path
-from localrag.store import documents as documents_store
 from localrag.store import graph
 from localrag.text.kinds import TextKind, classify_sentence, strip_markup
 from localrag.text.sentences import collapse_whitespace
@@ -74,17 +73,14 @@ def make_timeline(project: Project, about: str = "", *, limit: int | None = None
     """
     about, figures = about.strip(), Counter[str]()
     scope = _scope(about, project)
-    n_documents = len(documents_store.document_hashes(project.db)) if on_work else 0
     statements: list[DatedStatement] = []
-    for n, source in enumerate(opened_documents(project), 1):
+    for source in opened_documents(project, on_work):
+        figures["documents"] += 1
         if scope.chunk_ids is None or any(chunk.id in scope.chunk_ids for chunk in source.chunks):
             found = find_dates(source.document.text, source.own_date, source.language)
             figures["unresolved"] += found.n_unresolved
             figures["documents_with_dates"] += bool(found.mentions)
             statements += _statements(source, found.mentions, scope) if found.mentions else ()
-        figures["documents"] = n
-        if on_work:
-            on_work(n, n_documents)
     if scope.is_topic:
         is_about = are_about_topic(about, [statement.text for statement in statements], project)
         statements = [statement for statement, chosen in zip(statements, is_about, strict=True) if chosen]
@@ -228,7 +224,6 @@ def _is_repetition(statement: DatedStatement, fuller: DatedStatement) -> bool:
 
 
 def _row(group: Sequence[DatedStatement]) -> TableRow:
-    """The row of statements that say the same: the fullest as text, all of them as quotes."""
     mentions = sorted((statement.mention for statement in group), key=lambda mention: mention.is_reckoned)
     first = next(statement for statement in group if statement.mention is mentions[0])
     citations = dict.fromkeys(citation for statement in [first, *group] for citation in statement.date_citations)
@@ -308,7 +303,6 @@ def people_in(project: Project) -> frozenset[str]:
 
 
 def _mentioned_entities(sentences: Sequence[PlacedSentence], project: Project) -> list[set[str]]:
-    """The entities that each sentence of a document mentions."""
     found: list[set[str]] = [set() for _ in sentences]
     starts = [sentence.start for sentence in sentences]
     for mention in graph.mentions_in(project.db, [c.id for c in sentences[0].source.chunks]) if sentences else ():

@@ -209,7 +209,6 @@ def _describe(
 
 
 def _is_word(token: DiffToken) -> bool:
-    """Whether a token is a word with a meaning of its own."""
     return token.text.isalpha() and token.text.casefold() not in STOP_WORDS
 
 
@@ -232,7 +231,6 @@ def _differing_numbers(old: Sequence[DiffToken], new: Sequence[DiffToken]) -> li
 
 
 def _shortened(text: str) -> str:
-    """A text on one line, shortened in the middle."""
     line = collapse_whitespace(text)
     half = MAX_SHOWN_CHARS // 2
     return line if len(line) <= MAX_SHOWN_CHARS else f"{line[:half].rstrip()} … {line[-half:].lstrip()}"

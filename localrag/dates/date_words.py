@@ -167,7 +167,6 @@ def _locale(language: str) -> Mapping[str, Any]:
 
 
 def _names(forms: Iterable[str], least: int) -> set[str]:
-    """The forms of a name with so many letters and no digit."""
     return {form.lower() for form in forms if len(form) >= least and form.replace(".", "").isalpha()}
 
 

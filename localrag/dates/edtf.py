@@ -42,7 +42,6 @@ class PartialDate:
 
     @property
     def _months(self) -> tuple[int, int]:
-        """Its first and its last month."""
         if self.month >= FIRST_QUARTER:
             return 3 * (self.month - FIRST_QUARTER) + 1, 3 * (self.month - FIRST_QUARTER) + 3
         return (self.month, self.month) if self.month else (1, 12)

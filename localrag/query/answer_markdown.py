@@ -238,7 +238,6 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _is_ended(text: str) -> bool:
-    """Whether a text ends with a whole sentence."""
     return bool(re.search(r"[.!?…。！？][\"”’')\]*_】]*\s*$", text))
 
 

@@ -199,7 +199,6 @@ def _start_of_period(question: str) -> datetime:
 
 
 def _changed_at(row: FileRow) -> datetime:
-    """When a document was added, or its file changed, whichever is later."""
     added = datetime.fromisoformat(row.added_at).replace(tzinfo=UTC)
     return max(added, datetime.fromtimestamp(row.mtime_ns / 1e9, UTC)) if row.mtime_ns else added
 

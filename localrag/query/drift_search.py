@@ -82,7 +82,6 @@ async def _gather_counted(question: Question, status: str, steps: Sequence[Corou
 
 
 async def _confirm_cost(question: Question, project: Project, reports: Sequence[Report]) -> None:
-    """Show the maximal cost of all steps if it is high, and ask for confirmation."""
     budgets, count = await effective_budgets(question, project), project.model.count
     primers = sum([await count(r.markdown) + MAX_REPORT_ANSWER_CHARS for r in reports])
     follow_ups = DRIFT_ROUNDS * FOLLOW_UPS
@@ -132,7 +131,6 @@ async def _prime(question: Question, report: Report, project: Project) -> tuple[
 
 
 def _primer_fields(script: TokenDensity) -> tuple[Field, ...]:
-    """The fields of a report's answer to a question."""
     follow_up = {"type": "string", "minLength": 8, "maxLength": script.max_chars(MAX_FOLLOW_UP_CHARS)}
     asked = "[up to three short questions about people, places or things of the report that would help to answer better]"
     answer = {"type": "string", "minLength": 10, "maxLength": script.max_chars(MAX_REPORT_ANSWER_CHARS)}

@@ -102,7 +102,6 @@ def _broadest(question: Question, ids: Sequence[str], covered: Mapping[str, floa
 
 
 def _on_title(report: Report) -> list[Quote]:
-    """The quotes of a report that have a word of its title."""
     words = content_stems(report.title)
     return [q for f in report.findings for q in f.quotes if words & content_stems(q.text)]
 
@@ -381,7 +380,6 @@ async def _map(question: Question, batch: list[DraftSource], project: Project, p
 
 
 def _point_fields(ids: Sequence[str], points: int, script: TokenDensity) -> tuple[Field, ...]:
-    """The field of a map call's answer: its points."""
     description = {"type": "string", "minLength": 10, "maxLength": script.max_chars(MAX_POINT_CHARS)}
     evidence = {"type": "array", "minItems": 1, "maxItems": 3, "items": {"enum": list(ids)}}
     point = (
