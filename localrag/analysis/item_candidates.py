@@ -74,7 +74,7 @@ def are_met(evidence: Sequence[ItemEvidence]) -> list[bool]:
         return []
     words, is_told = evidence[0].words, told_words(evidence)
     telling = [told or not word.is_optional for told, word in zip(is_told, words, strict=True)]
-    choices = {word.choice for word in words if word.choice > 0 or _is_exclusive(word.choice, evidence)}
+    choices = {word.choice for word in words if word.choice}
     is_known = any(is_told) or any(e.head.share > 0 or any(c is not None for c in e.comparisons) for e in evidence)
 
     def is_met(e: ItemEvidence) -> bool:
@@ -99,15 +99,6 @@ def table_rank(evidence: Sequence[ItemEvidence]) -> tuple[int, int, int]:
     needed += sum(any(e.comparisons[n] is not None for e in evidence) for n in range(len(first.comparisons)))
     about = max(2 * e.is_about or bool(e.head.share) for e in evidence)
     return needed, about, sum(told)
-
-
-def _is_exclusive(choice: int, evidence: Sequence[ItemEvidence]) -> bool:
-    """Whether no record has both sides of "A and B", which are values of one column: then either is meant."""
-    sides = [[n for n, word in enumerate(evidence[0].words) if word.choice == choice < 0 and word.side == side] for side in (0, 1)]
-    if not all(sides):
-        return False
-    met = [tuple(all(_is_met(e.hits[n]) and e.hits[n].label for n in side) for side in sides) for e in evidence]
-    return (True, True) not in met and (True, False) in met and (False, True) in met
 
 
 @dataclass(slots=True)

@@ -27,7 +27,6 @@ MIN_COMMON_CHARS, MIN_COMMON_SHARE = 6, 0.6  # at the beginning of words derived
 TOKEN = re.compile(r"[^\W_]+(?:[.,]\d+)*(?:['’][^\W_]+)?|[.,;:!?。，；：！？]")
 _BREAKS = frozenset(".,;:!?。，；：！？") | {"but", "and", "aber", "und", "mais", "pero"}
 _OR = frozenset("or oder ou o u".split())
-_AND = frozenset("and und et y e".split())
 NEGATIONS = frozenset(
     """
     not never no none neither nor nobody nothing without hardly nearly almost cannot
@@ -68,8 +67,8 @@ class RequestWord:
     """A word of a condition, in lower case; `is_negated`: what is asked for lacks it.
 
     `is_optional`: a table need not have it, as "work" in "who work in Bergen", whose columns say what is meant; `is_joined`: it stands
-    right after the word before it, as a number in "hall 3". `choice`: the number of the "A or B" that it is a word of, 0 for none,
-    negative for "A and B"; `side`: whether it is of A (0) or of B (1).
+    right after the word before it, as a number in "hall 3". `choice`: the number of the "A or B" that it is a word of, 0 for none; `side`:
+    whether it is of A (0) or of B (1).
     """
 
     text: str
@@ -187,8 +186,8 @@ def _content_words(text: str, language: str, head: str, comparisons: Sequence[Nu
     optional = _verbs(text, language).union(*(c.words for c in comparisons))
     choice = side = 0
     for word in split_request_words(text, keep_small=True):
-        if word.text in _OR | _AND and run:
-            choice, side = (abs(choice) + 1) * (1 if word.text in _OR else -1), 1
+        if word.text in _OR and run:
+            choice, side = choice + 1, 1
             found |= {w: replace(found[w], choice=choice) for w in run}
             run = []
         elif word.text in small | NEGATIONS or word.text == head or (len(word.text) < 2 and not word.text.isdigit()):

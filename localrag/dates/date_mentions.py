@@ -48,7 +48,6 @@ _JOINED = re.compile(
 )
 _PAIRED = re.compile(rf"{SPACE}(?:and|und|y|et){SPACE}")
 _BETWEEN = re.compile(rf"\b(?:between|zwischen|entre){SPACE}(?:the{SPACE}|dem{SPACE}|el{SPACE}|le{SPACE})?$", re.IGNORECASE)
-_BESIDE = re.compile(rf"(?:{SPACE}(?:(?:of|in|de|des){SPACE})?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +139,12 @@ def _patterns(language: str) -> tuple[DatePattern, ...]:
 
 
 def _joined(candidates: Sequence[Candidate], text: str) -> Iterator[Candidate]:
-    """Two dates with "to" between them, or "between" before them, as one; "May last year" as one; without weekdays of opening hours."""
+    """Yield the candidates, two with "to" between them, or "between" before them, as one; without weekdays of opening hours."""
     waiting: Candidate | None = None
     for candidate in candidates:
         if waiting is not None and _is_schedule(waiting, candidate, text):
             waiting = None
-        elif waiting is not None and (both := _range_of(waiting, candidate, text) or _with_relative_year(waiting, candidate, text)):
+        elif waiting is not None and (both := _range_of(waiting, candidate, text)):
             waiting = both
         else:
             if waiting is not None:
@@ -176,22 +175,6 @@ def _range_of(first: Candidate, last: Candidate, text: str) -> Candidate | None:
     if is_dated and (not start.is_possible or end.last_day < start.first_day):
         return None
     return Candidate(first.start, last.end, start, end, is_dated)
-
-
-def _with_relative_year(first: Candidate, second: Candidate, text: str) -> Candidate | None:
-    """A day or month beside "last year" or "去年", whose year it takes over."""
-    if not _BESIDE.fullmatch(text[first.end : second.start]):
-        return None
-    pair = (first, second) if first.rule else (second, first) if second.rule else None
-    if pair is None or pair[1].rule or pair[1].has_year or pair[1].first != pair[1].last or _unit_of(pair[0]) != "year":
-        return None
-    return replace(pair[0], start=first.start, end=second.end, first=pair[1].first, last=pair[1].last)
-
-
-def _unit_of(candidate: Candidate) -> str:
-    """Return the unit in which a candidate reckons, or "weekday" or "month name"."""
-    assert candidate.rule is not None and candidate.match is not None
-    return candidate.rule.named(candidate.match)[0]
 
 
 def _resolve(candidate: Candidate, text: str, bases: _Bases, language: str) -> DateMention | None:

@@ -73,7 +73,7 @@ def reckoned(candidate: Candidate, base: PartialDate, direction: int) -> DateRan
         found = _shifted(base, unit, rule.direction * (rule.count or count or 1), is_counted=bool(count))
     except (OverflowError, ValueError):
         return None
-    return _in_year(candidate, found.first_day[0]) if found and candidate.first.month else found
+    return found
 
 
 def _single(found: PartialDate) -> DateRange | None:
