@@ -215,7 +215,7 @@ class IndexReader:
             return browse.index_status(index.db, self.folder) | {"prompts": prompts_in_use(index.root)}
 
     def export(self, format: str, path: str | PathLike[str], *, level: int | None = None, force: bool = False) -> "ExportResult":
-        """Write the graph, reports and chunks, or a bibliography; `format` is one of `localrag.exchange.export.EXPORT_FORMATS`.
+        """Write the graph, reports and chunks; `format` is one of `localrag.exchange.export.EXPORT_FORMATS`.
 
         `path` is a file for "graphml", "gexf", "html" and "bibtex", else a folder. Raises UsageError if the target exists, before anything
         is written; LocalragError without a graph, except for "bibtex".
@@ -648,7 +648,7 @@ class Index(IndexReader):
         return compare_documents(self._query_project(), first, second, include_same=include_same, on_work=on_work)
 
     def check_wiki(self, folder: str | PathLike[str], *, on_work: "OnWork | None" = None) -> "WikiCheckResult":
-        """What is wrong in a wiki: dead quotes and links, edited pages, and sentences of a person that the documents do not support.
+        """What is wrong in a wiki: dead quotes, edited pages, and sentences of a person that the documents do not support.
 
         Writes nothing. Raises UsageError for a folder that is no wiki, NoIndex for an empty index, ModelError.
         """

@@ -8,7 +8,6 @@ from sqlite_utils import Database
 
 from localrag.errors import UsageError
 from localrag.exchange import formats, html_page
-from localrag.exchange.bibtex import sources_to_bibtex
 from localrag.exchange.export_folder import (
     check_filled,
     check_folder,
@@ -19,26 +18,16 @@ from localrag.exchange.export_folder import (
 )
 from localrag.exchange.wiki import update_wiki
 from localrag.project import OpenIndex
-from localrag.store import documents as documents_store
 from localrag.store.database import snapshot
 from localrag.system.files import atomic_file
 from localrag.system.resources import require_extra
 
-
-def _write_bibtex(db: Database, path: Path, _level: int | None) -> dict[str, int]:
-    documents = documents_store.load_documents(db)
-    path.write_text(sources_to_bibtex(documents), encoding="utf-8")
-    return {"documents": len(documents)}
-
-
 FILE_FORMATS: Mapping[str, Callable[[Database, Path, int | None], Mapping[str, int]]] = {
     "graphml": formats.write_graphml,
-    "gexf": formats.write_gexf,
     "html": html_page.write_html_page,
-    "bibtex": _write_bibtex,
 }
 FOLDER_FORMATS = {"parquet": formats.write_parquet, "csv": formats.write_neo4j, "jsonl": formats.write_jsonl}
-EXPORT_FORMATS = ("parquet", "graphml", "gexf", "csv", "obsidian", "jsonl", "html", "bibtex")
+EXPORT_FORMATS = ("parquet", "graphml", "csv", "obsidian", "jsonl", "html")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +70,7 @@ def export_index(opened: OpenIndex, format: str, path: Path, *, level: int | Non
     else:
         check_folder(path, format, force=force)
     with snapshot(opened.folder) as db:
-        check_filled(db, level, needs_graph=format != "bibtex")
+        check_filled(db, level)
         if format in FILE_FORMATS:
             with atomic_file(path) as part:
                 counts = FILE_FORMATS[format](db, part, level)

@@ -158,12 +158,12 @@ def check_outside_index(path: Path, index_folder: Path) -> None:
         raise UsageError(f"{path} is inside the index folder.", "Choose another path.")
 
 
-def check_filled(db: Database, level: int | None, *, needs_graph: bool = True) -> None:
+def check_filled(db: Database, level: int | None) -> None:
     """Raises NoIndex for an index without documents, LocalragError for one without a graph, UsageError if it has not this level."""
     counts = graph.counts(db)
     if not counts["documents"]:
         raise NoIndex("The index is empty: there is nothing to export.", "Fill it: localrag index PATH")
-    if needs_graph and not counts["entities"]:
+    if not counts["entities"]:
         raise LocalragError("The index has no graph yet: no entity has been found so far.", "Finish it: localrag index")
     levels = graph.communities_per_level(db)
     if level is not None and levels and level not in levels:

@@ -1,15 +1,15 @@
-"""Writers of Parquet, JSONL, GraphML, GEXF, and Neo4j CSV and Cypher.
+"""Writers of Parquet, JSONL, GraphML, and CSV for Neo4j.
 
 Parquet: the tables of Microsoft GraphRAG 3, for programs that read its output. `graphrag_tables.toml` has their names and columns. GraphRAG
 names the ends of a relationship by title, so titles are made unique. Rows are written in groups of limited size.
 
 JSONL: everything in the index, one file a table, under localrag's own names.
 
-GraphML and GEXF: the graph for Gephi, Cytoscape, yEd and igraph, written by networkx. Characters that XML 1.0 forbids are replaced, and all
-nodes have the same attributes, except positions.
+GraphML: the graph for Gephi, Cytoscape, yEd and igraph, written by networkx. Characters that XML 1.0 forbids are replaced, and all nodes
+have the same attributes, except positions.
 
-Neo4j: CSV files with the headers of `neo4j-admin database import`, and the same as Cypher statements. Every text is quoted, so that one
-that begins with `=` or `-` stays a text. Lists are separated by U+001F, which no text has.
+CSV: files with the headers of `neo4j-admin database import`. Every text is quoted, so that one that begins with `=` or `-` stays a text.
+Lists are separated by U+001F, which no text has.
 """
 
 import json
@@ -19,7 +19,7 @@ from colorsys import hls_to_rgb
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from sqlite_utils import Database
 
@@ -187,38 +187,10 @@ COMMUNITY_COLORS = 12  # as on the page: the hue of a level 0 community follows 
 
 
 def write_graphml(db: Database, path: Path, level: int | None = None) -> dict[str, int]:
-    """Write GraphML, with position, size and colour as the attributes x, y, size, r, g, b, which Gephi recognises."""
-    import networkx as nx
+    """Write GraphML with entity ids as nodes.
 
-    graph = to_networkx(db, level)
-    for _, node in graph.nodes(data=True):
-        place = node.pop("viz")
-        node |= {"size": place["size"], **{c: place["color"][c] for c in "rgb"}, **place.get("position", {})}
-        node.pop("z", None)
-    nx.write_graphml(graph, path, edge_id_from_attribute="id", named_key_ids=True)
-    return _graph_counts(graph)
-
-
-def write_gexf(db: Database, path: Path, level: int | None = None) -> dict[str, int]:
-    """Write GEXF 1.3, with positions, sizes and colours of its viz module."""
-    from networkx.readwrite.gexf import GEXFWriter
-
-    graph = to_networkx(db, level)
-    writer = GEXFWriter(version="1.3")
-    writer.add_graph(graph)
-    for name in ("xmlns:xsi", "xsi:schemaLocation"):  # networkx misspells the namespace of the first
-        del writer.xml.attrib[name]
-    del writer.graph_element.attrib["name"]  # the format has no such attribute
-    with path.open("wb") as out:
-        writer.write(out)
-    return _graph_counts(graph)
-
-
-def to_networkx(db: Database, level: int | None = None) -> Any:
-    """The entities and relationships as a networkx Graph with entity ids as nodes.
-
-    Nodes: label, type, description, degree, mentions, `community_0` and so on down to `level` (the number, as in `localrag tree`), viz.
-    Edges: id, weight, strength, description.
+    Nodes: label, type, description, degree, mentions, `community_0` and so on down to `level` (the number, as in `localrag tree`), and x,
+    y, size, r, g, b, which Gephi recognises. Edges: id, weight, strength, description.
     """
     import networkx as nx
 
@@ -227,65 +199,49 @@ def to_networkx(db: Database, level: int | None = None) -> Any:
     for row in export_rows.entities(db):
         node: dict[str, Any] = {name: replace_control_characters(row[name]) for name in ("type", "description")}
         node |= {"label": replace_control_characters(row["name"]), "degree": row["degree"], "mentions": row["mentions"]}
-        graph.add_node(row["id"], **node, **{f"community_{n}": "" for n in levels}, viz=_viz(row, roots.get(row["id"], 0)))
+        node |= {f"community_{n}": "" for n in levels} | {"size": float(row["r"] or 1.0)}
+        node |= dict(zip("rgb", _color(roots.get(row["id"], 0)), strict=True))
+        graph.add_node(row["id"], **node, **({"x": float(row["x"]), "y": float(row["y"])} if row["x"] is not None else {}))
     for row in export_rows.community_members(db, level):
         graph.nodes[row["entity_id"]][f"community_{row['level']}"] = row["number"]
     for row in export_rows.relationships(db):
         edge = {"id": row["id"], "weight": float(row["weight"]), "strength": float(row["strength"])}
         graph.add_edge(row["source_id"], row["target_id"], **edge, description=replace_control_characters(row["description"]))
-    return graph
-
-
-def _viz(row: dict[str, Any], root: int) -> dict[str, Any]:
-    red, green, blue = (round(255 * c) for c in hls_to_rgb((root % COMMUNITY_COLORS) * 137.5 % 360 / 360, 0.42, 0.6))
-    viz: dict[str, Any] = {"color": {"r": red, "g": green, "b": blue, "a": 1.0}, "size": float(row["r"] or 1.0)}
-    if row["x"] is not None:
-        viz["position"] = {"x": float(row["x"]), "y": float(row["y"]), "z": 0.0}
-    return viz
-
-
-def _graph_counts(graph: Any) -> dict[str, int]:
+    nx.write_graphml(graph, path, edge_id_from_attribute="id", named_key_ids=True)
     return {"entities": graph.number_of_nodes(), "relationships": graph.number_of_edges()}
 
 
-CYPHER_BATCH_ROWS = 500  # rows of a Cypher statement
+def _color(root: int) -> list[int]:
+    return [round(255 * c) for c in hls_to_rgb((root % COMMUNITY_COLORS) * 137.5 % 360 / 360, 0.42, 0.6)]
+
+
 ARRAY_DELIMITER = "\x1f"
 Neo4jRow = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Neo4jFile:
-    """A file of nodes or relationships: their label or type, columns with types besides `ids`, rows.
+    """A file of nodes or relationships: column → header, label or type of each row, rows."""
 
-    `ids`: column → its header; of a node `id`, of a relationship `a` and `b`, the ids of its ends. `merge`: the Cypher clause for a row.
-    """
-
+    headers: Mapping[str, str]
     label: str
-    ids: Mapping[str, str]
-    columns: Mapping[str, str]
     rows: Iterable[Neo4jRow]
-    merge: str
 
 
 def _node_file(label: str, columns: Mapping[str, str], rows: Iterable[Neo4jRow]) -> Neo4jFile:
-    return Neo4jFile(label, {"id": f"id:ID({label})"}, columns, rows, f"MERGE (n:{label} {{id: row.id}}) SET n += row")
+    return Neo4jFile({"id": f"id:ID({label})"} | {name: f"{name}:{kind}" for name, kind in columns.items()}, label, rows)
 
 
 def _link_file(kind: str, a: str, b: str, columns: Mapping[str, str], rows: Iterable[Neo4jRow]) -> Neo4jFile:
     """Return a file of relationships from nodes with the label `a` to nodes with the label `b`."""
-    own = ", ".join(f"{c}: row.{c}" for c in columns)
-    merge = f"MATCH (a:{a} {{id: row.a}}) MATCH (b:{b} {{id: row.b}}) MERGE (a)-[r:{kind}]->(b)" + (f" SET r += {{{own}}}" if own else "")
-    return Neo4jFile(kind, {"a": f":START_ID({a})", "b": f":END_ID({b})"}, columns, rows, merge)
+    ends = {"a": f":START_ID({a})", "b": f":END_ID({b})"}
+    return Neo4jFile(ends | {name: f"{name}:{kind}" for name, kind in columns.items()}, kind, rows)
 
 
 def write_neo4j(db: Database, folder: Path, level: int | None = None) -> dict[str, int]:
-    """Write the CSV files, `graph.cypher` and a README with the commands to a folder; returns the numbers of rows."""
+    """Write the CSV files and a README with the command to a folder; returns the numbers of rows."""
     nodes, links = _nodes(db, level), _link_files(db, level)
-    with (folder / "graph.cypher").open("w", encoding="utf-8", newline="\n") as out:
-        for one in nodes.values():
-            name = f"localrag_{one.label.lower()}"
-            out.write(f"CREATE CONSTRAINT {name} IF NOT EXISTS FOR (n:{one.label}) REQUIRE n.id IS UNIQUE;\n")
-        counts = {name: _write_csv_and_cypher(folder / f"{name}.csv", one, out) for name, one in (nodes | links).items()}
+    counts = {name: _write_csv(folder / f"{name}.csv", file) for name, file in (nodes | links).items()}
     readme = _readme([name for name in nodes if counts[name]], [name for name in links if counts[name]])
     (folder / "README.md").write_text(readme, encoding="utf-8")
     return counts
@@ -341,27 +297,14 @@ def _link_files(db: Database, level: int | None) -> dict[str, Neo4jFile]:
     }
 
 
-def _write_csv_and_cypher(path: Path, file: Neo4jFile, cypher: TextIO) -> int:
-    """Write one CSV file, and its rows as Cypher statements; the label or type ends each row."""
-    batch: list[str] = []
-    n, columns = 0, (*file.ids, *file.columns)
-    last = ":LABEL" if "id" in file.ids else ":TYPE"
+def _write_csv(path: Path, file: Neo4jFile) -> int:
+    """Write one CSV file; the label or type ends each row."""
+    n, last = 0, ":LABEL" if next(iter(file.headers)) == "id" else ":TYPE"
     with path.open("w", encoding="utf-8", newline="") as out:
-        out.write(",".join([*file.ids.values(), *(f"{c}:{kind}" for c, kind in file.columns.items()), last]) + "\n")
+        out.write(",".join([*file.headers.values(), last]) + "\n")
         for n, row in enumerate(file.rows, 1):  # noqa: B007
-            values = {c: replace_control_characters(v) if isinstance(v := row[c], str) else v for c in columns}
-            out.write(",".join(map(_cell, [*values.values(), file.label])) + "\n")
-            batch.append("{" + ", ".join(f"{c}: {_literal(v)}" for c, v in values.items() if v is not None) + "}")
-            if len(batch) == CYPHER_BATCH_ROWS:
-                _write_statement(batch, cypher, file.merge)
-    _write_statement(batch, cypher, file.merge)
+            out.write(",".join(map(_cell, [*(row[name] for name in file.headers), file.label])) + "\n")
     return n
-
-
-def _write_statement(batch: list[str], out: TextIO, merge: str) -> None:
-    if batch:
-        out.write("UNWIND [\n" + ",\n".join(batch) + f"\n] AS row\n{merge};\n")
-        batch.clear()
 
 
 def _cell(value: Any) -> str:
@@ -370,20 +313,8 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, int | float):
         return repr(value)
-    text = ARRAY_DELIMITER.join(map(replace_control_characters, value)) if isinstance(value, list) else str(value)
+    text = ARRAY_DELIMITER.join(map(replace_control_characters, value if isinstance(value, list) else [value]))
     return '"' + text.replace('"', '""') + '"'
-
-
-_ESCAPED = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t"})
-
-
-def _literal(value: Any) -> str:
-    """A value in Cypher. `\\u` is split, since Cypher reads `\\u0041` as a character even after a backslash."""
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, list):
-        return "[" + ", ".join(_literal(replace_control_characters(one)) for one in value) + "]"
-    return "'" + str(value).translate(_ESCAPED).replace("\\\\u", "\\\\' + 'u") + "'"
 
 
 def _readme(nodes: list[str], links: list[str]) -> str:
@@ -398,13 +329,7 @@ Written by `localrag export csv`. To fill a new, empty database (fast; Neo4j 5 a
 {command}
 ```
 
-To fill a running database, even one with other data (repeating it changes only what differs):
-
-```sh
-cypher-shell --file graph.cypher
-```
-
-Both give nodes Document, Chunk, Entity, Community and Claim, and relationships PART_OF, MENTIONS, RELATED, IN_COMMUNITY, WITHIN, ABOUT and
+It gives nodes Document, Chunk, Entity, Community and Claim, and relationships PART_OF, MENTIONS, RELATED, IN_COMMUNITY, WITHIN, ABOUT and
 STATED_IN. RELATED has no direction of its own: match it as `(a)-[:RELATED]-(b)`.
 
 The files are for databases. A spreadsheet program would compute cells whose text begins with `=`: import them there as text.

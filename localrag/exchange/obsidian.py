@@ -13,7 +13,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from localrag.exchange.wiki_pages import GeneratedPage
-from localrag.records import Report
+from localrag.records import Report, content_id
 from localrag.store import browse, export_rows, graph
 from localrag.text.markdown import escape_markdown
 from localrag.text.sentences import collapse_whitespace, join_names, replace_control_characters
@@ -104,16 +104,13 @@ def page_titles(db: Database, level: int | None = None) -> dict[str, str]:
     """The subject of every page, with the title that a new page is called by."""
     titles = {HOME_PAGE: "Start here"}
     titles |= {f"entity:{key}": title for key, title in export_rows.unique_entity_titles(db).items()}  # with the first choice of names
-    titles |= {f"document:{row['id']}": Path(row["path"]).name for row in export_rows.document_titles(db)}
+    titles |= {document_key(row["path"]): Path(row["path"]).name for row in export_rows.document_titles(db)}
     return titles | {f"community:{key}": row["title"] for key, row in _communities(db, level).items()}
 
 
-def subject_names(db: Database) -> Iterator[tuple[str, list[str]]]:
-    """The subjects of pages that may have had another id before, with what tells that: the path of a document, the names of an entity."""
-    for row in export_rows.document_titles(db):
-        yield f"document:{row['id']}", [row["path"]]
-    for row in export_rows.entities(db):
-        yield f"entity:{row['id']}", sorted({row["name"], *row["names"]})
+def document_key(path: str) -> str:
+    """Return the subject of a document's page; the id of a document changes with its text."""
+    return f"document:{content_id(path)}"
 
 
 def vault_pages(db: Database, names: Mapping[str, str], level: int | None = None) -> Iterator[GeneratedPage]:
@@ -153,10 +150,14 @@ def _link_to(vault: _Vault, kind: str, key: str, text: str = "") -> str:
     return wiki_link(vault.names[f"{kind}:{key}"], text)
 
 
+def _document_link(vault: _Vault, path: str, text: str) -> str:
+    return wiki_link(vault.names[document_key(path)], text)
+
+
 def _home(vault: _Vault) -> str:
     counts = graph.counts(vault.db)
     top = [f"- {_theme_link(vault, row)} ({row['entities']} entities)" for row in vault.communities.values() if row["level"] == 0]
-    documents = [f"- {_link_to(vault, 'document', row['id'], row['path'])}" for row in export_rows.document_titles(vault.db)]
+    documents = [f"- {_document_link(vault, row['path'], row['path'])}" for row in export_rows.document_titles(vault.db)]
     counts_line = f"{counts['documents']} documents, {counts['entities']} entities, {counts['relationships']} relationships."
     parts = ["# Start here", counts_line, "## Communities", truncated_list(top, MAX_LINKS)]
     return "\n\n".join([*parts, "## Documents", truncated_list(documents, MAX_LINKS)])
@@ -167,7 +168,7 @@ def _theme_link(vault: _Vault, row: PageRow) -> str:
 
 
 def _document(vault: _Vault, row: PageRow) -> GeneratedPage:
-    front = {"localrag": f"document:{row['id']}", "kind": "document", "source": row["path"]}
+    front = {"localrag": document_key(row["path"]), "kind": "document", "source": row["path"]}
     front |= {name: value for name, value in row["metadata"] if name not in front}
     entities = export_rows.entities_of_document(vault.db, row["id"], MAX_LINKS)
     names = graph.entities(vault.db, [m["id"] for m in entities])
@@ -204,7 +205,7 @@ def _findings(vault: _Vault, report: Report) -> Iterator[str]:
 
 
 def _quoted(vault: _Vault, place: PageRow, text: str) -> str:
-    return format_quote(text, _link_to(vault, "document", place["document"], Path(place["path"]).name), place["part"])
+    return format_quote(text, _document_link(vault, place["path"], Path(place["path"]).name), place["part"])
 
 
 def _entity(vault: _Vault, row: PageRow) -> GeneratedPage:

@@ -26,7 +26,7 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
-from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
 from sqlite_utils import Database
 
@@ -35,15 +35,12 @@ from localrag.errors import LocalragError, ModelError, UsageError
 from localrag.indexing.graph.entity_resolution import ALIASES_FILE
 from localrag.llm.prompts import DOMAIN_FILE
 from localrag.model_files import (
-    ModelFile,
     bundled_chat_model,
     file_fingerprint,
     find_chat_model,
     find_embedder,
     fingerprint,
-    has_fingerprint,
     merged_models,
-    shard_paths,
     shipped_models,
 )
 from localrag.project import documents_root, find_index, is_own_place
@@ -57,7 +54,6 @@ from localrag.store.location import DATABASE_FILE
 from localrag.store.opening import open_index
 from localrag.system.files import (
     atomic_file,
-    data_dir,
     ensure_private_file,
     ensure_private_folder,
     find_link,
@@ -67,8 +63,8 @@ from localrag.system.files import (
 )
 from localrag.system.installation import upgrade_hint
 
-ARCHIVE_INDEX, ARCHIVE_DOCUMENTS, ARCHIVE_MODELS = "index", "documents", "models"  # the archive's folders
-PACKED_MODEL_KINDS = ("chat_model", "embedder")  # the folders below `models`
+ARCHIVE_INDEX, ARCHIVE_DOCUMENTS = "index", "documents"  # the archive's folders
+MODEL_KINDS = ("chat_model", "embedder")  # that an index is bound to
 COMPANION_FILES = (DOMAIN_FILE, ALIASES_FILE)  # other index files that are packed; caches can be rebuilt, and serve.key is secret
 INDEX_FILES = (DATABASE_FILE, *COMPANION_FILES)
 PROMPTS_FOLDER = "prompts"  # a folder beside an index that is read as the user's prompts
@@ -85,12 +81,10 @@ def is_safe_member_name(name: str) -> bool:
 
 
 def is_member_name(name: str) -> bool:
-    """Whether a pack may have a member of this name: an index file, a document or a model file."""
+    """Whether a pack may have a member of this name: an index file or a document."""
     top, _, inner = name.partition("/")
     if not is_safe_member_name(inner) or len(name.encode("utf-8", "surrogatepass")) > MAX_MEMBER_NAME_BYTES:
         return False
-    if top == ARCHIVE_MODELS:
-        return inner.partition("/")[0] in PACKED_MODEL_KINDS and "/" in inner and not _is_hidden(inner) and _is_printable(inner)
     if top == ARCHIVE_DOCUMENTS:
         return INDEX_FOLDER not in fold_member_name(inner).split("/")
     return top == ARCHIVE_INDEX and inner in INDEX_FILES
@@ -154,11 +148,11 @@ class PackResult:
     skipped_files: tuple[tuple[str, str], ...] = ()
 
 
-def pack_index(target: Path, chosen: Path | None = None, *, documents: bool = False, models: bool = False) -> PackResult:
-    """Write a snapshot of an index to one new file, optionally with its documents and models.
+def pack_index(target: Path, chosen: Path | None = None, *, documents: bool = False) -> PackResult:
+    """Write a snapshot of an index to one new file, optionally with its documents.
 
     Another process may continue indexing. The file is readable only by its owner, and appears only when it is complete. Raises NoIndex,
-    UsageError, ModelError.
+    UsageError.
     """
     folder = find_index(chosen)
     if target.exists() or target.is_symlink():
@@ -173,15 +167,11 @@ def pack_index(target: Path, chosen: Path | None = None, *, documents: bool = Fa
             bound, paths = runs.load_settings(db), sorted(documents_store.document_hashes(db))
             document_files, left_out = _documents(paths, documents_root(folder), db) if documents else ({}, ())
         forget_id(copy / DATABASE_FILE)
-        rows = [
-            {"kind": kind} | {k: bound[kind][k] for k in ("name", "path", "fingerprint")} for kind in PACKED_MODEL_KINDS if kind in bound
-        ]
+        rows = [{"kind": kind} | {k: bound[kind][k] for k in ("name", "path", "fingerprint")} for kind in MODEL_KINDS if kind in bound]
         files = {f"{ARCHIVE_INDEX}/{DATABASE_FILE}": copy / DATABASE_FILE}
         companions = [path for name in COMPANION_FILES if (path := folder / name).is_file() and not path.is_symlink()]
         files |= {f"{ARCHIVE_INDEX}/{path.name}": path for path in companions}
         files |= {f"{ARCHIVE_DOCUMENTS}/{path}": file for path, file in document_files.items()}
-        for row in rows if models else ():
-            files |= _model_files(row)
         if len(files) > MAX_MEMBERS:
             raise UsageError(f"A pack contains at most {MAX_MEMBERS:,} files, and these are {len(files):,}.", "Leave out --documents.")
         manifest = {"format": PACK_VERSION, "localrag": __version__, "documents": len(paths), "models": rows}
@@ -217,26 +207,6 @@ def _documents(paths: list[str], root: Path, db: Database) -> tuple[dict[str, Pa
     return files, tuple(left_out.items())
 
 
-def _model_files(bound: dict[str, Any]) -> dict[str, Path]:
-    """The members for a bound model's files; none if it is bundled or behind a server. Raises ModelError."""
-    if is_remote_model(bound["path"]) or bound["fingerprint"] in bundled_models():
-        return {}
-    file = (find_chat_model if bound["kind"] == "chat_model" else find_embedder)(bound["path"])
-    if not has_fingerprint(file.path, bound["fingerprint"]):
-        raise ModelError(
-            f"{file.path} is not the model {bound['name']} that the index was made with.", "Restore that model, or leave out --models."
-        )
-    return {f"{ARCHIVE_MODELS}/{bound['kind']}/{name}": path for name, path in _model_parts(file)}
-
-
-def _model_parts(file: ModelFile) -> list[tuple[str, Path]]:
-    """The files of a model with their names below the model's own."""
-    if not file.path.is_dir():
-        return [(path.name, path) for path in shard_paths(file.path)]
-    paths = sorted(path for path in file.path.rglob("*") if path.is_file() and not path.name.startswith("."))
-    return [(f"{file.name}/{path.relative_to(file.path).as_posix()}", path) for path in paths]
-
-
 def is_remote_model(path: str) -> bool:
     """Whether a bound model is behind a server."""
     return path.startswith(("http://", "https://"))
@@ -257,11 +227,10 @@ def _write_archive(part: Path, files: dict[str, Path], manifest: dict[str, Any])
     with ZipFile(part, "w", allowZip64=True) as archive:
         archive.comment = seal + b"0" * SHA256_DIGITS
         for name, file in files.items():
-            method = ZIP_STORED if name.startswith(f"{ARCHIVE_MODELS}/") else ZIP_DEFLATED  # weights do not compress
-            with file.open("rb") as source, archive.open(_info(name, method), "w", force_zip64=True) as member:
+            with file.open("rb") as source, archive.open(_info(name), "w", force_zip64=True) as member:
                 members[name] = copy_and_hash(source, member)
         full_manifest = manifest | {"members": members}
-        with archive.open(_info(MANIFEST, ZIP_DEFLATED), "w") as member:
+        with archive.open(_info(MANIFEST), "w") as member:
             member.write(json.dumps(full_manifest, ensure_ascii=False, indent=1).encode())
     with part.open("r+b") as f:
         digest = hash_prefix(f, part.stat().st_size - SHA256_DIGITS - len(seal))
@@ -272,9 +241,9 @@ def _write_archive(part: Path, files: dict[str, Path], manifest: dict[str, Any])
     return full_manifest
 
 
-def _info(name: str, method: int) -> ZipInfo:
+def _info(name: str) -> ZipInfo:
     info = ZipInfo(name)  # without a date: the same content gives the same bytes
-    info.compress_type = method
+    info.compress_type = ZIP_DEFLATED
     info.external_attr = (stat.S_IFREG | 0o600) << 16
     return info
 
@@ -348,7 +317,7 @@ def verify_pack(file: Path) -> UnpackResult:
 
 
 def unpack_index(file: Path, folder: Path) -> UnpackResult:
-    """Verify a pack and put its index into `folder/.localrag`, its documents into `folder`, its models into the folder of pulled ones.
+    """Verify a pack and put its index into `folder/.localrag` and its documents into `folder`.
 
     Nothing that exists is overwritten, and after an error nothing is left behind; what a killed process left there is removed.
 
@@ -373,7 +342,7 @@ def unpack_index(file: Path, folder: Path) -> UnpackResult:
                 unpacked = manifest["members"].keys() - dict(left_out).keys()
                 documents = _document_targets([info.filename for info in infos if info.filename in unpacked], folder)
                 dropped = (*lost, *drop_machine_state(db))
-                models = _rebind_models(db, place, manifest)
+                models = _rebind_models(db, manifest)
                 update_cache_files(db)
             for name, path in documents.items():
                 place_below(folder, path, place / name)
@@ -547,41 +516,19 @@ def _unpacked_index(folder: Path) -> Iterator[Database]:
         db.close()
 
 
-def _rebind_models(db: Database, place: Path, manifest: dict[str, Any]) -> tuple[UnpackedModel, ...]:
-    """Install packed models, and bind the index to the models of this machine."""
+def _rebind_models(db: Database, manifest: dict[str, Any]) -> tuple[UnpackedModel, ...]:
+    """Bind the index to the models of this machine."""
     models = []
-    for kind in PACKED_MODEL_KINDS:
+    for kind in MODEL_KINDS:
         bound = runs.load_settings(db).get(kind)
         if bound is None:
             continue
-        model = UnpackedModel(kind, bound["name"], bound["fingerprint"])
         served = any(row["kind"] == kind and is_remote_model(row["path"]) for row in manifest["models"])
-        model = _install_packed_model(place / ARCHIVE_MODELS / kind, model) or _find_model_here(model, served=served)
+        model = _find_model_here(UnpackedModel(kind, bound["name"], bound["fingerprint"]), served=served)
         if model.path:
             runs.save_settings(db, **{kind: bound | {"path": model.path}})
         models.append(model)
     return tuple(models)
-
-
-def _install_packed_model(packed: Path, model: UnpackedModel) -> UnpackedModel | None:
-    """Install a packed model in the folder of pulled ones; None if the pack has none. Raises ModelError for a different one."""
-    if not packed.is_dir():
-        return None
-    first = min(packed.iterdir())
-    if not has_fingerprint(first, model.fingerprint):
-        raise ModelError(f"The model {model.name} in the pack is not the one that its index was made with.", _COPY_AGAIN_HINT)
-    folder = ensure_private_folder(data_dir() / "models")
-    if first.is_dir():
-        target = folder / f"{first.name}-{model.fingerprint}"
-        if not target.exists():
-            shutil.move(first, target)
-        return replace(model, path=str(target))
-    folder = ensure_private_folder(folder / model.fingerprint)  # two models may have one name
-    for part in shard_paths(first):  # other files in the folder are ignored
-        if not (folder / part.name).exists():
-            with atomic_file(folder / part.name) as new:
-                shutil.copyfile(part, new)
-    return replace(model, path=str(folder / first.name))
 
 
 def _find_model_here(model: UnpackedModel, *, served: bool) -> UnpackedModel:
@@ -594,12 +541,8 @@ def _find_model_here(model: UnpackedModel, *, served: bool) -> UnpackedModel:
             file = find(name)
             if file.fingerprint == model.fingerprint:
                 return replace(model, path=str(file.path))
+    name = shlex.quote(model.name)
     if served:
-        return replace(model, remedy=f'Name its server once: localrag ask "…" --model http://HOST:PORT/v1#{shlex.quote(model.name)}')
-    other = (
-        "or ask with another: localrag ask --model NAME"
-        if kind == "chat"
-        else "or compute the vectors with another: localrag reembed --embedder NAME"
-    )
-    add = f"localrag models add FILE --name {shlex.quote(model.name)}"
-    return replace(model, remedy=f"Copy its file here ({add}), include it in the pack (localrag pack FILE --models), {other}")
+        return replace(model, remedy=f'Name its server once: localrag ask "…" --model http://HOST:PORT/v1#{name}')
+    other = "localrag ask --model NAME" if kind == "chat" else "localrag reembed --embedder NAME"
+    return replace(model, remedy=f"Copy its file here (localrag models add FILE --name {name}), or use another: {other}")

@@ -1,7 +1,4 @@
-"""MCP over HTTP at one address of the server.
-
-The library of MCP takes half a second to load, so the first request loads it, not the start of the server.
-"""
+"""MCP over HTTP at one address of the server."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,7 +23,7 @@ class McpHttp:
 
     def __init__(self, worker: QueryWorker, folder: Path, tables: TableWorker) -> None:
         self._worker, self._folder, self._tables = worker, folder, tables
-        self._wanted: asyncio.Event | None = None
+        self._manager: Any = None
 
     def routes(self) -> list[Route]:
         """The one address."""
@@ -35,32 +32,15 @@ class McpHttp:
     @asynccontextmanager
     async def lifespan(self, _app: object = None) -> AsyncIterator[None]:
         """Take requests until it is left; then every session has ended."""
-        self._wanted, self._ended = asyncio.Event(), asyncio.Event()
-        self._manager: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        running = asyncio.create_task(self._run(self._wanted, self._ended))
-        try:
-            yield
-        finally:
-            self._ended.set()
-            self._wanted.set()
-            self._wanted = None
-            await running
-
-    async def _run(self, wanted: asyncio.Event, ended: asyncio.Event) -> None:
-        """In a task of its own: a session manager must be left by the task that entered it."""
-        await wanted.wait()
-        if ended.is_set():
-            return
-        try:
-            manager = await asyncio.to_thread(self._made)
-        except BaseException as failed:  # noqa: BLE001 — whoever waits for it is told
-            self._manager.set_exception(failed)
-            return
+        manager = await asyncio.to_thread(self._make_manager)
         async with manager.run():
-            self._manager.set_result(manager)
-            await ended.wait()
+            self._manager = manager
+            try:
+                yield
+            finally:
+                self._manager = None
 
-    def _made(self) -> Any:
+    def _make_manager(self) -> Any:
         from mcp.server.transport_security import TransportSecuritySettings
 
         from localrag.serve.mcp_server import LocalBackend, make_server
@@ -75,11 +55,9 @@ class McpHttp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, as an ASGI application."""
-        if self._wanted is None:
+        if self._manager is None:
             await openai_error(503, "The server is not running.", "server_error")(scope, receive, send)
             return
-        self._wanted.set()
-        manager = await asyncio.shield(self._manager)
         begun = False
 
         async def sent(message: Message) -> None:
@@ -87,6 +65,6 @@ class McpHttp:
             begun = message["type"] == "http.response.start" or bool(message.get("more_body"))
             await send(message)
 
-        await manager.handle_request(scope, receive, sent)
+        await self._manager.handle_request(scope, receive, sent)
         if begun:  # a stream that the end of the server cut short, which uvicorn would report as an error
             await send({"type": "http.response.body"})

@@ -1,7 +1,6 @@
 """Questions of the server: QueryWorker answers them on its own thread, RunningQuestion streams the events of one."""
 
 import asyncio
-import heapq
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -22,7 +21,6 @@ from localrag.filters import NO_FILTER, DocumentFilter
 from localrag.indexing.report_stage import pending_reports
 from localrag.project import Project, filter_project
 from localrag.query.conversation import suggest_opening_questions
-from localrag.query.passages import AttachedPassage, AttachedText, find_attached_passage
 from localrag.query.question import NO_CALLBACKS, AnswerCallbacks, QueryOptions
 from localrag.query.retriever import search_passages
 from localrag.records import Answer
@@ -104,7 +102,7 @@ class QueryWorker:
         *,
         person: bool = False,
     ) -> Answer:
-        """Answer a question after a conversation; the callbacks run on the caller's loop. A person's question precedes a program's.
+        """Answer a question after a conversation; the callbacks run on the caller's loop. `person`: no program asks.
 
         When cancelled, it waits until the question has ended in the worker. Raises ServerBusy and the errors of `answer_question`.
         """
@@ -123,15 +121,6 @@ class QueryWorker:
             async with self._current_project() as full_project:
                 with filter_project(full_project, documents) as project:
                     return serializers.serialize_passages(query, search_passages(query, project, k), project)
-
-        return await self._run_in_worker(find())
-
-    async def find_attached(self, question: str, attached: Sequence[AttachedText]) -> AttachedPassage | None:
-        """The passage of texts that were sent with a question that answers it best; None without one."""
-
-        async def find() -> AttachedPassage | None:
-            async with self._current_project() as project:
-                return await asyncio.to_thread(find_attached_passage, question, attached, project)
 
         return await self._run_in_worker(find())
 
@@ -189,7 +178,7 @@ class QueryWorker:
 
     async def _answer(self, text: str, options: QueryOptions, watch: AnswerCallbacks, history: Sequence[Answer], *, person: bool) -> Answer:
         options = replace(options, by_program=not person)
-        async with self._limiter.slot(person=person), self._current_project() as project:
+        async with self._limiter, self._current_project() as project:
             return await answer_question(text, project, options, watch, history, pending_reports)
 
     @asynccontextmanager
@@ -233,7 +222,7 @@ class QueryWorker:
         asyncio.run(self._serve())
 
     async def _serve(self) -> None:
-        self._ends, self._limiter, self._reopening = asyncio.Event(), _PriorityLimiter(MAX_CONCURRENT_QUESTIONS), asyncio.Lock()
+        self._ends, self._limiter, self._reopening = asyncio.Event(), asyncio.Semaphore(MAX_CONCURRENT_QUESTIONS), asyncio.Lock()
         self._uses, self._unused = 0, asyncio.Event()
         self._unused.set()
         try:
@@ -251,42 +240,6 @@ class QueryWorker:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._close_project()
-
-
-class _PriorityLimiter:
-    """Semaphore of `n` slots with priority: waiting people before waiting programs, each first come, first served."""
-
-    def __init__(self, n: int) -> None:
-        self._free, self._came = n, 0
-        self._waiting: list[tuple[bool, int, asyncio.Future[None]]] = []
-
-    @asynccontextmanager
-    async def slot(self, *, person: bool) -> AsyncIterator[None]:
-        """Acquire a slot, and release it at the end."""
-        if self._free:
-            self._free -= 1
-        else:
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._came += 1
-            heapq.heappush(self._waiting, (not person, self._came, turn))
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    self._leave()  # it got the slot in the moment of its cancellation
-                raise
-        try:
-            yield
-        finally:
-            self._leave()
-
-    def _leave(self) -> None:
-        while self._waiting:
-            *_, turn = heapq.heappop(self._waiting)
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._free += 1
 
 
 def _index_identity(folder: Path) -> tuple[int, str]:

@@ -1,8 +1,5 @@
 """What `localrag wiki --check` says of labelled statements about the demo corpus, for the even and the odd lines apart.
 
-Then all statements are taken as one wiki, and the pairs that are said to conflict are counted by their labels: each statement that the
-documents prove conflicts with one that they contradict.
-
 python -m scripts.measure.wiki_check INDEX, with INDEX the folder of an index of localrag/demo/corpus. The statements are those of
 tests/data/wiki_statements.tsv: the page they stand on, the statement, and what the documents say of it.
 """
@@ -13,7 +10,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from localrag.exchange.wiki_check import WikiStatement, conflicting_statements, parse_statements, statement_verdict
+from localrag.exchange.wiki_check import WikiStatement, parse_statements, statement_verdict
 from localrag.project import open_for_query
 from localrag.query.attribution import alias_lookup, place_lookup, support_checker
 
@@ -32,15 +29,10 @@ def main() -> None:
         check = support_checker(project.embedder.embed, alias_lookup(project.db), project.reader, place_lookup(project.db))
         for n, (page, text, label) in enumerate(rows):
             counts[n % 2, label, statement_verdict(statement_of(page, text), check, project)[0]] += 1
-        labels = {text: label for _, text, label in rows}
-        found = list(conflicting_statements([statement_of(page, text) for page, text, _ in rows], check, project))
-        pairs = Counter(tuple(sorted((labels[f.text], labels[f.other.text]))) for f in found)
     for half in (0, 1):
         for label in dict.fromkeys(label for _, _, label in rows):
             found = {state: n for (h, expected, state), n in sorted(counts.items()) if (h, expected) == (half, label)}
             print(f"{'even odd'.split()[half]} lines, {label}: {found}")
-    for pair, n in sorted(pairs.items()):
-        print(f"conflicting: {n} of {' and '.join(pair)}")
     print(f"{(time.monotonic() - started) / len(rows):.2f} s for each statement")
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from localrag.exchange.wiki_check import WikiCheckResult
 
 
-EXPORT_FORMATS = ("parquet", "graphml", "gexf", "csv", "obsidian", "jsonl", "html", "bibtex")
+EXPORT_FORMATS = ("parquet", "graphml", "csv", "obsidian", "jsonl", "html")
 STDOUT = Path("-")
 LevelOption = Annotated[int | None, typer.Option("--level", min=0, help="Deepest level of communities to write. Default: all.")]
 
@@ -29,13 +29,12 @@ def export_command(
     format: Annotated[
         str,
         typer.Argument(
-            help="parquet: Microsoft GraphRAG's tables. graphml, gexf: for Gephi and similar programs. csv: for Neo4j. "
-            "obsidian: a vault of notes. jsonl: everything, one file for each table. html: a page for any browser. "
-            "bibtex: a bibliography of the documents.",
+            help="parquet: Microsoft GraphRAG's tables. graphml: for Gephi and similar programs. csv: for Neo4j. "
+            "obsidian: a vault of notes. jsonl: everything, one file for each table. html: a page for any browser.",
             **choice_option("format", EXPORT_FORMATS),
         ),
     ],
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The file (graphml, gexf, html, bibtex; - for stdout) or folder to write.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The file (graphml, html; - for stdout) or folder to write.")],
     level: LevelOption = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace an existing file; write into a folder that has other files, which are kept.")
@@ -85,19 +84,17 @@ def _print_export(result: "ExportResult") -> None:
 _USAGE_HINTS = {
     "parquet": "Read it with Microsoft GraphRAG, graphrag-visualizer or pandas.",
     "graphml": "Open it with Gephi, Cytoscape or yEd, or read it with networkx.",
-    "gexf": "Open it with Gephi: File → Open.",
     "csv": "How to load it into Neo4j: README.md in that folder.",
     "obsidian": "Open that folder as a vault in Obsidian. Text below the line of a note is kept when you export again.",
     "jsonl": "Description of the fields: localrag help export-tables",
     "html": "Open it in a browser; it needs no network and no server.",
-    "bibtex": "Cite from it with LaTeX, or import it into Zotero or JabRef.",
 }
 
 
 def wiki_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the wiki. Created if missing.")],
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing: list dead quotes and links, edited pages, and what you wrote without support.")
+        bool, typer.Option("--check", help="Write nothing: list dead quotes, edited pages, and what you wrote without support.")
     ] = False,
     level: LevelOption = None,
     force: Annotated[bool, typer.Option("--force", help="Write into a folder that has other files, which are kept.")] = False,
@@ -135,7 +132,7 @@ def _print_wiki(result: "WikiResult", folder: Path) -> None:
     deleted = f", {len(result.deleted)} deleted" if result.deleted else ""
     print_note(f"{result.path}: pages for {counts}. {len(result.written)} written{deleted}.")
     for name, text in (
-        ("offered", "you changed the generated part; its new version stands below it"),
+        ("edited", "you changed the generated part, so it stays; delete the page to have it made anew"),
         ("gone", "no longer in the documents; kept, because you wrote in it"),
         ("busy", "changed meanwhile by another program; the next run updates it"),
     ):
@@ -155,11 +152,9 @@ def _print_wiki_check(checked: "WikiCheckResult", *, as_json: bool) -> None:
         write_out(f"{escape_line(f.path)}:{f.line}  {f.problem}{': ' * bool(f.text)}{escape_line(f.text)}\n")
         if f.citation:
             write_out(f"    {escape_line(f.citation.place())}: “{escape_line(' '.join(f.citation.quote.split()))}”\n")
-        if f.other:
-            write_out(f"    {escape_line(f.other.path)}:{f.other.line}: “{escape_line(f.other.text)}”\n")
     counts = checked.counts
     left = f" {counts['unchecked_statements']} more statements of yours were not checked." if counts["unchecked_statements"] else ""
-    shown = ", ".join(f"{counts[name]} {name}" for name in ("pages", "quotes", "links", "statements"))
+    shown = ", ".join(f"{counts[name]} {name}" for name in ("pages", "quotes", "statements"))
     print_note(f"{len(checked.findings)} problems in {shown}.{left}")
 
 
@@ -204,14 +199,13 @@ def _print_import(done: "ImportResult") -> None:
 def pack_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write, for example town.localrag.")],
     documents: Annotated[bool, typer.Option("--documents", help="Also pack the files that were indexed.")] = False,
-    models: Annotated[bool, typer.Option("--models", help="Also pack the models that the index needs.")] = False,
     index: IndexOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write the index to one file for another machine, with checksums."""
     from localrag.exchange.pack import pack_index
 
-    packed = pack_index(file, index, documents=documents, models=models)
+    packed = pack_index(file, index, documents=documents)
     if as_json:
         left_out = [{"path": path, "reason": reason} for path, reason in packed.skipped_files]
         write_json({"path": str(packed.path), "size": packed.size, "manifest": packed.manifest, "left_out": left_out})
