@@ -4,7 +4,6 @@ What a model wrote is checked unit by unit (`attribution`), and gets a mark for 
 stays as it is. Citation marks in texts of documents and models are escaped.
 """
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -50,11 +49,6 @@ def round_marks(text: str) -> str:
 def to_one_line(text: str) -> str:
     """The text on one line, control characters replaced by U+FFFD, so that they cannot change how it is displayed."""
     return _CONTROL_CHARACTERS.sub("\ufffd", " ".join(text.split()))
-
-
-def quote_as_json(text: str) -> str:
-    """The text as a JSON string on one line, so that no quotation mark in it ends the quote."""
-    return json.dumps(to_one_line(text), ensure_ascii=False)
 
 
 def fence_texts(tag: str, texts: Sequence[str]) -> Callable[[str], str]:
