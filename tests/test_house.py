@@ -40,7 +40,7 @@ ROOMS = {
     "analysis": [
         {"amounts", "list_request"},
         {"passage_alignment", "review_questions", "tables", "word_changes"},
-        {"calendar_file", "placed_sentences", "reading"},
+        {"placed_sentences", "reading"},
         {"comparable_passages", "review_reading", "text_records"},
         {"document_diff", "request_words"},
         {"item_candidates", "review_cells", "timeline", "written_cells"},
