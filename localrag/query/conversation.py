@@ -10,10 +10,9 @@ from difflib import SequenceMatcher
 from itertools import islice
 
 from localrag.llm.budgets import TokenDensity
-from localrag.llm.grammar import question_lines, standalone_line
-from localrag.llm.model import PERSON
+from localrag.llm.grammar import standalone_line
 from localrag.llm.prompts import load_prompt
-from localrag.project import Project, resolve_answer_style
+from localrag.project import Project
 from localrag.query.abstractive import try_ask_within_budget, unmarked_text
 from localrag.query.question import Question
 from localrag.query.retriever import named_entities
@@ -206,19 +205,9 @@ async def rewrite_standalone(question: Question, history: Sequence[Answer], proj
     return question.text
 
 
-async def suggest_questions(project: Project, history: Sequence[Answer], *, about: str = "", n: int = 5) -> list[str]:
-    """`n` questions that the index can answer: follow-ups of a conversation, questions about an entity, or opening questions."""
-    names = _subjects(project, history, about)
-    if await resolve_answer_style(project) == "abstractive" and names:
-        written = await _write_questions(project, history, names, n)
-        if written:
-            return written[:n]
-    return _worded(names, n, start=not about and not history)
-
-
-def suggest_opening_questions(project: Project, *, n: int = 5) -> list[str]:
-    """`n` opening questions that the index can answer, composed without a model."""
-    return _worded(_subjects(project, (), ""), n, start=True)
+def suggest_questions(project: Project, history: Sequence[Answer] = (), *, about: str = "", n: int = 5) -> list[str]:
+    """Return `n` questions that the index can answer: follow-ups of a conversation, questions about an entity, or opening questions."""
+    return _worded(_subjects(project, history, about), n, start=not about and not history)
 
 
 def _worded(names: Sequence[tuple[str, str]], n: int, *, start: bool) -> list[str]:
@@ -243,11 +232,3 @@ def _subjects(project: Project, history: Sequence[Answer], about: str) -> list[t
     singles = [(e.name, "") for e in list(entities.values())[:10]]
     mixed = [p for candidates in zip(singles, pairs, strict=False) for p in candidates]
     return list(dict.fromkeys([*mixed, *pairs, *singles]))
-
-
-async def _write_questions(project: Project, history: Sequence[Answer], names: Sequence[tuple[str, str]], n: int) -> list[str]:
-    subjects = "\n".join(f"- {a}" + (f" and {b}" if b else "") for a, b in names[:15])
-    asked = "\n".join(f"- {a.standalone_question or a.question}" for a in history[-MAX_HISTORY_TURNS:]) or "none"
-    messages = load_prompt("abstractive/questions", project.settings.prompts).fill(subjects=subjects, asked=asked, n=n)
-    reply = await project.model.ask("questions", messages, max_tokens=60 * n, grammar=question_lines(n), priority=PERSON)
-    return [collapse_whitespace(q) for q in reply.text.splitlines() if q.strip()]
