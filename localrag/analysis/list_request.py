@@ -45,12 +45,12 @@ _ALL = re.compile(
     re.IGNORECASE,
 )
 _OPENING = re.compile(  # what a request begins with, before the noun
-    r"\W*+(?:(?:please|can|could|you|list|show|give|find|name|enumerate|count|tell|get|display|me|us|up|(?:the\s++)?(?:names?|number)\s++of"
+    r"请?(?:列出|找出|给出)?(?:所有|全部)?的?有?(?:多少|哪些|几个|什么)?\W*+"
+    r"(?:(?:please|can|could|you|list|show|give|find|name|enumerate|count|tell|get|display|me|us|up|(?:the\s++)?(?:names?|number)\s++of"
     r"|complete|full|how|many|which|what|who|all|every|each|any|of|the|our|my|your|those|these"
     r"|bitte|liste|nenne|zeige|finde|gib|mir|uns|wie|viele|wieviele|welche[rsn]?|alle|sämtliche|jede[rsn]?|wer"
     r"|cite|nomme|donne|montre|moi|combien|d[eu]|quel(?:le)?s|tou(?:te)?s|les|qui"
-    r"|lista|nombra|muestra|enumera|cu[aá]nt[oa]s|qué|cuáles|tod[oa]s|l[oa]s|quiénes)\b\W*+)*+"
-    r"|^请?(?:列出|找出|给出)?(?:所有|全部)?的?有?(?:多少|哪些|几个|什么)?",
+    r"|lista|nombra|muestra|enumera|cu[aá]nt[oa]s|qué|cuáles|tod[oa]s|l[oa]s|quiénes)\b\W*+)*+",
     re.IGNORECASE,
 )
 _PERSONS = re.compile(r"^\W*(?:(?:list|tell|name)\s+(?:me\s+)?)?who\b", re.IGNORECASE)
