@@ -120,7 +120,7 @@ def trim_span(text: str, span: Span) -> Span:
 
 
 class RepetitionFilter:
-    """Detects sentences of one text that repeat an earlier one, are the start of one, or loop."""
+    """Detects sentences of one text that repeat an earlier one, or are the start of one."""
 
     def __init__(self) -> None:
         self._known: list[str] = []  # sorted
@@ -132,7 +132,7 @@ class RepetitionFilter:
         at = bisect_left(self._known, key)
         following = next(iter(self._known[at : at + 1]), None)
         is_start = following is not None and following.startswith(key) and not _ENDED.search(sentence)
-        if following == key or is_start or is_looping(words):
+        if following == key or is_start:
             return False
         self._known.insert(at, key)
         return True
@@ -141,19 +141,6 @@ class RepetitionFilter:
 _ENDED = re.compile(r"(?<!\W)(?:(?![.!?…。！？])\W)*+[.!?…。！？]\W*+$")
 _NUMBERED = re.compile(r"^\s*\d{1,3}[.):]\s+")
 _WORDS = re.compile(rf"[{CJK}]|[^\W_{CJK}]+")
-_MAX_LOOP_WORDS, _MIN_REPETITIONS = 12, 3  # longest repeated sequence in words, and repetitions that make a loop
-
-
-def is_looping(words: Sequence[str]) -> bool:
-    """Whether words repeat: a sequence of two or more three times in a row, or one word six times."""
-    for size in range(1, _MAX_LOOP_WORDS + 1):
-        needed = size * (_MIN_REPETITIONS if size > 1 else 2 * _MIN_REPETITIONS)
-        n_equal = 0  # consecutive words equal to those `size` before them
-        for a, b in zip(words, words[size:], strict=False):
-            n_equal = n_equal + 1 if a == b else 0
-            if n_equal >= needed - size:
-                return True
-    return False
 
 
 def collapse_whitespace(text: str) -> str:
