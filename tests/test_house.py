@@ -43,8 +43,8 @@ ROOMS = {
         {"placed_sentences", "reading"},
         {"comparable_passages", "review_reading", "text_records"},
         {"document_diff", "request_words"},
-        {"item_candidates", "review_cells", "timeline", "written_cells"},
-        {"item_list", "review"},
+        {"item_list", "review_cells", "timeline", "written_cells"},
+        {"review"},
     ],
     "bench": [
         {"engine", "tasks"},
@@ -68,7 +68,6 @@ ROOMS = {
     "dates": [
         {"date_words", "edtf"},
         {"date_patterns"},
-        {"numeric_dates", "reckoning"},
         {"date_mentions"},
     ],
     "engine": [
