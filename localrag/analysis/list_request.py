@@ -317,7 +317,7 @@ def _comparisons(text: str) -> tuple[list[NumberComparison], str]:
         found.append(NumberComparison(_words_near(text, m.start(), m.end()), low, high, _is_year(low) and _is_year(high)))
     rest = _BETWEEN.sub(" ", text)
     for pattern, is_least, is_open, is_year in _BOUNDS:
-        found += [_bounded(m, is_least=is_least, is_open=is_open, is_year=is_year) for m in pattern.finditer(rest)]
+        found += [_bound_of_number(m, is_least=is_least, is_open=is_open, is_year=is_year) for m in pattern.finditer(rest)]
         rest = pattern.sub(" ", rest)
     for m in _COUNTED.finditer(rest):
         number = number_of(m["number"])
@@ -325,7 +325,7 @@ def _comparisons(text: str) -> tuple[list[NumberComparison], str]:
     return found, _COUNTED.sub(lambda m: f" {m['noun']}", rest)
 
 
-def _bounded(m: re.Match[str], *, is_least: bool, is_open: bool, is_year: bool) -> NumberComparison:
+def _bound_of_number(m: re.Match[str], *, is_least: bool, is_open: bool, is_year: bool) -> NumberComparison:
     groups = m.groupdict()
     number = number_of(groups["number"] or groups["zh"]) * _SCALES.get((groups.get("scale") or "").lower(), 1)
     measured = [noun for word, noun in _MEASURED.items() if word in m[0].lower()]
