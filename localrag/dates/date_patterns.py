@@ -30,6 +30,13 @@ _MONTH_ALONE_AFTER = {  # a month alone is one only behind such words
 }
 
 
+_EN_ORDINALS = (
+    *"first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth".split(),
+    *"sixteenth seventeenth eighteenth nineteenth twentieth twenty-first twenty-second twenty-third twenty-fourth twenty-fifth".split(),
+    *"twenty-sixth twenty-seventh twenty-eighth twenty-ninth thirtieth thirty-first".split(),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A date at characters `start` to `end`, from the beginning of `first` to the end of `last`.
@@ -106,7 +113,7 @@ def _day_patterns(language: str) -> Iterator[DatePattern]:
         if not m["y"] and name not in own_months:
             return None
         year, month = int(m["y"] or 0), numbers[name]
-        day = int(m["d"]) or 99  # no month has such a day
+        day = int(m["d"]) or 99 if m["d"].isdigit() else _EN_ORDINALS.index("-".join(m["d"].lower().split())) + 1
         first_day = int(groups.get("d0") or day)
         if groups.get("also") and day != first_day + 1:
             first_day = day  # two days, and no range
@@ -121,6 +128,8 @@ def _day_patterns(language: str) -> Iterator[DatePattern]:
     month = rf"(?:{S}(?:day{S})?{_OF}|[-/]|(?<=\.))(?P<m>{months})\b\.?"
     yield re.compile(rf"{before}(?<![\w.,/:$€£#]){earlier}(?P<d>{DAY}){_ORDINAL}{month}{year}"), read
     if language == "en":
+        ordinals = "|".join(sorted(_EN_ORDINALS, key=len, reverse=True))
+        yield re.compile(rf"\b(?P<d>(?i:{ordinals})){S}(?:day{S})?(?:of{S})?(?P<m>{months})\b{year}"), read
         year = rf"(?:(?:(?:{S})?,(?:{S})?|{S})(?P<y>\d{{4}})(?!\d|[.,]\d)|{_NO_YEAR})"
         day = rf"(?:the{S})?(?P<d>{DAY})(?:st|nd|rd|th)?(?:{_TO}(?P<d2>{DAY})(?:st|nd|rd|th)?)?(?![\w%]|[.,:]\d|-\d)"
         yield re.compile(rf"{before}\b(?P<m>{names_pattern(['en'])[0]})\b\.?{S}{day}{year}"), read
@@ -147,7 +156,7 @@ def _month_patterns(language: str) -> Iterator[DatePattern]:
 
 def _quarter_pattern() -> DatePattern:
     """Return the pattern of Q3 2019, the third quarter of 2019, 3. Quartal 2019."""
-    words = ("first", "second", "third", "fourth")
+    words = _EN_ORDINALS[:4]
 
     def read(m: re.Match[str]) -> Candidate | None:
         n = int(m["q"] or m["n"] or 0) or words.index(m["word"].lower()) + 1

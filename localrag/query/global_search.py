@@ -6,6 +6,7 @@ Extractive answers quote the broadest themes, each with the share of the documen
 
 import json
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,19 +52,22 @@ SENTENCES_PER_THEME = 2
 MIN_RELATIVE_BREADTH = 1 / 10  # of the coverage of the broadest report
 SAME_TITLE_OVERLAP = 0.5  # share of common words in two titles with the same meaning
 SAMPLE_CHUNKS = 200  # passages sampled for word frequencies
+SPEECH_WEIGHT = 0.7  # of a sentence in direct speech
 MIN_QUOTED_CHARS, MAX_QUOTED_CHARS = 40, 280  # of a quoted sentence; a third for Chinese
 RELEVANCE_WEIGHT = 1.0  # of the cosines to title and question, relative to the frequent words that a sentence adds
 QUESTION_WEIGHT = 0.5  # of the cosine to the question, relative to that to the title: "What are the main themes?" is near to no sentence
 MIN_SENTENCES_ON_TITLE = 3  # of a report, that have a word of its title
+_SPEECH = re.compile(r"^[\"'“‘「『]|[“”\"「」][^“”\"「」\n]*[“”\"「」]|(?<!\w)'.{0,400}'(?!\w)")
 
 
 @dataclass(frozen=True, slots=True)
 class _Sentence:
-    """A sentence of a report (`theme`: the report's index), with its words, and its cosine to title and question."""
+    """A sentence of a report (`theme`: the report's index), with its words, its weight by form, and its cosine to title and question."""
 
     theme: int
     quote: Quote
     words: frozenset[str]
+    form: float
     near: float
 
 
@@ -121,7 +125,10 @@ def _sentences_of(reports: Sequence[Report], question: Question, project: Projec
     )
     vectors, titles = (project.embedder.embed(some) for some in (texts, [r.title for r in reports]))
     near = [float(v @ (titles[sources[t][0]] + QUESTION_WEIGHT * question.vector)) for t, v in zip(texts, vectors, strict=True)]
-    return [_Sentence(*sources[t], frozenset(content_stems(t)), x) for t, x in zip(texts, near, strict=True)]
+    return [
+        _Sentence(*sources[t], frozenset(content_stems(t)), SPEECH_WEIGHT if _SPEECH.search(t) else 1.0, x)
+        for t, x in zip(texts, near, strict=True)
+    ]
 
 
 def _word_weights(question: Question, project: Project) -> Callable[[str], float]:
@@ -139,7 +146,7 @@ def _choose_sentences(sentences: Sequence[_Sentence], word_weight: Callable[[str
     scale = max((sum(map(word_weight, s.words)) for s in candidates), default=0.0) or 1.0
 
     def score(s: _Sentence) -> float:
-        return sum(map(word_weight, s.words - covered_words)) / scale + RELEVANCE_WEIGHT * s.near
+        return s.form * sum(map(word_weight, s.words - covered_words)) / scale + RELEVANCE_WEIGHT * s.near
 
     while candidates:
         best = max(candidates, key=score)

@@ -47,6 +47,7 @@ def test_annotated_sentences(language, own, text, dates):
     [
         ("en", "She left on 12 March 2019.", "12 March 2019", "2019-03-12"),
         ("en", "On March 3rd, 2019 it rained.", "March 3rd, 2019", "2019-03-03"),
+        ("en", "It was the twenty-first of June 1850.", "twenty-first of June 1850", "1850-06-21"),
         ("en", "From 30 May to 2 June 1999 all was quiet.", "30 May to 2 June 1999", "1999-05-30/1999-06-02"),
         ("en", "Seen between 1915 and 1927.", "1915 and 1927", "1915/1927"),
         ("en", "Works of the 1960s hang here.", "the 1960s".removeprefix("the "), "196X"),
