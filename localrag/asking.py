@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from localrag.analysis.list_answer import list_draft
+from localrag.analysis.item_list import list_draft
 from localrag.errors import UsageError
 from localrag.filters import NO_FILTER, DocumentFilter
 from localrag.llm.budgets import record_prefill_speed, record_throughput
@@ -20,7 +20,7 @@ from localrag.query.attribution import alias_lookup, place_lookup, support_check
 from localrag.query.citations import CitedAnswer, Citer
 from localrag.query.collection_questions import collection_draft, file_filter
 from localrag.query.conversation import rewrite_standalone
-from localrag.query.extractive import refusal_draft, refusal_text, refuse_unrelated
+from localrag.query.extractive import refusal_draft, refusal_text
 from localrag.query.modes import MODE_FUNCTIONS, PASSAGE_MODES, available_mode, draft_in_mode, route_question
 from localrag.query.passages import CHUNKS_READ
 from localrag.query.question import (
@@ -97,7 +97,6 @@ def _check_options(options: QueryOptions) -> None:
 
 
 def _selection_of(turns: Sequence[Answer]) -> DocumentFilter:
-    """The document filter of a conversation: that of its last answer."""
     return DocumentFilter(turns[-1].filter_text, turns[-1].collections) if turns else NO_FILTER
 
 
@@ -178,11 +177,9 @@ async def choose_mode(question: Question, project: Project) -> Question:
     return replace(question, mode=mode, reason=reason, mode_note=note)
 
 
-async def retrieve(question: Question, project: Project) -> Question | AnswerDraft:
-    """The question with the nearest passages; a refusal where they do not answer it and its mode would not read them."""
-    near = hybrid_search(question.text, question.vector, project, CHUNKS_READ)
-    refusal = await refuse_unrelated(question, near, project) if question.mode not in PASSAGE_MODES else None
-    return refusal or replace(question, near=tuple(near))
+async def retrieve(question: Question, project: Project) -> Question:
+    """The question with the nearest passages."""
+    return replace(question, near=tuple(hybrid_search(question.text, question.vector, project, CHUNKS_READ)))
 
 
 async def draft(question: Question, project: Project) -> AnswerDraft:
@@ -257,7 +254,6 @@ def store_answer(answer: Answer, project: Project, watch: AnswerCallbacks, start
 
 
 def _llm_usage(project: Project) -> tuple[int, int, int]:
-    """Calls, prompt tokens and output tokens of this process."""
     return project.model.calls, project.model.prompt_tokens, project.model.output_tokens
 
 
@@ -275,7 +271,7 @@ def _budget_note(budget: QueryBudget, options: QueryOptions) -> str:
 
 def _failure_note(budget: QueryBudget) -> str:
     notes = ["The answer was cut off at its limit; its complete sentences are kept."] * budget.was_truncated
-    notes += ["The model repeated itself or its sources, so its answer ends there."] * budget.was_repetitive
+    notes += ["The model repeated itself, so its answer ends there."] * budget.was_repetitive
     if budget.failures:
         notes.append(f"{len(budget.failures)} of {budget.calls_made} model calls failed and are left out: {budget.failures[-1]}")
     return " ".join(notes)

@@ -260,7 +260,6 @@ class AskOptions(TypedDict, total=False):
 
     mode: str
     level: int | None
-    dynamic: bool
     seed: int
     style: str
     strict: bool
@@ -555,7 +554,7 @@ class Index(IndexReader):
                 raise LocalragError(f"No entity is called {about!r}.", f"Look for it: localrag search {about!r}")
             last = None if about else answers.last_answer(project.db)
             history = answers.conversation(project.db, last.conversation) if last and last.conversation else []
-            return asyncio.run(suggest_questions(project, history, about=about, n=n))
+            return suggest_questions(project, history, about=about, n=n)
 
     def search(self, query: str, k: int = 10, *, selection: DocumentFilter = NO_FILTER) -> list[SearchHit]:
         """The `k` chunks most relevant to a query, best first, found by words, vectors and the graph, without a chat model.

@@ -40,14 +40,11 @@ ROOMS = {
     "analysis": [
         {"amounts", "list_request"},
         {"passage_alignment", "review_questions", "tables", "word_changes"},
-        {"calendar_file", "placed_sentences", "reading"},
-        {"comparable_passages", "relevance", "review_reading", "text_records"},
+        {"placed_sentences", "reading"},
+        {"comparable_passages", "review_reading", "text_records"},
         {"document_diff", "request_words"},
-        {"item_evidence", "review_cells", "timeline", "written_cells"},
-        {"item_candidates", "review"},
-        {"merged_items"},
-        {"item_list"},
-        {"list_answer"},
+        {"item_list", "review_cells", "timeline", "written_cells"},
+        {"review"},
     ],
     "bench": [
         {"engine", "tasks"},
@@ -71,7 +68,6 @@ ROOMS = {
     "dates": [
         {"date_words", "edtf"},
         {"date_patterns"},
-        {"numeric_dates", "reckoning"},
         {"date_mentions"},
     ],
     "engine": [

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from localrag.analysis.calendar_file import timeline_to_ics
 from localrag.analysis.tables import Cell, ResultTable
 from localrag.errors import UsageError
 from localrag.exchange.cited_texts import answer_source, cell_text, marked_answer, remark, replace_marks, source
@@ -21,22 +20,18 @@ T = TypeVar("T")
 
 
 def write_table(table: ResultTable, path: Path, *, force: bool = False) -> None:
-    """Write a table to a file, whose suffix is one of TABLE_SUFFIXES, or .ics for a timeline; only its owner can read it.
+    """Write a table to a file, whose suffix is one of TABLE_SUFFIXES; only its owner can read it.
 
     Raises UsageError for another suffix, if the file exists and `force` is not set, or if the table is too large for the format; OSError.
     """
-    check_output_file(path, table.kind, force=force)
-    _writer(path, _writers_of(table.kind))(table, path)
+    check_output_file(path, force=force)
+    _writer(path, _TABLE_WRITERS)(table, path)
 
 
-def check_output_file(path: Path, kind: str = "", *, force: bool = False) -> None:
-    """Raises UsageError if a table of a kind cannot be written to this path, so that nothing has to be made in vain."""
-    _writer(path, _writers_of(kind))
+def check_output_file(path: Path, *, force: bool = False) -> None:
+    """Raises UsageError if a table cannot be written to this path, so that nothing has to be made in vain."""
+    _writer(path, _TABLE_WRITERS)
     check_target_file(path, force=force)
-
-
-def _writers_of(kind: str) -> Mapping[str, Callable[[ResultTable, Path], None]]:
-    return {**_TABLE_WRITERS, ".ics": _text_writer(timeline_to_ics)} if kind == "timeline" else _TABLE_WRITERS
 
 
 def check_answer_file(path: Path, *, force: bool = False) -> None:

@@ -336,7 +336,6 @@ def _lower_words(text: str) -> frozenset[str]:
 
 
 def _holds(text: str, name: str) -> bool:
-    """Whether a text contains a name as whole words."""
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None if not is_cjk(name) else name in text
 
 
@@ -528,6 +527,5 @@ def proving_row(claim: str, passages: Sequence[Quote]) -> Quote | None:
 
 
 def _tokens(text: str) -> frozenset[str]:
-    """The stems of a text's content words, and its numbers."""
     words = (stem for stem in content_stems(text) if not stem[0].isdigit())
     return frozenset(words) | frozenset(n.replace(",", "") for n in re.findall(r"\d[\d,.]*\d|\d", text))

@@ -230,7 +230,6 @@ class Citer:
         return True
 
     def _say(self, new: str) -> None:
-        """Append to the text."""
         self._text += new
         if self._watch.on_text:
             self._watch.on_text(new)

@@ -45,7 +45,6 @@ async def ask_local(question: Question, project: Project) -> AnswerDraft:
 
 
 def _claims(question: Question, project: Project, entity_ids: Sequence[str]) -> list[Claim]:
-    """Claims about the entities, nearest to the question first."""
     claims = graph.claims(project.db, entity_ids)[:CLAIMS_COMPARED]
     if not claims:
         return []

@@ -117,7 +117,6 @@ def _reciprocal_ranks(values: Array) -> Array:
 
 
 def _named_share(chunks: Sequence[Chunk], question: str, project: Project) -> Array:
-    """The share of the question's entities that each chunk mentions."""
     wanted = {entity.entity_id for entity in named_entities(question, project)}
     found: dict[str, set[str]] = {chunk.id: set() for chunk in chunks}
     for mention in graph.mentions_in(project.db, list(found)) if wanted else ():

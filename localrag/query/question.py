@@ -144,7 +144,6 @@ class QueryOptions:
 
     mode: str = "auto"
     level: int | None = None
-    dynamic: bool = False
     seed: int = 0
     style: str = ""
     strict: bool = False

@@ -97,7 +97,6 @@ def classifier_probabilities(classifier: str, question: str, project: Project) -
 
 @lru_cache(maxsize=64)
 def _question_vector(reader: PassageReader, question: str) -> NDArray[np.float32]:
-    """The reader's vector of a question, (width,), for all classifiers that look at it."""
     vector: NDArray[np.float32] = reader.question_vectors([question])[0]
     return vector
 

@@ -187,7 +187,6 @@ def documents_of_dates(question: str, project: Project, today: date) -> frozense
 
 
 def _days(mention: DateMention) -> tuple[Day, Day]:
-    """The first and the last day that are meant."""
     first, last = mention.value.first_day, mention.value.last_day
     if mention.bound in ("before", "until", "by") or mention.value.start is None:
         first = FIRST_DAY

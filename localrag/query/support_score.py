@@ -160,7 +160,6 @@ def _telling(claim: ParsedSentence) -> list[int]:
 
 
 def _common_subsequence(a: Sequence[str], b: Sequence[str]) -> int:
-    """The length of the longest common subsequence."""
     row = [0] * (len(b) + 1)
     for x in a:
         diagonal = 0
@@ -170,7 +169,6 @@ def _common_subsequence(a: Sequence[str], b: Sequence[str]) -> int:
 
 
 def _view_features(claim: str, text: str, reading: tuple[float, float], *, has_names: bool) -> dict[str, float]:
-    """The values of VIEW_FEATURES."""
     mine, source = parse_sentence(claim), parse_sentence(text)
     match, telling = matched(mine, source), _telling(mine)
     unmatched = [mine.words[i] for i in telling if i not in match.alike and i not in match.converse]

@@ -20,7 +20,7 @@ from localrag.errors import LocalragError, NoIndex
 from localrag.filters import NO_FILTER, DocumentFilter
 from localrag.indexing.report_stage import pending_reports
 from localrag.project import Project, filter_project
-from localrag.query.conversation import suggest_opening_questions
+from localrag.query.conversation import suggest_questions
 from localrag.query.question import NO_CALLBACKS, AnswerCallbacks, QueryOptions
 from localrag.query.retriever import search_passages
 from localrag.records import Answer
@@ -125,7 +125,7 @@ class QueryWorker:
 
         async def suggest() -> list[str]:
             async with self._current_project() as project:
-                return suggest_opening_questions(project, n=n)
+                return suggest_questions(project, n=n)
 
         return await self._run_in_worker(suggest())
 

@@ -47,10 +47,7 @@ ROW_KINDS = ("document", "chapter", "record")
 MAX_QUESTIONS_BYTES = 10_000_000
 CONFIRM_FROM_S = 600.0  # seconds from which on a review asks before it begins
 OutOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", "-o", metavar="FILE", help="Write the table to a .csv, .xlsx, .docx, .md or .json file; a timeline also to .ics."
-    ),
+    Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the table to a .csv, .xlsx, .docx, .md or .json file.")
 ]
 _FILTER_OPTIONS = {"where": (FilterOption, None), "collection": (CollectionOption, None)}
 _TABLE_OPTIONS = {
@@ -65,7 +62,7 @@ _TABLE_OPTIONS = {
 with_table = with_options("given", **_FILTER_OPTIONS, **_TABLE_OPTIONS)
 
 
-def _make(given: OptionValues, make: "Callable[[Index, DocumentFilter], ResultTable]", kind: str = "") -> None:
+def _make(given: OptionValues, make: "Callable[[Index, DocumentFilter], ResultTable]") -> None:
     """Open the index, make a table and print or write it; an existing out file is refused before the work."""
     from localrag.cli.views.result_tables import print_result_table
     from localrag.exchange.table_files import check_output_file, write_table
@@ -73,7 +70,7 @@ def _make(given: OptionValues, make: "Callable[[Index, DocumentFilter], ResultTa
 
     selection, out, force = document_filter(given.get("where"), given.get("collection")) or NO_FILTER, given["out"], given["force"]
     if out is not None:
-        check_output_file(out, kind, force=force)
+        check_output_file(out, force=force)
     with localrag.Index.open(given["index"], model=given["model"], engine=engine_options(given, quiet=given["as_json"])) as opened:
         opened.load_models()
         table = make(opened, selection)
@@ -171,7 +168,7 @@ def timeline_command(
 ) -> None:
     """List dated statements in order of time, each with its quote."""
     topic = joined_words(about)
-    _make(given, lambda opened, selection: opened.timeline(topic, limit=limit, selection=selection, on_work=_show_work), "timeline")
+    _make(given, lambda opened, selection: opened.timeline(topic, limit=limit, selection=selection, on_work=_show_work))
 
 
 @with_table

@@ -52,7 +52,6 @@ def ask_command(
     where: FilterOption = None,
     collection: CollectionOption = None,
     level: Annotated[int | None, typer.Option("--level", help="Community level for global questions. 0 is the top.")] = None,
-    dynamic: Annotated[bool, typer.Option("--dynamic", help="Select reports for a global question from the top level down.")] = False,
     go_on: Annotated[bool, typer.Option("--continue", "-c", help="Continue the last conversation.")] = False,
     style: StyleOption = "",
     strict: StrictOption = False,
@@ -80,7 +79,6 @@ def ask_command(
     how: AskOptions = {
         "mode": mode,
         "level": level,
-        "dynamic": dynamic,
         "seed": seed,
         "style": style,
         "strict": strict,
