@@ -19,7 +19,6 @@ from localrag.store.check import rebuild_full_text
 from localrag.store.database import back_up_database
 from localrag.store.gate import SchemaObjects, schema_objects
 from localrag.store.location import DATABASE_FILE
-from localrag.store.opening import LOCATION_KEY
 from localrag.store.schema import (
     SCHEMA_VERSION,
     create_schema,
@@ -33,7 +32,7 @@ from localrag.system.installation import upgrade_hint
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 # Settings that are kept; all others stay on the machine where they were written.
-UNLISTED = frozenset({"id", LOCATION_KEY})  # every index has its own: dropped without being reported
+UNLISTED = frozenset({"id"})  # every index has its own: dropped without being reported
 PORTABLE = frozenset(
     "settings chat_model embedder prepend_metadata chunk_tokens chunk_embedding_text merge_decisions llm_same_entity graph_hash"
     " graph_options_hash extraction_hashes merge_rules_version descriptions_hash clustering_statistics reports_state reports_hash"
