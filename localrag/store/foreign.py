@@ -27,16 +27,17 @@ from localrag.store.schema import (
     recompute_checksums,
     schema_version,
 )
+from localrag.store.vectors import INDEX_FILE_SETTINGS
 from localrag.system.files import new_database_file
 from localrag.system.installation import upgrade_hint
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 # Settings that are kept; all others stay on the machine where they were written.
-UNLISTED = frozenset({"id"})  # every index has its own: dropped without being reported
+UNLISTED = frozenset({"id", *INDEX_FILE_SETTINGS})  # every index has its own: dropped without being reported
 PORTABLE = frozenset(
     "settings chat_model embedder prepend_metadata chunk_tokens chunk_embedding_text merge_decisions llm_same_entity graph_hash"
     " graph_options_hash extraction_hashes merge_rules_version descriptions_hash clustering_statistics reports_state reports_hash"
-    " title_corpus_size repaired_titles layout_hash graph_embeddings_hash gc_config layout_method imports reclustered budgets_model"
+    " title_corpus_size layout_hash graph_embeddings_hash gc_config layout_method imports reclustered budgets_model"
     " style_model auto_extractor reports_style dropped_rows is_embedder_named"
     " collected_llm_usage fts_merge_passes unused_config_hashes pending_erasure pending_conversation_erasure".split()
 )
@@ -190,7 +191,6 @@ def drop_machine_state(db: Database) -> list[tuple[str, str]]:
             dropped += _drop_setting(db, key, value)
         db.execute("DELETE FROM file_stats")  # file stats of the other machine are meaningless here
         dropped += _drop_vectors(db)
-        db.execute("DELETE FROM vector_index_files")  # FAISS files are built again
         state = "CASE WHEN ended_at IS NULL THEN 'interrupted' ELSE state END"
         db.execute(f"UPDATE runs SET pid = 0, engine_metrics = '{{}}', progress = '{{}}', state = {state}")
         db.execute("UPDATE runs SET ended_at = CURRENT_TIMESTAMP WHERE ended_at IS NULL")

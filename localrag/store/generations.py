@@ -25,7 +25,7 @@ from localrag.store import collections, documents, reviews, runs
 from localrag.store import layout as layout_store
 from localrag.store.database import checkpoint_wal
 from localrag.store.documents import delete_orphan_file_stats
-from localrag.store.entity_network import pending_network_change, update_cache_files
+from localrag.store.entity_network import update_cache_files
 from localrag.store.full_text import index_chunks, unindex_chunks
 from localrag.store.staging import GraphStaging, StagedRow, clear_changed_chunks
 from localrag.store.vectors import VECTOR_KINDS
@@ -97,7 +97,6 @@ def publish(
     generation without a report; if None, published reports are kept unless they quote a deleted chunk. `kinds`: the vectors to publish.
     `embedder`: binds the index to it and deletes the vectors of others. `settings`: saved in the same transaction.
     """
-    before = pending_network_change(db, graph)
     with db.atomic():
         _publish_documents(db)
         if graph is not None:
@@ -118,7 +117,7 @@ def publish(
             db.execute(f"DELETE FROM embeddings WHERE kind = ? AND subject_id NOT IN ({rows})", [kind])
         runs.save_settings(db, **settings)
     checkpoint_wal(db)
-    update_cache_files(db, before)
+    update_cache_files(db)
 
 
 def _publish_documents(db: Database) -> None:

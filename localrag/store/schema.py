@@ -21,7 +21,7 @@ from localrag.errors import IndexMismatch, LocalragError
 from localrag.store.gate import SCHEMA_HASH, SchemaObjects, schema_hash, schema_objects
 from localrag.system.installation import upgrade_hint
 
-SCHEMA_VERSION = 34  # PRAGMA user_version
+SCHEMA_VERSION = 35  # PRAGMA user_version
 
 # The number of rejected names of an extraction, NULL for invalid JSON; index and query must use the same expression.
 REJECTED_NAMES_EXPR = "CASE WHEN json_valid(result) THEN json_extract(result, '$.noise') END"
@@ -59,8 +59,6 @@ CREATE TABLE ocr_pages (
 CREATE INDEX ocr_pages_by_image ON ocr_pages(image_hash);
 
 CREATE TABLE ocr_documents (content_hash TEXT PRIMARY KEY, scan_id TEXT NOT NULL, languages TEXT NOT NULL);
-
-CREATE TABLE retitled_documents (document_id TEXT PRIMARY KEY) WITHOUT ROWID;
 
 CREATE TABLE removed_documents (path TEXT PRIMARY KEY, was_replaced INTEGER NOT NULL);
 
@@ -211,9 +209,6 @@ CREATE INDEX embeddings_by_kind ON embeddings(kind);
 
 CREATE TABLE vector_versions (kind TEXT PRIMARY KEY, version TEXT NOT NULL);
 
-CREATE TABLE vector_index_files (
-    kind TEXT PRIMARY KEY, file TEXT NOT NULL, last_vector_id INTEGER NOT NULL, n_vectors INTEGER NOT NULL, size INTEGER NOT NULL);
-
 CREATE TABLE name_embeddings (name TEXT PRIMARY KEY, embedder TEXT NOT NULL, vector BLOB NOT NULL) WITHOUT ROWID;
 
 CREATE TABLE name_merges (
@@ -351,9 +346,9 @@ CREATE TRIGGER chunks_updated AFTER UPDATE ON chunks WHEN (old.id, old.document_
 CREATE TRIGGER chunks_deleted AFTER DELETE ON chunks WHEN EXISTS (SELECT 1 FROM graph_inputs WHERE chunk_id = old.id) BEGIN
     INSERT OR IGNORE INTO changed_chunks VALUES (old.id); END;
 
--- Documents whose title changed since the network of entities and chunks was built.
+-- The network of entities and chunks depends on the titles of documents.
 CREATE TRIGGER documents_title_updated AFTER UPDATE OF title ON documents WHEN old.title <> new.title BEGIN
-    INSERT OR IGNORE INTO retitled_documents VALUES (new.id); END
+    INSERT OR REPLACE INTO vector_versions VALUES ('title', hex(randomblob(8))); END
 """
 
 CHECKSUMS_TABLE = "table_checksums"
