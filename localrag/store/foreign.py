@@ -15,18 +15,11 @@ from sqlite_utils import Database
 
 from localrag.errors import IndexMismatch, LocalragError
 from localrag.settings import IndexSettings
-from localrag.store.check import rebuild_full_text
+from localrag.store.check import copy_rows
 from localrag.store.database import back_up_database
-from localrag.store.gate import SchemaObjects, schema_objects
+from localrag.store.gate import schema_objects
 from localrag.store.location import DATABASE_FILE
-from localrag.store.schema import (
-    SCHEMA_VERSION,
-    create_schema,
-    current_schema,
-    keep_checksums,
-    recompute_checksums,
-    schema_version,
-)
+from localrag.store.schema import SCHEMA_VERSION, current_schema, keep_checksums, schema_version
 from localrag.store.vectors import INDEX_FILE_SETTINGS
 from localrag.system.files import new_database_file
 from localrag.system.installation import upgrade_hint
@@ -43,7 +36,6 @@ PORTABLE = frozenset(
 )
 MACHINE_BOUND = {"studies": "study", "studies_with_text": "study", "source_paths": "indexed folder"}  # → name for messages
 BOUND_MODEL_SETTINGS = {"chat_model": "chat model", "embedder": "embedder"}
-_IS_PLAIN_TABLE = "substr(upper(ltrim(sql)), 1, 13) = 'CREATE TABLE '"  # not a virtual one
 
 
 def sanitize_database(path: Path) -> list[tuple[str, str]]:
@@ -63,7 +55,7 @@ def sanitize_database(path: Path) -> list[tuple[str, str]]:
             if not foreign and not expected.keys() - objects.keys():
                 _check_pages(connection)
                 return []
-        _rebuild(path, expected)
+        _rebuild(path)
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # also a name that is not UTF-8
         raise _unusable(str(error)) from error
     return [(f"{kind} {name}" if kind else name, "it is not of localrag's own schema") for kind, name in foreign]
@@ -118,26 +110,14 @@ def _check_pages(connection: sqlite3.Connection) -> None:
         raise _unusable(f"it is damaged ({result})")
 
 
-def _rebuild(path: Path, expected: SchemaObjects) -> None:
+def _rebuild(path: Path) -> None:
     """Replace a foreign database by a new one with localrag's schema and the foreign rows, as far as they fit."""
     part = new_database_file(path.with_name(f"{path.name}.part"))
     try:
-        with closing(sqlite3.connect(part, isolation_level=None)) as connection:
-            connection.execute("PRAGMA synchronous = OFF")  # after a power cut the pack is unpacked again
-            create_schema(Database(connection))
-            triggers = [(name, sql) for (kind, name), (_, sql) in expected.items() if kind == "trigger" and sql]
-            with closing(sqlite3.connect(path)) as foreign:
-                _read_only(foreign)
-                connection.execute("BEGIN")
-                for name, _ in triggers:
-                    connection.execute(f'DROP TRIGGER "{name}"')
-                for table in _tables(connection):
-                    _copy_rows(foreign, connection, table)
-                for _, sql in triggers:
-                    connection.execute(sql)
-                connection.execute("COMMIT")
-            rebuild_full_text(Database(connection))
-            recompute_checksums(Database(connection))
+        with closing(sqlite3.connect(path)) as foreign:
+            _read_only(foreign)
+            copy_rows(foreign, part)
+        with closing(sqlite3.connect(part)) as connection:
             _check_pages(connection)
         for name in (path.name, f"{path.name}-wal", f"{path.name}-shm", f"{path.name}-journal"):
             path.with_name(name).unlink(missing_ok=True)
@@ -145,30 +125,6 @@ def _rebuild(path: Path, expected: SchemaObjects) -> None:
     finally:
         for leftover in (part, Path(f"{part}-journal")):
             leftover.unlink(missing_ok=True)
-
-
-def _tables(connection: sqlite3.Connection) -> list[str]:
-    """localrag's ordinary tables, without those of SQLite and of the full-text index."""
-    rows = connection.execute(f"SELECT name FROM sqlite_master WHERE type = 'table' AND {_IS_PLAIN_TABLE} ORDER BY rowid")
-    return [name for (name,) in rows if not name.startswith(("sqlite_", "chunks_fts"))]
-
-
-def _copy_rows(foreign: sqlite3.Connection, target: sqlite3.Connection, table: str) -> None:
-    """Copy the rows of a table in the columns that both databases have; skips a foreign table that is not ordinary."""
-    target.execute(f'DELETE FROM "{table}"')
-    select = f"SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ? AND {_IS_PLAIN_TABLE}"
-    if not foreign.execute(select, [table]).fetchone()[0]:
-        return
-    columns = sorted(_columns(target, table) & _columns(foreign, table))
-    if columns:
-        named, marks = ", ".join(f'"{column}"' for column in columns), ", ".join("?" * len(columns))
-        rows = foreign.execute(f'SELECT {named} FROM "{table}"')
-        target.executemany(f'INSERT OR IGNORE INTO "{table}" ({named}) VALUES ({marks})', rows)
-
-
-def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
-    """The columns of a table, without generated and hidden ones."""
-    return {row[1] for row in connection.execute(f'PRAGMA table_xinfo("{table}")') if row[6] == 0}
 
 
 def forget_id(path: Path) -> None:
