@@ -14,7 +14,7 @@ from weakref import finalize
 
 from sqlite_utils import Database
 
-from localrag.records import Chunk, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction
+from localrag.records import Chunk, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction, content_id
 from localrag.store.schema import REJECTED_NAMES_EXPR
 from localrag.text.sentences import SPLITTER_VERSION, cache_sentence_bounds
 
@@ -60,6 +60,13 @@ def chunk_ids(db: Database) -> list[str]:
 def chunk_texts(db: Database) -> set[str]:
     """The texts of all chunks."""
     return {row["text"] for row in db.query("SELECT text FROM chunks")}
+
+
+def text_subjects(db: Database) -> Iterator[str]:
+    """The subjects of LLM calls about the texts of all chunks, published or staged."""
+    for table in ("main.chunks", "main.staged_chunks"):
+        for (text,) in db.execute(f"SELECT text FROM {table}"):
+            yield content_id(text)
 
 
 def count_llm_extracted(db: Database) -> int:

@@ -17,10 +17,11 @@ from typing import Any
 from sqlite_utils import Database
 
 from localrag.records import IMPORTED_MARK, Chunk, Document, DocumentPart, SkippedFile, content_id
+from localrag.store import runs
 from localrag.store.chunks import chunk_row, chunks_of, save_sentences
 from localrag.store.full_text import index_chunks, unindex_chunks
 from localrag.store.reviews import move_cells
-from localrag.store.tombstones import record_removal
+from localrag.store.tombstones import move_tombstones, record_removal
 from localrag.system.files import FileStat
 from localrag.text.sentences import SPLITTER_VERSION
 
@@ -57,7 +58,7 @@ def save_document(db: Database, document: Document, chunks: Sequence[Chunk], *, 
             rows = db.query(f"{sql} (SELECT value FROM json_each(?))", [json.dumps(list(hashes.values()))])
             vectors |= {row["content_hash"]: row for row in rows}
         sentences = _sentences_of(db, document.path)
-        remove_document(db, document.path, edited=True)
+        remove_document(db, document.path)
         prefix = "staged_" if is_staged else "main."
         _insert_rows(db, f"{prefix}documents", [_document_row(document)])
         _insert_rows(db, f"{prefix}chunks", map(chunk_row, chunks))
@@ -114,13 +115,14 @@ def _has_path(db: Database, table: str, path: str) -> bool:
     return bool(db.execute(f"SELECT EXISTS (SELECT 1 FROM {table} WHERE path = ?)", [path]).fetchone()[0])
 
 
-def remove_document(db: Database, path: str, *, edited: bool = False) -> None:
+def remove_document(db: Database, path: str) -> None:
     """Delete a document and everything derived from its chunks; nothing happens for an unknown path.
 
-    `edited`: another content of the path follows. With a published graph readers see the document until the next generation is published.
+    With a published graph readers see the document until the next generation is published.
     """
     with db.atomic():
-        record_removal(db, path, edited=edited)
+        if record_removal(db, path):
+            runs.save_settings(db, has_removed_text=True)
         staged = "SELECT c.id FROM staged_chunks c JOIN staged_documents d ON d.id = c.document_id WHERE d.path = ?"
         removed_ids = [key for (key,) in db.execute(staged, [path])]
         db.execute("DELETE FROM staged_documents WHERE path = ?", [path])
@@ -323,7 +325,7 @@ def move_documents(db: Database, moves: Mapping[str, MovedTo]) -> None:
     """Give documents (by path) new paths in one transaction, published at once: all other tables refer to documents by id.
 
     A title taken from the file name follows, and so does a date taken from its name or the file. A new path must belong to no other
-    document (`occupied_paths`) unless that one moves as well. Old paths are recorded as removed, because conversations cite them.
+    document (`occupied_paths`) unless that one moves as well.
     """
     if not moves:
         return
@@ -342,7 +344,7 @@ def move_documents(db: Database, moves: Mapping[str, MovedTo]) -> None:
             )
         path_pairs = [(new.path, parked.get(old, old)) for old, new in moves.items()]
         db.conn.executemany("UPDATE OR REPLACE main.staged_deletions SET path = ? WHERE path = ?", path_pairs)
-        db.conn.executemany("INSERT OR IGNORE INTO removed_documents (path, was_replaced) VALUES (?, 0)", ((old,) for old in moves))
+        move_tombstones(db, {old: new.path for old, new in moves.items()})
         _move_in_collections(db, moves)
         move_cells(db, ((old, new.path) for old, new in moves.items()))
 

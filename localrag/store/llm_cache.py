@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.records import IN_DOUBT_SUBJECT, QUERY_SUBJECT, CallReference, LlmCall
+from localrag.records import QUERY_SUBJECT, CallReference, LlmCall
 from localrag.store.runs import load_settings, save_settings
 
 
@@ -43,22 +43,15 @@ def _call(row: dict[str, Any]) -> LlmCall:
 
 
 def _confirm(db: Database, references: Iterable[CallReference]) -> None:
-    """Set subject and config hash of used calls. A call used for two texts keeps both subjects and is deleted when neither is stored."""
-    for reference in references:
-        rows = db.execute("SELECT subject FROM llm_calls WHERE key = ?", [reference.key]).fetchall()
-        if reference.subject and rows and rows[0][0] not in ("", IN_DOUBT_SUBJECT, QUERY_SUBJECT, reference.subject):
-            db.execute("INSERT OR IGNORE INTO llm_call_subjects (call_key, subject) VALUES (?, ?)", [reference.key, rows[0][0]])
-        db.execute(
-            "UPDATE llm_calls SET subject = ?, config_hash = ?, unused_since = NULL WHERE key = ?",
-            [reference.subject, reference.config_hash, reference.key],
-        )
+    """Set subject and config hash of used calls. A call used for two texts is about the last, and is deleted with it."""
+    update = "UPDATE llm_calls SET subject = ?, config_hash = ?, unused_since = NULL WHERE key = ?"
+    db.conn.executemany(update, ((use.subject, use.config_hash, use.key) for use in references))
 
 
 def calls_about(db: Database, subjects: Sequence[str]) -> list[LlmCall]:
     """The stored calls about texts with these content ids."""
-    values = "(SELECT value FROM json_each(:subjects))"
-    matches = f"subject IN {values} OR key IN (SELECT call_key FROM llm_call_subjects WHERE subject IN {values})"
-    return list(map(_call, db.query(f"SELECT * FROM llm_calls WHERE {matches}", {"subjects": json.dumps(subjects)})))
+    query = "SELECT * FROM llm_calls WHERE subject IN (SELECT value FROM json_each(?))"
+    return list(map(_call, db.query(query, [json.dumps(subjects)])))
 
 
 _CALL = tuple(f.name for f in fields(LlmCall))

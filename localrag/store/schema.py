@@ -60,11 +60,7 @@ CREATE INDEX ocr_pages_by_image ON ocr_pages(image_hash);
 
 CREATE TABLE ocr_documents (content_hash TEXT PRIMARY KEY, scan_id TEXT NOT NULL, languages TEXT NOT NULL);
 
-CREATE TABLE removed_documents (path TEXT PRIMARY KEY, was_replaced INTEGER NOT NULL);
-
-CREATE TABLE removed_words (word_hash INTEGER PRIMARY KEY, was_replaced INTEGER NOT NULL);
-
-CREATE TABLE gc_queue (kind TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, value)) WITHOUT ROWID;
+CREATE TABLE removed_documents (path TEXT PRIMARY KEY, words BLOB NOT NULL);
 
 CREATE TABLE chunks (
     id TEXT PRIMARY KEY, document_id TEXT NOT NULL REFERENCES documents(id) ON DELETE CASCADE, ordinal INTEGER NOT NULL,
@@ -92,10 +88,6 @@ CREATE TABLE llm_calls (
 CREATE INDEX llm_calls_by_subject ON llm_calls(subject);
 
 CREATE INDEX llm_calls_unused ON llm_calls(unused_since) WHERE unused_since IS NOT NULL;
-
-CREATE TABLE llm_call_subjects (call_key TEXT NOT NULL, subject TEXT NOT NULL, PRIMARY KEY (call_key, subject)) WITHOUT ROWID;
-
-CREATE INDEX llm_call_subjects_by_subject ON llm_call_subjects(subject);
 
 CREATE TABLE extractions (chunk_id TEXT NOT NULL, config_hash TEXT NOT NULL, result TEXT NOT NULL, PRIMARY KEY (chunk_id, config_hash));
 
