@@ -8,8 +8,9 @@ The inputs are, per chunk, the extraction used; they tell which documents change
 """
 
 import json
+import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -19,6 +20,7 @@ from sqlite_utils import Database
 from localrag.records import Chunk, Extraction, content_id
 from localrag.store import chunks as chunks_store
 from localrag.store.database import temporary_table
+from localrag.store.schema import create_schema
 from localrag.system.resources import available_memory
 
 StagedRow = tuple[Any, ...]
@@ -34,7 +36,7 @@ class StagedTable:
 
     columns: tuple[str, ...]
     keys: int
-    indexes: tuple[str, ...] = ()
+    indexes: tuple[str, ...]
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -42,53 +44,26 @@ class StagedTable:
         return self.columns[: self.keys]
 
 
-def _staged_table(columns: str, keys: int, *indexes: str) -> StagedTable:
-    return StagedTable(tuple(columns.split()), keys, indexes)
+def _read_tables(names: Sequence[str]) -> dict[str, StagedTable]:
+    """Read the columns, keys and indexes of tables from the schema."""
+    tables = {}
+    with closing(sqlite3.connect(":memory:")) as connection:
+        create_schema(Database(connection))
+        for name in names:
+            columns = connection.execute("SELECT name, pk FROM pragma_table_info(?)", [name]).fetchall()
+            indexes = connection.execute("SELECT sql FROM sqlite_master WHERE type = 'index' AND tbl_name = ? AND sql > ''", [name])
+            unique = connection.execute("SELECT name FROM pragma_index_list(?) WHERE origin = 'u'", [name]).fetchall()
+            listed = connection.execute("SELECT group_concat(name, ', ') FROM pragma_index_info(?)", unique[0]) if unique else ()
+            indexed = [sql.partition(f"ON {name}(")[2].rpartition(")")[0] for (sql,) in indexes] + [names for (names,) in listed]
+            tables[name] = StagedTable(tuple(column for column, _ in columns), sum(pk > 0 for _, pk in columns), tuple(indexed))
+    return tables
 
 
-GRAPH_TABLES = {  # referenced tables before those that refer to them
-    "entities": _staged_table("id name type description degree descriptions", 1),
-    "entity_aliases": _staged_table("alias entity_id", 2, "entity_id"),
-    "relationships": _staged_table("id source_id target_id description weight strength descriptions", 1, "source_id", "target_id"),
-    "mentions": _staged_table("entity_id chunk_id start end name informativeness", 4, "chunk_id"),
-    "evidence": _staged_table("relationship_id chunk_id start end", 4, "chunk_id"),
-    "claims": _staged_table(
-        "id chunk_id subject_id object_id type status start_date end_date description span_start span_end", 1, "chunk_id", "subject_id"
-    ),
-    "communities": _staged_table("id level ordinal parent_id", 1, "parent_id"),
-    "community_members": _staged_table("community_id entity_id", 2, "entity_id"),
-    "community_weights": _staged_table("community_id total_weight internal_weight", 1),
-    "isolated_entities": _staged_table("entity_id attached_to_id", 1, "attached_to_id"),
-    "name_merges": _staged_table("name_key entity_key is_applied reason score", 3),
-    "graph_inputs": _staged_table("chunk_id document_id input_hash", 1, "document_id"),
-    "document_names": _staged_table(
-        "document_id name_key form_counts type_counts descriptions form type count target_key reason score canonical_key entity_key",
-        2,
-        "name_key",
-        "canonical_key, type",
-    ),
-    "corpus_names": _staged_table(
-        "name_key form type count target_key reason score", 1, "target_key", "type, substr(name_key, 1, 2), count"
-    ),
-    "name_index": _staged_table("lookup_key name_key", 2),
-    "name_queries": _staged_table("lookup_key name_key", 2),
-    "homonyms": _staged_table("name_key is_person entity_key", 1),
-    "graph_nodes": _staged_table("id entity_key canonical_key n_sentences strongest_neighbor", 1, "entity_key"),
-    "cooccurrences": _staged_table(
-        "a b relationship_id shared_sentences n_chunks n_statements strength llm_chunks weight is_relationship",
-        2,
-        "a, weight",
-        "b, weight",
-        "weight",
-    ),
-    "document_entity_counts": _staged_table("document_id node n_sentences", 2),
-    "document_cooccurrences": _staged_table(
-        "document_id a b shared_sentences n_chunks n_statements strength llm_chunks descriptions", 3, "a, b"
-    ),
-    "relationship_spans": _staged_table("chunk_id a b start end", 5, "a, b"),
-    "weight_histogram": _staged_table("bucket n", 1),
-    "similar_names": _staged_table("block a b score", 3, "score"),
-}
+GRAPH_TABLES = _read_tables(  # referenced tables before those that refer to them
+    "entities entity_aliases relationships mentions evidence claims communities community_members community_weights isolated_entities"
+    " name_merges graph_inputs document_names corpus_names name_index name_queries homonyms graph_nodes cooccurrences"
+    " document_entity_counts document_cooccurrences relationship_spans weight_histogram similar_names".split()
+)
 
 PUBLISHED_TABLES = frozenset(  # read by other connections
     "entities entity_aliases relationships mentions evidence claims communities community_members name_merges".split()
