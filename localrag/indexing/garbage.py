@@ -21,7 +21,7 @@ from localrag.project import Project
 from localrag.records import IMPORTED_MARK
 from localrag.settings import Domain
 from localrag.store import database, entity_network, erasure, retention, tombstones, vectors
-from localrag.store.full_text import merge_segments, rebuild_full_text_index
+from localrag.store.full_text import merge_segments, merge_segments_if_small
 from localrag.store.retention import CollectedItems, CurrentConfig
 from localrag.system.files import cache_dir, is_stale_temp_file
 
@@ -45,7 +45,8 @@ async def collect_garbage(project: Project, *, changed: bool) -> list[CollectedI
         return []
     has_removed_text = retention.has_removed_text(db)
     freed = retention.collect_garbage(db, today, everything=False)
-    merge_segments(db, due=has_removed_text)
+    if has_removed_text:
+        merge_segments_if_small(db)
     freed += _remove(_files(project))
     database.truncate_wal(db)
     return freed
@@ -59,7 +60,7 @@ async def collect_everything(project: Project, *, only_say: bool) -> list[Collec
     if only_say:
         return [*retention.preview_collection(db, today), *empty, *_sizes(_files(project))]
     freed = retention.collect_garbage(db, today, everything=True)
-    rebuild_full_text_index(db)
+    merge_segments(db)
     retention.vacuum_if_fragmented(db)
     database.truncate_wal(db)
     return [*freed, *empty, *_remove(_files(project))]

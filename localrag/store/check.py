@@ -253,11 +253,12 @@ def check_communities(db: Database) -> tuple[str, list[Problem]]:
 
 def check_layout(db: Database) -> tuple[str, list[Problem]]:
     """Check that every entity and community has a position in the layout."""
-    counts, found = layout.count_positions(db), []
+    found = []
     if missing := layout.subjects_without_position(db):
         is_pending = not runs.load_settings(db).get("layout_hash") or not is_last_run_complete(db)
         found.append(Problem(f"{len(missing)} entities and communities have no place: {first_few(missing)}", is_pending=is_pending))
-    return f"places of {counts['entities']} entities and {counts['communities']} communities", found
+    counts = count_rows(db, "entity_positions"), count_rows(db, "community_positions")
+    return f"places of {counts[0]} entities and {counts[1]} communities", found
 
 
 def _check_reports(db: Database) -> tuple[str, list[Problem]]:

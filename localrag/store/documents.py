@@ -9,7 +9,7 @@ import json
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
@@ -19,6 +19,7 @@ from sqlite_utils import Database
 from localrag.records import IMPORTED_MARK, Chunk, Document, DocumentPart, SkippedFile, content_id
 from localrag.store import runs
 from localrag.store.chunks import chunk_row, chunks_of, save_sentences
+from localrag.store.collections import move_paths
 from localrag.store.full_text import index_chunks, unindex_chunks
 from localrag.store.reviews import move_cells
 from localrag.store.tombstones import move_tombstones, record_removal
@@ -26,18 +27,7 @@ from localrag.system.files import FileStat
 from localrag.text.sentences import SPLITTER_VERSION
 
 MAX_FILE_NAMES = 20  # of a question that are looked up
-# The columns of a document without JSON.
-_DOCUMENT_COLUMNS = (
-    "id",
-    "path",
-    "title",
-    "text",
-    "content_hash",
-    "date",
-    "date_source",
-    "title_source",
-    "original_path",
-)
+_DOCUMENT_COLUMNS = tuple(f.name for f in fields(Document) if f.name not in ("metadata", "parts"))  # without JSON
 
 
 def save_document(db: Database, document: Document, chunks: Sequence[Chunk], *, moved: bool = False) -> None:
@@ -344,22 +334,15 @@ def move_documents(db: Database, moves: Mapping[str, MovedTo]) -> None:
             )
         path_pairs = [(new.path, parked.get(old, old)) for old, new in moves.items()]
         db.conn.executemany("UPDATE OR REPLACE main.staged_deletions SET path = ? WHERE path = ?", path_pairs)
-        move_tombstones(db, {old: new.path for old, new in moves.items()})
-        _move_in_collections(db, moves)
-        move_cells(db, ((old, new.path) for old, new in moves.items()))
+        paths = {old: new.path for old, new in moves.items()}
+        move_tombstones(db, paths)
+        move_paths(db, paths)
+        move_cells(db, paths.items())
 
 
 def _values(old: str, new: MovedTo) -> dict[str, str]:
     stems = {"stem": PurePosixPath(old).stem, "title": PurePosixPath(new.path).stem}
     return stems | {"old": old, "path": new.path, "day": new.day, "day_source": new.day_source}
-
-
-def _move_in_collections(db: Database, moves: Mapping[str, MovedTo]) -> None:
-    select = "SELECT name, path FROM collection_documents WHERE path IN (SELECT value FROM json_each(?))"
-    rows = db.execute(select, [json.dumps(list(moves))]).fetchall()
-    db.conn.executemany("DELETE FROM collection_documents WHERE name = ? AND path = ?", rows)
-    insert = "INSERT OR IGNORE INTO collection_documents (name, path) VALUES (?, ?)"
-    db.conn.executemany(insert, ((name, moves[path].path) for name, path in rows))
 
 
 def matches_document_id(document_id: str, path: str, first_path: str, text: str) -> bool:

@@ -24,7 +24,7 @@ from localrag.store import llm_cache, reviews, runs
 from localrag.store.database import folder_of, rebuildable_files
 from localrag.store.documents import delete_file_stats
 from localrag.store.entity_network import update_cache_files
-from localrag.store.full_text import rebuild_full_text_index
+from localrag.store.full_text import merge_segments
 from localrag.store.location import DATABASE_FILE
 from localrag.store.opening import open_index
 from localrag.store.staging import GRAPH_TABLES
@@ -229,7 +229,7 @@ def scrub_files(db: Database, folder: Path) -> bool:
     """
     delete_tombstones(db)
     documents_store.delete_unused_ocr_pages(db, unfinished=True)
-    rebuild_full_text_index(db)
+    merge_segments(db)
     is_complete = _vacuum_and_delete_copies(db, folder, rebuildable_files(folder))
     update_cache_files(db)  # rebuilt: the old vector index had a trace of every deleted vector
     if is_complete:
@@ -254,30 +254,26 @@ def _vacuum_and_delete_copies(db: Database, folder: Path, caches: Sequence[Path]
 def erase_conversations(db: Database, folder: Path, numbers: Sequence[int]) -> None:
     """Delete conversations and every copy of their text, including those left by an earlier call.
 
+    All LLM calls for questions go, because a call does not record its question; the studies' copies of the index lose the same questions.
     Raises IndexBusy if another process still reads the old state: the WAL keeps the text until the next call.
-    """
-    delete_conversations(db, numbers)
-    if not scrub_conversations(db, folder):
-        raise IndexBusy(
-            f"Another process is reading the index in {folder}, so its log still contains what was deleted.",
-            "End that process, then: localrag sessions rm",
-        )
-
-
-def delete_conversations(db: Database, numbers: Sequence[int]) -> None:
-    """Delete conversations and all LLM calls for questions, because a call does not record its question.
-
-    The studies' copies of the index lose the same questions. `scrub_conversations` must follow.
     """
     chosen = json.dumps(list(numbers))
     rows = db.execute("SELECT question FROM answers WHERE conversation IN (SELECT value FROM json_each(?))", [chosen])
     questions = json.dumps([question for (question,) in rows])
-    for copy in index_copies(db):
-        _delete_question_calls(copy, "question", questions)
-        copy.close()
     with db.atomic():
         _delete_question_calls(db, "conversation", chosen)
         runs.save_settings(db, pending_conversation_erasure=True)
+    is_complete = _vacuum_and_delete_copies(db, folder)
+    for copy in index_copies(db):
+        _delete_question_calls(copy, "question", questions)
+        is_complete = _vacuum_and_delete_copies(copy, folder_of(copy)) and is_complete
+        copy.close()
+    if not is_complete:
+        raise IndexBusy(
+            f"Another process is reading the index in {folder}, so its log still contains what was deleted.",
+            "End that process, then: localrag sessions rm",
+        )
+    runs.save_settings(db, pending_conversation_erasure=False)
 
 
 def _delete_question_calls(db: Database, column: str, values: str) -> None:
@@ -290,15 +286,3 @@ def _delete_question_calls(db: Database, column: str, values: str) -> None:
 def is_conversation_erasure_pending(db: Database) -> bool:
     """Whether conversations were deleted and their text may remain in the WAL."""
     return bool(runs.load_settings(db).get("pending_conversation_erasure"))
-
-
-def scrub_conversations(db: Database, folder: Path) -> bool:
-    """Like `scrub_files`, for conversations only; also in the studies' copies. False if another process still reads the old state."""
-    is_complete = _vacuum_and_delete_copies(db, folder)
-    for copy in index_copies(db):
-        (path,) = [file for _, name, file in copy.execute("PRAGMA database_list") if name == "main"]
-        is_complete = _vacuum_and_delete_copies(copy, Path(path).parent) and is_complete
-        copy.close()
-    if is_complete:
-        runs.save_settings(db, pending_conversation_erasure=False)
-    return is_complete

@@ -11,7 +11,6 @@ from itertools import accumulate
 
 from sqlite_utils import Database
 
-from localrag.store import runs
 from localrag.store.filtered import FilteredDatabase
 from localrag.store.query_terms import (
     SearchTerm,
@@ -25,8 +24,7 @@ from localrag.store.query_terms import (
 from localrag.text.sentences import cjk_bigrams, is_cjk
 
 MAX_QUERY_TERMS = 8  # terms of a query that are searched for
-REBUILD_BELOW_CHUNKS = 20_000  # at most so many chunks: the index is optimized in one step
-MERGE_PAGES = 4_000  # pages merged per call in a larger index
+OPTIMIZED_CHUNKS = 20_000  # of a larger index only `rm` and `gc` remove deleted words at once
 MAX_QUERY_WORDS = 400  # words of a query that are looked up
 MAX_SCORED_CHUNKS = 100_000  # chunks scored per query, about 0.1 s
 CANDIDATE_FACTOR = 10  # candidates by rare words, per result, that are scored with the common words too
@@ -149,35 +147,16 @@ def unindex_chunks(db: Database, ids: Sequence[str]) -> None:
         db.execute(f"DELETE FROM chunks_fts_rows WHERE row IN {rows}", values)
 
 
-def rebuild_full_text_index(db: Database) -> None:
+def merge_segments(db: Database) -> None:
     """Merge all segments of the full-text index: deleted words stay in them until then."""
     with db.atomic():
         db.execute("INSERT INTO chunks_fts(chunks_fts) VALUES ('optimize')")
-        runs.save_settings(db, fts_merge_passes=0)
 
 
-def merge_segments(db: Database, *, due: bool) -> None:
-    """Remove deleted words from the segments of the full-text index: at once if it is small, else MERGE_PAGES pages per call.
-
-    `due`: words were deleted since the last call. In a large index they are gone after a complete pass that started later; a pass takes one
-    call for each MERGE_PAGES pages of the index.
-    """
-    passes, is_started = runs.load_settings(db).get("fts_merge_passes") or (0, False)
-    if due:
-        passes = 1 + is_started
-    if not passes:
-        return
-    if (
-        db.execute("SELECT count(*) FROM (SELECT 1 FROM chunks_fts_rows LIMIT ?)", [REBUILD_BELOW_CHUNKS + 1]).fetchone()[0]
-        <= REBUILD_BELOW_CHUNKS
-    ):
-        rebuild_full_text_index(db)
-        return
-    with db.atomic():
-        before = db.conn.total_changes
-        db.execute("INSERT INTO chunks_fts(chunks_fts, rank) VALUES ('merge', ?)", [MERGE_PAGES if is_started else -MERGE_PAGES])
-        ended = db.conn.total_changes - before < 2  # SQLite's documented test for a finished merge
-        runs.save_settings(db, fts_merge_passes=[passes - ended, not ended])
+def merge_segments_if_small(db: Database) -> None:
+    """Merge the segments of an index of at most OPTIMIZED_CHUNKS chunks."""
+    if db.execute("SELECT count(*) FROM (SELECT 1 FROM chunks_fts_rows LIMIT ?)", [OPTIMIZED_CHUNKS + 1]).fetchone()[0] <= OPTIMIZED_CHUNKS:
+        merge_segments(db)
 
 
 def sqlite_version() -> tuple[str, bool]:

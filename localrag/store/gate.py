@@ -13,7 +13,7 @@ from localrag.errors import LocalragError, UsageError
 from localrag.records import content_id
 
 SchemaObjects = dict[tuple[str, str], tuple[str, str | None]]  # (type, name) → (table, SQL)
-SCHEMA_HASH = "5df5743b140e2d63d102"  # of the objects of `schema.SCHEMA`: comparing it is quicker than creating them
+SCHEMA_HASH = "da2abdcc97289b51e117"  # of the objects of `schema.SCHEMA`: comparing it is quicker than creating them
 LINKED_FILES = ("domain.toml", "aliases.txt")  # files of the user, which localrag only reads
 
 

@@ -24,7 +24,7 @@ from localrag.system.installation import upgrade_hint
 SCHEMA_VERSION = 35  # PRAGMA user_version
 
 # The number of rejected names of an extraction, NULL for invalid JSON; index and query must use the same expression.
-REJECTED_NAMES_EXPR = "CASE WHEN json_valid(result) THEN json_extract(result, '$.noise') END"
+REJECTED_NAMES_EXPR = "CASE WHEN json_valid(result) THEN json_extract(result, '$.rejected_names') END"
 
 _DOCUMENT = """
     id TEXT PRIMARY KEY, path TEXT NOT NULL UNIQUE, title TEXT NOT NULL, text TEXT NOT NULL, content_hash TEXT NOT NULL,

@@ -21,11 +21,10 @@ from localrag.records import Chunk, Extraction, content_id
 from localrag.store import chunks as chunks_store
 from localrag.store.database import temporary_table
 from localrag.store.schema import create_schema
-from localrag.system.resources import available_memory
 
 StagedRow = tuple[Any, ...]
 IN_JSON_LIST = "IN (SELECT value FROM json_each(?))"  # the parameter is a list of keys, as JSON
-STAGING_CACHE_KIB_RANGE = (262_144, 2_097_152)  # page cache of the temporary tables: an eighth of the free memory, within these limits
+STAGING_CACHE_KIB = 524_288  # page cache of the temporary tables: keys are hashes, so nearly every row is on another page than the last
 REBUILD_INDEX_FROM_ROWS = 50_000  # inserted rows of a table
 ROWS_PER_INSERT = 50_000  # rows in memory at a time
 
@@ -79,7 +78,7 @@ class GraphStaging:
     def __init__(self, db: Database, *, from_scratch: bool = False) -> None:
         """`from_scratch`: read no published row; rows that end up unchanged are not rewritten."""
         self.db, self._from_scratch = db, from_scratch
-        db.execute(f"PRAGMA temp.cache_size = -{_cache_kib()}")  # SQLite's default is 2 MB
+        db.execute(f"PRAGMA temp.cache_size = -{STAGING_CACHE_KIB}")  # SQLite's default is 2 MB
         self._ended = self._inside = False
         self._is_empty: dict[str, bool] = {}  # table → without published rows, which halves the work
         for name, table in GRAPH_TABLES.items():
@@ -304,12 +303,6 @@ def _not_in(name: str, other: str) -> str:
     """SQL: another table has no row with the key of row `t`. NOT IN with several columns would scan the table each time."""
     same_key = " AND ".join(f'o."{c}" = t."{c}"' for c in GRAPH_TABLES[name].key)
     return f"NOT EXISTS (SELECT 1 FROM {other} o WHERE {same_key})"
-
-
-def _cache_kib() -> int:
-    """Page cache for the temporary tables, in KiB. Keys are hashes, so nearly every row is on another page than the row before."""
-    minimum, maximum = STAGING_CACHE_KIB_RANGE
-    return max(minimum, min(maximum, (available_memory() or 0) // 8 // 1024))
 
 
 @contextmanager
