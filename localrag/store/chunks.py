@@ -125,7 +125,11 @@ def delete_extractions(db: Database, config_hash: str, chunk_ids: Sequence[str])
 
 def save_extractions(db: Database, config_hash: str, results: Sequence[Extraction]) -> None:
     """Commit extractions in one transaction."""
-    rows = [{"chunk_id": x.chunk_id, "config_hash": config_hash, "result": json.dumps(asdict(x), ensure_ascii=False)} for x in results]
+    rows = []
+    for extraction in results:
+        result = asdict(extraction)
+        chunk = result.pop("chunk_id")
+        rows.append({"chunk_id": chunk, "config_hash": config_hash, "result": json.dumps(result, ensure_ascii=False)})
     with db.atomic():
         db.table("extractions").insert_all(rows, replace=True)
 
