@@ -327,24 +327,13 @@ def _vector_bytes(db: Database) -> int:
     return next(iter(keys_of(db, "SELECT length(vector) FROM embeddings GROUP BY 1 ORDER BY count(*) DESC LIMIT 1")), 0)
 
 
-def _check_staged(db: Database) -> tuple[str, list[Problem]]:
-    """Check that staged documents have the id of their text, and that staged chunks are slices of them."""
+def _list_staged(db: Database) -> tuple[str, list[Problem]]:
+    """List what waits for the next generation as pending."""
     counts, found = generations.count_staged(db), []
-    if damaged := _damaged_staged_documents(db):
-        found = [Problem(f"what waits of {path} is not what was read") for path in damaged]
     if any(counts.values()):
         listed = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
         found.append(Problem(f"{listed} wait for the rest of their generation", is_pending=True))
     return "nothing waits", found
-
-
-def _damaged_staged_documents(db: Database) -> list[str]:
-    """The paths of staged documents that are not what was read."""
-    documents = db.execute("SELECT id, path, original_path, text FROM staged_documents")
-    torn = [path for key, path, original_path, text in documents if not matches_document_id(key, path, original_path, text)]
-    slices = "SELECT d.path FROM staged_chunks c JOIN staged_documents d ON d.id = c.document_id"
-    torn += keys_of(db, f"{slices} WHERE substr(d.text, c.start + 1, c.end - c.start) <> c.text")
-    return list(dict.fromkeys(torn))
 
 
 def _check_checksums(db: Database) -> tuple[str, list[Problem]]:
@@ -368,7 +357,7 @@ CHECKS: dict[str, Callable[[Database], tuple[str, list[Problem]]]] = {
     "places": check_layout,
     "reports": _check_reports,
     "vectors": _check_vectors,
-    "next generation": _check_staged,
+    "next generation": _list_staged,
     "checksums": _check_checksums,
     "failures": _list_failures,
 }
@@ -440,7 +429,7 @@ def _delete_damaged_rows(db: Database, tables: set[str]) -> None:
     for key in {*of_unknown, *(key for key, _ in _damaged_documents(db))}:  # an imported document has no file and must not count as deleted
         read_again = "CASE WHEN content_hash LIKE ? || ' %' THEN ? ELSE '' END"
         db.execute(f"UPDATE documents SET content_hash = {read_again} WHERE id = ?", [IMPORTED_MARK, PENDING_IMPORT_HASH, key])
-    if any(table.startswith("staged_") for table in tables) or _damaged_staged_documents(db):
+    if any(table.startswith("staged_") for table in tables):
         generations.discard_staged(db)
     for table in _RECOMPUTED_TABLES & tables:
         db.execute(f"DELETE FROM {table}")

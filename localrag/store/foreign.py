@@ -17,8 +17,7 @@ from localrag.errors import IndexMismatch, LocalragError
 from localrag.settings import IndexSettings
 from localrag.store.check import copy_rows
 from localrag.store.database import back_up_database
-from localrag.store.gate import schema_objects
-from localrag.store.location import DATABASE_FILE
+from localrag.store.location import DATABASE_FILE, schema_objects
 from localrag.store.schema import SCHEMA_VERSION, current_schema, keep_checksums, schema_version
 from localrag.store.vectors import INDEX_FILE_SETTINGS
 from localrag.system.files import new_database_file

@@ -27,7 +27,6 @@ MAX_QUERY_TERMS = 8  # terms of a query that are searched for
 OPTIMIZED_CHUNKS = 20_000  # of a larger index only `rm` and `gc` remove deleted words at once
 MAX_QUERY_WORDS = 400  # words of a query that are looked up
 MAX_SCORED_CHUNKS = 100_000  # chunks scored per query, about 0.1 s
-CANDIDATE_FACTOR = 10  # candidates by rare words, per result, that are scored with the common words too
 
 
 def search_chunks(db: Database, query: str, k: int, language: str = "en") -> list[tuple[str, float]]:
@@ -38,15 +37,9 @@ def search_chunks(db: Database, query: str, k: int, language: str = "en") -> lis
     rare_terms = terms if inside else _rare_terms(db, terms, count)
     if not rare_terms:
         return []
-    rare, match = " OR ".join(t.expression for t in rare_terms), " OR ".join(t.expression for t in terms)
+    match = " OR ".join(term.expression for term in rare_terms)
     scored = f"SELECT rowid, -rank FROM chunks_fts WHERE chunks_fts MATCH ?{inside}"  # no other columns: reading them is slow
-    if len(rare_terms) == len(terms):
-        return _with_ids(db, db.execute(f"{scored} ORDER BY rank LIMIT ?", [match, k]).fetchall())
-    first = dict(db.execute(f"{scored} ORDER BY rank LIMIT ?", [rare, CANDIDATE_FACTOR * k]).fetchall())
-    # Rare words count twice here, hence the subtraction. `+` prevents one query per row, each of which would count all chunks.
-    among = f"{scored} AND +rowid IN (SELECT value FROM json_each(?))"
-    scores = [(row, score - first[row]) for row, score in db.execute(among, [f"({rare}) AND ({match})", json.dumps(list(first))])]
-    return _with_ids(db, sorted(scores, key=lambda pair: -pair[1])[:k])
+    return _with_ids(db, db.execute(f"{scored} ORDER BY rank LIMIT ?", [match, k]).fetchall())
 
 
 def _inside(db: Database) -> str:

@@ -18,8 +18,7 @@ from localrag.store.database import (
     connect_existing,
     pin_snapshot,
 )
-from localrag.store.gate import check_files
-from localrag.store.location import DATABASE_FILE
+from localrag.store.location import DATABASE_FILE, check_files
 from localrag.store.schema import create_schema, keep_checksums, schema_version
 from localrag.system.files import check_platform, ensure_private_file, ensure_private_folder
 

@@ -18,7 +18,7 @@ from zlib import crc32
 from sqlite_utils import Database
 
 from localrag.errors import IndexMismatch, LocalragError
-from localrag.store.gate import SCHEMA_HASH, SchemaObjects, schema_hash, schema_objects
+from localrag.store.location import SCHEMA_HASH, SchemaObjects, schema_hash, schema_objects
 from localrag.system.installation import upgrade_hint
 
 SCHEMA_VERSION = 35  # PRAGMA user_version

@@ -25,7 +25,6 @@ from localrag.store.schema import create_schema
 StagedRow = tuple[Any, ...]
 IN_JSON_LIST = "IN (SELECT value FROM json_each(?))"  # the parameter is a list of keys, as JSON
 STAGING_CACHE_KIB = 524_288  # page cache of the temporary tables: keys are hashes, so nearly every row is on another page than the last
-REBUILD_INDEX_FROM_ROWS = 50_000  # inserted rows of a table
 ROWS_PER_INSERT = 50_000  # rows in memory at a time
 
 
@@ -85,7 +84,8 @@ class GraphStaging:
             listed = ", ".join(f'"{c}"' for c in table.columns)
             key = ", ".join(f'"{c}"' for c in table.key)
             db.execute(f"CREATE TEMP TABLE staged_{name} ({listed}, PRIMARY KEY ({key})) WITHOUT ROWID")
-            self._make_indexes(name)
+            for n, columns in enumerate(table.indexes):
+                db.execute(f"CREATE INDEX temp.staged_{name}_{n} ON staged_{name} ({columns})")
             db.execute(f"CREATE TEMP TABLE deleted_{name} ({key}, PRIMARY KEY ({key})) WITHOUT ROWID")
             self._is_empty[name] = from_scratch or not _holds_any(db, name)
 
@@ -161,22 +161,10 @@ class GraphStaging:
         return self._is_empty[name] and next(self.select(name, columns="1", first="LIMIT 1"), None) is None
 
     def bulk_insert(self, name: str, rows: Iterable[StagedRow]) -> None:
-        """Stage the rows, in any order, of a table that `is_empty`. They are sorted first, so that each page is written once."""
-        table, remaining = GRAPH_TABLES[name], iter(rows)
-        listed, key = (", ".join(f'"{c}"' for c in columns) for columns in (table.columns, table.key))
-        with temporary_table(self.db, "unsorted", f"({listed})"):
-            while batch := list(islice(remaining, ROWS_PER_INSERT)):
-                with self.transaction():
-                    self.db.conn.executemany(f"INSERT INTO temp.unsorted VALUES ({', '.join('?' * len(table.columns))})", batch)
-            with self.transaction():
-                for n in range(len(table.indexes)):
-                    self.db.execute(f"DROP INDEX temp.staged_{name}_{n}")
-                self.db.execute(f"INSERT INTO temp.staged_{name} SELECT * FROM temp.unsorted ORDER BY {key}")
-                self._make_indexes(name)
-
-    def _make_indexes(self, name: str) -> None:
-        for n, columns in enumerate(GRAPH_TABLES[name].indexes):
-            self.db.execute(f"CREATE INDEX temp.staged_{name}_{n} ON staged_{name} ({columns})")
+        """Stage any number of rows, ROWS_PER_INSERT at a time."""
+        remaining = iter(rows)
+        while batch := list(islice(remaining, ROWS_PER_INSERT)):
+            self.upsert(name, batch)
 
     def replace_all(self, name: str, rows: Iterable[StagedRow]) -> None:
         """Replace the whole content of a table; unchanged rows are not rewritten."""
@@ -186,9 +174,7 @@ class GraphStaging:
             self.db.execute(f"DELETE FROM temp.staged_{name}")
             if not self._is_empty[name]:
                 self.db.execute(f"INSERT OR IGNORE INTO temp.deleted_{name} SELECT {key} FROM main.{name}")
-        remaining = iter(rows)
-        while batch := list(islice(remaining, ROWS_PER_INSERT)):
-            self.upsert(name, batch)
+        self.bulk_insert(name, rows)
         if not self._is_empty[name]:
             unchanged = f"SELECT {key} FROM (SELECT {listed} FROM temp.staged_{name} INTERSECT SELECT {listed} FROM main.{name})"
             with self.transaction():
@@ -286,9 +272,7 @@ class GraphStaging:
                 negate = "UPDATE main.communities SET ordinal = -1 - ordinal"
                 db.execute(f"{negate} WHERE id IN (SELECT id FROM ({changed}))")
             select = f"SELECT * FROM ({changed}) WHERE true ORDER BY {key}"
-            insert = f"INSERT INTO main.{name} ({listed}) {select} ON CONFLICT ({key}) DO {on_conflict}"
-            with _rebuild_indexes(db, name):
-                db.execute(insert)
+            db.execute(f"INSERT INTO main.{name} ({listed}) {select} ON CONFLICT ({key}) DO {on_conflict}")
         self.discard()
 
     def discard(self) -> None:
@@ -303,26 +287,6 @@ def _not_in(name: str, other: str) -> str:
     """SQL: another table has no row with the key of row `t`. NOT IN with several columns would scan the table each time."""
     same_key = " AND ".join(f'o."{c}" = t."{c}"' for c in GRAPH_TABLES[name].key)
     return f"NOT EXISTS (SELECT 1 FROM {other} o WHERE {same_key})"
-
-
-@contextmanager
-def _rebuild_indexes(db: Database, table: str) -> Iterator[None]:
-    """Drop a table's indexes around an insert of more than REBUILD_INDEX_FROM_ROWS rows that at least doubles it, and rebuild them.
-
-    Ids are hashes: updated row by row, nearly every row changes another page of each index, and pages that do not fit into memory go to the
-    WAL.
-    """
-    n_new = db.execute(f"SELECT count(*) FROM temp.staged_{table}").fetchone()[0]
-    indexes = []
-    if n_new > REBUILD_INDEX_FROM_ROWS and n_new > db.execute(f"SELECT count(*) FROM main.{table}").fetchone()[0]:
-        indexes = db.execute(
-            "SELECT name, sql FROM main.sqlite_master WHERE type = 'index' AND tbl_name = ? AND sql > ''", [table]
-        ).fetchall()
-    for name, _ in indexes:
-        db.execute(f'DROP INDEX main."{name}"')
-    yield
-    for _, sql in indexes:
-        db.execute(sql)
 
 
 def _holds_any(db: Database, table: str) -> bool:

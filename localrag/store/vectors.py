@@ -160,19 +160,8 @@ def search_candidates(index: Any, query: Vectors, n: int, wider: int, inside: Ve
 def update_indexes(db: Database) -> None:
     """Build the index file of each kind with many vectors, if it is missing or too old. The caller holds the writer lock."""
     for kind in VECTOR_KINDS:
-        with contextlib.suppress(OSError, RuntimeError):  # disk full: `count_unindexed` reports it
+        with contextlib.suppress(OSError, RuntimeError):  # disk full: `check` reports it
             _update_index(db, folder_of(db), kind)
-
-
-def count_unindexed(db: Database) -> int:
-    """The number of vectors that questions compare exactly, although they are too many, because no index file could be written."""
-    total, folder = 0, folder_of(db)
-    for kind in VECTOR_KINDS:
-        file, size = file_of(db, kind), count_vectors(db, kind)
-        has_file = file is not None and (folder / file.name).exists()
-        n_unindexed = count_vectors(db, kind, file.last_number) if file is not None and has_file else size
-        total += n_unindexed if size > INDEX_FROM_VECTORS and n_unindexed > MAX_UNINDEXED_SHARE * size else 0
-    return total
 
 
 def _update_index(db: Database, folder: Path, kind: str) -> None:

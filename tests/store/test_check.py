@@ -227,7 +227,7 @@ def test_an_interrupted_update_is_no_damage(folder):
 
 
 def test_what_waits_and_is_damaged_is_dropped_and_read_again(folder):
-    """A waiting content that is not what was read is found by name; a repair drops what waits, and the next run reads the file again."""
+    """A waiting content that is not what was read is found; a repair drops what waits, and the next run reads the file again."""
     (folder.parent / "docs" / "b.txt").write_text("Lars Holm sold the Skua to Ruth Sand.", encoding="utf-8")
 
     def stop(p):
@@ -241,7 +241,7 @@ def test_what_waits_and_is_damaged_is_dropped_and_read_again(folder):
 
     assert sound == []
     assert "next generation: 1 documents, 1 replaced documents, 1 vectors wait for the rest of their generation" in due
-    assert found(folder)[0][0] == "next generation: what waits of docs/b.txt is not what was read"
+    assert found(folder)[0][0].startswith("checksums: staged_documents has rows that are not what was written")
     remedy(folder)
     assert found(folder) == ([], [])
     index_again(folder.parent)

@@ -17,8 +17,7 @@ from localrag.serve.context import error_response
 from localrag.serve.mcp_server import _error_text
 from localrag.store import entity_network, runs, vectors
 from localrag.store.database import snapshot
-from localrag.store.gate import SCHEMA_HASH, schema_hash
-from localrag.store.location import entity_names
+from localrag.store.location import SCHEMA_HASH, entity_names, schema_hash
 from localrag.store.opening import open_index, writer_lock
 from localrag.store.schema import SCHEMA_VERSION, current_schema, recompute_checksums
 from localrag.system.trust import is_recorded_cache_file
