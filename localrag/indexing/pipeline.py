@@ -199,7 +199,7 @@ async def _stages(
     by_phrases, steps = project.settings.extractor == "phrases", (*GRAPH_STAGES, *REPORT_STAGES * reports)
     phrases = await resolve_method(project) if by_phrases else PHRASES_METHOD
     has_graph = runs_store.load_settings(project.db).get("graph_hash")
-    new = chunks_store.count_chunks_without_extraction(project.db, PHRASES_HASH)
+    new = len(chunks_store.chunks_without_extraction(project.db, PHRASES_HASH))
     n_chunks = graph_store.counts(project.db)["chunks"] if new or loaded.n_changed else 0
     progress.set_chunks(new, n_chunks)
     quoted = has_extractive_graph(project.db)  # else a graph without the model would replace the model's graph

@@ -276,12 +276,7 @@ def relationships_between(db: Database, pairs: Sequence[tuple[str, str]]) -> lis
 
 
 def index_status(db: Database, folder: Path) -> dict[str, Any]:
-    """The status of an index: counts first, then details.
-
-    Counts of documents, chunks, entities, relationships, communities, reports and failures; then communities per level, collections,
-    skipped files, failures, report coverage, rejected and merged names, the last run, LLM usage, calls by numerics class, bound models,
-    settings, and retained garbage.
-    """
+    """The status of an index: counts of its main tables first, then details."""
     settings = runs.load_settings(db)
     run = runs.last_run(db)
     return {

@@ -14,14 +14,15 @@ from localrag.records import Chunk, ExtractedClaim, ExtractedEntity, ExtractedRe
 from localrag.store.schema import REJECTED_NAMES_EXPR
 from localrag.text.sentences import SPLITTER_VERSION, cache_sentence_bounds
 
-_SUBJECTS = {"chunk": "SELECT id FROM chunks", "entity": "SELECT id FROM entities", "report": "SELECT community_id AS id FROM reports"}
+# Kind of vector → the ids of its subjects.
+SUBJECTS = {"chunk": "SELECT id FROM chunks", "entity": "SELECT id FROM entities", "report": "SELECT community_id AS id FROM reports"}
 
 
 def missing_vector_query(kind: str, embedder: str) -> tuple[str, list[str]]:
     """An SQL query and its values: the subjects of a kind without a vector of this embedder, published or staged."""
     stored = "EXCEPT SELECT subject_id FROM {} WHERE kind = ? AND embedder = ?"
     with_vector = " ".join(map(stored.format, ("embeddings", "staged_embeddings")))
-    return f"{_SUBJECTS[kind]} {with_vector}", [kind, embedder] * 2
+    return f"{SUBJECTS[kind]} {with_vector}", [kind, embedder] * 2
 
 
 def subjects_without_vector(db: Database, kind: str, embedder: str) -> list[str]:
@@ -37,10 +38,9 @@ def has_vectors(db: Database, kind: str) -> bool:
 
 def delete_stale_staged_vectors(db: Database, kind: str, embedder: str) -> None:
     """Delete the staged vectors of another embedder, or of a subject that no longer exists."""
-    is_stale = f"kind = ? AND (embedder <> ? OR subject_id NOT IN ({_SUBJECTS[kind]}))"
-    if db.execute(f"SELECT EXISTS (SELECT 1 FROM staged_embeddings WHERE {is_stale})", [kind, embedder]).fetchone()[0]:
-        with db.atomic():
-            db.execute(f"DELETE FROM staged_embeddings WHERE {is_stale}", [kind, embedder])
+    is_stale = f"kind = ? AND (embedder <> ? OR subject_id NOT IN ({SUBJECTS[kind]}))"
+    with db.atomic():
+        db.execute(f"DELETE FROM staged_embeddings WHERE {is_stale}", [kind, embedder])
 
 
 def all_chunks(db: Database) -> list[Chunk]:
@@ -194,12 +194,6 @@ def chunks_without_extraction(db: Database, *config_hashes: str, most: int = NO_
     """Chunks without an extraction by any of these config hashes."""
     done = "SELECT chunk_id FROM extractions WHERE config_hash IN (SELECT value FROM json_each(?))"
     return PendingChunks(db, f"SELECT id FROM chunks EXCEPT {done}", [json.dumps(config_hashes)], most)
-
-
-def count_chunks_without_extraction(db: Database, config_hash: str) -> int:
-    """The number of chunks without an extraction by this config hash."""
-    missing = "SELECT id FROM chunks EXCEPT SELECT chunk_id FROM extractions WHERE config_hash = ?"
-    return int(next(db.query(f"SELECT count(*) AS n FROM ({missing})", [config_hash]))["n"])
 
 
 def chunks_without_sentences(db: Database, most: int = NO_LIMIT) -> PendingChunks:

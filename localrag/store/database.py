@@ -272,7 +272,7 @@ def file_of(db: Database) -> Path:
 
 def folder_of(db: Database) -> Path:
     """The index folder of a database."""
-    return next(Path(file).parent for _, name, file in db.execute("PRAGMA database_list") if name == "main")
+    return file_of(db).parent
 
 
 def rebuildable_files(folder: Path) -> list[Path]:

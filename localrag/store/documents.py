@@ -18,13 +18,12 @@ from sqlite_utils import Database
 
 from localrag.records import IMPORTED_MARK, Chunk, Document, DocumentPart, SkippedFile, content_id
 from localrag.store import runs
-from localrag.store.chunks import chunk_row, chunks_of, save_sentences
+from localrag.store.chunks import chunk_row, chunks_of
 from localrag.store.collections import move_paths
 from localrag.store.full_text import index_chunks, unindex_chunks
 from localrag.store.reviews import move_cells
 from localrag.store.tombstones import move_tombstones, record_removal
 from localrag.system.files import FileStat
-from localrag.text.sentences import SPLITTER_VERSION
 
 MAX_FILE_NAMES = 20  # of a question that are looked up
 _DOCUMENT_COLUMNS = tuple(f.name for f in fields(Document) if f.name not in ("metadata", "parts"))  # without JSON
@@ -34,35 +33,18 @@ def save_document(db: Database, document: Document, chunks: Sequence[Chunk], *, 
     """Store a document with its chunks, replacing the document at the same path.
 
     Without a published graph, or for a new file, the document is visible at once; otherwise readers see the earlier one until the next
-    generation is published. A chunk whose text is already stored takes over that chunk's vector, and its sentences within the same
-    document.
+    generation is published.
     """
-    hashes = {c.id: content_id(c.text) for c in chunks}
     with db.atomic():
         is_staged = _has_graph(db) and (
             moved or _has_path(db, "main.documents", document.path) or _has_path(db, "staged_documents", document.path)
         )
-        vectors: dict[str, dict[str, Any]] = {}
-        for table in ("embeddings", "staged_embeddings")[: 1 + is_staged]:  # a staged vector may be of another embedder
-            sql = f"SELECT content_hash, embedder, vector FROM {table} WHERE kind = 'chunk' AND content_hash IN"
-            rows = db.query(f"{sql} (SELECT value FROM json_each(?))", [json.dumps(list(hashes.values()))])
-            vectors |= {row["content_hash"]: row for row in rows}
-        sentences = _sentences_of(db, document.path)
         remove_document(db, document.path)
         prefix = "staged_" if is_staged else "main."
         _insert_rows(db, f"{prefix}documents", [_document_row(document)])
         _insert_rows(db, f"{prefix}chunks", map(chunk_row, chunks))
         if not is_staged:
             index_chunks(db, ((c.id, c.text) for c in chunks))
-        reused = ({"kind": "chunk", "subject_id": c} | vectors[h] for c, h in hashes.items() if h in vectors)
-        db.table("staged_embeddings" if is_staged else "embeddings").insert_all(reused, replace=True)
-        save_sentences(db, {c.id: sentences[c.text] for c in chunks if c.text in sentences})
-
-
-def _sentences_of(db: Database, path: str) -> dict[str, bytes]:
-    """Chunk text → stored sentence spans, of the document at a path."""
-    joined = f"chunks c JOIN sentence_spans s ON s.chunk_id = c.id AND s.splitter_version = {SPLITTER_VERSION}"
-    return dict(db.execute(f"SELECT c.text, s.spans FROM documents d JOIN {joined} WHERE c.document_id = d.id AND d.path = ?", [path]))
 
 
 def update_document(db: Database, document: Document, chunks: Sequence[Chunk]) -> None:
@@ -394,9 +376,8 @@ def delete_orphan_file_stats(db: Database) -> None:
     """Delete the stats of files without a document, published or staged, and without a row in `skipped_files`."""
     tables = ("main.documents", "main.staged_documents", "main.skipped_files")
     is_orphan = " AND ".join(f"NOT EXISTS (SELECT 1 FROM {table} k WHERE k.path = file_stats.path)" for table in tables)
-    if db.execute(f"SELECT EXISTS (SELECT 1 FROM file_stats WHERE {is_orphan})").fetchone()[0]:
-        with db.atomic():
-            db.execute(f"DELETE FROM file_stats WHERE {is_orphan}")
+    with db.atomic():
+        db.execute(f"DELETE FROM file_stats WHERE {is_orphan}")
 
 
 OcrPage = dict[str, Any]  # the format of `loaders/ocr.py`

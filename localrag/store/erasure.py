@@ -125,10 +125,6 @@ def delete_study(study: Path) -> list[Path]:
     return sorted(p for p in study.rglob("*") if not p.is_dir() or p.is_symlink())
 
 
-# Tasks of LLM calls that answer questions; indexes begun by an older localrag do not mark such calls by subject.
-QUERY_TASKS = ("standalone", "answer", "map", "reduce", "primer", "rate", "questions")
-
-
 def delete_documents(db: Database, paths: Sequence[str]) -> None:
     """Delete documents and mark model answers about several chunks as doubtful until `scrub_files`. Nothing is rebuilt here."""
     with db.atomic():
@@ -279,8 +275,7 @@ def erase_conversations(db: Database, folder: Path, numbers: Sequence[int]) -> N
 def _delete_question_calls(db: Database, column: str, values: str) -> None:
     with db.atomic():
         db.execute(f"DELETE FROM answers WHERE {column} IN (SELECT value FROM json_each(?))", [values])
-        kinds = json.dumps(QUERY_TASKS)
-        db.execute("DELETE FROM llm_calls WHERE subject = ? OR task IN (SELECT value FROM json_each(?))", [QUERY_SUBJECT, kinds])
+        db.execute("DELETE FROM llm_calls WHERE subject = ?", [QUERY_SUBJECT])
 
 
 def is_conversation_erasure_pending(db: Database) -> bool:

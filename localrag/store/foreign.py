@@ -31,7 +31,7 @@ PORTABLE = frozenset(
     " graph_options_hash extraction_hashes merge_rules_version descriptions_hash clustering_statistics reports_state reports_hash"
     " title_corpus_size layout_hash graph_embeddings_hash gc_config layout_method imports reclustered budgets_model"
     " style_model auto_extractor reports_style dropped_rows is_embedder_named"
-    " collected_llm_usage has_removed_text pending_erasure pending_conversation_erasure".split()
+    " has_removed_text pending_erasure pending_conversation_erasure".split()
 )
 MACHINE_BOUND = {"studies": "study", "source_paths": "indexed folder"}  # → name for messages
 BOUND_MODEL_SETTINGS = {"chat_model": "chat model", "embedder": "embedder"}

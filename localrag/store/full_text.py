@@ -6,7 +6,6 @@ Within a `FilteredDatabase` only matching chunks are found; how rare words are i
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
-from functools import partial
 from itertools import accumulate
 
 from sqlite_utils import Database
@@ -51,7 +50,10 @@ def _search_terms(db: Database, query: str, language: str, count: dict[SearchTer
     """The rarest words of a query in their forms, its rarest bigrams, its identifiers and its quoted phrases."""
     words, bigrams = plain_words(query)
     words, tokens = words[:MAX_QUERY_WORDS], stem_words(words[:MAX_QUERY_WORDS])
-    occurs = partial(_occurs, db)
+
+    def occurs(word: str) -> bool:
+        return exists_chunk_with_all(db, [word])
+
     corrected = corrections(db, words, tokens, _n_chunks(db), occurs)
     forms = {w: corrected.get(w, (w,)) for w in words}
     chosen = _rarest_terms(db, [SearchTerm("text", forms[w]) for w in words], count)
@@ -60,11 +62,6 @@ def _search_terms(db: Database, query: str, language: str, count: dict[SearchTer
     phrases = [t for t in (*compound_terms(query), *quoted_phrases(query)) if " " in t.alternatives[0]]
     in_all_forms = [SearchTerm("text", inflected.get(t.alternatives[0], t.alternatives)) for t in chosen]
     return list(dict.fromkeys([*in_all_forms, *pairs, *phrases[:MAX_QUERY_TERMS]]))
-
-
-def _occurs(db: Database, word: str) -> bool:
-    """Whether a chunk has a word, in any form that the index takes for the same."""
-    return exists_chunk_with_all(db, [word])
 
 
 def _n_chunks(db: Database) -> int:

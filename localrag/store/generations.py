@@ -23,6 +23,7 @@ from sqlite_utils import Database
 from localrag.records import GraphLayout, Quote, Report
 from localrag.store import collections, documents, reviews, runs
 from localrag.store import layout as layout_store
+from localrag.store.chunks import SUBJECTS
 from localrag.store.database import checkpoint_wal
 from localrag.store.documents import delete_orphan_file_stats
 from localrag.store.entity_network import update_cache_files
@@ -113,8 +114,8 @@ def publish(
             runs.save_settings(db, embedder=embedder)
         for kind in kinds:
             _publish_vectors(db, kind)
-        for kind, rows in (("entity", "SELECT id FROM entities"), ("report", "SELECT community_id FROM reports")):
-            db.execute(f"DELETE FROM embeddings WHERE kind = ? AND subject_id NOT IN ({rows})", [kind])
+        for kind in ("entity", "report"):
+            db.execute(f"DELETE FROM embeddings WHERE kind = ? AND subject_id NOT IN ({SUBJECTS[kind]})", [kind])
         runs.save_settings(db, **settings)
     checkpoint_wal(db)
     update_cache_files(db)
@@ -165,10 +166,9 @@ def _delete_stale_reports(db: Database) -> None:
 
 
 def _publish_vectors(db: Database, kind: str) -> None:
-    subjects = {"chunk": "SELECT id FROM main.chunks", "entity": "SELECT id FROM entities", "report": "SELECT community_id FROM reports"}
     db.execute(
         "INSERT OR REPLACE INTO embeddings (kind, subject_id, content_hash, embedder, vector)"
-        f" SELECT * FROM staged_embeddings WHERE kind = ? AND subject_id IN ({subjects[kind]})",
+        f" SELECT * FROM staged_embeddings WHERE kind = ? AND subject_id IN ({SUBJECTS[kind]})",
         [kind],
     )
     db.execute("DELETE FROM staged_embeddings WHERE kind = ?", [kind])

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from secrets import token_hex
 from sqlite3 import OperationalError
 from typing import Any
@@ -26,8 +26,7 @@ class SqliteLlmCache:
     def save(self, call: LlmCall, *, needed: bool) -> None:
         """Store a call; an existing one stays. If not `needed`, a read-only or busy database is ignored."""
         try:
-            with self.db.atomic():
-                self.db.table("llm_calls").insert(asdict(call) | {"tokens": json.dumps(call.tokens)}, ignore=True)
+            save_calls(self.db, [call])
         except OperationalError:
             if needed:
                 raise
@@ -86,15 +85,10 @@ class MemoryOverlayCache:
 
 
 def total_llm_usage(db: Database) -> dict[str, Any]:
-    """Calls, prompt tokens, output tokens and seconds over the life of the index, including garbage-collected calls."""
-    current, collected = llm_usage_of(db, "true", []), load_settings(db).get("collected_llm_usage", {})
-    return {name: round(value + collected.get(name, 0), 1) for name, value in current.items()}
-
-
-def llm_usage_of(db: Database, where: str, values: list[Any]) -> dict[str, Any]:
-    """Calls, prompt tokens, output tokens and seconds of the stored calls that match `where`."""
+    """Calls, prompt tokens, output tokens and seconds of the stored calls."""
     sums = ", ".join(f"coalesce(sum({name}), 0) AS {name}" for name in ("prompt_tokens", "output_tokens", "seconds"))
-    return next(db.query(f"SELECT count(*) AS calls, {sums} FROM llm_calls WHERE {where}", values))
+    usage = next(db.query(f"SELECT count(*) AS calls, {sums} FROM llm_calls"))
+    return {name: round(value, 1) for name, value in usage.items()}
 
 
 def has_indexing_calls(db: Database) -> bool:

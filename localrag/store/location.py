@@ -18,7 +18,7 @@ from localrag.records import content_id
 from localrag.settings import INDEX_FOLDER
 
 SchemaObjects = dict[tuple[str, str], tuple[str, str | None]]  # (type, name) → (table, SQL)
-SCHEMA_HASH = "da2abdcc97289b51e117"  # of the objects of `schema.SCHEMA`: comparing it is quicker than creating them
+SCHEMA_HASH = "9ed210faa6445a39babe"  # of the objects of `schema.SCHEMA`: comparing it is quicker than creating them
 DATABASE_FILE = "index.db"
 _MAX_NAMES = 100  # names per completion
 _BUSY_TIMEOUT_S = 0.2  # wait for another process's lock

@@ -25,7 +25,7 @@ from localrag.records import (
     report_subject,
     same_entity_subject,
 )
-from localrag.store import llm_cache, runs
+from localrag.store import runs
 from localrag.store.chunks import text_subjects
 from localrag.store.database import temporary_table
 from localrag.store.location import DATABASE_FILE
@@ -143,18 +143,10 @@ def _collect_calls(db: Database, today: CurrentConfig, *, everything: bool) -> C
         total += size
         if everything or is_old or total > RETENTION_BYTES:
             ids.add(n)
-    return _delete_calls(db, json.dumps(sorted(ids)))
-
-
-def _delete_calls(db: Database, rowids: str) -> CollectedItems:
-    """Delete calls by a JSON list of their rows, and add their usage to that of collected calls."""
-    chosen, values = "rowid IN (SELECT value FROM json_each(?))", [rowids]
-    n, size = db.execute(f"SELECT count(*), coalesce(sum({_SIZE}), 0) FROM llm_calls WHERE {chosen}", values).fetchone()
-    if n:
-        before, more = runs.load_settings(db).get("collected_llm_usage", {}), llm_cache.llm_usage_of(db, chosen, values)
-        runs.save_settings(db, collected_llm_usage={name: value + before.get(name, 0) for name, value in more.items()})
-        db.execute(f"DELETE FROM llm_calls WHERE {chosen}", values)
-    return CollectedItems("answers", n, size)
+    chosen, rowids = "rowid IN (SELECT value FROM json_each(?))", [json.dumps(sorted(ids))]
+    n, freed = db.execute(f"SELECT count(*), coalesce(sum({_SIZE}), 0) FROM llm_calls WHERE {chosen}", rowids).fetchone()
+    db.execute(f"DELETE FROM llm_calls WHERE {chosen}", rowids)
+    return CollectedItems("answers", n, freed)
 
 
 def _is_unfinished(db: Database) -> bool:

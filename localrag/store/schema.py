@@ -32,6 +32,9 @@ _DOCUMENT = """
     date TEXT NOT NULL DEFAULT '', date_source TEXT NOT NULL DEFAULT '', title_source TEXT NOT NULL DEFAULT '',
     original_path TEXT NOT NULL DEFAULT ''"""
 
+_CHUNK = "ordinal INTEGER NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL, text TEXT NOT NULL, tokens INTEGER NOT NULL"
+_CHUNK += ", headings TEXT NOT NULL DEFAULT '[]'"
+
 SCHEMA = f"""
 CREATE TABLE index_settings (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 
@@ -61,10 +64,7 @@ CREATE TABLE ocr_documents (content_hash TEXT PRIMARY KEY, scan_id TEXT NOT NULL
 
 CREATE TABLE removed_documents (path TEXT PRIMARY KEY, words BLOB NOT NULL);
 
-CREATE TABLE chunks (
-    id TEXT PRIMARY KEY, document_id TEXT NOT NULL REFERENCES documents(id) ON DELETE CASCADE, ordinal INTEGER NOT NULL,
-    start INTEGER NOT NULL, end INTEGER NOT NULL, text TEXT NOT NULL, tokens INTEGER NOT NULL,
-    headings TEXT NOT NULL DEFAULT '[]');
+CREATE TABLE chunks (id TEXT PRIMARY KEY, document_id TEXT NOT NULL REFERENCES documents(id) ON DELETE CASCADE, {_CHUNK});
 CREATE INDEX chunks_by_document ON chunks(document_id, ordinal);
 CREATE INDEX chunks_in_document ON chunks(document_id, id);
 
@@ -250,10 +250,7 @@ CREATE TABLE runs (
 CREATE TABLE staged_documents ({_DOCUMENT});
 CREATE INDEX staged_documents_by_content ON staged_documents(path, content_hash);
 
-CREATE TABLE staged_chunks (
-    id TEXT PRIMARY KEY, document_id TEXT NOT NULL REFERENCES staged_documents(id) ON DELETE CASCADE, ordinal INTEGER NOT NULL,
-    start INTEGER NOT NULL, end INTEGER NOT NULL, text TEXT NOT NULL, tokens INTEGER NOT NULL,
-    headings TEXT NOT NULL DEFAULT '[]');
+CREATE TABLE staged_chunks (id TEXT PRIMARY KEY, document_id TEXT NOT NULL REFERENCES staged_documents(id) ON DELETE CASCADE, {_CHUNK});
 CREATE INDEX staged_chunks_by_document ON staged_chunks(document_id, ordinal);
 
 CREATE TABLE staged_deletions (path TEXT PRIMARY KEY);

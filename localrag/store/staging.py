@@ -192,10 +192,9 @@ class GraphStaging:
         `first`: ORDER BY and LIMIT, applied to published and staged rows separately: the result contains at least the first rows.
         """
         table = GRAPH_TABLES[name]
-        if self._ended:
-            listed = columns or ", ".join(f't."{c}"' for c in table.columns)
-            return self.db.conn.execute(f"SELECT {listed} FROM main.{name} t WHERE {where} {first}", values)
         listed = columns or ", ".join(f't."{c}"' for c in table.columns)
+        if self._ended:
+            return self.db.conn.execute(f"SELECT {listed} FROM main.{name} t WHERE {where} {first}", values)
         staged = f"SELECT {listed} FROM temp.staged_{name} t WHERE {where} {first}"
         if self._is_empty[name]:
             return self.db.conn.execute(staged, values)
@@ -346,9 +345,8 @@ def documents_changed_since_graph(db: Database) -> tuple[list[str], list[str]]:
 
 def clear_changed_chunks(db: Database) -> None:
     """Record that the published graph is built from the current chunks."""
-    if db.execute("SELECT EXISTS (SELECT 1 FROM changed_chunks)").fetchone()[0]:
-        with db.atomic():
-            db.execute("DELETE FROM changed_chunks")
+    with db.atomic():
+        db.execute("DELETE FROM changed_chunks")
 
 
 def documents_with_extractions(db: Database) -> list[str]:

@@ -102,12 +102,9 @@ def open_index_file(db: Database, folder: Path, kind: str, dimensions: int) -> t
     if file is None:
         return None, 0
     memory, key = caches_of(folder), f"index file of {kind}"
-    name, index = memory.get(key, ("", None))
-    if name != file.name:
-        index = _mapped(folder, kind, file)
-        if index is None and not (folder / Path(file.name).name).exists():
-            return None, 0
-        memory[key] = (file.name, index)  # None if damaged
+    if memory.get(key, ("",))[0] != file.name:
+        memory[key] = (file.name, _mapped(folder, kind, file))
+    index = memory[key][1]
     return (index, file.last_number) if index is not None and index.d == dimensions else (None, 0)
 
 
@@ -174,25 +171,16 @@ def _update_index(db: Database, folder: Path, kind: str) -> None:
             _remove_others(folder, kind)
         return
     mapped = _mapped(folder, kind, file) if file else None
-    if file and mapped is not None and mapped.d == _dimensions(db, kind):
+    dimensions = db.execute("SELECT length(vector) / 4 FROM embeddings WHERE kind = ? LIMIT 1", [kind]).fetchone()[0]
+    if file and mapped is not None and mapped.d == dimensions:
         n_new = count_vectors(db, kind, file.last_number)
         if max(n_new, mapped.ntotal - (size - n_new)) <= MAX_UNINDEXED_SHARE * size:
             return
-    index, last = _trained_index(db, kind, n_lists(size)), 0
+    index, last = _trained_index(db, kind, 2 ** round(np.log2(size) / 2)), 0  # near the square root
     for batch, vectors in vector_batches(db, kind):
         index.add_with_ids(vectors, batch)
         last = int(batch[-1])
     _save_index_file(db, folder, kind, index, last)
-
-
-def n_lists(size: int) -> int:
-    """The number of lists for `size` vectors: a power of 2 near the square root."""
-    return int(2 ** round(np.log2(size) / 2))
-
-
-def _dimensions(db: Database, kind: str) -> int:
-    (dimensions,) = db.execute("SELECT length(vector) / 4 FROM embeddings WHERE kind = ? LIMIT 1", [kind]).fetchone()
-    return int(dimensions)
 
 
 def _trained_index(db: Database, kind: str, lists: int) -> Any:

@@ -1,7 +1,6 @@
 """What nothing needs any more is collected: by `localrag gc`, and after a run by age and size; what is still used is never lost."""
 
 import asyncio
-import json
 import os
 import random
 import shutil
@@ -152,7 +151,6 @@ def test_gc_says_first_and_then_does(town):
             back_up_database(project.db, project.folder / "index.db", label)
     (town / ".localrag" / "chunk.0123456789abcdef.faiss").write_text("of before")
     (town / ".localrag" / "chunk.1.faiss.localrag-999999999-00.part").write_text("of a process that was killed")
-    spent = run_localrag("status", "--json", cwd=town)
     before = set(rows(town, CALLS))
     said = collected(town, only_say=True)
     still = set(rows(town, CALLS))
@@ -163,8 +161,6 @@ def test_gc_says_first_and_then_does(town):
     assert said == done and said["answers"] == len(before - after) and said["extractions"] == 2
     assert (said["backups"], said["caches"]) == (1, 2)
     assert collected(town) == {}
-    now = run_localrag("status", "--json", cwd=town)
-    assert json.loads(now.stdout)["spent"] == json.loads(spent.stdout)["spent"]
 
 
 def test_what_a_stopped_run_asked_stays(town, monkeypatch):
