@@ -317,5 +317,7 @@ def run_to_json(run: dict[str, Any]) -> dict[str, Any]:
 def file_list(db: Database) -> Iterator[dict[str, str]]:
     """Every file of an index, by path: indexed, skipped or failed, with the reason; an indexed file's reason names its unreadable pages."""
     unread = documents.unread_pages(db)
-    for path, state, reason in db.execute(f"SELECT path, state, reason FROM ({_ALL_FILES}) ORDER BY path"):
-        yield {"path": path, "state": state, "reason": unread.get(path, "") if state == "indexed" else reason}
+    rows = {path: {"path": path, "state": "indexed", "reason": unread.get(path, "")} for path in documents.document_hashes(db)}
+    for s in documents.skipped_files(db):  # also of documents whose file cannot be read any more
+        rows[s.path] = {"path": s.path, "state": "failed" if s.is_failure else "skipped", "reason": s.reason}
+    yield from (rows[path] for path in sorted(rows))
