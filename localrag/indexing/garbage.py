@@ -20,7 +20,7 @@ from localrag.llm.prompts import update_domain_files
 from localrag.project import Project
 from localrag.records import IMPORTED_MARK
 from localrag.settings import Domain
-from localrag.store import database, entity_network, erasure, retention, tombstones, vectors
+from localrag.store import database, entity_network, erasure, retention, tombstones
 from localrag.store.full_text import merge_segments, merge_segments_if_small
 from localrag.store.retention import CollectedItems, CurrentConfig
 from localrag.system.files import cache_dir, is_stale_temp_file
@@ -81,7 +81,7 @@ FilesByKind = dict[str, list[Path]]  # kind → the files and folders to delete
 def _files(project: Project) -> FilesByKind:
     """Files to delete: old copies of the database, outdated caches, temporary files of killed processes, unused files of the engine."""
     folder, now = project.folder, time.time()
-    fresh = {*vectors.index_files(project.db, folder), *entity_network.network_files(project.db, folder)}
+    fresh = set(entity_network.current_cache_files(project.db, folder))
     parts = [f for f in folder.glob("*.part") if is_stale_temp_file(f) or f.name.startswith("index.db")]  # of this process
     stale = [f for f in database.rebuildable_files(folder) if f not in fresh and f.suffix != ".part"]
     cached = {kind: _unused(pattern, days, now) for kind, (pattern, days) in CACHE_MAX_AGE_DAYS.items()}

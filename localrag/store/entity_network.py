@@ -117,9 +117,10 @@ def matches_graph(db: Database, folder: Path) -> bool | None:
     return cached is not None and all(np.array_equal(a, b) for a, b in zip(_arrays(cached), _arrays(expected), strict=True))
 
 
-def network_files(db: Database, folder: Path) -> list[Path]:
-    """The cache files of the present graph's network."""
-    return [_network_file(db, folder)]
+def current_cache_files(db: Database, folder: Path) -> list[Path]:
+    """The cache files of the present network and vectors, whether they exist or not."""
+    indexes = (vectors.file_of(db, kind) for kind in vectors.VECTOR_KINDS)
+    return [_network_file(db, folder), *(folder / index.name for index in indexes if index)]
 
 
 def _network_file(db: Database, folder: Path) -> Path:

@@ -1,13 +1,10 @@
 """FilteredDatabase: a connection that sees only the documents that match a filter, and reports restricted to them.
 
-The matching document ids are computed once into a temporary table. Views of the same names shadow the tables and show only chunks,
-mentions, evidence and claims of these documents, entities they mention, relationships with evidence in them, communities with such an
-entity, and reports that quote them. Descriptions are empty unless all of their evidence matches. A filter that matches all documents costs
-nothing.
+The matching document ids are computed once into a temporary table. Views of the same names shadow the tables and show only what is in these
+documents; descriptions are empty unless all of their evidence matches.
 
 A report is unchanged only if every mention of its community's entities is in matching documents. Otherwise its findings keep only their
-matching quotes, a finding with other quotes becomes the text of its matching ones, and title and summary are replaced, because they
-describe all documents.
+matching quotes and the text of these, and title and summary are replaced, because they describe all documents.
 """
 
 import json

@@ -6,6 +6,7 @@ Within a `FilteredDatabase` only matching chunks are found; how rare words are i
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from itertools import accumulate
 
 from sqlite_utils import Database
@@ -26,6 +27,7 @@ MAX_QUERY_TERMS = 8  # terms of a query that are searched for
 OPTIMIZED_CHUNKS = 20_000  # of a larger index only `rm` and `gc` remove deleted words at once
 MAX_QUERY_WORDS = 400  # words of a query that are looked up
 MAX_SCORED_CHUNKS = 100_000  # chunks scored per query, about 0.1 s
+CANDIDATE_FACTOR = 10  # candidates by rare words, per result, that are scored with the common words too
 
 
 def search_chunks(db: Database, query: str, k: int, language: str = "en") -> list[tuple[str, float]]:
@@ -36,9 +38,15 @@ def search_chunks(db: Database, query: str, k: int, language: str = "en") -> lis
     rare_terms = terms if inside else _rare_terms(db, terms, count)
     if not rare_terms:
         return []
-    match = " OR ".join(term.expression for term in rare_terms)
+    rare, match = " OR ".join(t.expression for t in rare_terms), " OR ".join(t.expression for t in terms)
     scored = f"SELECT rowid, -rank FROM chunks_fts WHERE chunks_fts MATCH ?{inside}"  # no other columns: reading them is slow
-    return _with_ids(db, db.execute(f"{scored} ORDER BY rank LIMIT ?", [match, k]).fetchall())
+    if len(rare_terms) == len(terms):
+        return _with_ids(db, db.execute(f"{scored} ORDER BY rank LIMIT ?", [match, k]).fetchall())
+    first = dict(db.execute(f"{scored} ORDER BY rank LIMIT ?", [rare, CANDIDATE_FACTOR * k]).fetchall())
+    # Rare words count twice here, hence the subtraction. `+` prevents one query per row, each of which would count all chunks.
+    among = f"{scored} AND +rowid IN (SELECT value FROM json_each(?))"
+    scores = [(row, score - first[row]) for row, score in db.execute(among, [f"({rare}) AND ({match})", json.dumps(list(first))])]
+    return _with_ids(db, sorted(scores, key=lambda pair: -pair[1])[:k])
 
 
 def _inside(db: Database) -> str:
@@ -151,14 +159,8 @@ def merge_segments_if_small(db: Database) -> None:
 
 def sqlite_version() -> tuple[str, bool]:
     """The version of SQLite, and whether it has FTS5."""
-    db = Database(memory=True)
-    try:
-        db.execute("CREATE VIRTUAL TABLE t USING fts5(x)")
-    except sqlite3.OperationalError:
-        return sqlite3.sqlite_version, False
-    finally:
-        db.close()
-    return sqlite3.sqlite_version, True
+    with closing(sqlite3.connect(":memory:")) as db:
+        return sqlite3.sqlite_version, bool(db.execute("SELECT sqlite_compileoption_used('ENABLE_FTS5')").fetchone()[0])
 
 
 def document_frequencies(db: Database, words: Sequence[str]) -> dict[str, int]:

@@ -1,13 +1,11 @@
 """The staged generation of documents, and its publication in one transaction; chunks that an edit only shifts.
 
 Readers see one generation: documents, chunks, full text, vectors, graph, communities and reports of one state. Changes for the next one are
-staged: `staged_documents` and `staged_chunks` (changed or moved contents), `staged_deletions` (paths whose published content ends),
-`staged_reports`, `staged_embeddings`, and the graph in temporary tables (`staging.py`). `publish` writes only rows that differ, so that a
-small edit is cheap in a large index. LLM calls, extractions and sentences are keyed by their text and belong to no generation, so a killed
-run loses nothing expensive.
+staged in the `staged_` tables, and the graph in temporary ones (`staging.py`); only the run's own connection sees them. `publish` writes
+only rows that differ, so that a small edit is cheap in a large index. LLM calls, extractions and sentences are keyed by their text and
+belong to no generation, so a killed run loses nothing expensive.
 
-Only the run's own connection sees the next generation (`view_next_generation`). A new file beside a graph is published at once: its chunks
-can be found, and nothing refers to it yet. Without a graph everything is published as it comes.
+A new file beside a graph is published at once: nothing refers to it yet. Without a graph everything is published as it comes.
 """
 
 import json

@@ -71,14 +71,14 @@ PUBLISHED_TABLES = frozenset(  # read by other connections
 class GraphStaging:
     """The graph tables with staged changes: new rows and deleted keys, applied by `publish` or dropped by `discard`.
 
-    One at a time per connection.
+    One at a time per connection. `from_scratch`: no published row is read; `is_published`: only published rows are.
     """
 
     def __init__(self, db: Database, *, from_scratch: bool = False) -> None:
         """`from_scratch`: read no published row; rows that end up unchanged are not rewritten."""
-        self.db, self._from_scratch = db, from_scratch
+        self.db, self.from_scratch = db, from_scratch
         db.execute(f"PRAGMA temp.cache_size = -{STAGING_CACHE_KIB}")  # SQLite's default is 2 MB
-        self._ended = self._inside = False
+        self.is_published = self._inside = False
         self._is_empty: dict[str, bool] = {}  # table → without published rows, which halves the work
         for name, table in GRAPH_TABLES.items():
             listed = ", ".join(f'"{c}"' for c in table.columns)
@@ -89,21 +89,11 @@ class GraphStaging:
             db.execute(f"CREATE TEMP TABLE deleted_{name} ({key}, PRIMARY KEY ({key})) WITHOUT ROWID")
             self._is_empty[name] = from_scratch or not _holds_any(db, name)
 
-    @property
-    def from_scratch(self) -> bool:
-        """Whether no published row is read."""
-        return self._from_scratch
-
-    @property
-    def is_published(self) -> bool:
-        """Whether the published tables are read, without staged changes."""
-        return self._ended
-
     @classmethod
     def published(cls, db: Database) -> "GraphStaging":
         """A read-only view of the published tables."""
         graph = cls.__new__(cls)
-        graph.db, graph._ended, graph._from_scratch = db, True, False
+        graph.db, graph.is_published, graph.from_scratch = db, True, False
         return graph
 
     def upsert(self, name: str, rows: Iterable[StagedRow]) -> None:
@@ -193,7 +183,7 @@ class GraphStaging:
         """
         table = GRAPH_TABLES[name]
         listed = columns or ", ".join(f't."{c}"' for c in table.columns)
-        if self._ended:
+        if self.is_published:
             return self.db.conn.execute(f"SELECT {listed} FROM main.{name} t WHERE {where} {first}", values)
         staged = f"SELECT {listed} FROM temp.staged_{name} t WHERE {where} {first}"
         if self._is_empty[name]:
@@ -220,7 +210,7 @@ class GraphStaging:
 
     def column_values(self, name: str, column: str) -> set[Any]:
         """The distinct values of a column, including those of rows staged for deletion."""
-        tables = [f"main.{name}"] * (not self._from_scratch) + [f"temp.staged_{name}"] * (not self._ended)
+        tables = [f"main.{name}"] * (not self.from_scratch) + [f"temp.staged_{name}"] * (not self.is_published)
         return {value for table in tables for (value,) in self.db.execute(f"SELECT DISTINCT {column} FROM {table}")}
 
     def max_value(self, name: str, column: str, where: str = "true", values: Sequence[Any] = ()) -> int:
@@ -229,7 +219,7 @@ class GraphStaging:
 
     def changed_keys(self, name: str) -> list[StagedRow]:
         """The keys of staged rows and deletions; none after the publication."""
-        if self._ended:
+        if self.is_published:
             return []
         key = ", ".join(f'"{c}"' for c in GRAPH_TABLES[name].key)
         return list(self.db.execute(f"SELECT {key} FROM temp.staged_{name} UNION SELECT {key} FROM temp.deleted_{name}"))
@@ -254,9 +244,9 @@ class GraphStaging:
         for name in reversed(GRAPH_TABLES):  # referring rows before the rows they refer to
             key = ", ".join(f'"{c}"' for c in GRAPH_TABLES[name].key)
             staged, deleted = f"SELECT {key} FROM temp.staged_{name}", f"SELECT {key} FROM temp.deleted_{name}"
-            if self._from_scratch and name not in PUBLISHED_TABLES:  # their numbers may now belong to other rows
+            if self.from_scratch and name not in PUBLISHED_TABLES:  # their numbers may now belong to other rows
                 db.execute(f"DELETE FROM main.{name}")
-            elif self._from_scratch:
+            elif self.from_scratch:
                 db.execute(f"DELETE FROM main.{name} AS t WHERE {_not_in(name, f'temp.staged_{name}')}")
             else:  # row by row: for a key of several columns SQLite would scan the table
                 where = " AND ".join(f'"{c}" = ?' for c in GRAPH_TABLES[name].key)
@@ -265,7 +255,7 @@ class GraphStaging:
             listed, key = (", ".join(f'"{c}"' for c in names) for names in (table.columns, table.key))
             update = ", ".join(f'"{c}" = excluded."{c}"' for c in table.columns[table.keys :])
             on_conflict = f"UPDATE SET {update}" if update else "NOTHING"
-            has_rows = self._from_scratch and _holds_any(db, name)
+            has_rows = self.from_scratch and _holds_any(db, name)
             changed = f"SELECT {listed} FROM temp.staged_{name}" + f" EXCEPT SELECT {listed} FROM main.{name}" * has_rows
             if name == "communities":  # (level, ordinal) is unique: swapped ordinals must not collide
                 negate = "UPDATE main.communities SET ordinal = -1 - ordinal"
@@ -276,7 +266,7 @@ class GraphStaging:
 
     def discard(self) -> None:
         """Drop the staged changes. From here on the published tables are read, and nothing can be staged."""
-        self._ended = True
+        self.is_published = True
         for name in GRAPH_TABLES:
             self.db.execute(f"DROP TABLE IF EXISTS temp.staged_{name}")
             self.db.execute(f"DROP TABLE IF EXISTS temp.deleted_{name}")

@@ -404,11 +404,6 @@ def _matrix_of(db: Database, folder: Path, kind: str, above: int) -> Iterable[tu
     return cached[1:]
 
 
-def index_files(db: Database, folder: Path) -> list[Path]:
-    """The paths of the current index files."""
-    return [folder / file.name for kind in VECTOR_KINDS if (file := file_of(db, kind))]
-
-
 def name_vectors(db: Database, embedder: str) -> dict[str, NDArray[np.float32]]:
     """Name → its vector of this embedder, (d,) float32, of names that were compared by meaning."""
     rows = db.execute("SELECT name, vector FROM name_embeddings WHERE embedder = ?", [embedder])

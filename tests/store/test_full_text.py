@@ -3,6 +3,8 @@
 import random
 from contextlib import closing
 
+import pytest
+
 from localrag.store import full_text
 from localrag.store.database import truncate_wal
 from localrag.store.opening import open_index
@@ -28,16 +30,29 @@ def test_deleted_words_leave_the_segments(tmp_path, monkeypatch):
         assert len(full_text.search_chunks(db, "w00001", 50)) > 5
 
 
-def test_common_words_count_only_in_a_small_index(tmp_path, monkeypatch):
-    """In a large one the passages with the rare words are found, by these."""
+def test_common_words_are_weighed_only_where_rare_ones_are(tmp_path, monkeypatch):
+    """In a large index the passages with rare words are looked at, and have the scores that they have among all of them."""
+    chance = random.Random(2)
+    common, rare = [f"common{n}" for n in range(4)], [f"rare{n}" for n in range(200)]
     with closing(open_index(tmp_path, create=True)) as db:
         db.execute("PRAGMA foreign_keys = OFF")
-        full_text.index_chunks(db, [(f"c{n}", "common" * (n % 3 > 0) + f" rare{n}") for n in range(30)])
-        small = {key for key, _ in full_text.search_chunks(db, "common rare4", 30)}
-        monkeypatch.setattr(full_text, "MAX_SCORED_CHUNKS", 10)
+        texts = [
+            (f"c{n:04}", " ".join(chance.choices(common, k=40) + chance.choices(rare, k=10) + ["usual"] * (n % 5 < 2))) for n in range(2000)
+        ]
+        full_text.index_chunks(db, [*texts, ("c9999", "漢字 rare0 common0")])
+        for query in ("common0 rare1 common1 rare2", "rare0 漢字 common2", "usual"):
+            monkeypatch.setattr(full_text, "MAX_SCORED_CHUNKS", 1 << 30)
+            whole = full_text.search_chunks(db, query, 20)
+            monkeypatch.setattr(full_text, "MAX_SCORED_CHUNKS", 300)
+            asked = []
+            db.conn.set_trace_callback(asked.append)
+            found = full_text.search_chunks(db, query, 20)
+            db.conn.set_trace_callback(None)
 
-        assert len(small) == 20
-        assert [key for key, _ in full_text.search_chunks(db, "common rare4", 30)] == ["c4"]
+            assert dict(found) == pytest.approx(dict(whole)), query
+            assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
+            assert sum("+rowid IN" in sql for sql in asked) == (query != "usual")
+        assert len(full_text.search_chunks(db, "nowhere usual", 20)) == 20
 
 
 def test_words_that_most_chunks_have_find_nothing_in_a_large_index(tmp_path, monkeypatch):

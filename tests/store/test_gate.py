@@ -275,7 +275,7 @@ def test_a_cache_that_this_machine_did_not_write_is_made_anew(clone, tmp_path):
     def network(folder):
         with closing(open_index(folder)) as db:
             entity_network.load_entity_network(db, folder)
-            return entity_network.network_files(db, folder)[0]
+            return entity_network.current_cache_files(db, folder)[0]
 
     file = network(folder)
     own = is_recorded_cache_file(file)
