@@ -266,8 +266,7 @@ def _checkpoint_busy(db: Database) -> bool:
 
 def file_of(db: Database) -> Path:
     """The file of a database."""
-    (path,) = [file for _, name, file in db.execute("PRAGMA database_list") if name == "main"]
-    return Path(path)
+    return next(Path(file) for _, name, file in db.execute("PRAGMA database_list") if name == "main")
 
 
 def folder_of(db: Database) -> Path:

@@ -1,8 +1,7 @@
 """Documents: save, update, move and remove them; skipped files, file stats and OCR pages.
 
-File stats record only which bytes a file had when it was read, on this machine. They are no part of a generation and may survive a killed
-run. An OCR page is stored as soon as it is read, under its scan (file bytes and languages) and a hash of its image, and is linked to the
-content hash of its documents later; pages of a killed run stay unlinked until the next run or an erasure.
+File stats record which bytes a file had when it was read on this machine. An OCR page is stored as soon as it is read, under its scan (file
+bytes and languages) and a hash of its image, and is linked to the content hash of its documents later.
 """
 
 import json

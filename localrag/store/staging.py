@@ -1,10 +1,8 @@
-"""GraphStaging: the graph's staged rows and deletions, and the inputs the graph is built from.
+"""GraphStaging: the graph's staged rows and deletions, and the inputs the graph is built from: per chunk, the extraction used.
 
 A run changes the graph by difference, in temporary tables beside the published ones. The run reads the merged state, other connections the
 published graph, until `publish` applies the difference in the caller's transaction. SQLite keeps temporary tables in files of their own, so
 a change of any size fits in memory. After a kill the difference is computed again, without a model.
-
-The inputs are, per chunk, the extraction used; they tell which documents changed since the graph was built.
 """
 
 import json
