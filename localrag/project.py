@@ -39,7 +39,7 @@ from localrag.store.database import keep_caches, set_read_only, snapshot
 from localrag.store.filtered import open_filtered
 from localrag.store.graph import has_rows
 from localrag.store.location import DATABASE_FILE, find_nearest_index
-from localrag.store.opening import mark_as_writing, open_index, writer_lock
+from localrag.store.opening import open_index, writer_lock
 from localrag.system.files import config_dir
 from localrag.system.trust import check_owned, is_trust_known, remember_trust
 
@@ -222,7 +222,7 @@ def open_for_writing(
             reader,
             tagger,
         )
-        with closing(project), mark_as_writing(db):
+        with closing(project):
             yield project
 
 

@@ -164,8 +164,8 @@ ROOMS = {
         {"app"},
     ],
     "store": [
-        {"gate"},
-        {"collections", "layout", "location", "reviews", "runs", "schema", "tombstones"},
+        {"location"},
+        {"collections", "layout", "reviews", "runs", "schema", "tombstones"},
         {"chunks", "database", "filtered", "llm_cache", "query_terms"},
         {"answers", "full_text", "retention", "staging"},
         {"documents", "graph"},

@@ -62,7 +62,7 @@ from localrag.records import Failure, SkippedFile
 from localrag.settings import IndexSettings
 from localrag.store import chunks as chunks_store
 from localrag.store import documents as documents_store
-from localrag.store import erasure, generations, tombstones, vectors
+from localrag.store import erasure, generations, tombstones
 from localrag.store import graph as graph_store
 from localrag.store import runs as runs_store
 from localrag.store.documents import file_stats
@@ -142,11 +142,6 @@ async def _run(
         if not finish_erasure(project):
             project.model.notify("Another process is reading what localrag rm removed; the next run empties the log.")
         collected = await collect_garbage(project, changed=loaded.n_changed > 0 or _llm_usage(project.model) != before)
-        if slow := vectors.count_unindexed(db):
-            project.model.notify(
-                f"The index of vectors could not be written to {project.folder}: questions compare {slow:,} vectors one by one. "
-                "Free some space there, then run the same command again."
-            )
         reporter.finish()
     return _result(project, loaded, reporter, before, tuple(collected))
 
@@ -204,7 +199,7 @@ async def _stages(
     by_phrases, steps = project.settings.extractor == "phrases", (*GRAPH_STAGES, *REPORT_STAGES * reports)
     phrases = await resolve_method(project) if by_phrases else PHRASES_METHOD
     has_graph = runs_store.load_settings(project.db).get("graph_hash")
-    new = chunks_store.count_chunks_without_extraction(project.db, PHRASES_HASH)
+    new = len(chunks_store.chunks_without_extraction(project.db, PHRASES_HASH))
     n_chunks = graph_store.counts(project.db)["chunks"] if new or loaded.n_changed else 0
     progress.set_chunks(new, n_chunks)
     quoted = has_extractive_graph(project.db)  # else a graph without the model would replace the model's graph

@@ -17,13 +17,8 @@ def save_answer(db: Database, answer: Answer) -> Answer:
         row = {"question": answer.question, "mode": answer.mode, "answer_json": "", "conversation": answer.conversation}
         number = int(str(db.table("answers").insert(row).last_pk))
         numbered = replace(answer, id=number, conversation=answer.conversation or number)
-        db.table("answers").update(
-            number,
-            {
-                "conversation": numbered.conversation,
-                "answer_json": json.dumps(asdict(numbered), ensure_ascii=False),
-            },
-        )
+        stored = {"conversation": numbered.conversation, "answer_json": json.dumps(asdict(numbered), ensure_ascii=False)}
+        db.table("answers").update(number, stored)
     return numbered
 
 

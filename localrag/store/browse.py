@@ -26,20 +26,9 @@ def list_files(db: Database, *, state: str = "", text: str = "", offset: int = 0
     where = "WHERE (:state = '' OR state = :state) AND (:text = '' OR instr(lower(path || ' ' || title), lower(:text)))"
     values = {"state": state, "text": text, "limit": limit, "offset": offset}
     total = next(db.query(f"SELECT count(*) AS n FROM ({_ALL_FILES}) {where}", values))["n"]
-    page = list(db.query(f"SELECT * FROM ({_ALL_FILES}) {where} ORDER BY path LIMIT :limit OFFSET :offset", values))
-    sizes = {r["id"]: r for r in _sizes(db, [r["id"] for r in page if r["id"]])}
-    empty = {"chunks": 0, "characters": 0}
-    return total, [row | {k: sizes.get(row["id"], empty)[k] for k in empty} for row in page]
-
-
-def _sizes(db: Database, ids: list[str]) -> list[ViewRow]:
-    return list(
-        db.query(
-            "SELECT document_id AS id, count(*) AS chunks, max(end) AS characters FROM chunks"
-            " WHERE document_id IN (SELECT value FROM json_each(?)) GROUP BY 1",
-            [json.dumps(ids)],
-        )
-    )
+    sizes = "(SELECT count(*) FROM chunks WHERE document_id = f.id) AS chunks"
+    sizes += ", coalesce((SELECT max(end) FROM chunks WHERE document_id = f.id), 0) AS characters"
+    return total, list(db.query(f"SELECT f.*, {sizes} FROM ({_ALL_FILES}) f {where} ORDER BY path LIMIT :limit OFFSET :offset", values))
 
 
 def file_states(db: Database) -> dict[str, int]:
@@ -287,12 +276,7 @@ def relationships_between(db: Database, pairs: Sequence[tuple[str, str]]) -> lis
 
 
 def index_status(db: Database, folder: Path) -> dict[str, Any]:
-    """The status of an index: counts first, then details.
-
-    Counts of documents, chunks, entities, relationships, communities, reports and failures; then communities per level, collections,
-    skipped files, failures, report coverage, rejected and merged names, the last run, LLM usage, calls by numerics class, bound models,
-    settings, and retained garbage.
-    """
+    """The status of an index: counts of its main tables first, then details."""
     settings = runs.load_settings(db)
     run = runs.last_run(db)
     return {
@@ -334,7 +318,6 @@ def file_list(db: Database) -> Iterator[dict[str, str]]:
     """Every file of an index, by path: indexed, skipped or failed, with the reason; an indexed file's reason names its unreadable pages."""
     unread = documents.unread_pages(db)
     rows = {path: {"path": path, "state": "indexed", "reason": unread.get(path, "")} for path in documents.document_hashes(db)}
-    rows |= {
-        s.path: {"path": s.path, "state": "failed" if s.is_failure else "skipped", "reason": s.reason} for s in documents.skipped_files(db)
-    }
+    for s in documents.skipped_files(db):  # also of documents whose file cannot be read any more
+        rows[s.path] = {"path": s.path, "state": "failed" if s.is_failure else "skipped", "reason": s.reason}
     yield from (rows[path] for path in sorted(rows))

@@ -1,7 +1,7 @@
 """Layout of the graph view: positions of entities and communities, edges between communities."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlite_utils import Database
@@ -25,22 +25,12 @@ def load_community_edges(db: Database) -> tuple[CommunityEdge, ...]:
 
 
 def save_layout(db: Database, layout: GraphLayout) -> None:
-    """Replace the stored layout, in the caller's transaction; unchanged rows are not rewritten."""
-    stored = load_layout(db)
-    _put(db, "entity_positions", "entity_id", stored.entities, layout.entities)
-    _put(db, "community_positions", "community_id", stored.communities, layout.communities)
-    if set(stored.edges) != set(layout.edges):
-        db.execute("DELETE FROM community_edges")
-        rows = ((link.level, link.a, link.b, link.weight) for link in layout.edges)
-        db.conn.executemany("INSERT INTO community_edges (level, source_id, target_id, weight) VALUES (?, ?, ?, ?)", rows)
-
-
-def _put(db: Database, table: str, key: str, stored: Iterable[Position], positions: Iterable[Position]) -> None:
-    old, new = {p.id: p for p in stored}, {p.id: p for p in positions}
-    db.conn.executemany(f"DELETE FROM {table} WHERE {key} = ?", ((i,) for i in old if i not in new))
-    rows = ((p.id, p.x, p.y, p.r) for i, p in new.items() if old.get(i) != p)
-    update = "x = excluded.x, y = excluded.y, r = excluded.r"
-    db.conn.executemany(f"INSERT INTO {table} ({key}, x, y, r) VALUES (?, ?, ?, ?) ON CONFLICT ({key}) DO UPDATE SET {update}", rows)
+    """Replace the stored layout, in the caller's transaction."""
+    for table, positions in (("entity_positions", layout.entities), ("community_positions", layout.communities)):
+        db.execute(f"DELETE FROM {table}")
+        db.conn.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?)", ((p.id, p.x, p.y, p.r) for p in positions))
+    db.execute("DELETE FROM community_edges")
+    db.conn.executemany("INSERT INTO community_edges VALUES (?, ?, ?, ?)", ((e.level, e.a, e.b, e.weight) for e in layout.edges))
 
 
 def subjects_without_position(db: Database) -> list[str]:
@@ -48,12 +38,6 @@ def subjects_without_position(db: Database) -> list[str]:
     missing = "SELECT id FROM entities WHERE id NOT IN (SELECT entity_id FROM entity_positions)"
     missing += " UNION ALL SELECT id FROM communities WHERE id NOT IN (SELECT community_id FROM community_positions)"
     return [key for (key,) in db.execute(missing)]
-
-
-def count_positions(db: Database) -> dict[str, Any]:
-    """The numbers of entities and communities with a position."""
-    row = db.execute("SELECT (SELECT count(*) FROM entity_positions), (SELECT count(*) FROM community_positions)").fetchone()
-    return {"entities": row[0], "communities": row[1]}
 
 
 def layout_state(db: Database) -> str:

@@ -196,7 +196,7 @@ def test_what_is_bound_to_another_machine_is_dropped_and_listed(database, tmp_pa
         setting("settings", settings["settings"] | {"follow_links": True, "chunk_tokens": "many", "own": 1}), setting("id", "n"),
         ("INSERT OR REPLACE INTO index_settings VALUES ('deep', ?)", ["[" * 200_000 + "]" * 200_000]),
         "INSERT OR REPLACE INTO file_stats VALUES ('docs/a.md', 1, 2, 3, 'd')",
-        "INSERT INTO vector_index_files VALUES ('chunk', '/dev/zero', 9, 9, 9)",
+        setting("chunk_index_file", ["/dev/zero", 9]),
         "INSERT INTO runs (pid, state, engine_metrics) VALUES (1, 'running', '{\"host\": \"other\"}')",
     )  # fmt: skip
     found = unpack_index(sealed(tmp_path / "evil", {INDEX: evil}), tmp_path / "there")
@@ -210,8 +210,7 @@ def test_what_is_bound_to_another_machine_is_dropped_and_listed(database, tmp_pa
     assert not {"source_paths", "executable", "deep", *UNLISTED} & kept.keys()
     assert kept["settings"]["follow_links"] is False
     assert not {"chunk_tokens", "own"} & kept["settings"].keys()
-    for table in ("file_stats", "vector_index_files"):
-        assert db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
+    assert db.execute("SELECT count(*) FROM file_stats").fetchone() == (0,)
     assert db.execute("SELECT DISTINCT pid, engine_metrics, progress FROM runs").fetchall() == [(0, "{}", "{}")]
     assert db.execute("SELECT count(*) FROM runs WHERE state = 'running' OR ended_at IS NULL").fetchone() == (0,)
     db.close()

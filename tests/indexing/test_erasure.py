@@ -208,7 +208,7 @@ def test_no_byte_is_left(town, home, history):
     assert [q for (q,) in rows(town, "SELECT question FROM answers")] == [KEPT]
     assert (town / ".localrag" / "aliases.txt").read_text() == "Ruth Sand = Mayor Ruth Sand\n"
     assert 'about = "letters"' in (town / ".localrag" / "domain.toml").read_text()
-    assert rows(town, "SELECT * FROM removed_documents") == rows(town, "SELECT * FROM removed_words") == []
+    assert rows(town, "SELECT * FROM removed_documents") == []
     with opened(town) as project:
         assert list(problems(check_index(project.db, project.folder))) == []
 
@@ -336,7 +336,7 @@ def test_a_folder_that_an_index_only_names_is_neither_opened_nor_touched(town, t
         named = {"index_id": settings.get("id"), "index": str(project.folder.resolve()), "folder": str(thesis)}
         if record:
             (thesis / "study.json").write_text(json.dumps(named) if record == "the index's id" else record)
-        runs.save_settings(project.db, studies=[*settings["studies"], str(thesis)], studies_with_text=[str(thesis)])
+        runs.save_settings(project.db, studies=[*settings["studies"], str(thesis)])
         for path in thesis.rglob("*"):
             os.utime(path, ns=(0, 0))
         before = every_file(thesis)

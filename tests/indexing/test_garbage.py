@@ -1,7 +1,6 @@
 """What nothing needs any more is collected: by `localrag gc`, and after a run by age and size; what is still used is never lost."""
 
 import asyncio
-import json
 import os
 import random
 import shutil
@@ -96,7 +95,6 @@ def test_text_edited_away_leaves_every_file_within_a_run(town, home):
 
     assert told == [(1,)]
     assert words_in(town / ".localrag", *SECRETS) == []
-    assert rows(town, "SELECT * FROM gc_queue") == []
 
 
 @pytest.mark.ci
@@ -153,7 +151,6 @@ def test_gc_says_first_and_then_does(town):
             back_up_database(project.db, project.folder / "index.db", label)
     (town / ".localrag" / "chunk.0123456789abcdef.faiss").write_text("of before")
     (town / ".localrag" / "chunk.1.faiss.localrag-999999999-00.part").write_text("of a process that was killed")
-    spent = run_localrag("status", "--json", cwd=town)
     before = set(rows(town, CALLS))
     said = collected(town, only_say=True)
     still = set(rows(town, CALLS))
@@ -164,8 +161,6 @@ def test_gc_says_first_and_then_does(town):
     assert said == done and said["answers"] == len(before - after) and said["extractions"] == 2
     assert (said["backups"], said["caches"]) == (1, 2)
     assert collected(town) == {}
-    now = run_localrag("status", "--json", cwd=town)
-    assert json.loads(now.stdout)["spent"] == json.loads(spent.stdout)["spent"]
 
 
 def test_what_a_stopped_run_asked_stays(town, monkeypatch):
@@ -193,8 +188,7 @@ def test_what_users_made_stays(town):
     collected(town)
 
     assert [rows(town, f"SELECT * FROM {t}") for t in tables] == before
-    now = runs.load_settings(open_index(town / ".localrag"))
-    assert {k: v for k, v in now.items() if k != "fts_merge_passes"} == {k: v for k, v in settings.items() if k != "fts_merge_passes"}
+    assert runs.load_settings(open_index(town / ".localrag")) == settings
 
 
 def test_backups_go_by_age_and_the_last_one_stays_a_while(town):

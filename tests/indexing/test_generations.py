@@ -13,7 +13,6 @@ from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
-import faiss
 import numpy as np
 import pytest
 
@@ -24,7 +23,7 @@ from localrag.model_files import ModelFile, find_chat_model
 from localrag.project import open_for_query, open_for_writing
 from localrag.query.modes import MODE_FUNCTIONS
 from localrag.query.question import QueryOptions
-from localrag.store import database, runs, vectors
+from localrag.store import database, runs
 from localrag.store.check import check_index, problems
 from localrag.store.opening import open_index
 from tests.conftest import TOWN
@@ -327,27 +326,3 @@ def test_two_hundred_questions_while_another_process_indexes_edit_after_edit(tmp
         _, errors = writer.communicate(timeout=300)
     assert writer.returncode == 0, errors
     assert cited > 0.9 * asked
-
-
-def test_a_run_says_where_its_vectors_have_no_index_file(town, monkeypatch):
-    """A folder that is full: questions compare all vectors, which the user is told, and the next run makes the file."""
-    heard = []
-    engine = EngineOptions(notify=heard.append)
-    monkeypatch.setattr(vectors, "INDEX_FROM_VECTORS", 3)
-    monkeypatch.setattr(vectors, "MAX_UNINDEXED_SHARE", 0.0)
-
-    def run():
-        with open_for_writing(town / ".localrag", extractor="phrases", engine=engine) as project:
-            return asyncio.run(build_index([town / "docs"], project, lambda _: None))
-
-    def full(*_):
-        raise OSError("No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(faiss, "write_index", full)
-        edit(town)
-        run()
-    assert len([text for text in heard if "could not be written" in text and "one by one" in text]) == 1
-    heard.clear()
-    run()
-    assert not heard

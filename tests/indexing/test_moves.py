@@ -200,22 +200,6 @@ def test_a_folder_renamed_while_some_of_its_files_are_edited(folder):
     assert equals_fresh(folder)
 
 
-def test_an_edited_document_keeps_its_chunks_sentences(folder, monkeypatch):
-    """Of an edited document only chunks of another text are split into sentences."""
-    from localrag.indexing.extraction import tasks
-    from localrag.text import sentences
-
-    split = []
-    real = sentences.sentence_bounds
-    monkeypatch.setattr(tasks, "sentence_bounds", lambda text: split.append(text) or real(text))
-    file = folder / "docs" / "top" / "s0" / "f0.txt"
-    write(file, file.read_text() + "\n\nAgnes Thorburn met Walter Muir at Molde on day 3.", OLD + 100)
-    index(folder)
-
-    chunks = rows(folder, "SELECT c.text FROM chunks c JOIN documents d ON d.id = document_id WHERE path = 'docs/top/s0/f0.txt'")
-    assert 0 < len(split) < len(chunks)
-
-
 def test_a_name_before_the_chunks_is_read_anew(folder):
     """Where titles stand before chunks, a file of another name gives other vectors; one that only changes its folder keeps them."""
     index(folder, prepend_metadata=True)

@@ -1,7 +1,6 @@
 """Retrieval without a model: the walk, the names in a question, and passages two steps away."""
 
 import asyncio
-import shutil
 from collections import Counter
 
 import numpy as np
@@ -20,9 +19,6 @@ from localrag.query.question import QueryOptions
 from localrag.query.retriever import hybrid_search, named_entities, retrieve, search_passages
 from localrag.store import documents, entity_network, generations, vectors
 from localrag.store.database import caches_of
-from localrag.store.entity_network import count_all
-from localrag.store.opening import open_index
-from localrag.store.staging import GraphStaging
 
 FACTS = {
     "skua": "The ferry Skua was ordered by Ingrid Holm and launched in Bergen.",
@@ -154,7 +150,7 @@ def test_auto_says_which_mode_and_why(project, question, mode):
 def test_the_network_on_disk_is_the_one_of_the_tables(project):
     """Read from its files, torn or whole, the network equals one built anew; a changed graph is not served from old files."""
     caches_of(project.folder).clear()
-    built = entity_network._network(count_all(project.db))
+    built = entity_network.network_of_tables(project.db)
     entity_network.load_entity_network(project.db, project.folder)
     for damage in (None, 100, -4):
         caches_of(project.folder).clear()
@@ -270,34 +266,6 @@ def test_the_network_of_many_chunks_is_made_while_indexing(project, monkeypatch)
     monkeypatch.setattr(entity_network, "CACHE_FROM_CHUNKS", 2)
     generations.publish(project.db)
     assert entity_network.matches_graph(project.db, project.folder)
-
-
-def test_the_file_of_the_network_is_changed_with_a_publication(project, tmp_path, monkeypatch):
-    """Where a chunk has another mention, an entity is gone, and pairs are new, gone or of another weight: from the counts before."""
-    folder = tmp_path / "index"
-    shutil.copytree(project.folder, folder)
-    db = open_index(folder, create=True)
-    entity_network.load_entity_network(db, folder)
-    monkeypatch.setattr(entity_network, "count_all", lambda _: pytest.fail("all is counted again"))
-    monkeypatch.setattr("localrag.store.entity_network.MAX_CHANGED_SHARE", 1.0)
-    staged = GraphStaging(db)
-    first, second, *others = staged.select("relationships")
-    mention = next(staged.select("mentions", first="ORDER BY t.chunk_id, t.start"))
-    other, gone = (key for (key,) in db.execute("SELECT id FROM entities WHERE id <> ? ORDER BY degree LIMIT 2", [mention[0]]))
-    staged.replace("mentions", [mention, *staged.select("mentions", "t.entity_id = ?", [gone])], [(other, *mention[1:])])
-    staged.replace(
-        "relationships", [first, second], [(*first[:4], first[4] + 1, *first[5:]), ("new", other, mention[0], "", 2.0, 1.0, "[]")]
-    )
-    staged.delete("relationships", [(row[0],) for row in others if gone in row[1:3]])
-    staged.delete("entities", [(gone,)])
-
-    with generations.view_next_generation(db):
-        generations.publish(db, staged, settings={"graph_hash": "another"})
-
-    (file,) = folder.glob("network.*")
-    assert file in entity_network.network_files(db, folder)
-    monkeypatch.undo()
-    assert entity_network.matches_graph(db, folder)
 
 
 def test_a_favoured_entity_draws_the_walk():

@@ -17,8 +17,7 @@ from localrag.serve.context import error_response
 from localrag.serve.mcp_server import _error_text
 from localrag.store import entity_network, runs, vectors
 from localrag.store.database import snapshot
-from localrag.store.gate import SCHEMA_HASH, schema_hash
-from localrag.store.location import entity_names
+from localrag.store.location import SCHEMA_HASH, entity_names, schema_hash
 from localrag.store.opening import open_index, writer_lock
 from localrag.store.schema import SCHEMA_VERSION, current_schema, recompute_checksums
 from localrag.system.trust import is_recorded_cache_file
@@ -276,7 +275,7 @@ def test_a_cache_that_this_machine_did_not_write_is_made_anew(clone, tmp_path):
     def network(folder):
         with closing(open_index(folder)) as db:
             entity_network.load_entity_network(db, folder)
-            return entity_network.network_files(db, folder)[0]
+            return entity_network.current_cache_files(db, folder)[0]
 
     file = network(folder)
     own = is_recorded_cache_file(file)

@@ -358,7 +358,7 @@ def check_command(
         if repair:
             opened.enter_context(writer_lock(folder))
         rebuilt = drop_foreign_schema(folder) if repair else None
-        db = opened.enter_context(closing(open_index(folder, create=repair, allow_torn=True)))
+        db = opened.enter_context(closing(open_index(folder, create=repair)))
         parts = check_index(db, folder)
         copy = (repair_index(db, folder) or rebuilt) if repair else None
         after = check_index(db, folder) if copy else parts
