@@ -105,11 +105,6 @@ class ExtractChunks(ChunkTask[ExtractionAttempt]):
         return "entities" if self.asks_model or not self.uses_tagger else ""
 
     @property
-    def begins_with_llm(self) -> bool:
-        """Whether the model is asked for every chunk."""
-        return not self.uses_tagger
-
-    @property
     def subjects(self) -> tuple[str, ...]:
         """The content ids of the texts of the chunks and of the adjacent ones."""
         return (*(content_id(c.text) for c in self.chunks), *self.neighbour_texts)

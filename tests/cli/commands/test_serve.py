@@ -163,7 +163,7 @@ def test_a_cluster_that_lets_everybody_in_is_refused(tmp_path, monkeypatch):
         "-m",
         "ray.scripts.scripts",
         "start",
-        *ray_cluster.ray_start_arguments(folder, f"127.0.0.1:{port}", head=True, gpus=0),
+        *ray_cluster.ray_start_arguments(folder, f"127.0.0.1:{port}", head=True),
     ]
     head = subprocess.Popen(command, env=environment(tmp_path, RAY_AUTH_MODE="disabled"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:

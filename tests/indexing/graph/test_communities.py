@@ -3,9 +3,9 @@
 import igraph
 import pytest
 
-from localrag.indexing.graph.communities import detect_communities
 from localrag.records import Entity, Graph, Relationship
 from tests.conftest import DATA
+from tests.graphs import detect_communities
 
 pytestmark = [pytest.mark.ci, pytest.mark.filterwarnings("ignore:One or more unknown entities")]  # an & in the GML of football
 FOLDER = DATA / "communities"
