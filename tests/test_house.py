@@ -114,7 +114,7 @@ ROOMS = {
         {"progress"},
         {"documents", "graph/entity_resolution", "graph/layout", "workers/worker"},
         {"extraction/extract", "graph/contributions", "workers/process_worker", "workers/ray_cluster"},
-        {"extraction/prompt_tuning", "extraction/tasks", "workers/pool"},
+        {"extraction/prompt_tuning", "workers/pool"},
         {"extraction/stage", "graph/merge", "workers/ray_pool"},
         {"graph/clustering"},
         {"garbage", "graph/stage"},

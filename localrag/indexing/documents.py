@@ -20,7 +20,7 @@ from sqlite_utils import Database
 from localrag.engine.tokenizer import Tokenizer
 from localrag.errors import UsageError
 from localrag.filters import day_of_file
-from localrag.indexing.progress import ProgressReporter
+from localrag.indexing.progress import ProgressReporter, file_size
 from localrag.loaders.content import LoadOptions
 from localrag.loaders.discover import DigestCache, SourceFiles, check_paths, exists_visibly, find_files, relative_path
 from localrag.loaders.ocr import RAPIDOCR, OcrPages, find_ocr, load_options, ocr_pages_reader
@@ -486,7 +486,7 @@ def _read_changed_files(
         done += path in changes.to_read
         if isinstance(loaded, SkippedFile):
             stays = path in hashes and (loaded.is_failure or _needs_missing_ocr(loaded, options))
-            read.skipped.append(_still_skipped(loaded) if stays else loaded)
+            read.skipped.append(replace(loaded, reason=f"{loaded.reason}; its earlier content is kept") if stays else loaded)
             read.now_unreadable += [path] * (path in hashes and not stays)
             continue
         if path in changes.to_read:
@@ -571,10 +571,6 @@ def _cut_as_before(db: Database, settings: IndexSettings) -> bool:
     return before == (settings.chunk_tokens, settings.prepend_metadata)
 
 
-def _still_skipped(skipped: SkippedFile) -> SkippedFile:
-    return replace(skipped, reason=f"{skipped.reason}; its earlier content is kept")
-
-
 def _check_something(paths: Sequence[Path], files: int, project: Project) -> None:
     if not has_rows(project.db, "documents"):
         summary = f"{files} files, none of them readable text" if files else "no files"
@@ -626,7 +622,7 @@ def languages_beside_english(paths: Sequence[Path], root: Path, settings: IndexS
 
     Read is a sample: the smallest file with some text of each of SAMPLED_FILES equal parts. Raises UsageError for a missing path.
     """
-    files = [(size, file) for file in find_sources(paths, root, settings, None).files if (size := _size(file)) >= MIN_BYTES]
+    files = [(size, file) for file in find_sources(paths, root, settings, None).files if (size := file_size(file)) >= MIN_BYTES]
     step = max(1, -(-len(files) // SAMPLED_FILES))
     sample = [min(files[start : start + step])[1] for start in range(0, len(files), step)]
     options = load_options(replace(settings, ocr=False))
@@ -634,10 +630,3 @@ def languages_beside_english(paths: Sequence[Path], root: Path, settings: IndexS
     found = Counter(detect_language(text) for text in texts if sum(map(str.isalpha, text)) >= MIN_LETTERS)
     others = found.total() - found["en"]
     return tuple(code for code, _ in found.most_common()) if others and others >= MIN_OTHER_SHARE * found.total() else ()
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0

@@ -7,7 +7,7 @@ derived from them (`localrag rm`).
 import asyncio
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -176,6 +176,18 @@ def _recorded_run(project: Project) -> Iterator[int]:
         runs_store.end_run(db, run, state, project.model.metrics())
 
 
+@contextmanager
+def _reported_run(
+    project: Project, progress: Callable[[RunProgress], None], stages: Sequence[str], pool: WorkerPool | None = None
+) -> Iterator[ProgressReporter]:
+    """A recorded run of these stages on the next generation."""
+    with _recorded_run(project) as run:
+        reporter = ProgressReporter(project, run, progress, stages=stages, workers=pool.status if pool else tuple)
+        with generations.view_next_generation(project.db):
+            yield reporter
+        reporter.finish()
+
+
 def _llm_usage(model: ChatModel) -> tuple[int, int, int, int]:
     """Calls, prompt tokens, output tokens and computed tokens of this process so far."""
     return model.calls, model.prompt_tokens, model.output_tokens, model.computed_tokens
@@ -263,16 +275,12 @@ async def publish_imported(project: Project, progress: Callable[[RunProgress], N
     The chat model is asked only for reports of communities that the other program has none of, and for content that was in the index
     before.
     """
-    db = project.db
-    with _recorded_run(project) as run:
-        reporter = ProgressReporter(project, run, progress, stages=(*CHUNK_STAGES, *GRAPH_STAGES, *REPORT_STAGES))
-        method = await resolve_method(project)
-        with generations.view_next_generation(db):
-            pool = LocalPool(task_context(project))
-            await embed_chunks(project, pool, reporter)
-            await split_sentences(db, pool, reporter)
-            await find_phrases(project, pool, reporter)
-            await _build_and_publish(project, method, pool, reporter, import_communities=import_communities)
+    with _reported_run(project, progress, (*CHUNK_STAGES, *GRAPH_STAGES, *REPORT_STAGES)) as reporter:
+        method, pool = await resolve_method(project), LocalPool(task_context(project))
+        await embed_chunks(project, pool, reporter)
+        await split_sentences(project.db, pool, reporter)
+        await find_phrases(project, pool, reporter)
+        await _build_and_publish(project, method, pool, reporter, import_communities=import_communities)
 
 
 async def rebuild_graph(project: Project, progress: Callable[[RunProgress], None]) -> None:
@@ -291,33 +299,25 @@ async def write_model_reports(
     """Have the chat model write the reports of the stored graph, now and after changes. Raises UsageError, ModelError."""
     await choose_written_reports(project)
     async with hire(project) as (pool_project, pool):
-        before, db = _llm_usage(pool_project.model), pool_project.db
-        with _recorded_run(pool_project) as run:
-            reporter = ProgressReporter(pool_project, run, progress, stages=(*GRAPH_STAGES, *REPORT_STAGES), workers=pool.status)
-            with generations.view_next_generation(db):
-                counts = graph_store.counts(db)
-                reporter.set_files({}, [])
-                reporter.set_chunks(0, counts["chunks"])
-                method = await resolve_method(pool_project)
-                reporter.set_method(method)
-                await _build_and_publish(pool_project, method, pool, reporter)
-            reporter.finish()
+        before, counts = _llm_usage(pool_project.model), graph_store.counts(pool_project.db)
+        with _reported_run(pool_project, progress, (*GRAPH_STAGES, *REPORT_STAGES), pool) as reporter:
+            reporter.set_files({}, [])
+            reporter.set_chunks(0, counts["chunks"])
+            method = await resolve_method(pool_project)
+            reporter.set_method(method)
+            await _build_and_publish(pool_project, method, pool, reporter)
         return _result(pool_project, LoadResult(counts["documents"]), reporter, before, ())
 
 
 async def reembed(project: Project, progress: Callable[[RunProgress], None]) -> None:
     """Embed chunks, entities and reports with the project's embedder, in place of any other vectors; nothing else is recomputed."""
-    db = project.db
-    with _recorded_run(project) as run:
-        reporter = ProgressReporter(project, run, progress, stages=("chunk embeddings", "entity embeddings", "report embeddings"))
-        with generations.view_next_generation(db):
-            chunks = graph_store.counts(db)["chunks"]
-            reporter.set_chunks(chunks, chunks)
-            pool = LocalPool(task_context(project))
-            await embed_chunks(project, pool, reporter)
-            embedded = await embed_graph(project, pool, reporter, None, None)
-            generations.publish(db, embedder=changed_embedder(project), settings={"graph_embeddings_hash": embedded})
-        reporter.finish()
+    db, pool = project.db, LocalPool(task_context(project))
+    with _reported_run(project, progress, ("chunk embeddings", "entity embeddings", "report embeddings")) as reporter:
+        chunks = graph_store.counts(db)["chunks"]
+        reporter.set_chunks(chunks, chunks)
+        await embed_chunks(project, pool, reporter)
+        embedded = await embed_graph(project, pool, reporter, None, None)
+        generations.publish(db, embedder=changed_embedder(project), settings={"graph_embeddings_hash": embedded})
 
 
 async def _build_and_publish(
@@ -330,38 +330,27 @@ async def _build_and_publish(
     import_communities: ImportCommunities | None = None,
 ) -> None:
     """Build everything that depends on extractions, and publish it together: graph, communities, reports and their vectors."""
-    with infrequent_gc():
-        await _publish_graph_and_reports(project, method, pool, progress, import_communities, reports=reports)
-
-
-async def _publish_graph_and_reports(
-    project: Project,
-    method: IndexingMethod,
-    pool: WorkerPool,
-    progress: ProgressReporter,
-    import_communities: ImportCommunities | None,
-    *,
-    reports: bool,
-) -> None:
     db = project.db
-    built = await build_graph(project, method, pool, progress, import_communities)
-    try:
+    with infrequent_gc(), ExitStack() as stack:
+        built = await build_graph(project, method, pool, progress, import_communities)
+        if built:
+            stack.callback(built.staging.discard)
         laid_out = update_layout(project, progress, built)
-        layout, graph = laid_out.layout if laid_out else None, built.staging if built else None
-        picture = {"layout_hash": laid_out.layout_hash} if laid_out else {}
-        laid_out = None  # some 3 million positions for a million chunks: freed once they are published
         written = await write_reports(project, method.reports, pool, progress, built) if reports else None
         embedded = await embed_graph(project, pool, progress, built, written) if reports else None
         states: dict[str, Any] = {**built.settings, "reports_state": None} if built else {}
         states |= {**written.settings} if written else {}
-        states |= picture
+        states |= {"layout_hash": laid_out.layout_hash} if laid_out else {}
         states |= {"graph_embeddings_hash": embedded} if embedded != runs_store.load_settings(db).get("graph_embeddings_hash") else {}
-        failed = written.failed if written else None
         await asyncio.sleep(0)  # lets a pending interrupt be raised before anything is published
-        generations.publish(db, graph, layout=layout, without_report=failed, embedder=changed_embedder(project), settings=states)
-    finally:
-        if built:
-            built.staging.discard()
+        generations.publish(
+            db,
+            built.staging if built else None,
+            layout=laid_out.layout if laid_out else None,
+            without_report=written.failed if written else None,
+            embedder=changed_embedder(project),
+            settings=states,
+        )
 
 
 def documents_below(paths: Sequence[Path], opened: OpenIndex) -> list[str]:

@@ -80,7 +80,7 @@ class RunProgress:
 
     `fraction` of the whole run never falls; `seconds_left` is a range, None while it cannot be estimated; `entities` are names found in
     this run, or entities of the graph; `file` is the present one; `skipped_files` are those since the step before. `workers` are rows of
-    `Scheduler.status` if there are several workers.
+    `RayPool.status`.
     """
 
     stage: str
@@ -102,21 +102,15 @@ class RunProgress:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON-ready form for the store, event streams and `status`."""
-        return {
-            "stage": self.stage,
-            "round": self.round,
-            "done": self.done,
-            "total": self.total,
-            "fraction": round(self.fraction, 4),
-            "seconds_left": [round(s, 1) for s in self.seconds_left] if self.seconds_left else None,
-            "seconds": round(self.seconds, 1),
-            "tokens": self.tokens,
-            "prefill_tokens_per_s": self.prefill_tokens_per_s,
-            "decode_tokens_per_s": self.decode_tokens_per_s,
-            "entities": self.entities,
-            "file": self.file,
-            "workers": list(self.workers),
-        }
+        left = [round(s, 1) for s in self.seconds_left] if self.seconds_left else None
+        rounded = {"fraction": round(self.fraction, 4), "seconds": round(self.seconds, 1), "seconds_left": left}
+        return {name: getattr(self, name) for name in _JSON_FIELDS} | rounded | {"workers": list(self.workers)}
+
+
+_JSON_FIELDS = (
+    *("stage", "round", "done", "total", "fraction", "seconds_left", "seconds", "tokens"),
+    *("prefill_tokens_per_s", "decode_tokens_per_s", "entities", "file"),
+)
 
 
 def extrapolate(facts: Mapping[str, Any], seconds: float) -> dict[str, Any]:
@@ -205,7 +199,7 @@ class ProgressReporter:
 
     def set_files(self, files: Mapping[str, Path], left: Sequence[Path] | None = None) -> None:
         """Set the files, by stored path, and those to be read; they are counted before the work begins."""
-        sizes = [_size(f) for f in left or ()]
+        sizes = [file_size(f) for f in left or ()]
         guess = sum(max(1, round(size / BYTES_PER_CHUNK)) for size in sizes)
         self._totals = RunTotals(len(files), len(sizes), sum(sizes), guess, left is not None)
         if left is not None:
@@ -307,7 +301,8 @@ class ProgressReporter:
         return (round(read / reading, 1) if reading else None), (round(wrote / writing, 1) if writing else None)
 
 
-def _size(file: Path) -> int:
+def file_size(file: Path) -> int:
+    """The size of a file in bytes; 0 if it cannot be looked at."""
     try:
         return file.stat().st_size
     except OSError:

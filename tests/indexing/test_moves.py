@@ -202,12 +202,12 @@ def test_a_folder_renamed_while_some_of_its_files_are_edited(folder):
 
 def test_an_edited_document_keeps_its_chunks_sentences(folder, monkeypatch):
     """Of an edited document only chunks of another text are split into sentences."""
-    from localrag.indexing.extraction import tasks
+    from localrag.indexing.extraction import stage
     from localrag.text import sentences
 
     split = []
     real = sentences.sentence_bounds
-    monkeypatch.setattr(tasks, "sentence_bounds", lambda text: split.append(text) or real(text))
+    monkeypatch.setattr(stage, "sentence_bounds", lambda text: split.append(text) or real(text))
     file = folder / "docs" / "top" / "s0" / "f0.txt"
     write(file, file.read_text() + "\n\nAgnes Thorburn met Walter Muir at Molde on day 3.", OLD + 100)
     index(folder)

@@ -312,12 +312,11 @@ async def _extract_abstractive(passage: ChunkText, model: ChatModel, settings: I
         return pair_lines(pairs, described=True, most=min(MAX_WRITTEN_PAIRS, 2 * len(entities)), script=script, tokens=tokens)
 
     messages = load_prompt("abstractive/relationships", settings.prompts).fill()
-    ask = partial(model.ask_within, "relationships", messages, max_tokens=WRITTEN_PAIR_TOKENS, least=LEAST_LIST, grammar=pairs_in)
     try:
-        try:
-            reply = await ask(after=gleaned or listed)
-        except ContextTooSmall:  # gleaning filled the window: continue from the text and the first list
-            reply = await ask(after=listed)
+        after = gleaned or listed
+        reply = await model.ask_within(
+            "relationships", messages, max_tokens=WRITTEN_PAIR_TOKENS, least=LEAST_LIST, grammar=pairs_in, after=after
+        )
     except (GrammarDeadEnd, ContextTooSmall):
         raise
     except CALL_ERRORS as error:

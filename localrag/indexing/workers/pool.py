@@ -132,10 +132,6 @@ def task_context(project: Project) -> TaskContext:
 
 
 def worker_config(project: Project, *, cores: int = 0) -> WorkerConfig:
-    """The configuration that is sent to a worker; it has nobody to send messages to."""
-    options = replace(project.model.options, notify=_silent)
+    """The configuration that is sent to a worker, whose output nobody reads."""
+    options = replace(project.model.options, notify=print)
     return WorkerConfig(project.model.file, project.embedder.file, project.tagger is not None, project.settings, options, cores)
-
-
-def _silent(_text: str) -> None:
-    """Print nothing."""

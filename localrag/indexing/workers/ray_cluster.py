@@ -23,7 +23,6 @@ from contextlib import suppress
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import psutil
@@ -31,7 +30,7 @@ import psutil
 from localrag.errors import LocalragError, UsageError
 from localrag.indexing.workers.worker import MAX_TRIES, WorkerLost
 from localrag.system.files import ensure_private_file, ensure_private_folder, home_dir
-from localrag.system.installation import origin, pip_install
+from localrag.system.installation import pip_install
 from localrag.system.python_process import RUN_MODULE, python_process
 from localrag.system.resources import available_cores, require_extra
 
@@ -179,13 +178,8 @@ def version_mismatch_error(address: str, ray_message: str) -> UsageError:
     ray, python = (re.findall(rf"{name}: (\d[\w.+]*)", ray_message) for name in ("Ray", "Python"))
     if len(ray) != 2 or len(python) != 2:
         return UsageError(f"The cluster at {address} runs another Ray or Python than this machine.", "Use the same on all machines.")
-    remedy = pip_install(f"ray=={ray[0]}")
-    if python[0] != python[1]:
-        remedy = f"uv venv --python {python[0]} .venv && uv pip install --python .venv {quote(origin()[0])} ray=={ray[0]}"
-    return UsageError(
-        f"The cluster at {address} runs Ray {ray[0]} and Python {python[0]}; this machine has Ray {ray[1]} and Python {python[1]}.",
-        f"They must be exactly the same. On this machine: {remedy}",
-    )
+    message = f"The cluster at {address} runs Ray {ray[0]} and Python {python[0]}; this machine has Ray {ray[1]} and Python {python[1]}."
+    return UsageError(message, f"They must be exactly the same. On this machine, with Python {python[0]}: {pip_install(f'ray=={ray[0]}')}")
 
 
 def disconnect() -> None:

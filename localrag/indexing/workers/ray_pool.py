@@ -111,11 +111,10 @@ class _Machine:
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
-    """A task that waits for its result; `alone`: it was in a batch that ended its process."""
+    """A task that waits for its result."""
 
     task: Task[Any]
     result: "asyncio.Future[TaskResult]"
-    alone: bool = False
 
 
 class RayPool:
@@ -189,18 +188,20 @@ class RayPool:
         while free := [machine for machine in self._machines.values() if machine.batches < BATCHES_PER_MACHINE]:
             if not (batch := self._next_batch()):
                 return
-            machine = min(free, key=lambda one: one.under_way)
-            running = asyncio.create_task(self._run_batch(machine, batch))
-            self._running.add(running)
-            running.add_done_callback(self._running.discard)
+            self._begin(min(free, key=lambda one: one.under_way), batch)
+
+    def _begin(self, machine: _Machine, batch: Sequence[_Waiting]) -> None:
+        machine.batches += 1
+        machine.under_way += sum(waiting.task.n_chunks for waiting in batch)
+        running = asyncio.create_task(self._run_batch(machine, batch))
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
 
     def _next_batch(self) -> list[_Waiting]:
         """The first tasks of the queue: a fair share, no more than MAX_CHUNKS_PER_TASK together."""
         batch, n = list[_Waiting](), 0
         share = math.ceil(sum(waiting.task.n_chunks for waiting in self._queue) / (BATCHES_PER_MACHINE * len(self._machines)))
-        while self._queue and not (batch and (batch[0].alone or self._queue[0].alone)):
-            if batch and n + self._queue[0].task.n_chunks > min(share, MAX_CHUNKS_PER_TASK):
-                break
+        while self._queue and not (batch and n + self._queue[0].task.n_chunks > min(share, MAX_CHUNKS_PER_TASK)):
             waiting = self._queue.popleft()
             if not waiting.result.done():
                 batch.append(waiting)
@@ -209,7 +210,6 @@ class RayPool:
 
     async def _run_batch(self, machine: _Machine, batch: Sequence[_Waiting]) -> None:
         n_chunks = sum(waiting.task.n_chunks for waiting in batch)
-        machine.batches, machine.under_way = machine.batches + 1, machine.under_way + n_chunks
         try:
             results = await self._ask(machine, [self._request(waiting.task) for waiting in batch])
             self._commit(machine, results)
@@ -252,12 +252,20 @@ class RayPool:
     async def _again(self, machine: _Machine, batch: Sequence[_Waiting], error: WorkerLost) -> None:
         """Queue the tasks of a lost machine again; those of a process that ended again and again one by one, to find the deadly one."""
         await self.update_machines()
-        if machine.node in self._machines and len(batch) == 1:
+        if machine.node not in self._machines:
+            self._queue.extendleft(reversed(batch))
+        elif len(batch) == 1:
             self._fail(batch, error)
-            return
-        for waiting in reversed(batch):
-            waiting.alone = waiting.alone or machine.node in self._machines
-            self._queue.appendleft(waiting)
+        else:
+            for waiting in batch:
+                self._begin(machine, [waiting])
+
+    async def close(self) -> None:
+        """Wait for nothing any more."""
+        self._queue.clear()
+        for running in self._running:
+            running.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
 
     def _fail(self, batch: Iterable[_Waiting], error: Exception) -> None:
         for waiting in batch:
@@ -345,7 +353,7 @@ def ray_pool(address: str, *, every: float = POLL_EVERY_S, pack: Callable[[Proje
                 yield project, pool
             finally:
                 watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
+                await asyncio.gather(watching, pool.close(), return_exceptions=True)
         finally:
             ray_cluster.disconnect()
 

@@ -19,7 +19,7 @@ import pytest
 
 from localrag.demo import CORPUS
 from localrag.indexing import report_stage
-from localrag.indexing.extraction.tasks import FindPhrases
+from localrag.indexing.extraction.stage import FindPhrases
 from localrag.indexing.pipeline import build_index
 from localrag.indexing.reports import SelectSentences
 from localrag.indexing.workers import pool as pool_workers
