@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.errors import EngineError
+from localrag.errors import AnswerTruncated, EngineError
 from localrag.indexing.tasks import Task, TaskContext
 from localrag.indexing.titles import TitleSource
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity, max_json_tokens
@@ -356,7 +356,10 @@ async def abstractive_report(
     shape = shape_text(report_fields([], budgets))
     messages = prompt.fill(context=context, language=settings.language or "the language of the data", shape=shape)
     script = await TokenDensity.measure(model.count, context, language=settings.language)
-    body = await _ask_for_report(messages, elements, model, budgets, script, priority)
+    try:
+        body = await _ask_for_report(messages, elements, model, budgets, script, priority)
+    except AnswerTruncated:  # the reply was in a denser script than the context, or mostly digits
+        body = await _ask_for_report(messages, elements, model, budgets, TokenDensity(3 * script.tokens_per_char), priority)
     quotes, echo = {e.id: e.quotes for e in elements}, EchoDetector(prompt, "", context, shape)
     findings = tuple(
         Finding(f["summary"], f["explanation"], tuple(dict.fromkeys(q for i in f["evidence"] for q in quotes[i][:2])))

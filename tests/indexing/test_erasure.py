@@ -15,7 +15,7 @@ from localrag.asking import answer_question
 from localrag.errors import UsageError
 from localrag.eval.comparison import _keep_index
 from localrag.indexing.documents import DeletionPolicy
-from localrag.indexing.graph import descriptions
+from localrag.indexing.graph import stage
 from localrag.indexing.graph.entity_resolution import add_alias
 from localrag.indexing.pipeline import build_index, documents_below, erase_documents
 from localrag.llm.prompts import write_domain
@@ -250,7 +250,7 @@ def test_an_answer_that_quotes_what_is_gone_goes_whatever_its_path(town):
 
 def test_one_removal_does_not_ask_for_all_descriptions_again(town, monkeypatch):
     """Removing a document that shares no name asks the model nothing, and the next one finds the kept summaries as well."""
-    monkeypatch.setattr(descriptions, "MAX_JOINED_CHARS", 0)  # short ones are also summarised by the model
+    monkeypatch.setattr(stage, "MAX_JOINED_CHARS", 0)  # short ones are also summarised by the model
     (town / "docs" / "far.txt").write_text("Walter Muir met Agnes Thorburn at Castlemere.")
     index(town)
     summaries = rows(town, "SELECT count(*) FROM llm_calls WHERE task = 'describe'")
