@@ -42,8 +42,8 @@ class ProcessWorker:
 
     def kill(self) -> None:
         """Kill the process; a thread that waits for its answer goes on."""
-        if self._child is not None:
-            self._child.kill()
+        if (child := self._child) is not None:
+            child.kill()
 
     def close(self) -> None:
         """End the process."""
