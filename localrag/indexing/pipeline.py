@@ -335,18 +335,18 @@ async def _build_and_publish(
         built = await build_graph(project, method, pool, progress, import_communities)
         if built:
             stack.callback(built.staging.discard)
-        laid_out = update_layout(project, progress, built)
+        layout, layout_hash = update_layout(project, progress, built) or (None, None)
         written = await write_reports(project, method.reports, pool, progress, built) if reports else None
         embedded = await embed_graph(project, pool, progress, built, written) if reports else None
         states: dict[str, Any] = {**built.settings, "reports_state": None} if built else {}
         states |= {**written.settings} if written else {}
-        states |= {"layout_hash": laid_out.layout_hash} if laid_out else {}
+        states |= {"layout_hash": layout_hash} if layout else {}
         states |= {"graph_embeddings_hash": embedded} if embedded != runs_store.load_settings(db).get("graph_embeddings_hash") else {}
         await asyncio.sleep(0)  # lets a pending interrupt be raised before anything is published
         generations.publish(
             db,
             built.staging if built else None,
-            layout=laid_out.layout if laid_out else None,
+            layout=layout,
             without_report=written.failed if written else None,
             embedder=changed_embedder(project),
             settings=states,

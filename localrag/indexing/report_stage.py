@@ -211,7 +211,7 @@ async def write_reports(
     measure = [TITLES_VERSION, rounded_total(graph.counts(db, ["chunks"])["chunks"])]
     retitles = settings.get("title_corpus_size") != measure
     if retitles:
-        _count_words(staged)
+        graph.count_title_words(staged, lambda text: title_words(collapse_whitespace(text)))  # the corpus frequencies for titles
     imported_ids = built.imported_communities if built else frozenset(graph.imported_reports(db))
     writer = _ReportWriter(project, pool, staged, recipe, budgets, retitles, imported_ids)
     is_current = built is not None and settings.get("reports_state") and settings.get("reports_hash") == recipe and not retitles
@@ -264,11 +264,6 @@ def _affected_communities(staged: GraphStaging, built: BuiltGraph, astray: Set[s
     rows = [row for key in asked if (row := staged.get("communities", key))]
     above = {row[3] for row in rows if row[0] in changed and row[3]}
     return graph.community_ids_by_level(staged, {row[0] for row in rows} | above)
-
-
-def _count_words(staged: GraphStaging) -> None:
-    """Count in how many sentences about entities and relationships each word occurs: the corpus frequencies for titles."""
-    graph.count_title_words(staged, lambda text: title_words(collapse_whitespace(text)))
 
 
 @dataclass(frozen=True)

@@ -184,11 +184,8 @@ def _level_edges(tree: _CommunityTree, ends: Ints, weight: Floats) -> tuple[Ints
 
 
 def _heaviest(communities: Sequence[str], tree: _CommunityTree, links: tuple[Ints, Floats]) -> tuple[CommunityEdge, ...]:
-    """The heaviest edges of each community, except an edge between two that are the only children of their parents."""
-    carried = (tree.parent >= 0) & (tree.size == tree.size[tree.parent])
+    """The heaviest edges of each community."""
     pairs, weights = links
-    new = ~(carried[pairs[:, 0]] & carried[pairs[:, 1]])
-    pairs, weights = pairs[new], weights[new]
     order = np.lexsort((pairs[:, 1], pairs[:, 0], -weights))
     count = np.zeros(len(communities), np.int64)
     heaviest = []

@@ -462,16 +462,11 @@ def _imported_communities(project: Project, graph: Graph) -> list[Community]:
     return surviving_imports([c for c in levels if c.id in reports], lost, remap_entity_ids(graph_store.aliases(db), graph))
 
 
-@dataclass(frozen=True, slots=True)
-class LayoutResult:
-    """The positions of a graph, not published yet, and the hash of their input."""
+def update_layout(project: Project, progress: ProgressReporter, built: BuiltGraph | None) -> tuple[GraphLayout, str] | None:
+    """Compute positions for the new graph `built`, else for the stored one if it has none, starting from the old positions.
 
-    layout: GraphLayout
-    layout_hash: str
-
-
-def update_layout(project: Project, progress: ProgressReporter, built: BuiltGraph | None) -> LayoutResult | None:
-    """Compute positions for the new graph `built`, else for the stored one if it has none, starting from the old positions."""
+    Returns the layout, which is not published yet, and the hash of its input; None if the stored one is up to date.
+    """
     db = project.db
     settings = runs.load_settings(db)
     graph_state = built.graph_hash if built else settings.get("graph_hash")
@@ -483,7 +478,7 @@ def update_layout(project: Project, progress: ProgressReporter, built: BuiltGrap
     graph = load_graph_arrays(staged)
     layout = compute_layout(graph, load_community_arrays(staged, graph.entities), layout_store.load_layout(db))
     progress("layout", 1, 1)
-    return LayoutResult(layout, state)
+    return layout, state
 
 
 def _recipes(project: Project, method: IndexingMethod) -> list[str]:
