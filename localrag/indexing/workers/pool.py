@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from localrag.indexing.tasks import MAX_CHUNKS_PER_TASK, EmbedTexts, Result, Task, TaskContext, WorkerPool
-from localrag.indexing.workers.process_worker import ProcessPool
+from localrag.indexing.workers.process_worker import WorkerProcesses
 from localrag.indexing.workers.worker import TaskRequest, TaskResult, WorkerConfig, run_divided
 from localrag.project import Project
 from localrag.store import documents
@@ -61,7 +61,7 @@ class LocalPool:
 
     def __init__(self, context: TaskContext, config: WorkerConfig | None = None, *, n_helpers: int = 0, from_chunks: int = 0) -> None:
         self._context, self._config, self._n_helpers, self._from_chunks = context, config, n_helpers, from_chunks
-        self._helpers: ProcessPool | None = None
+        self._helpers: WorkerProcesses | None = None
         self._starting, self._one_task = asyncio.Lock(), asyncio.Lock()
         self._use_helpers = False
         self._parallel_requests = 0
@@ -98,11 +98,11 @@ class LocalPool:
         text = self._context.text_of(task.document_id) if task.document_id else ""
         return await (await self._started_helpers()).run(TaskRequest(task, text))
 
-    async def _started_helpers(self) -> ProcessPool:
+    async def _started_helpers(self) -> WorkerProcesses:
         async with self._starting:
             if self._helpers is None:
                 assert self._config is not None
-                self._helpers = await asyncio.to_thread(ProcessPool, self._config, self._n_helpers)
+                self._helpers = await asyncio.to_thread(WorkerProcesses, self._config, self._n_helpers)
             if not self._helpers.size:
                 raise OSError("No helper could be started.")
             return self._helpers

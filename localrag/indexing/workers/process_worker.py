@@ -52,7 +52,7 @@ class ProcessWorker:
             self._child = None
 
 
-class ProcessPool:
+class WorkerProcesses:
     """Worker processes, each with a thread of this process that waits for its answers."""
 
     def __init__(self, config: WorkerConfig, n: int) -> None:
