@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from localrag.indexing.extraction.stage import SplitSentences
 from localrag.store import collections
 from localrag.store.check import check_index, problems
 from localrag.store.opening import open_index
@@ -202,12 +203,8 @@ def test_a_folder_renamed_while_some_of_its_files_are_edited(folder):
 
 def test_an_edited_document_keeps_its_chunks_sentences(folder, monkeypatch):
     """Of an edited document only chunks of another text are split into sentences."""
-    from localrag.indexing.extraction import stage
-    from localrag.text import sentences
-
-    split = []
-    real = sentences.sentence_bounds
-    monkeypatch.setattr(stage, "sentence_bounds", lambda text: split.append(text) or real(text))
+    split, real = [], SplitSentences.run
+    monkeypatch.setattr(SplitSentences, "run", lambda self, context: (split.extend(self.chunks), real(self, context))[1])
     file = folder / "docs" / "top" / "s0" / "f0.txt"
     write(file, file.read_text() + "\n\nAgnes Thorburn met Walter Muir at Molde on day 3.", OLD + 100)
     index(folder)
