@@ -73,7 +73,7 @@ class LocalPool:
 
     async def prepare(self, *, asks: bool) -> None:
         """Load the chat model if it is needed, and stop the helpers, whose cores and memory it needs. Raises ModelError."""
-        self._use_helpers = False
+        self._use_helpers = not asks and self._n_helpers > 1 and not self._from_chunks
         if asks:
             self.stop_helpers()
         self._parallel_requests = await self._context.model.parallel_requests() if asks else 0
