@@ -109,11 +109,11 @@ ROOMS = {
         {"method"},
         {"progress"},
         {"documents", "graph/entity_resolution", "graph/layout", "workers/worker"},
-        {"extraction/extract", "graph/contributions", "workers/process_worker", "workers/scheduler"},
-        {"extraction/prompt_tuning", "extraction/tasks", "workers/pool"},
-        {"extraction/stage", "graph/merge", "workers/ray_cluster"},
-        {"graph/clustering", "workers/ray_worker"},
-        {"garbage", "graph/stage", "workers/ray_pool"},
+        {"extraction/extract", "graph/contributions", "workers/process_worker", "workers/ray_cluster"},
+        {"extraction/prompt_tuning", "workers/pool"},
+        {"extraction/stage", "graph/merge", "workers/ray_pool"},
+        {"graph/clustering"},
+        {"garbage", "graph/stage"},
         {"report_stage"},
         {"embeddings"},
         {"pipeline"},
@@ -365,10 +365,7 @@ def test_nothing_sends_anything():
     mcp = {p.relative_to(PACKAGE).as_posix() for p in MODULES if re.search(r"from mcp(\.client\S*)? import", p.read_text(encoding="utf-8"))}
     assert mcp == {"serve/mcp_server.py"}
     ray = {path.relative_to(PACKAGE).as_posix() for path in MODULES if "ray" in third_parties(path)}
-    assert ray == {
-        "indexing/workers/ray_cluster.py",
-        "indexing/workers/ray_worker.py",
-    }  # only where it is asked for, see tests/indexing/workers/test_ray_pool.py
+    assert ray == {"indexing/workers/ray_cluster.py"}  # only where it is asked for, see tests/indexing/workers/test_ray_pool.py
 
 
 def test_one_function_starts_python():

@@ -4,7 +4,6 @@ The rules of garbage collection are in `store/retention.py`. An erasure ends whe
 index folder.
 """
 
-import shutil
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -15,7 +14,6 @@ from localrag.indexing.extraction.nlp import PHRASES_HASH
 from localrag.indexing.extraction.stage import extraction_hash_of, partial_hash
 from localrag.indexing.graph.entity_resolution import remove_aliases
 from localrag.indexing.method import resolve_method
-from localrag.indexing.workers import ray_worker
 from localrag.llm.prompts import update_domain_files
 from localrag.project import Project
 from localrag.records import IMPORTED_MARK
@@ -25,11 +23,9 @@ from localrag.store.full_text import merge_segments, merge_segments_if_small
 from localrag.store.retention import CollectedItems, CurrentConfig
 from localrag.system.files import cache_dir, is_stale_temp_file
 
-SENT_MODELS = "models sent to a worker"  # each a folder
 CACHE_MAX_AGE_DAYS = {  # of files in the user cache, which all indexes share; a missing one is created again
     "prefixes": ("prefixes/*/*.kv", 30),
     "copies of models": ("models/*.gguf", 90),
-    SENT_MODELS: (f"{ray_worker.SENT_MODELS_FOLDER}/*/", 90),
     "converted embedders": ("embedders/*.gguf", 90),
     "vocabularies": ("vocabularies/*.json", 90),
 }
@@ -75,7 +71,7 @@ async def _current_config(project: Project) -> CurrentConfig:
     return CurrentConfig(project.model.file.fingerprint, recipe, used, is_abstractive="abstractive" in (method.style, method.reports))
 
 
-FilesByKind = dict[str, list[Path]]  # kind → the files and folders to delete
+FilesByKind = dict[str, list[Path]]  # kind → the files to delete
 
 
 def _files(project: Project) -> FilesByKind:
@@ -85,7 +81,6 @@ def _files(project: Project) -> FilesByKind:
     parts = [f for f in folder.glob("*.part") if is_stale_temp_file(f) or f.name.startswith("index.db")]  # of this process
     stale = [f for f in database.rebuildable_files(folder) if f not in fresh and f.suffix != ".part"]
     cached = {kind: _unused(pattern, days, now) for kind, (pattern, days) in CACHE_MAX_AGE_DAYS.items()}
-    cached[SENT_MODELS] += ray_worker.dead_parts(cache_dir() / ray_worker.SENT_MODELS_FOLDER)
     return {"backups": retention.unused_backups(folder, now), "caches": [*stale, *parts], **cached}
 
 
@@ -93,16 +88,10 @@ def _unused(pattern: str, days: int, now: float) -> list[Path]:
     unused = []
     with suppress(OSError):
         for path in cache_dir().glob(pattern):
-            facts = [file.stat() for file in _files_in(path)]
-            last = max((max(f.st_mtime, f.st_atime) for f in facts), default=now)
-            if now - last > days * 86_400 and path.suffix != ".part":  # `dead_parts` finds those
+            status = path.stat()
+            if now - max(status.st_mtime, status.st_atime) > days * 86_400:
                 unused.append(path)
     return unused
-
-
-def _files_in(path: Path) -> list[Path]:
-    """The files below a folder, or the file itself. A folder's own times change when it is listed, so they do not tell its last use."""
-    return [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
 
 
 def _sizes(files: FilesByKind) -> list[CollectedItems]:
@@ -111,7 +100,7 @@ def _sizes(files: FilesByKind) -> list[CollectedItems]:
 
 def _size(path: Path) -> int:
     with suppress(OSError):  # another process deleted it first
-        return sum(file.stat().st_size for file in _files_in(path))
+        return path.stat().st_size
     return 0
 
 
@@ -119,10 +108,7 @@ def _remove(files: FilesByKind) -> list[CollectedItems]:
     freed = _sizes(files)
     for path in chain.from_iterable(files.values()):
         with suppress(OSError):
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
     return freed
 
 

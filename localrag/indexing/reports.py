@@ -248,12 +248,11 @@ def entities_by_degree(community: Community, sources: ReportSources) -> list[Ent
 
 
 def reports_hash(settings: IndexSettings, model_fingerprint: str, style: str, budgets: TokenBudgets = MIN_BUDGETS) -> str:
-    """The hash of everything that all reports depend on besides the graph. The smallest budgets, once the only ones, add nothing to it."""
+    """The hash of everything that all reports depend on besides the graph."""
     if style == "extractive":
         return content_id("report 5", style)
-    sized = [] if budgets == MIN_BUDGETS else [repr(budgets)]
     shape = shape_text(report_fields([], budgets))
-    return content_id("report 6", style, model_fingerprint, settings.language, _prompt(settings, budgets).hash, shape, *sized)
+    return content_id("report 6", style, model_fingerprint, settings.language, _prompt(settings, budgets).hash, shape, repr(budgets))
 
 
 def _prompt(settings: IndexSettings, budgets: TokenBudgets) -> Prompt:
@@ -331,9 +330,14 @@ class WriteReport(Task[Report]):
     budgets: TokenBudgets
     llm_task = "report"
 
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The report's input."""
+        return (report_subject(self.input_hash),)
+
     async def run(self, tools: TaskContext) -> Report:
         """Write the report."""
-        CURRENT_SUBJECT.set(report_subject(self.input_hash))
+        CURRENT_SUBJECT.set(self.subjects[0])
         return await abstractive_report(self.community, self.elements, self.input_hash, tools.model, tools.settings, self.budgets)
 
 

@@ -66,18 +66,13 @@ class Task(Generic[Result]):
         return ""
 
     @property
-    def begins_with_llm(self) -> bool:
-        """Whether a worker without an engine can do none of it, unless every call is cached."""
-        return bool(self.llm_task)
-
-    @property
     def document_id(self) -> str:
         """The document whose text the task needs; empty if none."""
         return ""
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """Content ids of the chunk texts that its model calls are about; empty if a call is about several."""
+        """The subjects of its model calls, under which they are cached."""
         return ()
 
     @property

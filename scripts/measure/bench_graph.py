@@ -21,15 +21,13 @@ from typing import Any
 import numpy as np
 
 from localrag.indexing.embeddings import changed_embedder
-from localrag.indexing.graph.communities import detect_communities
-from localrag.indexing.graph.layout import lay_out_records
 from localrag.project import open_for_writing
 from localrag.records import Chunk, Document, Entity, Graph, GraphLayout, Mention, Relationship, content_id
 from localrag.serializers import build_graph_view
 from localrag.store import documents, generations, runs
 from localrag.store import layout as layout_store
 from localrag.store.database import snapshot
-from tests.graphs import staged_graph
+from tests.graphs import detect_communities, lay_out_records, staged_graph
 
 GOALS = {
     "layout, s": 30,

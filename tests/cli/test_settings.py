@@ -18,7 +18,7 @@ from tests.test_model_files import write_model
 ROOT = Path(__file__).parents[2]
 # Options that are about one run and not about how somebody works: no setting stands behind them.
 SWITCHES = set(
-    """ablate about add all allow_mixed_hardware approve check chunks collection condition config context_only continue correct
+    """ablate about add all approve check chunks collection condition config context_only continue correct
     delete documents dry_run dynamic filter
     force format gpu head include_same json judge k kind level limit markdown max_tokens models n name open out passages plan prefix
     programs progress prune questions quick quiet ray rebuild recluster retune repair repeat repeats resume rows samples save schema seed

@@ -12,7 +12,6 @@ from PIL import Image
 from localrag.engine.settings import EngineOptions
 from localrag.indexing import documents
 from localrag.indexing.documents import DeletionPolicy
-from localrag.indexing.graph.communities import detect_communities
 from localrag.indexing.pipeline import build_index
 from localrag.loaders.reader import load_files
 from localrag.project import open_for_writing
@@ -21,6 +20,7 @@ from localrag.store import documents as documents_store
 from localrag.store import erasure
 from tests.cli.commands.test_index import rows
 from tests.conftest import TOWN, run_localrag, seeds
+from tests.graphs import detect_communities
 from tests.indexing.files import pdf
 from tests.indexing.scans import drawn, needs, remove_ocr, saved, without_tesseract
 

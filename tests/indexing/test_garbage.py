@@ -15,19 +15,14 @@ from localrag.asking import answer_question
 from localrag.index import Index
 from localrag.indexing.documents import DeletionPolicy
 from localrag.indexing.garbage import collect_everything
-from localrag.indexing.workers import ray_worker
-from localrag.indexing.workers.ray_worker import IncomingModel, ModelManifest, find_model
-from localrag.model_files import ModelFile
 from localrag.query.question import QueryOptions
 from localrag.store import retention, runs
 from localrag.store.database import back_up_database
 from localrag.store.opening import open_index
-from localrag.system.files import cache_dir
 from tests.cli.commands.test_index import rows
 from tests.conftest import run_localrag, write_town
 from tests.indexing.test_documents_update import words_in
 from tests.indexing.test_erasure import SECRET, SECRETS, index, opened
-from tests.indexing.workers.test_ray_worker import send
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
 CALLS = "SELECT key FROM llm_calls"
@@ -226,27 +221,6 @@ def test_files_of_the_engine_go_when_they_were_not_used_for_long(town, home):
 
     assert (said["prefixes"], said["copies of models"]) == (1, 1)
     assert left == {"70-ab-new.kv", "other-new.ab.Q8_0.gguf"}
-
-
-def test_models_that_were_sent_to_a_worker_go_when_they_were_not_used_for_long(tmp_path, town, tiny, monkeypatch):
-    """A model that came from another machine, a file or a folder, is collected with all its files; one that was found again stays."""
-    monkeypatch.setenv("LOCALRAG_HOME", str(tmp_path / "worker"))
-    for file in ("config.json", "model.safetensors", "1_Pooling/config.json"):
-        (tmp_path / "mine" / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "mine" / file).write_text(f"of {file}")
-    sent = [ModelManifest.of(f) for f in (tiny("llama"), tiny("mamba"), ModelFile("mine", "embedder", tmp_path / "mine"))]
-    for wanted in sent:
-        send(wanted, IncomingModel(wanted))
-    folder, old = cache_dir() / ray_worker.SENT_MODELS_FOLDER, time.time() - 100 * 86_400
-    for path in folder.rglob("*"):
-        os.utime(path, (old, old))
-    assert find_model(sent[0])
-    (folder / f"{sent[1].fingerprint}.4194305.part").mkdir()  # of a process that is gone
-    (folder / f"{sent[1].fingerprint}.{os.getpid()}.part").mkdir()  # of one that is there
-    said = collected(town)
-
-    assert said["models sent to a worker"] == 3
-    assert sorted(p.name for p in folder.iterdir()) == sorted([sent[0].fingerprint, f"{sent[1].fingerprint}.{os.getpid()}.part"])
 
 
 def test_answers_to_questions_are_asked_for_again_for_a_while(town):

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from localrag.indexing.extraction.stage import SplitSentences
 from localrag.store import collections
 from localrag.store.check import check_index, problems
 from localrag.store.opening import open_index
@@ -183,7 +184,7 @@ def test_a_copy_is_a_second_document(folder):
 
 
 def test_a_folder_renamed_while_some_of_its_files_are_edited(folder):
-    """Edited files are new and gone, the others move, one that gets another suffix is read anew; the index is that of the files."""
+    """Edited files and one that gets another suffix are new and gone, the others move; the index is that of the files."""
     top = folder / "docs" / "top"
     top.rename(folder / "docs" / "new")
     for n in (0, 3):
@@ -193,9 +194,9 @@ def test_a_folder_renamed_while_some_of_its_files_are_edited(folder):
 
     loaded = index(folder)
 
-    assert sorted(loaded.new) == ["docs/new/s0/f0.txt", "docs/new/s1/f3.txt"]
-    assert sorted(loaded.deleted) == ["docs/top/s0/f0.txt", "docs/top/s1/f3.txt"]
-    assert len(loaded.moved) == 10
+    assert sorted(loaded.new) == ["docs/new/s0/f0.txt", "docs/new/s0/f2.md", "docs/new/s1/f3.txt"]
+    assert sorted(loaded.deleted) == ["docs/top/s0/f0.txt", "docs/top/s0/f2.txt", "docs/top/s1/f3.txt"]
+    assert len(loaded.moved) == 9
     assert sound(folder)
     assert equals_fresh(folder)
 
@@ -208,8 +209,9 @@ def test_a_name_before_the_chunks_is_read_anew(folder):
     (here / "f2.txt").rename(folder / "docs" / "f2.txt")
     key = ids(folder)["docs/top/s0/f2.txt"]
 
-    assert sorted(index(folder).moved) == ["docs/f2.txt", "docs/top/s0/other.txt"]
+    loaded = index(folder)
 
+    assert (loaded.moved, loaded.new) == (("docs/f2.txt",), ("docs/top/s0/other.txt",))
     assert ids(folder)["docs/f2.txt"] == key
     assert sound(folder)
 

@@ -7,15 +7,13 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from localrag.indexing.graph.communities import detect_communities
-from localrag.indexing.graph.layout import lay_out_records
 from localrag.records import Entity, Graph, GraphLayout, Relationship
 from localrag.serializers import NotFound
 from localrag.serve import api
 from localrag.serve.context import ServerContext
 from localrag.store import generations, runs
 from localrag.store.opening import open_index
-from tests.graphs import staged_graph
+from tests.graphs import detect_communities, lay_out_records, staged_graph
 from tests.indexing.graph.test_layout import made_graph
 
 

@@ -66,9 +66,6 @@ def index_command(
     retune: RetuneOption = False,
     workers: WorkersOption = 0,
     ray: Annotated[str, typer.Option("--ray", metavar="HOST:PORT", help="Index with the machines of this Ray cluster.")] = "",
-    allow_mixed_hardware: Annotated[
-        bool, typer.Option("--allow-mixed-hardware", help="With --ray: also those that compute differently from the others.")
-    ] = False,
     collection: AddToCollectionOption = None,
     prune: PruneOption = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare the contents of all files, also of those that look unchanged.")] = False,
@@ -97,7 +94,7 @@ def index_command(
         _warn_of_network(begun.folder)
     _name_better_model(index, unasked=begun.exists or quiet or progress == "json" or model is not None)
     shown = OutputOptions(quiet=quiet, progress=progress, as_json=as_json)
-    who = _ray_pool(ray, mixed=allow_mixed_hardware) if ray else workers
+    who = _ray_pool(ray) if ray else workers
 
     def run(first: bool = True) -> "IndexResult":  # with --watch, options such as --rebuild apply only to the first run
         opened = localrag.Index.open(index, model=model, engine=options if first else replace(options, retune=False), missing_ok=True)
@@ -115,14 +112,14 @@ def _check(paths: list[Path], begun: "Index") -> None:
     check_paths(paths, [begun.root / path for path in stored_paths])
 
 
-def _ray_pool(address: str, *, mixed: bool) -> "PoolFactory":
+def _ray_pool(address: str) -> "PoolFactory":
     """The worker pool of a Ray cluster. Raises UsageError, if possible before an index is created."""
     from localrag.indexing.workers.ray_cluster import check_token, split_address
     from localrag.indexing.workers.ray_pool import ray_pool
 
     split_address(address)
     check_token()
-    return ray_pool(address, mixed=mixed)
+    return ray_pool(address)
 
 
 def _run(paths: list[Path], run: "Callable[[bool], IndexResult]", *, watch: bool) -> None:
@@ -155,14 +152,11 @@ def print_plan(plan: "IndexPlan", *, as_json: bool = False) -> None:
     from dataclasses import asdict
 
     from localrag.cli.views.console import stdout_console
-    from localrag.indexing.documents import outdated_note
 
     if as_json:
         write_json(asdict(plan) | {"skipped": [to_row(one, {"is_failure": "failed"}) for one in plan.skipped]})
         return
     stdout_console.print(f"files     {plan.files}: {plan.to_read} to read, {plan.unchanged} unchanged, {len(plan.skipped)} cannot be read")
-    if plan.outdated:
-        stdout_console.print(f"          {escape_line(outdated_note(plan.outdated))}", soft_wrap=True)
     if plan.scans:
         stdout_console.print(f"scans     {plan.scans} pages to be read by OCR, some {format_duration(plan.scan_seconds)}")
     for one in plan.skipped[:5]:
@@ -174,9 +168,7 @@ def print_plan(plan: "IndexPlan", *, as_json: bool = False) -> None:
     if plan.seconds is None:
         stdout_console.print("time      not known yet: no run with this model on this machine so far (localrag doctor measures its speed)")
     else:
-        stdout_console.print(
-            f"time      {format_duration(plan.seconds[0])} to {format_duration(plan.seconds[1])}, estimated from this machine's last runs"
-        )
+        stdout_console.print(f"time      {format_duration(plan.seconds[0])} to {format_duration(plan.seconds[1])}")
     stdout_console.print(f"disk      about {max(1, round(plan.disk / 1e6))} MB")
 
 

@@ -10,7 +10,7 @@ One document and all of them are handled alike: a new index is an update of noth
 3. the contribution of each document (`document_contribution`) is taken out and put in again; entities and relationships are sums of
    contributions.
 
-Also finds names that are similar in spelling or meaning, which a large model or the user decides on, and the sentences behind entities and
+Also finds names that are similar in spelling, which a large model or the user decides on, and the sentences behind entities and
 relationships.
 """
 
@@ -23,9 +23,7 @@ from itertools import count, groupby
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from rapidfuzz import fuzz, process
-from sqlite_utils import Database
 
 from localrag.indexing.graph.communities import ATTACHMENT_WEIGHT, CommunityArrays, GraphArrays, community_arrays, graph_arrays
 from localrag.indexing.graph.contributions import (
@@ -52,14 +50,13 @@ from localrag.indexing.graph.entity_resolution import (
     find_target,
     index_keys,
     majority_type,
-    name_key,
     numbers_in_key,
     query_keys,
     resolution_order,
     resolve_chain,
     targets_by_decision,
 )
-from localrag.indexing.tasks import Task, TaskContext, WorkerPool, embed_texts
+from localrag.indexing.tasks import Task, TaskContext, WorkerPool
 from localrag.llm.grammar import choice_of
 from localrag.llm.model import CALL_ERRORS, CURRENT_SUBJECT, bounded_map
 from localrag.llm.prompts import load_prompt
@@ -78,7 +75,7 @@ from localrag.records import (
     same_entity_subject,
 )
 from localrag.store import chunks as chunks_store
-from localrag.store import staging, vectors
+from localrag.store import staging
 from localrag.store.staging import IN_JSON_LIST, GraphStaging, StagedRow
 from localrag.text.quotes import sentence_quotes
 from localrag.text.sentences import collapse_whitespace
@@ -124,12 +121,6 @@ class NameFormTable(Mapping[str, NameForm]):
         row = self._row(key)
         return row[1] if row else None
 
-    def cache_row(self, row: StagedRow) -> NameForm:
-        """The name in a row that was read and has no fuller name yet; it stays in memory for the next reader."""
-        self._make_room()
-        name, _ = self._kept[row[0]] = _record(row)
-        return name
-
     def save(self, name: NameForm, target: NameTarget | None) -> None:
         """Set the form and the fuller name of a key; `flush` stores them."""
         self._make_room()
@@ -171,8 +162,6 @@ class CorpusNames:
 
         Returns the types and beginnings of names whose form is new, changed or deleted, and the keys whose fuller name changed.
         """
-        if self._staged.is_empty("corpus_names"):
-            return self._build_all()
         before = {key: self.names.get(key) for key in keys}
         changed = self._forms_changed(before)
         queue = _ResolutionQueue(self.names)
@@ -196,26 +185,6 @@ class CorpusNames:
         self.names.flush()
         forms = (name for key in changed for name in (before[key], self.names.get(key)) if name)
         return set(map(blocking_key, forms)), other_target
-
-    def _build_all(self) -> tuple[set[tuple[str, str]], set[str]]:
-        """As `update`, if there are no names yet: reads and writes all in order, and resolves each once."""
-        staged = self._staged
-        forms = "t.name_key, t.count, t.form, t.type"
-        rows_by_name = staged.select("document_names", columns=forms, first="ORDER BY +t.name_key")  # +: sorted, see `contributions`
-        best = (max(some, key=lambda row: row[1:]) for _, some in groupby(rows_by_name, key=lambda row: row[0]))
-        staged.bulk_insert("corpus_names", ((key, text, kind, count, None, None, None) for key, count, text, kind in best))
-        for table, values in (("name_index", _offered_keys), ("name_queries", _asks)):
-            names = (_record(row)[0] for row in staged.select("corpus_names"))
-            staged.bulk_insert(table, ((value, name.key) for name in names for value in values(name)))
-        changed_blocks = set()
-        for row in staged.select("corpus_names", first="ORDER BY -length(t.name_key), t.name_key"):  # as `resolution_order`
-            name = self.names.cache_row(row)
-            if target := find_target(name.key, self.names, self._lookup, self._found_before(name.key)):
-                self.names.save(name, target)
-                changed_blocks.add(name.key)
-        self.names.flush()
-        blocks = staged.select("corpus_names", columns="DISTINCT t.type, substr(t.name_key, 1, 2)")
-        return set(blocks), changed_blocks
 
     def _found_before(self, key: str) -> Callable[[str], NameTarget | None]:
         """The targets of names that are resolved before this one."""
@@ -646,10 +615,6 @@ class SupportingSentences:
         return self._chunks[chunk_id]
 
 
-MIN_COSINE = 0.9  # cosine of two names' vectors from which on they are similar in meaning
-MAX_NAMES_PER_TYPE = 1000  # entities compared by meaning: the most connected of each type
-
-
 def find_similar_spellings(staged: GraphStaging, blocks: Iterable[tuple[str, str]]) -> None:
     """Compare the spelling of entities in these blocks (type and first two letters) again, and store the similar pairs."""
     for kind, start in sorted(blocks):
@@ -682,45 +647,6 @@ def undecided_pairs(staged: GraphStaging, decisions: MergeDecisions) -> list[tup
     return [(a, b, round(score / 100, 2)) for a, b, score in pairs if frozenset((a, b)) not in decisions.separate_pairs][:MAX_SIMILAR_PAIRS]
 
 
-async def find_similar_meanings(
-    staged: GraphStaging, pool: WorkerPool, embedder: str, decisions: MergeDecisions
-) -> list[tuple[str, str, float]]:
-    """Pairs of entities of one type with similar name vectors and different spelling, by key; names that differ in digits are excluded."""
-    kinds = sorted(staged.column_values("entities", "type"))
-    chosen = [names for names in (_most_connected(staged, kind) for kind in kinds) if len(names) > 1]
-    vector_of = await _vectors(staged.db, pool, embedder, [name for some in chosen for name in some])
-    pairs: dict[tuple[str, str], float] = {}
-    for names in chosen:
-        matrix = np.stack([vector_of[n] for n in names])
-        for i, j in np.argwhere(np.triu(matrix @ matrix.T, 1) >= MIN_COSINE):
-            a, b = (name_key(names[int(n)]) for n in (i, j))
-            if _may_be_one(a, b, decisions):
-                pairs[a, b] = round(float(matrix[i] @ matrix[j]), 2)
-    return sorted(((a, b, score) for (a, b), score in pairs.items()), key=lambda p: (-p[2], p[1], p[0]))[:MAX_SIMILAR_PAIRS]
-
-
-def _most_connected(staged: GraphStaging, kind: str) -> list[str]:
-    """The names of the most connected entities of a type."""
-    first = f"ORDER BY t.degree DESC, t.id LIMIT {MAX_NAMES_PER_TYPE}"
-    rows = staged.select("entities", "t.type = ?", [kind], "t.degree, t.id, t.name", first)
-    return [name for *_, name in sorted(rows, key=lambda row: (-row[0], row[1]))[:MAX_NAMES_PER_TYPE]]
-
-
-async def _vectors(db: Database, pool: WorkerPool, embedder: str, names: Sequence[str]) -> dict[str, NDArray[np.float32]]:
-    """The vectors of names, which are stored and deleted once they are not asked for."""
-    stored = vectors.name_vectors(db, embedder)
-    new = [n for n in dict.fromkeys(names) if n not in stored]
-    computed = dict(zip(new, await embed_texts(pool, new), strict=True)) if new else {}
-    vectors.save_name_vectors(db, embedder, computed, stored.keys() - set(names))
-    return stored | computed
-
-
-def _may_be_one(a: str, b: str, decisions: MergeDecisions) -> bool:
-    return (
-        a != b and numbers_in_key(a) == numbers_in_key(b) and frozenset((a, b)) not in decisions.separate_pairs and fuzz.ratio(a, b) < 100
-    )
-
-
 @dataclass(frozen=True)
 class DecideSameEntity(Task[bool]):
     """Decides by the model whether two names, each with a sentence, denote one entity. Raises CALL_ERRORS."""
@@ -731,9 +657,14 @@ class DecideSameEntity(Task[bool]):
     second_quote: str
     llm_task = "same"
 
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The two names."""
+        return (same_entity_subject(self.first, self.second),)
+
     async def run(self, tools: TaskContext) -> bool:
         """The model's decision."""
-        CURRENT_SUBJECT.set(same_entity_subject(self.first, self.second))
+        CURRENT_SUBJECT.set(self.subjects[0])
         prompt = load_prompt("abstractive/same", tools.settings.prompts)
         messages = prompt.fill(first=self.first, first_quote=self.first_quote, second=self.second, second_quote=self.second_quote)
         reply = await tools.model.ask("same", messages, max_tokens=4, grammar=choice_of(["yes", "no"]))

@@ -12,11 +12,10 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.errors import ContextTooSmall
 from localrag.indexing.extraction.nlp import PHRASES_HASH
 from localrag.indexing.extraction.stage import extraction_hash_of, partial_hash
 from localrag.indexing.graph.clustering import ClusteringResult, attach_isolated_entities, store_communities, update_communities
-from localrag.indexing.graph.communities import cluster_around, detect_communities, remap_entity_ids, surviving_imports
+from localrag.indexing.graph.communities import cluster_around, hierarchical_leiden, remap_entity_ids, surviving_imports
 from localrag.indexing.graph.contributions import entity_id
 from localrag.indexing.graph.entity_resolution import MergeDecisions, read_aliases
 from localrag.indexing.graph.layout import LAYOUT_VERSION, compute_layout
@@ -25,7 +24,6 @@ from localrag.indexing.graph.merge import (
     SupportingSentences,
     decide_with_llm,
     entity_of_row,
-    find_similar_meanings,
     find_similar_spellings,
     load_community_arrays,
     load_graph,
@@ -36,7 +34,7 @@ from localrag.indexing.graph.merge import (
 from localrag.indexing.method import IndexingMethod
 from localrag.indexing.progress import ProgressReporter
 from localrag.indexing.tasks import Task, TaskContext, WorkerPool
-from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity, less_than
+from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity
 from localrag.llm.grammar import single_line
 from localrag.llm.model import CALL_ERRORS, CURRENT_SUBJECT, ChatModel, bounded_map, end_at_sentence
 from localrag.llm.prompts import load_prompt, override_hashes
@@ -78,9 +76,14 @@ class SummarizeDescriptions(Task[str]):
     budgets: TokenBudgets
     llm_task = "describe"
 
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The descriptions."""
+        return (description_subject(self.subject, self.descriptions),)
+
     async def run(self, tools: TaskContext) -> str:
         """The summary."""
-        CURRENT_SUBJECT.set(description_subject(self.subject, self.descriptions))
+        CURRENT_SUBJECT.set(self.subjects[0])
         return await summarize(self.subject, self.descriptions, tools.model, self.budgets, tools.settings.prompts)
 
 
@@ -167,13 +170,7 @@ async def summarize(
         script = await TokenDensity.measure(model.count, "".join(batch))
         messages = load_prompt("abstractive/describe", overrides).fill(subject=subject, descriptions="\n".join(f"- {d}" for d in batch))
         longest = script.max_chars(budgets.description)
-        try:
-            reply = await model.ask("describe", messages, max_tokens=script.max_tokens(longest) + 8, grammar=single_line(longest))
-        except ContextTooSmall:
-            less = less_than(budgets)  # the window is smaller today than the index's budgets
-            if less is None:
-                raise
-            return await summarize(subject, waiting, model, less, overrides)
+        reply = await model.ask("describe", messages, max_tokens=script.max_tokens(longest) + 8, grammar=single_line(longest))
         waiting = [end_at_sentence(reply.text.strip(), longest), *waiting[taken:]]
     return waiting[0] if waiting else ""
 
@@ -308,13 +305,10 @@ class _GraphBuild:
         self._update(now, changed, removed, {name for _, pair in before ^ _pairs(now) for name in pair})
         self.tell("entity resolution", 1, 2)
         similar = undecided_pairs(self.staged, now)
-        meaning = await find_similar_meanings(self.staged, self.pool, self.project.embedder.file.fingerprint, now)
-        self._store_undecided(similar, meaning)
+        self._store_undecided(similar)
         self.tell("entity resolution", 2, 2)
-        if self.style == "abstractive" and (similar or meaning):
-            more, self.failed = await decide_with_llm(
-                self._shown([*similar, *meaning]), self.pool, lambda *at: self.tell("entity duplicates", *at)
-            )
+        if self.style == "abstractive" and similar:
+            more, self.failed = await decide_with_llm(self._shown(similar), self.pool, lambda *at: self.tell("entity duplicates", *at))
             llm_pairs |= set(more)
             now = _with_model(decisions, llm_pairs)
             self._update(now, [], [], {name for pair in more for name in pair})
@@ -333,8 +327,8 @@ class _GraphBuild:
             find_similar_spellings(self.staged, update.blocks)
         self.entities |= {entity_id(key) for key in update.entities}
 
-    def _store_undecided(self, similar: Sequence[tuple[str, str, float]], meaning: Sequence[tuple[str, str, float]]) -> None:
-        rows = [(b, a, 0, "spelt alike", score) for a, b, score in similar] + [(b, a, 0, "alike in meaning", s) for a, b, s in meaning]
+    def _store_undecided(self, similar: Sequence[tuple[str, str, float]]) -> None:
+        rows = [(b, a, 0, "spelt alike", score) for a, b, score in similar]
         self.staged.replace("name_merges", list(self.staged.select("name_merges", "t.is_applied = 0")), rows)
 
     def _shown(self, pairs: Iterable[tuple[str, str, float]]) -> list[tuple[tuple[str, str], tuple[str, str], tuple[str, str]]]:
@@ -450,9 +444,10 @@ def _update_communities(
         new, reports = import_communities(graph, {c.id: c for c in chunks.all_chunks(db)}, retained)
         retained += new
         graph_store.save_reports(db, reports)
-    levels = cluster_around(retained, graph, lambda rest: detect_communities(rest, **sized, before=before()))
     attach_isolated_entities(staged, from_scratch=True)
-    store_communities(staged, levels, load_graph_arrays(staged, attached=True))
+    arrays = load_graph_arrays(staged, attached=True)
+    levels = cluster_around(retained, arrays, lambda rest: hierarchical_leiden(rest, **sized, before=before()))
+    store_communities(staged, levels, arrays)
     return ClusteringResult(None, {"turn": turn}), frozenset(c.id for c in retained)
 
 
@@ -467,16 +462,11 @@ def _imported_communities(project: Project, graph: Graph) -> list[Community]:
     return surviving_imports([c for c in levels if c.id in reports], lost, remap_entity_ids(graph_store.aliases(db), graph))
 
 
-@dataclass(frozen=True, slots=True)
-class LayoutResult:
-    """The positions of a graph, not published yet, and the hash of their input."""
+def update_layout(project: Project, progress: ProgressReporter, built: BuiltGraph | None) -> tuple[GraphLayout, str] | None:
+    """Compute positions for the new graph `built`, else for the stored one if it has none, starting from the old positions.
 
-    layout: GraphLayout
-    layout_hash: str
-
-
-def update_layout(project: Project, progress: ProgressReporter, built: BuiltGraph | None) -> LayoutResult | None:
-    """Compute positions for the new graph `built`, else for the stored one if it has none, starting from the old positions."""
+    Returns the layout, which is not published yet, and the hash of its input; None if the stored one is up to date.
+    """
     db = project.db
     settings = runs.load_settings(db)
     graph_state = built.graph_hash if built else settings.get("graph_hash")
@@ -488,7 +478,7 @@ def update_layout(project: Project, progress: ProgressReporter, built: BuiltGrap
     graph = load_graph_arrays(staged)
     layout = compute_layout(graph, load_community_arrays(staged, graph.entities), layout_store.load_layout(db))
     progress("layout", 1, 1)
-    return LayoutResult(layout, state)
+    return layout, state
 
 
 def _recipes(project: Project, method: IndexingMethod) -> list[str]:
@@ -504,10 +494,8 @@ def _nondeterministic_hashes(recipes: Sequence[str]) -> list[str]:
 def _options_hash(project: Project, style: str, budgets: TokenBudgets, decisions: MergeDecisions) -> str:
     """The hash of everything that the graph is built from besides the extractions."""
     settings = project.settings
-    sized = [budgets.descriptions, budgets.description] * (budgets != MIN_BUDGETS)
-    turn = runs.load_settings(project.db).get("reclustered")
+    turn = runs.load_settings(project.db).get("reclustered", 0)
     own = override_hashes(settings.prompts, "abstractive/describe", "abstractive/same") if style == "abstractive" else []
-    apart: object = sorted(map(sorted, decisions.separate_pairs)) or frozenset()
-    # Written as the hashes that indexes store have it: with other words every graph would be built again.
-    decided = f"Decisions(same={decisions.merged_pairs}, different={apart}, by_model={decisions.llm_pairs})"
-    return content_id(MERGE_RULES_VERSION, settings.max_cluster_size, settings.seed, style, decided, *sized, *own, *[turn] * bool(turn))
+    decided = (decisions.merged_pairs, sorted(map(sorted, decisions.separate_pairs)), sorted(decisions.llm_pairs))
+    sized = (budgets.descriptions, budgets.description)
+    return content_id(MERGE_RULES_VERSION, settings.max_cluster_size, settings.seed, style, *decided, *sized, *own, turn)
