@@ -12,7 +12,6 @@ OUT/report.json are written after every step, OUT/logs has what each step printe
 
 import argparse
 import contextlib
-import ctypes
 import json
 import os
 import signal
@@ -54,11 +53,9 @@ STEPS = (
     Step("build", "llama.cpp with CUDA for this card, and its server", 420),
     Step("weights", "Models with random weights of real shapes", 180),
     Step("exactness", "Batched against one by one, and the GPU against the CPU", 120),
-    Step("bench", "Output tokens/s against a llama.cpp server and llama-cpp-python", 240),
+    Step("bench", "Output tokens/s against a llama.cpp server", 240),
     Step("replay", "The calls of a novel's index, and the first word of an answer", 180),
     Step("doctor", "localrag doctor", 60),
-    Step("limits", "Cards of 8, 12 and 24 GB, simulated", 240),
-    Step("out_of_memory", "The card's memory is taken while the engine works", 90),
 )
 
 
@@ -162,15 +159,7 @@ def run_step(run: Run, name: str, command: list[str], limit: float) -> StepState
     if code is not None:
         ended = f"ended by signal {-code}" if code < 0 else f"ended with code {code}"
         reason = f"{ended}: {last_lines(log)}"
-    return StepState(FAILED, round(time.monotonic() - started, 1), reason + driver_word(run.job), figures)
-
-
-def driver_word(job: dict[str, Any]) -> str:
-    """What the driver says after a failed step, if it answered before and does no more."""
-    if not job["card"]:
-        return ""
-    failure = graphics_cards.read_machine().failure
-    return f". The driver was lost: {failure.text}. {failure.remedy}" if failure else ""
+    return StepState(FAILED, round(time.monotonic() - started, 1), reason, figures)
 
 
 def read_result(path: Path) -> dict[str, Any]:
@@ -237,32 +226,6 @@ def figure_lines(values: dict[str, Any], depth: int) -> list[str]:
     return lines
 
 
-def hold(leave: int) -> None:
-    """Take the first card's free memory but for `leave` bytes until standard input ends. Exits with the reason if it cannot."""
-    try:
-        cuda = ctypes.CDLL("libcuda.so.1")
-    except OSError as error:
-        sys.exit(f"There is no NVIDIA driver here: {error}. {graphics_cards.DRIVER_REMEDY}")
-
-    def call(name: str, *values: Any) -> None:
-        if code := getattr(cuda, name)(*values):
-            sys.exit(f"{name} failed with CUDA's error {code}")
-
-    device, context = ctypes.c_int(), ctypes.c_void_p()
-    free, total, block = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_uint64()
-    call("cuInit", 0)
-    call("cuDeviceGet", ctypes.byref(device), 0)
-    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-    call("cuCtxSetCurrent", context)
-    call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-    size = max(0, free.value - leave)
-    while size > (1 << 20) and cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(size)):
-        size -= max(1 << 20, size // 64)
-    call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-    print(json.dumps({"held": size, "free": free.value}), flush=True)
-    sys.stdin.read()
-
-
 def run_command(args: argparse.Namespace) -> int:
     """Run the check; the exit code is 1 if the machine is not fit or a step failed."""
     machine = graphics_cards.read_machine()
@@ -301,15 +264,10 @@ def main() -> None:
     pack.add_argument("--wheels", type=Path, help="folder of wheels; by default pip downloads them")
     pack.add_argument("--recording", type=Path, default=ROOT / gpu_pack.RECORDING)
     pack.add_argument("--python", default="3.12", help="the version of Python on the machine with the card")
-    holder = commands.add_parser("hold", help="take the card's memory, to simulate a smaller card")
-    holder.add_argument("--leave", type=float, required=True, metavar="GB", help="what stays free")
     args = parser.parse_args()
     try:
         if args.command == "run":
             sys.exit(run_command(args))
-        if args.command == "hold":
-            hold(int(args.leave * 1e9))
-            return
         sizes = gpu_pack.write_pack(args.archive, sdist=args.sdist, wheels=args.wheels, recording=args.recording, python=args.python)
         print(f"{args.archive}: {gpu_pack.summary(sizes)}")
     except (CheckError, gpu_pack.PackError) as error:

@@ -46,7 +46,7 @@ def write_pack(out: Path, *, sdist: Path | None, wheels: Path | None, recording:
     `sdist` of llama-cpp-python and the folder `wheels` are downloaded with pip if they are None; `python`: the version there, as 3.12.
     """
     if not recording.is_file():
-        raise PackError(f"{recording} does not exist. Record the calls: python scripts/gpu_calls.py TEXT {RECORDING} --model MODEL.gguf")
+        raise PackError(f"{recording} does not exist. Give it: --recording FILE")
     with tempfile.TemporaryDirectory() as folder:
         sdist = sdist or download_sdist(Path(folder))
         wheels = wheels or download_wheels(Path(folder) / "wheels", python)
