@@ -28,7 +28,6 @@ from localrag.model_files import (
     find_chat_model,
     find_embedder,
     find_reranker,
-    has_fingerprint,
     merged_models,
     shipped_models,
     user_models,
@@ -479,8 +478,6 @@ def _bound_model(folder: Path, kind: str) -> ModelFile:
             file = replace(find(candidate), name=str(settings[kind]["name"]), by_index=True)
             if file.url or file.fingerprint == settings[kind]["fingerprint"]:
                 return file
-            if has_fingerprint(file.path, settings[kind]["fingerprint"]):
-                return replace(file, bound_fingerprint=settings[kind]["fingerprint"])
     return find(candidates[0])
 
 

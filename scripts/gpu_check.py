@@ -27,8 +27,8 @@ sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve
 
 import gpu_pack
 
-from localrag.system import graphics_cards
-from localrag.system.graphics_cards import GraphicsMachine
+from localrag.records import CheckLine
+from localrag.system.graphics_cards import Card, read_cards
 
 ROOT = Path(__file__).resolve().parents[1]
 NEEDED_BYTES = 4 << 30  # of the card: a model of 1.5 billion parameters in Q8_0, its KV and llama.cpp's buffers
@@ -177,15 +177,14 @@ def last_lines(log: Path) -> str:
     return " / ".join(lines[-REASON_LINES:])[-500:] or "it printed nothing"
 
 
-def check_machine(machine: GraphicsMachine) -> list[str]:
-    """Why the check cannot run on this machine: one line each, with the remedy."""
-    if machine.failure:
-        return [f"{machine.failure.text}. {machine.failure.remedy}"]
-    card = max(machine.cards, key=lambda c: c.free)
-    lines = [graphics_cards.check_toolkit(machine), graphics_cards.check_size(card, NEEDED_BYTES)]
-    taken = graphics_cards.check_processes(machine.processes)
-    reasons = [f"{line.text}. {line.remedy}" for line in lines if line.state == "fail"]
-    return [f"{reason} {taken.text}. {taken.remedy}" if "taken" in reason and taken.state == "warn" else reason for reason in reasons]
+def check_machine(cards: Sequence[Card], failure: CheckLine | None) -> None:
+    """Raise CheckError if the check cannot run on this machine."""
+    if failure:
+        raise CheckError(f"{failure.text}. {failure.remedy}")
+    card = max(cards, key=lambda c: c.free)
+    if card.free < NEEDED_BYTES:
+        free = f"{card.free / GIB:.1f} of {card.total / GIB:.1f} GiB free, {NEEDED_BYTES // GIB} are needed"
+        raise CheckError(f"{card.name} has {free}. See which programs use it (nvidia-smi), or take another card.")
 
 
 GOALS = (  # what is asked of an H100 with weights of the 1.5B shape: text, step, key of its result, whether the figure meets it
@@ -228,18 +227,17 @@ def figure_lines(values: dict[str, Any], depth: int) -> list[str]:
 
 def run_command(args: argparse.Namespace) -> int:
     """Run the check; the exit code is 1 if the machine is not fit or a step failed."""
-    machine = graphics_cards.read_machine()
+    cards, failure = read_cards()
     out = args.out.resolve()
-    problems = [] if args.rehearse else check_machine(machine)
-    card = "" if args.rehearse or not machine.cards else f"{machine.cards[0].name}, driver {machine.cards[0].driver}"
-    if problems and not args.anyway:
-        raise CheckError("\n".join(problems))
+    if not args.rehearse:
+        check_machine(cards, failure)
+    card = "" if args.rehearse else f"{cards[0].name}, driver {cards[0].driver}"
     pack = gpu_pack.unpack(args.pack, out) if args.pack else ROOT
     if not args.rehearse and not (pack / "llama").is_dir():
         raise CheckError("There are no sources of llama.cpp here. Make a pack (gpu_check.py pack PACK.tar.xz) and add --pack PACK.tar.xz")
     job = {"rehearse": args.rehearse, "card": card, "pack": str(pack), "command": " ".join(sys.argv)}
     run = open_run(out, job)
-    write_file(out / "job.json", json.dumps(job | {"architecture": machine.cards[0].architecture if card else ""}))
+    write_file(out / "job.json", json.dumps(job | {"architecture": cards[0].architecture if card else ""}))
     only = set(args.only or [step.name for step in STEPS])
     script = pack / "scripts" / "gpu_steps.py"
     steps = [step for step in STEPS if step.name in only]
@@ -257,7 +255,6 @@ def main() -> None:
     run.add_argument("--pack", type=Path, help="a pack to unpack first; needed outside an unpacked one")
     run.add_argument("--only", nargs="*", choices=[step.name for step in STEPS], metavar="STEP", help="only these steps")
     run.add_argument("--seconds", type=float, default=3600, help="stop in time: steps for which none is left are for the next run")
-    run.add_argument("--anyway", action="store_true", help="run although the machine is not fit")
     pack = commands.add_parser("pack", help="make the archive to bring along")
     pack.add_argument("archive", type=Path)
     pack.add_argument("--sdist", type=Path, help="source distribution of llama-cpp-python; by default pip downloads it")

@@ -93,24 +93,26 @@ def use_pack(out: Path) -> None:
 
 def machine(step: Step) -> None:
     """What is here: card, driver, CUDA, compilers, Python, cores, memory."""
-    from localrag.system import graphics_cards
+    from localrag.system.graphics_cards import read_cards
 
-    found = graphics_cards.read_machine()
-    for card in found.cards:
+    cards, failure = read_cards()
+    for card in cards:
         step.put(f"card {card.index}", f"{card.name}, {card.free / GIB:.1f} of {card.total / GIB:.1f} GiB free, sm_{card.architecture}")
-    step.put("driver", f"{found.cards[0].driver}, CUDA up to {graphics_cards.version_text(found.driver_cuda)}" if found.cards else "none")
-    for line in (found.failure, graphics_cards.check_toolkit(found), graphics_cards.check_processes(found.processes)):
-        if line and line.state != "ok":
-            step.put(f"note on {line.name}", f"{line.text}. {line.remedy}")
-    step.put("CUDA toolkit", graphics_cards.version_text(found.toolkit_cuda) if found.toolkit_cuda else "not found")
-    for tool in ("cmake", "ninja", "ccache", "c++"):
+    step.put("driver", cards[0].driver if cards else "none")
+    for tool in (find_nvcc(), "cmake", "ninja", "ccache", "c++"):
         step.put(tool, tool_version(tool))
     step.put("Python", platform.python_version())
     step.put("cores", len(os.sched_getaffinity(0)))
     step.put("memory", f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / GIB:.0f} GiB")
     step.put("disk", f"{shutil.disk_usage(step.out).free / GIB:.0f} GiB free")
-    if not step.rehearse and found.failure:
-        sys.exit(f"{found.failure.text}. {found.failure.remedy}")
+    if not step.rehearse and failure:
+        sys.exit(f"{failure.text}. {failure.remedy}")
+
+
+def find_nvcc() -> str:
+    """The path of CUDA's compiler; its usual place is tried as well. Just `nvcc` if there is none."""
+    usual = "/usr/local/cuda/bin/nvcc"
+    return shutil.which("nvcc") or (usual if Path(usual).exists() else "nvcc")
 
 
 def tool_version(tool: str) -> str:
@@ -211,8 +213,6 @@ def toolkit_options(packages: Sequence[str]) -> tuple[list[str], dict[str, str]]
 
     cuBLAS is then the one that torch brought along in `packages`, and the driver's library the driver's own. Exits without cuBLAS.
     """
-    from localrag.system.graphics_cards import find_nvcc
-
     nvcc = Path(os.path.realpath(shutil.which(find_nvcc()) or "/usr/local/cuda/bin/nvcc"))
     roots = [nvcc.parents[1], *Path("/usr/local").glob("cuda*"), Path("/usr")]
     folders = [root / part for root in roots for part in ("lib64", "lib64/stubs", "lib/x86_64-linux-gnu")]
@@ -234,8 +234,6 @@ def toolkit_options(packages: Sequence[str]) -> tuple[list[str], dict[str, str]]
 
 def nvcc_environment() -> dict[str, str]:
     """Where CMake finds CUDA's compiler, also if it is not on the PATH."""
-    from localrag.system.graphics_cards import find_nvcc
-
     path = shutil.which(find_nvcc())
     return {"CUDACXX": path} if path else {}
 
@@ -267,9 +265,9 @@ def weights(step: Step) -> None:
 
 def free_on_card() -> int:
     """Free bytes of the card with most."""
-    from localrag.system.graphics_cards import read_machine
+    from localrag.system.graphics_cards import read_cards
 
-    return max((card.free for card in read_machine().cards), default=0)
+    return max((card.free for card in read_cards()[0]), default=0)
 
 
 def exactness(step: Step) -> None:
@@ -557,7 +555,7 @@ def first_word_seconds(engine: Any, tokens: int) -> float:
 def doctor(step: Step) -> None:
     """`localrag doctor`, and `localrag doctor --gpu`, as users see them."""
     path = next(iter(step.models().values()))
-    for label, options in (("localrag doctor --gpu", ["--gpu"]), ("localrag doctor", ["--no-speed"])):
+    for label, options in (("localrag doctor --gpu", ["--gpu"]), ("localrag doctor", [])):
         command = [sys.executable, "-m", "localrag", "doctor", *options, "--json", "--model", str(path)]
         done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=step.out)
         try:

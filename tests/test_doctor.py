@@ -15,7 +15,7 @@ from localrag.doctor import DoctorTarget, _layers_on_gpu, run_checks
 from localrag.engine.settings import EngineOptions
 from localrag.loaders.sandbox import landlock_version
 from localrag.model_files import find_chat_model
-from localrag.system.graphics_cards import GraphicsMachine, parse_cards
+from localrag.system.graphics_cards import parse_cards
 from localrag.system.resources import available_memory
 from tests.conftest import TOWN, run_localrag, write_documents
 from tests.indexing.scans import FOUND, remove_ocr, without_tesseract
@@ -25,17 +25,17 @@ ROOT = Path(__file__).parents[1]
 
 
 def lines(subject, options=""):
-    return {line.name: line for line in run_checks(subject, EngineOptions(options), speed=False)}
+    return {line.name: line for line in run_checks(subject, EngineOptions(options))}
 
 
 def test_a_sound_machine_is_well(plain_town):
     """Every line is there, none has failed, and the command says so with its exit code."""
-    done = run_localrag("doctor", "--no-speed", "--json", cwd=plain_town)
+    done = run_localrag("doctor", "--json", cwd=plain_town)
     found = json.loads(done.stdout)
     names = [line["name"] for line in found["checks"]]
 
     assert (done.returncode, found["ok"]) == (0, True), done.stdout
-    assert names == ["Python", "llama.cpp", "faiss", "torch", "SQLite", "CPU", "disk", "file system", "index", "file reader", "scans",
+    assert names == ["machine", "llama.cpp", "faiss", "torch", "SQLite", "disk", "file system", "index", "file reader", "scans",
                      "chat model", "embedder", "layouts", "memory", "offline"]  # fmt: skip
     assert all(line["remedy"] for line in found["checks"] if line["state"] != "ok")
 
@@ -83,7 +83,7 @@ code = ctypes.create_string_buffer(program, len(program))
 libc = ctypes.CDLL(None)
 assert libc.prctl(38, 1, 0, 0, 0) == 0
 assert libc.prctl(22, 2, ctypes.create_string_buffer(struct.pack("@HP", 4, ctypes.addressof(code))), 0, 0) == 0
-line = next(line for line in run_checks(DoctorTarget(None), EngineOptions(""), speed=False) if line.name == "file reader")
+line = next(line for line in run_checks(DoctorTarget(None), EngineOptions("")) if line.name == "file reader")
 print(line.state, line.text, line.remedy, sep="\\n")
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120, cwd=ROOT)
@@ -111,7 +111,7 @@ def test_a_model_that_is_not_there_or_no_model_is_a_line_with_its_remedy(tmp_pat
 
 def test_a_missing_model_ends_the_command_in_1(tmp_path):
     """Every line is printed, the failed one with its remedy below it."""
-    done = run_localrag("doctor", "--no-speed", "--model", "./none.gguf", cwd=tmp_path)
+    done = run_localrag("doctor", "--model", "./none.gguf", cwd=tmp_path)
 
     assert done.returncode == 1
     assert "✗ chat model" in done.stdout
@@ -123,7 +123,7 @@ def test_a_damaged_database_is_a_line(tmp_path):
     """An index that cannot be opened does not keep the machine from being examined."""
     (tmp_path / ".localrag").mkdir()
     (tmp_path / ".localrag" / "index.db").write_bytes(b"not a database" * 100)
-    done = run_localrag("doctor", "--no-speed", cwd=tmp_path)
+    done = run_localrag("doctor", cwd=tmp_path)
 
     assert done.returncode == 1
     assert "is not a usable index" in done.stdout
@@ -186,8 +186,7 @@ def test_a_card_that_llama_cpp_was_not_built_for_fails_with_the_command_that_bui
 
 def test_a_small_card_gets_a_part_of_the_layers():
     """Of a card with less free memory than the model needs beside a KV cache, only some layers are promised."""
-    machine = GraphicsMachine(parse_cards("0, NVIDIA T400, 2048, 800, 7.5, 580.159.04\n"), (13, 0), (13, 0))
-    layers = _layers_on_gpu(find_chat_model(None), EngineOptions(), machine)
+    layers = _layers_on_gpu(find_chat_model(None), parse_cards("0, NVIDIA T400, 2048, 800, 7.5, 580.159.04\n"))
 
     assert (layers.state, layers.text.startswith("30 of 30")) == ("warn", False)
     assert 0 < int(layers.text.split()[0]) < 30

@@ -5,18 +5,14 @@ Ollama's blobs by its manifests (`OLLAMA_MODELS`), and llama.cpp's cache (`LLAMA
 """
 
 import json
-import math
 import os
 import re
-import sys
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import platformdirs
 import psutil
 
 from localrag.errors import ModelError
@@ -25,12 +21,6 @@ from localrag.system.files import data_dir, home_dir
 from localrag.system.resources import available_memory
 
 MEMORY_MARGIN = 1 << 30  # bytes that localrag itself needs beside the chat model: Python, the embedder, FAISS
-_TYPES = {
-    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M", 13: "Q3_K_L",
-    14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS", 20: "IQ2_XS", 21: "Q2_K_S", 22: "IQ3_XS",
-    23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S", 29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M",
-    32: "BF16", 36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4",
-}  # fmt: skip  # llama.cpp's file types (`llama_ftype`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +58,7 @@ def read_model_info(path: Path) -> ModelInfo:
         model_kind(header),
         str(values.get("general.name") or path.stem),
         architecture,
-        _TYPES.get(values.get("general.file_type", -1), "") or _in_name(path.name),
+        _quantization(values.get("general.file_type"), path.name),
         str(values.get("general.license", "")),
         parameters_of(path),
         _int_value(values, f"{architecture}.context_length"),
@@ -102,8 +92,12 @@ def _int_value(values: dict[str, Any], key: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _in_name(name: str) -> str:
-    """The quantisation at the end of a file's name."""
+def _quantization(file_type: object, name: str) -> str:
+    """The quantisation as the header tells it, else as the end of the file's name does."""
+    from gguf.constants import LlamaFileType
+
+    with suppress(ValueError):
+        return LlamaFileType(file_type).name.removeprefix("MOSTLY_").removeprefix("ALL_")
     match = re.search(r"(?i)[-._]((?:I?Q\d(?:_\w{1,20})?)|(?:B?F16)|F32)(?=[-.]|$)", name)
     return match[1].upper() if match else ""
 
@@ -124,10 +118,10 @@ class LocalModel:
     problem: str = ""
 
 
-def find_local_models(folders: Iterable[Path] = (), until: float = math.inf) -> list[LocalModel]:
+def find_local_models(folders: Iterable[Path] = ()) -> list[LocalModel]:
     """The models in these folders, or else in those of other programs; each file once, usable ones first.
 
-    At `until` (of `time.monotonic`) the search stops with the models found. Raises ModelError for a missing folder.
+    Raises ModelError for a missing folder.
     """
     user_folders = list(folders)
     for folder in user_folders:
@@ -140,8 +134,6 @@ def find_local_models(folders: Iterable[Path] = (), until: float = math.inf) -> 
     for name, path, program in files:
         with suppress(OSError):
             real = first_shard(str(path)).resolve()
-            if time.monotonic() > until:
-                break
             if real not in seen:
                 seen[real] = _inspect_model(re.sub(r"-00001-of-\d{5}$", "", name), first_shard(str(path)), program)
     return sorted(seen.values(), key=lambda f: (f.info is None, f.program, f.name.lower()))
@@ -155,19 +147,20 @@ def _inspect_model(name: str, path: Path, program: str) -> LocalModel:
 
 
 def _of_programs() -> Iterator[tuple[str, Path, str]]:
-    """Name, file and program of every model of other programs."""
-    for path in _below(data_dir() / "models"):
-        yield path.stem, path, "localrag"
-    for path in _below(hugging_face_cache()):
-        if "snapshots" in path.parts:
-            yield path.stem, path, "Hugging Face"
-    for folder in _lm_studio():
-        for path in _below(folder):
-            yield path.stem, path, "LM Studio"
-    for folder in _ollama():
-        yield from ((name, path, "Ollama") for name, path in _manifests(folder))
-    for path in _below(_llama_cpp()):
-        yield path.stem, path, "llama.cpp"
+    """Name, file and program of every model of other programs, and of those that localrag downloaded."""
+    home = home_dir()
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
+    hugging_face = Path(os.environ.get("HF_HUB_CACHE") or Path(os.environ.get("HF_HOME") or caches / "huggingface") / "hub")
+    folders = {
+        data_dir() / "models": "localrag",
+        hugging_face: "Hugging Face",
+        home / ".lmstudio" / "models": "LM Studio",
+        Path(os.environ.get("LLAMA_CACHE") or caches / "llama.cpp"): "llama.cpp",
+    }
+    for folder, program in folders.items():
+        yield from ((path.stem, path, program) for path in _below(folder) if program != "Hugging Face" or "snapshots" in path.parts)
+    for ollama in (os.environ.get("OLLAMA_MODELS"), home / ".ollama" / "models", "/usr/share/ollama/.ollama/models"):
+        yield from ((name, path, "Ollama") for name, path in (_manifests(Path(ollama)) if ollama else ()))
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -181,36 +174,6 @@ def _below(folder: Path) -> Iterator[Path]:
                 yield Path(at, name)
 
 
-def hugging_face_cache() -> Path:
-    """The folder of Hugging Face's hub cache, whether or not it exists."""
-    if cache := os.environ.get("HF_HUB_CACHE"):
-        return Path(cache)
-    home = os.environ.get("HF_HOME")
-    return (Path(home) if home else _xdg_cache() / "huggingface") / "hub"
-
-
-def _xdg_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or home_dir() / ".cache")
-
-
-def _lm_studio() -> Iterator[Path]:
-    """LM Studio's folders of models: the one in its settings, and those of older versions."""
-    home = home_dir() / ".lmstudio"
-    with suppress(OSError, UnicodeDecodeError):
-        home = Path((home_dir() / ".lmstudio-home-pointer").read_text(encoding="utf-8").strip() or home)
-    with suppress(OSError, ValueError, AttributeError):
-        if chosen := json.loads((home / "settings.json").read_text(encoding="utf-8")).get("downloadsFolder"):
-            yield Path(chosen)
-    yield from (home / "models", home_dir() / ".cache" / "lm-studio" / "models")
-
-
-def _ollama() -> Iterator[Path]:
-    """Ollama's folders: the configured one, the user's, and the service's on Linux."""
-    if chosen := os.environ.get("OLLAMA_MODELS"):
-        yield Path(chosen)
-    yield from (home_dir() / ".ollama" / "models", Path("/usr/share/ollama/.ollama/models"))
-
-
 def _manifests(folder: Path) -> Iterator[tuple[str, Path]]:
     """Name and file of each model of Ollama, whose manifest names the blob. Unreadable manifests are skipped."""
     for at, folders, names in os.walk(folder / "manifests"):
@@ -222,9 +185,3 @@ def _manifests(folder: Path) -> Iterator[tuple[str, Path]]:
                     digest = _DIGEST.fullmatch(str(layer["digest"]))
                     if layer["mediaType"] == _OLLAMA_MODEL and digest:
                         yield f"{Path(at).name}-{tag}", folder / "blobs" / f"sha256-{digest[1]}"
-
-
-def _llama_cpp() -> Path:
-    if chosen := os.environ.get("LLAMA_CACHE"):
-        return Path(chosen)
-    return platformdirs.user_cache_path("llama.cpp", appauthor=False) if sys.platform in ("darwin", "win32") else _xdg_cache() / "llama.cpp"

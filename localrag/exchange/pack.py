@@ -37,11 +37,9 @@ from localrag.llm.prompts import DOMAIN_FILE
 from localrag.model_files import (
     ModelFile,
     bundled_chat_model,
-    file_fingerprint,
     find_chat_model,
     find_embedder,
     fingerprint,
-    has_fingerprint,
     merged_models,
     shard_paths,
     shipped_models,
@@ -222,7 +220,7 @@ def _model_files(bound: dict[str, Any]) -> dict[str, Path]:
     if is_remote_model(bound["path"]) or bound["fingerprint"] in bundled_models():
         return {}
     file = (find_chat_model if bound["kind"] == "chat_model" else find_embedder)(bound["path"])
-    if not has_fingerprint(file.path, bound["fingerprint"]):
+    if fingerprint(file.path) != bound["fingerprint"]:
         raise ModelError(
             f"{file.path} is not the model {bound['name']} that the index was made with.", "Restore that model, or leave out --models."
         )
@@ -243,11 +241,9 @@ def is_remote_model(path: str) -> bool:
 
 
 def bundled_models() -> dict[str, Path]:
-    """The models that every installation of localrag has, by fingerprint; multilingual-e5-small also by that of its file."""
-    embedders = [find_embedder(name).path for name in shipped_models()["embedder"]]
-    found = {value: path for path in embedders for value in (fingerprint(path), file_fingerprint(path))}
-    chat = bundled_chat_model()
-    return found | {chat.fingerprint: chat.path}
+    """The models that every installation of localrag has, by fingerprint."""
+    models = [bundled_chat_model(), *map(find_embedder, shipped_models()["embedder"])]
+    return {model.fingerprint: model.path for model in models}
 
 
 def _write_archive(part: Path, files: dict[str, Path], manifest: dict[str, Any]) -> dict[str, Any]:
@@ -568,7 +564,7 @@ def _install_packed_model(packed: Path, model: UnpackedModel) -> UnpackedModel |
     if not packed.is_dir():
         return None
     first = min(packed.iterdir())
-    if not has_fingerprint(first, model.fingerprint):
+    if fingerprint(first) != model.fingerprint:
         raise ModelError(f"The model {model.name} in the pack is not the one that its index was made with.", _COPY_AGAIN_HINT)
     folder = ensure_private_folder(data_dir() / "models")
     if first.is_dir():

@@ -58,7 +58,7 @@ def test_the_models_of_four_programs_are_found_where_they_are(machine):
 
 
 def test_the_programs_own_settings_are_followed(machine, monkeypatch):
-    """HF_HUB_CACHE, OLLAMA_MODELS, LLAMA_CACHE and LM Studio's chosen folder lead to models kept elsewhere."""
+    """HF_HUB_CACHE, OLLAMA_MODELS and LLAMA_CACHE lead to models kept elsewhere."""
     for variable, old in (
         ("HF_HUB_CACHE", ".cache/huggingface/hub"),
         ("OLLAMA_MODELS", ".ollama/models"),
@@ -66,8 +66,6 @@ def test_the_programs_own_settings_are_followed(machine, monkeypatch):
     ):
         (machine / old).rename(machine / variable)
         monkeypatch.setenv(variable, str(machine / variable))
-    (machine / ".lmstudio/models").rename(machine / "lm")
-    (machine / ".lmstudio/settings.json").write_text(json.dumps({"downloadsFolder": str(machine / "lm")}))
 
     assert {program for program, _ in found()} == {"Hugging Face", "LM Studio", "Ollama", "llama.cpp"}
 

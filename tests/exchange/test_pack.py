@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import zipfile
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -328,17 +327,14 @@ def test_models_travel_along_and_missing_ones_are_named(plain_town, chat_file, t
     assert run_localrag("ask", "Who bought the ferry Skua?", cwd=tmp_path / "with").returncode == 0
 
 
-@pytest.mark.parametrize("uncentered", [False, True])
-def test_an_embedder_of_every_installation_does_not_travel(tmp_path, uncentered):
-    """The multilingual one is found by its fingerprint, of today or of indexes from before vectors were centered; no file is packed."""
-    from localrag.model_files import file_fingerprint, find_embedder
+def test_an_embedder_of_every_installation_does_not_travel(tmp_path):
+    """The multilingual one is found by its fingerprint; no file is packed."""
+    from localrag.model_files import find_embedder
     from localrag.project import open_for_query, open_for_writing
     from localrag.store import runs
 
     file = find_embedder("multilingual-e5-small")
     with open_for_writing(tmp_path / "town" / ".localrag", embedder=file.name, extractor="phrases") as project:
-        if uncentered:
-            file = replace(file, bound_fingerprint=file_fingerprint(file.path))
         runs.save_settings(project.db, embedder=file.to_json | {"path": "/another/machine/e5-small-q4.bin"})
     pack = pack_index(tmp_path / "pack", tmp_path / "town", models=True)
     unpacked = unpack_index(pack.path, tmp_path / "there")

@@ -59,7 +59,7 @@ CALLS: dict[str, tuple[Call, ...]] = {
     "status": (Call("status", r"documents +6"),),
     "files": (Call("files", "indexed  docs/scan.pdf"),),
     "check": (Call("check", "The index is sound"),),
-    "doctor": (Call("doctor --no-speed", "chat model"),),
+    "doctor": (Call("doctor", "chat model"),),
     "rm": (Call("rm docs/a.md", "1 documents were removed"),),
     "gc": (Call("gc", "MB"),),
     "reembed": (Call("reembed", "Embedded with all-minilm"),),

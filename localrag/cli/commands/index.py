@@ -172,7 +172,9 @@ def print_plan(plan: "IndexPlan", *, as_json: bool = False) -> None:
     stdout_console.print(f"embedder  {escape_line(plan.embedder)}")
     stdout_console.print(f"calls     about {plan.calls} of {plan.model}, {plan.tokens} tokens to compute")
     if plan.seconds is None:
-        stdout_console.print("time      not known yet: no run with this model on this machine so far (localrag doctor measures its speed)")
+        stdout_console.print(
+            "time      not known yet: this model has not run on this machine so far (localrag models test NAME measures it)"
+        )
     else:
         stdout_console.print(
             f"time      {format_duration(plan.seconds[0])} to {format_duration(plan.seconds[1])}, estimated from this machine's last runs"

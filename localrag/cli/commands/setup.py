@@ -201,7 +201,6 @@ def demo_command(
 
 
 def doctor_command(
-    speed: Annotated[bool, typer.Option("--speed/--no-speed", help="Measure the speed of the chat model and the embedder.")] = True,
     model: ModelOption = None,
     index: IndexOption = None,
     engine: EngineOption = "",
@@ -211,7 +210,7 @@ def doctor_command(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check this machine: libraries, CPU, memory, disk, models, speed, and that nothing uses the network."""
+    """Check this machine: libraries, memory, disk, models, and that nothing uses the network."""
     from localrag.doctor import DoctorTarget, run_checks, run_gpu_checks
     from localrag.project import bound_model_names, find_index
 
@@ -226,7 +225,7 @@ def doctor_command(
     except LocalragError as error:
         damaged = [CheckLine("database", "fail", str(error), error.hint)]
     target, options = DoctorTarget(folder, model or names[0], names[1]), engine_options({"engine": engine}, quiet=as_json)
-    lines = damaged + (run_gpu_checks(target, options) if gpu else run_checks(target, options, speed=speed))
+    lines = damaged + (run_gpu_checks(target) if gpu else run_checks(target, options))
     print_check_result(lines, as_json=as_json)
     if any(line.state == "fail" for line in lines):
         sys.exit(1)

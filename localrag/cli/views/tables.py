@@ -220,8 +220,6 @@ def print_details(details: dict[str, Any]) -> None:
         shown |= {"size": format_bytes(details["size"]), "needs": f"{format_bytes(details['needs'])} of memory: {details['fits']}"}
         shown |= {"parameters": format_parameters(details["parameters"]), "window": f"{details['window']} tokens"}
         shown |= {"template": "its own" if details["template"] else "none: a common one is used"}
-    if "slots" in details:
-        shown["slots"] = f"{details['slots']} answers at once, {shown.pop('context')} tokens each"
     shown.pop("fits", None)
     for key, value in shown.items():
         stdout_console.print(Text.assemble((f"{key:<13}", "dim"), str(value) or "not stated"))

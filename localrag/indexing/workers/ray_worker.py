@@ -38,7 +38,7 @@ from localrag.indexing.workers.worker import (
     software_versions,
     worker_error,
 )
-from localrag.model_files import ModelFile, find_chat_model, find_embedder, has_fingerprint, merged_models, shard_paths, stat_key
+from localrag.model_files import ModelFile, find_chat_model, find_embedder, fingerprint, merged_models, shard_paths, stat_key
 from localrag.system.child_process import set_oom_score
 from localrag.system.files import cache_dir, ensure_private_file, ensure_private_folder, touch_atime
 from localrag.system.resources import available_cores
@@ -96,7 +96,7 @@ def find_model(wanted: ModelManifest) -> Path | None:
     """The path of the model on this machine: sent before, or a local model with the same content, whatever its name."""
     for path in _candidates(wanted):
         with suppress(ModelError, OSError):
-            if path.exists() and _weight(path) == wanted.total_size and has_fingerprint(path, wanted.fingerprint):
+            if path.exists() and _weight(path) == wanted.total_size and fingerprint(path) == wanted.fingerprint:
                 if path.is_relative_to(cache_dir() / SENT_MODELS_FOLDER):
                     touch_atime(_folder_of(wanted) / wanted.files[0][0])
                 return path
@@ -168,7 +168,7 @@ class IncomingModel:
         finally:
             self.discard()
         path = self.wanted.in_folder(self._target)
-        if not has_fingerprint(path, self.wanted.fingerprint):
+        if fingerprint(path) != self.wanted.fingerprint:
             raise LocalragError(
                 f"The model {self.wanted.name} arrived as a different model.", f"Remove {self._target} and start the worker again."
             )
