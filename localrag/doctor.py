@@ -6,7 +6,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -23,8 +23,8 @@ from localrag.loaders.sandbox import SCOPED
 from localrag.model_files import ModelFile, checked_header, find_chat_model, find_embedder, total_size
 from localrag.records import CheckLine
 from localrag.store.full_text import sqlite_version
-from localrag.system.files import cache_dir, check_platform, file_system_of, network_warning
-from localrag.system.graphics_cards import BUILD_FOR_CUDA, Card, read_cards
+from localrag.system.files import cache_dir, check_platform
+from localrag.system.graphics_cards import BUILD_FOR_CUDA, read_cards
 from localrag.system.installation import pip_install, reinstall_hint
 from localrag.system.python_process import python_process
 from localrag.system.resources import available_cores, available_memory
@@ -67,10 +67,10 @@ def run_checks(target: DoctorTarget, options: EngineOptions) -> list[CheckLine]:
         *(_check_or_error(name, partial(_library, name)) for name in LIBRARIES),
         _sqlite(),
         _disk(location),
-        _file_system(location),
         _permissions(target.folder),
         _check_or_error("file reader", _reader),
         _check_or_error("scans", _check_ocr),
+        _check_or_error("graphics card", _graphics_card),
     ]
     chat, line = _model("chat model", lambda: find_chat_model(target.chat), "--model PATH.gguf")
     _, embedder_line = _model("embedder", lambda: find_embedder(target.embedder), "--embedder NAME|PATH")
@@ -81,66 +81,18 @@ def run_checks(target: DoctorTarget, options: EngineOptions) -> list[CheckLine]:
     return [*lines, _offline(attempts)]
 
 
-def run_gpu_checks(target: DoctorTarget) -> list[CheckLine]:
-    """Check whether llama.cpp uses the graphics cards of this machine, and how much of the chat model fits on them."""
-    cards, failure = read_cards()
-    lines = [_check_or_error("llama.cpp", lambda: _gpu_backend(cards)), _check_or_error("cards", lambda: _cards(cards, failure))]
-    chat, line = _model("chat model", lambda: find_chat_model(target.chat), "--model PATH.gguf")
-    lines.append(line)
-    if chat and chat.url:
-        lines.append(CheckLine("layers", "ok", "the server decides, which runs the model"))
-    elif chat:
-        lines.append(_check_or_error("layers", lambda: _layers_on_gpu(chat, cards)))
-    return lines
-
-
-def _gpu_backend(cards: Sequence[Card]) -> CheckLine:
-    """For which devices llama.cpp was built."""
-    from localrag.engine.llama.library import HAS_GPU_OFFLOAD, LLAMA_CPP_VERSION, offload_devices
-
-    text = f"llama-cpp-python {LLAMA_CPP_VERSION}"
-    if HAS_GPU_OFFLOAD:
-        backends = sorted({device.name.rstrip("0123456789") for device in offload_devices()})
-        return CheckLine("llama.cpp", "ok", f"{text}, built for {', '.join(backends) or 'a GPU, but it finds none'}")
-    if cards:
-        return CheckLine("llama.cpp", "fail", f"{text} was built for the CPU only and does not use {cards[0].name}", BUILD_FOR_CUDA)
-    return CheckLine("llama.cpp", "warn", f"{text} was built for the CPU only", f"With an NVIDIA card: {BUILD_FOR_CUDA}")
-
-
-def _cards(cards: Sequence[Card], failure: CheckLine | None) -> CheckLine:
-    """The cards that llama.cpp sees, else those that the driver sees, else why there are none."""
-    from localrag.engine.llama.library import HAS_GPU_OFFLOAD, offload_devices
-
-    seen = [f"{d.name} {d.description}: {d.free / GIB:.1f} of {d.total / GIB:.1f} GiB free" for d in offload_devices()]
-    if seen:
-        return CheckLine("cards", "ok", "; ".join(seen))
-    if failure:
-        return CheckLine("cards", "warn", f"none, everything is computed on the CPU. {failure.text}", failure.remedy)
-    text = "; ".join(f"{c.name}: {c.free / GIB:.1f} of {c.total / GIB:.1f} GiB free" for c in cards)
-    return CheckLine("cards", "fail" if HAS_GPU_OFFLOAD else "warn", f"llama.cpp sees none; the driver sees {text}", BUILD_FOR_CUDA)
-
-
-def _layers_on_gpu(file: ModelFile, cards: Sequence[Card]) -> CheckLine:
-    """How many layers of a model fit into the free memory of the cards, beside a KV cache."""
+def _graphics_card() -> CheckLine:
+    """The cards that llama.cpp uses, or those that it was not built for."""
     from localrag.engine.llama.library import offload_devices
-    from localrag.engine.memory import MAX_SLOTS, context_and_slots, kv_cache_budget, offload, read_model_memory
 
-    devices = offload_devices()
-    memory = [(d.free, d.total) for d in devices] or [(c.free, c.total) for c in cards]
-    shape = read_model_memory(file.path, "f16")
-    count = len(shape.layers)
-    needs = f"{file.name} has {count} layers and {shape.weights / GIB:.1f} GiB of weights"
-    if not memory:
-        return CheckLine("layers", "warn", f"none on a card; {needs}", "Nothing needs to be done: it runs on the CPU.")
-    placed = offload(shape, [free for free, _ in memory], [total for _, total in memory])
-    on_card = count if placed.gpu_layers < 0 else placed.gpu_layers
-    n_ctx, slots = context_and_slots(shape, kv_cache_budget(shape, placed, available_memory()), most=MAX_SLOTS)
-    experts = f", the experts of {placed.cpu_experts} of them stay on the CPU" if placed.cpu_experts else ""
-    fit = "fit" if devices else "would fit"
-    text = f"{on_card} of {count} {fit} on the card{experts}, with a KV cache for {slots} answers at once of {n_ctx} tokens; {needs}"
-    if on_card == count and not placed.cpu_experts:
-        return CheckLine("layers", "ok", text)
-    return CheckLine("layers", "warn", text, "Free memory of the card, or use a smaller model or quantization: localrag models list --all")
+    if devices := offload_devices():
+        text = "; ".join(f"{d.name} {d.description}: {d.free / GIB:.1f} of {d.total / GIB:.1f} GiB free" for d in devices)
+        return CheckLine("graphics card", "ok", text)
+    cards, failure = read_cards()
+    if failure:
+        return CheckLine("graphics card", "ok", f"none, everything is computed on the CPU. {failure.text}")
+    text = f"llama.cpp was built for the CPU only and does not use {', '.join(card.name for card in cards)}"
+    return CheckLine("graphics card", "warn", text, BUILD_FOR_CUDA)
 
 
 def _check_or_error(name: str, check: Callable[[], CheckLine]) -> CheckLine:
@@ -186,12 +138,6 @@ def _disk(folder: Path) -> CheckLine:
     if free < GIB // 10:
         return CheckLine("disk", "fail", text, remedy)
     return CheckLine("disk", "warn", text, remedy) if free < GIB else CheckLine("disk", "ok", text)
-
-
-def _file_system(folder: Path) -> CheckLine:
-    if warning := network_warning(folder):
-        return CheckLine("file system", "warn", *warning)
-    return CheckLine("file system", "ok", file_system_of(folder) or "of unknown kind")
 
 
 def _permissions(folder: Path | None) -> CheckLine:

@@ -10,7 +10,7 @@ from typing import Any
 
 from localrag.errors import ModelError
 
-NO_GGUF_HINT = "localrag runs GGUF files. Those of other programs here: localrag models scan. Some to download: localrag models list --all"
+NO_GGUF_HINT = "localrag runs GGUF files. Give the path of one, or download one: localrag models list --all"
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}  # type → struct format
 _STRING, _ARRAY = 8, 9
 _MAX_DIMENSIONS = 8  # ggml itself has 4

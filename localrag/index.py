@@ -11,7 +11,7 @@ An `Index` belongs to the thread that opened it. Several processes may ask one i
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from os import PathLike
 from pathlib import Path
@@ -37,7 +37,7 @@ from localrag.project import (
     prompts_in_use,
     settings_without_embedder,
 )
-from localrag.records import Answer, Chunk, Citation, Community, Document, Entity, Mention, NameMerge, PendingReport, Relationship, Report
+from localrag.records import Answer, Chunk, Citation, Document, Entity, NameMerge, PendingReport, Report
 from localrag.settings import INDEX_FOLDER, IndexSettings
 from localrag.store import answers as answers_store
 from localrag.store import browse, chunks, graph, runs
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from localrag.analysis.review import ReviewPlan
     from localrag.analysis.tables import Cell, OnWork, ResultTable
     from localrag.exchange.export import ExportResult
-    from localrag.exchange.wiki import WikiResult
-    from localrag.exchange.wiki_check import WikiCheckResult
     from localrag.indexing.documents import DeletionPolicy
     from localrag.indexing.pipeline import IndexPlan, IndexResult
     from localrag.indexing.progress import RunProgress
@@ -70,11 +68,9 @@ class IndexReader:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    @contextmanager
-    def _look(self) -> Iterator[OpenIndex]:
+    def _look(self) -> AbstractContextManager[OpenIndex]:
         """Open the current state for one read only: while it is open, other processes cannot complete an erasure."""
-        with open_read_only(self.folder) as opened:
-            yield opened
+        return open_read_only(self.folder)
 
     @property
     def root(self) -> Path:
@@ -111,16 +107,6 @@ class IndexReader:
             ids = None if named is None else {i for entity_ids in graph.entity_ids_by_name(index.db, named).values() for i in entity_ids}
             return sorted(graph.entities(index.db, None if ids is None else sorted(ids)), key=lambda e: (-e.degree, e.name))
 
-    def relationships(self, of: Entity | None = None) -> list[Relationship]:
-        """The relationships, of one entity or all."""
-        with self._look() as index:
-            return graph.relationships(index.db, None if of is None else [of.id])
-
-    def mentions(self, of: Entity) -> list[Mention]:
-        """The mentions of an entity."""
-        with self._look() as index:
-            return graph.mentions(index.db, [of.id])
-
     def describe(self, name: str) -> list[IndexRow]:
         """The entities with a name, with relationships, claims and mentions. Raises LocalragError that suggests similar names."""
         from localrag import serializers
@@ -137,11 +123,6 @@ class IndexReader:
         """The applied name merges, or the rejected candidates of similar spelling, each with its number."""
         with self._look() as index:
             return graph.name_merges(index.db, done=done)
-
-    def communities(self, level: int | None = None) -> list[Community]:
-        """The communities, of one level (0 is the coarsest) or all."""
-        with self._look() as index:
-            return graph.communities(index.db, level)
 
     def tree(self) -> list[IndexRow]:
         """The communities, the coarsest first: number (`1.4`), parent, number of entities, title and coverage of the report."""
@@ -175,9 +156,7 @@ class IndexReader:
             return answers_store.last_answer(index.db)
 
     def conversations(self, n: int = 20, *, by_program: bool = False) -> list[IndexRow]:
-        """The newest `n` conversations of people, or of programs: `id`, first question (`title`), number of `answers`, time of the last
-        answer (`at`).
-        """
+        """The newest `n` conversations of people, or of programs: `id`, `title` (first question), number of `answers`, `at` (last time)."""
         with self._look() as index:
             return answers_store.conversations(index.db, n, by_program=by_program)
 
@@ -224,17 +203,6 @@ class IndexReader:
 
         with self._look() as index:
             return export_index(index, format, Path(path), level=level, force=force)
-
-    def wiki(self, folder: str | PathLike[str], *, level: int | None = None, force: bool = False) -> "WikiResult":
-        """Write the entities, themes and documents as linked pages, or bring these up to date; what a person wrote in them stays.
-
-        `level`: communities down to that level. `force` writes into a folder with other files, which are kept. Raises UsageError (nothing
-        is written), NoIndex, LocalragError without a graph.
-        """
-        from localrag.exchange.wiki import update_wiki
-
-        with self._look() as index:
-            return update_wiki(index, Path(folder), level=level, force=force)
 
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
@@ -647,15 +615,6 @@ class Index(IndexReader):
         from localrag.analysis.document_diff import compare_documents
 
         return compare_documents(self._query_project(), first, second, include_same=include_same, on_work=on_work)
-
-    def check_wiki(self, folder: str | PathLike[str], *, on_work: "OnWork | None" = None) -> "WikiCheckResult":
-        """What is wrong in a wiki: dead quotes and links, edited pages, and sentences of a person that the documents do not support.
-
-        Writes nothing. Raises UsageError for a folder that is no wiki, NoIndex for an empty index, ModelError.
-        """
-        from localrag.exchange.wiki_check import check_wiki
-
-        return check_wiki(self._query_project(), Path(folder), on_work)
 
     @property
     def calls(self) -> int:

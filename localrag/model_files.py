@@ -299,7 +299,7 @@ def hub_target(name: str) -> str:
 def model_hint(name: str) -> str:
     """Return the remedy for a model that is not here under this name."""
     if repository := hub_target(name) or (name if _REPOSITORY.fullmatch(name) else ""):
-        return f"Download it: localrag models pull {repository}. If another program has it: localrag models scan"
+        return f"Download it: localrag models pull {repository}"
     return NO_GGUF_HINT if "/" not in name or path_mode(Path(name)) else f"Check the path. {NO_GGUF_HINT}"
 
 

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -92,13 +92,7 @@ async def resolve_answer_style(project: Project) -> str:
     """The index's style: the setting, or for `auto` by the model's size; stored, so that no model has to be loaded."""
     if project.settings.style != "auto":
         return project.settings.style
-    styles = runs.load_settings(project.db).get("style_model", {})
-    fingerprint = project.model.file.fingerprint
-    if fingerprint not in styles:
-        styles[fingerprint] = "extractive" if await project.model.is_small() else "abstractive"
-        with suppress(OperationalError):  # a read-only index can still answer
-            runs.save_settings(project.write_db, style_model=styles)  # the question's own connection is read-only
-    return str(styles[fingerprint])
+    return str(await _stored_of_model(project, "style_model", _style_by_size))
 
 
 async def resolve_token_budgets(project: Project) -> TokenBudgets:
@@ -107,15 +101,28 @@ async def resolve_token_budgets(project: Project) -> TokenBudgets:
     A context that changes (by `--engine` or the free memory) must not cause all reports to be rewritten: a larger one takes effect only
     with `--rebuild`, and in a smaller one prompts that do not fit are shortened.
     """
-    settings, fingerprint = runs.load_settings(project.db), project.model.file.fingerprint
-    if settings.get("style_model", {}).get(fingerprint) == "extractive":  # the model is small
+    styles = runs.load_settings(project.db).get("style_model", {})
+    if styles.get(project.model.file.fingerprint) == "extractive":  # the model is small
         return MIN_BUDGETS
-    context_sizes = settings.get("budgets_model", {})
-    if fingerprint not in context_sizes:
-        context_sizes[fingerprint] = 0 if await project.model.is_small() else await project.model.context_size()
-        with suppress(OperationalError):
-            runs.save_settings(project.write_db, budgets_model=context_sizes)
-    return TokenBudgets.of(context_sizes[fingerprint])
+    return TokenBudgets.of(await _stored_of_model(project, "budgets_model", _context_for_budgets))
+
+
+async def _style_by_size(model: ChatModel) -> str:
+    return "extractive" if await model.is_small() else "abstractive"
+
+
+async def _context_for_budgets(model: ChatModel) -> int:
+    return 0 if await model.is_small() else await model.context_size()
+
+
+async def _stored_of_model(project: Project, name: str, find: Callable[[ChatModel], Awaitable[Any]]) -> Any:
+    """A property of the chat model that the index stores under a name; found and stored on the model's first use."""
+    known, fingerprint = runs.load_settings(project.db).get(name, {}), project.model.file.fingerprint
+    if fingerprint not in known:
+        known[fingerprint] = await find(project.model)
+        with suppress(OperationalError):  # a read-only index can still answer
+            runs.save_settings(project.write_db, **{name: known})  # the question's own connection is read-only
+    return known[fingerprint]
 
 
 async def current_token_budgets(project: Project) -> TokenBudgets:
@@ -179,7 +186,7 @@ def open_for_writing(
     Raises IndexMismatch if the index was made with other models and `rebuild` is not set; IndexBusy, ModelError, UsageError. With
     `recluster` the next run detects all communities again.
     """
-    folder = index_folder_or_default(path)
+    folder, engine = index_folder_or_default(path), engine or EngineOptions()
     is_new = not (folder / DATABASE_FILE).exists()
     chat = _chat_model(folder, model, engine, fresh=is_new)
     vectors = embedder_to_use(folder, embedder)
@@ -206,20 +213,16 @@ def open_for_writing(
             del models["embedder"]  # bound to the embedder of the published vectors until new ones are published
         settings = replace(IndexSettings.from_json(stored.get("settings", {})), **changes)
         runs.save_settings(db, settings=settings.to_json(), **models)
-        settings = _with_files(settings, folder, engine or EngineOptions())
-        reader, tagger = passage_reader_for(engine or EngineOptions()), any_tagger(engine or EngineOptions())
-        vectors_by = open_embedder(vectors)
         project = Project(
             documents_root(folder),
             folder,
             db,
-            db,
-            settings,
-            ChatModel(llm_cache.SqliteLlmCache(db), chat, engine),
-            vectors_by,
-            None,
-            reader,
-            tagger,
+            write_db=db,
+            settings=_with_files(settings, folder, engine),
+            model=ChatModel(llm_cache.SqliteLlmCache(db), chat, engine),
+            embedder=open_embedder(vectors),
+            reader=passage_reader_for(engine),
+            tagger=any_tagger(engine),
         )
         with closing(project), mark_as_writing(db):
             yield project
@@ -481,7 +484,7 @@ def _bound_model(folder: Path, kind: str) -> ModelFile:
     return find(candidates[0])
 
 
-def _model_candidates(folder: Path, settings: dict[str, Any], kind: str, listed: Iterable[str]) -> list[str]:
+def _model_candidates(folder: Path, settings: dict[str, Any], kind: str, listed: Mapping[str, Any]) -> list[str]:
     """Where to look for the model of an index: its name in the user's list, and the path or servers stored in the index.
 
     The index may come from somebody else. A file or server that it names is used only if the user chose it on this machine, for this index
@@ -491,47 +494,28 @@ def _model_candidates(folder: Path, settings: dict[str, Any], kind: str, listed:
     name, path = str(settings[kind]["name"]), str(settings[kind]["path"])
     candidates = [name] if name in listed and "://" not in path else []
     argument = find_chat_model(path).cli_argument if "://" in path else path
-    if is_trust_known("model", _index_identity(settings, folder), argument) or _is_listed(path, kind, listed):
+    if is_trust_known("model", _index_identity(settings, folder), argument) or path in (entry["path"] for entry in listed.values()):
         candidates.append(path)
-    if candidates:
-        return candidates
+    if not candidates:
+        raise _untrusted_model(folder, kind, name, path)
+    return candidates
+
+
+def _untrusted_model(folder: Path, kind: str, name: str, path: str) -> UsageError:
+    """The error for an index whose model may not be used, or that does not say where it is, with the commands that name the model."""
     if not path:
-        raise _unknown_location(folder, kind, name)
-    if kind == "chat_model":
-        remedy = f'localrag ask "…" --model {shlex.quote(path)} --index {shlex.quote(str(folder))}'
+        message = f"The index in {folder} needs the model {name} but does not say where it is on this machine."
+    elif "://" in path:
+        message = f"The index in {folder} names a model server that was not chosen for it on this machine: {path}. Nothing was sent there."
     else:
-        remedy = f"localrag models add {shlex.quote(path)} --kind embedder, or compute the vectors again: localrag reembed --embedder NAME"
-    if "://" in path:
-        raise UsageError(
-            f"The index in {folder} names a model server that was not chosen for it on this machine: {path}. Nothing was sent there.",
-            f"To let it see your questions and passages: {remedy}",
-        )
-    raise UsageError(
-        f"The index in {folder} names a model file that was not chosen for it on this machine: {path}. It was not opened.",
-        f"If you trust that file: {remedy}",
-    )
-
-
-def _unknown_location(folder: Path, kind: str, name: str) -> UsageError:
-    """The error for an unpacked index, which does not say where its models are."""
+        message = f"The index in {folder} names a model file that was not chosen for it on this machine: {path}. It was not opened."
     if kind == "chat_model":
-        remedy = f'localrag ask "…" --model http://HOST:PORT/v1#{shlex.quote(name)} or --model FILE.gguf --index {shlex.quote(str(folder))}'
+        place = shlex.quote(path) if path else f"http://HOST:PORT/v1#{shlex.quote(name)} or --model FILE.gguf"
+        remedy = f'localrag ask "…" --model {place} --index {shlex.quote(str(folder))}'
     else:
-        remedy = f"localrag models add FILE --name {shlex.quote(name)} --kind embedder, or embed again: localrag reembed --embedder NAME"
-    return UsageError(
-        f"The index in {folder} needs the model {name} but does not say where it is on this machine.", f"Name it once: {remedy}"
-    )
-
-
-def _is_listed(path: str, kind: str, listed: Iterable[str]) -> bool:
-    find = find_chat_model if kind == "chat_model" else find_embedder
-    if path in listed:
-        return True
-    for name in listed:
-        with suppress(ModelError):
-            if str(find(name).path) == path:
-                return True
-    return False
+        added = f"localrag models add {shlex.quote(path) if path else 'FILE'} --name {shlex.quote(name)} --kind embedder"
+        remedy = f"{added}, or compute the vectors again: localrag reembed --embedder NAME"
+    return UsageError(message, f"{'If you trust it, name it' if path else 'Name it'} once: {remedy}")
 
 
 def _check_models(folder: Path, stored: dict[str, dict[str, str]], models: dict[str, ModelFile]) -> None:

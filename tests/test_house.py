@@ -56,8 +56,7 @@ ROOMS = {
         {"report"},
     ],
     "catalog": [
-        {"hub", "local_models"},
-        {"listing"},
+        {"hub", "listing"},
     ],
     "cli": [
         {"views/terminal"},

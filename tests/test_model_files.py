@@ -135,13 +135,13 @@ PULL = "localrag models pull Qwen/Qwen3-4B-GGUF"
         ("Qwen/Qwen3-4B-GGUF", f"{PULL}."),
         ("Qwen/Qwen3-4B-GGUF:Q8_0", f"{PULL}:Q8_0."),
         ("Qwen/Qwen3-4B", "localrag models list --all"),
-        ("qwen2.5:0.5b", "localrag models scan"),
-        ("lmstudio-community/Qwen3-4B-GGUF/Q4.gguf", "localrag models scan"),
+        ("qwen2.5:0.5b", "localrag models list --all"),
+        ("lmstudio-community/Qwen3-4B-GGUF/Q4.gguf", "localrag models list --all"),
         ("~/.lmstudio/models/a/b.gguf", f"Check the path. {NO_GGUF_HINT}"),
         ("no.safetensors", "localrag models list --all"),
         ("gpt-4o", "localrag models list --all"),
-        ("a" * 5000, "localrag models scan"),
-        ("a" * 300 + "/b.gguf", "localrag models scan"),
+        ("a" * 5000, "localrag models list --all"),
+        ("a" * 300 + "/b.gguf", "localrag models list --all"),
     ],
 )
 def test_a_name_of_another_program_gets_the_command_that_brings_the_model_here(tmp_path, monkeypatch, find, name, hint):

@@ -1,4 +1,4 @@
-"""The model list: recommended and local models as rows, changes to the list, a self-test, and the hint that a better model exists.
+"""The model list: recommended models, those on the list as rows, changes to the list, a self-test, and the hint that a better model exists.
 
 Completion in a shell loads this module, so the engine and numpy are loaded only by the functions that use them.
 """
@@ -7,18 +7,16 @@ import asyncio
 import re
 import time
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from localrag.catalog.local_models import MEMORY_MARGIN, LocalModel, memory_fit, read_model_info
 from localrag.errors import LocalragError, ModelError, UsageError
 from localrag.model_files import (
     MODEL_KINDS,
     ModelFile,
-    add_model,
+    checked_header,
     find_chat_model,
     find_embedder,
     find_reranker,
@@ -26,6 +24,7 @@ from localrag.model_files import (
     hub_target,
     merged_models,
     model_hint,
+    model_kind,
     parameters_of,
     path_mode,
     remove_model,
@@ -36,8 +35,9 @@ from localrag.model_files import (
 )
 from localrag.records import CheckLine
 from localrag.system.files import data_dir
-from localrag.system.resources import available_cores
+from localrag.system.resources import available_cores, available_memory
 
+MEMORY_MARGIN = 1 << 30  # bytes that localrag itself needs beside the chat model: Python, the embedder, FAISS
 # Least number of cores → bytes of weights that they read fast enough: a token reads all weights once.
 _FOR_CORES = ((8, 5_100_000_000), (4, 2_600_000_000), (0, 1_200_000_000))
 
@@ -68,6 +68,16 @@ def recommended_models() -> list[RecommendedModel]:
     """The list, by kind, small to large."""
     table = tomllib.loads((Path(__file__).parent / "curated.toml").read_text(encoding="utf-8"))
     return [RecommendedModel(name, kind, **values) for kind, models in table.items() for name, values in models.items()]
+
+
+def memory_fit(needs: int) -> str:
+    """Whether this many bytes fit this machine: fits, tight (only once other programs are closed), or too big."""
+    import psutil
+
+    if needs > 0.9 * psutil.virtual_memory().total:
+        return "too big"
+    free = available_memory()
+    return "tight" if free is not None and needs > 0.95 * free else "fits"
 
 
 def is_fast_enough(size: int) -> bool:
@@ -130,27 +140,6 @@ def find_model(name: str) -> ModelFile:
     raise ModelError(f"No model is called {name!r}.{did_you_mean}{worth}", f"See: localrag models list. {model_hint(name)}")
 
 
-def model_details(name: str) -> dict[str, Any]:
-    """The details of a model for `localrag models show`. Raises ModelError."""
-    file = find_model(name)
-    details: dict[str, Any] = {"name": file.name, "kind": file.kind, "path": str(file.path), "fingerprint": file.fingerprint}
-    if not file.is_gguf:
-        return details | {"quantisation": "none (a sentence-transformers folder)" if file.path.is_dir() else "Q4_0"}
-    about = read_model_info(file.path)
-    return details | {
-        "title": about.name,
-        "architecture": about.architecture,
-        "parameters": about.parameters,
-        "quantisation": about.quantization,
-        "window": about.context_length,
-        "template": about.has_chat_template,
-        "licence": about.licence,
-        "size": about.size,
-        "needs": about.memory_needed,
-        "fits": memory_fit(about.memory_needed),
-    }
-
-
 def model_at(path: Path, name: str, kind: str) -> ModelFile:
     """The model at a path, with `name` or its file's name; `kind` empty: by its header. Raises ModelError, UsageError."""
     path = first_shard(str(path))
@@ -160,7 +149,7 @@ def model_at(path: Path, name: str, kind: str) -> ModelFile:
         if not (path / "modules.json").exists() and not (path / "config.json").exists():
             raise ModelError(f"{path} is no model: it has no config.json.", "Give a GGUF file, or a sentence-transformers folder.")
         kind = kind or "embedder"
-    kind = kind or read_model_info(path).kind
+    kind = kind or _kind_of_file(path)
     name = name or name_from(re.sub(r"-00001-of-\d{5}$", "", path.name.removesuffix(".gguf")))
     if not re.fullmatch(r"[\w.:+-]+", name) or name.endswith(".gguf"):
         raise UsageError(f"{name!r} cannot be the name of a model.", "Use letters, digits, dots and dashes: --name my-model")
@@ -170,36 +159,21 @@ def model_at(path: Path, name: str, kind: str) -> ModelFile:
     return ModelFile(name, kind, path.parent.resolve() / path.name)
 
 
+def _kind_of_file(path: Path) -> str:
+    """The kind of a GGUF model by its header. Raises ModelError if it is no model, is incomplete, or is a part of a model."""
+    header = checked_header(path)
+    part = str(header.values.get("general.type", "model"))
+    if part != "model" or str(header.values.get("general.architecture")) in ("clip", "mmproj"):
+        description = "the image encoder of a model" if part in ("model", "mmproj") else f"of type {part}"
+        raise ModelError(f"{path.name} is not a model by itself: it is {description}.", "Give the model's own file.")
+    if not header.tensors:
+        raise ModelError(f"{path.name} contains a vocabulary but no weights.", "Give the model's own file.")
+    return model_kind(header)
+
+
 def name_from(file_name: str) -> str:
     """The model name for a file name: `My Model` → `my-model`."""
     return re.sub(r"[^\w.+-]+", "-", file_name).strip("-").lower() or "model"
-
-
-def add_local_models(models: Sequence[LocalModel]) -> dict[Path, str]:
-    """Add the usable models to the list, under unused names; returns each path's name."""
-    table, added = merged_models(), {}
-    have = {entry["path"]: name for kind in MODEL_KINDS for name, entry in table[kind].items()}
-    taken = {name for kind in MODEL_KINDS for name in table[kind]}
-    for one in models:
-        if one.info is None or str(one.path) in have:
-            continue
-        base = name_from(one.name)
-        name = next(n for n in (base, *(f"{base}-{i}" for i in range(2, 1000))) if n not in taken)
-        taken.add(name)
-        add_model(one.info.kind, name, str(one.path))
-        added[one.path] = name
-    return added
-
-
-def local_model_row(model: LocalModel, added: dict[Path, str]) -> dict[str, Any]:
-    """A local model as a row; `added`: path → its name on the list."""
-    table = merged_models()
-    name = next((n for k in MODEL_KINDS for n, e in table[k].items() if e["path"] == str(model.path)), "")
-    row: dict[str, Any] = {"name": model.name, "path": str(model.path), "program": model.program, "listed": name, "problem": model.problem}
-    if about := model.info:
-        row |= {"kind": about.kind, "parameters": about.parameters, "quantisation": about.quantization, "window": about.context_length}
-        row |= {"size": about.size, "needs": about.memory_needed, "fits": memory_fit(about.memory_needed)}
-    return row | {"added": model.path in added}
 
 
 def remove_from_list(name: str) -> None:

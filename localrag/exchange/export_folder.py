@@ -19,11 +19,10 @@ from localrag.store import graph
 from localrag.system.files import (
     ensure_private_folder,
     find_link,
-    is_temp_folder,
+    is_temp_file,
     place_below,
     read_regular_file,
     remove_stale_temp_files,
-    remove_stale_temp_folders,
     temp_folder,
     write_atomically,
 )
@@ -54,7 +53,7 @@ def check_folder(folder: Path, kind: str, *, force: bool) -> None:
         return
     remove_stale_temp_files(folder)
     exported = [kind for kind, names in _marked_files(folder).items() if any(written_file_hash(folder, name) for name in names)]
-    others = (item for item in folder.iterdir() if item.name != EXPORT_MARKER and not is_temp_folder(item, STAGING_FOLDER))
+    others = (item for item in folder.iterdir() if item.name != EXPORT_MARKER and not is_temp_file(item))
     if kind in exported or not any(others):
         return
     content = f"an export as {' and '.join(sorted(exported))}" if exported else "other files"
@@ -83,7 +82,7 @@ def staging_folder(folder: Path) -> Iterator[Path]:
     """A folder inside `folder` to write to; removed at the end, together with `folder` if it is new and empty."""
     is_new = not folder.exists()
     ensure_private_folder(folder)
-    remove_stale_temp_folders(folder, STAGING_FOLDER)
+    remove_stale_temp_files(folder)
     try:
         with temp_folder(folder, STAGING_FOLDER) as inner:
             yield inner

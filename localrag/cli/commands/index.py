@@ -38,7 +38,6 @@ from localrag.filters import parse_collection_names
 from localrag.loaders.discover import check_paths, exists_visibly, is_index_folder
 from localrag.records import to_row
 from localrag.settings import INDEX_FOLDER
-from localrag.system.files import network_warning
 from localrag.system.resources import require_extra
 
 if TYPE_CHECKING:
@@ -93,8 +92,6 @@ def index_command(
     refuse_changes(context, index, rebuild=rebuild)
     if plan:
         return print_plan(begun.plan(paths, embedder=embedder, **changes), as_json=as_json)
-    if not begun.exists:
-        _warn_of_network(begun.folder)
     _name_better_model(index, unasked=begun.exists or quiet or progress == "json" or model is not None)
     shown = OutputOptions(quiet=quiet, progress=progress, as_json=as_json)
     who = _ray_pool(ray, mixed=allow_mixed_hardware) if ray else workers
@@ -131,12 +128,6 @@ def _run(paths: list[Path], run: "Callable[[bool], IndexResult]", *, watch: bool
         watch_files(paths, lambda: run(False))
     if not run(True).complete:
         raise typer.Exit(5)
-
-
-def _warn_of_network(folder: Path) -> None:
-    """Say what may happen to a new index on a network file system."""
-    if warning := network_warning(folder):
-        print_note("{}.\n  → {}".format(*warning))
 
 
 def _name_better_model(index: Path | None, *, unasked: bool) -> None:

@@ -204,14 +204,10 @@ def doctor_command(
     model: ModelOption = None,
     index: IndexOption = None,
     engine: EngineOption = "",
-    gpu: Annotated[
-        bool,
-        typer.Option("--gpu", help="Only whether the graphics card is used: llama.cpp's build, the cards, the model's layers that fit."),
-    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check this machine: libraries, memory, disk, models, and that nothing uses the network."""
-    from localrag.doctor import DoctorTarget, run_checks, run_gpu_checks
+    from localrag.doctor import DoctorTarget, run_checks
     from localrag.project import bound_model_names, find_index
 
     folder, damaged = None, []
@@ -225,7 +221,7 @@ def doctor_command(
     except LocalragError as error:
         damaged = [CheckLine("database", "fail", str(error), error.hint)]
     target, options = DoctorTarget(folder, model or names[0], names[1]), engine_options({"engine": engine}, quiet=as_json)
-    lines = damaged + (run_gpu_checks(target) if gpu else run_checks(target, options))
+    lines = damaged + run_checks(target, options)
     print_check_result(lines, as_json=as_json)
     if any(line.state == "fail" for line in lines):
         sys.exit(1)
