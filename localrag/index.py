@@ -40,7 +40,7 @@ from localrag.project import (
 from localrag.records import Answer, Chunk, Citation, Document, Entity, NameMerge, PendingReport, Report
 from localrag.settings import INDEX_FOLDER, IndexSettings
 from localrag.store import answers as answers_store
-from localrag.store import browse, chunks, graph, runs
+from localrag.store import browse, chunks, graph
 from localrag.store import documents as documents_store
 from localrag.store.collections import collections, paths_of
 from localrag.store.location import DATABASE_FILE
@@ -65,8 +65,7 @@ IndexRow = dict[str, Any]  # a row of an index as JSON-ready values
 class IndexReader:
     """The reading methods of `Index`: each reads the current state and needs no model. Raises NoIndex if there is no index."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    folder: Path
 
     def _look(self) -> AbstractContextManager[OpenIndex]:
         """Open the current state for one read only: while it is open, other processes cannot complete an erasure."""
@@ -182,12 +181,6 @@ class IndexReader:
         with self._look() as index:
             return graph.counts(index.db) | {"merged": graph.count_merged_names(index.db)}
 
-    def models(self) -> dict[str, dict[str, str]]:
-        """The index's `chat_model` and `embedder`: name, fingerprint and path."""
-        with self._look() as index:
-            settings = runs.load_settings(index.db)
-        return {kind: settings[kind] for kind in ("chat_model", "embedder") if kind in settings}
-
     def status(self) -> IndexRow:
         """The status of the index: the values of `localrag status --json`."""
         with self._look() as index:
@@ -223,25 +216,6 @@ class IndexOptions(TypedDict, total=False):
     write_reports: bool
 
 
-class AskOptions(TypedDict, total=False):
-    """Options of a question: the fields of `localrag.query.question.QueryOptions`."""
-
-    mode: str
-    level: int | None
-    dynamic: bool
-    seed: int
-    style: str
-    strict: bool
-    max_calls: int | None
-    max_seconds: float | None
-    response_type: str
-    context_only: bool
-    conversation: int | None
-    temperature: float
-    selection: DocumentFilter | None
-    by_program: bool
-
-
 @dataclass(frozen=True, slots=True)
 class SearchHit:
     """A found chunk: characters `start` to `end` of the document at `path`, in its `part` (such as a page), below its `headings`.
@@ -271,8 +245,7 @@ class Index(IndexReader):
         engine: EngineOptions | None = None,
         logs: bool = True,
     ) -> None:
-        super().__init__(folder)
-        self.logs = logs
+        self.folder, self.logs = folder, logs
         self._model, self._reranker, self._engine = model, reranker, engine
         self._open = ExitStack()
         self._asked: Project | None = None
@@ -458,24 +431,13 @@ class Index(IndexReader):
         """Open the models that questions need, to report missing ones early. Raises NoIndex, IndexMismatch, ModelError."""
         self._query_project()
 
-    def ask(
-        self,
-        question: str,
-        *,
-        on_text: Callable[[str], None] | None = None,
-        watch: "AnswerCallbacks | None" = None,
-        history: Sequence[Answer] = (),
-        **options: Unpack[AskOptions],
-    ) -> Answer:
-        """Answer a question with verbatim citations; the answer is stored in the index.
+    def ask(self, question: str, **options: Any) -> Answer:
+        """Answer a question with verbatim citations; the answer is stored in the index. Options are those of `aask`.
 
-        `on_text`: called with the answer sentence by sentence, each checked. `watch`: further callbacks, which can also decline an
-        expensive answer. `history`: the conversation so far, oldest first, if the index does not store it. Options are the fields of
-        `QueryOptions`: `mode` ("auto", "mix", "local", "global", "drift", "basic"), `max_seconds`, `conversation` and so on. Raises
-        UsageError, NoIndex for an empty index, ModelError.
+        Raises UsageError, NoIndex for an empty index, ModelError.
         """
         self.load_models()  # outside the event loop, where an interrupt would have to wait
-        return asyncio.run(self.aask(question, on_text=on_text, watch=watch, history=history, **options))
+        return asyncio.run(self.aask(question, **options))
 
     async def aask(
         self,
@@ -484,18 +446,22 @@ class Index(IndexReader):
         on_text: Callable[[str], None] | None = None,
         watch: "AnswerCallbacks | None" = None,
         history: Sequence[Answer] = (),
-        **options: Unpack[AskOptions],
+        **options: Any,
     ) -> Answer:
-        """Like `ask`, within a running event loop. When cancelled it stops the model and keeps the part checked so far."""
+        """Answer a question within a running event loop. When cancelled it stops the model and keeps the part checked so far.
+
+        `on_text`: called with the answer sentence by sentence, each checked. `watch`: further callbacks, which can also decline an
+        expensive answer. `history`: the conversation so far, oldest first, if the index does not store it. Options are the fields of
+        `localrag.query.question.QueryOptions`: `mode`, `max_seconds`, `conversation` and so on. Raises as `ask`.
+        """
         from localrag.asking import answer_question
         from localrag.query.question import NO_CALLBACKS, QueryOptions
 
-        callbacks = watch or NO_CALLBACKS
-        watch = replace(callbacks, on_text=on_text or callbacks.on_text)
-        given = QueryOptions(**options)
-        return await answer_question(question, self._query_project(), given, watch, history, _pending_reports)
+        watch = watch or NO_CALLBACKS
+        watch = replace(watch, on_text=on_text or watch.on_text)
+        return await answer_question(question, self._query_project(), QueryOptions(**options), watch, history, _pending_reports)
 
-    async def astream(self, question: str, **options: Unpack[AskOptions]) -> AsyncIterator[str | Answer]:
+    async def astream(self, question: str, **options: Any) -> AsyncIterator[str | Answer]:
         """Yield the checked answer text as it comes, and finally the complete `Answer`. Closing the iterator stops the model."""
         texts: asyncio.Queue[str] = asyncio.Queue()
         task = asyncio.create_task(self.aask(question, on_text=texts.put_nowait, **options))
@@ -695,4 +661,4 @@ def _ignored(_progress: "RunProgress") -> None:
     """The default progress callback: does nothing."""
 
 
-__all__ = ["AskOptions", "Index", "IndexOptions", "SearchHit"]
+__all__ = ["Index", "IndexOptions", "SearchHit"]

@@ -128,7 +128,6 @@ METHODS = {
     "reports": "assert index.reports()",
     "report": "index.report('0.0')",
     "counts": "index.counts()",
-    "models": "index.models()",
     "status": "index.status()",
     "load_models": "index.load_models()",
     "ask": "answer = index.ask('Who bought the Skua?'); assert 'Ingrid Holm' in answer.answer",

@@ -286,7 +286,7 @@ def reembed_command(
     with localrag.Index.open(index) as opened, opened.write_session(embedder=embedder, rebuild=True):
         with IndexProgress(quiet=quiet, shown=progress) as bars:
             opened.reembed(on_progress=bars)
-        counts, used = opened.counts(), opened.models()["embedder"]
+        counts, used = opened.counts(), opened.status()["models"]["embedder"]
         embedded = {name: counts[name] for name in ("chunks", "entities", "reports")}
         summary = {"embedder": used, "embedded": embedded, "seconds": round(bars.seconds, 1)}
         if json_events.is_active:
