@@ -1,6 +1,5 @@
 """The check of a machine with a graphics card (scripts/gpu_check.py): errors, resumed and failed steps, the pack, a rehearsal."""
 
-import asyncio
 import io
 import json
 import os
@@ -178,17 +177,6 @@ def test_a_pack_over_the_limit_is_refused_with_its_largest_part(pack, monkeypatc
     assert not (tmp_path / "pack.tar.xz").exists()
 
 
-def test_archives_that_were_cut_off_are_refused(pack, sdist, tmp_path):
-    """A pack that was not copied whole, and a source distribution that was not downloaded whole, are named."""
-    archive, _ = pack(1000)
-    archive.write_bytes(archive.read_bytes()[:-600])
-    with pytest.raises(gpu_pack.PackError, match="is not a pack"):
-        gpu_pack.unpack(archive, tmp_path / "there")
-    sdist.write_bytes(sdist.read_bytes()[:-60])
-    with pytest.raises(gpu_pack.PackError, match="is not a source distribution"):
-        pack(1000)
-
-
 def test_the_recording_is_one_of_calls_that_share_beginnings():
     """Sources come before, their beginnings are no longer than both, stages only rise, and a novel's words are told."""
     recording = gpu_calls.read_recording(ROOT / gpu_pack.RECORDING)
@@ -212,25 +200,6 @@ def test_replayed_prompts_share_what_the_recorded_ones_did():
     assert first[1][:30] == first[0][:30] == second[1][:30]
     assert first[2][:63] == first[1][:63]
     assert first[1][30:] != first[0][30:]
-
-
-def test_a_call_that_continues_an_answer_waits_for_it():
-    """The continued prompt begins with the tokens that were really generated."""
-    asked = []
-
-    class Answering:
-        backend = type("", (), {"n_vocab": 5000})
-
-        async def generate(self, request):
-            asked.append(request.token_ids)
-            await asyncio.sleep(0.01)
-            return type("", (), {"token_ids": (*request.token_ids, 4000, 4001), "output_tokens": 2, "prompt_tokens": 1, "cached_tokens": 0})
-
-    calls = (gpu_calls.Call("a", 0, 20, 2), gpu_calls.Call("b", 0, 30, 1, 0, 22))
-    figures = gpu_steps.replayed(Answering(), calls, 1, 9)
-
-    assert asked[1][:22] == (*asked[0], 4000, 4001)
-    assert (len(asked[1]), figures["calls"]) == (30, 2)
 
 
 @pytest.mark.ci
