@@ -24,7 +24,6 @@ from localrag.model_files import ModelFile, checked_header, find_chat_model, fin
 from localrag.records import CheckLine
 from localrag.store.full_text import sqlite_version
 from localrag.system.files import cache_dir, check_platform
-from localrag.system.graphics_cards import BUILD_FOR_CUDA, read_cards
 from localrag.system.installation import pip_install, reinstall_hint
 from localrag.system.python_process import python_process
 from localrag.system.resources import available_cores, available_memory
@@ -36,8 +35,9 @@ LIBRARIES = {  # name of the check → module, package
     "torch": ("torch", "torch"),
 }
 OCR_REMEDY = "Install it with the languages you need: apt-get install tesseract-ocr tesseract-ocr-deu, or brew install tesseract-lang"
-_REBUILD = ("--force-reinstall", "--no-deps", "--no-cache-dir", "--no-binary=llama-cpp-python", "llama-cpp-python")
-BUILD_HERE = f"Build llama.cpp on this machine: {pip_install(*_REBUILD)}"
+_REBUILD = ("--force-reinstall", "--no-deps", "--no-cache-dir", "llama-cpp-python")
+BUILD_HERE = f"Build llama.cpp on this machine: {pip_install('--no-binary=llama-cpp-python', *_REBUILD)}"
+BUILD_FOR_CUDA = f'CMAKE_ARGS="-DGGML_CUDA=on" {pip_install(*_REBUILD)}'
 _NETWORK = (
     "socket.connect",
     "socket.bind",
@@ -82,17 +82,16 @@ def run_checks(target: DoctorTarget, options: EngineOptions) -> list[CheckLine]:
 
 
 def _graphics_card() -> CheckLine:
-    """The cards that llama.cpp uses, or those that it was not built for."""
+    """The cards that llama.cpp uses, or how to build it for one that may be here."""
     from localrag.engine.llama.library import offload_devices
 
     if devices := offload_devices():
         text = "; ".join(f"{d.name} {d.description}: {d.free / GIB:.1f} of {d.total / GIB:.1f} GiB free" for d in devices)
         return CheckLine("graphics card", "ok", text)
-    cards, failure = read_cards()
-    if failure:
-        return CheckLine("graphics card", "ok", f"none, everything is computed on the CPU. {failure.text}")
-    text = f"llama.cpp was built for the CPU only and does not use {', '.join(card.name for card in cards)}"
-    return CheckLine("graphics card", "warn", text, BUILD_FOR_CUDA)
+    if shutil.which("nvidia-smi"):
+        text = "here is an NVIDIA driver, but llama.cpp uses no card: everything is computed on the CPU"
+        return CheckLine("graphics card", "warn", text, BUILD_FOR_CUDA)
+    return CheckLine("graphics card", "ok", "none, everything is computed on the CPU")
 
 
 def _check_or_error(name: str, check: Callable[[], CheckLine]) -> CheckLine:

@@ -144,8 +144,7 @@ def _condition(match: re.Match[str]) -> FilterCondition:
         raise UsageError(f"--filter: {text!r} has no value.", _HINT)
     if key in DATE_KEYS:
         if negated:
-            other = DATE_KEYS[1 - DATE_KEYS.index(key)]
-            raise UsageError(f"--filter: {text!r}: a date cannot be negated.", f"Use instead: {other}={value}.")
+            raise UsageError(f"--filter: {text!r}: a date cannot be negated.", "Use after=… for before!=…, and before=… for after!=….")
         value = _day(value, text)
     return FilterCondition(key, value.strip(" .").lower() if key == "type" else value, negated)
 

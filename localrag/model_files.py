@@ -228,7 +228,6 @@ def find_chat_model(name: str | None) -> ModelFile:
 
 
 _HOST_AND_PORT = re.compile(r"[\w.-]{1,253}:\d{2,5}(?:[/#]|$)")
-_ENDPOINTS = ("/chat/completions", "/completions", "/models", "/responses")  # of a server, copied with its address
 
 
 def _served(name: str) -> ModelFile:
@@ -241,13 +240,7 @@ def _served(name: str) -> ModelFile:
             "A server's address must not contain a user name or a key.",
             "Give the key as LOCALRAG_API_KEY, or its file as LOCALRAG_API_KEY_FILE.",
         )
-    return ModelFile(model or "default", "chat", bundled_chat_model().path, _base_address(address.strip()))
-
-
-def _base_address(url: str) -> str:
-    """A server's address without the endpoint that may have been copied with it."""
-    url = url.rstrip("/")
-    return url.removesuffix(next((end for end in _ENDPOINTS if url.endswith(end)), ""))
+    return ModelFile(model or "default", "chat", bundled_chat_model().path, address.strip().rstrip("/"))
 
 
 def find_embedder(name: str | None = None) -> ModelFile:

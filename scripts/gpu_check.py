@@ -14,6 +14,8 @@ import argparse
 import contextlib
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,9 +28,6 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
 
 import gpu_pack
-
-from localrag.records import CheckLine
-from localrag.system.graphics_cards import Card, read_cards
 
 ROOT = Path(__file__).resolve().parents[1]
 NEEDED_BYTES = 4 << 30  # of the card: a model of 1.5 billion parameters in Q8_0, its KV and llama.cpp's buffers
@@ -177,10 +176,31 @@ def last_lines(log: Path) -> str:
     return " / ".join(lines[-REASON_LINES:])[-500:] or "it printed nothing"
 
 
-def check_machine(cards: Sequence[Card], failure: CheckLine | None) -> None:
+@dataclass(frozen=True)
+class Card:
+    """A card as nvidia-smi describes it; memory in bytes, `architecture` as CMake names it, such as 90."""
+
+    name: str
+    total: int
+    free: int
+    architecture: str
+    driver: str
+
+
+def read_cards() -> list[Card]:
+    """Ask nvidia-smi for the cards; none where it is missing or reaches no driver."""
+    command = ["nvidia-smi", "--query-gpu=name,memory.total,memory.free,compute_cap,driver_version", "--format=csv,noheader,nounits"]
+    if not shutil.which("nvidia-smi"):
+        return []
+    text = subprocess.run(command, check=False, capture_output=True, text=True).stdout
+    found = re.findall(r"(?m)^([^,\n]+), (\d+), (\d+), (\d+)\.(\d+), (.+)$", text)
+    return [Card(name, int(total) << 20, int(free) << 20, major + minor, driver) for name, total, free, major, minor, driver in found]
+
+
+def check_machine(cards: Sequence[Card]) -> None:
     """Raise CheckError if the check cannot run on this machine."""
-    if failure:
-        raise CheckError(f"{failure.text}. {failure.remedy}")
+    if not cards:
+        raise CheckError("nvidia-smi names no card here. Install NVIDIA's driver, or restart the machine.")
     card = max(cards, key=lambda c: c.free)
     if card.free < NEEDED_BYTES:
         free = f"{card.free / GIB:.1f} of {card.total / GIB:.1f} GiB free, {NEEDED_BYTES // GIB} are needed"
@@ -227,10 +247,10 @@ def figure_lines(values: dict[str, Any], depth: int) -> list[str]:
 
 def run_command(args: argparse.Namespace) -> int:
     """Run the check; the exit code is 1 if the machine is not fit or a step failed."""
-    cards, failure = read_cards()
+    cards = read_cards()
     out = args.out.resolve()
     if not args.rehearse:
-        check_machine(cards, failure)
+        check_machine(cards)
     card = "" if args.rehearse else f"{cards[0].name}, driver {cards[0].driver}"
     pack = gpu_pack.unpack(args.pack, out) if args.pack else ROOT
     if not args.rehearse and not (pack / "llama").is_dir():

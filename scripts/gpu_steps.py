@@ -93,11 +93,11 @@ def use_pack(out: Path) -> None:
 
 def machine(step: Step) -> None:
     """What is here: card, driver, CUDA, compilers, Python, cores, memory."""
-    from localrag.system.graphics_cards import read_cards
+    from gpu_check import read_cards
 
-    cards, failure = read_cards()
-    for card in cards:
-        step.put(f"card {card.index}", f"{card.name}, {card.free / GIB:.1f} of {card.total / GIB:.1f} GiB free, sm_{card.architecture}")
+    cards = read_cards()
+    for number, card in enumerate(cards):
+        step.put(f"card {number}", f"{card.name}, {card.free / GIB:.1f} of {card.total / GIB:.1f} GiB free, sm_{card.architecture}")
     step.put("driver", cards[0].driver if cards else "none")
     for tool in (find_nvcc(), "cmake", "ninja", "ccache", "c++"):
         step.put(tool, tool_version(tool))
@@ -105,8 +105,6 @@ def machine(step: Step) -> None:
     step.put("cores", len(os.sched_getaffinity(0)))
     step.put("memory", f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / GIB:.0f} GiB")
     step.put("disk", f"{shutil.disk_usage(step.out).free / GIB:.0f} GiB free")
-    if not step.rehearse and failure:
-        sys.exit(f"{failure.text}. {failure.remedy}")
 
 
 def find_nvcc() -> str:
@@ -265,9 +263,9 @@ def weights(step: Step) -> None:
 
 def free_on_card() -> int:
     """Free bytes of the card with most."""
-    from localrag.system.graphics_cards import read_cards
+    from gpu_check import read_cards
 
-    return max((card.free for card in read_cards()[0]), default=0)
+    return max((card.free for card in read_cards()), default=0)
 
 
 def exactness(step: Step) -> None:

@@ -16,7 +16,6 @@ from localrag.loaders.sandbox import landlock_version
 from localrag.system.resources import available_memory
 from tests.conftest import run_localrag
 from tests.indexing.scans import FOUND, remove_ocr, without_tesseract
-from tests.system.test_graphics_cards import tools
 
 ROOT = Path(__file__).parents[1]
 
@@ -153,16 +152,17 @@ def test_the_proof_of_being_offline_can_fail():
 
 
 def test_a_card_that_llama_cpp_was_not_built_for_gets_the_command_that_builds_it(tmp_path, monkeypatch):
-    """The driver's card is named, and the command is the guide's; no card is no fault."""
+    """Where NVIDIA's driver is; the command is the guide's. No card is no fault."""
     library = pytest.importorskip("localrag.engine.llama.library")
     if library.HAS_GPU_OFFLOAD:
         pytest.skip("llama.cpp was built for a GPU here")
-    tools(tmp_path / "none", monkeypatch)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert lines(DoctorTarget(None))["graphics card"].state == "ok"
-    tools(tmp_path / "bin", monkeypatch, smi="0, NVIDIA GeForce RTX 3060, 12288, 11900, 8.6, 580.159.04\n")
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
     found = lines(DoctorTarget(None))["graphics card"]
 
-    assert (found.state, found.text.endswith("does not use NVIDIA GeForce RTX 3060")) == ("warn", True)
+    assert (found.state, "an NVIDIA driver" in found.text) == ("warn", True)
     command = re.sub(r"\S+/bin/python", ".venv/bin/python", found.remedy)
     assert command in (ROOT / "docs" / "how-to" / "gpu.md").read_text(encoding="utf-8")
     assert shlex.split(command)[-1] in (ROOT / "pyproject.toml").read_text(encoding="utf-8")

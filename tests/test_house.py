@@ -181,7 +181,7 @@ ROOMS = {
     ],
     "system": [
         {"installation"},
-        {"files", "graphics_cards", "python_process", "resources"},
+        {"files", "python_process", "resources"},
         {"child_process"},
         {"trust"},
     ],

@@ -184,7 +184,7 @@ def invented(folder):
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_training_goes_on_from_its_checkpoint(tmp_path):
-    """A few steps on invented rows: what was measured is in the curve, a checkpoint is gone on from, another encoder's reader is refused."""
+    """A few steps on invented rows: what was measured is in the curve, a checkpoint goes on, another encoder's reader is refused."""
     invented(tmp_path / "data")
     few = ["--tokens", 2048, "--evals", 4, "--final", 8, "--minutes", 60, "--rate", 2e-2]
     where = [tmp_path / "data", tmp_path / "out"]

@@ -204,15 +204,13 @@ def parse_pull_target(target: str) -> tuple[str, str, str]:
     return repo, quant, ""
 
 
-FERRY, SUGAR = "The ferry Skua belongs to Ingrid Holm.", "Add two spoons of sugar and stir."
 _OWNER_GRAMMAR = 'start: "{\\"owner\\": \\"" /[A-Z][a-z]+( [A-Z][a-z]+)?/ "\\"}"'
 
 
 def self_test(file: ModelFile) -> list[CheckLine]:
     """Test a model, one line a test; a model with a line marked `fail` cannot be used. Runs in child processes first."""
-    tests = {"chat": _test_chat_model, "embedder": _test_embedder, "reranker": _test_reranker}
     try:
-        return tests[file.kind](file)
+        return _test_chat_model(file) if file.kind == "chat" else _test_vectors_or_scores(file)
     except LocalragError as error:
         return [CheckLine("loads", "fail", str(error), error.hint)]
 
@@ -228,7 +226,9 @@ def _test_chat_model(file: ModelFile) -> list[CheckLine]:
     started = time.perf_counter()
     engine = Engine(lambda: open_with(file, EngineSettings(threads=available_cores(), slots=1, n_ctx=512)))
     try:
-        cells = engine.backend.chat.encode([{"role": "user", "content": f"{FERRY} Who owns it? Answer with JSON."}])
+        cells = engine.backend.chat.encode(
+            [{"role": "user", "content": "The ferry Skua belongs to Ingrid Holm. Who owns it? Answer with JSON."}]
+        )
         lines = [CheckLine("loads", "ok", f"in {time.perf_counter() - started:.1f} s")]
         held = asyncio.run(engine.generate(Request(cells, 64, from_lark(_OWNER_GRAMMAR))))
         free = asyncio.run(engine.generate(Request(cells, 64)))
@@ -243,32 +243,18 @@ def _test_chat_model(file: ModelFile) -> list[CheckLine]:
     return lines
 
 
-def _test_embedder(file: ModelFile) -> list[CheckLine]:
-    """Test whether an embedder's vectors have length 1, and are nearer to each other for texts that mean the same."""
-    import numpy as np
+def _test_vectors_or_scores(file: ModelFile) -> list[CheckLine]:
+    """Test whether an embedder's vectors, or a reranker's scores, tell what belongs together; some conversions lack the last layer."""
+    from localrag.engine.embedder import open_embedder, open_reranker
 
-    from localrag.engine.embedder import open_embedder
-
-    vectors = open_embedder(file).embed([FERRY, "Ingrid Holm is the owner of the boat.", SUGAR])
-    if not np.isfinite(vectors).all() or np.abs(np.linalg.norm(vectors, axis=1) - 1).max() > 0.01:
-        return [CheckLine("loads", "fail", "its vectors do not have length 1", "Use another file of this model.")]
-    near, far = float(vectors[0] @ vectors[1]), float(vectors[0] @ vectors[2])
-    state, remedy = ("ok", "") if near > far else ("fail", "Use another file of this model.")
-    meaning = CheckLine("meaning", state, f"{vectors.shape[1]} dimensions; alike {near:.2f}, unlike {far:.2f}", remedy)
-    return [CheckLine("loads", "ok", "and gives unit vectors"), meaning]
-
-
-def _test_reranker(file: ModelFile) -> list[CheckLine]:
-    """Test whether a reranker prefers the passage that answers. Conversions without the last layer score every passage nearly 0."""
-    import numpy as np
-
-    from localrag.engine.embedder import open_reranker
-
-    scores = open_reranker(file)("Who owns the ferry?", [FERRY, SUGAR])
-    if np.isfinite(scores).all() and scores[0] - scores[1] > 1e-6:
-        return [CheckLine("loads", "ok", ""), CheckLine("meaning", "ok", "scores the passage that answers highest")]
-    remedy = "Its file may lack the last layer: use one that was converted with llama.cpp's own tools."
-    return [CheckLine("meaning", "fail", f"its scores do not tell passages apart: {np.round(scores, 6).tolist()}", remedy)]
+    question, passages = "Who owns the ferry?", ["The ferry belongs to Ingrid Holm.", "Add two spoons of sugar and stir."]
+    if file.kind == "reranker":
+        near, far = map(float, open_reranker(file)(question, passages))
+    else:
+        vectors = open_embedder(file).embed([question, *passages])
+        near, far = map(float, vectors[1:] @ vectors[0])
+    state, remedy = ("ok", "") if near - far > 1e-6 else ("fail", "Use another file of this model.")
+    return [CheckLine("loads", "ok", ""), CheckLine("meaning", state, f"what answers {near:.3g}, what does not {far:.3g}", remedy)]
 
 
 def better_model_hint(ask_command: str) -> tuple[str, str] | None:

@@ -34,18 +34,12 @@ def install_hint(*libraries: str) -> str:
 
 def reinstall_hint(package: str = "") -> str:
     """The sentence that tells how to restore the files of a package, or localrag's own; dependencies stay as they are."""
-    source, editable = origin()
-    if editable and not package:
-        return f"Restore the files of its checkout; this lists what differs: git -C {quote(source)} status"
-    return f"Reinstall: {pip_install('--force-reinstall', '--no-deps', package or source)}"
+    return f"Reinstall: {pip_install('--force-reinstall', '--no-deps', package or install_source())}"
 
 
 def upgrade_hint() -> str:
     """The sentence that tells how to get a newer localrag."""
-    source, editable = origin()
-    if (Path(source) / ".git").exists():
-        return f"Update it: git -C {quote(source)} pull && {pip_install(*['-e'] * editable, source)}"
-    return f"Install the newer one: {pip_install('--upgrade', source if source.startswith('git+') else 'ITS_CHECKOUT_OR_WHEEL')}"
+    return "Install the newer one from its checkout or wheel: localrag help install"
 
 
 def pip_install(*arguments: str) -> str:
@@ -55,16 +49,14 @@ def pip_install(*arguments: str) -> str:
     return " ".join([command, *(quote(argument + BOUNDS.get(argument, "")) for argument in arguments)])
 
 
-def origin() -> tuple[str, bool]:
-    """The checkout or wheel that localrag was installed from, in pip's words, and whether it runs from the checkout itself."""
+def install_source() -> str:
+    """The checkout or wheel that localrag was installed from, in pip's words."""
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:
-        record = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
+        url = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}").get("url", "file://CHECKOUT_OR_WHEEL")
     except PackageNotFoundError:
-        return str(Path(__file__).parents[2]), True
-    url = record.get("url", "file://CHECKOUT_OR_WHEEL")
-    if "vcs_info" in record:
-        return f"git+{url}", False
-    path = re.sub(rb"%(..)", lambda code: bytes.fromhex(code[1].decode()), url.removeprefix("file://").encode()).decode()
-    return path, record.get("dir_info", {}).get("editable", False)
+        return str(Path(__file__).parents[2])
+    if not url.startswith("file://"):
+        return f"git+{url}"
+    return re.sub(rb"%(..)", lambda code: bytes.fromhex(code[1].decode()), url.removeprefix("file://").encode()).decode()

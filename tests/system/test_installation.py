@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from localrag.system import installation
-from localrag.system.installation import BOUNDS, DISTRIBUTION, EXTRAS, install_hint, origin, reinstall_hint, upgrade_hint
+from localrag.system.installation import BOUNDS, DISTRIBUTION, EXTRAS, install_hint, install_source, reinstall_hint
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -88,41 +88,20 @@ def test_without_pip_uv_adds_libraries(prefix, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("record", "known", "again", "newer"),
+    ("record", "source"),
     [
-        ({"url": "file:///w/a%C3%A9.whl", "archive_info": {}}, ("/w/aé.whl", False), "/w/aé.whl", "ITS_CHECKOUT_OR_WHEEL"),
-        ({"url": "https://h/a.git", "vcs_info": {}}, ("git+https://h/a.git", False), "git+https://h/a.git", "git+https://h/a.git"),
-        (None, ("CHECKOUT_OR_WHEEL", False), "CHECKOUT_OR_WHEEL", "ITS_CHECKOUT_OR_WHEEL"),
+        ({"url": "file:///w/a%C3%A9.whl", "archive_info": {}}, "/w/aé.whl"),
+        ({"url": "https://h/a.git", "vcs_info": {}}, "git+https://h/a.git"),
+        (None, "CHECKOUT_OR_WHEEL"),
     ],
 )
-def test_localrag_is_installed_again_from_where_it_came(prefix, monkeypatch, record, known, again, newer):
+def test_localrag_is_installed_again_from_where_it_came(prefix, monkeypatch, record, source):
     """Its wheel, repository or checkout, never a name; its dependencies stay as they are."""
     (prefix / "site" / "localrag_graph-0.1.0.dist-info" / "direct_url.json").unlink()
     came_from(monkeypatch, prefix, record)
 
-    assert origin() == known
-    assert command_of(reinstall_hint())[3:] == ["install", "--force-reinstall", "--no-deps", again]
-    assert command_of(upgrade_hint())[3:] == ["install", "--upgrade", newer]
-
-
-@pytest.mark.parametrize("editable", [True, False])
-def test_a_checkout_is_updated_and_installed_again(prefix, monkeypatch, editable):
-    """Where localrag runs from its checkout, its files are restored there."""
-    checkout = prefix / "my checkout"
-    (checkout / ".git").mkdir(parents=True)
-    came_from(monkeypatch, prefix, {"url": checkout.as_uri(), "dir_info": {"editable": editable}})
-    install = [f"{prefix}/bin/python", "-m", "pip", "install"]
-
-    again = ["git", "-C", str(checkout), "status"] if editable else [*install, "--force-reinstall", "--no-deps", str(checkout)]
-    assert command_of(reinstall_hint()) == again
-    assert command_of(upgrade_hint()) == ["git", "-C", str(checkout), "pull", "&&", *install, *["-e"] * editable, str(checkout)]
-
-
-def test_localrag_that_was_not_installed_runs_from_its_folder(monkeypatch):
-    """Such as with PYTHONPATH: then there is no metadata."""
-    monkeypatch.setattr(installation, "DISTRIBUTION", "no-such-distribution")
-
-    assert origin() == (str(ROOT), True)
+    assert install_source() == source
+    assert command_of(reinstall_hint())[3:] == ["install", "--force-reinstall", "--no-deps", source]
 
 
 # A command that installs, and its words up to where the sentence goes on.

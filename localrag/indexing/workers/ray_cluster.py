@@ -29,7 +29,7 @@ import psutil
 
 from localrag.errors import LocalragError, UsageError
 from localrag.system.files import ensure_private_file, ensure_private_folder, home_dir
-from localrag.system.installation import origin, pip_install
+from localrag.system.installation import install_source, pip_install
 from localrag.system.python_process import RUN_MODULE, python_process
 from localrag.system.resources import available_cores, require_extra
 
@@ -173,7 +173,7 @@ def version_mismatch_error(address: str, ray_message: str) -> UsageError:
         return UsageError(f"The cluster at {address} runs another Ray or Python than this machine.", "Use the same on all machines.")
     remedy = pip_install(f"ray=={ray[0]}")
     if python[0] != python[1]:
-        remedy = f"uv venv --python {python[0]} .venv && uv pip install --python .venv {quote(origin()[0])} ray=={ray[0]}"
+        remedy = f"uv venv --python {python[0]} .venv && uv pip install --python .venv {quote(install_source())} ray=={ray[0]}"
     return UsageError(
         f"The cluster at {address} runs Ray {ray[0]} and Python {python[0]}; this machine has Ray {ray[1]} and Python {python[1]}.",
         f"They must be exactly the same. On this machine: {remedy}",
