@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,10 +16,11 @@ from typing import Any
 import psutil
 
 from localrag.engine.settings import EngineOptions, layout_summary
-from localrag.errors import LocalragError, ModelError, error_location, known_error
+from localrag.errors import LocalragError, error_location, known_error
 from localrag.loaders import ocr
 from localrag.loaders.sandbox import SCOPED
 from localrag.model_files import ModelFile, checked_header, find_chat_model, find_embedder, total_size
+from localrag.project import bound_model
 from localrag.records import CheckLine
 from localrag.store.full_text import sqlite_version
 from localrag.system.files import cache_dir, check_platform
@@ -49,35 +49,27 @@ _NETWORK = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DoctorTarget:
-    """The index folder to check, if any, and its chat model and embedder by name or path."""
-
-    folder: Path | None
-    chat: str | None = None
-    embedder: str | None = None
-
-
-def run_checks(target: DoctorTarget, options: EngineOptions) -> list[CheckLine]:
-    """Run all checks, those of the installation first."""
+def run_checks(folder: Path | None, options: EngineOptions, *, chat: str | None = None) -> list[CheckLine]:
+    """Run all checks, those of the installation first; `folder` is that of the index, if any, `chat` another chat model than its own."""
     attempts = _watch_sockets()
-    location = target.folder or Path.cwd()
+    location = folder or Path.cwd()
     lines = [
         _machine(),
         *(_check_or_error(name, partial(_library, name)) for name in LIBRARIES),
         _sqlite(),
         _disk(location),
-        _permissions(target.folder),
+        _permissions(folder),
         _check_or_error("file reader", _reader),
         _check_or_error("scans", _check_ocr),
         _check_or_error("graphics card", _graphics_card),
     ]
-    chat, line = _model("chat model", lambda: find_chat_model(target.chat), "--model PATH.gguf")
-    _, embedder_line = _model("embedder", lambda: find_embedder(target.embedder), "--embedder NAME|PATH")
+    own = folder if folder and not chat else None
+    file, line = _model("chat model", lambda: bound_model(own, "chat_model") if own else find_chat_model(chat), "--model PATH.gguf")
+    _, embedder_line = _model("embedder", lambda: bound_model(folder, "embedder") if folder else find_embedder(), "--embedder NAME|PATH")
     lines += [line, embedder_line]
-    if chat and not chat.url:
-        lines.append(_check_or_error("layouts", lambda: _layouts(chat)))
-        lines.append(_check_or_error("memory", lambda: _memory(chat, options)))
+    if file and not file.url:
+        lines.append(_check_or_error("layouts", lambda: _layouts(file)))
+        lines.append(_check_or_error("memory", lambda: _memory(file, options)))
     return [*lines, _offline(attempts)]
 
 
@@ -196,7 +188,7 @@ def _model(name: str, find: Callable[[], ModelFile], option: str) -> tuple[Model
             checked_header(file.path)
         size = "" if file.url or file.path.is_dir() else f", {total_size(file.path) / 1e6:.0f} MB"
         return file, CheckLine(name, "ok", f"{file.name} ({file.fingerprint}){size}, {file.cli_argument}")
-    except ModelError as error:
+    except LocalragError as error:
         return None, CheckLine(name, "fail", str(error), error.hint)
     except OSError as error:
         return None, CheckLine(name, "fail", f"The model file cannot be read: {error.strerror}", f"Check it, or give another: {option}")

@@ -261,7 +261,7 @@ def _follows_links(db: Database, root: Path) -> bool:
 def embedder_to_use(folder: Path, embedder: str | None) -> ModelFile:
     """The embedder that a run uses: the one that is named, or the index's own, or the default of this machine. Raises ModelError."""
     is_new = not (folder / DATABASE_FILE).exists()
-    return find_embedder(embedder) if embedder or is_new else _bound_model(folder, "embedder")
+    return find_embedder(embedder) if embedder or is_new else bound_model(folder, "embedder")
 
 
 def settings_without_embedder(folder: Path, changes: dict[str, Any]) -> IndexSettings | None:
@@ -341,7 +341,7 @@ def _project_to_ask(
     stored = runs.load_settings(db)
     if "chat_model" not in stored:
         raise NoIndex(f"The index in {folder} is empty.", "Fill it: localrag index PATH")
-    embedder = _bound_model(folder, "embedder")
+    embedder = bound_model(folder, "embedder")
     if stored["embedder"]["fingerprint"] != embedder.fingerprint:
         raise IndexMismatch(
             f"This index was made with the embedding model {stored['embedder']['name']}, not {embedder.name}.",
@@ -419,22 +419,9 @@ def tagger_for(chat: ModelFile, engine: EngineOptions) -> Tagger | None:
     return Tagger() if engine.use_adapters and not chat.url and chat.fingerprint == bundled_chat_model().fingerprint else None
 
 
-def bound_model_names(folder: Path) -> tuple[str | None, str | None]:
-    """Arguments that find the index's chat model and embedder, even if they are missing; None for the default.
-
-    Raises UsageError for a model that was not chosen on this machine.
-    """
-    settings, table = _bound_settings(folder), merged_models()
-    chat, embedder = (
-        _model_candidates(folder, settings, kind, table[listed])[0] if kind in settings else None
-        for kind, listed in (("chat_model", "chat"), ("embedder", "embedder"))
-    )
-    return chat, embedder
-
-
 def _chat_model(folder: Path, model: str | None, engine: EngineOptions | None, *, fresh: bool = False) -> ModelFile:
     """The requested chat model, else the index's own, with information of its servers. Raises ModelError, UsageError."""
-    file = find_chat_model(model) if model or fresh else _bound_model(folder, "chat_model")
+    file = find_chat_model(model) if model or fresh else bound_model(folder, "chat_model")
     settings = None if fresh else _bound_settings(folder)
     if model and settings is not None:
         remember_trust("model", _index_identity(settings, folder), file.cli_argument)
@@ -464,7 +451,7 @@ def _index_identity(settings: dict[str, Any], folder: Path) -> str:
     return index_id if isinstance(index_id, str) else str(folder.resolve())
 
 
-def _bound_model(folder: Path, kind: str) -> ModelFile:
+def bound_model(folder: Path, kind: str) -> ModelFile:
     """The model an index was made with, under the name stored in it; the default if it has none.
 
     The file may have moved, and its name may now belong to another file: of the candidates the one with the fingerprint is taken. Raises

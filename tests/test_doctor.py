@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from localrag.doctor import DoctorTarget, run_checks
+from localrag.doctor import run_checks
 from localrag.engine.settings import EngineOptions
 from localrag.loaders.sandbox import landlock_version
 from localrag.system.resources import available_memory
@@ -20,8 +20,8 @@ from tests.indexing.scans import FOUND, remove_ocr, without_tesseract
 ROOT = Path(__file__).parents[1]
 
 
-def lines(subject, options=""):
-    return {line.name: line for line in run_checks(subject, EngineOptions(options))}
+def lines(folder, options="", **chosen):
+    return {line.name: line for line in run_checks(folder, EngineOptions(options), **chosen)}
 
 
 def test_a_sound_machine_is_well(plain_town):
@@ -39,16 +39,16 @@ def test_a_sound_machine_is_well(plain_town):
 def test_what_reads_scans_is_named_or_how_to_get_it(tmp_path, monkeypatch):
     """Without any OCR the line says what to install, with languages; with it, which languages it reads."""
     remove_ocr(monkeypatch, tmp_path)
-    missing = lines(DoctorTarget(None))["scans"]
+    missing = lines(None)["scans"]
     assert (missing.state, "neither Tesseract nor RapidOCR is installed" in missing.text) == ("warn", True)
     assert "tesseract-ocr-deu" in missing.remedy
     monkeypatch.undo()
 
     if FOUND:
-        there = lines(DoctorTarget(None))["scans"]
+        there = lines(None)["scans"]
         assert (there.state, f"Tesseract {FOUND.version} reads " in there.text) == ("ok", True)
     monkeypatch.setenv("PATH", without_tesseract(tmp_path))
-    bundled = lines(DoctorTarget(None))["scans"]
+    bundled = lines(None)["scans"]
     assert (bundled.state, bundled.text.startswith("RapidOCR 3"), "tesseract-ocr-deu" in bundled.text) == ("ok", True, True)
 
 
@@ -56,10 +56,10 @@ def test_what_reads_scans_is_named_or_how_to_get_it(tmp_path, monkeypatch):
 @pytest.mark.ci
 def test_a_kernel_without_landlock_is_named(tmp_path):
     """Without Landlock, a warning tells what the file reader can still read, and which kernel forbids it."""
-    ours = lines(DoctorTarget(None))["file reader"]
+    ours = lines(None)["file reader"]
     code = """
 import ctypes, os, struct
-from localrag.doctor import DoctorTarget, run_checks
+from localrag.doctor import run_checks
 from localrag.engine.settings import EngineOptions
 from localrag.loaders.sandbox import _op
 program = _op(0x20, 0) + _op(0x15, 444, 0, 1) + _op(0x06, 0x00050026) + _op(0x06, 0x7FFF0000)  # call 444 answers ENOSYS
@@ -67,7 +67,7 @@ code = ctypes.create_string_buffer(program, len(program))
 libc = ctypes.CDLL(None)
 assert libc.prctl(38, 1, 0, 0, 0) == 0
 assert libc.prctl(22, 2, ctypes.create_string_buffer(struct.pack("@HP", 4, ctypes.addressof(code))), 0, 0) == 0
-line = next(line for line in run_checks(DoctorTarget(None), EngineOptions("")) if line.name == "file reader")
+line = next(line for line in run_checks(None, EngineOptions("")) if line.name == "file reader")
 print(line.state, line.text, line.remedy, sep="\\n")
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120, cwd=ROOT)
@@ -80,16 +80,15 @@ print(line.state, line.text, line.remedy, sep="\\n")
 
 
 def test_a_model_that_is_not_there_or_no_model_is_a_line_with_its_remedy(tmp_path):
-    """A path to nothing, a file of something else, a torn GGUF, a folder without a model: lines, not crashes."""
+    """A path to nothing, a file of something else, a torn GGUF: lines, not crashes."""
     (tmp_path / "text.gguf").write_text("no model")
     (tmp_path / "torn.gguf").write_bytes(b"GGUF\x03\0\0\0" + b"\xff" * 100)
     for name, said in (("none.gguf", "no model file"), ("text.gguf", "is not a GGUF file"), ("torn.gguf", "cannot be loaded")):
-        found = lines(DoctorTarget(None, chat=str(tmp_path / name), embedder=str(tmp_path / "none/")))
+        found = lines(None, chat=str(tmp_path / name))
 
         assert found["chat model"].state == "fail"
         assert said in found["chat model"].text
         assert found["chat model"].remedy
-        assert "no embedding model" in found["embedder"].text
         assert "memory" not in found
 
 
@@ -116,8 +115,8 @@ def test_a_damaged_database_is_a_line(tmp_path):
 
 def test_more_memory_than_there_is_fails():
     """The KV is computed from the model's metadata and the settings; what cannot fit is said before it is tried."""
-    found = lines(DoctorTarget(None), "slots=256,n_ctx=8192,kv_cache_type=f32")["memory"]
-    few = lines(DoctorTarget(None), "slots=1,n_ctx=256")["memory"]
+    found = lines(None, "slots=256,n_ctx=8192,kv_cache_type=f32")["memory"]
+    few = lines(None, "slots=1,n_ctx=256")["memory"]
 
     needed, little = (float(line.text.split(", ")[1].split()[0]) for line in (found, few))
 
@@ -132,11 +131,11 @@ def test_an_index_that_others_can_read_is_named_with_the_command_that_mends_it(t
     folder = tmp_path / "an index"
     folder.mkdir()
     folder.chmod(0o755)
-    found = lines(DoctorTarget(folder))["index"]
+    found = lines(folder)["index"]
     subprocess.run(found.remedy, shell=True, check=True)
 
     assert found.state == "warn"
-    assert lines(DoctorTarget(folder))["index"].state == "ok"
+    assert lines(folder)["index"].state == "ok"
 
 
 def test_the_proof_of_being_offline_can_fail():
@@ -157,10 +156,10 @@ def test_a_card_that_llama_cpp_was_not_built_for_gets_the_command_that_builds_it
     if library.HAS_GPU_OFFLOAD:
         pytest.skip("llama.cpp was built for a GPU here")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert lines(DoctorTarget(None))["graphics card"].state == "ok"
+    assert lines(None)["graphics card"].state == "ok"
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
-    found = lines(DoctorTarget(None))["graphics card"]
+    found = lines(None)["graphics card"]
 
     assert (found.state, "an NVIDIA driver" in found.text) == ("warn", True)
     command = re.sub(r"\S+/bin/python", ".venv/bin/python", found.remedy)
