@@ -11,18 +11,18 @@ An `Index` belongs to the thread that opened it. Several processes may ask one i
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from localrag.engine.settings import EngineOptions
 from localrag.errors import LocalragError, UsageError
 from localrag.filters import NO_FILTER, DocumentFilter, parse_collection_names
 from localrag.project import (
-    OpenIndex,
     Project,
     any_tagger,
     documents_root,
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     OnProgress = Callable[[RunProgress], None]
 
 
+T = TypeVar("T")
 IndexRow = dict[str, Any]  # a row of an index as JSON-ready values
 
 
@@ -67,9 +68,10 @@ class IndexReader:
 
     folder: Path
 
-    def _look(self) -> AbstractContextManager[OpenIndex]:
+    def _read(self, read: Callable[..., T], *arguments: Any) -> T:
         """Open the current state for one read only: while it is open, other processes cannot complete an erasure."""
-        return open_read_only(self.folder)
+        with open_read_only(self.folder) as index:
+            return read(index.db, *arguments)
 
     @property
     def root(self) -> Path:
@@ -80,29 +82,25 @@ class IndexReader:
 
     def paths(self, of: Sequence[str] | None = None) -> list[str]:
         """The sorted paths of all documents, or of those in the collections `of`. Raises UsageError for an unknown collection."""
-        with self._look() as index:
-            return sorted(documents_store.document_hashes(index.db)) if of is None else paths_of(index.db, of)
+        return sorted(self._read(documents_store.document_hashes)) if of is None else self._read(paths_of, of)
 
     def documents(self) -> list[Document]:
         """The documents with their texts, by path."""
-        with self._look() as index:
-            return documents_store.load_documents(index.db)
+        return self._read(documents_store.load_documents)
 
     def files(self) -> list[dict[str, str]]:
         """Every file, by path: its `state` (indexed, skipped, failed), and the `reason` if it was not read completely."""
-        with self._look() as index:
-            return list(browse.file_list(index.db))
+        return self._read(lambda db: list(browse.file_list(db)))
 
     def collections(self) -> dict[str, int]:
         """Collection name → number of documents."""
-        with self._look() as index:
-            return collections(index.db)
+        return self._read(collections)
 
     # The graph
 
     def entities(self, named: Iterable[str] | None = None) -> list[Entity]:
         """The entities, highest degree first; with `named`, those with one of these names, ignoring case."""
-        with self._look() as index:
+        with open_read_only(self.folder) as index:
             ids = None if named is None else {i for entity_ids in graph.entity_ids_by_name(index.db, named).values() for i in entity_ids}
             return sorted(graph.entities(index.db, None if ids is None else sorted(ids)), key=lambda e: (-e.degree, e.name))
 
@@ -110,80 +108,67 @@ class IndexReader:
         """The entities with a name, with relationships, claims and mentions. Raises LocalragError that suggests similar names."""
         from localrag import serializers
 
-        with self._look() as index:
-            return serializers.serialize_entities_named(name, index.db)
+        return self._read(lambda db: serializers.serialize_entities_named(name, db))
 
     def complete_entity_names(self, like: str, n: int = 20) -> list[str]:
         """At most `n` entity names: first those that begin with `like`, then those that contain it."""
-        with self._look() as index:
-            return [row["name"] for row in browse.search_entity_names(index.db, like, n)]
+        return [row["name"] for row in self._read(browse.search_entity_names, like, n)]
 
     def name_merges(self, *, done: bool = True) -> list[tuple[int, NameMerge]]:
         """The applied name merges, or the rejected candidates of similar spelling, each with its number."""
-        with self._look() as index:
-            return graph.name_merges(index.db, done=done)
+        return self._read(partial(graph.name_merges, done=done))
 
     def tree(self) -> list[IndexRow]:
         """The communities, the coarsest first: number (`1.4`), parent, number of entities, title and coverage of the report."""
         from localrag import serializers
 
-        with self._look() as index:
-            return serializers.serialize_communities(index.db)
+        return self._read(serializers.serialize_communities)
 
     def reports(self, level: int | None = None) -> list[Report]:
         """The reports of the communities of one level, or all."""
-        with self._look() as index:
-            return graph.reports(index.db, level)
+        return self._read(graph.reports, level)
 
     def report(self, number: str) -> IndexRow:
         """The report of a community by its number (`1.4`), with the positions of its quotes. Raises LocalragError."""
         from localrag import serializers
 
-        with self._look() as index:
-            return serializers.serialize_report(number, index.db)
+        return self._read(lambda db: serializers.serialize_report(number, db))
 
     # Answers
 
     def answers(self, n: int) -> list[tuple[int, str, Answer]]:
         """The newest `n` answers, newest first: number, time, answer."""
-        with self._look() as index:
-            return answers_store.newest_answers(index.db, n)
+        return self._read(answers_store.newest_answers, n)
 
     def last_answer(self) -> Answer | None:
         """The newest answer to a person; None without one."""
-        with self._look() as index:
-            return answers_store.last_answer(index.db)
+        return self._read(answers_store.last_answer)
 
     def conversations(self, n: int = 20, *, by_program: bool = False) -> list[IndexRow]:
         """The newest `n` conversations of people, or of programs: `id`, `title` (first question), number of `answers`, `at` (last time)."""
-        with self._look() as index:
-            return answers_store.conversations(index.db, n, by_program=by_program)
+        return self._read(partial(answers_store.conversations, by_program=by_program), n)
 
     def search_conversations(self, text: str) -> list[IndexRow]:
         """The answers that contain all words of a text in question or answer, newest first; `id` is their conversation."""
-        with self._look() as index:
-            return answers_store.search_conversations(index.db, text)
+        return self._read(answers_store.search_conversations, text)
 
     def conversation(self, number: int) -> list[tuple[str, Answer]]:
         """The answers of a conversation with their times, oldest first; empty for an unknown conversation."""
-        with self._look() as index:
-            return answers_store.conversation_with_times(index.db, number)
+        return self._read(answers_store.conversation_with_times, number)
 
     def passage(self, citation: Citation) -> Chunk | None:
         """The chunk of a citation; None if the index no longer contains it."""
-        with self._look() as index:
-            return next(iter(chunks.chunks_by_id(index.db, [citation.chunk_id])), None)
+        return next(iter(self._read(chunks.chunks_by_id, [citation.chunk_id])), None)
 
     # The index itself
 
     def counts(self) -> dict[str, int]:
         """The numbers of documents, chunks, entities, relationships, communities, reports, claims, failures and merged names."""
-        with self._look() as index:
-            return graph.counts(index.db) | {"merged": graph.count_merged_names(index.db)}
+        return self._read(lambda db: graph.counts(db) | {"merged": graph.count_merged_names(db)})
 
     def status(self) -> IndexRow:
         """The status of the index: the values of `localrag status --json`."""
-        with self._look() as index:
+        with open_read_only(self.folder) as index:
             return browse.index_status(index.db, self.folder) | {"prompts": prompts_in_use(index.root)}
 
     def export(self, format: str, path: str | PathLike[str], *, level: int | None = None, force: bool = False) -> "ExportResult":
@@ -194,7 +179,7 @@ class IndexReader:
         """
         from localrag.exchange.export import export_index
 
-        with self._look() as index:
+        with open_read_only(self.folder) as index:
             return export_index(index, format, Path(path), level=level, force=force)
 
 

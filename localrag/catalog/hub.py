@@ -31,7 +31,6 @@ _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 _BESIDE = re.compile(r"(?i)mmproj|imatrix")  # files that are no models
 MAX_STALLED_RETRIES = 5  # without a byte of progress
 RETRY_DELAY_S = 1.0  # seconds before the second try, doubled before each further one
-_CONNECTION_VARIABLES = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _TIMEOUT = httpx.Timeout(60.0, connect=20.0)
 RESPONSE_TIMEOUT_S = 60.0  # for the headers of a response, and for a list of files
 STALL_S, MIN_STALL_BYTES = 60.0, 64 << 10  # a download that brings less in this time is begun again
@@ -224,10 +223,13 @@ def _client() -> httpx.Client:
     """A client that uses the proxy and the certificates that the environment names. Raises ModelError if it cannot."""
     try:
         return httpx.Client(timeout=_TIMEOUT, follow_redirects=False, headers={"Accept-Encoding": "identity", "User-Agent": "localrag"})
-    except (OSError, ImportError, ValueError, httpx.InvalidURL) as error:  # ImportError: SOCKS needs another package
-        names = " ".join(name for name in os.environ if name.upper() in _CONNECTION_VARIABLES)  # their values may hold a password
-        remedy = f"Name a proxy as http://HOST:PORT and certificates as a PEM file, or: unset {names}"
-        raise ModelError(f"No connection can be made with the proxy or certificates of {names or 'the system'}.", remedy) from error
+    except OSError as error:
+        name = "SSL_CERT_FILE" if os.environ.get("SSL_CERT_FILE") else "SSL_CERT_DIR"
+        raise ModelError(f"There are no readable certificates where {name} says.", f"Name a PEM file, or: unset {name}") from error
+    except (ImportError, ValueError, httpx.InvalidURL) as error:  # ImportError: SOCKS needs another package
+        proxies = "ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"  # their values may hold a password
+        names = " ".join(name for name in os.environ if name.upper() in proxies) or "the system's setting"
+        raise ModelError(f"No connection can be made as {names} says.", f"Name a proxy as http://HOST:PORT, or: unset {names}") from error
 
 
 @contextmanager
