@@ -28,8 +28,6 @@ SCRIPTS = Path(__file__).resolve().parent
 GB, GIB = 10**9, 1 << 30
 BIG_MODEL_FREE_BYTES = 12 * GIB  # of the card, for the 8B shape in Q8_0 with its KV
 REQUESTS, SERVER_CONTEXT = 32, 4096
-NOVEL_WORDS = 40_000
-SOURCE_TOKENS = 6000
 MODELS = {  # the shapes of Qwen2.5-1.5B and Qwen3-8B; name → architecture, shape, whether the output has a matrix of its own
     "qwen2.5-1.5b-shape": ("qwen2", {"layers": 28, "width": 1536, "ffn": 8960, "heads": 12, "kv_heads": 2, "context": 32768}, False),
     "qwen3-8b-shape": (
@@ -465,91 +463,6 @@ def server_figures(step: Step, path: Path, work: Any) -> dict[str, Any]:
     return {"output_tokens": written, "seconds": round(seconds, 2), "output_tokens_per_s": round(written / seconds, 1)}
 
 
-def replay(step: Step) -> None:
-    """The recorded calls of an index run, repeated to the length of a novel, and the first word of an answer with long sources.
-
-    Answers are as long as they were, unless the random weights end them earlier; without grammar, and without guessed tokens.
-    """
-    import gpu_calls
-
-    from localrag.engine.autotune.load import open_backend
-    from localrag.engine.engine import Engine
-    from localrag.engine.settings import EngineOptions
-
-    recorded = step.pack / "recording.json"
-    recording = gpu_calls.read_recording(recorded if recorded.exists() else SCRIPTS / "gpu_calls.json")
-    path = next(iter(step.models().values()))
-    times = 1 if step.rehearse else max(1, round(NOVEL_WORDS / recording.words))
-    calls = recording.calls[:4] if step.rehearse else recording.calls
-    step.put("recording", f"{recording.text}, {recording.words} words, {len(recording.calls)} calls of {recording.model}, {times} times")
-    needed = max(SOURCE_TOKENS + 1, *(call.prompt_tokens + call.output_tokens for call in calls))
-    window = 256 * (needed // 256 + 1)
-    overrides = f"n_ctx={window},prompt_lookup=no" + (",slots=2,kv_cache_type=f16" if step.rehearse else "")
-    engine = Engine(lambda: open_backend(model_file(path), EngineOptions(overrides=overrides, notify=print)))
-    try:
-        most = 8 if step.rehearse else 1 << 20
-        step.put("slots", engine.settings.slots)
-        figures = step.once("calls", lambda: replayed(engine, calls, times, most))
-        if not step.rehearse:
-            step.put("novel_seconds", figures["seconds"])
-        tokens = 500 if step.rehearse else SOURCE_TOKENS
-        step.once("first_word_seconds", lambda: first_word_seconds(engine, tokens))
-    finally:
-        engine.close()
-
-
-def replayed(engine: Any, calls: Sequence[Any], times: int, most: int) -> dict[str, Any]:
-    """Replay the calls `times` times in stages: all of a stage at once, but those that continue an answer after that one."""
-    import gpu_calls
-
-    from localrag.engine.request import Request
-
-    copies = [gpu_calls.replay_prompts(calls, engine.backend.n_vocab - 2000, seed) for seed in range(times)]
-    tasks: dict[tuple[int, int], asyncio.Task[Any]] = {}
-
-    async def run_call(copy: int, number: int) -> Any:
-        call, prompt = calls[number], copies[copy][number][: calls[number].prompt_tokens]
-        if call.source != gpu_calls.NO_SOURCE and call.shared_tokens > calls[call.source].prompt_tokens:
-            beginning = (await tasks[copy, call.source]).token_ids[: call.shared_tokens]
-            prompt = [*beginning, *prompt[len(beginning) :]]
-        return await engine.generate(Request(tuple(prompt), min(most, max(1, call.output_tokens)), task=call.task))
-
-    async def run() -> list[Any]:
-        finished: list[Any] = []
-        for stage in sorted({call.stage for call in calls}):
-            started = [(copy, n) for copy in range(times) for n, call in enumerate(calls) if call.stage == stage]
-            tasks.update({key: asyncio.ensure_future(run_call(*key)) for key in started})
-            finished += await asyncio.gather(*(tasks[key] for key in started))
-        return finished
-
-    started = time.perf_counter()
-    answered = asyncio.run(run())
-    seconds = time.perf_counter() - started
-    written, read = sum(a.output_tokens for a in answered), sum(a.prompt_tokens for a in answered)
-    return {
-        "calls": len(answered),
-        "prompt_tokens": read,
-        "of them shared": sum(a.cached_tokens for a in answered),
-        "output_tokens": written,
-        "recorded output tokens": times * sum(call.output_tokens for call in calls),
-        "seconds": round(seconds, 2),
-        "output_tokens_per_s": round(written / seconds, 1),
-    }
-
-
-def first_word_seconds(engine: Any, tokens: int) -> float:
-    """Median seconds until the first token of an answer to a prompt of so many tokens that shares nothing with others, of three."""
-    import numpy as np
-
-    seconds = []
-    for seed in range(3):
-        prompt = np.random.default_rng(900 + seed).integers(0, engine.backend.n_vocab - 2000, tokens).tolist()
-        started = time.perf_counter()
-        generated(engine, [prompt], 1)
-        seconds.append(time.perf_counter() - started)
-    return round(median(seconds), 3)
-
-
 def doctor(step: Step) -> None:
     """`localrag doctor`, as users see it."""
     path = next(iter(step.models().values()))
@@ -562,7 +475,7 @@ def doctor(step: Step) -> None:
         step.put(line["name"], f"{line['state']}: {line['text']}")
 
 
-STEPS = {f.__name__: f for f in (machine, packages, build, weights, exactness, bench, replay, doctor)}
+STEPS = {f.__name__: f for f in (machine, packages, build, weights, exactness, bench, doctor)}
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "scripts" / "gpu_check.py"
 sys.path.insert(0, str(SCRIPT.parent))
 
-gpu_calls, gpu_check, gpu_pack, gpu_steps = map(import_module, ("gpu_calls", "gpu_check", "gpu_pack", "gpu_steps"))
+gpu_check, gpu_pack = map(import_module, ("gpu_check", "gpu_pack"))
 
 MIB = 1 << 20
 STEPS = tuple(gpu_check.Step(name, name, 30) for name in ("first", "second", "third"))
@@ -139,7 +139,7 @@ def pack(tmp_path, sdist, monkeypatch):
         wheels.mkdir(exist_ok=True)
         (wheels / "made-1-py3-none-any.whl").write_bytes(os.urandom(wheel_bytes))
         out = tmp_path / "pack.tar.xz"
-        return out, gpu_pack.write_pack(out, sdist=sdist, wheels=wheels, recording=sdist, python="3.12")
+        return out, gpu_pack.write_pack(out, sdist=sdist, wheels=wheels, python="3.12")
 
     return written
 
@@ -155,7 +155,7 @@ def test_a_pack_has_the_sources_that_a_build_needs_under_their_names(pack, tmp_p
         gpu_pack.TOKENIZER,
         "llama_cpp/llama.py",
     }
-    assert {p.name for p in folder.iterdir()} >= {"LICENSE", "localrag", "wheels", "recording.json"}
+    assert {p.name for p in folder.iterdir()} >= {"LICENSE", "localrag", "wheels"}
     assert "of 64 allowed" in gpu_pack.summary(sizes)
     archive.unlink()
     assert gpu_pack.unpack(archive, tmp_path / "there") == folder
@@ -169,31 +169,6 @@ def test_a_pack_over_the_limit_is_refused_with_its_largest_part(pack, monkeypatc
         pack(MIB + 1)
 
     assert not (tmp_path / "pack.tar.xz").exists()
-
-
-def test_the_recording_is_one_of_calls_that_share_beginnings():
-    """Sources come before, their beginnings are no longer than both, stages only rise, and a novel's words are told."""
-    recording = gpu_calls.read_recording(ROOT / gpu_pack.RECORDING)
-
-    assert recording.words > 1000
-    assert len(recording.calls) > 10
-    assert [c.stage for c in recording.calls] == sorted(c.stage for c in recording.calls)
-    for number, call in enumerate(recording.calls):
-        assert call.source < number
-        source = recording.calls[call.source]
-        assert call.shared_tokens <= min(call.prompt_tokens, source.prompt_tokens + source.output_tokens)
-    assert any(call.shared_tokens > 100 for call in recording.calls)
-
-
-def test_replayed_prompts_share_what_the_recorded_ones_did():
-    """Lengths and common beginnings are the recorded ones; a repetition shares the examples of the prompt and nothing else."""
-    calls = (gpu_calls.Call("a", 0, 50, 5), gpu_calls.Call("a", 0, 60, 5, 0, 30), gpu_calls.Call("b", 1, 80, 5, 1, 63))
-    first, second = (gpu_calls.replay_prompts(calls, 1000, seed) for seed in (0, 1))
-
-    assert [len(tokens) for tokens in first] == [55, 65, 85]
-    assert first[1][:30] == first[0][:30] == second[1][:30]
-    assert first[2][:63] == first[1][:63]
-    assert first[1][30:] != first[0][30:]
 
 
 @pytest.mark.ci
