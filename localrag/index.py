@@ -17,7 +17,7 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from localrag.engine.settings import EngineOptions
 from localrag.errors import LocalragError, UsageError
@@ -60,6 +60,12 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+
+def ignore_progress(_progress: "RunProgress") -> None:
+    """The default progress callback: does nothing."""
+
+
 IndexRow = dict[str, Any]  # a row of an index as JSON-ready values
 
 
@@ -186,21 +192,6 @@ class IndexReader:
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
-class IndexOptions(TypedDict, total=False):
-    """Options of indexing.
-
-    `collections`: names under which the documents can be selected. `on_progress`: called with every progress event. `deletion`: whether
-    documents whose files are gone are removed. `workers`: number of processes, 0 for this process with helpers, or a pool factory such as
-    `ray_pool`. `write_reports`: let the chat model write the reports, now and after changes, however long it takes.
-    """
-
-    collections: Sequence[str]
-    on_progress: "OnProgress | None"
-    deletion: "DeletionPolicy | None"
-    workers: "int | PoolFactory"
-    write_reports: bool
-
-
 @dataclass(frozen=True, slots=True)
 class SearchHit:
     """A found chunk: characters `start` to `end` of the document at `path`, in its `part` (such as a page), below its `headings`.
@@ -314,30 +305,38 @@ class Index(IndexReader):
         with self._write_project(_listed(sources), embedder=embedder, **options):
             yield self
 
-    def add(self, paths: Paths, **options: Unpack[IndexOptions]) -> "IndexResult":
-        """Index files and folders, or update the index; unchanged files are not processed again.
+    def add(
+        self,
+        paths: Paths,
+        *,
+        collections: Sequence[str] = (),
+        on_progress: "OnProgress" = ignore_progress,
+        deletion: "DeletionPolicy | None" = None,
+        workers: "int | PoolFactory" = 0,
+        write_reports: bool = False,
+    ) -> "IndexResult":
+        """Index files and folders, or update the index; unchanged files are not processed again, and an interrupted run is continued.
 
-        After an interruption the next call continues. Options are the fields of `IndexOptions`. Raises UsageError if there is nothing to
-        index, IndexBusy, ModelError.
+        `collections`: names under which the documents can be selected. `deletion`: whether documents whose files are gone are removed.
+        `workers`: number of processes, 0 for this process with helpers, or a pool factory such as `ray_pool`. `write_reports`: let the
+        chat model write the reports, now and after changes. Raises UsageError if there is nothing to index, IndexBusy, ModelError.
         """
-        with self._write_project(_listed(paths), model=self._model):  # outside the event loop, where an interrupt would have to wait
-            return asyncio.run(self.aadd(paths, **options))
-
-    async def aadd(self, paths: Paths, **options: Unpack[IndexOptions]) -> "IndexResult":
-        """Like `add`, within a running event loop."""
         from localrag.indexing.documents import DEFAULT_DELETION
         from localrag.indexing.method import choose_written_reports
         from localrag.indexing.pipeline import build_index
         from localrag.indexing.workers.pool import choose_pool
 
-        on_progress, deletion = options.get("on_progress") or _ignored, options.get("deletion") or DEFAULT_DELETION
-        names, workers = parse_collection_names(",".join(options.get("collections", ()))), choose_pool(options.get("workers", 0))
-        with self._write_project(_listed(paths), model=self._model) as project:
-            if options.get("write_reports"):
-                await choose_written_reports(project)
-            return await build_index(_listed(paths), project, on_progress, deletion=deletion, collections=names, hire=workers)
+        sources, names, pool = _listed(paths), parse_collection_names(",".join(collections)), choose_pool(workers)
 
-    def write_reports(self, *, on_progress: "OnProgress | None" = None, workers: "int | PoolFactory" = 0) -> "IndexResult":
+        async def run(project: Project) -> "IndexResult":
+            if write_reports:
+                await choose_written_reports(project)
+            return await build_index(sources, project, on_progress, deletion=deletion or DEFAULT_DELETION, collections=names, hire=pool)
+
+        with self._write_project(sources, model=self._model) as project:
+            return asyncio.run(run(project))
+
+    def write_reports(self, *, on_progress: "OnProgress" = ignore_progress, workers: "int | PoolFactory" = 0) -> "IndexResult":
         """Let the chat model write the reports, now and after changes; documents are not read.
 
         Raises UsageError if it is too small for that, IndexBusy, ModelError.
@@ -346,7 +345,7 @@ class Index(IndexReader):
         from localrag.indexing.workers.pool import choose_pool
 
         with self._write_project(model=self._model) as project:
-            return asyncio.run(write_model_reports(project, on_progress or _ignored, choose_pool(workers)))
+            return asyncio.run(write_model_reports(project, on_progress, choose_pool(workers)))
 
     def plan(self, paths: Paths, *, embedder: str | None = None, **settings: Any) -> "IndexPlan":
         """What `add` would do with these paths and settings, and its cost; nothing is changed.
@@ -375,7 +374,7 @@ class Index(IndexReader):
         with self._write_project() as project:  # a stopped run may have staged documents that readers do not see
             return documents_below(_listed(paths), project)
 
-    def remove(self, paths: Paths, *, on_progress: "OnProgress | None" = None) -> list[str]:
+    def remove(self, paths: Paths, *, on_progress: "OnProgress" = ignore_progress) -> list[str]:
         """Remove the documents at or below the given paths and everything derived from them; returns their stored paths. Files stay.
 
         Raises UsageError for a path without documents, IndexBusy.
@@ -384,24 +383,24 @@ class Index(IndexReader):
 
         return self._erase(lambda project: documents_below(_listed(paths), project), on_progress)
 
-    def remove_all(self, *, on_progress: "OnProgress | None" = None) -> list[str]:
+    def remove_all(self, *, on_progress: "OnProgress" = ignore_progress) -> list[str]:
         """Remove every document, all reports, answers and conversations; returns the documents' paths. Files stay. Raises IndexBusy."""
         return self._erase(lambda _: self.paths(), on_progress)
 
-    def _erase(self, chosen: Callable[[Project], list[str]], on_progress: "OnProgress | None") -> list[str]:
+    def _erase(self, chosen: Callable[[Project], list[str]], on_progress: "OnProgress") -> list[str]:
         from localrag.indexing.pipeline import erase_documents
 
         with self._write_project() as project:
             removed = chosen(project)
-            asyncio.run(erase_documents(removed, project, on_progress or _ignored))
+            asyncio.run(erase_documents(removed, project, on_progress))
             return removed
 
-    def reembed(self, embedder: str | None = None, *, on_progress: "OnProgress | None" = None) -> None:
+    def reembed(self, embedder: str | None = None, *, on_progress: "OnProgress" = ignore_progress) -> None:
         """Compute all vectors again, with another embedding model if given. Raises IndexBusy, ModelError."""
         from localrag.indexing.pipeline import reembed
 
         with self._write_project(embedder=embedder, rebuild=True) as project:
-            asyncio.run(reembed(project, on_progress or _ignored))
+            asyncio.run(reembed(project, on_progress))
 
     def collect_garbage(self, *, only_say: bool = False) -> "list[CollectedItems]":
         """Delete everything no longer needed, or only report it; returns the freed items by kind. `add` keeps garbage within its limits."""
@@ -642,8 +641,4 @@ async def _pending_reports(project: Project, ids: Sequence[str]) -> Sequence[Pen
     return await pending_reports(project, ids)
 
 
-def _ignored(_progress: "RunProgress") -> None:
-    """The default progress callback: does nothing."""
-
-
-__all__ = ["Index", "IndexOptions", "SearchHit"]
+__all__ = ["Index", "SearchHit"]

@@ -18,7 +18,6 @@ from stat import S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, Any
 
 import tomlkit
-from tomlkit.exceptions import TOMLKitError
 
 from localrag.errors import ModelError, UsageError
 from localrag.gguf import NO_GGUF_HINT, Header, read_header
@@ -135,8 +134,6 @@ def _document() -> Any:
         return tomlkit.parse(user_file().read_text(encoding="utf-8"))
     except FileNotFoundError:
         return tomlkit.parse(_MODELS_FILE_HEADER)
-    except TOMLKitError as error:
-        raise ModelError(f"{user_file()} is not valid TOML: {error}.", f"Correct it in {user_file()}") from error
 
 
 def _save(document: Any) -> None:

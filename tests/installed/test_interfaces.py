@@ -152,7 +152,6 @@ METHODS = {
     "plan": "index.plan('docs')",
     "write_session": "with index.write_session(): pass",
     "add": "assert index.add('docs').complete",
-    "aadd": "asyncio.run(index.aadd('docs'))",
     "write_reports": "refused(index.write_reports)",  # the bundled model is too small
     "documents_at": "assert index.documents_at('docs/a.md') == ['docs/a.md']",
     "remove": "assert index.remove('docs/a.md') == ['docs/a.md']",
