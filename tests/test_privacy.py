@@ -115,7 +115,7 @@ def test_an_unexpected_error_tells_nothing_of_the_documents(plain_town, tmp_path
     """What crashes is named by kind and place; its message, which may hold a passage, is printed only when asked for."""
     shutil.copytree(plain_town, tmp_path / "town")
     db = sqlite3.connect(tmp_path / "town" / ".localrag" / "index.db")
-    values = dict.fromkeys(("citation_marks", "citations", "collections", "sentences", "passages"), []) | {"a secret passage": 1}
+    values = {key: [] for key in ("citation_marks", "citations", "collections", "sentences", "passages")} | {"a secret passage": 1}
     db.execute("INSERT INTO answers (question, mode, answer_json) VALUES ('q', 'local', ?)", [json.dumps(values)])
     db.commit()
     db.close()
