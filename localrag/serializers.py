@@ -9,7 +9,6 @@ and the entity types. Nodes are ordered by degree, relationships by weight, pare
 
 import json
 from dataclasses import asdict, dataclass, fields
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -151,7 +150,7 @@ def serialize_document(db: Database, document_id: str, start: int | None, end: i
     first = max(0, min(length, start if start is not None else middle - MAX_TEXT_WINDOW // 2))
     last = max(first, min(length, first + MAX_TEXT_WINDOW, end if end is not None else first + MAX_TEXT_WINDOW))
     text = browse.text_window(db, document_id, first, last)
-    file = file_path(document["path"], partial(browse.is_folder, db))
+    file = file_path(document["path"])
     return {
         "id": document_id,
         "path": document["path"],

@@ -134,7 +134,7 @@ def test_what_ended_the_users_process_is_not_used_again(place, quantised):
 def test_doctor_lists_what_was_refused_and_why(place, quantised):
     """The layouts that do not work here stand in `localrag doctor`, each with its reason."""
     run(place, "index", "docs", "--model", quantised, "--extractor", "model", faults={"kv_cache_type=q8_0/f32": "SIGSEGV"})
-    said = run(place, "doctor", "--no-speed", "--model", quantised, "--json")
+    said = run(place, "doctor", "--model", quantised, "--json")
     lines = {line["name"]: line for line in json.loads(said.stdout)["checks"]}
 
     assert "kv_cache_type=q8_0/f32" in lines["layouts"]["text"]

@@ -53,8 +53,7 @@ ROOMS = {
         {"report"},
     ],
     "catalog": [
-        {"hub", "local_models"},
-        {"listing"},
+        {"hub", "listing"},
     ],
     "cli": [
         {"views/terminal"},
@@ -178,7 +177,7 @@ ROOMS = {
     ],
     "system": [
         {"installation"},
-        {"files", "graphics_cards", "python_process", "resources"},
+        {"files", "python_process", "resources"},
         {"child_process"},
         {"trust"},
     ],
@@ -443,11 +442,11 @@ def test_names_have_no_private_words():
 
 
 def test_each_class_has_a_name_of_its_own():
-    """A search finds one definition; the retrievers of two frameworks are alternatives with one name."""
+    """A search finds one definition."""
     homes: dict[str, list[str]] = {}
     for path in kept_modules():
         for node in nodes(path):
-            if isinstance(node, ast.ClassDef) and name_of(path) != "integrations":
+            if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name, []).append(path.relative_to(PACKAGE).as_posix())
     assert not {name: files for name, files in homes.items() if len(files) > 1}
 

@@ -1,13 +1,11 @@
 """The library: what its page shows, and what programs rely on."""
 
 import asyncio
-import dataclasses
 import doctest
 import gc
 import shutil
 import subprocess
 import sys
-import typing
 import weakref
 from pathlib import Path
 
@@ -15,8 +13,8 @@ import pytest
 
 import localrag
 from localrag.errors import IndexBusy, NoIndex, UsageError
-from localrag.index import AskOptions, Index
-from localrag.query.question import AnswerCallbacks, QueryOptions
+from localrag.index import Index
+from localrag.query.question import AnswerCallbacks
 from localrag.store.database import caches_of
 from localrag.store.opening import writer_lock
 from tests.conftest import write_town
@@ -46,13 +44,6 @@ def test_its_names_are_loaded_when_they_are_used():
     assert all(getattr(localrag, name) for name in localrag.__all__)
     with pytest.raises(AttributeError, match="Indx"):
         _ = localrag.Indx
-
-
-def test_how_to_ask_is_typed_as_the_options_are():
-    """Each field of `QueryOptions`, with its type."""
-    wanted = {f.name: f.type for f in dataclasses.fields(QueryOptions)}
-
-    assert typing.get_type_hints(AskOptions) == {name: typing.get_type_hints(QueryOptions)[name] for name in wanted}
 
 
 def test_an_index_is_made_once_and_with_known_settings(tmp_path):

@@ -56,7 +56,7 @@ def test_an_index_from_elsewhere_sends_nothing_to_the_server_it_names(foreign):
             run_localrag("index", "docs", cwd=folder),
             run_localrag("rm", "docs/a.md", cwd=folder),
         ]
-        doctor = run_localrag("doctor", "--no-speed", cwd=folder)
+        doctor = run_localrag("doctor", cwd=folder)
         before = [*made.asked, *made.bodies]
         hint = refused[0].stderr.partition("→")[2]
         agreed = ask(folder, *shlex.split(hint.partition("localrag ask")[2])[1:], "--style", "abstractive", LOCALRAG_API_KEY=key)

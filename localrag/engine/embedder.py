@@ -456,15 +456,15 @@ def load_bert_embedder(file: ModelFile) -> Embed | None:
 E5_WINDOW_TOKENS = 256  # of a text that is embedded at once; the model reads 512
 
 
-def load_e5(file: ModelFile) -> Embed:
+def load_e5(file: ModelFile, *, centered: bool = True) -> Embed:
     """Load multilingual-e5-small, which embeds texts of a hundred languages. Raises ModelError.
 
     Every text is read as a passage: questions read as such find 0.5 to 3 % more of the gold passages, but names and sentences that are
     compared with one another would need the other mark.
 
     Most of the mean of many texts' vectors is subtracted (Mu and Viswanath 2018): the model's cosines lie between 0.7 and 1, the centered
-    ones as far apart as those of all-MiniLM-L6-v2, so that one threshold suits both (`adapters/e5_center.md`). An index that was made
-    before has a `bound_fingerprint`, and keeps its vectors.
+    ones as far apart as those of all-MiniLM-L6-v2, so that one threshold suits both (`adapters/e5_center.md`).
+    Not `centered`, vectors are the model's own.
     """
     try:
         base = E5File(file.path)
@@ -483,7 +483,7 @@ def load_e5(file: ModelFile) -> Embed:
             return [[CLS, *prefix, *ids[at : at + room], SEP] for at in range(0, max(1, len(ids)), room)]
 
         vectors = embed_windows(texts, windows, bert.embed)
-        return vectors if file.bound_fingerprint or not len(vectors) else recenter(vectors, center)
+        return recenter(vectors, center) if centered and len(vectors) else vectors
 
     return embed
 

@@ -17,10 +17,9 @@ from localrag.store import graph
 from localrag.system.files import (
     ensure_private_folder,
     find_link,
-    is_temp_folder,
+    is_temp_file,
     place_below,
     remove_stale_temp_files,
-    remove_stale_temp_folders,
     temp_folder,
 )
 from localrag.system.trust import forget_written_file, hash_below, record_written_file, written_file_hash
@@ -47,7 +46,7 @@ def check_folder(folder: Path, *, force: bool) -> None:
     if not folder.is_dir() or force:
         return
     remove_stale_temp_files(folder)
-    items = (item for item in folder.iterdir() if not is_temp_folder(item, STAGING_FOLDER))
+    items = (item for item in folder.iterdir() if not is_temp_file(item))
     if not all(written_file_hash(folder, item.name) for item in items):
         raise UsageError(f"{folder} holds other files.", "Name another folder, or write beside them with --force; none of them is changed.")
 
@@ -57,7 +56,7 @@ def staging_folder(folder: Path) -> Iterator[Path]:
     """A folder inside `folder` to write to; removed at the end, together with `folder` if it is new and empty."""
     is_new = not folder.exists()
     ensure_private_folder(folder)
-    remove_stale_temp_folders(folder, STAGING_FOLDER)
+    remove_stale_temp_files(folder)
     try:
         with temp_folder(folder, STAGING_FOLDER) as inner:
             yield inner

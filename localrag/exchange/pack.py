@@ -46,7 +46,7 @@ from localrag.system.files import (
     ensure_private_folder,
     find_link,
     place_below,
-    remove_stale_temp_folders,
+    remove_stale_temp_files,
     temp_folder,
 )
 from localrag.system.installation import upgrade_hint
@@ -265,7 +265,7 @@ def unpack_index(file: Path, folder: Path) -> UnpackResult:
 
     Raises UsageError, LocalragError, IndexMismatch (made by a newer localrag).
     """
-    remove_stale_temp_folders(folder, UNPACK_FOLDER)
+    remove_stale_temp_files(folder)
     target = folder / INDEX_FOLDER
     if target.exists() or target.is_symlink():
         raise UsageError(f"There is an index in {folder} already.", "Choose another folder: localrag unpack FILE DIR")

@@ -7,7 +7,6 @@ stays as it is. Citation marks in texts of documents and models are escaped.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from hashlib import blake2b
 
 from sqlite_utils import Database
@@ -27,7 +26,6 @@ from localrag.records import (
     Quote,
 )
 from localrag.store import documents as documents_store
-from localrag.store.browse import is_folder
 from localrag.text.outline import Outline
 from localrag.text.sentences import RepetitionFilter, collapse_whitespace
 
@@ -100,7 +98,6 @@ class Citer:
     ) -> None:
         self._check, self._strict, self._bullets, self._watch = check, strict, bullets, watch
         self._verified = _verifier(db)
-        self._is_folder = partial(is_folder, db)
         self._numbers: dict[Quote, int] = {}
         self._citations: list[Citation] = []
         self._text = ""
@@ -165,7 +162,7 @@ class Citer:
         if not numbers:
             return
         citation, quote = self._citations[numbers[0] - 1], point.quotes[0]
-        place = to_one_line(replace(citation, headings=headings).place(is_folder=self._is_folder))
+        place = to_one_line(replace(citation, headings=headings).place())
         before = "\n\n" * bool(self._text) + f"**{place}**\n"
         span = None if marked is None else (marked[0] - quote.start, marked[1] - quote.start)
         self._passages.append(AnswerPassage(citation.n, citation.path, headings, quote.start, quote.end, quote.text, span))

@@ -58,11 +58,6 @@ def document_id_at(db: Database, path: str) -> str | None:
     return next((r["id"] for r in db.query("SELECT id FROM documents WHERE path = ?", [path])), None)
 
 
-def is_folder(db: Database, path: str) -> bool:
-    """Whether a path above a document is that of a folder: a file with documents within it is a document, too, maybe a filtered one."""
-    return not list(db.query("SELECT 1 FROM main.documents WHERE path = ?", [path]))
-
-
 def documents_called(db: Database, name: str, limit: int) -> list[ViewRow]:
     """The documents (id, path) that a name means: a path in any spelling, its last parts, or a longer path that ends with it.
 
@@ -293,7 +288,7 @@ def index_status(db: Database, folder: Path) -> dict[str, Any]:
         "spent": llm_cache.total_llm_usage(db),
         "numerics": llm_cache.count_by_numerics_class(db),
         "models": {kind: settings[kind] for kind in ("chat_model", "embedder") if kind in settings},
-        "settings": {"extractor" if key == "extracted_by" else key: value for key, value in settings.get("settings", {}).items()},
+        "settings": settings.get("settings", {}),
         "index": str(folder),
         "kept": retention.retained_garbage(db, folder),
         "bytes": sum(f.stat().st_size for f in folder.iterdir() if f.is_file()),

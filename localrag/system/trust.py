@@ -41,22 +41,13 @@ def untrusted_reason(path: Path) -> str:
         trusted_ids.add(int(caller))
     for info in stats:
         if info.st_uid not in trusted_ids:
-            return f"belongs to another user ({_user_name(info.st_uid)})"
+            return f"belongs to another user (number {info.st_uid})"
     target = stats[1]
     if target.st_mode & stat.S_IWOTH and not _is_drvfs(path):
         return "can be written by everybody"
     if target.st_mode & stat.S_IWGRP and not _is_private_group(target) and not _is_drvfs(path):
         return "can be written by its group"
     return ""
-
-
-def _user_name(number: int) -> str:
-    import pwd  # not on Windows
-
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return f"user number {number}"
 
 
 def _is_private_group(info: os.stat_result) -> bool:

@@ -1,10 +1,10 @@
 """`localrag serve`, measured against its goals: the start, the page, questions, sources, many questions while it indexes.
 
     python -m scripts.measure.bench_serve
-    python -m scripts.measure.bench_serve --only page load    # parts of it: start, page, questions, documents, load, slowed
+    python -m scripts.measure.bench_serve --only page load    # parts of it: start, page, questions, documents, load
 
 The index is that of the demo, without a chat model (`--extractor phrases`), and a text of 10 MB. The browser is LOCALRAG_TEST_CHROMIUM or
-the `chromium` of the PATH. How much an open page slows indexing is measured in turn, with and without.
+the `chromium` of the PATH.
 """
 
 import argparse
@@ -47,7 +47,6 @@ GOALS = {
     "names as one types, s": 0.05,
     "50 questions while indexing: lost": 0,
     "50 questions while indexing: p95, s": None,
-    "indexing slowed by an open page, %": 2,
 }
 QUESTION = "Why did the women of the Net Loft stop their work?"
 
@@ -196,31 +195,7 @@ async def asked(server: Served) -> list[float | None]:
         return list(await asyncio.gather(*(one(client, n) for n in range(50))))[5:]
 
 
-def slowed(folder: Path) -> dict[str, float]:
-    """Seconds of the same indexing run with the page open at its state, and without a page, in turn."""
-    took: dict[bool, list[float]] = {True: [], False: []}
-    folder = indexed(folder.parent / "slowed", long=False)
-    with ExitStack() as stack:
-        server = stack.enter_context(served(folder))
-        browser = stack.enter_context(chromium())
-        for n in range(6):
-            new = folder / "docs" / f"new{n}"
-            shutil.copytree(ROOT / "localrag" / "demo" / "corpus", new)
-            for file in new.rglob("*.*"):  # texts of their own, so that nothing is known of them
-                file.write_text("\n\n".join(f"{line} ({n}, {k})" for k in range(6) for line in file.read_text().split("\n\n")))
-            with ExitStack() as watching:
-                if n % 2:
-                    watching.enter_context(opened(browser, server, "#/documents"))
-                began = time.perf_counter()
-                localrag(folder, "index", "docs", "-q")
-                took[bool(n % 2)].append(time.perf_counter() - began)
-            shutil.rmtree(new)
-            localrag(folder, "index", "docs", "-q", "--prune")
-    print(f"with the page {took[True]}, without {took[False]}", file=sys.stderr)
-    return {"indexing slowed by an open page, %": 100 * (median(took[True]) / median(took[False]) - 1)}
-
-
-PARTS = {"start": start, "page": page, "questions": questions, "documents": documents, "load": load, "slowed": slowed}
+PARTS = {"start": start, "page": page, "questions": questions, "documents": documents, "load": load}
 
 
 def main() -> None:

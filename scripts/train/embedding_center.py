@@ -7,7 +7,6 @@ paired by chance, for several shares of the mean, beside those of all-MiniLM-L6-
 
 import random
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from localrag.engine.embedder import load_e5, open_embedder, recenter
-from localrag.model_files import file_fingerprint, find_embedder
+from localrag.model_files import find_embedder
 from localrag.text.sentences import cached_sentences
 from scripts.train.reader_data import rows
 
@@ -31,7 +30,7 @@ def main() -> None:
     taken = [*chance.sample(english, ENGLISH), *chance.sample(chinese, CHINESE)]
     texts = [row["context"][:PASSAGE_CHARS] if n % 2 else row["question"] for n, row in enumerate(taken)]
     file = find_embedder("multilingual-e5-small")
-    plain = load_e5(replace(file, bound_fingerprint=file_fingerprint(file.path)))
+    plain = load_e5(file, centered=False)
     mean = plain(texts).mean(axis=0)
     save_file({"center": SHARE * mean}, out / "e5_center.safetensors")
 

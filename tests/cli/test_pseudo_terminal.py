@@ -26,9 +26,9 @@ COLUMNS = 60
 FIRST = {
     "index": ("docs", 2), "ask": ("Who?", 3), "chat": ("", 3), "source": ("1", 3), "search": ("ferry", 3), "entity": ("Skua", 3),
     "tree": ("", 3), "report": ("0.0", 3), "questions": ("", 3), "logs": ("", 3), "status": ("", 3), "files": ("", 3), "check": ("", 3),
-    "doctor": ("--no-speed --index nowhere", 3), "rm": ("a.txt", 3), "reembed": ("", 3), "demo": ("-i /dev/null/x", 1), "tune": ("", 3),
-    "serve": ("", 3), "mcp": ("", 3), "help": ("", 0), "models list": ("--all", 0), "models scan": ("", 0), "models add": ("a.gguf", 4),
-    "models show": ("smollm2-135m", 0), "models test": ("nothing", 4), "models use": ("nothing", 4), "models rm": ("nothing", 2),
+    "doctor": ("--index nowhere", 3), "rm": ("a.txt", 3), "reembed": ("", 3), "demo": ("-i /dev/null/x", 1), "tune": ("", 3),
+    "serve": ("", 3), "mcp": ("", 3), "help": ("", 0), "models list": ("--all", 0), "models add": ("a.gguf", 4),
+    "models test": ("nothing", 4), "models use": ("nothing", 4), "models rm": ("nothing", 2),
     "models pull": ("nothing", 2), "merges list": ("", 3), "merges undo": ("1", 3), "merges add": ("a b", 3),
     "eval extraction": ("nothing --format mine", 2), "eval retrieval": ("nothing", 2), "eval qa": ("nothing", 2),
     "eval support": ("nothing", 2), "eval answers": ("", 3), "eval report": ("nothing", 2), "bench": ("--format nothing", 2),

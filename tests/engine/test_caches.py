@@ -149,7 +149,7 @@ def test_a_full_cache_costs_time_and_nothing_else(full_disk, tmp_path):
     for command in (("index", "docs", "--extractor", "phrases"), ("ask", "Who is the mate?"), ("search", "mate of the Skua"), ("status",)):
         done = run_process(*command, cwd=tmp_path, **env)
         assert done.returncode == 0, done.stderr
-    done = run_process("doctor", "--no-speed", cwd=tmp_path, **env)
+    done = run_process("doctor", cwd=tmp_path, **env)
 
     assert "unexpected" not in done.stderr
     assert "Free space where" in done.stdout
@@ -183,7 +183,7 @@ def test_a_cache_that_cannot_be_made_is_done_without(tmp_path, chat_file, monkey
 
     assert Tokenizer(ModelFile("m", "chat", chat_file.path)).count("The Skua leaks.") > 2
     assert run_process("index", "docs", "--extractor", "phrases", cwd=tmp_path).returncode == 0
-    done = run_localrag("doctor", "--no-speed", cwd=tmp_path)
+    done = run_localrag("doctor", cwd=tmp_path)
     assert "cannot be written to: every command repeats the measurements" in done.stdout
     assert "LOCALRAG_HOME" in done.stdout
     assert copy_path(chat_file, "bf16").parent.name == "models"

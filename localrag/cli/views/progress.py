@@ -438,7 +438,7 @@ def result_to_json(outcome: "IndexResult", index: "Index", seconds: float) -> di
         "stage_seconds": outcome.seconds,
         "garbage_collected": {one.kind: {"n": one.n, "bytes": one.bytes} for one in outcome.garbage_collected},
         **{name: getattr(outcome, name) for name in ("calls", "prompt_tokens", "output_tokens", "computed_tokens")},
-        "models": index.models(),
+        "models": index.status()["models"],
         "index": str(index.folder),
         "next": next_commands(index, counts),
     }

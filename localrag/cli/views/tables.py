@@ -172,12 +172,12 @@ def print_models(rows: Sequence[dict[str, Any]]) -> None:
     for row in rows:
         if row["problem"]:
             print_note(f"{row['name']}: {row['problem']}")
-    print_note("* default of new indexes\nFind more: localrag models scan, localrag models list --all")
+    print_note("* default of new indexes\nFind more: localrag models list --all")
 
 
 def print_curated(models: Sequence["RecommendedModel"], best: "RecommendedModel | None") -> None:
     """Print the recommended models, whether each fits this machine, and the best one for it."""
-    from localrag.catalog.local_models import memory_fit
+    from localrag.catalog.listing import memory_fit
 
     one_line = not stdout_console.is_terminal or stdout_console.width >= _FULL_TABLE_COLUMNS
     table = _new_table("name", "kind", "size", "memory", "here", *(["weights", "licence", "languages", "good for"] if one_line else []))
@@ -190,41 +190,6 @@ def print_curated(models: Sequence["RecommendedModel"], best: "RecommendedModel 
     for m in [] if one_line else models:
         stdout_console.print(f"\n{m.name}: {m.good_for}\n  {m.parameters} · {m.licence} · languages: {m.languages}", soft_wrap=False)
     print_note(f"Best chat model for this machine: {best.name if best else 'the bundled one'}\nDownload one: localrag models pull NAME")
-
-
-def print_found_models(rows: Sequence[dict[str, Any]]) -> None:
-    """Print the models of other programs on this machine, and how to add them."""
-    good, bad = [r for r in rows if not r["problem"]], [r for r in rows if r["problem"]]
-    table = _new_table("name", "kind", "size", "weights", "here", "from", "listed as")
-    for row in good:
-        fit = Text(row["fits"], _COLOURS[row["fits"]])
-        weights = f"{format_parameters(row['parameters'])} {row['quantisation']}".strip()
-        name, listed = (Text(row[key], overflow="fold") for key in ("name", "listed"))
-        table.add_row(name, row["kind"], format_bytes(row["size"]), weights, fit, row["program"], listed)
-    if good:
-        stdout_at_least(0).print(table)
-    for row in bad:
-        print_note(f"Not usable: {row['path']}: {row['problem']}")
-    new = [r for r in good if not r["listed"]]
-    if not rows:
-        print_note("No GGUF models were found. Download one: localrag models list --all")
-    elif new:
-        example = max((r for r in new if r["fits"] == "fits"), key=lambda r: r["size"], default=new[0])
-        print_note(f"Nothing was copied. Add one: localrag models add {example['path']}\nAdd all: localrag models scan --add")
-
-
-def print_details(details: dict[str, Any]) -> None:
-    """Print the properties of a model, one per line."""
-    shown = dict(details)
-    if "size" in details:
-        shown |= {"size": format_bytes(details["size"]), "needs": f"{format_bytes(details['needs'])} of memory: {details['fits']}"}
-        shown |= {"parameters": format_parameters(details["parameters"]), "window": f"{details['window']} tokens"}
-        shown |= {"template": "its own" if details["template"] else "none: a common one is used"}
-    if "slots" in details:
-        shown["slots"] = f"{details['slots']} answers at once, {shown.pop('context')} tokens each"
-    shown.pop("fits", None)
-    for key, value in shown.items():
-        stdout_console.print(Text.assemble((f"{key:<13}", "dim"), str(value) or "not stated"))
 
 
 @contextmanager

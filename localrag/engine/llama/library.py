@@ -5,7 +5,6 @@ Devices are listed by ggml's device interface, the same for CUDA, Metal, ROCm, V
 
 import ctypes
 import platform
-import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -40,11 +39,6 @@ def metadata_value(model: Any, key: str) -> str:
     buffer = ctypes.create_string_buffer(size)
     n = llama_cpp.llama_model_meta_val_str(model, key.encode(), buffer, size)
     return "" if n < 0 else buffer.value.decode(errors="replace")
-
-
-def cpu_features() -> frozenset[str]:
-    """CPU features that this build of llama.cpp uses, in its own names: AVX2, AVX512_BF16 …"""
-    return frozenset(re.findall(r"(?<!\w)(\w+) = 1\b", llama_cpp.llama_print_system_info().decode(errors="replace")))
 
 
 def load_model(path: Path, params: Any) -> Any:

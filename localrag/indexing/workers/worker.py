@@ -17,7 +17,7 @@ from localrag.errors import EngineError, LocalragError, ModelError, UsageError, 
 from localrag.indexing.tasks import Result, Task, TaskContext
 from localrag.llm.model import ChatModel
 from localrag.llm.tagger import Tagger
-from localrag.model_files import ModelFile, find_chat_model, find_embedder, has_fingerprint, merged_models
+from localrag.model_files import ModelFile, find_chat_model, find_embedder, fingerprint, merged_models
 from localrag.records import CallReference, LlmCall
 from localrag.settings import IndexSettings
 from localrag.system.files import PACKAGE_DIR, shipped_data_path
@@ -157,7 +157,7 @@ def local_model(wanted: ModelFile) -> ModelFile:
     for name in (str(wanted.path), *merged_models()[wanted.kind]):
         with suppress(ModelError, OSError):
             path = find(name).path
-            if has_fingerprint(path, wanted.fingerprint):
+            if fingerprint(path) == wanted.fingerprint:
                 return replace(wanted, path=path)
     raise ModelError(
         f"{platform.node()} does not have the model {wanted.name}.",

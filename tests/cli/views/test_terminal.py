@@ -82,7 +82,7 @@ def test_json_escapes_what_a_terminal_would_obey(evil, monkeypatch):
 
 def test_without_colours_there_are_none(evil):
     """NO_COLOR is respected: no colour is set, on stdout or stderr."""
-    shown = Terminal("doctor", "--no-speed", cwd=evil, NO_COLOR="1")
+    shown = Terminal("doctor", cwd=evil, NO_COLOR="1")
     shown.end()
 
     assert not re.search(r"\x1b\[[0-9;]*[349][0-7]m", shown.text("out") + shown.text("err"))

@@ -242,9 +242,9 @@ def test_odd_facts_are_no_facts(models):
         assert asyncio.run(engine.generate(question())).text == "a"
 
 
-@pytest.mark.parametrize("path", ["", "/", "/v1/", "/v1/chat/completions", "/v1/models"])
+@pytest.mark.parametrize("path", ["", "/", "/v1/"])
 def test_an_address_is_found_with_and_without_its_end(path):
-    """Without /v1 it is added where the server has it; a copied endpoint is taken off."""
+    """Without /v1 it is added where the server has it."""
     with Server(lambda _: "a", {"/v1/models": {"data": [{"id": "m"}]}}) as one:
         address = f"http://127.0.0.1:{one.port}{path}"
         file = known(address)
