@@ -93,7 +93,7 @@ ROOMS = {
         {"comparison", "english_clauses", "normalization"},
     ],
     "eval": [
-        {"datasets", "in_memory_graph", "questions"},
+        {"datasets"},
         {"metrics", "retrieval"},
         {"conditions", "extraction", "qa"},
         {"judge"},
@@ -416,7 +416,7 @@ def test_functions_fit_on_a_screen():
 TO_BE_REPLACED = ("entailment/", "query/answerability")
 OLD_NAMES = frozenset((Path(__file__).parent / "data" / "old_names.txt").read_text(encoding="utf-8").split())
 PRIVATE_WORDS = frozenset("door crew bench parcel kit shop harvest mend anew lacking unsaid".split())
-NAMED_BY_THE_COMMAND = {"bench_app", "bench_command", "BenchProgress"}  # `localrag bench`
+NAMED_BY_THE_COMMAND = {"bench_app", "bench_command", "bench_progress"}  # `localrag bench`
 
 
 def defined_names(tree: ast.AST) -> set[str]:

@@ -10,8 +10,7 @@ import typer
 import localrag
 from localrag.cli.options import (
     ENGINE_OPTIONS,
-    CollectionOption,
-    FilterOption,
+    FILTER_OPTIONS,
     IndexOption,
     JsonOption,
     ModelOption,
@@ -20,7 +19,6 @@ from localrag.cli.options import (
     choice_option,
     document_filter,
     engine_options,
-    entities,
     joined_words,
     with_options,
 )
@@ -52,7 +50,6 @@ OutOption = Annotated[
         "--out", "-o", metavar="FILE", help="Write the table to a .csv, .xlsx, .docx, .md or .json file; a timeline also to .ics."
     ),
 ]
-_FILTER_OPTIONS = {"where": (FilterOption, None), "collection": (CollectionOption, None)}
 _TABLE_OPTIONS = {
     "out": (OutOption, None),
     "force": (Annotated[bool, typer.Option("--force", help="Replace an existing file.")], False),
@@ -62,7 +59,7 @@ _TABLE_OPTIONS = {
     "progress": (ProgressOption, "auto"),  # its callback tells the status line
     "as_json": (JsonOption, False),
 }
-with_table = with_options("given", **_FILTER_OPTIONS, **_TABLE_OPTIONS)
+with_table = with_options("given", **FILTER_OPTIONS, **_TABLE_OPTIONS)
 
 
 def _make(given: OptionValues, make: "Callable[[Index, DocumentFilter], ResultTable]", kind: str = "") -> None:
@@ -71,7 +68,7 @@ def _make(given: OptionValues, make: "Callable[[Index, DocumentFilter], ResultTa
     from localrag.exchange.table_files import check_output_file, write_table
     from localrag.serializers import serialize_table
 
-    selection, out, force = document_filter(given.get("where"), given.get("collection")) or NO_FILTER, given["out"], given["force"]
+    selection, out, force = document_filter(given) or NO_FILTER, given["out"], given["force"]
     if out is not None:
         check_output_file(out, kind, force=force)
     with localrag.Index.open(given["index"], model=given["model"], engine=engine_options(given, quiet=given["as_json"])) as opened:
@@ -162,9 +159,7 @@ def _cell_of(given: str, lines: list[str]) -> tuple[str, str]:
 
 @with_table
 def timeline_command(
-    about: Annotated[
-        list[str] | None, typer.Argument(metavar="ABOUT…", help="An entity or a topic. Default: everything.", autocompletion=entities)
-    ] = None,
+    about: Annotated[list[str] | None, typer.Argument(metavar="ABOUT…", help="An entity or a topic. Default: everything.")] = None,
     limit: Annotated[int | None, typer.Option("-n", "--limit", min=1, help="Number of rows. Default: all.")] = None,
     *,
     given: OptionValues,

@@ -140,20 +140,10 @@ def test_bench_engine_prints_what_a_comparison_needs(tmp_path):
     assert figures["settings"]["threads"] >= 1
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"), [("text", "cannot be read"), ("prefix", "no turn"), ("schema", "not valid JSON"), ("words", "needs? [0-9]+")]
-)
-def test_a_workload_that_cannot_be_run_is_refused_in_words(tmp_path, wrong, said):
-    """A missing text, a prefix without turns, a schema that is no JSON and too short a text each get a sentence."""
-    text, prefix, schema = (tmp_path / name for name in ("text", "prefix", "schema"))
-    text.write_text("one two three")
-    prefix.write_text("nothing" if wrong == "prefix" else "<|im_start|>user\nHello<|im_end|>")
-    schema.write_text("{" if wrong == "schema" else "{}")
-    if wrong == "text":
-        text.unlink()
-
-    with pytest.raises(UsageError, match=said):
-        read_workload(text, prefix, schema, chunks=2, words=9 if wrong == "words" else 1, max_tokens=5)
+def test_a_workload_that_is_longer_than_the_demo_is_refused():
+    """How many words there are is said, and how to ask for fewer."""
+    with pytest.raises(UsageError, match=r"40 chunks of 9000 need 360000"):
+        read_workload(chunks=40, words=9000, max_tokens=5)
 
 
 @pytest.mark.ci
