@@ -113,7 +113,6 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, Callable[[TableRow], str]], ...]], ...
             ("relations F1", lambda f: _score(f, "relation_f1")),
             ("names in the text", lambda f: _format_percent(f["in_text_share"])),
             ("repeated names", lambda f: f"{f['duplicates']} of {f['listed']}"),
-            ("words of the prompt in", lambda f: f"{f['leaked']} of {f['written']} names and descriptions"),
         ),
     ),
     (
@@ -130,7 +129,6 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, Callable[[TableRow], str]], ...]], ...
             ("questions right", _format_answered),
             ("seconds a question", lambda f: _format_number(f["question_s"], 1)),
             ("sentences with verified quotes", lambda f: _format_percent(f["quote_verified"])),
-            ("… with words of the prompt", lambda f: _format_number(f["answer_leaked"])),
         ),
     ),
 )
