@@ -1,8 +1,8 @@
 """The tasks of a model's benchmark: annotated paragraphs, yes-or-no questions, and a standard index.
 
-Forty annotated paragraphs: names, types and pairs that the model extracts, and repetitions. Yes or no: questions with known answers, half of
-them no, so that a model that always says yes is noticed. The standard index: the demo documents, and ten questions about them with known
-answers.
+Forty annotated paragraphs: names, types and pairs that the model extracts, and repetitions. Yes or no: questions with known answers, half
+of them no, so that a model that always says yes is noticed. The standard index: the demo documents, and ten questions about them with
+known answers.
 """
 
 import json
