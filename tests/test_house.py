@@ -332,10 +332,9 @@ BENEATH = re.compile(
     r"|exchange\.export\.export_index|project\.open_|store\.opening\.open_index"
 )
 REACH_BENEATH = {
-    "chat.py": "deletes conversations, which opens no model",
     "exchange.py": "takes over what another program extracted",
     "index.py": "decides which documents go, and tells what a plan costs",
-    "inspect.py": "checks an index that may be damaged, and edits collections and merges",
+    "inspect.py": "checks an index that may be damaged, and opens it for changes that need no model",
     "prompts.py": "tries prompts on chunks before it writes them",
     "serve.py": "hands a project to the server, which opens and closes it as it is asked",
 }

@@ -106,11 +106,14 @@ def display_location(citation: Citation, root: Path) -> str:
     return escape_line(citation.place(display_path(citation.path, root), os.path.isdir))
 
 
+FIRST_KEYS = ("answer", "mode", "level", "citations", "calls", "prompt_tokens", "output_tokens", "seconds")
+
+
 def answer_json(answer: Answer, root: Path) -> dict[str, Any]:
     """The answer as `--json` prints it, its Markdown neutralized."""
     row = serializers.serialize_answer(answer)
     shown = {key: [one | {"path": display_path(one["path"], root)} for one in row[key]] for key in ("citations", "passages")}
-    return {key: value for key, value in row.items() if key not in ("id", "at", "segments")} | shown
+    return {key: row[key] for key in (*FIRST_KEYS, *row) if key not in ("id", "at", "segments")} | shown
 
 
 def print_answer(answer: Answer, root: Path, stream: AnswerStream, opens: str = "localrag source 1") -> None:

@@ -267,18 +267,14 @@ def print_result(outcome: "IndexResult", index: "Index", seconds: float) -> None
         names = ("documents", "chunks", "entities", "relationships", "reports")
         print_note(f"{' · '.join(f'{counts[name]} {name}' for name in names)} in {format_duration(seconds)}")
         print_note(" · ".join(_run_figures(outcome, counts["merged"])))
-    if collected := [one for one in outcome.garbage_collected if one.kind != "caches"]:  # caches change with every run
-        items = ", ".join(f"{one.n} {one.kind}" for one in collected)
-        print_note(f"Deleted data that are no longer needed: {items} ({sum(one.bytes for one in collected) / 1e6:.1f} MB).")
     if loaded.skipped:
         first = ", ".join(f"{escape_line(s.path)} ({s.reason})" for s in loaded.skipped[:3])
         print_note(f"{len(loaded.skipped)} files left out: {first}{' …' if len(loaded.skipped) > 3 else ''}. All: localrag files --skipped")
     print_retained(loaded)
     if outcome.failures:
         why = ", ".join(f"{n} {kind}" for kind, n in Counter(f.kind or "failed" for f in outcome.failures).most_common())
-        print_note(f"{_failed_parts(outcome, counts)} ({why}): {outcome.failures[0].reason} Retry: run the same command again.")
-    if counts["chunks"] and not counts["entities"]:
-        print_note("No entity was found in these files; questions are answered from the passages.")
+        stages = ", ".join(f"{n} of {stage}" for stage, n in Counter(f.stage for f in outcome.failures).most_common())
+        print_note(f"Failed: {stages} ({why}): {outcome.failures[0].reason} Retry: run the same command again. All: localrag status")
     if loaded.n_changed or outcome.calls:
         print_note("Next:\n" + "\n".join(f"  {command}" for command in next_commands(index, counts)))
 
@@ -337,17 +333,6 @@ def print_retained(loaded: "LoadResult") -> None:
             f"{len(loaded.retained_paths)} documents, more than a third, have no readable file any more; they are kept. "
             "To remove them, run the same command with --prune. List them: localrag files --skipped"
         )
-
-
-def _failed_parts(outcome: "IndexResult", counts: dict[str, int]) -> str:
-    n = Counter(f.stage for f in outcome.failures)
-    texts = {
-        "extraction": f"of {counts['chunks']} chunks gave no graph data, or only some",
-        "same entity": "pairs of names were left undecided",
-        "description": "entities and relationships have no summary of their descriptions",
-        "report": f"of {counts['communities']} communities have no report",
-    }
-    return " and ".join(f"{n[stage]} {text}" for stage, text in texts.items() if n[stage])
 
 
 def format_engine_metrics(figures: dict[str, Any]) -> str:
