@@ -143,6 +143,18 @@ def setting_options(*names: str) -> dict[str, tuple[Any, Any]]:
     return options
 
 
+def as_arguments(values: OptionValues) -> list[str]:
+    """The command line that gives these values of options; those that are empty are left out."""
+    arguments: list[str] = []
+    for name, value in values.items():
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            arguments.append(flag)
+        elif value:
+            arguments += [part for one in (value if isinstance(value, list) else [value]) for part in (flag, str(one))]
+    return arguments
+
+
 ENGINE_OPTIONS = setting_options("allow_host", "parallel", "engine", "deterministic")
 with_engine = with_options("engine", **ENGINE_OPTIONS)
 

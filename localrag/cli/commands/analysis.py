@@ -101,12 +101,6 @@ def review_command(
         ),
     ] = None,
     rows: Annotated[str, typer.Option("--rows", help="What a row is.", **choice_option("kind of row", ROW_KINDS))] = "document",
-    approve: Annotated[
-        list[str] | None, typer.Option("--approve", metavar="PATH:N", help="Approve the answer to question N. Repeatable.")
-    ] = None,
-    correct: Annotated[
-        list[str] | None, typer.Option("--correct", metavar="PATH:N=TEXT", help="Correct the answer to question N; it stays. Repeatable.")
-    ] = None,
     max_seconds: Annotated[
         float | None, typer.Option("--max-seconds", min=0, help="Stop after this time; the same command goes on.")
     ] = None,
@@ -118,11 +112,6 @@ def review_command(
     lines = _read_lines(questions)
 
     def make(opened: "Index", selection: "DocumentFilter") -> "ResultTable":
-        for cell in approve or ():
-            opened.decide(*_cell_of(cell, lines))
-        for decision in correct or ():
-            cell, _, text = decision.partition("=")
-            opened.decide(*_cell_of(cell, lines), text)
         plan = opened.plan_review(lines, rows=rows, selection=selection)
         if plan.new_cells:
             print_note(f"{plan.new_cells:,} of {plan.cells:,} cells to read, about {format_duration(max(1.0, plan.seconds))}.")
@@ -147,14 +136,6 @@ def _read_lines(questions: Path | None) -> list[str]:
         except OSError as error:
             raise UsageError(f"The questions in {questions} cannot be read: {error.strerror}.", EXAMPLE) from error
     return [q.line for q in parse_questions(text.splitlines())]
-
-
-def _cell_of(given: str, lines: list[str]) -> tuple[str, str]:
-    """Path and question of PATH:N. Raises UsageError."""
-    path, _, number = given.rpartition(":")
-    if not path or not number.isdecimal() or not 1 <= int(number) <= len(lines):
-        raise UsageError(f"{given!r} names no cell.", f"Name a document and a question from 1 to {len(lines)}: contract.pdf:2")
-    return path, lines[int(number) - 1]
 
 
 @with_table
