@@ -233,6 +233,8 @@ def bench_command(
             name, option = context.invoked_subcommand, "--model" if models else "--json"
             raise UsageError(f"{option} belongs after the subcommand.", f"localrag bench {name} {option}{' …' * bool(models)}")
         return
+    if as_json and markdown:
+        raise UsageError("Either --json or --markdown, not both.", "Leave out one of them.")
     from localrag.bench.measure import ModelBenchmark
     from localrag.bench.report import as_markdown, warnings
     from localrag.bench.runs import measure_models, new_path
@@ -244,7 +246,7 @@ def bench_command(
     path = save or new_path()
     with bench_progress(quiet=quiet) as progress:
         run = measure_models(models or [None], task, progress, path)
-    if markdown and not as_json:
+    if markdown:
         write_out(as_markdown(run))
     else:
         write_result(run, print_run, as_json=as_json)

@@ -112,18 +112,8 @@ def test_deterministic_engines_are_exact(chat_file, engine):
 
 @pytest.mark.ci
 def test_bench_engine_prints_what_a_comparison_needs(tmp_path):
-    """The workload given as files runs, and one JSON object with all figures is all that stdout gets."""
-    (tmp_path / "text").write_text("The Skua leaks, said Lars Holm, and the Northern Line must pay for it. " * 20)
-    (tmp_path / "prefix").write_text("<|im_start|>system\nName one person as JSON.<|im_end|>\n")
-    shape = {
-        "type": "object",
-        "properties": {"name": {"type": "string", "maxLength": 20}},
-        "required": ["name"],
-        "additionalProperties": False,
-    }
-    (tmp_path / "schema").write_text(json.dumps(shape))
-    files = ["--text", "text", "--prefix", "prefix", "--schema", "schema"]
-    done = run_localrag("bench", "engine", *files, "--chunks", "3", "--words", "30", "--max-tokens", "40", "--json", cwd=tmp_path)
+    """The workload runs, and one JSON object with all figures is all that stdout gets."""
+    done = run_localrag("bench", "engine", "--chunks", "3", "--words", "30", "--max-tokens", "40", "--json", cwd=tmp_path)
     figures = json.loads(done.stdout)
 
     assert done.returncode == 0, done.stderr
