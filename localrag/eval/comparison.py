@@ -186,7 +186,8 @@ def study_results(folder: Path) -> dict[str, Any]:
     answers = [r for r in answer_rows(folder) if r["question"] in questions]
     rated = [_measures(c, [r for r in answers if r["condition"] == c["name"]], len(questions)) for c in study["conditions"]]
     judge = judge_figures(verdicts)
-    missing = 4 * len(names) * (len(names) - 1) * repeats * len(questions) - len(verdicts)
+    expected = 4 * len(names) * (len(names) - 1) * repeats * len(questions)
+    missing = expected - len(verdicts)
     return {
         "study": {k: v for k, v in study.items() if k != "conditions"} | {"questions": len(questions)},
         "conditions": rated,
@@ -194,7 +195,7 @@ def study_results(folder: Path) -> dict[str, Any]:
         "wins": [asdict(r) for r in win_rates(verdicts, names, questions, repeats)],
         "warnings": [
             *_gaps(rated, len(questions)),
-            *[f"{missing} verdicts are missing: the same command gives them."] * (missing > 0),
+            *[f"{missing} of {expected} verdicts are missing: the same command gives them."] * (missing > 0),
             *warnings_about(judge),
         ],
     }
