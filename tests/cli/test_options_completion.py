@@ -56,7 +56,7 @@ def test_choices_settings_and_prompts_are_offered(town):
     """By the beginning that is typed; fish is answered as bash is."""
     assert offered(town, "ask", "x", "--mode", "g") == ["global"]
     assert offered(town, "config", "get", "chunk") == ["chunk_tokens"]
-    assert offered(town, "prompts", "show", "abstractive/rep") == ["abstractive/report"]
+    assert offered(town, "prompts", "show", "abstractive/repo") == ["abstractive/report", "abstractive/report_long"]
     assert offered(town, "ask", "x", "--mode", "g", shell="fish") == ["global"]
 
 
