@@ -275,6 +275,8 @@ def print_result(outcome: "IndexResult", index: "Index", seconds: float) -> None
         why = ", ".join(f"{n} {kind}" for kind, n in Counter(f.kind or "failed" for f in outcome.failures).most_common())
         stages = ", ".join(f"{n} of {stage}" for stage, n in Counter(f.stage for f in outcome.failures).most_common())
         print_note(f"Failed: {stages} ({why}): {outcome.failures[0].reason} Retry: run the same command again. All: localrag status")
+    if counts["chunks"] and not counts["entities"]:
+        print_note("No entity was found in these files; questions are answered from the passages.")
     if loaded.n_changed or outcome.calls:
         print_note("Next:\n" + "\n".join(f"  {command}" for command in next_commands(index, counts)))
 
