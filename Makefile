@@ -46,7 +46,7 @@ fix: setup
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 bench: setup                     ## measure this machine
-	$(BIN)/localrag bench engine --ablate
+	$(BIN)/localrag bench engine
 
 docs: setup                      ## regenerate the command reference and the map of the code
 	$(BIN)/python scripts/docs.py

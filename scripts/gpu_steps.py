@@ -362,7 +362,7 @@ def bench(step: Step) -> None:
     from localrag.engine.settings import EngineOptions
 
     chunks, words, tokens = (4, 40, 16) if step.rehearse else (REQUESTS, 180, 200)
-    work = read_workload(None, None, None, chunks=chunks, words=words, max_tokens=tokens)
+    work = read_workload(chunks=chunks, words=words, max_tokens=tokens)
     options = EngineOptions(overrides="slots=2,n_ctx=2048,kv_cache_type=f16" if step.rehearse else "", notify=print)
     unguessed = replace(options, overrides=f"{options.overrides},prompt_lookup=no")
     for name, path in step.models().items():

@@ -88,7 +88,7 @@ ROOMS = {
         {"comparison", "english_clauses", "normalization"},
     ],
     "eval": [
-        {"datasets", "in_memory_graph", "questions"},
+        {"datasets"},
         {"metrics", "retrieval"},
         {"conditions", "extraction", "qa"},
         {"judge"},
@@ -327,10 +327,9 @@ BENEATH = re.compile(
     r"|exchange\.export\.export_index|project\.open_|store\.opening\.open_index"
 )
 REACH_BENEATH = {
-    "chat.py": "deletes conversations, which opens no model",
     "exchange.py": "takes over what another program extracted",
     "index.py": "decides which documents go, and tells what a plan costs",
-    "inspect.py": "checks an index that may be damaged, and edits collections and merges",
+    "inspect.py": "checks an index that may be damaged, and opens it for changes that need no model",
     "prompts.py": "tries prompts on chunks before it writes them",
     "serve.py": "hands a project to the server, which opens and closes it as it is asked",
 }
@@ -408,7 +407,7 @@ def test_functions_fit_on_a_screen():
 TO_BE_REPLACED = ("entailment/", "query/answerability")
 OLD_NAMES = frozenset((Path(__file__).parent / "data" / "old_names.txt").read_text(encoding="utf-8").split())
 PRIVATE_WORDS = frozenset("door crew bench parcel kit shop harvest mend anew lacking unsaid".split())
-NAMED_BY_THE_COMMAND = {"bench_app", "bench_command", "BenchProgress"}  # `localrag bench`
+NAMED_BY_THE_COMMAND = {"bench_app", "bench_command", "bench_progress"}  # `localrag bench`
 
 
 def defined_names(tree: ast.AST) -> set[str]:

@@ -142,7 +142,7 @@ def measure_model(task: ModelBenchmark, on_progress: ReportProgress) -> dict[str
     speeds = []
     for n in range(0 if file.url else task.repeat):
         on_progress("speed", n, task.repeat)
-        work = read_workload(None, None, None, chunks=SPEED_CHUNKS, words=SPEED_WORDS, max_tokens=SPEED_TOKENS)
+        work = read_workload(chunks=SPEED_CHUNKS, words=SPEED_WORDS, max_tokens=SPEED_TOKENS)
         speeds.append(run_workload(file, options, work))
     quality |= {"speeds": speeds, "peak_bytes": None if file.url else peak_memory()}
     if task.quick:

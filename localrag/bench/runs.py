@@ -63,7 +63,6 @@ def _extraction(row: ModelRow) -> ModelRow:
     seconds = cost["seconds"]["en"]
     done = sum(not p["error"] for p in read if p["id"].startswith("en"))
     parts = {f"typed_f1_{k}": _f1(some, "typed") for k in LANGUAGE_NAMES if (some := [p for p in read if p["id"].startswith(k)])}
-    written = sum(p["written"] for p in read)
     return {
         "paragraphs_per_hour": round(3600 * done / seconds) if seconds else None,
         "forced_share": _share_or_none(cost["forced_tokens"], cost["output_tokens"]) if row["speeds"] else None,
@@ -75,9 +74,6 @@ def _extraction(row: ModelRow) -> ModelRow:
         "in_text_share": _share_or_none(sum(p["in_text"] for p in read), sum(p["listed"] for p in read)),
         "listed": sum(p["listed"] for p in read),
         "duplicates": sum(p["duplicates"] for p in read),
-        "written": written,
-        "leaked": sum(p["leaked"] for p in read),
-        "leaked_share": _share_or_none(sum(p["leaked"] for p in read), written),
     }
 
 
@@ -121,7 +117,7 @@ def _index(row: ModelRow) -> ModelRow:
 
 def _questions(row: ModelRow) -> ModelRow:
     questions = row["questions"]
-    names = ("questions", "answered", "questions_failed", "question_s", "question_output_tokens", "quote_verified", "answer_leaked")
+    names = ("questions", "answered", "questions_failed", "question_s", "question_output_tokens", "quote_verified")
     if not questions:
         return dict.fromkeys(names)
     good = [q for q in questions if not q["error"]]
@@ -133,7 +129,6 @@ def _questions(row: ModelRow) -> ModelRow:
         round(statistics.mean(q["seconds"] for q in good), 2) if good else None,
         sum(q["output_tokens"] for q in good),
         _share_or_none(sum(q["supported"] for q in good), sentences),
-        sum(q["leaked"] for q in good),
     )
     return dict(zip(names, values, strict=True))
 

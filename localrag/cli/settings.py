@@ -10,7 +10,6 @@ A localrag.toml may come from another person: its risky settings take effect onl
 import json
 import os
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -246,8 +245,7 @@ def settings_model() -> "type[BaseModel]":
             kind = kind | None
         if setting.check:
             kind = Annotated[kind, AfterValidator(setting.check)]
-        examples = None if setting.example is None else [setting.example]
-        fields[name] = (kind, Field(setting.default, description=setting_help(name), ge=setting.min, le=setting.max, examples=examples))
+        fields[name] = (kind, Field(setting.default, ge=setting.min, le=setting.max))
     model: type[BaseModel] = create_model("Settings", __config__=ConfigDict(extra="forbid"), **fields)
     return model
 
@@ -329,10 +327,7 @@ def variable(name: str) -> str:
 def read_settings_file(path: Path, origin: str) -> dict[str, SetValue]:
     """Read the settings of a file. Raises UsageError, with the line, if it is unreadable or has invalid values."""
     text = read_text(path)
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML: {error}.", f"Correct that line in {path}") from error
+    raw = _parsed(path, text).unwrap()
     if not raw:
         return {}
 
@@ -550,14 +545,8 @@ def _save(path: Path, text: str) -> None:
 
 
 def to_toml(value: Any) -> str:
-    """A value in TOML syntax."""
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(to_toml, value))}]"
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    """A value in TOML syntax, which is that of JSON for the types of settings."""
+    return "none" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def as_option_text(value: Any) -> str:
@@ -694,33 +683,23 @@ def _mismatch(name: str, setting: SetValue, has: Any) -> IndexMismatch:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class EffectiveSetting:
-    """A setting in effect. `origin` is environment, project, user, index or default; `where` is the variable, or the file and line.
+def effective_settings(set_values: Mapping[str, SetValue], bound: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """All settings with their values and where each comes from, from the values that were set and the `bound_models` of the index.
 
-    `index` is the value of the index if it differs: indexing ends with an error until one of the two is changed.
+    `origin` is environment, project, user, index or default; `where` the variable, or the file and line. `index` is the value of the index
+    if it differs: indexing ends with an error until one of the two is changed.
     """
-
-    name: str
-    value: Any
-    origin: str
-    where: str
-    index: Any
-    about: str
-
-
-def effective_settings(set_values: Mapping[str, SetValue], bound: Mapping[str, Any]) -> list[EffectiveSetting]:
-    """All settings with their values and origins, from the values that were set and the `bound_models` of the index."""
-    return [_effective_setting(name, set_values.get(name), bound) for name in SETTING_NAMES]
-
-
-def _effective_setting(name: str, given: SetValue | None, bound: Mapping[str, Any]) -> EffectiveSetting:
-    has = value_in_index(name, bound) if bound and name in INDEX_BOUND_SETTINGS else None
-    if given is None:
-        value, origin = (setting_default(name), "default") if has is None else (has, "index")
-        return EffectiveSetting(name, value, origin, "", None, setting_help(name))
-    differs = has is not None and _differs(name, given, bound)
-    return EffectiveSetting(name, given.value, given.origin, given.location, has if differs else None, setting_help(name))
+    rows = []
+    for name in SETTING_NAMES:
+        given, has = set_values.get(name), value_in_index(name, bound) if bound and name in INDEX_BOUND_SETTINGS else None
+        row = {"name": name, "value": setting_default(name), "origin": "default", "where": "", "index": None, "about": setting_help(name)}
+        if given is not None:
+            differs = has is not None and _differs(name, given, bound)
+            row |= {"value": given.value, "origin": given.origin, "where": given.location, "index": has if differs else None}
+        elif has is not None:
+            row |= {"value": has, "origin": "index"}
+        rows.append(row)
+    return rows
 
 
 def _differs(name: str, given: SetValue, bound: Mapping[str, Any]) -> bool:
@@ -728,13 +707,3 @@ def _differs(name: str, given: SetValue, bound: Mapping[str, Any]) -> bool:
         return conflicting_value(name, given.value, bound) is not None
     except LocalragError:  # a missing model counts as different
         return True
-
-
-def bound_models_or_error(index: Path | None) -> tuple[dict[str, Any], str]:
-    """The `bound_models` of an index and an empty text, or an empty dict and the error."""
-    from localrag.project import bound_models
-
-    try:
-        return bound_models(index), ""
-    except LocalragError as error:
-        return {}, str(error)

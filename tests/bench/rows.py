@@ -17,8 +17,6 @@ def measured(
             "listed": 0 if n < failed else typed[n][1],
             "in_text": 0 if n < failed else typed[n][1],
             "duplicates": 0,
-            "written": 10,
-            "leaked": 0,
             "words": 43,
             "error": "failed in the engine" if n < failed else "",
         }

@@ -1,14 +1,10 @@
 """Figures, tables and exports of measurements made by hand."""
 
-import csv
-import io
-import json
-import sqlite3
 import tomllib
 
 import pytest
 
-from localrag.bench.report import as_text, check_format, recommendation, table, warnings, write_sqlite
+from localrag.bench.report import as_markdown, recommendation, table, warnings
 from localrag.bench.runs import answer_bias, compare_models, models_to_compare, recommend_model, reliability_warning, save_run
 from localrag.errors import UsageError
 from localrag.system.files import shipped_data_path
@@ -106,30 +102,13 @@ def test_the_recommendation_fits_into_models_toml():
     assert recommendation([measured("smollm2-135m")]).endswith('default_chat = "smollm2-135m"')
 
 
-def test_every_format_has_every_model(tmp_path):
-    """Text formats name each model and its error; CSV and JSON lines have a row for each; SQLite takes a run once."""
-    run = run_of(measured("a"), measured("b", failed=5), BROKEN)
-    texts = {form: as_text(run, form) for form in ("md", "csv", "json", "jsonl")}
+def test_markdown_has_every_model():
+    """It names each model and its error."""
+    text = as_markdown(run_of(measured("a"), measured("b", failed=5), BROKEN))
 
-    assert all("broken.gguf" in text and "not a GGUF file" in text for text in texts.values())
-    assert "failed 5 of 10" in texts["md"]
-    assert json.loads(texts["json"]) == run
-    assert [json.loads(line)["name"] for line in texts["jsonl"].splitlines()] == ["a", "b", "broken.gguf"]
-    read = list(csv.DictReader(io.StringIO(texts["csv"])))
-    assert [(r["name"], r["failed_paragraphs"]) for r in read] == [("a", "0"), ("b", "5"), ("broken.gguf", "")]
-    for _ in range(2):
-        write_sqlite(run, tmp_path / "b.db")
-    db = sqlite3.connect(tmp_path / "b.db")
-    assert db.execute("select name, typed_f1 is null from models order by name").fetchall() == [("a", 0), ("b", 0), ("broken.gguf", 1)]
-    assert db.execute("select count(*) from paragraphs where error != ''").fetchone() == (5,)
-
-
-def test_unknown_formats_and_sqlite_without_a_file_are_refused():
-    """What cannot be written is said before anything is measured."""
-    with pytest.raises(UsageError, match="xls"):
-        check_format("xls", None)
-    with pytest.raises(UsageError, match="is not text"):
-        check_format("sqlite", None)
+    assert "| | a | b |" in text
+    assert "broken.gguf: not measured" in text
+    assert "failed 5 of 10" in text
 
 
 def test_runs_are_matched_by_their_models(tmp_path):

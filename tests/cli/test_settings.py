@@ -18,11 +18,10 @@ from tests.test_model_files import write_model
 ROOT = Path(__file__).parents[2]
 # Options that are about one run and not about how somebody works: no setting stands behind them.
 SWITCHES = set(
-    """ablate about add all approve check chunks collection condition config context_only continue correct
-    delete documents dry_run dynamic filter
-    force format gpu head include_same json judge k kind level limit markdown max_tokens models n name open out passages plan prefix
-    programs progress prune questions quick quiet ray rebuild recluster retune repair repeat repeats resume rows samples save schema seed
-    selection similar skipped speed test text undo use user users verify watch words write_reports yes""".split()
+    """about add all check chunks collection condition config context_only continue delete
+    documents dry_run dynamic filter force format gpu head include_same json judge k kind level limit markdown max_tokens models n name
+    open out passages plan programs progress prune quick quiet ray rebuild recluster repair repeat repeats resume retune rows save seed
+    similar skipped speed test undo use user verify watch words write_reports yes""".split()
 )
 
 
@@ -308,7 +307,7 @@ def test_variables_that_are_no_settings_keep_their_meaning(own):
 
 
 def test_help_and_the_way_out_work_with_a_broken_file(own):
-    """--help reads no settings, and `config unset`, `set` and `path` mend a file that others cannot be read with."""
+    """--help reads no settings, and `config unset` and `set` mend a file that others cannot be read with."""
     put(own, 'moed = "x"\nstyle = "loud"\n')
     helped = run(own, "ask", "--help")
     unset = run(own, "config", "unset", "moed")

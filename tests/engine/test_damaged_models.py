@@ -94,7 +94,7 @@ def test_llama_cpp_refuses_what_was_cut_off_and_does_not_end_the_process(cut):
     assert done.stdout.splitlines()[::2] == ["refused False"] * len(CUTS)
 
 
-@pytest.mark.parametrize("command", [("index", "a.txt"), ("doctor",), ("bench", "-o", "jsonl")], ids=lambda c: c[0])
+@pytest.mark.parametrize("command", [("index", "a.txt"), ("doctor",), ("bench", "--json")], ids=lambda c: c[0])
 def test_every_command_says_it(tmp_path, cut, command):
     """On the command line: the file, where it ends, what to do; exit code as ever, no word of something unexpected."""
     (tmp_path / "a.txt").write_text("Lars Holm is the mate.")

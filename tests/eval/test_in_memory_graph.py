@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localrag.eval.in_memory_graph import build_graph_in_memory
 from localrag.indexing.extraction.names import DocumentCasing, cooccurring_pairs, find_name_spans, sentence_numbers
 from localrag.indexing.extraction.nlp import ChunkText, candidate_names
 from localrag.indexing.graph.entity_resolution import name_key
@@ -30,6 +29,7 @@ from localrag.records import (
 from localrag.text.sentences import sentences
 from tests.conftest import DATA
 from tests.graphs import detect_communities
+from tests.indexing.graph.in_memory_graph import build_graph_in_memory
 
 TEXT = "Mr. Scrooge paid Bob\nCratchit. Scrooge's nephew Fred called. Bob Cratchit has a son, Tiny Tim. The counting-house was cold."
 

@@ -17,7 +17,7 @@ from localrag.serve.context import error_response
 from localrag.serve.mcp_server import _error_text
 from localrag.store import entity_network, runs, vectors
 from localrag.store.database import snapshot
-from localrag.store.location import SCHEMA_HASH, entity_names, schema_hash
+from localrag.store.location import SCHEMA_HASH, schema_hash
 from localrag.store.opening import open_index, writer_lock
 from localrag.store.schema import SCHEMA_VERSION, current_schema, recompute_checksums
 from localrag.system.trust import is_recorded_cache_file
@@ -86,7 +86,7 @@ def test_an_index_with_another_schema_is_not_read(clone, kind):
     """Whatever runs by itself in a database is found before a table is read, by every way in; the rows are kept by a repair."""
     edit(clone, *HOSTILE[kind])
     folder = clone / ".localrag"
-    ways = [open_index, lambda f: snapshot(f).__enter__(), lambda f: open_index(f, create=True), lambda f: entity_names(f, "")]
+    ways = [open_index, lambda f: snapshot(f).__enter__(), lambda f: open_index(f, create=True)]
     for way_in in ways:
         with pytest.raises((LocalragError, sqlite3.DatabaseError), match="schema is not localrag's own"):
             way_in(folder)

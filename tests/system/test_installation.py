@@ -139,7 +139,7 @@ def test_what_the_next_test_looks_for_is_found(line):
 @pytest.mark.parametrize(
     "line",
     [
-        *("uv tool install .", "pipx inject localrag-graph watchfiles", "uv tool uninstall localrag", "pip install dist/*.whl"),
+        *("uv tool install .", "pipx inject localrag-graph pyarrow", "uv tool uninstall localrag", "pip install dist/*.whl"),
         *("podman build -t localrag .", "/opt/localrag/bin/pip install uv", "pip install wheels/localrag_graph-*.whl"),
     ],
 )

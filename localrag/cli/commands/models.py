@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from localrag.cli.commands.inspect import print_check_result
-from localrag.cli.options import AllowHostOption, JsonOption, QuietOption, any_model, choice_option, models_to_download, own_models
+from localrag.cli.options import AllowHostOption, JsonOption, QuietOption, any_model, choice_option
 from localrag.cli.views.terminal import confirm, print_note, write_json
 from localrag.errors import ModelError, UsageError
 from localrag.records import to_row
@@ -133,7 +133,7 @@ def use_command(name: NameArgument) -> None:
 
 @models_app.command("rm")
 def remove_model_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A model of your own list.", autocompletion=own_models)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A model of your own list.", autocompletion=any_model)],
     delete: Annotated[bool, typer.Option("--delete", help="Also delete the file, if localrag downloaded it.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before deleting.")] = False,
 ) -> None:
@@ -160,7 +160,6 @@ def pull_command(
         typer.Argument(
             metavar="NAME|REPO[:QUANT]",
             help="A name of `models list --all`, or a repository of the hub.",
-            autocompletion=models_to_download,
         ),
     ],
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the model. Default: its listed or file name.")] = "",

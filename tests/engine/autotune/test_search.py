@@ -112,18 +112,8 @@ def test_deterministic_engines_are_exact(chat_file, engine):
 
 @pytest.mark.ci
 def test_bench_engine_prints_what_a_comparison_needs(tmp_path):
-    """The workload given as files runs, and one JSON object with all figures is all that stdout gets."""
-    (tmp_path / "text").write_text("The Skua leaks, said Lars Holm, and the Northern Line must pay for it. " * 20)
-    (tmp_path / "prefix").write_text("<|im_start|>system\nName one person as JSON.<|im_end|>\n")
-    shape = {
-        "type": "object",
-        "properties": {"name": {"type": "string", "maxLength": 20}},
-        "required": ["name"],
-        "additionalProperties": False,
-    }
-    (tmp_path / "schema").write_text(json.dumps(shape))
-    files = ["--text", "text", "--prefix", "prefix", "--schema", "schema"]
-    done = run_localrag("bench", "engine", *files, "--chunks", "3", "--words", "30", "--max-tokens", "40", "--json", cwd=tmp_path)
+    """The workload runs, and one JSON object with all figures is all that stdout gets."""
+    done = run_localrag("bench", "engine", "--chunks", "3", "--words", "30", "--max-tokens", "40", "--json", cwd=tmp_path)
     figures = json.loads(done.stdout)
 
     assert done.returncode == 0, done.stderr
@@ -140,20 +130,10 @@ def test_bench_engine_prints_what_a_comparison_needs(tmp_path):
     assert figures["settings"]["threads"] >= 1
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"), [("text", "cannot be read"), ("prefix", "no turn"), ("schema", "not valid JSON"), ("words", "needs? [0-9]+")]
-)
-def test_a_workload_that_cannot_be_run_is_refused_in_words(tmp_path, wrong, said):
-    """A missing text, a prefix without turns, a schema that is no JSON and too short a text each get a sentence."""
-    text, prefix, schema = (tmp_path / name for name in ("text", "prefix", "schema"))
-    text.write_text("one two three")
-    prefix.write_text("nothing" if wrong == "prefix" else "<|im_start|>user\nHello<|im_end|>")
-    schema.write_text("{" if wrong == "schema" else "{}")
-    if wrong == "text":
-        text.unlink()
-
-    with pytest.raises(UsageError, match=said):
-        read_workload(text, prefix, schema, chunks=2, words=9 if wrong == "words" else 1, max_tokens=5)
+def test_a_workload_that_is_longer_than_the_demo_is_refused():
+    """How many words there are is said, and how to ask for fewer."""
+    with pytest.raises(UsageError, match=r"40 chunks of 9000 need 360000"):
+        read_workload(chunks=40, words=9000, max_tokens=5)
 
 
 @pytest.mark.ci
