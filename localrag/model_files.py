@@ -205,7 +205,7 @@ _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """A server's information about itself and its model; empty, 0 or 1.0 for unknown values."""
+    """A server's information about itself and its model; empty or 0 for unknown values."""
 
     digest: str = ""  # hash that identifies the model, independent of the server
     model: str = ""  # the model's name on the server
@@ -213,15 +213,7 @@ class ServerInfo:
     window: int = 0  # context length in tokens, prompt and answer
     slots: int = 0  # parallel requests
     tokenize_field: str = ""  # name of the text field of /tokenize
-    latin_token_ratio: float = 1.0  # tokens per token of the local vocabulary used for counting
-    chinese_token_ratio: float = 1.0
-    is_window_assumed: bool = False  # it tells its window only once the model is loaded
     suffix: str = ""  # what the address lacks: "/v1"
-    hides_thinking: bool = False  # its answers begin with thinking whose start mark is missing
-    learned_window: int = 0  # tokens, by requests that did not fit
-    omitted_fields: tuple[str, ...] = ()  # optional fields of a request that it rejected
-    form: str = "schema"  # in which it is asked for JSON first
-    learned_at: float = 0.0  # time.time() of the last of these
 
 
 @dataclass(frozen=True, slots=True)
