@@ -84,7 +84,7 @@ def run_checks(target: DoctorTarget, options: EngineOptions, *, speed: bool) -> 
     return [*lines, _offline(attempts)]
 
 
-def run_gpu_checks(target: DoctorTarget, options: EngineOptions) -> list[CheckLine]:
+def run_gpu_checks(target: DoctorTarget) -> list[CheckLine]:
     """Check whether llama.cpp uses the graphics cards of this machine, and how much of the chat model fits on them."""
     machine = graphics_cards.read_machine()
     lines = [_check_or_error("llama.cpp", lambda: _gpu_backend(machine)), _check_or_error("cards", lambda: _cards(machine))]
@@ -97,7 +97,7 @@ def run_gpu_checks(target: DoctorTarget, options: EngineOptions) -> list[CheckLi
     if chat and chat.url:
         lines.append(CheckLine("layers", "ok", "the server decides, which runs the model"))
     elif chat:
-        lines.append(_check_or_error("layers", lambda: _layers_on_gpu(chat, options, machine)))
+        lines.append(_check_or_error("layers", lambda: _layers_on_gpu(chat, machine)))
     return lines
 
 
@@ -129,11 +129,10 @@ def _cards(machine: GraphicsMachine) -> CheckLine:
     return CheckLine("cards", "warn", f"none, everything is computed on the CPU. {reason.text}", reason.remedy)
 
 
-def _layers_on_gpu(file: ModelFile, options: EngineOptions, machine: GraphicsMachine) -> CheckLine:
+def _layers_on_gpu(file: ModelFile, machine: GraphicsMachine) -> CheckLine:
     """How many layers of a model fit into the free memory of the cards, beside a KV cache."""
     from localrag.engine.llama.library import offload_devices
     from localrag.engine.memory import MAX_SLOTS, context_and_slots, kv_cache_budget, offload, read_model_memory
-    from localrag.engine.settings import EngineSettings
 
     devices = offload_devices()
     memory = [(d.free, d.total) for d in devices] or [(c.free, c.total) for c in machine.cards]
@@ -142,14 +141,12 @@ def _layers_on_gpu(file: ModelFile, options: EngineOptions, machine: GraphicsMac
     needs = f"{file.name} has {count} layers and {shape.weights / GIB:.1f} GiB of weights"
     if not memory:
         return CheckLine("layers", "warn", f"none on a card; {needs}", "Nothing needs to be done: it runs on the CPU.")
-    asked = EngineSettings().with_values(options.overrides).gpu_layers if "gpu_layers" in options.overrides else None
-    placed = offload(shape, [free for free, _ in memory], [total for _, total in memory], layers=asked)
+    placed = offload(shape, [free for free, _ in memory], [total for _, total in memory])
     on_card = count if placed.gpu_layers < 0 else placed.gpu_layers
     n_ctx, slots = context_and_slots(shape, kv_cache_budget(shape, placed, available_memory()), most=MAX_SLOTS)
-    experts = f", the experts of {placed.cpu_experts} of them stay on the CPU" if placed.cpu_experts else ""
     fit = "fit" if devices else "would fit"
-    text = f"{on_card} of {count} {fit} on the card{experts}, with a KV cache for {slots} answers at once of {n_ctx} tokens; {needs}"
-    if on_card == count and not placed.cpu_experts:
+    text = f"{on_card} of {count} {fit} on the card, with a KV cache for {slots} answers at once of {n_ctx} tokens; {needs}"
+    if on_card == count:
         return CheckLine("layers", "ok", text)
     return CheckLine("layers", "warn", text, "Free memory of the card, or use a smaller model or quantization: localrag models list --all")
 

@@ -330,7 +330,8 @@ def compared(path: Path, settings: Any, reference: Any) -> dict[str, Any]:
     """A layout's distance from the reference, and how many of ten answers differ when they are computed together."""
     import numpy as np
 
-    from localrag.engine.autotune.measure import MAX_KL_DIVERGENCE, with_invariant_rows
+    from localrag.engine.autotune.load import with_row_rules
+    from localrag.engine.autotune.measure import MAX_KL_DIVERGENCE
     from localrag.engine.engine import Engine
     from localrag.engine.llama.model import LlamaModel
 
@@ -345,9 +346,7 @@ def compared(path: Path, settings: Any, reference: Any) -> dict[str, Any]:
         "same most likely token": f"{int((got.argmax(1) == reference.argmax(1)).sum())} of {len(got)}",
         "within tolerance": bool(np.median(divergence) <= MAX_KL_DIVERGENCE),
     }
-    model = LlamaModel(model_file(path), settings)
-    ruled = with_invariant_rows(model, settings)
-    model.close()
+    ruled = with_row_rules(model_file(path), settings)
     engine = Engine(lambda: LlamaModel(model_file(path), ruled))
     try:
         prompts = [[(7 * n + 31 * i) % 50_000 + 100 for i in range(20 + 23 * n)] for n in range(10)]
@@ -356,7 +355,7 @@ def compared(path: Path, settings: Any, reference: Any) -> dict[str, Any]:
     finally:
         engine.close()
     differ = sum(a.token_ids != b.token_ids for a, b in zip(together, alone, strict=True))
-    rule = f"rows in multiples of {ruled.row_multiple}, at least {ruled.min_rows}" if ruled.batch_invariant else "no rule makes it exact"
+    rule = f"rows in multiples of {ruled.row_multiple}, at least {ruled.min_rows}"
     return figures | {"answers that differ in a batch": f"{differ} of 10", "rule for rows": rule}
 
 
@@ -404,7 +403,7 @@ def engine_figures(file: Any, options: Any, work: Any) -> dict[str, Any]:
 
     figures = run_workload(file, options, work)
     names = ("output_tokens", "seconds", "output_tokens_per_s", "prefill_tokens_per_s", "decode_tokens_per_s", "host_share", "slot_use")
-    settings = {key: figures["settings"][key] for key in ("slots", "n_ctx", "gpu_layers", "kv_cache_type", "kv_unified")}
+    settings = {key: figures["settings"][key] for key in ("slots", "n_ctx", "gpu_layers", "kv_cache_type")}
     return {key: figures[key] for key in names} | {"settings": settings}
 
 
@@ -648,7 +647,7 @@ def memory_of(tensors: Sequence[tuple[str, tuple[int, ...]]], shape: dict[str, i
             others += size
     head = shape.get("head") or shape["width"] // shape["heads"]
     kv_bytes = 2 * 2 * shape["layers"] * shape["kv_heads"] * head
-    return ModelMemory(tuple(layers), (0,) * len(layers), others, kv_bytes, shape["context"], 1_500_000_000)
+    return ModelMemory(tuple(layers), others, kv_bytes, shape["context"], 1_500_000_000)
 
 
 @contextmanager
@@ -738,15 +737,15 @@ def out_of_memory(step: Step) -> None:
 
 def work_until_told(path: str, rehearse: str) -> dict[str, Any]:
     """Answer a prompt, say that the engine is ready, and answer long prompts once standard input says so."""
-    from localrag.engine.autotune.load import open_with
     from localrag.engine.engine import Engine
+    from localrag.engine.llama.model import LlamaModel
     from localrag.engine.settings import EngineSettings
     from localrag.errors import LocalragError
 
     settings = EngineSettings(
         threads=cores(), gpu_layers=0 if int(rehearse) else -1, flash_attention=not int(rehearse), slots=8, n_ctx=2048
     )
-    engine = Engine(lambda: open_with(model_file(Path(path)), settings))
+    engine = Engine(lambda: LlamaModel(model_file(Path(path)), settings))
     generated(engine, [[1, 2, 3]], 4)
     print("ready", flush=True)
     sys.stdin.readline()

@@ -187,7 +187,7 @@ def test_a_card_that_llama_cpp_was_not_built_for_fails_with_the_command_that_bui
 def test_a_small_card_gets_a_part_of_the_layers():
     """Of a card with less free memory than the model needs beside a KV cache, only some layers are promised."""
     machine = GraphicsMachine(parse_cards("0, NVIDIA T400, 2048, 800, 7.5, 580.159.04\n"), (13, 0), (13, 0))
-    layers = _layers_on_gpu(find_chat_model(None), EngineOptions(), machine)
+    layers = _layers_on_gpu(find_chat_model(None), machine)
 
     assert (layers.state, layers.text.startswith("30 of 30")) == ("warn", False)
     assert 0 < int(layers.text.split()[0]) < 30

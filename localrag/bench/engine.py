@@ -31,7 +31,7 @@ ABLATIONS = {
     "no prefix sharing": "share_prefixes=no",
     "no drafts": "prompt_lookup=no",
     "one sequence": "slots=1",
-    "llama.cpp's own KV": "kv_unified=yes,flash_attention=yes,kv_cache_type=f16,min_rows=1,row_multiple=1,batch_invariant=no",
+    "flash attention": "flash_attention=yes,kv_cache_type=f16,min_rows=1,row_multiple=1",
 }
 # Parts that have no option, because they are never slower: they are disabled by patching the code.
 ABLATED_PARTS: dict[str, tuple[str, Any]] = {

@@ -255,10 +255,10 @@ def self_test(file: ModelFile) -> list[CheckLine]:
 
 
 def _chat(file: ModelFile) -> list[CheckLine]:
-    from localrag.engine.autotune.load import open_with
+    from localrag.engine.autotune.load import open_backend
     from localrag.engine.engine import Engine
     from localrag.engine.request import Request
-    from localrag.engine.settings import EngineSettings
+    from localrag.engine.settings import EngineOptions
     from localrag.llm.grammar import from_lark
 
     about, lines = read_model_info(file.path), []
@@ -266,7 +266,7 @@ def _chat(file: ModelFile) -> list[CheckLine]:
         remedy = f"Add it with its own kind: --kind {about.kind}"
         raise ModelError(f"{file.path.name} is not a chat model, but a{'n' * (about.kind == 'embedder')} {about.kind}.", remedy)
     started = time.perf_counter()
-    engine = Engine(lambda: open_with(file, EngineSettings(threads=available_cores(), slots=1, n_ctx=512)))
+    engine = Engine(lambda: open_backend(file, EngineOptions("slots=1,n_ctx=512", measure_later=True)))
     try:
         ask = [{"role": "user", "content": f"{_TEST_SENTENCE} Who owns it? Answer with JSON."}]
         cells = engine.backend.chat.encode(ask)

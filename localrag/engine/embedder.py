@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ MAX_CACHED_TEXTS, MAX_CACHED_TEXT_CHARS = 20_000, 500  # some 30 MB of vectors
 
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]  # (n, d) float32, each row L2-normalised; no text is truncated
 Windows = Callable[[str], list[list[int]]]  # a text's tokens, in parts that fit a model's window
+W = TypeVar("W")
 
 
 class EmbeddingModel(Protocol):
@@ -59,8 +60,25 @@ def open_embedder(file: ModelFile, *, quick: bool = False) -> "Embedder":
 
 
 def open_reranker(file: ModelFile) -> Callable[[str, Sequence[str]], NDArray[np.float32]]:
-    """The scoring function of a GGUF reranker; the model is loaded on first use."""
-    return Reranker(file).scores
+    """A function that scores how well passages answer a question, (n,) float32, higher is better, with a GGUF reranker.
+
+    Rerankers are cross-encoders such as bge-reranker, or Qwen3-Reranker, computed through llama.cpp's RANK pooling and loaded on first use.
+    A passage that does not fit the window beside the question is truncated at its end. The function raises ModelError if the model cannot
+    be loaded, EngineError if it cannot compute.
+    """
+
+    @cache
+    def opened() -> "PooledModel":
+        from localrag.engine.autotune.load import open_pooled
+
+        return open_pooled(file, scores=True)
+
+    def scores(question: str, passages: Sequence[str]) -> NDArray[np.float32]:
+        from localrag.engine.llama.pooled import rerank_input
+
+        return run_in_short_lived_thread(lambda: opened().compute([rerank_input(opened(), question, p) for p in passages])[:, 0])
+
+    return scores
 
 
 class Embedder:
@@ -106,13 +124,14 @@ class Embedder:
 
 def embed_windows(
     texts: Sequence[str],
-    windows: Windows,
-    compute: Callable[[list[list[int]]], NDArray[np.float32]],
+    windows: Callable[[str], list[W]],
+    compute: Callable[[list[W]], NDArray[np.float32]],
+    size: Callable[[W], int] = len,  # type: ignore[assignment]
 ) -> NDArray[np.float32]:
-    """(n, d) float32, each row L2-normalised: the mean of the vectors of a text's windows, weighted by their token counts."""
-    parts = [(n, tokens) for n, text in enumerate(texts) for tokens in windows(text)]
-    vectors = compute([tokens for _, tokens in parts])
-    weights = np.array([len(tokens) for _, tokens in parts], np.float32) / np.maximum(np.linalg.norm(vectors, axis=1), 1e-12)
+    """(n, d) float32, each row L2-normalised: the mean of the vectors of a text's windows, weighted by their token counts (`size`)."""
+    parts = [(n, window) for n, text in enumerate(texts) for window in windows(text)]
+    vectors = compute([window for _, window in parts])
+    weights = np.array([size(window) for _, window in parts], np.float32) / np.maximum(np.linalg.norm(vectors, axis=1), 1e-12)
     summed = np.zeros((len(texts), vectors.shape[1]), np.float32)
     np.add.at(summed, [n for n, _ in parts], vectors * weights[:, None])
     return np.asarray(summed / np.maximum(np.linalg.norm(summed, axis=1, keepdims=True), 1e-12), np.float32)
@@ -153,59 +172,44 @@ def load_folder_by_llama(file: ModelFile) -> Embed:
 
 def load_folder(file: ModelFile) -> Embed:
     """Load the model of a sentence-transformers folder, as a `BertModel` if possible. Raises ModelError."""
-    return load_bert_embedder(file) or SentenceTransformersEmbedder(file).embed
+    return load_bert_embedder(file) or load_sentence_transformers(file)
 
 
 BATCH_TOKENS = 512  # enough rows for full speed, and one question takes 50 ms
 PADDED_LENGTHS = tuple(width for n in range(4, 16) for width in (2**n, 3 * 2 ** (n - 1)))  # 16, 24, 32, 48 …
 
 
-class SentenceTransformersEmbedder:
-    """Embeds texts with the model in `file.path`, loaded on first use (seconds, 400 MB).
+def load_sentence_transformers(file: ModelFile) -> Embed:
+    """Load the model of a sentence-transformers folder of any kind (seconds, 400 MB). Raises ModelError.
 
     Batches have one of a few fixed shapes, filled up with empty texts, so that a text's vector is bit for bit the same in any batch.
     """
+    import torch
 
-    def __init__(self, file: ModelFile) -> None:
-        self.file = file
+    model = _open_sentence_transformer(file)
+    special = model.tokenizer.num_special_tokens_to_add()
 
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(n, d) float32, each row L2-normalised. A text over the model's window is split, its parts averaged by token count.
+    def windows(text: str) -> list[tuple[str, int]]:
+        """Parts of the text that fit the model's window, each with its token count."""
+        encoded = model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False)
+        spans, room = encoded["offset_mapping"], model.max_seq_length - special
+        if len(spans) <= room:
+            return [(text, max(1, len(spans)))]
+        cuts = range(0, len(spans), room)
+        return [(text[spans[i][0] : spans[min(i + room, len(spans)) - 1][1]], min(room, len(spans) - i)) for i in cuts]
 
-        Raises ModelError if the model cannot be loaded.
-        """
-        return run_in_short_lived_thread(lambda: self._embed(texts))
-
-    def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        import torch
-
+    def encode(parts: list[tuple[str, int]]) -> NDArray[np.float32]:
+        """(n, d) float32: texts of similar length are batched together."""
         torch.set_num_threads(worker_cores())
-        parts: list[str] = []
-        owners: list[int] = []
-        weights: list[int] = []
-        for n, text in enumerate(texts):
-            for part, tokens in self._windows(text):
-                parts.append(part)
-                owners.append(n)
-                weights.append(tokens)
-        vectors = self._encode(parts, weights)
-        summed = np.zeros((len(texts), vectors.shape[1]), np.float32)
-        np.add.at(summed, owners, vectors * np.asarray(weights, np.float32)[:, None])
-        norms = np.linalg.norm(summed, axis=1, keepdims=True)
-        return np.asarray(summed / np.maximum(norms, 1e-12), np.float32)
-
-    def _encode(self, parts: list[str], lengths: list[int]) -> NDArray[np.float32]:
-        """(n, d) float32 of texts that fit the window, with their token counts: texts of similar length are batched together."""
-        model, groups = self._model, defaultdict[int, list[int]](list)
-        special = model.tokenizer.num_special_tokens_to_add()
-        for n, length in enumerate(lengths):
+        groups = defaultdict[int, list[int]](list)
+        for n, (_, length) in enumerate(parts):
             width = next((w for w in PADDED_LENGTHS if length + special <= w), model.max_seq_length)
             groups[min(width, model.max_seq_length)].append(n)
         vectors = np.zeros((len(parts), model.get_embedding_dimension()), np.float32)
         for width, members in groups.items():
             size = max(1, BATCH_TOKENS // width)
             vectors[members] = model.encode(
-                [parts[n] for n in members] + [""] * (-len(members) % size),
+                [parts[n][0] for n in members] + [""] * (-len(members) % size),
                 batch_size=size,
                 normalize_embeddings=True,
                 show_progress_bar=False,
@@ -213,36 +217,30 @@ class SentenceTransformersEmbedder:
             )[: len(members)]
         return vectors
 
-    def _windows(self, text: str) -> list[tuple[str, int]]:
-        """Parts of the text that fit the model's window, each with its token count."""
-        model = self._model
-        room = model.max_seq_length - model.tokenizer.num_special_tokens_to_add()
-        spans = model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False)[
-            "offset_mapping"
-        ]
-        if len(spans) <= room:
-            return [(text, max(1, len(spans)))]
-        cuts = range(0, len(spans), room)
-        return [(text[spans[i][0] : spans[min(i + room, len(spans)) - 1][1]], min(room, len(spans) - i)) for i in cuts]
+    return lambda texts: run_in_short_lived_thread(lambda: embed_windows(texts, windows, encode, size=lambda part: part[1]))
 
-    @cached_property
-    def _model(self) -> Any:
-        import torch
-        from sentence_transformers import SentenceTransformer
-        from transformers.utils import logging
 
-        logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        device = "cuda" if torch.cuda.is_available() else "cpu"  # ROCm calls itself cuda, too
-        try:
-            model = SentenceTransformer(str(self.file.path), device=device, local_files_only=True)
-        except (OSError, ValueError, RuntimeError, KeyError) as error:
-            raise ModelError(f"The embedding model in {self.file.path} cannot be loaded: {error}", damaged_hint(self.file)) from error
-        features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-        # bfloat16 is twice as fast where the CPU computes it; cosine to float32's vectors over 0.9998 (measured).
-        if device == "cpu" and (features.get("avx512_bf16") or features.get("amx_bf16")):
-            model.to(torch.bfloat16)
-        return model
+def _open_sentence_transformer(file: ModelFile) -> Any:
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    device = "cuda" if torch.cuda.is_available() else "cpu"  # ROCm calls itself cuda, too
+    try:
+        model = SentenceTransformer(str(file.path), device=device, local_files_only=True)
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        raise ModelError(f"The embedding model in {file.path} cannot be loaded: {error}", damaged_hint(file)) from error
+    return model.to(torch.bfloat16) if device == "cpu" and has_bfloat16() else model
+
+
+def has_bfloat16() -> bool:
+    """Whether the CPU computes with bfloat16: twice as fast, cosine to float32's vectors over 0.9998 (measured); elsewhere it is slower."""
+    import torch
+
+    features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return bool(features.get("avx512_bf16") or features.get("amx_bf16"))
 
 
 BATCH_ROWS = 512  # tokens: enough for full speed, and one question takes 70 ms
@@ -291,13 +289,10 @@ class BertModel:
         """`weights` have GGUF names; `words` replaces the table of word embeddings among them. Raises KeyError for a missing one."""
         import torch
 
-        features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-        native = features.get("avx512_bf16") or features.get("amx_bf16")
-        # bfloat16 is twice as fast where the CPU computes it, slower elsewhere; cosine to float32's vectors over 0.9999 (measured).
-        self._dtype = torch.bfloat16 if native else torch.float32
+        self._dtype = torch.bfloat16 if has_bfloat16() else torch.float32
         self.window, self._mean = shape.window, shape.mean_pooling
         self._rows = max(BATCH_ROWS, _round_up(self.window, TEXT_ROW_MULTIPLE))
-        self._multiple = self._rows if native else shape.row_multiple  # with AMX batches of other sizes differ in their last digits
+        self._multiple = self._rows if has_bfloat16() else shape.row_multiple  # with AMX batches of other sizes differ in their last digits
         self._heads, self._eps = shape.heads, shape.epsilon
         self._of: dict[str, Any] = {}
         self._prepare_weights({name: torch.from_numpy(values) for name, values in weights.items()}, shape.layers)
@@ -463,8 +458,7 @@ def load_e5(file: ModelFile) -> Embed:
     compared with one another would need the other mark.
 
     Most of the mean of many texts' vectors is subtracted (Mu and Viswanath 2018): the model's cosines lie between 0.7 and 1, the centered
-    ones as far apart as those of all-MiniLM-L6-v2, so that one threshold suits both (`adapters/e5_center.md`). An index that was made
-    before has a `bound_fingerprint`, and keeps its vectors.
+    ones as far apart as those of all-MiniLM-L6-v2, so that one threshold suits both (`adapters/e5_center.md`).
     """
     try:
         base = E5File(file.path)
@@ -483,7 +477,7 @@ def load_e5(file: ModelFile) -> Embed:
             return [[CLS, *prefix, *ids[at : at + room], SEP] for at in range(0, max(1, len(ids)), room)]
 
         vectors = embed_windows(texts, windows, bert.embed)
-        return vectors if file.bound_fingerprint or not len(vectors) else recenter(vectors, center)
+        return recenter(vectors, center) if len(vectors) else vectors
 
     return embed
 
@@ -492,28 +486,3 @@ def recenter(vectors: NDArray[np.float32], center: NDArray[np.float32]) -> NDArr
     """Vectors, (n, d), less `center`, (d,), each L2-normalised."""
     moved = vectors - center
     return np.asarray(moved / np.linalg.norm(moved, axis=1, keepdims=True), np.float32)
-
-
-class Reranker:
-    """Scores how well passages answer a question with the GGUF reranker in `file`, loaded on first use.
-
-    Rerankers are cross-encoders such as bge-reranker, or Qwen3-Reranker, computed through llama.cpp's RANK pooling.
-    """
-
-    def __init__(self, file: ModelFile) -> None:
-        self.file = file
-
-    @cached_property
-    def _pooled(self) -> "PooledModel":
-        from localrag.engine.autotune.load import open_pooled
-
-        return open_pooled(self.file, "scores")
-
-    def scores(self, question: str, passages: Sequence[str]) -> NDArray[np.float32]:
-        """(n,) float32, higher is better. A passage that does not fit the window beside the question is truncated at its end.
-
-        Raises ModelError if the model cannot be loaded, EngineError if it cannot compute.
-        """
-        from localrag.engine.llama.pooled import rerank_input
-
-        return run_in_short_lived_thread(lambda: self._pooled.compute([rerank_input(self._pooled, question, p) for p in passages])[:, 0])

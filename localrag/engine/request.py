@@ -128,7 +128,6 @@ class Sequence:
     acceptance_rate: float = 0.6  # moving average of accepted draft tokens
     prefill_boundary: int = 0  # a prefill chunk ends here, so that the KV state of the prefix can be saved
     is_cancelled: bool = False
-    retry_alone: bool = False  # after a failed step
     # Generation
     sampler: Sampler | None = None
     constraint: GrammarMatcher | None = None

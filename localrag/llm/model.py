@@ -110,8 +110,6 @@ class ChatModel:
         engine = Engine(lambda: open_backend(self.file, self.options))
         if not self.options.prefix_files:
             engine.prefixes = PrefixCache(None)
-        if note := engine.backend.chat.note:
-            self.options.notify(note)
         return engine
 
     async def ask(
@@ -138,7 +136,7 @@ class ChatModel:
         key = clustered_key(request_key, subject)
         lock = self._locks.setdefault(key, asyncio.Lock())  # equal requests at the same time are computed once
         async with lock:
-            if call := self._cached_call(key, request_key):
+            if call := self._cache.find(key):
                 self._count_dropped(task, key)
                 if on_text:
                     on_text(call.text)
@@ -218,10 +216,6 @@ class ChatModel:
     def _count_dropped(self, task: str, key: str) -> None:
         if (counter := DROPPED_ROWS.get()) is not None:
             counter[task] += self._dropped_rows.get(key, 0)
-
-    def _cached_call(self, *keys: str) -> LlmCall | None:
-        """The cached call of a request; older versions stored it under the request's key alone."""
-        return next(filter(None, map(self._cache.find, dict.fromkeys(keys))), None)
 
     async def _generate(self, request: Request, after: ModelReply | None) -> tuple[tuple[int, ...], Generation]:
         """The prompt of the request's conversation and the engine's generation. Raises AnswerTruncated."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from localrag.engine.embedder import SentenceTransformersEmbedder, load_folder, open_embedder
+from localrag.engine.embedder import load_folder, load_sentence_transformers, open_embedder
 from localrag.errors import ModelError
 from localrag.model_files import ModelFile, find_embedder
 from tests.conftest import TOWN, run_localrag, write_town
@@ -80,7 +80,7 @@ def file(tmp_path_factory):
 
 def test_both_ways_of_embedding_agree(file):
     """llama.cpp gives the vectors sentence-transformers gives, whatever is embedded beside a text."""
-    ours, theirs = open_embedder(file).embed(TEXTS), SentenceTransformersEmbedder(find_embedder()).embed(TEXTS)
+    ours, theirs = open_embedder(file).embed(TEXTS), load_sentence_transformers(find_embedder())(TEXTS)
     short = [n for n, text in enumerate(TEXTS) if 0 < len(text) < 600]
 
     assert ours.shape == theirs.shape == (len(TEXTS), 384)
@@ -94,7 +94,7 @@ def test_the_end_of_a_long_text_counts(file, way):
     """Two texts that differ only beyond the model's window have different vectors: nothing is cut."""
     ways = {
         "torch": lambda: load_folder(find_embedder()),
-        "sentence-transformers": lambda: SentenceTransformersEmbedder(find_embedder()).embed,
+        "sentence-transformers": lambda: load_sentence_transformers(find_embedder()),
         "llama.cpp": lambda: open_embedder(file).embed,
     }
     one, other = ways[way]()(["ferry " * 700, "ferry " * 500 + "harbour master " * 100])
@@ -120,7 +120,7 @@ def test_an_index_remembers_its_embedder(tmp_path, file):
     assert "Lars Holm" in asked.stdout, asked.stderr
 
 
-@pytest.mark.parametrize("load", [load_folder, lambda file: SentenceTransformersEmbedder(file).embed])
+@pytest.mark.parametrize("load", [load_folder, load_sentence_transformers])
 def test_a_vector_does_not_depend_on_its_company(load):
     """Embedded alone, together, or in another order, a text has bit for bit the same vector."""
     embed = load(find_embedder())

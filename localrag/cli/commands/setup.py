@@ -226,7 +226,7 @@ def doctor_command(
     except LocalragError as error:
         damaged = [CheckLine("database", "fail", str(error), error.hint)]
     target, options = DoctorTarget(folder, model or names[0], names[1]), engine_options({"engine": engine}, quiet=as_json)
-    lines = damaged + (run_gpu_checks(target, options) if gpu else run_checks(target, options, speed=speed))
+    lines = damaged + (run_gpu_checks(target) if gpu else run_checks(target, options, speed=speed))
     print_check_result(lines, as_json=as_json)
     if any(line.state == "fail" for line in lines):
         sys.exit(1)

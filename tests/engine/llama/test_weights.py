@@ -7,8 +7,9 @@ import sys
 
 import numpy as np
 import pytest
+from transformers import AutoTokenizer
 
-from localrag.engine.embedder import SentenceTransformersEmbedder, load_folder, load_folder_by_llama, open_embedder
+from localrag.engine.embedder import load_folder, load_folder_by_llama, open_embedder
 from localrag.engine.llama.weights import convert_to_gguf
 from localrag.engine.weights import pooling, window_tokenizer
 from localrag.model_files import ModelFile, find_embedder
@@ -45,7 +46,7 @@ def test_a_question_has_the_vector_the_index_would_give_it():
 
 def test_the_tokens_are_the_same_ones():
     """A text of any writing becomes the tokens that sentence-transformers would give the model; a long one loses none."""
-    tokenizer, windows = SentenceTransformersEmbedder(find_embedder())._model.tokenizer, window_tokenizer(find_embedder().path)
+    tokenizer, windows = AutoTokenizer.from_pretrained(find_embedder().path), window_tokenizer(find_embedder().path)
 
     for text in TEXTS:
         assert windows(text) == [tokenizer(text)["input_ids"]], text

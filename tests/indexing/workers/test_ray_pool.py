@@ -297,7 +297,7 @@ def test_who_computes_otherwise_is_named_and_refused_or_recorded(token, corpus, 
 def test_equal_machines_that_measured_differently_work_together(token, tmp_path, tiny):
     """The one whose engine would be set up otherwise is told how the others' are; then it is of their class."""
     machines, said = Machines(tmp_path / "machines", 0), []
-    own = "n_ctx=512,slots=2,threads=1,weights=own,extra_buffers=no,kv_unified=no,flash_attention=no,gpu_layers=0,kv_cache_type="
+    own = "n_ctx=512,slots=2,threads=1,weights=own,extra_buffers=no,flash_attention=no,gpu_layers=0,kv_cache_type="
 
     async def met(project):
         async with on_ray(machines, pack=engine_kit)(project) as (_, worker_pool):

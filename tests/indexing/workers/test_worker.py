@@ -38,7 +38,7 @@ def found(model=None, embedder=None, tagger=None):
 def test_equal_settings_are_of_one_class_and_other_roundings_of_another(tiny):
     """The same model opened twice agrees, also with other settings for speed; with its KV in another type it does not."""
     kinds, layouts = {}, {}
-    plain = "n_ctx=512,slots=2,threads=1,kv_cache_type=f16,weights=own,extra_buffers=no,kv_unified=no,flash_attention=no,gpu_layers=0"
+    plain = "n_ctx=512,slots=2,threads=1,kv_cache_type=f16,weights=own,extra_buffers=no,flash_attention=no,gpu_layers=0"
     for name, values in {"a": plain, "b": plain, "slots": plain.replace("slots=2", "slots=4"), "kv": plain.replace("f16", "bf16")}.items():
         model = ChatModel(None, tiny("llama"), EngineOptions(values, prefix_files=False))
         try:
