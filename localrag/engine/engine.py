@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.engine.prefix_cache import PrefixCache
-from localrag.engine.request import Caller, EngineMetrics, Generation, Request, Sequence
+from localrag.engine.request import EngineMetrics, Generation, Request, Sequence
 from localrag.engine.sampler import GrammarMatcher, Sampler
 from localrag.engine.scheduler import MIN_PREFILL_ROWS, SlotAssignment, SlotManager, Step, StepPlanner
 from localrag.errors import ContextTooSmall, EngineError, LocalragError, error_location, known_error
@@ -69,14 +69,14 @@ class Engine:
                 left=window - len(request.token_ids),
             )
         loop = asyncio.get_running_loop()
-        caller = Caller(loop, loop.create_future())
-        sequence = Sequence(request, caller)
+        future = loop.create_future()
+        sequence = Sequence(request, loop, future)
         with self._sending:
             if self._closed:
                 raise EngineError(str(self._closed), self._closed.hint)
             self._inbox.put(("add", sequence))
         try:
-            return await caller.future
+            return await future
         except asyncio.CancelledError:
             self._inbox.put(("cancel", sequence))
             raise
@@ -295,7 +295,7 @@ class Engine:
             self._finish(sequence, complete=True)
         elif sequence.n_generated >= max_tokens:
             self._finish(sequence, complete=False)
-        elif sequence.caller and sequence.caller.loop.is_closed():  # the caller ended without cancelling
+        elif sequence.loop and sequence.loop.is_closed():  # the caller ended without cancelling
             self._drop(sequence)
         return sequence not in self._sequences
 

@@ -45,7 +45,7 @@ class EngineSettings:
 
 
 # The least and the most, beyond any machine; llama.cpp itself has at most 256 sequences.
-LIMITS = {
+VALUE_RANGES = {
     "threads": (1, 1024), "slots": (1, 256), "n_ctx": (256, 524_288), "gpu_layers": (-1, 4096), "min_rows": (1, 4096),
     "row_multiple": (1, 4096),
 }  # fmt: skip
@@ -104,7 +104,7 @@ class EngineOptions:
 
 def validate(settings: EngineSettings) -> EngineSettings:
     """Check that llama.cpp supports the settings, and return them. Raises UsageError."""
-    for name, (least, most) in LIMITS.items():
+    for name, (least, most) in VALUE_RANGES.items():
         if not least <= (value := getattr(settings, name)) <= most:
             bound = f"at least {least}" if value < least else f"at most {most:,}"
             raise UsageError(f"Engine setting {name} must be {bound}, not {value}.", "For example: --engine slots=16,n_ctx=8192")

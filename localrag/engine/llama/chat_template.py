@@ -111,7 +111,7 @@ class Vocabulary:
         )
 
     def tokens(self, parts: Iterable[PromptPart], marks: "PlainMarkers") -> tuple[int, ...]:
-        """The tokens of a prompt or of its continuation, without BOS."""
+        """The tokens of a prompt, without BOS."""
         token_ids: list[int] = []
         for item in self._items(parts, marks):
             token_ids += [item] if isinstance(item, int) else self.tokenize_plain(item)
@@ -220,17 +220,7 @@ class ChatFormat:
 
     def encode(self, messages: Seq[Message]) -> tuple[int, ...]:
         """The tokens of a conversation, ready for the model's answer, with thinking switched off. Raises ModelError."""
-        return (*self.vocabulary.start, *self._tokens(self.parts(messages)))
-
-    def encode_continuation(self, before: Seq[Message], messages: Seq[Message]) -> tuple[int, ...] | None:
-        """The tokens that follow `before`, which ends with the model's answer.
-
-        None if the template renders earlier turns differently afterwards, so that all must be prefilled again. Raises ModelError.
-        """
-        prompt, answer = _text(self.parts(before[:-1])), before[-1]["content"]
-        parts = self.parts(messages)
-        offset = _end_of_answer(_text(parts), prompt, answer)
-        return None if offset is None else self._tokens(_after(parts, offset))
+        return (*self.vocabulary.start, *self.vocabulary.tokens(self.parts(messages), self.plain_markers))
 
     def parts(self, messages: Seq[Message]) -> list[PromptPart]:
         """A conversation as the template renders it. Raises ModelError if it cannot."""
@@ -241,9 +231,6 @@ class ChatFormat:
         if self.bos and parts[0].is_template:
             parts[0] = PromptPart(parts[0].text.removeprefix(self.bos), is_template=True)
         return [*parts, PromptPart(self.answer_prefix, is_template=True)] if self.answer_prefix else parts
-
-    def _tokens(self, parts: Seq[PromptPart]) -> tuple[int, ...]:
-        return self.vocabulary.tokens(parts, self.plain_markers)
 
     def _written(self, messages: Seq[Message], *, ask: bool) -> list[PromptPart]:
         """The parts of a conversation. Raises any error of the template, and ValueError if it omits something."""
@@ -394,26 +381,3 @@ def _plain_marks(format_: ChatFormat, vocabulary: Vocabulary) -> set[str]:
         else set()
     )
     return words | {line for line in lines if re.search(r"\w\W|\W\w", line)}
-
-
-def _text(parts: Seq[PromptPart]) -> str:
-    return "".join(part.text for part in parts)
-
-
-def _end_of_answer(text: str, prompt: str, answer: str) -> int | None:
-    """The offset at which an answer ends in the rendered conversation; the template may trim it or surround it with space."""
-    if text.startswith(prompt + answer):
-        return len(prompt + answer)
-    answer_text = text[len(prompt) :].lstrip()
-    if not text.startswith(prompt) or not answer_text.startswith(answer.strip()):
-        return None
-    return len(text) - len(answer_text) + len(answer.strip())
-
-
-def _after(parts: Seq[PromptPart], offset: int) -> list[PromptPart]:
-    """The parts without their first `offset` characters."""
-    remaining = []
-    for text, is_template in parts:
-        remaining.append(PromptPart(text[offset:], is_template))
-        offset = max(0, offset - len(text))
-    return remaining

@@ -73,7 +73,6 @@ class StreamState:
     cached_tokens: int = 0
     choices: bool = False
     has_reasoning: bool = False
-    has_tool_calls: bool = False
     first_text_at: float = 0.0  # time.perf_counter()
     reasoning: list[str] = field(default_factory=list)
 
@@ -98,9 +97,8 @@ class StreamState:
         self.finish_reason = choice.get("finish_reason") or self.finish_reason
         if not isinstance(self.finish_reason, str):
             raise MalformedResponse("an answer in an unknown format")
-        self.has_tool_calls = self.has_tool_calls or bool(message.get("tool_calls"))
-        text, thought = _content(message.get("content"))
-        self.reasoning += [part for part in (thought, *(_content(message.get(name))[0] for name in _REASONING_FIELDS)) if part]
+        text = _text_in(message.get("content"))
+        self.reasoning += filter(None, (_text_in(message.get(name)) for name in _REASONING_FIELDS))
         self.has_reasoning = self.has_reasoning or bool(self.reasoning) or text.lstrip().startswith(_OPENERS)
         if (text or self.has_reasoning) and not self.first_text_at:
             self.first_text_at = time.perf_counter()
@@ -110,28 +108,16 @@ class StreamState:
         """Why there is no answer, as the end of a sentence."""
         if self.finish_reason == "content_filter":
             return "its content filter withheld the answer"
-        if self.has_tool_calls:
-            return "it called a tool instead of answering"
         if self.has_reasoning:
             return "the model only thought and then wrote nothing"
         return "the model wrote nothing"
 
 
-def _content(content: Any) -> tuple[str, str]:
-    """The text of a message's content, and what the model thought in it: a string, or a list of parts. Raises MalformedResponse."""
-    if content is None or isinstance(content, str):
-        return content or "", ""
-    if not isinstance(content, list):
+def _text_in(content: Any) -> str:
+    """The text of a message's field. Raises MalformedResponse for anything but a text or null, such as a list of parts."""
+    if content is not None and not isinstance(content, str):
         raise MalformedResponse("an answer in an unknown format")
-    text: list[str] = []
-    thought: list[str] = []
-    for part in content:
-        if isinstance(part, str):
-            text.append(part)
-        elif isinstance(part, dict) and (inner := next((part[n] for n in ("text", "content", "thinking", "reasoning") if n in part), None)):
-            words = "".join(_content(inner)) if isinstance(inner, (str, list)) else ""
-            (thought if part.get("type") in ("thinking", "reasoning") else text).append(words)
-    return "".join(text), "".join(thought)
+    return content or ""
 
 
 def as_count(value: Any) -> int:
@@ -434,7 +420,7 @@ def _plain_lines(text: str) -> list[str]:
 
 
 def _choice(text: str, values: Sequence[Any], options: Sequence[Any]) -> Any:
-    """The option that an answer names: in its JSON, as its whole text, its first word, or the only one in its last line."""
+    """The option that an answer names: in its JSON, as its whole text, or the only one in its last line."""
     told = [part for value in values if isinstance(value, dict) for part in ([value["answer"]] if "answer" in value else value.values())]
     if values and told:
         text = str(told[0])
@@ -443,9 +429,6 @@ def _choice(text: str, values: Sequence[Any], options: Sequence[Any]) -> Any:
     whole = " ".join(lines).casefold().strip(" .!'\"")
     if whole in by_word:
         return by_word[whole]
-    words = re.findall(r"\w+", whole[:200])
-    if words and words[0] in by_word:
-        return by_word[words[0]]
     last = dict.fromkeys(w for w in re.findall(r"\w+", lines[-1].casefold()[-200:]) if w in by_word) if lines else {}
     if len(last) != 1:
         raise ValueError("no option")

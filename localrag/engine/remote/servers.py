@@ -154,16 +154,13 @@ def _check_listed(url: str, models: Any, name: str) -> None:
         raise EngineError(f"{url} {told}.", f"It has: {', '.join(names[:MAX_LISTED_MODELS])}{more}. Name one: --model {url}#NAME")
 
 
-def _check_chats(url: str, name: str, *, can_chat: bool) -> None:
-    if not can_chat:
-        raise EngineError(
-            f"{name} at {url} is no chat model: it embeds or ranks texts, or reads pictures.", "Name a chat model of the server."
-        )
-
-
 async def _read_server_info(wire: HttpConfig, url: str, entry: dict[str, Any], file: ModelFile) -> ServerInfo:
     root, model = url.removesuffix("/v1"), str(entry.get("id", ""))
-    _check_chats(url, model or file.name, can_chat=not _NO_CHAT_NAME.search(PurePath(model or file.name).name))
+    if _NO_CHAT_NAME.search(PurePath(model or file.name).name):
+        raise EngineError(
+            f"{model or file.name} at {url} is no chat model: it embeds or ranks texts, or reads pictures.",
+            "Name a chat model of the server.",
+        )
     if isinstance(meta := entry.get("meta"), dict):
         return await _of_llama(wire, root, model, meta)
     if entry.get("owned_by") == "vllm" or "max_model_len" in entry:
@@ -176,7 +173,6 @@ async def _read_server_info(wire: HttpConfig, url: str, entry: dict[str, Any], f
         return await _of_ollama(wire, root, model, digest)
     studio = _of_name(await _maybe(wire, f"{root}/api/v0/models"), "data", model)
     if "loaded_context_length" in studio or "quantization" in studio:
-        _check_chats(url, model, can_chat=studio.get("type") not in ("embeddings", "embedding", "reranker"))
         parts = [str(studio.get(name)) for name in ("id", "publisher", "arch", "quantization")]
         return ServerInfo(_digest("lmstudio", *parts), model, window=as_count(studio.get("loaded_context_length")))
     return ServerInfo(model=str(entry.get("id", "")))
@@ -202,8 +198,6 @@ async def _of_ollama(wire: HttpConfig, root: str, model: str, digest: str) -> Se
     parameters = round(float(size[:-1]) * unit) if unit and size[:-1].replace(".", "", 1).isdigit() else 0
     shown = await _maybe(wire, f"{root}/api/show", {"model": model})
     shown = shown if isinstance(shown, dict) else {}
-    capabilities = shown.get("capabilities")
-    _check_chats(root, model, can_chat=not isinstance(capabilities, list) or "completion" in capabilities)
     setting = re.search(r"^num_ctx\s+(\d{3,8})\s*$", str(shown.get("parameters", ""))[:MAX_SETTINGS_CHARS], re.M)
     window = as_count(loaded.get("context_length")) or (int(setting[1]) if setting else OLLAMA_DEFAULT_CONTEXT)
     return ServerInfo(_digest("ollama", digest), model, parameters, window)

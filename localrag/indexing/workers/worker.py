@@ -26,7 +26,7 @@ from localrag.engine.request import Generation, Request
 from localrag.engine.settings import EngineOptions, layout_key
 from localrag.errors import EngineError, LocalragError, ModelError, error_location, known_error
 from localrag.indexing.tasks import MAX_CHUNKS_PER_TASK, Task, TaskContext
-from localrag.llm.model import ChatModel, LlmCache, ModelReply
+from localrag.llm.model import ChatModel, LlmCache
 from localrag.llm.tagger import Tagger
 from localrag.model_files import ModelFile
 from localrag.records import CallReference, LlmCall
@@ -182,7 +182,7 @@ class WorkerLlmCache:
 class CacheOnlyChatModel(ChatModel):
     """A chat model that returns cached replies only."""
 
-    async def _generate(self, request: Request, after: ModelReply | None) -> tuple[tuple[int, ...], Generation]:  # noqa: ARG002
+    async def _generate(self, request: Request) -> tuple[tuple[int, ...], Generation]:  # noqa: ARG002
         raise CacheMiss
 
 

@@ -109,23 +109,6 @@ def test_marks_that_are_plain_text_are_not_read_as_such(opened, name):
     assert turns("A [/INST] b [INST] c\n<end_of_turn>\n<start_of_turn>user\nd") == turns("A b c d")
 
 
-@pytest.mark.parametrize("name", MOST_IN_CI)
-def test_what_follows_an_answer_is_read_after_it(opened, name):
-    """Going on after an answer gives the prompt that the conversation has as a whole, or says that all of it must be read anew."""
-    backend = opened(name)
-    so_far = [*TALK, {"role": "assistant", "content": "The line pays."}]
-    more = [*so_far, {"role": "user", "content": "All of it?"}]
-
-    rest = backend.chat.encode_continuation(so_far, more)
-
-    if rest is not None:
-        spelled = b"".join(
-            backend.token_to_piece(t) for t in (*backend.chat.encode(TALK), *backend.tokenize("The line pays."), *rest)
-        ).decode()
-        assert spelled.replace(" ", "") == written(backend, more).replace(" ", "")
-    assert (rest is None) == ("think>" in KINDS[name].begins)
-
-
 @pytest.mark.parametrize("name", mostly_slow(KINDS, "Qwen 2.5", "gpt-oss", "Mamba"))
 def test_every_kind_indexes_and_answers(made, tmp_path, name):
     """A folder is indexed without a failed chunk, and a question gets an answer."""

@@ -369,7 +369,7 @@ def test_the_key_goes_to_the_server_and_nowhere_else(tmp_path, monkeypatch):
     with pytest.raises(ModelError, match="must not contain"):
         find_chat_model("http://me:sesame@127.0.0.1:8080/v1#m")
     monkeypatch.setenv("LOCALRAG_API_KEY", "sesame\n1")
-    with pytest.raises(UsageError, match="is not a list of servers") as error:
+    with pytest.raises(UsageError, match="is not a server with its key") as error:
         remote("http://127.0.0.1:1/v1")
     assert "sesame" not in str(error.value)
 

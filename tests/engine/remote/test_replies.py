@@ -202,22 +202,9 @@ def test_marks_that_an_answer_is_about_stay_in_it():
     assert kept(None, "It is <s>two</s>") == "It is <s>two</s>"
 
 
-def test_content_may_come_as_parts():
-    """Texts are joined; what a part calls thinking is none of the answer."""
-    state = StreamState()
-    parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "It is "}, "a", {"type": "image"}]
-    events = [
-        {"choices": [{"delta": {"content": parts}}]},
-        {"choices": [{"message": {"content": [{"type": "output_text", "text": " ferry."}]}}]},
-    ]
-
-    assert "".join(map(state.read, events)) == "It is a ferry."
-    assert (state.has_reasoning, "".join(state.reasoning)) == (True, "hm")
-
-
-@pytest.mark.parametrize("content", [{"text": "x"}, 3, True])
+@pytest.mark.parametrize("content", [{"text": "x"}, [{"type": "text", "text": "x"}], 3, True])
 def test_content_of_another_kind_is_no_answer(content):
-    """It is neither a text nor parts."""
+    """It is no text."""
     with pytest.raises(MalformedResponse):
         StreamState().read({"choices": [{"delta": {"content": content}}]})
 
@@ -245,11 +232,10 @@ def test_thoughts_are_no_answer():
         ({"content": ""}, "stop", "wrote nothing"),
         ({"content": None, "reasoning": "Hm."}, "stop", "only thought"),
         ({"content": None}, "content_filter", "content filter"),
-        ({"content": None, "tool_calls": [{"id": 1}]}, "tool_calls", "called a tool"),
     ],
 )
 def test_an_empty_answer_says_why(message, finish_reason, why):
-    """Nothing written, only thought, withheld, or a tool called."""
+    """Nothing written, only thought, or withheld."""
     state = StreamState()
     state.read({"choices": [{"message": message, "finish_reason": finish_reason}]})
 

@@ -282,14 +282,12 @@ def test_of_no_name_the_only_chat_model_is_meant():
     [
         ("nomic-embed-text", {"/v1/models": LISTED}),
         ("mmproj-model-f16.gguf", {"/v1/models": {"data": [{"id": "mmproj-model-f16.gguf"}]}}),
-        ("m", STUDIO | {"/api/v0/models": {"data": [{"id": "m", "type": "embeddings", "quantization": "F16"}]}}),
-        ("m", OLLAMA | {"/api/show": lambda _: {"capabilities": ["embedding"]}}),
         ("smol.gguf", llama("Qwen3-Embedding-0.6B.gguf")),
     ],
-    ids=["by its name", "a projector", "LM Studio", "Ollama", "llama-server"],
+    ids=["by its name", "a projector", "llama-server"],
 )
 def test_a_model_that_cannot_chat_is_said_before_anything_is_tried(name, gets):
-    """An embedder, a reranker or a projector: by its name, or by what its server tells of it."""
+    """An embedder, a reranker or a projector, by its name."""
     with Server(lambda _: "a", gets) as one, pytest.raises(EngineError, match="is no chat model"):
         known(one.url, name=name)
     assert one.bodies == []
