@@ -7,7 +7,6 @@ LocalragError                 exit 1   something failed
 │   ├── NativeTrialFailed     exit 4   native code does not work on this machine
 │   ├── ContextTooSmall       exit 4   a request does not fit the model's context
 │   └── EngineError           exit 4   the engine failed in a step
-│       ├── KvCacheFull       exit 4   the KV cache has no room for a step
 │       ├── GrammarDeadEnd    exit 4   the grammar allows no further token
 │       └── EmptyAnswer       exit 4   a model wrote nothing
 ├── IndexMismatch             exit 1   the index was made with other models or a newer localrag
@@ -120,10 +119,6 @@ class EngineError(ModelError):
     """The engine failed in a step."""
 
     kind = "failed in the engine"
-
-
-class KvCacheFull(EngineError):
-    """The KV cache has no room for a step; nothing was computed and nothing is lost."""
 
 
 class GrammarDeadEnd(EngineError):

@@ -148,7 +148,7 @@ _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """A server's information about itself and its model; empty, 0 or 1.0 for unknown values."""
+    """A server's information about itself and its model; empty or 0 for unknown values."""
 
     digest: str = ""  # hash that identifies the model, independent of the server
     model: str = ""  # the model's name on the server
@@ -156,15 +156,7 @@ class ServerInfo:
     window: int = 0  # context length in tokens, prompt and answer
     slots: int = 0  # parallel requests
     tokenize_field: str = ""  # name of the text field of /tokenize
-    latin_token_ratio: float = 1.0  # tokens per token of the local vocabulary used for counting
-    chinese_token_ratio: float = 1.0
-    is_window_assumed: bool = False  # it tells its window only once the model is loaded
     suffix: str = ""  # what the address lacks: "/v1"
-    hides_thinking: bool = False  # its answers begin with thinking whose start mark is missing
-    learned_window: int = 0  # tokens, by requests that did not fit
-    omitted_fields: tuple[str, ...] = ()  # optional fields of a request that it rejected
-    form: str = "schema"  # in which it is asked for JSON first
-    learned_at: float = 0.0  # time.time() of the last of these
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +216,7 @@ def find_chat_model(name: str | None) -> ModelFile:
     return _named_or_at("chat", name)
 
 
+_ENDPOINTS = ("/chat/completions", "/completions", "/models", "/responses")  # of a server, copied with its address
 _HOST_AND_PORT = re.compile(r"[\w.-]{1,253}:\d{2,5}(?:[/#]|$)")
 
 
@@ -237,7 +230,13 @@ def _served(name: str) -> ModelFile:
             "A server's address must not contain a user name or a key.",
             "Give the key as LOCALRAG_API_KEY, or its file as LOCALRAG_API_KEY_FILE.",
         )
-    return ModelFile(model or "default", "chat", bundled_chat_model().path, address.strip().rstrip("/"))
+    return ModelFile(model or "default", "chat", bundled_chat_model().path, _base_address(address.strip()))
+
+
+def _base_address(url: str) -> str:
+    """Return a server's address without the endpoint that may have been copied with it."""
+    url = url.rstrip("/")
+    return url.removesuffix(next((end for end in _ENDPOINTS if url.endswith(end)), ""))
 
 
 def find_embedder(name: str | None = None) -> ModelFile:

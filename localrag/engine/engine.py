@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.engine.prefix_cache import PrefixCache
-from localrag.engine.request import Caller, EngineMetrics, Generation, Request, Sequence
+from localrag.engine.request import EngineMetrics, Generation, Request, Sequence
 from localrag.engine.sampler import GrammarMatcher, Sampler
 from localrag.engine.scheduler import MIN_PREFILL_ROWS, SlotAssignment, SlotManager, Step, StepPlanner
-from localrag.errors import ContextTooSmall, EngineError, KvCacheFull, LocalragError, error_location, known_error
+from localrag.errors import ContextTooSmall, EngineError, LocalragError, error_location, known_error
 
 if TYPE_CHECKING:
     from localrag.engine.llama.model import LlamaModel
@@ -47,7 +47,7 @@ class Engine:
             self.backend = b = opened.result()
             self.settings = b.settings
             self.window, self.parallel_requests = b.n_ctx, b.settings.slots
-            self.slots = SlotManager(b.settings, can_truncate=b.can_truncate, capacity=b.capacity)
+            self.slots = SlotManager(b.settings, can_truncate=b.can_truncate)
             self._planner = StepPlanner(b.settings, self.slots, max_rows)
             self.prefixes = PrefixCache(b.prefix_folder if b.settings.share_prefixes else None)
         except BaseException:
@@ -69,14 +69,14 @@ class Engine:
                 left=window - len(request.token_ids),
             )
         loop = asyncio.get_running_loop()
-        caller = Caller(loop, loop.create_future())
-        sequence = Sequence(request, caller)
+        future: asyncio.Future[Generation] = loop.create_future()
+        sequence = Sequence(request, loop, future)
         with self._sending:
             if self._closed:
                 raise EngineError(str(self._closed), self._closed.hint)
             self._inbox.put(("add", sequence))
         try:
-            return await caller.future
+            return await future
         except asyncio.CancelledError:
             self._inbox.put(("cancel", sequence))
             raise
@@ -88,10 +88,6 @@ class Engine:
             "preempted": self.slots.preempted,
             "settings": self.settings.to_json(),
         }
-
-    def inconsistencies(self) -> list[str]:
-        """Errors in the bookkeeping of an idle engine, such as slots without a caller; empty if it is consistent."""
-        return self.slots.inconsistencies() + [f"{len(self._sequences)} sequences are kept"] * bool(self._sequences)
 
     def close(self) -> None:
         """Stop after the current step and free the model; running generations fail."""
@@ -178,8 +174,6 @@ class Engine:
 
     def _place_waiting(self) -> None:
         while assignment := self.slots.admit():
-            for slot in assignment.evict:
-                self.backend.truncate(slot, 0)
             self._place(assignment)
             sequence = assignment.sequence
             if sequence.queue_seconds < 0:
@@ -215,30 +209,18 @@ class Engine:
                 self.prefixes.store(token_ids, lambda path: self.backend.save_state(slot, path, token_ids))
 
     def _execute(self, step: Step) -> None:
-        for slot in step.evict:
-            self.backend.truncate(slot, 0)
         rows = [row for run in step.scheduled_sequences for row in run.as_rows()]
         started = time.perf_counter()
         try:
             logits = self.backend.decode(rows)
-        except KvCacheFull as error:
-            self._preempt_for(step, error)
-            return
         except EngineError as error:
-            self._recover(step, error)
+            self._fail([run.sequence for run in step.scheduled_sequences], error)
+            self._reset_kv_cache()
             return
         before = sum(r.sequence.n_generated for r in step.scheduled_sequences)
         seconds = time.perf_counter() - started
         self._consume_logits(step, logits)
         self._record_metrics(step, seconds, len(rows), sum(r.sequence.n_generated for r in step.scheduled_sequences) - before)
-
-    def _recover(self, step: Step, error: EngineError) -> None:
-        """Reset the KV cache after a failed step. A lone request gets the error; of several, each is retried alone to find the cause."""
-        if len(step.scheduled_sequences) == 1:
-            self._fail([r.sequence for r in step.scheduled_sequences], error)
-        for run in step.scheduled_sequences:
-            run.sequence.retry_alone = True
-        self._reset_kv_cache()
 
     def _reset_kv_cache(self) -> None:
         """Create an empty KV cache; close the engine if that fails."""
@@ -253,13 +235,6 @@ class Engine:
                     getattr(error, "hint", "") or "Run the same command again; finished work is saved.",
                 )
             )
-
-    def _preempt_for(self, step: Step, error: KvCacheFull) -> None:
-        """Handle a full KV cache: preempt the newest sequence; a lone sequence fails with the error."""
-        if len(self.slots.running) == 1:
-            self._fail([r.sequence for r in step.scheduled_sequences], error)
-            return
-        self.backend.truncate(self.slots.preempt_and_evict(self.slots.preemption_candidate), 0)
 
     def _consume_logits(self, step: Step, logits: NDArray[np.float32]) -> None:
         """Sample each sequence's tokens from the logits of a step, and remove rejected tokens from the KV cache."""
@@ -320,7 +295,7 @@ class Engine:
             self._finish(sequence, complete=True)
         elif sequence.n_generated >= max_tokens:
             self._finish(sequence, complete=False)
-        elif sequence.caller and sequence.caller.loop.is_closed():  # the caller ended without cancelling
+        elif sequence.loop and sequence.loop.is_closed():  # the caller ended without cancelling
             self._drop(sequence)
         return sequence not in self._sequences
 
@@ -332,7 +307,6 @@ class Engine:
 
     def _finish(self, sequence: Sequence, *, complete: bool) -> None:
         request, seconds = sequence.request, time.perf_counter() - sequence.submitted_at
-        self.slots.record_length(sequence)
         self._drop(sequence)
         counts = (len(request.token_ids), sequence.n_cached, sequence.n_generated, sequence.n_forced)
         self.figures.tasks[request.task].count(*counts, seconds=seconds, queue_seconds=sequence.queue_seconds)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from localrag.errors import ModelError
-from localrag.gguf import Tensor, read_header
+from localrag.gguf import read_header
 from localrag.model_files import checked_header, shard_paths
 
 KV_BYTES = {"f32": (0, 4.0), "f16": (1, 2.0), "q8_0": (8, 34 / 32), "bf16": (30, 2.0)}  # ggml_type, bytes per value
@@ -73,13 +73,12 @@ def _shape(metadata: dict[str, Any]) -> KvShape:
 
 @dataclass(frozen=True, slots=True)
 class ModelMemory:
-    """Bytes of a model's weights: per layer, of the experts in each layer, and of all other tensors.
+    """Bytes of a model's weights: per layer, and of all other tensors.
 
     `kv_bytes_per_token`: KV cache of one token in all layers, in the chosen type; `window` in tokens; `parameters` is a count.
     """
 
     layers: tuple[int, ...]
-    experts: tuple[int, ...]
     other_weights: int
     kv_bytes_per_token: float
     window: int
@@ -100,18 +99,16 @@ def file_type(path: Path) -> int:
 @cache
 def read_model_memory(path: Path, kv: str) -> ModelMemory:
     """The memory needs of a model by its header; `kv` is the type of its KV cache. Raises ModelError."""
-    layers: defaultdict[int, list[Tensor]] = defaultdict(list)
+    layers: defaultdict[int, int] = defaultdict(int)
     other_weights = parameters = 0
     for tensor in (t for file in shard_paths(path) for t in read_header(file).tensors):
         parameters += tensor.values
         if match := re.match(r"blk\.(\d+)\.", tensor.name):
-            layers[int(match[1])].append(tensor)
+            layers[int(match[1])] += tensor.size
         else:
             other_weights += tensor.size
-    sizes = tuple(sum(t.size for t in layers[i]) for i in sorted(layers))
-    experts = tuple(sum(t.size for t in layers[i] if "exps" in t.name) for i in sorted(layers))
-    kv_shape = read_kv_shape(path)
-    return ModelMemory(sizes, experts, other_weights, kv_shape.bytes_per_token(kv), kv_shape.window, parameters)
+    sizes, kv_shape = tuple(layers[i] for i in sorted(layers)), read_kv_shape(path)
+    return ModelMemory(sizes, other_weights, kv_shape.bytes_per_token(kv), kv_shape.window, parameters)
 
 
 MEMORY_MARGIN = 0.05  # share of a device's memory that stays free, besides COMPUTE_BUFFER_BYTES
@@ -126,42 +123,26 @@ MAX_SLOTS = 16  # sequences; no other number was clearly faster on the CPUs meas
 
 @dataclass(frozen=True, slots=True)
 class Offload:
-    """The part of a model on the GPU: number of layers (-1: all), without the experts of the first `cpu_experts`; bytes left for KV."""
+    """The part of a model on the GPU: number of layers (-1: all), and bytes left there for KV."""
 
     gpu_layers: int = 0
-    cpu_experts: int = 0
     kv_bytes: int = 0
 
 
-def offload(shape: ModelMemory, free: Sequence[int], totals: Sequence[int], *, layers: int | None = None) -> Offload:
+def offload(shape: ModelMemory, free: Sequence[int], totals: Sequence[int]) -> Offload:
     """The largest part of the model that fits into the GPUs' free memory beside a KV of MIN_SEQUENCES small windows.
 
-    Experts stay on the CPU first. `layers`: a number of layers set by the user, for which only the KV is sized.
+    llama.cpp offloads the last layers first, and the other weights with all of them.
     """
     room = sum(max(0, f - COMPUTE_BUFFER_BYTES - int(MEMORY_MARGIN * t)) for f, t in zip(free, totals, strict=True))
     min_kv_bytes = shape.kv_bytes_per_token * MIN_SEQUENCES * min(SMALL_MODEL_CONTEXT, shape.window)
-    if layers is not None:
-        count = len(shape.layers) if layers < 0 else min(layers, len(shape.layers))
-        return Offload(layers, 0, max(0, room - _offloaded(shape, count)))
-    offloaded_bytes = _offloaded(shape, len(shape.layers))
-    if offloaded_bytes + min_kv_bytes <= room:
-        return Offload(-1, 0, room - offloaded_bytes)
-    all_experts = len(shape.layers) if any(shape.experts) else 0
-    for n_cpu_experts in range(1, all_experts + 1):
-        offloaded_bytes -= shape.experts[n_cpu_experts - 1]
-        if offloaded_bytes + min_kv_bytes <= room:
-            return Offload(-1, n_cpu_experts, room - offloaded_bytes)
+    if shape.weights + min_kv_bytes <= room:
+        return Offload(-1, room - shape.weights)
     for count in range(len(shape.layers) - 1, 0, -1):
-        used = _offloaded(shape, count) - sum(shape.experts[len(shape.layers) - count :])
+        used = sum(shape.layers[-count:])
         if used + min_kv_bytes * count / len(shape.layers) <= room:
-            return Offload(count, all_experts, room - used)
+            return Offload(count, room - used)
     return Offload()
-
-
-def _offloaded(shape: ModelMemory, count: int) -> int:
-    """Bytes of the last `count` layers, which llama.cpp offloads first; all layers include the output."""
-    is_complete = count == len(shape.layers)
-    return sum(shape.layers[len(shape.layers) - count :]) + (shape.other_weights if is_complete else 0)
 
 
 def kv_cache_budget(shape: ModelMemory, placed: Offload, free: int | None) -> float:
@@ -171,18 +152,16 @@ def kv_cache_budget(shape: ModelMemory, placed: Offload, free: int | None) -> fl
     return min(placed.kv_bytes / share if share else of_ram, of_ram / (1 - share) if share < 1 else placed.kv_bytes)
 
 
-def context_and_slots(
-    shape: ModelMemory, room: float, *, most: int, context: int | None = None, slots: int | None = None
-) -> tuple[int, int]:
-    """Tokens per sequence and number of sequences (at most `most`) in a KV of `room` bytes; set `context` and `slots` are kept.
+def context_and_slots(shape: ModelMemory, room: float, *, most: int) -> tuple[int, int]:
+    """Tokens per sequence and number of sequences (at most `most`) in a KV of `room` bytes.
 
     The window is shortened before there are fewer than MIN_SEQUENCES sequences.
     """
     max_context = max(CONTEXT_SIZES) if shape.parameters >= LARGE_MODEL_PARAMETERS else SMALL_MODEL_CONTEXT
-    windows = [context] if context else [w for w in CONTEXT_SIZES if w <= max_context and w < 2 * shape.window]
-    for min_slots in (slots,) if slots else (min(MIN_SEQUENCES, most), 1):
+    windows = [w for w in CONTEXT_SIZES if w <= max_context and w < 2 * shape.window]
+    for min_slots in (min(MIN_SEQUENCES, most), 1):
         for window in windows:
-            fitting_slots = int(room / max(1.0, shape.kv_bytes_per_token * min(window, shape.window)))
-            if fitting_slots >= min_slots:
-                return window, slots or min(fitting_slots, most)
-    return windows[-1], slots or 1
+            slots = int(room / max(1.0, shape.kv_bytes_per_token * min(window, shape.window)))
+            if slots >= min_slots:
+                return window, min(slots, most)
+    return windows[-1], 1

@@ -6,6 +6,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,43 +82,16 @@ class PromptLookup:
         return []
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """The future of a request and the event loop it belongs to."""
-
-    loop: asyncio.AbstractEventLoop
-    future: "asyncio.Future[Generation]"
-
-    def resolve(self, result: Generation | Exception) -> None:
-        """Set the future's result or error, unless it was cancelled meanwhile."""
-
-        def settle() -> None:
-            if self.future.done():
-                return
-            if isinstance(result, Exception):
-                self.future.set_exception(result)
-            else:
-                self.future.set_result(result)
-
-        self.call_soon(settle)
-
-    def call_soon(self, callback: Any, *values: Any) -> None:
-        """Call a function on the caller's event loop, unless that is closed."""
-        try:
-            self.loop.call_soon_threadsafe(callback, *values)
-        except RuntimeError:
-            return
-
-
 @dataclass(eq=False, slots=True)
 class Sequence:
     """A request in the engine: `token_ids[:n_computed]` are in the KV cache of `slot`; `draft` are proposed next tokens.
 
-    Only the engine's thread changes it. Without a `caller` its result is discarded.
+    Only the engine's thread changes it. Without the event loop of a caller, who awaits the `future`, its result is discarded.
     """
 
     request: Request
-    caller: Caller | None = None
+    loop: asyncio.AbstractEventLoop | None = None
+    future: "asyncio.Future[Generation] | None" = None
     # Scheduling
     token_ids: list[int] = field(init=False)
     arrival_order: int = 0
@@ -128,7 +102,6 @@ class Sequence:
     acceptance_rate: float = 0.6  # moving average of accepted draft tokens
     prefill_boundary: int = 0  # a prefill chunk ends here, so that the KV state of the prefix can be saved
     is_cancelled: bool = False
-    retry_alone: bool = False  # after a failed step
     # Generation
     sampler: Sampler | None = None
     constraint: GrammarMatcher | None = None
@@ -169,13 +142,26 @@ class Sequence:
         """Add bytes to the text, and pass new text to the caller's `on_text`."""
         new = self.decoder.decode(data)
         self.text += new
-        if new and self.request.on_text and self.caller:
-            self.caller.call_soon(self.request.on_text, new)
+        if new and self.request.on_text:
+            self._call_soon(self.request.on_text, new)
 
     def resolve(self, result: Generation | Exception) -> None:
-        """Give the caller the result or the error."""
-        if self.caller:
-            self.caller.resolve(result)
+        """Give the caller the result or the error, unless they cancelled meanwhile."""
+        self._call_soon(self._settle, result)
+
+    def _settle(self, result: Generation | Exception) -> None:
+        if self.future is None or self.future.done():
+            return
+        if isinstance(result, Exception):
+            self.future.set_exception(result)
+        else:
+            self.future.set_result(result)
+
+    def _call_soon(self, callback: Callable[..., None], value: Any) -> None:
+        """Call a function on the caller's event loop, unless that is closed."""
+        with suppress(RuntimeError):
+            if self.loop:
+                self.loop.call_soon_threadsafe(callback, value)
 
 
 def common_prefix_length(a: Seq[int], b: Seq[int]) -> int:

@@ -221,7 +221,7 @@ def test_every_setting_of_a_strangers_folder_is_harmless_by_its_type_or_needs_tr
 
 @pytest.mark.parametrize(
     "values",
-    ["n_ctx=1000000", "slots=257", "threads=100000", "min_rows=99999", "step_overhead_rows=nan", "gpu_layers=1e9"],
+    ["n_ctx=1000000", "slots=257", "threads=100000", "min_rows=99999", "gpu_layers=1e9"],
 )
 def test_a_number_of_the_engine_beyond_any_machine_is_refused_by_name(own, values):
     """In a file, a variable or an option."""

@@ -1,4 +1,4 @@
-"""Texts to vectors: the same model through sentence-transformers and, written as a GGUF file, through llama.cpp."""
+"""Texts to vectors: the same model through torch and, written as a GGUF file, through llama.cpp."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from localrag.engine.embedder import SentenceTransformersEmbedder, load_folder, open_embedder
+from localrag.engine.embedder import load_folder, open_embedder
 from localrag.errors import ModelError
 from localrag.model_files import ModelFile, find_embedder
 from tests.conftest import TOWN, run_localrag, write_town
@@ -79,8 +79,8 @@ def file(tmp_path_factory):
 
 
 def test_both_ways_of_embedding_agree(file):
-    """llama.cpp gives the vectors sentence-transformers gives, whatever is embedded beside a text."""
-    ours, theirs = open_embedder(file).embed(TEXTS), SentenceTransformersEmbedder(find_embedder()).embed(TEXTS)
+    """llama.cpp gives the vectors that torch gives, whatever is embedded beside a text."""
+    ours, theirs = open_embedder(file).embed(TEXTS), load_folder(find_embedder())(TEXTS)
     short = [n for n, text in enumerate(TEXTS) if 0 < len(text) < 600]
 
     assert ours.shape == theirs.shape == (len(TEXTS), 384)
@@ -89,14 +89,10 @@ def test_both_ways_of_embedding_agree(file):
     assert np.allclose(ours[0], open_embedder(file).embed(TEXTS[:1])[0], atol=1e-4)
 
 
-@pytest.mark.parametrize("way", ["torch", "sentence-transformers", "llama.cpp"])
+@pytest.mark.parametrize("way", ["torch", "llama.cpp"])
 def test_the_end_of_a_long_text_counts(file, way):
     """Two texts that differ only beyond the model's window have different vectors: nothing is cut."""
-    ways = {
-        "torch": lambda: load_folder(find_embedder()),
-        "sentence-transformers": lambda: SentenceTransformersEmbedder(find_embedder()).embed,
-        "llama.cpp": lambda: open_embedder(file).embed,
-    }
+    ways = {"torch": lambda: load_folder(find_embedder()), "llama.cpp": lambda: open_embedder(file).embed}
     one, other = ways[way]()(["ferry " * 700, "ferry " * 500 + "harbour master " * 100])
 
     assert one @ other < 0.99
@@ -120,10 +116,9 @@ def test_an_index_remembers_its_embedder(tmp_path, file):
     assert "Lars Holm" in asked.stdout, asked.stderr
 
 
-@pytest.mark.parametrize("load", [load_folder, lambda file: SentenceTransformersEmbedder(file).embed])
-def test_a_vector_does_not_depend_on_its_company(load):
+def test_a_vector_does_not_depend_on_its_company():
     """Embedded alone, together, or in another order, a text has bit for bit the same vector."""
-    embed = load(find_embedder())
+    embed = load_folder(find_embedder())
     texts = [f"{'The ferry leaks. ' * (n % 23)}{n}" for n in range(60)]
 
     together = embed(texts)

@@ -10,9 +10,9 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from localrag.engine.embedder import BATCH_ROWS, BertModel, load_bert, load_bert_embedder, load_folder
+from localrag.engine.embedder import BATCH_ROWS, BertModel, load_bert, load_folder
 from localrag.engine.weights import window_tokenizer
-from localrag.errors import EngineError
+from localrag.errors import EngineError, ModelError
 from localrag.model_files import ModelFile, find_embedder
 from localrag.system.resources import limit_cores
 from tests.conftest import TOWN
@@ -79,7 +79,7 @@ def test_batches_are_full():
 
 def test_equal_windows_are_computed_once(monkeypatch):
     """A page that stands in many texts costs what it costs in one."""
-    embed, computed = load_bert_embedder(find_embedder()), []
+    embed, computed = load_folder(find_embedder()), []
     inner = BertModel._compute
     monkeypatch.setattr(BertModel, "_compute", lambda model, texts, *how: computed.extend(texts) or inner(model, texts, *how))
     header = "The ferry leaks and nobody knows why. " * 32  # 256 tokens and some
@@ -103,15 +103,17 @@ def test_a_text_longer_than_the_window_is_refused():
         load_bert(FOLDER).hidden_states([[101] * 300])
 
 
-def test_a_model_of_another_kind_is_left_to_sentence_transformers(tmp_path):
+def test_a_model_of_another_kind_is_refused_in_words(tmp_path):
     """So is a folder that lacks its weights."""
     folder = shutil.copytree(FOLDER, tmp_path / "model")
-    assert load_bert_embedder(ModelFile("m", "embedder", folder)) is not None
     (folder / "model.safetensors").rename(folder / "other.safetensors")
-    assert load_bert_embedder(ModelFile("m", "embedder", folder)) is None
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load_folder(ModelFile("m", "embedder", folder))
     config = folder / "config.json"
     config.write_text(config.read_text().replace('"gelu"', '"relu"'))
-    assert load_bert_embedder(ModelFile("m", "embedder", folder)) is None
+    with pytest.raises(ModelError, match="is no BERT") as error:
+        load_folder(ModelFile("m", "embedder", folder))
+    assert "GGUF" in error.value.hint
 
 
 @pytest.mark.ci

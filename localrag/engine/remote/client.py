@@ -11,7 +11,7 @@ import json
 import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 
 import httpx
 
-from localrag.engine.remote.refusals import MAX_ERROR_CHARS, HttpError, error_in, refused, retry_delay
+from localrag.engine.remote.refusals import MAX_ERROR_CHARS, HttpError, refused, retry_delay
 from localrag.engine.remote.replies import MalformedResponse, NoResponse
 from localrag.errors import EngineError, UsageError
 from localrag.system.trust import is_trust_known, remember_trust
@@ -92,19 +92,17 @@ def http_config(url: str, *, by_index: bool = False) -> HttpConfig:
 def _key_of(origin: str, *, bind: bool) -> tuple[str, str]:
     """The key that a server gets, and the key's hash if it is used for the first time; empty strings for none."""
     words = _key().split()
-    if len(words) == 1:
-        digest = _digest(words[0])
-        new = bind and not is_trust_known("key", digest)
-        return words[0] if new or is_trust_known("key", digest, origin) else "", digest if new else ""
-    if len(words) % 2 or not all(word.startswith(("http://", "https://")) for word in words[::2]):
+    if len(words) == 2 and words[0].startswith(("http://", "https://")):
+        _bind_key(_digest(words[1]), _origin(words[0]))
+        return words[1] if _origin(words[0]) == origin else "", ""
+    if len(words) > 1:
         raise UsageError(
-            "The key of the model server contains spaces, but is not a list of servers with keys.",
-            "Give one word, or one pair for each server: http://HOST:PORT KEY",
+            "The key of the model server contains spaces, but is not a server with its key.",
+            "Give one word, or the server and its key: http://HOST:PORT KEY",
         )
-    keys = {_origin(url): key for url, key in zip(words[::2], words[1::2], strict=True)}
-    for named, key in keys.items():
-        _bind_key(_digest(key), named)
-    return keys.get(origin, ""), ""
+    digest = _digest("".join(words))
+    new = bool(words) and bind and not is_trust_known("key", digest)
+    return words[0] if new or (words and is_trust_known("key", digest, origin)) else "", digest if new else ""
 
 
 def _digest(key: str) -> str:
@@ -184,15 +182,12 @@ async def stream(wire: HttpConfig, url: str, body: dict[str, Any], on_event: Cal
 
 
 class _EventReader:
-    """Passes the events of an answer on as their lines end; a line of many parts is joined once.
-
-    Lines that belong to no event are kept: a server that fails after the stream began may write its error as plain JSON.
-    """
+    """Passes the events of an answer on as their lines end, or one JSON value; a line of many parts is joined once."""
 
     def __init__(self, on_event: Callable[[Any], None]) -> None:
         self._on_event = on_event
         self._parts: list[bytes] = []  # of the line that has not ended
-        self._other_lines: list[bytes] = []
+        self._other_lines: list[bytes] = []  # of an answer that is no stream
         self._streams, self._done = False, False
 
     def add(self, part: bytes) -> None:
@@ -207,7 +202,7 @@ class _EventReader:
 
     def _read(self, line: bytes) -> None:
         name, _, value = line.strip().partition(b":")
-        if name not in (b"data", b"error", b"event", b"id", b"retry", b"") or (self._other_lines and not self._streams):
+        if not self._streams and (self._other_lines or name not in (b"data", b"error", b"event", b"id", b"retry", b"")):
             self._other_lines.append(line)
             return
         self._streams = self._streams or bool(line.strip())
@@ -220,16 +215,13 @@ class _EventReader:
     def finish(self) -> bool:
         """Read what is left; whether the answer ended properly."""
         self._read(b"".join(self._parts))
-        rest = b"\n".join(self._other_lines)
-        if not self._streams:
-            if not rest.strip():
-                raise NoResponse("nothing")
-            self._on_event(_json(rest))
-            return True
-        with suppress(MalformedResponse):
-            if rest.lstrip().startswith(b"{") and error_in(value := _json(rest)):
-                self._on_event(value)
-        return self._done
+        if self._streams:
+            return self._done
+        value = b"\n".join(self._other_lines)
+        if not value.strip():
+            raise NoResponse("nothing")
+        self._on_event(_json(value))
+        return True
 
 
 async def _body_chunks(response: httpx.Response) -> AsyncIterator[bytes]:

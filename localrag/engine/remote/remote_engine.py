@@ -7,7 +7,6 @@ and an answer without any allowed line is an error.
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,22 +25,21 @@ from localrag.engine.remote.refusals import (
     window_in,
 )
 from localrag.engine.remote.replies import EmptyResponse, GrammarFilter, MalformedResponse, NoResponse, StreamState
-from localrag.engine.remote.request_body import REASONING_TOKENS, forms_of, json_tokens, request_body, request_messages
+from localrag.engine.remote.request_body import REASONING_TOKENS, json_tokens, request_body, request_messages
 from localrag.engine.remote.servers import ModelServer, backoff_delay, down_timeout
 from localrag.engine.request import EngineMetrics, Generation, Request
 from localrag.engine.settings import EngineOptions
 from localrag.engine.tokenizer import Tokenizer
-from localrag.errors import ContextTooSmall, EmptyAnswer, EngineError, LocalragError, ModelError, error_location
+from localrag.errors import ContextTooSmall, EmptyAnswer, EngineError, LocalragError, error_location
 from localrag.model_files import ModelFile, ServerInfo
 
 MAX_LOST_CONNECTIONS, MAX_SERVER_FAILURES = 5, 3  # per request, before the request itself fails
 MAX_TOKEN_CHARS, MIN_ANSWER_TOKENS = 32, 1_000  # an answer with more characters than so many for each token is refused
-MAX_REFUSED = 5  # requests, by a server that has answered none, before it is no longer used
 MARKER_TOKENS = 8  # of a chat template around each message
 MIN_LEARNED_WINDOW = 1024  # where a server does not tell by how much a request was too long
 SMALLER_SHARE = 0.75  # of a rejected request's size: what is taken to fit
-LONG_REQUEST_TOKENS = 3000  # of a request that may be too long for a server that tells no window
-NEAR_WINDOW_SHARE = 0.75  # of the window, from which on an unexplained error means that a request is too long
+LONG_ANSWER_TOKENS = 1000  # of a request whose answer ended before its limit where the server tells no window
+NEAR_WINDOW_SHARE = 0.75  # of the window, from which on an answer that ended before its limit has met its end
 
 
 @dataclass(slots=True)
@@ -54,13 +52,9 @@ class _RetryState:
     failed: int = 0
     busy: int = 0
     allow_extra_tokens: bool = True  # more tokens than the local engine needs
-    forms: list[str] | None = None  # in which the answer may still be asked for, this one first
+    in_words: bool = False  # the answer is asked for without a schema
+    forms: int = 0  # in which the answer has been asked for
     unfinished_text: str = ""  # of an answer that nothing ended
-
-    @property
-    def form(self) -> str:
-        """The form in which the answer is asked for."""
-        return self.forms[0] if self.forms else "schema"
 
 
 @dataclass(slots=True)
@@ -119,7 +113,7 @@ class RemoteEngine:
 
         Waits for a server that is down or busy. Raises ContextTooSmall, EngineError; ModelError if it does not have the model any more.
         """
-        tries = _RetryState(time.perf_counter())
+        tries = _RetryState(time.perf_counter(), in_words=self._server.in_words and _has_schema(request))
         shown = _MonotonicStream(request.on_text)
         self._begin()
         try:
@@ -135,7 +129,7 @@ class RemoteEngine:
                 except HttpError as error:
                     wait = self._after_refusal(request, tries, error)
                 except MalformedResponse as error:
-                    self._after_unreadable(tries, shown, error)
+                    self._after_unreadable(request, tries, shown, error)
                     wait = 0.0
                 finally:
                     self._server.release()
@@ -149,36 +143,31 @@ class RemoteEngine:
 
     async def _ask(self, request: Request, tries: _RetryState, shown: "_MonotonicStream") -> Generation:
         """One answer, asked for again where its server rejects a field or the model needs more tokens to think."""
-        known, begun_at = self._server.omitted_fields.value, time.monotonic()
-        tries.forms = tries.forms or forms_of(request, self._server.form.value, known)
-        without, is_sure = known, True
+        without = self._server.omitted_fields
         while True:
-            level = max(self._server.reasoning_level, int(tries.form == "thinking"))
-            extra = await self._extra_tokens(request, tries, level)
-            body = request_body(self._server.info.model or self._file.name, request, without, form=tries.form, extra_tokens=extra)
+            tries.in_words |= "response_format" in without and _has_schema(request)
+            extra = await self._extra_tokens(request, tries)
+            body = request_body(self._server.info.model or self._file.name, request, without, in_words=tries.in_words, extra_tokens=extra)
             streams = shown if request.on_text else None
-            answer = GrammarFilter(request.grammar, streams, is_shown_at_end=self._server.info.hides_thinking)
+            answer = GrammarFilter(request.grammar, streams)
             exchange = _Exchange(body, time.perf_counter(), StreamState(), answer)
             try:
                 await self._exchange(exchange)
             except (HttpError, NoResponse) as error:
                 if (omitted := _omitted_after(error, frozenset(body), without)) is None:
                     raise
-                without, is_sure = omitted[0], is_sure and omitted[1]
+                if omitted[1]:
+                    self._server.omitted_fields |= omitted[0] - without
+                without = omitted[0]
                 continue
-            if not exchange.was_cut_while_thinking or level + 1 == len(REASONING_TOKENS) or (level and answer.has_answer):
+            if not exchange.was_cut_while_thinking or self._server.thinks:
                 break
-            self._server.reasoning_level = max(self._server.reasoning_level, level + 1)
-            if await self._extra_tokens(request, tries, level + 1) <= extra:
+            self._server.thinks = True
+            if await self._extra_tokens(request, tries) <= extra:
                 break
-        if without != known and is_sure:
-            self._server.omitted_fields.value |= without
-        self._server.omitted_fields.observe(without, begun_at)
         generation = self._generation(request, tries, exchange)
-        if request.grammar and request.grammar.schema:
-            self._server.form.observe(tries.form, begun_at)
-        servers_remote.save_learned(self._server, self._file.name)
-        await self._read_window_again(request, tries)
+        if _has_schema(request):
+            self._server.note_form(in_words=tries.in_words)
         return generation
 
     async def _exchange(self, exchange: _Exchange) -> None:
@@ -196,13 +185,11 @@ class RemoteEngine:
         is_complete = state.finish_reason != "length"
         if not is_complete:
             self._check_cut(request, exchange)
-        if is_complete and answer.has_hidden_start:
-            servers_remote.save_learned(self._server, self._file.name, hides_thinking=True)
-            if answer.accepted_text:
-                raise EngineError(
-                    f"The thinking of {self._server.url} could not be told from its answer.",
-                    "Ask again: its answers are now shown at their end.",
-                )
+        if is_complete and answer.accepted_text and answer.has_hidden_start:
+            raise EngineError(
+                f"{self._server.url} writes its thinking before its answer, without a mark where it begins.",
+                "Switch its thinking off in the server, or start it with a parser for it (vLLM: --reasoning-parser).",
+            )
         try:
             text = answer.finish("".join(state.reasoning)) if is_complete else answer.finish_cut()
         except EmptyResponse as error:
@@ -216,8 +203,7 @@ class RemoteEngine:
         if request.priority == servers_remote.ANSWER_PRIORITY and state.first_text_at:  # of other requests many wait for each other
             self.figures.prefill_tokens += max(0, counts[0] - counts[1])
             self.figures.prefill_seconds += state.first_text_at - exchange.begun
-        self._server.is_reported_busy, self._server.has_answered = False, True
-        self._server.longest_answered = max(self._server.longest_answered, state.prompt_tokens + state.output_tokens)
+        self._server.is_reported_busy = False
         return Generation(text, is_complete, (), *counts, seconds, tries.waited, dropped_rows=answer.dropped_rows)
 
     def _check_ended(self, tries: _RetryState, exchange: _Exchange) -> None:
@@ -227,15 +213,14 @@ class RemoteEngine:
         """
         state = exchange.state
         if state.choices and state.finish_reason:
-            self._server.ends_silently.observe(False, time.monotonic())
             return
         text = exchange.answer.text
         if exchange.is_complete and not text:
             raise MalformedResponse("nothing")
-        if not text or not (self._server.ends_silently.value or text == tries.unfinished_text):
+        if not text or not (self._server.ends_silently or text == tries.unfinished_text):
             tries.unfinished_text = text
             raise ConnectionLost("the stream ended early")
-        self._server.ends_silently.observe(True, time.monotonic())
+        self._server.ends_silently = True
 
     def _check_cut(self, request: Request, exchange: _Exchange) -> None:
         """Check that an answer was cut off by its limit, not by the server's window or endless thinking.
@@ -243,10 +228,9 @@ class RemoteEngine:
         Raises ContextTooSmall, EngineError.
         """
         state, limit = exchange.state, request.max_tokens
-        used, least = state.prompt_tokens + state.output_tokens, self._server.window * NEAR_WINDOW_SHARE or LONG_REQUEST_TOKENS / 3
+        used, least = state.prompt_tokens + state.output_tokens, self._server.window * NEAR_WINDOW_SHARE or LONG_ANSWER_TOKENS
         if state.prompt_tokens and state.output_tokens < limit and used >= least:
             self._server.learned_window = used
-            servers_remote.save_learned(self._server, self._file.name)
             raise _no_room(self._server, "The request", used - state.prompt_tokens)
         if exchange.has_reasoning and not exchange.answer.has_answer:
             raise EmptyAnswer(
@@ -254,15 +238,14 @@ class RemoteEngine:
                 "Switch its thinking off in the server, or use a model that does not think.",
             )
 
-    async def _extra_tokens(self, request: Request, tries: _RetryState, level: int = 0) -> int:
-        """Tokens that an answer may have beyond those asked for: for JSON syntax and thinking (`level` of REASONING_TOKENS), as far as the
-        window has room for them.
+    async def _extra_tokens(self, request: Request, tries: _RetryState) -> int:
+        """Tokens that an answer may have beyond those asked for, for JSON syntax and thinking, as far as the window has room for them.
 
         Some servers truncate silently, so a request that exceeds the window is not sent. A text has at most as many tokens as bytes; tokens
         are counted only if its bytes do not fit, with the server's vocabulary if possible. Raises ContextTooSmall, ConnectionLost.
         """
-        text, markers = _text_of(request, tries.form)
-        spare = json_tokens(request) + REASONING_TOKENS[level] if tries.allow_extra_tokens else 0
+        text, markers = _text_of(request, in_words=tries.in_words)
+        spare = json_tokens(request) + REASONING_TOKENS * self._server.thinks if tries.allow_extra_tokens else 0
         if not self._server.window or len(text.encode(errors="replace")) + request.max_tokens + markers + spare <= self._server.window:
             return spare
         tokens = await servers_remote.count_tokens(self._wire, self._server.url, self._server.info, text) or self._estimate(text)
@@ -277,27 +260,13 @@ class RemoteEngine:
         self._tokenizer = self._tokenizer or Tokenizer(self._file)
         return self._tokenizer.count(text)
 
-    def _size(self, request: Request, form: str) -> int:
+    def _size(self, request: Request, *, in_words: bool) -> int:
         """The estimated tokens of a request's prompt and answer."""
-        text, markers = _text_of(request, form)
+        text, markers = _text_of(request, in_words=in_words)
         return self._estimate(text) + markers + request.max_tokens
 
-    async def _read_window_again(self, request: Request, tries: _RetryState) -> None:
-        """Ask a server for its window once its model is loaded. Raises ContextTooSmall if the request just answered exceeded it."""
-        if not self._server.info.is_window_assumed or self._server.is_info_current:
-            return
-        self._server.is_info_current = True
-        try:
-            facts = await self._server.read_info()
-        except ModelError:
-            return
-        if facts is None or facts.is_window_assumed or (facts.digest != self._server.info.digest):
-            return
-        self._server.info = facts
-        await self._extra_tokens(request, tries)
-
     def _after_loss(self, tries: _RetryState, error: ConnectionLost) -> None:
-        self._server.mark_down()
+        self._server.is_up = False
         tries.lost += 1
         if tries.lost >= MAX_LOST_CONNECTIONS:
             raise EngineError(
@@ -322,17 +291,7 @@ class RemoteEngine:
         tries.failed += 1
         if error.status in SERVER_FAILED and tries.failed < MAX_SERVER_FAILURES:
             return backoff_delay(tries.failed)
-        if error.status in (400, 422, *SERVER_FAILED) and self._is_near_window(self._size(request, tries.form)):
-            raise self._learn_window(request, tries, error)
-        refusal = EngineError(f"{self._server.url} refused the request ({error}).", _hint(error, self._wire, self._server.url))
-        self._after_last_refusal(refusal, error)
-        raise refusal
-
-    def _after_last_refusal(self, refusal: EngineError, error: HttpError) -> None:
-        """Use a server no longer that has answered nothing yet and has refused MAX_REFUSED requests."""
-        self._server.refused += not self._server.has_answered
-        if self._server.refused == MAX_REFUSED:
-            self._server.error = ModelError(f"{self._server.url} refuses every request ({error}).", refusal.hint)
+        raise EngineError(f"{self._server.url} refused the request ({error}).", _hint(error, self._wire, self._server.url))
 
     def _after_overflow(self, request: Request, tries: _RetryState, error: HttpError) -> float:
         """Give up the tokens that the local engine does not need, once. Raises ContextTooSmall."""
@@ -341,29 +300,23 @@ class RemoteEngine:
             return 0.0
         raise self._learn_window(request, tries, error)
 
-    def _is_near_window(self, size: int) -> bool:
-        """Whether a request may be too long for a server that gives no reason."""
-        if size <= self._server.longest_answered:
-            return False
-        return size >= (self._server.window * NEAR_WINDOW_SHARE if self._server.window else LONG_REQUEST_TOKENS)
-
     def _learn_window(self, request: Request, tries: _RetryState, error: HttpError) -> ContextTooSmall:
         """Remember that a request did not fit: the window that the error names, else a smaller one than the request."""
-        size = self._size(request, tries.form)
+        size = self._size(request, in_words=tries.in_words)
         told, known = window_in(error, size), self._server.window
         if told and (told < known or not known):
             self._server.learned_window = told
         elif not known or size <= known:  # else it was sent before the window was known
-            guessed = max(MIN_LEARNED_WINDOW, self._server.longest_answered, int(SMALLER_SHARE * size))
+            guessed = max(MIN_LEARNED_WINDOW, int(SMALLER_SHARE * size))
             self._server.learned_window = min(guessed, known or guessed)
-        servers_remote.save_learned(self._server, self._file.name)
         remaining = self._server.window - (size - request.max_tokens)
         return _no_room(self._server, f"A request of about {size} tokens", min(remaining, int(SMALLER_SHARE * request.max_tokens)))
 
-    def _after_unreadable(self, tries: _RetryState, shown: "_MonotonicStream", error: MalformedResponse) -> None:
-        """Ask for an answer that could not be read in the next form. Raises EngineError if there is none, or if its text was shown."""
-        if tries.forms and len(tries.forms) > 1 and not shown.text:
-            del tries.forms[0]
+    def _after_unreadable(self, request: Request, tries: _RetryState, shown: "_MonotonicStream", error: MalformedResponse) -> None:
+        """Ask for an answer that could not be read in the other form, once. Raises EngineError if there is none, or if text was shown."""
+        tries.forms += 1
+        if _has_schema(request) and tries.forms < 2 and not shown.text:
+            tries.in_words = not tries.in_words
             return
         if isinstance(error, EmptyResponse):
             raise EmptyAnswer(f"{self._server.url} gave no answer: {error}.", "See the server's own log, or try another model.") from error
@@ -386,10 +339,7 @@ class RemoteEngine:
         return self.figures.to_json(self.parallel_requests) | {"server": self._file.url}
 
     def close(self) -> None:
-        """Stop asking a server that is down; connections end with their requests."""
-        if self._server.probe and not self._server.probe.done():
-            with suppress(RuntimeError):  # its event loop is closed
-                self._server.probe.cancel()
+        """Do nothing: connections end with their requests."""
 
 
 class _MonotonicStream:
@@ -428,16 +378,17 @@ def _no_room(server: ModelServer, subject: str, remaining: int = 0) -> ContextTo
 
 def _still_failing(server: ModelServer, error: HttpError, seconds: float) -> EngineError:
     """The error for a server whose fault has not passed within these seconds."""
-    if error.status in BUSY:
-        return EngineError(f"{server.url} has been too busy for {seconds:.0f} s.", "Lower --parallel.")
-    return EngineError(
-        f"{server.url} has been busy or without its model for {seconds:.0f} s.", "Load the model in the server, and run the command again."
-    )
+    remedy = "Lower --parallel." if error.status in BUSY else "Load the model in the server, and run the command again."
+    return EngineError(f"{server.url} has been busy or without its model for {seconds:.0f} s.", remedy)
 
 
-def _text_of(request: Request, form: str) -> tuple[str, int]:
+def _has_schema(request: Request) -> bool:
+    return bool(request.grammar and request.grammar.schema)
+
+
+def _text_of(request: Request, *, in_words: bool) -> tuple[str, int]:
     """The text of a request's messages, and the tokens of the template around them."""
-    messages = request_messages(request, form)
+    messages = request_messages(request, in_words=in_words)
     return "\n".join(m["content"] for m in messages), MARKER_TOKENS * len(messages)
 
 

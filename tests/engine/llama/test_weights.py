@@ -1,4 +1,4 @@
-"""Questions are embedded by llama.cpp, with the model that sentence-transformers embedded the index with."""
+"""Questions are embedded by llama.cpp, with the model that torch embedded the index with."""
 
 import json
 import shutil
@@ -7,8 +7,9 @@ import sys
 
 import numpy as np
 import pytest
+from transformers import AutoTokenizer
 
-from localrag.engine.embedder import SentenceTransformersEmbedder, load_folder, load_folder_by_llama, open_embedder
+from localrag.engine.embedder import load_folder, load_folder_by_llama, open_embedder
 from localrag.engine.llama.weights import convert_to_gguf
 from localrag.engine.weights import pooling, window_tokenizer
 from localrag.model_files import ModelFile, find_embedder
@@ -44,8 +45,8 @@ def test_a_question_has_the_vector_the_index_would_give_it():
 
 
 def test_the_tokens_are_the_same_ones():
-    """A text of any writing becomes the tokens that sentence-transformers would give the model; a long one loses none."""
-    tokenizer, windows = SentenceTransformersEmbedder(find_embedder())._model.tokenizer, window_tokenizer(find_embedder().path)
+    """A text of any writing becomes the tokens that transformers would give the model; a long one loses none."""
+    tokenizer, windows = AutoTokenizer.from_pretrained(find_embedder().path), window_tokenizer(find_embedder().path)
 
     for text in TEXTS:
         assert windows(text) == [tokenizer(text)["input_ids"]], text
@@ -90,7 +91,7 @@ def test_the_names_of_poolings_are_read_as_old_and_new_models_write_them(tmp_pat
     ids=["other model", "other function", "two poolings", "prompts"],
 )
 def test_a_model_that_llama_cpp_would_compute_otherwise_is_left_alone(tmp_path, files):
-    """It is then loaded by sentence-transformers for questions too."""
+    """It is refused."""
     file = altered(tmp_path / "model", **files)
 
     assert convert_to_gguf(file) is None

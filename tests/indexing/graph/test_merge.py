@@ -16,7 +16,7 @@ class Says:
 
     async def ask(self, _task, messages, **_):
         self.asked += 1
-        return ModelReply("yes" if self.name in messages[-1]["content"] else "no", (), None, (), 0, 0, 0.0)
+        return ModelReply("yes" if self.name in messages[-1]["content"] else "no", (), 0, 0, 0.0)
 
 
 def test_the_model_decides_pairs_it_can_see():
