@@ -91,6 +91,7 @@ EXTRAS = {
 NEEDS_AN_EXTRA = {"localrag/integrations/langchain.py": "langchain", "localrag/integrations/llama_index.py": "llama-index"}
 
 
+@pytest.mark.ci
 def test_every_imported_package_is_a_declared_dependency():
     """None is installed only because another package needs it, or for the tests: a base dependency anywhere, a library of an extra only
     inside the functions that need it, or in the modules that are the extra."""

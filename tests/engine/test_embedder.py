@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 from localrag.engine.embedder import SentenceTransformersEmbedder, load_folder, open_embedder
 from localrag.errors import ModelError
 from localrag.model_files import ModelFile, find_embedder
-from tests.conftest import TOWN, run_localrag, write_town
+from tests.conftest import TOWN, mostly_ci, run_localrag, write_town
 
 NAMES = {
     "attention.self.query": "attn_q",
@@ -78,6 +78,7 @@ def file(tmp_path_factory):
     return ModelFile("minilm", "embedder", path)
 
 
+@pytest.mark.ci
 def test_both_ways_of_embedding_agree(file):
     """llama.cpp gives the vectors sentence-transformers gives, whatever is embedded beside a text."""
     ours, theirs = open_embedder(file).embed(TEXTS), SentenceTransformersEmbedder(find_embedder()).embed(TEXTS)
@@ -89,7 +90,7 @@ def test_both_ways_of_embedding_agree(file):
     assert np.allclose(ours[0], open_embedder(file).embed(TEXTS[:1])[0], atol=1e-4)
 
 
-@pytest.mark.parametrize("way", ["torch", "sentence-transformers", "llama.cpp"])
+@pytest.mark.parametrize("way", mostly_ci(["torch", "sentence-transformers", "llama.cpp"], "torch", "llama.cpp"))
 def test_the_end_of_a_long_text_counts(file, way):
     """Two texts that differ only beyond the model's window have different vectors: nothing is cut."""
     ways = {
@@ -120,7 +121,7 @@ def test_an_index_remembers_its_embedder(tmp_path, file):
     assert "Lars Holm" in asked.stdout, asked.stderr
 
 
-@pytest.mark.parametrize("load", [load_folder, lambda file: SentenceTransformersEmbedder(file).embed])
+@pytest.mark.parametrize("load", mostly_ci([load_folder, lambda file: SentenceTransformersEmbedder(file).embed], load_folder))
 def test_a_vector_does_not_depend_on_its_company(load):
     """Embedded alone, together, or in another order, a text has bit for bit the same vector."""
     embed = load(find_embedder())
@@ -146,6 +147,7 @@ def test_what_was_embedded_before_is_not_computed_again():
     assert kept.embed([]).shape == (0, 384)
 
 
+@pytest.mark.ci
 def test_a_model_that_nobody_holds_is_freed(home):
     """Opening an index for one question after the other does not keep a model for each."""
     code = (

@@ -243,6 +243,7 @@ def test_verdicts_of_one_run_are_not_asked_again():
 ASKED = ["eval", "answers", "-n", "1", "--condition", "C0", "--condition", "SS", "--condition", "C3", "--repeats", "2", "--json"]
 
 
+@pytest.mark.ci
 def test_the_whole_protocol_runs_with_the_embedded_model(plain_town, tmp_path):
     """One user, one task, one question: made, answered, judged in both orders twice, reported; asked again, no model is needed."""
     first = run_localrag(*ASKED, "--index", str(plain_town), "--out", "study", cwd=tmp_path)

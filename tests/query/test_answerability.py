@@ -7,7 +7,6 @@ import pytest
 
 from localrag.asking import answer_question
 from localrag.cli.views.answers import answer_json
-from localrag.demo import CORPUS
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
 from localrag.query import answerability
@@ -18,13 +17,9 @@ from tests.fakes import Scripted, answered_by
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory):
-    """The demo, indexed without a model."""
-    folder = tmp_path_factory.mktemp("demo")
-    shutil.copytree(CORPUS, folder / "docs")
-    with open_for_writing(folder / ".localrag", extractor="phrases") as project:
-        asyncio.run(build_index([folder / "docs"], project, lambda _: None))
-    return folder / ".localrag"
+def index(demo_town, tmp_path_factory):
+    """A copy of the demo, indexed without a model."""
+    return shutil.copytree(demo_town, tmp_path_factory.mktemp("demo") / "town") / ".localrag"
 
 
 @pytest.fixture(scope="module")

@@ -243,6 +243,7 @@ def test_a_model_that_copies_a_source_is_stopped(ask):
 
 
 @pytest.mark.parametrize("question", [CIRCLES, CODE_CIRCLES, VARIED])
+@pytest.mark.ci
 def test_a_model_that_goes_round_in_circles_is_stopped(ask, question):
     """With one sentence, with lines of code, or with one word exchanged: what came before is the answer, and its note says so."""
     made, *_ = ask(question)

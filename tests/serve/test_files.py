@@ -497,6 +497,7 @@ def test_a_file_that_takes_the_reader_down_is_an_error_in_words(pages, tmp_path)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
+@pytest.mark.usefixtures("own_parsers")
 @pytest.mark.ci
 def test_a_file_that_takes_long_keeps_no_other_waiting_and_is_not_tried_again(tmp_path, monkeypatch):
     """Pages of other files, and pages shown before, are shown meanwhile; the file is tried again after it changes."""
