@@ -2,12 +2,12 @@
 
 import random
 import shutil
-import sqlite3
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
-from localrag.store import collections
+from localrag.store import collections, documents
 from localrag.store.check import check_index, problems
 from localrag.store.opening import open_index
 from tests.cli.commands.test_index import rows
@@ -42,9 +42,9 @@ def make(folder):
 def folder(made_once, tmp_path):
     """A copy of these, whose files are those that the index knows."""
     made_once("moved documents", make, tmp_path)
-    with closing(sqlite3.connect(tmp_path / ".localrag" / "index.db")) as db, db:
-        for (path,) in db.execute("SELECT path FROM file_stats").fetchall():
-            db.execute("UPDATE file_stats SET inode = ? WHERE path = ?", ((tmp_path / path).stat().st_ino, path))
+    with closing(open_index(tmp_path / ".localrag", create=True)) as db:
+        known = documents.file_stats(db)
+        documents.save_file_stats(db, {path: replace(stat, inode=(tmp_path / path).stat().st_ino) for path, stat in known.items()})
     return tmp_path
 
 
