@@ -85,6 +85,7 @@ def test_what_was_chosen_for_one_index_is_not_chosen_for_another(foreign, plain_
 
 
 @pytest.mark.parametrize("kind", ["chat_model", "embedder"])
+@pytest.mark.ci
 def test_a_model_file_that_an_index_names_is_not_opened(foreign, tmp_path, kind):
     """Whoever made the index may have sent the file along and knows its fingerprint: native code gets it once the user has chosen it."""
     path = tmp_path / "town" / "docs" / "theirs.gguf"

@@ -90,6 +90,7 @@ EXTRAS = {
 }
 
 
+@pytest.mark.ci
 def test_every_imported_package_is_a_declared_dependency():
     """None is installed only because another package needs it, or for the tests: a base dependency anywhere, a library of an extra only
     inside the functions that need it."""

@@ -111,6 +111,7 @@ def test_a_folder_that_was_there_keeps_its_mode(tmp_path):
     assert open_to_others(folder) == ["."]
 
 
+@pytest.mark.ci
 def test_an_unexpected_error_tells_nothing_of_the_documents(plain_town, tmp_path):
     """What crashes is named by kind and place; its message, which may hold a passage, is printed only when asked for."""
     shutil.copytree(plain_town, tmp_path / "town")

@@ -231,6 +231,7 @@ def test_a_path_that_leads_out_is_no_list_of_files(hub):
 
 
 @pytest.mark.parametrize("form", ["spaces", "headers"])
+@pytest.mark.ci
 def test_a_hub_that_drips_is_given_up(monkeypatch, tmp_path, form):
     """Its list of files and its files, whether headers or bytes come now and then; what came stays for the next try."""
     monkeypatch.setattr(hub_catalog, "STALL_S", 0.5)

@@ -135,6 +135,7 @@ LISTS = ("status", "files", "tree", "merges list", "models list --all", "help")
 
 
 @pytest.mark.parametrize("line", LISTS)
+@pytest.mark.ci
 def test_lists_fit_a_narrow_terminal_and_leave_pipes_clean(line, town):
     """On 60 columns nothing is wider but paths; in a pipe there is not one escape."""
     shown, code = typed(line, town)

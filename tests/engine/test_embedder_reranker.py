@@ -4,8 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import torch
-from transformers import AutoTokenizer, BertForSequenceClassification
 
 from localrag.engine.embedder import open_reranker
 from localrag.errors import ModelError
@@ -33,6 +31,9 @@ def file(head, tmp_path_factory):
 @pytest.mark.ci
 def test_the_scores_are_those_of_the_cross_encoder(file, head):
     """llama.cpp scores each pair as transformers does with the same weights; a long passage loses its end."""
+    import torch
+    from transformers import AutoTokenizer, BertForSequenceClassification
+
     folder = find_embedder().path
     model = BertForSequenceClassification.from_pretrained(folder, num_labels=1).eval()
     model.classifier.weight.data, model.classifier.bias.data = map(torch.from_numpy, head)

@@ -162,6 +162,7 @@ def test_verdicts_of_one_run_are_not_asked_again():
 ASKED = ["eval", "answers", "q.txt", "--condition", "C0", "--condition", "SS", "--condition", "C3", "--repeats", "2", "--json"]
 
 
+@pytest.mark.ci
 def test_the_whole_protocol_runs_with_the_embedded_model(plain_town, tmp_path):
     """One question: answered, judged in both orders twice, reported; asked again, the results are the same."""
     (tmp_path / "q.txt").write_text("What happened?\n")

@@ -224,6 +224,7 @@ def test_the_command_writes_and_says_what(tmp_path):
     assert run_localrag("export", "html", "x.html", "--index", "empty", cwd=tmp_path).returncode == 3
 
 
+@pytest.mark.ci
 def test_one_file_goes_to_stdout(tmp_path):
     """`-` writes the bytes of the file, and only them; a folder cannot go there."""
     make_index(tmp_path)

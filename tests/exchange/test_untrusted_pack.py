@@ -268,6 +268,7 @@ def test_vectors_that_fit_no_matrix_are_dropped_and_questions_answered(database,
     assert asked.returncode == 0, asked.stderr
 
 
+@pytest.mark.ci
 def test_a_document_elsewhere_on_the_machine_is_not_taken_for_one_that_was_read_here(database, tmp_path):
     """An index may name any path: the page shows no such file, and the button that indexes again does not go there."""
     from localrag.store import browse

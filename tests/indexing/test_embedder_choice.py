@@ -68,6 +68,7 @@ def embedder_of(docs, notes=None, **options):
     return index.status()["models"]["embedder"]["name"]
 
 
+@pytest.mark.ci
 def test_german_documents_get_the_multilingual_embedder(folder):
     """It is said in one line, and later documents do not change it."""
     docs, notes = folder("de"), []

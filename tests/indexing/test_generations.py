@@ -126,7 +126,7 @@ def interrupt(folder, stage, how):
         index(folder, progress)
 
 
-STOPPED = [pytest.param(s, "SIGINT", marks=[] if s == "noun phrases" else pytest.mark.ci) for s in STAGES]
+STOPPED = [pytest.param(s, "SIGINT", marks=pytest.mark.ci) for s in STAGES]
 KILLED = [pytest.param(s, "SIGKILL", marks=pytest.mark.ci if s in ("chunk embeddings", "reports") else pytest.mark.slow) for s in STAGES]
 
 

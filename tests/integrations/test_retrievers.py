@@ -18,6 +18,7 @@ def text_at(folder, place):
     return text[place["start"] : place["end"]]
 
 
+@pytest.mark.ci
 def test_langchain_gets_passages_with_their_places(plain_town):
     """One after the other, several at once from threads, and awaited; the text stands in the file at its place."""
     pytest.importorskip("langchain_core")
@@ -32,6 +33,7 @@ def test_langchain_gets_passages_with_their_places(plain_town):
     assert together[0] == found == awaited
 
 
+@pytest.mark.ci
 def test_llama_index_gets_passages_with_their_places(plain_town):
     """The score is that of the passage, and the text stands in the file at its place."""
     pytest.importorskip("llama_index.core")

@@ -3,13 +3,13 @@
 import asyncio
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from localrag.asking import answer_question
 from localrag.demo import CORPUS
-from localrag.engine.settings import EngineOptions
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_writing
 from localrag.query.global_search import is_same_title
@@ -28,17 +28,16 @@ def themes_in(given, book):
     return {name for name, cue in LISTS[book]["themes"].items() if re.search(cue, said)}
 
 
-def ask_for_themes(source, folder):
-    with open_for_writing(folder / ".localrag", extractor="phrases", engine=EngineOptions()) as project:
-        asyncio.run(build_index([source], project, lambda _: None))
+def ask_for_themes(folder):
+    with open_for_query(folder / ".localrag") as project:
         given = asyncio.run(answer_question("What are the main themes?", project, QueryOptions("global")))
         reports = graph.reports_at(project.db, given.level)
         return given, reports, graph.coverage_of(project.db, [r.community_id for r in reports])
 
 
 @pytest.fixture(scope="module")
-def harbour(tmp_path_factory):
-    return ask_for_themes(CORPUS, tmp_path_factory.mktemp("harbour"))
+def harbour(demo_town, tmp_path_factory):
+    return ask_for_themes(shutil.copytree(demo_town, tmp_path_factory.mktemp("harbour") / "town"))
 
 
 @pytest.mark.ci
@@ -89,7 +88,10 @@ def test_titles_of_reports_are_words_of_the_text(harbour):
 def of_book(book, tmp_path_factory):
     if not DATA.exists():
         pytest.skip("the real texts are not beside this checkout")
-    return ask_for_themes(DATA / LISTS[book]["source"], tmp_path_factory.mktemp(book))[0]
+    folder = tmp_path_factory.mktemp(book)
+    with open_for_writing(folder / ".localrag", extractor="phrases") as project:
+        asyncio.run(build_index([DATA / LISTS[book]["source"]], project, lambda _: None))
+    return ask_for_themes(folder)[0]
 
 
 @pytest.fixture(scope="module")

@@ -244,6 +244,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("typed", "yes"), [("n\n", False), ("y\n", False), ("", True)])
+@pytest.mark.ci
 def test_a_person_at_a_terminal_is_asked(index, monkeypatch, tmp_path, typed, yes):
     """On a terminal a long answer waits for a yes; `--yes` stands for it; a no asks nothing of the model and is an error with a hint."""
     monkeypatch.setattr(budgets, "cache_dir", lambda: tmp_path)

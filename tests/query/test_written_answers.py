@@ -221,6 +221,7 @@ def test_an_answer_in_place_of_a_rewritten_question_is_not_asked(ask):
     assert "steward" not in made.standalone_question
 
 
+@pytest.mark.ci
 def test_a_model_that_goes_round_in_circles_is_stopped(ask):
     """What came before is the answer, and its note says so."""
     made, *_ = ask(CIRCLES)

@@ -174,6 +174,7 @@ def strings(path):
             yield " ".join([name, *(word.value for word in words if isinstance(word, ast.Constant) and isinstance(word.value, str))])
 
 
+@pytest.mark.ci
 def test_no_hint_and_no_page_installs_localrag_by_its_name():
     """Nobody holds the name on an index: whoever takes it would run code on the machines of those who follow the hint."""
     found = list(texts())

@@ -349,6 +349,7 @@ def test_a_chat_that_is_not_logged_writes_nothing(here, home):
     assert changed(before, bytes_of(here)) == ["notes.md"]
 
 
+@pytest.mark.ci
 def test_a_question_that_is_not_logged_writes_nothing(here):
     """`ask --no-history`, also in a conversation: it reads what was asked, and the next `ask -c` does not know of it."""
     before = bytes_of(here)

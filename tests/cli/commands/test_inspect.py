@@ -146,6 +146,7 @@ def test_only_the_selected_documents_are_asked(folder):
     assert all("Holm" not in q for q in read(folder, "questions", "--filter", "type=pdf,type=md", "-n", "9") if "王海明" in q)
 
 
+@pytest.mark.ci
 def test_chat_keeps_its_documents(folder):
     """Every question of a chat is about the documents it was begun with."""
     index(folder, "one")

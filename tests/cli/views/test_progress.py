@@ -176,6 +176,7 @@ def frames(text):
 
 
 @pytest.mark.parametrize("columns", mostly_ci([60, 100], 60))
+@pytest.mark.ci
 def test_the_bars_fit_the_terminal_and_never_go_back(tmp_path, columns):
     """No line is longer than the terminal is wide; each share and each count is at least the one before; the end is 100 %."""
     write_docs(tmp_path)

@@ -80,6 +80,7 @@ def test_json_escapes_what_a_terminal_would_obey(evil, monkeypatch):
         assert "\x1b" in json.dumps(values, ensure_ascii=False).replace("\\u001b", "\x1b")
 
 
+@pytest.mark.ci
 def test_without_colours_there_are_none(evil):
     """NO_COLOR is respected: no colour is set, on stdout or stderr."""
     shown = Terminal("doctor", cwd=evil, NO_COLOR="1")

@@ -44,6 +44,7 @@ def test_a_question_has_the_vector_the_index_would_give_it():
     assert (load_folder_by_llama(find_embedder())(long) @ load_folder(find_embedder())(long).T).item() > 0.9995
 
 
+@pytest.mark.ci
 def test_the_tokens_are_the_same_ones():
     """A text of any writing becomes the tokens that transformers would give the model; a long one loses none."""
     tokenizer, windows = AutoTokenizer.from_pretrained(find_embedder().path), window_tokenizer(find_embedder().path)

@@ -272,6 +272,7 @@ MEGABYTE = 1 << 20
         json.dumps({"items": [{"source": "x" * MEGABYTE, "target": "y" * MEGABYTE}]}),
     ],
 )
+@pytest.mark.ci
 def test_a_megabyte_in_one_line_is_read_to_its_end(said):
     """Brackets that never close, marks without an end, names of a megabyte: nothing is read more often than a few times."""
     for grammar in (
