@@ -15,14 +15,14 @@ from localrag.store.schema import REJECTED_NAMES_EXPR
 from localrag.text.sentences import SPLITTER_VERSION, cache_sentence_bounds
 
 # Kind of vector → the ids of its subjects.
-SUBJECTS = {"chunk": "SELECT id FROM chunks", "entity": "SELECT id FROM entities", "report": "SELECT community_id AS id FROM reports"}
+SUBJECT_IDS = {"chunk": "SELECT id FROM chunks", "entity": "SELECT id FROM entities", "report": "SELECT community_id AS id FROM reports"}
 
 
 def missing_vector_query(kind: str, embedder: str) -> tuple[str, list[str]]:
     """An SQL query and its values: the subjects of a kind without a vector of this embedder, published or staged."""
     stored = "EXCEPT SELECT subject_id FROM {} WHERE kind = ? AND embedder = ?"
     with_vector = " ".join(map(stored.format, ("embeddings", "staged_embeddings")))
-    return f"{SUBJECTS[kind]} {with_vector}", [kind, embedder] * 2
+    return f"{SUBJECT_IDS[kind]} {with_vector}", [kind, embedder] * 2
 
 
 def subjects_without_vector(db: Database, kind: str, embedder: str) -> list[str]:
@@ -38,7 +38,7 @@ def has_vectors(db: Database, kind: str) -> bool:
 
 def delete_stale_staged_vectors(db: Database, kind: str, embedder: str) -> None:
     """Delete the staged vectors of another embedder, or of a subject that no longer exists."""
-    is_stale = f"kind = ? AND (embedder <> ? OR subject_id NOT IN ({SUBJECTS[kind]}))"
+    is_stale = f"kind = ? AND (embedder <> ? OR subject_id NOT IN ({SUBJECT_IDS[kind]}))"
     with db.atomic():
         db.execute(f"DELETE FROM staged_embeddings WHERE {is_stale}", [kind, embedder])
 

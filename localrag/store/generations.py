@@ -21,7 +21,7 @@ from sqlite_utils import Database
 from localrag.records import GraphLayout, Quote, Report
 from localrag.store import collections, documents, reviews, runs
 from localrag.store import layout as layout_store
-from localrag.store.chunks import SUBJECTS
+from localrag.store.chunks import SUBJECT_IDS
 from localrag.store.database import checkpoint_wal
 from localrag.store.documents import delete_orphan_file_stats
 from localrag.store.entity_network import update_cache_files
@@ -113,7 +113,7 @@ def publish(
         for kind in kinds:
             _publish_vectors(db, kind)
         for kind in ("entity", "report"):
-            db.execute(f"DELETE FROM embeddings WHERE kind = ? AND subject_id NOT IN ({SUBJECTS[kind]})", [kind])
+            db.execute(f"DELETE FROM embeddings WHERE kind = ? AND subject_id NOT IN ({SUBJECT_IDS[kind]})", [kind])
         runs.save_settings(db, **settings)
     checkpoint_wal(db)
     update_cache_files(db)
@@ -166,7 +166,7 @@ def _delete_stale_reports(db: Database) -> None:
 def _publish_vectors(db: Database, kind: str) -> None:
     db.execute(
         "INSERT OR REPLACE INTO embeddings (kind, subject_id, content_hash, embedder, vector)"
-        f" SELECT * FROM staged_embeddings WHERE kind = ? AND subject_id IN ({SUBJECTS[kind]})",
+        f" SELECT * FROM staged_embeddings WHERE kind = ? AND subject_id IN ({SUBJECT_IDS[kind]})",
         [kind],
     )
     db.execute("DELETE FROM staged_embeddings WHERE kind = ?", [kind])

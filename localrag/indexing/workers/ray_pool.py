@@ -21,7 +21,6 @@ from localrag.indexing.tasks import MAX_CHUNKS_PER_TASK, Result, Task, TaskConte
 from localrag.indexing.workers import ray_cluster
 from localrag.indexing.workers.pool import PoolFactory, share_of, task_context, worker_config
 from localrag.indexing.workers.worker import (
-    RETRY_HINT,
     TaskRequest,
     TaskResult,
     WorkerConfig,
@@ -308,7 +307,7 @@ class RayPool:
         self._fail(self._open, self._ended)
 
 
-_RESTART_HINT = f"Start it again. {RETRY_HINT}"
+_RESTART_HINT = "Start it again, and run the same command again; finished work is saved."
 
 
 class RayChatModel(ChatModel):

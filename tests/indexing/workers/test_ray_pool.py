@@ -285,9 +285,9 @@ def test_a_model_server_is_asked_by_this_machine(machines, tmp_path):
 
 
 HIDDEN_MODEL = """
-import pathlib
-pathlib.Path.exists = lambda self, own=pathlib.Path.exists, **options: str(self) != {0!r} and own(self, **options)
-pathlib.Path.is_file = lambda self, own=pathlib.Path.is_file, **options: str(self) != {0!r} and own(self, **options)
+from localrag import model_files
+own = model_files.has_fingerprint
+model_files.has_fingerprint = lambda path, expected: path.name != "mine.gguf" and own(path, expected)
 """
 OTHER_PROMPTS = """
 from pathlib import Path
@@ -308,8 +308,7 @@ def test_what_a_machine_lacks_is_named(token, corpus, tmp_path, tiny, lacks):
     prompt = other / "prompts" / "abstractive" / "entities.md"
     prompt.write_text(prompt.read_text() + "\nBe brief.\n")
     shutil.copy(ROOT / "models.toml", other)
-    code = HIDDEN_MODEL.format(str(chat)) if lacks == "the model" else OTHER_PROMPTS
-    (other / "sitecustomize.py").write_text(code)
+    (other / "sitecustomize.py").write_text(HIDDEN_MODEL if lacks == "the model" else OTHER_PROMPTS)
     try:
         machines.add(PYTHONPATH=f"{other}{os.pathsep}{ROOT}")
         with pytest.raises(LocalragError) as refused:
