@@ -11,7 +11,7 @@ import pytest
 from localrag.asking import answer_question
 from localrag.demo import CORPUS
 from localrag.indexing.pipeline import build_index
-from localrag.project import open_for_writing
+from localrag.project import open_for_query, open_for_writing
 from localrag.query.global_search import is_same_title
 from localrag.query.question import QueryOptions
 from localrag.store import graph
