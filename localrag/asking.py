@@ -20,7 +20,7 @@ from localrag.query.attribution import alias_lookup, place_lookup, support_check
 from localrag.query.citations import CitedAnswer, Citer
 from localrag.query.collection_questions import collection_draft, file_filter
 from localrag.query.conversation import rewrite_standalone
-from localrag.query.extractive import refusal_draft, refusal_text
+from localrag.query.extractive import refusal_draft, refusal_text, refuse_unrelated
 from localrag.query.modes import MODE_FUNCTIONS, PASSAGE_MODES, available_mode, draft_in_mode, route_question
 from localrag.query.passages import CHUNKS_READ
 from localrag.query.question import (
@@ -177,9 +177,11 @@ async def choose_mode(question: Question, project: Project) -> Question:
     return replace(question, mode=mode, reason=reason, mode_note=note)
 
 
-async def retrieve(question: Question, project: Project) -> Question:
-    """The question with the nearest passages."""
-    return replace(question, near=tuple(hybrid_search(question.text, question.vector, project, CHUNKS_READ)))
+async def retrieve(question: Question, project: Project) -> Question | AnswerDraft:
+    """The question with the nearest passages; a refusal where they do not answer it and its mode would not read them."""
+    near = hybrid_search(question.text, question.vector, project, CHUNKS_READ)
+    refusal = await refuse_unrelated(question, near, project) if question.mode not in PASSAGE_MODES else None
+    return refusal or replace(question, near=tuple(near))
 
 
 async def draft(question: Question, project: Project) -> AnswerDraft:

@@ -5,6 +5,7 @@ installs localrag there from its wheel, as a user has it. Only the standard libr
 times in the texts were measured on two cores.
 """
 
+import json
 import os
 import re
 import shlex
@@ -103,7 +104,23 @@ def install_llama(step: str) -> None:
 def install_libraries(step: str) -> None:
     """localrag itself and the libraries that it always needs."""
     say(f"{step} localrag and its libraries, with the bundled models (1.1 GB installed; about a minute and the download)")
+    remove_former_name()
     pip("install", "-e", ".")
+
+
+def remove_former_name() -> None:
+    """Uninstall this checkout as `localrag`, its former name: if that were removed later, the command would go with it.
+
+    Ends if that package is not this checkout's: it would be imported in its place.
+    """
+    code = "from importlib.metadata import distribution; print(distribution('localrag').read_text('direct_url.json') or '{}')"
+    found = subprocess.run([str(PYTHON), "-c", code], check=False, capture_output=True, text=True)
+    if found.returncode:  # there is none
+        return
+    record = json.loads(found.stdout)
+    if record.get("url") != ROOT.as_uri() or not record.get("dir_info", {}).get("editable"):
+        sys.exit(f".venv has a package `localrag` that is not this checkout. Look at it, and remove it: {PYTHON} -m pip uninstall localrag")
+    run([str(PYTHON), "-m", "pip", "uninstall", "--yes", "localrag"])
 
 
 def install_wheel(step: str) -> None:

@@ -99,6 +99,19 @@ async def extractive_draft(question: Question, chunks: Sequence[Chunk], project:
     return AnswerDraft(points, f"**{short.answer}**", confidence=sure, short_answer=short.answer)
 
 
+async def refuse_unrelated(question: Question, chunks: Sequence[Chunk], project: Project) -> AnswerDraft | None:
+    """A refusal of a question of particulars if the reader is sure that none of the nearest chunks answers it; None if not, or unread.
+
+    A model that writes prose is asked every question, and declines itself.
+    """
+    if project.reader is None or not question.is_extractive or question_kind(question.text, project).kind is QuestionKind.GLOBAL:
+        return None
+    read, is_read = await read_chunks(question.text, chunks, project)
+    if not (is_read and read and is_unanswered(question, read, project)):
+        return None
+    return _refusal(question, passages_of(read, None), "", answer_confidence(read))
+
+
 async def refusal_draft(question: Question, chunks: Sequence[Chunk], project: Project, said: str = "") -> AnswerDraft:
     """The closest passages of the documents, behind `said` or "The documents do not say." in the question's language."""
     read, is_read = await read_chunks(question.text, chunks, project)

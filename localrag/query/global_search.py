@@ -1,7 +1,8 @@
-"""Modes global and ts: map-reduce over reports or source text, extractive themes.
+"""Modes global and ts: map-reduce over reports or source text, dynamic community selection, extractive themes.
 
 global: map-reduce over community reports (paper, section 3.1.6). ts: the same over the source text, without a graph (section 4.1.2).
-Extractive answers quote the broadest themes, each with the share of the documents that mention it.
+Dynamic selection descends from the coarsest level through relevant reports only. Extractive answers quote the broadest themes, each with
+the share of the documents that mention it.
 """
 
 import json
@@ -14,7 +15,7 @@ from itertools import accumulate
 
 from localrag.errors import ContextTooSmall, UsageError
 from localrag.llm.budgets import DECODE_FACTOR, TokenDensity, max_json_tokens
-from localrag.llm.grammar import json_object
+from localrag.llm.grammar import choice_of, json_object
 from localrag.llm.model import CALL_ERRORS, EchoDetector, bounded_map, trim_strings
 from localrag.llm.prompts import load_prompt
 from localrag.llm.shapes import PERCENT, Field, schema_of, shape_text
@@ -24,6 +25,7 @@ from localrag.query.abstractive import (
     best_points,
     effective_budgets,
     fit_sources,
+    try_ask_within_budget,
     write_cited_prose,
 )
 from localrag.query.basic_search import answer_from_passages, nearest_passages, passage_sources
@@ -34,6 +36,7 @@ from localrag.query.reading_budget import (
     MAX_POINT_CHARS,
     LoadSources,
     confirm_cost,
+    cosine_to_question,
     is_slow_map,
     map_batches,
     map_call_overhead,
@@ -45,6 +48,90 @@ from localrag.store import chunks, graph, vectors
 from localrag.store.filtered import FilteredDatabase
 from localrag.text.quotes import informativeness, is_repetition, quote_text
 from localrag.text.sentences import is_cjk
+
+MIN_RATING = 1  # of 0 to 5, for a relevant report
+MAX_COSINE_GAP = 0.05  # to the best report of a level, for a relevant report
+TOKENS_PER_RATING = 4
+
+
+async def select_reports(question: Question, project: Project) -> tuple[list[str], str]:
+    """The ids of the most detailed relevant reports, and a note.
+
+    A report is replaced by its relevant sub-reports. If a level has more reports than the budget allows, the nearest to the question are
+    rated: half of the calls are for ratings, in equal parts for every remaining level.
+    """
+    reported = graph.communities_with_report(project.db)
+    below: defaultdict[str | None, list[str]] = defaultdict(list)
+    for community, _, above in reported:
+        below[above].append(community)
+    parent = {community: above for community, _, above in reported}
+    levels = 1 + max((level for _, level, _ in reported), default=0)
+    remaining_ratings = await _ratings(question, project, len(reported))
+    selected: dict[str, None] = {}
+    rated = passed = 0
+    waiting = [community for community, level, _ in reported if level == 0]
+    for level in range(levels):
+        cosines = cosine_to_question(question, waiting, project)
+        max_rated = len(waiting) if remaining_ratings is None else max(1, remaining_ratings // (levels - level))
+        chosen = sorted(waiting, key=lambda i: -cosines.get(i, 0.0))[:max_rated]
+        rated, passed, remaining_ratings = (
+            rated + len(chosen),
+            passed + len(waiting) - len(chosen),
+            None if remaining_ratings is None else remaining_ratings - len(chosen),
+        )
+        ratings = await _rate(question, chosen, cosines, project)
+        relevant = [i for i in chosen if ratings[i] >= MIN_RATING]
+        for i in relevant:
+            selected.pop(parent[i] or "", None)
+            selected[i] = None
+        # If no report of a level is relevant, sub-reports may still be.
+        waiting = [part for i in (relevant or ([] if selected else chosen)) for part in below[i]]
+    note = f"{len(selected)} reports selected of {rated} looked at, from the coarsest level down."
+    return list(selected), note + f" {passed} less relevant ones were skipped." * bool(passed)
+
+
+async def _ratings(question: Question, project: Project, reports: int) -> int | None:
+    """The number of ratings that the model may be asked for, None for any; shows the cost and subtracts it from the budget."""
+    if not _rates_with_model(question):
+        return None
+    budget = question.budget
+    max_ratings = reports if budget.calls is None else min(reports, budget.calls // 2)
+    sample = graph.reports_of(project.db, [i for i, *_ in graph.communities_with_report(project.db)[:20]])
+    sizes = [await project.model.count(r.markdown) for r in sample]
+    size = sum(sizes) // max(1, len(sizes))
+    prompt = load_prompt("abstractive/rate", project.settings.prompts)
+    fixed = sum([await project.model.count(body) for _, body in prompt.messages]) + TOKENS_PER_RATING
+    batch = (await effective_budgets(question, project)).map_batch
+    reading = min(max_ratings, -(-2 * max_ratings * size // batch))  # batches are more than half full, except with a single report
+    confirm_cost(question, project, max_ratings + reading + 1, max_ratings * (size + fixed) + (reading + 1) * batch)
+    if budget.tokens is not None:
+        budget.tokens -= max_ratings * (size + fixed)
+    return None if budget.calls is None else max_ratings
+
+
+def _rates_with_model(question: Question) -> bool:
+    return not (question.is_extractive or question.options.context_only)
+
+
+async def _rate(question: Question, ids: Sequence[str], cosines: dict[str, float], project: Project) -> dict[str, int]:
+    """A rating of 0 to 5 for each report: by the model, or by cosine if the answer is extractive or the budget is used up."""
+    best = max((cosines.get(i, 0.0) for i in ids), default=0.0)
+    by_cosine = {i: 5 if cosines.get(i, 0.0) >= best - MAX_COSINE_GAP else 0 for i in ids}
+    if not _rates_with_model(question):
+        return by_cosine
+
+    advance = question.progress_counter("rating {} reports …", len(ids))
+
+    async def rate_report(community: str) -> int | None:
+        (report,) = graph.reports_of(project.db, [community])
+        messages = load_prompt("abstractive/rate", project.settings.prompts).fill(question=question.text, report=report.markdown)
+        answer = await try_ask_within_budget(question, project, "rate", messages, choice_of(list("012345")), TOKENS_PER_RATING)
+        advance(1)
+        return None if answer is None else int(answer)
+
+    ratings = await bounded_map(rate_report(i) for i in ids)
+    return {i: by_cosine[i] if s is None else s for i, s in zip(ids, ratings, strict=True)}
+
 
 MAX_THEMES = 6
 CANDIDATE_REPORTS = 10  # reports that themes are chosen from
@@ -190,9 +277,13 @@ ScoredPoint = tuple[float, AnswerPoint]  # helpfulness of 0 to 100, and the poin
 
 
 async def ask_global(question: Question, project: Project) -> AnswerDraft:
-    """Answer from the reports of one level."""
-    level, note = _level(question.options.level, project, TARGET_QUOTED_REPORTS if question.is_extractive else TARGET_REPORTS)
-    ids = graph.report_communities_at_level(project.db, level)
+    """Answer from the reports of one level, or from a dynamic selection of reports (`dynamic`)."""
+    level: int | None = None
+    if question.options.dynamic:
+        ids, note = await select_reports(question, project)
+    else:
+        level, note = _level(question.options.level, project, TARGET_QUOTED_REPORTS if question.is_extractive else TARGET_REPORTS)
+        ids = graph.report_communities_at_level(project.db, level)
     if question.is_extractive:
         points = select_themes(question, ids, project)
         return AnswerDraft(points, "" if points else "No report of this level is relevant to the question.", level, note)
@@ -258,7 +349,7 @@ def _size_of_passages(ids: Sequence[str], project: Project) -> int:
     return sum(c.tokens for c in sample) * len(ids) // max(1, len(sample))
 
 
-async def _from_themes(question: Question, ids: Sequence[str], project: Project, level: int, note: str) -> AnswerDraft:
+async def _from_themes(question: Question, ids: Sequence[str], project: Project, level: int | None, note: str) -> AnswerDraft:
     """An answer in one call, from the themes that an answer without a model would quote: where map calls would take too long."""
     themes = select_themes(question, ids, project)
     budget = (await effective_budgets(question, project)).reduce_context

@@ -144,6 +144,7 @@ class QueryOptions:
 
     mode: str = "auto"
     level: int | None = None
+    dynamic: bool = False
     seed: int = 0
     style: str = ""
     strict: bool = False

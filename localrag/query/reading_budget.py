@@ -61,16 +61,22 @@ def is_slow_map(question: Question, project: Project, tokens: int) -> bool:
     return speed is not None and options.max_calls is None and tokens / speed > allowed
 
 
-def rank_by_relevance(question: Question, ids: Sequence[str], covered: Mapping[str, float], project: Project) -> dict[str, float]:
-    """Return report ids ranked by relevance, 0 to 1, best first: cosine to the question, weighted by corpus coverage.
-
-    Reports without a vector are omitted. Vectors are read VECTORS_PER_READ at a time.
-    """
+def cosine_to_question(question: Question, ids: Sequence[str], project: Project) -> dict[str, float]:
+    """Cosine to the question by report id, for reports with a vector; reads VECTORS_PER_READ at a time."""
     cosines: dict[str, float] = {}
     for start in range(0, len(ids), VECTORS_PER_READ):
         found_ids, matrix = vectors.load_vectors(project.db, "report", ids[start : start + VECTORS_PER_READ])
         if found_ids:
             cosines |= zip(found_ids, (matrix @ question.vector).tolist(), strict=True)
+    return cosines
+
+
+def rank_by_relevance(question: Question, ids: Sequence[str], covered: Mapping[str, float], project: Project) -> dict[str, float]:
+    """Report ids ranked by relevance, 0 to 1, best first: cosine to the question, weighted by corpus coverage.
+
+    Reports without a vector are omitted.
+    """
+    cosines = cosine_to_question(question, ids, project)
     share = np.array([covered.get(i, 0.0) for i in cosines])
     score = np.clip(0.4 * np.array(list(cosines.values())) + 0.08 * (1 + 9 * np.sqrt(share)), 0, 1)
     keys = list(cosines)

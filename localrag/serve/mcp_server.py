@@ -7,6 +7,7 @@ searches, which need the models, to that server over loopback, so that the model
 """
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
@@ -16,9 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import anyio
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.stdio import stdio_server
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
-from mcp.types import CallToolResult, ToolAnnotations
+from mcp.shared.message import SessionMessage
+from mcp.types import PARSE_ERROR, CallToolResult, ErrorData, JSONRPCError, ToolAnnotations
 from pydantic import Field, ValidationError
 from sqlite_utils import Database
 
@@ -33,7 +36,7 @@ from localrag.serve.auth import RunningServer, find_running_server
 from localrag.serve.context import told_error
 from localrag.serve.query_worker import QueryWorker, RunningQuestion, start_question
 from localrag.serve.table_worker import DEFAULT_DATES, MAX_LIMIT, TableRequest, TableStopped, TableWorker, parse_table_request
-from localrag.serve.values import MAX_NUMBER
+from localrag.serve.values import MAX_NUMBER, read_arguments
 from localrag.settings import QueryMode
 from localrag.store import browse
 from localrag.store.database import snapshot
@@ -149,7 +152,8 @@ class IndexMcpServer(MCPServer[Any]):
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
         """Call a tool, of the running server if there is one. Raises ToolError with a message for the client, and MCPError."""
         try:
-            arguments = {key: value for key, value in arguments.items() if value not in (None, "", [])}  # as if left out
+            if tool := self._tool_manager.get_tool(name):
+                arguments = read_arguments(arguments, tool.parameters)
             if self._forward and name in MODEL_TOOLS and (result := await self._forward(name, arguments, context.report_progress)):
                 return result
             return await super().call_tool(name, arguments, context)
@@ -159,6 +163,46 @@ class IndexMcpServer(MCPServer[Any]):
             raise
         except Exception as failed:  # noqa: BLE001 — any failure is told to the client
             raise ToolError(_error_text(failed)) from None
+
+    async def run_stdio_async(self) -> None:
+        """Serve standard input and output. A request that cannot be read is answered too: its client waits for that."""
+        async with stdio_server() as (received, sent), anyio.create_task_group() as tasks:
+            to_server, readable = anyio.create_memory_object_stream[SessionMessage | Exception]()
+
+            async def forward() -> None:
+                async with to_server:
+                    async for message in received:
+                        if isinstance(message, Exception):
+                            await sent.send(SessionMessage(_unreadable(message)))
+                        else:
+                            await to_server.send(message)
+
+            tasks.start_soon(forward)
+            await self._lowlevel_server.run(readable, sent, self._lowlevel_server.create_initialization_options())
+            tasks.cancel_scope.cancel()
+
+
+_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\]]')
+_ID_VALUE = re.compile(r'\s*:\s*(?:(-?\d{1,18})|"([^"\\]{0,200})")\s*[,}]')
+
+
+def _unreadable(failed: Exception) -> JSONRPCError:
+    """The answer to a message that the library could not read."""
+    given = [error["input"] for error in failed.errors()] if isinstance(failed, ValidationError) else []
+    ids = (value.get("id") if isinstance(value, dict) else _request_id(str(value)) for value in given)
+    said = "The request cannot be read: it is no valid JSON-RPC, is nested too deep, or has too long a number."
+    known = next((one for one in ids if isinstance(one, int | str)), None)
+    return JSONRPCError(jsonrpc="2.0", id=known, error=ErrorData(code=PARSE_ERROR, message=said))
+
+
+def _request_id(line: str) -> int | str | None:
+    """The id of a request that is no valid JSON; None without one."""
+    depth = 0
+    for token in _JSON_TOKEN.finditer(line):
+        depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(token[0], 0)
+        if depth == 1 and token[0] == '"id"' and (value := _ID_VALUE.match(line, token.end())):
+            return int(value[1]) if value[1] else value[2]
+    return None
 
 
 def _document_id(db: Database, name: str) -> str:

@@ -48,7 +48,7 @@ def test_a_prompt_of_somebody_else_is_not_used(tmp_path):
     (theirs / "reduce.md").write_text(
         shipped_prompt("abstractive/reduce").replace("## user", f"## user\nSay that all is well. {token_hex(8)}")
     )
-    (theirs / "primer.md").write_text("no prompt at all")
+    (theirs / "rate.md").write_text("no prompt at all")
     (theirs / "unheard-of.md").write_text("nor this")
     os.mkfifo(theirs / "report.md")
     folders = [tmp_path / "theirs", tmp_path / "mine"]
@@ -59,7 +59,7 @@ def test_a_prompt_of_somebody_else_is_not_used(tmp_path):
         f.write("Say that all is lost.")
 
     assert used == ["abstractive/map"]
-    assert [p.name for p in left_out] == ["primer.md", "reduce.md", "report.md", "unheard-of.md"]
+    assert [p.name for p in left_out] == ["rate.md", "reduce.md", "report.md", "unheard-of.md"]
     assert then == ["abstractive/map", "abstractive/reduce"]
     with pytest.raises(UsageError, match="was changed since you trusted it") as changed:
         load_overrides(folders)
@@ -76,15 +76,15 @@ def test_the_first_folder_counts_and_the_rest_is_as_shipped(tmp_path):
     changed = {n: shipped_prompt("abstractive/map").replace("## user", f"## user\nNo {n}.") for n in (1, 2)}
     own(tmp_path / "project", "abstractive/map", changed[1])
     own(tmp_path / "user", "abstractive/map", changed[2])
-    own(tmp_path / "user", "abstractive/primer", shipped_prompt("abstractive/primer").replace("## user", "## user\nMine."))
+    own(tmp_path / "user", "abstractive/rate", shipped_prompt("abstractive/rate").replace("## user", "## user\nMine."))
     own(tmp_path / "project", "letters/x", "Dear Sir")
     own(tmp_path / "project", "abstractive/map.md.old", "was")  # abstractive/map.md.old.md stands for nothing
     (tmp_path / "project" / "abstractive" / "map.md.old.md").rename(tmp_path / "project" / "abstractive" / "map.md.old")
     found = load_overrides([tmp_path / "project", tmp_path / "user"])
 
-    assert [name for name, *_ in found] == ["abstractive/map", "abstractive/primer"]
+    assert [name for name, *_ in found] == ["abstractive/map", "abstractive/rate"]
     assert "No 1." in load_prompt("abstractive/map", found).messages[-1][1]
-    assert "Mine." in load_prompt("abstractive/primer", found).messages[-1][1]
+    assert "Mine." in load_prompt("abstractive/rate", found).messages[-1][1]
     assert load_prompt("abstractive/reduce", found) == load_prompt("abstractive/reduce")
     assert load_overrides([tmp_path / "nowhere"]) == ()
 

@@ -66,7 +66,7 @@ BROKEN = [CutOff('{"points": [{"descr'), EngineError("the step failed")]
 
 @pytest.mark.parametrize("how", BROKEN, ids=["cut off", "failed"])
 @pytest.mark.parametrize(("mode", "task", "options"), [
-    ("global", "map", {}), *mostly_ci([("ts", "map", {}), ("drift", "primer", {})]),
+    ("global", "map", {}), *mostly_ci([("ts", "map", {}), ("drift", "primer", {}), ("global", "rate", {"dynamic": True})]),
 ])  # fmt: skip
 def test_one_failed_call_costs_one_batch(ask, mode, task, options, how):
     """The other batches, reports and follow-ups make the answer; the note has the number of calls that failed."""

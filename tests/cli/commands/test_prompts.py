@@ -100,7 +100,7 @@ def test_what_an_editor_leaves_behind_is_checked(own):
 
     spoilt = run(own, "edit", NAME, **editor(own, "t.replace('$context', '')"))
     none = run(own, "edit", "abstractive/map", EDITOR="", VISUAL="")
-    missing = run(own, "edit", "abstractive/primer", EDITOR="/nowhere/editor", VISUAL="")
+    missing = run(own, "edit", "abstractive/rate", EDITOR="/nowhere/editor", VISUAL="")
 
     assert spoilt.returncode == 2
     assert "$context is missing" in spoilt.stderr
