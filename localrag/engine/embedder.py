@@ -387,7 +387,8 @@ def load_e5(file: ModelFile) -> EmbedTexts:
     compared with one another would need the other mark.
 
     Most of the mean of many texts' vectors is subtracted (Mu and Viswanath 2018): the model's cosines lie between 0.7 and 1, the centered
-    ones as far apart as those of all-MiniLM-L6-v2, so that one threshold suits both (`adapters/e5_center.md`).
+    ones as far apart as those of all-MiniLM-L6-v2, so that one threshold suits both (`adapters/e5_center.md`). An index that was made
+    before has a `bound_fingerprint`, and keeps its vectors.
     """
     try:
         base = E5File(file.path)
@@ -406,7 +407,7 @@ def load_e5(file: ModelFile) -> EmbedTexts:
             return [[CLS, *prefix, *ids[at : at + room], SEP] for at in range(0, max(1, len(ids)), room)]
 
         vectors = embed_windows(texts, windows, bert.embed)
-        return recenter(vectors, center) if len(vectors) else vectors
+        return vectors if file.bound_fingerprint or not len(vectors) else recenter(vectors, center)
 
     return embed
 

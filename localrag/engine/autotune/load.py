@@ -108,8 +108,8 @@ def _choose_settings(file: ModelFile, options: EngineOptions, record: TuningReco
     settings = record.cached_settings(int(free * 1.05))
     if settings is None and options.measure_later and not (options.retune or free):
         settings = _usual_settings(file, record)
-    settings = with_row_rules(file, settings or _autotune(file, options, record, free))
-    chosen = settings.with_values(options.overrides)
+    settings = (settings or _autotune(file, options, record, free)).with_values(options.overrides)
+    chosen = with_row_rules(file, settings).with_values(options.overrides)
     if options.deterministic:
         chosen = _deterministic(chosen)
     return validate(chosen if "slots" in options.overrides else _for_free_memory(file, chosen))
