@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 GROUP_ROWS = 10_000
 GROUP_CHARS = 32 << 20  # of all texts of a group: documents may be large
 NO_OBJECT = "NONE"  # of a claim without object or date
-Row = dict[str, Any]
+ExportedRow = dict[str, Any]
 
 
 def parquet_schema() -> Mapping[str, Mapping[str, tuple[str, str]]]:
@@ -47,7 +47,7 @@ def write_parquet(db: Database, folder: Path) -> dict[str, int]:
     """Write the tables to a folder; returns the numbers of rows."""
     places, titles = _community_rows(db), export_rows.unique_entity_titles(db)
     documents, chunks, entities, relationships, communities, reports, claims = parquet_schema().items()
-    tables: list[tuple[tuple[str, Any], Iterable[Row]]] = [
+    tables: list[tuple[tuple[str, Any], Iterable[ExportedRow]]] = [
         (documents, _number_rows(map(_document, export_rows.documents(db)))),
         (chunks, _number_rows(export_rows.chunks(db))),
         (
@@ -71,23 +71,23 @@ def write_parquet(db: Database, folder: Path) -> dict[str, int]:
     return counts
 
 
-def _number_rows(rows: Iterable[Row]) -> Iterator[Row]:
+def _number_rows(rows: Iterable[ExportedRow]) -> Iterator[ExportedRow]:
     return (row | {"n": n} for n, row in enumerate(rows))
 
 
-def _document(row: Row) -> Row:
+def _document(row: ExportedRow) -> ExportedRow:
     return row | {"metadata": json.dumps(dict(row["metadata"]), ensure_ascii=False) if row["metadata"] else None}
 
 
-def _claim(row: Row, titles: Mapping[str, str]) -> Row:
+def _claim(row: ExportedRow, titles: Mapping[str, str]) -> ExportedRow:
     ends = {"subject": titles[row["subject_id"]], "object": titles.get(row["object_id"] or "", NO_OBJECT)}
     return row | ends | {"kind": "claim", "since": row["since"] or NO_OBJECT, "until": row["until"] or NO_OBJECT}
 
 
-def _community_rows(db: Database) -> dict[str, Row]:
+def _community_rows(db: Database) -> dict[str, ExportedRow]:
     """Community id → its number, parent, children, title, size and date, for its own row and its report's."""
     period = str(export_rows.newest_document_time(db) or "")[:10]
-    rows_by_id: dict[str, Row] = {}
+    rows_by_id: dict[str, ExportedRow] = {}
     for n, (key, parent, size) in enumerate(export_rows.community_sizes(db)):
         above = rows_by_id.get(parent or "")
         rows_by_id[key] = {"n": n, "parent": above["n"] if above else -1, "children": [], "title": f"Community {n}", "size": size}
@@ -97,17 +97,17 @@ def _community_rows(db: Database) -> dict[str, Row]:
     return rows_by_id
 
 
-def _parquet_reports(db: Database, places: dict[str, Row]) -> Iterator[Row]:
+def _parquet_reports(db: Database, places: dict[str, ExportedRow]) -> Iterator[ExportedRow]:
     for place, report in export_rows.reports(db):
         findings = [{"explanation": f.explanation, "summary": f.summary} for f in report.findings]
-        report_row: Row = {"title": report.title, "summary": report.summary, "findings": findings}
+        report_row: ExportedRow = {"title": report.title, "summary": report.summary, "findings": findings}
         report_row |= {"rating": report.rating, "rating_explanation": report.rating_explanation}
         yield (
             places[place["id"]] | place | report_row | {"markdown": report.markdown, "as_json": json.dumps(report_row, ensure_ascii=False)}
         )
 
 
-def _write_parquet_table(path: Path, columns: Mapping[str, tuple[str, str]], rows: Iterable[Row]) -> int:
+def _write_parquet_table(path: Path, columns: Mapping[str, tuple[str, str]], rows: Iterable[ExportedRow]) -> int:
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
@@ -130,8 +130,8 @@ def _type(kind: str) -> "pa.DataType":
     return (plain | lists | {"findings": pa.list_(finding)})[kind]
 
 
-def _row_groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    group: list[Row] = []
+def _row_groups(rows: Iterable[ExportedRow]) -> Iterator[list[ExportedRow]]:
+    group: list[ExportedRow] = []
     characters = 0
     for row in rows:
         group.append(row)
@@ -148,7 +148,7 @@ DOCUMENT_PART_FIELDS = ("label", "start", "end")  # of a part of a document
 
 def write_jsonl(db: Database, folder: Path) -> dict[str, int]:
     """Write one file a table to a folder; returns the numbers of rows."""
-    tables: dict[str, Iterable[Row]] = {
+    tables: dict[str, Iterable[ExportedRow]] = {
         "documents": (
             row
             | {"metadata": dict(row["metadata"]), "parts": [dict(zip(DOCUMENT_PART_FIELDS, part, strict=True)) for part in row["parts"]]}
@@ -166,14 +166,14 @@ def write_jsonl(db: Database, folder: Path) -> dict[str, int]:
     return {name: _write_jsonl_file(folder / f"{name}.jsonl", rows) for name, rows in tables.items()}
 
 
-def _jsonl_reports(db: Database) -> Iterator[Row]:
+def _jsonl_reports(db: Database) -> Iterator[ExportedRow]:
     for place, report in export_rows.reports(db):
         findings = [asdict(finding) for finding in report.findings]
         report_row = {name: getattr(report, name) for name in ("title", "summary", "rating", "rating_explanation", "markdown")}
         yield {"community_id": place["id"], "number": community_number(place), **report_row, "findings": findings}
 
 
-def _write_jsonl_file(path: Path, rows: Iterable[Row]) -> int:
+def _write_jsonl_file(path: Path, rows: Iterable[ExportedRow]) -> int:
     n = 0
     with path.open("w", encoding="utf-8", newline="\n") as out:
         for n, row in enumerate(rows, 1):  # noqa: B007
@@ -222,14 +222,14 @@ class Neo4jFile:
 
     headers: Mapping[str, str]
     label: str
-    rows: Iterable[Row]
+    rows: Iterable[ExportedRow]
 
 
-def _node_file(label: str, columns: Mapping[str, str], rows: Iterable[Row]) -> Neo4jFile:
+def _node_file(label: str, columns: Mapping[str, str], rows: Iterable[ExportedRow]) -> Neo4jFile:
     return Neo4jFile({"id": f"id:ID({label})"} | {name: f"{name}:{kind}" for name, kind in columns.items()}, label, rows)
 
 
-def _link_file(kind: str, a: str, b: str, columns: Mapping[str, str], rows: Iterable[Row]) -> Neo4jFile:
+def _link_file(kind: str, a: str, b: str, columns: Mapping[str, str], rows: Iterable[ExportedRow]) -> Neo4jFile:
     """Return a file of relationships from nodes with the label `a` to nodes with the label `b`."""
     ends = {"a": f":START_ID({a})", "b": f":END_ID({b})"}
     return Neo4jFile(ends | {name: f"{name}:{kind}" for name, kind in columns.items()}, kind, rows)
@@ -261,11 +261,11 @@ def _nodes(db: Database) -> dict[str, Neo4jFile]:
     }
 
 
-def _communities(db: Database) -> Iterator[Row]:
+def _communities(db: Database) -> Iterator[ExportedRow]:
     written = export_rows.reports(db)
     place, report = next(written, ({}, None))
     for row in export_rows.communities(db):
-        report_values: Row = dict.fromkeys(("title", "summary", "rating", "report"))
+        report_values: ExportedRow = dict.fromkeys(("title", "summary", "rating", "report"))
         if report and place["id"] == row["id"]:  # both come in the same order
             report_values = {"title": report.title, "summary": report.summary, "rating": report.rating, "report": report.markdown}
             place, report = next(written, ({}, None))
@@ -273,10 +273,10 @@ def _communities(db: Database) -> Iterator[Row]:
 
 
 def _link_files(db: Database) -> dict[str, Neo4jFile]:
-    def ends(rows: Iterable[Row], a: str, b: str, **more: str) -> Iterator[Row]:
+    def ends(rows: Iterable[ExportedRow], a: str, b: str, **more: str) -> Iterator[ExportedRow]:
         return (row | {"a": row[a], "b": row[b]} | more for row in rows if row[b] is not None)
 
-    def about() -> Iterator[Row]:
+    def about() -> Iterator[ExportedRow]:
         yield from ends(export_rows.claims(db), "id", "subject_id", role="subject")
         yield from ends(export_rows.claims(db), "id", "object_id", role="object")
 

@@ -87,7 +87,7 @@ def hash_text(text: str) -> str:
     return content_id(text.replace("\r\n", "\n").strip().encode("utf-8", "replace").decode())
 
 
-def _blocks(text: str) -> Iterator[PageBlock]:
+def _page_blocks(text: str) -> Iterator[PageBlock]:
     """Yield the blocks of a page; a first marker that another one follows before the last marker begins none."""
     begins = list(_BEGIN.finditer(text))
     for begin, following in zip_longest(begins, begins[1:]):
@@ -104,7 +104,7 @@ def parse_page(path: str, text: str) -> WikiPage | None:
     front = _FRONT.match(text)
     named = _FRONT_KEY.search(front[1]) if front else None
     key = named[1] if named else ""
-    block = min(_blocks(text), key=lambda b: (b.key != key, b.start), default=None)
+    block = min(_page_blocks(text), key=lambda b: (b.key != key, b.start), default=None)
     if block is not None:
         return WikiPage(block.key, path, text, block)
     begin = _BEGIN.search(text)

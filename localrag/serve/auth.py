@@ -100,7 +100,7 @@ def _keys_in_headers(headers: Headers) -> list[str]:
     """What may be the key in a request, by the headers in which programs send one."""
     keys = [headers.get(name, "").strip() for name in ("x-api-key", "api-key")]
     words = headers.get("authorization", "").split()
-    if len(words) in (1, 2):
+    if len(words) in (1, 2) and words[0].lower() != "basic":
         keys.append(words[-1])
     return keys
 

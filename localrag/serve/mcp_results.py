@@ -17,7 +17,7 @@ from localrag.text.markdown import neutralize
 
 ResultRow = dict[str, Any]
 MAX_RESULT_BYTES = 24_000  # about 8,000 tokens: common tokenizers make at most one token of three bytes of prose
-ROOM = MAX_RESULT_BYTES - 3_000  # for values and text; the rest is for notes and the frame of the message
+CONTENT_BYTES = MAX_RESULT_BYTES - 3_000  # for values and text; the rest is for notes and the frame of the message
 MAX_TITLE_BYTES = 120  # of a title or a column
 MAX_NOTE_BYTES = 1_000
 MIN_TEXT_BYTES, MIN_ITEMS, MAX_ITEMS = 16, 3, 150  # of a shortened text, and of shortened lists
@@ -36,23 +36,23 @@ EMPTY_ANSWER: ResultRow = {
 
 def passages_result(rows: Sequence[ResultRow]) -> CallToolResult:
     """Return the result of `search`, from the rows of `QueryWorker.search`."""
-    return _result("passage", fit_values({"passages": list(rows)}, ROOM), "" if rows else "Nothing was found.")
+    return _result("passage", fit_values({"passages": list(rows)}, CONTENT_BYTES), "" if rows else "Nothing was found.")
 
 
 def answer_result(answer: ResultRow, *, late: bool = False) -> CallToolResult:
     """Return the result of `ask`, from a serialized answer; `late`: it was stopped because time ran out."""
     is_complete = not late and "Stopped" not in answer["note"]
     note = " ".join(filter(None, (answer["note"], "" if is_complete else NARROW_QUESTION_HINT)))
-    text = neutralize(truncate_bytes(answer["answer"], ROOM // 6)).text  # code that was cut is none
+    text = neutralize(truncate_bytes(answer["answer"], CONTENT_BYTES // 6)).text  # code that was cut is none
     head = {"answer": text, "complete": is_complete, "note": note}
-    return _result("answer", head | fit_values(_pick(answer, ANSWER_KEYS), ROOM - _cost(head)), note)
+    return _result("answer", head | fit_values(_pick(answer, ANSWER_KEYS), CONTENT_BYTES - _cost(head)), note)
 
 
 def document_text_result(document: ResultRow) -> CallToolResult:
     """Return the result of `passage`, from `serialize_document`: as much of the text as fits."""
-    text = "".join(s["text"] for s in document["segments"])[:ROOM]
+    text = "".join(s["text"] for s in document["segments"])[:CONTENT_BYTES]
     head = {"document": document["id"], "title": truncate_bytes(document["title"], MAX_TITLE_BYTES)} | _pick(document, ("path", "length"))
-    while _cost(head | {"text": text}) > ROOM:
+    while _cost(head | {"text": text}) > CONTENT_BYTES:
         text = text[: len(text) * 3 // 4]
     start, end = document["from"], document["from"] + len(text)
     note = f"The document continues: passage(start={end})." if end < document["length"] else ""
@@ -61,13 +61,13 @@ def document_text_result(document: ResultRow) -> CallToolResult:
 
 def item_result(tag: str, item: ResultRow) -> CallToolResult:
     """Return the result of `entity` or `report`, from the values of its serializer."""
-    return _result(tag, fit_values({name: value for name, value in item.items() if name != "markdown"}, ROOM))
+    return _result(tag, fit_values({name: value for name, value in item.items() if name != "markdown"}, CONTENT_BYTES))
 
 
 def page_result(tag: str, head: ResultRow, rows: Iterable[ResultRow], offset: int, total: int, n_columns: int = 0) -> CallToolResult:
     """Return as many rows of a list from an offset as fit, behind the values of `head`; the values name the offset that goes on."""
     shown: list[ResultRow] = []
-    room = ROOM - _cost(head)
+    room = CONTENT_BYTES - _cost(head)
     for row in rows:
         short = fit_values(row, room // max(1, WANTED_ROWS - len(shown)), n_columns, MIN_ROW_TEXT_BYTES)
         short = short if shown or _cost(short) <= room else fit_values(row, room, n_columns)
