@@ -116,13 +116,13 @@ def test_what_became_of_each_file_is_told(tmp_path):
     names = [f"docs/{n}" for n in sorted(TOWN)]
     assert sorted(index(tmp_path).new) == names
     first, second, *_ = sorted(TOWN)
-    (docs / first).rename(docs / "moved.txt")
+    (docs / first).rename(docs / "moved.md")
     (docs / second).write_text(f"{TOWN[second]} Ruth Sand came later.")
     (docs / "new.txt").write_text("Agnes Thorburn met Ruth Sand.")
 
     loaded = index(tmp_path)
 
-    assert (loaded.new, loaded.changed, loaded.moved, loaded.deleted) == (("docs/new.txt",), (f"docs/{second}",), ("docs/moved.txt",), ())
+    assert (loaded.new, loaded.changed, loaded.moved, loaded.deleted) == (("docs/new.txt",), (f"docs/{second}",), ("docs/moved.md",), ())
     (docs / "new.txt").unlink()
     assert index(tmp_path).deleted == ("docs/new.txt",)
     assert index(tmp_path).n_changed == 0
