@@ -227,7 +227,7 @@ def test_a_model_that_goes_round_in_circles_is_stopped(ask):
     made, *_ = ask(CIRCLES)
 
     assert len(made.answer) < 900
-    assert "The model repeated itself or its sources" in made.note
+    assert "The model repeated itself, so" in made.note
 
 
 @pytest.mark.parametrize("said", ["", "   \n\n", "[1]", "```\n```"])
