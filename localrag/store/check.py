@@ -200,17 +200,15 @@ def check_mentions(db: Database) -> tuple[str, list[Problem]]:
     tables = {"claims": "(SELECT chunk_id, span_start AS start, span_end AS end FROM claims)"}
     keys_by_text = {
         f"{name} outside their chunk": keys_of(db, f"SELECT {shown} FROM {tables.get(name, name)} {joined} WHERE NOT ({inside})")
-        for name in _TEXT_LABELS
+        for name in ("mentions", "evidence", "claims")
     }
     text = "substr(c.text, x.start - c.start + 1, x.end - x.start)"
     misnamed = db.execute(f"SELECT {shown}, x.name, {text} FROM mentions {joined} WHERE {inside} AND {text} <> x.name")
     keys_by_text["mentions with another name than the text has"] = [k for k, name, at in misnamed if collapse_whitespace(at) != name]
     keys_by_text["entities without a mention"] = keys_of(db, "SELECT id FROM entities EXCEPT SELECT entity_id FROM mentions")
-    counts = [f"{count_rows(db, table)} {name}" for table, name in _TEXT_LABELS.items()]
-    return f"{', '.join(counts)}, all in their places", _graph_problems(db, keys_by_text)
-
-
-_TEXT_LABELS = {"mentions": "mentions", "evidence": "pieces of evidence", "claims": "claims"}
+    mentions, evidence, claims = (count_rows(db, table) for table in ("mentions", "evidence", "claims"))
+    summary = f"{mentions} mentions, {evidence} pieces of evidence, {claims} claims, all in their places"
+    return summary, _graph_problems(db, keys_by_text)
 
 
 def check_relationships(db: Database) -> tuple[str, list[Problem]]:

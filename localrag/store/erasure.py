@@ -134,8 +134,7 @@ def delete_documents(db: Database, paths: Sequence[str]) -> None:
         db.execute(f"UPDATE llm_calls SET subject = ? WHERE {multi_chunk}", [IN_DOUBT_SUBJECT])  # reset for calls the new graph uses
         delete_file_stats(db, paths)
         db.execute("DELETE FROM failures")
-        below = "d.value = s.path OR substr(d.value, 1, length(s.path) + 1) = s.path || '/'"
-        below = f"SELECT 1 FROM json_each(?) AS d WHERE {below}"
+        below = "SELECT 1 FROM json_each(?) d WHERE d.value = s.path OR substr(d.value, 1, length(s.path) + 1) = s.path || '/'"
         db.execute(f"DELETE FROM skipped_files AS s WHERE EXISTS ({below})", [json.dumps(list(paths))])
         runs.save_settings(db, pending_erasure=True)
         db.execute("DELETE FROM index_settings WHERE key IN ('graph_hash', 'reports_state', 'graph_embeddings_hash')")
