@@ -83,6 +83,7 @@ def test_what_can_be_cut_back_is_found_out(tiny, architecture, cut):
     backend.close()
 
 
+@pytest.mark.ci
 def test_sliding_windows_in_one_kv_are_refused(tiny):
     """There llama.cpp overwrites what left a window, also where it would be needed again: an error says what to do instead."""
     with pytest.raises(ModelError, match="sliding windows") as error:
