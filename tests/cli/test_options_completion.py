@@ -33,6 +33,7 @@ def offered(folder, *words, shell="bash"):
     return [line for line in done.stdout.splitlines() if line]
 
 
+@pytest.mark.ci
 def test_models_are_offered_by_kind(town):
     """Chat models for --model, embedders for --embedder, those worth downloading for pull, one's own for rm; all of them for show."""
     add_model("chat", "small-one", "/a.gguf")
@@ -46,6 +47,7 @@ def test_models_are_offered_by_kind(town):
     assert "qwen3-4b" in offered(town, "models", "pull", "qwen3-")
 
 
+@pytest.mark.ci
 def test_entities_and_communities_of_the_nearest_index_are_offered(town):
     """In whatever case they are typed; a name of two words is one word for bash, and as it is for fish, which quotes by itself."""
     assert offered(town, "entity", "ingrid") == [r"Ingrid\ Holm"]
@@ -57,6 +59,7 @@ def test_entities_and_communities_of_the_nearest_index_are_offered(town):
     assert offered(town, "entity", "%") == []
 
 
+@pytest.mark.ci
 def test_indexes_are_offered(town):
     """Folders that hold one, here or below what is typed; and another's names once it is given."""
     (town.parent / "empty").mkdir()
@@ -67,6 +70,7 @@ def test_indexes_are_offered(town):
     assert offered(town.parent, "entity", "--index", "town", "Ingrid") == [r"Ingrid\ Holm"]
 
 
+@pytest.mark.ci
 def test_what_is_wrong_is_no_word_of_completion(town):
     """Without an index, with a damaged one, with a typo in models.toml: nothing is offered, and nothing is said."""
     assert offered(town.parent, "entity", "I") == []
@@ -78,6 +82,7 @@ def test_what_is_wrong_is_no_word_of_completion(town):
     assert offered(town, "index", "docs", "--model", "s") == []
 
 
+@pytest.mark.ci
 def test_an_index_is_not_changed_by_a_look(town):
     """Its database has the same bytes after Tab."""
     before = (town / ".localrag" / "index.db").read_bytes()
@@ -85,6 +90,7 @@ def test_an_index_is_not_changed_by_a_look(town):
     assert (town / ".localrag" / "index.db").read_bytes() == before
 
 
+@pytest.mark.ci
 def test_completion_loads_no_heavy_library(town):
     """Tab is pressed often: what entities and models are offered with is the standard library."""
     code = f"""import sys, types
