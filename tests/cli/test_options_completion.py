@@ -33,6 +33,7 @@ def offered(folder, *words, shell="bash"):
     return [line for line in done.stdout.splitlines() if line]
 
 
+@pytest.mark.ci
 def test_models_are_offered_by_kind(town):
     """Chat models for --model, embedders for --embedder, rerankers for --reranker; all of them for show."""
     add_model("chat", "small-one", "/a.gguf")
@@ -44,6 +45,7 @@ def test_models_are_offered_by_kind(town):
     assert offered(town, "models", "show", "s") == ["smollm2-135m", "small-one", "sorter"]
 
 
+@pytest.mark.ci
 def test_what_is_wrong_is_no_word_of_completion(town):
     """With a typo in models.toml nothing is offered, and nothing is said."""
     user_file().parent.mkdir(exist_ok=True)
@@ -60,6 +62,7 @@ def test_choices_settings_and_prompts_are_offered(town):
     assert offered(town, "ask", "x", "--mode", "g", shell="fish") == ["global"]
 
 
+@pytest.mark.ci
 def test_completion_loads_no_heavy_library(town):
     """Tab is pressed often: what models are offered with is the standard library."""
     code = f"""import sys

@@ -17,7 +17,6 @@ import pytest
 import typer
 
 from localrag.cli import app
-from tests.conftest import mostly_ci
 from tests.forked import Forked, run_forked
 from tests.terminals import STYLE
 
@@ -98,7 +97,8 @@ def test_no_command_is_forgotten():
     assert sorted(FIRST) == ALL
 
 
-@pytest.mark.parametrize("name", mostly_ci(ALL, *ALL[::6]))
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.ci
 def test_help_fits_a_narrow_terminal(name, empty):
     """No line is wider than 60 columns, none is coloured, and it begins with how the command is used."""
     shown, code = typed(f"{name} --help", empty, NO_COLOR="1")
@@ -109,7 +109,8 @@ def test_help_fits_a_narrow_terminal(name, empty):
     assert not STYLE.search(shown)
 
 
-@pytest.mark.parametrize("name", mostly_ci(ALL, *ALL[::6]))
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.ci
 def test_a_first_use_in_an_empty_home_ends_in_words(name, empty):
     """Where there is nothing yet, a command says so and what to do, in one known exit code; nothing is made, and nothing coloured."""
     args, expected = FIRST[name]

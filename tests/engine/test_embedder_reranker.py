@@ -50,6 +50,7 @@ def test_the_scores_are_those_of_the_cross_encoder(file, head):
     assert np.ptp(expected) > 0.5
 
 
+@pytest.mark.ci
 def test_a_passage_has_the_same_score_in_any_company(file):
     """Scored alone or among others, a passage gets the same score."""
     rerank = open_reranker(find_reranker(str(file)))

@@ -47,6 +47,7 @@ def found(project, question, k=3):
     return [documents.document_path(project.db, c.id).removesuffix(".md") for c, _ in retrieve(question, vector, project, k)]
 
 
+@pytest.mark.ci
 def test_a_passage_two_steps_away_is_found(project):
     """Where did she who ordered the Skua grow up: her passage shares no name with the question, yet comes before other ferries."""
     ranked = found(project, "Where did the person who ordered the ferry Skua grow up?")
@@ -319,7 +320,7 @@ def test_a_search_finds_what_is_quoted_and_not_what_is_excluded(repeated, query,
     assert {"a.txt" if path in ("b.txt", "c.txt") else path for path in hits} == expected
 
 
-@pytest.mark.parametrize("count", [1, 60])
+@pytest.mark.parametrize("count", mostly_ci([1, 60], 1))
 @pytest.mark.parametrize("question", ["Who bought the Skua?", "谁买了渡轮？", "Who bought the ferry? " * 140, "zzz"])
 def test_odd_collections_and_questions_find_what_there_is(tmp_path, count, question):
     """One document, or one of sixty with the same text: also asked in another language, at great length, or without a known word."""

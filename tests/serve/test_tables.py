@@ -17,6 +17,7 @@ from localrag.records import Citation
 from localrag.serve import table_worker
 from localrag.serve.query_worker import QueryWorker, ServerBusy
 from localrag.serve.table_worker import MAX_KEPT_TABLES, MAX_PENDING_TABLES, TableRequest, TableStopped, TableWorker
+from tests.conftest import mostly_ci
 from tests.serve.server import served_here
 
 CONTRACTS = {
@@ -76,7 +77,7 @@ def made_table(client, kind, **body):
     return last
 
 
-@pytest.mark.parametrize("rows", ["document", "chapter"])
+@pytest.mark.parametrize("rows", mostly_ci(["document", "chapter"], "document"))
 def test_a_review_is_streamed_and_its_quotes_lead_to_their_words(client, rows):
     """Begun, how far, done; a row names its document and section, and the document marks each quote at its characters."""
     first, *between, last = events_of(client, "review", questions=QUESTIONS, rows=rows)
@@ -303,6 +304,7 @@ def ended(task):
     return task.result()
 
 
+@pytest.mark.ci
 def test_a_stopped_table_ends_after_its_unit_of_work_and_a_waiting_one_at_once(tables, work):
     """Both say so."""
     first, second = tables.start(listing("ships")), tables.start(listing("crews"))

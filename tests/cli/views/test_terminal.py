@@ -57,6 +57,7 @@ def assert_obeyed_nothing(shown):
     ],
     ids=lambda v: v[0] if isinstance(v, list) else "",
 )
+@pytest.mark.ci
 def test_a_document_cannot_give_orders_to_a_terminal(evil, monkeypatch, args, words):
     """Escapes are shown as signs and emoji codes as they are written, in every command that shows documents and file names."""
     if args[0] in ("logs", "source"):
@@ -115,6 +116,7 @@ QUESTION = ["What is wrong with the Skua?", "--style", "abstractive", "--mode"]
     mostly_slow([["basic"], ["basic", "--strict"], ["global"]], ["basic", "--strict"]),
     ids=" ".join,
 )
+@pytest.mark.ci
 def test_the_terminal_shows_the_answer_that_is_kept(town, monkeypatch, options):
     """Prose on a terminal, in `--json` and in `logs` is the same text: checked, marked, with the numbers of the list below it."""
     monkeypatch.chdir(town)
