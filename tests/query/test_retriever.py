@@ -19,6 +19,7 @@ from localrag.query.question import QueryOptions
 from localrag.query.retriever import hybrid_search, named_entities, retrieve, search_passages
 from localrag.store import documents, entity_network, generations, vectors
 from localrag.store.database import caches_of
+from tests.conftest import mostly_ci
 
 FACTS = {
     "skua": "The ferry Skua was ordered by Ingrid Holm and launched in Bergen.",
