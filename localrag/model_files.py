@@ -271,6 +271,7 @@ def path_mode(path: Path) -> int:
 
 
 _HUB = re.compile(r"(?:https?:/+)?(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+)(:[\w.-]+|/[^?#]*)?(?:[?#].*)?")
+_OLLAMA = re.compile(r"(?:[\w.-]+/)?[\w.-]+:[\w.-]+")
 _REPOSITORY = re.compile(r"(?i)[\w.-]+/[\w.-]*-gguf(?::[\w.-]+)?")
 
 
@@ -289,6 +290,8 @@ def model_hint(name: str) -> str:
     """Return the remedy for a model that is not here under this name."""
     if repository := hub_target(name) or (name if _REPOSITORY.fullmatch(name) else ""):
         return f"Download it: localrag models pull {repository}"
+    if _OLLAMA.fullmatch(name):
+        return f"If Ollama has it as a chat model, ask its server: --model http://localhost:11434/v1#{name}. Some to download: localrag models list --all"
     return NO_GGUF_HINT if "/" not in name or path_mode(Path(name)) else f"Check the path. {NO_GGUF_HINT}"
 
 

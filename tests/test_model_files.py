@@ -135,7 +135,7 @@ PULL = "localrag models pull Qwen/Qwen3-4B-GGUF"
         ("Qwen/Qwen3-4B-GGUF", f"{PULL}."),
         ("Qwen/Qwen3-4B-GGUF:Q8_0", f"{PULL}:Q8_0."),
         ("Qwen/Qwen3-4B", "localrag models list --all"),
-        ("qwen2.5:0.5b", "localrag models list --all"),
+        ("qwen2.5:0.5b", "http://localhost:11434/v1#qwen2.5:0.5b"),
         ("lmstudio-community/Qwen3-4B-GGUF/Q4.gguf", "localrag models list --all"),
         ("~/.lmstudio/models/a/b.gguf", f"Check the path. {NO_GGUF_HINT}"),
         ("no.safetensors", "localrag models list --all"),
