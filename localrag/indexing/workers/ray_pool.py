@@ -52,14 +52,14 @@ def run_on_machine(versions: dict[str, str], work: bytes) -> Any:
     try:
         check_versions(versions, software_versions(), platform.node())
         config, requests = pickle.loads(work)
-        runner, context = _opened(config)
+        runner, context = _open_config(config)
         return runner.run(_all(context, requests) if requests else _limits(context))
     except Exception as error:  # noqa: BLE001 — raised by the process that sent the work
         return worker_error(error)
 
 
 @lru_cache(1)
-def _opened(config: bytes) -> tuple[asyncio.Runner, TaskContext]:
+def _open_config(config: bytes) -> tuple[asyncio.Runner, TaskContext]:
     """The event loop and the models of this process. It prints nothing, for the same reason."""
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
