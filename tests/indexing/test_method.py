@@ -85,7 +85,7 @@ def index(docs, server, **settings):
         reports = opened.reports()
     assert result.complete
     with open_for_writing(docs.parent / ".localrag") as opened:
-        read_by = {json.loads(r)["by"] for (r,) in opened.db.execute("SELECT result FROM extractions WHERE config_hash <> 'x'")}
+        read_by = {json.loads(r)["extractor"] for (r,) in opened.db.execute("SELECT result FROM extractions WHERE config_hash <> 'x'")}
     return len(server.bodies) - before, read_by, reports
 
 
