@@ -139,6 +139,7 @@ def test_sentences_of_an_answer_are_counted_once_without_titles_and_numbers():
     ]
 
 
+@pytest.mark.ci
 def test_agreement_is_the_share_of_sentences_that_other_answers_support():
     """Two sentences of which answers drawn anew repeat one: a half; nothing drawn: not measured."""
     embedder = open_embedder(find_embedder(None))
