@@ -8,7 +8,7 @@ from unittest import mock
 
 from localrag import project
 from localrag.engine import embedder
-from localrag.engine.embedder import Embed, Embedder
+from localrag.engine.embedder import CachingEmbedder, EmbedTexts
 from localrag.indexing.workers import worker
 from localrag.llm.tagger import Tagger
 from localrag.loaders import reader
@@ -50,18 +50,18 @@ class LentParser:
 
 
 @cache
-def loaded_once(load: Callable[[ModelFile], Embed], file: ModelFile, home: str) -> Embed:
+def loaded_once(load: Callable[[ModelFile], EmbedTexts], file: ModelFile, home: str) -> EmbedTexts:
     """What this function loads, kept: the bundled model for the caches of this home."""
     return load(file)
 
 
-def open_embedder(file: ModelFile, *, quick: bool = False) -> Embedder:
+def open_embedder(file: ModelFile, *, quick: bool = False) -> CachingEmbedder:
     """Open an embedder; what it loads of the bundled model, others may have loaded before."""
     made = embedder.open_embedder(file, quick=quick)
     if file.path == find_embedder(None).path:
         home = os.environ["LOCALRAG_HOME"]
         loads = [load and (lambda file, load=load: loaded_once(load, file, home)) for load in (made._load, made._load_quick)]
-        return Embedder(file, *loads)
+        return CachingEmbedder(file, *loads)
     return made
 
 
