@@ -291,7 +291,8 @@ def model_hint(name: str) -> str:
     if repository := hub_target(name) or (name if _REPOSITORY.fullmatch(name) else ""):
         return f"Download it: localrag models pull {repository}"
     if _OLLAMA.fullmatch(name):
-        return f"If Ollama has it as a chat model, ask its server: --model http://localhost:11434/v1#{name}. Some to download: localrag models list --all"
+        served = f"If Ollama has it as a chat model, ask its server: --model http://localhost:11434/v1#{name}."
+        return f"{served} Some to download: localrag models list --all"
     return NO_GGUF_HINT if "/" not in name or path_mode(Path(name)) else f"Check the path. {NO_GGUF_HINT}"
 
 
