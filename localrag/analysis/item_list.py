@@ -1,6 +1,6 @@
-"""Lists: every record of the tables that meets a request, counted.
+"""Lists: every record of the tables that meets a request, counted; out of prose, the names that may be meant.
 
-Rows of tables are compared one by one. Prose is not listed: a list of names found in it lacks too many, and has too many others.
+Rows of tables are compared one by one. Prose is not counted: a list of names found in it lacks too many, and has too many others.
 """
 
 from collections import Counter
@@ -25,27 +25,39 @@ from localrag.indexing.graph.entity_resolution import name_key
 from localrag.project import Project
 from localrag.query.question import AnswerDraft, AnswerPoint, Question
 from localrag.records import Quote
+from localrag.store import chunks as chunks_store
+from localrag.store import documents as documents_store
 from localrag.store import graph
+from localrag.store.full_text import search_chunks
+from localrag.text.kinds import TextKind, classify_sentence
 from localrag.text.language import detect_language
-from localrag.text.sentences import collapse_whitespace
+from localrag.text.quotes import sentence_quotes
+from localrag.text.sentences import STOP_WORDS, collapse_whitespace
 
+MAX_PASSAGES = 500  # chunks whose names are candidates
+MAX_CANDIDATES = 50
+MIN_SHARE = 0.5  # of the words of a request that a sentence must exceed
 MAX_QUOTES = 5  # of an item, one a document
 COLUMNS = (Column("item", "text"), Column("statement", "text"), Column("document", "text"))
-NOTHING = 'No record of a table matches. What prose says of it: localrag ask "…"'
+CANDIDATES = "Candidates from prose, the likeliest first. They are neither certain nor complete."
 
 
 def list_items(project: Project, request: str, *, on_work: OnWork | None = None) -> ResultTable:
-    """The records that a request such as "all vessels that sank" asks for, each once.
+    """The records that a request such as "all vessels that sank" asks for, each once; where no table has any, names in prose.
 
-    The table has the columns item, statement and document; its figures are `records_compared` and `items`. Raises UsageError for an empty
-    request.
+    The table has the columns item, statement and document; its figures are `records_compared`, `items` and `candidates`. Raises
+    UsageError for an empty request.
     """
     parsed = parse_list_request(request)
     chosen, compared = matching_records(record_tables(opened_documents(project, on_work)), parsed)
     items = merge_items(chosen, project)
-    note = f"All {compared:,} rows of the tables that fit best were compared. Prose is not part of the list." if items else NOTHING
-    figures = {"records_compared": compared, "items": len(items)}
-    return make_table("list", parsed.text, COLUMNS, map(_row, items), note, figures)
+    rows = [_row(item) for item in items]
+    candidates = [] if items else _prose_rows(parsed, project)
+    figures = {"records_compared": compared, "items": len(items), "candidates": len(candidates)}
+    note = CANDIDATES if candidates else "No record of a table matches, and no passage names a candidate."
+    if items:
+        note = f"All {compared:,} rows of the tables that fit best were compared. Prose is not part of the list."
+    return make_table("list", parsed.text, COLUMNS, [*rows, *candidates], note, figures)
 
 
 # Records: candidates, and what speaks for them. One is an item if it meets all conditions.
@@ -226,6 +238,59 @@ def _row(item: Sequence[ItemCandidate]) -> TableRow:
     paths = ", ".join(c.path for c in citations)
     cells = Cell(ranked[0].name, citations), Cell(collapse_whitespace(citations[0].quote), citations), Cell(paths, citations)
     return TableRow(cells, key=ranked[0].name)
+
+
+# Prose
+
+
+def _prose_rows(request: ListRequest, project: Project) -> list[TableRow]:
+    """Return the entities whose sentences have most of the request, each with that sentence; of equals those whose type is asked for."""
+    words = " ".join([request.head, *(w.text for w in request.words), *(word for c in request.comparisons for word in c.words)])
+    found = [chunk_id for chunk_id, _ in search_chunks(project.db, words, MAX_PASSAGES)]
+    chunks = {chunk.id: chunk for chunk in chunks_store.chunks_by_id(project.db, found)}
+    mentions = graph.mentions_in(project.db, found)
+    entities = {e.id: e for e in graph.entities(project.db, sorted({m.entity_id for m in mentions}))}
+    best: dict[str, tuple[float, Quote]] = {}
+    for mention in mentions:
+        if _is_generic(entities[mention.entity_id].name, request):
+            continue
+        sentence = sentence_quotes(chunks[mention.chunk_id], mention.start, mention.end)[0]
+        if classify_sentence(sentence.text) is TextKind.PROSE:
+            share = _part_met(request, sentence.text)
+            if share > max(best.get(mention.entity_id, (0.0,))[0], MIN_SHARE):
+                best[mention.entity_id] = share, sentence
+    fit = _fit_of_types(request.head, {entities[key].type for key in best}, project)
+    order = {chunk_id: n for n, chunk_id in enumerate(found)}
+    ranked = sorted(best, key=lambda k: (-best[k][0], -fit[entities[k].type], order[best[k][1].chunk_id], best[k][1].start))
+    return [_prose_row(entities[key].name, best[key][1], project) for key in ranked[:MAX_CANDIDATES]]
+
+
+def _prose_row(name: str, quote: Quote, project: Project) -> TableRow:
+    document = documents_store.find_document(project.db, documents_store.document_path(project.db, quote.chunk_id))
+    assert document is not None
+    cited = (OpenedDocument(document, []).cite(quote.start, quote.end, quote.chunk_id),)
+    return TableRow((Cell(name, cited), Cell(collapse_whitespace(quote.text), cited), Cell(document.path, cited)), name)
+
+
+def _fit_of_types(head: str, types: Iterable[str], project: Project) -> dict[str, float]:
+    """Return type of entity → the cosine of its name and the noun asked for; 0 without a noun."""
+    named = sorted(types)
+    if not head or not named:
+        return dict.fromkeys(named, 0.0)
+    noun, *others = project.embedder.embed([head, *named])
+    return {name: float(noun @ other) for name, other in zip(named, others, strict=True)}
+
+
+def _part_met(request: ListRequest, sentence: str) -> float:
+    """Return the share of the words of a request that a sentence has in their sense; 1 for a request without conditions."""
+    hits = hits_in(request.words, (("", sentence),))
+    return sum(h.share for h in hits if not h.is_opposed) / len(hits) if hits else 1.0
+
+
+def _is_generic(name: str, request: ListRequest) -> bool:
+    """Whether a name has no other words than small ones and those of the request."""
+    asked = request.text.casefold().split()
+    return all(w in asked or w in STOP_WORDS or is_about(request.head, w) for w in name.casefold().split())
 
 
 # Answers

@@ -2,7 +2,7 @@
 
 import pytest
 
-from localrag.analysis.item_list import NOTHING
+from localrag.analysis.item_list import CANDIDATES
 from localrag.errors import UsageError
 from localrag.filters import DocumentFilter
 from localrag.index import Index
@@ -88,15 +88,17 @@ def test_the_list_says_how_many_items_it_has_and_what_was_compared(made):
     """As figures and in words."""
     table = made("all ships that sank")
 
-    assert table.figures == {"records_compared": 8, "items": 2}
+    assert table.figures == {"records_compared": 8, "items": 2, "candidates": 0}
     assert table.note == "All 8 rows of the tables that fit best were compared. Prose is not part of the list."
 
 
-def test_nothing_is_listed_out_of_prose(made):
-    """The note says where to ask instead."""
+def test_out_of_prose_come_candidates_without_a_count(made):
+    """The entities of the type that is asked for, each with the sentence that has most of the request."""
     table = made("people who were fired")
 
-    assert (table.rows, table.figures["items"], table.note) == ((), 0, NOTHING)
+    assert {"Idris Kovac", "Petra Niel"} <= set(names(table)[:2])
+    assert "was fired" in table.rows[0].cells[1].text
+    assert (table.figures["items"], table.note) == (0, CANDIDATES)
 
 
 def test_an_empty_request_is_refused(made):

@@ -57,7 +57,7 @@ def test_what_the_documents_do_not_say_is_not_answered(project, text, said):
 
 @pytest.mark.parametrize("mode", mostly_ci(["mix", "local", "basic", "ss", "drift", "global"], "mix"))
 def test_no_mode_answers_what_the_documents_do_not_say(project, mode):
-    """Every mode that reads passages is held to the same floor."""
+    """Every mode is held to the same floor."""
     assert not asked(project, "What is the capital of Mongolia?", mode=mode, style="extractive").is_answerable
 
 

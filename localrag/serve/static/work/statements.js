@@ -9,7 +9,7 @@ const ROWS_PER_PAGE = 100;
 export function List({ found }) {
   const { table } = found;
   const [from, end, pages] = usePages(table.rows.length, ROWS_PER_PAGE);
-  return html`<p class="items-count"><strong>${t("tables.items", { n: table.total_rows })}</strong></p>
+  return html`${table.figures.candidates ? "" : html`<p class="items-count"><strong>${t("tables.items", { n: table.total_rows })}</strong></p>`}
     <ol class="items" start=${from + 1}>${table.rows.slice(from, end).map((row, i) => html`<li key=${from + i}><${Item} row=${row} columns=${table.columns} /></li>`)}</ol>${pages}`;
 }
 
