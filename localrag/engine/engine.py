@@ -69,7 +69,7 @@ class Engine:
                 left=window - len(request.token_ids),
             )
         loop = asyncio.get_running_loop()
-        future = loop.create_future()
+        future: asyncio.Future[Generation] = loop.create_future()
         sequence = Sequence(request, loop, future)
         with self._sending:
             if self._closed:
