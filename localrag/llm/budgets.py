@@ -181,7 +181,7 @@ _PREFILL = " prefill"  # behind a model's fingerprint
 def model_throughput() -> dict[str, list[float]]:
     """Tokens per second of the last runs on this machine by model fingerprint, newest last."""
     try:
-        return {str(model): [float(speed) for speed in speeds] for model, speeds in _stored("speeds.json").items()}
+        return {str(model): [float(speed) for speed in speeds] for model, speeds in _read_stored("speeds.json").items()}
     except (ValueError, TypeError):  # damaged
         return {}
 
@@ -216,13 +216,13 @@ def record_prefill_speed(model: ModelFile, tokens: int, seconds: float) -> None:
 
 def _record_speed(key: str, speed: float) -> None:
     speeds = model_throughput()
-    _store("speeds.json", speeds | {key: [*speeds.get(key, []), round(speed, 1)][-KEPT_RUNS:]})
+    _write_stored("speeds.json", speeds | {key: [*speeds.get(key, []), round(speed, 1)][-KEPT_RUNS:]})
 
 
 def stage_speeds(key: str) -> dict[str, list[list[float]]]:
     """Chunks and seconds of the last runs by stage, newest last. `key` identifies comparable runs, by their models above all."""
     try:
-        stages = _stored("paces.json")[key]
+        stages = _read_stored("paces.json")[key]
         return {stage: [[float(chunks), float(seconds)] for chunks, seconds in runs] for stage, runs in stages.items()}
     except (ValueError, TypeError, AttributeError, KeyError):  # missing or damaged
         return {}
@@ -232,10 +232,10 @@ def record_stage_speeds(key: str, took: Mapping[str, tuple[float, float]]) -> No
     """Store the chunks and seconds of each stage of a run, except stages without chunks."""
     speeds = stage_speeds(key)
     new = {stage: [*speeds.get(stage, []), [float(chunks), seconds]][-KEPT_RUNS:] for stage, (chunks, seconds) in took.items() if chunks}
-    _store("paces.json", _stored("paces.json") | {key: speeds | new})
+    _write_stored("paces.json", _read_stored("paces.json") | {key: speeds | new})
 
 
-def _stored(name: str) -> dict[str, Any]:
+def _read_stored(name: str) -> dict[str, Any]:
     """The content of a file of the user cache; empty if it is missing or damaged."""
     try:
         stored = json.loads((cache_dir() / name).read_text())
@@ -244,6 +244,6 @@ def _stored(name: str) -> dict[str, Any]:
     return stored if isinstance(stored, dict) else {}
 
 
-def _store(name: str, values: dict[str, Any]) -> None:
+def _write_stored(name: str, values: dict[str, Any]) -> None:
     with suppress(OSError):  # the next plan then has no time estimate
         write_atomically(cache_dir() / name, json.dumps(values).encode())
