@@ -171,7 +171,6 @@ def _place_relationship(row: GraphRagRow, matches: Mapping[str, _ChunkMatches], 
 
 QUOTES_PER_NAME = 2  # of each entity that a finding names
 MAX_QUOTES = 8  # of a finding
-COUNTED_TABLES = ("documents", "chunks", "entities", "relationships", "reports")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +192,7 @@ def import_index(output: GraphRagOutput, folder: Path, project: Project, progres
     db, tables = project.db, output.tables
     if not tables["documents"]:
         raise UsageError(f"There are no documents in {folder}.", "Give the output folder of a finished run.")
-    found = {name: len(tables[name]) for name in COUNTED_TABLES}
+    found = {name: len(tables[name]) for name in ("documents", "chunks", "entities", "relationships", "reports")}
     mark = f"{IMPORTED_MARK} {output.content_hash}"
     done = runs.load_settings(db).get("imports", [])
     if output.content_hash in done and mark in documents_store.document_hashes(db).values():

@@ -24,10 +24,8 @@ MIN_TEXT_BYTES, MIN_ITEMS, MAX_ITEMS = 16, 3, 150  # of a shortened text, and of
 WANTED_ROWS, MIN_ROW_TEXT_BYTES = 5, 150  # rows are shortened until so many fit, but their texts not further than this
 MAX_CELL_CITATIONS, WIDE_TABLE = 2, 8  # of a cell; a table of more columns has one citation a cell
 WHOLE_VALUES = ("path", "id", "document", "key")  # by which something is found
-CITED_KEYS = ("path", "part", "start", "end", "quote")
 ANSWER_KEYS = ("mode", "is_answerable", "citations", "sentences", "passages")
 NARROW_QUESTION_HINT = "To continue: ask a narrower question, use mode `basic` or `mix`, or read passages with `search` and `passage`."
-UNFINISHED_NOTE = "The table is not finished. It is being made: the same call goes on, or returns it."
 EMPTY_ANSWER: ResultRow = {
     **{"answer": "", "mode": "", "is_answerable": True, "citations": [], "sentences": [], "passages": []},
     "note": "Nothing was answered within the time.",
@@ -101,14 +99,15 @@ def table_result(table: ResultTable, offset: int) -> CallToolResult:
 
 def unfinished_table(kind: str, done: int, total: int) -> CallToolResult:
     """Return the result of a tool whose table is still being made when time is over."""
-    note = UNFINISHED_NOTE + (f" So far {done} of {total} steps are done." if total else "")
+    note = "The table is not finished. It is being made: the same call goes on, or returns it."
+    note += f" So far {done} of {total} steps are done." if total else ""
     nothing: ResultRow = {"columns": [], "figures": {}, "total": 0, "rows": [], "next": None}
     return _result("table", {"kind": kind, "title": "", "complete": False, "note": note} | nothing, note)
 
 
 def _cell(cell: Cell, n_cited: int) -> ResultRow:
     confidence = None if cell.confidence is None else round(cell.confidence, 2)
-    cited = [_pick(serialize_citation(c), CITED_KEYS) for c in cell.citations[:n_cited]]
+    cited = [_pick(serialize_citation(c), ("path", "part", "start", "end", "quote")) for c in cell.citations[:n_cited]]
     return {"text": cell.note if _is_unread(cell) else cell.text, "state": cell.state.value, "confidence": confidence, "citations": cited}
 
 

@@ -53,8 +53,7 @@ ANSWER_TIMEOUT_S = 45  # most clients give up after 60
 STOP_GRACE_S = 5.0  # after the timeout, to return the best answer so far; then the question is cancelled
 PROGRESS_EVERY_S = 2.0
 MODEL_TOOLS = ("search", "ask", "review", "compare", "timeline", "list_items")  # a running server has the models that they need
-MAX_NAMED_DOCUMENTS = 6  # listed where a name means several
-MAX_FILES, MAX_NAMES = 100, 20  # of a list of files, and of entities with a name
+MAX_NAMED_DOCUMENTS, MAX_FILES, MAX_NAMES = 6, 100, 20  # listed where a name means several, of a list of files, of entities
 READ_ONLY_TOOL = ToolAnnotations(read_only_hint=True, open_world_hint=False, idempotent_hint=True)
 INSTRUCTIONS = (
     "The documents of this computer's user, indexed by localrag. `ask` answers a question with verified citations. `search` finds passages,"
