@@ -34,7 +34,7 @@ def search_chunks(db: Database, query: str, k: int, language: str = "en") -> lis
     """The `k` chunks that match `query` best, best first, as (chunk id, BM25 score, higher is better). `language`: two-letter code."""
     count = dict[SearchTerm, int]()  # looked up once per query because it scans the index
     terms = _search_terms(db, query, language, count)
-    inside = _inside(db)
+    inside = _filter_condition(db)
     rare_terms = terms if inside else _rare_terms(db, terms, count)
     if not rare_terms:
         return []
@@ -49,7 +49,7 @@ def search_chunks(db: Database, query: str, k: int, language: str = "en") -> lis
     return _with_ids(db, sorted(scores, key=lambda pair: -pair[1])[:k])
 
 
-def _inside(db: Database) -> str:
+def _filter_condition(db: Database) -> str:
     """SQL that restricts a full-text query to the documents of a filter; empty without one."""
     return " AND +rowid IN (SELECT row FROM temp.selected_rows)" if isinstance(db, FilteredDatabase) else ""
 
@@ -125,7 +125,7 @@ def paths_with_phrase(db: Database, phrase: str) -> set[str]:
 def exists_chunk_with_all(db: Database, words: Sequence[str]) -> bool:
     """Whether at least one chunk has all of these words."""
     match = " AND ".join(f'text : "{w}"' for w in words)
-    return db.execute(f"SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ?{_inside(db)} LIMIT 1", [match]).fetchone() is not None
+    return db.execute(f"SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ?{_filter_condition(db)} LIMIT 1", [match]).fetchone() is not None
 
 
 def index_chunks(db: Database, texts: Iterable[tuple[str, str]]) -> None:
@@ -166,7 +166,7 @@ def sqlite_version() -> tuple[str, bool]:
 def document_frequencies(db: Database, words: Sequence[str]) -> dict[str, int]:
     """Word → number of chunks with any of its inflected forms; CJK words are character bigrams."""
     if isinstance(db, FilteredDatabase):
-        count_matching = f"SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH ?{_inside(db)}"
+        count_matching = f"SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH ?{_filter_condition(db)}"
         return {w: int(db.execute(count_matching, [f'"{w}"']).fetchone()[0]) for w in words}
     stem = stem_words([w for w in words if not cjk_bigrams(w)]) | {w: w for w in words if cjk_bigrams(w)}
     sql = "SELECT term, doc FROM chunks_fts_vocab WHERE term IN (SELECT value FROM json_each(?))"
