@@ -87,7 +87,7 @@ def test_every_command_that_is_shown_exists_with_its_options(page):
     if page.name == "commands.md":
         return
     for line in commands_in(page):
-        command, args = typer.main.get_command(app), shlex.split(line)[1:]
+        command, args = typer.main.get_command(app), shlex.split(line.partition(" > ")[0])[1:]
         while args and hasattr(command, "commands") and args[0] in command.commands:
             command, args = command.commands[args[0]], args[1:]
         command.make_context("localrag", args)

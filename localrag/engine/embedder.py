@@ -1,4 +1,4 @@
-"""Embedders (GGUF, BERT, multilingual-e5) and rerankers.
+"""Embedders (GGUF, BERT, multilingual-e5, sentence-transformers) and rerankers.
 
 Texts longer than the model's window are split and their vectors averaged; nothing is truncated. A text's vector is bit for bit the same
 whatever else is in the batch and however many cores compute it, so that an index that is updated equals one built at once. BERT batches
@@ -6,6 +6,7 @@ therefore have a fixed number of rows, and each runs on a single thread: threads
 """
 
 import struct
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -165,19 +166,103 @@ def load_folder_by_llama(file: ModelFile) -> EmbedTexts:
 
 
 def load_folder(file: ModelFile) -> EmbedTexts:
-    """Load the BERT of a sentence-transformers folder. Raises ModelError, also for a model of another kind."""
+    """Load the model of a sentence-transformers folder, as a `BertModel` if possible. Raises ModelError."""
     from safetensors import SafetensorError
 
     try:
         if not is_bert(file.path):
-            raise ModelError(
-                f"{file.path} is no BERT that embeds by the mean or the first token, without a prompt.",
-                "Give the model as a GGUF file: --embedder FILE.gguf",
-            )
+            return SentenceTransformersEmbedder(file).embed
         bert, windows = load_bert(file.path), window_tokenizer(file.path)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise ModelError(f"The embedding model in {file.path} cannot be loaded: {error}", damaged_hint(file)) from error
     return lambda texts: embed_windows(texts, windows, bert.embed)
+
+
+BATCH_TOKENS = 512  # enough rows for full speed, and one question takes 50 ms
+PADDED_LENGTHS = tuple(width for n in range(4, 16) for width in (2**n, 3 * 2 ** (n - 1)))  # 16, 24, 32, 48 …
+
+
+class SentenceTransformersEmbedder:
+    """Embeds texts with the model in `file.path`, loaded on first use (seconds, 400 MB).
+
+    Batches have one of a few fixed shapes, filled up with empty texts, so that a text's vector is bit for bit the same in any batch.
+    """
+
+    def __init__(self, file: ModelFile) -> None:
+        self.file = file
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(n, d) float32, each row L2-normalised. A text over the model's window is split, its parts averaged by token count.
+
+        Raises ModelError if the model cannot be loaded.
+        """
+        return run_in_short_lived_thread(lambda: self._embed(texts))
+
+    def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        import torch
+
+        torch.set_num_threads(worker_cores())
+        parts: list[str] = []
+        owners: list[int] = []
+        weights: list[int] = []
+        for n, text in enumerate(texts):
+            for part, tokens in self._windows(text):
+                parts.append(part)
+                owners.append(n)
+                weights.append(tokens)
+        vectors = self._encode(parts, weights)
+        summed = np.zeros((len(texts), vectors.shape[1]), np.float32)
+        np.add.at(summed, owners, vectors * np.asarray(weights, np.float32)[:, None])
+        norms = np.linalg.norm(summed, axis=1, keepdims=True)
+        return np.asarray(summed / np.maximum(norms, 1e-12), np.float32)
+
+    def _encode(self, parts: list[str], lengths: list[int]) -> NDArray[np.float32]:
+        """(n, d) float32 of texts that fit the window, with their token counts: texts of similar length are batched together."""
+        model, groups = self._model, defaultdict[int, list[int]](list)
+        special = model.tokenizer.num_special_tokens_to_add()
+        for n, length in enumerate(lengths):
+            width = next((w for w in PADDED_LENGTHS if length + special <= w), model.max_seq_length)
+            groups[min(width, model.max_seq_length)].append(n)
+        vectors = np.zeros((len(parts), model.get_embedding_dimension()), np.float32)
+        for width, members in groups.items():
+            size = max(1, BATCH_TOKENS // width)
+            vectors[members] = model.encode(
+                [parts[n] for n in members] + [""] * (-len(members) % size),
+                batch_size=size,
+                normalize_embeddings=True,
+                show_progress_bar=False,
+                processing_kwargs={"text": {"padding": "max_length", "max_length": width}},
+            )[: len(members)]
+        return vectors
+
+    def _windows(self, text: str) -> list[tuple[str, int]]:
+        """Parts of the text that fit the model's window, each with its token count."""
+        model = self._model
+        room = model.max_seq_length - model.tokenizer.num_special_tokens_to_add()
+        spans = model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False)[
+            "offset_mapping"
+        ]
+        if len(spans) <= room:
+            return [(text, max(1, len(spans)))]
+        cuts = range(0, len(spans), room)
+        return [(text[spans[i][0] : spans[min(i + room, len(spans)) - 1][1]], min(room, len(spans) - i)) for i in cuts]
+
+    @cached_property
+    def _model(self) -> Any:
+        import torch
+        from sentence_transformers import SentenceTransformer
+        from transformers.utils import logging
+
+        logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        device = "cuda" if torch.cuda.is_available() else "cpu"  # ROCm calls itself cuda, too
+        try:
+            model = SentenceTransformer(str(self.file.path), device=device, local_files_only=True)
+        except (OSError, ValueError, RuntimeError, KeyError) as error:
+            raise ModelError(f"The embedding model in {self.file.path} cannot be loaded: {error}", damaged_hint(self.file)) from error
+        if device == "cpu" and has_bfloat16():
+            model.to(torch.bfloat16)
+        return model
 
 
 def has_bfloat16() -> bool:

@@ -72,7 +72,7 @@ async def run_study(index: Path | None, folder: Path, plan: StudyPlan, on_progre
         on_progress("Measuring what each condition reads")
         rows = [asdict(c) | await measure_context(c, plan.questions, project, options) for c in selected]
         save_study(folder, conditions=rows, questions=plan.questions, documents=len(documents.document_paths(project.db)))
-        await _answer(folder, selected, plan, project, options, on_progress)
+        await _answer_in_modes(folder, selected, plan, project, options, on_progress)
         project.model.close()
         if plan.judge == BUNDLED_JUDGE or (plan.judge is None and await project.model.is_small()):
             await _judge(folder, selected, plan, bundled_judge(open_embedder(find_embedder()).embed), on_progress)
@@ -127,7 +127,7 @@ def save_study(folder: Path, **values: Any) -> None:
     write_atomically(folder / STUDY_RECORD_FILE, json.dumps(read_study(folder) | values, ensure_ascii=False, indent=1).encode())
 
 
-async def _answer(
+async def _answer_in_modes(
     folder: Path,
     selected: Sequence[StudyCondition],
     plan: StudyPlan,

@@ -129,7 +129,7 @@ async def complete_chat(request: ChatRequest, site: ServerContext, connection: R
     answer = await answer_unless_disconnected(asked, connection)
     neutral = neutralize(answer.answer)
     text = await limit.write(neutral.text + source_list(answer, site, request))
-    return _reply(text, answer, neutral, site, limit)
+    return await _with_counts(_reply(text, answer, neutral, site, limit), answer.question, site)
 
 
 async def _start(request: ChatRequest, site: ServerContext) -> RunningQuestion:
@@ -181,9 +181,17 @@ async def answer_events(asked: RunningQuestion, limit: OutputLimit, site: Server
             rest += neutral.text
         text = await limit.write(rest + source_list(answer, site, request))
         yield "text", text
-        yield "reply", _reply(sent + text, answer, neutral, site, limit, shift)
+        yield "reply", await _with_counts(_reply(sent + text, answer, neutral, site, limit, shift), answer.question, site)
     finally:  # also after a disconnect
         await asked.end()
+
+
+async def _with_counts(reply: ChatReply, question: str, site: ServerContext) -> ChatReply:
+    """Return a reply with numbers of tokens: those that a model read and wrote, else those of the question and of the text."""
+    if reply.output_tokens:
+        return reply
+    n_prompt, n_output = await site.query_worker.count([question, reply.text])
+    return replace(reply, prompt_tokens=n_prompt, output_tokens=n_output)
 
 
 def _reply(text: str, answer: Answer, neutral: NeutralMarkdown, site: ServerContext, limit: OutputLimit, shift: int = 0) -> ChatReply:

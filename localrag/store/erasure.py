@@ -10,7 +10,7 @@ the index, a note on this machine and the record in the folder agree that it is 
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -194,24 +194,27 @@ def _is_still_stored(db: Database, quote: str) -> bool:
 
 
 def delete_studies(db: Database) -> list[tuple[Path, list[Path]]]:
-    """Delete the studies whose copy of the index has a path that is not in it any more; returns each folder with the files that stay."""
-    stored = set(documents_store.document_hashes(db))
-    affected = [study for study in own_studies(db) if not _copied_paths(study) <= stored]
+    """Delete the studies whose copy of the index has deleted documents or their words; returns each folder with the files that stay."""
+    stored, is_left_over = set(documents_store.document_hashes(db)), contains_removed_words(db)
+    affected = [p for p in own_studies(db) if any(path not in stored or is_left_over(text) for path, text in _copied_documents(p))]
     deleted = [(study, delete_study(study)) for study in affected]
     runs.save_settings(db, studies=[str(p) for p in named_studies(db) if p not in affected and p.exists()])
     return deleted
 
 
-def _copied_paths(study: Path) -> set[str]:
-    """The paths of the documents in a study's copy of the index; an empty path if the copy cannot be read."""
-    copy = study / "index" / DATABASE_FILE
+def _copied_documents(study: Path) -> list[tuple[str, str]]:
+    """The documents of a study's copy of the index, as (path, text); [("", "")] if the copy cannot be read."""
+    copy = study / "index" / "index.db"
     if not copy.exists():
-        return set()
+        return []
     try:
-        with closing(sqlite3.connect(copy)) as connection:
-            return {path for (path,) in connection.execute("SELECT path FROM documents")}
+        db = Database(copy)
+        try:
+            return db.execute("SELECT path, text FROM documents").fetchall()
+        finally:
+            db.close()
     except sqlite3.DatabaseError:  # cut off or damaged
-        return {""}
+        return [("", "")]
 
 
 def scrub_files(db: Database, folder: Path) -> bool:

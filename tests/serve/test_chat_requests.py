@@ -5,6 +5,8 @@ import json
 import openai
 import pytest
 
+from localrag.engine.tokenizer import Tokenizer
+from localrag.model_files import bundled_chat_model
 from localrag.serve import auth
 from tests.conftest import TOWN, mostly_ci
 
@@ -270,3 +272,18 @@ def test_no_number_is_too_large_for_any_address(client, number):
         )
         assert "unexpected" not in asked.text
         assert asked.status_code in (200, 400)
+
+
+def test_the_tokens_of_an_answer_without_a_model_are_counted(client, folder):
+    """Those of the request and of the text, in every format, whole and in parts."""
+    whole = said(client).json()
+    counter = Tokenizer(bundled_chat_model())
+    counts = counter.count(ASKED[0]["content"]), counter.count(whole["choices"][0]["message"]["content"])
+    usage = whole["usage"]
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == counts
+    lines = said(client, stream=True, stream_options={"include_usage": True}).text.splitlines()
+    (last,) = [json.loads(line[6:])["usage"] for line in lines if line.startswith("data: {") and '"usage"' in line]
+    assert last == usage
+    lines = client.post("/api/chat", json={"model": "localrag:mix", "messages": ASKED}).text.splitlines()
+    last = json.loads(lines[-1])
+    assert (last["prompt_eval_count"], last["eval_count"]) == counts
