@@ -475,7 +475,7 @@ class LlmCall:
     """A model answer with its request; `tokens` are its exact output tokens. `unused_since`: see `store/retention.py`.
 
     `subject`: the `content_id` of the chunk's text, a subject of the functions below, or QUERY_SUBJECT for a question. `config_hash`: the
-    extraction config. `numerics`: the numerics class of the machine, if machines of several classes worked.
+    extraction config.
     """
 
     key: str
@@ -490,7 +490,6 @@ class LlmCall:
     output_tokens: int
     seconds: float
     subject: str = ""
-    numerics: str = ""
     config_hash: str = ""
     unused_since: str | None = None
 

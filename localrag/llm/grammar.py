@@ -96,11 +96,6 @@ def question_lines(n_lines: int, previous: Sequence[str] = ()) -> Grammar:
     return _distinct_lines(r"[^\s\-*#][^\n]{8,140}[?？]", n_lines, n_lines, previous)
 
 
-def short_lines(min_lines: int, max_lines: int, max_chars: int) -> Grammar:
-    """`min_lines` to `max_lines` different lines of free text of at most `max_chars` characters each, without the mark of a list."""
-    return _distinct_lines(rf"[^\s\-*#][^\n]{{3,{max_chars - 2}}}[^\s:,]", min_lines, max_lines)
-
-
 def word_lines(*, most: int) -> Grammar:
     """Different lines of one lower-case common noun or two to six Chinese characters; the model decides when the list ends."""
     return _distinct_lines("[a-z]{3,20}|[\u4e00-\u9fff]{2,6}", 1, most)

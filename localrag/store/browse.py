@@ -286,7 +286,6 @@ def index_status(db: Database, folder: Path) -> dict[str, Any]:
         "merged": graph.count_merged_names(db),
         "run": run_to_json(run) if run else None,
         "spent": llm_cache.total_llm_usage(db),
-        "numerics": llm_cache.count_by_numerics_class(db),
         "models": {kind: settings[kind] for kind in ("chat_model", "embedder") if kind in settings},
         "settings": settings.get("settings", {}),
         "index": str(folder),

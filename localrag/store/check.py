@@ -378,7 +378,7 @@ def _check_caches(db: Database, folder: Path) -> tuple[str, list[Problem]]:
 # Repair
 
 _RECOMPUTED_TABLES = frozenset({"entity_positions", "community_positions", "community_edges", "sentence_spans", "embeddings",
-                                "name_embeddings", "file_stats"})  # fmt: skip
+                                "file_stats"})  # fmt: skip
 
 
 def repair_index(db: Database, folder: Path) -> Path | None:

@@ -143,7 +143,7 @@ def delete_documents(db: Database, paths: Sequence[str]) -> None:
 def delete_graph(db: Database) -> None:
     """Delete the graph and all model answers, when no document is left."""
     with db.atomic():
-        for table in (*reversed(GRAPH_TABLES), "name_embeddings", "llm_calls", "answers", "review_cells", "embeddings"):
+        for table in (*reversed(GRAPH_TABLES), "llm_calls", "answers", "review_cells", "embeddings"):
             db.execute(f"DELETE FROM {table}")
 
 

@@ -154,7 +154,7 @@ def drop_machine_state(db: Database) -> list[tuple[str, str]]:
 
 def _drop_vectors(db: Database) -> Iterator[tuple[str, str]]:
     """Delete vectors of another length than most of their kind; the next run computes them again."""
-    for table in ("embeddings", "staged_embeddings", "name_embeddings"):
+    for table in ("embeddings", "staged_embeddings"):
         kind = "kind" if table in ("embeddings", "staged_embeddings") else "''"
         sizes = f"SELECT {kind}, length(vector), count(*) FROM {table} WHERE typeof(vector) = 'blob' GROUP BY 1, 2 ORDER BY 3, 2"
         rows = db.execute(sizes).fetchall()  # of each kind, the most frequent size last

@@ -97,12 +97,6 @@ def has_indexing_calls(db: Database) -> bool:
     return bool(db.execute(query, [QUERY_SUBJECT]).fetchone()[0])
 
 
-def count_by_numerics_class(db: Database) -> dict[str, int]:
-    """Numerics class → number of calls; calls without a class are not counted."""
-    rows = db.query("SELECT numerics, count(*) AS n FROM llm_calls WHERE numerics <> '' GROUP BY 1 ORDER BY 1")
-    return {row["numerics"]: row["n"] for row in rows}
-
-
 def identity(db: Database) -> str:
     """The id of an index, which stays when its folder is moved; created if missing. Raises OperationalError."""
     if not isinstance(index_id := load_settings(db).get("id"), str):

@@ -21,7 +21,7 @@ from localrag.errors import IndexMismatch, LocalragError
 from localrag.store.location import SCHEMA_HASH, SchemaObjects, schema_hash, schema_objects
 from localrag.system.installation import upgrade_hint
 
-SCHEMA_VERSION = 35  # PRAGMA user_version
+SCHEMA_VERSION = 36  # PRAGMA user_version
 
 # The number of rejected names of an extraction, NULL for invalid JSON; index and query must use the same expression.
 REJECTED_NAMES_EXPR = "CASE WHEN json_valid(result) THEN json_extract(result, '$.rejected_names') END"
@@ -80,7 +80,7 @@ CREATE TABLE llm_calls (
     key TEXT PRIMARY KEY, task TEXT NOT NULL, model TEXT NOT NULL, prompt_hash TEXT NOT NULL, grammar TEXT NOT NULL,
     sampling TEXT NOT NULL, text TEXT NOT NULL, tokens TEXT NOT NULL, prompt_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL,
     seconds REAL NOT NULL, created_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, subject TEXT NOT NULL DEFAULT '',
-    numerics TEXT NOT NULL DEFAULT '', config_hash TEXT NOT NULL DEFAULT '', unused_since TEXT);
+    config_hash TEXT NOT NULL DEFAULT '', unused_since TEXT);
 CREATE INDEX llm_calls_by_subject ON llm_calls(subject);
 CREATE INDEX llm_calls_unused ON llm_calls(unused_since) WHERE unused_since IS NOT NULL;
 
@@ -174,7 +174,6 @@ CREATE INDEX embeddings_by_kind ON embeddings(kind);
 
 CREATE TABLE vector_versions (kind TEXT PRIMARY KEY, version TEXT NOT NULL);
 
-CREATE TABLE name_embeddings (name TEXT PRIMARY KEY, embedder TEXT NOT NULL, vector BLOB NOT NULL) WITHOUT ROWID;
 
 CREATE TABLE name_merges (
     name_key TEXT NOT NULL, entity_key TEXT NOT NULL, is_applied INTEGER NOT NULL, reason TEXT NOT NULL, score REAL NOT NULL,

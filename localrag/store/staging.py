@@ -144,10 +144,6 @@ class GraphStaging:
         self.upsert(name, changed)
         return {*removed, *(row[:n_keys] for row in changed)}
 
-    def is_empty(self, name: str) -> bool:
-        """Whether a table has no rows, neither published nor staged."""
-        return self._is_empty[name] and next(self.select(name, columns="1", first="LIMIT 1"), None) is None
-
     def bulk_insert(self, name: str, rows: Iterable[StagedRow]) -> None:
         """Stage any number of rows, ROWS_PER_INSERT at a time."""
         remaining = iter(rows)

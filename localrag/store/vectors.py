@@ -402,18 +402,3 @@ def _matrix_of(db: Database, folder: Path, kind: str, above: int) -> Iterable[tu
             matrices.append(vectors)
         cached = memory[name] = (state, *([(np.concatenate(numbers), np.concatenate(matrices))] if numbers else []))
     return cached[1:]
-
-
-def name_vectors(db: Database, embedder: str) -> dict[str, NDArray[np.float32]]:
-    """Name → its vector of this embedder, (d,) float32, of names that were compared by meaning."""
-    rows = db.execute("SELECT name, vector FROM name_embeddings WHERE embedder = ?", [embedder])
-    return {name: np.frombuffer(vector, "<f4") for name, vector in rows}
-
-
-def save_name_vectors(db: Database, embedder: str, added: Mapping[str, NDArray[np.float32]], removed: Iterable[str]) -> None:
-    """Store the `added` vectors of names, and delete those of `removed` names and of other embedders."""
-    with db.atomic():
-        db.execute("DELETE FROM name_embeddings WHERE embedder <> ?", [embedder])
-        db.conn.executemany("DELETE FROM name_embeddings WHERE name = ?", [(name,) for name in removed])
-        rows = [(name, embedder, vector.astype("<f4").tobytes()) for name, vector in added.items()]
-        db.conn.executemany("INSERT OR REPLACE INTO name_embeddings VALUES (?, ?, ?)", rows)

@@ -139,7 +139,7 @@ def test_gc_says_first_and_then_does(town):
     """`--dry-run` says what would go and deletes nothing; the collection deletes just that, and a second one finds nothing."""
     with opened(town) as project, project.db.atomic():
         project.db.execute("INSERT INTO llm_calls SELECT 'x' || key, task, 'another model', prompt_hash, grammar, sampling, text, tokens,"
-                           " 1, 1, 1.0, created_at, subject, numerics, config_hash, NULL FROM llm_calls WHERE subject <> ''")  # fmt: skip
+                           " 1, 1, 1.0, created_at, subject, config_hash, NULL FROM llm_calls WHERE subject <> ''")  # fmt: skip
         project.db.execute("INSERT INTO extractions SELECT chunk_id, 'another recipe', result FROM extractions LIMIT 2")
     with opened(town) as project:
         for label in ("m003_something", "m004_something"):

@@ -61,13 +61,12 @@ function Workers({ rows }) {
   const states = ["working", "waiting"];
   return html`<div class="table-scroll" tabindex="0" role="region" aria-label=${t("run.workers")}><table class="workers">
     <caption>${t("run.workers")}</caption>
-    <thead><tr>${["worker", "state", "speed", "chunks", "class", "seen"].map((c) => html`<th scope="col">${t(`run.column.${c}`)}</th>`)}</tr></thead>
+    <thead><tr>${["worker", "state", "speed", "chunks", "seen"].map((c) => html`<th scope="col">${t(`run.column.${c}`)}</th>`)}</tr></thead>
     <tbody>${rows.map((row) => html`<tr>
       <th scope="row">${row.name} <span class="soft">${row.place}</span></th>
       <td>${states.includes(row.state) ? t(`run.worker.${row.state}`) : row.state}</td>
       <td>${speed(row)}</td>
       <td>${number(row.chunks)}</td>
-      <td>${row.numerics || row.class || "–"}</td>
       <td>${when(new Date(row.seen_at * 1000).toISOString())}</td>
     </tr>`)}</tbody>
   </table></div>`;
