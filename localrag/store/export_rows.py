@@ -19,9 +19,9 @@ from localrag.text.sentences import SPLITTER_VERSION, cached_sentences
 ExportRow = dict[str, Any]
 
 
-def _query_rows(db: Database, sql: str, lists: tuple[str, ...] = ()) -> Iterator[ExportRow]:
+def _query_rows(db: Database, sql: str, lists: tuple[str, ...] = (), values: ExportRow | None = None) -> Iterator[ExportRow]:
     """The rows of a query as dicts; the columns in `lists` are parsed from JSON."""
-    cursor = db.execute(sql)
+    cursor = db.execute(sql, values or {})
     names = [column[0] for column in cursor.description]
     for record in cursor:
         row = dict(zip(names, record, strict=True))
@@ -177,7 +177,7 @@ def entities_of_document(db: Database, document_id: str, limit: int) -> list[Exp
             db,
             "SELECT m.entity_id AS id, count(*) AS mentions, count(*) OVER () AS total FROM mentions m JOIN chunks c ON c.id = m.chunk_id"
             " WHERE c.document_id = :id GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :limit",
-            {"id": document_id, "limit": limit},
+            values={"id": document_id, "limit": limit},
         )
     )
 
@@ -190,7 +190,7 @@ def first_mention_quotes(db: Database, entity_id: str, limit: int) -> list[Expor
         " JOIN chunks c ON c.id = m.chunk_id JOIN documents d ON d.id = c.document_id"
         f" LEFT JOIN sentence_spans s ON s.chunk_id = c.id AND s.splitter_version = {SPLITTER_VERSION}"
         " WHERE m.entity_id = :id GROUP BY c.id ORDER BY d.path, first LIMIT :most",
-        {"id": entity_id, "most": limit},
+        values={"id": entity_id, "most": limit},
     )
     quotes: dict[tuple[str, int], ExportRow] = {}  # overlapping chunks may share a sentence
     for row in rows:
