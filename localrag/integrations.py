@@ -10,10 +10,10 @@ from typing import Any
 from localrag.index import Index, SearchHit
 from localrag.system.resources import require_extra
 
-Place = str | PathLike[str] | None
+IndexPath = str | PathLike[str] | None
 
 
-def langchain_retriever(path: Place = None, k: int = 10, reranker: str | None = None) -> Any:
+def langchain_retriever(path: IndexPath = None, k: int = 10, reranker: str | None = None) -> Any:
     """A LangChain retriever of the `k` passages of the index at `path` that are most relevant to a query. Raises NoIndex."""
     require_extra("langchain", "langchain_core")
     from langchain_core.documents import Document
@@ -28,7 +28,7 @@ def langchain_retriever(path: Place = None, k: int = 10, reranker: str | None = 
     return _close_with(LocalragRetriever(), close)
 
 
-def llama_index_retriever(path: Place = None, k: int = 10, reranker: str | None = None) -> Any:
+def llama_index_retriever(path: IndexPath = None, k: int = 10, reranker: str | None = None) -> Any:
     """A LlamaIndex retriever of the `k` passages of the index at `path` that are most relevant to a query. Raises NoIndex."""
     require_extra("llama-index", "llama_index")
     from llama_index.core.retrievers import BaseRetriever
@@ -48,7 +48,7 @@ def _place(hit: SearchHit) -> dict[str, Any]:
     return {"source": hit.path, "part": hit.part, "start": hit.start, "end": hit.end}
 
 
-def _searcher(path: Place, reranker: str | None) -> tuple[Callable[[str, int], list[SearchHit]], Callable[[], object]]:
+def _searcher(path: IndexPath, reranker: str | None) -> tuple[Callable[[str, int], list[SearchHit]], Callable[[], object]]:
     """A function (query, k) → passages, and one that closes the index, which any thread may call; the index belongs to one thread."""
     thread = ThreadPoolExecutor(1, "localrag")
     index = thread.submit(lambda: Index.open(path, reranker=reranker)).result()

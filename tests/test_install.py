@@ -15,6 +15,7 @@ PYTHON = """#!/bin/sh
 echo "$*" >> {log}
 case "$*" in
   "-c "*torch*|"-c "*llama*) exit 1 ;;
+  "-c "*"'localrag'"*) {former} ;;
   *"pip wheel "*) touch "$6/localrag-0-py3-none-any.whl" ;;
   *"cache dir"*) echo {cache} ;;
   *"cache list"*) ls {cache}/*.whl 2>/dev/null ;;
@@ -33,7 +34,7 @@ esac
 def install(tmp_path):
     """A function that runs the script in a folder of its own; its exit code, what it printed, and the calls of pip."""
 
-    def run(target, folder=".venv", *, cached=False, failure=":", compiler="true"):
+    def run(target, folder=".venv", *, cached=False, failure=":", former="exit 1", compiler="true"):
         for name in ("install.py", "compiler_flags.py"):
             (tmp_path / "scripts").mkdir(exist_ok=True)
             shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts")
@@ -46,7 +47,7 @@ def install(tmp_path):
             (cache / WHEEL.format(version=requirement.split(">=")[1].split(",")[0])).touch()
         python = tmp_path / folder / "bin" / "python"
         python.parent.mkdir(parents=True, exist_ok=True)
-        python.write_text(PYTHON.format(log=log, cache=cache, failure=failure))
+        python.write_text(PYTHON.format(log=log, cache=cache, failure=failure, former=former))
         python.chmod(python.stat().st_mode | stat.S_IXUSR)
         # Without a compiler no program is compiled to look for faulty ones.
         done = subprocess.run(
@@ -148,3 +149,22 @@ def test_no_compiler_is_needed_where_nothing_is_compiled(install):
 
     assert done.returncode == 0, done.stderr
     assert any("install -e ." in call for call in calls)
+
+
+def test_the_former_name_of_this_checkout_is_removed_before_it_is_installed(install, tmp_path):
+    """Removed afterwards, it would take the command along, which both have."""
+    url = tmp_path.as_uri()
+    done, calls = install("demo", former=f"""echo '{{"dir_info": {{"editable": true}}, "url": "{url}"}}'""")
+
+    assert done.returncode == 0, done.stderr
+    assert [call.removeprefix("-m pip ").partition(" --prog")[0] for call in calls[-2:]] == ["uninstall --yes localrag", "install -e ."]
+
+
+@pytest.mark.parametrize("record", ["{}", '{"dir_info": {}, "url": "file:///elsewhere"}'])
+def test_a_stranger_of_that_name_is_not_removed_and_not_run(install, record):
+    """It may be another author's package, and would be imported instead of this checkout."""
+    done, calls = install("demo", former=f"echo '{record}'")
+
+    assert done.returncode == 1
+    assert "pip uninstall localrag" in done.stderr
+    assert not [call for call in calls if "uninstall" in call or "-e ." in call]

@@ -28,7 +28,7 @@ from localrag.store.full_text import merge_segments
 from localrag.store.location import DATABASE_FILE
 from localrag.store.opening import open_index
 from localrag.store.staging import GRAPH_TABLES
-from localrag.store.tombstones import contains_removed_words, delete_tombstones, holds_text, removed_paths
+from localrag.store.tombstones import contains_removed_sentence, contains_removed_words, delete_tombstones, holds_text, removed_paths
 from localrag.system.files import cache_dir, write_atomically
 from localrag.system.trust import is_trust_known, remember_trust
 
@@ -194,8 +194,8 @@ def _is_still_stored(db: Database, quote: str) -> bool:
 
 
 def delete_studies(db: Database) -> list[tuple[Path, list[Path]]]:
-    """Delete the studies whose copy of the index has deleted documents or their words; returns each folder with the files that stay."""
-    stored, is_left_over = set(documents_store.document_hashes(db)), contains_removed_words(db)
+    """Delete the studies whose copy of the index has deleted documents or sentences of them; returns each folder with the files that stay."""
+    stored, is_left_over = set(documents_store.document_hashes(db)), contains_removed_sentence(db)
     affected = [p for p in own_studies(db) if any(path not in stored or is_left_over(text) for path, text in _copied_documents(p))]
     deleted = [(study, delete_study(study)) for study in affected]
     runs.save_settings(db, studies=[str(p) for p in named_studies(db) if p not in affected and p.exists()])

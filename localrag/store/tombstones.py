@@ -13,9 +13,10 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
-from localrag.text.sentences import STOP_WORDS, cjk_bigrams
+from localrag.text.sentences import STOP_WORDS, cjk_bigrams, sentences
 
 _WORD_PATTERN = re.compile(r"[^\W_]{2,}")
+MIN_SENTENCE_WORDS = 3  # content words of a sentence that is taken for one of a document
 
 
 def record_removal(db: Database, path: str) -> bool:
@@ -63,15 +64,30 @@ def delete_tombstones(db: Database) -> None:
         db.execute(f"DELETE FROM {_REMOVED}")
 
 
+def _removed_hashes(db: Database) -> set[int]:
+    return {number for (words,) in db.execute(f"SELECT words FROM {_REMOVED}") for number in array("q", words)}
+
+
 def contains_removed_words(db: Database) -> Callable[[str], bool]:
     """A predicate: does a text contain a word that only removed documents had?"""
-    removed_hashes = {number for (words,) in db.execute(f"SELECT words FROM {_REMOVED}") for number in array("q", words)}
+    removed_hashes = _removed_hashes(db)
 
     @cache
     def is_removed(word: str) -> bool:
         return _word_hash(word) in removed_hashes and not _is_stored(db, word)
 
     return lambda text: any(map(is_removed, content_words(text)))
+
+
+def contains_removed_sentence(db: Database) -> Callable[[str], bool]:
+    """A predicate: does a text contain a sentence of which removed documents had every word, and that no stored chunk has?"""
+    removed_hashes = _removed_hashes(db)
+
+    def is_removed(sentence: str) -> bool:
+        words = content_words(sentence)
+        return len(words) >= MIN_SENTENCE_WORDS and removed_hashes.issuperset(map(_word_hash, words)) and not holds_text(db, sentence)
+
+    return lambda text: any(is_removed(text[span.start : span.end]) for span in sentences(text))
 
 
 def content_words(text: str) -> set[str]:

@@ -245,7 +245,7 @@ def test_what_failed_is_asked_again_and_counts_once(plain_town, tmp_path):
             answered_by(project, Scripted(says))
             found = conditions(plan.conditions, project)
             comparison.save_study(folder, conditions=[asdict(c) for c in found], repeats=1, questions=plan.questions)
-            asyncio.run(comparison._answer(folder, found, plan, project, plan.options, lambda _: None))
+            asyncio.run(comparison._answer_in_modes(folder, found, plan, project, plan.options, lambda _: None))
         return study_results(folder)["conditions"][0]
 
     folder.mkdir()

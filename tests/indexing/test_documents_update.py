@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import re
 import shutil
 from pathlib import Path
 
@@ -391,9 +392,9 @@ def test_a_plan_says_what_a_run_would_cost_and_does_nothing(tmp_path):
     assert nothing_made
     assert "2: 1 to read, 0 unchanged, 1 cannot be read" in planned.stdout
     assert "docs/b.bin" in planned.stdout
-    assert "chunks    1 new" in planned.stdout
-    assert "calls     about 15 of" in planned.stdout
-    assert "calls     about 0 of" in tagged.stdout  # the tagger reads it
+    assert re.search("chunks +1 new", planned.stdout)
+    assert re.search("calls +about 15 of", planned.stdout)
+    assert re.search("calls +about 0 of", tagged.stdout)  # the tagger reads it
     assert "3: 1 to read, 1 unchanged, 1 cannot be read" in again.stdout
     assert rows(tmp_path, "SELECT path FROM documents") == [("docs/a.txt",)]
 

@@ -276,6 +276,17 @@ def test_an_edit_of_a_document_that_stays_costs_nothing(town):
     assert words_in(town / ".localrag", *SECRETS) == []
 
 
+def test_a_text_that_moved_to_another_document_goes_from_studies_too(town):
+    """The study has it in a document that stays."""
+    (town / "docs" / "secret.txt").write_text("Nothing of interest happened.")
+    (town / "docs" / "moved.txt").write_text(SECRET)
+    index(town)
+    assert words_in(town / ".localrag" / "study", "Quarrick")
+    remove(town, "docs/moved.txt")
+
+    assert words_in(town / ".localrag" / "study", *SECRETS) == []
+
+
 @pytest.mark.ci
 def test_a_reader_holds_up_the_end_of_an_erasure(town, monkeypatch):
     """Where another process still reads what was, the command fails and says so; the next one empties the log."""
