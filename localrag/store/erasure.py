@@ -194,7 +194,7 @@ def _is_still_stored(db: Database, quote: str) -> bool:
 
 
 def delete_studies(db: Database) -> list[tuple[Path, list[Path]]]:
-    """Delete the studies whose copy of the index has deleted documents or sentences of them; returns each folder with the files that stay."""
+    """Delete the studies whose copy of the index has deleted documents or a sentence of one; returns each folder with the files left."""
     stored, is_left_over = set(documents_store.document_hashes(db)), contains_removed_sentence(db)
     affected = [p for p in own_studies(db) if any(path not in stored or is_left_over(text) for path, text in _copied_documents(p))]
     deleted = [(study, delete_study(study)) for study in affected]
