@@ -36,8 +36,8 @@ def noted(place):
 
 def record(place):
     """What is known of the chat model."""
-    (found,) = [json.loads(path.read_text()) for path in (place / "home" / "cache" / "tuning").glob("*.json")]
-    return found
+    files = [*(place / "home" / "cache" / "tuning").glob("*.json")]
+    return json.loads(files[0].read_text()) if files else {"choices": {}}
 
 
 @pytest.fixture(scope="session")

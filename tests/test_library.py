@@ -81,7 +81,6 @@ def test_others_can_do_the_work(tmp_path):
         assert index.add(tmp_path / "docs", workers=2).documents.changed == ("docs/b.txt",)
 
         assert hired == [index.folder]
-        assert sorted(row["name"] for row in index.status()["run"]["figures"]["workers"]) == ["process 1", "process 2"]
 
 
 def test_documents_are_added_changed_and_removed(tmp_path):
@@ -212,7 +211,7 @@ def test_a_closed_index_keeps_nothing_in_memory(plain_town, tmp_path):
         one.search("the ferry")
         other.search("the ferry")
         kept = caches_of(one.folder)
-        network, matrix = weakref.ref(kept["network"][1].rarity), weakref.ref(kept["vectors of chunk"][2])
+        network, matrix = weakref.ref(kept["network"][1].rarity), weakref.ref(kept["vectors of chunk"][1][1])
         del kept
         other.close()
         assert network() is not None

@@ -114,7 +114,7 @@ def test_a_text_of_one_shape_is_read_in_linear_time(name):
 def test_every_public_function_reads_any_shape_in_linear_time():
     """Errors apart: a text may be none that it reads."""
     steep, found = {}, readers()
-    assert found.keys() > {"text.markdown.neutralize", "text.markdown.plain_text", "exchange.wiki_pages.load_properties"}
+    assert found.keys() > {"text.markdown.neutralize", "text.markdown.plain_text"}
     for name, function in (found | OTHERS).items():
         if not name.startswith(ELSEWHERE):
             with suppress(UsageError, ValueError, KeyError, RecursionError):

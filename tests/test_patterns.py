@@ -121,7 +121,7 @@ def test_no_pattern_of_the_main_process_takes_more_than_linear_time():
     """It has no deadline, and `re` cannot be interrupted; with the patterns of dates in words, which are made when needed."""
     result = slow_patterns(LINEAR)
 
-    assert result["count"] > 500
+    assert result["count"] > 400
     assert result["steep"] == {}
 
 

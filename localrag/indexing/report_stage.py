@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.engine.tokenizer import Tokenizer
+from localrag.errors import ContextTooSmall
 from localrag.indexing import reports
 from localrag.indexing.graph.contributions import batched, rounded_total
 from localrag.indexing.graph.merge import SupportingSentences, entity_of_row, relationship_of_row
@@ -33,7 +34,7 @@ from localrag.indexing.reports import (
 from localrag.indexing.tasks import WorkerPool, embed_texts, run_in_order
 from localrag.indexing.titles import TITLES_VERSION, Section, TitleSource, singular, title_words, titled_sections
 from localrag.indexing.workers.pool import LocalPool, task_context
-from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets
+from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, less_than
 from localrag.llm.grammar import DEFAULT_ENTITY_TYPE
 from localrag.llm.model import CALL_ERRORS, PERSON, bounded_map
 from localrag.project import Project, current_token_budgets, resolve_token_budgets
@@ -440,9 +441,8 @@ class _ReportWriter:
             return
         try:
             if draft is not None:
-                task = WriteReport(draft.community, tuple(draft.elements), draft.input_hash, self.budgets)
                 reusable = self.reusable_report(draft)
-                self.save(await self.pool.run(task) if reusable is None else reusable)
+                self.save(await self.ask_model(draft) if reusable is None else reusable)
             self.commit([community.id])
         except CALL_ERRORS as error:
             runs.save_failure(project.db, Failure("report", community.id, str(error), error.kind))
@@ -511,6 +511,18 @@ class _ReportWriter:
             return report
         places = {collapse_whitespace(q.text): q for e in reversed(elements) for q in reversed(e.quotes)}
         return reports.relocate_quotes(report, existing, places)
+
+    async def ask_model(self, draft: _ReportInput) -> Report:
+        """The model's report; if its window is smaller today than the index's budgets, a report from a shorter context."""
+        budgets, elements = self.budgets, draft.elements
+        while True:
+            try:
+                return await self.pool.run(WriteReport(draft.community, tuple(elements), draft.input_hash, budgets))
+            except ContextTooSmall:
+                less = less_than(budgets)
+                if less is None:
+                    raise
+                budgets, elements = less, self.build_context(draft.community, draft.sources, less)
 
     def build_context(self, community: Community, sources: ReportSources, budgets: TokenBudgets) -> list[ContextElement]:
         """The context of a community's report."""

@@ -116,6 +116,11 @@ TINY = TokenBudgets(  # for a window of 2,048 tokens
 )
 
 
+def less_than(budgets: TokenBudgets) -> TokenBudgets | None:
+    """The next smaller budgets, for a window that has become smaller; None below the smallest."""
+    return None if budgets == TINY else TINY if budgets == MIN_BUDGETS else MIN_BUDGETS
+
+
 @dataclass(frozen=True, slots=True)
 class TokenDensity:
     """Tokens per character of an answer."""

@@ -35,14 +35,14 @@ def offered(folder, *words, shell="bash"):
 
 @pytest.mark.ci
 def test_models_are_offered_by_kind(town):
-    """Chat models for --model, embedders for --embedder, rerankers for --reranker; all of them for show."""
+    """Chat models for --model, embedders for --embedder, rerankers for --reranker; all of them for test."""
     add_model("chat", "small-one", "/a.gguf")
     add_model("reranker", "sorter", "/b.gguf")
 
     assert offered(town, "ask", "x", "--model", "s") == ["smollm2-135m", "small-one"]
     assert offered(town, "index", "docs", "--embedder", "") == ["all-minilm-l6-v2", "multilingual-e5-small"]
     assert offered(town, "search", "x", "--reranker", "") == ["sorter"]
-    assert offered(town, "models", "show", "s") == ["smollm2-135m", "small-one", "sorter"]
+    assert offered(town, "models", "test", "s") == ["smollm2-135m", "small-one", "sorter"]
 
 
 @pytest.mark.ci
@@ -50,7 +50,7 @@ def test_what_is_wrong_is_no_word_of_completion(town):
     """With a typo in models.toml nothing is offered, and nothing is said."""
     user_file().parent.mkdir(exist_ok=True)
     user_file().write_text("[chat\n")
-    assert offered(town, "models", "show", "s") == []
+    assert offered(town, "models", "test", "s") == []
     assert offered(town, "index", "docs", "--model", "s") == []
 
 
@@ -86,8 +86,8 @@ def test_bash_completes_the_name_of_a_model(town):
     shell = pexpect.spawn("bash", ["--norc", "-i"], cwd=town, env=env, encoding="utf-8", timeout=60, dimensions=(50, 200))
     shell.sendline("source ./script; PS1='ready> '")
     shell.expect("ready> ")
-    shell.send("localrag models show smol\t")
+    shell.send("localrag models test smol\t")
     shell.expect("smollm2-135m")
     shell.sendline("--json")
-    shell.expect('"name": "smollm2-135m"')
+    shell.expect('"ok": true')
     shell.close(force=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
+from localrag.errors import ContextTooSmall
 from localrag.indexing.extraction.nlp import PHRASES_HASH
 from localrag.indexing.extraction.stage import extraction_hash_of, partial_hash
 from localrag.indexing.graph.clustering import ClusteringResult, attach_isolated_entities, store_communities, update_communities
@@ -34,7 +35,7 @@ from localrag.indexing.graph.merge import (
 from localrag.indexing.method import IndexingMethod
 from localrag.indexing.progress import ProgressReporter
 from localrag.indexing.tasks import Task, TaskContext, WorkerPool
-from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity
+from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity, less_than
 from localrag.llm.grammar import single_line
 from localrag.llm.model import CALL_ERRORS, CURRENT_SUBJECT, ChatModel, bounded_map, end_at_sentence
 from localrag.llm.prompts import load_prompt, override_hashes
@@ -170,7 +171,13 @@ async def summarize(
         script = await TokenDensity.measure(model.count, "".join(batch))
         messages = load_prompt("abstractive/describe", overrides).fill(subject=subject, descriptions="\n".join(f"- {d}" for d in batch))
         longest = script.max_chars(budgets.description)
-        reply = await model.ask("describe", messages, max_tokens=script.max_tokens(longest) + 8, grammar=single_line(longest))
+        try:
+            reply = await model.ask("describe", messages, max_tokens=script.max_tokens(longest) + 8, grammar=single_line(longest))
+        except ContextTooSmall:
+            less = less_than(budgets)  # the window is smaller today than the index's budgets
+            if less is None:
+                raise
+            return await summarize(subject, waiting, model, less, overrides)
         waiting = [end_at_sentence(reply.text.strip(), longest), *waiting[taken:]]
     return waiting[0] if waiting else ""
 
