@@ -86,11 +86,11 @@ def town(indexed, tmp_path):
 
 
 def edit(folder):
-    """One document says something else, one is gone, one has another name and is of another kind."""
+    """One document says something else, one is gone, one has another name."""
     docs = folder / "docs"
     (docs / "b.txt").write_text("Oskar Lund says that the Skua was sold. Oskar Lund never met Lars Holm. Ruth Sand met Oskar Lund.\n")
     (docs / "d.txt").unlink()
-    (docs / "e.txt").rename(docs / "moved.md")
+    (docs / "e.txt").rename(docs / "moved.txt")
 
 
 def ask(project, mode):
@@ -193,7 +193,7 @@ def test_every_transaction_that_writes_begins_as_a_writer(town):
     with open_for_writing(town / ".localrag", engine=EngineOptions()) as project:
         project.db.conn.set_trace_callback(said.append)
         asyncio.run(build_index([town / "docs"], project, lambda _: None))
-        asyncio.run(erase_documents(["docs/moved.md"], project, lambda _: None))
+        asyncio.run(erase_documents(["docs/moved.txt"], project, lambda _: None))
         asyncio.run(reembed(project, lambda _: None))
         project.db.conn.set_trace_callback(None)
 
