@@ -12,8 +12,9 @@ setup: $(VENV)/.ready            ## create .venv and install everything: the dem
 demo: $(VENV)/.demo              ## install what the demo needs, index the demo documents, ask a global and a local question
 	$(BIN)/localrag demo
 
-# As many processes as cores, each on a core of its own; one that has nothing left to do takes tests from another.
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+# As many processes as cores, each on a core of its own. The quick tests of a file stay together: what they share is made once. Of the
+# others, which take minutes, a process that has nothing left to do takes some from another.
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4
 
 # Each step says what it does and how long it usually takes.
 $(VENV)/.ready: pyproject.toml
@@ -26,10 +27,10 @@ $(VENV)/.demo: pyproject.toml
 
 
 test: setup                      ## the tests that need no browser, no server and no killed process, in five minutes
-	$(PYTEST) -m "not slow and not ci"
+	$(PYTEST) --dist loadfile -m "not slow and not ci"
 
 test-ci: setup                   ## with browsers, servers and killed processes
-	$(PYTEST) -m "not slow"
+	$(PYTEST) --dist worksteal -m "not slow"
 
 test-install: setup              ## the wheel with the README's libraries alone: every command, route, tool and method once
 	$(PYTEST) -m installed tests/installed
@@ -46,7 +47,7 @@ fix: setup
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 bench: setup                     ## measure this machine
-	$(BIN)/localrag bench engine --ablate
+	$(BIN)/localrag bench engine
 
 docs: setup                      ## regenerate the command reference and the map of the code
 	$(BIN)/python scripts/docs.py

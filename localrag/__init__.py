@@ -34,23 +34,10 @@ _MODULES = {
 __all__ = ["Answer", "DocumentFilter", "ExportResult", "Index", "IndexResult", "LocalragError", "RunProgress", "SearchHit"]
 
 
-_RENAMED = {  # old public name → new; the old ones go with the next version
-    "Exported": "ExportResult",
-    "Outcome": "IndexResult",
-    "Passage": "SearchHit",
-    "Progress": "RunProgress",
-    "Selection": "DocumentFilter",
-}
-
-
 def __getattr__(name: str) -> "Any":
     """Import a public name on first use, so that the command line's help does not wait for numpy."""
-    import warnings
     from importlib import import_module
 
-    if name in _RENAMED:
-        warnings.warn(f"localrag.{name} is now localrag.{_RENAMED[name]}.", DeprecationWarning, stacklevel=2)
-        name = _RENAMED[name]
     if name in _MODULES:
         return getattr(import_module(f"localrag.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'localrag' has no attribute {name!r}")

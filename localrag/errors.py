@@ -7,7 +7,6 @@ LocalragError                 exit 1   something failed
 │   ├── NativeTrialFailed     exit 4   native code does not work on this machine
 │   ├── ContextTooSmall       exit 4   a request does not fit the model's context
 │   └── EngineError           exit 4   the engine failed in a step
-│       ├── KvCacheFull       exit 4   the KV cache has no room for a step
 │       ├── GrammarDeadEnd    exit 4   the grammar allows no further token
 │       └── EmptyAnswer       exit 4   a model wrote nothing
 ├── IndexMismatch             exit 1   the index was made with other models or a newer localrag
@@ -122,10 +121,6 @@ class EngineError(ModelError):
     kind = "failed in the engine"
 
 
-class KvCacheFull(EngineError):
-    """The KV cache has no room for a step; nothing was computed and nothing is lost."""
-
-
 class GrammarDeadEnd(EngineError):
     """The grammar allows no further token of an answer."""
 
@@ -135,7 +130,7 @@ class EmptyAnswer(EngineError):
 
 
 class IndexMismatch(LocalragError):
-    """The index was made with other models or a newer localrag."""
+    """The index was made with other models or another version of localrag."""
 
 
 class IndexBusy(LocalragError):

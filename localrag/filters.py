@@ -58,8 +58,8 @@ _CONDITION = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?", re.ASCII)
-_WILDCARD = re.compile(r"(?P<deep>(?:^|(?<=/))\*\*/)|(?P<all>\*\*+)|(?P<some>\*)|(?P<one>\?)|\[(?P<not>[!^]?)(?P<of>\]?[^\]/]{0,1000})\]")
-_MAX_EXPRESSION_CHARS = 10_000  # characters of a `--where` expression
+_WILDCARD = re.compile(r"(?P<deep>(?:^|(?<=/))\*\*/)|(?P<all>\*\*+)|(?P<some>\*)|(?P<one>\?)")
+_MAX_EXPRESSION_CHARS = 10_000  # characters of a `--filter` expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +144,7 @@ def _condition(match: re.Match[str]) -> FilterCondition:
         raise UsageError(f"--filter: {text!r} has no value.", _HINT)
     if key in DATE_KEYS:
         if negated:
-            other = DATE_KEYS[1 - DATE_KEYS.index(key)]
-            raise UsageError(f"--filter: {text!r}: a date cannot be negated.", f"Use instead: {other}={value}.")
+            raise UsageError(f"--filter: {text!r}: a date cannot be negated.", "Use after=… for before!=…, and before=… for after!=….")
         value = _day(value, text)
     return FilterCondition(key, value.strip(" .").lower() if key == "type" else value, negated)
 
@@ -200,40 +199,23 @@ def _glob(pattern: str) -> Callable[[str], bool]:
     plain = unicodedata.normalize("NFC", pattern)
     while plain.startswith("./"):
         plain = plain[2:]
-    if not any(c in plain for c in "*?["):
+    if not any(c in plain for c in "*?"):
         folder = plain.rstrip("/")
         if "/" not in pattern and suffix_of(folder):  # ./notes.md is in the uppermost folder
             return lambda path: f"/{folder}/" in f"/{path}/"
         return lambda path: folder in ("", ".") or path == folder or path.startswith(folder + "/")
-    try:
-        search = compile_linear(f"^(?:{_regex(plain + '**' if plain.endswith('/') else plain)})$")
-    except PatternError:
-        raise UsageError(f"--filter: {pattern!r} is not a path pattern.", "Use *, ?, ** and [abc].") from None
+    search = compile_linear(f"^(?:{_regex(plain + '**' if plain.endswith('/') else plain)})$")
     return lambda path: search(path) is not None
 
 
 def _regex(glob: str) -> str:
-    """Translate a glob into a regular expression. Raises PatternError."""
+    """Translate a glob into a regular expression."""
     regex, position = "", 0
     for m in _WILDCARD.finditer(glob):
         regex += re.escape(glob[position : m.start()])
-        if m["of"] is not None:
-            regex += f"[{'^/' if m['not'] else ''}{_class_members(m['of'])}]"
-        else:
-            regex += "(?:.*/)?" if m["deep"] else ".*" if m["all"] else "[^/]*" if m["some"] else "[^/]"
+        regex += "(?:.*/)?" if m["deep"] else ".*" if m["all"] else "[^/]*" if m["some"] else "[^/]"
         position = m.end()
     return regex + re.escape(glob[position:])
-
-
-def _class_members(members: str) -> str:
-    """The members of [abc] or [a-c] for a regular expression, without the slash, which no wildcard matches. Raises PatternError."""
-    regex = ""
-    for single, first, last in re.findall(r"(?s)(.)(?!-.)|(.)-(.)", members):
-        if first > last:
-            raise PatternError(f"{first}-{last} is not a range.", "Write the lower end first.")
-        for a, b in ((first, min(last, ".")), (max(first, "0"), last)) if first else ((single, single),):
-            regex += f"{re.escape(a)}-{re.escape(b)}" if a <= b else ""
-    return regex
 
 
 def parse_collection_names(text: str) -> tuple[str, ...]:

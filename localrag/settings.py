@@ -4,12 +4,6 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
-
 INDEX_FOLDER = ".localrag"
 ENV_PREFIX = "LOCALRAG_"  # prefix of environment variables
 PROJECT_FILE = "localrag.toml"  # settings for everything in and below its folder
@@ -42,7 +36,6 @@ class Domain:
 
 DEFAULT_ENTITY_TYPES = ("person", "organization", "place", "event", "product", "concept", "rule", "date")
 _SETTINGS_IN_OWN_FILES = ("domain", "prompts")
-_STORED_NAMES = {"extractor": "extracted_by"}  # of settings that earlier versions stored with another meaning
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +63,7 @@ class IndexSettings:
 
     def to_json(self) -> dict[str, Any]:
         """The settings as JSON-ready values, without domain and prompts, which have their own files."""
-        return {_STORED_NAMES.get(k, k): v for k, v in asdict(self).items() if k not in _SETTINGS_IN_OWN_FILES}
+        return {name: value for name, value in asdict(self).items() if name not in _SETTINGS_IN_OWN_FILES}
 
     def with_domain(self, domain: Domain) -> "IndexSettings":
         """These settings with the domain, including its entity types and language."""
@@ -80,15 +73,9 @@ class IndexSettings:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "IndexSettings":
-        """The settings written by `to_json`; unknown names are ignored, missing ones and those of another type get the current defaults.
-
-        The `extractor` of earlier versions was "phrases" or, by default, "model", which meant what "auto" means now.
-        """
-        stored = {f.name: _STORED_NAMES.get(f.name, f.name) for f in fields(cls) if f.name not in _SETTINGS_IN_OWN_FILES}
-        given = {name: values[key] for name, key in stored.items() if key in values}
-        if values.get("extractor") == "phrases":
-            given.setdefault("extractor", "phrases")
-        arguments: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
+        """The settings written by `to_json`; unknown names are ignored, missing ones and those of another type get the current defaults."""
+        names = {field.name for field in fields(cls)} - set(_SETTINGS_IN_OWN_FILES)
+        arguments: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in names}
         return cls(**{name: v for name, v in arguments.items() if _is_of_type(v, getattr(_DEFAULTS, name))})
 
 

@@ -19,7 +19,6 @@ MAX_PACK_BYTES = 64 << 20
 DAMAGED = (OSError, EOFError, tarfile.TarError, lzma.LZMAError, zlib.error)  # what reading an archive that is cut off or none raises
 TOP = "localrag-gpu"  # the archive's folder
 TOKENIZER = "vendor/llama.cpp/models/ggml-vocab-qwen2.gguf"
-RECORDING = "scripts/gpu_calls.json"
 # What localrag's engine, its command line and scripts/random_gguf.py import, besides torch, FAISS and llama.cpp itself.
 WHEELS = ("llguidance", "diskcache", "jinja2", "markupsafe", "numpy", "platformdirs", "psutil", "tiktoken", "regex", "tomlkit", "typer",
           "click", "rich", "shellingham", "typing-extensions", "annotated-doc", "pygments", "markdown-it-py", "mdurl", "gguf", "tqdm",
@@ -40,17 +39,15 @@ class PackError(Exception):
     """A pack that cannot be made; its text is the reason and the remedy in one line."""
 
 
-def write_pack(out: Path, *, sdist: Path | None, wheels: Path | None, recording: Path, python: str) -> dict[str, int]:
+def write_pack(out: Path, *, sdist: Path | None, wheels: Path | None, python: str) -> dict[str, int]:
     """Write the archive and return the bytes of its parts before compression, and its own as `archive`. Raises PackError.
 
     `sdist` of llama-cpp-python and the folder `wheels` are downloaded with pip if they are None; `python`: the version there, as 3.12.
     """
-    if not recording.is_file():
-        raise PackError(f"{recording} does not exist. Record the calls: python scripts/gpu_calls.py TEXT {RECORDING} --model MODEL.gguf")
     with tempfile.TemporaryDirectory() as folder:
         sdist = sdist or download_sdist(Path(folder))
         wheels = wheels or download_wheels(Path(folder) / "wheels", python)
-        members = [*repository_files(), ("recording.json", recording), *((f"wheels/{p.name}", p) for p in sorted(wheels.glob("*.whl")))]
+        members = [*repository_files(), *((f"wheels/{p.name}", p) for p in sorted(wheels.glob("*.whl")))]
         sizes = {"wheels": sum(p.stat().st_size for p in wheels.glob("*.whl"))}
         with tarfile.open(out, "w:xz", preset=6) as archive:
             for name, path in members:

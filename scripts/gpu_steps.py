@@ -9,7 +9,6 @@ import os
 import platform
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import distributions
 from pathlib import Path
@@ -29,9 +28,6 @@ SCRIPTS = Path(__file__).resolve().parent
 GB, GIB = 10**9, 1 << 30
 BIG_MODEL_FREE_BYTES = 12 * GIB  # of the card, for the 8B shape in Q8_0 with its KV
 REQUESTS, SERVER_CONTEXT = 32, 4096
-NOVEL_WORDS = 40_000
-SOURCE_TOKENS = 6000
-LIMITS_GB = (8, 12, 24)
 MODELS = {  # the shapes of Qwen2.5-1.5B and Qwen3-8B; name → architecture, shape, whether the output has a matrix of its own
     "qwen2.5-1.5b-shape": ("qwen2", {"layers": 28, "width": 1536, "ffn": 8960, "heads": 12, "kv_heads": 2, "context": 32768}, False),
     "qwen3-8b-shape": (
@@ -44,16 +40,6 @@ TINY_MODELS = {
     "tiny-qwen2": ("qwen2", {"layers": 4, "width": 128, "ffn": 256, "heads": 2, "kv_heads": 1, "context": 8192}, False),
     "tiny-qwen3": ("qwen3", {"layers": 4, "width": 128, "ffn": 256, "heads": 2, "kv_heads": 1, "head": 64, "context": 8192}, True),
 }
-XLLAMACPP = """
-import sys, time, xllamacpp
-p = xllamacpp.CommonParams()
-p.model.path, p.hostnames, p.port = sys.argv[1], ["127.0.0.1"], int(sys.argv[2])
-p.n_parallel, p.n_ctx, p.warmup, p.no_extra_bufts = int(sys.argv[3]), int(sys.argv[3]) * int(sys.argv[4]), False, True
-p.cpuparams.n_threads = 1
-server = xllamacpp.Server(p)
-while True:
-    time.sleep(60)
-"""
 
 
 class Step:
@@ -105,24 +91,24 @@ def use_pack(out: Path) -> None:
 
 def machine(step: Step) -> None:
     """What is here: card, driver, CUDA, compilers, Python, cores, memory."""
-    from localrag.system import graphics_cards
+    from gpu_check import read_cards
 
-    found = graphics_cards.read_machine()
-    for card in found.cards:
-        step.put(f"card {card.index}", f"{card.name}, {card.free / GIB:.1f} of {card.total / GIB:.1f} GiB free, sm_{card.architecture}")
-    step.put("driver", f"{found.cards[0].driver}, CUDA up to {graphics_cards.version_text(found.driver_cuda)}" if found.cards else "none")
-    for line in (found.failure, graphics_cards.check_toolkit(found), graphics_cards.check_processes(found.processes)):
-        if line and line.state != "ok":
-            step.put(f"note on {line.name}", f"{line.text}. {line.remedy}")
-    step.put("CUDA toolkit", graphics_cards.version_text(found.toolkit_cuda) if found.toolkit_cuda else "not found")
-    for tool in ("cmake", "ninja", "ccache", "c++"):
+    cards = read_cards()
+    for number, card in enumerate(cards):
+        step.put(f"card {number}", f"{card.name}, {card.free / GIB:.1f} of {card.total / GIB:.1f} GiB free, sm_{card.architecture}")
+    step.put("driver", cards[0].driver if cards else "none")
+    for tool in (find_nvcc(), "cmake", "ninja", "ccache", "c++"):
         step.put(tool, tool_version(tool))
     step.put("Python", platform.python_version())
     step.put("cores", len(os.sched_getaffinity(0)))
     step.put("memory", f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / GIB:.0f} GiB")
     step.put("disk", f"{shutil.disk_usage(step.out).free / GIB:.0f} GiB free")
-    if not step.rehearse and found.failure:
-        sys.exit(f"{found.failure.text}. {found.failure.remedy}")
+
+
+def find_nvcc() -> str:
+    """The path of CUDA's compiler; its usual place is tried as well. Just `nvcc` if there is none."""
+    usual = "/usr/local/cuda/bin/nvcc"
+    return shutil.which("nvcc") or (usual if Path(usual).exists() else "nvcc")
 
 
 def tool_version(tool: str) -> str:
@@ -223,8 +209,6 @@ def toolkit_options(packages: Sequence[str]) -> tuple[list[str], dict[str, str]]
 
     cuBLAS is then the one that torch brought along in `packages`, and the driver's library the driver's own. Exits without cuBLAS.
     """
-    from localrag.system.graphics_cards import find_nvcc
-
     nvcc = Path(os.path.realpath(shutil.which(find_nvcc()) or "/usr/local/cuda/bin/nvcc"))
     roots = [nvcc.parents[1], *Path("/usr/local").glob("cuda*"), Path("/usr")]
     folders = [root / part for root in roots for part in ("lib64", "lib64/stubs", "lib/x86_64-linux-gnu")]
@@ -246,8 +230,6 @@ def toolkit_options(packages: Sequence[str]) -> tuple[list[str], dict[str, str]]
 
 def nvcc_environment() -> dict[str, str]:
     """Where CMake finds CUDA's compiler, also if it is not on the PATH."""
-    from localrag.system.graphics_cards import find_nvcc
-
     path = shutil.which(find_nvcc())
     return {"CUDACXX": path} if path else {}
 
@@ -279,9 +261,9 @@ def weights(step: Step) -> None:
 
 def free_on_card() -> int:
     """Free bytes of the card with most."""
-    from localrag.system.graphics_cards import read_machine
+    from gpu_check import read_cards
 
-    return max((card.free for card in read_machine().cards), default=0)
+    return max((card.free for card in read_cards()), default=0)
 
 
 def exactness(step: Step) -> None:
@@ -330,7 +312,8 @@ def compared(path: Path, settings: Any, reference: Any) -> dict[str, Any]:
     """A layout's distance from the reference, and how many of ten answers differ when they are computed together."""
     import numpy as np
 
-    from localrag.engine.autotune.measure import MAX_KL_DIVERGENCE, with_invariant_rows
+    from localrag.engine.autotune.load import with_row_rules
+    from localrag.engine.autotune.measure import MAX_KL_DIVERGENCE
     from localrag.engine.engine import Engine
     from localrag.engine.llama.model import LlamaModel
 
@@ -345,9 +328,7 @@ def compared(path: Path, settings: Any, reference: Any) -> dict[str, Any]:
         "same most likely token": f"{int((got.argmax(1) == reference.argmax(1)).sum())} of {len(got)}",
         "within tolerance": bool(np.median(divergence) <= MAX_KL_DIVERGENCE),
     }
-    model = LlamaModel(model_file(path), settings)
-    ruled = with_invariant_rows(model, settings)
-    model.close()
+    ruled = with_row_rules(model_file(path), settings)
     engine = Engine(lambda: LlamaModel(model_file(path), ruled))
     try:
         prompts = [[(7 * n + 31 * i) % 50_000 + 100 for i in range(20 + 23 * n)] for n in range(10)]
@@ -356,7 +337,7 @@ def compared(path: Path, settings: Any, reference: Any) -> dict[str, Any]:
     finally:
         engine.close()
     differ = sum(a.token_ids != b.token_ids for a, b in zip(together, alone, strict=True))
-    rule = f"rows in multiples of {ruled.row_multiple}, at least {ruled.min_rows}" if ruled.batch_invariant else "no rule makes it exact"
+    rule = f"rows in multiples of {ruled.row_multiple}, at least {ruled.min_rows}"
     return figures | {"answers that differ in a batch": f"{differ} of 10", "rule for rows": rule}
 
 
@@ -371,7 +352,7 @@ def generated(engine: Any, prompts: Sequence[Sequence[int]], tokens: int) -> lis
 
 
 def bench(step: Step) -> None:
-    """The workload of `localrag bench engine`: this engine, a llama.cpp server of the same build, llama-cpp-python, in turn.
+    """The workload of `localrag bench engine`: this engine and a llama.cpp server of the same build, in turn.
 
     Random weights often repeat themselves, which tokens guessed from the text so far profit from more than with trained weights: the ratio
     to the server is that without guesses.
@@ -380,7 +361,7 @@ def bench(step: Step) -> None:
     from localrag.engine.settings import EngineOptions
 
     chunks, words, tokens = (4, 40, 16) if step.rehearse else (REQUESTS, 180, 200)
-    work = read_workload(None, None, None, chunks=chunks, words=words, max_tokens=tokens)
+    work = read_workload(chunks=chunks, words=words, max_tokens=tokens)
     options = EngineOptions(overrides="slots=2,n_ctx=2048,kv_cache_type=f16" if step.rehearse else "", notify=print)
     unguessed = replace(options, overrides=f"{options.overrides},prompt_lookup=no")
     for name, path in step.models().items():
@@ -395,7 +376,6 @@ def bench(step: Step) -> None:
             for tool, measured in tools.items():
                 step.once(f"{name}: {tool}, round {number + 1}", measured)
             put_ratio(step, name)
-        step.once(f"{name}: llama-cpp-python, {min(4, chunks)} requests", partial(llama_cpp_python_figures, step, path, work))
 
 
 def engine_figures(file: Any, options: Any, work: Any) -> dict[str, Any]:
@@ -404,7 +384,7 @@ def engine_figures(file: Any, options: Any, work: Any) -> dict[str, Any]:
 
     figures = run_workload(file, options, work)
     names = ("output_tokens", "seconds", "output_tokens_per_s", "prefill_tokens_per_s", "decode_tokens_per_s", "host_share", "slot_use")
-    settings = {key: figures["settings"][key] for key in ("slots", "n_ctx", "gpu_layers", "kv_cache_type", "kv_unified")}
+    settings = {key: figures["settings"][key] for key in ("slots", "n_ctx", "gpu_layers", "kv_cache_type")}
     return {key: figures[key] for key in names} | {"settings": settings}
 
 
@@ -431,16 +411,13 @@ def put_ratio(step: Step, name: str) -> None:
 
 @contextmanager
 def server(step: Step, path: Path, slots: int) -> Iterator[str]:
-    """A llama.cpp server of this build that has loaded the model; in a rehearsal that of xllamacpp."""
+    """Start the llama.cpp server of this build, and yield its address once it has loaded the model."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    if step.rehearse:
-        command = [sys.executable, "-c", XLLAMACPP, str(path), str(port), str(slots), "2048"]
-    else:
-        program, context = str(step.out / "build" / "bin" / "llama-server"), str(slots * SERVER_CONTEXT)
-        command = [program, "-m", str(path), "--host", "127.0.0.1", "--port", str(port), "-np", str(slots), "-c", context]
-        command += ["-ngl", "99", "-fa", "on"]
+    program, context = str(step.out / "build" / "bin" / "llama-server"), str(slots * SERVER_CONTEXT)
+    command = [program, "-m", str(path), "--host", "127.0.0.1", "--port", str(port), "-np", str(slots), "-c", context]
+    command += ["-ngl", "99", "-fa", "on"]
     with (step.out / "logs" / "server.log").open("ab") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
@@ -466,8 +443,8 @@ def answers(url: str) -> bool:
 
 def server_figures(step: Step, path: Path, work: Any) -> dict[str, Any]:
     """Output tokens/s of a llama.cpp server with all requests at once; loading is not counted."""
-    if step.rehearse and not has_module("xllamacpp"):
-        return {"left out": "xllamacpp is not installed"}
+    if step.rehearse:
+        return {"left out": "a rehearsal compiles no server"}
     form = {"type": "json_schema", "json_schema": {"name": "graph", "schema": work.schema}}
 
     def ask(url: str, chunk: str) -> int:
@@ -485,338 +462,21 @@ def server_figures(step: Step, path: Path, work: Any) -> dict[str, Any]:
     return {"output_tokens": written, "seconds": round(seconds, 2), "output_tokens_per_s": round(written / seconds, 1)}
 
 
-def has_module(name: str) -> bool:
-    """Whether a module is installed."""
-    from importlib.util import find_spec
-
-    return find_spec(name) is not None
-
-
-def llama_cpp_python_figures(step: Step, path: Path, work: Any) -> dict[str, Any]:
-    """Output tokens/s of `Llama.create_chat_completion`, one request after another; loading is not counted."""
-    from llama_cpp import Llama
-
-    llm = Llama(str(path), n_ctx=SERVER_CONTEXT, n_gpu_layers=0 if step.rehearse else -1, flash_attn=not step.rehearse, verbose=False)
-    form = {"type": "json_object", "schema": work.schema}
-    started, written = time.perf_counter(), 0
-    for chunk in work.chunks[:4]:
-        messages: Any = [*work.prefix, {"role": "user", "content": chunk}]
-        answer: Any = llm.create_chat_completion(messages, temperature=0, max_tokens=work.max_tokens, response_format=form)
-        written += answer["usage"]["completion_tokens"]
-    seconds = time.perf_counter() - started
-    llm.close()
-    return {"output_tokens": written, "seconds": round(seconds, 2), "output_tokens_per_s": round(written / seconds, 1)}
-
-
-def replay(step: Step) -> None:
-    """The recorded calls of an index run, repeated to the length of a novel, and the first word of an answer with long sources.
-
-    Answers are as long as they were, unless the random weights end them earlier; without grammar, and without guessed tokens.
-    """
-    import gpu_calls
-
-    from localrag.engine.autotune.load import open_backend
-    from localrag.engine.engine import Engine
-    from localrag.engine.settings import EngineOptions
-
-    recorded = step.pack / "recording.json"
-    recording = gpu_calls.read_recording(recorded if recorded.exists() else SCRIPTS / "gpu_calls.json")
-    path = next(iter(step.models().values()))
-    times = 1 if step.rehearse else max(1, round(NOVEL_WORDS / recording.words))
-    calls = recording.calls[:4] if step.rehearse else recording.calls
-    step.put("recording", f"{recording.text}, {recording.words} words, {len(recording.calls)} calls of {recording.model}, {times} times")
-    needed = max(SOURCE_TOKENS + 1, *(call.prompt_tokens + call.output_tokens for call in calls))
-    window = 256 * (needed // 256 + 1)
-    overrides = f"n_ctx={window},prompt_lookup=no" + (",slots=2,kv_cache_type=f16" if step.rehearse else "")
-    engine = Engine(lambda: open_backend(model_file(path), EngineOptions(overrides=overrides, notify=print)))
-    try:
-        most = 8 if step.rehearse else 1 << 20
-        step.put("slots", engine.settings.slots)
-        figures = step.once("calls", lambda: replayed(engine, calls, times, most))
-        if not step.rehearse:
-            step.put("novel_seconds", figures["seconds"])
-        tokens = 500 if step.rehearse else SOURCE_TOKENS
-        step.once("first_word_seconds", lambda: first_word_seconds(engine, tokens))
-    finally:
-        engine.close()
-
-
-def replayed(engine: Any, calls: Sequence[Any], times: int, most: int) -> dict[str, Any]:
-    """Replay the calls `times` times in stages: all of a stage at once, but those that continue an answer after that one."""
-    import gpu_calls
-
-    from localrag.engine.request import Request
-
-    copies = [gpu_calls.replay_prompts(calls, engine.backend.n_vocab - 2000, seed) for seed in range(times)]
-    tasks: dict[tuple[int, int], asyncio.Task[Any]] = {}
-
-    async def run_call(copy: int, number: int) -> Any:
-        call, prompt = calls[number], copies[copy][number][: calls[number].prompt_tokens]
-        if call.source != gpu_calls.NO_SOURCE and call.shared_tokens > calls[call.source].prompt_tokens:
-            beginning = (await tasks[copy, call.source]).token_ids[: call.shared_tokens]
-            prompt = [*beginning, *prompt[len(beginning) :]]
-        return await engine.generate(Request(tuple(prompt), min(most, max(1, call.output_tokens)), task=call.task))
-
-    async def run() -> list[Any]:
-        finished: list[Any] = []
-        for stage in sorted({call.stage for call in calls}):
-            started = [(copy, n) for copy in range(times) for n, call in enumerate(calls) if call.stage == stage]
-            tasks.update({key: asyncio.ensure_future(run_call(*key)) for key in started})
-            finished += await asyncio.gather(*(tasks[key] for key in started))
-        return finished
-
-    started = time.perf_counter()
-    answered = asyncio.run(run())
-    seconds = time.perf_counter() - started
-    written, read = sum(a.output_tokens for a in answered), sum(a.prompt_tokens for a in answered)
-    return {
-        "calls": len(answered),
-        "prompt_tokens": read,
-        "of them shared": sum(a.cached_tokens for a in answered),
-        "output_tokens": written,
-        "recorded output tokens": times * sum(call.output_tokens for call in calls),
-        "seconds": round(seconds, 2),
-        "output_tokens_per_s": round(written / seconds, 1),
-    }
-
-
-def first_word_seconds(engine: Any, tokens: int) -> float:
-    """Median seconds until the first token of an answer to a prompt of so many tokens that shares nothing with others, of three."""
-    import numpy as np
-
-    seconds = []
-    for seed in range(3):
-        prompt = np.random.default_rng(900 + seed).integers(0, engine.backend.n_vocab - 2000, tokens).tolist()
-        started = time.perf_counter()
-        generated(engine, [prompt], 1)
-        seconds.append(time.perf_counter() - started)
-    return round(median(seconds), 3)
-
-
-def heads(step: Step) -> None:
-    """Encoders of the embedder's and the reader's shapes with random weights, by torch, on the card against the CPU."""
-    if not (has_module("torch") and has_module("transformers")):
-        step.skip("torch and transformers are not installed here")
-        return
-    import torch
-
-    devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
-    if not step.rehearse and devices == ["cpu"]:
-        step.skip(f"torch {torch.__version__} has no CUDA here")
-        return
-    step.put("torch", torch.__version__)
-    step.put("note", "localrag itself embeds on the card where torch has CUDA; its reader runs on the CPU")
-    shapes = {"embedder (6 layers, as all-MiniLM-L6-v2)": (6, 0), "reader with 3 heads (12 layers, as multilingual-e5-small)": (12, 6)}
-    for label, (layers, outputs) in shapes.items():
-        results = {device: encoded(device, layers, outputs, 4 if step.rehearse else 64) for device in devices}
-        for device, (rate, _) in results.items():
-            step.put(f"{label} on {device}, texts of 128 tokens per second", rate)
-        if len(results) == 2:
-            (_, a), (_, b) = results.values()
-            step.put(f"{label}: largest difference", float(f"{float((a - b).abs().max()):.3g}"))
-
-
-def encoded(device: str, layers: int, outputs: int, texts: int) -> tuple[float, Any]:
-    """Texts per second of an encoder of 384 dimensions on a device, and its outputs on the CPU."""
-    import torch
-    from transformers import BertConfig, BertModel
-
-    torch.manual_seed(0)
-    config = BertConfig(vocab_size=30522, hidden_size=384, num_hidden_layers=layers, num_attention_heads=12, intermediate_size=1536)
-    model = BertModel(config).eval()
-    head = torch.nn.Linear(384, outputs) if outputs else torch.nn.Identity()
-    tokens = torch.randint(1000, 30000, (texts, 128))
-    model.to(device)
-    head.to(device)
-    with torch.inference_mode():
-        head(model(tokens.to(device)).last_hidden_state).cpu()  # loads the kernels
-        started = time.perf_counter()
-        result = head(model(tokens.to(device)).last_hidden_state).cpu()
-        seconds = time.perf_counter() - started
-    return round(texts / seconds, 1), result
-
-
 def doctor(step: Step) -> None:
-    """`localrag doctor`, and `localrag doctor --gpu`, as users see them."""
+    """`localrag doctor`, as users see it."""
     path = next(iter(step.models().values()))
-    for label, options in (("localrag doctor --gpu", ["--gpu"]), ("localrag doctor", ["--no-speed"])):
-        command = [sys.executable, "-m", "localrag", "doctor", *options, "--json", "--model", str(path)]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=step.out)
-        try:
-            lines = json.loads(done.stdout)["checks"]
-        except ValueError:
-            step.put(label, f"code {done.returncode}: {done.stderr[-300:]}")
-            continue
-        step.put(label, {"exit code": done.returncode} | {line["name"]: f"{line['state']}: {line['text']}" for line in lines})
+    command = [sys.executable, "-m", "localrag", "doctor", "--json", "--model", str(path)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=step.out)
+    if not done.stdout:
+        sys.exit(done.stderr[-300:])
+    step.put("exit code", done.returncode)
+    for line in json.loads(done.stdout)["checks"]:
+        step.put(line["name"], f"{line['state']}: {line['text']}")
 
 
-def limits(step: Step) -> None:
-    """What localrag puts on cards of 8, 12 and 24 GB: computed for both shapes, and run beside a reservation of the rest of the card."""
-    import random_gguf
-
-    from localrag.engine.autotune.search import offload
-
-    for gb in LIMITS_GB:
-        for name, (architecture, shape, output) in MODELS.items():
-            kind = replace(random_gguf.ARCHITECTURES[architecture], output=output)
-            placed = offload(memory_of(random_gguf.tensors(kind, random_gguf.Shape(**shape), 151_936), shape), [gb * GB], [gb * GB])
-            layers = shape["layers"] if placed.gpu_layers < 0 else placed.gpu_layers
-            step.put(f"{gb} GB, {name}, computed", f"{layers} of {shape['layers']} layers, {placed.kv_bytes / GIB:.1f} GiB for the KV")
-    if step.rehearse:
-        step.put("run beside a reservation", "not rehearsed: there is no card")
-        return
-    for gb in LIMITS_GB:
-        if free_on_card() < gb * GB:
-            step.put(f"{gb} GB, run", "left out: the card has less")
-            continue
-        with reserved(gb) as held:
-            step.put(f"{gb} GB, reserved", held)
-            for name, path in step.models().items():
-                step.once(f"{gb} GB, {name}, run", lambda p=path: run_apart("small_run", step.out, str(p)))
-
-
-def memory_of(tensors: Sequence[tuple[str, tuple[int, ...]]], shape: dict[str, int]) -> Any:
-    """The memory of a model of these tensors in Q8_0 with a KV in f16, as localrag computes it from a file."""
-    from localrag.engine.memory import ModelMemory
-
-    layers, others = [0] * shape["layers"], 0
-    for name, dimensions in tensors:
-        count = 1
-        for n in dimensions:
-            count *= n
-        size = count * 34 // 32 if len(dimensions) == 2 else 4 * count
-        if found := re.match(r"blk\.(\d+)\.", name):
-            layers[int(found[1])] += size
-        else:
-            others += size
-    head = shape.get("head") or shape["width"] // shape["heads"]
-    kv_bytes = 2 * 2 * shape["layers"] * shape["kv_heads"] * head
-    return ModelMemory(tuple(layers), (0,) * len(layers), others, kv_bytes, shape["context"], 1_500_000_000)
-
-
-@contextmanager
-def reserved(gb: float) -> Iterator[dict[str, Any]]:
-    """A process holds the card's memory but for `gb`."""
-    command = [sys.executable, str(SCRIPTS / "gpu_check.py"), "hold", "--leave", str(gb)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdin and process.stdout
-    try:
-        line = process.stdout.readline()
-        if not line:
-            sys.exit(f"No memory could be reserved: the process ended with code {process.wait()}")
-        yield json.loads(line)
-    finally:
-        process.stdin.close()
-        process.wait()
-
-
-def run_apart(name: str, *arguments: Any) -> dict[str, Any]:
-    """Run a function of this file in a process of its own: a crash is a result."""
-    command = [sys.executable, str(SCRIPTS / "gpu_steps.py"), name, *map(str, arguments)]
-    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
-    return child_result(done.returncode, done.stdout)
-
-
-def child_result(code: int, output: str) -> dict[str, Any]:
-    """What a child process printed as its last line, or how it ended."""
-    last = next(iter(output.strip().splitlines()[-1:]), "")
-    try:
-        values: dict[str, Any] = json.loads(last)
-    except ValueError:
-        return {"ended": f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"}
-    return values
-
-
-def small_run(path: str) -> dict[str, Any]:
-    """Open a model as users do and answer some prompts; the settings chosen, or the error that users would see."""
-    from localrag.engine.autotune.load import open_backend
-    from localrag.engine.engine import Engine
-    from localrag.engine.settings import EngineOptions
-    from localrag.errors import LocalragError
-
-    started = time.perf_counter()
-    try:
-        engine = Engine(lambda: open_backend(model_file(Path(path)), EngineOptions()))
-    except LocalragError as error:
-        return {"error": str(error), "remedy": error.hint}
-    ready = time.perf_counter()
-    answered = generated(engine, [[(31 * i + n) % 50_000 for i in range(600)] for n in range(engine.settings.slots)], 64)
-    seconds, settings = time.perf_counter() - ready, asdict(engine.settings)
-    engine.close()
-    kept = {key: settings[key] for key in ("gpu_layers", "slots", "n_ctx", "kv_cache_type")}
-    rate = round(sum(a.output_tokens for a in answered) / seconds, 1)
-    return kept | {"seconds until ready": round(ready - started, 1), "output_tokens_per_s": rate}
-
-
-def out_of_memory(step: Step) -> None:
-    """What the engine does if another program takes the memory while it works: on the card, or in a rehearsal this machine's."""
-    path = next(iter(step.models().values()))
-    command = [sys.executable, str(SCRIPTS / "gpu_steps.py"), "work_until_told", str(step.out), str(path), str(int(step.rehearse))]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout and process.stdin
-    ready = process.stdout.readline()
-    if not ready:
-        step.put("the engine did not start", child_result(process.wait(), ""))
-        sys.exit("The engine did not start")
-
-    def finish() -> dict[str, Any]:
-        assert process.stdout and process.stdin
-        process.stdin.write("go\n")
-        process.stdin.close()
-        rest = process.stdout.read()
-        return child_result(process.wait(), rest)
-
-    if step.rehearse:
-        import resource
-
-        used = int(re.findall(r"VmSize:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())[0]) * 1024
-        resource.prlimit(process.pid, resource.RLIMIT_AS, (used + (16 << 20), used + (16 << 20)))
-        step.put("limit", "16 MiB more than the engine had when it was ready, of the address space")
-        step.put("while it works", finish())
-        return
-    with reserved(0):
-        step.put("while it works", finish())
-        step.put("a model opened meanwhile", run_apart("small_run", step.out, str(path)))
-
-
-def work_until_told(path: str, rehearse: str) -> dict[str, Any]:
-    """Answer a prompt, say that the engine is ready, and answer long prompts once standard input says so."""
-    from localrag.engine.autotune.load import open_with
-    from localrag.engine.engine import Engine
-    from localrag.engine.settings import EngineSettings
-    from localrag.errors import LocalragError
-
-    settings = EngineSettings(
-        threads=cores(), gpu_layers=0 if int(rehearse) else -1, flash_attention=not int(rehearse), slots=8, n_ctx=2048
-    )
-    engine = Engine(lambda: open_with(model_file(Path(path)), settings))
-    generated(engine, [[1, 2, 3]], 4)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    results: dict[str, Any] = {}
-    for round_number in (1, 2):
-        try:
-            answered = generated(engine, [[(31 * i + n) % 50_000 for i in range(1500)] for n in range(8)], 8 if int(rehearse) else 64)
-            results[f"round {round_number}"] = f"{len(answered)} of 8 prompts answered"
-        except (LocalragError, MemoryError) as error:
-            results[f"round {round_number}"] = f"{type(error).__name__}: {error}"
-    engine.close()
-    return results
-
-
-STEPS = {f.__name__: f for f in (machine, packages, build, weights, exactness, bench, replay, heads, doctor, limits, out_of_memory)}
-CHILDREN = {f.__name__: f for f in (small_run, work_until_told)}
-
-
-def main() -> None:
-    """Run a step, or a part of one that has a process of its own and prints its figures as the last line."""
-    name, out = sys.argv[1], Path(sys.argv[2])
-    use_pack(out)
-    if name in CHILDREN:
-        print(json.dumps(CHILDREN[name](*sys.argv[3:])))
-    else:
-        STEPS[name](Step(name, out))
+STEPS = {f.__name__: f for f in (machine, packages, build, weights, exactness, bench, doctor)}
 
 
 if __name__ == "__main__":
-    main()
+    use_pack(Path(sys.argv[2]))
+    STEPS[sys.argv[1]](Step(sys.argv[1], Path(sys.argv[2])))

@@ -1,5 +1,6 @@
 """What tests share: a home, the command line in this process, and small indexes that are made once a run."""
 
+import asyncio
 import contextlib
 import io
 import json
@@ -28,7 +29,8 @@ settings.register_profile("localrag", deadline=None)  # a busy machine is no fai
 settings.load_profile("localrag")
 # Started in the background of a script, the tests would pass on to their processes that an interrupt is to be ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+if worker:
     # A core for each process of the run: two models that compute on the same cores wait for each other.
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
@@ -80,16 +82,25 @@ def shared_home() -> Path:
     return folder
 
 
+# What has the bundled models measured and converted.
+PREPARING = {
+    "chat model": (["index", "docs"],),
+    "embedder": (["index", "docs", "--extractor", "phrases"], ["ask", "Who bought the Skua?"]),
+}
+
+
 def prepare(shared: Path, work: Path) -> None:
-    """Have the bundled models measured and converted by one process, while others wait."""
-    done = shared / f"prepared-{cores_here()}"
-    with FileLock(shared / "lock"):
-        if not done.exists():
-            write_town(work / "docs")
-            for command in (["index", "docs"], ["ask", "Who bought the Skua?"], ["index", "docs", "--extractor", "model"]):
-                ran = run_localrag(*command, cwd=work, LOCALRAG_HOME=str(shared))
-                assert ran.returncode == 0, ran.stderr
-            done.touch()
+    """Have the bundled models measured and converted: one kind by this process, the other by another one where there are several."""
+    kinds = list(PREPARING)
+    for kind in kinds if worker in ("", "gw0") else kinds[::-1]:
+        done = shared / f"prepared {kind} {cores_here()}"
+        with FileLock(shared / f"{kind}.lock"):
+            if not done.exists():
+                write_town(work / kind / "docs")
+                for command in PREPARING[kind]:
+                    ran = run_localrag(*command, cwd=work / kind, LOCALRAG_HOME=str(shared))
+                    assert ran.returncode == 0, ran.stderr
+                done.touch()
 
 
 def cores_here() -> int:
@@ -124,6 +135,24 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _shared(home: Path) -> Iterator[None]:
+    """The tests of a process share its parser processes and the bundled models."""
+    from tests.shared import processes_and_models
+
+    with processes_and_models():
+        yield
+
+
+@pytest.fixture
+def own_parsers() -> Iterator[None]:
+    """Files are read by parser processes that no other test used, and that end with their reader."""
+    from tests import shared
+
+    with shared.own_parsers():
+        yield
+
+
 @pytest.fixture(scope="session")
 def chat_file(home):
     """The bundled chat model."""
@@ -138,10 +167,11 @@ def engine(chat_file):
     from localrag.engine.autotune.load import open_backend
     from localrag.engine.engine import Engine
     from localrag.engine.settings import EngineOptions
+    from tests.fakes import inconsistencies
 
     made = Engine(lambda: open_backend(chat_file, EngineOptions("n_ctx=2048")))
     yield made
-    assert made.inconsistencies() == []
+    assert inconsistencies(made) == []
     made.close()
 
 
@@ -241,33 +271,64 @@ TOWN = {
 
 
 @pytest.fixture(scope="session")
-def indexed(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """A function that gives a folder with an index of its own: made once a run by the first process that asks for it, then copied.
+def made_once(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """A function that gives a folder of its own with what a function makes in a folder: made once a run, by the first process, then copied.
 
-    `indexed(documents, *options, hashed=False, to=None)`: a folder at `to`, or a new one, with `documents` (name → text) in `docs` and
-    the index that `localrag index docs *options` makes of them.
+    `made_once(name, make, to=None)`: a folder at `to`, or a new one; what is made by one `name` is the same.
     """
     base = tmp_path_factory.getbasetemp()
-    base = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "indexed"
+    base = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "made"
     base.mkdir(exist_ok=True)
 
-    def give(documents: dict[str, str | bytes], *options: str, hashed: bool = False, to: Path | None = None) -> Path:
-        wanted = json.dumps([{name: str(text) for name, text in documents.items()}, options, hashed])
-        made = base / sha256(wanted.encode()).hexdigest()[:16]
+    def give(name: str, make: Callable[[Path], object], to: Path | None = None) -> Path:
+        made = base / sha256(name.encode()).hexdigest()[:16]
         with FileLock(f"{made}.lock"):
             if not made.exists():
                 work = made.with_suffix(".part")
                 shutil.rmtree(work, ignore_errors=True)
-                write_documents(work / "docs", documents)
-                with hashed_embedder.in_this_process() if hashed else contextlib.nullcontext():
-                    done = run_localrag("index", "docs", *options, cwd=work)
-                assert done.returncode == 0, done.stderr
+                work.mkdir()
+                make(work)
                 work.rename(made)
-        target = to or tmp_path_factory.mktemp("indexed")
+        target = to or tmp_path_factory.mktemp("made")
         shutil.copytree(made, target, dirs_exist_ok=True)
         return target
 
     return give
+
+
+@pytest.fixture(scope="session")
+def indexed(made_once: Callable[..., Path]) -> Callable[..., Path]:
+    """A function that gives a folder with an index of its own, see `made_once`.
+
+    `indexed(documents, *options, hashed=False, to=None)`: a folder with `documents` (name → text) in `docs` and the index that
+    `localrag index docs *options` makes of them.
+    """
+
+    def give(documents: dict[str, str | bytes], *options: str, hashed: bool = False, to: Path | None = None) -> Path:
+        def make(folder: Path) -> None:
+            write_documents(folder / "docs", documents)
+            with hashed_embedder.in_this_process() if hashed else contextlib.nullcontext():
+                done = run_localrag("index", "docs", *options, cwd=folder)
+            assert done.returncode == 0, done.stderr
+
+        return made_once(json.dumps([{name: str(text) for name, text in documents.items()}, options, hashed]), make, to)
+
+    return give
+
+
+@pytest.fixture(scope="session")
+def demo_town(made_once: Callable[..., Path]) -> Path:
+    """A folder with the demo's documents in `docs`, indexed without a language model."""
+    from localrag.demo import CORPUS
+    from localrag.indexing.pipeline import build_index
+    from localrag.project import open_for_writing
+
+    def make(folder: Path) -> None:
+        shutil.copytree(CORPUS, folder / "docs")
+        with open_for_writing(folder / ".localrag", extractor="phrases") as project:
+            asyncio.run(build_index([folder / "docs"], project, lambda _: None))
+
+    return made_once("demo", make)
 
 
 @pytest.fixture(scope="session")

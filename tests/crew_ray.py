@@ -30,14 +30,13 @@ EXPECTED = "Ingrid Holm bought the ferry Skua from the Northern Line. Lars Holm 
 
 
 class HashEmbedder:
-    """Vectors that are functions of the text, and of what a test says of the machine's arithmetic."""
+    """Vectors that are functions of the text."""
 
     def __init__(self, file):
         self.file = file
 
     def embed(self, texts):
-        odd = os.environ.get("LOCALRAG_TEST_ARITHMETIC", "") if texts and texts[0].startswith("The ferry left the harbour") else ""
-        seeds = [int.from_bytes(hashlib.sha256((t + odd).encode()).digest()[:4], "big") for t in texts]
+        seeds = [int.from_bytes(hashlib.sha256(t.encode()).digest()[:4], "big") for t in texts]
         found = np.stack([np.random.default_rng(s).standard_normal(32) for s in seeds]) if texts else np.empty((0, 0))
         return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32) if texts else found
 
@@ -51,8 +50,6 @@ def says(request):
     if any("POISON" in m["content"] for m in request.messages) and os.environ.get("LOCALRAG_TEST_WORKER"):
         os.kill(os.getpid(), signal.SIGKILL)
     said = request.messages[-1]["content"]
-    if request.task == "probe":
-        return said
     if os.environ.get("LOCALRAG_TEST_WORKER"):
         with (Path(os.environ["LOCALRAG_HOME"]) / "asked").open("a") as f:
             f.write(f"{time.time()} {content_id(*(part for m in request.messages for part in (m['role'], m['content'])))}\n")
@@ -62,14 +59,14 @@ def says(request):
 
 
 class Slow(Scripted):
-    """A scripted model that takes so many seconds for an answer, but for those of the probe."""
+    """A scripted model that takes so many seconds for an answer."""
 
     def __init__(self, says, takes):
         super().__init__(says)
         self.takes = takes
 
     async def generate(self, request):
-        await asyncio.sleep(self.takes * (request.task != "probe"))
+        await asyncio.sleep(self.takes)
         return await super().generate(request)
 
 
@@ -79,40 +76,16 @@ class ScriptedKit(WorkerConfig):
 
     seconds: float = 0.0
 
-    def open(self, options=None):
+    def open(self):
         os.environ["LOCALRAG_TEST_WORKER"] = "1"
         tools = WorkerConfig.open(self)
-        if self.has_llm:
-            tools.model._engine = Slow(says, self.seconds)
+        tools.model._engine = Slow(says, self.seconds)
         return TaskContext(tools.model, HashEmbedder(self.embedder), None, tools.settings, tools.text_of)
 
 
-@dataclass(frozen=True)
-class EngineKit(WorkerConfig):
-    """A kit with the real engine, which on each machine would by itself be set up as its environment says."""
-
-    def open(self, options=None):
-        values = f"{os.environ['LOCALRAG_TEST_ENGINE']},{self.options.overrides}".strip(",")
-        tools = WorkerConfig.open(replace(self, options=replace(self.options, overrides=values)))
-        return replace(tools, embedder=HashEmbedder(self.embedder))
-
-
-def engine_kit(project, *, asks, cores):
+def scripted_kit(project, *, seconds=0.0):
     options = replace(project.model.options, notify=print)
-    return EngineKit(project.model.file, project.embedder.file, False, project.settings, options, asks, cores)
-
-
-def scripted_kit(project, *, asks, cores, seconds=0.0):
-    return ScriptedKit(
-        project.model.file,
-        project.embedder.file,
-        False,
-        project.settings,
-        replace(project.model.options, notify=print),
-        asks,
-        cores,
-        seconds=seconds,
-    )
+    return ScriptedKit(project.model.file, project.embedder.file, False, project.settings, options, seconds=seconds)
 
 
 def write_corpus(folder, n=24, *more):
@@ -223,6 +196,6 @@ def bench_processes(machines):
     for process in psutil.process_iter(["cmdline"]):
         with contextlib.suppress(psutil.Error):
             ours = process.environ().get("LOCALRAG_HOME", "").startswith(str(machines.folder))
-            if ours and (process.info["cmdline"] or [""])[0].startswith("ray::RayWorkerActor"):
+            if ours and (process.info["cmdline"] or [""])[0].startswith("ray::run_on_machine"):
                 found.append(process.pid)
     return found

@@ -9,7 +9,7 @@ import numpy as np
 
 from localrag.engine.request import EngineMetrics, Generation
 from localrag.engine.settings import EngineSettings
-from localrag.errors import ContextTooSmall, EngineError, KvCacheFull
+from localrag.errors import ContextTooSmall, EngineError
 
 VOCABULARY = 64
 END = 0
@@ -20,14 +20,16 @@ def tokens(text):
     return [1 + ord(c) % (VOCABULARY - 1) for c in text]
 
 
-class FakeChat:
-    note = ""
+def inconsistencies(engine):
+    """Errors in the bookkeeping of an idle engine, such as slots without a caller; empty if it is consistent."""
+    held = [f"slot {i} is held" for i, s in enumerate(engine.slots._slots) if s.sequence is not None]
+    waiting = [s for *_, s in engine.slots._waiting if not s.is_cancelled]
+    return held + [f"{len(waiting)} sequences wait"] * bool(waiting) + [f"{len(engine._sequences)} are kept"] * bool(engine._sequences)
 
+
+class FakeChat:
     def encode(self, messages):
         return tuple(tokens("".join(f"<{m['role']}>{m['content']}" for m in messages) + "<assistant>"))
-
-    def encode_continuation(self, before, messages):
-        return self.encode(messages)[len(self.encode(before[:-1])) + len(before[-1]["content"]) :]
 
 
 class FakeLlama:
@@ -45,12 +47,11 @@ class FakeLlama:
         fail_on: int | None = None,
         seconds: float = 0,
         memory: int = 10_000,
-        capacity: int | None = None,
         prefix_folder=None,
         **settings,
     ) -> None:
-        self.settings = EngineSettings(slots=slots, kv_unified=capacity is not None, **settings)
-        self.n_ctx, self.can_truncate, self.capacity = n_ctx, can_truncate, capacity
+        self.settings = EngineSettings(slots=slots, **settings)
+        self.n_ctx, self.can_truncate = n_ctx, can_truncate
         self.end_tokens = frozenset({END})
         self.parameters = 1
         self.chat = FakeChat()
@@ -75,8 +76,6 @@ class FakeLlama:
         raise AssertionError("the fake follows no grammar")
 
     def decode(self, rows):
-        if self.capacity is not None and sum(map(len, self.kv)) + len(rows) > self.capacity:
-            raise KvCacheFull("the fake is full")
         if self.fail_on is not None and any(token == self.fail_on for token, *_ in rows):
             self.kv = [[(-1, "lost")] for _ in self.kv]
             raise EngineError("the fake was told to fail")

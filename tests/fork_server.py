@@ -31,7 +31,7 @@ LIBRARIES = (
 ).split()
 MODULES = (
     "cli indexing.pipeline indexing.tasks indexing.graph.stage indexing.extraction.stage indexing.extraction.nlp indexing.report_stage "
-    "indexing.documents query.answer query.conversation text.language project index store.opening store.schema "
+    "indexing.documents asking query.conversation text.language project index store.opening store.schema "
     "store.generations engine.engine engine.autotune.load engine.embedder"
 ).split()
 

@@ -7,9 +7,32 @@ from typing import Any
 import numpy as np
 from sqlite_utils import Database
 
-from localrag.indexing.graph.layout import overlapping_pairs
-from localrag.records import Community, Entity, Graph, Position, Relationship
+from localrag.indexing.graph.communities import CommunityArrays, GraphArrays, community_arrays, graph_arrays, hierarchical_leiden
+from localrag.indexing.graph.layout import compute_layout, overlapping_pairs
+from localrag.records import Community, Entity, Graph, GraphLayout, Position, Relationship
 from localrag.store.staging import GRAPH_TABLES, GraphStaging, StagedRow
+
+
+def graph_arrays_of(graph: Graph) -> GraphArrays:
+    """The arrays of a graph of records."""
+    return graph_arrays([(e.id, e.degree) for e in graph.entities], ((r.source_id, r.target_id, r.weight) for r in graph.relationships))
+
+
+def community_arrays_of(communities: Sequence[Community], entities: Sequence[str]) -> CommunityArrays:
+    """The arrays of communities of these entities, from records."""
+    members = ((c.id, e) for c in communities for e in c.entity_ids)
+    return community_arrays([(c.id, c.level, c.parent_id) for c in communities], members, entities)
+
+
+def detect_communities(graph: Graph, **options: Any) -> list[Community]:
+    """`hierarchical_leiden` on records."""
+    return hierarchical_leiden(graph_arrays_of(graph), **options)
+
+
+def lay_out_records(graph: Graph, communities: Sequence[Community], before: GraphLayout) -> GraphLayout:
+    """`compute_layout` on records."""
+    arrays = graph_arrays_of(graph)
+    return compute_layout(arrays, community_arrays_of(communities, arrays.entities), before)
 
 
 def staged_graph(db: Database, graph: Graph, communities: Sequence[Community]) -> GraphStaging:

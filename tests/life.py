@@ -76,8 +76,6 @@ def life(docs: Path):
     run("status")
     run("index", "docs", "--extractor", "auto", "--quiet")
     run("models", "list", "--all")
-    run("models", "scan")
-    run("models", "show", "smollm2-135m")
     run("check", "--repair")
     run("doctor")
 

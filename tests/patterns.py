@@ -196,7 +196,7 @@ def _dates() -> types.ModuleType:
     from localrag.dates import date_mentions, date_words
 
     made = types.ModuleType("dates in words")
-    for language in date_words.UNITS:
+    for language in ("en", "de", "es", "fr", "zh"):
         setattr(
             made,
             language,

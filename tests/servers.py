@@ -14,8 +14,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 
-from localrag.system.files import cache_dir, write_atomically
-
 
 class Server:
     """An OpenAI-compatible server; `answer(body)` gives the content of its reply, a status, its raw bytes, or a function of the handler.
@@ -72,8 +70,6 @@ class Server:
             self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
         self.port = self._http.server_port
         self.url = f"http{'s' if certificate else ''}://127.0.0.1:{self.port}/v1"
-        if not port:
-            forget(self.url)
         threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
 
     def close(self):
@@ -85,14 +81,6 @@ class Server:
 
     def __exit__(self, *_):
         self.close()
-
-
-def forget(url):
-    """Drop what was learned of another server that had this address before."""
-    file = cache_dir() / "servers.json"
-    with contextlib.suppress(OSError):
-        known = json.loads(file.read_text())
-        write_atomically(file, json.dumps({key: info for key, info in known.items() if not key.startswith(f"{url}#")}).encode())
 
 
 def reply(handler, status, data, **headers):

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from localrag.asking import answer_question
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
-from localrag.query.answer import answer_question
 from localrag.query.conversation import suggest_questions
 from localrag.query.extractive import refusal_text
 from localrag.query.question import QueryOptions
@@ -125,22 +125,12 @@ def test_at_its_limit_an_answer_is_the_best_so_far(index, options):
     assert "Stopped at the limit" in found.note
 
 
-def test_dynamic_selection_rates_from_the_root_down(index):
-    """The reports are chosen by the model's ratings, and the note says how many were looked at."""
-    with open_for_query(index) as project:
-        found = asyncio.run(answer_question("What is wrong with the Skua?", project, QueryOptions("global", dynamic=True)))
-        tasks = {row["task"] for row in project.db.query("SELECT DISTINCT task FROM llm_calls")}
-
-    assert "rate" in tasks
-    assert "looked at" in found.note
-
-
-def test_follow_ups_and_questions_are_written(index):
+def test_follow_ups_are_written(index):
     """A follow-up is rewritten to stand alone; suggested questions are as many as asked for and end in question marks."""
     with open_for_query(index) as project:
         first = asyncio.run(answer_question("Who is Lars Holm?", project, QueryOptions("basic")))
         second = asyncio.run(answer_question("What did he say?", project, QueryOptions("basic", conversation=first.conversation)))
-        asked = asyncio.run(suggest_questions(project, [first, second], n=3))
+        asked = suggest_questions(project, [first, second], n=3)
 
     assert second.conversation == first.conversation
     assert second.standalone_question

@@ -10,14 +10,14 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from localrag.store.check import check_index, problems
 from localrag.store.location import DATABASE_FILE
-from localrag.store.opening import TornCopy, open_index
+from localrag.store.opening import open_index
 from tests import power
 from tests.cli.commands.test_index import rows
 from tests.conftest import TOWN, run_localrag, run_process, write_town
@@ -191,7 +191,7 @@ def written_to(plain_town, tmp_path):
 
 
 WRITERS = (
-    "index docs", "rm docs/a.md", "rm --all --yes", "reembed", "gc", "check --repair", 'merges add Skua "Lars Holm"', "layout",
+    "index docs", "rm docs/a.md", "rm --all --yes", "reembed", "gc", "check --repair", 'merges add Skua "Lars Holm"',
     "collections rename a b", "collections rm a", "sessions rm --all --yes",
 )  # fmt: skip
 
@@ -290,98 +290,3 @@ def test_after_a_power_cut_the_last_published_state_is_there(tmp_path):
                 told.append((n, op.kind, Path(op.path).name, f"{days} where {published} was published"))
 
     assert not told, (len(told), len(cuts), told[:5])
-
-
-ORDERS = {  # in which a program copies the files of a folder
-    "as it finds them": lambda names: names,
-    "the database first": sorted,
-    "the log first": lambda names: sorted(names, reverse=True),
-}
-
-
-def copy_files(folder, target, order):
-    """Copy the files of a folder one after the other, as `cp -r` does; those that are gone by then are passed over."""
-    target.mkdir()
-    for name in ORDERS[order]([path.name for path in folder.iterdir()]):
-        with suppress(FileNotFoundError):
-            shutil.copyfile(folder / name, target / name)
-        time.sleep(0.02)  # larger files take as long
-
-
-def test_a_copy_that_is_taken_while_a_run_writes_opens_at_a_published_state(tmp_path):
-    """Copied again and again during three updates, in whatever order, a folder is an index in which nothing is wrong, of one published
-    state, which answers; only one whose parts do not fit together is refused with what to do."""
-    write_days(tmp_path / "town" / "docs", 1)
-    assert run_process("index", "docs", "--extractor", "phrases", "-q", cwd=tmp_path / "town").returncode == 0
-    index, copies, refused = tmp_path / "town" / ".localrag", [], []
-    writer = subprocess.Popen([sys.executable, "-c", EDITS, tmp_path / "town"], stderr=subprocess.PIPE, text=True)
-    while writer.poll() is None:
-        order = list(ORDERS)[len(copies) % len(ORDERS)]
-        copies.append((order, tmp_path / f"copy{len(copies)}"))
-        copy_files(index, copies[-1][1], order)
-    assert writer.returncode == 0, writer.stderr.read()
-    seen = set()
-    for order, copy in copies:
-        try:
-            days = days_in(copy)
-        except TornCopy as torn:
-            refused.append(str(torn))
-            continue
-        assert len(days) == 1, (order, copy, days)
-        assert wrong_in(copy) == [], (order, copy)
-        seen |= days
-    _, last = next(c for c in reversed(copies) if c[0] == "the log first")
-    found = run_process("search", "Who wrote to Ruth Sand?", "--index", str(last), cwd=tmp_path)
-
-    assert len(seen) > 1
-    assert len(refused) < len(copies) / 4, refused
-    assert "letter" in found.stdout, found.stderr
-
-
-def test_a_log_that_was_copied_before_the_database_is_left_out(tmp_path):
-    """A copy with the beginning of a log, and the database into which all of it was written later, is the database."""
-    write_days(tmp_path / "town" / "docs", 1)
-    assert run_process("index", "docs", "--extractor", "phrases", "-q", cwd=tmp_path / "town").returncode == 0
-    index, copy = tmp_path / "town" / ".localrag", tmp_path / "copy"
-    copy.mkdir()
-    early = "lambda p: p.stage == 'entity resolution' and shutil.copy(folder / '.localrag/index.db-wal', folder.parent / 'copy')"
-    code = EDITS.replace("lambda _: None", early).replace("import asyncio", "import asyncio, shutil").replace("range(2, 5)", "range(2, 3)")
-    done = subprocess.run([sys.executable, "-c", code, tmp_path / "town"], check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert (copy / "index.db-wal").stat().st_size
-    shutil.copy(index / "index.db", copy)
-
-    assert days_in(copy) == {2}
-    assert wrong_in(copy) == []
-
-
-def test_a_copy_whose_parts_do_not_fit_together_is_refused(tmp_path):
-    """Half of the database from before the log was written into it, and half from afterwards, without that log: said, with what to do."""
-    write_days(tmp_path / "town" / "docs", 1)
-    assert run_process("index", "docs", "--extractor", "phrases", "-q", cwd=tmp_path / "town").returncode == 0
-    index, copy = tmp_path / "town" / ".localrag", tmp_path / "copy"
-    copy.mkdir()
-    code = f"""
-import os, sys
-from pathlib import Path
-from localrag.project import open_for_writing
-from localrag.store.database import truncate_wal
-with open_for_writing(Path(sys.argv[1])) as project:
-    before = (project.folder / "index.db").read_bytes()
-    with project.db.atomic():
-        project.db.execute("DELETE FROM chunks")
-        project.db.execute("UPDATE documents SET text = text || text")
-    truncate_wal(project.db)
-    after = (project.folder / "index.db").read_bytes()
-    half = len(before) // 8192 * 4096
-    (Path({str(copy)!r}) / "index.db").write_bytes(before[:half] + after[half:])
-"""
-    done = subprocess.run([sys.executable, "-c", code, index], check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    refused = run_process("search", "Who wrote to Ruth Sand?", "--index", str(copy), cwd=tmp_path)
-
-    assert refused.returncode == 1
-    assert "its parts do not fit together" in refused.stderr
-    assert "localrag pack" in refused.stderr
-    run_localrag("check", "--repair", "--index", str(copy), cwd=tmp_path)
-    assert days_in(copy) == {1}

@@ -56,7 +56,7 @@ def test_conditions_are_read(text, read):
         ('meta.author="Holm', 'does not end with "', "--filter"),
         ("after=yesterday", "'yesterday' is not a date", "2024-03-31"),
         ("type=pdf,before=2024-02-30", "'before=2024-02-30': '2024-02-30' is not a date", "2024-03-31"),
-        ("after!=2024", "'after!=2024'", "before=2024"),
+        ("after!=2024", "'after!=2024'", "before="),
         ("meta.=x", "'meta.'", "meta.KEY"),
         ("=x", "not a condition", "Keys: path, type, after, before, meta.KEY"),
         ("path=" + "a" * 10_000, "10000 at most are read", "collection"),
@@ -96,8 +96,7 @@ def test_any_text_is_read_or_refused(text):
         ("**/d.md", ["d.md", "a/d.md", "a/c/d.md"], ["a/bd.md", "d.md/e"]),
         ("a/**/d.md", ["a/d.md", "a/b/c/d.md"], ["b/d.md"]),
         ("*.md", ["a.md"], ["b/a.md"]),
-        ("a/b[0-9]?.md", ["a/b12.md"], ["a/b1.md", "a/bx2.md"]),
-        ("a/[!b].md", ["a/c.md"], ["a/b.md"]),
+        ("a/b?.[md]", ["a/b1.[md]"], ["a/b.[md]", "a/b1.m"]),
         ("合同/*", ["合同/甲.md"], ["合同书/甲.md"]),
         ("caf\u00e9/*", ["cafe\u0301/a.md"], ["cafe/a.md"]),
         ("a (1)+.md", ["a (1)+.md"], ["a 1.md"]),
@@ -118,21 +117,19 @@ def test_any_pattern_fits_or_not(path, pattern):
     """No pattern raises anything but a UsageError, and every path fits itself unless it has wild cards."""
     with suppress(UsageError):
         matches_path(path, pattern)
-    if not set("*?[") & set(path):
+    if not set("*?") & set(path):
         assert matches_path(path, path) or path.endswith("/") or path.startswith("./")
 
 
-@given(st.text("ab.", max_size=12), st.lists(st.sampled_from(["a", "b", ".", "*", "?", "[ab]", "[!a]", "[a-b]", "[.-b]"]), max_size=8))
+@given(st.text("ab.", max_size=12), st.lists(st.sampled_from(["a", "b", ".", "*", "?"]), max_size=8))
 def test_a_name_fits_a_pattern_as_pythons_fnmatch_has_it(name, parts):
     """Within one folder the wildcards mean the same as in fnmatch."""
     pattern = "".join(parts)
-    if set("*?[") & set(pattern) and "**" not in pattern and not pattern.startswith("./"):
+    if set("*?") & set(pattern) and "**" not in pattern and not pattern.startswith("./"):
         assert matches_path(name, pattern) == fnmatchcase(name, pattern)
 
 
-@pytest.mark.parametrize(
-    "pattern", ["docs/*?*?*?*?*?*?*?*?*?*?*?*?*?*?*?*?*?*?zz", "**/*a" * 40 + "z", "*a" * 4000 + "z", "[a-z]*" * 400 + "!"]
-)
+@pytest.mark.parametrize("pattern", ["docs/*?*?*?*?*?*?*?*?*?*?*?*?*?*?*?*?*?*?zz", "**/*a" * 40 + "z", "*a" * 4000 + "z"])
 def test_a_pattern_of_many_wild_cards_is_matched_in_the_time_of_a_short_one(pattern):
     """Matched in another process, because a search cannot be interrupted."""
     code = (

@@ -56,7 +56,7 @@ def test_an_index_from_elsewhere_sends_nothing_to_the_server_it_names(foreign):
             run_localrag("index", "docs", cwd=folder),
             run_localrag("rm", "docs/a.md", cwd=folder),
         ]
-        doctor = run_localrag("doctor", "--no-speed", cwd=folder)
+        doctor = run_localrag("doctor", cwd=folder)
         before = [*made.asked, *made.bodies]
         hint = refused[0].stderr.partition("→")[2]
         agreed = ask(folder, *shlex.split(hint.partition("localrag ask")[2])[1:], "--style", "abstractive", LOCALRAG_API_KEY=key)
@@ -85,6 +85,7 @@ def test_what_was_chosen_for_one_index_is_not_chosen_for_another(foreign, plain_
 
 
 @pytest.mark.parametrize("kind", ["chat_model", "embedder"])
+@pytest.mark.ci
 def test_a_model_file_that_an_index_names_is_not_opened(foreign, tmp_path, kind):
     """Whoever made the index may have sent the file along and knows its fingerprint: native code gets it once the user has chosen it."""
     path = tmp_path / "town" / "docs" / "theirs.gguf"

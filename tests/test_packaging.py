@@ -88,32 +88,20 @@ BASE = declared(PROJECT["project"]["dependencies"])
 EXTRAS = {
     name: declared(specs) - BASE for name, specs in PROJECT["project"]["optional-dependencies"].items() if name not in ("all", "train")
 }
-NEEDS_AN_EXTRA = {"localrag/integrations/langchain.py": "langchain", "localrag/integrations/llama_index.py": "llama-index"}
 
 
+@pytest.mark.ci
 def test_every_imported_package_is_a_declared_dependency():
     """None is installed only because another package needs it, or for the tests: a base dependency anywhere, a library of an extra only
-    inside the functions that need it, or in the modules that are the extra."""
+    inside the functions that need it."""
     distributions, wrong = packages_distributions(), []
     for name, file, waits in imported():
         known = {canonicalize_name(d) for d in distributions.get(name, ())}
         if name in sys.stdlib_module_names or name == "localrag" or not known or known & BASE:
             continue
-        allowed = set.union(*EXTRAS.values()) if waits else EXTRAS.get(NEEDS_AN_EXTRA.get(file), set())
-        if not known & allowed:
+        if not (waits and known & set.union(*EXTRAS.values())):
             wrong.append((name, file))
     assert not wrong
-
-
-def test_the_modules_that_are_an_extra_are_imported_by_no_other():
-    """Only the user's own program imports them."""
-    modules = {file.removesuffix(".py").replace("/", ".") for file in NEEDS_AN_EXTRA}
-    for file in (ROOT / "localrag").rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                names = [node.module, *(f"{node.module}.{a.name}" for a in node.names)]
-            assert not modules.intersection(names), file
 
 
 @pytest.fixture(scope="module")

@@ -100,6 +100,7 @@ def test_patterns_are_found_wherever_they_are_written(tmp_path, monkeypatch):
     ]
 
 
+@pytest.mark.ci
 def test_parsers_are_no_modules_of_the_main_process():
     """The confined process loads them by name; what reads a file before it gets it, and what it sends, is of the main one."""
     found = {name.removeprefix("localrag.") for name in main_process_modules()}
@@ -120,7 +121,7 @@ def test_no_pattern_of_the_main_process_takes_more_than_linear_time():
     """It has no deadline, and `re` cannot be interrupted; with the patterns of dates in words, which are made when needed."""
     result = slow_patterns(LINEAR)
 
-    assert result["count"] > 500
+    assert result["count"] > 400
     assert result["steep"] == {}
 
 
@@ -142,6 +143,7 @@ def test_no_pattern_of_a_library_that_sees_documents_takes_more_than_quadratic_t
     assert result["steep"] == {}
 
 
+@pytest.mark.ci
 def test_a_word_is_looked_for_with_gaps_in_linear_time():
     """The characters of a word close together in a text: the same as a regular expression finds by backtracking."""
     for seed in range(3000):

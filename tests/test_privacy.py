@@ -1,5 +1,6 @@
 """Nothing leaves the machine, from the first file to the last answer; nothing on it is open to others."""
 
+import json
 import os
 import shutil
 import sqlite3
@@ -110,11 +111,13 @@ def test_a_folder_that_was_there_keeps_its_mode(tmp_path):
     assert open_to_others(folder) == ["."]
 
 
+@pytest.mark.ci
 def test_an_unexpected_error_tells_nothing_of_the_documents(plain_town, tmp_path):
     """What crashes is named by kind and place; its message, which may hold a passage, is printed only when asked for."""
     shutil.copytree(plain_town, tmp_path / "town")
     db = sqlite3.connect(tmp_path / "town" / ".localrag" / "index.db")
-    db.execute("""INSERT INTO answers (question, mode, answer_json) VALUES ('q', 'local', '{"a secret passage": 1, "citations": []}')""")
+    foreign = {"citation_marks": [], "citations": [], "collections": [], "sentences": [{"a secret passage": 1, "citations": []}]}
+    db.execute("INSERT INTO answers (question, mode, answer_json) VALUES ('q', 'local', ?)", [json.dumps(foreign)])
     db.commit()
     db.close()
     done = run_localrag("logs", cwd=tmp_path / "town")

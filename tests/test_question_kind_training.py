@@ -1,4 +1,4 @@
-"""The recipe of the classifier of questions (scripts/train_question_kinds.py): labels of public sets, variants, and a run on a tenth."""
+"""The recipe of the classifier of questions (scripts/train/question_kinds.py): labels of public sets, variants, and a run on a tenth."""
 
 import csv
 import json
@@ -8,7 +8,15 @@ import pytest
 from safetensors.numpy import load_file
 
 from localrag.query.question_kind import QUESTION_KINDS
-from scripts.question_kinds_data import KIND_LABELS, PARTICULAR, LabelledQuestion, public_questions, varied, with_typos, written_questions
+from scripts.train.question_kinds_data import (
+    KIND_LABELS,
+    PARTICULAR,
+    LabelledQuestion,
+    public_questions,
+    varied,
+    with_typos,
+    written_questions,
+)
 from tests.conftest import run_module
 
 
@@ -74,9 +82,9 @@ def test_written_questions_have_every_kind_once_each():
 def test_a_tenth_of_the_questions_teaches_something(folder, tmp_path):
     """The recipe makes the file that is read, and says what the classifier gets right; with its vectors kept, the same again."""
     out = tmp_path / "out"
-    first = run_module("scripts.train_question_kinds", out, folder, "--share", 0.1)
+    first = run_module("scripts.train.question_kinds", out, folder, "--share", 0.1)
     tensors = load_file(out / "question_kinds.safetensors")
-    second = run_module("scripts.train_question_kinds", out, folder, "--share", 0.1)
+    second = run_module("scripts.train.question_kinds", out, folder, "--share", 0.1)
 
     assert tensors["weight"].shape == (len(QUESTION_KINDS), 384)
     assert (out / "question_kinds.safetensors").stat().st_size < 100_000

@@ -1,18 +1,14 @@
 """What takes minutes: a whole novel, killed processes, the wheel. Run by `make test-all`."""
 
 import json
-import os
-import random
-import signal
 import sqlite3
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli.commands.test_index import check_citations, rows, wait_for_calls
+from tests.cli.commands.test_index import check_citations, rows
 from tests.conftest import DATA, TOWN, run_process, write_town
 
 pytestmark = pytest.mark.slow
@@ -35,95 +31,6 @@ def many_documents(folder):
     for n in range(12):
         people = f"Ada Quist met Number{n} Berg in Port{n} after the Harvest Fair. Number{n} Berg owns the Hotel Polar with Ada Quist."
         (folder / "docs" / f"more{n}.txt").write_text(f"{people} {TOWN['b.txt']}", encoding="utf-8")
-
-
-# The chat model is asked for every name and relationship, and not only for what the tagger cannot read.
-ASKED = ["index", "docs", "--engine", "adapter=no"]
-
-
-class Following:
-    """`localrag index` in a process of its own, whose stages are heard as they begin."""
-
-    def __init__(self, folder):
-        command = [sys.executable, "-m", "localrag", *ASKED, "--progress", "json"]
-        self.events = folder / "events.jsonl"  # a pipe that nobody reads any more would stop it
-        with self.events.open("w") as said:
-            self.process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=said, env=os.environ)
-
-    def stages(self):
-        """The stages in their order, each at the moment it begins."""
-        line = ""
-        with self.events.open() as said:
-            while True:
-                over = self.process.poll() is not None
-                line += said.readline()
-                if line.endswith("\n"):
-                    event, line = json.loads(line), ""
-                    if event["event"] == "stage":
-                        yield event["stage"]
-                elif over:
-                    return
-                else:
-                    time.sleep(0.01)
-
-    def kill(self):
-        """Whether it still ran."""
-        self.process.kill()
-        return self.process.wait() == -signal.SIGKILL
-
-
-def lengths_of_stages(folder):
-    """The seconds that each stage of an undisturbed run takes, in their order."""
-    run, began = Following(folder), {}
-    for stage in run.stages():
-        began[stage] = time.monotonic()
-    assert run.process.wait() == 0
-    return {stage: end - start for (stage, start), end in zip(began.items(), [*list(began.values())[1:], time.monotonic()], strict=True)}
-
-
-def killed_in(folder, stage, seconds, calls):
-    """Run and kill it so many seconds into a stage, or after so many committed calls; False where it came to its end before."""
-    run = Following(folder)
-    if stage in run.stages():
-        if calls:
-            wait_for_calls(folder, calls)
-        else:
-            time.sleep(seconds)
-    return run.kill()
-
-
-def test_killed_at_any_moment_it_ends_with_the_same_graph(tmp_path):
-    """SIGKILL at a seeded moment of every stage, and after different numbers of calls: the graph that comes of it equals an undisturbed
-    one's, and no committed call is repeated."""
-    undisturbed = tmp_path / "undisturbed"
-    for folder in (tmp_path / "first", undisturbed):  # the first run of all measures the machine, which takes longer
-        many_documents(folder)
-        lengths = lengths_of_stages(folder)
-    assert {"documents", "extraction", "entity resolution", "reports", "report embeddings"} <= lengths.keys()
-    rng = random.Random(0)
-    left = [(stage, 0) for stage in lengths]
-    at = left.index(("extraction", 0))
-    left[at : at + 1] = [("extraction", calls) for calls in (1, 9, 25)]
-    series = 0
-    while left:
-        series += 1
-        folder = tmp_path / f"killed{series}"
-        many_documents(folder)
-        committed = []
-        while left and killed_in(folder, left[0][0], rng.uniform(0, lengths[left[0][0]]), left[0][1]):
-            del left[0]
-            if (folder / ".localrag" / "index.db").exists():
-                now = rows(folder, "SELECT rowid, * FROM llm_calls ORDER BY rowid")
-                assert now[: len(committed)] == committed
-                committed = now
-
-        done = run_process(*ASKED, cwd=folder)
-
-        assert done.returncode == 0, done.stderr
-        assert rows(folder, "SELECT rowid, * FROM llm_calls ORDER BY rowid")[: len(committed)] == committed
-        assert len(rows(folder, "SELECT 1 FROM llm_calls")) > 25
-        for name, sql in GRAPH.items():
-            assert rows(folder, sql) == rows(undisturbed, sql), (name, series, left)
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="A Christmas Carol is not here")

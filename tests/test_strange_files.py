@@ -14,7 +14,6 @@ from localrag.cli.commands.analysis import _read_lines
 from localrag.cli.commands.serve import read_key
 from localrag.cli.settings import read_settings_file, set_value
 from localrag.errors import LocalragError
-from localrag.exchange.export_folder import marked_files
 from localrag.exchange.wiki import read_wiki
 from localrag.indexing.graph.entity_resolution import add_alias, read_aliases
 from localrag.llm.prompts import load_overrides, read_domain, trust_prompt, undo_domain, untrusted_prompts, update_domain_files
@@ -50,7 +49,6 @@ READERS = {
     "questions.txt": [lambda f: _read_lines(f / "questions.txt")],
     ".gitignore": [lambda f: find_files([f])],
     "notes/note.md": [read_wiki],
-    ".localrag-export.json": [lambda f: marked_files(f, "jsonl")],
     "a.localrag-99999999-abcd.part": [remove_stale_temp_files, lambda f: write_atomically(f / "a", b"")],
 }
 STRANGE = {

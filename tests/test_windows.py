@@ -32,6 +32,7 @@ def test_every_module_can_be_imported():
     assert done.stdout.strip() == "all", done.stderr
 
 
+@pytest.mark.ci
 def test_indexing_says_what_to_do_instead(tmp_path):
     """A clear error with its remedy, before anything is made."""
     (tmp_path / "docs").mkdir()

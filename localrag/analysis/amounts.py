@@ -1,6 +1,5 @@
 """Amounts in text: numbers with a currency, a percent sign or a unit."""
 
-import math
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -22,8 +21,6 @@ _UNIT_WORD = re.compile(r"[\s-]?[^\W\d_]{1,20}")  # behind a number whose unit i
 _WITH_UNIT = frozenset({"percent", "pound", "dollar", "euro", "km", "kg"})  # quantities that end behind their unit
 _FIGURE = re.compile(r"\d++(?:[.,]\d++)*+")
 _ORDINAL = "th"
-_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800, "month": 2_629_800, "year": 31_557_600}
-_JOINED = re.compile(r"\s?(?:,|,? and|,? und|,? et|,? y)?\s?")  # between the parts of a duration
 
 
 class FoundAmount(NamedTuple):
@@ -36,21 +33,7 @@ class FoundAmount(NamedTuple):
 
 
 def find_amounts(text: str) -> Iterator[FoundAmount]:
-    """The numbers of a text that have a unit, in order; "1 hour and 48 minutes" is one. Numbers of dates and sections have none."""
-    last: FoundAmount | None = None
-    for amount in _single_amounts(text):
-        share = _SECONDS.get(amount.unit, math.inf) / _SECONDS.get(last.unit, 1) if last else math.inf
-        if last and share < 1 and _JOINED.fullmatch(text, last.end, amount.start):
-            last = last._replace(end=amount.end, value=round(last.value + amount.value * share, 6))
-            continue
-        if last:
-            yield last
-        last = amount
-    if last:
-        yield last
-
-
-def _single_amounts(text: str) -> Iterator[FoundAmount]:
+    """Yield the numbers of a text that have a unit, in order. Numbers of dates and sections have none."""
     bracket_of = {m.start() + 2: m.start() for m in _IN_BRACKETS.finditer(text)}  # where its number stands below
     text = _APOSTROPHE.sub(",", _IN_BRACKETS.sub(r"  \1", text))  # of the same length
     continental = {m.start(): m for m in _GROUPED.finditer(text)}
@@ -77,7 +60,6 @@ def _single_amounts(text: str) -> Iterator[FoundAmount]:
 
 
 def _is_clock_time(text: str, start: int, end: int) -> bool:
-    """Whether a number is the hour or the minute of a time, as in 16:58."""
     is_minute = text[start - 1 : start] == ":" and text[start - 2 : start - 1].isdigit()
     return is_minute or (text[end : end + 1] == ":" and text[end + 1 : end + 2].isdigit())
 

@@ -128,7 +128,6 @@ def _row_values(passages: Sequence[PlacedSentence]) -> list[RowValues | None]:
 
 
 def _are_headings(passages: Sequence[PlacedSentence]) -> list[bool]:
-    """Whether each passage of a document is a heading."""
     starts = {block.start for block in passages[0].source.outline.blocks if block.kind is BlockKind.HEADING} if passages else set[int]()
     return [p.start in starts for p in passages]
 

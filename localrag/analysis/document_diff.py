@@ -1,7 +1,5 @@
 """Two versions of a document, or two contracts, compared passage by passage: same, changed, moved, or only in one of them."""
 
-import asyncio
-import json
 import re
 import shlex
 from collections import Counter
@@ -9,10 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import StrEnum
-from operator import itemgetter
 from pathlib import Path, PurePosixPath
 
-from localrag.analysis.amounts import figures_of
 from localrag.analysis.comparable_passages import comparable_passages, join_split, passages_of
 from localrag.analysis.passage_alignment import AlignedPair, ComparablePassage, align_passages
 from localrag.analysis.placed_sentences import OpenedDocument, PlacedSentence
@@ -21,19 +17,12 @@ from localrag.analysis.tables import Cell, CellState, Column, OnWork, ResultTabl
 from localrag.analysis.word_changes import describe_changes, describe_row_changes, may_be_reworded, split_number
 from localrag.entailment.normalization import normalize_sentence
 from localrag.errors import UsageError
-from localrag.llm.budgets import TokenDensity, max_json_tokens
-from localrag.llm.grammar import json_object
-from localrag.llm.model import CALL_ERRORS, PERSON
-from localrag.llm.prompts import load_prompt
-from localrag.llm.shapes import Field, schema_of, shape_text
 from localrag.loaders.discover import exists_visibly
-from localrag.project import Project, resolve_answer_style, resolve_token_budgets
+from localrag.project import Project
 from localrag.records import Document, content_id
 from localrag.store import chunks as chunks_store
 from localrag.store import documents as documents_store
 from localrag.store.browse import documents_called
-from localrag.text.language import LANGUAGE_NAMES, detect_language
-from localrag.text.sentences import collapse_whitespace
 
 MAX_READ_PAIRS = 500  # changed pairs whose contradiction the reader looks for
 MIN_CONTRADICTED, MIN_ENTAILED = 0.8, 0.8  # mean probability of both directions; probability of each
@@ -91,21 +80,7 @@ def compare_documents(
     shown = differences if include_same else [d for d in differences if d.kind is not DifferenceKind.SAME]
     names = _short_names(old.document.path, new.document.path)
     note = _note(differences, names, n_unembedded, n_unread, has_reader=project.reader is not None)
-    if any(d.kind is not DifferenceKind.SAME for d in differences):
-        note = "\n".join([note, *(f"- {point}" for point in asyncio.run(_summary(shown, names, project)))])
     return make_table("compare", f"{names[0]} compared with {names[1]}", COLUMNS, _table_rows(shown), note, _count_by_kind(differences))
-
-
-async def _summary(shown: Sequence[PassageDifference], names: tuple[str, str], project: Project) -> list[str]:
-    """What changed in the words of the chat model, if it writes prose: contradictions first, then changes, then what only one has."""
-    if await resolve_answer_style(project) != "abstractive":
-        return []
-    ranks = {DifferenceKind.CHANGED: 1, DifferenceKind.MOVED_CHANGED: 1, DifferenceKind.FIRST_ONLY: 2, DifferenceKind.SECOND_ONLY: 2}
-    told = [(0 if d.contradicted else ranks[d.kind], n, d) for n, d in enumerate(shown, 1) if d.kind in ranks and not d.is_reworded]
-    texts = [
-        (n, str(d.kind), d.first.text if d.first else "", d.second.text if d.second else "") for _, n, d in sorted(told, key=itemgetter(0))
-    ]
-    return await summarize_changes(texts, *names, project)
 
 
 def find_differences(
@@ -131,7 +106,6 @@ def _difference(
     passages: Sequence[Sequence[PlacedSentence]],
     comparable: Sequence[Sequence[ComparablePassage]],
 ) -> PassageDifference:
-    """What became of a pair of passages."""
     first = None if pair.first is None else passages[0][pair.first]
     second = None if pair.second is None else passages[1][pair.second]
     if first is None or second is None or pair.first is None or pair.second is None:
@@ -241,7 +215,6 @@ def _note(differences: Sequence[PassageDifference], names: tuple[str, str], n_un
 
 
 def _passages_do(n: int, singular: str, plural: str) -> str:
-    """A number of passages with its verb: "No passage is", "1 passage is", "5 passages are"."""
     return f"{n} passages {plural}" if n > 1 else f"{n or 'No'} passage {singular}"
 
 
@@ -271,7 +244,6 @@ def find_named_document(project: Project, name: str) -> Document:
 
 
 def _paths_titled(project: Project, name: str) -> list[str]:
-    """The paths of the documents with a title, in any case."""
     title = name.strip().casefold()
     return [row.path for row in documents_store.file_rows(project.db) if title and row.title.casefold() == title]
 
@@ -301,70 +273,3 @@ def _existing_file(project: Project, name: str) -> Path | None:
     root = project.root.resolve()
     paths = (path for path in (Path(name).absolute(), project.root / name) if path.resolve().is_relative_to(root))
     return next((path for path in paths if exists_visibly(path)), None)
-
-
-# What changed in a chat model's words
-
-MAX_POINTS, MAX_POINT_CHARS, MAX_POINT_CHANGES = 6, 240, 8
-MAX_PASSAGE_CHARS = 300  # of a passage in the prompt
-CHARS_PER_TOKEN = 3
-MIN_REPEATED_CHARS = 20  # of a passage that a point repeats
-
-
-async def summarize_changes(changes: Sequence[tuple[int, str, str, str]], first: str, second: str, project: Project) -> list[str]:
-    """Return the points that the project's chat model writes, each with the rows that it is about; none if the call fails.
-
-    A point is left out if it has a figure that its differences lack, or repeats a passage, which may be one that is gone, as if it held.
-
-    `changes`: number of the row, kind, passage of the first and of the second document, those that matter most first; as many are told as
-    the model's window has room for.
-    """
-    room = (await resolve_token_budgets(project)).sources * CHARS_PER_TOKEN
-    told: dict[int, str] = {}
-    for number, kind, old, new in changes:
-        told[number] = f"{number}. {kind}: {_quoted_passage(old)} → {_quoted_passage(new)}"
-        room -= len(told[number])
-        if room < 0:
-            break
-    if not told:
-        return []
-    listed = "\n".join(told.values())
-    language = detect_language(next(iter(told.values())))
-    schema = schema_of(_fields(list(told)))
-    messages = load_prompt("abstractive/changes", project.settings.prompts).fill(
-        shape=shape_text(_fields(list(told))),
-        first=first,
-        second=second,
-        changes=listed,
-        language=project.settings.language or LANGUAGE_NAMES.get(language, "the language of the documents"),
-    )
-    script = await TokenDensity.measure(project.model.count, listed, language=project.settings.language)
-    most = await max_json_tokens(schema, script, project.model.count)
-    try:
-        reply = await project.model.ask("changes", messages, max_tokens=most, grammar=json_object(schema), priority=PERSON)
-    except CALL_ERRORS:
-        return []
-    passages = [flat for _, _, *pair in changes for passage in pair if len(flat := collapse_whitespace(passage)) >= MIN_REPEATED_CHARS]
-    points = (_checked_point(row["text"], row["rows"], told, passages) for row in json.loads(reply.text)["points"])
-    return [point for point in points if point]
-
-
-def _fields(numbers: Sequence[int]) -> tuple[Field, ...]:
-    rows = Field("rows", "[numbers of differences]", {"type": "array", "items": {"enum": list(numbers)}, "maxItems": MAX_POINT_CHANGES})
-    text = Field("text", "one sentence", {"type": "string", "maxLength": MAX_POINT_CHARS})
-    return (Field("points", "at most six points", {"minItems": 1, "maxItems": MAX_POINTS}, (rows, text)),)
-
-
-def _quoted_passage(passage: str) -> str:
-    flat = collapse_whitespace(passage)
-    return f"“{flat[:MAX_PASSAGE_CHARS]}”" if flat else "nothing"
-
-
-def _checked_point(text: str, rows: Sequence[int], told: dict[int, str], passages: Sequence[str]) -> str:
-    """The point with its rows; empty if it names none or a figure that is in none of them, or repeats a passage word for word."""
-    known = figures_of(" ".join(told[row].partition(". ")[2] for row in rows))
-    flat = collapse_whitespace(text)
-    if not rows or not flat or not figures_of(flat) <= known or any(passage in flat for passage in passages):
-        return ""
-    numbers = sorted(set(rows))
-    return f"{flat} ({'row' if len(numbers) == 1 else 'rows'} {', '.join(map(str, numbers))})"

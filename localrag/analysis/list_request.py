@@ -1,16 +1,17 @@
 """A request for a list, such as "all vessels that sank": what it asks for, and the conditions on it.
 
-English requests are taken apart by their parts of speech. Of other languages only the words beside function words are known, and numbers that
-are compared; the reader understands the rest.
-"""  # noqa: E501
+English requests are taken apart by their parts of speech. Of other languages only the words beside function words are known, and numbers
+that are compared, in German, French, Spanish and Chinese.
+"""
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from localrag.entailment.english import forms
-from localrag.entailment.lexicon import are_synonyms, synonyms_of
+from localrag.entailment.lexicon import are_synonyms
 from localrag.errors import UsageError
 from localrag.project import Project
 from localrag.query.collection_questions import CollectionKind, collection_kind
@@ -24,50 +25,37 @@ NEGATION_REACH_TOKENS = 4  # between a negation and the word that it negates
 MIN_PREFIX_CHARS, MAX_SUFFIX_CHARS = 4, 3  # of words of which one begins with the other, such as "wood" and "wooden"
 MIN_COMMON_CHARS, MIN_COMMON_SHARE = 6, 0.6  # at the beginning of words derived from one, such as "certified" and "certificate"
 TOKEN = re.compile(r"[^\W_]+(?:[.,]\d+)*(?:['’][^\W_]+)?|[.,;:!?。，；：！？]")
-BREAKS = frozenset(".,;:!?。，；：！？") | {"but", "and", "aber", "und", "mais", "pero"}
-_OR = frozenset("or oder ou o u eller или".split())
-_AND = frozenset("and und et y e och и".split())
+_BREAKS = frozenset(".,;:!?。，；：！？") | {"but", "and", "aber", "und", "mais", "pero"}
+_OR = frozenset("or oder ou o u".split())
 NEGATIONS = frozenset(
     """
     not never no none neither nor nobody nothing without hardly nearly almost cannot
-    nicht nie niemals kein keine keinen keinem keiner ohne beinahe fast niet nooit geen zonder
-    ne pas jamais sans aucun aucune nunca sin jamás ningún ninguna non mai senza nessun nessuna não sem nenhum nenhuma не нет без
+    nicht nie niemals kein keine keinen keinem keiner ohne beinahe fast
+    ne pas jamais sans aucun aucune nunca sin jamás ningún ninguna
     """.split()
 )
-_CJK_NEGATION = re.compile("[不没未无非沒無]|ない|なかっ")
+_CJK_NEGATION = re.compile("[不没未无非]")
 _COUNTING = re.compile(
-    r"^\W*(?:how many|number of|count (?:of|the|all)|wie ?viele|wieviele|combien d|cu[aá]nt[oa]s|quant[ie]\b|quant[oa]s\b|hoeveel|сколько"
-    r"|hur många|ilu\b|ile\b)|多少|几(?:个|位|名|艘|家|座|条|种|次)|いくつ|何(?:人|個|隻|社|本)",
+    r"^\W*(?:how many|number of|count (?:of|the|all)|wie ?viele|combien d|cu[aá]nt[oa]s)|多少|几(?:个|位|名|艘|家|座|条|种|次)",
     re.IGNORECASE,
 )
 _ALL = re.compile(
     r"^\W*(?:(?:please )?(?:list|show|name|enumerate|find|give me)\b.{0,12}\b(?:all|every|each)\b|all\b(?! about)|every\b|list of all\b"
-    r"|alle\b|sämtliche\b|liste (?:alle|sämtliche)|jede[rsn]?\b|tou(?:te)?s les\b|tod[oa]s (?:l[oa]s|[oa]s)\b|tutt[ie]\b|所有|全部|列出)",
+    r"|(?:liste )?(?:alle|sämtliche)\b|jede[rsn]?\b|tou(?:te)?s les\b|tod[oa]s l[oa]s\b|所有|全部|列出)",
     re.IGNORECASE,
 )
-_OPENING = re.compile(
-    r"^\W*+(?:(?:please|can you|could you)\s++)*+"
-    r"(?:(?:list|show|give|find|name|enumerate|count|tell|get|display)\b\s*+(?:(?:me|us)\b\s*+)?(?:up\b\s*+)?)?"
-    r"(?:(?:the\s++)?(?:complete\s++|full\s++)?(?:names?|list|number|count|titles?)\s++of\s++)?"
-    r"(?:how\s++many|which|what|who|all|every|each|any)?\b\s*+(?:of\s++)?(?:(?:the|our|my|your|those|these)\s++)?",
+_OPENING = re.compile(  # what a request begins with, before the noun
+    r"请?(?:列出|找出|给出)?(?:所有|全部)?的?有?(?:多少|哪些|几个|什么)?\W*+"
+    r"(?:(?:please|can|could|you|list|show|give|find|name|enumerate|count|tell|get|display|me|us|up|(?:the\s++)?(?:names?|number)\s++of"
+    r"|complete|full|how|many|which|what|who|all|every|each|any|of|the|our|my|your|those|these"
+    r"|bitte|liste|nenne|zeige|finde|gib|mir|uns|wie|viele|wieviele|welche[rsn]?|alle|sämtliche|jede[rsn]?|wer"
+    r"|cite|nomme|donne|montre|moi|combien|d[eu]|quel(?:le)?s|tou(?:te)?s|les|qui"
+    r"|lista|nombra|muestra|enumera|cu[aá]nt[oa]s|qué|cuáles|tod[oa]s|l[oa]s|quiénes)\b\W*+)*+",
     re.IGNORECASE,
 )
-_OTHER_OPENING = re.compile(
-    r"^\W*(?:(?:bitte\s+)?(?:liste|nenne|zeige|finde|gib)\s*+(?:(?:mir|uns)\s*+)?)?(?:wie\s*viele|welche[rsn]?|alle|sämtliche|jede[rsn]?|wer)\b"
-    r"|^\W*(?:(?:liste|cite|nomme|donne|montre)[zr]?\s*+(?:moi\s*+)?)?(?:combien\s+d[e'’]|quel(?:le)?s|tou(?:te)?s\s+les|qui)\s*"
-    r"|^\W*(?:(?:lista|nombra|muestra|enumera)\s*)?(?:cu[aá]nt[oa]s|qu[eé]|cu[aá]les|tod[oa]s\s+l[oa]s|tod[oa]s\s+[oa]s|qui[eé]nes|quais|quant[oa]s)\b"
-    r"|^\W*(?:(?:elenca|mostra)\s*)?(?:quant[ie]|quali|tutt[ie]\s+(?:i|gli|le)|chi)\b|^\W*(?:hoeveel|welke|alle)\b"
-    r"|^\W*(?:(?:请)?(?:列出|找出|给出)?(?:所有|全部)?(?:的)?(?:有)?(?:多少|哪些|几个|什么)?)",
-    re.IGNORECASE,
-)
-_PERSONS = re.compile(r"^\W*(?:(?:list|tell|name)\s+(?:me\s+)?)?who\b|^\W*(?:wer|qui|quiénes|chi)\b", re.IGNORECASE)
+_PERSONS = re.compile(r"^\W*(?:(?:list|tell|name)\s+(?:me\s+)?)?who\b", re.IGNORECASE)
 _STOPS = {code: frozenset(words.split()) for code, words in FUNCTION_WORDS_BY_LANGUAGE.items()}
 _MODIFIERS = ("JJ", "VBN", "VBG", "NN", "CD")
-_NOUNS_IN_DEGREES = {
-    "long": "length", "old": "age", "high": "height", "tall": "height", "heavy": "weight", "wide": "width", "deep": "depth", "fast": "speed",  # noqa: E501
-    "expensive": "price", "cheap": "price", "costly": "cost", "warm": "temperature", "hot": "temperature", "cold": "temperature",
-    "large": "size", "big": "size", "small": "size", "young": "age", "short": "length", "populous": "population", "rich": "income",
-}  # fmt: skip
 _ALSO_SAID = {"woman": "female", "girl": "female", "man": "male", "boy": "male", "female": "woman", "male": "man"}  # in tables
 _GENERIC_WORDS = frozenset(
     "name item entry record row thing one example instance number total exist mention mentioned document file".split()
@@ -79,8 +67,8 @@ class RequestWord:
     """A word of a condition, in lower case; `is_negated`: what is asked for lacks it.
 
     `is_optional`: a table need not have it, as "work" in "who work in Bergen", whose columns say what is meant; `is_joined`: it stands
-    right after the word before it, as a number in "hall 3". `choice`: the number of the "A or B" that it is a word of, 0 for none,
-    negative for "A and B"; `side`: whether it is of A (0) or of B (1).
+    right after the word before it, as a number in "hall 3". `choice`: the number of the "A or B" that it is a word of, 0 for none; `side`:
+    whether it is of A (0) or of B (1).
     """
 
     text: str
@@ -147,14 +135,17 @@ def parse_list_request(text: str) -> ListRequest:
 
 
 def _parse_english(plain: str, rest: str, comparisons: Sequence[NumberComparison]) -> ListRequest:
-    opening = _OPENING.match(plain)
-    phrase = "" if _PERSONS.match(plain) else _noun_phrase(plain[opening.end() if opening else 0 :].rstrip(" ?!."))
+    phrase = "" if _PERSONS.match(plain) else _noun_phrase(_without_opening(plain).rstrip(" ?!."))
     noun_words = [w.lower() for w in re.findall(r"[^\W_]+", phrase)]
     head = noun_words[-1] if noun_words else ""
-    opened = _OPENING.match(rest)
-    words = _content_words(rest[opened.end() if opened else 0 :], "en", head, comparisons)
+    words = _content_words(_without_opening(rest), "en", head, comparisons)
     kept = tuple(replace(c, words=tuple(w for w in c.words if w != head)) for c in comparisons)
     return ListRequest(plain, "en", head, words, kept)
+
+
+def _without_opening(text: str) -> str:
+    opening = _OPENING.match(text)
+    return text[opening.end() if opening else 0 :]
 
 
 def _noun_phrase(body: str) -> str:
@@ -182,12 +173,9 @@ def _is_noun(word: str) -> bool:
 
 
 def _parse_other(plain: str, rest: str, language: str, comparisons: Sequence[NumberComparison]) -> ListRequest:
-    opening = _OTHER_OPENING.match(rest)
-    body = rest[opening.end() if opening else 0 :].strip(" ,")
-    words = _content_words(body, language, "", comparisons)
-    head = words[0].text if words and not is_cjk(plain) else ""
-    conditions = words[1:] if head else words
-    return ListRequest(plain, language, head, conditions, tuple(comparisons))
+    words = _content_words(_without_opening(rest).strip(" ,"), language, "", comparisons)
+    has_head = bool(words) and not is_cjk(plain)
+    return ListRequest(plain, language, words[0].text if has_head else "", words[has_head:], tuple(comparisons))
 
 
 def _content_words(text: str, language: str, head: str, comparisons: Sequence[NumberComparison]) -> tuple[RequestWord, ...]:
@@ -198,8 +186,8 @@ def _content_words(text: str, language: str, head: str, comparisons: Sequence[Nu
     optional = _verbs(text, language).union(*(c.words for c in comparisons))
     choice = side = 0
     for word in split_request_words(text, keep_small=True):
-        if word.text in _OR | _AND and run:
-            choice, side = (abs(choice) + 1) * (1 if word.text in _OR else -1), 1
+        if word.text in _OR and run:
+            choice, side = choice + 1, 1
             found |= {w: replace(found[w], choice=choice) for w in run}
             run = []
         elif word.text in small | NEGATIONS or word.text == head or (len(word.text) < 2 and not word.text.isdigit()):
@@ -227,7 +215,7 @@ def split_request_words(text: str, *, keep_small: bool = False) -> Iterator[Requ
     since = NEGATION_REACH_TOKENS + 1
     for m in TOKEN.finditer(text):
         word = m[0].lower()
-        if word in BREAKS:
+        if word in _BREAKS:
             since = NEGATION_REACH_TOKENS + 1
             if keep_small:
                 yield RequestWord(word)
@@ -268,50 +256,51 @@ def likeness(wanted: str, word: str) -> float:
     return 0.8 if is_derived or are_synonyms(mine, others, "en") else 0.0
 
 
-@lru_cache(maxsize=1_000)
-def phrases_like(wanted: str) -> tuple[tuple[str, ...], ...]:
-    """Synonyms of several words, such as go down for sink."""
-    return tuple({tuple(s.split("_")) for key in forms(wanted) for s in synonyms_of(key, "en") if "_" in s})
-
-
 # Numbers
 
-_NUMBER = r"(?P<number{n}>\d[\d.,' ]{{0,30}}(?<=\d)|\d)(?:\s*+(?P<scale{n}>k\b|thousand|million|billion|tausend|millionen|万|亿))?"
-_ABOVE = (
-    r"above|over|exceeding|(?:more|greater|higher|longer|older|larger|bigger|heavier|taller|later|better|wider|deeper|faster|warmer|hotter"
-    r"|richer|costlier) than|more expensive than|>|über|mehr als|größer als|höher als|länger als|älter als|plus de|supérieure?s? à"
-    r"|más de|mayor(?:es)? que|superior(?:es)? a|più di|mais de|maior(?:es)? que|meer dan|hoger dan|超过|大于|高于|多于|больше|более"
-)
-_BELOW = (
-    r"below|under|(?:less|fewer|lower|shorter|younger|smaller|lighter|earlier|cheaper|colder|slower|worse) than|<|unter|weniger als"
-    r"|kleiner als|kürzer als|jünger als|niedriger als|moins de|inférieure?s? à|menos de|menor(?:es)? que|inferior(?:es)? a|meno di"
-    r"|minder dan|lager dan|低于|小于|少于|不到|меньше|менее"
-)
-_AT_LEAST = r"at least|no less than|minimum of|>=|≥|mindestens|au moins|al menos|almeno|pelo menos|minstens|ten minste|至少|не менее"
-_AT_MOST = r"at most|no more than|not more than|maximum of|up to|<=|≤|höchstens|maximal|au plus|como máximo|al massimo|no máximo|hoogstens|至多|最多|不超过"  # noqa: E501
-_AFTER = r"after|later than|nach|après|después de|dopo il|dopo|depois de|после"
-_BEFORE = r"before|prior to|earlier than|vor|avant|antes de|prima del|prima di|voor|до"
-_SINCE = r"since|from|seit|ab|depuis|desde|dal|sinds|с"
-_UNTIL = r"until|till|bis|jusqu'en|hasta|fino al|até|tot"
+_NUMBER = r"(?P<number>\d[\d.,' ]{0,30}(?<=\d)|\d)(?:\s*+(?P<scale>k\b|thousand|million|billion|tausend|millionen|万|亿))?"
+_YEAR = r"(?P<number>[12]\d{3})\b"
 _BETWEEN = re.compile(
-    rf"\b(?:between|from|zwischen|von|entre|tra|fra|tussen|de)\s+{_NUMBER.format(n=1)}\s*(?:and|to|und|bis|et|à|y|a|e|en|–|-)\s*{_NUMBER.format(n=2)}",
+    r"\b(?:between|from|zwischen|von|entre|de)\s+(?P<low>\d[\d.,']{0,30})\s*(?:and|to|und|bis|et|à|y|a|–|-)\s*(?P<high>\d[\d.,']{0,30})",
     re.IGNORECASE,
 )
-_BOUND = re.compile(
-    rf"(?P<at_least>{_AT_LEAST})\s*{_NUMBER.format(n=1)}|(?P<at_most>{_AT_MOST})\s*{_NUMBER.format(n=2)}"
-    rf"|(?P<above>{_ABOVE})\s*{_NUMBER.format(n=3)}|(?P<below>{_BELOW})\s*{_NUMBER.format(n=4)}"
-    rf"|\b(?P<after>{_AFTER})\s+(?P<year5>[12]\d{{3}})\b|\b(?P<before>{_BEFORE})\s+(?P<year6>[12]\d{{3}})\b|(?P<year7>[12]\d{{3}})年?(?P<zh>之前|以前|之后|以后|以来)"
-    rf"|\b(?P<since>{_SINCE})\s+(?P<year8>[12]\d{{3}})\b|\b(?P<until>{_UNTIL})\s+(?P<year9>[12]\d{{3}})\b"
-    rf"|{_NUMBER.format(n=0)}\s*(?P<zh_number>以上|以下|or more|or fewer|or less|oder mehr|ou plus|o más)",
-    re.IGNORECASE,
+# Whether it is the least or the greatest number, whether that is left out, whether it is a year.
+_BOUNDS = tuple(
+    (re.compile(pattern, re.IGNORECASE), *kind)
+    for pattern, kind in (
+        (rf"(?:at least|no less than|minimum of|>=|≥|mindestens|au moins|al menos|至少)\s*{_NUMBER}", (True, False, False)),
+        (
+            rf"(?:at most|(?:no|not) more than|maximum of|up to|<=|≤|höchstens|maximal|au plus|como máximo|最多)\s*{_NUMBER}",
+            (False, False, False),
+        ),
+        (rf"{_NUMBER}\s*(?:以上|or more|oder mehr|ou plus|o más)", (True, False, False)),
+        (rf"{_NUMBER}\s*(?:以下|or fewer|or less)", (False, False, False)),
+        (
+            rf"(?:above|over|exceeding|(?:more(?: expensive)?|greater|higher|longer|older|larger|bigger|heavier|taller|later) than|>|über"
+            rf"|(?:mehr|größer|höher|länger|älter) als|plus de|supérieure?s? à|más de|mayor(?:es)? que|超过|大于|高于|多于)\s*{_NUMBER}",
+            (True, True, False),
+        ),
+        (
+            rf"(?:below|under|(?:less|fewer|lower|shorter|younger|smaller|lighter|earlier|cheaper) than|<|unter"
+            rf"|(?:weniger|kleiner|kürzer|jünger|niedriger) als|moins de|inférieure?s? à|menos de|低于|小于|少于)\s*{_NUMBER}",
+            (False, True, False),
+        ),
+        (rf"\b(?:after|nach|après|después de)\s+{_YEAR}|(?P<zh>[12]\d{{3}})年?(?:之后|以后)", (True, True, True)),
+        (rf"\b(?:before|prior to|vor|avant|antes de)\s+{_YEAR}|(?P<zh>[12]\d{{3}})年?(?:之前|以前)", (False, True, True)),
+        (rf"\b(?:since|from|seit|ab|depuis|desde)\s+{_YEAR}|(?P<zh>[12]\d{{3}})年?以来", (True, False, True)),
+        (rf"\b(?:until|till|bis|jusqu'en|hasta)\s+{_YEAR}", (False, False, True)),
+    )
 )
 _COUNTED = re.compile(r"(?<![\w.,-])(?P<number>\d{1,3}(?:[.,]\d+)?)\s+(?P<noun>[^\W\d_]{3,})")
 _SCALES = {"k": 1e3, "thousand": 1e3, "tausend": 1e3, "million": 1e6, "millionen": 1e6, "billion": 1e9, "万": 1e4, "亿": 1e8}
-_ADJECTIVE = re.compile(r"([^\W\d_]{1,40}?)(?:er|ier|r)\s+than\s*$", re.IGNORECASE)
+_MEASURED = {  # what a comparative compares
+    "longer": "length", "shorter": "length", "older": "age", "younger": "age", "higher": "height", "taller": "height",
+    "heavier": "weight", "larger": "size", "bigger": "size", "smaller": "size", "expensive": "price", "cheaper": "price",
+}  # fmt: skip
 
 
 def number_of(text: str) -> float:
-    """A written number: 60,000 and 60.000 and 60 000 are sixty thousand, 3.5 and 3,5 three and a half."""
+    """Return a written number: 60,000 and 60.000 and 60 000 are sixty thousand, 3.5 and 3,5 three and a half."""
     plain = re.sub(r"[ ']", "", text)
     plain = re.sub(r"[.,](?=\d{3}(?:\D|$))(?!\d{3}\d)", "", plain) if re.fullmatch(r"[1-9]\d{0,2}(?:[.,]\d{3})+", plain) else plain
     try:
@@ -321,42 +310,28 @@ def number_of(text: str) -> float:
 
 
 def _comparisons(text: str) -> tuple[list[NumberComparison], str]:
-    """The comparisons of a request, and it without their numbers."""
+    """Return the comparisons of a request, and it without their numbers."""
     found: list[NumberComparison] = []
-    rest = text
     for m in _BETWEEN.finditer(text):
-        low, high = (number_of(m[f"number{n}"]) * _SCALES.get((m[f"scale{n}"] or "").lower(), 1) for n in (1, 2))
+        low, high = number_of(m["low"]), number_of(m["high"])
         found.append(NumberComparison(_words_near(text, m.start(), m.end()), low, high, _is_year(low) and _is_year(high)))
-        rest = rest.replace(m[0], " ")
-    for m in _BOUND.finditer(rest if found else text):
-        found.append(_bound_of_number(m))
-    rest = _BOUND.sub(" ", rest)
+    rest = _BETWEEN.sub(" ", text)
+    for pattern, is_least, is_open, is_year in _BOUNDS:
+        found += [_bound_of_number(m, is_least=is_least, is_open=is_open, is_year=is_year) for m in pattern.finditer(rest)]
+        rest = pattern.sub(" ", rest)
     for m in _COUNTED.finditer(rest):
         number = number_of(m["number"])
         found.append(NumberComparison((m["noun"].lower(),), number, number))
     return found, _COUNTED.sub(lambda m: f" {m['noun']}", rest)
 
 
-def _bound_of_number(m: re.Match[str]) -> NumberComparison:
-    groups = {name: value for name, value in m.groupdict().items() if value is not None}
-    number = next(number_of(v) for name, v in groups.items() if name.startswith(("number", "year")))
-    scale = next((v.lower() for name, v in groups.items() if name.startswith("scale")), "")
-    number *= _SCALES.get(scale, 1)
-    words = _words_near(m.string, m.start(), m.end())
-    if degree := _ADJECTIVE.search(m.string[: m.end()].rstrip("0123456789.,' ")):
-        noun = next((n for a, n in _NOUNS_IN_DEGREES.items() if a.startswith(degree[1].lower()) or degree[1].lower() == a[:-1]), "")
-        words = (noun, *words) if noun else words
-    infinite, smallest = float("inf"), 1e-9 * max(1.0, abs(number))
-    after = groups.get("zh") in ("之后", "以后") or "after" in groups
-    before = groups.get("zh") in ("之前", "以前") or "before" in groups
-    if after or "above" in groups:
-        return NumberComparison(words, number + (1 if after else smallest), infinite, after or _is_year(number))
-    if before or "below" in groups:
-        return NumberComparison(words, -infinite, number - (1 if before else smallest), before or _is_year(number))
-    is_high = "at_most" in groups or "until" in groups or groups.get("zh_number", "").lower() in ("以下", "or fewer", "or less")
-    return NumberComparison(
-        words, -infinite if is_high else number, number if is_high else infinite, "since" in groups or "until" in groups
-    )
+def _bound_of_number(m: re.Match[str], *, is_least: bool, is_open: bool, is_year: bool) -> NumberComparison:
+    groups = m.groupdict()
+    number = number_of(groups["number"] or groups["zh"]) * _SCALES.get((groups.get("scale") or "").lower(), 1)
+    measured = [noun for word, noun in _MEASURED.items() if word in m[0].lower()]
+    step = (1 if is_year else 1e-9 * max(1.0, abs(number))) if is_open else 0
+    low, high = (number + step, math.inf) if is_least else (-math.inf, number - step)
+    return NumberComparison((*measured, *_words_near(m.string, m.start(), m.end())), low, high, is_year or (is_open and _is_year(number)))
 
 
 def _is_year(number: float) -> bool:
@@ -364,7 +339,7 @@ def _is_year(number: float) -> bool:
 
 
 def _words_near(text: str, start: int, end: int) -> tuple[str, ...]:
-    """The content words beside a number, the nearest first: two before it and two after it."""
+    """Return the content words beside a number, the nearest first: two before it and two after it."""
     before = [w.text for w in split_request_words(text[:start]) if w.text not in STOP_WORDS and not w.text.isdigit()][-2:][::-1]
     after = [w.text for w in split_request_words(text[end:]) if w.text not in STOP_WORDS and not w.text.isdigit()][:2]
     return tuple(dict.fromkeys([*after[:1], *before, *after[1:]]))

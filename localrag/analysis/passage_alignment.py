@@ -253,7 +253,6 @@ def _match_meaning_elsewhere(state: _State, embed: EmbedTexts | None) -> int:
 
 
 def _by_words(numbers: Iterable[int], passages: Sequence[ComparablePassage]) -> list[int]:
-    """Return those that may be matched by similarity."""
     return [n for n in numbers if passages[n].words]
 
 
@@ -265,7 +264,6 @@ def _word_similarity(a: ComparablePassage, b: ComparablePassage, cutoff: float) 
 
 
 def _all_similar(a: Sequence[int], b: Sequence[int], state: _State) -> list[ScoredPair]:
-    """The similar pairs of a gap, of all its pairs."""
     if not (a and b):
         return []
     similarity = cdist(

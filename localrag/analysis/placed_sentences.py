@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from localrag.analysis.tables import cite_document
+from localrag.analysis.tables import OnWork, cite_document
 from localrag.dates.date_mentions import find_dates
 from localrag.dates.edtf import PartialDate, parse_edtf
 from localrag.project import Project
@@ -79,12 +79,15 @@ class PlacedSentence:
         return self.source.cite(self.start, self.end, self.chunk_id)
 
 
-def opened_documents(project: Project) -> Iterator[OpenedDocument]:
-    """The documents of a project, or those that it is filtered to, by path."""
-    for path in sorted(documents_store.document_hashes(project.db)):
+def opened_documents(project: Project, on_work: OnWork | None = None) -> Iterator[OpenedDocument]:
+    """Yield the documents of a project, or those that it is filtered to, by path; `on_work` is told after each."""
+    paths = sorted(documents_store.document_hashes(project.db))
+    for n, path in enumerate(paths, 1):
         document = documents_store.find_document(project.db, path)
         if document is not None:
             yield OpenedDocument(document, chunks_store.chunks_of(project.db, document.id))
+        if on_work:
+            on_work(n, len(paths))
 
 
 def sentences_of(source: OpenedDocument) -> Iterator[PlacedSentence]:

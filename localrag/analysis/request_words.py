@@ -12,7 +12,6 @@ from localrag.analysis.list_request import (
     RequestWord,
     likeness,
     number_of,
-    phrases_like,
     split_request_words,
 )
 from localrag.analysis.text_records import Cells
@@ -115,18 +114,12 @@ def _value_hit(word: RequestWord, value: str) -> tuple[float, bool, float]:
     """How far a value has a word, whether with the opposite sense, and what share of it is the word; an unopposed hit counts first."""
     tokens = list(split_request_words(value))
     best, is_opposed = 0.0, False
-    for n, token in enumerate(tokens):
+    for token in tokens:
         like = likeness(word.text, token.text)
-        if not like and any(_begins(tokens[n:], phrase) for phrase in phrases_like(word.text)):
-            like = MIN_LIKENESS
         opposed = token.is_negated is not word.is_negated
         if like and (like, not opposed) > (best, not is_opposed):
             best, is_opposed = like, opposed
     return best, is_opposed and best > 0, 1 / len(tokens) if best else 0.0
-
-
-def _begins(tokens: Sequence[RequestWord], phrase: tuple[str, ...]) -> bool:
-    return len(tokens) >= len(phrase) and all(likeness(p, t.text) == 1.0 for p, t in zip(phrase, tokens, strict=False))
 
 
 @lru_cache(maxsize=50_000)

@@ -223,7 +223,6 @@ def _sections(project: Project, rows: str, writer: str = "") -> Iterator[_Sectio
 
 
 def _cut_chunks(source: OpenedDocument, start: int, end: int) -> tuple[Chunk, ...]:
-    """The parts of the document's chunks between two characters."""
     text, parts, reached = source.document.text, list[Chunk](), start
     for chunk in source.chunks:
         first, last = max(chunk.start, reached), min(chunk.end, end)

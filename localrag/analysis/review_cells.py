@@ -38,7 +38,7 @@ UNCERTAIN = "Uncertain: this comes nearest."
 PASSAGE_ONLY = "This is the passage. A chat model (--model) can decide yes or no."
 MIN_ENTAILED = 0.7  # a probability
 # Logistic weights of the best relevance, of the question's words in a sentence, of its cosine, and of 1.
-STATED_WEIGHTS = (0.75, 1.2, 1.2, -1.0)  # nine in ten of what contracts state is found: scripts/measure_review.py
+STATED_WEIGHTS = (0.75, 1.2, 1.2, -1.0)  # nine in ten of what contracts state is found: scripts/measure/review.py
 
 
 def make_cells(

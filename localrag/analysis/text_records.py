@@ -85,7 +85,6 @@ class RecordTable:
 
 
 def _key_order(label: str) -> int:
-    """Names come first, identifiers last."""
     return 0 if _NAME_LABEL.search(label) else 2 if is_identifier(label) else 1
 
 
@@ -168,7 +167,6 @@ def _keyed(source: OpenedDocument, lines: Sequence[tuple[int, int]]) -> Iterator
 
 
 def _lines(text: str) -> Iterator[tuple[int, int]]:
-    """Start and end of each line, without its break."""
     start = 0
     for line in text.split("\n"):
         yield start, start + len(line)

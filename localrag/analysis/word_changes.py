@@ -118,19 +118,16 @@ def describe_changes(before: str, after: str) -> str:
     if Indel.normalized_similarity(*words) < MIN_SHARED_WORDS:
         return _listed(["worded differently", *_differing_numbers(old, new), *renumbered])
     changes = _word_changes(old, new)
-    worded = [c for c in changes if any(t.is_word or t.is_link for t in (*old[c.a : c.b], *new[c.c : c.d]))]
+    worded = [c for c in changes if any(t.is_word for t in (*old[c.a : c.b], *new[c.c : c.d]))]
     weighty = _weighty_words(old) ^ _weighty_words(new)
     return _listed([*(_describe(c, old, new, before, after, weighty) for c in worded), *renumbered])
 
 
 def _describe_signs(old: Sequence[DiffToken], new: Sequence[DiffToken]) -> str:
-    """What changed where the words are the same: capital letters, targets of links, other signs, or only spaces."""
-    links = [[t.text.removeprefix("](").removesuffix(")") for t in tokens if t.is_link] for tokens in (old, new)]
-    if links[0] != links[1]:
-        removed, added = ([link for link in mine if link not in other] for mine, other in (links, links[::-1]))
-        return f"link: {_shortened(', '.join(removed)) or 'none'} → {_shortened(', '.join(added)) or 'none'}"
-    has_other_words = [t.text for t in old if t.is_word] != [t.text for t in new if t.is_word]
-    return "only capital letters" if has_other_words else "only punctuation or spaces"
+    """Return what changed where the words are the same: capital letters, targets of links, or only other signs or spaces."""
+    if [t.text for t in old if t.is_word] != [t.text for t in new if t.is_word]:
+        return "only capital letters"
+    return "only links" if [t.text for t in old if t.is_link] != [t.text for t in new if t.is_link] else "only punctuation or spaces"
 
 
 def may_be_reworded(before: str, after: str) -> bool:
@@ -200,8 +197,6 @@ def _describe(
         _shortened(text[tokens[n].start : tokens[m - 1].end]) if m > n else ""
         for text, tokens, n, m in ((before, old, a, b), (after, new, c, d))
     ]
-    if not label and {t.is_link for t in (*removed, *added) if t.is_word or t.is_link} == {True}:
-        label, sides = "link", [side.removeprefix("](").removesuffix(")") for side in sides]
     if all(sides):
         return f"{label + ': ' if label else ''}{sides[0]} → {sides[1]}"
     verb, what = ("added", sides[1]) if sides[1] else ("removed", sides[0])
@@ -209,7 +204,6 @@ def _describe(
 
 
 def _is_word(token: DiffToken) -> bool:
-    """Whether a token is a word with a meaning of its own."""
     return token.text.isalpha() and token.text.casefold() not in STOP_WORDS
 
 
@@ -232,7 +226,6 @@ def _differing_numbers(old: Sequence[DiffToken], new: Sequence[DiffToken]) -> li
 
 
 def _shortened(text: str) -> str:
-    """A text on one line, shortened in the middle."""
     line = collapse_whitespace(text)
     half = MAX_SHOWN_CHARS // 2
     return line if len(line) <= MAX_SHOWN_CHARS else f"{line[:half].rstrip()} … {line[-half:].lstrip()}"

@@ -1,7 +1,6 @@
 """Benchmark of one model on this machine, in a child process: costs, speed, extraction and answers.
 
-The child process receives a task and sends messages; its peak memory is the model's. Also describes the machine, and reads energy counters
-where the system allows it.
+The child process receives a task and sends messages; its peak memory is the model's. Also describes the machine.
 """
 
 import asyncio
@@ -21,13 +20,13 @@ import psutil
 from localrag.bench.engine import read_workload, run_workload
 from localrag.bench.tasks import (
     LANGUAGE_NAMES,
+    LanguageResult,
     ReportProgress,
     ask_questions,
     extract_paragraphs,
     index_and_ask,
     load_paragraphs,
     questions,
-    with_probabilities,
 )
 from localrag.engine.engine import Engine
 from localrag.engine.prefix_cache import PrefixCache
@@ -42,57 +41,6 @@ from localrag.store.llm_cache import SqliteLlmCache
 from localrag.store.opening import open_index
 from localrag.system.child_process import ParentConnection
 from localrag.system.resources import available_cores
-
-SYSFS_CLASS = Path("/sys/class")
-
-
-@dataclass(frozen=True, slots=True)
-class EnergyReading:
-    """A reading of the energy counters: joules of each, and the value at which each wraps around. `source`: "rapl" or "battery"."""
-
-    source: str
-    joules: tuple[float, ...]
-    ranges: tuple[float, ...] = ()
-
-
-def read_energy(system: Path = SYSFS_CLASS) -> EnergyReading | None:
-    """The counters of the CPU packages (RAPL), else of the batteries while they discharge; None if neither can be read."""
-    counters = [_rapl(folder) for folder in sorted(system.glob("powercap/intel-rapl:*")) if folder.name.count(":") == 1]
-    packages = [pair for pair in counters if pair]
-    if packages:
-        return EnergyReading("rapl", tuple(p[0] for p in packages), tuple(p[1] for p in packages))
-    batteries = [joules for folder in sorted(system.glob("power_supply/BAT*")) if (joules := _battery(folder)) is not None]
-    return EnergyReading("battery", tuple(batteries)) if batteries else None
-
-
-def joules_between(before: EnergyReading | None, after: EnergyReading | None) -> float | None:
-    """Joules spent between two readings of the same counters; None if one is missing, or if they have not moved."""
-    if before is None or after is None or (before.source, len(before.joules)) != (after.source, len(after.joules)):
-        return None
-    if before.source == "battery":
-        spent = sum(before.joules) - sum(after.joules)
-    else:
-        spent = sum((b - a) % most if most else b - a for a, b, most in zip(before.joules, after.joules, before.ranges, strict=True))
-    return spent if spent > 0 else None
-
-
-def _rapl(folder: Path) -> tuple[float, float] | None:
-    with suppress(OSError, ValueError):
-        if (folder / "name").read_text().startswith("package"):
-            most = folder / "max_energy_range_uj"
-            return int((folder / "energy_uj").read_text()) / 1e6, int(most.read_text()) / 1e6 if most.exists() else 0.0
-    return None
-
-
-def _battery(folder: Path) -> float | None:
-    """Joules left in a battery that is discharging."""
-    with suppress(OSError, ValueError):
-        if (folder / "status").read_text().strip() != "Discharging":
-            return None
-        if (folder / "energy_now").exists():  # µWh
-            return int((folder / "energy_now").read_text()) * 3600e-6
-        return int((folder / "charge_now").read_text()) * int((folder / "voltage_now").read_text()) * 3600e-12  # µAh × µV
-    return None
 
 
 def peak_memory() -> int | None:
@@ -194,14 +142,13 @@ def measure_model(task: ModelBenchmark, on_progress: ReportProgress) -> dict[str
     speeds = []
     for n in range(0 if file.url else task.repeat):
         on_progress("speed", n, task.repeat)
-        work = read_workload(None, None, None, chunks=SPEED_CHUNKS, words=SPEED_WORDS, max_tokens=SPEED_TOKENS)
+        work = read_workload(chunks=SPEED_CHUNKS, words=SPEED_WORDS, max_tokens=SPEED_TOKENS)
         speeds.append(run_workload(file, options, work))
     quality |= {"speeds": speeds, "peak_bytes": None if file.url else peak_memory()}
     if task.quick:
         return quality | {"index": None, "questions": []}
-    before = read_energy()
     quality |= asyncio.run(index_and_ask(task.model, options, task.style, on_progress))
-    return quality | {"index_joules": joules_between(before, read_energy()), "index_peak_bytes": None if file.url else peak_memory()}
+    return quality | {"index_peak_bytes": None if file.url else peak_memory()}
 
 
 def _engine_options(task: ModelBenchmark) -> EngineOptions:
@@ -219,24 +166,22 @@ async def _quality(task: ModelBenchmark, file: ModelFile, options: EngineOptions
             about = await _load(model, Path(folder))
             small = await model.is_small()
             style = ("extractive" if small else "abstractive") if task.style == "auto" else task.style
-            before, readings = read_energy(), {}
+            readings: dict[str, LanguageResult] = {}
             tagger = tagger_for(file, options)
             for language in LANGUAGE_NAMES:
                 paragraphs = [d for d in texts if d.id.startswith(language)]
                 readings[language] = await extract_paragraphs(paragraphs, model, settings, style, on_progress, tagger)
-            joules = joules_between(before, read_energy())
             extraction = {"calls": model.calls + model.failed, "failed_calls": model.failed, **_tokens(model)}
             answers = await ask_questions(known_questions, model, on_progress)
         finally:
             model.close()
             db.close()
-    answers = await with_probabilities(answers, known_questions, file, options)
     seconds = {k: round(r.seconds, 3) for k, r in readings.items()}
     return {
         **about,
         "style": style,
         "paragraphs": [asdict(f) for r in readings.values() for f in r.found],
-        "extraction": extraction | {"seconds": seconds, "joules": joules},
+        "extraction": extraction | {"seconds": seconds},
         "yes_no": [to_row(s, {"predicted_answer": "said"}) for s in answers],
     }
 

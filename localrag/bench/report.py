@@ -1,17 +1,10 @@
-"""A benchmark run as a table, and as Markdown, CSV, JSON, JSON lines, HTML or a SQLite file."""
+"""A benchmark run as a table and as Markdown."""
 
-import csv
-import html
-import io
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from localrag.bench.runs import answer_bias, failure_kinds, recommend_model, reliability_warning, toml_lines
-from localrag.errors import UsageError
-from localrag.system.files import ensure_private_file, write_atomically
 
 TableRow = dict[str, Any]
 MISSING = "–"
@@ -64,14 +57,6 @@ def _right(figures: TableRow) -> str:
     return f"{figures['yes_no_right']} of {figures['yes_no_asked']}" + (f" (failed {lost})" if lost else "")
 
 
-def _calibration(figures: TableRow) -> str:
-    return "not measured" if figures["calibration_error"] is None else f"{figures['calibration_error']:.2f}"
-
-
-def _energy(name: str) -> Callable[[TableRow], str]:
-    return lambda found: "not readable" if found[name] is None else f"{found[name] / 3600:.2f} Wh"
-
-
 def _parameters(figures: TableRow) -> str:
     n = figures["parameters"]
     return MISSING if n is None else f"{n / 1e9:.1f} G" if n >= 1e9 else f"{n / 1e6:.0f} M"
@@ -114,7 +99,6 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, Callable[[TableRow], str]], ...]], ...
             ("answers at once", lambda f: _format_number(f["slots"])),
             ("English paragraphs/h", lambda f: _format_number(f["paragraphs_per_hour"]) + _lost(f)),
             ("tokens forced by grammar", lambda f: _format_percent(f["forced_share"])),
-            ("energy of the paragraphs", _energy("joules")),
         ),
     ),
     (
@@ -129,12 +113,11 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, Callable[[TableRow], str]], ...]], ...
             ("relations F1", lambda f: _score(f, "relation_f1")),
             ("names in the text", lambda f: _format_percent(f["in_text_share"])),
             ("repeated names", lambda f: f"{f['duplicates']} of {f['listed']}"),
-            ("words of the prompt in", lambda f: f"{f['leaked']} of {f['written']} names and descriptions"),
         ),
     ),
     (
         "How well it judges",
-        (("yes/no right", _right), ("says yes (half is right)", _yes), ("calibration error", _calibration)),
+        (("yes/no right", _right), ("says yes (half is right)", _yes)),
     ),
     (
         "Standard index and ten questions",
@@ -143,11 +126,9 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, Callable[[TableRow], str]], ...]], ...
             ("calls", lambda f: _format_number(f["index_calls"])),
             ("tokens read", lambda f: _format_number(f["index_prompt_tokens"])),
             ("tokens written", lambda f: _format_number(f["index_output_tokens"])),
-            ("energy", lambda f: MISSING if f["index_s"] is None else _energy("index_joules")(f)),
             ("questions right", _format_answered),
             ("seconds a question", lambda f: _format_number(f["question_s"], 1)),
             ("sentences with verified quotes", lambda f: _format_percent(f["quote_verified"])),
-            ("… with words of the prompt", lambda f: _format_number(f["answer_leaked"])),
         ),
     ),
 )
@@ -178,92 +159,14 @@ def run_summary(run: TableRow) -> str:
     return f"localrag {run['localrag']} · {run['started']} · {m['cpu']}, {m['cores']} cores{memory} · {m['system']}"
 
 
-OUTPUT_FORMATS = ("md", "csv", "json", "jsonl", "sqlite", "html")
-OutputRow = dict[str, Any]
-
-_STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222;background:#fff}"
-    "table{border-collapse:collapse}td,th{padding:.15em .9em .15em 0;text-align:right}td:first-child,th:first-child{text-align:left}"
-    "tr.group th{padding-top:1em;border-bottom:1px solid #bbb}pre{background:#f4f4f4;padding:.8em;overflow-x:auto}.bad{color:#a00}"
-    "@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}pre{background:#222}.bad{color:#f77}}"
-)
-
-
-def check_format(form: str, out: Path | None) -> None:
-    """Raises UsageError for an unknown format, and for SQLite without a file."""
-    if form and form not in OUTPUT_FORMATS:
-        raise UsageError(f"There is no output format {form!r}.", f"Formats: {', '.join(OUTPUT_FORMATS)}")
-    if form == "sqlite" and out is None:
-        raise UsageError("SQLite output is not text.", "Give a file for it: --out bench.db")
-
-
-def as_text(run: OutputRow, form: str) -> str:
-    """The run in a text format."""
-    writers: dict[str, Callable[[OutputRow], str]] = {"md": _markdown, "csv": _csv, "json": _json, "jsonl": _lines, "html": _html}
-    return writers[form](run)
-
-
-def write_sqlite(run: OutputRow, path: Path) -> None:
-    """Add the run to a SQLite file: tables runs, models (a column for each figure), paragraphs, yes_no, questions and speeds."""
-    from sqlite_utils import Database
-
-    db = Database(ensure_private_file(path))
-    key = run["started"]
-    options = {k: v for k, v in run["options"].items() if v not in ("", None)}
-    db["runs"].upsert({"run": key, "localrag": run["localrag"], **run["machine"], **options}, pk="run", alter=True)  # type: ignore[union-attr]
-    for row in flat_rows(run):
-        db["models"].upsert({"run": key, **row}, pk=("run", "name"), alter=True)  # type: ignore[union-attr]
-    for kind in ("paragraphs", "yes_no", "questions", "speeds"):
-        found = [
-            {"run": key, "model": m["name"], "n": n} | {k: json.dumps(v) if isinstance(v, list | dict) else v for k, v in one.items()}
-            for m in run["models"]
-            for n, one in enumerate(m.get(kind, ()))
-        ]
-        if found:
-            db[kind].upsert_all(found, pk=("run", "model", "n"), alter=True)  # type: ignore[union-attr]
-    db.close()
-
-
-def write_text_file(text: str, path: Path) -> None:
-    """Write a text file. Raises UsageError if that is not possible."""
-    try:
-        write_atomically(path, text.encode())
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}.", "Give another file: --out FILE") from error
-
-
-def flat_rows(run: OutputRow) -> list[OutputRow]:
-    """A flat row for each model: name, path, error, figures."""
-    heads = ("name", "given", "fingerprint", "error")
-    return [{h: m.get(h, "") for h in heads} | m.get("figures", {}) for m in run["models"]]
-
-
-def _json(run: OutputRow) -> str:
-    return json.dumps(run, ensure_ascii=False, indent=1) + "\n"
-
-
-def _lines(run: OutputRow) -> str:
-    shared = {"started": run["started"], "localrag": run["localrag"], "cpu": run["machine"]["cpu"], "cores": run["machine"]["cores"]}
-    return "".join(json.dumps(shared | row, ensure_ascii=False) + "\n" for row in flat_rows(run))
-
-
-def _csv(run: OutputRow) -> str:
-    rows = flat_rows(run)
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
-
-
-def recommendation(models: Sequence[OutputRow]) -> str:
+def recommendation(models: Sequence[TableRow]) -> str:
     """The lines for models.toml, or the reason why there are none."""
     recommended = recommend_model(models)
     return toml_lines(*recommended) if recommended else "# localrag bench: no model here can be relied on"
 
 
-def _markdown(run: OutputRow) -> str:
+def as_markdown(run: TableRow) -> str:
+    """The run as Markdown."""
     made = table(run["models"])
     lines = [run_summary(run), ""]
     if made.heads:
@@ -277,22 +180,3 @@ def _markdown(run: OutputRow) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
-
-
-def _html(run: OutputRow) -> str:
-    made, e = table(run["models"]), html.escape
-    bad = "".join(f'<p class="bad">{e(note)}</p>' for note in warnings(run["models"]))
-    body = f"<h1>localrag bench</h1><p>{e(run_summary(run))}</p>{_html_table(made)}{bad}<pre>{e(recommendation(run['models']))}</pre>"
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>localrag bench</title><style>{_STYLE}</style>'
-    return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'
-
-
-def _html_table(made: ModelTable) -> str:
-    if not made.heads:
-        return ""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in made.heads)
-    lines = [f"<tr><th></th>{head}</tr>"]
-    for title, group in made.groups:
-        lines.append(f'<tr class="group"><th colspan="{1 + len(made.heads)}">{html.escape(title)}</th></tr>')
-        lines += ["<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in group]
-    return f"<table>{''.join(lines)}</table>"

@@ -15,7 +15,7 @@ import numpy as np
 
 from localrag import __version__
 from localrag.bench.measure import ModelBenchmark, check_benchmark, machine_info
-from localrag.bench.tasks import LANGUAGE_NAMES, calibration_error
+from localrag.bench.tasks import LANGUAGE_NAMES
 from localrag.errors import UsageError
 from localrag.eval.extraction import PrecisionRecall
 from localrag.eval.metrics import Difference, mean, micro_f1, paired_difference, welch_difference
@@ -63,12 +63,10 @@ def _extraction(row: ModelRow) -> ModelRow:
     seconds = cost["seconds"]["en"]
     done = sum(not p["error"] for p in read if p["id"].startswith("en"))
     parts = {f"typed_f1_{k}": _f1(some, "typed") for k in LANGUAGE_NAMES if (some := [p for p in read if p["id"].startswith(k)])}
-    written = sum(p["written"] for p in read)
     return {
         "paragraphs_per_hour": round(3600 * done / seconds) if seconds else None,
         "forced_share": _share_or_none(cost["forced_tokens"], cost["output_tokens"]) if row["speeds"] else None,
         "output_tokens": cost["output_tokens"],
-        "joules": cost["joules"] and round(cost["joules"], 1),
         "names_f1": _f1(read, "names"),
         "typed_f1": _f1(read, "typed"),
         **parts,
@@ -76,9 +74,6 @@ def _extraction(row: ModelRow) -> ModelRow:
         "in_text_share": _share_or_none(sum(p["in_text"] for p in read), sum(p["listed"] for p in read)),
         "listed": sum(p["listed"] for p in read),
         "duplicates": sum(p["duplicates"] for p in read),
-        "written": written,
-        "leaked": sum(p["leaked"] for p in read),
-        "leaked_share": _share_or_none(sum(p["leaked"] for p in read), written),
     }
 
 
@@ -97,23 +92,19 @@ def _f1(read: Sequence[ModelRow], name: str) -> float | None:
 def _yes_no(row: ModelRow) -> ModelRow:
     questions = row["yes_no"]
     answered = [q for q in questions if q["said"] is not None]
-    error = calibration_error(answered)
     return {
         "yes_no_asked": len(questions),
         "yes_no_failed": len(questions) - len(answered),
         "yes_no_right": sum(q["said"] == q["answer"] for q in answered),
         "yes_no_accuracy": _share_or_none(sum(q["said"] == q["answer"] for q in answered), len(questions)),
         "yes_share": _share_or_none(sum(q["said"] for q in answered), len(answered)),
-        "calibration_error": None if error is None else round(error, 4),
     }
 
 
 def _index(row: ModelRow) -> ModelRow:
     index = row["index"]
     if not index:
-        return dict.fromkeys(
-            ("index_s", "chunks_per_hour", "index_calls", "index_prompt_tokens", "index_output_tokens", "index_failures", "index_joules")
-        )
+        return dict.fromkeys(("index_s", "chunks_per_hour", "index_calls", "index_prompt_tokens", "index_output_tokens", "index_failures"))
     return {
         "index_s": index["seconds"],
         "chunks_per_hour": round(3600 * index["chunks"] / index["seconds"]),
@@ -121,13 +112,12 @@ def _index(row: ModelRow) -> ModelRow:
         "index_prompt_tokens": index["prompt_tokens"],
         "index_output_tokens": index["output_tokens"],
         "index_failures": len(index["failures"]),
-        "index_joules": row["index_joules"] and round(row["index_joules"], 1),
     }
 
 
 def _questions(row: ModelRow) -> ModelRow:
     questions = row["questions"]
-    names = ("questions", "answered", "questions_failed", "question_s", "question_output_tokens", "quote_verified", "answer_leaked")
+    names = ("questions", "answered", "questions_failed", "question_s", "question_output_tokens", "quote_verified")
     if not questions:
         return dict.fromkeys(names)
     good = [q for q in questions if not q["error"]]
@@ -139,7 +129,6 @@ def _questions(row: ModelRow) -> ModelRow:
         round(statistics.mean(q["seconds"] for q in good), 2) if good else None,
         sum(q["output_tokens"] for q in good),
         _share_or_none(sum(q["supported"] for q in good), sentences),
-        sum(q["leaked"] for q in good),
     )
     return dict(zip(names, values, strict=True))
 
@@ -297,7 +286,7 @@ def _path_of(name: str) -> Path:
 
 
 ComparedRow = dict[str, Any]
-LESS_IS_BETTER = {"failed paragraphs", "Brier score", "seconds a question"}
+LESS_IS_BETTER = {"failed paragraphs", "seconds a question"}
 SPEED_METRICS = (
     ("prefill tokens/s", "prefill_tokens_per_s"),
     ("decode tokens/s", "decode_tokens_per_s"),
@@ -335,8 +324,6 @@ def compare_models(first: ComparedRow, second: ComparedRow) -> list[MetricCompar
     ]
     comparisons.append(_shares("failed paragraphs", first, second, "paragraphs", lambda p: bool(p["error"])))
     comparisons.append(_shares("yes/no right", first, second, "yes_no", lambda q: q["said"] == q["answer"]))
-    if all(q["p_yes"] is not None for row in (first, second) for q in row["yes_no"]):
-        comparisons.append(_shares("Brier score", first, second, "yes_no", lambda q: (q["p_yes"] - q["answer"]) ** 2))
     if first["questions"] and second["questions"]:
         comparisons.append(_shares("questions right", first, second, "questions", lambda q: q["right"]))
         if not any(q["error"] for row in (first, second) for q in row["questions"]):

@@ -1,28 +1,23 @@
 """The tasks of a model's benchmark: annotated paragraphs, yes-or-no questions, and a standard index.
 
-Forty annotated paragraphs: names, types and pairs that the model extracts, repetitions, and words of its prompts' examples (leaks). Yes or
-no: questions with known answers, half of them no, so that a model that always says yes is noticed. The standard index: the demo documents,
-and ten questions about them with known answers.
+Forty annotated paragraphs: names, types and pairs that the model extracts, and repetitions. Yes or no: questions with known answers, half
+of them no, so that a model that always says yes is noticed. The standard index: the demo documents, and ten questions about them with
+known answers.
 """
 
-import asyncio
 import json
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-
+from localrag.asking import answer_question
 from localrag.demo import CORPUS
-from localrag.engine.autotune.load import open_backend
 from localrag.engine.engine import Engine
-from localrag.engine.llama.model import PREFILL_ROWS
 from localrag.engine.prefix_cache import PrefixCache
-from localrag.engine.request import Backend
 from localrag.engine.settings import EngineOptions
 from localrag.engine.tokenizer import Tokenizer
 from localrag.errors import LocalragError
@@ -36,74 +31,13 @@ from localrag.llm.grammar import choice_of
 from localrag.llm.model import CALL_ERRORS, ChatModel, bounded_map
 from localrag.llm.prompts import Message, load_prompt
 from localrag.llm.tagger import Tagger
-from localrag.model_files import ModelFile
-from localrag.project import Project, open_for_writing, resolve_answer_style
-from localrag.query.answer import answer_question
+from localrag.project import Project, open_for_writing
 from localrag.query.question import QueryOptions
 from localrag.records import Answer, Extraction, to_row
 from localrag.settings import IndexSettings
 from localrag.store import graph
-from localrag.system.files import shipped_data_path
-from localrag.system.resources import run_in_short_lived_thread
-from localrag.text.sentences import STOP_WORDS
-
-MAX_NGRAM = 5  # words in a row: shorter runs ("is a town in the") belong to the language, not to the prompt
-
-Window = tuple[str, ...]
-_WORD_PATTERN = re.compile(r"[\u3040-\u9fff]|[^\W_]+")
-
-
-@dataclass(frozen=True, slots=True)
-class PromptWording:
-    """The wording of prompts: runs of 1 to MAX_NGRAM words, by length, and the words that occur there only as names."""
-
-    windows: tuple[frozenset[Window], ...]
-    names: frozenset[str]
-
-
-def wording_of_style(style: str) -> PromptWording:
-    """The wording of the instructions and examples of all prompts of a style."""
-    files = sorted((shipped_data_path("prompts") / style).glob("*.md"))
-    return wording_of([text for file in files for _, text in load_prompt(f"{style}/{file.stem}").messages])
-
-
-def wording_of(texts: Sequence[str]) -> PromptWording:
-    """The wording of some prompts."""
-    words_of_texts = [re.findall(r"[^\W_]+", text) for text in texts]
-    small = {word for words in words_of_texts for word in words if word.islower()}
-    names = {word for words in words_of_texts for word in words if word.istitle() and len(word) > 3} - {
-        w.title() for w in small | STOP_WORDS
-    }
-    lower_words = [_lowercase_words(text) for text in texts]
-    windows = (frozenset(run for words in lower_words for run in _token_windows(words, n)) for n in range(1, MAX_NGRAM + 1))
-    return PromptWording(tuple(windows), frozenset(names))
-
-
-def prompt_leaks(output: str, text: str, prompts: PromptWording) -> bool:
-    """Whether the output on `text` contains a name of the prompts, or a run of their words, that the text does not have.
-
-    An output shorter than MAX_NGRAM words counts as one run.
-    """
-    words, read = _lowercase_words(output), _lowercase_words(text)
-    length = min(MAX_NGRAM, len(words))
-    if not length:
-        return False
-    if any(w in prompts.names for w in re.findall(r"[^\W_]+", output) if w.casefold() not in read):
-        return True
-    own = frozenset(_token_windows(read, length))
-    return any(run in prompts.windows[length - 1] and run not in own for run in _token_windows(words, length))
-
-
-def _lowercase_words(text: str) -> list[str]:
-    return [w.casefold() for w in _WORD_PATTERN.findall(text)]
-
-
-def _token_windows(words: Sequence[str], length: int) -> list[Window]:
-    return [tuple(words[i : i + length]) for i in range(len(words) - length + 1)]
-
 
 GOLD_FOLDER = Path(__file__).parent / "gold"
-MAX_SHOWN_LEAKS = 3  # leaks of a paragraph that are stored
 PARALLEL_PARAGRAPHS = 8  # as many as indexing has in progress
 LANGUAGE_NAMES = {"en": "English", "zh": "Chinese"}
 
@@ -125,8 +59,8 @@ class KnownQuestion:
 class ParagraphResult:
     """The result of one paragraph. Without an answer, `error` is the reason, and all its gold items count as missed.
 
-    `names`, `typed` and `relations` are counts; `listed` is the number of listed names, `in_text` of those that occur in the paragraph; of
-    `written` names and descriptions, `leaked` contain words of the prompts, such as `leaks`. `words` are the paragraph's.
+    `names`, `typed` and `relations` are counts; `listed` is the number of listed names, `in_text` of those that occur in the paragraph.
+    `words` are the paragraph's.
     """
 
     id: str
@@ -136,9 +70,6 @@ class ParagraphResult:
     listed: int = 0
     in_text: int = 0
     duplicates: int = 0
-    written: int = 0
-    leaked: int = 0
-    leaks: tuple[str, ...] = ()
     words: int = 0
     error: str = ""
 
@@ -190,16 +121,16 @@ async def extract_paragraphs(
     tagger: Tagger | None = None,
 ) -> LanguageResult:
     """Extract from the paragraphs as indexing does; one that fails is a result with its error, and the others go on."""
-    tokenizer, prompts, done = Tokenizer(model.file), wording_of_style(style), 0
+    tokenizer, done = Tokenizer(model.file), 0
 
     async def one(document: GoldDocument) -> ParagraphResult:
         nonlocal done
         try:
             chunks = gold_chunks(document, tokenizer, settings)
             extractions = [await extract_chunk(c, DocumentCasing(document.text), model, settings, style, tagger=tagger) for c in chunks]
-            result = score_paragraph(document, extractions, settings, prompts)
+            result = score_paragraph(document, extractions, settings)
         except CALL_ERRORS as error:
-            result = score_paragraph(document, [], settings, prompts, error.kind)
+            result = score_paragraph(document, [], settings, error.kind)
         done += 1
         on_progress(f"{LANGUAGE_NAMES.get(result.language, '')} paragraphs".strip(), done, len(documents))
         return result
@@ -209,47 +140,26 @@ async def extract_paragraphs(
     return LanguageResult(tuple(results), time.perf_counter() - started)
 
 
-def score_paragraph(
-    document: GoldDocument, extractions: Sequence[Extraction], settings: IndexSettings, prompts: PromptWording, error: str = ""
-) -> ParagraphResult:
+def score_paragraph(document: GoldDocument, extractions: Sequence[Extraction], settings: IndexSettings, error: str = "") -> ParagraphResult:
     """The counts of one paragraph's extractions."""
     scores = ExtractionScores(TYPE_MAPPINGS["marked"], frozenset(settings.entity_types))
     count_names(scores, document, extractions)
-    written = [s for x in extractions for e in x.entities for s in (e.name, e.description)]
-    written += [r.description for x in extractions for r in x.relationships]
-    written = [s for s in written if s]
-    leaked = [s for s in written if prompt_leaks(s, document.text, prompts)]
-    return ParagraphResult(
-        document.id,
-        _tally_counts(scores.spans),
-        _tally_counts(scores.typed),
-        _tally_counts(scores.relations),
-        scores.names,
-        scores.verbatim,
-        scores.duplicates,
-        len(written),
-        len(leaked),
-        tuple(dict.fromkeys(leaked))[:MAX_SHOWN_LEAKS],
-        len(document.text.split()),
-        error,
-    )
+    spans, typed, relations = (_tally_counts(tally) for tally in (scores.spans, scores.typed, scores.relations))
+    counts = (scores.names, scores.verbatim, scores.duplicates, len(document.text.split()))
+    return ParagraphResult(document.id, spans, typed, relations, *counts, error)
 
 
 def _tally_counts(tally: PrecisionRecall) -> Counts:
     return tally.n_correct, tally.n_predicted, tally.gold
 
 
-CALIBRATION_BINS = 5  # of confidence, from one half to one
-
-
 @dataclass(frozen=True, slots=True)
 class YesNoAnswer:
-    """An answer; `predicted_answer` is None after a failure, with the reason in `error`; `p_yes` is the probability of yes against no."""
+    """An answer; `predicted_answer` is None after a failure, with the reason in `error`."""
 
     id: str
     answer: bool
     predicted_answer: bool | None
-    p_yes: float | None = None
     error: str = ""
 
 
@@ -263,7 +173,7 @@ async def ask_questions(known_questions: Sequence[KnownQuestion], model: ChatMod
             reply = await model.ask("yes or no", _messages(question), max_tokens=4, grammar=choice_of(["yes", "no"]))
             result = YesNoAnswer(question.id, question.answer, reply.text == "yes")
         except CALL_ERRORS as error:
-            result = YesNoAnswer(question.id, question.answer, None, None, error.kind)
+            result = YesNoAnswer(question.id, question.answer, None, error.kind)
         done += 1
         on_progress("yes or no", done, len(known_questions))
         return result
@@ -271,60 +181,8 @@ async def ask_questions(known_questions: Sequence[KnownQuestion], model: ChatMod
     return await bounded_map((one(q) for q in known_questions), size=8)
 
 
-async def with_probabilities(
-    answers: Sequence[YesNoAnswer], known_questions: Sequence[KnownQuestion], file: ModelFile, options: EngineOptions
-) -> list[YesNoAnswer]:
-    """Add the probability of yes to answers; unchanged for a model behind a server, which does not report it.
-
-    Loads the model once more. Raises ModelError.
-    """
-    if file.url:
-        return list(answers)
-
-    def measured() -> list[float | None]:
-        backend = open_backend(file, options)
-        try:
-            return [probability_of_yes(backend, _messages(q)) for q in known_questions]
-        finally:
-            backend.close()
-
-    probabilities = await asyncio.to_thread(run_in_short_lived_thread, measured)
-    return [replace(s, p_yes=None if p is None else round(p, 4)) for s, p in zip(answers, probabilities, strict=True)]
-
-
 def _messages(question: KnownQuestion) -> list[Message]:
     return load_prompt("bench/yes_no").fill(text=question.text, question=question.question)
-
-
-def probability_of_yes(backend: Backend, messages: list[Message]) -> float | None:
-    """The probability of yes among those of beginning an answer with yes or no; None if both begin with the same token.
-
-    Raises EngineError for a prompt beyond the window.
-    """
-    yes, no = backend.tokenize("yes")[0], backend.tokenize("no")[0]
-    if yes == no:
-        return None
-    cells = backend.chat.encode(messages)
-    backend.truncate(0, 0)
-    for at in range(0, len(cells), PREFILL_ROWS):
-        piece = cells[at : at + PREFILL_ROWS]
-        logits = backend.decode([(token, at + i, 0, at + i == len(cells) - 1) for i, token in enumerate(piece)])
-    return float(1 / (1 + np.exp(np.clip(logits[0, no] - logits[0, yes], -50, 50))))
-
-
-def calibration_error(answers: Sequence[dict[str, Any]]) -> float | None:
-    """The expected calibration error (Naeini et al. 2015): the mean difference of confidence and accuracy over bins of confidence.
-
-    said: rows of `YesNoAnswer`. 0 is perfect, 0.5 the worst of a model that is always sure. None if probabilities are not known.
-    """
-    rows = [(row["p_yes"], row["answer"]) for row in answers if row["p_yes"] is not None]
-    if not rows:
-        return None
-    p, answer = np.array([r[0] for r in rows]), np.array([r[1] for r in rows])
-    sure, right = np.maximum(p, 1 - p), (p > 0.5) == answer
-    bins = np.minimum((2 * (sure - 0.5) * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
-    gaps = [(bins == b).sum() * abs(sure[bins == b].mean() - right[bins == b].mean()) for b in set(bins.tolist())]
-    return float(sum(gaps) / len(rows))
 
 
 _MARKED = re.compile(r"(?:\[\d+\]|\[unsupported\])$")
@@ -333,7 +191,7 @@ _UNPROVED = re.compile(r"\[(?:unsupported|related|contradicted)\](?:\[\d+\])*$")
 
 @dataclass(frozen=True, slots=True)
 class QuestionResult:
-    """The result of a question. Of `sentences`, `supported` cite passages that occur verbatim in a file, `leaked` repeat prompts.
+    """The result of a question. Of `sentences`, `supported` cite passages that occur verbatim in a file.
 
     `is_correct`: whether the answer contains the expected words; `error` is the reason if there is no answer.
     """
@@ -342,7 +200,6 @@ class QuestionResult:
     is_correct: bool
     sentences: int = 0
     supported: int = 0
-    leaked: int = 0
     mode: str = ""
     calls: int = 0
     output_tokens: int = 0
@@ -358,12 +215,11 @@ async def index_and_ask(model: str | None, options: EngineOptions, style: str, o
     with TemporaryDirectory() as folder, open_for_writing(Path(folder) / "index", model=model, engine=options, style=style) as project:
         await _load(project, Path(folder) / "prefixes")
         indexed = await _index(project, on_progress)
-        prompts = wording_of_style(await resolve_answer_style(project))
         question_rows = [json.loads(line) for line in (GOLD_FOLDER / "questions.jsonl").read_text(encoding="utf-8").splitlines()]
         answers = []
         for n, one in enumerate(question_rows):
             on_progress("questions", n, len(question_rows))
-            answers.append(await ask_one(one["question"], one["expected"], project, prompts))
+            answers.append(await ask_one(one["question"], one["expected"], project))
     return {"index": indexed, "questions": [to_row(a, {"is_correct": "right"}) for a in answers]}
 
 
@@ -392,21 +248,17 @@ async def _index(project: Project, on_progress: ReportProgress) -> dict[str, Any
     }
 
 
-async def ask_one(question: str, expected: Sequence[Sequence[str]], project: Project, prompts: PromptWording) -> QuestionResult:
+async def ask_one(question: str, expected: Sequence[Sequence[str]], project: Project) -> QuestionResult:
     """Ask a question; the answer must contain one string of each of the `expected` lists."""
     try:
         answer = await answer_question(question, project, QueryOptions())
     except LocalragError as error:
         return QuestionResult(question, False, error=str(error))
     spans = sentences(answer.answer)
-    text = "\n".join([question, *(p.read_text(encoding="utf-8") for p in sorted(CORPUS.rglob("*")) if p.is_file())])
     right = all(any(way in answer.answer for way in ways) for ways in expected)
     verified_numbers = verified(answer, project.root)
     supported = sum(not _UNPROVED.search(s) and bool({int(n) for n in re.findall(r"\[(\d+)\]", s)} & verified_numbers) for s in spans)
-    leaked = sum(prompt_leaks(re.sub(r"\[\w+\]", "", s), text, prompts) for s in spans)
-    return QuestionResult(
-        question, right, len(spans), supported, leaked, answer.mode, answer.llm_calls, answer.output_tokens, answer.seconds
-    )
+    return QuestionResult(question, right, len(spans), supported, answer.mode, answer.llm_calls, answer.output_tokens, answer.seconds)
 
 
 def sentences(text: str) -> list[str]:

@@ -21,30 +21,11 @@ from localrag.errors import error_location, known_error
 EPILOG = "Exit codes: 0 ok · 1 failed · 2 usage · 3 no index · 4 model · 5 partly done · 130 interrupted"
 
 
-# Options as they were called before → as they are called; the old words are accepted for one version more, and --help has the new ones.
-OLD_OPTIONS = {
-    "--where": "--filter",
-    "--at-once": "--parallel",
-    "--remeasure": "--retune",
-    "--mixed": "--allow-mixed-hardware",
-    "--no-log": "--no-history",
-    "--log": "--history",
-}
-
-
-def _with_new_options(words: list[str]) -> list[str]:
-    """The words of a command line with the options as they are called now; what follows `--` is no option."""
-    end = words.index("--") if "--" in words else len(words)
-    parts = [word.partition("=") for word in words[:end]]
-    return ["".join((OLD_OPTIONS.get(name, name), equals, value)) for name, equals, value in parts] + words[end:]
-
-
 class _Commands(TyperGroup):
     """The command group: applies settings, and handles closed pipes and Ctrl-C, which typer would turn into exit code 1."""
 
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **kwargs: Any) -> Any:
         json_events.is_active = status_line.silent = False
-        args = _with_new_options(args)
         words = [*args]  # parsing consumes `args`
         with quiet_exit():  # --help and --version print here
             context = super().make_context(info_name, args, *more, **kwargs)
@@ -116,7 +97,6 @@ app.command("wiki")(exchange.wiki_command)
 app.command("demo")(setup.demo_command)
 app.command("init")(setup.init_command)
 app.command("tune")(prompts.tune_command)
-app.command("layout")(inspect.layout_command)
 app.command("pack")(exchange.pack_command)
 app.command("unpack")(exchange.unpack_command)
 app.command("serve")(serve.serve_command)

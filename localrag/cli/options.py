@@ -1,15 +1,10 @@
-"""Options that several commands share, and completions for the shell.
-
-Completions must be fast and never fail.
-"""
+"""Options that several commands share, and completions for the shell, which must be fast and never fail."""
 
 import inspect
-import os
-import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,113 +18,26 @@ if TYPE_CHECKING:
     from localrag.filters import DocumentFilter
 
 
-CompletionItem = str | tuple[str, str]  # a word, or a word and its description
+def completion_of(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """A function for typer's `autocompletion`: the names that begin with the typed text; none if they cannot be read."""
 
-
-class _ShellWord(str):
-    """A completion that is already filtered and escaped; typer would filter it again by the unescaped text."""
-
-    __slots__ = ()
-
-    def startswith(self, *_: object) -> bool:
-        """Always true: `_begins` has filtered before."""
-        return True
-
-
-def _completer(find: Callable[[typer.Context, str], Iterable[CompletionItem]]) -> Callable[[typer.Context, str], list[CompletionItem]]:
-    """A function for typer's `autocompletion`: the items of `find` that begin with the typed text; none if `find` raises."""
-
-    def complete(ctx: typer.Context, incomplete: str) -> list[CompletionItem]:
+    def complete(incomplete: str) -> list[str]:
         with suppress(Exception):  # the command itself reports the error when it runs
-            return [_escape_for_shell(offer) for offer in find(ctx, incomplete) if _begins(offer, incomplete)]
+            return [name for name in names() if name.startswith(incomplete)]
         return []
 
     return complete
 
 
-def _begins(offer: CompletionItem, incomplete: str) -> bool:
-    word = offer if isinstance(offer, str) else offer[0]
-    return word.lower().startswith(incomplete.lower())
+def _models(*kinds: str) -> list[str]:
+    from localrag.model_files import merged_models
+
+    table = merged_models()
+    return [name for kind in kinds for name in table[kind]]
 
 
-def _escape_for_shell(offer: CompletionItem) -> CompletionItem:
-    """Escape an item for bash, which inserts it verbatim; other shells escape it themselves."""
-    last = os.environ.get("COMP_WORDS", "").split("\n")[-1]
-    word, about = (offer, "") if isinstance(offer, str) else offer
-    if os.environ.get("_LOCALRAG_COMPLETE") == "complete_bash" and last[:1] not in ("'", '"'):
-        word = re.sub(r"([^\w@%+=:,./~-])", r"\\\1", word)
-    return (_ShellWord(word), about) if about else _ShellWord(word)
-
-
-def _of_kind(*kinds: str) -> Callable[[typer.Context, str], list[CompletionItem]]:
-    def find(_ctx: typer.Context, _incomplete: str) -> list[CompletionItem]:
-        from localrag.model_files import merged_models
-
-        table = merged_models()
-        return [name for kind in kinds for name in table[kind]]
-
-    return _completer(find)
-
-
-def _own_models(_ctx: typer.Context, _incomplete: str) -> list[CompletionItem]:
-    from localrag.model_files import user_models
-
-    return [name for models in user_models().values() if isinstance(models, dict) for name in models]
-
-
-def _models_to_download(_ctx: typer.Context, _incomplete: str) -> list[CompletionItem]:
-    from localrag.catalog.listing import recommended_models
-
-    return [(model.name, f"{model.parameters}, {model.good_for}") for model in recommended_models()]
-
-
-def _indexes(_ctx: typer.Context, incomplete: str) -> list[CompletionItem]:
-    from localrag.store.location import find_nearest_index
-
-    beginning = incomplete[: incomplete.rfind("/") + 1]
-    folders = sorted(p for p in Path(beginning or ".").expanduser().iterdir() if p.is_dir())
-    return [f"{beginning}{p.name}" for p in folders if find_nearest_index(p)]
-
-
-def _index_of(ctx: typer.Context) -> Path | None:
-    """The index that a command would use; None if there is none, or if it is not the user's own and was not named."""
-    from localrag.store.location import DATABASE_FILE, find_nearest_index
-    from localrag.system.trust import untrusted_reason
-
-    chosen = ctx.params.get("index")
-    folder = find_nearest_index(chosen)
-    return None if folder and chosen is None and (untrusted_reason(folder) or untrusted_reason(folder / DATABASE_FILE)) else folder
-
-
-def _entities(ctx: typer.Context, incomplete: str) -> list[CompletionItem]:
-    from localrag.store.location import entity_names
-
-    folder = _index_of(ctx)
-    return list(entity_names(folder, incomplete)) if folder else []
-
-
-def _communities(ctx: typer.Context, incomplete: str) -> list[CompletionItem]:
-    from localrag.store.location import community_titles
-
-    folder = _index_of(ctx)
-    return list(community_titles(folder, incomplete)) if folder else []
-
-
-def _pages(_ctx: typer.Context, _incomplete: str) -> list[CompletionItem]:
-    from localrag.system.files import shipped_data_path
-
-    return sorted(path.stem for path in shipped_data_path("docs").rglob("*.md") if path.stem != "index")
-
-
-any_model, chat_models = _of_kind("chat", "embedder", "reranker"), _of_kind("chat")
-embedders, rerankers = _of_kind("embedder"), _of_kind("reranker")
-own_models, models_to_download = _completer(_own_models), _completer(_models_to_download)
-indexes, entities, complete_communities, pages_of_help = (
-    _completer(_indexes),
-    _completer(_entities),
-    _completer(_communities),
-    _completer(_pages),
-)
+any_model = completion_of(lambda: _models("chat", "embedder", "reranker"))
+chat_models, embedders, rerankers = (completion_of(partial(_models, kind)) for kind in ("chat", "embedder", "reranker"))
 
 
 def choice_option(what: str, values: tuple[str, ...]) -> dict[str, Any]:
@@ -141,10 +49,7 @@ def choice_option(what: str, values: tuple[str, ...]) -> dict[str, Any]:
                 raise typer.BadParameter(f"There is no {what} {value!r}. Choose {', '.join(values[:-1])} or {values[-1]}.")
         return given
 
-    def complete(incomplete: str) -> list[str]:
-        return [v for v in values if v.startswith(incomplete)]
-
-    return {"metavar": "|".join(values), "callback": check, "autocompletion": complete}
+    return {"metavar": "|".join(values), "callback": check, "autocompletion": completion_of(lambda: values)}
 
 
 def setting_option(name: str, *flags: str, **more: Any) -> Any:
@@ -161,7 +66,7 @@ def setting_option(name: str, *flags: str, **more: Any) -> Any:
     return typer.Option(f"--{flag}/--{opposite}" if setting.type is bool else f"--{flag}", *flags, min=setting.min, max=setting.max, **more)
 
 
-IndexOption = Annotated[Path | None, setting_option("index", "-i", autocompletion=indexes)]
+IndexOption = Annotated[Path | None, setting_option("index", "-i")]
 ModelOption = Annotated[str | None, setting_option("model", "-m", autocompletion=chat_models)]
 RerankerOption = Annotated[str | None, setting_option("reranker", autocompletion=rerankers)]
 EmbedderOption = Annotated[str | None, setting_option("embedder", autocompletion=embedders)]
@@ -195,7 +100,6 @@ ProgressOption = Annotated[
         **_progress | {"callback": lambda shown: _set_progress_style(_progress["callback"](shown))},
     ),
 ]
-PruneOption = Annotated[bool, typer.Option("--prune", help="Remove all documents whose files are gone, also those of a missing folder.")]
 
 
 OptionValues = Mapping[str, Any]  # by name of the option; of a setting, its name
@@ -239,6 +143,18 @@ def setting_options(*names: str) -> dict[str, tuple[Any, Any]]:
     return options
 
 
+def as_arguments(values: OptionValues) -> list[str]:
+    """The command line that gives these values of options; those that are empty are left out."""
+    arguments: list[str] = []
+    for name, value in values.items():
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            arguments.append(flag)
+        elif value:
+            arguments += [part for one in (value if isinstance(value, list) else [value]) for part in (flag, str(one))]
+    return arguments
+
+
 ENGINE_OPTIONS = setting_options("allow_host", "parallel", "engine", "deterministic")
 with_engine = with_options("engine", **ENGINE_OPTIONS)
 
@@ -277,10 +193,15 @@ AddToCollectionOption = Annotated[
 ]
 
 
-def document_filter(where: str | None, collection: str | None) -> "DocumentFilter | None":
-    """The document filter of `--where` and `--collection`, or None if neither is given. Raises UsageError."""
+FILTER_OPTIONS = {"where": (FilterOption, None), "collection": (CollectionOption, None)}
+MODEL_OPTIONS = {"index": (IndexOption, None), "model": (ModelOption, None), "reranker": (RerankerOption, None), **ENGINE_OPTIONS}
+
+
+def document_filter(given: OptionValues) -> "DocumentFilter | None":
+    """The document filter of the values of FILTER_OPTIONS, or None if neither is given. Raises UsageError."""
     from localrag.filters import DocumentFilter, parse_collection_names, parse_filter
 
+    where, collection = given.get("where"), given.get("collection")
     if where is None and collection is None:
         return None
     chosen = DocumentFilter(where or "", parse_collection_names(collection or ""))
@@ -294,3 +215,4 @@ def joined_words(words: "list[str] | None") -> str:
 
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+with_output = with_options("output", quiet=(QuietOption, False), progress=(ProgressOption, "auto"), as_json=(JsonOption, False))

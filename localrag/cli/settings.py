@@ -10,8 +10,6 @@ A localrag.toml may come from another person: its risky settings take effect onl
 import json
 import os
 import re
-import sys
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -20,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from localrag.cli.views.terminal import escape_controls, json_events, write_event, write_line
+from localrag.cli.views.terminal import write_line
 from localrag.errors import IndexMismatch, LocalragError, UsageError
 from localrag.settings import ENV_PREFIX, PROJECT_FILE, QUERY_MODES, IndexSettings, project_file
 from localrag.system.files import config_dir, ensure_private_folder, read_linked_file, write_atomically
@@ -170,7 +168,7 @@ SETTINGS = {
         metavar="NAME=VALUE,…",
         check=_check_engine,
     ),
-    "parallel": Setting("Parallel requests to each model server. 0: what it reports, or 8.", 0, metavar="N", min=0, max=1024),
+    "parallel": Setting("Parallel requests to the model server. 0: what it reports, or 8.", 0, metavar="N", min=0, max=1024),
     "workers": Setting("Number of parallel index processes. 0: one, with helpers on free cores.", 0, metavar="N", min=0, max=64),
     "deterministic": Setting("Make answers independent of parallel requests, even if that is slower. Always so on the CPU.", default=False),
     "allow_host": Setting("Allow sending document text to a model server on this host.", (), example=["gpu.example"], metavar="HOST"),
@@ -189,7 +187,6 @@ SETTINGS = {
     "api_sources": Setting("List the sources behind each answer.", default=True, command=_SERVE),
 }
 SETTING_NAMES = tuple(SETTINGS)
-RENAMED_SETTINGS = {"at_once": "parallel", "no_log": "no_history"}  # old name → new; the old one is read for one version more
 # Settings that open this machine or send text to others. A folder with a localrag.toml may come from another person.
 USER_FILE_ONLY = ("allow_host", "host", "api_key_file", "trust_host", "cors")
 PATH_SETTINGS = ("index", "inbox", "api_key_file")  # relative to the folder of the settings file
@@ -248,8 +245,7 @@ def settings_model() -> "type[BaseModel]":
             kind = kind | None
         if setting.check:
             kind = Annotated[kind, AfterValidator(setting.check)]
-        examples = None if setting.example is None else [setting.example]
-        fields[name] = (kind, Field(setting.default, description=setting_help(name), ge=setting.min, le=setting.max, examples=examples))
+        fields[name] = (kind, Field(setting.default, ge=setting.min, le=setting.max))
     model: type[BaseModel] = create_model("Settings", __config__=ConfigDict(extra="forbid"), **fields)
     return model
 
@@ -315,24 +311,12 @@ def _read_environment() -> dict[str, SetValue]:
     """Read settings from environment variables; empty ones count as unset. Raises UsageError."""
     texts = {v.removeprefix(ENV_PREFIX): value for v, value in os.environ.items() if v.startswith(ENV_PREFIX) and value}
     raw = {name.lower(): value for name, value in texts.items() if name.upper() not in OTHER_ENV_VARIABLES and not name.startswith("TEST_")}
-    raw = _with_new_names(raw, variable)
     for name in raw:
         if name not in SETTING_NAMES:
             raise UsageError(f"{variable(name)}: there is no setting {name!r}.", f"{suggestion(name)} Or: unset {variable(name)}")
     if not raw:
         return {}
     return {name: SetValue(value, "environment", variable(name)) for name, value in of_texts(raw, variable).items()}
-
-
-def _with_new_names(raw: Mapping[str, Any], locate: Locate) -> dict[str, Any]:
-    """The values by the names that settings have now, with a note for each old name; a value under the new name has precedence."""
-    for old in sorted(raw.keys() & RENAMED_SETTINGS.keys()):
-        note = f"{locate(old)}: {old} is called {RENAMED_SETTINGS[old]} now."
-        if json_events.is_active:
-            write_event("message", text=note)
-        else:
-            sys.stderr.write(f"{escape_controls(note)}\n")
-    return {RENAMED_SETTINGS.get(name, name): value for name, value in raw.items() if RENAMED_SETTINGS.get(name) not in raw}
 
 
 def variable(name: str) -> str:
@@ -343,18 +327,13 @@ def variable(name: str) -> str:
 def read_settings_file(path: Path, origin: str) -> dict[str, SetValue]:
     """Read the settings of a file. Raises UsageError, with the line, if it is unreadable or has invalid values."""
     text = read_text(path)
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML: {error}.", f"Correct that line in {path}") from error
+    raw = _parsed(path, text).unwrap()
     if not raw:
         return {}
-    old_names = {new: old for old, new in RENAMED_SETTINGS.items() if old in raw and new not in raw}
 
     def where(name: str) -> str:
-        return f"{path}{line_of(text, old_names.get(name, name))}"
+        return f"{path}{line_of(text, name)}"
 
-    raw = _with_new_names(raw, where)
     for name in raw:
         if name not in SETTING_NAMES:
             raise UsageError(f"{where(name)}: there is no setting {name!r}.", suggestion(name))
@@ -391,8 +370,6 @@ def line_of(text: str, name: str) -> str:
 
 def suggestion(name: str) -> str:
     """A hint with the settings most similar to an unknown name."""
-    if name in RENAMED_SETTINGS:
-        return f"It is called {RENAMED_SETTINGS[name]} now."
     near = get_close_matches(name.replace("-", "_"), SETTING_NAMES, n=2)
     return f"Did you mean {' or '.join(map(repr, near))}?" if near else "List them: localrag config"
 
@@ -568,14 +545,8 @@ def _save(path: Path, text: str) -> None:
 
 
 def to_toml(value: Any) -> str:
-    """A value in TOML syntax."""
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(to_toml, value))}]"
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    """A value in TOML syntax, which is that of JSON for the types of settings."""
+    return "none" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def as_option_text(value: Any) -> str:
@@ -712,33 +683,23 @@ def _mismatch(name: str, setting: SetValue, has: Any) -> IndexMismatch:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class EffectiveSetting:
-    """A setting in effect. `origin` is environment, project, user, index or default; `where` is the variable, or the file and line.
+def effective_settings(set_values: Mapping[str, SetValue], bound: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """All settings with their values and where each comes from, from the values that were set and the `bound_models` of the index.
 
-    `index` is the value of the index if it differs: indexing ends with an error until one of the two is changed.
+    `origin` is environment, project, user, index or default; `where` the variable, or the file and line. `index` is the value of the index
+    if it differs: indexing ends with an error until one of the two is changed.
     """
-
-    name: str
-    value: Any
-    origin: str
-    where: str
-    index: Any
-    about: str
-
-
-def effective_settings(set_values: Mapping[str, SetValue], bound: Mapping[str, Any]) -> list[EffectiveSetting]:
-    """All settings with their values and origins, from the values that were set and the `bound_models` of the index."""
-    return [_effective_setting(name, set_values.get(name), bound) for name in SETTING_NAMES]
-
-
-def _effective_setting(name: str, given: SetValue | None, bound: Mapping[str, Any]) -> EffectiveSetting:
-    has = value_in_index(name, bound) if bound and name in INDEX_BOUND_SETTINGS else None
-    if given is None:
-        value, origin = (setting_default(name), "default") if has is None else (has, "index")
-        return EffectiveSetting(name, value, origin, "", None, setting_help(name))
-    differs = has is not None and _differs(name, given, bound)
-    return EffectiveSetting(name, given.value, given.origin, given.location, has if differs else None, setting_help(name))
+    rows = []
+    for name in SETTING_NAMES:
+        given, has = set_values.get(name), value_in_index(name, bound) if bound and name in INDEX_BOUND_SETTINGS else None
+        row = {"name": name, "value": setting_default(name), "origin": "default", "where": "", "index": None, "about": setting_help(name)}
+        if given is not None:
+            differs = has is not None and _differs(name, given, bound)
+            row |= {"value": given.value, "origin": given.origin, "where": given.location, "index": has if differs else None}
+        elif has is not None:
+            row |= {"value": has, "origin": "index"}
+        rows.append(row)
+    return rows
 
 
 def _differs(name: str, given: SetValue, bound: Mapping[str, Any]) -> bool:
@@ -746,13 +707,3 @@ def _differs(name: str, given: SetValue, bound: Mapping[str, Any]) -> bool:
         return conflicting_value(name, given.value, bound) is not None
     except LocalragError:  # a missing model counts as different
         return True
-
-
-def bound_models_or_error(index: Path | None) -> tuple[dict[str, Any], str]:
-    """The `bound_models` of an index and an empty text, or an empty dict and the error."""
-    from localrag.project import bound_models
-
-    try:
-        return bound_models(index), ""
-    except LocalragError as error:
-        return {}, str(error)

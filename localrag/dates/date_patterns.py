@@ -1,12 +1,19 @@
-"""Candidates of dates in a text, before it is known which day they mean: the patterns of days, months and longer periods in words."""
+"""Candidates of dates in a text, before it is known which day they mean.
+
+Days, months and longer periods in words; dates in digits: 2019-03-12, 3/12/2019, 12.03.2019; and years alone, where the words around a
+number say that it is one.
+"""
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
-from localrag.dates.date_words import SEASONS, SPACE, RelativeRule, alternatives, cjk_number, date_words
+from localrag.dates.date_words import SPACE, RelativeRule, alternatives, cjk_number, date_words
 from localrag.dates.edtf import FIRST_QUARTER, PartialDate
+from localrag.text.language import FUNCTION_WORDS_BY_LANGUAGE
 
 COMMON_LANGUAGES = ("en", "de", "es", "fr")  # in every text days are read in these languages
 DAY = r"\d{1,2}(?!\d)"  # also what no month has: in 0 May and 32 May, May alone is no date either
@@ -20,18 +27,14 @@ _NO_YEAR = rf"(?!(?:{S})?,?(?:{S})?\d{{4}})"
 _MONTH_ALONE_AFTER = {  # a month alone is one only behind such words
     "en": "in|since|until|till|during|early|mid|late|end of|beginning of|month of",
     "de": "im|seit|bis|Anfang|Mitte|Ende|ab",
-    "es": "en|desde|hasta|a principios de|a finales de|a mediados de",
-    "fr": "en|depuis|dès|fin|début|mi|jusqu['’]en|au mois d['’]|au mois de",
 }
+
+
 _EN_ORDINALS = (
     *"first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth".split(),
     *"sixteenth seventeenth eighteenth nineteenth twentieth twenty-first twenty-second twenty-third twenty-fourth twenty-fifth".split(),
     *"twenty-sixth twenty-seventh twenty-eighth twenty-ninth thirtieth thirty-first".split(),
 )
-_SEASON_NUMBERS = {form.lower(): n for words in SEASONS.values() for n, names in words.items() for form in names.split("|")}
-_DE_DECADES = "zwanziger dreißiger vierziger fünfziger sechziger siebziger achtziger neunziger".split()
-_ROMAN = "v vi vii viii ix x xi xii xiii xiv xv xvi xvii xviii xix xx xxi".split()
-FIRST_ROMAN, LAST_CENTURY = 5, 21
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +96,8 @@ def word_patterns(language: str) -> Iterator[DatePattern]:
     """The patterns of absolute dates with words in texts of a language."""
     yield from _day_patterns(language)
     yield from _month_patterns(language)
-    yield from _season_patterns()
+    yield _quarter_pattern()
     yield from _decade_patterns()
-    yield from _century_patterns()
-    yield from _era_patterns()
     yield from _cjk_patterns()
 
 
@@ -153,82 +154,38 @@ def _month_patterns(language: str) -> Iterator[DatePattern]:
         yield re.compile(rf"\b(?i:{words})(?:{S}|-|(?<=['’]))(?P<at>(?P<m>{names}))\b(?!{S}\d){after}"), read
 
 
-def _season_patterns() -> Iterator[DatePattern]:
-    """Summer of 1974, Frühjahr 1974, Q3 2019, the third quarter of 2019."""
+def _quarter_pattern() -> DatePattern:
+    """Return the pattern of Q3 2019, the third quarter of 2019, 3. Quartal 2019."""
+    words = _EN_ORDINALS[:4]
 
-    def season(m: re.Match[str]) -> Candidate | None:
-        return candidate_of(m, PartialDate(int(m["y"]), _SEASON_NUMBERS[m["s"].lower()]))
-
-    def quarter(m: re.Match[str]) -> Candidate | None:
-        n = int(m["q"] or m["n"] or 0) or _EN_ORDINALS.index(m["word"].lower()) + 1
+    def read(m: re.Match[str]) -> Candidate | None:
+        n = int(m["q"] or m["n"] or 0) or words.index(m["word"].lower()) + 1
         return candidate_of(m, PartialDate(int(m["y"]), FIRST_QUARTER - 1 + n))
 
-    names = "|".join(form for form in _SEASON_NUMBERS if form[0] < "一")
-    of = rf"(?:{S}(?:of|de{S}l['’]année|de|del|des{S}Jahres))?"
-    yield re.compile(rf"\b(?P<s>{names}){of}{S}{_YEAR}(?![-–/]\d)", re.IGNORECASE), season
-    number = rf"Q(?P<q>[1-4])|(?P<word>first|second|third|fourth){S}quarter|(?P<n>[1-4])\.{S}Quartal"
-    yield re.compile(rf"(?<!\w)(?:{number})(?:{S}of)?{S}{_YEAR}", re.IGNORECASE), quarter
+    number = rf"Q(?P<q>[1-4])|(?P<word>{'|'.join(words)}){S}quarter|(?P<n>[1-4])\.{S}Quartal"
+    return re.compile(rf"(?<!\w)(?:{number})(?:{S}of)?{S}{_YEAR}", re.IGNORECASE), read
 
 
 def _decade_patterns() -> Iterator[DatePattern]:
-    """The 1960s, den 1960er Jahren, los años 60, les années 1960, 20世纪60年代; without a century those from the 1920s on."""
+    """Yield the patterns of the 1960s, den 1960er Jahren, los años 60, les années 1960, 20世纪60年代; two digits are from the 1920s on."""
 
     def decade(m: re.Match[str]) -> Candidate | None:
-        groups = m.groupdict()
-        digits = m["y"] if m["y"].isdigit() else f"{_DE_DECADES.index(m['y'].lower()) + 2}0"
+        digits = m["y"]
         if len(digits) == 4:
             is_century = digits.endswith("00") and digits < "2000"  # "the 1800s"; "the 2000s" is mostly the decade
-            return candidate_of(m, PartialDate(int(digits), years=100 if is_century else 10))
-        century = int(groups.get("c") or 20) - 1
-        return candidate_of(m, PartialDate(100 * century + int(digits), years=10)) if groups.get("c") or digits >= "20" else None
+            return None if is_century else candidate_of(m, PartialDate(int(digits), years=10))
+        century = int(m.groupdict().get("c") or 20) - 1
+        return candidate_of(m, PartialDate(100 * century + int(digits), years=10))
 
     for pattern in (
         r"(?<![\w.,/:$€£#-])(?:the\s)?(?:(?i:early|mid|late)[\s-])?(?P<y>[12]\d{2}0)['’]?s\b(?!-)",
         r"(?<!\w)the\s['’](?P<y>[2-9]0)s\b",
         r"(?<!\w)(?:den\s|der\s|die\s)?(?P<y>[12]\d{2}0|[2-9]0)er(?:\b(?![-\w])(?:[\s-]Jahren?)?|[\s-]?[Jj]ahren?\b)",
-        rf"\b(?P<y>(?i:{'|'.join(_DE_DECADES)}))(?:{S}Jahren?|jahren?)\b",
         rf"\b(?i:años|décadas?{S}de(?:{S}los)?|années|décennie){S}(?P<y>[12]\d{{2}}0|[2-9]0)(?!\d)",
         r"(?P<c>[12]?\d)世纪(?P<y>[1-9]0)年代",
         r"(?<!\d)(?P<y>[12]\d{2}0)年代",
     ):
         yield re.compile(pattern), decade
-
-
-def _century_patterns() -> Iterator[DatePattern]:
-    """The 19th century, 19. Jahrhundert, siglo XIX, XIXe siècle, 19世纪; none before Christ."""
-
-    def century(m: re.Match[str]) -> Candidate | None:
-        written = m["c"].lower()
-        if written.isdigit():
-            n = int(written)
-        else:
-            n = _ROMAN.index(written) + FIRST_ROMAN if written in _ROMAN else _EN_ORDINALS.index(written) + 1
-        return candidate_of(m, PartialDate(100 * (n - 1), years=100)) if FIRST_ROMAN <= n <= LAST_CENTURY else None
-
-    words = "|".join(sorted(_EN_ORDINALS[:LAST_CENTURY], key=len, reverse=True))
-    roman = "|".join(sorted(map(str.upper, _ROMAN), key=len, reverse=True))
-    for pattern in (
-        rf"\b(?:the{S})?(?P<c>\d\d?(?=st|nd|rd|th)|(?i:{words}))(?:st|nd|rd|th)?{S}century\b",
-        rf"(?<!\w)(?P<c>\d\d?)\.{S}Jahrhunderts?\b",
-        rf"\bsiglo{S}(?P<c>{roman})\b",
-        rf"\b(?P<c>{roman})(?:e|ème){S}siècle\b",
-        r"(?<![\d前])(?P<c>[12]?\d)世纪(?!\d)",
-    ):
-        yield re.compile(rf"{pattern}(?!{S}(?:B\.?C|v\.|av\.|a\.))"), century
-
-
-def _era_patterns() -> Iterator[DatePattern]:
-    """AD 79, 44 BC, 221 v. Chr., 公元前221年."""
-
-    def read(m: re.Match[str]) -> Candidate | None:
-        year = int(m["y"])
-        return candidate_of(m, PartialDate(1 - year if m.groupdict().get("bc") else year)) if year else None
-
-    bc = r"(?P<bc>BCE?|B\.C\.(?:E\.)?|v\. ?Chr\.|av\. ?J\.-C\.|a\. ?C\.)"
-    ad = r"(?:A\.?D\.?|C\.?E\.?|n\. ?Chr\.|apr\. ?J\.-C\.|d\. ?C\.)"
-    yield re.compile(rf"(?<![\w.,/:$€£#–-])(?P<y>[1-9]\d{{0,3}})(?:{S})?(?:{bc}|{ad})(?!\w)"), read
-    yield re.compile(rf"(?<!\w)(?:AD|A\.D\.){S}(?P<y>[1-9]\d{{0,3}})(?![\w%°€£$]|[.,]\d)"), read
-    yield re.compile(r"公元(?P<bc>前)?(?P<y>\d{1,4})年"), read
 
 
 def _cjk_patterns() -> Iterator[DatePattern]:
@@ -251,5 +208,193 @@ def _cjk_patterns() -> Iterator[DatePattern]:
     past = r"(?<!过去)(?<!过去\s)(?<!长达)"  # "the past 1000 years"
     yield re.compile(rf"(?<![\d.]){past}(?P<y>{year})\s?年(?!代|前的?历史|来)(?:\s?{month_day})?\s?{until}"), read
     yield re.compile(rf"(?<![\d.])(?P<y>{year}){to}(?P<y2>{year})年(?!代)"), read
-    no_year = rf"(?<![\d.个{digits}])(?<![^今去明同次翌前]年)"
+    no_year = rf"(?<![\d.个{digits}年])"
     yield re.compile(rf"{no_year}(?P<m>{number})月(?P<d>{number})[日号號](?:{to}(?P<d2>{number})[日号號])?"), read
+
+
+# Dates in digits, and years
+
+ORDER_CHARS = 100_000  # of a text that tell whether it writes the day or the month first
+FIRST_SHORT_YEAR = 50  # 50 is 1950, 49 is 2049
+FIRST_YEAR, LAST_YEAR = 1100, 2100  # of years that are written alone
+WINDOW_CHARS = 40  # before a number that tell whether it is a year
+_NO_MORE = r"(?!\d|[-/.]\d|-?[A-SU-Za-z_])"  # behind a date in digits, which a T and a time may follow
+_YEAR_FIRST = re.compile(
+    rf"(?<![\w/.:-])(?P<y>\d{{4}})(?P<sep>[-/])(?P<m>0?[1-9]|1[0-2])(?P=sep)(?P<d>0?[1-9]|[12]\d|3[01]){_NO_MORE}"
+    rf"|(?<![\w/.:-])(?P<y2>\d{{4}})\.(?P<m2>0[1-9]|1[0-2])\.(?P<d2>0[1-9]|[12]\d|3[01]){_NO_MORE}"
+)
+_YEAR_MONTH = re.compile(r"(?<![\w/.:–-])(?P<y>[12]\d{3})-(?P<m>0[1-9]|1[0-2])(?![\w/–-]|[.,:]\d)")
+_YEAR_LAST = re.compile(
+    r"(?<![\w/.:,$€£#-])(?P<a>\d{1,2})(?P<sep>[-/.])(?:(?<=\.)\s)?(?P<b>\d{1,2})(?P=sep)(?:(?<=\.)\s)?"
+    r"(?P<y>\d{4}|(?<=/)\d{2})(?![\w/-]|[.,]\d)"
+)
+_NO_DATE_AFTER = re.compile(
+    r"(?:version|release|build|tag|v|v\.|section|chapter|kapitel|abschnitt|§|no\.|nr\.|python|ip)\s?$", re.IGNORECASE
+)
+_SEASON = re.compile(r"(?:\bthe|\bseason|\byear)\s$")
+_LONE_YEAR = re.compile(r"(?<![\w.,/:$€£¥#§–-])(?P<y>[12]\d{3})(?![\w%°€£$]|[.,:]\d|[/–-]\d|-\w)(?!\s?[*+=×])")
+_YEAR_RANGE = re.compile(
+    rf"(?<![\w.,/:$€£¥#§–-])(?P<y>[12]\d{{3}})(?P<to>(?:{S})?[–—/-](?:{S})?)(?P<y2>[12]\d{{3}}|\d{{2}})(?![\w–%°€£$]|-[\w]|[.,:]\d|/\d)"
+)
+# Words before a number that is then a year.
+_PREPOSITIONS = {
+    "en": r"in|since|from|until|till|by|before|after|during|around|circa|about|of|early|mid|late|years?|through|spring|summer|autumn|fall"
+    r"|winter|born|died|dated|established|founded|est\.|b\.|d\.|c\.|ca\.|fl\.|between|fiscal|act|early as|late as|to",
+    "de": r"jahre?s?|seit|bis|ab|vor|nach|um|gegen|ca\.|zwischen|von|vom|anfang|mitte|ende|sommer|winter|herbst|frühjahr|geboren"
+    r"|geb\.|gest\.",
+    "es": r"en|de|del|desde|hasta|a|año|años|entre|hacia|c\.|ca\.",
+    "fr": r"en|de|depuis|jusqu['’]en|dès|vers|avant|après|entre|à|année|années|l['’]an|été|hiver|printemps|automne|fin|début",
+    "zh": "在|于|自|从|至",
+}
+_ALWAYS = r"[(（]|©|\(c\)"
+_ARGUMENT = re.compile(r",\s?\d{1,2}(?!\d)")  # date(2022, 3, 28)
+_VAGUE = frozenset("about around by to etwa vers hacia über a à".split())  # that stand as often before amounts
+_NUMBERED = re.compile(r"\b(?:pages?|pp?\.|lines?|verses?|lots?|nos?\.|vol\.|volumes?|seiten?|s\.|nr\.|páginas?)\s?$", re.IGNORECASE)
+_UNITS = frozenset(
+    """
+    attacks times words pages lines copies miles mile metres meters metre meter km m ft feet foot yards inches kg g t tons tonnes pounds
+    dollars euros euro francs marks pesos rubles yen yuan cents hours hrs hour minutes seconds days weeks months years gmt utc bst est local
+    bytes bits pixels px mb gb kb kw mw hp cc ml l litres liters percent per degrees calories points acres hectares kilómetros metros
+    pesetas libras dólares páginas veces kilomètres mètres livres fois kilometer seiten uhr mal mark dollar pfund stück
+    people persons men women children votes voters soldiers members horses others species personas hombres mujeres hommes femmes soldats
+    personnes chevaux menschen einwohner personen arbeiter soldaten
+    """.split()
+)
+_NEXT_WORD = re.compile(r"(?:\s(?:to|bis|al?|à)\s\d{1,6})?[^\S\n]{1,3}([^\W\d_]+)")
+_LINE_START = re.compile(r"(?:^|\n)[ \t>]*(?:[-*+•][ \t]+|#{1,6}[ \t]+|\|[ \t]*)?(?:\*\*|__)?$")
+_ENTRY = re.compile(r"(?:\*\*|__)?[ \t]*(?:[:–—|\t]|-[ \t]|\n)")
+_DETERMINER = re.compile(r"(?:\b(?:the|a|an|his|her|its|their|our|my|this|that)|['’]s|\w{2}s['’])\s$", re.IGNORECASE)
+_OTHER_ERA = re.compile(r"\s?(?:AH|A\.H\.|AM|A\.M\.|BE|B\.E\.|H\.|AUC|SE)(?!\w)")
+_COORDINATION = re.compile(r",?\s(?:and|or|to|und|oder|bis|y|o|a|et|ou|à)\s|,\s|\s?&\s?")
+_CLAUSE_END = re.compile(r"[.,;)](?!\d)|\s*$")
+_AFTER_WORD = re.compile(r"[a-zäöüß)]\s$|\($")
+
+
+def numeric_dates(text: str, language: str) -> Iterator[Candidate]:
+    """The days and months in digits in a text."""
+    for m in _YEAR_FIRST.finditer(text):
+        year, month, day = (int(m[group] or m[f"{group}2"]) for group in "ymd")
+        if year and not (m["y2"] and _is_numbered(m)) and (found := candidate_of(m, PartialDate(year, month, day))):
+            yield found
+    for m in _YEAR_MONTH.finditer(text):
+        year, month = int(m["y"]), int(m["m"])
+        is_season = month == (year + 1) % 100 and _SEASON.search(text[max(0, m.start() - 8) : m.start()])  # the 2003-04 season
+        if not is_season and (found := candidate_of(m, PartialDate(year, month))):
+            yield found
+    yield from _year_last_dates([m for m in _YEAR_LAST.finditer(text) if not _is_numbered(m)], text, language)
+
+
+def _is_numbered(m: re.Match[str]) -> bool:
+    """Whether the word before a number says that it is that of a version or a section."""
+    return _NO_DATE_AFTER.search(m.string[max(0, m.start() - 10) : m.start()]) is not None
+
+
+def _year_last_dates(matches: Sequence[re.Match[str]], text: str, language: str) -> Iterator[Candidate]:
+    """3/12/2019: the order of day and month is that of the text's other dates, else that of its language.
+
+    An English text without a telling date leaves both possible: the date is then known to the year.
+    """
+    is_day_first = _is_day_first(matches, text, language)
+    for m in matches:
+        a, b, year = int(m["a"]), int(m["b"]), int(m["y"])
+        if len(m["y"]) == 2:
+            year += 1900 if year >= FIRST_SHORT_YEAR else 2000
+        if not (a and b and year):
+            continue
+        if m["sep"] == "." or is_day_first or a > 12:
+            date = PartialDate(year, b, a)
+        elif is_day_first is False or b > 12 or a == b:
+            date = PartialDate(year, a, b)
+        else:
+            date = PartialDate(year)
+        if found := candidate_of(m, date):
+            yield found
+
+
+def _is_day_first(matches: Iterable[re.Match[str]], text: str, language: str) -> bool | None:
+    """Whether numeric dates of a text give the day first; None if it does not say."""
+    votes = Counter(int(m["a"]) > 12 for m in matches if (int(m["a"]) > 12) != (int(m["b"]) > 12))
+    if votes:
+        return votes[True] > votes[False] if votes[True] != votes[False] else None
+    if language != "en":
+        return True
+    months, beginning = names_pattern(["en"])[0], text[:ORDER_CHARS]
+    day_first = len(re.findall(rf"\b{DAY}\s(?:{months})\b", beginning))
+    month_first = len(re.findall(rf"\b(?:{months})\s{DAY}\b", beginning))
+    return None if day_first == month_first else day_first > month_first
+
+
+def years(text: str, language: str, others: Sequence[tuple[int, int]]) -> Iterator[Candidate]:
+    """Years alone, and ranges of them with a dash, where the text says that they are years. `others`: spans of other dates, in order."""
+    ranges = [found for m in _YEAR_RANGE.finditer(text) if (found := _year_range(m, language)) and not is_taken(found, others)]
+    yield from ranges
+    taken = sorted([*others, *((c.start, c.end) for c in ranges)])
+    last_end = None
+    for m in _LONE_YEAR.finditer(text):
+        found = Candidate(m.start(), m.end(), PartialDate(int(m["y"])), PartialDate(int(m["y"])))
+        if not is_taken(found, taken) and _is_year(m, language, last_end):
+            last_end = m.end()
+            yield found
+
+
+def _year_range(m: re.Match[str], language: str) -> Candidate | None:
+    """Two numbers as a range of years, or as one of other things; None if the second is not greater."""
+    first, joint = int(m["y"]), m["to"].strip()
+    last = int(m["y2"]) if len(m["y2"]) == 4 else first - first % 100 + int(m["y2"])
+    if first >= last:
+        return None
+    window = m.string[max(0, m.start() - WINDOW_CHARS) : m.start()]
+    is_month = len(m["y2"]) == 2 and joint == "-" and int(m["y2"]) <= 12 and not window.endswith("the ")  # 2010-11
+    is_other = (
+        is_month or _NUMBERED.search(window) or _is_counted(m.string, m.end(), last, language) or (joint == "/" and last != first + 1)
+    )
+    is_range = first >= FIRST_YEAR and last <= LAST_YEAR and not is_other
+    return Candidate(m.start(), m.end(), PartialDate(first), PartialDate(last), is_possible=is_range)
+
+
+def _is_year(m: re.Match[str], language: str, last_end: int | None) -> bool:
+    """Whether a number is a year. `last_end`: the end of the year before it in the text."""
+    text, start, end = m.string, m.start(), m.end()
+    window = text[max(0, start - WINDOW_CHARS) : start]
+    is_argument = window.endswith("(") and _ARGUMENT.match(text, end)
+    if is_argument or not FIRST_YEAR <= int(m["y"]) <= LAST_YEAR or _is_counted(text, end, int(m["y"]), language):
+        return False
+    is_coordinated = last_end is not None and _COORDINATION.fullmatch(text, last_end, start)
+    if is_coordinated or (_LINE_START.search(window) and _ENTRY.match(text, end)):  # "1974: …" in a chronicle, or a heading
+        return True
+    following = _NEXT_WORD.match(text, end)
+    word = following[1] if following else ""
+    if preposition := _prepositions(language).search(window):
+        is_vague = preposition[0].strip().lower() in _VAGUE
+        return not is_vague or not word or word.lower() in _function_words(language) or word[0].isupper()
+    if language == "de":  # "1974 kaufte die Stadt", "wurde 1974 gegründet"; what is counted is a noun, with a capital
+        is_clause_end = _CLAUSE_END.match(text, end) and _AFTER_WORD.search(window) and not _NUMBERED.search(window)
+        return word[0].islower() if word else bool(is_clause_end)
+    return language == "en" and bool(word) and _DETERMINER.search(window) is not None  # "the 1974 election"
+
+
+def _is_counted(text: str, end: int, number: int, language: str) -> bool:
+    """Whether the word behind a number says what it counts, or that it is of another era: a unit, or after a round number a plural."""
+    following = _NEXT_WORD.match(text, end)
+    if following is None:
+        return _OTHER_ERA.match(text, end) is not None
+    word = following[1].lower()
+    if word in _UNITS or _OTHER_ERA.match(text, end):
+        return True
+    if number % 50 or word in _function_words(language):
+        return False
+    return following[1][0].isupper() if language == "de" else word.endswith("s") and following[1][0].islower()
+
+
+@cache
+def _function_words(language: str) -> frozenset[str]:
+    return frozenset(FUNCTION_WORDS_BY_LANGUAGE.get(language, FUNCTION_WORDS_BY_LANGUAGE["en"]).split())
+
+
+@cache
+def _prepositions(language: str) -> re.Pattern[str]:
+    words = _PREPOSITIONS.get(language, _PREPOSITIONS["en"])
+    if language == "zh":
+        return re.compile(rf"(?:{words}|{_ALWAYS})\s?$")
+    behind = r"(?:the\syear\s|about\s|around\s|c\.\s?|ca\.\s?)?"
+    return re.compile(rf"(?:(?<!\w)(?:{words})[\s-]+{behind}|{_ALWAYS}|(?<!\w)c\.\s?)$", re.IGNORECASE)

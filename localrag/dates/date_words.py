@@ -1,7 +1,6 @@
 """The words of dates in several languages: months and weekdays from dateparser, and how a text reckons from another date.
 
-For every language that dateparser knows, months are read; dates in relation to others, seasons and years alone in the languages of
-RELATIVE.
+For every language that dateparser knows, months are read; dates in relation to others and years alone in the languages of RELATIVE.
 """
 
 import re
@@ -15,41 +14,23 @@ from localrag.entailment.english import MONTH_NAMES
 WEEKDAY_NAMES = "monday tuesday wednesday thursday friday saturday sunday".split()
 SPACE = r"(?:[^\S\n]{1,3}\n?[^\S\n]{0,8}|\n[^\S\n]{0,8})"  # within a line, or where a line is wrapped; a blank line ends everything
 CAPITALIZING = ("en", "de")  # languages whose months and weekdays have a capital: "may" is no month
-SEASONS = {  # season of EDTF → its words in each language
-    "en": {21: "spring", 22: "summer", 23: "autumn|fall", 24: "winter"},
-    "de": {21: "Frühjahr|Frühling", 22: "Sommer", 23: "Herbst", 24: "Winter"},
-    "es": {21: "primavera", 22: "verano", 23: "otoño", 24: "invierno"},
-    "fr": {21: "printemps", 22: "été", 23: "automne", 24: "hiver"},
-    "zh": {21: "春季|春天|春", 22: "夏季|夏天|夏", 23: "秋季|秋天|秋", 24: "冬季|冬天|冬"},
-}
 UNITS = {
-    "en": {"day": "days?", "week": "weeks?", "month": "months?", "year": "years?", "decade": "decades?"},
-    "de": {"day": "Tage?n?", "week": "Wochen?", "month": "Monate?n?s?", "year": "Jahre?n?s?", "decade": "Jahrzehnte?n?"},
-    "es": {"day": "días?", "week": "semanas?", "month": "mes(?:es)?", "year": "años?", "decade": "décadas?"},
-    "fr": {"day": "jours?", "week": "semaines?", "month": "mois", "year": "ans?|années?", "decade": "décennies?"},
-    "zh": {"day": "天|日", "week": "个?(?:星期|礼拜)|周", "month": "个月", "year": "年"},
+    "en": {"day": "days?", "week": "weeks?", "month": "months?", "year": "years?"},
+    "de": {"day": "Tage?n?", "week": "Wochen?", "month": "Monate?n?s?", "year": "Jahre?n?s?"},
 }
 PERIODS = {  # units in the singular, as "last" and "the following" have them
-    "en": "week|month|year|decade",
-    "de": "Woche|Monats?|Jahr(?:e?s)?|Jahrzehnts?",
-    "es": "semana|mes|año|década",
-    "fr": "semaine|mois|an|année|décennie",
-    "zh": "(?:个?(?:星期|礼拜)|周)",
+    "en": "week|month|year",
+    "de": "Woche|Monats?|Jahr(?:e?s)?",
 }
 _COUNTS = {
     "en": "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen",
     "de": "ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
-    "es": "un dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince",
-    "fr": "un deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze",
 }
 _OTHER_COUNTS = {
     "en": {"a": 1, "an": 1} | {word: 10 * n for n, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)},
     "de": {"einem": 1, "einer": 1, "einen": 1, "eine": 1, "zwanzig": 20, "dreißig": 30},
-    "es": {"una": 1, "veinte": 20, "treinta": 30},
-    "fr": {"une": 1, "vingt": 20, "trente": 30},
 }
 _CJK_DIGITS = {c: n for n, c in enumerate("零一二三四五六七八九")} | {"〇": 0, "○": 0, "两": 2, "十": 10}
-_CJK_DAY = "(?:[12]?\\d|3[01]|[一二三]?十[一二三四五六七八九]?|[一二三四五六七八九])"
 # What each reckons from ("own": the document's date, "text": the date before it in the text, "near": the weekday next to the document's
 # date), by how much, of which unit; then its words. <what> is a unit, weekday, month or season; n and <n> are how many;
 # <days> are days of a month. "Today" is mostly "nowadays" in other languages than English, so a time of day must follow it there.
@@ -97,65 +78,6 @@ RELATIVE = {
         text -n: <n> <unit> (?:zuvor|davor|vorher|früher)
         near 0: (?:am|bis|seit|ab) <weekday>(?:abend|nachmittag|vormittag|morgen|mittag|nacht)?
     """,
-    "es": r"""
-        own -2 day: anteayer|antes de ayer
-        own +2 day: pasado mañana
-        own -1 day: ayer|anoche
-        own +1 day: (?<!la\s)(?<!esta\s)(?<!pasado\s)mañana
-        own -1: (?:el|la) <what> pasad[oa]
-        own 0: est[ea] <what>
-        own +1: (?:el próximo|la próxima) <what>
-        own -n: hace <n> <unit>
-        text +1 day: (?:al|el) día siguiente
-        text -1 day: el día anterior
-        text +1: (?:el|la|al) <what> siguiente
-        text -1: (?:el|la|al) <what> anterior
-        text 0: (?:(?:el|la|ese|esa|este|esta) mism[oa]|ese|esa|aquel|aquella) <what>
-        text +n: <n> <unit> (?:después|más tarde)
-        text -n: <n> <unit> antes
-    """,
-    "fr": r"""
-        own -2 day: avant-hier
-        own +2 day: après-demain
-        own -1 day: hier
-        own +1 day: demain
-        own -1: (?:l['’]|le |la )?<what> (?:derni(?:er|ère)|passée?)
-        own 0: ce(?:t|tte)? <what>
-        own +1: (?:l['’]|le |la )?<what> prochaine?
-        own -n: il y a <n> <unit>
-        text +1 day: le (?:lendemain|jour suivant)
-        text -1 day: la veille|le jour précédent
-        text +1: (?:l['’]|le |la )<what> suivante?
-        text -1: (?:l['’]|le |la )<what> précédente?
-        text 0: (?:le|la|cette) même <what>
-        text +n: <n> <unit> (?:plus tard|après)
-        text -n: <n> <unit> (?:plus tôt|auparavant|avant)
-    """,
-    "zh": r"""
-        own -2 day: 前天
-        own +2 day: 后天
-        own -1 day: 昨天|昨日|昨晚
-        own 0 day: 今天(?:上午|下午|早上|中午|晚上)|今晚|今早
-        own +1 day: 明天|明日
-        own -2 year: 前年
-        own -1 year: 去年
-        own 0 year: 今年
-        own +1 year: 明年
-        own -1: 上个?<what>
-        own 0: [本这]个?<what>
-        own +1: 下个?<what>
-        own -1 month: 上个?月<days>
-        own 0 month: (?:本|这个)月<days>
-        own +1 month: 下个?月<days>
-        own -n: <n>多?<unit>前
-        text +1 day: 次日|翌日|第二天
-        text +1 year: 次年|翌年|第二年
-        text +1 month: 次月<days>
-        text 0 year: 同年
-        text 0 month: 同月<days>
-        text 0 day: 当天|当日|同日
-        text +n: <n><unit>(?:之?后|以后)
-    """,
 }
 
 
@@ -171,14 +93,12 @@ class RelativeRule:
     language: str
 
     def named(self, m: re.Match[str]) -> tuple[str, int]:
-        """The unit that a match names, or "weekday", "month name" or "season" with the number of the one it names."""
+        """The unit that a match names, or "weekday" or "month name" with the number of the one it names."""
         groups, words = m.groupdict(), date_words(self.language)
         if word := groups.get("weekday"):
             return "weekday", words.weekdays[word.lower()]
         if word := groups.get("month"):
             return "month name", words.months[word.lower()]
-        if word := groups.get("season"):
-            return "season", next(n for n, forms in SEASONS[self.language].items() if re.fullmatch(forms, word, re.IGNORECASE))
         if word := groups.get("unit"):
             units = UNITS[self.language].items()
             return next(unit for unit, pattern in units if re.fullmatch(f"(?:{pattern})s?", word, re.IGNORECASE)), 0
@@ -187,8 +107,8 @@ class RelativeRule:
     def number(self, m: re.Match[str]) -> int:
         """How many units a match counts; 0 if it counts none."""
         word = (m.groupdict().get("n") or "").lower()
-        if word.isdecimal() or self.language == "zh":
-            return cjk_number(word or "0")
+        if word.isdecimal():
+            return int(word)
         counts = date_words(self.language).counts
         return sum(counts.get(part, 0) for part in re.split(r"[-\s]", word))
 
@@ -247,7 +167,6 @@ def _locale(language: str) -> Mapping[str, Any]:
 
 
 def _names(forms: Iterable[str], least: int) -> set[str]:
-    """The forms of a name with so many letters and no digit."""
     return {form.lower() for form in forms if len(form) >= least and form.replace(".", "").isalpha()}
 
 
@@ -259,23 +178,18 @@ def _rules(language: str, words: DateWords) -> Iterator[RelativeRule]:
         "unit": PERIODS[language],
         "weekday": weekday,
         "month": alternatives(words.full_months, language),
-        "season": "|".join(SEASONS[language].values()),
     }
-    space = "" if language == "zh" else SPACE
-    start, end = ("", "") if language == "zh" else (r"(?<![\w-])", r"\b")
     count = "|".join(sorted(words.counts, key=len, reverse=True))
-    number = "[一二两三四五六七八九十]{1,3}" if language == "zh" else f"(?:{count})(?:-(?:{count}))?"
     parts = {
         "what": "(?:" + "|".join(f"(?P<{name}>{pattern})" for name, pattern in named.items()) + ")",
         "unit": f"(?P<unit>{'|'.join(UNITS[language].values())})",
         "weekday": f"(?P<weekday>{weekday})",
-        "n": rf"(?P<n>(?<![\d.,])\d{{1,3}}|{number})",
-        "days": rf"(?:(?P<d>{_CJK_DAY})[日号](?:[至到–—-](?P<d2>{_CJK_DAY})[日号])?)?",
+        "n": rf"(?P<n>(?<![\d.,])\d{{1,3}}|(?:{count})(?:-(?:{count}))?)",
     }
     for line in filter(None, map(str.strip, RELATIVE[language].splitlines())):
         head, _, forms = line.partition(": ")
         base, step, *unit = head.split()
-        pattern = re.sub("<(what|unit|weekday|n|days)>", lambda m: parts[m[1]], forms.replace(" ", space))
+        pattern = re.sub("<(what|unit|weekday|n)>", lambda m: parts[m[1]], forms.replace(" ", SPACE))
         direction = (step > "+" and step[0] == "+") - (step[0] == "-")
         steps = 0 if step.endswith("n") else abs(int(step))
-        yield RelativeRule(base, direction, steps, "".join(unit), re.compile(f"{start}(?:{pattern}){end}", re.IGNORECASE), language)
+        yield RelativeRule(base, direction, steps, "".join(unit), re.compile(rf"(?<![\w-])(?:{pattern})\b", re.IGNORECASE), language)

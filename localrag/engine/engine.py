@@ -10,23 +10,25 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localrag.engine.prefix_cache import PrefixCache
-from localrag.engine.request import Backend, Caller, EngineMetrics, Generation, Request, Sequence
+from localrag.engine.request import EngineMetrics, Generation, Request, Sequence
 from localrag.engine.sampler import GrammarMatcher, Sampler
 from localrag.engine.scheduler import MIN_PREFILL_ROWS, SlotAssignment, SlotManager, Step, StepPlanner
-from localrag.engine.settings import with_old_names
-from localrag.errors import ContextTooSmall, EngineError, KvCacheFull, LocalragError, error_location, known_error
+from localrag.errors import ContextTooSmall, EngineError, LocalragError, error_location, known_error
+
+if TYPE_CHECKING:
+    from localrag.engine.llama.model import LlamaModel
 
 
 class Engine:
     """Generates for many requests at once with one model: create it, `await generate(...)`, and `close()` it."""
 
-    def __init__(self, open_backend: Callable[[], Backend], *, max_rows: int = 512) -> None:
+    def __init__(self, open_backend: "Callable[[], LlamaModel]", *, max_rows: int = 512) -> None:
         """Open the model on the engine's own thread and wait for it; raises what `open_backend` raises.
 
         All llama.cpp calls must come from one thread: OpenMP keeps a team of workers for every thread that has computed, and once there are
@@ -38,14 +40,14 @@ class Engine:
         self._grammar_tokenizer: Any = None
         self._sending = threading.Lock()  # held from the check of `_closed` until the request is queued
         self._closed: EngineError | None = None  # once set, the error of every request
-        opened: Future[Backend] = Future()
+        opened: Future[LlamaModel] = Future()
         self._thread = threading.Thread(target=self._run, args=(open_backend, opened), name="localrag-engine", daemon=True)
         self._thread.start()
         try:
             self.backend = b = opened.result()
             self.settings = b.settings
             self.window, self.parallel_requests = b.n_ctx, b.settings.slots
-            self.slots = SlotManager(b.settings, can_truncate=b.can_truncate, capacity=b.capacity)
+            self.slots = SlotManager(b.settings, can_truncate=b.can_truncate)
             self._planner = StepPlanner(b.settings, self.slots, max_rows)
             self.prefixes = PrefixCache(b.prefix_folder if b.settings.share_prefixes else None)
         except BaseException:
@@ -67,14 +69,14 @@ class Engine:
                 left=window - len(request.token_ids),
             )
         loop = asyncio.get_running_loop()
-        caller = Caller(loop, loop.create_future())
-        sequence = Sequence(request, caller)
+        future: asyncio.Future[Generation] = loop.create_future()
+        sequence = Sequence(request, loop, future)
         with self._sending:
             if self._closed:
                 raise EngineError(str(self._closed), self._closed.hint)
             self._inbox.put(("add", sequence))
         try:
-            return await caller.future
+            return await future
         except asyncio.CancelledError:
             self._inbox.put(("cancel", sequence))
             raise
@@ -84,12 +86,8 @@ class Engine:
         return self.figures.to_json(self.settings.slots) | {
             "prefix_tokens_saved": self.slots.reused,
             "preempted": self.slots.preempted,
-            "settings": with_old_names(self.settings.to_json()),
+            "settings": self.settings.to_json(),
         }
-
-    def inconsistencies(self) -> list[str]:
-        """Errors in the bookkeeping of an idle engine, such as slots without a caller; empty if it is consistent."""
-        return self.slots.inconsistencies() + [f"{len(self._sequences)} sequences are kept"] * bool(self._sequences)
 
     def close(self) -> None:
         """Stop after the current step and free the model; running generations fail."""
@@ -98,7 +96,7 @@ class Engine:
 
     # Everything below runs on the engine's own thread.
 
-    def _run(self, open_backend: Callable[[], Backend], opened: "Future[Backend]") -> None:
+    def _run(self, open_backend: "Callable[[], LlamaModel]", opened: "Future[LlamaModel]") -> None:
         try:
             opened.set_result(open_backend())
         except BaseException as error:  # noqa: BLE001 — the thread that opens the engine gets it
@@ -176,8 +174,6 @@ class Engine:
 
     def _place_waiting(self) -> None:
         while assignment := self.slots.admit():
-            for slot in assignment.evict:
-                self.backend.truncate(slot, 0)
             self._place(assignment)
             sequence = assignment.sequence
             if sequence.queue_seconds < 0:
@@ -213,30 +209,18 @@ class Engine:
                 self.prefixes.store(token_ids, lambda path: self.backend.save_state(slot, path, token_ids))
 
     def _execute(self, step: Step) -> None:
-        for slot in step.evict:
-            self.backend.truncate(slot, 0)
         rows = [row for run in step.scheduled_sequences for row in run.as_rows()]
         started = time.perf_counter()
         try:
             logits = self.backend.decode(rows)
-        except KvCacheFull as error:
-            self._preempt_for(step, error)
-            return
         except EngineError as error:
-            self._recover(step, error)
+            self._fail([run.sequence for run in step.scheduled_sequences], error)
+            self._reset_kv_cache()
             return
         before = sum(r.sequence.n_generated for r in step.scheduled_sequences)
         seconds = time.perf_counter() - started
         self._consume_logits(step, logits)
         self._record_metrics(step, seconds, len(rows), sum(r.sequence.n_generated for r in step.scheduled_sequences) - before)
-
-    def _recover(self, step: Step, error: EngineError) -> None:
-        """Reset the KV cache after a failed step. A lone request gets the error; of several, each is retried alone to find the cause."""
-        if len(step.scheduled_sequences) == 1:
-            self._fail([r.sequence for r in step.scheduled_sequences], error)
-        for run in step.scheduled_sequences:
-            run.sequence.retry_alone = True
-        self._reset_kv_cache()
 
     def _reset_kv_cache(self) -> None:
         """Create an empty KV cache; close the engine if that fails."""
@@ -251,13 +235,6 @@ class Engine:
                     getattr(error, "hint", "") or "Run the same command again; finished work is saved.",
                 )
             )
-
-    def _preempt_for(self, step: Step, error: KvCacheFull) -> None:
-        """Handle a full KV cache: preempt the newest sequence; a lone sequence fails with the error."""
-        if len(self.slots.running) == 1:
-            self._fail([r.sequence for r in step.scheduled_sequences], error)
-            return
-        self.backend.truncate(self.slots.preempt_and_evict(self.slots.preemption_candidate), 0)
 
     def _consume_logits(self, step: Step, logits: NDArray[np.float32]) -> None:
         """Sample each sequence's tokens from the logits of a step, and remove rejected tokens from the KV cache."""
@@ -314,12 +291,11 @@ class Engine:
         sequence.emit(b"".join(self.backend.token_to_piece(t) for t in tokens[:room]))
         if constraint and len(tokens) <= room:
             constraint.advance(lambda: sequence.text)
-        stopped = sequence.has_hit_stop()
-        if stopped or (constraint and constraint.finished):
+        if constraint and constraint.finished:
             self._finish(sequence, complete=True)
         elif sequence.n_generated >= max_tokens:
             self._finish(sequence, complete=False)
-        elif sequence.caller and sequence.caller.loop.is_closed():  # the caller ended without cancelling
+        elif sequence.loop and sequence.loop.is_closed():  # the caller ended without cancelling
             self._drop(sequence)
         return sequence not in self._sequences
 
@@ -331,17 +307,9 @@ class Engine:
 
     def _finish(self, sequence: Sequence, *, complete: bool) -> None:
         request, seconds = sequence.request, time.perf_counter() - sequence.submitted_at
-        self.slots.record_length(sequence)
         self._drop(sequence)
-        metrics = self.figures.tasks[request.task]
-        metrics.requests += 1
-        metrics.prompt_tokens += len(request.token_ids)
-        metrics.cached_tokens += sequence.n_cached
-        metrics.output_tokens += sequence.n_generated
-        metrics.forced_tokens += sequence.n_forced
-        metrics.seconds.append(seconds)
-        metrics.queue_seconds.append(sequence.queue_seconds)
         counts = (len(request.token_ids), sequence.n_cached, sequence.n_generated, sequence.n_forced)
+        self.figures.tasks[request.task].count(*counts, seconds=seconds, queue_seconds=sequence.queue_seconds)
         log_probability = sequence.sampler.log_probability if sequence.sampler else 0.0
         sequence.resolve(
             Generation(sequence.text, complete, tuple(sequence.token_ids), *counts, seconds, sequence.queue_seconds, log_probability)

@@ -1,14 +1,15 @@
-"""Memory of a model's weights and KV cache, computed from the header of its file; no weights are loaded."""
+"""Memory of a model's weights and KV cache, computed from the header of its file, and how much of it fits; no weights are loaded."""
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from localrag.errors import ModelError
-from localrag.gguf import Tensor, read_header
+from localrag.gguf import read_header
 from localrag.model_files import checked_header, shard_paths
 
 KV_BYTES = {"f32": (0, 4.0), "f16": (1, 2.0), "q8_0": (8, 34 / 32), "bf16": (30, 2.0)}  # ggml_type, bytes per value
@@ -72,13 +73,12 @@ def _shape(metadata: dict[str, Any]) -> KvShape:
 
 @dataclass(frozen=True, slots=True)
 class ModelMemory:
-    """Bytes of a model's weights: per layer, of the experts in each layer, and of all other tensors.
+    """Bytes of a model's weights: per layer, and of all other tensors.
 
     `kv_bytes_per_token`: KV cache of one token in all layers, in the chosen type; `window` in tokens; `parameters` is a count.
     """
 
     layers: tuple[int, ...]
-    experts: tuple[int, ...]
     other_weights: int
     kv_bytes_per_token: float
     window: int
@@ -99,15 +99,69 @@ def file_type(path: Path) -> int:
 @cache
 def read_model_memory(path: Path, kv: str) -> ModelMemory:
     """The memory needs of a model by its header; `kv` is the type of its KV cache. Raises ModelError."""
-    layers: defaultdict[int, list[Tensor]] = defaultdict(list)
+    layers: defaultdict[int, int] = defaultdict(int)
     other_weights = parameters = 0
     for tensor in (t for file in shard_paths(path) for t in read_header(file).tensors):
         parameters += tensor.values
         if match := re.match(r"blk\.(\d+)\.", tensor.name):
-            layers[int(match[1])].append(tensor)
+            layers[int(match[1])] += tensor.size
         else:
             other_weights += tensor.size
-    sizes = tuple(sum(t.size for t in layers[i]) for i in sorted(layers))
-    experts = tuple(sum(t.size for t in layers[i] if "exps" in t.name) for i in sorted(layers))
-    kv_shape = read_kv_shape(path)
-    return ModelMemory(sizes, experts, other_weights, kv_shape.bytes_per_token(kv), kv_shape.window, parameters)
+    sizes, kv_shape = tuple(layers[i] for i in sorted(layers)), read_kv_shape(path)
+    return ModelMemory(sizes, other_weights, kv_shape.bytes_per_token(kv), kv_shape.window, parameters)
+
+
+MEMORY_MARGIN = 0.05  # share of a device's memory that stays free, besides COMPUTE_BUFFER_BYTES
+COMPUTE_BUFFER_BYTES = 400 << 20  # on a GPU: llama.cpp's buffers of a step, the driver's context
+KV_MEMORY_SHARE = 0.5  # of the memory free beside the weights; the rest is for the embedder, FAISS, and other programs
+LARGE_MODEL_PARAMETERS = 1_000_000_000  # a model of this size gets the longer window
+CONTEXT_SIZES = (16384, 8192, 4096, 2048, 1024, 512, 256)  # tokens of a sequence
+SMALL_MODEL_CONTEXT = 4096  # tokens, below LARGE_MODEL_PARAMETERS
+MIN_SEQUENCES = 4  # parallel sequences; the window is shortened to reach this number
+MAX_SLOTS = 16  # sequences; no other number was clearly faster on the CPUs measured
+
+
+@dataclass(frozen=True, slots=True)
+class Offload:
+    """The part of a model on the GPU: number of layers (-1: all), and bytes left there for KV."""
+
+    gpu_layers: int = 0
+    kv_bytes: int = 0
+
+
+def offload(shape: ModelMemory, free: Sequence[int], totals: Sequence[int]) -> Offload:
+    """The largest part of the model that fits into the GPUs' free memory beside a KV of MIN_SEQUENCES small windows.
+
+    llama.cpp offloads the last layers first, and the other weights with all of them.
+    """
+    room = sum(max(0, f - COMPUTE_BUFFER_BYTES - int(MEMORY_MARGIN * t)) for f, t in zip(free, totals, strict=True))
+    min_kv_bytes = shape.kv_bytes_per_token * MIN_SEQUENCES * min(SMALL_MODEL_CONTEXT, shape.window)
+    if shape.weights + min_kv_bytes <= room:
+        return Offload(-1, room - shape.weights)
+    for count in range(len(shape.layers) - 1, 0, -1):
+        used = sum(shape.layers[-count:])
+        if used + min_kv_bytes * count / len(shape.layers) <= room:
+            return Offload(count, room - used)
+    return Offload()
+
+
+def kv_cache_budget(shape: ModelMemory, placed: Offload, free: int | None) -> float:
+    """Bytes available for the KV if `placed` is offloaded and `free` bytes of main memory are free."""
+    share = 1.0 if placed.gpu_layers < 0 else placed.gpu_layers / max(1, len(shape.layers))
+    of_ram = KV_MEMORY_SHARE * max(0, (free if free is not None else 8 << 30) - shape.weights * (placed.gpu_layers >= 0))
+    return min(placed.kv_bytes / share if share else of_ram, of_ram / (1 - share) if share < 1 else placed.kv_bytes)
+
+
+def context_and_slots(shape: ModelMemory, room: float, *, most: int) -> tuple[int, int]:
+    """Tokens per sequence and number of sequences (at most `most`) in a KV of `room` bytes.
+
+    The window is shortened before there are fewer than MIN_SEQUENCES sequences.
+    """
+    max_context = max(CONTEXT_SIZES) if shape.parameters >= LARGE_MODEL_PARAMETERS else SMALL_MODEL_CONTEXT
+    windows = [w for w in CONTEXT_SIZES if w <= max_context and w < 2 * shape.window]
+    for min_slots in (min(MIN_SEQUENCES, most), 1):
+        for window in windows:
+            slots = int(room / max(1.0, shape.kv_bytes_per_token * min(window, shape.window)))
+            if slots >= min_slots:
+                return window, min(slots, most)
+    return windows[-1], 1

@@ -1,4 +1,4 @@
-"""Requests and generations, the sequence in progress, prompt lookup, the backend protocol, metrics."""
+"""Requests and generations, the sequence in progress, prompt lookup, metrics."""
 
 import asyncio
 import codecs
@@ -6,79 +6,14 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from collections.abc import Sequence as collections_Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from localrag.engine.sampler import GREEDY, Grammar, GrammarMatcher, Sampler, Sampling
-from localrag.engine.settings import EngineSettings
 
 WINDOW_MARGIN = 32  # KV cells beyond a sequence's own that a step may use
 BatchRow = tuple[int, int, int, bool]  # token, position, slot, wants logits
-
-
-class ChatTemplate(Protocol):
-    """Converts conversations of one model to tokens."""
-
-    @property
-    def note(self) -> str:
-        """What is unusual about the model's chat template, in a line; empty if nothing is."""
-
-    def encode(self, messages: Seq[dict[str, str]]) -> tuple[int, ...]:
-        """The tokens of a conversation, ready for the model's answer. Raises ModelError."""
-
-    def encode_continuation(self, before: Seq[dict[str, str]], messages: Seq[dict[str, str]]) -> tuple[int, ...] | None:
-        """The tokens that follow `before`, which ends with the model's answer; None if the whole conversation must be prefilled again."""
-
-
-class Backend(Protocol):
-    """The model interface of the engine: `LlamaModel`, or the fake of the tests."""
-
-    settings: EngineSettings
-    parameters: int
-    n_ctx: int  # tokens of one sequence at most
-    capacity: int | None  # KV cells of all sequences together, if they share one buffer
-    can_truncate: bool
-    end_tokens: frozenset[int]
-    prefix_folder: Path | None  # for KV states of shared prefixes
-
-    @property
-    def chat(self) -> ChatTemplate:
-        """The chat template."""
-
-    def tokenize(self, text: str) -> list[int]:
-        """The tokens of a text."""
-
-    def token_to_piece(self, token: int) -> bytes:
-        """The bytes of a token."""
-
-    def grammar_tokenizer(self) -> Any:
-        """llguidance's view of the vocabulary."""
-
-    def decode(self, rows: list[BatchRow]) -> NDArray[np.float32]:
-        """Logits of the requested rows. Raises KvCacheFull, which changes nothing, and EngineError, after which `reset` is required."""
-
-    def copy_prefix(self, source: int, target: int, length: int) -> None:
-        """Copy the first `length` cells of a slot to another."""
-
-    def truncate(self, sequence: int, length: int) -> None:
-        """Remove a slot's KV from position `length` on."""
-
-    def save_state(self, sequence: int, path: Path, token_ids: Seq[int]) -> bool:
-        """Write a slot's KV state to a file; whether that succeeded."""
-
-    def load_state(self, sequence: int, path: Path, token_ids: Seq[int]) -> bool:
-        """Read a slot's KV state from a file; the slot is empty if that fails."""
-
-    def reset(self) -> None:
-        """Create all slots again, empty."""
-
-    def close(self) -> None:
-        """Free the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +27,6 @@ class Request:
     max_tokens: int
     grammar: Grammar | None = None
     sampling: Sampling = GREEDY
-    stop: tuple[str, ...] = ()
     priority: int = 0
     on_text: Callable[[str], None] | None = None  # called on the event loop with each new part of the text
     task: str = ""
@@ -131,7 +65,7 @@ class PromptLookup:
         self._after: dict[tuple[int, ...], int] = {}
         self._seen = 0
 
-    def propose(self, token_ids: collections_Sequence[int]) -> list[int]:
+    def propose(self, token_ids: Seq[int]) -> list[int]:
         """The tokens that followed the last occurrence of the final three, two or one tokens of `token_ids`; empty if there is none.
 
         Call it with the same sequence as it grows. On JSON answers the first drafted token is accepted in 8 of 10 cases after a known
@@ -148,43 +82,16 @@ class PromptLookup:
         return []
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """The future of a request and the event loop it belongs to."""
-
-    loop: asyncio.AbstractEventLoop
-    future: "asyncio.Future[Generation]"
-
-    def resolve(self, result: Generation | Exception) -> None:
-        """Set the future's result or error, unless it was cancelled meanwhile."""
-
-        def settle() -> None:
-            if self.future.done():
-                return
-            if isinstance(result, Exception):
-                self.future.set_exception(result)
-            else:
-                self.future.set_result(result)
-
-        self.call_soon(settle)
-
-    def call_soon(self, callback: Any, *values: Any) -> None:
-        """Call a function on the caller's event loop, unless that is closed."""
-        try:
-            self.loop.call_soon_threadsafe(callback, *values)
-        except RuntimeError:
-            return
-
-
 @dataclass(eq=False, slots=True)
 class Sequence:
     """A request in the engine: `token_ids[:n_computed]` are in the KV cache of `slot`; `draft` are proposed next tokens.
 
-    Only the engine's thread changes it. Without a `caller` its result is discarded.
+    Only the engine's thread changes it. Without the event loop of a caller, who awaits the `future`, its result is discarded.
     """
 
     request: Request
-    caller: Caller | None = None
+    loop: asyncio.AbstractEventLoop | None = None
+    future: "asyncio.Future[Generation] | None" = None
     # Scheduling
     token_ids: list[int] = field(init=False)
     arrival_order: int = 0
@@ -195,7 +102,6 @@ class Sequence:
     acceptance_rate: float = 0.6  # moving average of accepted draft tokens
     prefill_boundary: int = 0  # a prefill chunk ends here, so that the KV state of the prefix can be saved
     is_cancelled: bool = False
-    retry_alone: bool = False  # after a failed step
     # Generation
     sampler: Sampler | None = None
     constraint: GrammarMatcher | None = None
@@ -236,22 +142,26 @@ class Sequence:
         """Add bytes to the text, and pass new text to the caller's `on_text`."""
         new = self.decoder.decode(data)
         self.text += new
-        if new and self.request.on_text and self.caller:
-            self.caller.call_soon(self.request.on_text, new)
-
-    def has_hit_stop(self) -> bool:
-        """Whether a stop text was generated; the text is then cut before it."""
-        for stop in self.request.stop:
-            position = self.text.find(stop)
-            if position >= 0:
-                self.text = self.text[:position]
-                return True
-        return False
+        if new and self.request.on_text:
+            self._call_soon(self.request.on_text, new)
 
     def resolve(self, result: Generation | Exception) -> None:
-        """Give the caller the result or the error."""
-        if self.caller:
-            self.caller.resolve(result)
+        """Give the caller the result or the error, unless they cancelled meanwhile."""
+        self._call_soon(self._settle, result)
+
+    def _settle(self, result: Generation | Exception) -> None:
+        if self.future is None or self.future.done():
+            return
+        if isinstance(result, Exception):
+            self.future.set_exception(result)
+        else:
+            self.future.set_result(result)
+
+    def _call_soon(self, callback: Callable[..., None], value: Any) -> None:
+        """Call a function on the caller's event loop, unless that is closed."""
+        with suppress(RuntimeError):
+            if self.loop:
+                self.loop.call_soon_threadsafe(callback, value)
 
 
 def common_prefix_length(a: Seq[int], b: Seq[int]) -> int:
@@ -278,6 +188,16 @@ class TaskMetrics:
     drafted_tokens: int = 0
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
     queue_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
+
+    def count(self, prompt: int, cached: int, output: int, forced: int, *, seconds: float, queue_seconds: float) -> None:
+        """Count a request with its tokens."""
+        self.requests += 1
+        self.prompt_tokens += prompt
+        self.cached_tokens += cached
+        self.output_tokens += output
+        self.forced_tokens += forced
+        self.seconds.append(seconds)
+        self.queue_seconds.append(queue_seconds)
 
     def to_json(self) -> dict[str, Any]:
         """Counts, and median and 95th percentile of the seconds from submission to the answer and of the seconds in the queue."""

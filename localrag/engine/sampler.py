@@ -35,11 +35,9 @@ class Grammar:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Sampling parameters: temperature 0 is greedy; otherwise top-p, then min-p (relative to the best token), with a seed."""
+    """Sampling parameters: temperature 0 is greedy."""
 
     temperature: float = 0.0
-    top_p: float = 1.0
-    min_p: float = 0.0
     seed: int = 0
 
 
@@ -153,12 +151,4 @@ class Sampler:
             return int(logits.argmax())
         scaled = logits.astype(np.float64) / s.temperature
         p = np.exp(scaled - scaled.max())
-        p[p < s.min_p] = 0  # p is relative to the best here
-        p /= p.sum()
-        if s.top_p < 1:
-            order = np.argsort(-p)
-            nucleus = order[: int(np.searchsorted(np.cumsum(p[order]), s.top_p)) + 1]
-            truncated = np.zeros_like(p)
-            truncated[nucleus] = p[nucleus]
-            p = truncated / truncated.sum()
-        return int(self._random.choice(len(p), p=p))
+        return int(self._random.choice(len(p), p=p / p.sum()))

@@ -1,4 +1,4 @@
-"""Scheduler: SlotManager (admission, eviction, preemption) and StepPlanner (chunked prefill, decode). Pure Python, without a model.
+"""Scheduler: SlotManager (admission, preemption) and StepPlanner (chunked prefill, decode). Pure Python, without a model.
 
 A step gives every participating sequence the same number of rows, because llama.cpp computes separate KV streams in one pass only if they
 are equally long. A sequence fills its rows with known tokens (of the prompt, or a sampled token and those its grammar forces), then with
@@ -7,11 +7,10 @@ the batch it was computed in, and every answer is a pure function of its request
 """
 
 import heapq
-from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from localrag.engine.request import WINDOW_MARGIN, BatchRow, Sequence, common_prefix_length
+from localrag.engine.request import BatchRow, Sequence, common_prefix_length
 from localrag.engine.settings import EngineSettings
 
 # A sequence waits for another that prefills a shared prefix if that prefix is this much longer than what is cached already.
@@ -26,7 +25,6 @@ class SlotAssignment:
     slot: int
     source: int | None
     n_reused: int
-    evict: tuple[int, ...] = ()  # slots to clear
 
 
 @dataclass(slots=True)
@@ -37,17 +35,12 @@ class _Slot:
 
 
 class SlotManager:
-    """Assigns the slots of the KV cache to waiting sequences.
+    """Assigns the slots of the KV cache, each with cells of its own, to waiting sequences."""
 
-    `capacity` is the number of KV cells if all sequences share one buffer; None if each slot has `context` cells of its own.
-    """
-
-    def __init__(self, settings: EngineSettings, *, can_truncate: bool = True, capacity: int | None = None) -> None:
-        self.capacity, self.can_truncate = capacity, can_truncate
-        self._settings = settings
+    def __init__(self, settings: EngineSettings, *, can_truncate: bool = True) -> None:
+        self.can_truncate, self._settings = can_truncate, settings
         self._slots = [_Slot() for _ in range(settings.slots)]
         self._waiting: list[tuple[int, int, Sequence]] = []
-        self._sizes: defaultdict[str, deque[int]] = defaultdict(lambda: deque(maxlen=64))
         self._clock = 0
         self.reused = self.preempted = 0  # tokens found in the KV cache; preempted sequences
 
@@ -87,16 +80,11 @@ class SlotManager:
         slot, source, keep = self._best_slot(sequence)
         if self._shares_running_prefill(sequence, keep):
             return None
-        evict = self._slots_to_evict(sequence, slot)
-        if evict is None:
-            return None
-        if source in evict:  # the source of the copy was evicted
-            source, keep = None, self._usable(slot, sequence) if self._settings.share_prefixes else 0
         heapq.heappop(self._waiting)
         sequence.slot, sequence.n_computed = slot, keep
         self._slots[slot].token_ids, self._slots[slot].sequence = sequence.token_ids, sequence
         self.reused += keep
-        return SlotAssignment(sequence, slot, source, keep, evict)
+        return SlotAssignment(sequence, slot, source, keep)
 
     def _next(self) -> Sequence | None:
         """The first waiting sequence that was not cancelled."""
@@ -145,51 +133,13 @@ class SlotManager:
             if other.n_pending > MIN_WAIT_GAIN_TOKENS and other.request.priority <= sequence.request.priority
         )
 
-    # Eviction and preemption
-
-    def expected_output_tokens(self, sequence: Sequence) -> int:
-        """Expected further tokens: the 95th percentile of the task's last answers, `max_tokens` until there are some."""
-        limit, seen = sequence.request.max_tokens, sorted(self._sizes[sequence.request.task])
-        likely = seen[int(len(seen) * 0.95)] if len(seen) >= 8 else limit
-        return max(1, min(limit, likely) - sequence.n_generated)
-
-    def _slots_to_evict(self, sequence: Sequence, slot: int) -> tuple[int, ...] | None:
-        """The free slots to evict so that the sequence fits beside the expected needs of the running ones; None: it must wait."""
-        if self.capacity is None:
-            return ()
-        need = len(sequence.token_ids) + self.expected_output_tokens(sequence) + WINDOW_MARGIN
-        running = sum(len(s.token_ids) + self.expected_output_tokens(s) + WINDOW_MARGIN for s in self.running)
-        if running + need > self.capacity and self.running:
-            return None
-        return self.evict(self.capacity - running - need, spare=slot)
-
-    def evict(self, room: int, spare: int | None = None) -> tuple[int, ...]:
-        """Empty free slots, least recently used first, until the others hold at most `room` cells; returns their indexes."""
-        free = sorted(
-            (i for i, s in enumerate(self._slots) if s.sequence is None and s.token_ids and i != spare),
-            key=lambda i: self._slots[i].last_used,
-        )
-        evicted = []
-        while free and sum(len(self._slots[i].token_ids) for i in free) > room:
-            evicted.append(free.pop(0))
-            self._slots[evicted[-1]] = _Slot()
-        return tuple(evicted)
+    # Preemption and release
 
     def preempt(self, sequence: Sequence) -> None:
         """Take a running sequence's slot; it returns to its former place in the queue and reuses what remains of its KV."""
         self.release(sequence)
         self.preempted += 1
         self.add(sequence)
-
-    def preempt_and_evict(self, sequence: Sequence) -> int:
-        """Preempt a sequence whose KV is needed; returns the slot to clear."""
-        slot = sequence.slot
-        assert slot is not None
-        self.preempt(sequence)
-        self._slots[slot] = _Slot()
-        return slot
-
-    # Release
 
     def release(self, sequence: Sequence, *, keep: bool = True) -> None:
         """Remove a finished, failed or cancelled sequence. Its KV is kept for a continuation unless `keep` is False."""
@@ -201,24 +151,17 @@ class SlotManager:
         self._slots[sequence.slot] = _Slot(token_ids, None, self._clock)
         sequence.slot, sequence.n_computed = None, 0
 
-    def record_length(self, sequence: Sequence) -> None:
-        """Record the length of an answer, for the admission of the task's next requests."""
-        self._sizes[sequence.request.task].append(sequence.n_generated)
-
     def requeue_all(self) -> None:
         """Return all running sequences to their former places in the queue after the KV cache was lost."""
         for sequence in self.running:
             self.preempt(sequence)
         self._slots = [_Slot() for _ in self._slots]
 
-    def inconsistencies(self) -> list[str]:
-        """Errors in the bookkeeping while nothing runs; empty if it is consistent."""
-        problems = [f"slot {i} is held by a sequence" for i, s in enumerate(self._slots) if s.sequence is not None]
-        return problems + [f"{len(self._waiting)} sequences wait"] * bool([s for *_, s in self._waiting if not s.is_cancelled])
-
 
 MIN_PREFILL_ROWS = 16  # fewer known tokens are never prefilled alone: they fill rows of decode steps
 DECODE_ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # rows per sequence in a decode step
+# What a step costs besides its rows, and what every sequence in it costs besides them, counted in rows.
+STEP_OVERHEAD_ROWS, SEQUENCE_OVERHEAD_ROWS = 8.0, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,16 +191,14 @@ class ScheduledSequence:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One decode call: the scheduled sequences in slot order, and the slots whose KV is evicted before."""
+    """One decode call: the scheduled sequences in slot order."""
 
     scheduled_sequences: tuple[ScheduledSequence, ...]
-    evict: tuple[int, ...] = ()
 
     def mark_computed(self) -> list[ScheduledSequence]:
         """Record that the step was computed; returns the scheduled sequences that now need a token, in row order."""
         for run in self.scheduled_sequences:
             run.sequence.n_computed += run.n_known
-            run.sequence.retry_alone &= run.sequence.n_pending > 0
         return [r for r in self.scheduled_sequences if r.sequence.n_pending == 0]
 
 
@@ -277,18 +218,12 @@ class StepPlanner:
         running = self._slots.running
         if not running:
             return None
-        if suspects := [s for s in running if s.retry_alone]:
-            return self._with_evictions([self._prefill(suspects[0])])
         longest = max(running, key=lambda s: (s.n_pending, -s.arrival_order))
         decode, gain = self._decode(running)
         prefill = self._prefill(longest)
         urgent = self._read_last and any(s.request.priority < longest.request.priority for s in running)
-        self._read_last = longest.n_pending > MIN_PREFILL_ROWS and not urgent and prefill.n_known / self._cost(1, prefill.n_rows) > gain
-        return self._with_evictions([prefill] if self._read_last else decode)
-
-    def _cost(self, slots: int, rows: int) -> float:
-        """Cost of a step with `rows` rows for each of `slots` adjacent slots, in rows."""
-        return self._settings.step_overhead_rows + slots * (self._settings.sequence_overhead_rows + rows)
+        self._read_last = longest.n_pending > MIN_PREFILL_ROWS and not urgent and prefill.n_known / _cost(1, prefill.n_rows) > gain
+        return Step((prefill,) if self._read_last else tuple(decode))
 
     def _prefill(self, sequence: Sequence) -> ScheduledSequence:
         """A prefill chunk of one prompt, its rows rounded up to an allowed number."""
@@ -300,38 +235,28 @@ class StepPlanner:
         """The same number of rows of every running sequence, chosen for the best gain, and that gain: expected tokens per cost."""
         if not self._slots.can_truncate:
             rows = min(self.max_rows // len(running), *(min(q.n_pending, q.n_to_boundary) for q in running))
-            return [ScheduledSequence(q, rows, rows) for q in running], len(running) * rows / self._cost(len(running), rows)
-        slots, s = [q.slot for q in running if q.slot is not None], self._settings
-        gains, sizes = [], self._ubatches(slots)
+            return [ScheduledSequence(q, rows, rows) for q in running], len(running) * rows / _cost(len(running), rows)
+        gains, sizes, s = [], _ubatches([q.slot for q in running if q.slot is not None]), self._settings
         for rows in DECODE_ROWS:
             if rows >= s.min_rows and sum(sizes) * rows <= self.max_rows and not any(size * rows % s.row_multiple for size in sizes):
-                gains.append((sum(q.expected_accepted(rows) for q in running) / sum(self._cost(size, rows) for size in sizes), rows))
+                gains.append((sum(q.expected_accepted(rows) for q in running) / sum(_cost(size, rows) for size in sizes), rows))
         if not gains:
             return [self._prefill(running[0])], 0.0
         gain, rows = max(gains)
         return [ScheduledSequence(q, min(rows, q.n_pending, q.n_to_boundary), rows) for q in running], gain
 
-    def _ubatches(self, slots: list[int]) -> list[int]:
-        """Number of slots in each pass of llama.cpp, which splits a step where slot numbers have a gap."""
-        if self._settings.kv_unified:  # without streams any rows go in one pass
-            return [len(slots)]
-        sizes = [1]
-        for before, slot in pairwise(slots):
-            if slot == before + 1:
-                sizes[-1] += 1
-            else:
-                sizes.append(1)
-        return sizes
 
-    def _with_evictions(self, runs: list[ScheduledSequence]) -> Step:
-        """The step, with room for its KV: cached slots are evicted first, then the newest sequences preempted."""
-        evict: tuple[int, ...] = ()
-        if (capacity := self._slots.capacity) is not None:
-            need = sum(r.n_rows for r in runs) + sum(s.n_computed for s in self._slots.running)
-            evict = self._slots.evict(capacity - need)
-            while need > capacity and len(self._slots.running) > 1:
-                candidate = self._slots.preemption_candidate
-                need -= candidate.n_computed + sum(r.n_rows for r in runs if r.sequence is candidate)
-                runs = [r for r in runs if r.sequence is not candidate]
-                evict = (*evict, self._slots.preempt_and_evict(candidate))
-        return Step(tuple(runs), evict)
+def _cost(slots: int, rows: int) -> float:
+    """Cost of a step with `rows` rows for each of `slots` adjacent slots, in rows."""
+    return STEP_OVERHEAD_ROWS + slots * (SEQUENCE_OVERHEAD_ROWS + rows)
+
+
+def _ubatches(slots: list[int]) -> list[int]:
+    """Number of slots in each pass of llama.cpp, which splits a step where slot numbers have a gap."""
+    sizes = [1]
+    for before, slot in pairwise(slots):
+        if slot == before + 1:
+            sizes[-1] += 1
+        else:
+            sizes.append(1)
+    return sizes

@@ -7,17 +7,6 @@ from typing import Any
 from localrag.errors import UsageError
 
 WEIGHT_FORMATS = ("own", "q8_0", "bf16")
-# Names of settings as they were before → as they are; the old ones are accepted by `--engine` and read in tuning records.
-RENAMED = {
-    "kv": "kv_cache_type",
-    "context": "n_ctx",
-    "unified": "kv_unified",
-    "drafts": "prompt_lookup",
-    "exact": "batch_invariant",
-    "least_rows": "min_rows",
-    "pass_rows": "step_overhead_rows",
-    "slot_rows": "sequence_overhead_rows",
-}
 KV_CACHE_TYPES = ("f16", "f32", "bf16", "q8_0", "q8_0/f32", "q8_0/bf16")  # one type, or that of keys / that of values
 
 
@@ -28,20 +17,15 @@ class EngineSettings:
     threads: int = 1
     slots: int = 8  # sequences under way at once
     n_ctx: int = 4096  # cells of one sequence, at most
-    kv_unified: bool = False  # * one KV buffer for all sequences instead of one each
     flash_attention: bool = False  # *
     kv_cache_type: str = "f16"  # *
     gpu_layers: int = -1  # * -1: all of them, where llama.cpp was built for a GPU
-    cpu_experts: int = 0  # * of so many layers offloaded to a GPU the experts (of a mixture-of-experts model) stay on the CPU
     extra_buffers: bool = True  # * rearrange weights for the CPU's own instructions (repacking, AMX)
     weights: str = "own"  # * compute with the file's own weights, or with a copy of them in a type that is faster here
     share_prefixes: bool = True  # copy the KV that an earlier prompt of the same beginning left
     prompt_lookup: bool = True  # guess tokens from the text so far and check several in one step
-    step_overhead_rows: float = 8.0  # what a step costs besides its rows, counted in rows
-    sequence_overhead_rows: float = 2.0  # and what every sequence in it costs besides its rows
     min_rows: int = 2  # rows a sequence takes part with: on CPU two or more round alike, one does not
     row_multiple: int = 1  # rows of a step come in multiples of this, where kernels round the remainder differently
-    batch_invariant: bool = True  # measured: an answer does not depend on what else runs
 
     def with_values(self, text: str) -> "EngineSettings":
         """These settings with `name=value,name=value` applied. Raises UsageError."""
@@ -50,7 +34,6 @@ class EngineSettings:
         for part in filter(None, (p.strip() for p in text.split(","))):
             name, _, value = part.partition("=")
             name = name.strip().replace("-", "_")
-            name = RENAMED.get(name, name)
             if name not in kinds:
                 raise UsageError(f"The engine has no setting {name!r}.", f"It has: {', '.join(kinds)}, adapter.")
             values[name] = _parse_value(name, value.strip(), kinds[name])
@@ -61,24 +44,14 @@ class EngineSettings:
         return asdict(self)
 
 
-def with_new_names(text: str) -> str:
-    """`name=value,name=value` with the names that settings have now."""
-    parts = [part.partition("=") for part in text.split(",")]
-    return ",".join(RENAMED.get(name.strip().replace("-", "_"), name) + equals + value for name, equals, value in parts)
-
-
-def with_old_names(values: dict[str, Any]) -> dict[str, Any]:
-    """Settings as JSON-ready values, also under the names that they had before."""
-    return values | {old: values[new] for old, new in RENAMED.items()}
-
-
-MAX_VALUES = {  # beyond any machine; llama.cpp itself has at most 256 sequences
-    "threads": 1024, "slots": 256, "n_ctx": 524_288, "gpu_layers": 4096, "cpu_experts": 4096, "step_overhead_rows": 65_536,
-    "sequence_overhead_rows": 65_536, "min_rows": 4096, "row_multiple": 4096,
+# The least and the most, beyond any machine; llama.cpp itself has at most 256 sequences.
+VALUE_RANGES = {
+    "threads": (1, 1024), "slots": (1, 256), "n_ctx": (256, 524_288), "gpu_layers": (-1, 4096), "min_rows": (1, 4096),
+    "row_multiple": (1, 4096),
 }  # fmt: skip
 AUTOTUNE_HINT = "Let localrag choose (without --engine), or see what works here: localrag doctor"
 # What native code depends on.
-LAYOUT_FIELDS = ("weights", "extra_buffers", "kv_cache_type", "kv_unified", "flash_attention", "gpu_layers", "cpu_experts")
+LAYOUT_FIELDS = ("weights", "extra_buffers", "kv_cache_type", "flash_attention", "gpu_layers")
 
 
 def layout_key(s: EngineSettings) -> str:
@@ -93,7 +66,7 @@ def sized_layout_key(s: EngineSettings) -> str:
 
 def layout_summary(name: str) -> str:
     """The non-default values of a `layout_key` or `sized_layout_key`, for messages."""
-    usual = {"weights=own", "extra_buffers=yes", "kv_unified=no", "flash_attention=no", "gpu_layers=0", "cpu_experts=0"}
+    usual = {"weights=own", "extra_buffers=yes", "flash_attention=no", "gpu_layers=0"}
     return ", ".join(part for part in name.split(",") if part not in usual)
 
 
@@ -119,10 +92,6 @@ class EngineOptions:
     measure_later: bool = False  # a model that was never measured here runs with usual settings
     prefix_files: bool = True  # keep the KV of beginnings that prompts share as files; they hold the tokens of those beginnings
 
-    def __post_init__(self) -> None:
-        """Write the settings by hand with the names that they have now."""
-        object.__setattr__(self, "overrides", with_new_names(self.overrides))
-
     @classmethod
     def of(cls, text: str, **others: Any) -> "EngineOptions":
         """The options for settings by hand as `--engine` takes them; `adapter` is none of the chat model's. Raises UsageError."""
@@ -135,14 +104,10 @@ class EngineOptions:
 
 def validate(settings: EngineSettings) -> EngineSettings:
     """Check that llama.cpp supports the settings, and return them. Raises UsageError."""
-    for name in ("threads", "slots", "min_rows", "row_multiple"):
-        if getattr(settings, name) < 1:
-            raise UsageError(f"Engine setting {name} must be at least 1, not {getattr(settings, name)}.", f"For example: --engine {name}=2")
-    for name, most in MAX_VALUES.items():
-        if not (value := getattr(settings, name)) <= most:  # also where it is not a number
-            raise UsageError(f"Engine setting {name} must be at most {most:,}, not {value}.", "For example: --engine slots=16,n_ctx=8192")
-    if settings.n_ctx < 256:
-        raise UsageError(f"Engine setting n_ctx={settings.n_ctx}: at least 256 tokens are needed.", "For example: --engine n_ctx=4096")
+    for name, (least, most) in VALUE_RANGES.items():
+        if not least <= (value := getattr(settings, name)) <= most:
+            bound = f"at least {least}" if value < least else f"at most {most:,}"
+            raise UsageError(f"Engine setting {name} must be {bound}, not {value}.", "For example: --engine slots=16,n_ctx=8192")
     if settings.kv_cache_type == "q8_0" and not settings.flash_attention:
         raise UsageError(
             "Engine setting kv_cache_type=q8_0 keeps values in q8_0, which needs flash attention.",

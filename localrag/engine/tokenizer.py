@@ -6,7 +6,6 @@ used. tiktoken's named encodings are not used: they would be downloaded.
 
 import base64
 import json
-import math
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +16,6 @@ import tiktoken
 from localrag.errors import ModelError
 from localrag.model_files import ModelFile, checked_header, fingerprint
 from localrag.system.files import cache_dir, ensure_private_folder, write_atomically
-from localrag.text.sentences import is_cjk
 
 # Pre-tokenizer patterns by the GGUF's `tokenizer.ggml.pre`. llama.cpp applies `smollm`'s two expressions one after the other; one
 # alternation is equivalent if whitespace before a digit is a case of its own.
@@ -38,33 +36,20 @@ class Tokenizer:
     def __init__(self, file: ModelFile) -> None:
         """Read the vocabulary of `file`, from a cache after the first time (seconds). Raises ModelError."""
         self._encoding = _encoding(file)
-        self._llama: Any = None if self._encoding else _LlamaTokenizer(file)
-        # Info of a server that counts tokens: how its vocabulary differs from this one.
-        self._facts = next((f for f in file.servers if f.tokenize_field), None)
+        if self._encoding is None:  # a vocabulary other than byte-pair encodings
+            from localrag.engine.llama.chat_template import open_vocabulary
+
+            self._encode = open_vocabulary(file.path)
+        else:
+            self._encode = self._encoding.encode_ordinary
 
     def count(self, text: str) -> int:
         """Number of tokens of `text`; control tokens in it count as plain text. For a served model it is an estimate."""
-        return self._scaled(len(self._encoding.encode_ordinary(text) if self._encoding else self._llama.encode(text)), text)
-
-    def _scaled(self, count: int, text: str) -> int:
-        if self._facts is None:
-            return count
-        return math.ceil(count * (self._facts.chinese_token_ratio if is_cjk(text) else self._facts.latin_token_ratio))
+        return len(self._encode(text))
 
     def counts(self, texts: Sequence[str]) -> list[int]:
         """Number of tokens of each text."""
         return [self.count(t) for t in texts]  # tiktoken's batch method starts a task per text, which is slower
-
-
-class _LlamaTokenizer:
-    """llama.cpp's tokenizer, for vocabularies other than byte-pair encodings."""
-
-    def __init__(self, file: ModelFile) -> None:
-        from localrag.engine.autotune.load import check_vocabulary
-        from localrag.engine.llama.chat_template import open_vocabulary
-
-        check_vocabulary(file)
-        self.encode = open_vocabulary(file.path)
 
 
 def _encoding(file: ModelFile) -> tiktoken.Encoding | None:

@@ -4,7 +4,6 @@ Adapter tensors have llama.cpp's names (LoRA, Hu et al. 2021): `blk.0.attn_q.wei
 beside them: `tags.0.weight`.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -21,11 +20,10 @@ ALPHA_KEY = "adapter.lora.alpha"
 
 @dataclass(frozen=True, slots=True)
 class LoraAdapter:
-    """An adapter file in memory; `fingerprint` identifies its content."""
+    """An adapter file in memory."""
 
     alpha: float
     tensors: Mapping[str, Array]
-    fingerprint: str
 
     def modifies(self, name: str) -> bool:
         """Whether the adapter changes the weights with this GGUF name."""
@@ -44,12 +42,7 @@ def load_adapter(path: Path) -> LoraAdapter:
     reader = gguf.GGUFReader(path)
     values: dict[str, Any] = {name: field.contents() for name, field in reader.fields.items()}
     tensors = {t.name: np.asarray(t.data, np.float32) for t in reader.tensors}
-    return LoraAdapter(float(values[ALPHA_KEY]), tensors, fingerprint_of(path))
-
-
-def fingerprint_of(path: Path) -> str:
-    """A hash of an adapter file's content. Raises OSError."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return LoraAdapter(float(values[ALPHA_KEY]), tensors)
 
 
 def write_adapter(path: Path, tensors: Iterable[tuple[str, Array]], *, alpha: float, architecture: str = "llama") -> None:

@@ -5,12 +5,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from localrag.asking import answer_question
 from localrag.errors import LocalragError, UsageError
 from localrag.eval.datasets import FileRow
 from localrag.eval.metrics import cited_sentences, without_marks
-from localrag.eval.questions import GeneratedQuestion
 from localrag.project import Project
-from localrag.query.answer import answer_question
 from localrag.query.question import NO_LIMIT, QueryOptions
 from localrag.store import chunks as chunks_store
 from localrag.store import graph
@@ -18,7 +17,6 @@ from localrag.store import graph
 LEVEL_CONDITIONS = ("C0", "C1", "C2", "C3")
 MODE_CONDITIONS = {"TS": "ts", "SS": "ss", "mix": "mix", "local": "local", "drift": "drift"}
 CONDITION_NAMES = (*LEVEL_CONDITIONS, *MODE_CONDITIONS)
-SAMPLING_TEMPERATURE = 0.7  # of answers that are sampled several times to measure their agreement
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,29 +47,21 @@ def conditions(names: Sequence[str], project: Project) -> list[StudyCondition]:
     return selected
 
 
-async def answer_row(
-    question: GeneratedQuestion, condition: StudyCondition, project: Project, options: QueryOptions, sample: int = 0
-) -> FileRow:
-    """Answer a question under a condition; with `sample` > 0 a random sample. A failure is a row with its error."""
-    row: FileRow = {"question": question.id, "condition": condition.name, "sample": sample}
-    drawn = SAMPLING_TEMPERATURE if sample else 0.0
+async def answer_row(question: str, condition: StudyCondition, project: Project, options: QueryOptions) -> FileRow:
+    """Answer a question under a condition. A failure is a row with its error."""
+    row: FileRow = {"question": question, "condition": condition.name}
     max_calls = NO_LIMIT if options.max_calls is None else options.max_calls  # the paper's conditions read everything
-    chosen = replace(
-        options, mode=condition.mode, level=condition.level, seed=options.seed + sample, temperature=drawn, max_calls=max_calls
-    )
     try:
-        answer = await answer_question(question.text, project, chosen)
+        answer = await answer_question(question, project, replace(options, mode=condition.mode, level=condition.level, max_calls=max_calls))
     except LocalragError as error:
         return row | {"error": str(error)}
     sentences = cited_sentences(answer.answer)
-    sources = [{"n": c.n, "file": Path(c.path).name, "part": c.part, "quote": c.quote} for c in answer.citations]
     return row | {
-        "text": question.text,
         "answer": answer.answer,
         "mode": answer.mode,
         "level": answer.level,
         "note": answer.note,
-        "sources": sources,
+        "sources": [{"n": c.n, "file": Path(c.path).name, "part": c.part, "quote": c.quote} for c in answer.citations],
         "sentences": sentences,
         "supported": sentences - answer.unproved,
         "calls": answer.llm_calls,
@@ -85,9 +75,7 @@ def for_judge(answer_text: str) -> str:
     return without_marks(answer_text).replace("**", "").strip()
 
 
-async def measure_context(
-    condition: StudyCondition, questions: Sequence[GeneratedQuestion], project: Project, options: QueryOptions
-) -> dict[str, Any]:
+async def measure_context(condition: StudyCondition, questions: Sequence[str], project: Project, options: QueryOptions) -> dict[str, Any]:
     """How much a condition reads: its units and their tokens, for search modes the mean over questions; see table 3."""
     if condition.level is not None:
         texts = [r.markdown for r in graph.reports_at(project.db, condition.level)]
@@ -96,7 +84,7 @@ async def measure_context(
         return {"units": len(chunks := chunks_store.all_chunks(project.db)), "context_tokens": sum(c.tokens for c in chunks)}
     units = tokens = 0
     for question in questions:
-        shown = await answer_question(question.text, project, replace(options, mode=condition.mode, context_only=True))
+        shown = await answer_question(question, project, replace(options, mode=condition.mode, context_only=True))
         units += len(shown.citations)
         tokens += await project.model.count(for_judge(shown.answer))
     n = max(1, len(questions))

@@ -28,20 +28,17 @@ class GoldMention:
 
 @dataclass(frozen=True, slots=True)
 class GoldDocument:
-    """A text and its annotation; `relations` are unordered pairs of groups, `facts` sentences that the text states."""
+    """A text and its annotation; `relations` are unordered pairs of groups."""
 
     id: str
     text: str
     mentions: tuple[GoldMention, ...] = ()
     relations: frozenset[frozenset[str]] = frozenset()
-    facts: tuple[str, ...] = ()
 
 
-_NEWS = {"PER": "person", "ORG": "organization", "LOC": "place"}
 # Gold type → the type asked for. Other gold types count for spans, not for types.
 TYPE_MAPPINGS: dict[str, dict[str, str]] = {
     "conll04": {"Peop": "person", "Org": "organization", "Loc": "place"},
-    "scierc": {"Task": "task", "Method": "method", "Metric": "metric", "Material": "material", "OtherScientificTerm": "term"},
     "crossner": {
         **dict.fromkeys(("person", "politician", "writer", "musicalartist", "scientist", "researcher"), "person"),
         **dict.fromkeys(("organisation", "politicalparty", "band", "university"), "organization"),
@@ -49,15 +46,7 @@ TYPE_MAPPINGS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("event", "election", "conference"), "event"),
     },
     "litbank": {"PER": "person", "ORG": "organization", "GPE": "place", "LOC": "place", "FAC": "place"},
-    "redocred": _NEWS,
-    "re3d": {"Person": "person", "Organisation": "organization", "Location": "place"},
-    "cluener": {
-        "name": "person",
-        **dict.fromkeys(("organization", "company", "government"), "organization"),
-        **dict.fromkeys(("address", "scene"), "place"),
-    },
-    "zh_literature": {"Person": "person", "Organization": "organization", "Location": "place"},
-    "mine": {},
+    "redocred": {"PER": "person", "ORG": "organization", "LOC": "place"},
     "marked": {kind: kind for kind in ("person", "organization", "place", "event")},
 }
 
@@ -125,20 +114,6 @@ def _tag_runs(tags: Sequence[str]) -> Iterator[tuple[int, int, str]]:
             yield max(first, 0), i, kind
 
 
-def _scierc(path: Path) -> Iterator[GoldDocument]:
-    for line in path.read_text().splitlines():
-        row = json.loads(line)
-        text, places = join_tokens([t for sentence in row["sentences"] for t in sentence])
-        groups = {tuple(span): f"c{n}" for n, cluster in enumerate(row["clusters"]) for span in cluster}
-
-        def group(a: int, b: int, known: dict[tuple[int, ...], str] = groups) -> str:
-            return known.get((a, b), f"{a}-{b}")
-
-        mentions = [_marked(places, a, b, kind, group(a, b)) for part in row["ner"] for a, b, kind in part]
-        pairs = frozenset(frozenset((group(a, b), group(c, d))) for part in row["relations"] for a, b, c, d, _ in part)
-        yield GoldDocument(row["doc_key"], text, tuple(mentions), pairs)
-
-
 def _crossner(path: Path) -> Iterator[GoldDocument]:
     for n, block in enumerate(path.read_text().split("\n\n")):
         rows = [line.split("\t") for line in block.splitlines() if line.strip()]
@@ -167,79 +142,26 @@ def _redocred(path: Path) -> Iterator[GoldDocument]:
 _CHAIN = re.compile(r"^(.+)-(\d+)$")
 
 
-def _brat(folder: Path, group: Callable[[str, str], str]) -> Iterator[tuple[str, str, list[GoldMention], list[list[str]]]]:
-    """(name, text, mentions, relation rows) of every pair of .txt and .ann; `group` returns a mention's entity by its id and label."""
+def _brat(folder: Path) -> Iterator[tuple[str, str, list[GoldMention]]]:
+    """(name, text, mentions) of every pair of .txt and .ann; every mention is a group of its own."""
     for file in sorted(folder.glob("*.txt")):
-        text = file.read_bytes().decode()
-        mentions, relations = [], []
+        mentions = []
         for line in file.with_suffix(".ann").read_text().splitlines():
             parts = line.split("\t")
             if line.startswith("T") and len(parts) > 2 and re.fullmatch(r"\S+ \d+ \d+", parts[1]):
                 label, start, end = parts[1].split()
-                mentions.append(GoldMention(int(start), int(end), label, group(parts[0], label)))
-            elif line.startswith("R") and len(parts) > 1:
-                relations.append(parts[1].split())
-        yield file.stem, text, mentions, relations
+                mentions.append(GoldMention(int(start), int(end), label, parts[0]))
+        yield file.stem, file.read_bytes().decode(), mentions
 
 
 def _litbank(path: Path) -> Iterator[GoldDocument]:
     """Types from `entities/`, and the entities of mentions from `coref/` beside it."""
     entities = path / "entities" if (path / "entities").is_dir() else path
     chains: dict[tuple[str, int, int], str] = {}
-    if (entities.parent / "coref").is_dir():
-        for name, _, mentions, _ in _brat(entities.parent / "coref", lambda _, label: label):
-            chains.update({(name, m.start, m.end): m.type for m in mentions if _CHAIN.match(m.type)})
-    for name, text, mentions, _ in _brat(entities, lambda key, _: key):
-        grouped = (GoldMention(m.start, m.end, m.type, chains.get((name, m.start, m.end), m.group)) for m in mentions)
-        yield GoldDocument(name, text, tuple(grouped))
-
-
-def _zh_literature(path: Path) -> Iterator[GoldDocument]:
-    """Names only: its pronouns and common nouns are no entities of a knowledge graph."""
-    for name, text, mentions, relations in _brat(path, lambda key, _: key):
-        named = {m.group: GoldMention(m.start, m.end, m.type.removesuffix("-Name"), m.group) for m in mentions if m.type.endswith("-Name")}
-        ends = [[part.partition(":")[2] for part in row[1:3]] for row in relations if row[0] != "Coreference"]
-        pairs = frozenset(frozenset(pair) for pair in ends if len(set(pair)) == 2 and named.keys() >= set(pair))
-        yield GoldDocument(name, text, tuple(named.values()), pairs)
-
-
-def _re3d(path: Path) -> Iterator[GoldDocument]:
-    folders = [path] if (path / "documents.json").is_file() else sorted(p.parent for p in path.glob("*/documents.json"))
-    for folder in folders:
-        documents, entities, relations = (
-            [json.loads(line) for line in (folder / f"{name}.json").read_text().splitlines() if line.strip()]
-            for name in ("documents", "entities", "relations")
-        )
-        for row in documents:
-            entities_here = [e for e in entities if e["documentId"] == row["_id"] and row["text"][e["begin"] : e["end"]].strip()]
-            mentions = tuple(
-                GoldMention(e["begin"], e["end"], e["type"], row["text"][e["begin"] : e["end"]].casefold()) for e in entities_here
-            )
-            pairs = (
-                frozenset((r["source"].casefold(), r["target"].casefold()))
-                for r in relations
-                if r["documentId"] == row["_id"] and r["type"] not in ("IsSynonymOf", "HasAttrOf")
-            )
-            groups = {m.group for m in mentions}
-            yield GoldDocument(row["_id"], row["text"], mentions, frozenset(p for p in pairs if len(p) == 2 and p <= groups))
-
-
-def _cluener(path: Path) -> Iterator[GoldDocument]:
-    for n, line in enumerate(path.read_text().splitlines()):
-        row: dict[str, Any] = json.loads(line)
-        mentions = tuple(
-            GoldMention(start, end + 1, kind, name)
-            for kind, names in row.get("label", {}).items()
-            for name, places in names.items()
-            for start, end in places
-        )
-        yield GoldDocument(str(n), row["text"], mentions)
-
-
-def _own_format(path: Path) -> Iterator[GoldDocument]:
-    for line in path.read_text().splitlines():
-        row = json.loads(line)
-        yield GoldDocument(str(row["id"]), row["content"].strip("`\n "), facts=tuple(row["facts"]))
+    for name, _, mentions in _brat(entities.parent / "coref"):
+        chains.update({(name, m.start, m.end): m.type for m in mentions if _CHAIN.match(m.type)})
+    for name, text, mentions in _brat(entities):
+        yield GoldDocument(name, text, tuple(replace(m, group=chains.get((name, m.start, m.end), m.group)) for m in mentions))
 
 
 _MENTION_MARK = re.compile(r"\[\[([^\[\]|]+)\|([^\[\]|]+)(?:\|([^\[\]]+))?\]\]")
@@ -274,14 +196,9 @@ def _marked_text(path: Path) -> Iterator[GoldDocument]:
 
 _LOADERS: dict[str, Callable[[Path], Iterable[GoldDocument]]] = {
     "conll04": _conll04,
-    "scierc": _scierc,
     "crossner": _crossner,
     "litbank": _litbank,
     "redocred": _redocred,
-    "re3d": _re3d,
-    "cluener": _cluener,
-    "zh_literature": _zh_literature,
-    "mine": _own_format,
     "marked": _marked_text,
 }
 GOLD_FORMATS = tuple(_LOADERS)
@@ -335,23 +252,14 @@ def as_markdown(title: str, text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class EvidenceSpan:
-    """Gold evidence as a span: characters `start` to `end` of a document, or the whole document if `end` is 0."""
-
-    document: str
-    start: int = 0
-    end: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class GoldQuestion:
-    """A question, its accepted answers, and their evidence: spans, or statements that paraphrase the document."""
+    """A question, its accepted answers, and the names of the files that are their evidence."""
 
     id: str
     text: str
     answers: tuple[str, ...]
     type: str
-    evidence: tuple[EvidenceSpan | str, ...] = ()
+    evidence: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,82 +271,22 @@ class GoldDataset:
     questions: tuple[GoldQuestion, ...]
 
 
-def load_qa_dataset(folder: Path, *, limit: int = 0, seed: int = 0) -> list[GoldDataset]:
-    """Read a folder of questions in one of three formats, recognised by its files.
-
-    QMSum (meetings, Zhong et al. 2021): `*.json` with transcripts. GraphRAG-Bench (Xiang et al. 2025): `novels/*.txt` and
-    `*questions.jsonl`. Passages as in HotpotQA and MuSiQue: `corpus.jsonl` and `queries.jsonl`. `limit`: the size of a random sample of
-    questions.
+def load_qa_dataset(folder: Path, *, limit: int = 0, seed: int = 0) -> GoldDataset:
+    """Read `corpus.jsonl` and `queries.jsonl`, whose questions have `answers`. `limit`: the size of a random sample of questions.
 
     Raises UsageError that names what cannot be read.
     """
-    if (folder / "corpus.jsonl").exists():
-        datasets = [_passages(folder)]
-    elif (folder / "novels").is_dir():
-        datasets = _novels(folder)
-    elif meetings := sorted(folder.glob("*.json")):
-        datasets = [_meeting(file) for file in meetings]
-    else:
-        raise UsageError(
-            f"{folder} contains no questions in a known format.",
-            "Known: QMSum (*.json), GraphRAG-Bench (novels/ and *questions.jsonl), corpus.jsonl with queries.jsonl.",
-        )
-    return _sample(datasets, limit, seed) if limit else datasets
-
-
-def _sample(datasets: list[GoldDataset], limit: int, seed: int) -> list[GoldDataset]:
-    question_ids = [(gold.name, q.id) for gold in datasets for q in gold.questions]
-    sampled = set(random.Random(seed).sample(question_ids, min(limit, len(question_ids))))
-    smaller = [replace(g, questions=tuple(q for q in g.questions if (g.name, q.id) in sampled)) for g in datasets]
-    return [g for g in smaller if g.questions]
-
-
-def _passages(folder: Path) -> GoldDataset:
     rows = load_rows(folder / "corpus.jsonl", "id", "text")
     name_of = {str(r["id"]): f"{n:07}.md" for n, r in enumerate(rows)}
     documents = tuple((name_of[str(r["id"])], as_markdown(str(r.get("title", "")), str(r["text"]))) for r in rows)
     questions = []
     for n, row in enumerate(load_rows(folder / "queries.jsonl", "question", "answers")):
-        evidence = tuple(EvidenceSpan(name_of[str(i)]) for i in row.get("gold", ()) if str(i) in name_of)
+        evidence = tuple(name_of[str(i)] for i in row.get("gold", ()) if str(i) in name_of)
         questions.append(
             GoldQuestion(str(row.get("id", n)), row["question"], tuple(row["answers"]), str(row.get("type", "question")), evidence)
         )
-    return GoldDataset(folder.name, documents, tuple(questions))
-
-
-def _novels(folder: Path) -> list[GoldDataset]:
-    novels = {file.stem: file for file in sorted((folder / "novels").glob("*.txt"))}
-    of_novel: dict[str, list[GoldQuestion]] = {name: [] for name in novels}
-    for file in sorted(folder.glob("*questions.jsonl")):
-        for row in load_rows(file, "id", "source", "question", "answer", "question_type"):
-            if row["source"] in of_novel:
-                gold = GoldQuestion(row["id"], row["question"], (row["answer"],), row["question_type"], tuple(row.get("evidence", ())))
-                of_novel[row["source"]].append(gold)
-    return [GoldDataset(name, ((file.name, file.read_text(encoding="utf-8")),), tuple(of_novel[name])) for name, file in novels.items()]
-
-
-def _meeting(file: Path) -> GoldDataset:
-    try:
-        meeting = json.loads(file.read_text(encoding="utf-8"))
-        lines = [f"{turn['speaker']}: {turn['content']}" for turn in meeting["meeting_transcripts"]]
-        starts, at = [], 0
-        for line in lines:
-            starts.append(at)
-            at += len(line) + 1
-        name = f"{file.stem}.txt"
-        turns = [EvidenceSpan(name, start, start + len(line)) for start, line in zip(starts, lines, strict=True)]
-        questions = tuple(_meeting_questions(meeting, turns))
-    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise UsageError(f"{file} is not a meeting in QMSum's format ({type(error).__name__}: {error}).") from error
-    return GoldDataset(file.stem, ((name, "\n".join(lines)),), questions)
-
-
-def _meeting_questions(meeting: dict[str, Any], turns: list[EvidenceSpan]) -> Iterator[GoldQuestion]:
-    for kind in ("general", "specific"):
-        for n, row in enumerate(meeting[f"{kind}_query_list"]):
-            spans = row.get("relevant_text_span", ())
-            evidence = tuple(turns[i] for a, b in spans for i in range(int(a), min(int(b) + 1, len(turns))))
-            yield GoldQuestion(f"{kind}-{n}", row["query"], (row["answer"],), kind, tuple(dict.fromkeys(evidence)))
+    sampled = {q.id for q in random.Random(seed).sample(questions, limit)} if 0 < limit < len(questions) else {q.id for q in questions}
+    return GoldDataset(folder.resolve().name, documents, tuple(q for q in questions if q.id in sampled))
 
 
 FileRow = dict[str, Any]

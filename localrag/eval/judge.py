@@ -2,10 +2,7 @@
 
 A language model gives verdicts in both orders. The bundled judge scores each answer by measures of its sentences for each criterion; the
 difference of two scores decides, whatever their order (pairwise logistic comparison, Bradley and Terry 1952). Its weights are fitted to
-pairs of which one is known to be worse by scripts/fit_judge.py, which also reports its accuracy.
-
-Also measures without a judge: the statements of an answer (the paper's claims, section 4.1.4; in the graph a claim is something else), how
-many different ones, and how far sampled answers agree.
+pairs of which one is known to be worse by scripts/train/judge.py, which also reports its accuracy.
 """
 
 import json
@@ -21,18 +18,13 @@ from localrag.engine.sampler import GREEDY, Sampling
 from localrag.errors import LocalragError
 from localrag.eval.conditions import for_judge
 from localrag.eval.datasets import FileRow
-from localrag.eval.metrics import rouge, strip_marks_and_titles
-from localrag.eval.questions import GeneratedQuestion
-from localrag.llm.grammar import json_object, object_schema, short_lines
+from localrag.eval.metrics import strip_marks_and_titles
+from localrag.llm.grammar import json_object, object_schema
 from localrag.llm.model import ChatModel, bounded_map
 from localrag.llm.prompts import load_prompt
-from localrag.query.attribution import SUPPORT_THRESHOLD, similarity_matrix
 from localrag.query.retriever import content_stems
 from localrag.text.quotes import EmbedSentences
 from localrag.text.sentences import cached_sentences, collapse_whitespace
-
-CLUSTER_THRESHOLDS = (0.5, 0.6, 0.7, 0.8)  # distances (1 − ROUGE-L) up to which statements are one cluster
-MAX_STATEMENTS, MAX_STATEMENT_CHARS, MAX_STATEMENT_TOKENS = 40, 240, 2400
 
 
 def sentences_of(answer: str) -> list[str]:
@@ -40,53 +32,6 @@ def sentences_of(answer: str) -> list[str]:
     return list(
         dict.fromkeys(collapse_whitespace(part[a:b]) for part in [strip_marks_and_titles(answer)] for a, b in cached_sentences(part))
     )
-
-
-async def split_statements(answer: str, model: ChatModel | None) -> list[str]:
-    """The statements of an answer as a model splits them; without a model, its sentences. Raises what `ChatModel.ask` raises."""
-    sentences = sentences_of(answer)
-    if model is None or not sentences:
-        return sentences
-    limit = min(MAX_STATEMENTS, 4 * len(sentences))
-    messages = load_prompt("eval/statements").fill(answer=for_judge(answer))
-    reply = await model.ask("statements", messages, max_tokens=MAX_STATEMENT_TOKENS, grammar=short_lines(1, limit, MAX_STATEMENT_CHARS))
-    return reply.text.splitlines()
-
-
-async def statements_row(row: FileRow, model: ChatModel | None) -> FileRow:
-    """The statements of a row's answer, their number, and their clusters at every threshold. A failure is a row with its error."""
-    result: FileRow = {"question": row["question"], "condition": row["condition"], "by": model.file.name if model else "sentences"}
-    try:
-        statements = await split_statements(row["answer"], model)
-    except LocalragError as error:
-        return result | {"error": str(error)}
-    return result | {
-        "statements": statements,
-        "clusters": {str(t): n for t, n in zip(CLUSTER_THRESHOLDS, count_clusters(statements), strict=True)},
-    }
-
-
-def count_clusters(statements: Sequence[str]) -> tuple[int, ...]:
-    """The number of clusters of statements at each threshold: agglomerative, complete linkage, distance 1 − ROUGE-L F."""
-    if len(statements) < 2:
-        return (len(statements),) * len(CLUSTER_THRESHOLDS)
-    from scipy.cluster.hierarchy import fcluster, linkage
-
-    pairs = [(a, b) for n, a in enumerate(statements) for b in statements[n + 1 :]]
-    tree = linkage(np.array([1 - rouge(a, [b])["R-L"] for a, b in pairs]), "complete")
-    return tuple(int(fcluster(tree, t, "distance").max()) for t in CLUSTER_THRESHOLDS)
-
-
-def agreement(answer: str, samples: Sequence[str], embed: EmbedSentences) -> float | None:
-    """The mean share of an answer's sentences that other sampled answers support (after SelfCheckGPT, Manakul et al. 2023).
-
-    None without other answers.
-    """
-    sentences = sentences_of(answer)
-    texts = [found for other in samples if (found := sentences_of(other))]
-    if not sentences or not texts:
-        return None
-    return float(np.mean([(similarity_matrix(sentences, text, embed).max(axis=1) >= SUPPORT_THRESHOLD).mean() for text in texts]))
 
 
 BUNDLED_JUDGE = "bundled"
@@ -176,7 +121,7 @@ PAIRINGS_PER_BATCH = 64  # verdicts in progress
 class Comparison:
     """One verdict to be made: on the answers of conditions `first` and `second`, shown in that order."""
 
-    question: GeneratedQuestion
+    question: str
     first: str
     second: str
     criterion: str
@@ -184,7 +129,7 @@ class Comparison:
 
     def key(self, judge: str) -> tuple[str | int, ...]:
         """The key of the verdict among rows."""
-        return (self.question.id, self.first, self.second, self.criterion, self.repeat, judge)
+        return (self.question, self.first, self.second, self.criterion, self.repeat, judge)
 
 
 def key_of(row: FileRow) -> tuple[str | int, ...]:
@@ -192,7 +137,7 @@ def key_of(row: FileRow) -> tuple[str | int, ...]:
     return tuple(row[name] for name in ("question", "first", "second", "criterion", "repeat", "judge"))
 
 
-def plan_comparisons(question: GeneratedQuestion, names: Sequence[str], repeats: int) -> Iterator[Comparison]:
+def plan_comparisons(question: str, names: Sequence[str], repeats: int) -> Iterator[Comparison]:
     """Every two conditions in both orders by every criterion, `repeats` times; prompts with a common prefix follow each other."""
     for first in names:
         for second in (n for n in names if n != first):
@@ -228,10 +173,10 @@ async def _verdict(pairing: Comparison, answers: dict[str, str], judge: ChatMode
         return row | {"winner": "tie", "reason": "The answers are the same.", "same": True}
     places = {"1": pairing.first, "2": pairing.second, "tie": "tie"}
     if not isinstance(judge, ChatModel):
-        p = judge(pairing.question.text, first, second, pairing.criterion)
+        p = judge(pairing.question, first, second, pairing.criterion)
         return row | {"winner": places[verdict_of(p)], "reason": f"The first is better with a probability of {p:.2f}."}
     criterion = f"{pairing.criterion}: {CRITERIA[pairing.criterion]}"
-    messages = load_prompt("eval/judge").fill(question=pairing.question.text, first=first, second=second, criterion=criterion)
+    messages = load_prompt("eval/judge").fill(question=pairing.question, first=first, second=second, criterion=criterion)
     sampling = Sampling(temperature=0.7, seed=pairing.repeat) if pairing.repeat else GREEDY
     try:
         reply = await judge.ask("judge", messages, max_tokens=VERDICT_TOKENS, grammar=json_object(_SCHEMA), sampling=sampling)

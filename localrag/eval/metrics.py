@@ -7,9 +7,8 @@ import json
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import UsageError
-from localrag.eval.datasets import EvidenceSpan
-from localrag.query.attribution import SUPPORT_THRESHOLD, SupportCheck, similarity_matrix
+from localrag.query.attribution import SupportCheck
 from localrag.records import SENTENCE_STATES, SUPPORTED_STATE, Quote
-from localrag.text.quotes import EmbedSentences
-from localrag.text.sentences import CJK, cached_sentences, collapse_whitespace
+from localrag.text.sentences import CJK, collapse_whitespace
 
 FORMAT_HINT = 'Every line is a JSON object: {"source": "…", "sentence": "…", "supported": true, "kind": "…"}; kind may be left out.'
 
@@ -109,7 +106,6 @@ def _share_true(values: Sequence[bool]) -> float | None:
     return round(sum(values) / len(values), 4) if values else None
 
 
-_TOKEN = re.compile(rf"[{CJK}]|[^\W_]+")
 _ANSWER_MARKS = re.compile(r"(?<!\s)\s*(?:≠ “[^\n“]*?” (?=\[contradicted\]))?\[(?:\d+|unsupported|related|contradicted)\]")
 _TITLE = re.compile(r"^\*\*.*\*\*$", re.MULTILINE)
 
@@ -148,30 +144,9 @@ def is_quoted(quotes: Sequence[str], gold: Sequence[str]) -> float | None:
     return float(any(f" {' '.join(_scored_words(g))} " in h for g in wanted for h in held))
 
 
-def rouge(answer: str, gold: Sequence[str]) -> dict[str, float]:
-    """F-measures of ROUGE-1, -2 and -L (Lin 2004), the best over the gold answers; words are stemmed, Chinese is counted by character."""
-    scores = _scorer().score_multi(list(gold), answer)
-    return {name: float(scores[key].fmeasure) for name, key in (("R-1", "rouge1"), ("R-2", "rouge2"), ("R-L", "rougeL"))}
-
-
-def evidence_recall(evidence: Sequence[EvidenceSpan | str], passages: Sequence[tuple[str, Quote]], embed: EmbedSentences) -> float | None:
-    """The share of gold evidence that passages (file name, quote) contain; None without gold evidence.
-
-    A span counts if any passage overlaps it; a statement if a sentence of the passages is similar enough to it.
-    """
-    if not evidence:
-        return None
-    places = [e for e in evidence if isinstance(e, EvidenceSpan)]
-    held = sum(any(_overlap(e, name, q) for name, q in passages) for e in places)
-    statements = [e for e in evidence if isinstance(e, str)]
-    sentences = list({collapse_whitespace(q.text[a:b]) for _, q in passages for a, b in cached_sentences(q.text)}) if statements else []
-    if sentences:
-        held += int((similarity_matrix(statements, sentences, embed).max(axis=1) >= SUPPORT_THRESHOLD).sum())
-    return held / len(evidence)
-
-
-def _overlap(gold: EvidenceSpan, name: str, quote: Quote) -> bool:
-    return name == gold.document and (not gold.end or (quote.start < gold.end and gold.start < quote.end))
+def evidence_recall(evidence: Sequence[str], files: Iterable[str]) -> float | None:
+    """The share of the gold files that passages are from; None without gold files."""
+    return len({*evidence} & {*files}) / len({*evidence}) if evidence else None
 
 
 def _scored_words(text: str) -> list[str]:
@@ -183,26 +158,6 @@ def _scored_words(text: str) -> list[str]:
 def _f1(predicted: list[str], gold: list[str]) -> float:
     common = sum((Counter(predicted) & Counter(gold)).values())
     return 2 * common / (len(predicted) + len(gold)) if common else float(predicted == gold)
-
-
-class _RougeTokenizer:
-    """ROUGE's tokens: words stemmed as by Porter, Chinese characters one by one."""
-
-    def __init__(self) -> None:
-        from nltk.stem.porter import PorterStemmer
-
-        self._stem = PorterStemmer().stem
-
-    def tokenize(self, text: str) -> list[str]:
-        """The tokens of a text."""
-        return [self._stem(w) if len(w) > 3 and w.isascii() else w for w in _TOKEN.findall(text.lower())]
-
-
-@cache
-def _scorer() -> Any:
-    from rouge_score.rouge_scorer import RougeScorer
-
-    return RougeScorer(["rouge1", "rouge2", "rougeL"], tokenizer=_RougeTokenizer())
 
 
 BOOTSTRAP_SAMPLES = 10_000

@@ -9,22 +9,23 @@ from typing import Any
 
 import numpy as np
 
+from localrag.asking import answer_question
 from localrag.engine.settings import EngineOptions
 from localrag.errors import LocalragError, UsageError
 from localrag.eval.datasets import GoldDataset, GoldQuestion, append_jsonl, read_jsonl
-from localrag.eval.metrics import cited_sentences, evidence_recall, exact_match, is_quoted, rouge, strip_marks_and_titles, word_f1
+from localrag.eval.metrics import cited_sentences, evidence_recall, exact_match, is_quoted, strip_marks_and_titles, word_f1
 from localrag.indexing.pipeline import build_index
 from localrag.llm.grammar import single_line
 from localrag.llm.model import elapsed_seconds
 from localrag.llm.prompts import load_prompt
 from localrag.project import Project, open_for_writing
-from localrag.query.answer import MODE_FUNCTIONS, answer_question
+from localrag.query.modes import MODE_FUNCTIONS
 from localrag.query.question import QueryOptions
-from localrag.records import Answer, Quote
+from localrag.records import Answer
 from localrag.system.files import ensure_private_file
 
 CLOSED_BOOK = "none"  # the model's own knowledge, without documents
-QA_METRICS = ("EM", "F1", "R-1", "R-2", "R-L", "first", "three", "evidence_shown", "evidence_cited", "supported")
+QA_METRICS = ("EM", "F1", "first", "three", "evidence_shown", "evidence_cited", "supported")
 MAX_CLOSED_BOOK_CHARS, MAX_CLOSED_BOOK_TOKENS = 600, 400  # of an answer from memory: characters, and their tokens in any script
 
 ReportProgress = Callable[[str], None]
@@ -42,7 +43,7 @@ class QaSetup:
     engine: EngineOptions
 
 
-async def evaluate_answers(sets: Sequence[GoldDataset], setup: QaSetup, folder: Path, on_progress: ReportProgress) -> list[dict[str, Any]]:
+async def evaluate_answers(gold: GoldDataset, setup: QaSetup, folder: Path, on_progress: ReportProgress) -> list[dict[str, Any]]:
     """Answer every question in every mode; one row for each, also stored in `folder`/answers.jsonl with the indexes beside it.
 
     Stored answers are not asked for again. A failed question is a row with its error, and asked again by the next run. Raises UsageError.
@@ -54,12 +55,11 @@ async def evaluate_answers(sets: Sequence[GoldDataset], setup: QaSetup, folder: 
     done = {_key(row): row for row in read_jsonl(file) if "setup" in row and "error" not in row}
     rows = []
     with append_jsonl(file) as append:
-        for n, gold in enumerate(sets):
-            on_progress(f"{gold.name} ({n + 1} of {len(sets)}): {len(gold.questions)} questions")
-            async for row in _one_set(gold, setup, folder.resolve(), done):
-                if _key(row) not in done:
-                    append(row)
-                rows.append(row)
+        on_progress(f"{gold.name}: {len(gold.questions)} questions")
+        async for row in _one_set(gold, setup, folder.resolve(), done):
+            if _key(row) not in done:
+                append(row)
+            rows.append(row)
     return rows
 
 
@@ -92,16 +92,14 @@ async def _row(name: str, question: GoldQuestion, mode: str, setup_key: str, set
     except LocalragError as error:
         return row | {"error": str(error)}
     answer_text = strip_marks_and_titles(answer.answer)
-    embed = project.embedder.embed
     sentences = cited_sentences(answer.answer)
     scores = {
         "EM": exact_match(answer_text, question.answers),
         "F1": word_f1(answer_text, question.answers),
-        **rouge(answer_text, question.answers),
         "first": is_quoted([c.quote for c in answer.citations[:1]], question.answers),
         "three": is_quoted([c.quote for c in answer.citations[:3]], question.answers),
-        "evidence_shown": evidence_recall(question.evidence, shown, embed),
-        "evidence_cited": evidence_recall(question.evidence, _quotes(answer), embed),
+        "evidence_shown": evidence_recall(question.evidence, shown),
+        "evidence_cited": evidence_recall(question.evidence, _files(answer)),
         "supported": 1 - answer.unproved / sentences if sentences else 0.0,
     }
     details = {"short": answer.short_answer, "answerable": answer.is_answerable, "confidence": answer.confidence}
@@ -109,19 +107,17 @@ async def _row(name: str, question: GoldQuestion, mode: str, setup_key: str, set
     return row | {"mode": answer.mode, "question": question.text, "answer": answer.answer, "note": answer.note} | details | scores | spent
 
 
-async def _answer_with_passages(
-    question: GoldQuestion, mode: str, setup: QaSetup, project: Project
-) -> tuple[Answer, list[tuple[str, Quote]]]:
-    """The answer, and the passages it was made from."""
+async def _answer_with_passages(question: GoldQuestion, mode: str, setup: QaSetup, project: Project) -> tuple[Answer, list[str]]:
+    """The answer, and the files of the passages that it was made from."""
     if mode == CLOSED_BOOK:
         return await _closed_book_answer(question.text, project), []
     answer = await answer_question(question.text, project, replace(setup.options, mode=mode))
     looked = await answer_question(question.text, project, replace(setup.options, mode=answer.mode, context_only=True))
-    return answer, _quotes(looked)
+    return answer, _files(looked)
 
 
-def _quotes(answer: Answer) -> list[tuple[str, Quote]]:
-    return [(Path(c.path).name, Quote(c.chunk_id, c.start, c.end, c.quote)) for c in answer.citations]
+def _files(answer: Answer) -> list[str]:
+    return [Path(c.path).name for c in answer.citations]
 
 
 async def _closed_book_answer(text: str, project: Project) -> Answer:

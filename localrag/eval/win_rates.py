@@ -1,8 +1,8 @@
-"""Win rates from verdicts, with intervals and corrected significance, and the reliability of the judge (paper, section 4.1.3)."""
+"""Win rates from verdicts, with intervals, and the reliability of the judge (paper, section 4.1.3)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -19,9 +19,8 @@ SIGNIFICANCE_LEVEL = 0.05
 class WinRate:
     """How often `a` beat `b` by a criterion, in percent, a tie counting half: the mean over questions.
 
-    `low` and `high` bound 95 % of the bootstrap samples of the questions (None for fewer than two); `p` is that of a Wilcoxon signed-rank
-    test against 50, corrected for all comparisons (Holm). `questions` were judged in both orders, `ties` of `verdicts` were no choice,
-    `failed` verdicts failed, and `missing` have no answer to judge.
+    `low` and `high` bound 95 % of the bootstrap samples of the questions (None for fewer than two). `questions` were judged in both orders,
+    `ties` of `verdicts` were no choice, `failed` verdicts failed, and `missing` have no answer to judge.
     """
 
     criterion: str
@@ -30,7 +29,6 @@ class WinRate:
     rate: float | None
     low: float | None
     high: float | None
-    p: float | None
     questions: int
     verdicts: int
     ties: int
@@ -62,10 +60,9 @@ def win_rates(rows: Sequence[FileRow], names: Sequence[str], questions: Sequence
     for row in rows:
         a, b = sorted((row["first"], row["second"]), key=names.index)
         rows_of[row["criterion"], a, b].append(row)
-    rates = [
+    return [
         _rate(criterion, a, b, rows_of[criterion, a, b], questions, repeats) for criterion in CRITERIA for a, b in combinations(names, 2)
     ]
-    return _corrected(rates)
 
 
 def scores(rows: Iterable[FileRow], a: str) -> dict[str, float]:
@@ -87,12 +84,9 @@ def _rate(criterion: str, a: str, b: str, rows: Sequence[FileRow], questions: Se
     ties = sum(r.get("winner") == "tie" for r in rows)
     n_given = len(rows) - failed
     missing = 2 * repeats * len(questions) - len(rows)
-    if not len(values):
-        return WinRate(criterion, a, b, None, None, None, None, 0, n_given, ties, failed, missing)
     low, high = interval(100 * values)
-    return WinRate(
-        criterion, a, b, _rounded_percent(values.mean()), low, high, _wilcoxon(values), len(values), n_given, ties, failed, missing
-    )
+    rate = _rounded_percent(values.mean()) if len(values) else None
+    return WinRate(criterion, a, b, rate, low, high, len(values), n_given, ties, failed, missing)
 
 
 def interval(values: np.ndarray) -> tuple[float | None, float | None]:
@@ -101,25 +95,6 @@ def interval(values: np.ndarray) -> tuple[float | None, float | None]:
         return None, None
     low, high = bootstrap_interval(len(values), lambda drawn: values[drawn].mean(axis=-1))
     return round(low, 3), round(high, 3)
-
-
-def _wilcoxon(values: np.ndarray) -> float | None:
-    from scipy.stats import wilcoxon
-
-    if len(values) < 2:
-        return None
-    return float(wilcoxon(values - 0.5, zero_method="zsplit").pvalue) if np.any(values != 0.5) else 1.0
-
-
-def _corrected(rates: list[WinRate]) -> list[WinRate]:
-    """The p-values after Holm's step-down correction (Holm 1979)."""
-    order = sorted((n for n, r in enumerate(rates) if r.p is not None), key=lambda n: rates[n].p or 0.0)
-    highest = 0.0
-    corrected: dict[int, float] = {}
-    for rank, n in enumerate(order):
-        highest = max(highest, min(1.0, (len(order) - rank) * (rates[n].p or 0.0)))
-        corrected[n] = highest
-    return [replace(r, p=corrected.get(n)) for n, r in enumerate(rates)]
 
 
 def judge_figures(rows: Sequence[FileRow]) -> JudgeStatistics:
@@ -182,20 +157,11 @@ def _rounded_percent(share: float) -> float:
     return round(100 * float(share), 1)
 
 
-def matrix(wins: Sequence[dict[str, Any]], names: Sequence[str], criterion: str) -> np.ndarray:
-    """Win rates of rows against columns, NaN for missing ones."""
-    shown = np.full((len(names), len(names)), np.nan)
-    for w in wins:
-        if w["criterion"] == criterion and w["rate"] is not None:
-            i, j = names.index(w["a"]), names.index(w["b"])
-            shown[i, j], shown[j, i] = w["rate"], 100 - w["rate"]
-    return shown
-
-
 def mean_rates(wins: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, dict[str, float | None]]:
     """For each condition and criterion, the mean of its win rates against the others; None without any."""
-    rates: dict[str, dict[str, float | None]] = {n: {} for n in names}
-    for criterion in CRITERIA:
-        for name, row in zip(names, matrix(wins, names, criterion), strict=True):
-            rates[name][criterion] = None if np.isnan(row).all() else round(float(np.nanmean(row)), 1)
-    return rates
+    rates: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    for w in wins:
+        if w["rate"] is not None:
+            rates[w["a"], w["criterion"]].append(w["rate"])
+            rates[w["b"], w["criterion"]].append(100 - w["rate"])
+    return {n: {c: round(float(np.mean(some)), 1) if (some := rates[n, c]) else None for c in CRITERIA} for n in names}

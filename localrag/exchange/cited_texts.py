@@ -1,11 +1,8 @@
-"""Cells, citations and answers as files for people show them, and Office files whose bytes depend on their content alone."""
+"""Cells, citations and answers as files for people show them."""
 
 import re
 from collections.abc import Iterator, Mapping
 from datetime import date
-from pathlib import Path
-from typing import IO
-from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from localrag.analysis.tables import Cell, CellState, Column
 from localrag.records import SUPPORTED_STATE, Answer, Citation
@@ -21,8 +18,6 @@ STATE_FILLS: Mapping[CellState, str] = {
 # Around the number of a citation in a text on its way to a file; `replace_control_characters` leaves neither in any text.
 MARK_START, MARK_END = "\ufdd0", "\ufdd1"
 _CITATION_MARK = re.compile(f"{MARK_START}(\\d+){MARK_END}")
-_TIMES = re.compile(rb"<dcterms:(created|modified)[^<>]*>[^<]*</dcterms:\1>")
-_PROPERTIES = "docProps/core.xml"
 MAX_EXACT_NUMBER = 10**15  # from which on a spreadsheet rounds digits away
 
 
@@ -93,13 +88,3 @@ def answer_source(answer: Answer, citation: Citation) -> str:
     """The quote and the place of a citation of an answer, and its state if it does not prove what cites it."""
     state = answer.state_of(citation.n)
     return source(citation) + (f" ({state})" if state != SUPPORTED_STATE else "")
-
-
-def write_package(source: IO[bytes], target: Path) -> None:
-    """Copy an Office file without the times at which its library wrote it."""
-    with ZipFile(source) as archive, ZipFile(target, "w", ZIP_DEFLATED) as copy:
-        for item in archive.infolist():
-            data = archive.read(item)
-            entry = ZipInfo(item.filename)
-            entry.compress_type = ZIP_DEFLATED
-            copy.writestr(entry, _TIMES.sub(b"", data) if item.filename == _PROPERTIES else data)

@@ -1,14 +1,13 @@
 """Export of an index to a file or a folder in another program's format."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlite_utils import Database
 
 from localrag.errors import UsageError
 from localrag.exchange import formats, html_page
-from localrag.exchange.bibtex import sources_to_bibtex
 from localrag.exchange.export_folder import (
     check_filled,
     check_folder,
@@ -17,36 +16,24 @@ from localrag.exchange.export_folder import (
     replace_export,
     staging_folder,
 )
-from localrag.exchange.wiki import update_wiki
 from localrag.project import OpenIndex
-from localrag.store import documents as documents_store
 from localrag.store.database import snapshot
 from localrag.system.files import atomic_file
 from localrag.system.resources import require_extra
 
-
-def _write_bibtex(db: Database, path: Path, _level: int | None) -> dict[str, int]:
-    documents = documents_store.load_documents(db)
-    path.write_text(sources_to_bibtex(documents), encoding="utf-8")
-    return {"documents": len(documents)}
-
-
-FILE_FORMATS: Mapping[str, Callable[[Database, Path, int | None], Mapping[str, int]]] = {
+FILE_FORMATS: Mapping[str, Callable[[Database, Path], Mapping[str, int]]] = {
     "graphml": formats.write_graphml,
-    "gexf": formats.write_gexf,
     "html": html_page.write_html_page,
-    "bibtex": _write_bibtex,
 }
 FOLDER_FORMATS = {"parquet": formats.write_parquet, "csv": formats.write_neo4j, "jsonl": formats.write_jsonl}
-EXPORT_FORMATS = ("parquet", "graphml", "gexf", "csv", "obsidian", "jsonl", "html", "bibtex")
+EXPORT_FORMATS = (*FOLDER_FORMATS, *FILE_FORMATS)
 
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
     """The outcome of an export: its files below `path` (or the file's own name), counts of their content, their size in bytes.
 
-    `kept` are notes that stay unchanged, because the user edited their generated part or because the user wrote in them and their subject
-    no longer exists; `removed` are deleted files of an earlier export.
+    `removed` are deleted files of an earlier export.
     """
 
     format: str
@@ -54,16 +41,14 @@ class ExportResult:
     files: tuple[str, ...]
     counts: Mapping[str, int]
     size: int
-    kept: tuple[str, ...] = ()
-    removed: tuple[str, ...] = field(default=())
+    removed: tuple[str, ...] = ()
 
 
-def export_index(opened: OpenIndex, format: str, path: Path, *, level: int | None = None, force: bool = False) -> ExportResult:
+def export_index(opened: OpenIndex, format: str, path: Path, *, force: bool = False) -> ExportResult:
     """Write a snapshot of an index for other programs; another process may write to the index meanwhile.
 
-    `format` is one of EXPORT_FORMATS; `path` is the file for those in FILE_FORMATS, else a folder. `level`: communities and reports down to
-    that level. `force` replaces an existing file, and writes into a folder with other files, none of which is replaced. Raises UsageError
-    (nothing is written), NoIndex, LocalragError.
+    `format` is one of EXPORT_FORMATS; `path` is the file for those in FILE_FORMATS, else a folder. `force` replaces an existing file, and
+    writes into a folder with other files, none of which is replaced. Raises UsageError (nothing is written), NoIndex, LocalragError.
     """
     if format not in EXPORT_FORMATS:
         raise UsageError(f"There is no format {format!r}.", f"Choose one of: {', '.join(EXPORT_FORMATS)}")
@@ -71,26 +56,18 @@ def export_index(opened: OpenIndex, format: str, path: Path, *, level: int | Non
         require_extra("export", "pyarrow")
     path = path.absolute()
     check_outside_index(path, opened.folder)
-    if format == "obsidian":
-        wiki = update_wiki(opened, path, level=level, force=force)
-        return ExportResult(
-            "obsidian", path, wiki.written, wiki.counts, _size(path, wiki.written), (*wiki.edited, *wiki.gone), wiki.deleted
-        )
     if format in FILE_FORMATS:
         check_target_file(path, force=force)
     else:
-        check_folder(path, format, force=force)
+        check_folder(path, force=force)
     with snapshot(opened.folder) as db:
-        check_filled(db, level, needs_graph=format != "bibtex")
+        check_filled(db)
         if format in FILE_FORMATS:
             with atomic_file(path) as part:
-                counts = FILE_FORMATS[format](db, part, level)
+                counts = FILE_FORMATS[format](db, part)
             return ExportResult(format, path, (path.name,), counts, path.stat().st_size)
         with staging_folder(path) as inner:
-            counts = FOLDER_FORMATS[format](db, inner, level)
-            files, deleted = replace_export(inner, path, format)
-        return ExportResult(format, path, tuple(files), counts, _size(path, files), (), tuple(deleted))
-
-
-def _size(folder: Path, names: Iterable[str]) -> int:
-    return sum((folder / name).stat().st_size for name in names)
+            counts = FOLDER_FORMATS[format](db, inner)
+            files, deleted = replace_export(inner, path)
+        size = sum((path / name).stat().st_size for name in files)
+        return ExportResult(format, path, tuple(files), counts, size, tuple(deleted))

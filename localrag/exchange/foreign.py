@@ -6,9 +6,8 @@
 import math
 import re
 import tomllib
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,199 +15,39 @@ from typing import Any
 from localrag.errors import UsageError
 from localrag.system.resources import require_extra
 
-MAX_LEVEL = 1_000  # of communities
+GRAPHRAG = "Microsoft GraphRAG"
+GraphRagRow = dict[str, Any]
+ENTITY_TYPES = {"geo": "place", "location": "place", "": "thing"}  # GraphRAG's type → localrag's, if they differ
+LIST_COLUMNS, NUMBER_COLUMNS, REAL_COLUMNS = ("chunks", "entities"), ("number", "level", "parent"), ("rating", "weight")
+MAX_NUMBER = 1 << 53
+_DATA = re.compile(r"(?<!\s)\s*\[Data:[^\[\]]*\]")  # references into the tables by number
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignDocument:
-    """A document; `key` is its id in the other program."""
-
-    key: str
-    title: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ForeignChunk:
-    """A chunk of the document `source`, or of an unknown one ("")."""
-
-    key: str
-    source: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ForeignEntity:
-    """An entity, found in the chunks `passages`."""
-
-    name: str
-    type: str
-    description: str
-    passages: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ForeignRelationship:
-    """A relationship of two entities by name, stated in the chunks `passages`; `strength` 1 to 10."""
-
-    source: str
-    target: str
-    description: str
-    strength: int
-    passages: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ForeignClaim:
-    """A claim from the chunk `passage`, with the verbatim `quote`."""
-
-    subject: str
-    object: str
-    type: str
-    status: str
-    start_date: str
-    end_date: str
-    description: str
-    quote: str
-    passage: str
-
-
-@dataclass(frozen=True, slots=True)
-class ForeignFinding:
-    """A finding of a report, with the names of entities and the ends of relationships that it refers to."""
-
-    summary: str
-    explanation: str
-    nodes: tuple[str, ...] = ()
-    edges: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ForeignCommunity:
-    """A community of entities by name, inside the community `parent`, with its report."""
-
-    key: str
-    level: int
-    parent: str | None
-    nodes: tuple[str, ...]
-    title: str
-    summary: str
-    rating: float
-    rating_explanation: str
-    insights: tuple[ForeignFinding, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ForeignIndex:
-    """The content of another program's index. `content_hash` is of the files it was read from; `skipped`: unreadable item → reason."""
+class GraphRagOutput:
+    """The rows of each table under localrag's names of columns; `content_hash` is of the files that they were read from."""
 
     content_hash: str
-    sources: tuple[ForeignDocument, ...]
-    passages: tuple[ForeignChunk, ...]
-    nodes: tuple[ForeignEntity, ...]
-    edges: tuple[ForeignRelationship, ...]
-    statements: tuple[ForeignClaim, ...] = ()
-    groups: tuple[ForeignCommunity, ...] = ()
-    skipped: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, list[GraphRagRow]]
 
 
-class UnexpectedValue(ValueError):
-    """A value has another type or range than the format allows."""
-
-
-def whole_number(value: Any, what: str, limit: int = 1 << 53) -> int:
-    """A value as a whole number from 0 to `limit`; `what` names it in the error. Raises UnexpectedValue."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if isinstance(value, bool) or not 0 <= number <= limit or number != int(number):
-        raise UnexpectedValue(f"{what} is {shortened_repr(value)}, not a whole number from 0")
-    return int(number)
-
-
-def real_number(value: Any, otherwise: float = 0.0) -> float:
-    """A value as a finite number; `otherwise` if it is none."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return otherwise
-    return number if math.isfinite(number) else otherwise
-
-
-def strength_of(weight: Any, chunks: int) -> int:
-    """The strength of a relationship in each chunk, 1 to 10, from its weight summed over `chunks` chunks."""
-    return min(10, max(1, round(min(1e6, max(0.0, real_number(weight, 1.0))) / max(1, chunks))))
-
-
-def shortened_repr(value: Any) -> str:
-    """The repr of a foreign value for an error message, cut to 60 characters."""
-    return repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:60]}…"
-
-
-def tree_faults(parents: Mapping[Any, Any], levels: Mapping[Any, int]) -> dict[Any, str]:
-    """The communities that belong to no tree, with the reason: the parent is missing, not on the level above, or the community itself.
-
-    Everything below such a community belongs to no tree either. Cycles are impossible if each parent is on the level above.
-    """
-    faults: dict[Any, str] = {}
-    for key in sorted(levels, key=lambda k: levels[k]):
-        above = parents.get(key)
-        if above is None:
-            wrong = "it has no community above, but is not on level 0" if levels[key] else ""
-        elif above == key:
-            wrong = "it is its own parent"
-        elif above not in levels:
-            wrong = f"its parent {shortened_repr(above)} is not there"
-        elif levels[above] != levels[key] - 1:
-            wrong = f"it is on level {levels[key]}, and its parent {shortened_repr(above)} on level {levels[above]}"
-        else:
-            wrong = f"its parent {shortened_repr(above)} is in no tree" if above in faults else ""
-        if wrong:
-            faults[key] = wrong
-    return faults
-
-
-GRAPHRAG = "Microsoft GraphRAG"
-GRAPHRAG_ENTITY_TYPES = {"geo": "place", "location": "place", "": "thing"}  # GraphRAG's type → localrag's, if they differ
-_DATA = re.compile(r"(?<!\s)\s*\[Data:([^\[\]]*)\]")
-_REFERENCE = re.compile(r"(Entities|Relationships)\s*\(([\d,\s]+)")
-GraphRagRow = dict[str, Any]
-
-
-def read_graphrag(folder: Path) -> ForeignIndex:
+def read_graphrag(folder: Path) -> GraphRagOutput:
     """Read the tables of a folder, which may be the project above them. Raises UsageError that names the unexpected value."""
     require_extra("export", "pyarrow")
+    schema = tomllib.loads((Path(__file__).parent / "graphrag.toml").read_text(encoding="utf-8"))
+    place, digest = _find_tables(folder, schema), sha256()
     try:
-        return _read_graphrag(folder)
-    except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        tables = {name: _table_rows(place, table, digest) for name, table in schema.items()}
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise UsageError(
-            f"What {folder} holds is not as {GRAPHRAG} writes it: {shortened_repr(str(error))}.",
+            f"What {folder} holds is not as {GRAPHRAG} writes it: {str(error)[:200]}.",
             "Run that program again, or copy its output again.",
         ) from error
+    return GraphRagOutput(digest.hexdigest()[:20], tables)
 
 
-def _read_graphrag(folder: Path) -> ForeignIndex:
-    schema = tomllib.loads((Path(__file__).parent / "graphrag.toml").read_text(encoding="utf-8"))
-    place = _place(folder, schema)
-    digest = sha256()
-    tables = {name: _table_rows(place, table, digest) for name, table in schema.items()}
-    entities = {row["id"]: str(row["name"]) for row in tables["entities"]}
-    skipped: dict[str, str] = {}
-    return ForeignIndex(
-        digest.hexdigest()[:20],
-        tuple(ForeignDocument(str(row["id"]), str(row["title"] or row["id"]), str(row["text"] or "")) for row in tables["documents"]),
-        tuple(ForeignChunk(str(row["id"]), _first_document(row["document"]), str(row["text"] or "")) for row in tables["chunks"]),
-        tuple(_graphrag_entity(row) for row in tables["entities"]),
-        tuple(_graphrag_relationship(row) for row in tables["relationships"]),
-        tuple(_graphrag_claim(row) for row in tables["claims"] if row.get("kind") in (None, "claim")),
-        tuple(_graphrag_communities(tables, entities, skipped)),
-        skipped,
-    )
-
-
-def _place(folder: Path, schema: Mapping[str, Any]) -> Path:
-    """The folder with the tables: the given one, or its `output`."""
+def _find_tables(folder: Path, schema: Mapping[str, Any]) -> Path:
+    """Return the folder with the tables: the given one, or its `output`."""
     for place in (folder, folder / "output"):
         if all(_file(place, table) for table in schema.values() if table["required"]):
             return place
@@ -227,7 +66,7 @@ def _file(place: Path, table: Mapping[str, Any]) -> Path | None:
 
 
 def _table_rows(place: Path, table: Mapping[str, Any], digest: Any) -> list[GraphRagRow]:
-    """The rows of a table, with localrag's column names; none if the table is missing. Raises UsageError."""
+    """Return the rows of a table, with localrag's column names; none if the table is missing. Raises UsageError."""
     import pyarrow
     from pyarrow import parquet
 
@@ -252,104 +91,66 @@ def _table_rows(place: Path, table: Mapping[str, Any], digest: Any) -> list[Grap
         rows = parquet.read_table(path, columns=list(chosen.values())).to_pylist()
     except (pyarrow.ArrowException, OSError) as error:
         raise UsageError(f"{path} cannot be read: {str(error).splitlines()[0]}.", "Copy it again, or run that program again.") from error
-    return [{name: row[column] for name, column in chosen.items()} for row in rows]
+    return [{name: _typed_value(name, row[column]) for name, column in chosen.items()} for row in rows]
 
 
-def _first_document(document: Any) -> str:
-    """The document of a chunk; early versions list several."""
-    return str((document or [""])[0] if not isinstance(document, str) else document)
+def _typed_value(name: str, value: Any) -> Any:
+    """Return a value with the type of its column. Raises TypeError."""
+    if name == "findings":
+        return [_finding(one) for one in value or ()]
+    if name in LIST_COLUMNS:
+        return list(map(str, value or ()))
+    if name == "document" and isinstance(value, list):  # early versions list the documents of a chunk
+        value = next(iter(value), None)
+    if not isinstance(value, str | int | float | None):
+        raise TypeError(f"`{name}` is {value!r:.60}")
+    if name in NUMBER_COLUMNS:
+        return _whole_number(value)
+    return _real_number(value) if name in REAL_COLUMNS else "" if value is None else str(value)
 
 
-def _graphrag_entity(row: GraphRagRow) -> ForeignEntity:
-    kind = str(row["type"] or "").strip('"').lower()
-    return ForeignEntity(str(row["name"]), GRAPHRAG_ENTITY_TYPES.get(kind, kind), str(row["description"] or "").strip(), _chunk_ids(row))
+def _finding(finding: Any) -> tuple[str, str]:
+    """Return the summary and the explanation of a finding, without references into the tables."""
+    if not isinstance(finding, dict):
+        return "", _DATA.sub("", str(finding)).strip()
+    return str(finding.get("summary") or ""), _DATA.sub("", str(finding.get("explanation") or "")).strip()
 
 
-def _chunk_ids(row: GraphRagRow) -> tuple[str, ...]:
-    return tuple(map(str, row["chunks"] or ()))
+def _whole_number(value: Any) -> int | None:
+    """Return a value as a whole number from 0; None if it is none."""
+    number = _real_number(value, -1.0)
+    return int(number) if 0 <= number <= MAX_NUMBER and number.is_integer() else None
 
 
-def _graphrag_relationship(row: GraphRagRow) -> ForeignRelationship:
-    """Convert a relationship. Its weight is the sum of the model's ratings, 1 to 10, over the chunks that state it."""
-    chunks = _chunk_ids(row)
-    strength = strength_of(row["weight"] or 1, len(chunks))
-    return ForeignRelationship(str(row["source"]), str(row["target"]), str(row["description"] or "").strip(), strength, chunks)
+def _real_number(value: Any, otherwise: float = 0.0) -> float:
+    """Return a value as a finite number; `otherwise` if it is none."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return otherwise
+    return number if math.isfinite(number) else otherwise
 
 
-def _graphrag_claim(row: GraphRagRow) -> ForeignClaim:
-    return ForeignClaim(**{key: "" if row[key] in (None, "NONE", "None") else str(row[key]).strip() for key in row if key != "kind"})
+def strength_of(weight: float, n_chunks: int) -> int:
+    """Return the strength of a relationship in each chunk, 1 to 10, from its weight summed over the chunks that state it."""
+    return min(10, max(1, round(min(1e6, max(0.0, weight)) / max(1, n_chunks))))
 
 
-def _graphrag_communities(
-    tables: Mapping[str, list[GraphRagRow]], entities: Mapping[Any, str], skipped: dict[str, str]
-) -> Iterable[ForeignCommunity]:
-    """The communities of those trees in which every community has a report."""
-    reports = {row["number"]: row for row in tables["reports"]}
-    rows = _by_level(tables["communities"], skipped)
-    parents = _parents(rows)
-    nodes = {row["number"]: str(row["name"]) for row in tables["entities"]}
-    edges = {row["number"]: (str(row["source"]), str(row["target"])) for row in tables["relationships"]}
-    faults = tree_faults(parents, {number: row["level"] for number, row in rows.items()})
-    roots: dict[Any, Any] = {}
-    for number in rows:  # the coarsest first
-        roots[number] = number if number in faults or parents[number] is None else roots[parents[number]]
-    bare = {roots[number] for number in rows if number not in reports or number in faults}
-    for number, row in sorted(rows.items()):
-        if roots[number] in bare:
-            reason = faults.get(number, "it, or one below the same top, has no report or no place")
-            skipped[f"community {number}"] = f"{reason}: its entities are clustered again"
-            continue
-        report, parent = reports[number], parents[number]
-        yield ForeignCommunity(
-            str(number),
-            row["level"],
-            None if parent is None else str(parent),
-            tuple(entities[key] for key in row["entities"] if key in entities),
-            str(report["title"]),
-            str(report["summary"]),
-            real_number(report["rating"]),
-            str(report["rating_explanation"] or ""),
-            tuple(_graphrag_finding(f, nodes, edges) for f in report["findings"] or ()),
-        )
+def choose_communities(tables: Mapping[str, Sequence[GraphRagRow]], skipped: dict[str, str]) -> list[GraphRagRow]:
+    """Return the communities that have a report and are on the first level or below such a community on the level above.
 
-
-def _by_level(table: list[GraphRagRow], skipped: dict[str, str]) -> dict[int, GraphRagRow]:
-    """The communities by number, coarsest level first; those with an invalid number or level are added to `skipped`."""
-    rows = []
-    for row in table:
-        try:
-            number, level = whole_number(row["number"], "its number"), whole_number(row["level"], "its level", MAX_LEVEL)
-            rows.append((level, number, row | {"number": number, "level": level, "entities": list(row["entities"] or ())}))
-        except UnexpectedValue as error:
-            skipped[f"community {shortened_repr(row['number'])}"] = f"{error}: its entities are clustered again"
-    return {number: row for _, number, row in sorted(rows, key=lambda entry: entry[:2])}
-
-
-def _parents(rows: Mapping[int, GraphRagRow]) -> dict[int, Any]:
-    """Community → the number of its parent. If the table has no parents: a community one level up that has all of its entities."""
-    by_entity: defaultdict[tuple[int, Any], list[int]] = defaultdict(list)
-    for number, row in rows.items():
-        for key in dict.fromkeys(row["entities"]):
-            by_entity[row["level"], key].append(number)
-    return {number: _parent(row, rows, by_entity) for number, row in rows.items()}
-
-
-def _parent(row: GraphRagRow, rows: Mapping[int, GraphRagRow], by_entity: Mapping[tuple[int, Any], list[int]]) -> Any:
-    if row["level"] == 0:
-        return None
-    if row.get("parent") in rows:
-        return row["parent"]
-    homes = [set(by_entity.get((row["level"] - 1, key), ())) for key in row["entities"]]
-    return min(set.intersection(*homes), default=None) if homes else None
-
-
-def _graphrag_finding(finding: Any, nodes: Mapping[Any, str], edges: Mapping[Any, tuple[str, str]]) -> ForeignFinding:
-    """A finding without its references, which point into the tables by number."""
-    summary, text = (str(finding.get(key) or "") for key in ("summary", "explanation")) if isinstance(finding, dict) else ("", str(finding))
-    numbers: defaultdict[str, dict[int, None]] = defaultdict(dict)
-    for data in _DATA.findall(text):
-        for kind, listed in _REFERENCE.findall(data):
-            numbers[kind] |= dict.fromkeys(int(n) for n in re.findall(r"\d+", listed))
-    named = tuple(nodes[n] for n in numbers["Entities"] if n in nodes)
-    related = tuple(edges[n] for n in numbers["Relationships"] if n in edges)
-    return ForeignFinding(summary, _DATA.sub("", text).strip(), named, related)
+    Each has the columns of both tables, and the coarsest come first. The others are added to `skipped`, with the reason.
+    """
+    reports = {row["number"]: row for row in tables["reports"] if row["number"] is not None}
+    chosen: dict[int, GraphRagRow] = {}
+    for row in sorted(tables["communities"], key=lambda row: (row["level"] is None, row["level"], row["number"] or 0)):
+        level, above = row["level"], chosen.get(row.get("parent"))  # type: ignore[arg-type]
+        if level is None or row["number"] not in reports:
+            reason = "it has no report" if level is not None else "its level is no whole number"
+        else:
+            reason = "" if level == 0 or (above and above["level"] == level - 1) else "the community above it is not imported"
+        if reason:
+            skipped[f"community {row['number']}"] = f"{reason}: its entities are clustered again"
+        else:
+            chosen[row["number"]] = reports[row["number"]] | row | {"parent": row["parent"] if level else None}
+    return list(chosen.values())

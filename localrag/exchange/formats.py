@@ -1,15 +1,15 @@
-"""Writers of Parquet, JSONL, GraphML, GEXF, and Neo4j CSV and Cypher.
+"""Writers of Parquet, JSONL, GraphML, and CSV for Neo4j.
 
 Parquet: the tables of Microsoft GraphRAG 3, for programs that read its output. `graphrag_tables.toml` has their names and columns. GraphRAG
 names the ends of a relationship by title, so titles are made unique. Rows are written in groups of limited size.
 
 JSONL: everything in the index, one file a table, under localrag's own names.
 
-GraphML and GEXF: the graph for Gephi, Cytoscape, yEd and igraph, written by networkx. Characters that XML 1.0 forbids are replaced, and all
-nodes have the same attributes, except positions.
+GraphML: the graph for Gephi, Cytoscape, yEd and igraph, written by networkx. Characters that XML 1.0 forbids are replaced, and all nodes
+have the same attributes, except positions.
 
-Neo4j: CSV files with the headers of `neo4j-admin database import`, and the same as Cypher statements. Every text is quoted, so that one
-that begins with `=` or `-` stays a text. Lists are separated by U+001F, which no text has.
+CSV: files with the headers of `neo4j-admin database import`. Every text is quoted, so that one that begins with `=` or `-` stays a text.
+Lists are separated by U+001F, which no text has.
 """
 
 import json
@@ -19,7 +19,7 @@ from colorsys import hls_to_rgb
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from sqlite_utils import Database
 
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 GROUP_ROWS = 10_000
 GROUP_CHARS = 32 << 20  # of all texts of a group: documents may be large
 NO_OBJECT = "NONE"  # of a claim without object or date
-ParquetRow = dict[str, Any]
-CommunityRows = dict[str, ParquetRow]
+ExportedRow = dict[str, Any]
 
 
 def parquet_schema() -> Mapping[str, Mapping[str, tuple[str, str]]]:
@@ -44,11 +43,11 @@ def parquet_schema() -> Mapping[str, Mapping[str, tuple[str, str]]]:
     return {name: {c: (kind, local_name) for c, (kind, local_name) in columns.items()} for name, columns in tomllib.loads(text).items()}
 
 
-def write_parquet(db: Database, folder: Path, level: int | None = None) -> dict[str, int]:
-    """Write the tables to a folder, communities down to `level`; returns the numbers of rows."""
-    places, titles = _community_rows(db, level), export_rows.unique_entity_titles(db)
+def write_parquet(db: Database, folder: Path) -> dict[str, int]:
+    """Write the tables to a folder; returns the numbers of rows."""
+    places, titles = _community_rows(db), export_rows.unique_entity_titles(db)
     documents, chunks, entities, relationships, communities, reports, claims = parquet_schema().items()
-    tables: list[tuple[tuple[str, Any], Iterable[ParquetRow]]] = [
+    tables: list[tuple[tuple[str, Any], Iterable[ExportedRow]]] = [
         (documents, _number_rows(map(_document, export_rows.documents(db)))),
         (chunks, _number_rows(export_rows.chunks(db))),
         (
@@ -61,8 +60,8 @@ def write_parquet(db: Database, folder: Path, level: int | None = None) -> dict[
                 row | {"source": titles[row["source_id"]], "target": titles[row["target_id"]]} for row in export_rows.relationships(db)
             ),
         ),
-        (communities, (row | places[row["id"]] for row in export_rows.communities(db, level))),
-        (reports, _parquet_reports(db, level, places)),
+        (communities, (row | places[row["id"]] for row in export_rows.communities(db))),
+        (reports, _parquet_reports(db, places)),
         (claims, _number_rows(_claim(row, titles) for row in export_rows.claims(db))),
     ]
     counts = {name: _write_parquet_table(folder / f"{name}.parquet", columns, rows) for (name, columns), rows in tables}
@@ -72,24 +71,24 @@ def write_parquet(db: Database, folder: Path, level: int | None = None) -> dict[
     return counts
 
 
-def _number_rows(rows: Iterable[ParquetRow]) -> Iterator[ParquetRow]:
+def _number_rows(rows: Iterable[ExportedRow]) -> Iterator[ExportedRow]:
     return (row | {"n": n} for n, row in enumerate(rows))
 
 
-def _document(row: ParquetRow) -> ParquetRow:
+def _document(row: ExportedRow) -> ExportedRow:
     return row | {"metadata": json.dumps(dict(row["metadata"]), ensure_ascii=False) if row["metadata"] else None}
 
 
-def _claim(row: ParquetRow, titles: Mapping[str, str]) -> ParquetRow:
+def _claim(row: ExportedRow, titles: Mapping[str, str]) -> ExportedRow:
     ends = {"subject": titles[row["subject_id"]], "object": titles.get(row["object_id"] or "", NO_OBJECT)}
     return row | ends | {"kind": "claim", "since": row["since"] or NO_OBJECT, "until": row["until"] or NO_OBJECT}
 
 
-def _community_rows(db: Database, level: int | None) -> CommunityRows:
+def _community_rows(db: Database) -> dict[str, ExportedRow]:
     """Community id → its number, parent, children, title, size and date, for its own row and its report's."""
     period = str(export_rows.newest_document_time(db) or "")[:10]
-    rows_by_id: CommunityRows = {}
-    for n, (key, parent, size) in enumerate(export_rows.community_sizes(db, level)):
+    rows_by_id: dict[str, ExportedRow] = {}
+    for n, (key, parent, size) in enumerate(export_rows.community_sizes(db)):
         above = rows_by_id.get(parent or "")
         rows_by_id[key] = {"n": n, "parent": above["n"] if above else -1, "children": [], "title": f"Community {n}", "size": size}
         rows_by_id[key]["period"] = period
@@ -98,17 +97,17 @@ def _community_rows(db: Database, level: int | None) -> CommunityRows:
     return rows_by_id
 
 
-def _parquet_reports(db: Database, level: int | None, places: CommunityRows) -> Iterator[ParquetRow]:
-    for place, report in export_rows.reports(db, level):
+def _parquet_reports(db: Database, places: dict[str, ExportedRow]) -> Iterator[ExportedRow]:
+    for place, report in export_rows.reports(db):
         findings = [{"explanation": f.explanation, "summary": f.summary} for f in report.findings]
-        report_row: ParquetRow = {"title": report.title, "summary": report.summary, "findings": findings}
+        report_row: ExportedRow = {"title": report.title, "summary": report.summary, "findings": findings}
         report_row |= {"rating": report.rating, "rating_explanation": report.rating_explanation}
         yield (
             places[place["id"]] | place | report_row | {"markdown": report.markdown, "as_json": json.dumps(report_row, ensure_ascii=False)}
         )
 
 
-def _write_parquet_table(path: Path, columns: Mapping[str, tuple[str, str]], rows: Iterable[ParquetRow]) -> int:
+def _write_parquet_table(path: Path, columns: Mapping[str, tuple[str, str]], rows: Iterable[ExportedRow]) -> int:
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
@@ -131,8 +130,8 @@ def _type(kind: str) -> "pa.DataType":
     return (plain | lists | {"findings": pa.list_(finding)})[kind]
 
 
-def _row_groups(rows: Iterable[ParquetRow]) -> Iterator[list[ParquetRow]]:
-    group: list[ParquetRow] = []
+def _row_groups(rows: Iterable[ExportedRow]) -> Iterator[list[ExportedRow]]:
+    group: list[ExportedRow] = []
     characters = 0
     for row in rows:
         group.append(row)
@@ -144,13 +143,12 @@ def _row_groups(rows: Iterable[ParquetRow]) -> Iterator[list[ParquetRow]]:
         yield group
 
 
-JsonlRow = dict[str, Any]
 DOCUMENT_PART_FIELDS = ("label", "start", "end")  # of a part of a document
 
 
-def write_jsonl(db: Database, folder: Path, level: int | None = None) -> dict[str, int]:
-    """Write one file a table to a folder, communities and reports down to `level`; returns the numbers of rows."""
-    tables: dict[str, Iterable[JsonlRow]] = {
+def write_jsonl(db: Database, folder: Path) -> dict[str, int]:
+    """Write one file a table to a folder; returns the numbers of rows."""
+    tables: dict[str, Iterable[ExportedRow]] = {
         "documents": (
             row
             | {"metadata": dict(row["metadata"]), "parts": [dict(zip(DOCUMENT_PART_FIELDS, part, strict=True)) for part in row["parts"]]}
@@ -162,20 +160,20 @@ def write_jsonl(db: Database, folder: Path, level: int | None = None) -> dict[st
         "relationships": export_rows.relationships(db),
         "evidence": export_rows.evidence(db),
         "claims": export_rows.claims(db),
-        "communities": (row | {"number": f"{row['level']}.{row.pop('ordinal')}"} for row in export_rows.communities(db, level)),
-        "reports": _jsonl_reports(db, level),
+        "communities": (row | {"number": f"{row['level']}.{row.pop('ordinal')}"} for row in export_rows.communities(db)),
+        "reports": _jsonl_reports(db),
     }
     return {name: _write_jsonl_file(folder / f"{name}.jsonl", rows) for name, rows in tables.items()}
 
 
-def _jsonl_reports(db: Database, level: int | None) -> Iterator[JsonlRow]:
-    for place, report in export_rows.reports(db, level):
+def _jsonl_reports(db: Database) -> Iterator[ExportedRow]:
+    for place, report in export_rows.reports(db):
         findings = [asdict(finding) for finding in report.findings]
         report_row = {name: getattr(report, name) for name in ("title", "summary", "rating", "rating_explanation", "markdown")}
         yield {"community_id": place["id"], "number": community_number(place), **report_row, "findings": findings}
 
 
-def _write_jsonl_file(path: Path, rows: Iterable[JsonlRow]) -> int:
+def _write_jsonl_file(path: Path, rows: Iterable[ExportedRow]) -> int:
     n = 0
     with path.open("w", encoding="utf-8", newline="\n") as out:
         for n, row in enumerate(rows, 1):  # noqa: B007
@@ -186,114 +184,67 @@ def _write_jsonl_file(path: Path, rows: Iterable[JsonlRow]) -> int:
 COMMUNITY_COLORS = 12  # as on the page: the hue of a level 0 community follows from its number
 
 
-def write_graphml(db: Database, path: Path, level: int | None = None) -> dict[str, int]:
-    """Write GraphML, with position, size and colour as the attributes x, y, size, r, g, b, which Gephi recognises."""
-    import networkx as nx
+def write_graphml(db: Database, path: Path) -> dict[str, int]:
+    """Write GraphML with entity ids as nodes.
 
-    graph = to_networkx(db, level)
-    for _, node in graph.nodes(data=True):
-        place = node.pop("viz")
-        node |= {"size": place["size"], **{c: place["color"][c] for c in "rgb"}, **place.get("position", {})}
-        node.pop("z", None)
-    nx.write_graphml(graph, path, edge_id_from_attribute="id", named_key_ids=True)
-    return _graph_counts(graph)
-
-
-def write_gexf(db: Database, path: Path, level: int | None = None) -> dict[str, int]:
-    """Write GEXF 1.3, with positions, sizes and colours of its viz module."""
-    from networkx.readwrite.gexf import GEXFWriter
-
-    graph = to_networkx(db, level)
-    writer = GEXFWriter(version="1.3")
-    writer.add_graph(graph)
-    for name in ("xmlns:xsi", "xsi:schemaLocation"):  # networkx misspells the namespace of the first
-        del writer.xml.attrib[name]
-    del writer.graph_element.attrib["name"]  # the format has no such attribute
-    with path.open("wb") as out:
-        writer.write(out)
-    return _graph_counts(graph)
-
-
-def to_networkx(db: Database, level: int | None = None) -> Any:
-    """The entities and relationships as a networkx Graph with entity ids as nodes.
-
-    Nodes: label, type, description, degree, mentions, `community_0` and so on down to `level` (the number, as in `localrag tree`), viz.
-    Edges: id, weight, strength, description.
+    Nodes: label, type, description, degree, mentions, `community_0` and so on (the number, as in `localrag tree`), and x, y,
+    size, r, g, b, which Gephi recognises. Edges: id, weight, strength, description.
     """
     import networkx as nx
 
     graph, roots = nx.Graph(), export_rows.root_communities(db)
-    levels = export_rows.community_levels(db, level)
+    levels = export_rows.community_levels(db)
     for row in export_rows.entities(db):
         node: dict[str, Any] = {name: replace_control_characters(row[name]) for name in ("type", "description")}
         node |= {"label": replace_control_characters(row["name"]), "degree": row["degree"], "mentions": row["mentions"]}
-        if row["vector"]:
-            node["structural_vector"] = " ".join(f"{n:.6g}" for n in row["vector"])
-        graph.add_node(row["id"], **node, **{f"community_{n}": "" for n in levels}, viz=_viz(row, roots.get(row["id"], 0)))
-    for row in export_rows.community_members(db, level):
+        node |= {f"community_{n}": "" for n in levels} | {"size": float(row["r"] or 1.0)}
+        node |= dict(zip("rgb", _color(roots.get(row["id"], 0)), strict=True))
+        graph.add_node(row["id"], **node, **({"x": float(row["x"]), "y": float(row["y"])} if row["x"] is not None else {}))
+    for row in export_rows.community_members(db):
         graph.nodes[row["entity_id"]][f"community_{row['level']}"] = row["number"]
     for row in export_rows.relationships(db):
         edge = {"id": row["id"], "weight": float(row["weight"]), "strength": float(row["strength"])}
         graph.add_edge(row["source_id"], row["target_id"], **edge, description=replace_control_characters(row["description"]))
-    return graph
-
-
-def _viz(row: dict[str, Any], root: int) -> dict[str, Any]:
-    red, green, blue = (round(255 * c) for c in hls_to_rgb((root % COMMUNITY_COLORS) * 137.5 % 360 / 360, 0.42, 0.6))
-    viz: dict[str, Any] = {"color": {"r": red, "g": green, "b": blue, "a": 1.0}, "size": float(row["r"] or 1.0)}
-    if row["x"] is not None:
-        viz["position"] = {"x": float(row["x"]), "y": float(row["y"]), "z": 0.0}
-    return viz
-
-
-def _graph_counts(graph: Any) -> dict[str, int]:
+    nx.write_graphml(graph, path, edge_id_from_attribute="id", named_key_ids=True)
     return {"entities": graph.number_of_nodes(), "relationships": graph.number_of_edges()}
 
 
-CYPHER_BATCH_ROWS = 500  # rows of a Cypher statement
+def _color(root: int) -> list[int]:
+    return [round(255 * c) for c in hls_to_rgb((root % COMMUNITY_COLORS) * 137.5 % 360 / 360, 0.42, 0.6)]
+
+
 ARRAY_DELIMITER = "\x1f"
-Neo4jRow = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Neo4jFile:
-    """A file of nodes or relationships: their label or type, columns with types besides `ids`, rows.
+    """A file of nodes or relationships: column → header, label or type of each row, rows."""
 
-    `ids`: column → its header; of a node `id`, of a relationship `a` and `b`, the ids of its ends. `merge`: the Cypher clause for a row.
-    """
-
+    headers: Mapping[str, str]
     label: str
-    ids: Mapping[str, str]
-    columns: Mapping[str, str]
-    rows: Iterable[Neo4jRow]
-    merge: str
+    rows: Iterable[ExportedRow]
 
 
-def _node_file(label: str, columns: Mapping[str, str], rows: Iterable[Neo4jRow]) -> Neo4jFile:
-    return Neo4jFile(label, {"id": f"id:ID({label})"}, columns, rows, f"MERGE (n:{label} {{id: row.id}}) SET n += row")
+def _node_file(label: str, columns: Mapping[str, str], rows: Iterable[ExportedRow]) -> Neo4jFile:
+    return Neo4jFile({"id": f"id:ID({label})"} | {name: f"{name}:{kind}" for name, kind in columns.items()}, label, rows)
 
 
-def _link_file(kind: str, a: str, b: str, columns: Mapping[str, str], rows: Iterable[Neo4jRow]) -> Neo4jFile:
+def _link_file(kind: str, a: str, b: str, columns: Mapping[str, str], rows: Iterable[ExportedRow]) -> Neo4jFile:
     """Return a file of relationships from nodes with the label `a` to nodes with the label `b`."""
-    own = ", ".join(f"{c}: row.{c}" for c in columns)
-    merge = f"MATCH (a:{a} {{id: row.a}}) MATCH (b:{b} {{id: row.b}}) MERGE (a)-[r:{kind}]->(b)" + (f" SET r += {{{own}}}" if own else "")
-    return Neo4jFile(kind, {"a": f":START_ID({a})", "b": f":END_ID({b})"}, columns, rows, merge)
+    ends = {"a": f":START_ID({a})", "b": f":END_ID({b})"}
+    return Neo4jFile(ends | {name: f"{name}:{kind}" for name, kind in columns.items()}, kind, rows)
 
 
-def write_neo4j(db: Database, folder: Path, level: int | None = None) -> dict[str, int]:
-    """Write the CSV files, `graph.cypher` and a README with the commands to a folder; returns the numbers of rows."""
-    nodes, links = _nodes(db, level), _link_files(db, level)
-    with (folder / "graph.cypher").open("w", encoding="utf-8", newline="\n") as out:
-        for one in nodes.values():
-            name = f"localrag_{one.label.lower()}"
-            out.write(f"CREATE CONSTRAINT {name} IF NOT EXISTS FOR (n:{one.label}) REQUIRE n.id IS UNIQUE;\n")
-        counts = {name: _write_csv_and_cypher(folder / f"{name}.csv", one, out) for name, one in (nodes | links).items()}
+def write_neo4j(db: Database, folder: Path) -> dict[str, int]:
+    """Write the CSV files and a README with the command to a folder; returns the numbers of rows."""
+    nodes, links = _nodes(db), _link_files(db)
+    counts = {name: _write_csv(folder / f"{name}.csv", file) for name, file in (nodes | links).items()}
     readme = _readme([name for name in nodes if counts[name]], [name for name in links if counts[name]])
     (folder / "README.md").write_text(readme, encoding="utf-8")
     return counts
 
 
-def _nodes(db: Database, level: int | None) -> dict[str, Neo4jFile]:
+def _nodes(db: Database) -> dict[str, Neo4jFile]:
     document = {"path": "string", "title": "string", "added_at": "string", "metadata": "string"}
     chunk = {"ordinal": "long", "start": "long", "end": "long", "tokens": "long", "part": "string", "text": "string"}
     entity = {"name": "string", "type": "string", "description": "string", "degree": "long", "mentions": "long", "names": "string[]"}
@@ -305,32 +256,32 @@ def _nodes(db: Database, level: int | None) -> dict[str, Neo4jFile]:
         "documents": _node_file("Document", document, documents),
         "chunks": _node_file("Chunk", chunk, export_rows.chunks(db)),
         "entities": _node_file("Entity", entity, export_rows.entities(db)),
-        "communities": _node_file("Community", community | {"report": "string"}, _communities(db, level)),
+        "communities": _node_file("Community", community | {"report": "string"}, _communities(db)),
         "claims": _node_file("Claim", claim, export_rows.claims(db)),
     }
 
 
-def _communities(db: Database, level: int | None) -> Iterator[Neo4jRow]:
-    written = export_rows.reports(db, level)
+def _communities(db: Database) -> Iterator[ExportedRow]:
+    written = export_rows.reports(db)
     place, report = next(written, ({}, None))
-    for row in export_rows.communities(db, level):
-        report_values: Neo4jRow = dict.fromkeys(("title", "summary", "rating", "report"))
+    for row in export_rows.communities(db):
+        report_values: ExportedRow = dict.fromkeys(("title", "summary", "rating", "report"))
         if report and place["id"] == row["id"]:  # both come in the same order
             report_values = {"title": report.title, "summary": report.summary, "rating": report.rating, "report": report.markdown}
             place, report = next(written, ({}, None))
         yield row | report_values | {"number": community_number(row), "size": len(row["entity_ids"])}
 
 
-def _link_files(db: Database, level: int | None) -> dict[str, Neo4jFile]:
-    def ends(rows: Iterable[Neo4jRow], a: str, b: str, **more: str) -> Iterator[Neo4jRow]:
+def _link_files(db: Database) -> dict[str, Neo4jFile]:
+    def ends(rows: Iterable[ExportedRow], a: str, b: str, **more: str) -> Iterator[ExportedRow]:
         return (row | {"a": row[a], "b": row[b]} | more for row in rows if row[b] is not None)
 
-    def about() -> Iterator[Neo4jRow]:
+    def about() -> Iterator[ExportedRow]:
         yield from ends(export_rows.claims(db), "id", "subject_id", role="subject")
         yield from ends(export_rows.claims(db), "id", "object_id", role="object")
 
     related = {"id": "string", "weight": "double", "strength": "double", "description": "string"}
-    members, above = export_rows.community_members(db, level), export_rows.communities(db, level)
+    members, above = export_rows.community_members(db), export_rows.communities(db)
     mentions, relationships = export_rows.mention_pairs(db), export_rows.relationships(db)
     return {
         "part_of": _link_file("PART_OF", "Chunk", "Document", {}, ends(export_rows.chunks(db), "id", "document_id")),
@@ -343,27 +294,14 @@ def _link_files(db: Database, level: int | None) -> dict[str, Neo4jFile]:
     }
 
 
-def _write_csv_and_cypher(path: Path, file: Neo4jFile, cypher: TextIO) -> int:
-    """Write one CSV file, and its rows as Cypher statements; the label or type ends each row."""
-    batch: list[str] = []
-    n, columns = 0, (*file.ids, *file.columns)
-    last = ":LABEL" if "id" in file.ids else ":TYPE"
+def _write_csv(path: Path, file: Neo4jFile) -> int:
+    """Write one CSV file; the label or type ends each row."""
+    n, last = 0, ":LABEL" if next(iter(file.headers)) == "id" else ":TYPE"
     with path.open("w", encoding="utf-8", newline="") as out:
-        out.write(",".join([*file.ids.values(), *(f"{c}:{kind}" for c, kind in file.columns.items()), last]) + "\n")
+        out.write(",".join([*file.headers.values(), last]) + "\n")
         for n, row in enumerate(file.rows, 1):  # noqa: B007
-            values = {c: replace_control_characters(v) if isinstance(v := row[c], str) else v for c in columns}
-            out.write(",".join(map(_cell, [*values.values(), file.label])) + "\n")
-            batch.append("{" + ", ".join(f"{c}: {_literal(v)}" for c, v in values.items() if v is not None) + "}")
-            if len(batch) == CYPHER_BATCH_ROWS:
-                _write_statement(batch, cypher, file.merge)
-    _write_statement(batch, cypher, file.merge)
+            out.write(",".join(map(_cell, [*(row[name] for name in file.headers), file.label])) + "\n")
     return n
-
-
-def _write_statement(batch: list[str], out: TextIO, merge: str) -> None:
-    if batch:
-        out.write("UNWIND [\n" + ",\n".join(batch) + f"\n] AS row\n{merge};\n")
-        batch.clear()
 
 
 def _cell(value: Any) -> str:
@@ -372,20 +310,8 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, int | float):
         return repr(value)
-    text = ARRAY_DELIMITER.join(map(replace_control_characters, value)) if isinstance(value, list) else str(value)
+    text = ARRAY_DELIMITER.join(map(replace_control_characters, value if isinstance(value, list) else [value]))
     return '"' + text.replace('"', '""') + '"'
-
-
-_ESCAPED = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t"})
-
-
-def _literal(value: Any) -> str:
-    """A value in Cypher. `\\u` is split, since Cypher reads `\\u0041` as a character even after a backslash."""
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, list):
-        return "[" + ", ".join(_literal(replace_control_characters(one)) for one in value) + "]"
-    return "'" + str(value).translate(_ESCAPED).replace("\\\\u", "\\\\' + 'u") + "'"
 
 
 def _readme(nodes: list[str], links: list[str]) -> str:
@@ -400,13 +326,7 @@ Written by `localrag export csv`. To fill a new, empty database (fast; Neo4j 5 a
 {command}
 ```
 
-To fill a running database, even one with other data (repeating it changes only what differs):
-
-```sh
-cypher-shell --file graph.cypher
-```
-
-Both give nodes Document, Chunk, Entity, Community and Claim, and relationships PART_OF, MENTIONS, RELATED, IN_COMMUNITY, WITHIN, ABOUT and
+It gives nodes Document, Chunk, Entity, Community and Claim, and relationships PART_OF, MENTIONS, RELATED, IN_COMMUNITY, WITHIN, ABOUT and
 STATED_IN. RELATED has no direction of its own: match it as `(a)-[:RELATED]-(b)`.
 
 The files are for databases. A spreadsheet program would compute cells whose text begins with `=`: import them there as text.

@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.errors import LocalragError, UsageError
+from localrag.errors import LocalragError
 from localrag.serializers import GraphView, build_graph_view, community_number
 from localrag.store import export_rows, graph, layout
 from localrag.text.sentences import replace_control_characters
@@ -65,10 +65,8 @@ def _read_asset(path: str) -> str:
 MAX_QUOTES = 4  # of an entity
 
 
-def write_html_page(db: Database, path: Path, level: int | None = None) -> dict[str, int]:
-    """Write the page. Raises LocalragError if the graph has no layout, UsageError with a level, since the page shows all."""
-    if level is not None:
-        raise UsageError("The page always shows every level of communities.", "Leave out --level.")
+def write_html_page(db: Database, path: Path) -> dict[str, int]:
+    """Write the page. Raises LocalragError if the graph has no layout."""
     view = build_graph_view(db, layout.layout_state(db))
     if not view.entities:
         raise LocalragError(

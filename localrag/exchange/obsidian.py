@@ -13,7 +13,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from localrag.exchange.wiki_pages import GeneratedPage
-from localrag.records import Report
+from localrag.records import Report, content_id
 from localrag.store import browse, export_rows, graph
 from localrag.text.markdown import escape_markdown
 from localrag.text.sentences import collapse_whitespace, join_names, replace_control_characters
@@ -92,45 +92,41 @@ PageRow = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Vault:
-    """What all pages need: the index, the depth, each subject's page name, rows and titles of communities."""
+    """What all pages need: the index, each subject's page name, rows and titles of communities."""
 
     db: Database
-    level: int | None
     names: Mapping[str, str]
     communities: Mapping[str, PageRow]
 
 
-def page_titles(db: Database, level: int | None = None) -> dict[str, str]:
+def page_titles(db: Database) -> dict[str, str]:
     """The subject of every page, with the title that a new page is called by."""
     titles = {HOME_PAGE: "Start here"}
     titles |= {f"entity:{key}": title for key, title in export_rows.unique_entity_titles(db).items()}  # with the first choice of names
-    titles |= {f"document:{row['id']}": Path(row["path"]).name for row in export_rows.document_titles(db)}
-    return titles | {f"community:{key}": row["title"] for key, row in _communities(db, level).items()}
+    titles |= {document_key(row["path"]): Path(row["path"]).name for row in export_rows.document_titles(db)}
+    return titles | {f"community:{key}": row["title"] for key, row in _communities(db).items()}
 
 
-def subject_names(db: Database) -> Iterator[tuple[str, list[str]]]:
-    """The subjects of pages that may have had another id before, with what tells that: the path of a document, the names of an entity."""
-    for row in export_rows.document_titles(db):
-        yield f"document:{row['id']}", [row["path"]]
-    for row in export_rows.entities(db):
-        yield f"entity:{row['id']}", sorted({row["name"], *row["names"]})
+def document_key(path: str) -> str:
+    """Return the subject of a document's page; the id of a document changes with its text."""
+    return f"document:{content_id(path)}"
 
 
-def vault_pages(db: Database, names: Mapping[str, str], level: int | None = None) -> Iterator[GeneratedPage]:
+def vault_pages(db: Database, names: Mapping[str, str]) -> Iterator[GeneratedPage]:
     """Every page; `names`: subject → name of its page."""
-    vault = _Vault(db, level, names, _communities(db, level))
+    vault = _Vault(db, names, _communities(db))
     yield GeneratedPage(HOME_PAGE, "", "", {"localrag": HOME_PAGE}, _home(vault))
     for row in export_rows.document_titles(db):
         yield _document(vault, row)
-    reports = {place["id"]: report for place, report in export_rows.reports(db, level)}
-    for row in (row for row in export_rows.communities(db, level) if row["id"] in vault.communities):
+    reports = {place["id"]: report for place, report in export_rows.reports(db)}
+    for row in (row for row in export_rows.communities(db) if row["id"] in vault.communities):
         yield _community(vault, row, reports.get(row["id"]))
     for row in export_rows.entities(db):
         yield _entity(vault, row)
 
 
-def _communities(db: Database, level: int | None) -> dict[str, PageRow]:
-    """The communities down to a level that differ from their parent; `parent` is the next one above that does.
+def _communities(db: Database) -> dict[str, PageRow]:
+    """The communities that differ from their parent; `parent` is the next one above that does.
 
     One without a report is called by its most connected entities: its number may change with any document.
     """
@@ -140,7 +136,7 @@ def _communities(db: Database, level: int | None) -> dict[str, PageRow]:
         parent = shown.get(row["parent"] or "")
         is_same = parent is not None and rows[parent]["entities"] == row["entities"]
         shown[row["id"]] = parent if parent is not None and is_same else row["id"]
-        if not is_same and (level is None or row["level"] <= level):
+        if not is_same:
             rows[row["id"]] = row | {"parent": parent}
     members = graph.entities_of_communities(db, [key for key, row in rows.items() if not row["title"]])
     for key, ids in members.items():
@@ -153,10 +149,14 @@ def _link_to(vault: _Vault, kind: str, key: str, text: str = "") -> str:
     return wiki_link(vault.names[f"{kind}:{key}"], text)
 
 
+def _document_link(vault: _Vault, path: str, text: str) -> str:
+    return wiki_link(vault.names[document_key(path)], text)
+
+
 def _home(vault: _Vault) -> str:
     counts = graph.counts(vault.db)
     top = [f"- {_theme_link(vault, row)} ({row['entities']} entities)" for row in vault.communities.values() if row["level"] == 0]
-    documents = [f"- {_link_to(vault, 'document', row['id'], row['path'])}" for row in export_rows.document_titles(vault.db)]
+    documents = [f"- {_document_link(vault, row['path'], row['path'])}" for row in export_rows.document_titles(vault.db)]
     counts_line = f"{counts['documents']} documents, {counts['entities']} entities, {counts['relationships']} relationships."
     parts = ["# Start here", counts_line, "## Communities", truncated_list(top, MAX_LINKS)]
     return "\n\n".join([*parts, "## Documents", truncated_list(documents, MAX_LINKS)])
@@ -167,7 +167,7 @@ def _theme_link(vault: _Vault, row: PageRow) -> str:
 
 
 def _document(vault: _Vault, row: PageRow) -> GeneratedPage:
-    front = {"localrag": f"document:{row['id']}", "kind": "document", "source": row["path"]}
+    front = {"localrag": document_key(row["path"]), "kind": "document", "source": row["path"]}
     front |= {name: value for name, value in row["metadata"] if name not in front}
     entities = export_rows.entities_of_document(vault.db, row["id"], MAX_LINKS)
     names = graph.entities(vault.db, [m["id"] for m in entities])
@@ -204,7 +204,7 @@ def _findings(vault: _Vault, report: Report) -> Iterator[str]:
 
 
 def _quoted(vault: _Vault, place: PageRow, text: str) -> str:
-    return format_quote(text, _link_to(vault, "document", place["document"], Path(place["path"]).name), place["part"])
+    return format_quote(text, _document_link(vault, place["path"], Path(place["path"]).name), place["part"])
 
 
 def _entity(vault: _Vault, row: PageRow) -> GeneratedPage:

@@ -1,18 +1,16 @@
-"""Packs: one zip file that carries an index to another machine, with a manifest and a seal over every byte.
+"""Packs: one zip file that carries an index to another machine, with a manifest that has the SHA-256 of every member.
 
 A zip can be opened on every system, has random access (the manifest is read before anything is unpacked) and members of any size (ZIP64),
-and Python reads and writes it as a stream. Zip's own check sums are 32 bits wide and do not cover its headers, so the archive's comment,
-its last bytes, is the seal: the SHA-256 of everything before it. It finds damage; it does not say who made the file.
+and Python reads and writes it as a stream. The hashes find damage; they do not say who made the file.
 
-A pack is verified completely before anything of it is moved into place and bound to this machine's models. The file may be hostile: only
-members that `pack` writes are accepted, no member yields more bytes than the manifest lists or the disk has room for, and what the index
-stores about its machine is dropped (`store/foreign.py`). `domain.toml` has instructions for models, so it is left out and listed.
+A pack is verified completely before anything of it is moved into place. The file may be hostile: only members that `pack` writes are
+accepted, no member yields more bytes than the manifest lists or the disk has room for, and what the index stores about its machine is
+dropped (`store/foreign.py`). `domain.toml` has instructions for models, so it is left out and listed.
 """
 
 import json
 import os
 import re
-import shlex
 import shutil
 import sqlite3
 import stat
@@ -20,36 +18,23 @@ import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO
+from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from sqlite_utils import Database
 
 from localrag import __version__
-from localrag.errors import LocalragError, ModelError, UsageError
+from localrag.errors import LocalragError, UsageError
 from localrag.indexing.graph.entity_resolution import ALIASES_FILE
 from localrag.llm.prompts import DOMAIN_FILE
-from localrag.model_files import (
-    ModelFile,
-    bundled_chat_model,
-    file_fingerprint,
-    find_chat_model,
-    find_embedder,
-    fingerprint,
-    has_fingerprint,
-    merged_models,
-    shard_paths,
-    shipped_models,
-)
 from localrag.project import documents_root, find_index, is_own_place
 from localrag.settings import INDEX_FOLDER, PROJECT_FILE
 from localrag.store import documents as documents_store
-from localrag.store import runs
 from localrag.store.database import copy_database, snapshot
 from localrag.store.entity_network import update_cache_files
 from localrag.store.foreign import drop_machine_state, forget_id, sanitize_database
@@ -57,18 +42,16 @@ from localrag.store.location import DATABASE_FILE
 from localrag.store.opening import open_index
 from localrag.system.files import (
     atomic_file,
-    data_dir,
     ensure_private_file,
     ensure_private_folder,
     find_link,
     place_below,
-    remove_stale_temp_folders,
+    remove_stale_temp_files,
     temp_folder,
 )
 from localrag.system.installation import upgrade_hint
 
-ARCHIVE_INDEX, ARCHIVE_DOCUMENTS, ARCHIVE_MODELS = "index", "documents", "models"  # the archive's folders
-PACKED_MODEL_KINDS = ("chat_model", "embedder")  # the folders below `models`
+ARCHIVE_INDEX, ARCHIVE_DOCUMENTS = "index", "documents"  # the archive's folders
 COMPANION_FILES = (DOMAIN_FILE, ALIASES_FILE)  # other index files that are packed; caches can be rebuilt, and serve.key is secret
 INDEX_FILES = (DATABASE_FILE, *COMPANION_FILES)
 PROMPTS_FOLDER = "prompts"  # a folder beside an index that is read as the user's prompts
@@ -85,12 +68,10 @@ def is_safe_member_name(name: str) -> bool:
 
 
 def is_member_name(name: str) -> bool:
-    """Whether a pack may have a member of this name: an index file, a document or a model file."""
+    """Whether a pack may have a member of this name: an index file or a document."""
     top, _, inner = name.partition("/")
     if not is_safe_member_name(inner) or len(name.encode("utf-8", "surrogatepass")) > MAX_MEMBER_NAME_BYTES:
         return False
-    if top == ARCHIVE_MODELS:
-        return inner.partition("/")[0] in PACKED_MODEL_KINDS and "/" in inner and not _is_hidden(inner) and _is_printable(inner)
     if top == ARCHIVE_DOCUMENTS:
         return INDEX_FOLDER not in fold_member_name(inner).split("/")
     return top == ARCHIVE_INDEX and inner in INDEX_FILES
@@ -139,8 +120,6 @@ def _is_printable(path: str) -> bool:
 
 PACK_VERSION = 1
 MANIFEST = "manifest.json"
-SEAL_LINE = "localrag pack {format} sha256 "  # and 64 hexadecimal digits: the archive's comment
-SHA256_DIGITS = 64
 COPY_BLOCK_BYTES = 1 << 20
 
 
@@ -154,11 +133,11 @@ class PackResult:
     skipped_files: tuple[tuple[str, str], ...] = ()
 
 
-def pack_index(target: Path, chosen: Path | None = None, *, documents: bool = False, models: bool = False) -> PackResult:
-    """Write a snapshot of an index to one new file, optionally with its documents and models.
+def pack_index(target: Path, chosen: Path | None = None, *, documents: bool = False) -> PackResult:
+    """Write a snapshot of an index to one new file, optionally with its documents.
 
     Another process may continue indexing. The file is readable only by its owner, and appears only when it is complete. Raises NoIndex,
-    UsageError, ModelError.
+    UsageError.
     """
     folder = find_index(chosen)
     if target.exists() or target.is_symlink():
@@ -170,21 +149,16 @@ def pack_index(target: Path, chosen: Path | None = None, *, documents: bool = Fa
         with closing(open_index(folder)) as db:
             copy_database(db, copy / DATABASE_FILE)
         with snapshot(copy) as db:
-            bound, paths = runs.load_settings(db), sorted(documents_store.document_hashes(db))
+            paths = sorted(documents_store.document_hashes(db))
             document_files, left_out = _documents(paths, documents_root(folder), db) if documents else ({}, ())
         forget_id(copy / DATABASE_FILE)
-        rows = [
-            {"kind": kind} | {k: bound[kind][k] for k in ("name", "path", "fingerprint")} for kind in PACKED_MODEL_KINDS if kind in bound
-        ]
         files = {f"{ARCHIVE_INDEX}/{DATABASE_FILE}": copy / DATABASE_FILE}
         companions = [path for name in COMPANION_FILES if (path := folder / name).is_file() and not path.is_symlink()]
         files |= {f"{ARCHIVE_INDEX}/{path.name}": path for path in companions}
         files |= {f"{ARCHIVE_DOCUMENTS}/{path}": file for path, file in document_files.items()}
-        for row in rows if models else ():
-            files |= _model_files(row)
         if len(files) > MAX_MEMBERS:
             raise UsageError(f"A pack contains at most {MAX_MEMBERS:,} files, and these are {len(files):,}.", "Leave out --documents.")
-        manifest = {"format": PACK_VERSION, "localrag": __version__, "documents": len(paths), "models": rows}
+        manifest = {"format": PACK_VERSION, "localrag": __version__, "documents": len(paths)}
         with atomic_file(target) as part:
             manifest = _write_archive(part, files, manifest)
     return PackResult(target, target.stat().st_size, manifest, tuple(left_out))
@@ -217,64 +191,24 @@ def _documents(paths: list[str], root: Path, db: Database) -> tuple[dict[str, Pa
     return files, tuple(left_out.items())
 
 
-def _model_files(bound: dict[str, Any]) -> dict[str, Path]:
-    """The members for a bound model's files; none if it is bundled or behind a server. Raises ModelError."""
-    if is_remote_model(bound["path"]) or bound["fingerprint"] in bundled_models():
-        return {}
-    file = (find_chat_model if bound["kind"] == "chat_model" else find_embedder)(bound["path"])
-    if not has_fingerprint(file.path, bound["fingerprint"]):
-        raise ModelError(
-            f"{file.path} is not the model {bound['name']} that the index was made with.", "Restore that model, or leave out --models."
-        )
-    return {f"{ARCHIVE_MODELS}/{bound['kind']}/{name}": path for name, path in _model_parts(file)}
-
-
-def _model_parts(file: ModelFile) -> list[tuple[str, Path]]:
-    """The files of a model with their names below the model's own."""
-    if not file.path.is_dir():
-        return [(path.name, path) for path in shard_paths(file.path)]
-    paths = sorted(path for path in file.path.rglob("*") if path.is_file() and not path.name.startswith("."))
-    return [(f"{file.name}/{path.relative_to(file.path).as_posix()}", path) for path in paths]
-
-
-def is_remote_model(path: str) -> bool:
-    """Whether a bound model is behind a server."""
-    return path.startswith(("http://", "https://"))
-
-
-def bundled_models() -> dict[str, Path]:
-    """The models that every installation of localrag has, by fingerprint; multilingual-e5-small also by that of its file."""
-    embedders = [find_embedder(name).path for name in shipped_models()["embedder"]]
-    found = {value: path for path in embedders for value in (fingerprint(path), file_fingerprint(path))}
-    chat = bundled_chat_model()
-    return found | {chat.fingerprint: chat.path}
-
-
 def _write_archive(part: Path, files: dict[str, Path], manifest: dict[str, Any]) -> dict[str, Any]:
-    """Write the archive and its seal; returns the manifest with every member's size and SHA-256."""
+    """Write the archive; returns the manifest with every member's size and SHA-256."""
     members: dict[str, dict[str, Any]] = {}
-    seal = SEAL_LINE.format(format=PACK_VERSION).encode()
     with ZipFile(part, "w", allowZip64=True) as archive:
-        archive.comment = seal + b"0" * SHA256_DIGITS
         for name, file in files.items():
-            method = ZIP_STORED if name.startswith(f"{ARCHIVE_MODELS}/") else ZIP_DEFLATED  # weights do not compress
-            with file.open("rb") as source, archive.open(_info(name, method), "w", force_zip64=True) as member:
+            with file.open("rb") as source, archive.open(_info(name), "w", force_zip64=True) as member:
                 members[name] = copy_and_hash(source, member)
         full_manifest = manifest | {"members": members}
-        with archive.open(_info(MANIFEST, ZIP_DEFLATED), "w") as member:
+        with archive.open(_info(MANIFEST), "w") as member:
             member.write(json.dumps(full_manifest, ensure_ascii=False, indent=1).encode())
     with part.open("r+b") as f:
-        digest = hash_prefix(f, part.stat().st_size - SHA256_DIGITS - len(seal))
-        f.seek(-SHA256_DIGITS, os.SEEK_END)
-        f.write(digest.encode())
-        f.flush()
         os.fsync(f.fileno())
     return full_manifest
 
 
-def _info(name: str, method: int) -> ZipInfo:
+def _info(name: str) -> ZipInfo:
     info = ZipInfo(name)  # without a date: the same content gives the same bytes
-    info.compress_type = method
+    info.compress_type = ZIP_DEFLATED
     info.external_attr = (stat.S_IFREG | 0o600) << 16
     return info
 
@@ -292,37 +226,15 @@ def copy_and_hash(source: Any, target: Any, limit: int | None = None) -> dict[st
     return {"size": size, "sha256": digest.hexdigest()}
 
 
-def hash_prefix(file: BinaryIO, length: int) -> str:
-    """The SHA-256 of the first `length` bytes."""
-    digest = sha256()
-    file.seek(0)
-    while length > 0 and (block := file.read(min(COPY_BLOCK_BYTES, length))):
-        digest.update(block)
-        length -= len(block)
-    return digest.hexdigest()
-
-
 UNPACK_FOLDER = "localrag-unpack"
 MANIFEST_BASE_BYTES, MANIFEST_ROW_BYTES = 1 << 20, 200  # of a manifest's head, and of a row without the member's name
-_SEAL = re.compile(SEAL_LINE.format(format=r"(\d{1,6})").encode() + rb"([0-9a-f]{%d})" % SHA256_DIGITS)
 Reasons = tuple[tuple[str, str], ...]  # (name, reason)
 _COPY_AGAIN_HINT = "Copy it again from the original, and check both: localrag unpack --check FILE"
 
 
 @dataclass(frozen=True, slots=True)
-class UnpackedModel:
-    """A model that the index is bound to: its path on this machine or, without one, the remedy."""
-
-    kind: str
-    name: str
-    fingerprint: str
-    path: str = ""
-    remedy: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class UnpackResult:
-    """The content of a pack: the index folder (None if it was only checked), the numbers of documents and of their files, the models.
+    """The content of a pack: the index folder (None if it was only checked), the numbers of documents and of their files.
 
     `left_out`: files that were not unpacked, with reasons. `dropped`: what the index stored about the machine it was made on.
     """
@@ -333,32 +245,31 @@ class UnpackResult:
     files: int
     members: int
     size: int
-    models: tuple[UnpackedModel, ...] = ()
     left_out: Reasons = ()
     dropped: Reasons = ()
 
 
 def verify_pack(file: Path) -> UnpackResult:
     """Verify a pack without unpacking it. Raises UsageError, LocalragError."""
-    with _open_verified(file) as archive:
+    with _open_archive(file) as archive:
         manifest = _manifest(archive, file)
         for info in _members(archive, manifest, file):
             _extract_member(archive, info, manifest["members"][info.filename], None, file)
-    return _result(manifest, None, left_out=_skipped_members(manifest["members"], None))
+    return _result(manifest, None, _skipped_members(manifest["members"], None))
 
 
 def unpack_index(file: Path, folder: Path) -> UnpackResult:
-    """Verify a pack and put its index into `folder/.localrag`, its documents into `folder`, its models into the folder of pulled ones.
+    """Verify a pack and put its index into `folder/.localrag` and its documents into `folder`.
 
     Nothing that exists is overwritten, and after an error nothing is left behind; what a killed process left there is removed.
 
     Raises UsageError, LocalragError, IndexMismatch (made by a newer localrag).
     """
-    remove_stale_temp_folders(folder, UNPACK_FOLDER)
+    remove_stale_temp_files(folder)
     target = folder / INDEX_FOLDER
     if target.exists() or target.is_symlink():
         raise UsageError(f"There is an index in {folder} already.", "Choose another folder: localrag unpack FILE DIR")
-    with _open_verified(file) as archive:
+    with _open_archive(file) as archive:
         manifest = _manifest(archive, file)
         infos = _members(archive, manifest, file)
         with _unpack_folder(folder) as place:
@@ -373,19 +284,17 @@ def unpack_index(file: Path, folder: Path) -> UnpackResult:
                 unpacked = manifest["members"].keys() - dict(left_out).keys()
                 documents = _document_targets([info.filename for info in infos if info.filename in unpacked], folder)
                 dropped = (*lost, *drop_machine_state(db))
-                models = _rebind_models(db, place, manifest)
                 update_cache_files(db)
             for name, path in documents.items():
                 place_below(folder, path, place / name)
             (place / ARCHIVE_INDEX / DOMAIN_FILE).unlink(missing_ok=True)
             (place / ARCHIVE_INDEX).replace(target)
-    return _result(manifest, target, models, left_out, dropped)
+    return _result(manifest, target, left_out, dropped)
 
 
 def _result(
     manifest: dict[str, Any],
     folder: Path | None,
-    models: tuple[UnpackedModel, ...] = (),
     left_out: Reasons = (),
     dropped: Reasons = (),
 ) -> UnpackResult:
@@ -393,7 +302,7 @@ def _result(
     files = sum(name.startswith(f"{ARCHIVE_DOCUMENTS}/") for name in members.keys() - dict(left_out).keys())
     size = sum(m["size"] for m in members.values())
     shown = tuple((name.removeprefix(f"{ARCHIVE_DOCUMENTS}/"), reason) for name, reason in left_out)
-    return UnpackResult(folder, str(manifest["localrag"]), int(manifest["documents"]), files, len(members), size, models, shown, dropped)
+    return UnpackResult(folder, str(manifest["localrag"]), int(manifest["documents"]), files, len(members), size, shown, dropped)
 
 
 def _skipped_members(members: Iterable[str], document_paths: set[str] | None) -> Reasons:
@@ -410,32 +319,20 @@ def _skipped_members(members: Iterable[str], document_paths: set[str] | None) ->
     return tuple(reasons.items())
 
 
-def _open_verified(file: Path) -> ZipFile:
-    """Open a pack after verifying its seal. Raises UsageError, LocalragError."""
+def _open_archive(file: Path) -> ZipFile:
+    """Open a pack. Raises UsageError, LocalragError."""
     try:
-        with file.open("rb") as f:
-            if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
-                raise UsageError(f"{file} is not a file.", "Give a file that localrag pack wrote.")
-            size = os.fstat(f.fileno()).st_size
-            f.seek(max(0, size - 200))
-            seal = re.search(_SEAL.pattern + rb"\Z", f.read())
-            if seal is None or int(seal[1]) < 1:
-                raise LocalragError(f"{file} is not a pack of localrag, or is truncated.", _COPY_AGAIN_HINT)
-            if int(seal[1]) > PACK_VERSION:
-                raise LocalragError(f"{file} was made by a newer localrag.", upgrade_hint())
-            if hash_prefix(f, size - len(seal[0])) != seal[2].decode():
-                raise LocalragError(f"{file} is damaged: its contents differ from what was packed.", _COPY_AGAIN_HINT)
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise UsageError(f"{file} is not a file.", "Give a file that localrag pack wrote.")
         return ZipFile(file)
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}.", "Check the path: localrag unpack FILE") from error
     except (BadZipFile, ValueError, NotImplementedError) as error:
-        raise _damage_error(file, "it is no archive") from error
+        raise LocalragError(f"{file} is not a pack of localrag, or is truncated.", _COPY_AGAIN_HINT) from error
 
 
 def _damage_error(file: Path, description: str) -> LocalragError:
-    return LocalragError(
-        f"{file} was not written by localrag pack: {description}. Nothing was unpacked.", "Use a file that localrag pack made."
-    )
+    return LocalragError(f"{file} is damaged, or not a pack of localrag: {description}. Nothing was unpacked.", _COPY_AGAIN_HINT)
 
 
 def _manifest(archive: ZipFile, file: Path) -> dict[str, Any]:
@@ -446,13 +343,12 @@ def _manifest(archive: ZipFile, file: Path) -> dict[str, Any]:
             raise _damage_error(file, "its manifest is too large")
         with archive.open(info) as f:
             manifest = json.loads(f.read(limit))
-        sound = (
-            isinstance(manifest["members"], dict)
-            and f"{ARCHIVE_INDEX}/{DATABASE_FILE}" in manifest["members"]
-            and isinstance(manifest["models"], list)
-        )
+        if not isinstance(manifest["format"], int) or manifest["format"] < 1:
+            raise _damage_error(file, "its manifest cannot be read")
+        if manifest["format"] > PACK_VERSION:
+            raise LocalragError(f"{file} was made by a newer localrag.", upgrade_hint())
+        sound = isinstance(manifest["members"], dict) and f"{ARCHIVE_INDEX}/{DATABASE_FILE}" in manifest["members"]
         sound = sound and all(isinstance(m["size"], int) and isinstance(m["sha256"], str) for m in manifest["members"].values())
-        sound = sound and all(isinstance(m[k], str) for m in manifest["models"] for k in ("kind", "name", "path", "fingerprint"))
         if not sound or not isinstance(manifest["documents"], int) or not isinstance(manifest["localrag"], str):
             raise _damage_error(file, "its manifest cannot be read")
     except (KeyError, TypeError, ValueError, EOFError, BadZipFile, zlib.error, AttributeError, RuntimeError) as error:
@@ -472,7 +368,8 @@ def _members(archive: ZipFile, manifest: dict[str, Any], file: Path) -> list[Zip
         mode = info.external_attr >> 16
         if info.orig_filename != info.filename or not is_member_name(info.filename):
             raise _damage_error(file, f"{info.filename!r} is not a member of any pack")
-        if stat.S_IFMT(mode) not in (0, stat.S_IFREG) or info.is_dir() or info.flag_bits & 1:
+        is_plain = stat.S_IFMT(mode) in (0, stat.S_IFREG) and not info.is_dir() and not info.flag_bits & 1
+        if not is_plain or info.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
             raise _damage_error(file, f"{info.filename!r} is not a plain file")
         if info.file_size != manifest["members"][info.filename]["size"]:
             raise _damage_error(file, f"{info.filename!r} is not as large as its manifest says")
@@ -486,7 +383,7 @@ def _extract_member(archive: ZipFile, info: ZipInfo, listed: dict[str, Any], tar
     try:
         with archive.open(info) as source:
             copied = copy_and_hash(source, target, limit=listed["size"])
-    except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         raise _damage_error(file, f"{info.filename!r} cannot be unpacked") from error
     if copied != {"size": listed["size"], "sha256": listed["sha256"]}:
         raise _damage_error(file, f"{info.filename!r} is not what its manifest lists")
@@ -545,61 +442,3 @@ def _unpacked_index(folder: Path) -> Iterator[Database]:
         raise LocalragError(f"The index in the pack is not usable: {error}. Nothing was unpacked.", _COPY_AGAIN_HINT) from error
     finally:
         db.close()
-
-
-def _rebind_models(db: Database, place: Path, manifest: dict[str, Any]) -> tuple[UnpackedModel, ...]:
-    """Install packed models, and bind the index to the models of this machine."""
-    models = []
-    for kind in PACKED_MODEL_KINDS:
-        bound = runs.load_settings(db).get(kind)
-        if bound is None:
-            continue
-        model = UnpackedModel(kind, bound["name"], bound["fingerprint"])
-        served = any(row["kind"] == kind and is_remote_model(row["path"]) for row in manifest["models"])
-        model = _install_packed_model(place / ARCHIVE_MODELS / kind, model) or _find_model_here(model, served=served)
-        if model.path:
-            runs.save_settings(db, **{kind: bound | {"path": model.path}})
-        models.append(model)
-    return tuple(models)
-
-
-def _install_packed_model(packed: Path, model: UnpackedModel) -> UnpackedModel | None:
-    """Install a packed model in the folder of pulled ones; None if the pack has none. Raises ModelError for a different one."""
-    if not packed.is_dir():
-        return None
-    first = min(packed.iterdir())
-    if not has_fingerprint(first, model.fingerprint):
-        raise ModelError(f"The model {model.name} in the pack is not the one that its index was made with.", _COPY_AGAIN_HINT)
-    folder = ensure_private_folder(data_dir() / "models")
-    if first.is_dir():
-        target = folder / f"{first.name}-{model.fingerprint}"
-        if not target.exists():
-            shutil.move(first, target)
-        return replace(model, path=str(target))
-    folder = ensure_private_folder(folder / model.fingerprint)  # two models may have one name
-    for part in shard_paths(first):  # other files in the folder are ignored
-        if not (folder / part.name).exists():
-            with atomic_file(folder / part.name) as new:
-                shutil.copyfile(part, new)
-    return replace(model, path=str(folder / first.name))
-
-
-def _find_model_here(model: UnpackedModel, *, served: bool) -> UnpackedModel:
-    """Find a model on this machine: among the bundled ones, or on the list of models."""
-    if path := bundled_models().get(model.fingerprint):
-        return replace(model, path=str(path))
-    find, kind = (find_chat_model, "chat") if model.kind == "chat_model" else (find_embedder, "embedder")
-    for name in merged_models()[kind] if not served else ():
-        with suppress(ModelError):
-            file = find(name)
-            if file.fingerprint == model.fingerprint:
-                return replace(model, path=str(file.path))
-    if served:
-        return replace(model, remedy=f'Name its server once: localrag ask "…" --model http://HOST:PORT/v1#{shlex.quote(model.name)}')
-    other = (
-        "or ask with another: localrag ask --model NAME"
-        if kind == "chat"
-        else "or compute the vectors with another: localrag reembed --embedder NAME"
-    )
-    add = f"localrag models add FILE --name {shlex.quote(model.name)}"
-    return replace(model, remedy=f"Copy its file here ({add}), include it in the pack (localrag pack FILE --models), {other}")

@@ -1,12 +1,10 @@
 """Tables and answers as files for other people: spreadsheets, Word, Markdown, JSON. The suffix of the file chooses the format."""
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from localrag.analysis.calendar_file import timeline_to_ics
 from localrag.analysis.tables import Cell, ResultTable
 from localrag.errors import UsageError
 from localrag.exchange.cited_texts import answer_source, cell_text, marked_answer, remark, replace_marks, source
@@ -22,22 +20,18 @@ T = TypeVar("T")
 
 
 def write_table(table: ResultTable, path: Path, *, force: bool = False) -> None:
-    """Write a table to a file, whose suffix is one of TABLE_SUFFIXES, or .ics for a timeline; only its owner can read it.
+    """Write a table to a file, whose suffix is one of TABLE_SUFFIXES; only its owner can read it.
 
     Raises UsageError for another suffix, if the file exists and `force` is not set, or if the table is too large for the format; OSError.
     """
-    check_output_file(path, table.kind, force=force)
-    _writer(path, _writers_of(table.kind))(table, path)
+    check_output_file(path, force=force)
+    _writer(path, _TABLE_WRITERS)(table, path)
 
 
-def check_output_file(path: Path, kind: str = "", *, force: bool = False) -> None:
-    """Raises UsageError if a table of a kind cannot be written to this path, so that nothing has to be made in vain."""
-    _writer(path, _writers_of(kind))
+def check_output_file(path: Path, *, force: bool = False) -> None:
+    """Raises UsageError if a table cannot be written to this path, so that nothing has to be made in vain."""
+    _writer(path, _TABLE_WRITERS)
     check_target_file(path, force=force)
-
-
-def _writers_of(kind: str) -> Mapping[str, Callable[[ResultTable, Path], None]]:
-    return {**_TABLE_WRITERS, ".ics": _text_writer(timeline_to_ics)} if kind == "timeline" else _TABLE_WRITERS
 
 
 def check_answer_file(path: Path, *, force: bool = False) -> None:
@@ -87,25 +81,16 @@ def _cell(cell: Cell) -> str:
 def answer_markdown(answer: Answer) -> str:
     """A question and its answer, with a footnote for each citation. None of it can load a picture, hold HTML or hide a link."""
     text = marked_answer(answer)
-    body = escape_plain_text(text) if answer.passages else neutralize(text).text
-    label = _unused_label(body)
-    parts = [f"# {escape_markdown(answer.question)}", replace_marks(body, f"[^{label}{{}}]").strip()]
+    body = (escape_plain_text(text) if answer.passages else neutralize(text).text).replace("[^", "\\[^")  # no footnote of its own
+    parts = [f"# {escape_markdown(answer.question)}", replace_marks(body, "[^{}]").strip()]
     if answer.note:
         parts.append(f"*{escape_markdown(answer.note)}*")
     marked = {n for _, n in answer.citation_marks}
     if others := [c for c in answer.citations if c.n not in marked]:
         parts.append("\n".join(f"- {escape_markdown(answer_source(answer, c))}" for c in others))
     if notes := [c for c in answer.citations if c.n in marked]:
-        parts.append("\n".join(f"[^{label}{c.n}]: {escape_markdown(answer_source(answer, c))}" for c in notes))
+        parts.append("\n".join(f"[^{c.n}]: {escape_markdown(answer_source(answer, c))}" for c in notes))
     return "\n\n".join(parts) + "\n"
-
-
-def _unused_label(text: str) -> str:
-    """The beginning of the footnotes' labels: one with which the text itself refers to none."""
-    label = ""
-    while re.search(rf"\[\^{label}\d", text):
-        label += "s"
-    return label
 
 
 def _table_json(table: ResultTable) -> str:

@@ -3,7 +3,7 @@
 All that is known of a page stands in the page itself, so that it may be moved and renamed, and the folder needs no list of its pages.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,16 +13,15 @@ from localrag.exchange.export_folder import (
     check_filled,
     check_folder,
     check_outside_index,
-    marked_files,
     move_into_place,
     staging_folder,
 )
-from localrag.exchange.obsidian import PageNames, page_titles, subject_names, vault_pages
+from localrag.exchange.obsidian import PageNames, page_titles, vault_pages
 from localrag.exchange.wiki_pages import GeneratedPage, WikiPage, encode_text, new_page, parse_page, read_text, updated_page
 from localrag.project import OpenIndex
 from localrag.store.database import snapshot
 
-WIKI_FORMAT = "obsidian"  # in the marker of the folder
+PAGE_FOLDERS = ("Entities/", "Documents/", "Communities/")  # of new pages
 GONE_TEXT = "> [!warning] No longer in the documents\n> This page is kept because you wrote in it."
 
 
@@ -31,8 +30,8 @@ class WikiResult:
     """The outcome of an update: counts of pages by kind, and paths of pages below the folder.
 
     `written`: new and changed ones. `deleted`: those whose subject is gone and that nobody wrote in; `gone`: those whose subject is gone
-    and that were kept. `edited`: those whose generated part a person changed, so that it stays; `offered`: those of them with a new
-    version of that part below it. `busy`: those that another program changed meanwhile; the next update writes them.
+    and that were kept. `edited`: those whose generated part a person changed, so that it stays. `busy`: those that another program changed
+    meanwhile; the next update writes them.
     """
 
     path: Path
@@ -41,7 +40,6 @@ class WikiResult:
     deleted: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     edited: tuple[str, ...] = ()
-    offered: tuple[str, ...] = ()
     busy: tuple[str, ...] = ()
 
 
@@ -55,10 +53,10 @@ class WikiFolder:
 
 
 def read_wiki(folder: Path) -> WikiFolder:
-    """Read the pages of a folder, wherever they were moved to. Of two pages of one subject, one is a copy by the person."""
-    wiki, known = WikiFolder(), frozenset(marked_files(folder, WIKI_FORMAT))
+    """Read the pages of a folder, wherever they were moved to. Of two pages of one subject, that with a longer name is a copy."""
+    wiki = WikiFolder()
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*.md")] if folder.is_dir() else []
-    for name in sorted(names, key=lambda name: (name not in known, name)):
+    for name in sorted(names, key=lambda name: (not name.startswith(PAGE_FOLDERS), len(name), name)):
         if any(part.startswith(".") for part in name.split("/")):
             continue
         try:
@@ -78,50 +76,36 @@ def _file_state(path: Path) -> tuple[int, int]:
     return found.st_mtime_ns, found.st_size
 
 
-def update_wiki(opened: OpenIndex, folder: Path, *, level: int | None = None, force: bool = False) -> WikiResult:
+def update_wiki(opened: OpenIndex, folder: Path, *, force: bool = False) -> WikiResult:
     """Write the wiki of an index to a folder, or bring it up to date; another process may write to the index meanwhile.
 
-    `level`: communities down to that level; `force` writes into a folder with other files, none of which is changed. Raises UsageError for
-    a folder that is no wiki and not empty, NoIndex, LocalragError.
+    `force` writes into a folder with other files, none of which is changed. Raises UsageError for a folder that is no wiki and not empty,
+    NoIndex, LocalragError.
     """
     folder = folder.absolute()
     check_outside_index(folder, opened.folder)
     wiki = read_wiki(folder)
-    check_folder(folder, WIKI_FORMAT, force=force or bool(wiki.pages))
+    check_folder(folder, force=force or bool(wiki.pages))
     with snapshot(opened.folder) as db:
-        check_filled(db, level)
-        titles = page_titles(db, level)
-        _move_renamed(wiki.pages, titles.keys(), db)
+        check_filled(db)
+        titles = page_titles(db)
         names = PageNames(wiki.other_names)
         for key, page in wiki.pages.items():
             names.reserve(key, Path(page.path).stem)
         for key, title in titles.items():
             names.assign(key, title)
         with staging_folder(folder) as inner:
-            result = _write_pages(db, wiki, names, folder, inner, level)
+            result = _write_pages(db, wiki, names, folder, inner)
             replaceable = [page.path for page in wiki.pages.values()]
-            files = move_into_place(inner, folder, WIKI_FORMAT, replaceable, result.deleted)
+            files = move_into_place(inner, folder, replaceable, result.deleted)
     return replace(result, written=tuple(files))
 
 
-def _move_renamed(pages: dict[str, WikiPage], titles: Set[str], db: Database) -> None:
-    """Give a page whose subject is gone to the new subject that has its name, if only one such page has: an edited document, an entity."""
-    by_name: dict[tuple[str, str], set[str]] = {}
-    for key in pages.keys() - titles:
-        for name in pages[key].names:
-            by_name.setdefault((key.partition(":")[0], name.casefold()), set()).add(key)
-    for key, names in subject_names(db) if by_name else ():
-        if key not in pages:
-            found = {old for name in names for old in by_name.get((key.partition(":")[0], name.casefold()), ())} & pages.keys()
-            if len(found) == 1:
-                pages[key] = pages.pop(found.pop())
-
-
-def _write_pages(db: Database, wiki: WikiFolder, names: PageNames, folder: Path, inner: Path, level: int | None) -> WikiResult:
+def _write_pages(db: Database, wiki: WikiFolder, names: PageNames, folder: Path, inner: Path) -> WikiResult:
     """Write the new and changed pages to `inner`, and say what is to be done with the others."""
     counts = {"documents": 0, "entities": 0, "communities": 0}
-    edited, offered, seen = [], [], set()
-    for page in vault_pages(db, names.of, level):
+    edited, seen = [], set()
+    for page in vault_pages(db, names.of):
         seen.add(page.key)
         if page.kind:
             counts[page.kind] += 1
@@ -129,10 +113,8 @@ def _write_pages(db: Database, wiki: WikiFolder, names: PageNames, folder: Path,
         if old is None:
             _write_page(inner / f"{page.folder}{names.of[page.key]}.md", new_page(page))
             continue
-        new = _update(old, page, inner)
-        if old.is_edited:
-            edited.append(old.path)
-            offered += [old.path] * (new is not None and new.offer is not None)
+        _update(old, page, inner)
+        edited += [old.path] * old.is_edited
     gone = [page for key, page in sorted(wiki.pages.items()) if key not in seen]
     deleted = [page.path for page in gone if page.is_only_generated]
     kept = [page for page in gone if page.path not in deleted]
@@ -148,17 +130,15 @@ def _write_pages(db: Database, wiki: WikiFolder, names: PageNames, folder: Path,
         deleted=tuple(name for name in deleted if name not in busy),
         gone=tuple(page.path for page in kept),
         edited=tuple(edited),
-        offered=tuple(offered),
         busy=tuple(busy),
     )
 
 
-def _update(old: WikiPage, page: GeneratedPage, inner: Path) -> WikiPage | None:
-    """Write a page that changes; the page as it is now."""
+def _update(old: WikiPage, page: GeneratedPage, inner: Path) -> None:
+    """Write a page if it changes."""
     text = updated_page(old, page)
     if text != old.text:
         _write_page(inner / old.path, text)
-    return parse_page(old.path, text)
 
 
 def _write_page(path: Path, text: str) -> None:

@@ -1,10 +1,7 @@
-"""Tables and answers as Word documents, with the quotes and places of their sources as footnotes.
-
-python-docx 1.2 knows no footnotes: their part, its relationship, its styles and its settings are written here.
-"""
+"""Tables and answers as Word documents, with the quotes and places of their sources at the end."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from io import BytesIO
 from itertools import pairwise
@@ -24,10 +21,9 @@ from localrag.exchange.cited_texts import (
     remark,
     source,
     split_marks,
-    write_package,
 )
 from localrag.records import Answer
-from localrag.system.files import atomic_file
+from localrag.system.files import write_atomically
 from localrag.text.markdown import neutralize
 from localrag.text.sentences import collapse_whitespace, replace_control_characters
 
@@ -38,21 +34,11 @@ BULLET, BULLET_STYLES = "•", ("List Bullet", "List Bullet 2", "List Bullet 3")
 
 MAX_TITLE_CHARS = 255  # of a document's properties
 CODE_FONT = "Consolas"
-_CONTENT_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.footnotes+xml"
-_RELATION = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/footnotes"
 _NAMESPACE = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
-_SEPARATOR = (
-    '<w:footnote w:type="{0}" w:id="{1}"><w:p><w:pPr><w:spacing w:after="0" w:line="240" w:lineRule="auto"/></w:pPr>'
-    "<w:r><w:{0}/></w:r></w:p></w:footnote>"
-)
-_NOTE = (
-    '<w:footnote {0} w:id="{1}"><w:p><w:pPr><w:pStyle w:val="{2}"/></w:pPr><w:r><w:rPr><w:rStyle w:val="{3}"/></w:rPr>'
-    '<w:footnoteRef/></w:r><w:r><w:t xml:space="preserve"></w:t></w:r></w:p></w:footnote>'
-)
 
 
 class WordRun(NamedTuple):
-    """A stretch of text, or with the number of a citation as `note` a reference to its footnote."""
+    """A stretch of text, or the number of a citation as `note`."""
 
     text: str = ""
     is_bold: bool = False
@@ -69,28 +55,19 @@ class TableCell(NamedTuple):
 
 
 class WordDocument:
-    """A Word document that is written from its beginning to its end; `note_text` gives the text of a citation's footnote."""
+    """A Word document that is written from its beginning to its end; the numbers of citations are raised."""
 
-    def __init__(self, title: str, note_text: Callable[[int], str], *, is_wide: bool = False) -> None:
+    def __init__(self, title: str, *, is_wide: bool = False) -> None:
         from docx import Document
         from docx.enum.section import WD_ORIENT
-        from docx.enum.style import WD_STYLE_TYPE
-        from docx.shared import Pt
 
-        self._document, self._note_text = Document(), note_text
-        self._notes: dict[int, int] = {}  # number of a citation → number of its footnote
+        self._document = Document()
         properties = self._document.core_properties
         properties.title = collapse_whitespace(replace_control_characters(title))[:MAX_TITLE_CHARS]
         properties.author, properties.comments = "localrag", ""
         if is_wide:
             page = self._document.sections[0]
             page.orientation, page.page_width, page.page_height = WD_ORIENT.LANDSCAPE, page.page_height, page.page_width
-        styles = self._document.styles
-        text = styles.add_style("footnote text", WD_STYLE_TYPE.PARAGRAPH, builtin=True)
-        text.base_style, text.font.size = styles["Normal"], Pt(9)
-        reference = styles.add_style("footnote reference", WD_STYLE_TYPE.CHARACTER, builtin=True)
-        reference.font.superscript = True
-        self._text_style_id, self._mark_style_id = text.style_id, reference.style_id
 
     def add_paragraph(self, runs: Iterable[WordRun], style: str = "Normal", indent: int = 0) -> None:
         """Add a paragraph; `indent`: from the left, in steps of a quarter of an inch."""
@@ -126,75 +103,40 @@ class WordDocument:
     def _fill(self, paragraph: Any, runs: Iterable[WordRun]) -> None:
         for run in runs:
             if run.note:
-                self._add_note(paragraph, run.note)
+                paragraph.add_run(f"[{run.note}]").font.superscript = True
             elif run.text:
                 added = paragraph.add_run(replace_control_characters(run.text))
                 added.bold, added.italic = run.is_bold or None, run.is_italic or None
                 if run.is_code:
                     added.font.name = CODE_FONT
 
-    def _add_note(self, paragraph: Any, n: int) -> None:
-        """Refer to the footnote of a citation: the first time by the footnote itself, later by a field with its number."""
-        from docx.oxml import OxmlElement
-        from docx.oxml.ns import qn
-
-        run = paragraph.add_run()
-        run._r.get_or_add_rPr().style = self._mark_style_id  # by its object, python-docx would look at all styles again
-        if n in self._notes:
-            field = OxmlElement("w:fldSimple")
-            field.set(qn("w:instr"), f" NOTEREF _Source{n} \\f \\h ")
-            run.text = str(self._notes[n])
-            run._r.addprevious(field)
-            field.append(run._r)
-            return
-        self._notes[n] = len(self._notes) + 1
-        start, end, mark = (OxmlElement(f"w:{name}") for name in ("bookmarkStart", "bookmarkEnd", "footnoteReference"))
-        for element in (start, end, mark):
-            element.set(qn("w:id"), str(self._notes[n]))
-        start.set(qn("w:name"), f"_Source{n}")
-        run._r.addprevious(start)
-        run._r.append(mark)
-        run._r.addnext(end)
+    def add_sources(self, lines: Iterable[str]) -> None:
+        """Add the list of sources below a heading, if there are any."""
+        listed = list(lines)
+        if listed:
+            self.add_heading("Sources", 2)
+        for line in listed:
+            self.add_paragraph([WordRun(line)])
 
     def save(self, path: Path) -> None:
         """Write the document in one step. Raises OSError."""
-        if self._notes:
-            self._add_footnotes()
         buffer = BytesIO()
         self._document.save(buffer)
-        with atomic_file(path) as part:
-            write_package(buffer, part)
-
-    def _add_footnotes(self) -> None:
-        """Add the part with the footnotes, and the separators that Word expects in it."""
-        from docx.opc.packuri import PackURI
-        from docx.opc.part import XmlPart
-        from docx.oxml import parse_xml
-
-        separators = _SEPARATOR.format("separator", -1) + _SEPARATOR.format("continuationSeparator", 0)
-        root = parse_xml(f"<w:footnotes {_NAMESPACE}>{separators}</w:footnotes>")
-        for n, number in self._notes.items():
-            note = parse_xml(_NOTE.format(_NAMESPACE, number, self._text_style_id, self._mark_style_id))
-            note[0][-1][0].text = f" {replace_control_characters(self._note_text(n))}"
-            root.append(note)
-        part = self._document.part
-        part.relate_to(XmlPart(PackURI("/word/footnotes.xml"), _CONTENT_TYPE, root, part.package), _RELATION)
-        known = parse_xml(f'<w:footnotePr {_NAMESPACE}><w:footnote w:id="-1"/><w:footnote w:id="0"/></w:footnotePr>')
-        self._document.settings.element.find(f"{{{known.nsmap['w']}}}compat").addprevious(known)
+        write_atomically(path, buffer.getvalue())
 
 
 def write_word_table(table: ResultTable, path: Path) -> None:
     """Write a table below its title, with its note. Raises UsageError if it has too many columns."""
     if len(table.columns) > MAX_COLUMNS:
         raise UsageError(f"A table in Word has at most {MAX_COLUMNS} columns.", "Write a workbook: name a file that ends with .xlsx")
-    texts = {c.n: source(c) for c in table.citations}
-    document = WordDocument(table.title, texts.__getitem__, is_wide=len(table.columns) > PORTRAIT_COLUMNS)
+    document = WordDocument(table.title, is_wide=len(table.columns) > PORTRAIT_COLUMNS)
     if table.title:
         document.add_heading(table.title, 1)
     if table.columns:
         document.add_table(len(table.columns), _table_rows(table))
     if table.note:
         document.add_paragraph([WordRun(table.note)])
+    document.add_sources(f"[{c.n}] {source(c)}" for c in table.citations)
     document.save(path)
 
 
@@ -211,8 +153,7 @@ def _cell_runs(cell: Cell) -> list[WordRun]:
 
 def write_word_answer(answer: Answer, path: Path) -> None:
     """Write a question and its answer."""
-    texts = {c.n: answer_source(answer, c) for c in answer.citations}
-    document = WordDocument(answer.question, texts.__getitem__)
+    document = WordDocument(answer.question)
     document.add_heading(answer.question, 1)
     if answer.passages:
         _add_passages(document, marked_answer(answer))
@@ -220,10 +161,7 @@ def write_word_answer(answer: Answer, path: Path) -> None:
         add_markdown(document, neutralize(marked_answer(answer)).text)
     if answer.note:
         document.add_paragraph([WordRun(answer.note, is_italic=True)])
-    marked = {n for _, n in answer.citation_marks}
-    for citation in answer.citations:
-        if citation.n not in marked:
-            document.add_paragraph([WordRun(texts[citation.n])], "List Bullet")
+    document.add_sources(f"[{c.n}] {answer_source(answer, c)}" for c in answer.citations)
     document.save(path)
 
 

@@ -2,7 +2,6 @@
 
 import csv
 import re
-from collections.abc import Iterator
 from datetime import date
 from io import BytesIO
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Any
 
 from localrag.analysis.tables import Cell, Column, ResultTable
 from localrag.errors import UsageError
-from localrag.exchange.cited_texts import STATE_FILLS, cell_text, place, quoted_text, remark, source, typed_value, write_package
-from localrag.system.files import atomic_file
+from localrag.exchange.cited_texts import STATE_FILLS, cell_text, place, quoted_text, remark, source, typed_value
+from localrag.system.files import atomic_file, write_atomically
 from localrag.text.sentences import collapse_whitespace, replace_control_characters
 
 MAX_CELL_CHARS = 32_767  # of Excel, in UTF-16
@@ -24,7 +23,6 @@ _CURRENCY = re.compile(r"[€$£¥₹]|\b[A-Z]{3}\b")
 _AMOUNT = re.compile(r"(\D*)(\d[\d.,'’]*)(\D*)")  # of one number
 _ESCAPE = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)")  # in a workbook, such a text stands for a character
 TEXT_STYLE = "Text of documents"
-QUOTE_COLUMNS = ("No.", "Row", "Column", "Cell", "State", "Quote", "Place", "File", "Start", "End")
 
 
 def neutralize_formula(text: str) -> str:
@@ -55,31 +53,30 @@ def _plain_number(value: float | date) -> str:
 
 
 def write_workbook(table: ResultTable, path: Path) -> None:
-    """Write a table as a workbook: the sheet of its cells, one with all quotes, and one about it. Raises UsageError if it is too large."""
+    """Write a table as a workbook: the sheet of its cells, whose comments are their quotes, and one about it. Raises UsageError."""
     from openpyxl import Workbook
     from openpyxl.styles import Alignment, NamedStyle
 
-    n_quotes = sum(len(cell.citations) for row in table.rows for cell in row.cells)
-    if max(len(table.rows), n_quotes) >= MAX_ROWS or len(table.columns) > MAX_COLUMNS:
+    if len(table.rows) >= MAX_ROWS or len(table.columns) > MAX_COLUMNS:
         raise UsageError("The table is too large for a workbook.", "Write it as CSV: name a file that ends with .csv")
     book = Workbook(write_only=True)
     # One named style is three times as fast as an alignment of each cell.
     book.add_named_style(NamedStyle(TEXT_STYLE, alignment=Alignment(wrap_text=True, vertical="top")))
     book.properties.title, book.properties.creator = _one_line(table.title)[:255], "localrag"
     _write_cells(book.create_sheet("Table"), table)
-    _write_quotes(book.create_sheet("Quotes"), table)
     _write_about(book.create_sheet("About"), table)
     buffer = BytesIO()
     book.save(buffer)
-    with atomic_file(path) as part:
-        write_package(buffer, part)
+    write_atomically(path, buffer.getvalue())
 
 
 def _write_cells(sheet: Any, table: ResultTable) -> None:
     """The sheet with a row for each row; the quotes of a cell are its comment."""
     from openpyxl.utils import get_column_letter
 
-    _set_head(sheet, [_width(table, n) for n in range(len(table.columns))])
+    sheet.freeze_panes = "A2"
+    for n in range(len(table.columns)):
+        sheet.column_dimensions[get_column_letter(n + 1)].width = _width(table, n)
     if table.columns:
         sheet.auto_filter.ref = f"A1:{get_column_letter(len(table.columns))}{len(table.rows) + 1}"
     sheet.append([_head_cell(sheet, column.title) for column in table.columns])
@@ -90,14 +87,6 @@ def _write_cells(sheet: Any, table: ResultTable) -> None:
 def _width(table: ResultTable, n: int) -> int:
     lines = [table.columns[n].title, *(line for row in table.rows[:MEASURED_ROWS] for line in cell_text(row.cells[n]).split("\n"))]
     return min(MAX_WIDTH, max(MIN_WIDTH, *map(len, lines)) + 2)
-
-
-def _set_head(sheet: Any, widths: list[int]) -> None:
-    from openpyxl.utils import get_column_letter
-
-    sheet.freeze_panes = "A2"
-    for n, width in enumerate(widths, 1):
-        sheet.column_dimensions[get_column_letter(n)].width = width
 
 
 def _head_cell(sheet: Any, title: str) -> Any:
@@ -163,43 +152,14 @@ def _number_format(cell: Cell, column: Column) -> str | None:
     return f'General"{unit.replace(chr(34), "")}"' if is_plain and unit else None
 
 
-def _write_quotes(sheet: Any, table: ResultTable) -> None:
-    """The sheet with a row for each quote of each cell, which links to the cell."""
-    from openpyxl.worksheet.hyperlink import Hyperlink
-
-    _set_head(sheet, [6, 30, 20, 10, 14, MAX_WIDTH, 40, 30, 10, 10])
-    sheet.append([_head_cell(sheet, title) for title in QUOTE_COLUMNS])
-    for values in _quote_rows(table):
-        cells: list[Any] = [text_cell(sheet, value) if isinstance(value, str) else value for value in values]
-        cells[QUOTE_COLUMNS.index("Cell")].hyperlink = Hyperlink(ref="", location=f"Table!{values[QUOTE_COLUMNS.index('Cell')]}")
-        sheet.append(cells)
-
-
-def _quote_rows(table: ResultTable) -> Iterator[tuple[str | int, ...]]:
-    from openpyxl.utils import get_column_letter
-
-    for n, row in enumerate(table.rows, 2):
-        label = collapse_whitespace(row.key or (cell_text(row.cells[0]) if row.cells else ""))
-        for m, (cell, column) in enumerate(zip(row.cells, table.columns, strict=True), 1):
-            for c in cell.citations:
-                name = f"{get_column_letter(m)}{n}"
-                yield c.n, label, _one_line(column.title), name, cell.state.value, c.quote, place(c), c.path, c.start, c.end
-
-
 def _write_about(sheet: Any, table: ResultTable) -> None:
-    """The sheet with title, note, figures, and what the colors mean."""
-    from openpyxl.styles import PatternFill
-
+    """The sheet with title, note and figures."""
     sheet.column_dimensions["A"].width, sheet.column_dimensions["B"].width = 24, 80
     sheet.append([_head_cell(sheet, "Title"), text_cell(sheet, table.title)])
     if table.note:
         sheet.append([_head_cell(sheet, "Note"), text_cell(sheet, table.note)])
     for name, value in table.figures.items():
         sheet.append([_head_cell(sheet, name), value])
-    for state, fill in STATE_FILLS.items():
-        color = text_cell(sheet, state.value)
-        color.fill = PatternFill("solid", start_color=fill)
-        sheet.append([_head_cell(sheet, "Color"), color])
 
 
 def _one_line(text: str) -> str:

@@ -3,13 +3,14 @@
 Only files that are new, changed, moved or deleted since the last run are read. A document whose file was not found is kept if its folder
 cannot be looked into: a drive that is not mounted is a missing or an empty folder, a share that is down may not be opened. Chunks have at
 most `chunk_tokens` tokens, end between sentences, overlap, and have exact character offsets.
+
+The languages of a sample of the documents decide on the embedder of a new index.
 """
 
 import os
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -19,22 +20,23 @@ from sqlite_utils import Database
 from localrag.engine.tokenizer import Tokenizer
 from localrag.errors import UsageError
 from localrag.filters import day_of_file
-from localrag.indexing.progress import ProgressReporter
+from localrag.indexing.progress import ProgressReporter, file_size
 from localrag.loaders.content import LoadOptions
 from localrag.loaders.discover import DigestCache, SourceFiles, check_paths, exists_visibly, find_files, relative_path
 from localrag.loaders.ocr import RAPIDOCR, OcrPages, find_ocr, load_options, ocr_pages_reader
-from localrag.loaders.reader import DEFAULT_LIMITS, content_hash_of, is_current, load_files, parser_version
+from localrag.loaders.reader import DEFAULT_LIMITS, Limits, content_hash_of, is_current, load_files
 from localrag.model_files import ModelFile
 from localrag.project import Project
 from localrag.records import IMPORTED_MARK, Chunk, Document, SkippedFile, content_id
 from localrag.settings import IndexSettings
 from localrag.store import collections as collections_store
 from localrag.store import documents as documents_store
-from localrag.store import reviews, runs
+from localrag.store import runs
 from localrag.store.documents import MovedTo, file_stats, move_documents, new_document_id, occupied_paths, save_file_stats
 from localrag.store.graph import has_rows
 from localrag.system.files import stat_key
 from localrag.system.resources import worker_cores
+from localrag.text.language import detect_language
 from localrag.text.outline import BlockKind, Outline
 from localrag.text.sentences import Span, collapse_whitespace, sentences
 
@@ -58,13 +60,9 @@ class StoredFiles:
 
 @dataclass(slots=True)
 class FileChanges:
-    """Files to read (path → file), files to skip, and moved documents (new path → old path).
-
-    `outdated` are files to read that have not changed: an earlier version of their parser has read them.
-    """
+    """Files to read (path → file), files to skip, and moved documents (new path → old path)."""
 
     to_read: dict[str, Path] = field(default_factory=dict)
-    outdated: set[str] = field(default_factory=set)
     skipped: list[SkippedFile] = field(default_factory=list)
     moved_paths: dict[str, str] = field(default_factory=dict)
 
@@ -83,15 +81,6 @@ class _ContentHashes:
             return []
         return [content_hash_of(file, digest, options) for options in self._options]
 
-    def is_outdated(self, content_hash: str, path: str, file: Path) -> bool:
-        """Whether an earlier version of the parser gave the document of this file."""
-        try:
-            digest = self._digests.digest_of(path, file)
-        except OSError:
-            return False
-        versions = range(1, parser_version(_kind(path)))
-        return content_hash in {content_hash_of(file, digest, options, version) for options in self._options for version in versions}
-
 
 def detect_changes(files: Mapping[str, Path], stored: StoredFiles, digests: DigestCache, options: LoadOptions) -> FileChanges:
     """Compare files, by stored path, with the index. A file is opened only if its stat entry has changed."""
@@ -109,8 +98,6 @@ def detect_changes(files: Mapping[str, Path], stored: StoredFiles, digests: Dige
             changes.skipped.append(replace(unreadable, path=path))
         elif before not in now:
             changes.to_read[path] = file
-            if before and hashes.is_outdated(before, path, file):
-                changes.outdated.add(path)
     moves = _moves_seen(changes.to_read, stored, digests, hashes)
     changes.moved_paths = _settled(moves | _moves_by_content(changes.to_read, stored, hashes, moves), stored)
     changes.to_read = {path: file for path, file in changes.to_read.items() if path not in changes.moved_paths}
@@ -425,8 +412,8 @@ def update_documents(
     unreached = [u for u in find_unreachable(missing, tops, root, sources) if u.is_forbidden or not deletion.prune]
     waiting = {p for u in unreached for p in u.documents}
     away = {p for u in unreached if u.is_forbidden for p in u.documents}
-    missing_hashes, digests = {p: hashes[p] for p in missing if p not in away}, DigestCache(file_stats(db), verify=deletion.rehash)
-    changes = changed_files(files, missing_hashes, db, project.settings, digests)
+    digests = DigestCache(file_stats(db), verify=deletion.rehash)
+    changes = changed_files(files, [p for p in missing if p not in away], db, project.settings, digests)
     save_file_stats(db, digests.new_stats())
     moves = {old: MovedTo(new, *day_of_file(new, files[new].stat().st_mtime)) for new, old in changes.moved_paths.items()}
     for old, to in list(moves.items()):
@@ -435,10 +422,8 @@ def update_documents(
     move_documents(db, moves)
     for name in collections:  # before reading, so that a query that finds a document also finds its collection
         collections_store.add_to_collection(db, name, present)
-    without_file = {p: h for p, h in missing_hashes.items() if p not in changes.moved_paths.values()}
-    read = _read_changed_files(files, changes, without_file, digests, project, progress)
-    moved = {**changes.moved_paths, **read.moved}
-    was_at = set(moved.values())
+    read = _read_changed_files(files, changes, digests, project, progress)
+    was_at = set(changes.moved_paths.values())
     deleted = [p for p in [*missing, *_with_inner(read.now_unreadable, inner_paths)] if p not in waiting and p not in was_at]
     retained = list[str]()
     if deleted and not deletion.prune:
@@ -446,7 +431,7 @@ def update_documents(
         if len(deleted) > CONFIRM_DELETION_SHARE * covered and not deletion.confirm(len(deleted), covered):
             retained, deleted = deleted, retained
     deleted += [p for file in read.files for p in inner_paths.get(file, ()) if p not in read.inner and p not in was_at]
-    for path in [*deleted, *read.moved.values()]:
+    for path in deleted:
         documents_store.remove_document(db, path)
     unreached = [replace(u, documents=tuple(p for p in u.documents if p not in was_at)) for u in unreached]
     skipped = _skipped_in_run(read.skipped, sources, unreached, retained, root)
@@ -458,18 +443,9 @@ def update_documents(
     progress.report_skipped(skipped)
     if not deleted:
         _check_something(paths, len(files), project)
-    unreachable = tuple(u for u in unreached if u.documents)
-    return LoadResult(
-        len(files), tuple(read.new), tuple(read.changed), tuple(moved), tuple(deleted), tuple(skipped), tuple(retained), unreachable
-    )
-
-
-def _move_with_inner(changes: FileChanges, moves: dict[str, MovedTo], inner_paths: Mapping[str, Sequence[str]], db: Database) -> None:
-    """Move documents and those within their files."""
-    for old, to in list(moves.items()):
-        moves |= {inner: replace(to, path=f"{to.path}{inner.removeprefix(old)}") for inner in inner_paths.get(old, ())}
-    changes.moved_paths = {to.path: old for old, to in moves.items()}
-    move_documents(db, moves)
+    unreachable, moved = tuple(u for u in unreached if u.documents), tuple(changes.moved_paths)
+    changed = (tuple(read.new), tuple(read.changed), moved, tuple(deleted))
+    return LoadResult(len(files), *changed, tuple(skipped), tuple(retained), unreachable)
 
 
 def _with_inner(files: Iterable[str], inner_paths: Mapping[str, Sequence[str]]) -> list[str]:
@@ -478,7 +454,7 @@ def _with_inner(files: Iterable[str], inner_paths: Mapping[str, Sequence[str]]) 
 
 @dataclass(slots=True)
 class _Read:
-    """The outcome of reading; `moved`: new path → old path; `now_unreadable`: stored documents whose files cannot be read any more.
+    """The outcome of reading; `now_unreadable`: stored documents whose files cannot be read any more.
 
     `files`, `inner`: the paths of files that were read, and of the files within them.
     """
@@ -486,28 +462,18 @@ class _Read:
     skipped: list[SkippedFile]
     new: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
-    moved: dict[str, str] = field(default_factory=dict)
     now_unreadable: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     inner: set[str] = field(default_factory=set)
 
 
 def _read_changed_files(
-    files: dict[str, Path],
-    changes: FileChanges,
-    missing: dict[str, str],
-    digests: DigestCache,
-    project: Project,
-    progress: ProgressReporter,
+    files: dict[str, Path], changes: FileChanges, digests: DigestCache, project: Project, progress: ProgressReporter
 ) -> _Read:
-    """Read and store new and changed files; `missing`: documents without a file, with their content hashes."""
+    """Read and store new and changed files."""
     hashes, to_read = documents_store.document_hashes(project.db), list(changes.to_read.values())
     progress.set_files(files, to_read)
-    if changes.outdated:
-        project.model.notify(outdated_note(changes.outdated))
-    read, origins = _Read(changes.skipped), dict[str, list[str]]()
-    for path, content in missing.items():
-        origins.setdefault(content, []).append(path)
+    read = _Read(changes.skipped)
     options = load_options(project.settings)
     first = len(files) - len(to_read)
     progress("documents", first, len(files), relative_path(to_read[0], project.root) if to_read else "")
@@ -520,7 +486,7 @@ def _read_changed_files(
         done += path in changes.to_read
         if isinstance(loaded, SkippedFile):
             stays = path in hashes and (loaded.is_failure or _needs_missing_ocr(loaded, options))
-            read.skipped.append(_still_skipped(loaded) if stays else loaded)
+            read.skipped.append(replace(loaded, reason=f"{loaded.reason}; its earlier content is kept") if stays else loaded)
             read.now_unreadable += [path] * (path in hashes and not stays)
             continue
         if path in changes.to_read:
@@ -528,40 +494,10 @@ def _read_changed_files(
         else:
             read.inner.add(path)
             collections_store.move_path(project.db, read.files[-1], path)
-        came_from = origins.get(_earlier_hash(loaded, files.get(path), digests, options, origins), []) if path not in hashes else []
-        if came_from:
-            collections_store.move_path(project.db, came_from[0], path)
-            reviews.move_cells(project.db, [(came_from[0], path)])
-        if _store_document(loaded, project, sentences.pop(path, ()), moved=bool(came_from)):
-            if path in hashes:
-                read.changed.append(path)
-            elif came_from:
-                read.moved[path] = came_from.pop(0)
-            else:
-                read.new.append(path)
+        if _store_document(loaded, project, sentences.pop(path, ())):
+            (read.changed if path in hashes else read.new).append(path)
         progress("documents", done, len(files), path)
     return read
-
-
-def _earlier_hash(
-    loaded: Document, file: Path | None, digests: DigestCache, options: LoadOptions, origins: Mapping[str, Sequence[str]]
-) -> str:
-    """The content hash of a document at its earlier path, if that is in `origins`: a file renamed from .txt to .md has another parser."""
-    if loaded.content_hash in origins or file is None:
-        return loaded.content_hash
-    with suppress(OSError):
-        digest = digests.digest_of(loaded.path, file)
-        for suffix in sorted({_kind(paths[0]) for paths in origins.values() if paths}):
-            if (content_hash := content_hash_of(file, digest, options, suffix=suffix)) in origins:
-                return content_hash
-    return ""
-
-
-def outdated_note(paths: Collection[str]) -> str:
-    """A sentence about unchanged files that are read again."""
-    kinds = ", ".join(sorted({_kind(path) or "without a suffix" for path in paths}))
-    files = "1 unchanged file is" if len(paths) == 1 else f"{len(paths)} unchanged files are"
-    return f"{files} read again, since this version of localrag reads such files better: {kinds}."
 
 
 def _scan_reader(options: LoadOptions, project: Project, progress: ProgressReporter) -> OcrPages | None:
@@ -635,10 +571,6 @@ def _cut_as_before(db: Database, settings: IndexSettings) -> bool:
     return before == (settings.chunk_tokens, settings.prepend_metadata)
 
 
-def _still_skipped(skipped: SkippedFile) -> SkippedFile:
-    return replace(skipped, reason=f"{skipped.reason}; its earlier content is kept")
-
-
 def _check_something(paths: Sequence[Path], files: int, project: Project) -> None:
     if not has_rows(project.db, "documents"):
         summary = f"{files} files, none of them readable text" if files else "no files"
@@ -648,7 +580,7 @@ def _check_something(paths: Sequence[Path], files: int, project: Project) -> Non
         )
 
 
-def _store_document(document: Document, project: Project, spans: Sequence[Span], *, moved: bool) -> bool:
+def _store_document(document: Document, project: Project, spans: Sequence[Span]) -> bool:
     """Store a document; returns whether its text or its chunks changed."""
     settings = project.settings
     key, first = new_document_id(project.db, document.path, document.text)
@@ -659,7 +591,7 @@ def _store_document(document: Document, project: Project, spans: Sequence[Span],
     if documents_store.is_unchanged(project.db, document, chunks):
         documents_store.update_document(project.db, document, chunks)
         return False
-    documents_store.save_document(project.db, document, chunks, moved=moved)
+    documents_store.save_document(project.db, document, chunks)
     return True
 
 
@@ -676,3 +608,25 @@ def _is_covered(path: str, hashes: Mapping[str, str], folders: Sequence[Path], r
 def _below(path: str, folders: Sequence[Path], root: Path) -> bool:
     full = root / path  # the path as listed, even if it is a link today
     return any(full.is_relative_to(folder) for folder in folders)
+
+
+MULTILINGUAL_EMBEDDER = "multilingual-e5-small"
+SAMPLED_FILES, MIN_BYTES = 24, 1000
+SAMPLE_LIMITS = Limits(seconds=5.0)
+MIN_LETTERS, MAX_CHARS = 200, 3000  # of a document whose language is told
+MIN_OTHER_SHARE = 0.25  # of the sample in other languages than English
+
+
+def languages_beside_english(paths: Sequence[Path], root: Path, settings: IndexSettings) -> tuple[str, ...]:
+    """The codes of the languages of documents below the paths, most frequent first, if many of them are not in English; else none.
+
+    Read is a sample: the smallest file with some text of each of SAMPLED_FILES equal parts. Raises UsageError for a missing path.
+    """
+    files = [(size, file) for file in find_sources(paths, root, settings, None).files if (size := file_size(file)) >= MIN_BYTES]
+    step = max(1, -(-len(files) // SAMPLED_FILES))
+    sample = [min(files[start : start + step])[1] for start in range(0, len(files), step)]
+    options = load_options(replace(settings, ocr=False))
+    texts = [document.text[:MAX_CHARS] for document in load_files(sample, root, options, SAMPLE_LIMITS) if isinstance(document, Document)]
+    found = Counter(detect_language(text) for text in texts if sum(map(str.isalpha, text)) >= MIN_LETTERS)
+    others = found.total() - found["en"]
+    return tuple(code for code, _ in found.most_common()) if others and others >= MIN_OTHER_SHARE * found.total() else ()

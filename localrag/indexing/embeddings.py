@@ -125,7 +125,10 @@ async def embed_graph(
     has_vectors = bool(settings.get("graph_embeddings_hash"))  # of everything published
     complete = built is not None and has_vectors and not changed_embedder(project)
     staged = built.staging if built else GraphStaging.published(db)
-    entities = changed_entity_texts(staged) if complete else [key for (key,) in staged.select("entities", columns="t.id")]
+    if complete:  # those whose text is not the one that was embedded
+        entities = [key[0] for key, before, now in staged.changed_columns("entities", _TEXT) if now and now != before]
+    else:
+        entities = [key for (key,) in staged.select("entities", columns="t.id")]
     reports = [*staged_report_ids(db), *([] if complete else chunks_store.subjects_without_vector(db, "report", fingerprint))]
     for kind, subjects in (("entity", entities), ("report", reports)):
         texts = partial(_TEXTS[kind], staged)
@@ -157,8 +160,3 @@ def _report_texts(staged: GraphStaging, ids: Sequence[str]) -> dict[str, str]:
 
 _TEXT = "name || ': ' || description"
 _TEXTS = {"entity": _entity_texts, "report": _report_texts}
-
-
-def changed_entity_texts(staged: GraphStaging) -> list[str]:
-    """The entities whose text is not the one that was embedded."""
-    return [key[0] for key, before, now in staged.changed_columns("entities", _TEXT) if now and now != before]

@@ -4,7 +4,6 @@ The rules of garbage collection are in `store/retention.py`. An erasure ends whe
 index folder.
 """
 
-import shutil
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -15,23 +14,18 @@ from localrag.indexing.extraction.nlp import PHRASES_HASH
 from localrag.indexing.extraction.stage import extraction_hash_of, partial_hash
 from localrag.indexing.graph.entity_resolution import remove_aliases
 from localrag.indexing.method import resolve_method
-from localrag.indexing.workers import ray_worker
-from localrag.llm.grammar import DEFAULT_ENTITY_TYPE
 from localrag.llm.prompts import update_domain_files
 from localrag.project import Project
 from localrag.records import IMPORTED_MARK
 from localrag.settings import Domain
-from localrag.store import database, entity_network, erasure, retention, tombstones, vectors
-from localrag.store.full_text import merge_segments, rebuild_full_text_index
+from localrag.store import database, entity_network, erasure, retention, tombstones
+from localrag.store.full_text import merge_segments, merge_segments_if_small
 from localrag.store.retention import CollectedItems, CurrentConfig
-from localrag.store.tombstones import removed_words
 from localrag.system.files import cache_dir, is_stale_temp_file
 
-SENT_MODELS = "models sent to a worker"  # each a folder
 CACHE_MAX_AGE_DAYS = {  # of files in the user cache, which all indexes share; a missing one is created again
     "prefixes": ("prefixes/*/*.kv", 30),
     "copies of models": ("models/*.gguf", 90),
-    SENT_MODELS: (f"{ray_worker.SENT_MODELS_FOLDER}/*/", 90),
     "converted embedders": ("embedders/*.gguf", 90),
     "vocabularies": ("vocabularies/*.json", 90),
 }
@@ -45,9 +39,10 @@ async def collect_garbage(project: Project, *, changed: bool) -> list[CollectedI
     db, today = project.db, await _current_config(project)
     if not changed and not retention.is_collection_due(db, today):
         return []
-    words = removed_words(db)
-    freed = retention.collect_garbage(db, today, words, everything=False)
-    merge_segments(db, due=bool(words))
+    has_removed_text = retention.has_removed_text(db)
+    freed = retention.collect_garbage(db, today, everything=False)
+    if has_removed_text:
+        merge_segments_if_small(db)
     freed += _remove(_files(project))
     database.truncate_wal(db)
     return freed
@@ -57,11 +52,11 @@ async def collect_everything(project: Project, *, only_say: bool) -> list[Collec
     """Delete everything unneeded, whatever its age, and return free pages to the disk; `only_say`: only report it."""
     db = project.db
     today = await _current_config(project)
-    empty, words = retention.free_pages(db), removed_words(db)
+    empty = retention.free_pages(db)
     if only_say:
-        return [*retention.preview_collection(db, today, words), *empty, *_sizes(_files(project))]
-    freed = retention.collect_garbage(db, today, words, everything=True)
-    rebuild_full_text_index(db)
+        return [*retention.preview_collection(db, today), *empty, *_sizes(_files(project))]
+    freed = retention.collect_garbage(db, today, everything=True)
+    merge_segments(db)
     retention.vacuum_if_fragmented(db)
     database.truncate_wal(db)
     return [*freed, *empty, *_remove(_files(project))]
@@ -76,17 +71,16 @@ async def _current_config(project: Project) -> CurrentConfig:
     return CurrentConfig(project.model.file.fingerprint, recipe, used, is_abstractive="abstractive" in (method.style, method.reports))
 
 
-FilesByKind = dict[str, list[Path]]  # kind → the files and folders to delete
+FilesByKind = dict[str, list[Path]]  # kind → the files to delete
 
 
 def _files(project: Project) -> FilesByKind:
     """Files to delete: old copies of the database, outdated caches, temporary files of killed processes, unused files of the engine."""
     folder, now = project.folder, time.time()
-    fresh = {*vectors.index_files(project.db, folder), *entity_network.network_files(project.db, folder)}
+    fresh = set(entity_network.current_cache_files(project.db, folder))
     parts = [f for f in folder.glob("*.part") if is_stale_temp_file(f) or f.name.startswith("index.db")]  # of this process
     stale = [f for f in database.rebuildable_files(folder) if f not in fresh and f.suffix != ".part"]
     cached = {kind: _unused(pattern, days, now) for kind, (pattern, days) in CACHE_MAX_AGE_DAYS.items()}
-    cached[SENT_MODELS] += ray_worker.dead_parts(cache_dir() / ray_worker.SENT_MODELS_FOLDER)
     return {"backups": retention.unused_backups(folder, now), "caches": [*stale, *parts], **cached}
 
 
@@ -94,16 +88,10 @@ def _unused(pattern: str, days: int, now: float) -> list[Path]:
     unused = []
     with suppress(OSError):
         for path in cache_dir().glob(pattern):
-            facts = [file.stat() for file in _files_in(path)]
-            last = max((max(f.st_mtime, f.st_atime) for f in facts), default=now)
-            if now - last > days * 86_400 and path.suffix != ".part":  # `dead_parts` finds those
+            status = path.stat()
+            if now - max(status.st_mtime, status.st_atime) > days * 86_400:
                 unused.append(path)
     return unused
-
-
-def _files_in(path: Path) -> list[Path]:
-    """The files below a folder, or the file itself. A folder's own times change when it is listed, so they do not tell its last use."""
-    return [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
 
 
 def _sizes(files: FilesByKind) -> list[CollectedItems]:
@@ -112,7 +100,7 @@ def _sizes(files: FilesByKind) -> list[CollectedItems]:
 
 def _size(path: Path) -> int:
     with suppress(OSError):  # another process deleted it first
-        return sum(file.stat().st_size for file in _files_in(path))
+        return path.stat().st_size
     return 0
 
 
@@ -120,10 +108,7 @@ def _remove(files: FilesByKind) -> list[CollectedItems]:
     freed = _sizes(files)
     for path in chain.from_iterable(files.values()):
         with suppress(OSError):
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
     return freed
 
 
@@ -156,7 +141,7 @@ def finish_erasure(project: Project) -> bool:
             f"The index names a study in {study}, but nothing proves that it was made of this index here, so nothing in it was touched. "
             "If it holds what was removed, delete that folder yourself."
         )
-    erasure.delete_derived_text(db, [*project.settings.entity_types, DEFAULT_ENTITY_TYPE])
+    erasure.delete_derived_text(db)
     return erasure.scrub_files(db, folder)
 
 

@@ -12,14 +12,13 @@ from sqlite_utils import Database
 
 from localrag.errors import UsageError
 from localrag.indexing.extraction.nlp import has_tagger_types
-from localrag.indexing.reports import reports_hash
 from localrag.llm.budgets import DECODE_FACTOR, estimate_seconds, record_stage_speeds, stage_speeds
 from localrag.llm.model import SMALL_MODEL_PARAMETERS
 from localrag.llm.tagger import Tagger
 from localrag.model_files import ModelFile, bundled_chat_model, parameters_of
 from localrag.project import Project, resolve_answer_style
 from localrag.settings import IndexSettings
-from localrag.store import chunks, graph, runs
+from localrag.store import graph, runs
 
 MAX_MODEL_SECONDS = 900.0  # in which the chat model extracts everything, or writes all reports, to be chosen
 PREFILL_TOKENS_PER_CHUNK, DECODE_TOKENS_PER_CHUNK = 1500, 900  # of an extraction by a model that writes descriptions
@@ -83,8 +82,6 @@ class MethodChoice:
         stored = self._stored.get("auto_extractor")
         if stored and self.file.fingerprint in stored:
             return str(stored[self.file.fingerprint])
-        if stored is None and self.db and chunks.count_llm_extracted(self.db):  # an index of an earlier version
-            return "model"
         if seconds is not None:
             return "model" if seconds <= MAX_MODEL_SECONDS else "tagger"
         return None if n_chunks and (self.file.url or _has_gpu()) else "tagger"
@@ -112,8 +109,7 @@ class MethodChoice:
             return str(styles[self.file.fingerprint])
         if self.is_small or extractor == "phrases":
             return "extractive"
-        by_earlier_version = stored.get("reports_hash") if "reports_style" not in stored else None
-        if self.settings.style == "abstractive" or by_earlier_version not in (None, reports_hash(self.settings, "", "extractive")):
+        if self.settings.style == "abstractive":
             return "abstractive"
         if extractor == "model" and self.settings.extractor == "auto":
             return "abstractive"

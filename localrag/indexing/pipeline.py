@@ -6,8 +6,8 @@ derived from them (`localrag rm`).
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from localrag.indexing.documents import (
     update_documents,
 )
 from localrag.indexing.embeddings import changed_embedder, embed_chunks, embed_graph
-from localrag.indexing.extraction.nlp import PHRASES_HASH, can_tag, has_tagger_types
+from localrag.indexing.extraction.nlp import PHRASES_HASH, can_tag
 from localrag.indexing.extraction.stage import chunks_to_extract, extract_chunks, find_phrases, measure_extraction, split_sentences
 from localrag.indexing.garbage import collect_garbage, finish_erasure
 from localrag.indexing.graph.stage import ImportCommunities, build_graph, has_extractive_graph, update_layout
@@ -46,11 +46,11 @@ from localrag.indexing.method import (
     resolve_method,
     settle_reports,
 )
-from localrag.indexing.progress import CHUNK_STAGES, GRAPH_STAGES, REPORT_STAGES, ProgressReporter, RunProgress, TimeEstimate
+from localrag.indexing.progress import CHUNK_STAGES, GRAPH_STAGES, REPORT_STAGES, ProgressReporter, RunProgress, stage_seconds
 from localrag.indexing.report_stage import write_reports
 from localrag.indexing.tasks import WorkerPool
 from localrag.indexing.workers.pool import LocalPool, PoolFactory, in_process_pool, task_context
-from localrag.llm.budgets import model_throughput, record_throughput
+from localrag.llm.budgets import record_throughput
 from localrag.llm.model import ChatModel
 from localrag.llm.tagger import Tagger
 from localrag.loaders.discover import DigestCache, exists_visibly, relative_path
@@ -58,13 +58,12 @@ from localrag.loaders.ocr import OcrPage, RenderPage, find_ocr, load_options
 from localrag.loaders.reader import load_files
 from localrag.model_files import ModelFile
 from localrag.project import OpenIndex, Project, check_links_chosen, remember_sources
-from localrag.records import Failure, GraphLayout, SkippedFile
+from localrag.records import Failure, SkippedFile
 from localrag.settings import IndexSettings
 from localrag.store import chunks as chunks_store
 from localrag.store import documents as documents_store
-from localrag.store import erasure, generations, tombstones, vectors
+from localrag.store import erasure, generations, tombstones
 from localrag.store import graph as graph_store
-from localrag.store import layout as layout_store
 from localrag.store import runs as runs_store
 from localrag.store.documents import file_stats
 from localrag.store.retention import CollectedItems
@@ -143,11 +142,6 @@ async def _run(
         if not finish_erasure(project):
             project.model.notify("Another process is reading what localrag rm removed; the next run empties the log.")
         collected = await collect_garbage(project, changed=loaded.n_changed > 0 or _llm_usage(project.model) != before)
-        if slow := vectors.count_unindexed(db):
-            project.model.notify(
-                f"The index of vectors could not be written to {project.folder}: questions compare {slow:,} vectors one by one. "
-                "Free some space there, then run the same command again."
-            )
         reporter.finish()
     return _result(project, loaded, reporter, before, tuple(collected))
 
@@ -175,6 +169,18 @@ def _recorded_run(project: Project) -> Iterator[int]:
         record_throughput(project.model.file, project.model.metrics())
         db.rollback()  # an interrupt can come between a block and its `__exit__`, which Python then does not call
         runs_store.end_run(db, run, state, project.model.metrics())
+
+
+@contextmanager
+def _reported_run(
+    project: Project, progress: Callable[[RunProgress], None], stages: Sequence[str], pool: WorkerPool | None = None
+) -> Iterator[ProgressReporter]:
+    """A recorded run of these stages on the next generation."""
+    with _recorded_run(project) as run:
+        reporter = ProgressReporter(project, run, progress, stages=stages, workers=pool.status if pool else tuple)
+        with generations.view_next_generation(project.db):
+            yield reporter
+        reporter.finish()
 
 
 def _llm_usage(model: ChatModel) -> tuple[int, int, int, int]:
@@ -205,13 +211,13 @@ async def _stages(
     by_phrases, steps = project.settings.extractor == "phrases", (*GRAPH_STAGES, *REPORT_STAGES * reports)
     phrases = await resolve_method(project) if by_phrases else PHRASES_METHOD
     has_graph = runs_store.load_settings(project.db).get("graph_hash")
-    new = chunks_store.count_chunks_without_extraction(project.db, PHRASES_HASH)
+    new = len(chunks_store.chunks_without_extraction(project.db, PHRASES_HASH))
     n_chunks = graph_store.counts(project.db)["chunks"] if new or loaded.n_changed else 0
     progress.set_chunks(new, n_chunks)
     quoted = has_extractive_graph(project.db)  # else a graph without the model would replace the model's graph
     portions = _chunk_batches(new, n_chunks) if by_phrases or quoted else [chunks_store.NO_LIMIT]
     if len(portions) > 1:
-        progress.set_next_stages(*_batch_stages(portions, n_chunks - new, steps))
+        progress.set_next_stages([*CHUNK_STAGES[1:], *steps] * len(portions))
     for n, portion in enumerate(portions, 1):
         limit = portion if n < len(portions) else chunks_store.NO_LIMIT
         await embed_chunks(project, pool, progress, limit)
@@ -225,11 +231,11 @@ async def _stages(
     method = await resolve_method(project, partial(measure_extraction, project, pool))
     progress.set_method(method)
     n_pending = len(chunks_to_extract(project, method))
-    progress.set_stage_size("extraction", n_pending)
     if n_pending:
         project.model.notify(describe_method(method, project.model.file, n_pending, total))
     if quoted and (not has_graph or new >= PRELIMINARY_GRAPH_FROM_CHUNKS) and _is_long(project, method, n_pending):
-        await _build_preliminary(project, method, pool, progress, steps, reports=reports)
+        progress.set_next_stages((*steps, "extraction", *steps))
+        await _build_and_publish(project, PHRASES_METHOD, pool, progress, reports=reports)
     await extract_chunks(project, method, pool, progress)
     method = await settle_reports(project, method)
     await _build_and_publish(project, method, pool, progress, reports=reports)
@@ -238,23 +244,8 @@ async def _stages(
 
 def _is_long(project: Project, method: IndexingMethod, n_pending: int) -> bool:
     """Whether extraction takes so long that a graph to query should be there before."""
-    if n_pending >= PRELIMINARY_GRAPH_FROM_CHUNKS or method.uses_tagger:
-        return n_pending >= PRELIMINARY_GRAPH_FROM_CHUNKS
-    seconds = extraction_seconds(project.model.file, n_pending)
-    return n_pending >= PRELIMINARY_GRAPH_FROM_CHUNKS // 10 if seconds is None else seconds >= PRELIMINARY_GRAPH_FROM_SECONDS
-
-
-async def _build_preliminary(
-    project: Project, method: IndexingMethod, pool: WorkerPool, progress: ProgressReporter, steps: Sequence[str], *, reports: bool
-) -> None:
-    """Publish a graph that can be queried while the model reads: the tagger's before the chat model's, the phrases' before the tagger's."""
-    first = PHRASES_METHOD
-    if not method.uses_tagger and project.tagger is not None and has_tagger_types(project.settings):
-        first = TAGGER_METHOD
-        progress.set_next_stages(("extraction", *steps, "extraction", *steps))
-        await extract_chunks(project, first, pool, progress)
-    progress.set_next_stages((*steps, "extraction", *steps))
-    await _build_and_publish(project, first, pool, progress, reports=reports)
+    seconds = None if method.uses_tagger else extraction_seconds(project.model.file, n_pending)
+    return n_pending >= PRELIMINARY_GRAPH_FROM_CHUNKS or (seconds or 0.0) >= PRELIMINARY_GRAPH_FROM_SECONDS
 
 
 def _chunk_batches(new: int, whole: int) -> list[int]:
@@ -272,16 +263,6 @@ def _chunk_batches(new: int, whole: int) -> list[int]:
     return portions or [0]
 
 
-def _batch_stages(portions: Sequence[int], read: int, steps: Sequence[str]) -> tuple[list[str], list[float]]:
-    """The stages of a run in batches, and the number of chunks of each."""
-    stages, sizes = list[str](), list[float]()
-    for portion in portions:
-        read += portion
-        stages += [*CHUNK_STAGES[1:], *steps]
-        sizes += [portion] * len(CHUNK_STAGES[1:]) + [read] * len(steps)
-    return stages, sizes
-
-
 async def publish_imported(project: Project, progress: Callable[[RunProgress], None], import_communities: ImportCommunities) -> None:
     """Build and publish the graph of an import: documents and extractions that were stored, with the other program's communities and
     reports.
@@ -289,16 +270,12 @@ async def publish_imported(project: Project, progress: Callable[[RunProgress], N
     The chat model is asked only for reports of communities that the other program has none of, and for content that was in the index
     before.
     """
-    db = project.db
-    with _recorded_run(project) as run:
-        reporter = ProgressReporter(project, run, progress, stages=(*CHUNK_STAGES, *GRAPH_STAGES, *REPORT_STAGES))
-        method = await resolve_method(project)
-        with generations.view_next_generation(db):
-            pool = LocalPool(task_context(project))
-            await embed_chunks(project, pool, reporter)
-            await split_sentences(db, pool, reporter)
-            await find_phrases(project, pool, reporter)
-            await _build_and_publish(project, method, pool, reporter, import_communities=import_communities)
+    with _reported_run(project, progress, (*CHUNK_STAGES, *GRAPH_STAGES, *REPORT_STAGES)) as reporter:
+        method, pool = await resolve_method(project), LocalPool(task_context(project))
+        await embed_chunks(project, pool, reporter)
+        await split_sentences(project.db, pool, reporter)
+        await find_phrases(project, pool, reporter)
+        await _build_and_publish(project, method, pool, reporter, import_communities=import_communities)
 
 
 async def rebuild_graph(project: Project, progress: Callable[[RunProgress], None]) -> None:
@@ -317,48 +294,25 @@ async def write_model_reports(
     """Have the chat model write the reports of the stored graph, now and after changes. Raises UsageError, ModelError."""
     await choose_written_reports(project)
     async with hire(project) as (pool_project, pool):
-        before, db = _llm_usage(pool_project.model), pool_project.db
-        with _recorded_run(pool_project) as run:
-            reporter = ProgressReporter(pool_project, run, progress, stages=(*GRAPH_STAGES, *REPORT_STAGES), workers=pool.status)
-            with generations.view_next_generation(db):
-                counts = graph_store.counts(db)
-                reporter.set_files({}, [])
-                reporter.set_chunks(0, counts["chunks"])
-                method = await resolve_method(pool_project)
-                reporter.set_method(method)
-                await _build_and_publish(pool_project, method, pool, reporter)
-            reporter.finish()
+        before, counts = _llm_usage(pool_project.model), graph_store.counts(pool_project.db)
+        with _reported_run(pool_project, progress, (*GRAPH_STAGES, *REPORT_STAGES), pool) as reporter:
+            reporter.set_files({}, [])
+            reporter.set_chunks(0, counts["chunks"])
+            method = await resolve_method(pool_project)
+            reporter.set_method(method)
+            await _build_and_publish(pool_project, method, pool, reporter)
         return _result(pool_project, LoadResult(counts["documents"]), reporter, before, ())
-
-
-def relayout(project: Project, progress: Callable[[RunProgress], None], picture: Mapping[str, Any]) -> bool:
-    """Lay the published graph out with the user's settings, now and after every update; False if it is so already."""
-    db = project.db
-    layout_settings = runs_store.load_settings(db).get("layout_method", {})
-    with db.atomic():
-        if layout_settings.get("method") == "umap" and picture["method"] != "umap":  # UMAP positions are no start for the other method
-            layout_store.save_layout(db, GraphLayout())
-        runs_store.save_settings(db, layout_method=dict(picture))
-        laid_out = update_layout(project, ProgressReporter(project, None, progress, stages=("layout",)), None)
-        if laid_out:
-            layout_store.save_layout(db, laid_out.layout)
-            runs_store.save_settings(db, layout_hash=laid_out.layout_hash)
-    return laid_out is not None
 
 
 async def reembed(project: Project, progress: Callable[[RunProgress], None]) -> None:
     """Embed chunks, entities and reports with the project's embedder, in place of any other vectors; nothing else is recomputed."""
-    db = project.db
-    with _recorded_run(project) as run:
-        reporter = ProgressReporter(project, run, progress, stages=("chunk embeddings", "entity embeddings", "report embeddings"))
-        with generations.view_next_generation(db):
-            chunks = graph_store.counts(db)["chunks"]
-            reporter.set_chunks(chunks, chunks)
-            pool = LocalPool(task_context(project))
-            await embed_chunks(project, pool, reporter)
-            embedded = await embed_graph(project, pool, reporter, None, None)
-            generations.publish(db, embedder=changed_embedder(project), settings={"graph_embeddings_hash": embedded})
-        reporter.finish()
+    db, pool = project.db, LocalPool(task_context(project))
+    with _reported_run(project, progress, ("chunk embeddings", "entity embeddings", "report embeddings")) as reporter:
+        chunks = graph_store.counts(db)["chunks"]
+        reporter.set_chunks(chunks, chunks)
+        await embed_chunks(project, pool, reporter)
+        embedded = await embed_graph(project, pool, reporter, None, None)
+        generations.publish(db, embedder=changed_embedder(project), settings={"graph_embeddings_hash": embedded})
 
 
 async def _build_and_publish(
@@ -371,44 +325,27 @@ async def _build_and_publish(
     import_communities: ImportCommunities | None = None,
 ) -> None:
     """Build everything that depends on extractions, and publish it together: graph, communities, reports and their vectors."""
-    with infrequent_gc():
-        await _publish_graph_and_reports(project, method, pool, progress, import_communities, reports=reports)
-
-
-async def _publish_graph_and_reports(
-    project: Project,
-    method: IndexingMethod,
-    pool: WorkerPool,
-    progress: ProgressReporter,
-    import_communities: ImportCommunities | None,
-    *,
-    reports: bool,
-) -> None:
     db = project.db
-    built = await build_graph(project, method, pool, progress, import_communities)
-    try:
-        laid_out = update_layout(project, progress, built)
-        layout, graph = laid_out.layout if laid_out else None, built.staging if built else None
-        in_part, picture = laid_out is not None and laid_out.is_partial, {"layout_hash": laid_out.layout_hash} if laid_out else {}
-        laid_out = None  # some 3 million positions for a million chunks: freed once they are published
-        if built and not graph_store.counts(db)["entities"]:  # the index has no graph yet: publish one to query while reports are written
-            first = {**built.settings, **picture}
-            generations.publish(db, graph, layout=layout, kinds=["chunk"], embedder=changed_embedder(project), settings=first)
-            graph, layout = None, None
+    with infrequent_gc(), ExitStack() as stack:
+        built = await build_graph(project, method, pool, progress, import_communities)
+        if built:
+            stack.callback(built.staging.discard)
+        layout, layout_hash = update_layout(project, progress, built) or (None, None)
         written = await write_reports(project, method.reports, pool, progress, built) if reports else None
         embedded = await embed_graph(project, pool, progress, built, written) if reports else None
         states: dict[str, Any] = {**built.settings, "reports_state": None} if built else {}
         states |= {**written.settings} if written else {}
-        states |= picture
+        states |= {"layout_hash": layout_hash} if layout else {}
         states |= {"graph_embeddings_hash": embedded} if embedded != runs_store.load_settings(db).get("graph_embeddings_hash") else {}
-        failed = written.failed if written else None
         await asyncio.sleep(0)  # lets a pending interrupt be raised before anything is published
         generations.publish(
-            db, graph, layout=layout, in_part=in_part, without_report=failed, embedder=changed_embedder(project), settings=states
+            db,
+            built.staging if built else None,
+            layout=layout,
+            without_report=written.failed if written else None,
+            embedder=changed_embedder(project),
+            settings=states,
         )
-    finally:
-        if built:
-            built.staging.discard()
 
 
 def documents_below(paths: Sequence[Path], opened: OpenIndex) -> list[str]:
@@ -475,7 +412,6 @@ class IndexPlan:
     disk: int
     scans: int = 0  # pages to read by OCR
     scan_seconds: float = 0.0  # which that takes on one core
-    outdated: tuple[str, ...] = ()  # unchanged files that a newer parser reads again
     model: str = ""
     method: IndexingMethod | None = None
     how: str = ""  # the method in words, with the time of the chat model
@@ -527,17 +463,15 @@ def plan_index(
     chunks_for_llm = 0 if extractor == "phrases" else chunks if extractor != "tagger" else untaggable * (method or TAGGER_METHOD).asks_model
     calls, tokens, seconds = _llm_cost(choice, method, chunks_for_llm, whole)
     if not chunks_for_llm:
-        estimate = TimeEstimate(chunks=chunks, total_chunks=whole)
-        estimate.expect([*CHUNK_STAGES, *["extraction"] * (extractor != "phrases"), *GRAPH_STAGES, *REPORT_STAGES])
-        least, _, most = estimate.seconds_left(0)
-        seconds = (seconds[0] + least, seconds[1] + most) if seconds else None
+        stages = (*CHUNK_STAGES, *["extraction"] * (extractor != "phrases"), *GRAPH_STAGES, *REPORT_STAGES)
+        rest = sum(stage_seconds(stage, chunks, whole, method or TAGGER_METHOD) for stage in stages)
+        seconds = (seconds[0] + rest / RANGE_FACTOR, seconds[1] + rest * RANGE_FACTOR) if seconds else None
     how = describe_method(method, model, chunks, whole) if method else f"Measured first: whether {model.name} extracts in time."
     cost = (round(calls), round(tokens), seconds, size * INDEX_BYTES_PER_TEXT_BYTE)
     return IndexPlan(
         *(len(files), unchanged, read, tuple(skipped), chunks, *cost),
         scans=sum(scanned.values()),
         scan_seconds=sum(scanned.values()) * (program.seconds if (program := find_ocr(options.ocr)) else 0.0),
-        outdated=tuple(sorted(look.outdated)),
         model=model.name,
         method=method,
         how=how,
@@ -555,29 +489,12 @@ def _count_changes(files: dict[str, Path], root: Path, settings: IndexSettings, 
 def _llm_cost(
     choice: MethodChoice, method: IndexingMethod | None, n_chunks: int, total_chunks: int
 ) -> tuple[float, float, tuple[float, float] | None]:
-    """Calls, computed tokens and seconds of the chat model: extraction from `n_chunks`, and the reports if it writes them.
-
-    Of extraction by this index's runs if it has any, and by the speeds of this machine's last runs.
+    """Calls, computed tokens and seconds of the chat model, None if its speed is unknown: extraction from `n_chunks`, and the reports if it
+    writes them.
     """
-    throughputs = model_throughput().get(choice.file.fingerprint, [])
-    calls, tokens = _rates_per_chunk(choice)
-    least, most = (n_chunks * tokens / speed(throughputs) for speed in (max, min)) if throughputs and n_chunks else (0.0, 0.0)
-    is_known = bool(throughputs) or not n_chunks
-    if n_chunks and not choice.is_small and (seconds := extraction_seconds(choice.file, n_chunks)) is not None:
-        least, most, is_known = seconds, seconds, True
+    calls, tokens = (TYPICAL_CALLS_PER_CHUNK, TYPICAL_TOKENS_PER_CHUNK) if choice.is_small else (2.0, TOKENS_PER_CHUNK_OF_WRITER)
     reported = total_chunks if method and method.reports == "abstractive" else 0
-    if reported:
-        seconds = report_seconds(choice.file, reported)
-        least, most, is_known = least + (seconds or 0.0), most + (seconds or 0.0), is_known and seconds is not None
-    total = n_chunks * tokens + reported * TOKENS_PER_REPORT_CHUNK
-    return n_chunks * calls + reported, total, (least / RANGE_FACTOR, most * RANGE_FACTOR) if is_known else None
-
-
-def _rates_per_chunk(choice: MethodChoice) -> tuple[float, float]:
-    """Calls and computed tokens of an extraction per chunk."""
-    db = choice.db
-    runs = [r for r in runs_store.engine_metrics_by_run(db) if r.get("steps")] if db else []
-    extracted = chunks_store.count_llm_extracted(db) if db else 0
-    if not runs or not extracted:
-        return (TYPICAL_CALLS_PER_CHUNK, TYPICAL_TOKENS_PER_CHUNK) if choice.is_small else (2.0, TOKENS_PER_CHUNK_OF_WRITER)
-    return sum(t["requests"] for r in runs for t in r["tasks"].values()) / extracted, sum(r["rows"] for r in runs) / extracted
+    seconds = [extraction_seconds(choice.file, n_chunks)] * bool(n_chunks) + [report_seconds(choice.file, reported)] * bool(reported)
+    total = None if None in seconds else sum(filter(None, seconds))
+    spread = None if total is None else (total / RANGE_FACTOR, total * RANGE_FACTOR)
+    return n_chunks * calls + reported, n_chunks * tokens + reported * TOKENS_PER_REPORT_CHUNK, spread

@@ -1,38 +1,31 @@
 """Progress of a run of indexing: reports it to the caller and the store, and estimates the remaining time.
 
-Every stage is estimated from a number of chunks: the new ones for stages that read them, all of the index for stages that work on the
-whole. A stage that this machine has run before is expected to cost as much as in runs of the nearest size; any other costs what DEFAULTS
-say, corrected by how this run's stages compare with DEFAULTS. The stage under way is extrapolated from itself, the more the further it is.
+Each stage has a weight: the seconds that it usually takes, by the number of its chunks. How fast the weight of this run's stages was done
+over the last minutes says how long the rest takes.
 """
 
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sqlite_utils import Database
-
 from localrag.indexing.method import IndexingMethod
-from localrag.llm.budgets import model_throughput, record_stage_speeds, stage_speeds
-from localrag.model_files import ModelFile
 from localrag.project import Project
-from localrag.records import SkippedFile, with_new_keys
+from localrag.records import SkippedFile
 from localrag.store import graph
 from localrag.store import runs as runs_store
 from localrag.store.database import checkpoint_wal
 
-Runs = Mapping[str, Sequence[Sequence[float]]]  # stage → (chunks, seconds) of its last runs on this machine
-
 # Fixed seconds, and seconds per chunk, on one core of a laptop: A Christmas Carol (95 chunks) and the demo (21), loading models included.
-DEFAULTS: Mapping[str, tuple[float, float]] = {
+STAGE_SECONDS: Mapping[str, tuple[float, float]] = {
     "documents": (0.5, 0.03),
     "chunk embeddings": (4.0, 0.13),
     "sentences": (0.3, 0.015),
     "noun phrases": (0.5, 0.02),
-    "extraction": (3.0, 0.5),  # by the tagger; a chat model's time follows from its speed
+    "extraction": (3.0, 0.5),  # by the tagger
     "entity resolution": (0.5, 0.008),
     "entity duplicates": (0.0, 0.0),
     "description summaries": (0.1, 0.005),
@@ -42,160 +35,29 @@ DEFAULTS: Mapping[str, tuple[float, float]] = {
     "entity embeddings": (1.5, 0.03),
     "report embeddings": (1.5, 0.03),
 }
-PER_CHUNK_STAGES = frozenset({"chunk embeddings", "sentences", "noun phrases", "extraction"})  # their steps are chunks
-PER_NEW_CHUNK_STAGES = PER_CHUNK_STAGES | {"documents"}  # the other stages work on the whole index
-KNOWN, GUESSED = 1.3, 2.0  # factors by which a stage may be slower or faster than runs on this machine, or than DEFAULTS
-EXTRAPOLATE_FROM_FRACTION = 0.25  # of a stage: from there on it is extrapolated from itself alone
-MAX_PREDICTED_FRACTION = 0.95  # of an unfinished step: time alone predicts no more
-MIN_OBSERVED_STEPS = 3  # steps after which the speed of a stage without earlier runs counts as known
+MODEL_STAGE_SECONDS = {"entity duplicates": 3.0, "description summaries": 15.0, "reports": 50.0}  # per chunk, if the chat model writes
+MODEL_EXTRACTION_SECONDS = 20.0
+PER_NEW_CHUNK_STAGES = frozenset({"documents", "chunk embeddings", "sentences", "noun phrases", "extraction"})  # the others work on all
+RATE_WINDOW_S = 120.0  # seconds over which the speed of the run is measured
+RATE_AFTER_S, RATE_AFTER_FRACTION = 5.0, 0.02  # before that nothing is estimated
+RANGE_FACTOR = 1.5  # the rest may be that much faster or slower
 MAX_FRACTION = 0.999  # the fraction is 1 only once the run has ended
 
 
-@dataclass(slots=True)
-class StageProgress:
-    """A stage of this run; `round` is 2 if the stage comes a second time, `size` its number of chunks, None if it is the usual one.
-
-    Times are seconds since the start of the run.
-    """
-
-    stage: str
-    round: int = 1
-    size: float | None = None
-    began: float = 0.0
-    already_done: int = 0
-    done: int = 0
-    total: int = 0
-
-    def fraction(self, now: float, expected: float) -> float:
-        """The fraction that is done: the reported steps, and within a long step its expected time."""
-        remaining_total = self.total - self.already_done
-        reported = (self.done - self.already_done) / remaining_total if remaining_total > 0 else 0.0
-        by_time = (now - self.began) / expected if expected > 0 else 1.0
-        return min(1.0, max(reported, min(by_time, reported + MAX_PREDICTED_FRACTION / max(1, remaining_total))))
-
-
-@dataclass(slots=True)
-class TimeEstimate:
-    """Estimates the rest of a run. `chunks` are the new ones, `total_chunks` those of the whole index, None while unknown; `runs` as
-    `Runs`.
-
-    `pace` overrides the cost of a stage (fixed seconds, seconds per chunk); `unknown_stages` cannot be estimated until they have begun.
-    """
-
-    runs: Runs = field(default_factory=dict)
-    pace: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    unknown_stages: frozenset[str] = frozenset()
-    chunks: float | None = None
-    total_chunks: float | None = None
-    sizes: dict[str, float] = field(default_factory=dict)  # chunks of a stage that works neither on `chunks` nor on `total_chunks`
-    step: StageProgress | None = None
-    upcoming_stages: list[StageProgress] = field(default_factory=list)
-    finished_stages: list[tuple[StageProgress, float, float]] = field(
-        default_factory=list
-    )  # finished stages: the seconds they took, and the seconds by DEFAULTS
-    _share: float = 0.0
-
-    def expect(self, stages: Sequence[str], sizes: Sequence[float | None] = ()) -> None:
-        """Set the stages that follow the present one, in order; `sizes`: their numbers of chunks, None for the usual one."""
-        begun = [*(s.stage for s, *_ in self.finished_stages), *([self.step.stage] if self.step else [])]
-        rounds = (1 + [*begun, *stages[:n]].count(stage) for n, stage in enumerate(stages))
-        self.upcoming_stages = list(map(StageProgress, stages, rounds, sizes or [None] * len(stages)))
-
-    def update(self, stage: str, done: int, total: int, now: float) -> bool:
-        """Record how far a stage is, at this second of the run; returns whether it has just begun. Stages before it have ended or are left
-        out.
-        """
-        step = self.step
-        if step and step.stage == stage:
-            step.done, step.total = max(done, step.done), max(total, step.total)
-            return False
-        if step:
-            self.finished_stages.append((step, now - step.began, self._default(step)))
-        at = next((n for n, s in enumerate(self.upcoming_stages) if s.stage == stage), None)
-        again = sum(s.stage == stage for s, *_ in self.finished_stages)
-        self.step = self.upcoming_stages[at] if at is not None else StageProgress(stage, 1 + again)
-        self.upcoming_stages = self.upcoming_stages[at + 1 :] if at is not None else self.upcoming_stages
-        if stage in PER_CHUNK_STAGES and self.step.size is None:
-            self.sizes[stage] = total - done
-        self.step.began, self.step.already_done, self.step.done, self.step.total = now, done, done, total
-        return True
-
-    def seconds_left(self, now: float) -> tuple[float, float, float]:
-        """Seconds until the run ends: at least, probably, at most."""
-        parts = [(self._expected(s), self._spread(s.stage)) for s in self.upcoming_stages]
-        if self.step:
-            parts.append(self._rest(self.step, now))
-        return sum(t / s for t, s in parts), sum(t for t, _ in parts), sum(t * s for t, s in parts)
-
-    def fraction(self, now: float) -> float:
-        """The fraction of the run's time that is over; it never falls."""
-        if self.chunks is not None:
-            probably = self.seconds_left(now)[1]
-            self._share = max(self._share, min(MAX_FRACTION, now / (now + probably) if now + probably > 0 else 0.0))
-        return self._share
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the time of the run can be estimated at all."""
-        step = self.step
-        if self.chunks is None or any(s.stage in self.unknown_stages and not self.runs.get(s.stage) for s in self.upcoming_stages):
-            return False
-        return (
-            step is None
-            or step.stage not in self.unknown_stages
-            or bool(self.runs.get(step.stage))
-            or step.done - step.already_done >= MIN_OBSERVED_STEPS
-        )
-
-    def stage_speeds(self) -> dict[str, tuple[float, float]]:
-        """Chunks and seconds of each stage that has ended and ran once."""
-        return {s.stage: (self._size(s), round(t, 2)) for s, t, _ in self.finished_stages if s.round == 1}
-
-    def _rest(self, step: StageProgress, now: float) -> tuple[float, float]:
-        expected, spread = self._expected(step), self._spread(step.stage)
-        fraction, took = step.fraction(now, expected), now - step.began
-        if step.total and step.done >= step.total:
-            return 0.0, 1.0
-        trust = min(1.0, fraction / EXTRAPOLATE_FROM_FRACTION) if step.total - step.already_done > 4 or took > expected else 0.0
-        from_itself = took * (1 - fraction) / fraction if fraction > 0 else 0.0
-        return (1 - trust) * expected * (1 - fraction) + trust * from_itself, 1 + (spread - 1) * (1 - trust * 0.8)
-
-    def _size(self, step: StageProgress) -> float:
-        new, total = self.chunks or 0.0, self.total_chunks or 0.0
-        if step.size is not None:
-            return step.size
-        if step.stage in self.sizes:
-            return self.sizes[step.stage]
-        return new if step.stage in PER_NEW_CHUNK_STAGES else max(new, total)
-
-    def _default(self, step: StageProgress, size: float | None = None) -> float:
-        fixed, each = self.pace.get(step.stage) or DEFAULTS.get(step.stage, (1.0, 0.0))
-        return fixed + each * (self._size(step) if size is None else size)
-
-    def _expected(self, step: StageProgress) -> float:
-        """The expected seconds of a whole stage."""
-        stage, size = step.stage, self._size(step)
-        if runs := self.runs.get(stage):
-            chunks, _ = min(runs, key=lambda run: abs(math.log((run[0] + 1) / (size + 1))))
-            took = sorted(seconds for run_size, seconds in runs if run_size == chunks)
-            then = self._default(step, chunks)
-            return took[len(took) // 2] * (self._default(step) / then if then else 1.0)
-        actual, predicted = 5.0, 5.0  # actual and DEFAULTS seconds; five of each, so that short stages count little
-        for before, seconds, default in self.finished_stages:
-            if before.stage not in self.pace:
-                actual, predicted = actual + seconds, predicted + default
-        return self._default(step) * (1.0 if stage in self.pace else actual / predicted)
-
-    def _spread(self, stage: str) -> float:
-        return KNOWN if self.runs.get(stage) or stage in self.pace else GUESSED
+def stage_seconds(stage: str, new: float, total: float, method: IndexingMethod) -> float:
+    """The usual seconds of a stage for so many new chunks and chunks in all."""
+    fixed, each = STAGE_SECONDS.get(stage, (1.0, 0.0))
+    if stage == "extraction" and method.by == "model":
+        each = MODEL_EXTRACTION_SECONDS
+    elif "abstractive" in (method.style, method.reports if stage == "reports" else ""):
+        each = MODEL_STAGE_SECONDS.get(stage, each)
+    return fixed + each * (new if stage in PER_NEW_CHUNK_STAGES else max(new, total))
 
 
 WAL_CHECKPOINT_EVERY_S = 10.0  # seconds between two looks at the size of the write-ahead log
 STORE_EVERY_S = 1.0  # seconds between two writes of the progress to the store
 SPEED_WINDOW_S = 15.0  # seconds over which the engine's speed is averaged
 BYTES_PER_CHUNK = 2000  # bytes of an unread file per chunk: at most 680 tokens of text, in files that have little else
-TOKENS_PER_CHUNK = 1200.0  # computed by the bundled model per chunk; see `plan_index`
-TOKENS_PER_ITEM = {"entity duplicates": 200.0, "description summaries": 900.0, "reports": 3000.0}  # if the model writes them
 CHUNK_STAGES = ("documents", "chunk embeddings", "sentences", "noun phrases")
 GRAPH_STAGES = ("entity resolution", "entity duplicates", "description summaries", "communities", "layout")
 REPORT_STAGES = ("reports", "entity embeddings", "report embeddings")
@@ -218,7 +80,7 @@ class RunProgress:
 
     `fraction` of the whole run never falls; `seconds_left` is a range, None while it cannot be estimated; `entities` are names found in
     this run, or entities of the graph; `file` is the present one; `skipped_files` are those since the step before. `workers` are rows of
-    `Scheduler.status` if there are several workers.
+    `RayPool.status`.
     """
 
     stage: str
@@ -240,34 +102,28 @@ class RunProgress:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON-ready form for the store, event streams and `status`."""
-        found = {
-            "stage": self.stage,
-            "round": self.round,
-            "done": self.done,
-            "total": self.total,
-            "share": round(self.fraction, 4),
-            "left": [round(s, 1) for s in self.seconds_left] if self.seconds_left else None,
-            "seconds": round(self.seconds, 1),
-            "tokens": self.tokens,
-            "read_tokens_per_s": self.prefill_tokens_per_s,
-            "written_tokens_per_s": self.decode_tokens_per_s,
-            "entities": self.entities,
-            "file": self.file,
-            "workers": list(self.workers),
-        }
-        return with_new_keys(found, "share", "left", "read_tokens_per_s", "written_tokens_per_s")
+        left = [round(s, 1) for s in self.seconds_left] if self.seconds_left else None
+        rounded = {"fraction": round(self.fraction, 4), "seconds": round(self.seconds, 1), "seconds_left": left}
+        return {name: getattr(self, name) for name in _JSON_FIELDS} | rounded | {"workers": list(self.workers)}
+
+
+_JSON_FIELDS = (
+    *("stage", "round", "done", "total", "fraction", "seconds_left", "seconds", "tokens"),
+    *("prefill_tokens_per_s", "decode_tokens_per_s", "entities", "file"),
+)
 
 
 def extrapolate(facts: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     """The stored progress of a running run, this many seconds later: its fraction grows and the time left shrinks, but not to nothing."""
-    seconds_left = facts.get("left")
+    seconds_left = facts.get("seconds_left")
     now = facts["seconds"] + seconds
-    later = {"seconds": round(now, 1), "share": facts["share"], "left": seconds_left}
+    later = {"seconds": round(now, 1), "fraction": facts["fraction"], "seconds_left": seconds_left}
     if seconds_left:
-        later["left"] = [round(max(s - seconds, s / (1 + seconds / max(s, 1.0))), 1) for s in seconds_left]
-        probably = math.sqrt(later["left"][0] * later["left"][1])
-        later["share"] = round(max(facts["share"], min(MAX_FRACTION, now / (now + probably))) if now + probably else facts["share"], 4)
-    return {**facts, **with_new_keys(later, "share", "left")}
+        later["seconds_left"] = [round(max(s - seconds, s / (1 + seconds / max(s, 1.0))), 1) for s in seconds_left]
+        probably = math.sqrt(later["seconds_left"][0] * later["seconds_left"][1])
+        fraction = min(MAX_FRACTION, now / (now + probably)) if now + probably else 0.0
+        later["fraction"] = round(max(facts["fraction"], fraction), 4)
+    return {**facts, **later}
 
 
 class ProgressReporter:
@@ -294,26 +150,56 @@ class ProgressReporter:
         self._left_out: list[SkippedFile] = []
         self._speeds: deque[tuple[float, tuple[int, float, int, float]]] = deque()
         self.last = RunProgress("", 0, 0)
-        self.estimate = TimeEstimate()
-        self.set_method(_PHRASES if project.settings.extractor == "phrases" else _TAGGER if project.tagger else _MODEL)
-        self.estimate.expect(stages)
+        self._upcoming, self._rounds = list(stages), Counter[str]()
+        self._new = self._total = 0
+        self._stage_began = self._weight_done = self._fraction = 0.0
+        self._rates: deque[tuple[float, float]] = deque()  # seconds of the run, and the weight that was done then
+        self._seconds: dict[str, float] = {}
+        by = "phrases" if project.settings.extractor == "phrases" else "tagger" if project.tagger else "model"
+        self._method = IndexingMethod(by)
 
     def __call__(self, stage: str, done: int, total: int, file: str = "") -> None:
         """Report that `done` of `total` steps of a stage are done, now working on this file."""
-        now, begins = self._now, self.estimate.update(stage, done, total, self._now)
+        begins = stage != self.last.stage or not self._rounds
+        if begins:
+            self._begin(stage)
         if begins or file:
             self._file = file
-        self._pass_on(now, hurry=begins or done == total)
+        last = self.last
+        self.last = replace(
+            last,
+            stage=stage,
+            round=max(1, self._rounds[stage]),
+            done=done if begins else max(done, last.done),
+            total=total if begins else max(total, last.total),
+        )
+        self._pass_on(hurry=begins or done == total)
+
+    def _begin(self, stage: str) -> None:
+        """End the present stage, and those before this one that are left out."""
+        self._end_stage()
+        if stage in self._upcoming:
+            del self._upcoming[: self._upcoming.index(stage) + 1]
+        self._rounds[stage] += 1
+
+    def _end_stage(self) -> None:
+        if self.last.stage:
+            self._seconds[self.last.stage] = self._seconds.get(self.last.stage, 0.0) + self._now - self._stage_began
+            self._weight_done += self._weight(self.last.stage)
+        self._stage_began = self._now
+
+    def _weight(self, stage: str) -> float:
+        """The weight of one round of a stage."""
+        rounds = self._rounds[stage] + self._upcoming.count(stage)
+        return stage_seconds(stage, self._new / max(1, rounds), self._total, self._method)
 
     def set_method(self, method: IndexingMethod) -> None:
         """Set what extracts and what writes the reports, once that is known: the estimate follows from it."""
-        self._key = speeds_key(self._project.embedder.file, self._project.model.file, method, self._project.db)
-        self.estimate.runs = stage_speeds(self._key)
-        self.estimate.pace, self.estimate.unknown_stages = model_pace(self._project.model.file, method)
+        self._method = method
 
     def set_files(self, files: Mapping[str, Path], left: Sequence[Path] | None = None) -> None:
         """Set the files, by stored path, and those to be read; they are counted before the work begins."""
-        sizes = [_size(f) for f in left or ()]
+        sizes = [file_size(f) for f in left or ()]
         guess = sum(max(1, round(size / BYTES_PER_CHUNK)) for size in sizes)
         self._totals = RunTotals(len(files), len(sizes), sum(sizes), guess, left is not None)
         if left is not None:
@@ -321,15 +207,11 @@ class ProgressReporter:
 
     def set_chunks(self, new: int, whole: int) -> None:
         """Set the number of new chunks, and of all chunks of the index."""
-        self.estimate.chunks, self.estimate.total_chunks = new, whole
+        self._new, self._total = new, whole
 
-    def set_stage_size(self, stage: str, chunks: int) -> None:
-        """Set the number of chunks of a stage that does not work on the usual ones."""
-        self.estimate.sizes[stage] = chunks
-
-    def set_next_stages(self, stages: Sequence[str], sizes: Sequence[float | None] = ()) -> None:
-        """Set the stages that come next, if the run decides that on the way; `sizes`: their numbers of chunks, None for the usual one."""
-        self.estimate.expect(stages, sizes)
+    def set_next_stages(self, stages: Sequence[str]) -> None:
+        """Set the stages that come next, if the run decides that on the way."""
+        self._upcoming = list(stages)
 
     def count_names(self, names: Iterable[str]) -> None:
         """Count names that were found in a chunk."""
@@ -344,54 +226,61 @@ class ProgressReporter:
         """Report files that are not in the index, and the reasons."""
         self._left_out += skipped
         if self._left_out:
-            self._pass_on(self._now)
+            self._pass_on()
 
     @property
     def stage_seconds(self) -> dict[str, float]:
         """Seconds that each stage has taken."""
-        seconds: dict[str, float] = {}
-        for step, took, _ in self.estimate.finished_stages:
-            seconds[step.stage] = round(seconds.get(step.stage, 0.0) + took, 2)
-        return seconds
+        return {stage: round(seconds, 2) for stage, seconds in self._seconds.items()}
 
-    def finish(self, *, whole: bool = True) -> None:
-        """End the run; a complete one is remembered for the next estimate."""
-        now = self._now
-        self.estimate.update("", 0, 0, now)
-        if whole:
-            record_stage_speeds(self._key, self.estimate.stage_speeds())
-            self._pass_on(now, hurry=True, ended=True)
+    def finish(self) -> None:
+        """End the run."""
+        self._end_stage()
+        self._upcoming, self._fraction, self._rates = [], 1.0, deque()
+        self._pass_on(hurry=True)
 
     @property
     def _now(self) -> float:
         return time.monotonic() - self._began
 
-    def _pass_on(self, now: float, *, hurry: bool = False, ended: bool = False) -> None:
-        last, step, model = self.last, self.estimate.step, self._project.model
-        low, _, high = self.estimate.seconds_left(now)
+    def _pass_on(self, *, hurry: bool = False) -> None:
+        now, model = self._now, self._project.model
+        seconds_left = self._estimate(now) if self._fraction < 1 else (0.0, 0.0)
         reading, writing = self._speed(now)
-        at = (
-            (step.stage, step.done, step.total, model.computed_tokens, step.round)
-            if step and step.stage
-            else _place(last, model.computed_tokens)
-        )
-        self.last = RunProgress(
-            *at,
-            1.0 if ended else self.estimate.fraction(now),
-            (0.0, 0.0) if ended else (low, high) if self.estimate.is_known else None,
-            now,
-            reading,
-            writing,
-            self._entities,
-            self._file,
-            tuple(s.stage for s in self.estimate.upcoming_stages),
-            self._totals,
-            tuple(self._left_out),
-            tuple(self._workers()),
+        self.last = replace(
+            self.last,
+            tokens=model.computed_tokens,
+            fraction=self._fraction,
+            seconds_left=seconds_left,
+            seconds=now,
+            prefill_tokens_per_s=reading,
+            decode_tokens_per_s=writing,
+            entities=self._entities,
+            file=self._file,
+            stages=tuple(self._upcoming),
+            totals=self._totals,
+            skipped_files=tuple(self._left_out),
+            workers=tuple(self._workers()),
         )
         self._left_out.clear()
         self._progress(self.last)
         self._store(now, hurry=hurry)
+
+    def _estimate(self, now: float) -> tuple[float, float] | None:
+        """Update the fraction that is done, which never falls; returns the range of seconds that are left, None if unknown."""
+        last = self.last
+        done = self._weight_done + (self._weight(last.stage) * last.done / last.total if last.total else 0.0)
+        whole = self._weight_done + sum(map(self._weight, [*([last.stage] if last.stage else []), *self._upcoming]))
+        if self._totals is None or self._totals.counted:
+            self._fraction = max(self._fraction, min(MAX_FRACTION, done / whole if whole else 0.0))
+        self._rates.append((now, done))
+        while len(self._rates) > 2 and now - self._rates[0][0] > RATE_WINDOW_S:
+            self._rates.popleft()
+        seconds, weight = now - self._rates[0][0], done - self._rates[0][1]
+        if now < RATE_AFTER_S or self._fraction < RATE_AFTER_FRACTION or weight <= 0:
+            return None
+        probably = (whole - done) * seconds / weight
+        return probably / RANGE_FACTOR, probably * RANGE_FACTOR
 
     def _store(self, now: float, *, hurry: bool) -> None:
         if self._run is not None and (hurry or now - self._written > STORE_EVERY_S):
@@ -412,36 +301,9 @@ class ProgressReporter:
         return (round(read / reading, 1) if reading else None), (round(wrote / writing, 1) if writing else None)
 
 
-def _place(last: RunProgress, tokens: int) -> tuple[str, int, int, int, int]:
-    return last.stage, last.done, last.total, tokens, last.round
-
-
-def speeds_key(embedder: ModelFile, chat: ModelFile, method: IndexingMethod, db: Database | None) -> str:
-    """The key of comparable runs: the models that compute, and whether an index is built or updated."""
-    by = {"phrases": "phrases", "tagger": "tagger", "model": chat.fingerprint}[method.by]
-    more = [chat.fingerprint] * (method.by != "model" and (method.asks_model or method.reports == "abstractive"))
-    is_update = db is not None and runs_store.load_settings(db).get("reports_state")
-    return " ".join([embedder.fingerprint, by, *more, "update" if is_update else "new"])
-
-
-def _size(file: Path) -> int:
+def file_size(file: Path) -> int:
+    """The size of a file in bytes; 0 if it cannot be looked at."""
     try:
         return file.stat().st_size
     except OSError:
         return 0
-
-
-def model_pace(chat: ModelFile, method: IndexingMethod) -> tuple[dict[str, tuple[float, float]], frozenset[str]]:
-    """The cost of a chunk in each stage that asks the chat model, by its speed in earlier runs; and the stages without an estimate."""
-    tokens = {"extraction": TOKENS_PER_CHUNK} if method.by == "model" else {}
-    if method.style == "abstractive":
-        tokens |= TOKENS_PER_ITEM
-    if method.reports == "abstractive":
-        tokens |= {"reports": TOKENS_PER_ITEM["reports"]}
-    throughputs = sorted(model_throughput().get(chat.fingerprint, []))
-    return {s: (3.0, n / throughputs[len(throughputs) // 2]) for s, n in tokens.items()} if throughputs else {}, frozenset(
-        () if throughputs else tokens
-    )
-
-
-_PHRASES, _TAGGER, _MODEL = (IndexingMethod(by) for by in ("phrases", "tagger", "model"))

@@ -212,7 +212,7 @@ async def write_reports(
     measure = [TITLES_VERSION, rounded_total(graph.counts(db, ["chunks"])["chunks"])]
     retitles = settings.get("title_corpus_size") != measure
     if retitles:
-        _count_words(staged)
+        graph.count_title_words(staged, lambda text: title_words(collapse_whitespace(text)))  # the corpus frequencies for titles
     imported_ids = built.imported_communities if built else frozenset(graph.imported_reports(db))
     writer = _ReportWriter(project, pool, staged, recipe, budgets, retitles, imported_ids)
     is_current = built is not None and settings.get("reports_state") and settings.get("reports_hash") == recipe and not retitles
@@ -265,11 +265,6 @@ def _affected_communities(staged: GraphStaging, built: BuiltGraph, astray: Set[s
     rows = [row for key in asked if (row := staged.get("communities", key))]
     above = {row[3] for row in rows if row[0] in changed and row[3]}
     return graph.community_ids_by_level(staged, {row[0] for row in rows} | above)
-
-
-def _count_words(staged: GraphStaging) -> None:
-    """Count in how many sentences about entities and relationships each word occurs: the corpus frequencies for titles."""
-    graph.count_title_words(staged, lambda text: title_words(collapse_whitespace(text)))
 
 
 @dataclass(frozen=True)
@@ -446,23 +441,12 @@ class _ReportWriter:
             return
         try:
             if draft is not None:
-                self.save(self.reusable_report(draft) or await self.ask_model(draft))
+                reusable = self.reusable_report(draft)
+                self.save(await self.ask_model(draft) if reusable is None else reusable)
             self.commit([community.id])
         except CALL_ERRORS as error:
             runs.save_failure(project.db, Failure("report", community.id, str(error), error.kind))
             self.failed.add(community.id)
-
-    async def ask_model(self, draft: _ReportInput) -> Report:
-        """The model's report; if its window is smaller today than the index's budgets, a report from a shorter context."""
-        budgets, elements = self.budgets, draft.elements
-        while True:
-            try:
-                return await self.pool.run(WriteReport(draft.community, tuple(elements), draft.input_hash, budgets))
-            except ContextTooSmall:
-                less = less_than(budgets)
-                if less is None:
-                    raise
-                budgets, elements = less, self.build_context(draft.community, draft.sources, less)
 
     def keep_imported(self, key: str) -> bool:
         """Keep another program's report on an imported community, also if it is carried down a level; returns whether there is one."""
@@ -527,6 +511,18 @@ class _ReportWriter:
             return report
         places = {collapse_whitespace(q.text): q for e in reversed(elements) for q in reversed(e.quotes)}
         return reports.relocate_quotes(report, existing, places)
+
+    async def ask_model(self, draft: _ReportInput) -> Report:
+        """The model's report; if its window is smaller today than the index's budgets, a report from a shorter context."""
+        budgets, elements = self.budgets, draft.elements
+        while True:
+            try:
+                return await self.pool.run(WriteReport(draft.community, tuple(elements), draft.input_hash, budgets))
+            except ContextTooSmall:
+                less = less_than(budgets)
+                if less is None:
+                    raise
+                budgets, elements = less, self.build_context(draft.community, draft.sources, less)
 
     def build_context(self, community: Community, sources: ReportSources, budgets: TokenBudgets) -> list[ContextElement]:
         """The context of a community's report."""

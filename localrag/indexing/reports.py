@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.errors import AnswerTruncated, EngineError
-from localrag.indexing.tasks import SingleTask, TaskContext
+from localrag.indexing.tasks import Task, TaskContext
 from localrag.indexing.titles import TitleSource
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity, max_json_tokens
 from localrag.llm.grammar import DEFAULT_ENTITY_TYPE, json_object
@@ -248,12 +248,11 @@ def entities_by_degree(community: Community, sources: ReportSources) -> list[Ent
 
 
 def reports_hash(settings: IndexSettings, model_fingerprint: str, style: str, budgets: TokenBudgets = MIN_BUDGETS) -> str:
-    """The hash of everything that all reports depend on besides the graph. The smallest budgets, once the only ones, add nothing to it."""
+    """The hash of everything that all reports depend on besides the graph."""
     if style == "extractive":
         return content_id("report 5", style)
-    sized = [] if budgets == MIN_BUDGETS else [repr(budgets)]
     shape = shape_text(report_fields([], budgets))
-    return content_id("report 6", style, model_fingerprint, settings.language, _prompt(settings, budgets).hash, shape, *sized)
+    return content_id("report 6", style, model_fingerprint, settings.language, _prompt(settings, budgets).hash, shape, repr(budgets))
 
 
 def _prompt(settings: IndexSettings, budgets: TokenBudgets) -> Prompt:
@@ -284,13 +283,13 @@ SelectedSentences = tuple[list[int], str]
 
 
 @dataclass(frozen=True)
-class SelectSentences(SingleTask[list[SelectedSentences]]):
+class SelectSentences(Task[list[SelectedSentences]]):
     """Select the most central and varied sentences of each of several communities, and its title; needs no model."""
 
     pools: tuple[SentencePool, ...]
 
     @property
-    def n_chunks(self) -> int:  # type: ignore[override]
+    def n_chunks(self) -> int:
         """Number of communities."""
         return len(self.pools)
 
@@ -322,7 +321,7 @@ def _heading(finding: Finding, members: Sequence[Entity], sources: ReportSources
 
 
 @dataclass(frozen=True)
-class WriteReport(SingleTask[Report]):
+class WriteReport(Task[Report]):
     """The model's report on a community, from the lines of its context. Raises CALL_ERRORS."""
 
     community: Community
@@ -331,9 +330,14 @@ class WriteReport(SingleTask[Report]):
     budgets: TokenBudgets
     llm_task = "report"
 
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The report's input."""
+        return (report_subject(self.input_hash),)
+
     async def run(self, tools: TaskContext) -> Report:
         """Write the report."""
-        CURRENT_SUBJECT.set(report_subject(self.input_hash))
+        CURRENT_SUBJECT.set(self.subjects[0])
         return await abstractive_report(self.community, self.elements, self.input_hash, tools.model, tools.settings, self.budgets)
 
 

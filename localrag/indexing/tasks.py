@@ -52,72 +52,49 @@ class TaskContext:
         return self._known[key]  # type: ignore[no-any-return]
 
 
-class Task(Protocol[Result]):
-    """A unit of work for an index, as a frozen record."""
+class Task(Generic[Result]):
+    """A unit of work for an index, as a frozen record. By default it is one chunk's work, cannot be divided and needs no model or text."""
 
     @property
     def n_chunks(self) -> int:
         """The size of the task, in chunks."""
+        return 1
 
     @property
     def llm_task(self) -> str:
         """The name that the task's chat model calls go by; empty if it needs no chat model."""
-
-    @property
-    def begins_with_llm(self) -> bool:
-        """Whether a worker without an engine can do none of it, unless every call is cached."""
+        return ""
 
     @property
     def document_id(self) -> str:
         """The document whose text the task needs; empty if none."""
+        return ""
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """Content ids of the chunk texts that its model calls are about; empty if a call is about several."""
+        """The subjects of its model calls, under which they are cached."""
+        return ()
 
     @property
     def parts(self) -> Sequence[Any]:
         """The same work as smaller tasks, whose results `join` combines; only itself if it cannot be divided."""
-
-    def join(self, results: Sequence[Result]) -> Result:
-        """Combine the results of the parts."""
-
-    def on_failure(self, error: LocalragError) -> Result:
-        """The result to use if the task ended several workers. Raises the error if there is none."""
-
-    async def run(self, tools: TaskContext) -> Result:
-        """Run the task. Raises LocalragError."""
-
-
-class SingleTask(Generic[Result]):
-    """A task that cannot be divided and needs no document; if it ends its workers, it fails with that error."""
-
-    n_chunks = 1
-    llm_task = ""
-    document_id = ""
-    subjects: tuple[str, ...] = ()
-
-    @property
-    def begins_with_llm(self) -> bool:
-        """Whether it needs the chat model."""
-        return bool(self.llm_task)
-
-    @property
-    def parts(self) -> Sequence[Any]:
-        """Itself."""
         return [self]
 
     def join(self, results: Sequence[Result]) -> Result:
-        """The only result."""
+        """Combine the results of the parts."""
         return results[0]
 
     def on_failure(self, error: LocalragError) -> Result:
-        """Raise the error."""
+        """The result to use if the task ended several workers. Raises the error if there is none."""
         raise error
+
+    async def run(self, tools: TaskContext) -> Result:
+        """Run the task. Raises LocalragError."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class EmbedTexts(SingleTask[NDArray[np.float32]]):
+class EmbedTexts(Task[NDArray[np.float32]]):
     """Embeds texts: (n, d) float32, each row L2-normalised."""
 
     texts: tuple[str, ...]

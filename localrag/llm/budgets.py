@@ -181,9 +181,8 @@ _PREFILL = " prefill"  # behind a model's fingerprint
 def model_throughput() -> dict[str, list[float]]:
     """Tokens per second of the last runs on this machine by model fingerprint, newest last."""
     try:
-        stored = json.loads((cache_dir() / "speeds.json").read_text())
-        return {str(model): [float(speed) for speed in speeds] for model, speeds in stored.items()}
-    except (OSError, ValueError, TypeError, AttributeError):  # missing or damaged
+        return {str(model): [float(speed) for speed in speeds] for model, speeds in _read_stored("speeds.json").items()}
+    except (ValueError, TypeError):  # damaged
         return {}
 
 
@@ -195,9 +194,8 @@ def estimate_seconds(tokens: int, model: ModelFile) -> float | None:
 
 def record_throughput(model: ModelFile, figures: dict[str, Any]) -> None:
     """Store the tokens per second of an engine's metrics, unless they cover too few tokens."""
-    if figures.get("rows", 0) < 1000 or not figures.get("seconds"):
-        return
-    _record_speed(model.fingerprint, figures["rows"] / figures["seconds"])
+    if figures.get("rows", 0) >= 1000 and figures.get("seconds"):
+        _record_speed(model.fingerprint, figures["rows"] / figures["seconds"])
 
 
 def prefill_speed(model: ModelFile) -> float | None:
@@ -218,46 +216,34 @@ def record_prefill_speed(model: ModelFile, tokens: int, seconds: float) -> None:
 
 def _record_speed(key: str, speed: float) -> None:
     speeds = model_throughput()
-    speeds[key] = [*speeds.get(key, []), round(speed, 1)][-KEPT_RUNS:]
-    with suppress(OSError):  # the next plan then has no time estimate
-        write_atomically(cache_dir() / "speeds.json", json.dumps(speeds).encode())
-
-
-# Stages of a run as they were called → as they are called; records of earlier versions have the old names.
-RENAMED_STAGES = {
-    "search index": "chunk embeddings",
-    "phrases": "noun phrases",
-    "graph": "entity resolution",
-    "same names": "entity duplicates",
-    "descriptions": "description summaries",
-    "entities": "entity embeddings",
-    "report vectors": "report embeddings",
-}
+    _write_stored("speeds.json", speeds | {key: [*speeds.get(key, []), round(speed, 1)][-KEPT_RUNS:]})
 
 
 def stage_speeds(key: str) -> dict[str, list[list[float]]]:
     """Chunks and seconds of the last runs by stage, newest last. `key` identifies comparable runs, by their models above all."""
     try:
-        stages = json.loads((cache_dir() / "paces.json").read_text())[key]
-        return {
-            RENAMED_STAGES.get(stage, stage): [[float(chunks), float(seconds)] for chunks, seconds in runs]
-            for stage, runs in stages.items()
-        }
-    except (OSError, ValueError, TypeError, AttributeError, KeyError):  # missing or damaged
+        stages = _read_stored("paces.json")[key]
+        return {stage: [[float(chunks), float(seconds)] for chunks, seconds in runs] for stage, runs in stages.items()}
+    except (ValueError, TypeError, AttributeError, KeyError):  # missing or damaged
         return {}
 
 
 def record_stage_speeds(key: str, took: Mapping[str, tuple[float, float]]) -> None:
     """Store the chunks and seconds of each stage of a run, except stages without chunks."""
     speeds = stage_speeds(key)
-    for stage, (chunks, seconds) in took.items():
-        if chunks:
-            speeds[stage] = [*speeds.get(stage, []), [float(chunks), seconds]]
+    new = {stage: [*speeds.get(stage, []), [float(chunks), seconds]][-KEPT_RUNS:] for stage, (chunks, seconds) in took.items() if chunks}
+    _write_stored("paces.json", _read_stored("paces.json") | {key: speeds | new})
+
+
+def _read_stored(name: str) -> dict[str, Any]:
+    """The content of a file of the user cache; empty if it is missing or damaged."""
     try:
-        stored = json.loads((cache_dir() / "paces.json").read_text())
+        stored = json.loads((cache_dir() / name).read_text())
     except (OSError, ValueError):
-        stored = {}
-    stored = stored if isinstance(stored, dict) else {}
-    stored[key] = {stage: runs[-KEPT_RUNS:] for stage, runs in speeds.items()}
-    with suppress(OSError):
-        write_atomically(cache_dir() / "paces.json", json.dumps(stored).encode())
+        return {}
+    return stored if isinstance(stored, dict) else {}
+
+
+def _write_stored(name: str, values: dict[str, Any]) -> None:
+    with suppress(OSError):  # the next plan then has no time estimate
+        write_atomically(cache_dir() / name, json.dumps(values).encode())

@@ -71,11 +71,17 @@ def choice_of(options: Sequence[str]) -> Grammar:
 
 def single_line(max_characters: int) -> Grammar:
     """A short line of free text without space at its ends; of what a server wrote, what its lines say up to the last whole sentence."""
+    return _line_grammar(
+        rf"\S[^\n]{{1,{max_characters - 2}}}\S",
+        max_characters,
+        lambda text: end_at_sentence(collapse_whitespace(text)[:max_characters], max_characters),
+    )
 
-    def to_line(text: str) -> str:
-        return end_at_sentence(collapse_whitespace(text)[:max_characters], max_characters)
 
-    return _line_grammar(rf"\S[^\n]{{1,{max_characters - 2}}}\S", max_characters, to_line)
+def standalone_line(max_characters: int) -> Grammar:
+    """A short line of free text that ends with its first question mark, if it has one: a small model would go on asking."""
+    pattern = rf"\S[^\n?？]{{2,{max_characters - 2}}}[?？]?"
+    return _line_grammar(pattern, max_characters, lambda text: re.sub("([?？]).*", r"\1", " ".join(text.split())))
 
 
 def _line_grammar(pattern: str, max_characters: int, to_line: Callable[[str], str]) -> Grammar:
@@ -85,27 +91,19 @@ def _line_grammar(pattern: str, max_characters: int, to_line: Callable[[str], st
     return replace(grammar, schema=schema, from_json=lambda value: [to_line(value["line"]) + "\n"])
 
 
-def standalone_line(max_characters: int) -> Grammar:
-    """A short line of free text that ends with its first question mark, if it has one: a small model would go on asking."""
-    return _line_grammar(rf"\S[^\n?？]{{2,{max_characters - 2}}}[?？]?", max_characters, _first_question)
-
-
-def _first_question(line: str) -> str:
-    """A text on one line up to its first question mark, if it has one."""
-    return re.sub("([?？]).*", r"\1", " ".join(line.split()))
-
-
 def question_lines(n_lines: int, previous: Sequence[str] = ()) -> Grammar:
     """Exactly `n_lines` lines of one question each, all different and none of the `previous` ones."""
-    return _distinct_lines("questions", n_lines, n_lines, r"[^\s\-*#][^\n]{8,140}[?？]", previous)
+    return _distinct_lines(r"[^\s\-*#][^\n]{8,140}[?？]", n_lines, n_lines, previous)
 
 
-def short_lines(min_lines: int, max_lines: int, max_chars: int) -> Grammar:
-    """`min_lines` to `max_lines` different lines of free text of at most `max_chars` characters each, without the mark of a list."""
-    return _distinct_lines("short", min_lines, max_lines, rf"[^\s\-*#][^\n]{{3,{max_chars - 2}}}[^\s:,]", ())
+def word_lines(*, most: int) -> Grammar:
+    """Different lines of one lower-case common noun or two to six Chinese characters; the model decides when the list ends."""
+    return _distinct_lines("[a-z]{3,20}|[\u4e00-\u9fff]{2,6}", 1, most)
 
 
-def _distinct_lines(kind: str, min_lines: int, max_lines: int, pattern: str, excluded: Sequence[str]) -> Grammar:
+def _distinct_lines(pattern: str, min_lines: int, max_lines: int, excluded: Sequence[str] = ()) -> Grammar:
+    """`min_lines` to `max_lines` different lines of a pattern, none of the excluded ones."""
+
     def following(text: str) -> str | None:
         seen = text.split("\n")[:-1]
         if len(seen) >= max_lines:
@@ -114,30 +112,10 @@ def _distinct_lines(kind: str, min_lines: int, max_lines: int, pattern: str, exc
         unseen = f" & ~({' | '.join(map(lark_literal, left_out))})" if left_out else ""
         return f'start: (LINE "\\n"){"?" if len(seen) >= min_lines else ""}\nLINE: /{pattern}/{unseen}'
 
-    schema = object_schema(
-        items={"type": "array", "items": {"type": "string", "maxLength": 150}, "minItems": min_lines, "maxItems": max_lines}
-    )
-    return Grammar(
-        content_id(kind, min_lines, max_lines, pattern, *excluded),
-        following,
-        schema,
-        lambda value: [r.strip() + "\n" for r in value["items"]],
-    )
-
-
-def word_lines(*, most: int) -> Grammar:
-    """Different lines of one lower-case common noun or two to six Chinese characters; the model decides when the list ends."""
-
-    def following(text: str) -> str | None:
-        seen = text.split("\n")[:-1]
-        unseen = f" & ~({' | '.join(map(lark_literal, seen))})" if seen else ""
-        more = f'(WORD "\\n"){"?" if seen else ""}'
-        return None if len(seen) >= most else f"start: {more}\nWORD: /[a-z]{{3,20}}|[\u4e00-\u9fff]{{2,6}}/{unseen}"
-
-    schema = object_schema(
-        items={"type": "array", "items": {"type": "string", "pattern": "^[a-z]{3,20}$"}, "minItems": 1, "maxItems": most}
-    )
-    return Grammar(content_id("words", most), following, schema, lambda value: [f"{word}\n" for word in dict.fromkeys(value["items"])])
+    line = {"type": "string", "maxLength": 150}
+    schema = object_schema(items={"type": "array", "items": line, "minItems": min_lines, "maxItems": max_lines})
+    key = content_id("lines", min_lines, max_lines, pattern, *excluded)
+    return Grammar(key, following, schema, lambda value: [f"{row.strip()}\n" for row in dict.fromkeys(value["items"])])
 
 
 def json_object(schema: dict[str, Any]) -> Grammar:

@@ -59,12 +59,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """A model's answer; `messages`, `prompt` and `tokens` allow a next turn to continue it."""
+    """A model's answer; `messages` are the conversation up to it, which a next turn continues."""
 
     text: str
     messages: tuple[Message, ...]
-    prompt: tuple[int, ...] | None
-    tokens: tuple[int, ...]
     prompt_tokens: int
     output_tokens: int
     seconds: float
@@ -110,8 +108,6 @@ class ChatModel:
         engine = Engine(lambda: open_backend(self.file, self.options))
         if not self.options.prefix_files:
             engine.prefixes = PrefixCache(None)
-        if note := engine.backend.chat.note:
-            self.options.notify(note)
         return engine
 
     async def ask(
@@ -123,23 +119,22 @@ class ChatModel:
         grammar: Grammar | None = None,
         after: ModelReply | None = None,
         sampling: Sampling = GREEDY,
-        stop: tuple[str, ...] = (),
         priority: int = INDEXING,
         on_text: Callable[[str], None] | None = None,
     ) -> ModelReply:
-        """The model's answer to a conversation; with `after`, `messages` continue from that reply and reuse its KV.
+        """The model's answer to a conversation; with `after`, `messages` continue from that reply.
 
         Raises AnswerTruncated if `max_tokens` cut it off, ContextTooSmall, EngineError, ModelError.
         """
         conversation = (*after.messages, *messages) if after else tuple(messages)
         prompt_hash = content_id(*(part for m in conversation for part in (m["role"], m["content"])))
-        drawn = f"{sampling.temperature} {sampling.top_p} {sampling.min_p} {sampling.seed} {max_tokens} {stop}"
+        drawn = f"{sampling.temperature} 1.0 0.0 {sampling.seed} {max_tokens} ()"  # with what keys once had for top-p, min-p and stop texts
         request_key = content_id(self.file.fingerprint, prompt_hash, grammar.key if grammar else "", drawn)
         subject = CURRENT_SUBJECT.get() if priority == INDEXING else QUERY_SUBJECT
         key = clustered_key(request_key, subject)
         lock = self._locks.setdefault(key, asyncio.Lock())  # equal requests at the same time are computed once
         async with lock:
-            if call := self._cached_call(key, request_key):
+            if call := self._cache.find(key):
                 self._count_dropped(task, key)
                 if on_text:
                     on_text(call.text)
@@ -147,10 +142,10 @@ class ChatModel:
                     reference := CallReference(call.key, subject, CURRENT_CONFIG_HASH.get()), call
                 ):
                     self._cache.add_reference(reference)
-                return _reply(call, conversation, None)
-            request = Request((), max_tokens, grammar, sampling, stop, priority, on_text, task, conversation)
+                return _reply(call, conversation)
+            request = Request((), max_tokens, grammar, sampling, priority, on_text, task, conversation)
             try:
-                prompt, generation = await self._generate(request, after)
+                prompt, generation = await self._generate(request)
             except CALL_ERRORS:
                 self.failed += 1
                 raise
@@ -171,7 +166,7 @@ class ChatModel:
             )
             self._cache.save(call, needed=priority == INDEXING)
             self._count_call(call, generation.dropped_rows)
-        return _reply(call, conversation, prompt)
+        return _reply(call, conversation)
 
     async def ask_within(
         self,
@@ -220,15 +215,11 @@ class ChatModel:
         if (counter := DROPPED_ROWS.get()) is not None:
             counter[task] += self._dropped_rows.get(key, 0)
 
-    def _cached_call(self, *keys: str) -> LlmCall | None:
-        """The cached call of a request; older versions stored it under the request's key alone."""
-        return next(filter(None, map(self._cache.find, dict.fromkeys(keys))), None)
-
-    async def _generate(self, request: Request, after: ModelReply | None) -> tuple[tuple[int, ...], Generation]:
+    async def _generate(self, request: Request) -> tuple[tuple[int, ...], Generation]:
         """The prompt of the request's conversation and the engine's generation. Raises AnswerTruncated."""
         engine = await self.engine()
         self._check_file()
-        prompt = self._prompt_ids(engine, request.messages, after) if isinstance(engine, Engine) else ()
+        prompt = engine.backend.chat.encode(request.messages) if isinstance(engine, Engine) else ()
         generation = await engine.generate(replace(request, token_ids=prompt))
         if not generation.is_complete:
             raise AnswerTruncated(
@@ -247,13 +238,6 @@ class ChatModel:
         self._stamp = self._stamp or stamp
         if not stamp or stamp != self._stamp:
             raise ModelError(f"{self.file.path} was replaced while it was in use.", "Run the same command again; finished work is saved.")
-
-    def _prompt_ids(self, engine: Engine, conversation: Sequence[Message], after: ModelReply | None) -> tuple[int, ...]:
-        chat = engine.backend.chat
-        continuation = chat.encode_continuation(after.messages, conversation) if after else None
-        if after is None or continuation is None:
-            return chat.encode(conversation)
-        return (*(after.prompt or chat.encode(after.messages[:-1])), *after.tokens, *continuation)
 
     async def count(self, text: str) -> int:
         """Number of tokens of a text; the model need not be loaded."""
@@ -327,9 +311,9 @@ class ChatModel:
         self._engine = self._loading = None
 
 
-def _reply(call: LlmCall, conversation: tuple[Message, ...], prompt: tuple[int, ...] | None) -> ModelReply:
+def _reply(call: LlmCall, conversation: tuple[Message, ...]) -> ModelReply:
     messages = (*conversation, {"role": "assistant", "content": call.text})
-    return ModelReply(call.text, messages, prompt, call.tokens, call.prompt_tokens, call.output_tokens, call.seconds)
+    return ModelReply(call.text, messages, call.prompt_tokens, call.output_tokens, call.seconds)
 
 
 def _is_new_reference(reference: CallReference, call: LlmCall) -> bool:

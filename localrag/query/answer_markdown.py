@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from localrag.text.markdown import plain_text
-from localrag.text.sentences import looping_lines, sentences
+from localrag.text.sentences import sentences
 
 _CITATION = r"[\[【][ \t]*(?:(?:sources?|quellen?|来源)[ \t]*)?\d{1,3}(?:[ \t]*[,;–-][ \t]*\d{1,3})*[ \t]*[\]】](?!\()"
 CITATION_MARKS = re.compile(rf"(?<![ \t])[ \t]*{_CITATION}", re.IGNORECASE)
@@ -29,7 +29,6 @@ _SOURCE_LIST = re.compile(
     re.IGNORECASE,
 )
 _POSSIBLE_END = re.compile(r"[.!?…。！？:：\n]")
-MAX_LOOKED_AT = 100  # last lines of a code block that may go round in circles
 MAX_UNIT_CHARS = 4000  # a longer stretch without an end is a unit
 MIN_NEXT_CHARS = 8
 MAX_PREFIX = 7  # characters, from which it is clear whether a line is an item of a list
@@ -80,7 +79,6 @@ class UnitParser:
         self._lead = ""
         self._in_item = False
         self.is_at_sources = False  # the rest is a list of sources
-        self.is_looping = False  # a code block goes round in circles; it has been closed
 
     @property
     def unfinished(self) -> str:
@@ -122,7 +120,10 @@ class UnitParser:
         if self.is_at_sources:
             return
         if self._fence:
-            yield from self._code_line(line)
+            self._code.append(line)
+            mark = line.strip(" \t>\n")
+            if mark and not mark.strip(self._fence[0]) and len(mark) >= len(self._fence):
+                yield self._close_code()
         elif self._is_prose:
             yield from self._prose(line)
             self._is_prose = False
@@ -152,23 +153,13 @@ class UnitParser:
         else:
             self._fence, self._code = mark, [line]
 
-    def _code_line(self, line: str) -> Iterator[AnswerUnit]:
-        self._code.append(line)
-        mark = line.strip(" \t>\n")
-        if mark and (repeated := looping_lines([code.strip() for code in self._code[-MAX_LOOKED_AT:] if code.strip()])):
-            lines = [n for n, code in enumerate(self._code) if code.strip()]
-            self._code, self.is_looping = [*self._code[: lines[-repeated]], f"{self._fence}\n"], True
-            yield self._close_code()
-        elif mark and not mark.strip(self._fence[0]) and len(mark) >= len(self._fence):
-            yield self._close_code()
-
     def _prose(self, text: str) -> Iterator[AnswerUnit]:
         """Add a line of prose, or a piece of one, and yield the sentences that it completes."""
         if not self._is_prose:
             self._columns, self._is_prose = None, True
-            if is_item := bool(_ITEM.match(text)):
+            if _ITEM.match(text):
                 yield from self._end_paragraph()
-                self._in_item = is_item
+                self._in_item = True
             if not self._paragraph.strip():
                 prefix = _PREFIX.match(text)
                 assert prefix is not None  # it may be empty
@@ -235,11 +226,6 @@ class UnitParser:
         return AnswerUnit(kind, text, before, (), body if body.strip() else "")
 
 
-def is_item(unit: AnswerUnit) -> bool:
-    """Whether a unit begins an item of a list."""
-    return bool(_ITEM.match(f"{unit.before.rpartition(chr(10))[2]}{unit.text}"))
-
-
 def parse_units(text: str) -> Iterator[AnswerUnit]:
     """The units of a whole answer."""
     parser = UnitParser()
@@ -252,7 +238,6 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _is_ended(text: str) -> bool:
-    """Whether a text ends with a whole sentence."""
     return bool(re.search(r"[.!?…。！？][\"”’')\]*_】]*\s*$", text))
 
 

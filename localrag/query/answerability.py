@@ -17,6 +17,7 @@ from localrag.project import Project
 from localrag.query.passages import ReadWindow
 from localrag.query.question import Question
 from localrag.store import graph
+from localrag.store.documents import named_paths
 from localrag.store.full_text import document_frequencies, exists_chunk_with_all
 from localrag.text.language import FUNCTION_WORDS_BY_LANGUAGE, detect_language
 from localrag.text.sentences import STOP_WORDS, cached_sentences, cjk_bigrams, collapse_whitespace, is_cjk
@@ -47,7 +48,7 @@ class Signals:
 
 
 # Logistic weights of the reader's log odds, `Signals.passage` and `.cosine`, and of 1, fitted and measured by
-# `scripts/measure_answerability.py`; below the limit a question is not answered.
+# `scripts/measure/answerability.py`; below the limit a question is not answered.
 EVIDENCE_WEIGHTS, EVIDENCE_LIMIT = (0.68, 2.84, 4.72, -4.91), -1.4
 SMALL_COLLECTION_CHUNKS = 100  # in a smaller collection the words must agree with the reader
 
@@ -60,7 +61,9 @@ FLOOR, CJK_FLOOR = -4.6, -0.7
 
 
 def is_unanswered(question: Question, read: Sequence[ReadWindow], project: Project) -> bool:
-    """Whether the documents do not answer a question, of whose nearest passages the windows were read."""
+    """Whether the documents do not answer a question that names none of them, of whose nearest passages the windows were read."""
+    if named_paths(project.db, question.text):
+        return False
     reader = reader_log_odds(read)
     if graph.counts(project.db, ["chunks"])["chunks"] < SMALL_COLLECTION_CHUNKS:
         return reader < 0 and _is_far(question, read, project)

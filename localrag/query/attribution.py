@@ -38,7 +38,7 @@ from localrag.text.quotes import EmbedSentences
 from localrag.text.sentences import cached_sentences, collapse_whitespace, is_cjk
 
 # Minimal `similarity_matrix` value for two sentences with the same content: reached by 60 to 73 % of true paraphrases, and by 15 to 17 %
-# of statements compared with other passages of the same book (scripts/support_threshold.py).
+# of statements compared with other passages of the same book.
 SUPPORT_THRESHOLD = 0.5
 TOPIC = 0.4  # minimal cosine of a source sentence on the topic of a written one
 MAX_SUPPORTING_QUOTES = 2  # per sentence of an answer
@@ -255,22 +255,11 @@ def is_entailed(claim: str, source: str, before: str = "", aliases: AliasLookup 
 
     A leading pronoun of the source refers to the subject of the sentence `before`; names may be replaced by aliases.
     """
-    return rejection_reason(claim, source, before, aliases) == ""
-
-
-def rejection_reason(claim: str, source: str, before: str = "", aliases: AliasLookup = lambda _: ()) -> str:
-    """Why a sentence does not entail the claim, in a word or two; empty if it does."""
     if len(claim) > MAX_SENTENCE_CHARS:
-        return "too long"
-    claim = _with_names_of(claim, source, aliases)
-    reasons = []
-    for text in (source, _resolve_pronoun(source, before)):
-        if text:
-            reason = unsupported_reason(parse_sentence(claim), parse_sentence(text))
-            if not reason:
-                return ""
-            reasons.append(reason)
-    return reasons[0] if reasons else "nothing said"
+        return False
+    parsed = parse_sentence(_with_names_of(claim, source, aliases))
+    texts = (source, _resolve_pronoun(source, before))
+    return any(text and not unsupported_reason(parsed, parse_sentence(text)) for text in texts)
 
 
 _LEADING = re.compile(
@@ -347,7 +336,6 @@ def _lower_words(text: str) -> frozenset[str]:
 
 
 def _holds(text: str, name: str) -> bool:
-    """Whether a text contains a name as whole words."""
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None if not is_cjk(name) else name in text
 
 
@@ -449,18 +437,13 @@ def clauses(sentence: str) -> list[str]:
         return []
     if is_cjk(sentence):
         return list(filter(None, pieces))
-    if any(len(piece.split()) < MIN_CLAUSE_WORDS or not _has_verb(piece) for piece in pieces):
+    if any(len(piece.split()) < MIN_CLAUSE_WORDS for piece in pieces):
         return []
-    subject = parse_sentence(pieces[0]).subject
-    made = [pieces[0]]
-    for piece in pieces[1:]:
-        own = parse_sentence(piece).subject
-        made.append(piece if own else f"{subject} {piece}")
-    return [f"{piece}." for piece in made] if subject else []
-
-
-def _has_verb(text: str) -> bool:
-    return any(clause.verb is not None for clause in parse_sentence(text).clauses)
+    parsed = [parse_sentence(piece) for piece in pieces]
+    subject = parsed[0].subject
+    if not subject or not all(any(clause.verb is not None for clause in part.clauses) for part in parsed):
+        return []
+    return [f"{piece}." if own.subject else f"{subject} {piece}." for piece, own in zip(pieces, parsed, strict=True)]
 
 
 def _code_verdict(code: str, passages: Sequence[Quote]) -> Verdict:
@@ -533,7 +516,8 @@ def proving_row(claim: str, passages: Sequence[Quote]) -> Quote | None:
     if not numbers or any(clause.negated for clause in parse_sentence(normalize_sentence(claim)).clauses):
         return None
     for row in (line for passage in passages for line in _lines_of(passage) if " · " in line.text):
-        cells = [(_tokens(key), _tokens(normalize_sentence(value))) for key, colon, value in _pairs_of(row.text) if colon]
+        pairs = (cell.partition(":") for cell in row.text.split(" · "))
+        cells = [(_tokens(key), _tokens(normalize_sentence(value))) for key, colon, value in pairs if colon]
         subjects = [value for _, value in cells if value & wanted - numbers]
         named = [value for key, value in cells if key & wanted]
         said = frozenset[str]().union(*(key | value for key, value in cells))
@@ -542,11 +526,6 @@ def proving_row(claim: str, passages: Sequence[Quote]) -> Quote | None:
     return None
 
 
-def _pairs_of(row: str) -> Iterator[tuple[str, str, str]]:
-    return (cell.partition(":") for cell in row.split(" · "))
-
-
 def _tokens(text: str) -> frozenset[str]:
-    """The stems of a text's content words, and its numbers."""
     words = (stem for stem in content_stems(text) if not stem[0].isdigit())
     return frozenset(words) | frozenset(n.replace(",", "") for n in re.findall(r"\d[\d,.]*\d|\d", text))

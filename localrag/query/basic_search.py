@@ -4,10 +4,9 @@ The second hop searches with the question and the sentence that the reader prefe
 only through a first one are found by their own words (multi-hop retrieval with the evidence so far, as MDR, Xiong et al. 2021).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +33,6 @@ PLACE_TOKENS = 12  # of a source's number and file
 # and the best window of each of the LEADING_CHUNKS, which may hold what a second step needs. Of 80 questions of docqa 70 keep their gold
 # passages, as without a limit, with two thirds of the tokens; of 60 of HotpotQA 49, without a limit 52.
 ROOM_FOR_UNLIKELY, MAX_BELOW_BEST, LEADING_CHUNKS = 3000, 4.0, 4
-T = TypeVar("T")
 
 
 async def retrieve_two_hop(question: str, vector: NDArray[np.float32], project: Project, k: int) -> list[Chunk]:
@@ -106,17 +104,6 @@ async def answer_from_passages(question: Question, project: Project, passages: S
     sources = await best_sources(question, passages, project, (await effective_budgets(question, project)).sources)
     points = await write_cited_prose(question, project, sources, "answer")
     return AnswerDraft(tuple(points)) if points else await extractive_draft(question, passages, project)
-
-
-def fit_budget(items: Iterable[T], size: Callable[[T], int], budget: int) -> list[T]:
-    """Items from the front until the next would pass the budget; at least one is never forced in."""
-    taken, used = [], 0
-    for item in items:
-        used += size(item)
-        if used > budget:
-            break
-        taken.append(item)
-    return taken
 
 
 async def best_sources(question: Question, chunks: Sequence[Chunk], project: Project, budget: int) -> list[DraftSource]:

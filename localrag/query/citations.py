@@ -4,11 +4,9 @@ What a model wrote is checked unit by unit (`attribution`), and gets a mark for 
 stays as it is. Citation marks in texts of documents and models are escaped.
 """
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from hashlib import blake2b
 
 from sqlite_utils import Database
@@ -28,7 +26,6 @@ from localrag.records import (
     Quote,
 )
 from localrag.store import documents as documents_store
-from localrag.store.browse import is_folder
 from localrag.text.outline import Outline
 from localrag.text.sentences import RepetitionFilter, collapse_whitespace
 
@@ -50,11 +47,6 @@ def round_marks(text: str) -> str:
 def to_one_line(text: str) -> str:
     """The text on one line, control characters replaced by U+FFFD, so that they cannot change how it is displayed."""
     return _CONTROL_CHARACTERS.sub("\ufffd", " ".join(text.split()))
-
-
-def quote_as_json(text: str) -> str:
-    """The text as a JSON string on one line, so that no quotation mark in it ends the quote."""
-    return json.dumps(to_one_line(text), ensure_ascii=False)
 
 
 def fence_texts(tag: str, texts: Sequence[str]) -> Callable[[str], str]:
@@ -106,7 +98,6 @@ class Citer:
     ) -> None:
         self._check, self._strict, self._bullets, self._watch = check, strict, bullets, watch
         self._verified = _verifier(db)
-        self._is_folder = partial(is_folder, db)
         self._numbers: dict[Quote, int] = {}
         self._citations: list[Citation] = []
         self._text = ""
@@ -171,7 +162,7 @@ class Citer:
         if not numbers:
             return
         citation, quote = self._citations[numbers[0] - 1], point.quotes[0]
-        place = to_one_line(replace(citation, headings=headings).place(is_folder=self._is_folder))
+        place = to_one_line(replace(citation, headings=headings).place())
         before = "\n\n" * bool(self._text) + f"**{place}**\n"
         span = None if marked is None else (marked[0] - quote.start, marked[1] - quote.start)
         self._passages.append(AnswerPassage(citation.n, citation.path, headings, quote.start, quote.end, quote.text, span))
@@ -182,6 +173,7 @@ class Citer:
     def result(self, draft: AnswerDraft | None = None) -> CitedAnswer:
         """The answer, after adding the remaining points of its draft; without a draft, the answer so far."""
         if draft:
+            self._bullets |= draft.is_list
             if draft.opening and not self._taken:
                 self._say(escape_marks(draft.opening))
             for point in draft.points[self._taken :]:
@@ -235,15 +227,9 @@ class Citer:
         return True
 
     def _say(self, new: str) -> None:
-        """Append to the text."""
         self._text += new
         if self._watch.on_text:
             self._watch.on_text(new)
-
-
-def cite(draft: AnswerDraft, db: Database, check: SupportCheck, *, strict: bool = False, bullets: bool = False) -> CitedAnswer:
-    """The cited answer of a draft, see `Citer`."""
-    return Citer(db, check, strict=strict, bullets=bullets).result(draft)
 
 
 def _verifier(db: Database) -> Callable[[Quote, int], Citation | None]:
@@ -265,11 +251,6 @@ def _verifier(db: Database) -> Callable[[Quote, int], Citation | None]:
         return Citation(n, path, quote.start, quote.end, quote.text, quote.chunk_id, part, headings)
 
     return verified
-
-
-def parse_cited_prose(prose: str, sources: Sequence[DraftSource]) -> list[AnswerPoint]:
-    """Points of prose whose sentences cite `[n]`: n counts `sources` from 1; other numbers are dropped."""
-    return [unit_point(unit, sources) for unit in parse_units(prose)]
 
 
 def unit_point(unit: AnswerUnit, sources: Sequence[DraftSource]) -> AnswerPoint:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import PurePosixPath
 
+from localrag.dates.date_mentions import find_dates
 from localrag.filters import FILE_TYPE_FAMILIES, DocumentFilter, FilterCondition, suffix_of
 from localrag.project import Project
 from localrag.query.question import AnswerDraft, Question
@@ -25,6 +26,7 @@ from localrag.text.language import FUNCTION_WORDS_BY_LANGUAGE, detect_language
 MIN_COLLECTION = 0.85  # probability from which on a question is about the files
 MAX_LISTED = 50  # files in an answer
 MAX_TERM_WORDS = 5
+_TYPE_OF_WORD = {"spreadsheet": "sheet", "slide": "slides", "presentation": "slides", "email": "mail", "markdown": "markdown"}
 DEFAULT_PERIOD = timedelta(days=7)  # of "recently"
 
 
@@ -51,15 +53,7 @@ _TEXTS = {
            "Ajoutés ou modifiés depuis le {date}", "aucun"),
     "es": ("Documentos", "El más reciente", "El más antiguo", "«{term}» está en {n} de {total} documentos",
            "Añadidos o modificados desde el {date}", "ninguno"),
-    "it": ("Documenti", "Il più recente", "Il più vecchio", "«{term}» è in {n} di {total} documenti",
-           "Aggiunti o modificati dal {date}", "nessuno"),
-    "pt": ("Documentos", "O mais recente", "O mais antigo", "“{term}” está em {n} de {total} documentos",
-           "Adicionados ou alterados desde {date}", "nenhum"),
-    "nl": ("Documenten", "Het nieuwste", "Het oudste", "“{term}” staat in {n} van de {total} documenten",
-           "Toegevoegd of gewijzigd sinds {date}", "geen"),
     "zh": ("文档数", "最新的", "最早的", "{total} 份文档中有 {n} 份包含“{term}”", "自 {date} 以来新增或修改的", "无"),
-    "ja": ("文書数", "最も新しいもの", "最も古いもの", "{total} 件中 {n} 件に「{term}」があります",
-           "{date} 以降に追加・変更されたもの", "なし"),
 }  # fmt: skip
 _ABOUT_FILES = frozenset(
     """
@@ -67,13 +61,11 @@ _ABOUT_FILES = frozenset(
     name appear appears occur occurs refer refers talk talks about every all
     datei dateien dokument dokumente dokumenten unterlagen wort name erwähnen erwähnt enthalten enthält kommt vorkommt vor etwas steht
     fichier fichiers mentionnent mentionne contiennent apparaît parlent mot archivo archivos documentos mencionan contienen aparece palabra
-    documenti menzionano contengono compare parola bestanden documenten noemen bevatten woord arquivos mencionam contêm palavra
     """.split()
 )
 _QUOTED = re.compile(r"[\"“„«「‘]([^\"”“»」’]{2,60})[\"”“»」’]")
 _WORD_PATTERN = re.compile(r"[^\W_]+(?:[-.'’][^\W_]+)*")
 _OWN_DATE = re.compile(r"(?<!\d)((?:19|20)\d\d)[-_.]?(0[1-9]|1[0-2])(?:[-_.]?(0[1-9]|[12]\d|3[01]))?(?!\d)")
-_DATE_IN_WORDS = re.compile(r"(?<!\d)\d{1,2}\.? (?:de )?[^\W\d]{3,12}\.? (?:de )?\d{4}(?!\d)|\b[^\W\d]{3,12} \d{1,2}, \d{4}(?!\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +134,8 @@ def collection_draft(question: Question, project: Project) -> AnswerDraft | None
 
 def dated_files(project: Project) -> list[DatedFile]:
     """All documents by path. A date in a file's name or title is its own, like one of its metadata; else it is that of the file."""
-    return [_dated(row) for row in documents.file_rows(project.db)]
-
-
-def _dated(row: FileRow) -> DatedFile:
-    own = own_date(row.path, row.title, row.date, row.date_source)
-    return DatedFile(row.path, row.title, own or row.date, bool(own))
+    dated = [(row, own_date(row.path, row.title, row.date, row.date_source)) for row in documents.file_rows(project.db)]
+    return [DatedFile(row.path, row.title, own or row.date, bool(own)) for row, own in dated]
 
 
 def own_date(path: str, title: str, date: str, date_source: str) -> str:
@@ -157,18 +145,8 @@ def own_date(path: str, title: str, date: str, date_source: str) -> str:
     for text in (PurePosixPath(path).name, title):
         if found := _OWN_DATE.search(text):
             return "-".join(filter(None, found.groups()))
-    return _written_date(title) or (date if date_source == "name" else "")
-
-
-def _written_date(text: str) -> str:
-    """A date with day, month and year in words, such as "4 June 2024"; empty if there is none."""
-    found = _DATE_IN_WORDS.search(text)
-    if found is None:
-        return ""
-    import dateparser  # slow import, seldom needed
-
-    date = dateparser.parse(found[0], settings={"REQUIRE_PARTS": ["day", "month", "year"]})
-    return f"{date:%Y-%m-%d}" if date else ""
+    written = (mention.value for mention in find_dates(title, language=detect_language(title)).mentions)
+    return next((str(v) for v in written if v.start == v.end and v.start and v.start.day), date if date_source == "name" else "")
 
 
 def _by_date(rows: Sequence[DatedFile]) -> list[DatedFile]:
@@ -187,20 +165,10 @@ def _of_type(question: str, rows: Sequence[DatedFile]) -> Sequence[DatedFile]:
     """The files of a type that a question names, such as "PDFs" or "spreadsheets"; all if it names none."""
     present = {suffix_of(row.path) for row in rows}
     for word in (word.lower().removesuffix("s") for word in _WORD_PATTERN.findall(question)):
-        suffixes = {word} & present or set(FILE_TYPE_FAMILIES.get(_TYPE_WORDS.get(word, ""), ()))
+        suffixes = {word} & present or set(FILE_TYPE_FAMILIES.get(_TYPE_OF_WORD.get(word, ""), ()))
         if suffixes:
             return [row for row in rows if suffix_of(row.path) in suffixes]
     return rows
-
-
-_TYPE_WORDS = {
-    "spreadsheet": "sheet",
-    "slide": "slides",
-    "presentation": "slides",
-    "e-mail": "mail",
-    "email": "mail",
-    "markdown": "markdown",
-}
 
 
 def _searched_term(question: str, project: Project) -> str:
@@ -231,7 +199,6 @@ def _start_of_period(question: str) -> datetime:
 
 
 def _changed_at(row: FileRow) -> datetime:
-    """When a document was added, or its file changed, whichever is later."""
     added = datetime.fromisoformat(row.added_at).replace(tzinfo=UTC)
     return max(added, datetime.fromtimestamp(row.mtime_ns / 1e9, UTC)) if row.mtime_ns else added
 
@@ -239,4 +206,4 @@ def _changed_at(row: FileRow) -> datetime:
 def _listed(head: str, rows: Sequence[DatedFile]) -> AnswerDraft:
     lines = [row.line for row in rows[:MAX_LISTED]]
     more = [f"- … {len(rows) - MAX_LISTED}"] * (len(rows) > MAX_LISTED)
-    return AnswerDraft((), "\n".join([head, "", *lines, *more]) if lines else head)
+    return AnswerDraft((), "\n".join([head, "", *lines, *more]) if lines else head, reason="it asks about the files")

@@ -7,12 +7,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import islice
 
 from localrag.llm.budgets import TokenDensity
-from localrag.llm.grammar import question_lines, standalone_line
-from localrag.llm.model import PERSON
+from localrag.llm.grammar import standalone_line
 from localrag.llm.prompts import load_prompt
-from localrag.project import Project, resolve_answer_style
+from localrag.project import Project
 from localrag.query.abstractive import try_ask_within_budget, unmarked_text
 from localrag.query.question import Question
 from localrag.query.retriever import named_entities
@@ -21,150 +21,88 @@ from localrag.store import browse, graph
 from localrag.text.language import FUNCTION_WORDS_BY_LANGUAGE, detect_language
 from localrag.text.sentences import collapse_whitespace, is_cjk
 
-ANY_CASE = re.IGNORECASE
 # Words for documents: "these letters" refers to the collection, not to an earlier answer.
 _TEXTS = (
     r"documents?|files?|texts?|notes|books?|novel|stor(?:y|ies)|reports?|papers|articles|letters|messages|minutes|records|reviews|interviews"
     r"|collection|archive|corpus|folder|dataset|dokument\w*|texte\w*|dateien|berichte?|briefe|buch|bücher|sammlung|archiv|unterlagen"
-    r"|documentos?|textos?|archivos?|informes|cartas|libros?|fichiers?|textes?|rapports|lettres|livres?|documenti|testi|rapporti|libro"
-    r"|relatórios|livros?"
+    r"|documentos?|textos?|archivos?|informes|cartas|libros?|fichiers?|textes?|rapports|lettres|livres?"
 )
 _CJK_TEXTS = "信|记录|邮件|合同|手册|论文|文档|文件|资料|文本|文章|全书|书|报告|内容|故事|小说|笔记|材料|数据|档案"
 
 
 @dataclass(frozen=True, slots=True)
-class AnaphoraPatterns:
-    """Patterns of a language for words that refer back.
+class AnaphoraWords:
+    """Patterns of a language's words that refer back.
 
-    `fixed_phrases` are removed first: they look anaphoric but are not. `demonstratives` always refer out of the question; `personal`
-    pronouns unless a clause before them has a noun (`connectives` begin the next clause); `possessives` unless a noun precedes them.
-    `nouns` finds possible antecedents.
+    `fixed` phrases only look as if they did. `openers` begin a follow-up; `demonstratives` always refer out of the question; `personal`
+    pronouns do unless a clause before them has a noun, `possessives` unless a noun stands before them. Nouns follow on `articles`.
     """
 
-    fixed_phrases: re.Pattern[str]
-    openers: re.Pattern[str]
-    demonstratives: re.Pattern[str]
-    personal: re.Pattern[str]
-    possessives: re.Pattern[str]
-    connectives: re.Pattern[str]
-    nouns: re.Pattern[str]
+    fixed: str
+    openers: str
+    demonstratives: str
+    personal: str
+    possessives: str
+    articles: str
 
-
-_NAME = r"(?<=[^.?!:¿¡] )[A-ZÀ-Þ][\w’'-]+"
-_NEVER = re.compile(r"(?!)")
 
 ANAPHORA_BY_LANGUAGE = {
-    "en": AnaphoraPatterns(
-        fixed_phrases=re.compile(
-            rf"\b(?:this|these)(?: \w+)? (?:{_TEXTS})\b|\b(?:this|these|those) (?:year|month|week|days|morning|who|which|of|in|that)\b"
-            r"|\bthose (?:who|which|of|in|that|with|from)\b|\bthat \w+(?: [\w']+){0,4} (?:when|who|which|where|that|of)\b"
-            r"|\bit (?:takes?|took|rain\w*|snow\w*|be possible)\b|\b(?:is|was) it (?:true|possible|said|known|likely|clear"
-            r"|necessary|important|that)\b"
-            r"|\bit(?:'s| is| was) (?:true|possible|said|known|likely|clear|necessary|important)\b|\bwhat time is it\b"
-            r"|\b(?:is|are|was|were|be|been|being|exists?) there\b(?! *[?.!]*$)|\bhow many [\w ]+ (?:are|were) there\b"
-            r"|\bthere(?:'s| is| are| was| were| has been| have been)\b|\bat the same time\b|\bthe same [\w ]+ as\b|\bno one\b"
-            r"|\bone another\b"
-            r"|\bthe (?:\w+ )?ones? (?:who|that|which|to|of|in|from|with|whose)\b|\bwhich ones? of\b",
-            ANY_CASE,
-        ),
-        openers=re.compile(r"^(?:and|but|or|what about|how about|how come|then|same|anything else|what else)\b", ANY_CASE),
-        demonstratives=re.compile(
-            r"\b(?:this|these|those)\b|\bthat *(?:[?.!,]|$)"
-            r"|\b(?:of|about|after|before|for|with|from|by|like|to|in|on|at|since|is|was|are|were|did|does|do|has|had|will|would"
-            r"|can|could|why|how"
-            r"|explain|clarify|repeat|elaborate|besides|despite|under|during) that\b"
-            r"|\bthere\b|\bthen *[?.!]*$|\b(?:by|since|until|and) then\b|\bafterwards\b *[?.!]*$"
-            r"|\b(?:which|that|this|other|another|first|second|third|last|next|older|newer|better|former|latter|same|right) ones?\b"
-            r"|\bthe ones? *(?:[?.!,]|$)"
-            r"|\bthe (?:former|latter|others?)\b *[?.!]*|\baforementioned\b|\bmentioned (?:above|before|earlier)\b",
-            ANY_CASE,
-        ),
-        personal=re.compile(
-            r"\b(?:he|she|it|they|him|them|hers|theirs|himself|herself|itself|themselves)\b|\bher(?= *(?:[?.!,]|$))", ANY_CASE
-        ),
-        possessives=re.compile(r"\b(?:his|her|its|their)\b|\belse\b|\bthe same\b", ANY_CASE),
-        connectives=re.compile(
-            r"[,;:]|\b(?:when|after|before|because|while|if|since|until|although|and|but|that|where|who|which|as|whether|once|than|how)\b",
-            ANY_CASE,
-        ),
-        nouns=re.compile(
-            rf"{_NAME}|(?i:\b(?:the|an?|which|what|whose|every|each|any|no) (?!did\b|does\b|do\b|is\b|was\b|were\b|are\b"
-            rf"|has\b)[^\W_]{{3,}})"
-        ),
+    "en": AnaphoraWords(
+        fixed=rf"(?:this|these)(?: \w+)? (?:{_TEXTS})|(?:this|these|those) (?:year|month|week|days|morning|who|which|of|in|that|with|from)"
+        r"|that \w+(?: [\w']+){0,4} (?:when|who|which|where|that|of)|it (?:takes?|took|rain\w*|snow\w*)|what time is it"
+        r"|(?:it(?:'s| is| was)|(?:is|was) it) (?:true|possible|said|known|likely|clear|necessary|important|that)"
+        r"|(?:is|are|was|were|be|been|exists?) there(?! *[?.!]*$)|how many [\w ]+ were there|there(?:'s| is| are| was| were| has| have)"
+        r"|the same [\w ]+ as|at the same time|no one|one another|(?:the|which) (?:\w+ )?ones? (?:who|that|which|to|of|in|from|with)",
+        openers="and|but|or|so|what about|how about|how come|then|same|anything else|what else",
+        demonstratives=r"this|these|those|there|that(?= *[?.!,]|$)|(?:then|afterwards)(?= *[?.!]*$)|(?:by|since|until) then|aforementioned"
+        r"|(?:of|about|after|before|for|with|from|by|like|to|in|on|is|was|are|did|does|do|has|had|would|can|why|how|explain|during) that"
+        r"|(?:which|that|other|first|second|third|last|next|older|newer|same|right) ones?|the (?:ones?|former|latter|others?)",
+        personal=r"he|she|it|they|him|them|hers|theirs|himself|herself|itself|themselves|her(?= *(?:[?.!,]|$))",
+        possessives="his|her|its|their|else|the same",
+        articles="the|an?|which|what|whose|every|each|any|no",
     ),
-    "de": AnaphoraPatterns(
-        fixed_phrases=re.compile(
-            rf"(?i:\b(?:gibt|gab|geht|ging|handelt|gäbe) es\b|\bes (?:gibt|gab|geht|sich)\b|\bdies(?:e[mnrs]?)?(?: \w+)? (?:{_TEXTS})\b)"
-            r"|\bdas(?= (?:\w+e[sn]? )?[A-ZÄÖÜ])|(?<=[a-zäöüß,] )(?:Sie|Ihre?[mnrs]?|Ihnen)\b"
-        ),
-        openers=re.compile(r"^(?:und|aber|oder|was ist mit|wie steht es|wieso das|sonst noch)\b", ANY_CASE),
-        demonstratives=re.compile(
-            r"\b(?:da(?:von|zu|für|gegen|rüber|ran|rin|rauf|raus|bei|nach|hin|mals|runter|vor)|dort|daraufhin|dies(?:e[mnrs]?)?"
-            r"|jene[mnrs]?|dessen|deren)\b"
-            r"|\b(?:war|ist|hat|haben|wurde|sagte|machte) das\b|\bdas *[?.!]*$|\bdann *[?.!]*$",
-            ANY_CASE,
-        ),
-        personal=re.compile(r"\b(?:er|sie|es|ihn|ihm|ihr(?= *(?:[?.!,]|$))|ihnen)\b", ANY_CASE),
-        possessives=re.compile(r"\b(?:seine?[mnrs]?|ihre?[mnrs]?)\b", ANY_CASE),
-        connectives=re.compile(r"[,;:]|\b(?:und|aber|als|nachdem|bevor|weil|während|wenn|dass|ob|nach)\b", ANY_CASE),
-        nouns=re.compile(r"(?<=[^.?!:] )[A-ZÄÖÜ][\w-]+"),
+    "de": AnaphoraWords(
+        fixed=rf"(?:gibt|gab|geht|ging|handelt|gäbe) es|es (?:gibt|gab|geht|sich)|dies(?:e[mnrs]?)?(?: \w+)? (?:{_TEXTS})",
+        openers="und|aber|oder|was ist mit|wie steht es|wieso das|sonst noch",
+        demonstratives=r"da(?:von|zu|für|gegen|rüber|ran|rin|raus|bei|nach|hin|mals|vor)|dort|daraufhin|dies(?:e[mnrs]?)?|jene[mnrs]?"
+        r"|dessen|deren|(?:war|ist|hat|haben|wurde) das|(?:das|dann)(?= *[?.!]*$)",
+        personal="er|sie|es|ihn|ihm|ihnen",
+        possessives="seine?[mnrs]?|ihre?[mnrs]?",
+        articles="der|die|das|den|dem|ein|eine[mnr]?",
     ),
-    "es": AnaphoraPatterns(
-        fixed_phrases=re.compile(rf"\blo (?:que|más|mismo|cual)\b|\best[aeo]s?(?: \w+)? (?:{_TEXTS})\b", ANY_CASE),
-        openers=re.compile(r"^¿?(?:y|pero|o|entonces|qué hay de|qué tal)\b", ANY_CASE),
-        demonstratives=re.compile(r"\b(?:eso|esto|aquello|allí|ahí|allá|es[ae]s?|est[ae]s?|aquel\w*)\b|\bentonces *[?.!]*$", ANY_CASE),
-        personal=re.compile(r"\b(?:él|ellas?|ellos)\b", ANY_CASE),
-        possessives=re.compile(r"\b(?:sus?|lo|les?)\b", ANY_CASE),
-        connectives=re.compile(r"[,;:]|\b(?:y|pero|cuando|después|antes|porque|mientras|si|que|donde|quien)\b", ANY_CASE),
-        nouns=re.compile(rf"{_NAME}|(?i:\b(?:el|la|los|las|una?|al|del|qué) [^\W_]{{3,}})"),
+    "es": AnaphoraWords(
+        fixed=rf"lo (?:que|más|mismo|cual)|est[aeo]s?(?: \w+)? (?:{_TEXTS})",
+        openers="¿?(?:y|pero|o|entonces|qué hay de|qué tal)",
+        demonstratives=r"eso|esto|aquello|allí|ahí|es[ae]s?|est[ae]s?|aquel\w*|entonces(?= *[?.!]*$)",
+        personal="él|ellas?|ellos|lo",
+        possessives="sus?|les?",
+        articles="el|la|los|las|una?|al|del|qué",
     ),
-    "fr": AnaphoraPatterns(
-        fixed_phrases=re.compile(
-            rf"\bil y (?:a|avait|aura)\b|\by a-t-il\b|\bs['’]agit-il\b|\best-il (?:vrai|possible)\b|\bil (?:faut|s['’]agit)\b"
-            rf"|\bces?t?t?e?(?: \w+)? (?:{_TEXTS})\b",
-            ANY_CASE,
-        ),
-        openers=re.compile(r"^(?:et|mais|ou|alors|qu['’]en est-il)\b", ANY_CASE),
-        demonstratives=re.compile(
-            r"\b(?:cela|ça|ceci|cel(?:ui|le|les)(?:-ci|-là)?|ceux|cet|cette|ces|là)\b|\bce(?= [^\W\d_]{4,})|\balors *[?.!]*$"
-            r"|\b[yY] (?:a-t|est|sont|ont|vit|habit\w*)",
-            ANY_CASE,
-        ),
-        personal=_NEVER,
-        possessives=re.compile(r"\b(?:ils?|elles?|lui|leurs?|son|sa|ses)\b", ANY_CASE),
-        connectives=_NEVER,
-        nouns=re.compile(rf"{_NAME}|(?i:\b(?:le|la|les|un|une|du|des|quelle?s?) [^\W_]{{3,}}|\b[ld]['’][^\W_]{{3,}})"),
-    ),
-    "it": AnaphoraPatterns(
-        fixed_phrases=re.compile(rf"\bquest[aei](?: \w+)? (?:{_TEXTS})\b", ANY_CASE),
-        openers=re.compile(r"^(?:e|ma|o|allora)\b", ANY_CASE),
-        demonstratives=re.compile(r"\b(?:questo|questa|quello|quella|ciò|lì|là)\b|\ballora *[?.!]*$", ANY_CASE),
-        personal=re.compile(r"\b(?:lui|lei|loro|essi)\b", ANY_CASE),
-        possessives=re.compile(r"\b(?:suoi?|sua|sue)\b", ANY_CASE),
-        connectives=re.compile(r"[,;:]|\b(?:e|ma|quando|dopo|prima|perché|mentre|se|che)\b", ANY_CASE),
-        nouns=re.compile(rf"{_NAME}|(?i:\b(?:il|la|lo|i|gli|le|una?|del|della) [^\W_]{{3,}})"),
-    ),
-    "pt": AnaphoraPatterns(
-        fixed_phrases=re.compile(rf"\bn?d?est[ae]s(?: \w+)? (?:{_TEXTS})\b", ANY_CASE),
-        openers=re.compile(r"^(?:e|mas|ou|então)\b", ANY_CASE),
-        demonstratives=re.compile(r"\b(?:isso|isto|aquilo|lá|ali|ess[ae]s?|aquel\w*)\b|\bentão *[?.!]*$", ANY_CASE),
-        personal=re.compile(r"\b(?:el[ea]s?)\b", ANY_CASE),
-        possessives=re.compile(r"\b(?:seus?|suas?|del[ea]s?)\b", ANY_CASE),
-        connectives=re.compile(r"[,;:]|\b(?:e|mas|quando|depois|antes|porque|enquanto|se|que)\b", ANY_CASE),
-        nouns=re.compile(rf"{_NAME}|(?i:\b(?:o|a|os|as|uma?|do|da|no|na) [^\W_]{{3,}})"),
+    "fr": AnaphoraWords(
+        fixed=rf"il y (?:a|avait|aura)|y a-t-il|s'agit-il|est-il (?:vrai|possible)|il (?:faut|s'agit)|ce(?:t|tte|s)?(?: \w+)? (?:{_TEXTS})",
+        openers="et|mais|ou|alors|qu'en est-il",
+        demonstratives=r"cela|ça|ceci|cel(?:ui|le|les)|ceux|cet|cette|ces|là|ce(?= [^\W\d_]{4,})|y (?:est|sont|ont)|alors(?= *[?.!]*$)",
+        personal="",
+        possessives="ils?|elles?|lui|leurs?|son|sa|ses",
+        articles="le|la|les|un|une|du|des|quelle?s?",
     ),
 }
-
+_NAME = r"(?<=[^.?!:¿¡] )[A-ZÀ-Þ][\w'-]+"
+_CLAUSE_BREAK = re.compile(
+    r"[,;:]|\b(?:when|after|before|because|while|if|since|until|and|but|that|where|who|which|as|whether|than|how"
+    r"|und|aber|als|nachdem|bevor|weil|während|wenn|dass|ob|pero|cuando|después|antes|porque|mientras|si|que|donde|quien)\b",
+    re.IGNORECASE,
+)
+_ASKS_WHO = re.compile(r"(?:who|wer|quién|qui)\b(?! (?:is|are|was|were|ist|war|es|era|est|était)\b)", re.IGNORECASE)
 _CONTENTLESS_WORDS = frozenset(  # a question of these alone is a follow-up
     """since give exactly more else detail details tell explain happen happened happens next again really example examples elaborate
     continue further come many much year day place way reason date month time sure go on ago soon long often whom say said
     mean think true right genau noch mehr weiter passierte geschah beispiel grund jahr bedeutet stimmt entonces
-    más pasó exactamente año plus encore après année
-    exactement passé ensuite pourquoi perché poi perch porquê por quê""".split()
+    más pasó exactamente año plus encore après année exactement passé ensuite pourquoi""".split()
 )
 _CJK_BACK = re.compile(
     rf"呢[？?]?$|^(?:那么|那|还有|然后|所以|另外|而且)|其他人|其余|此人|该(?:人|公司|书)|(?:后来|之后|接着|当时)[^，]{{0,6}}[？?]?$"
-    rf"|(?:这|那)(?!些?(?:份|个|本|里)?(?:{_CJK_TEXTS}|些))|[那](?:里|时|次)|それ|その|そこ|彼女?|그(?:는|녀|것|의|때)"
+    rf"|(?:这|那)(?!些?(?:份|个|本|里)?(?:{_CJK_TEXTS}|些))|那(?:里|时|次)|それ|その|そこ|彼女?|그(?:는|녀|것|의|때)"
 )
 _CJK_PERSON = re.compile(r"(?<!其)(?<!吉)[他她它]")
 _CJK_EMPTY = re.compile(
@@ -182,38 +120,27 @@ def is_follow_up(question: str, names: Sequence[str] = ()) -> bool:
     small = {*FUNCTION_WORDS_BY_LANGUAGE.get(language, FUNCTION_WORDS_BY_LANGUAGE["en"]).split(), *_CONTENTLESS_WORDS}
     if not names and not re.search(r"\d", text) and all(w in small for w in words):
         return True
-    if (
-        len(words) <= 4
-        and text.endswith("?")
-        and re.match(r"(?:the|his|her|their|its|any|der|die|das|el|la|le|les)\b", text, re.IGNORECASE)
-    ):
-        return True  # a noun without a verb
     pointers = ANAPHORA_BY_LANGUAGE.get(language, ANAPHORA_BY_LANGUAGE["en"])
-    if pointers.openers.search(text):
-        return True
-    return _has_unresolved_pointer(text, pointers, names)
+    return _find(f"^(?:{pointers.openers})", text) is not None or _has_unresolved_pointer(text, pointers, names)
 
 
-def _has_unresolved_pointer(text: str, pointers: AnaphoraPatterns, names: Sequence[str]) -> bool:
-    text = pointers.fixed_phrases.sub(lambda m: "·" * len(m.group()), text)
-    if pointers.demonstratives.search(text):
+def _has_unresolved_pointer(text: str, pointers: AnaphoraWords, names: Sequence[str]) -> bool:
+    text = re.sub(rf"\b(?:{pointers.fixed})\b", lambda m: "·" * len(m.group()), text, flags=re.IGNORECASE)
+    if _find(pointers.demonstratives, text):
         return True
-    nouns = [m.start() for m in pointers.nouns.finditer(text)]
+    noun = rf"{_NAME}|(?i:\b(?:{pointers.articles}) (?!did\b|does\b|is\b|was\b|were\b|has\b)[^\W_]{{3,}})"
+    nouns = [m.start() for m in re.finditer(noun, text)]
     nouns += [position for name in names if (position := text.lower().find(name.lower())) >= 0]
-    for m in pointers.possessives.finditer(text):
-        asker = re.match(r"(?:who|wer|quién|qui)\b(?! (?:is|are|was|were|ist|war|es|era|est|était)\b)", text, re.IGNORECASE)
-        asks_for_more = m.group().lower() in ("else", "the same")
-        if (
-            (asks_for_more or not asker)
-            and not any(position < m.start() for position in nouns)
-            and not (m.group().lower() in ("lo", "le", "les") and nouns)
-        ):
-            return True
-    for m in pointers.personal.finditer(text):
-        joins = [j.start() for j in pointers.connectives.finditer(text, 1, m.start())]
-        if not any(position < join for position in nouns for join in joins):
-            return True
-    return False
+    first = min(nouns, default=len(text))
+    possessive = _find(pointers.possessives, text)
+    if possessive and possessive.start() < first and not (_ASKS_WHO.match(text) and possessive[0].lower() not in ("else", "the same")):
+        return True
+    personal = _find(pointers.personal, text) if pointers.personal else None
+    return personal is not None and not any(first < joint.start() for joint in _CLAUSE_BREAK.finditer(text, 1, personal.start()))
+
+
+def _find(words: str, text: str) -> re.Match[str] | None:
+    return re.search(rf"\b(?:{words})\b" if words[0] != "^" else rf"{words}\b", text, re.IGNORECASE)
 
 
 def _is_follow_up_cjk(question: str, names: Sequence[str]) -> bool:
@@ -227,7 +154,7 @@ def _is_follow_up_cjk(question: str, names: Sequence[str]) -> bool:
 
 
 MAX_REWRITTEN_CHARS = 200  # of a standalone question
-CANDIDATE_ENTITIES = 200  # for opening questions
+CANDIDATE_ENTITIES, MAX_PAIRS = 200, 30  # for opening questions
 MAX_HISTORY_TURNS = 5  # newest turns that a follow-up may refer to
 MAX_ADDED_CHARS = 80  # of a standalone question, beyond the question and the longest one before it
 MAX_ANSWER_SHARE = 0.6  # of a standalone question that may stand in an answer in one piece
@@ -278,28 +205,15 @@ async def rewrite_standalone(question: Question, history: Sequence[Answer], proj
     return question.text
 
 
-async def suggest_questions(project: Project, history: Sequence[Answer], *, about: str = "", n: int = 5) -> list[str]:
-    """`n` questions that the index can answer: follow-ups of a conversation, questions about an entity, or opening questions."""
-    names = _subjects(project, history, about)
-    if await resolve_answer_style(project) == "abstractive" and names:
-        written = await _write_questions(project, history, names, n)
-        if written:
-            return written[:n]
-    return _worded(names, n, start=not about and not history)
-
-
-def suggest_opening_questions(project: Project, *, n: int = 5) -> list[str]:
-    """`n` opening questions that the index can answer, composed without a model."""
-    return _worded(_subjects(project, (), ""), n, start=True)
+def suggest_questions(project: Project, history: Sequence[Answer] = (), *, about: str = "", n: int = 5) -> list[str]:
+    """Return `n` questions that the index can answer: follow-ups of a conversation, questions about an entity, or opening questions."""
+    return _worded(_subjects(project, history, about), n, start=not about and not history)
 
 
 def _worded(names: Sequence[tuple[str, str]], n: int, *, start: bool) -> list[str]:
     chinese = all(is_cjk(a) for a, _ in names) if names else False
-    questions: list[str] = []
-    for a, b in names:
-        questions.append(
-            f"{a}和{b}有什么关系？" if chinese and b else f"How are {a} and {b} connected?" if b else f"What is said about {a}?"
-        )
+    pair = "{}和{}有什么关系？" if chinese else "How are {} and {} connected?"
+    questions = [pair.format(a, b) if b else f"What is said about {a}?" for a, b in names]
     general = "这些文档的主题是什么？" if chinese else "What are the main themes of these documents?"
     return [*[general] * start, *dict.fromkeys(questions)][:n]
 
@@ -312,21 +226,9 @@ def _subjects(project: Project, history: Sequence[Answer], about: str) -> list[t
     wanted = list(dict.fromkeys(named)) or browse.most_connected_entities(project.db, CANDIDATE_ENTITIES)
     entities = {e.id: e for e in graph.entities(project.db, wanted) if e.type != "thing" or named}
     chosen = dict.fromkeys(list(entities)[:20])
-    pairs = []
-    for r in graph.relationships(project.db, chosen):
-        endpoints = graph.entities(project.db, [r.source_id, r.target_id])
-        if len(endpoints) == 2 and all(e.type != "thing" for e in endpoints):
-            pairs.append((endpoints[0].name, endpoints[1].name))
-        if len(pairs) >= 30:
-            break
+    ends = (graph.entities(project.db, [r.source_id, r.target_id]) for r in graph.relationships(project.db, chosen))
+    connected = ((e[0].name, e[1].name) for e in ends if len(e) == 2 and all(x.type != "thing" for x in e))
+    pairs = list(islice(connected, MAX_PAIRS))
     singles = [(e.name, "") for e in list(entities.values())[:10]]
     mixed = [p for candidates in zip(singles, pairs, strict=False) for p in candidates]
     return list(dict.fromkeys([*mixed, *pairs, *singles]))
-
-
-async def _write_questions(project: Project, history: Sequence[Answer], names: Sequence[tuple[str, str]], n: int) -> list[str]:
-    subjects = "\n".join(f"- {a}" + (f" and {b}" if b else "") for a, b in names[:15])
-    asked = "\n".join(f"- {a.standalone_question or a.question}" for a in history[-MAX_HISTORY_TURNS:]) or "none"
-    messages = load_prompt("abstractive/questions", project.settings.prompts).fill(subjects=subjects, asked=asked, n=n)
-    reply = await project.model.ask("questions", messages, max_tokens=60 * n, grammar=question_lines(n), priority=PERSON)
-    return [collapse_whitespace(q) for q in reply.text.splitlines() if q.strip()]

@@ -6,7 +6,6 @@ of PRIMER_REPORTS reports, FOLLOW_UPS in each of DRIFT_ROUNDS rounds, and one fo
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -17,13 +16,11 @@ from localrag.llm.model import CALL_ERRORS, EchoDetector, trim_strings
 from localrag.llm.prompts import load_prompt
 from localrag.llm.shapes import PERCENT, Field, schema_of, shape_text
 from localrag.project import Project
-from localrag.query.abstractive import effective_budgets, sources_within, try_ask_within_budget, write_cited_prose
-from localrag.query.extractive import read_chunks
-from localrag.query.global_search import report_source, select_themes
+from localrag.query.abstractive import best_points, effective_budgets, fit_sources, try_ask_within_budget, write_cited_prose
+from localrag.query.global_search import report_source
 from localrag.query.local_search import ask_local
-from localrag.query.question import NO_CALLBACKS, AnswerDraft, AnswerPoint, Question, quote_point
+from localrag.query.question import NO_CALLBACKS, AnswerDraft, AnswerPoint, DraftSource, Question
 from localrag.query.reading_budget import confirm_cost, distinct_reports
-from localrag.query.retriever import named_entities, retrieve
 from localrag.records import Report
 from localrag.store import graph, vectors
 from localrag.text.sentences import collapse_whitespace
@@ -31,17 +28,16 @@ from localrag.text.sentences import collapse_whitespace
 PRIMER_REPORTS, PRIMER_CANDIDATES = 5, 20  # reports of the first step, and those that they are chosen from
 FOLLOW_UPS = 3  # local questions per round
 DRIFT_ROUNDS = 2
-FOLLOW_UP_ENTITIES, FOLLOW_UP_PASSAGES = 3, 2  # second step of an extractive answer; of each passage a sentence
 T = TypeVar("T")
 MAX_REPORT_ANSWER_CHARS, MAX_FOLLOW_UP_CHARS = 500, 150  # a report's answer, and a follow-up question
 
 
 async def ask_drift(question: Question, project: Project) -> AnswerDraft:
-    """Answer broadly first, then in detail. Extractive: the nearest reports, then passages about their central entities."""
+    """Answer broadly first, then in detail. Without a model that writes it is the local answer."""
+    if question.is_extractive:
+        return await ask_local(question, project)
     nearest = [i for i, _ in vectors.nearest(project.db, project.folder, "report", question.vector, PRIMER_CANDIDATES)]
     reports, budget = distinct_reports(graph.reports_of(project.db, nearest))[:PRIMER_REPORTS], question.budget
-    if question.is_extractive:
-        return await _extractive(question, [r.community_id for r in reports], project)
     if question.options.context_only:
         return AnswerDraft(tuple(await write_cited_prose(question, project, [report_source(r) for r in reports], "reduce")))
     await _confirm_cost(question, project, reports)
@@ -62,15 +58,11 @@ async def ask_drift(question: Question, project: Project) -> AnswerDraft:
         drafts = await _gather_counted(question, "following up {} questions …", [_follow(question, q, project) for q in chosen])
         points_found += [(60.0, p) for d in drafts for p in d.points]
         open_questions = [q for q in open_questions if q not in asked_questions]
-    sources = await sources_within(points_found, project, (await effective_budgets(question, project)).reduce_context)
-    points = tuple(await write_cited_prose(question, project, sources, "reduce"))
-    note = (
-        f"{len(asked_questions) - 1} follow-up questions: {'; '.join(sorted(asked_questions - {question.text}))}"
-        if len(asked_questions) > 1
-        else ""
-    )
-    best = sorted((f for f in points_found if f[0] > 0), key=lambda f: -f[0])
-    return AnswerDraft(points or tuple(p for _, p in best[:6]), note=note)
+    best, budgets = best_points(points_found), await effective_budgets(question, project)
+    sources = await fit_sources((DraftSource(p.text, p.quotes) for p in best), project, budgets.reduce_context)
+    points = await write_cited_prose(question, project, sources, "reduce") or best[:6]
+    followed = sorted(asked_questions - {question.text})
+    return AnswerDraft(tuple(points), note=f"{len(followed)} follow-up questions: {'; '.join(followed)}" if followed else "")
 
 
 async def _gather_counted(question: Question, status: str, steps: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
@@ -86,36 +78,12 @@ async def _gather_counted(question: Question, status: str, steps: Sequence[Corou
 
 
 async def _confirm_cost(question: Question, project: Project, reports: Sequence[Report]) -> None:
-    """Show the maximal cost of all steps if it is high, and ask for confirmation."""
     budgets, count = await effective_budgets(question, project), project.model.count
     primers = sum([await count(r.markdown) + MAX_REPORT_ANSWER_CHARS for r in reports])
     follow_ups = DRIFT_ROUNDS * FOLLOW_UPS
     calls, max_calls = len(reports) + follow_ups + 1, question.budget.calls
     tokens = primers + follow_ups * budgets.sources + budgets.reduce_context
     confirm_cost(question, project, calls if max_calls is None else min(calls, max_calls), tokens)
-
-
-async def _extractive(question: Question, report_ids: Sequence[str], project: Project) -> AnswerDraft:
-    broad = select_themes(question, report_ids, project)[:3]
-    named = {n.entity_id for n in named_entities(question.text, project)}
-    members = Counter(
-        e for entity_ids in graph.entities_of_communities(project.db, report_ids).values() for e in entity_ids if e not in named
-    )
-    central = sorted(graph.entities(project.db, list(members)), key=lambda e: (-members[e.id], -e.degree, e.id))[:FOLLOW_UP_ENTITIES]
-    quoted_texts = {collapse_whitespace(q.text) for p in broad for q in p.quotes}
-    detail: list[AnswerPoint] = []
-    for entity in central:
-        text = f"{question.text} {entity.name}"
-        passages = retrieve(text, project.embedder.embed([text])[0], project, FOLLOW_UP_PASSAGES)
-        read, _ = await read_chunks(text, [chunk for chunk, _ in passages], project)
-        best: dict[str, AnswerPoint] = {}
-        for window in read:
-            best.setdefault(window.window.chunk_id, quote_point(window.sentence))
-        new = [p for p in best.values() if p.text not in quoted_texts]
-        quoted_texts |= {p.text for p in new}
-        detail += [replace(p, title=entity.name if n == 0 else "") for n, p in enumerate(new)]
-    followed = ", ".join(e.name for e in central)
-    return AnswerDraft((*broad, *detail), note=f"Followed up: {followed}." if followed else "")
 
 
 async def _prime(question: Question, report: Report, project: Project) -> tuple[float, AnswerPoint | None, list[str]]:
@@ -136,7 +104,6 @@ async def _prime(question: Question, report: Report, project: Project) -> tuple[
 
 
 def _primer_fields(script: TokenDensity) -> tuple[Field, ...]:
-    """The fields of a report's answer to a question."""
     follow_up = {"type": "string", "minLength": 8, "maxLength": script.max_chars(MAX_FOLLOW_UP_CHARS)}
     asked = "[up to three short questions about people, places or things of the report that would help to answer better]"
     answer = {"type": "string", "minLength": 10, "maxLength": script.max_chars(MAX_REPORT_ANSWER_CHARS)}

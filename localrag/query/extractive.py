@@ -21,7 +21,6 @@ from localrag.query.passages import (
 from localrag.query.question import AnswerDraft, AnswerPoint, Question, quote_point
 from localrag.query.question_kind import QuestionKind, question_kind
 from localrag.records import Chunk, Quote
-from localrag.store import documents
 from localrag.text.language import detect_language
 
 _REFUSAL_TEXTS = {
@@ -87,7 +86,7 @@ async def extractive_draft(question: Question, chunks: Sequence[Chunk], project:
     kind = question_kind(question.text, project)
     is_judged = is_read and kind.kind is not QuestionKind.GLOBAL
     sure = answer_confidence(read) if is_judged else None
-    if is_judged and _is_unanswered(question, read, project):
+    if is_judged and is_unanswered(question, read, project):
         return _refusal(question, passages_of(read, None), "", sure)
     short = short_answer(question.text, read) if is_judged and kind.wants_few_words else None
     if question.options.response_type:  # a form that the user chose: sentences, not passages
@@ -108,14 +107,9 @@ async def refuse_unrelated(question: Question, chunks: Sequence[Chunk], project:
     if project.reader is None or not question.is_extractive or question_kind(question.text, project).kind is QuestionKind.GLOBAL:
         return None
     read, is_read = await read_chunks(question.text, chunks, project)
-    if not (is_read and read and _is_unanswered(question, read, project)):
+    if not (is_read and read and is_unanswered(question, read, project)):
         return None
     return _refusal(question, passages_of(read, None), "", answer_confidence(read))
-
-
-def _is_unanswered(question: Question, read: Sequence[ReadWindow], project: Project) -> bool:
-    """Whether the documents do not answer a question, which names none of them."""
-    return is_unanswered(question, read, project) and not documents.named_paths(project.db, question.text)
 
 
 async def refusal_draft(question: Question, chunks: Sequence[Chunk], project: Project, said: str = "") -> AnswerDraft:

@@ -8,11 +8,10 @@ the share of the documents that mention it.
 import json
 import math
 import re
-from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 from localrag.errors import ContextTooSmall, UsageError
 from localrag.llm.budgets import DECODE_FACTOR, TokenDensity, max_json_tokens
@@ -21,8 +20,15 @@ from localrag.llm.model import CALL_ERRORS, EchoDetector, bounded_map, trim_stri
 from localrag.llm.prompts import load_prompt
 from localrag.llm.shapes import PERCENT, Field, schema_of, shape_text
 from localrag.project import Project
-from localrag.query.abstractive import ask_within_budget, effective_budgets, sources_within, try_ask_within_budget, write_cited_prose
-from localrag.query.basic_search import answer_from_passages, fit_budget, nearest_passages, passage_sources
+from localrag.query.abstractive import (
+    ask_within_budget,
+    best_points,
+    effective_budgets,
+    fit_sources,
+    try_ask_within_budget,
+    write_cited_prose,
+)
+from localrag.query.basic_search import answer_from_passages, nearest_passages, passage_sources
 from localrag.query.extractive import extractive_draft
 from localrag.query.passages import CHUNKS_READ
 from localrag.query.question import AnswerDraft, AnswerPoint, DraftSource, Question, quote_point
@@ -39,7 +45,6 @@ from localrag.query.reading_budget import (
 from localrag.query.retriever import content_stems
 from localrag.records import PendingReport, Quote, Report, content_id
 from localrag.store import chunks, graph, vectors
-from localrag.store import documents as documents_store
 from localrag.store.filtered import FilteredDatabase
 from localrag.text.quotes import informativeness, is_repetition, quote_text
 from localrag.text.sentences import is_cjk
@@ -133,7 +138,6 @@ CANDIDATE_REPORTS = 10  # reports that themes are chosen from
 SENTENCES_PER_THEME = 2
 MIN_RELATIVE_BREADTH = 1 / 10  # of the coverage of the broadest report
 SAME_TITLE_OVERLAP = 0.5  # share of common words in two titles with the same meaning
-SAMPLE_REPORTS = 20  # whose size is taken for that of all
 SAMPLE_CHUNKS = 200  # passages sampled for word frequencies
 SPEECH_WEIGHT = 0.7  # of a sentence in direct speech
 MIN_QUOTED_CHARS, MAX_QUOTED_CHARS = 40, 280  # of a quoted sentence; a third for Chinese
@@ -141,12 +145,6 @@ RELEVANCE_WEIGHT = 1.0  # of the cosines to title and question, relative to the 
 QUESTION_WEIGHT = 0.5  # of the cosine to the question, relative to that to the title: "What are the main themes?" is near to no sentence
 MIN_SENTENCES_ON_TITLE = 3  # of a report, that have a word of its title
 _SPEECH = re.compile(r"^[\"'“‘「『]|[“”\"「」][^“”\"「」\n]*[“”\"「」]|(?<!\w)'.{0,400}'(?!\w)")
-_CHAPTER = re.compile(
-    r"^(?:#{1,2}[ \t]+\S.*|[ \t]*(?:CHAPTER|Chapter|STAVE|BOOK|ACT|PART|LETTER|CANTO)[ \t]+[\dIVXLCA-Z][^\n]{0,60}"
-    r"|[ \t]*第[一二三四五六七八九十百零〇\d]{1,5}[章回节卷][^\n]{0,30})$",
-    re.MULTILINE,
-)
-_SECTION = 1000  # characters; a shorter chapter is part of a title page or a table of contents
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +189,6 @@ def _broadest(question: Question, ids: Sequence[str], covered: Mapping[str, floa
 
 
 def _on_title(report: Report) -> list[Quote]:
-    """The quotes of a report that have a word of its title."""
     words = content_stems(report.title)
     return [q for f in report.findings for q in f.quotes if words & content_stems(q.text)]
 
@@ -229,7 +226,7 @@ def _word_weights(question: Question, project: Project) -> Callable[[str], float
 
 
 def _choose_sentences(sentences: Sequence[_Sentence], word_weight: Callable[[str], float], max_themes: int) -> Mapping[int, list[Quote]]:
-    """Sentences by theme, chosen greedily for the words they add; at most `most` themes."""
+    """Sentences by theme, chosen greedily for the words they add; at most `max_themes`."""
     chosen: defaultdict[int, list[Quote]] = defaultdict(list)
     covered_words: set[str] = set()
     candidates = list(sentences)
@@ -250,37 +247,24 @@ def _choose_sentences(sentences: Sequence[_Sentence], word_weight: Callable[[str
 
 
 def community_breadth(project: Project, ids: Sequence[str], *, chinese: bool = False) -> list[str]:
-    """For each community, the number of documents that mention its entities; in a single document, of chapters, else of passages.
+    """Return for each community the number of documents that mention its entities; in a single document, of passages.
 
     Documents and passages without any entity are not counted.
     """
-    if not ids:
-        return []
     db = project.db
     documents = graph.documents_with_entities(db)
     if len(documents) > 1:
         total, unit, counted = len(documents), ("documents", "份文档"), graph.document_counts(db, ids)
     else:
         positions = graph.mention_positions(db, ids)
-        starts = chapter_starts(documents_store.document_by_id(db, documents[0]))
-        if len(starts) > 1:
-            total, unit = len(starts), ("chapters", "章")
-            counted = {i: len({n for _, offset in positions[i] if (n := bisect_right(starts, offset))}) for i in ids}
-        else:
-            total, unit = graph.count_chunks_with_entities(db), ("passages", "个段落")
-            counted = {i: len({c for c, _ in positions[i]}) for i in ids}
+        total, unit = graph.count_chunks_with_entities(db), ("passages", "个段落")
+        counted = {i: len({chunk_id for chunk_id, _ in positions[i]}) for i in ids}
     if chinese:
         return [f"{total} {unit[1]}中的 {counted.get(i, 0)} {unit[1][0]}" for i in ids]
     return [f"in {counted.get(i, 0)} of {total} {unit[0]}" for i in ids]
 
 
-def chapter_starts(text: str) -> list[int]:
-    """Offsets of the chapters of a book; empty if it has no such headings."""
-    starts = [m.start() for m in _CHAPTER.finditer(text)]
-    return [a for a, b in pairwise([*starts, len(text)]) if b - a >= _SECTION]
-
-
-SAMPLE_REPORTS = 5  # whose author is looked up: one of them is the model's if it wrote the reports, even if some are too small for it
+SAMPLE_REPORTS = 5  # whose size and author are looked up: the model wrote one of them if it wrote any but those too small for it
 TARGET_REPORTS = 30  # the default level has about this many reports: enough detail, few calls
 TARGET_QUOTED_REPORTS = 100  # the same for extractive answers
 MAX_POINTS = 6  # of an extractive answer
@@ -294,9 +278,9 @@ ScoredPoint = tuple[float, AnswerPoint]  # helpfulness of 0 to 100, and the poin
 
 async def ask_global(question: Question, project: Project) -> AnswerDraft:
     """Answer from the reports of one level, or from a dynamic selection of reports (`dynamic`)."""
+    level: int | None = None
     if question.options.dynamic:
         ids, note = await select_reports(question, project)
-        level = None
     else:
         level, note = _level(question.options.level, project, TARGET_QUOTED_REPORTS if question.is_extractive else TARGET_REPORTS)
         ids = graph.report_communities_at_level(project.db, level)
@@ -370,8 +354,7 @@ async def _from_themes(question: Question, ids: Sequence[str], project: Project,
     themes = select_themes(question, ids, project)
     budget = (await effective_budgets(question, project)).reduce_context
     sources = [DraftSource(f"{p.title}\n{p.text}".strip(), p.quotes) for p in themes]
-    sized = [(await project.model.count(s.text), s) for s in sources]
-    within = [s for _, s in fit_budget(sized, lambda item: item[0], budget)] or sources[:1]
+    within = await fit_sources(sources, project, budget) or sources[:1]
     points = await write_cited_prose(question, project, within, "reduce")
     told = f"Written from {len(within)} themes, since reading all {len(ids)} reports would take too long here. All: --max-calls 50"
     return AnswerDraft(tuple(points) or themes, level=level, note=f"{note} {told}".strip())
@@ -410,7 +393,7 @@ def _nearest(question: Question, ids: Sequence[str], project: Project) -> list[s
 
 
 def _level(requested: int | None, project: Project, max_communities: int) -> tuple[int, str]:
-    """The requested level, else the deepest with at most `most` communities, else the coarsest; and a note."""
+    """The requested level, else the deepest with at most `max_communities`, else the coarsest; and a note."""
     sizes = graph.communities_per_level(project.db)
     if requested is not None:
         if requested not in sizes:
@@ -443,10 +426,9 @@ async def _map_reduce(
         return points
 
     scored = [p for part in await bounded_map(mapped(batch) for batch in batches) for p in part]
-    points = await write_cited_prose(question, project, await sources_within(scored, project, budgets.reduce_context), "reduce")
-    if not points:
-        best = sorted((s for s in scored if s[0] > 0), key=lambda s: -s[0])
-        points = [p for _, p in best[:MAX_POINTS]]
+    best = best_points(scored)
+    sources = await fit_sources((DraftSource(p.text, p.quotes) for p in best), project, budgets.reduce_context)
+    points = await write_cited_prose(question, project, sources, "reduce") or best[:MAX_POINTS]
     return tuple(points), _reading_note(question, unit, total, len(batches))
 
 
@@ -489,7 +471,6 @@ async def _map(question: Question, batch: list[DraftSource], project: Project, p
 
 
 def _point_fields(ids: Sequence[str], points: int, script: TokenDensity) -> tuple[Field, ...]:
-    """The field of a map call's answer: its points."""
     description = {"type": "string", "minLength": 10, "maxLength": script.max_chars(MAX_POINT_CHARS)}
     evidence = {"type": "array", "minItems": 1, "maxItems": 3, "items": {"enum": list(ids)}}
     point = (

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localrag.project import Project
-from localrag.query.abstractive import effective_budgets, write_cited_prose
-from localrag.query.basic_search import best_sources, fit_budget
+from localrag.query.abstractive import effective_budgets, fit_sources, write_cited_prose
+from localrag.query.basic_search import best_sources
 from localrag.query.extractive import extractive_draft
 from localrag.query.question import AnswerDraft, DraftSource, Question
 from localrag.query.reading_budget import distinct_reports
@@ -45,7 +45,6 @@ async def ask_local(question: Question, project: Project) -> AnswerDraft:
 
 
 def _claims(question: Question, project: Project, entity_ids: Sequence[str]) -> list[Claim]:
-    """Claims about the entities, nearest to the question first."""
     claims = graph.claims(project.db, entity_ids)[:CLAIMS_COMPARED]
     if not claims:
         return []
@@ -93,13 +92,13 @@ async def _sources(question: Question, project: Project, entities: list[Entity],
     budget = (await effective_budgets(question, project)).sources
 
     async def within(sources: Sequence[DraftSource], share: float) -> list[DraftSource]:
-        sized = [(await project.model.count(s.text), s) for s in sources]
-        return [s for _, s in fit_budget(sized, lambda item: item[0], int(budget * share))]
+        return await fit_sources(sources, project, int(budget * share))
 
     shown = await best_sources(question, passages, project, int(budget * PASSAGES_SHARE))
     known = "\n".join(collapse_whitespace(s.text) for s in shown)
     claims = await within(_claim_sources(question, project, chosen.keys()), CLAIMS_SHARE)
-    others = [s for s in _relationship_sources(project, chosen.keys()) if s.quotes and not all(_is_in(q, known) for q in s.quotes)]
+    related = _relationship_sources(project, chosen.keys())
+    others = [s for s in related if not all(collapse_whitespace(q.text) in known for q in s.quotes)]
     return [
         *shown,
         *await within(_entity_sources(entities, passages, project), ENTITIES_SHARE),
@@ -107,10 +106,6 @@ async def _sources(question: Question, project: Project, entities: list[Entity],
         *await within(others, EDGES_SHARE - CLAIMS_SHARE * bool(claims)),
         *await within(_report_sources(project, chosen.keys()), REPORTS_SHARE),
     ]
-
-
-def _is_in(quote: Quote, known: str) -> bool:
-    return collapse_whitespace(quote.text) in known
 
 
 def _entity_sources(entities: Sequence[Entity], passages: Sequence[Chunk], project: Project) -> list[DraftSource]:
@@ -149,18 +144,15 @@ def _relationship_sources(project: Project, chosen: Set[str]) -> list[DraftSourc
     names = {e.id: e.name for e in graph.entities(db, sorted({i for r in edges for i in (r.source_id, r.target_id)}))}
     quotable = {c.id: c for c in chunks_store.chunks_by_id(db, [e.chunk_id for e in evidence.values()])}
 
-    def quotes(relationship_id: str) -> tuple[Quote, ...]:
-        if (e := evidence.get(relationship_id)) is None:
-            return ()
-        body = quotable[e.chunk_id]
-        return (Quote(e.chunk_id, e.start, e.end, body.text[e.start - body.start : e.end - body.start]),)
-
-    edges_with_quotes = [(r, quotes(r.id)) for r in edges if r.source_id in names and r.target_id in names]
-    descriptions = [r.description or collapse_whitespace(" ".join(q.text for q in quoted)) for r, quoted in edges_with_quotes]
-    return [
-        DraftSource(f"{names[r.source_id]} – {names[r.target_id]}: {text}", quoted)
-        for (r, quoted), text in zip(edges_with_quotes, descriptions, strict=True)
-    ]
+    sources = []
+    for r in edges:
+        e = evidence.get(r.id)
+        if e and r.source_id in names and r.target_id in names:
+            body = quotable[e.chunk_id]
+            quote = Quote(e.chunk_id, e.start, e.end, body.text[e.start - body.start : e.end - body.start])
+            text = r.description or collapse_whitespace(quote.text)
+            sources.append(DraftSource(f"{names[r.source_id]} – {names[r.target_id]}: {text}", (quote,)))
+    return sources
 
 
 def _relationships(edges: list[Relationship], chosen: Set[str]) -> list[Relationship]:

@@ -1,7 +1,7 @@
 """The passages of both searches, ranked by gradient-boosted trees over what every signal says of them.
 
 Signals are the walk's probabilities, cosines and BM25 scores of both searches, as values relative to the best and as ranks, and the words
-and entities that question and passage share. The trees (Friedman 2001) were fitted by `scripts/train_ranking.py`; `adapters/ranking.md`.
+and entities that question and passage share. The trees (Friedman 2001) were fitted by `scripts/train/ranking.py`; `adapters/ranking.md`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -117,7 +117,6 @@ def _reciprocal_ranks(values: Array) -> Array:
 
 
 def _named_share(chunks: Sequence[Chunk], question: str, project: Project) -> Array:
-    """The share of the question's entities that each chunk mentions."""
     wanted = {entity.entity_id for entity in named_entities(question, project)}
     found: dict[str, set[str]] = {chunk.id: set() for chunk in chunks}
     for mention in graph.mentions_in(project.db, list(found)) if wanted else ():

@@ -242,13 +242,12 @@ def rank_unread(question: str, windows: Iterable[Window]) -> list[ReadWindow]:
 
 def answer_confidence(read: Sequence[ReadWindow]) -> float:
     """The probability that the first passages answer the question."""
-    relevance, answer = _best(read)
-    return float(1 / (1 + np.exp(-np.dot(CONFIDENCE_WEIGHTS, (relevance, max(answer, -30.0), 1.0)))))
-
-
-def _best(read: Sequence[ReadWindow]) -> tuple[float, float]:
     best = [w.reading for w in read[:PASSAGES_SHOWN]]
-    return max((r.relevance for r in best), default=-math.inf), max((r.score for r in best), default=-math.inf)
+    return _probability(max((r.relevance for r in best), default=-math.inf), max((r.score for r in best), default=-math.inf))
+
+
+def _probability(relevance: float, answer: float) -> float:
+    return float(1 / (1 + np.exp(-np.dot(CONFIDENCE_WEIGHTS, (relevance, max(answer, -30.0), 1.0)))))
 
 
 def short_answer(question: str, read: Sequence[ReadWindow]) -> ReadWindow | None:
@@ -316,7 +315,7 @@ def _holding(read: ReadWindow) -> ShownPassage:
     group = next(g for g in attached(window.blocks, window.document.text) if start < g[-1].end)
     first = next((b.start for b in group if b.kind is not BlockKind.HEADING and start >= b.start), group[0].start)
     if group[-1].end - first > MAX_PASSAGE_CHARS:
-        first = max(first, _line_start(window.document.text, max(first, start - MAX_PASSAGE_CHARS // 2)))
+        first = max(first, window.document.text.rfind("\n", 0, max(first, start - MAX_PASSAGE_CHARS // 2)) + 1)
     return _passage(window, first, max(end, _cut(window, first, group[-1].end, MAX_PASSAGE_CHARS)), (start, end))
 
 
@@ -334,10 +333,6 @@ def _listed(read: ReadWindow) -> ShownPassage | None:
     if block.start - first > MAX_PASSAGE_CHARS // 2:
         first = block.start
     return _passage(window, first, _cut(window, first, group[-1].end, MAX_PASSAGE_CHARS))
-
-
-def _line_start(text: str, at: int) -> int:
-    return text.rfind("\n", 0, at) + 1
 
 
 def _section(read: ReadWindow, other: ShownPassage | None = None) -> ShownPassage:

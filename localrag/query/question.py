@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.errors import UsageError
 from localrag.filters import DocumentFilter
 from localrag.project import Project
 from localrag.query.answer_markdown import AnswerUnit
-from localrag.records import Answer, AnswerPassage, Citation, PendingReport, Quote
+from localrag.records import Answer, AnswerPassage, Chunk, Citation, PendingReport, Quote
 from localrag.text.quotes import quote_text
 
 
@@ -53,6 +54,7 @@ class AnswerDraft:
     """An answer before its citations are numbered. `note` tells the user how it was produced.
 
     `short_answer`: the answer in a few words of the documents, if there is one. `is_refused`: the points only come closest to an answer.
+    `is_list`: each point is an item of a list. `mode` and `reason`: how it was made, unless as the question was routed.
     """
 
     points: tuple[AnswerPoint, ...]
@@ -62,12 +64,28 @@ class AnswerDraft:
     short_answer: str = ""
     is_refused: bool = False
     confidence: float | None = None
+    is_list: bool = False
+    mode: str = ""
+    reason: str = ""
 
 
 # Limits if the user sets none. In the paper (table 3) the coarsest reports had 26,657 and 39,770 tokens.
 MAX_QUESTION_CALLS, MAX_QUESTION_TOKENS = 50, 100_000
 MAX_QUESTION_CHARS = 10_000
 NO_LIMIT = sys.maxsize  # value of `max_calls`
+
+
+def check_question(text: str) -> None:
+    """Raises UsageError for a question or query that is empty or too long."""
+    hint = 'Ask something: localrag ask "What are the main themes?"'
+    if not text.strip():
+        raise UsageError("The question is empty.", hint)
+    if any("\ud800" <= c <= "\udfff" for c in text):  # surrogates replace undecodable bytes
+        raise UsageError("The question is not valid UTF-8.", hint)
+    if len(text) > MAX_QUESTION_CHARS:
+        raise UsageError(
+            f"The question has {len(text)} characters; {MAX_QUESTION_CHARS} at most are read.", "Put long texts into a file and index it."
+        )
 
 
 @dataclass(slots=True)
@@ -169,10 +187,10 @@ FindPendingReports = Callable[[Project, Sequence[str]], Awaitable[Sequence[Pendi
 class Question:
     """A standalone question, its vector, (d,) float32, its options, budget and callbacks.
 
-    `asked`: the question as it was put, if it is about the last answer of a conversation, and `history`: that answer and those before it.
-    `text` is then the question that was answered last.
-    `on_point` receives each point of the final prose as soon as it is complete. `pending_reports` finds reports that the chat model may
-    write for this question; None if it shall not.
+    `asked`: the question as it was put. `history`: the answers that it is about, the last one and those before it; `text` is then the
+    question that was answered last. `on_point` receives each point of the final prose as soon as it is complete. `pending_reports` finds
+    reports that the chat model may write for this question; None if it shall not. `mode`, `reason` and `mode_note`: how it is routed;
+    `near`: the nearest passages; `uncounted`: said below passages, where all or a number was asked for.
     """
 
     text: str
@@ -185,6 +203,11 @@ class Question:
     history: tuple[Answer, ...] = ()
     asked: str = ""
     pending_reports: FindPendingReports | None = None
+    mode: str = ""
+    reason: str = ""
+    mode_note: str = ""
+    near: tuple[Chunk, ...] = ()
+    uncounted: str = ""
 
     def report_status(self, status: str) -> None:
         """Report the current step."""
@@ -217,7 +240,3 @@ class Question:
     def wants_one_sentence(self) -> bool:
         """Whether a single sentence was requested."""
         return any(w in self.options.response_type.lower() for w in ("single sentence", "one sentence"))
-
-
-# The answer to a question that asks for all records of a kind; None for any other.
-FindRecords = Callable[[Question, Project], AnswerDraft | None]

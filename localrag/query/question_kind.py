@@ -1,6 +1,6 @@
 """What kind of answer a question wants, and whether it is about the last answer: small classifiers on the reader's vector of the question.
 
-Multinomial logistic regression, trained by `scripts/train_question_kinds.py` on questions in a dozen languages
+Multinomial logistic regression, trained by `scripts/train/question_kinds.py` on questions in a dozen languages
 (`adapters/question_kinds.md`). Where they are not sure, callers fall back to what suits any question.
 """
 
@@ -18,9 +18,7 @@ from localrag.llm.reader import PassageReader
 from localrag.model_files import shipped_weights
 from localrag.project import Project
 
-MIN_SURE = 0.5  # probability of a kind that decides the form of an answer
-MIN_GLOBAL = 0.5  # probability from which on a question is about the documents as a whole
-MIN_SHORT_ANSWER = 0.5  # probability, of a fact and of yes or no together, from which on a few words answer
+MIN_SURE = 0.5  # probability of a kind that decides the form of an answer; of a fact and of yes or no together, for a few words
 MIN_ABOUT_ANSWER = 0.6  # probability from which on the last line of a conversation is about the answer before it
 
 
@@ -53,12 +51,12 @@ class KindProbabilities:
     def kind(self) -> QuestionKind | None:
         """The likeliest kind; None if it is not sure."""
         best = max(QUESTION_KINDS, key=self.of)
-        return best if self.of(best) >= (MIN_GLOBAL if best is QuestionKind.GLOBAL else MIN_SURE) else None
+        return best if self.of(best) >= MIN_SURE else None
 
     @property
     def wants_few_words(self) -> bool:
         """Whether a few words can answer."""
-        return self.of(QuestionKind.FACT) + self.of(QuestionKind.YES_NO) >= MIN_SHORT_ANSWER
+        return self.of(QuestionKind.FACT) + self.of(QuestionKind.YES_NO) >= MIN_SURE
 
 
 UNKNOWN_KIND = KindProbabilities()
@@ -99,7 +97,6 @@ def classifier_probabilities(classifier: str, question: str, project: Project) -
 
 @lru_cache(maxsize=64)
 def _question_vector(reader: PassageReader, question: str) -> NDArray[np.float32]:
-    """The reader's vector of a question, (width,), for all classifiers that look at it."""
     vector: NDArray[np.float32] = reader.question_vectors([question])[0]
     return vector
 

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,34 +25,21 @@ SOURCES_PER_READ = 50
 LoadSources = Callable[[Sequence[str]], list[DraftSource]]
 
 
-@dataclass(frozen=True, slots=True)
-class CostEstimate:
-    """The model cost of an answer: calls, prompt and output tokens, seconds (None if its speed on this machine is unknown)."""
-
-    calls: int
-    tokens: int
-    seconds: float | None
-
-    def __str__(self) -> str:
-        if self.seconds is None:
-            time = "this machine's speed with the model is not known yet"
-        else:
-            time = f"about {self.seconds:.0f} s" if self.seconds < 100 else f"about {self.seconds / 60:.0f} minutes"
-        return f"{self.calls} model calls, about {self.tokens:,} tokens, {time}"
-
-
 def confirm_cost(question: Question, project: Project, calls: int, tokens: int) -> None:
     """Show the cost of an answer if it is high, and ask for confirmation if it may take more than a minute and someone can answer.
 
     Once per question. Raises LocalragError if the user declines.
     """
-    cost = CostEstimate(calls, tokens, estimate_seconds(tokens, project.model.file))
-    if question.budget.is_confirmed or (calls < CONFIRM_FROM_CALLS and (cost.seconds or 0) <= CONFIRM_FROM_S):
+    seconds = estimate_seconds(tokens, project.model.file)  # None if its speed on this machine is unknown
+    if question.budget.is_confirmed or (calls < CONFIRM_FROM_CALLS and (seconds or 0) <= CONFIRM_FROM_S):
         return
     question.budget.is_confirmed = True
+    time = "this machine's speed with the model is not known yet"
+    if seconds is not None:
+        time = f"about {seconds:.0f} s" if seconds < 100 else f"about {seconds / 60:.0f} minutes"
+    cost = f"{calls} model calls, about {tokens:,} tokens, {time}"
     project.model.notify(f"This takes {cost}. Less: --max-calls N, --max-seconds S, --style extractive")
-    long = cost.seconds is None or cost.seconds > CONFIRM_FROM_S
-    if long and question.watch.confirm_cost is not None and not question.watch.confirm_cost():
+    if (seconds is None or seconds > CONFIRM_FROM_S) and question.watch.confirm_cost is not None and not question.watch.confirm_cost():
         raise LocalragError("The model was not called.", "With fewer calls: --max-calls N. With none: --style extractive")
 
 

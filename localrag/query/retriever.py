@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.dates.date_mentions import DateMention, find_dates
+from localrag.dates.edtf import Day
 from localrag.project import Project
-from localrag.query.question_dates import documents_of_dates
-from localrag.records import Chunk, Mention
+from localrag.records import Chunk
 from localrag.store import chunks as chunks_store
-from localrag.store import graph, vectors
+from localrag.store import documents, graph, vectors
 from localrag.store.filtered import FilteredDatabase
 from localrag.store.full_text import chunks_matching, search_chunks
 from localrag.store.query_terms import parse_query
@@ -42,6 +43,7 @@ DATE_FACTOR, MAX_DATED_CHUNKS = 3.0, 20_000  # for passages of documents of the 
 RERANKED, FUSION = 30, 10  # passages for the reranker; the constant k of reciprocal rank fusion
 RESTRICTED = 1000  # passages looked through for those that have a quoted phrase
 REPEATED_FACTOR, MIN_REPEATED = 2, 0.8  # passages looked at for each that is wanted; the share of a passage from which on it is a repeat
+FIRST_DAY, LAST_DAY = (-9999, 1, 1), (9999, 12, 31)
 T = TypeVar("T")
 MAX_NAME_WORDS = 8
 MAX_QUERY_WORDS = 300  # of a question, looked up as names
@@ -171,6 +173,42 @@ def _dated_chunks(question: str, net: "PageRankGraph", project: Project) -> NDAr
     return np.array(numbers, np.int64)
 
 
+def documents_of_dates(question: str, project: Project, today: date) -> frozenset[str]:
+    """The documents (ids) of the time that a question names, by the date in their metadata or, of a single time, in their path.
+
+    Empty if the question names none. `today`: what "last March" is reckoned from.
+    """
+    mentions = find_dates(question, today, detect_language(question)).mentions
+    found = set[str]()
+    for mention in mentions:
+        first, last = _days(mention)
+        found |= documents.ids_of_days(project.db, _iso(first), _iso(last), list(_name_patterns(mention)))
+    return frozenset(found)
+
+
+def _days(mention: DateMention) -> tuple[Day, Day]:
+    first, last = mention.value.first_day, mention.value.last_day
+    if mention.bound in ("before", "until", "by") or mention.value.start is None:
+        first = FIRST_DAY
+    if mention.bound in ("after", "since") or mention.value.end is None:
+        last = LAST_DAY
+    return first, last
+
+
+def _iso(day: Day) -> str:
+    return f"{max(day[0], 0):04d}-{day[1]:02d}-{day[2]:02d}"
+
+
+def _name_patterns(mention: DateMention) -> Iterator[str]:
+    """Patterns of file names with a single year, month or day: `2024-03`, `2024_03`, `202403`."""
+    one = mention.value.start
+    if one is None or one != mention.value.end or mention.bound or one.years > 1 or one.month > 12 or one.year < 1000:
+        return
+    parts = [f"{one.year:04d}", *(f"{part:02d}" for part in (one.month, one.day) if part)]
+    for between in ("-", "_", ".", "") if len(parts) > 1 else ("",):
+        yield f"*[^0-9]{between.join(parts)}[^0-9]*"
+
+
 def _selected_chunks(net: "PageRankGraph", project: Project) -> NDArray[np.float32] | None:
     """A 0/1 mask of the chunks that match the filter; None without a filter."""
     if not isinstance(project.db, FilteredDatabase):
@@ -252,19 +290,14 @@ def _query_word_boosts(question: str, chunk_ids: Sequence[str], net: "PageRankGr
     boosts: dict[int, dict[int, float]] = {}
     for m in graph.mentions_in(project.db, list(chunks)):
         chunk, number = chunks[m.chunk_id]
-        entity, boost = (
-            net.entities.number(m.entity_id),
-            MENTION_FACTOR * len(question_stems & content_stems(_text_around(m, chunk))) / len(question_stems),
-        )
+        start, end = m.start - chunk.start, m.end - chunk.start
+        around = f"{chunk.text[max(0, start - MENTION_WINDOW_CHARS) : start]} {chunk.text[end : end + MENTION_WINDOW_CHARS]}"
+        boost = MENTION_FACTOR * len(question_stems & content_stems(around)) / len(question_stems)
+        entity = net.entities.number(m.entity_id)
         if entity is not None and boost:
             chunk_boosts = boosts.setdefault(number, {})
             chunk_boosts[entity] = max(boost, chunk_boosts.get(entity, 0.0))
     return dict(boosts)
-
-
-def _text_around(m: Mention, chunk: Chunk) -> str:
-    start, end = m.start - chunk.start, m.end - chunk.start
-    return f"{chunk.text[max(0, start - MENTION_WINDOW_CHARS) : start]} {chunk.text[end : end + MENTION_WINDOW_CHARS]}"
 
 
 def content_stems(text: str) -> set[str]:

@@ -1,7 +1,7 @@
 """How likely passages support a written sentence: logistic regression on what the rules, shared words and the reader say of it.
 
 Two views of the passages are described: the sentence, and the two adjacent sentences, nearest to the written one. In English and Chinese
-all features count; in other languages, which the rules misread, only the reader's and the numbers (`scripts/fit_support.py`,
+all features count; in other languages, which the rules misread, only the reader's and the numbers (`scripts/train/support.py`,
 `adapters/support.md`).
 """
 
@@ -160,7 +160,6 @@ def _telling(claim: ParsedSentence) -> list[int]:
 
 
 def _common_subsequence(a: Sequence[str], b: Sequence[str]) -> int:
-    """The length of the longest common subsequence."""
     row = [0] * (len(b) + 1)
     for x in a:
         diagonal = 0
@@ -170,7 +169,6 @@ def _common_subsequence(a: Sequence[str], b: Sequence[str]) -> int:
 
 
 def _view_features(claim: str, text: str, reading: tuple[float, float], *, has_names: bool) -> dict[str, float]:
-    """The values of VIEW_FEATURES."""
     mine, source = parse_sentence(claim), parse_sentence(text)
     match, telling = matched(mine, source), _telling(mine)
     unmatched = [mine.words[i] for i in telling if i not in match.alike and i not in match.converse]

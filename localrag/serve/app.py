@@ -86,12 +86,8 @@ def page_routes(policy: AccessPolicy) -> list[Route]:
         Route("/", page),
         Route("/static/{name:path}", static),
         Route("/api/session", session, methods=["POST"]),
-        Route("/healthz", _healthz),
+        Route("/healthz", lambda _request: JSONResponse({"ok": True})),
     ]
-
-
-async def _healthz(_request: Request) -> Response:
-    return JSONResponse({"ok": True})
 
 
 def _static(folder: Traversable, below: str = "") -> list[tuple[str, Traversable]]:

@@ -6,7 +6,6 @@ cross-site are refused, and everything but the empty page needs the key.
 """
 
 import asyncio
-import base64
 import hmac
 import html
 import json
@@ -15,9 +14,7 @@ import re
 import secrets
 import shutil
 import tempfile
-import threading
 import time
-import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -35,7 +32,7 @@ OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")
 PAGE_PATH = "/"  # may be opened by a link on any site: it contains no data
 PUBLIC_PATHS = (PAGE_PATH, "/healthz", "/api/session")  # answer without a key, and so does everything below /static/
 FILES_PATH = "/api/files/"  # the only path for large bodies that are not JSON
-CHAT_PATHS = ("/v1/chat/completions", "/v1/responses", "/api/chat", "/api/generate")  # conversations, which may contain pictures
+CHAT_PATHS = ("/v1/chat/completions", "/api/chat", "/api/generate")  # conversations, which may contain pictures
 # Ollama's addresses, also those that this server has not: their errors are texts.
 OLLAMA_PATHS = {f"/api/{name}" for name in "tags version show chat generate embed embeddings ps pull push create copy delete".split()}
 MAX_BODY_BYTES = 1 << 20
@@ -103,10 +100,7 @@ def _keys_in_headers(headers: Headers) -> list[str]:
     """What may be the key in a request, by the headers in which programs send one."""
     keys = [headers.get(name, "").strip() for name in ("x-api-key", "api-key")]
     words = headers.get("authorization", "").split()
-    if len(words) == 2 and words[0].lower() == "basic":
-        with suppress(ValueError):
-            keys.append(base64.b64decode(words[1]).decode().partition(":")[2])  # the password
-    elif len(words) in (1, 2):
+    if len(words) in (1, 2) and words[0].lower() != "basic":
         keys.append(words[-1])
     return keys
 
@@ -241,24 +235,15 @@ _PAGE = """<!doctype html>
 
 @contextmanager
 def redirect_file(link: str) -> Iterator[Path]:
-    """A file that redirects a browser to a link and that only its owner may read; removed at the end, or once the link has expired."""
+    """A file that redirects a browser to a link and that only its owner may read; removed at the end."""
     home = home_dir() if SNAP_FOLDER.is_dir() and os.access(home_dir(), os.W_OK) else None
     folder = Path(tempfile.mkdtemp(prefix="localrag-", dir=home))  # mode 0700
-    expiry = threading.Timer(CODE_LIFETIME, shutil.rmtree, [folder], {"ignore_errors": True})
-    expiry.daemon = True
     try:
         page = ensure_private_file(folder / "open.html")
         page.write_text(_PAGE.format(link=html.escape(link)), encoding="utf-8")
-        expiry.start()
         yield page
     finally:
-        expiry.cancel()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def open_in_browser(page: Path) -> None:
-    """Open a file in the user's browser."""
-    webbrowser.open(page.absolute().as_uri())
 
 
 SERVER_FILE = "serve.lock"  # a file of the index folder
@@ -320,7 +305,6 @@ def _read_lock_file(folder: Path) -> RunningServer | None:
     try:
         if os.name == "posix" and ((state := file.stat()).st_uid != os.getuid() or state.st_mode & 0o077):
             return None
-        values = json.loads(read_regular_file(file, MAX_LOCK_BYTES))
-        return RunningServer(**values)
+        return RunningServer(**json.loads(read_regular_file(file, MAX_LOCK_BYTES)))
     except (OSError, ValueError, TypeError):
         return None

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -12,8 +12,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from localrag import serializers
-from localrag.errors import LocalragError
-from localrag.query.attached_text import AttachedPassage
 from localrag.query.citations import escape_marks, to_one_line
 from localrag.records import SUPPORTED_STATE, Answer, Citation
 from localrag.serve.chat_request import ChatRequest
@@ -24,6 +22,7 @@ from localrag.store.database import snapshot
 from localrag.text.markdown import NeutralMarkdown, NeutralStream, neutralize
 
 MAX_QUOTE_CHARS = 160  # of a quote in the title of a citation
+ATTACHED_NOTE = "\n\nThe text that was attached to the question was not read: localrag answers from the documents of its index."
 CountTokens = Callable[[Sequence[str]], Awaitable[list[int]]]
 ChatEvent = tuple[str, Any]  # "text" or "status" and a text, "waiting" and None, at the end "reply" and a ChatReply
 ChatEvents = AsyncGenerator[ChatEvent, None]
@@ -87,33 +86,23 @@ async def encode_events(events: ChatEvents, encoder: ChatEncoder) -> AsyncIterat
 
 
 class OutputLimit:
-    """Cuts a text that comes in parts before the first stop sequence, and after a number of tokens.
+    """Cuts a text that comes in parts after a number of tokens.
 
     `length` is the number of characters so far, `finish` the reason in OpenAI's words.
     """
 
     def __init__(self, request: ChatRequest, count_tokens: CountTokens) -> None:
-        self._stop, self._tokens_left, self._count_tokens = request.stop, request.max_tokens, count_tokens
-        self._held = ""
+        self._tokens_left, self._count_tokens = request.max_tokens, count_tokens
         self.length, self.finish, self.is_reached = 0, "stop", False
 
-    async def write(self, part: str, *, is_last: bool = False) -> str:
-        """As much of the text so far as is new and cannot belong to a stop sequence."""
+    async def write(self, text: str) -> str:
+        """As much of the next part as is allowed."""
         if self.is_reached:
             return ""
-        text, self._held = self._held + part, ""
-        if stops := [at for stop in self._stop if (at := text.find(stop)) >= 0]:
-            text, self.is_reached = text[: min(stops)], True
-        elif not is_last:
-            n_held = next((n for n in range(self._longest_stop(text), 0, -1) if any(s.startswith(text[-n:]) for s in self._stop)), 0)
-            text, self._held = text[: len(text) - n_held], text[len(text) - n_held :]
         if self._tokens_left is not None and text:
             text = await self._fit(text, self._tokens_left)
         self.length += len(text)
         return text
-
-    def _longest_stop(self, text: str) -> int:
-        return min(len(text), max(map(len, self._stop), default=1) - 1)
 
     async def _fit(self, text: str, tokens_left: int) -> str:
         """As many words of a text as the remaining tokens allow."""
@@ -135,10 +124,12 @@ async def complete_chat(request: ChatRequest, site: ServerContext, connection: R
     """The whole answer. If the client disconnects, the question is cancelled. Raises the errors of a question."""
     limit = OutputLimit(request, site.query_worker.count)
     if request.task_answer is not None:
-        return await _task_reply(request, site, limit)
+        return ChatReply(await limit.write(request.task_answer), limit.finish)
     asked = await _start(request, site)
     answer = await answer_unless_disconnected(asked, connection)
-    return await _whole_reply(answer, request, site, limit)
+    neutral = neutralize(answer.answer)
+    text = await limit.write(neutral.text + source_list(answer, site, request))
+    return await _with_counts(_reply(text, answer, neutral, site, limit), answer.question, site)
 
 
 async def _start(request: ChatRequest, site: ServerContext) -> RunningQuestion:
@@ -152,26 +143,11 @@ async def _start(request: ChatRequest, site: ServerContext) -> RunningQuestion:
     return start_question(site.query_worker, request.question, replace(request.options, conversation=number), request.history)
 
 
-async def _task_reply(request: ChatRequest, site: ServerContext, limit: OutputLimit) -> ChatReply:
-    """The reply to a request that the program made on its own."""
-    text = await limit.write(request.task_answer or "", is_last=True)
-    return await _with_counts(ChatReply(text, limit.finish), request.prompt, site)
-
-
-async def _with_counts(reply: ChatReply, prompt: str, site: ServerContext) -> ChatReply:
-    """A reply with numbers of tokens: those that a model read and wrote, else those of the request and of the text."""
-    if not reply.output_tokens:
-        with suppress(LocalragError):  # there may be no index
-            n_prompt, n_output = await site.query_worker.count([prompt, reply.text])
-            return replace(reply, prompt_tokens=n_prompt, output_tokens=n_output)
-    return reply
-
-
 async def stream_chat(request: ChatRequest, site: ServerContext) -> ChatEvents:
     """The events of an answer, the last one its reply; it has to be closed. Raises the errors of a question."""
     limit = OutputLimit(request, site.query_worker.count)
     if request.task_answer is not None:
-        reply = await _task_reply(request, site, limit)
+        reply = ChatReply(await limit.write(request.task_answer), limit.finish)
         yield "text", reply.text
         yield "reply", reply
         return
@@ -186,9 +162,7 @@ async def answer_events(asked: RunningQuestion, limit: OutputLimit, site: Server
     heard, sent, stream = "", "", NeutralStream()
     try:
         async for kind, value in question_events(asked):
-            if kind == "text" and request and request.attached:
-                yield "waiting", None  # attached text may answer better, and its numbers come before those of the documents
-            elif kind == "text":
+            if kind == "text":
                 heard += value
                 if text := await limit.write(stream.write(value).text):
                     sent += text
@@ -198,11 +172,6 @@ async def answer_events(asked: RunningQuestion, limit: OutputLimit, site: Server
             elif kind == "nothing":
                 yield "waiting", None
         answer = asked.task.result()
-        if request and request.attached:
-            reply = await _whole_reply(answer, request, site, limit)
-            yield "text", reply.text
-            yield "reply", reply
-            return
         neutral, shift = neutralize(answer.answer), 0
         if answer.answer.startswith(heard):
             rest = stream.write(answer.answer[len(heard) :]).text + stream.finish()
@@ -210,12 +179,19 @@ async def answer_events(asked: RunningQuestion, limit: OutputLimit, site: Server
             rest = f"{stream.finish()}\n\n"
             shift = limit.length + len(rest)
             rest += neutral.text
-        text = await limit.write(rest + source_list(answer, site), is_last=True)
+        text = await limit.write(rest + source_list(answer, site, request))
         yield "text", text
-        reply = _reply(sent + text, answer, neutral, site, limit, shift)
-        yield "reply", await _with_counts(reply, request.prompt if request else answer.question, site)
+        yield "reply", await _with_counts(_reply(sent + text, answer, neutral, site, limit, shift), answer.question, site)
     finally:  # also after a disconnect
         await asked.end()
+
+
+async def _with_counts(reply: ChatReply, question: str, site: ServerContext) -> ChatReply:
+    """Return a reply with numbers of tokens: those that a model read and wrote, else those of the question and of the text."""
+    if reply.output_tokens:
+        return reply
+    n_prompt, n_output = await site.query_worker.count([question, reply.text])
+    return replace(reply, prompt_tokens=n_prompt, output_tokens=n_output)
 
 
 def _reply(text: str, answer: Answer, neutral: NeutralMarkdown, site: ServerContext, limit: OutputLimit, shift: int = 0) -> ChatReply:
@@ -224,55 +200,11 @@ def _reply(text: str, answer: Answer, neutral: NeutralMarkdown, site: ServerCont
     return ChatReply(text, limit.finish, cited, sources(answer, neutral, site), answer.prompt_tokens, answer.output_tokens)
 
 
-async def _whole_reply(answer: Answer, request: ChatRequest, site: ServerContext, limit: OutputLimit) -> ChatReply:
-    """The reply with a whole answer. Before it stands the passage of an attached text that answers the question better.
-
-    Numbers of citations follow those that the program gave to what it attached: it links each number to a source by its order.
-    """
-    passage = await site.query_worker.find_attached(request.question, request.attached) if request.attached else None
-    confidence = 1.0 if answer.confidence is None else answer.confidence
-    if passage is not None and answer.is_answerable and passage.confidence <= confidence:
-        passage = None
-    if passage is not None and not answer.is_answerable:  # that the documents do not say it does not matter then
-        answer = replace(answer, answer="", citations=(), citation_marks=(), sentences=())
-    by = max((text.number for text in request.attached), default=0)
-    neutral = neutralize(answer.answer)
-    body, starts = _renumbered(neutral.text, [(neutral.offset(at), n) for at, n in answer.citation_marks], by)
-    lead = _quoted_passage(passage) + "\n\n" * bool(body) if passage else ""
-    text = await limit.write(lead + body + source_list(answer, site, by), is_last=True)
-    notes = []
-    for note, c in zip(annotations(answer, neutral, site), answer.citations, strict=True):
-        start = len(lead) + starts[note["start_index"]] if note["end_index"] else 0
-        notes.append(note | {"start_index": start, "end_index": start + len(f"[{c.n + by}]") if note["end_index"] else 0})
-    cited = [note for note in notes if note["end_index"] <= limit.length]
-    reply = ChatReply(text, limit.finish, cited, sources(answer, neutral, site, by), answer.prompt_tokens, answer.output_tokens)
-    return await _with_counts(reply, request.prompt, site)
-
-
-def _renumbered(text: str, marks: Sequence[tuple[int, int]], by: int) -> tuple[str, dict[int, int]]:
-    """A text whose marks (offset, n) have numbers that are higher by `by`, and the new offset of each."""
-    parts, starts, end, growth = list[str](), dict[int, int](), 0, 0
-    for at, n in sorted(marks):
-        before, after = f"[{n}]", f"[{n + by}]"
-        parts += [text[end:at], after]
-        starts[at], end = at + growth, at + len(before)
-        growth += len(after) - len(before)
-    return "".join([*parts, text[end:]]), starts
-
-
-def _quoted_passage(passage: AttachedPassage) -> str:
-    """A passage of an attached text below its name, with its number if it has one."""
-    name = f"**{to_one_line(passage.name)}**\n\n" if passage.name else ""
-    quoted = "\n".join(f"> {line}" for line in escape_marks(passage.text).splitlines())
-    return neutralize(name + quoted).text + f" [{passage.number}]" * bool(passage.number)
-
-
-def source_list(answer: Answer, site: ServerContext, by: int = 0) -> str:
-    """The list of sources below an answer, for clients that show no annotations; `by` is added to their numbers."""
-    if not site.list_sources or not answer.citations:
-        return ""
-    lines = [f"- [{c.n + by}] {_state(answer, c)}{_title(c)}" for c in answer.citations]
-    return "\n\nSources\n\n" + neutralize("\n".join(lines)).text
+def source_list(answer: Answer, site: ServerContext, request: ChatRequest | None = None) -> str:
+    """The list of sources below an answer, for clients that show no annotations, and a note if other sources were sent."""
+    lines = [f"- [{c.n}] {_state(answer, c)}{_title(c)}" for c in answer.citations if site.list_sources]
+    listed = "\n\nSources\n\n" + neutralize("\n".join(lines)).text if lines else ""
+    return listed + (ATTACHED_NOTE if request and request.has_attached else "")
 
 
 def _state(answer: Answer, c: Citation) -> str:
@@ -306,18 +238,14 @@ def annotations(answer: Answer, neutral: NeutralMarkdown, site: ServerContext, s
     return notes
 
 
-def sources(answer: Answer, neutral: NeutralMarkdown, site: ServerContext, by: int = 0) -> dict[str, Any]:
-    """Further fields of a response: citations as Perplexity's API has them, the standalone question, and sentences with their states.
-
-    `by` is added to the numbers of their citations.
-    """
+def sources(answer: Answer, neutral: NeutralMarkdown, site: ServerContext) -> dict[str, Any]:
+    """Further fields of a response: citations as Perplexity's API has them, the standalone question, and sentences with their states."""
     results = [
         {"title": _title(c), "url": _address(answer, c, site), "snippet": c.quote, "headings": list(c.headings)}
         | {"state": answer.state_of(c.n)}
         for c in answer.citations
     ]
-    checked = serializers.sentences(answer, neutral)
-    sentences = [{"text": s["text"], "state": s["state"], "citations": [n + by for n in s["citations"]]} for s in checked]
+    sentences = [{name: s[name] for name in ("text", "state", "citations")} for s in serializers.sentences(answer, neutral)]
     return {
         "citations": [r["url"] for r in results],
         "search_results": results,

@@ -7,8 +7,7 @@ from typing import Any
 
 from localrag.errors import NoIndex
 from localrag.filters import DocumentFilter
-from localrag.query.answer import MODE_FUNCTIONS
-from localrag.query.attached_text import AttachedText
+from localrag.query.modes import MODE_FUNCTIONS
 from localrag.query.question import QueryOptions
 from localrag.records import Answer
 from localrag.serve.client_tasks import answer_client_task
@@ -21,27 +20,24 @@ from localrag.store.database import snapshot
 # `localrag` chooses the mode by the question, `localrag:MODE` fixes it, `localrag/COLLECTION[:MODE]` restricts it to a collection.
 MODEL_NAME = "localrag"
 MAX_HISTORY_TURNS = 20  # of a conversation, read from its end
-MAX_STOP_SEQUENCES, MAX_STOP_CHARS = 16, 1000
 TEXT_TYPES = ("text", "input_text", "output_text")  # of the parts of a message
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A question with the conversation before it and its options; `stop` and `max_tokens` cut the text of the answer.
+    """A question with the conversation before it and its options; `max_tokens` cuts the text of the answer.
 
     `task_answer`: the answer to a request that the program made on its own, which needs no index; None for a question of the user.
-    `attached`: the texts that the program put into the user's message. `prompt`: all texts of the request.
+    `has_attached`: the program put texts of its own into the user's message.
     """
 
     model: str
     question: str
     history: tuple[Answer, ...]
     options: QueryOptions
-    stop: tuple[str, ...] = ()
     max_tokens: int | None = None
     task_answer: str | None = None
-    attached: tuple[AttachedText, ...] = ()
-    prompt: str = ""
+    has_attached: bool = False
 
 
 def base_model_names(site: ServerContext) -> list[str]:
@@ -78,20 +74,19 @@ async def read_chat_request(body: Mapping[str, Any], site: ServerContext) -> Cha
 def _read_messages(
     body: Mapping[str, Any], messages: Sequence[Mapping[str, Any]], base: str, mode: str, max_seconds: float | None
 ) -> ChatRequest:
-    _check_parameters(body)
     spoken = [(str(m.get("role")), message_text(m)) for m in messages]
-    stop, max_tokens = _stop_sequences(body.get("stop")), _max_tokens(body)
-    prompt = "\n".join(text for _, text in spoken)
+    max_tokens = _max_tokens(body)
     model, schema = str(body.get("model") or MODEL_NAME), _json_schema(body.get("response_format"))
     if (task_answer := answer_client_task(spoken, schema)) is not None:
-        return ChatRequest(model, "", (), QueryOptions(), stop, max_tokens, task_answer, prompt=prompt)
+        return ChatRequest(model, "", (), QueryOptions(), max_tokens, task_answer)
+    _check_parameters(body)
     if schema is not None:
         raise ValueError("This model answers questions in Markdown: `response_format` can only be of the type text.")
-    question, history, attached = _conversation(spoken, messages)
+    question, history, has_attached = _conversation(spoken, messages)
     seed = 0 if body.get("seed") in (None, "") else read_int("seed", body["seed"])
     selection = DocumentFilter(filter_text_of(body), (base.removeprefix(f"{MODEL_NAME}/"),) if base != MODEL_NAME else ())
     options = QueryOptions(mode or "auto", seed=seed, selection=selection, max_seconds=max_seconds)
-    return ChatRequest(model, question, history, options, stop, max_tokens, attached=attached, prompt=prompt)
+    return ChatRequest(model, question, history, options, max_tokens, has_attached=has_attached)
 
 
 def message_text(message: Mapping[str, Any]) -> str:
@@ -102,10 +97,8 @@ def message_text(message: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _conversation(
-    spoken: Sequence[tuple[str, str]], messages: Sequence[Mapping[str, Any]]
-) -> tuple[str, tuple[Answer, ...], tuple[AttachedText, ...]]:
-    """The last question of the user, the questions and replies before it, and the texts attached since. Raises ValueError."""
+def _conversation(spoken: Sequence[tuple[str, str]], messages: Sequence[Mapping[str, Any]]) -> tuple[str, tuple[Answer, ...], bool]:
+    """The last question of the user, the questions and replies before it, and whether texts are attached to it. Raises ValueError."""
     turns = [n for n, (role, text) in enumerate(spoken) if role == "user" and text.strip()][-MAX_HISTORY_TURNS:]
     prompts = {n: read_prompt(spoken[n][1]) for n in turns}
     asked = [n for n in turns if prompts[n].question]
@@ -114,11 +107,10 @@ def _conversation(
         what = "Pictures, sound and files are not read. " if has_picture else ""
         raise ValueError(f"{what}No message of the user has a text.")
     if not asked:  # nothing but marked text
-        return spoken[turns[-1]][1].strip(), (), ()
+        return spoken[turns[-1]][1].strip(), (), False
     replies = [next((text for role, text in spoken[n + 1 :] if role == "assistant"), "") for n in asked[:-1]]
     history = tuple(Answer(prompts[n].question, reply, "mix") for n, reply in zip(asked[:-1], replies, strict=True))
-    attached = tuple(text for n in turns if n >= asked[-1] for text in prompts[n].attached)
-    return prompts[asked[-1]].question, history, attached
+    return prompts[asked[-1]].question, history, any(prompts[n].has_attached for n in turns if n >= asked[-1])
 
 
 def _check_parameters(body: Mapping[str, Any]) -> None:
@@ -126,6 +118,9 @@ def _check_parameters(body: Mapping[str, Any]) -> None:
     for name in ("tool_choice", "function_call"):
         if body.get(name) not in (None, "auto", "none"):
             raise ValueError(f"This model calls no tools: `{name}` can only be auto or none.")
+    stop = body.get("stop")
+    if stop and (not isinstance(stop, list) or any(stop)):
+        raise ValueError("This model writes its answer to the end: leave out `stop`.")
     if body.get("n") is not None and read_int("n", body["n"]) != 1:
         raise ValueError("This model gives one answer: `n` can only be 1.")
     if any(body.get(name) and str(body[name]).casefold() != "false" for name in ("logprobs", "top_logprobs")):
@@ -151,18 +146,6 @@ def _json_schema(response_format: Any) -> dict[str, Any] | None:
         inner = schema.get("schema")
         return inner if isinstance(inner, dict) else {}
     raise ValueError("The type of `response_format` is text, json_object or json_schema.")
-
-
-def _stop_sequences(stop: Any) -> tuple[str, ...]:
-    """The stop sequences of a request. Raises ValueError."""
-    if stop is None:
-        return ()
-    sequences = [stop] if isinstance(stop, str) else stop
-    if not isinstance(sequences, list) or len(sequences) > MAX_STOP_SEQUENCES:
-        raise ValueError(f"`stop` is a text, or a list of at most {MAX_STOP_SEQUENCES} texts.")
-    if not all(s is None or (isinstance(s, str) and len(s) <= MAX_STOP_CHARS) for s in sequences):
-        raise ValueError(f"Each text of `stop` has at most {MAX_STOP_CHARS} characters.")
-    return tuple(filter(None, sequences))
 
 
 def _max_tokens(body: Mapping[str, Any]) -> int | None:

@@ -1,4 +1,4 @@
-"""Requests that chat programs make on their own: a title, tags, follow-up questions, search queries, a summary, a completion.
+"""Requests that chat programs make on their own: a title, tags, follow-up questions, search queries, a completion.
 
 They come as ordinary messages. TASK_PATTERNS says what templates of programs have in common; any other message is a question of the user.
 """
@@ -9,19 +9,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from localrag.serve.prompt_parts import read_prompt
-from localrag.text.markdown import neutralize
 
 MAX_TITLE_WORDS, MAX_TITLE_CHARS = 8, 80
 MAX_READ_CHARS, MAX_TITLE_REQUEST_CHARS = 6_000, 1_000  # at each end of a message, and at its beginning; templates are short
 MAX_SYSTEM_CHARS = 1_500  # of a system prompt that asks for a title
-MAX_SUMMARY_LINES, MAX_LINE_CHARS = 24, 300
 # What the instruction of each kind of request has; the first one counts. `json`: Open WebUI's, which show the object that they want.
 TASK_PATTERNS = {
     "completion": re.compile(r"\{\{FILL_HERE\}\}"),
     "json": re.compile(r"\A### Task:\n(?!Respond)(?s:.*)<chat_history>|choose and return the correct tool\(s\)"),
-    "emoji": re.compile(r"facial expression through a fitting emoji"),
     "query": re.compile(r"rephrase the follow ?up question to be a standalone question"),
-    "summary": re.compile(r"integrating new lines into the current summary|to use as a prompt for future context"),
 }
 _HOLE = re.compile(r"<[|｜]?fim[_▁]|<(?:PRE|SUF|MID)>|\[(?:PRE|SUF)FIX\]")  # of a completion, which has two or more
 _TALK = r"(?:conversation|chat|dialogue|thread|unterhaltung|conversación|(?:previous|following) query|here is the message:)"
@@ -53,8 +49,8 @@ def answer_client_task(messages: Sequence[tuple[str, str]], schema: dict[str, An
     for prompt in (spoken[-1][1], *(text for text in prompts if not re.search(r"\banswer|回答", text, re.IGNORECASE))):
         read = prompt[:MAX_READ_CHARS] + prompt[MAX_READ_CHARS:][-MAX_READ_CHARS:]
         if kind := _kind(read, prompt):
-            said = [(role, text) for role, text in spoken if role in ("user", "assistant") and text != prompt]
-            return _task_answer(kind, read, said, spoken[-1][1], schema)
+            asked = "".join(text for role, text in spoken if role == "user" and text != prompt)
+            return _task_answer(kind, read, asked, spoken[-1][1], schema)
     return None
 
 
@@ -66,12 +62,11 @@ def _kind(read: str, prompt: str) -> str:
         return "completion"
     head = prompt[:MAX_TITLE_REQUEST_CHARS]
     is_title = _TITLE_REQUEST.search(head) and _LIMIT.search(head) and not _QUESTION.match(head)
-    return "title" if is_title and not read_prompt(prompt).attached else ""
+    return "title" if is_title and not read_prompt(prompt).has_attached else ""
 
 
-def _task_answer(kind: str, prompt: str, said: Sequence[tuple[str, str]], last: str, schema: dict[str, Any] | None) -> str | None:
-    """Return the answer to a request of a kind after what was said; `last`: the last message. None if there is no text to name."""
-    asked = "".join(text for role, text in said if role == "user")
+def _task_answer(kind: str, prompt: str, asked: str, last: str, schema: dict[str, Any] | None) -> str | None:
+    """Return the answer to a request of a kind after what was asked; `last`: the last message. None if there is no text to name."""
     title = _title(_USER_TEXT.search(last) or re.search(r"([^\n]+)", asked) or _TEXT_BEHIND.search(last), prompt)
     wanted: dict[str, Any] = {key: [] if is_list else "" for key, is_list in reversed(_KEY.findall(prompt))}
     if schema and isinstance(properties := schema.get("properties"), dict):
@@ -80,9 +75,7 @@ def _task_answer(kind: str, prompt: str, said: Sequence[tuple[str, str]], last: 
         return json.dumps(wanted | ({"title": title} if wanted.get("title") == "" else {}), ensure_ascii=False)
     if kind == "query":
         return str(re.findall(r"Input: ?(.*)|\Z", prompt, re.IGNORECASE)[0])
-    if kind == "title":
-        return title or None
-    return _summary(prompt, said) if kind == "summary" else "💬" * (kind == "emoji")
+    return title or None if kind == "title" else ""
 
 
 def _title(text: re.Match[str] | None, prompt: str) -> str:
@@ -91,12 +84,3 @@ def _title(text: re.Match[str] | None, prompt: str) -> str:
     chars = re.findall(r"(\d{1,3}) ?(?:characters?\b|zeichen\b|个?字)", prompt, re.IGNORECASE)
     title = " ".join((text[1] if text else "").split()[: min([MAX_TITLE_WORDS, *map(int, words)])])
     return title[: min([MAX_TITLE_CHARS, *map(int, chars)])].strip(" ?.!？。！\"'“”«»")
-
-
-def _summary(prompt: str, said: Sequence[tuple[str, str]]) -> str:
-    """Return the beginnings of the last lines of a conversation. It may quote documents, and a program may show it."""
-    _, is_continued, lines = prompt.rpartition("Current summary:")
-    lines = lines if is_continued else "\n".join(f"{role.capitalize()}: {' '.join(text.split())}" for role, text in said)
-    kept = [line.strip() for line in lines.splitlines() if line.strip() and not line.endswith((" summary:", " lines:"))]
-    short = [line if len(line) <= MAX_LINE_CHARS else line[:MAX_LINE_CHARS] + "…" for line in kept[-MAX_SUMMARY_LINES:]]
-    return neutralize("\n".join(short)).text

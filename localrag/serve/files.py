@@ -5,16 +5,13 @@ An upload is stored in one folder under a plain name, completely or not at all, 
 
 import asyncio
 import base64
-import errno
 import os
 import shutil
 import stat
-import threading
-import time
 import unicodedata
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any
@@ -39,7 +36,7 @@ from localrag.settings import PROJECT_FILE
 from localrag.store import browse, documents
 from localrag.store.database import snapshot
 from localrag.system.files import containing_file, open_part_file
-from localrag.system.trust import note_written, own_file
+from localrag.system.trust import record_written_file, written_file_hash
 
 MAX_NAME_BYTES = 255  # of a file name, on all usual file systems
 MIN_FREE_BYTES = 256 << 20  # kept free on the disk
@@ -48,61 +45,16 @@ _OWN_NAMES = {*OF_AN_INDEX, PROJECT_FILE}  # the inbox would look like an index,
 _JOINERS = "\u200c\u200d"  # of letters in Persian and of emoji
 
 
-class Room:
-    """Reserves free disk space for uploads: at most the free space less a margin and the reservations of other uploads."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._promised = 0  # bytes reserved and not written yet
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def promised(self, size: int) -> Iterator["Promise"]:
-        """Reserve `size` bytes for a file, and release the unused ones at the end. Raises HTTPException if there is too little space."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        promise = Promise(self)
-        promise.have(size)
-        try:
-            yield promise
-        finally:
-            self.change(-promise.left)
-
-    def change(self, size: int) -> None:
-        """Change the reserved bytes by `size`. Raises HTTPException if there is too little space."""
-        with self._lock:
-            if size >= 0 and shutil.disk_usage(self._folder).free < self._promised + size + MIN_FREE_BYTES:
-                raise HTTPException(507, "There is not enough space on the disk.")
-            self._promised += size
-
-
-class Promise:
-    """The reservation of one upload: the bytes it may still write."""
-
-    def __init__(self, room: Room) -> None:
-        self._room, self.left = room, 0
-
-    def have(self, size: int) -> None:
-        """Extend the reservation to at least `size` bytes. Raises HTTPException if there is too little space."""
-        more = max(0, size - self.left)
-        self._room.change(more)
-        self.left += more
-
-    def written(self, size: int) -> None:
-        """Release `size` bytes that are on the disk now."""
-        self.left -= size
-        self._room.change(-size)
-
-
-async def receive_upload(request: Request, site: ServerContext, room: Room) -> Response:
+async def receive_upload(request: Request, site: ServerContext) -> Response:
     """Store a file sent as the body of a request in the inbox."""
     if site.read_only:
         return openai_error(403, "This server is read-only.", hint="Start it without --read-only.")
     name = validate_name(request.path_params["name"])
     length = request.headers.get("content-length", "")
     expected = int(length) if length.isascii() and length.isdecimal() else 0
-    _check_size(expected, site)
-    with room.promised(expected) as promise:
-        size = await _write_body(request, name, site, promise)
+    site.inbox.mkdir(parents=True, exist_ok=True)
+    _check_size(expected, expected, site)
+    size = await _write_body(request, name, site)
     return JSONResponse({"name": name, "bytes": size}, 201)
 
 
@@ -132,31 +84,20 @@ def _name_error(sent: str, reason: str) -> ValueError:
     return ValueError(f"{sent[:80]!a} cannot be the name of a file here: {reason}. Rename the file, and send it again.")
 
 
-@contextmanager
-def _refused_names_explained(name: str) -> Iterator[None]:
-    """Raises ValueError with the reason for an OSError because the disk of the inbox cannot hold the name."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.EILSEQ, errno.ENAMETOOLONG, errno.ENOENT):
-            raise
-        signs = " ".join(dict.fromkeys(c for c in name if c in '<>:"|?*'))
-        reason = f"does not allow {signs} in names" if signs else f"does not allow it ({error.strerror})"
-        raise _name_error(name, f"the disk of the inbox {reason}") from error
-
-
-def _check_size(size: int, site: ServerContext) -> None:
+def _check_size(size: int, unwritten: int, site: ServerContext) -> None:
+    """Raise HTTPException if an upload is too large, or if the disk has no room for what is not written yet."""
     if size > site.most_bytes:
         raise HTTPException(413, f"At most {site.most_bytes:,} bytes are accepted; copy a larger file into an indexed folder by hand.")
+    if shutil.disk_usage(site.inbox).free < unwritten + MIN_FREE_BYTES:
+        raise HTTPException(507, "There is not enough space on the disk.")
 
 
-async def _write_body(request: Request, name: str, site: ServerContext, promise: Promise) -> int:
+async def _write_body(request: Request, name: str, site: ServerContext) -> int:
     """Write the body to a partial file, rename it when it is complete, and return its size. An interrupted upload is deleted."""
     target, digest = site.inbox / name, sha256()
     if os.path.lexists(target):
         raise HTTPException(409, f"The inbox already has a file {name}.")
-    with _refused_names_explained(name):
-        part, file = open_part_file(target)
+    part, file = open_part_file(target)
     try:
         with file:
             size = 0
@@ -164,14 +105,11 @@ async def _write_body(request: Request, name: str, site: ServerContext, promise:
                 if not size:
                     _check_format(name, piece)
                 size += len(piece)
-                _check_size(size, site)
-                promise.have(len(piece))
+                _check_size(size, len(piece), site)
                 await run_in_threadpool(_write_chunk, file, piece)
                 digest.update(piece)
-                promise.written(len(piece))
-        note_written(site.inbox, name, digest.hexdigest())
-        with _refused_names_explained(name):
-            _publish(part, target)
+        record_written_file(site.inbox, name, digest.hexdigest())
+        _publish(part, target)
     except FileExistsError:
         raise HTTPException(409, f"The inbox already has a file {name}.") from None
     except ClientDisconnect:
@@ -183,7 +121,7 @@ async def _write_body(request: Request, name: str, site: ServerContext, promise:
 
 def _write_chunk(f: IO[bytes], piece: bytes) -> None:
     f.write(piece)
-    f.flush()  # the free space must shrink before the reservation does
+    f.flush()  # so that the disk's free space says how much is left
 
 
 def _publish(part: Path, target: Path) -> None:
@@ -212,20 +150,19 @@ def uploaded_name(path: str, root: Path, inbox: Path) -> str:
     An inbox may be any folder, also one with files of the user.
     """
     name = Path(path).name
-    return name if path == relative_path(inbox / name, root) and own_file(inbox, name) else ""
+    return name if path == relative_path(inbox / name, root) and written_file_hash(inbox, name) else ""
 
 
 PAGE_CACHE_BYTES = 64 << 20  # of rendered pages
 PAGE_LIMITS = Limits(seconds=20.0)
 PROCESSES = 3  # parser processes
-MOST_REFUSED = 1_000  # remembered files that took too long
 PAGE_WIDTH = 1_200  # pixels
 
 
 class PageRenderer:
     """Renders pages and finds the boxes of words on them in sandboxed parser processes; the most recent pages are cached.
 
-    At most one process reads a given file. A file that took too long is refused until it changes, so that it does not delay others.
+    At most one process reads a given file, so that one that takes long does not delay the others.
     """
 
     def __init__(self) -> None:
@@ -234,9 +171,6 @@ class PageRenderer:
         self._limiter = asyncio.Semaphore(PROCESSES)
         self._files: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()  # locked while a process reads the file
         self._png_cache: OrderedDict[tuple[Any, ...], bytes] = OrderedDict()
-        self._refused: OrderedDict[Path, tuple[int, FileUnavailable]] = (
-            OrderedDict()
-        )  # files that took too long, with their modification times and the error
 
     async def picture(self, file: Path, page: int, width: int) -> bytes:
         """Page number `page` (from 1) as PNG. Raises FileUnavailable."""
@@ -259,19 +193,10 @@ class PageRenderer:
 
     async def _request(self, file: Path, **what: Any) -> dict[str, Any]:
         async with self._process(file) as process:
-            changed = _changed(file)
-            if self._refused.get(file, (0,))[0] == changed:
-                raise self._refused[file][1]
-            began = time.monotonic()
             answer = await run_in_threadpool(process.request, {"path": str(file)} | what)
-        if "reason" not in answer:
-            return answer
-        gone = FileUnavailable(f"{file.name} cannot be shown: {answer['reason']}", "Its text is in the index anyway.")
-        if time.monotonic() - began >= PAGE_LIMITS.seconds:
-            self._refused[file] = (changed, gone)
-            while len(self._refused) > MOST_REFUSED:
-                self._refused.popitem(last=False)
-        raise gone
+        if "reason" in answer:
+            raise FileUnavailable(f"{file.name} cannot be shown: {answer['reason']}", "Its text is in the index anyway.")
+        return answer
 
     @asynccontextmanager
     async def _process(self, file: Path) -> AsyncIterator[ParserProcess]:
@@ -293,10 +218,9 @@ class PageRenderer:
 
 def file_routes(site: ServerContext, pages: PageRenderer) -> list[Route]:
     """Routes of uploads, and of pages, boxes and originals of documents."""
-    room = Room(site.inbox)
 
     async def put(request: Request) -> Response:
-        return await receive_upload(request, site, room)
+        return await receive_upload(request, site)
 
     async def picture(request: Request) -> Response:
         _, file = await run_in_threadpool(_document, request, site)

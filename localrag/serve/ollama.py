@@ -47,7 +47,6 @@ def ollama_routes(site: ServerContext) -> list[Route]:
         Route("/api/chat", _with_text_errors(chat_endpoint, site), methods=["POST"]),
         Route("/api/generate", _with_text_errors(chat_endpoint, site), methods=["POST"]),
         Route("/api/embed", _with_text_errors(embed_endpoint, site), methods=["POST"]),
-        Route("/api/embeddings", _with_text_errors(embed_endpoint, site), methods=["POST"]),
     ]
 
 
@@ -86,12 +85,9 @@ async def loaded_endpoint(_request: Request, _site: ServerContext) -> Response:
 
 
 async def embed_endpoint(request: Request, site: ServerContext) -> Response:
-    """`POST /api/embed`, and `/api/embeddings` for one text: vectors by the embedding model of the index, whatever model is named."""
-    name = "input" if request.url.path == "/api/embed" else "prompt"
-    body, started_at = await asyncio.to_thread(json_body, await request.body(), [name]), time.monotonic()
-    vectors, counts = await embed_input(body, name, site)
-    if name == "prompt":
-        return JSONResponse({"embedding": vectors[0].tolist()})
+    """`POST /api/embed`: vectors by the embedding model of the index, whatever model is named."""
+    body, started_at = await asyncio.to_thread(json_body, await request.body(), ["input"]), time.monotonic()
+    vectors, counts = await embed_input(body, site)
     more = {"total_duration": int((time.monotonic() - started_at) * 1e9), "load_duration": 0, "prompt_eval_count": sum(counts)}
     return JSONResponse({"model": str(body.get("model", MODEL_NAME)), "embeddings": vectors.tolist()} | more)
 

@@ -9,8 +9,6 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 
-from localrag.query.attached_text import AttachedText
-
 _TAG = re.compile(
     r"(?P<indent>^[ \t]{0,20})?(?:<(?P<close>/?)(?P<name>[A-Za-z_][\w.:-]{0,60})(?P<attributes>[ \t][^<>\n]{0,500})?>"
     r"|\[(?P<close_label>/|END )?(?P<label>[A-Z][A-Z\d_ ]{2,60})\])",
@@ -30,9 +28,6 @@ _GAP = "\x1e"  # stands for a block that was left out
 _SECTION = re.compile(r"^[ \t]{0,3}(?:#{1,6}[ \t]|[-=_*]{5,}[ \t]*$|\x1e)", re.MULTILINE)
 _STEP = re.compile(r"\[[^\n]{1,300}\][^\n?]{0,40}:")  # of an agent: "[read_file for 'a.md'] Result:"
 _SOURCE_TAG = re.compile(r"context|source|document|docs?$|file|attach|knowledge|reference|search|result|page|passage|chunk|data|note")
-_LABEL_ATTRIBUTE = re.compile(r"\b(?:name|path|title|url|file|filename|source)[ \t]?=[ \t]?[\"']([^\"'\n]{1,200})[\"']")
-_NUMBER_ATTRIBUTE = re.compile(r"\bid[ \t]?=[ \t]?[\"'](\d{1,3})[\"']")
-_OWN_LABEL = re.compile(r"<(?:file_?name|source_?name|title)>([^<\n]{1,200})</[a-z_]{1,20}>", re.IGNORECASE)
 QUESTION_TAGS = frozenset(
     "userquery query question userquestion userrequest request usermessage userinput userprompt task feedback userfeedback".split()
 )
@@ -44,17 +39,12 @@ MAX_TEMPLATE_CHARS = 300  # before attached text: a longer text is a template, a
 
 @dataclass(frozen=True, slots=True)
 class AttachedBlock:
-    """A marked part of a prompt from `start` to `end`: its inner text, and the name of its tag, empty for fences and lines of dashes.
-
-    `label`: the file or address that it comes from, if that is said; `number`: by which the program cites it, else 0.
-    """
+    """A marked part of a prompt from `start` to `end`: its inner text, and the name of its tag, empty for fences and lines of dashes."""
 
     start: int
     end: int
     text: str
     name: str = ""
-    label: str = ""
-    number: int = 0
 
     @property
     def is_question(self) -> bool:
@@ -64,41 +54,32 @@ class AttachedBlock:
 
 @dataclass(frozen=True, slots=True)
 class UserPrompt:
-    """The user's own question in a prompt, empty if there is none, and the texts that the program attached."""
+    """The user's own question in a prompt, empty if there is none, and whether the program attached texts of sources or files."""
 
     question: str
-    attached: tuple[AttachedText, ...] = ()
+    has_attached: bool = False
 
 
 def read_prompt(text: str) -> UserPrompt:
     """The user's question in a message of a chat program; the whole message if nothing in it is marked."""
     blocks = outermost([*tagged_blocks(text), *fenced_blocks(text, named_only=True)])
     if asked := [block.text.strip() for block in blocks if block.is_question and block.text.strip()]:
-        return UserPrompt(asked[-1], _attached_texts(blocks))
+        return UserPrompt(asked[-1], _has_source(blocks))
     marked = outermost([*blocks, *fenced_blocks(text), *ruled_blocks(text)])
     if labelled := _labelled_question(text, marked):
-        return UserPrompt(labelled, _attached_texts(marked))
+        return UserPrompt(labelled, _has_source(marked))
     if not blocks:
         return UserPrompt(text.strip())
     before, after = text[: blocks[0].start].strip(), text[blocks[-1].end :].strip()
     if len(before) > MAX_TEMPLATE_CHARS or re.search(r"^#{1,6} ", before, re.MULTILINE):
         before = "" if after else before
     question = "\n\n".join(filter(None, (before, after)))
-    return UserPrompt("" if _STEP.fullmatch(question) else question, _attached_texts(blocks))
+    return UserPrompt("" if _STEP.fullmatch(question) else question, _has_source(blocks))
 
 
-def _attached_texts(blocks: list[AttachedBlock]) -> tuple[AttachedText, ...]:
-    """The texts of sources and files, without those that only describe the user's surroundings; a tag within a tag is one text."""
-    texts = []
-    for block in blocks:
-        if block.name and not _SOURCE_TAG.search(block.name):
-            continue
-        inner = [part for part in tagged_blocks(block.text) if _SOURCE_TAG.search(part.name)]
-        parts = [deeper for part in inner for deeper in [d for d in tagged_blocks(part.text) if _SOURCE_TAG.search(d.name)] or [part]]
-        for part in parts or [block]:
-            if part.text.strip():
-                texts.append(AttachedText(part.label or block.label, _OWN_LABEL.sub("", part.text).strip(), part.number))
-    return tuple(texts)
+def _has_source(blocks: list[AttachedBlock]) -> bool:
+    """Whether one of the blocks is a source or a file, and no question and no state of an editor."""
+    return any(block.text.strip() and not block.is_question and (not block.name or _SOURCE_TAG.search(block.name)) for block in blocks)
 
 
 def tagged_blocks(text: str) -> list[AttachedBlock]:
@@ -122,10 +103,7 @@ def tagged_blocks(text: str) -> list[AttachedBlock]:
             continue
         name, inner = re.sub(r"[\W_]", "", _tag_name(tag)), text[tag.end() : closing.start()]
         if name in QUESTION_TAGS or tag["attributes"] or "\n" in inner:
-            label = _LABEL_ATTRIBUTE.search(tag["attributes"] or "") or _OWN_LABEL.search(inner)
-            number = _NUMBER_ATTRIBUTE.search(tag["attributes"] or "")
-            at = tag.start(), closing.end()
-            blocks.append(AttachedBlock(*at, inner, name, label[1].strip() if label else "", int(number[1]) if number else 0))
+            blocks.append(AttachedBlock(tag.start(), closing.end(), inner, name))
     return blocks
 
 
@@ -141,8 +119,7 @@ def fenced_blocks(text: str, *, named_only: bool = False) -> list[AttachedBlock]
             opening = fence
         elif fence[1].startswith(opening[1]) and not fence[2].strip():
             if not named_only or re.search(r"[./\\]", opening[2]):
-                label = opening[2].strip() if re.search(r"[./\\]", opening[2]) else ""
-                blocks.append(AttachedBlock(opening.start(), fence.end(), text[opening.end() : fence.start()], label=label))
+                blocks.append(AttachedBlock(opening.start(), fence.end(), text[opening.end() : fence.start()]))
             opening = None
     return blocks
 

@@ -1,7 +1,6 @@
 """Questions of the server: QueryWorker answers them on its own thread, RunningQuestion streams the events of one."""
 
 import asyncio
-import heapq
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -16,14 +15,12 @@ from numpy.typing import NDArray
 from starlette.requests import Request
 
 from localrag import serializers
-from localrag.analysis.list_answer import list_draft
+from localrag.asking import answer_question
 from localrag.errors import LocalragError, NoIndex
 from localrag.filters import NO_FILTER, DocumentFilter
 from localrag.indexing.report_stage import pending_reports
 from localrag.project import Project, filter_project
-from localrag.query.answer import answer_question
-from localrag.query.attached_text import AttachedPassage, AttachedText, find_attached_passage
-from localrag.query.conversation import suggest_opening_questions
+from localrag.query.conversation import suggest_questions
 from localrag.query.question import NO_CALLBACKS, AnswerCallbacks, QueryOptions
 from localrag.query.retriever import search_passages
 from localrag.records import Answer
@@ -64,10 +61,6 @@ class QueryWorker:
         self._failed = failed
         self._thread.start()
 
-    def wait(self) -> None:
-        """Wait until the project is open. Raises the exception that opening it raised."""
-        self._ready.result()
-
     def close(self) -> None:
         """Cancel running questions and free the models; if they are still loading, wait for that first. Does nothing before `start`."""
         if self._thread.ident is None:
@@ -105,7 +98,7 @@ class QueryWorker:
         *,
         person: bool = False,
     ) -> Answer:
-        """Answer a question after a conversation; the callbacks run on the caller's loop. A person's question precedes a program's.
+        """Answer a question after a conversation; the callbacks run on the caller's loop. `person`: no program asks.
 
         When cancelled, it waits until the question has ended in the worker. Raises ServerBusy and the errors of `answer_question`.
         """
@@ -127,21 +120,12 @@ class QueryWorker:
 
         return await self._run_in_worker(find())
 
-    async def find_attached(self, question: str, attached: Sequence[AttachedText]) -> AttachedPassage | None:
-        """The passage of texts that were sent with a question that answers it best; None without one."""
-
-        async def find() -> AttachedPassage | None:
-            async with self._current_project() as project:
-                return await asyncio.to_thread(find_attached_passage, question, attached, project)
-
-        return await self._run_in_worker(find())
-
     async def suggest_questions(self, n: int) -> list[str]:
         """Up to `n` suggested opening questions, without a model."""
 
         async def suggest() -> list[str]:
             async with self._current_project() as project:
-                return suggest_opening_questions(project, n=n)
+                return suggest_questions(project, n=n)
 
         return await self._run_in_worker(suggest())
 
@@ -190,8 +174,8 @@ class QueryWorker:
 
     async def _answer(self, text: str, options: QueryOptions, watch: AnswerCallbacks, history: Sequence[Answer], *, person: bool) -> Answer:
         options = replace(options, by_program=not person)
-        async with self._limiter.slot(person=person), self._current_project() as project:
-            return await answer_question(text, project, options, watch, history, pending_reports, list_draft)
+        async with self._limiter, self._current_project() as project:
+            return await answer_question(text, project, options, watch, history, pending_reports)
 
     @asynccontextmanager
     async def _current_project(self) -> AsyncIterator[Project]:
@@ -234,7 +218,7 @@ class QueryWorker:
         asyncio.run(self._serve())
 
     async def _serve(self) -> None:
-        self._ends, self._limiter, self._reopening = asyncio.Event(), _PriorityLimiter(MAX_CONCURRENT_QUESTIONS), asyncio.Lock()
+        self._ends, self._limiter, self._reopening = asyncio.Event(), asyncio.Semaphore(MAX_CONCURRENT_QUESTIONS), asyncio.Lock()
         self._uses, self._unused = 0, asyncio.Event()
         self._unused.set()
         try:
@@ -252,42 +236,6 @@ class QueryWorker:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._close_project()
-
-
-class _PriorityLimiter:
-    """Semaphore of `n` slots with priority: waiting people before waiting programs, each first come, first served."""
-
-    def __init__(self, n: int) -> None:
-        self._free, self._came = n, 0
-        self._waiting: list[tuple[bool, int, asyncio.Future[None]]] = []
-
-    @asynccontextmanager
-    async def slot(self, *, person: bool) -> AsyncIterator[None]:
-        """Acquire a slot, and release it at the end."""
-        if self._free:
-            self._free -= 1
-        else:
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._came += 1
-            heapq.heappush(self._waiting, (not person, self._came, turn))
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    self._leave()  # it got the slot in the moment of its cancellation
-                raise
-        try:
-            yield
-        finally:
-            self._leave()
-
-    def _leave(self) -> None:
-        while self._waiting:
-            *_, turn = heapq.heappop(self._waiting)
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._free += 1
 
 
 def _index_identity(folder: Path) -> tuple[int, str]:

@@ -19,7 +19,6 @@ from localrag import __version__
 from localrag.errors import UsageError
 from localrag.indexing.progress import extrapolate
 from localrag.project import is_own_place
-from localrag.records import with_new_keys
 from localrag.serializers import NotFound
 from localrag.serve.context import ServerContext, write_handler
 from localrag.serve.files import uploaded_name
@@ -27,7 +26,7 @@ from localrag.settings import QUERY_MODES
 from localrag.store import browse, graph, runs
 from localrag.store.database import snapshot
 from localrag.system.resources import is_alive
-from localrag.system.trust import delete_own_file
+from localrag.system.trust import delete_written_file
 
 LONG_POLL_S = 20.0  # that a request waits for a change
 POLL_EVERY_S = 0.5
@@ -40,21 +39,21 @@ class ShownProgress:
     """Progress of a run as last sent to the page, so that its progress bar never goes back."""
 
     run: int = 0
-    share: float = 0.0
+    fraction: float = 0.0
     n_waiting: int = 0  # long polls
 
     def shown(self, run: dict[str, Any]) -> dict[str, Any]:
         """Completed share of the run, estimated seconds left (None if unknown), and the state of each worker."""
         if run["ended_at"] is not None:  # its process is ending, or the next run is starting
-            return with_new_keys({"share": self.share if run["id"] == self.run else 0.0, "left": None, "workers": []}, "share", "left")
+            return {"fraction": self.fraction if run["id"] == self.run else 0.0, "seconds_left": None, "workers": []}
         if not run.get("facts"):
-            return with_new_keys({"share": 0.0, "left": None, "workers": []}, "share", "left")
+            return {"fraction": 0.0, "seconds_left": None, "workers": []}
         facts = extrapolate(run["facts"], max(0.0, time.time() - run["seen_at"]))
-        self.share = max(facts["share"], self.share if run["id"] == self.run else 0.0)
+        self.fraction = max(facts["fraction"], self.fraction if run["id"] == self.run else 0.0)
         self.run = run["id"]
-        left = facts["left"]
+        left = facts["seconds_left"]
         seconds_left = round(math.sqrt(left[0] * left[1]), 1) if left else None
-        return with_new_keys({"share": self.share, "left": seconds_left, "workers": facts.get("workers", [])}, "share", "left")
+        return {"fraction": self.fraction, "seconds_left": seconds_left, "workers": facts.get("workers", [])}
 
 
 def status_routes(site: ServerContext) -> list[Route]:
@@ -99,7 +98,7 @@ def _remove(request: Request, site: ServerContext) -> dict[str, Any]:
     if document is None:
         raise NotFound(f"There is no document {key}.")
     name = uploaded_name(document["path"], site.root, site.inbox)
-    then = partial(delete_own_file, site.inbox, name) if name else None
+    then = partial(delete_written_file, site.inbox, name) if name else None
     site.index_runs.start("rm", [str(site.root / document["path"])], then)
     return {"started": True, "file": "removed" if name else "kept"}
 
@@ -163,5 +162,5 @@ def _run(run: dict[str, Any] | None, site: ServerContext) -> dict[str, Any] | No
     if message:
         state = "failed"
     values = {k: run[k] for k in ("stage", "done", "total", "started_at", "ended_at")}
-    unknown = with_new_keys({"share": None, "left": None}, "share", "left")
+    unknown = {"fraction": None, "seconds_left": None}
     return {"state": state, "ours": site.index_runs.is_running, "message": message} | unknown | values

@@ -17,6 +17,7 @@ from localrag.filters import NO_FILTER, DocumentFilter
 from localrag.project import Project, filter_project
 from localrag.query.question import MAX_QUESTION_CHARS
 from localrag.serve.query_worker import QueryWorker, ServerBusy
+from localrag.serve.values import read_bool, read_int
 from localrag.store import browse
 from localrag.store.database import snapshot
 
@@ -28,7 +29,6 @@ DEFAULT_DATES = 500  # rows of a timeline
 MAX_PENDING_TABLES = 8  # the one that is made and those that wait; further ones raise ServerBusy
 MAX_KEPT_TABLES, MAX_KEPT_CELLS = 8, 100_000  # the newest is always kept
 MAX_PAUSE_S = 5.0  # between two units of work, while questions are being answered
-ABANDONED_AFTER_S = 300.0  # after which a table for which nobody waits is stopped
 POLL_EVERY_S = 0.05
 STOPPED_HINT = "Make it again. The cells of a review that were read are kept."
 
@@ -68,16 +68,13 @@ def parse_table_request(kind: str, body: Mapping[str, Any], selection: DocumentF
     if kind == "review":
         return _review_request(body.get("questions"), body.get("rows", "document"), selection)
     if kind == "timeline":
-        limit = _limit(body, "limit", DEFAULT_DATES)
+        limit = DEFAULT_DATES if body.get("limit") is None else read_int("limit", body["limit"], 1, MAX_LIMIT)
         return TableRequest(kind, text_of(body, "about", MAX_QUESTION_CHARS), limit=limit, selection=selection)
     if kind == "list":
         return TableRequest(kind, text_of(body, "request", MAX_QUESTION_CHARS, is_required=True), selection=selection)
     if kind == "compare":
         first, second = (text_of(body, name, MAX_PATH_CHARS, is_required=True) for name in ("first", "second"))
-        include_same = body.get("include_same") or False
-        if not isinstance(include_same, bool):
-            raise ValueError(f"`include_same` is true or false, not {include_same!r:.40}.")
-        return TableRequest(kind, first=first, second=second, include_same=include_same)
+        return TableRequest(kind, first=first, second=second, include_same=read_bool("include_same", body.get("include_same")))
     raise UsageError(f"There are no tables of kind {kind[:40]!r}.", f"Kinds: {', '.join(TABLE_KINDS)}")
 
 
@@ -88,15 +85,6 @@ def text_of(body: Mapping[str, Any], name: str, max_chars: int, *, is_required: 
     if (value is not None and not isinstance(value, str)) or len(text) > max_chars or (is_required and not text):
         raise ValueError(f"`{name}` is a text of {'1 to' if is_required else 'at most'} {max_chars:,} characters.")
     return text
-
-
-def _limit(body: Mapping[str, Any], name: str, default: int) -> int:
-    value = body.get(name, default)
-    if value is None:
-        return default
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_LIMIT:
-        raise ValueError(f"`{name}` is a whole number from 1 to {MAX_LIMIT:,}, not {value!r:.40}.")
-    return value
 
 
 def make_requested_table(request: TableRequest, project: Project, on_work: OnWork | None, max_seconds: float | None = None) -> ResultTable:
@@ -130,7 +118,7 @@ class TableTask:
     """A table that waits, is being made, or has ended.
 
     `table`: once it is made, else `error` at its end; `progress`: units of work done and in all; `watchers`: the number of those who wait
-    for it, and `left_at` when one of them went; `index_token`: the state of the index that it is made from.
+    for it; `index_token`: the state of the index that it is made from.
     """
 
     id: str
@@ -139,7 +127,6 @@ class TableTask:
     error: BaseException | None = None
     progress: tuple[int, int] = (0, 0)
     watchers: int = 0
-    left_at: float = 0.0
     index_token: str = ""
     is_stopped: threading.Event = field(default_factory=threading.Event)
     has_ended: threading.Event = field(default_factory=threading.Event)
@@ -152,7 +139,6 @@ class TableTask:
             yield
         finally:
             self.watchers -= 1
-            self.left_at = time.monotonic()
 
     async def wait(self, seconds: float) -> bool:
         """Wait for its end, at most so many seconds. Returns whether it has ended."""
@@ -174,9 +160,8 @@ class TableTask:
         self.has_ended.set()
 
     def check(self) -> None:
-        """Raise TableStopped if it was stopped, or if nobody has waited for it for ABANDONED_AFTER_S."""
-        is_abandoned = not self.watchers and self.left_at and time.monotonic() - self.left_at > ABANDONED_AFTER_S
-        if self.is_stopped.is_set() or is_abandoned:
+        """Raise TableStopped if it was stopped."""
+        if self.is_stopped.is_set():
             raise TableStopped("The table was stopped.", STOPPED_HINT)
 
 

@@ -23,7 +23,7 @@ _SYNONYMS = (
     "filter filters where",
     "collections collection",
 )
-_LISTS = ("filter", "where", "collections")  # texts that are lists with commas
+_LISTS = ("filter", "collections")  # texts that are lists with commas
 
 
 def read_number(name: str, value: Any, minimum: float = -math.inf, maximum: float = math.inf) -> float | int:

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.records import ANSWER_JSON_KEYS, Answer, AnswerPassage, AnswerSentence, Citation, to_row
+from localrag.records import Answer, AnswerPassage, AnswerSentence, Citation
 from localrag.store.database import ViewRow
 
 
@@ -17,17 +17,12 @@ def save_answer(db: Database, answer: Answer) -> Answer:
         row = {"question": answer.question, "mode": answer.mode, "answer_json": "", "conversation": answer.conversation}
         number = int(str(db.table("answers").insert(row).last_pk))
         numbered = replace(answer, id=number, conversation=answer.conversation or number)
-        db.table("answers").update(
-            number,
-            {
-                "conversation": numbered.conversation,
-                "answer_json": json.dumps(to_row(numbered, ANSWER_JSON_KEYS), ensure_ascii=False),
-            },
-        )
+        stored = {"conversation": numbered.conversation, "answer_json": json.dumps(asdict(numbered), ensure_ascii=False)}
+        db.table("answers").update(number, stored)
     return numbered
 
 
-_BY_PROGRAM = "coalesce(json_extract(a.answer_json, '$.by_program'), 0)"  # older answers count as a person's
+_BY_PROGRAM = "json_extract(a.answer_json, '$.by_program')"
 MAX_COMPARED = 100  # conversations with the same last question
 
 
@@ -77,19 +72,19 @@ def conversation_with_times(db: Database, number: int) -> list[tuple[str, Answer
 
 def _parse_answer(row: dict[str, Any]) -> Answer:
     values = json.loads(row["answer_json"])
-    names = {key: name for name, key in ANSWER_JSON_KEYS.items()}
-    marks = tuple((offset, n) for offset, n in values.get("marks", ()))
-    cited = tuple(Citation(**c | {"headings": tuple(c.get("headings", ()))}) for c in values["citations"])
-    named = tuple(values.get("collections", ()))
-    sentences = tuple(AnswerSentence(**s | {"citations": tuple(s["citations"])}) for s in values.get("sentences", ()))
-    passages = tuple(map(_parse_passage, values.get("passages", ())))
-    values |= {"id": row["id"], "marks": marks, "citations": cited, "collections": named, "sentences": sentences, "passages": passages}
-    return Answer(**{names.get(key, key): value for key, value in values.items()})
+    values |= {
+        "id": row["id"],
+        "citation_marks": tuple((offset, n) for offset, n in values["citation_marks"]),
+        "citations": tuple(Citation(**c | {"headings": tuple(c["headings"])}) for c in values["citations"]),
+        "collections": tuple(values["collections"]),
+        "sentences": tuple(AnswerSentence(**s | {"citations": tuple(s["citations"])}) for s in values["sentences"]),
+        "passages": tuple(map(_parse_passage, values["passages"])),
+    }
+    return Answer(**values)
 
 
 def _parse_passage(values: dict[str, Any]) -> AnswerPassage:
-    marked = values.get("marked")
-    return AnswerPassage(**values | {"headings": tuple(values["headings"]), "marked": None if marked is None else (marked[0], marked[1])})
+    return AnswerPassage(**values | {"headings": tuple(values["headings"]), "marked": values["marked"] and tuple(values["marked"])})
 
 
 def conversations(db: Database, limit: int, *, by_program: bool = False) -> list[ViewRow]:

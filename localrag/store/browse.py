@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.records import Quote, with_new_keys
+from localrag.records import Quote
 from localrag.store import chunks, documents, graph, llm_cache, retention, runs
 from localrag.store.collections import collections
 from localrag.store.database import ViewRow
@@ -26,20 +26,9 @@ def list_files(db: Database, *, state: str = "", text: str = "", offset: int = 0
     where = "WHERE (:state = '' OR state = :state) AND (:text = '' OR instr(lower(path || ' ' || title), lower(:text)))"
     values = {"state": state, "text": text, "limit": limit, "offset": offset}
     total = next(db.query(f"SELECT count(*) AS n FROM ({_ALL_FILES}) {where}", values))["n"]
-    page = list(db.query(f"SELECT * FROM ({_ALL_FILES}) {where} ORDER BY path LIMIT :limit OFFSET :offset", values))
-    sizes = {r["id"]: r for r in _sizes(db, [r["id"] for r in page if r["id"]])}
-    empty = {"chunks": 0, "characters": 0}
-    return total, [row | {k: sizes.get(row["id"], empty)[k] for k in empty} for row in page]
-
-
-def _sizes(db: Database, ids: list[str]) -> list[ViewRow]:
-    return list(
-        db.query(
-            "SELECT document_id AS id, count(*) AS chunks, max(end) AS characters FROM chunks"
-            " WHERE document_id IN (SELECT value FROM json_each(?)) GROUP BY 1",
-            [json.dumps(ids)],
-        )
-    )
+    sizes = "(SELECT count(*) FROM chunks WHERE document_id = f.id) AS chunks"
+    sizes += ", coalesce((SELECT max(end) FROM chunks WHERE document_id = f.id), 0) AS characters"
+    return total, list(db.query(f"SELECT f.*, {sizes} FROM ({_ALL_FILES}) f {where} ORDER BY path LIMIT :limit OFFSET :offset", values))
 
 
 def file_states(db: Database) -> dict[str, int]:
@@ -67,11 +56,6 @@ def document_summary(db: Database, document_id: str) -> ViewRow | None:
 def document_id_at(db: Database, path: str) -> str | None:
     """The id of the document stored under a path; None if there is none."""
     return next((r["id"] for r in db.query("SELECT id FROM documents WHERE path = ?", [path])), None)
-
-
-def is_folder(db: Database, path: str) -> bool:
-    """Whether a path above a document is that of a folder: a file with documents within it is a document, too, maybe a filtered one."""
-    return not list(db.query("SELECT 1 FROM main.documents WHERE path = ?", [path]))
 
 
 def documents_called(db: Database, name: str, limit: int) -> list[ViewRow]:
@@ -287,15 +271,10 @@ def relationships_between(db: Database, pairs: Sequence[tuple[str, str]]) -> lis
 
 
 def index_status(db: Database, folder: Path) -> dict[str, Any]:
-    """The status of an index: counts first, then details.
-
-    Counts of documents, chunks, entities, relationships, communities, reports and failures; then communities per level, collections,
-    skipped files, failures, report coverage, rejected and merged names, the last run, LLM usage, calls by numerics class, bound models,
-    settings, and retained garbage.
-    """
+    """The status of an index: counts of its main tables first, then details."""
     settings = runs.load_settings(db)
     run = runs.last_run(db)
-    found = {
+    return {
         **graph.counts(db),
         "communities_per_level": graph.communities_per_level(db),
         "collections": collections(db),
@@ -307,14 +286,12 @@ def index_status(db: Database, folder: Path) -> dict[str, Any]:
         "merged": graph.count_merged_names(db),
         "run": run_to_json(run) if run else None,
         "spent": llm_cache.total_llm_usage(db),
-        "arithmetic": llm_cache.count_by_numerics_class(db),
         "models": {kind: settings[kind] for kind in ("chat_model", "embedder") if kind in settings},
-        "settings": {"extractor" if key == "extracted_by" else key: value for key, value in settings.get("settings", {}).items()},
+        "settings": settings.get("settings", {}),
         "index": str(folder),
         "kept": retention.retained_garbage(db, folder),
         "bytes": sum(f.stat().st_size for f in folder.iterdir() if f.is_file()),
     }
-    return with_new_keys(found, "arithmetic")
 
 
 RUN_FIELDS = ("state", "stage", "done", "total", "started_at", "ended_at", "figures")
@@ -335,7 +312,6 @@ def file_list(db: Database) -> Iterator[dict[str, str]]:
     """Every file of an index, by path: indexed, skipped or failed, with the reason; an indexed file's reason names its unreadable pages."""
     unread = documents.unread_pages(db)
     rows = {path: {"path": path, "state": "indexed", "reason": unread.get(path, "")} for path in documents.document_hashes(db)}
-    rows |= {
-        s.path: {"path": s.path, "state": "failed" if s.is_failure else "skipped", "reason": s.reason} for s in documents.skipped_files(db)
-    }
+    for s in documents.skipped_files(db):  # also of documents whose file cannot be read any more
+        rows[s.path] = {"path": s.path, "state": "failed" if s.is_failure else "skipped", "reason": s.reason}
     yield from (rows[path] for path in sorted(rows))

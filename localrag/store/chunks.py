@@ -5,27 +5,24 @@ Whether a stage has work is decided from keys alone, without reading texts or re
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, fields
-from itertools import count
-from sqlite3 import Error
+from dataclasses import asdict
 from typing import Any
-from weakref import finalize
 
 from sqlite_utils import Database
 
-from localrag.records import Chunk, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction
+from localrag.records import Chunk, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction, content_id
 from localrag.store.schema import REJECTED_NAMES_EXPR
 from localrag.text.sentences import SPLITTER_VERSION, cache_sentence_bounds
 
-_SUBJECTS = {"chunk": "SELECT id FROM chunks", "entity": "SELECT id FROM entities", "report": "SELECT community_id AS id FROM reports"}
+# Kind of vector → the ids of its subjects.
+SUBJECT_IDS = {"chunk": "SELECT id FROM chunks", "entity": "SELECT id FROM entities", "report": "SELECT community_id AS id FROM reports"}
 
 
 def missing_vector_query(kind: str, embedder: str) -> tuple[str, list[str]]:
     """An SQL query and its values: the subjects of a kind without a vector of this embedder, published or staged."""
     stored = "EXCEPT SELECT subject_id FROM {} WHERE kind = ? AND embedder = ?"
     with_vector = " ".join(map(stored.format, ("embeddings", "staged_embeddings")))
-    return f"{_SUBJECTS[kind]} {with_vector}", [kind, embedder] * 2
+    return f"{SUBJECT_IDS[kind]} {with_vector}", [kind, embedder] * 2
 
 
 def subjects_without_vector(db: Database, kind: str, embedder: str) -> list[str]:
@@ -41,10 +38,9 @@ def has_vectors(db: Database, kind: str) -> bool:
 
 def delete_stale_staged_vectors(db: Database, kind: str, embedder: str) -> None:
     """Delete the staged vectors of another embedder, or of a subject that no longer exists."""
-    is_stale = f"kind = ? AND (embedder <> ? OR subject_id NOT IN ({_SUBJECTS[kind]}))"
-    if db.execute(f"SELECT EXISTS (SELECT 1 FROM staged_embeddings WHERE {is_stale})", [kind, embedder]).fetchone()[0]:
-        with db.atomic():
-            db.execute(f"DELETE FROM staged_embeddings WHERE {is_stale}", [kind, embedder])
+    is_stale = f"kind = ? AND (embedder <> ? OR subject_id NOT IN ({SUBJECT_IDS[kind]}))"
+    with db.atomic():
+        db.execute(f"DELETE FROM staged_embeddings WHERE {is_stale}", [kind, embedder])
 
 
 def all_chunks(db: Database) -> list[Chunk]:
@@ -62,9 +58,16 @@ def chunk_texts(db: Database) -> set[str]:
     return {row["text"] for row in db.query("SELECT text FROM chunks")}
 
 
+def text_subjects(db: Database) -> Iterator[str]:
+    """The subjects of LLM calls about the texts of all chunks, published or staged."""
+    for table in ("main.chunks", "main.staged_chunks"):
+        for (text,) in db.execute(f"SELECT text FROM {table}"):
+            yield content_id(text)
+
+
 def count_llm_extracted(db: Database) -> int:
     """The number of extractions by a model."""
-    return int(next(db.query("SELECT count(*) AS n FROM extractions WHERE json_extract(result, '$.by') = 'model'"))["n"])
+    return int(next(db.query("SELECT count(*) AS n FROM extractions WHERE json_extract(result, '$.extractor') = 'model'"))["n"])
 
 
 def chunks_by_id(db: Database, ids: Sequence[str]) -> list[Chunk]:
@@ -122,22 +125,13 @@ def delete_extractions(db: Database, config_hash: str, chunk_ids: Sequence[str])
 
 def save_extractions(db: Database, config_hash: str, results: Sequence[Extraction]) -> None:
     """Commit extractions in one transaction."""
-    rows = [
-        {"chunk_id": x.chunk_id, "config_hash": config_hash, "result": json.dumps(_extraction_to_json(x), ensure_ascii=False)}
-        for x in results
-    ]
+    rows = []
+    for extraction in results:
+        result = asdict(extraction)
+        chunk = result.pop("chunk_id")
+        rows.append({"chunk_id": chunk, "config_hash": config_hash, "result": json.dumps(result, ensure_ascii=False)})
     with db.atomic():
         db.table("extractions").insert_all(rows, replace=True)
-
-
-# Fields of an extraction and of its claims that have other keys in the stored JSON.
-_STORED_KEYS = {"extractor": "by", "rejected_names": "noise"}
-_STORED_CLAIM_KEYS = {"start_date": "since", "end_date": "until"}
-
-
-def _extraction_to_json(extraction: Extraction) -> dict[str, Any]:
-    values = {_STORED_KEYS.get(k, k): v for k, v in asdict(extraction).items() if k != "chunk_id"}
-    return values | {"claims": [{_STORED_CLAIM_KEYS.get(k, k): v for k, v in claim.items()} for claim in values["claims"]]}
 
 
 def extractions(db: Database, *config_hashes: str) -> list[Extraction]:
@@ -153,14 +147,13 @@ def extractions(db: Database, *config_hashes: str) -> list[Extraction]:
 def extraction_of(chunk_id: str, row: str) -> Extraction:
     """Parse the `result` of an extraction's row."""
     result = json.loads(row)
-    claims = [{**c, "start_date": c["since"], "end_date": c["until"]} for c in result.get("claims", ())]
     return Extraction(
         chunk_id,
         tuple(ExtractedEntity(**e) for e in result["entities"]),
         tuple(ExtractedRelationship(**r) for r in result["relationships"]),
-        tuple(ExtractedClaim(**{f.name: c[f.name] for f in fields(ExtractedClaim)}) for c in claims),
-        result.get("by", "model"),
-        result.get("noise", 0),
+        tuple(ExtractedClaim(**c) for c in result["claims"]),
+        result["extractor"],
+        result["rejected_names"],
     )
 
 
@@ -170,59 +163,37 @@ def count_rejected_names(db: Database) -> int:
 
 
 NO_LIMIT = -1  # all chunks
-_NUMBERS = count(1)
 _PAGE = 256  # chunks per read
 
 
 class PendingChunks(Collection[Chunk]):
-    """Selected chunks by path and ordinal. Only their ids are stored, in a temporary table; the chunks are read when iterated.
-
-    So a million of them need no memory, and writes meanwhile do not change the selection.
-    """
+    """Selected chunks by path and ordinal. Only their ids are kept; the chunks are read when iterated."""
 
     def __init__(self, db: Database, ids: str, values: list[Any], most: int) -> None:
         """`ids`: an SQL query for their ids; `most`: take at most the first so many."""
-        self._db, self._table = db, f"chosen_{next(_NUMBERS)}"
-        db.execute(f"CREATE TEMP TABLE {self._table} (n INTEGER PRIMARY KEY, id TEXT NOT NULL)")
-        listed, chunks, documents = (f"{self._table}_{part}" for part in ("ids", "chunks", "documents"))
-        with db.atomic():  # one view at a time, by ids: joining two, SQLite would read both completely
-            db.execute(f"CREATE TEMP TABLE {listed} (id TEXT PRIMARY KEY) WITHOUT ROWID")
-            db.execute(f"INSERT INTO {listed} {ids}", values)
-            db.execute(f"CREATE TEMP TABLE {chunks} AS SELECT id, document_id, ordinal FROM chunks WHERE id IN (SELECT id FROM {listed})")
-            db.execute(f"CREATE TEMP TABLE {documents} AS SELECT id, path FROM documents WHERE id IN (SELECT document_id FROM {chunks})")
-            chosen = f"SELECT c.id FROM {chunks} c JOIN {documents} d ON d.id = c.document_id ORDER BY d.path, c.ordinal LIMIT ?"
-            self._count = db.execute(f"INSERT INTO {self._table} (id) {chosen}", [most]).rowcount
-            for table in (listed, chunks, documents):
-                db.execute(f"DROP TABLE {table}")
-        finalize(self, _drop, db, self._table)
+        chosen = "SELECT {} FROM {} WHERE id IN (SELECT value FROM json_each(?))"  # one view at a time: SQLite would read two completely
+        keys = json.dumps([key for (key,) in db.execute(ids, values)])
+        chunks = db.execute(chosen.format("id, document_id, ordinal", "chunks"), [keys]).fetchall()
+        documents = json.dumps(list({document for _, document, _ in chunks}))
+        paths = dict(db.execute(chosen.format("id, path", "documents"), [documents]))
+        chunks.sort(key=lambda row: (paths[row[1]], row[2]))
+        self._db, self._ids = db, [key for key, *_ in chunks[: None if most == NO_LIMIT else most]]
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._ids)
 
     def __iter__(self) -> Iterator[Chunk]:
-        for first in range(1, self._count + 1, _PAGE):
-            page = f"SELECT id FROM {self._table} WHERE n BETWEEN ? AND ? ORDER BY n"
-            yield from chunks_by_id(self._db, [key for (key,) in self._db.execute(page, [first, first + _PAGE - 1])])
+        for at in range(0, len(self._ids), _PAGE):
+            yield from chunks_by_id(self._db, self._ids[at : at + _PAGE])
 
     def __contains__(self, chunk: object) -> bool:
         return any(c == chunk for c in self)
-
-
-def _drop(db: Database, table: str) -> None:
-    with suppress(Error):  # already closed with its table; or busy: then the table goes with the connection
-        db.execute(f"DROP TABLE IF EXISTS temp.{table}")
 
 
 def chunks_without_extraction(db: Database, *config_hashes: str, most: int = NO_LIMIT) -> PendingChunks:
     """Chunks without an extraction by any of these config hashes."""
     done = "SELECT chunk_id FROM extractions WHERE config_hash IN (SELECT value FROM json_each(?))"
     return PendingChunks(db, f"SELECT id FROM chunks EXCEPT {done}", [json.dumps(config_hashes)], most)
-
-
-def count_chunks_without_extraction(db: Database, config_hash: str) -> int:
-    """The number of chunks without an extraction by this config hash."""
-    missing = "SELECT id FROM chunks EXCEPT SELECT chunk_id FROM extractions WHERE config_hash = ?"
-    return int(next(db.query(f"SELECT count(*) AS n FROM ({missing})", [config_hash]))["n"])
 
 
 def chunks_without_sentences(db: Database, most: int = NO_LIMIT) -> PendingChunks:

@@ -5,7 +5,7 @@ others at each publication. A collection ends with its last document.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlite_utils import Database
 
@@ -48,6 +48,14 @@ def move_path(db: Database, old: str, new: str) -> None:
     """Add the new path of a moved file to the collections of its old one."""
     with db.atomic():
         db.execute(f"{_PUT} SELECT name, ? FROM collection_documents WHERE path = ?", [new, old])
+
+
+def move_paths(db: Database, paths: Mapping[str, str]) -> None:
+    """Give moved documents (old path → new path) their new paths."""
+    moved = "SELECT name, path FROM collection_documents WHERE path IN (SELECT value FROM json_each(?))"
+    rows = db.execute(moved, [json.dumps(list(paths))]).fetchall()
+    db.conn.executemany("DELETE FROM collection_documents WHERE name = ? AND path = ?", rows)
+    db.conn.executemany(f"{_PUT} VALUES (?, ?)", ((name, paths[path]) for name, path in rows))
 
 
 def rename(db: Database, old: str, new: str) -> None:

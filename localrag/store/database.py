@@ -4,26 +4,24 @@ import re
 import shlex
 import sqlite3
 import traceback
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from sqlite_utils import Database
 
 from localrag.errors import IndexBusy, LocalragError, NoIndex, error_location, is_disk_full
-from localrag.store.gate import check_files
-from localrag.store.location import DATABASE_FILE
+from localrag.store.location import DATABASE_FILE, check_files
 from localrag.store.schema import changed_tables, check_schema, tables_with_other_types
 from localrag.system.files import ensure_private_file, ensure_private_folder, new_database_file, open_regular_file
 
 # Files that can be rebuilt from the database, also of older versions, and partial files of killed processes.
 # An index folder may also hold files of the user, so only exact names match.
 _KIND = r"(?:chunk|entity|report)\.[0-9a-f]+"
-_CACHE = rf"(?:{_KIND}\.faiss|network\.[0-9a-f]+\.(?:[0-9a-f]+\.arrays|\w+\.npz))"
+_CACHE = rf"(?:{_KIND}\.faiss|network\.[0-9a-f]+\.arrays)"
 _PART = rf"(?:{_CACHE}|{_KIND}|index\.db[\w.-]*|domain\.toml[\w.]*|aliases\.txt|serve\.key)(?:\.localrag-\d+-[0-9a-f]+)?\.part(?:-journal)?"
 _IS_CACHE = re.compile(rf"{_CACHE}|{_PART}").fullmatch
 WRITER_LOCK_FILE = "writer.lock"
@@ -268,13 +266,12 @@ def _checkpoint_busy(db: Database) -> bool:
 
 def file_of(db: Database) -> Path:
     """The file of a database."""
-    (path,) = [file for _, name, file in db.execute("PRAGMA database_list") if name == "main"]
-    return Path(path)
+    return next(Path(file) for _, name, file in db.execute("PRAGMA database_list") if name == "main")
 
 
 def folder_of(db: Database) -> Path:
     """The index folder of a database."""
-    return next(Path(file).parent for _, name, file in db.execute("PRAGMA database_list") if name == "main")
+    return file_of(db).parent
 
 
 def rebuildable_files(folder: Path) -> list[Path]:
@@ -289,25 +286,19 @@ def is_cache(path: Path) -> bool:
 
 IndexCaches = dict[str, tuple[Any, ...]]  # name → (state of the index, cached values …)
 
-_users: Counter[Path] = Counter()  # open `keep_caches` blocks by index folder
 _caches: dict[Path, IndexCaches] = {}
-_changing = Lock()
 
 
 @contextmanager
 def keep_caches(folder: Path) -> Iterator[None]:
-    """Keep an index's in-memory caches until the end of the block; blocks of the same index share them."""
-    folder = folder.resolve()
-    with _changing:
-        _users[folder] += 1
-        _caches.setdefault(folder, {})
+    """Keep an index's in-memory caches until the end of the block; blocks of the same index within it share them."""
+    folder, own = folder.resolve(), IndexCaches()
+    shared = _caches.setdefault(folder, own)
     try:
         yield
     finally:
-        with _changing:
-            _users[folder] -= 1
-            if not _users[folder]:
-                del _users[folder], _caches[folder]
+        if shared is own:
+            del _caches[folder]
 
 
 def caches_of(folder: Path) -> IndexCaches:

@@ -1,15 +1,14 @@
 """Documents: save, update, move and remove them; skipped files, file stats and OCR pages.
 
-File stats record only which bytes a file had when it was read, on this machine. They are no part of a generation and may survive a killed
-run. An OCR page is stored as soon as it is read, under its scan (file bytes and languages) and a hash of its image, and is linked to the
-content hash of its documents later; pages of a killed run stay unlinked until the next run or an erasure.
+File stats record which bytes a file had when it was read on this machine. An OCR page is stored as soon as it is read, under its scan (file
+bytes and languages) and a hash of its image, and is linked to the content hash of its documents later.
 """
 
 import json
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
@@ -17,61 +16,34 @@ from typing import Any
 from sqlite_utils import Database
 
 from localrag.records import IMPORTED_MARK, Chunk, Document, DocumentPart, SkippedFile, content_id
-from localrag.store.chunks import chunk_row, chunks_of, save_sentences
+from localrag.store import runs
+from localrag.store.chunks import chunk_row, chunks_of
+from localrag.store.collections import move_paths
 from localrag.store.full_text import index_chunks, unindex_chunks
 from localrag.store.reviews import move_cells
-from localrag.store.tombstones import record_removal
+from localrag.store.tombstones import move_tombstones, record_removal
 from localrag.system.files import FileStat
-from localrag.text.sentences import SPLITTER_VERSION
 
 MAX_FILE_NAMES = 20  # of a question that are looked up
-# The columns of a document without JSON.
-_DOCUMENT_COLUMNS = (
-    "id",
-    "path",
-    "title",
-    "text",
-    "content_hash",
-    "date",
-    "date_source",
-    "title_source",
-    "original_path",
-)
+_DOCUMENT_COLUMNS = tuple(f.name for f in fields(Document) if f.name not in ("metadata", "parts"))  # without JSON
 
 
 def save_document(db: Database, document: Document, chunks: Sequence[Chunk], *, moved: bool = False) -> None:
     """Store a document with its chunks, replacing the document at the same path.
 
     Without a published graph, or for a new file, the document is visible at once; otherwise readers see the earlier one until the next
-    generation is published. A chunk whose text is already stored takes over that chunk's vector, and its sentences within the same
-    document.
+    generation is published.
     """
-    hashes = {c.id: content_id(c.text) for c in chunks}
     with db.atomic():
         is_staged = _has_graph(db) and (
             moved or _has_path(db, "main.documents", document.path) or _has_path(db, "staged_documents", document.path)
         )
-        vectors: dict[str, dict[str, Any]] = {}
-        for table in ("embeddings", "staged_embeddings")[: 1 + is_staged]:  # a staged vector may be of another embedder
-            sql = f"SELECT content_hash, embedder, vector FROM {table} WHERE kind = 'chunk' AND content_hash IN"
-            rows = db.query(f"{sql} (SELECT value FROM json_each(?))", [json.dumps(list(hashes.values()))])
-            vectors |= {row["content_hash"]: row for row in rows}
-        sentences = _sentences_of(db, document.path)
-        remove_document(db, document.path, edited=True)
+        remove_document(db, document.path)
         prefix = "staged_" if is_staged else "main."
         _insert_rows(db, f"{prefix}documents", [_document_row(document)])
         _insert_rows(db, f"{prefix}chunks", map(chunk_row, chunks))
         if not is_staged:
             index_chunks(db, ((c.id, c.text) for c in chunks))
-        reused = ({"kind": "chunk", "subject_id": c} | vectors[h] for c, h in hashes.items() if h in vectors)
-        db.table("staged_embeddings" if is_staged else "embeddings").insert_all(reused, replace=True)
-        save_sentences(db, {c.id: sentences[c.text] for c in chunks if c.text in sentences})
-
-
-def _sentences_of(db: Database, path: str) -> dict[str, bytes]:
-    """Chunk text → stored sentence spans, of the document at a path."""
-    joined = f"chunks c JOIN sentence_spans s ON s.chunk_id = c.id AND s.splitter_version = {SPLITTER_VERSION}"
-    return dict(db.execute(f"SELECT c.text, s.spans FROM documents d JOIN {joined} WHERE c.document_id = d.id AND d.path = ?", [path]))
 
 
 def update_document(db: Database, document: Document, chunks: Sequence[Chunk]) -> None:
@@ -114,13 +86,14 @@ def _has_path(db: Database, table: str, path: str) -> bool:
     return bool(db.execute(f"SELECT EXISTS (SELECT 1 FROM {table} WHERE path = ?)", [path]).fetchone()[0])
 
 
-def remove_document(db: Database, path: str, *, edited: bool = False) -> None:
+def remove_document(db: Database, path: str) -> None:
     """Delete a document and everything derived from its chunks; nothing happens for an unknown path.
 
-    `edited`: another content of the path follows. With a published graph readers see the document until the next generation is published.
+    With a published graph readers see the document until the next generation is published.
     """
     with db.atomic():
-        record_removal(db, path, edited=edited)
+        if record_removal(db, path):
+            runs.save_settings(db, has_removed_text=True)
         staged = "SELECT c.id FROM staged_chunks c JOIN staged_documents d ON d.id = c.document_id WHERE d.path = ?"
         removed_ids = [key for (key,) in db.execute(staged, [path])]
         db.execute("DELETE FROM staged_documents WHERE path = ?", [path])
@@ -323,7 +296,7 @@ def move_documents(db: Database, moves: Mapping[str, MovedTo]) -> None:
     """Give documents (by path) new paths in one transaction, published at once: all other tables refer to documents by id.
 
     A title taken from the file name follows, and so does a date taken from its name or the file. A new path must belong to no other
-    document (`occupied_paths`) unless that one moves as well. Old paths are recorded as removed, because conversations cite them.
+    document (`occupied_paths`) unless that one moves as well.
     """
     if not moves:
         return
@@ -342,22 +315,15 @@ def move_documents(db: Database, moves: Mapping[str, MovedTo]) -> None:
             )
         path_pairs = [(new.path, parked.get(old, old)) for old, new in moves.items()]
         db.conn.executemany("UPDATE OR REPLACE main.staged_deletions SET path = ? WHERE path = ?", path_pairs)
-        db.conn.executemany("INSERT OR IGNORE INTO removed_documents (path, was_replaced) VALUES (?, 0)", ((old,) for old in moves))
-        _move_in_collections(db, moves)
-        move_cells(db, ((old, new.path) for old, new in moves.items()))
+        paths = {old: new.path for old, new in moves.items()}
+        move_tombstones(db, paths)
+        move_paths(db, paths)
+        move_cells(db, paths.items())
 
 
 def _values(old: str, new: MovedTo) -> dict[str, str]:
     stems = {"stem": PurePosixPath(old).stem, "title": PurePosixPath(new.path).stem}
     return stems | {"old": old, "path": new.path, "day": new.day, "day_source": new.day_source}
-
-
-def _move_in_collections(db: Database, moves: Mapping[str, MovedTo]) -> None:
-    select = "SELECT name, path FROM collection_documents WHERE path IN (SELECT value FROM json_each(?))"
-    rows = db.execute(select, [json.dumps(list(moves))]).fetchall()
-    db.conn.executemany("DELETE FROM collection_documents WHERE name = ? AND path = ?", rows)
-    insert = "INSERT OR IGNORE INTO collection_documents (name, path) VALUES (?, ?)"
-    db.conn.executemany(insert, ((name, moves[path].path) for name, path in rows))
 
 
 def matches_document_id(document_id: str, path: str, first_path: str, text: str) -> bool:
@@ -409,9 +375,8 @@ def delete_orphan_file_stats(db: Database) -> None:
     """Delete the stats of files without a document, published or staged, and without a row in `skipped_files`."""
     tables = ("main.documents", "main.staged_documents", "main.skipped_files")
     is_orphan = " AND ".join(f"NOT EXISTS (SELECT 1 FROM {table} k WHERE k.path = file_stats.path)" for table in tables)
-    if db.execute(f"SELECT EXISTS (SELECT 1 FROM file_stats WHERE {is_orphan})").fetchone()[0]:
-        with db.atomic():
-            db.execute(f"DELETE FROM file_stats WHERE {is_orphan}")
+    with db.atomic():
+        db.execute(f"DELETE FROM file_stats WHERE {is_orphan}")
 
 
 OcrPage = dict[str, Any]  # the format of `loaders/ocr.py`

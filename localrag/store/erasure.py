@@ -1,16 +1,15 @@
 """Erasing documents, conversations and studies, so that no byte of their text is left in any file of the index.
 
-Kept is only what provably rests on the remaining documents: model answers about chunks that still exist or made only of their words,
-summaries that the rebuilt graph needs, conversations whose quotes all stand in remaining documents.
+Deleted is whatever had the removed text in its prompt. Kept are model answers about chunks that still exist, summaries that the rebuilt
+graph needs, and conversations and review cells whose quotes all stand in remaining documents.
 
 Studies are folders of the user with a copy of the index. An index may come from somebody else, so a folder that it names is opened only if
 the index, a note on this machine and the record in the folder agree that it is its study. Only files that localrag writes are deleted.
 """
 
 import json
-import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,18 +17,18 @@ from typing import Any
 from sqlite_utils import Database
 
 from localrag.errors import IndexBusy, LocalragError
-from localrag.records import IN_DOUBT_SUBJECT, MULTI_CHUNK_PREFIX, QUERY_SUBJECT, content_id
+from localrag.records import IN_DOUBT_SUBJECT, MULTI_CHUNK_PREFIX, QUERY_SUBJECT
 from localrag.store import chunks as chunks_store
 from localrag.store import documents as documents_store
 from localrag.store import llm_cache, reviews, runs
 from localrag.store.database import folder_of, rebuildable_files
 from localrag.store.documents import delete_file_stats
 from localrag.store.entity_network import update_cache_files
-from localrag.store.full_text import rebuild_full_text_index
+from localrag.store.full_text import merge_segments
 from localrag.store.location import DATABASE_FILE
 from localrag.store.opening import open_index
 from localrag.store.staging import GRAPH_TABLES
-from localrag.store.tombstones import contains_removed_words, delete_tombstones, holds_text, removed_paths
+from localrag.store.tombstones import contains_removed_sentence, contains_removed_words, delete_tombstones, holds_text, removed_paths
 from localrag.system.files import cache_dir, write_atomically
 from localrag.system.trust import is_trust_known, remember_trust
 
@@ -126,27 +125,16 @@ def delete_study(study: Path) -> list[Path]:
     return sorted(p for p in study.rglob("*") if not p.is_dir() or p.is_symlink())
 
 
-# Tasks of LLM calls that answer questions; indexes begun by an older localrag do not mark such calls by subject.
-QUERY_TASKS = ("standalone", "answer", "map", "reduce", "primer", "rate", "questions")
-UNPROVED = ("unsupported", "related", "contradicted")  # answer fields: counts of sentences without proof
-_STRING = re.compile(r'\\.|"((?:[^"\\]|\\.)*)"')
-_SENTENCE = re.compile(r"[^.!?。！？\n]{12,}")
-_SCHEMA_WORDS = {"name", "type", "items", "answer", "yes", "no", "source", "target", "thing", ""}  # words of the JSON schemas
-
-
 def delete_documents(db: Database, paths: Sequence[str]) -> None:
     """Delete documents and mark model answers about several chunks as doubtful until `scrub_files`. Nothing is rebuilt here."""
-    texts = [documents_store.document_text(db, path) or "" for path in paths]
     with db.atomic():
         for path in paths:
             documents_store.remove_document(db, path)
-        _note_studies(db, texts)
         multi_chunk = f"subject = '' OR subject LIKE '{MULTI_CHUNK_PREFIX}%'"
         db.execute(f"UPDATE llm_calls SET subject = ? WHERE {multi_chunk}", [IN_DOUBT_SUBJECT])  # reset for calls the new graph uses
         delete_file_stats(db, paths)
         db.execute("DELETE FROM failures")
-        below = "d.value = s.path OR substr(d.value, 1, length(s.path) + 1) = s.path || '/'"
-        below = f"SELECT 1 FROM json_each(?) AS d WHERE {below}"
+        below = "SELECT 1 FROM json_each(?) d WHERE d.value = s.path OR substr(d.value, 1, length(s.path) + 1) = s.path || '/'"
         db.execute(f"DELETE FROM skipped_files AS s WHERE EXISTS ({below})", [json.dumps(list(paths))])
         runs.save_settings(db, pending_erasure=True)
         db.execute("DELETE FROM index_settings WHERE key IN ('graph_hash', 'reports_state', 'graph_embeddings_hash')")
@@ -155,9 +143,8 @@ def delete_documents(db: Database, paths: Sequence[str]) -> None:
 def delete_graph(db: Database) -> None:
     """Delete the graph and all model answers, when no document is left."""
     with db.atomic():
-        for table in (*reversed(GRAPH_TABLES), "name_embeddings", "llm_calls", "llm_call_subjects", "gc_queue", "answers", "review_cells"):
+        for table in (*reversed(GRAPH_TABLES), "llm_calls", "answers", "review_cells", "embeddings"):
             db.execute(f"DELETE FROM {table}")
-        db.execute("DELETE FROM embeddings")
 
 
 def is_erasure_pending(db: Database) -> bool:
@@ -165,25 +152,20 @@ def is_erasure_pending(db: Database) -> bool:
     return bool(runs.load_settings(db).get("pending_erasure"))
 
 
-def delete_derived_text(db: Database, kinds: Sequence[str]) -> None:
-    """Delete model answers and conversations that may rest on deleted documents. Call it after the graph is rebuilt.
-
-    `kinds`: the entity types, which model answers may contain besides words of the documents.
-    """
+def delete_derived_text(db: Database) -> None:
+    """Delete model answers, decisions and conversations that may rest on deleted documents. Call it after the graph is rebuilt."""
     is_left_over, removed = contains_removed_words(db), removed_paths(db)
     with db.atomic():
-        _delete_calls(db, _SCHEMA_WORDS | set(kinds))
+        stored = json.dumps(sorted(set(chunks_store.text_subjects(db))))
+        is_kept = f"subject LIKE '{MULTI_CHUNK_PREFIX}%' OR subject IN (SELECT value FROM json_each(?))"
+        db.execute(f"DELETE FROM llm_calls WHERE NOT ({is_kept})", [stored])
         _delete_decisions(db, is_left_over)
-        doomed = [
-            (answer_id, talk)
-            for answer_id, talk, result in _answers(db)
-            if not _rests_on_remaining_documents(db, json.loads(result), removed, is_left_over)
-        ]
-        ids, talks = json.dumps([answer_id for answer_id, _ in doomed]), json.dumps(sorted({talk for _, talk in doomed if talk > 0}))
-        db.execute(
-            "DELETE FROM answers WHERE id IN (SELECT value FROM json_each(?)) OR conversation IN (SELECT value FROM json_each(?))",
-            [ids, talks],
-        )
+        doomed = {
+            conversation
+            for conversation, answer in db.execute("SELECT conversation, answer_json FROM answers").fetchall()
+            if not _rests_on_remaining_documents(db, json.loads(answer), removed, is_left_over)
+        }
+        db.execute("DELETE FROM answers WHERE conversation IN (SELECT value FROM json_each(?))", [json.dumps(sorted(doomed))])
         reviews.delete_cells_without(db, lambda quote: _is_still_stored(db, quote))
 
 
@@ -197,36 +179,14 @@ def _delete_decisions(db: Database, is_left_over: Callable[[str], bool]) -> None
             runs.save_settings(db, **{key: settings[key] | remaining})
 
 
-def _delete_calls(db: Database, schema_words: set[str]) -> None:
-    chunks = {content_id(text) for text in chunks_store.chunk_texts(db)}
-    rows = db.execute(
-        f"SELECT rowid, subject, text FROM llm_calls WHERE subject <> '' AND subject NOT LIKE '{MULTI_CHUNK_PREFIX}%'"
-    ).fetchall()
-    doubtful = (IN_DOUBT_SUBJECT, QUERY_SUBJECT)
-    removed = [
-        rowid
-        for rowid, subject, text in rows
-        if subject in doubtful or (subject not in chunks and not _is_all_stored(db, text, schema_words))
-    ]
-    db.execute("DELETE FROM llm_calls WHERE rowid IN (SELECT value FROM json_each(?))", [json.dumps(removed)])
-
-
-def _is_all_stored(db: Database, text: str, schema_words: set[str]) -> bool:
-    """Whether every string of a model answer occurs in the documents or is a word of the schema."""
-    strings = {json.loads(f'"{s}"', strict=False) for s in _STRING.findall(text)} if '"' in text else {text.strip()}
-    return all(s in schema_words or holds_text(db, s) for s in strings)
-
-
-def _answers(db: Database) -> list[tuple[int, int, str]]:
-    return db.execute("SELECT id, conversation, answer_json FROM answers").fetchall()
-
-
 def _rests_on_remaining_documents(db: Database, answer: dict[str, Any], removed: set[str], is_left_over: Callable[[str], bool]) -> bool:
-    citations = answer["citations"]
-    if not citations or any(map(answer.get, UNPROVED)) or removed.intersection(c["path"] for c in citations):
+    """Whether an answer cites only documents that stay, with quotes that stand in them, and has no word that only removed ones had."""
+    sources = [*answer["citations"], *answer["passages"]]
+    quotes = [source["quote"] if "quote" in source else source["text"] for source in sources]
+    if not answer["citations"] or any(source["path"] in removed for source in sources):
         return False
     texts = [value for value in answer.values() if isinstance(value, str)]
-    return not any(map(is_left_over, texts)) and all(_is_still_stored(db, c["quote"]) for c in citations)
+    return not any(map(is_left_over, texts)) and all(_is_still_stored(db, quote) for quote in quotes)
 
 
 def _is_still_stored(db: Database, quote: str) -> bool:
@@ -234,20 +194,12 @@ def _is_still_stored(db: Database, quote: str) -> bool:
 
 
 def delete_studies(db: Database) -> list[tuple[Path, list[Path]]]:
-    """Delete the studies whose copy of the index has deleted documents; returns their folders, each with the files that stay."""
-    with_text, documents = runs.load_settings(db).get("studies_with_text", []), set(documents_store.document_hashes(db))
-    affected = [p for p in own_studies(db) if str(p) in with_text or any(path not in documents for path, _ in _copied_documents(p))]
+    """Delete the studies whose copy of the index has deleted documents or a sentence of one; returns each folder with the files left."""
+    stored, is_left_over = set(documents_store.document_hashes(db)), contains_removed_sentence(db)
+    affected = [p for p in own_studies(db) if any(path not in stored or is_left_over(text) for path, text in _copied_documents(p))]
     deleted = [(study, delete_study(study)) for study in affected]
-    remaining = [str(p) for p in named_studies(db) if p not in affected and p.exists()]
-    runs.save_settings(db, studies=remaining, studies_with_text=[])
+    runs.save_settings(db, studies=[str(p) for p in named_studies(db) if p not in affected and p.exists()])
     return deleted
-
-
-def _note_studies(db: Database, texts: Iterable[str]) -> None:
-    """Record the studies whose copy holds a sentence of these texts that no stored document has."""
-    sentences = {s for text in texts for part in _SENTENCE.findall(text) if (s := part.strip()) and not holds_text(db, s)}
-    holding = [str(p) for p in own_studies(db) if any(s in text for _, text in _copied_documents(p) for s in sentences)]
-    runs.save_settings(db, studies_with_text=sorted({*runs.load_settings(db).get("studies_with_text", []), *holding}))
 
 
 def _copied_documents(study: Path) -> list[tuple[str, str]]:
@@ -272,10 +224,7 @@ def scrub_files(db: Database, folder: Path) -> bool:
     """
     delete_tombstones(db)
     documents_store.delete_unused_ocr_pages(db, unfinished=True)
-    with db.atomic():
-        db.execute("DELETE FROM gc_queue")
-        db.execute("DELETE FROM llm_call_subjects WHERE call_key NOT IN (SELECT key FROM llm_calls)")
-    rebuild_full_text_index(db)
+    merge_segments(db)
     is_complete = _vacuum_and_delete_copies(db, folder, rebuildable_files(folder))
     update_cache_files(db)  # rebuilt: the old vector index had a trace of every deleted vector
     if is_complete:
@@ -300,51 +249,34 @@ def _vacuum_and_delete_copies(db: Database, folder: Path, caches: Sequence[Path]
 def erase_conversations(db: Database, folder: Path, numbers: Sequence[int]) -> None:
     """Delete conversations and every copy of their text, including those left by an earlier call.
 
+    All LLM calls for questions go, because a call does not record its question; the studies' copies of the index lose the same questions.
     Raises IndexBusy if another process still reads the old state: the WAL keeps the text until the next call.
-    """
-    delete_conversations(db, numbers)
-    if not scrub_conversations(db, folder):
-        raise IndexBusy(
-            f"Another process is reading the index in {folder}, so its log still contains what was deleted.",
-            "End that process, then: localrag sessions rm",
-        )
-
-
-def delete_conversations(db: Database, numbers: Sequence[int]) -> None:
-    """Delete conversations and all LLM calls for questions, because a call does not record its question.
-
-    The studies' copies of the index lose the same questions. `scrub_conversations` must follow.
     """
     chosen = json.dumps(list(numbers))
     rows = db.execute("SELECT question FROM answers WHERE conversation IN (SELECT value FROM json_each(?))", [chosen])
     questions = json.dumps([question for (question,) in rows])
-    for copy in index_copies(db):
-        _delete_question_calls(copy, "question", questions)
-        copy.close()
     with db.atomic():
         _delete_question_calls(db, "conversation", chosen)
         runs.save_settings(db, pending_conversation_erasure=True)
+    is_complete = _vacuum_and_delete_copies(db, folder)
+    for copy in index_copies(db):
+        _delete_question_calls(copy, "question", questions)
+        is_complete = _vacuum_and_delete_copies(copy, folder_of(copy)) and is_complete
+        copy.close()
+    if not is_complete:
+        raise IndexBusy(
+            f"Another process is reading the index in {folder}, so its log still contains what was deleted.",
+            "End that process, then: localrag sessions rm",
+        )
+    runs.save_settings(db, pending_conversation_erasure=False)
 
 
 def _delete_question_calls(db: Database, column: str, values: str) -> None:
     with db.atomic():
         db.execute(f"DELETE FROM answers WHERE {column} IN (SELECT value FROM json_each(?))", [values])
-        kinds = json.dumps(QUERY_TASKS)
-        db.execute("DELETE FROM llm_calls WHERE subject = ? OR task IN (SELECT value FROM json_each(?))", [QUERY_SUBJECT, kinds])
+        db.execute("DELETE FROM llm_calls WHERE subject = ?", [QUERY_SUBJECT])
 
 
 def is_conversation_erasure_pending(db: Database) -> bool:
     """Whether conversations were deleted and their text may remain in the WAL."""
     return bool(runs.load_settings(db).get("pending_conversation_erasure"))
-
-
-def scrub_conversations(db: Database, folder: Path) -> bool:
-    """Like `scrub_files`, for conversations only; also in the studies' copies. False if another process still reads the old state."""
-    is_complete = _vacuum_and_delete_copies(db, folder)
-    for copy in index_copies(db):
-        (path,) = [file for _, name, file in copy.execute("PRAGMA database_list") if name == "main"]
-        is_complete = _vacuum_and_delete_copies(copy, Path(path).parent) and is_complete
-        copy.close()
-    if is_complete:
-        runs.save_settings(db, pending_conversation_erasure=False)
-    return is_complete

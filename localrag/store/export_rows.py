@@ -17,10 +17,9 @@ from localrag.store.graph import report_of
 from localrag.text.sentences import SPLITTER_VERSION, cached_sentences
 
 ExportRow = dict[str, Any]
-_ALL_LEVELS = 1 << 30
 
 
-def _query_rows(db: Database, sql: str, values: ExportRow | None = None, lists: tuple[str, ...] = ()) -> Iterator[ExportRow]:
+def _query_rows(db: Database, sql: str, lists: tuple[str, ...] = (), values: ExportRow | None = None) -> Iterator[ExportRow]:
     """The rows of a query as dicts; the columns in `lists` are parsed from JSON."""
     cursor = db.execute(sql, values or {})
     names = [column[0] for column in cursor.description]
@@ -29,10 +28,6 @@ def _query_rows(db: Database, sql: str, values: ExportRow | None = None, lists: 
         for name in lists:
             row[name] = json.loads(row[name]) if row[name] else []
         yield row
-
-
-def _depth(level: int | None) -> ExportRow:
-    return {"level": _ALL_LEVELS if level is None else level}
 
 
 def documents(db: Database) -> Iterator[ExportRow]:
@@ -58,23 +53,19 @@ def chunks(db: Database) -> Iterator[ExportRow]:
 
 
 def entities(db: Database) -> Iterator[ExportRow]:
-    """Entities, highest degree first: id, name, type, description, degree, x, y, r, vector, mentions; lists: descriptions, names,
-    chunk_ids.
+    """Entities, highest degree first: id, name, type, description, degree, x, y, r, mentions; lists: descriptions, names, chunk_ids.
 
-    `x`, `y`, `r` are None without a layout, `vector` (a list of numbers) without structural embeddings; `mentions` is their number.
+    `x`, `y`, `r` are None without a layout; `mentions` is their number.
     """
-    rows = _query_rows(
+    return _query_rows(
         db,
         "SELECT e.id, e.name, e.type, e.description, e.degree, p.x, p.y, p.r, e.descriptions,"
         " (SELECT json_group_array(alias) FROM (SELECT alias FROM entity_aliases WHERE entity_id = e.id ORDER BY 1)) AS names,"
         " (SELECT json_group_array(chunk_id) FROM (SELECT DISTINCT chunk_id FROM mentions WHERE entity_id = e.id ORDER BY 1)) AS chunk_ids,"
         " (SELECT count(*) FROM mentions WHERE entity_id = e.id) AS mentions"
-        ", v.vector FROM entities e LEFT JOIN entity_positions p ON p.entity_id = e.id"
-        " LEFT JOIN structural_embeddings v ON v.entity_id = e.id ORDER BY e.degree DESC, e.name, e.id",
+        " FROM entities e LEFT JOIN entity_positions p ON p.entity_id = e.id ORDER BY e.degree DESC, e.name, e.id",
         lists=("descriptions", "names", "chunk_ids"),
     )
-    for row in rows:
-        yield row | {"vector": row["vector"] and [n for (n,) in struct.iter_unpack("<f", row["vector"])]}
 
 
 def unique_entity_titles(db: Database) -> dict[str, str]:
@@ -118,8 +109,8 @@ def claims(db: Database) -> Iterator[ExportRow]:
     )
 
 
-def communities(db: Database, level: int | None = None) -> Iterator[ExportRow]:
-    """Communities down to a level, the coarsest first: id, level, ordinal, parent_id, x, y, r, entity_ids, relationship_ids, chunk_ids.
+def communities(db: Database) -> Iterator[ExportRow]:
+    """Communities, the coarsest first: id, level, ordinal, parent_id, x, y, r, entity_ids, relationship_ids, chunk_ids.
 
     Relationships are those with both entities in the community, chunks those that support one of them.
     """
@@ -135,17 +126,16 @@ def communities(db: Database, level: int | None = None) -> Iterator[ExportRow]:
         f" (SELECT json_group_array(id) FROM ({inner} ORDER BY 1)) AS relationship_ids,"
         " (SELECT json_group_array(chunk_id) FROM (SELECT DISTINCT v.chunk_id FROM evidence v"
         f" WHERE v.relationship_id IN ({inner}) ORDER BY 1)) AS chunk_ids"
-        " FROM communities c LEFT JOIN community_positions p ON p.community_id = c.id WHERE c.level <= :level ORDER BY c.level, c.ordinal",
-        _depth(level),
+        " FROM communities c LEFT JOIN community_positions p ON p.community_id = c.id ORDER BY c.level, c.ordinal",
         ("entity_ids", "relationship_ids", "chunk_ids"),
     )
 
 
-def reports(db: Database, level: int | None = None) -> Iterator[tuple[ExportRow, Report]]:
+def reports(db: Database) -> Iterator[tuple[ExportRow, Report]]:
     """Reports in the order of their communities, each with the community's id, level and ordinal."""
     columns = "r.community_id, r.input_hash, r.title, r.summary, r.rating, r.rating_explanation, r.findings, r.markdown"
-    join = "FROM reports r JOIN communities c ON c.id = r.community_id WHERE c.level <= :level ORDER BY c.level, c.ordinal"
-    for row in _query_rows(db, f"SELECT c.id, c.level, c.ordinal, {columns} {join}", _depth(level)):
+    join = "FROM reports r JOIN communities c ON c.id = r.community_id ORDER BY c.level, c.ordinal"
+    for row in _query_rows(db, f"SELECT c.id, c.level, c.ordinal, {columns} {join}"):
         community = {name: row.pop(name) for name in ("id", "level", "ordinal")}
         yield community, report_of(row)
 
@@ -165,13 +155,12 @@ def evidence(db: Database) -> Iterator[ExportRow]:
     return _query_rows(db, "SELECT relationship_id, chunk_id, start, end FROM evidence ORDER BY 1, 2, 3, 4")
 
 
-def community_members(db: Database, level: int | None = None) -> Iterator[ExportRow]:
-    """The members of communities down to a level: entity_id, community_id, level, number (`1.4`)."""
+def community_members(db: Database) -> Iterator[ExportRow]:
+    """The members of communities: entity_id, community_id, level, number (`1.4`)."""
     return _query_rows(
         db,
         "SELECT m.entity_id, m.community_id, c.level, c.level || '.' || c.ordinal AS number FROM community_members m"
-        " JOIN communities c ON c.id = m.community_id WHERE c.level <= :level ORDER BY 1, 3, 2",
-        _depth(level),
+        " JOIN communities c ON c.id = m.community_id ORDER BY 1, 3, 2",
     )
 
 
@@ -188,7 +177,7 @@ def entities_of_document(db: Database, document_id: str, limit: int) -> list[Exp
             db,
             "SELECT m.entity_id AS id, count(*) AS mentions, count(*) OVER () AS total FROM mentions m JOIN chunks c ON c.id = m.chunk_id"
             " WHERE c.document_id = :id GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT :limit",
-            {"id": document_id, "limit": limit},
+            values={"id": document_id, "limit": limit},
         )
     )
 
@@ -201,7 +190,7 @@ def first_mention_quotes(db: Database, entity_id: str, limit: int) -> list[Expor
         " JOIN chunks c ON c.id = m.chunk_id JOIN documents d ON d.id = c.document_id"
         f" LEFT JOIN sentence_spans s ON s.chunk_id = c.id AND s.splitter_version = {SPLITTER_VERSION}"
         " WHERE m.entity_id = :id GROUP BY c.id ORDER BY d.path, first LIMIT :most",
-        {"id": entity_id, "most": limit},
+        values={"id": entity_id, "most": limit},
     )
     quotes: dict[tuple[str, int], ExportRow] = {}  # overlapping chunks may share a sentence
     for row in rows:
@@ -214,12 +203,10 @@ def first_mention_quotes(db: Database, entity_id: str, limit: int) -> list[Expor
     return list(quotes.values())
 
 
-def community_sizes(db: Database, level: int | None = None) -> Iterator[tuple[str, str | None, int]]:
-    """Communities down to a level, the coarsest first: id, parent id, number of entities."""
+def community_sizes(db: Database) -> Iterator[tuple[str, str | None, int]]:
+    """Communities, the coarsest first: id, parent id, number of entities."""
     size = "(SELECT count(*) FROM community_members WHERE community_id = c.id)"
-    yield from db.execute(
-        f"SELECT c.id, c.parent_id, {size} FROM communities c WHERE c.level <= :level ORDER BY c.level, c.ordinal", _depth(level)
-    )
+    yield from db.execute(f"SELECT c.id, c.parent_id, {size} FROM communities c ORDER BY c.level, c.ordinal")
 
 
 def newest_document_time(db: Database) -> str | None:
@@ -228,9 +215,9 @@ def newest_document_time(db: Database) -> str | None:
     return None if newest is None else str(newest)
 
 
-def community_levels(db: Database, level: int | None = None) -> list[int]:
-    """The existing levels of communities, down to `level`."""
-    return [n for (n,) in db.execute("SELECT DISTINCT level FROM communities WHERE level <= :level ORDER BY 1", _depth(level))]
+def community_levels(db: Database) -> list[int]:
+    """The existing levels of communities."""
+    return [n for (n,) in db.execute("SELECT DISTINCT level FROM communities ORDER BY 1")]
 
 
 def document_titles(db: Database) -> Iterator[ExportRow]:

@@ -1,21 +1,16 @@
 """FilteredDatabase: a connection that sees only the documents that match a filter, and reports restricted to them.
 
-The matching document ids are computed once into a temporary table. Views of the same names shadow the tables and show only chunks,
-mentions, evidence and claims of these documents, entities they mention, relationships with evidence in them, communities with such an
-entity, and reports that quote them. Descriptions are empty unless all of their evidence matches. A filter that matches all documents costs
-nothing.
+The matching document ids are computed once into a temporary table. Views of the same names shadow the tables and show only what is in these
+documents; descriptions are empty unless all of their evidence matches.
 
 A report is unchanged only if every mention of its community's entities is in matching documents. Otherwise its findings keep only their
-matching quotes, a finding with other quotes becomes the text of its matching ones, and title and summary are replaced, because they
-describe all documents.
+matching quotes and the text of these, and title and summary are replaced, because they describe all documents.
 """
 
 import json
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -76,22 +71,10 @@ class FilteredDatabase(Database):
         super().__init__(db.conn)
         self.query_cache: dict[Any, Any] = {}
 
-    @cached_property
-    def chunks(self) -> tuple[list[str], NDArray[np.int64], NDArray[np.int64]]:
-        """The matching chunks by row: ids, rows in the full-text index, and numbers of words."""
-        rows = self.execute(
-            "SELECT c.id, r.row, s.sz FROM chunks c JOIN main.chunks_fts_rows r ON r.chunk_id = c.id"
-            " JOIN main.chunks_fts_docsize s ON s.id = r.row"
-        ).fetchall()
-        rows.sort(key=itemgetter(1))
-        ids, numbers, sizes = zip(*rows, strict=True) if rows else ((), (), ())
-        return list(ids), np.array(numbers, np.int64), _summed(sizes)
-
     def subject_ids(self, kind: str) -> set[str]:
         """The ids of the visible subjects of a kind of vector: chunk, entity or report."""
         if kind not in self.query_cache:
-            rows = ((i,) for i in self.chunks[0]) if kind == "chunk" else self.execute(_SUBJECTS[kind])
-            self.query_cache[kind] = {key for (key,) in rows}
+            self.query_cache[kind] = {key for (key,) in self.execute(_SUBJECTS[kind])}
         subjects: set[str] = self.query_cache[kind]
         return subjects
 
@@ -103,19 +86,6 @@ class FilteredDatabase(Database):
             self.query_cache["vectors", kind] = np.sort(np.fromiter((n for (n,) in rows), np.int64))
         numbers: NDArray[np.int64] = self.query_cache["vectors", kind]
         return numbers
-
-
-def _summed(sizes: Sequence[bytes]) -> NDArray[np.int64]:
-    """The sum of the column sizes in each blob: SQLite varints, seven bits per byte, highest first."""
-    if not sizes:
-        return np.zeros(0, np.int64)
-    data = np.frombuffer(b"".join(sizes), np.uint8).astype(np.int64)
-    last = data < 128
-    ends = np.flatnonzero(last)  # index of the last byte of each number
-    position = np.repeat(ends, np.diff(ends, prepend=-1)) - np.arange(len(data))
-    numbers = np.add.reduceat((data & 127) << (7 * position), np.r_[0, ends[:-1] + 1])
-    columns = len(numbers) // len(sizes)
-    return np.asarray(numbers.reshape(-1, columns).sum(axis=1), np.int64)
 
 
 def open_filtered(db: Database, selection: DocumentFilter, root: Path) -> Database:
@@ -140,7 +110,8 @@ def open_filtered(db: Database, selection: DocumentFilter, root: Path) -> Databa
         for name, select in _VIEWS.items():
             columns = ", ".join(f'"{row[1]}"' for row in db.execute(f"PRAGMA main.table_info({name})"))
             db.execute(f"CREATE TEMP VIEW {name} AS {select.replace('SELECT *', f'SELECT {columns}', 1)}")
-        db.execute("CREATE VIRTUAL TABLE temp.chunks_fts_instances USING fts5vocab('main', 'chunks_fts', 'instance')")
+        db.execute("CREATE TEMP TABLE selected_rows (row INTEGER PRIMARY KEY)")
+        db.execute("INSERT INTO temp.selected_rows SELECT r.row FROM chunks c JOIN main.chunks_fts_rows r ON r.chunk_id = c.id")
     finally:
         db.execute("PRAGMA query_only = ON")
     return FilteredDatabase(db)

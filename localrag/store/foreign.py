@@ -15,35 +15,26 @@ from sqlite_utils import Database
 
 from localrag.errors import IndexMismatch, LocalragError
 from localrag.settings import IndexSettings
-from localrag.store.check import rebuild_full_text
+from localrag.store.check import copy_rows
 from localrag.store.database import back_up_database
-from localrag.store.gate import SCHEMA_HASHES, SchemaObjects, schema_hash, schema_objects
-from localrag.store.location import DATABASE_FILE
-from localrag.store.opening import LOCATION_KEY
-from localrag.store.schema import (
-    SCHEMA_VERSION,
-    create_schema,
-    current_schema,
-    keep_checksums,
-    recompute_checksums,
-    schema_version,
-)
+from localrag.store.location import DATABASE_FILE, schema_objects
+from localrag.store.schema import SCHEMA_VERSION, current_schema, keep_checksums, schema_version
+from localrag.store.vectors import INDEX_FILE_SETTINGS
 from localrag.system.files import new_database_file
 from localrag.system.installation import upgrade_hint
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 # Settings that are kept; all others stay on the machine where they were written.
-UNLISTED = frozenset({"id", LOCATION_KEY})  # every index has its own: dropped without being reported
+UNLISTED = frozenset({"id", *INDEX_FILE_SETTINGS})  # every index has its own: dropped without being reported
 PORTABLE = frozenset(
     "settings chat_model embedder prepend_metadata chunk_tokens chunk_embedding_text merge_decisions llm_same_entity graph_hash"
     " graph_options_hash extraction_hashes merge_rules_version descriptions_hash clustering_statistics reports_state reports_hash"
-    " title_corpus_size repaired_titles layout_hash graph_embeddings_hash gc_config layout_method imports reclustered budgets_model"
+    " title_corpus_size layout_hash graph_embeddings_hash gc_config layout_method imports reclustered budgets_model"
     " style_model auto_extractor reports_style dropped_rows is_embedder_named"
-    " collected_llm_usage fts_merge_passes unused_config_hashes pending_erasure pending_conversation_erasure".split()
+    " has_removed_text pending_erasure pending_conversation_erasure".split()
 )
-MACHINE_BOUND = {"studies": "study", "studies_with_text": "study", "source_paths": "indexed folder"}  # → name for messages
+MACHINE_BOUND = {"studies": "study", "source_paths": "indexed folder"}  # → name for messages
 BOUND_MODEL_SETTINGS = {"chat_model": "chat model", "embedder": "embedder"}
-_IS_PLAIN_TABLE = "substr(upper(ltrim(sql)), 1, 13) = 'CREATE TABLE '"  # not a virtual one
 
 
 def sanitize_database(path: Path) -> list[tuple[str, str]]:
@@ -58,15 +49,12 @@ def sanitize_database(path: Path) -> list[tuple[str, str]]:
         with closing(sqlite3.connect(path)) as connection:
             _read_only(connection)
             objects, expected = schema_objects(connection), current_schema()
-            if (version := _version(connection)) != SCHEMA_VERSION:
-                if schema_hash(objects) != SCHEMA_HASHES[version]:
-                    raise _unusable("it was made by an older localrag, and other tables or triggers were added to it")
-                expected = objects
+            _check_version(connection)
             foreign = sorted(name for name, sql in objects.items() if expected.get(name) != sql)
             if not foreign and not expected.keys() - objects.keys():
                 _check_pages(connection)
                 return []
-        _rebuild(path, expected)
+        _rebuild(path)
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # also a name that is not UTF-8
         raise _unusable(str(error)) from error
     return [(f"{kind} {name}" if kind else name, "it is not of localrag's own schema") for kind, name in foreign]
@@ -102,18 +90,17 @@ def _unusable(reason: str) -> LocalragError:
     )
 
 
-def _version(connection: sqlite3.Connection) -> int:
-    """The version of a foreign schema. Raises IndexMismatch for one that cannot be read."""
+def _check_version(connection: sqlite3.Connection) -> None:
+    """Raise IndexMismatch for a foreign schema of another version, LocalragError for a database of another program."""
     if not (version := schema_version(connection)):
         raise _unusable("it is no index of localrag")
     if version > SCHEMA_VERSION:
         raise IndexMismatch(f"The index in the pack was made by a newer localrag (schema {version}).", upgrade_hint())
-    if version < min(SCHEMA_HASHES):
+    if version < SCHEMA_VERSION:
         raise IndexMismatch(
             f"The index in the pack was made by an older localrag (schema {version}).",
             "Index there again with this version, and pack again.",
         )
-    return version
 
 
 def _check_pages(connection: sqlite3.Connection) -> None:
@@ -122,26 +109,14 @@ def _check_pages(connection: sqlite3.Connection) -> None:
         raise _unusable(f"it is damaged ({result})")
 
 
-def _rebuild(path: Path, expected: SchemaObjects) -> None:
+def _rebuild(path: Path) -> None:
     """Replace a foreign database by a new one with localrag's schema and the foreign rows, as far as they fit."""
     part = new_database_file(path.with_name(f"{path.name}.part"))
     try:
-        with closing(sqlite3.connect(part, isolation_level=None)) as connection:
-            connection.execute("PRAGMA synchronous = OFF")  # after a power cut the pack is unpacked again
-            create_schema(Database(connection))
-            triggers = [(name, sql) for (kind, name), (_, sql) in expected.items() if kind == "trigger" and sql]
-            with closing(sqlite3.connect(path)) as foreign:
-                _read_only(foreign)
-                connection.execute("BEGIN")
-                for name, _ in triggers:
-                    connection.execute(f'DROP TRIGGER "{name}"')
-                for table in _tables(connection):
-                    _copy_rows(foreign, connection, table)
-                for _, sql in triggers:
-                    connection.execute(sql)
-                connection.execute("COMMIT")
-            rebuild_full_text(Database(connection))
-            recompute_checksums(Database(connection))
+        with closing(sqlite3.connect(path)) as foreign:
+            _read_only(foreign)
+            copy_rows(foreign, part)
+        with closing(sqlite3.connect(part)) as connection:
             _check_pages(connection)
         for name in (path.name, f"{path.name}-wal", f"{path.name}-shm", f"{path.name}-journal"):
             path.with_name(name).unlink(missing_ok=True)
@@ -149,30 +124,6 @@ def _rebuild(path: Path, expected: SchemaObjects) -> None:
     finally:
         for leftover in (part, Path(f"{part}-journal")):
             leftover.unlink(missing_ok=True)
-
-
-def _tables(connection: sqlite3.Connection) -> list[str]:
-    """localrag's ordinary tables, without those of SQLite and of the full-text index."""
-    rows = connection.execute(f"SELECT name FROM sqlite_master WHERE type = 'table' AND {_IS_PLAIN_TABLE} ORDER BY rowid")
-    return [name for (name,) in rows if not name.startswith(("sqlite_", "chunks_fts"))]
-
-
-def _copy_rows(foreign: sqlite3.Connection, target: sqlite3.Connection, table: str) -> None:
-    """Copy the rows of a table in the columns that both databases have; skips a foreign table that is not ordinary."""
-    target.execute(f'DELETE FROM "{table}"')
-    select = f"SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ? AND {_IS_PLAIN_TABLE}"
-    if not foreign.execute(select, [table]).fetchone()[0]:
-        return
-    columns = sorted(_columns(target, table) & _columns(foreign, table))
-    if columns:
-        named, marks = ", ".join(f'"{column}"' for column in columns), ", ".join("?" * len(columns))
-        rows = foreign.execute(f'SELECT {named} FROM "{table}"')
-        target.executemany(f'INSERT OR IGNORE INTO "{table}" ({named}) VALUES ({marks})', rows)
-
-
-def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
-    """The columns of a table, without generated and hidden ones."""
-    return {row[1] for row in connection.execute(f'PRAGMA table_xinfo("{table}")') if row[6] == 0}
 
 
 def forget_id(path: Path) -> None:
@@ -195,7 +146,6 @@ def drop_machine_state(db: Database) -> list[tuple[str, str]]:
             dropped += _drop_setting(db, key, value)
         db.execute("DELETE FROM file_stats")  # file stats of the other machine are meaningless here
         dropped += _drop_vectors(db)
-        db.execute("DELETE FROM vector_index_files")  # FAISS files are built again
         state = "CASE WHEN ended_at IS NULL THEN 'interrupted' ELSE state END"
         db.execute(f"UPDATE runs SET pid = 0, engine_metrics = '{{}}', progress = '{{}}', state = {state}")
         db.execute("UPDATE runs SET ended_at = CURRENT_TIMESTAMP WHERE ended_at IS NULL")
@@ -204,7 +154,7 @@ def drop_machine_state(db: Database) -> list[tuple[str, str]]:
 
 def _drop_vectors(db: Database) -> Iterator[tuple[str, str]]:
     """Delete vectors of another length than most of their kind; the next run computes them again."""
-    for table in ("embeddings", "staged_embeddings", "name_embeddings", "structural_embeddings"):
+    for table in ("embeddings", "staged_embeddings"):
         kind = "kind" if table in ("embeddings", "staged_embeddings") else "''"
         sizes = f"SELECT {kind}, length(vector), count(*) FROM {table} WHERE typeof(vector) = 'blob' GROUP BY 1, 2 ORDER BY 3, 2"
         rows = db.execute(sizes).fetchall()  # of each kind, the most frequent size last

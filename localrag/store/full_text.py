@@ -1,21 +1,16 @@
 """Full-text search over chunks: FTS5 with BM25, and character bigrams for Chinese, Japanese and Korean.
 
-FTS5 computes word rarity and average length over all its rows, so a filter would change the ranking. Within a `FilteredDatabase` the
-inverted index is therefore read here, and FTS5's formula (Robertson et al. 1994, with its k1, b and minimum idf) applied to the matching
-chunks.
+Within a `FilteredDatabase` only matching chunks are found; how rare words are is that of the whole index.
 """
 
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
-from functools import partial
+from contextlib import closing
 from itertools import accumulate
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlite_utils import Database
 
-from localrag.store import runs
 from localrag.store.filtered import FilteredDatabase
 from localrag.store.query_terms import (
     SearchTerm,
@@ -25,63 +20,11 @@ from localrag.store.query_terms import (
     plain_words,
     quoted_phrases,
     stem_words,
-    tokenize,
 )
 from localrag.text.sentences import cjk_bigrams, is_cjk
 
-K1, B, MIN_IDF = 1.2, 0.75, 1e-6
-TokenPhrase = tuple[str, Sequence[str]]  # column, consecutive tokens
-RowIds = NDArray[np.int64]
-
-
-def top_chunks(db: FilteredDatabase, phrases: Sequence[TokenPhrase], k: int) -> list[tuple[str, float]]:
-    """The `k` matching chunks with the highest BM25 score for the phrases, best first, as (chunk id, score)."""
-    ids, rows, sizes = db.chunks
-    score = np.zeros(len(rows))
-    length_norm = K1 * (1 - B + B * sizes / max(1e-9, sizes.mean())) if len(rows) else sizes
-    for phrase in phrases:
-        positions, frequencies = _frequencies(db, phrase)
-        rarity = max(MIN_IDF, float(np.log((len(rows) - len(positions) + 0.5) / (len(positions) + 0.5))))
-        score[positions] += rarity * frequencies * (K1 + 1) / (frequencies + length_norm[positions])
-    scored = np.flatnonzero(score)
-    best = scored[np.argsort(-score[scored], kind="stable")][:k]
-    return [(ids[n], float(score[n])) for n in best]
-
-
-def count_chunks_with_token(db: FilteredDatabase, token: str) -> int:
-    """The number of matching chunks that have a token, in either column."""
-    return len(np.unique(np.r_[tuple(_token_positions(db, token, column)[0] for column in ("text", "cjk"))]))
-
-
-def _frequencies(db: FilteredDatabase, phrase: TokenPhrase) -> tuple[RowIds, RowIds]:
-    """The positions in `db.chunks` of the chunks that have a phrase, and how often each has it."""
-    column, tokens = phrase
-    positions, offsets = _token_positions(db, tokens[0], column)
-    for n, token in enumerate(tokens[1:], 1):
-        next_tokens = set(zip(*(array.tolist() for array in _token_positions(db, token, column)), strict=True))
-        follows = np.array([(a, b + n) in next_tokens for a, b in zip(positions.tolist(), offsets.tolist(), strict=True)], bool)
-        positions, offsets = positions[follows], offsets[follows]
-    chunks, frequencies = np.unique(positions, return_counts=True)
-    return chunks, frequencies
-
-
-def _token_positions(db: FilteredDatabase, token: str, column: str) -> tuple[RowIds, RowIds]:
-    """The occurrences of a token in a column of the matching chunks: position in `db.chunks`, offset in tokens."""
-    cached = db.query_cache.setdefault("instances", {})
-    if (token, column) not in cached:
-        rows = db.chunks[1]
-        cursor = db.execute('SELECT doc, "offset" FROM temp.chunks_fts_instances WHERE term = ? AND col = ?', [token, column])
-        rows_found = np.array(cursor.fetchall(), np.int64).reshape(-1, 2)
-        position = np.minimum(np.searchsorted(rows, rows_found[:, 0]), max(0, len(rows) - 1))
-        inside = rows[position] == rows_found[:, 0] if len(rows) else np.zeros(len(rows_found), bool)
-        cached[token, column] = (position[inside], rows_found[inside, 1])
-    positions, offsets = cached[token, column]
-    return positions, offsets
-
-
 MAX_QUERY_TERMS = 8  # terms of a query that are searched for
-REBUILD_BELOW_CHUNKS = 20_000  # at most so many chunks: the index is optimized in one step
-MERGE_PAGES = 4_000  # pages merged per call in a larger index
+OPTIMIZED_CHUNKS = 20_000  # of a larger index only `rm` and `gc` remove deleted words at once
 MAX_QUERY_WORDS = 400  # words of a query that are looked up
 MAX_SCORED_CHUNKS = 100_000  # chunks scored per query, about 0.1 s
 CANDIDATE_FACTOR = 10  # candidates by rare words, per result, that are scored with the common words too
@@ -91,16 +34,12 @@ def search_chunks(db: Database, query: str, k: int, language: str = "en") -> lis
     """The `k` chunks that match `query` best, best first, as (chunk id, BM25 score, higher is better). `language`: two-letter code."""
     count = dict[SearchTerm, int]()  # looked up once per query because it scans the index
     terms = _search_terms(db, query, language, count)
-    if isinstance(db, FilteredDatabase):
-        phrases = [(t.column, tokens) for t in terms for tokens in tokenize(t.alternatives) if tokens]
-        return top_chunks(db, phrases, k)
-    if not terms:
-        return []
-    rare_terms = _rare_terms(db, terms, count)
+    inside = _filter_condition(db)
+    rare_terms = terms if inside else _rare_terms(db, terms, count)
     if not rare_terms:
         return []
     rare, match = " OR ".join(t.expression for t in rare_terms), " OR ".join(t.expression for t in terms)
-    scored = "SELECT rowid, -rank FROM chunks_fts WHERE chunks_fts MATCH ?"  # no other columns: reading them is slow
+    scored = f"SELECT rowid, -rank FROM chunks_fts WHERE chunks_fts MATCH ?{inside}"  # no other columns: reading them is slow
     if len(rare_terms) == len(terms):
         return _with_ids(db, db.execute(f"{scored} ORDER BY rank LIMIT ?", [match, k]).fetchall())
     first = dict(db.execute(f"{scored} ORDER BY rank LIMIT ?", [rare, CANDIDATE_FACTOR * k]).fetchall())
@@ -110,11 +49,19 @@ def search_chunks(db: Database, query: str, k: int, language: str = "en") -> lis
     return _with_ids(db, sorted(scores, key=lambda pair: -pair[1])[:k])
 
 
+def _filter_condition(db: Database) -> str:
+    """SQL that restricts a full-text query to the documents of a filter; empty without one."""
+    return " AND +rowid IN (SELECT row FROM temp.selected_rows)" if isinstance(db, FilteredDatabase) else ""
+
+
 def _search_terms(db: Database, query: str, language: str, count: dict[SearchTerm, int]) -> list[SearchTerm]:
     """The rarest words of a query in their forms, its rarest bigrams, its identifiers and its quoted phrases."""
     words, bigrams = plain_words(query)
     words, tokens = words[:MAX_QUERY_WORDS], stem_words(words[:MAX_QUERY_WORDS])
-    occurs = partial(_occurs, db)
+
+    def occurs(word: str) -> bool:
+        return exists_chunk_with_all(db, [word])
+
     corrected = corrections(db, words, tokens, _n_chunks(db), occurs)
     forms = {w: corrected.get(w, (w,)) for w in words}
     chosen = _rarest_terms(db, [SearchTerm("text", forms[w]) for w in words], count)
@@ -123,13 +70,6 @@ def _search_terms(db: Database, query: str, language: str, count: dict[SearchTer
     phrases = [t for t in (*compound_terms(query), *quoted_phrases(query)) if " " in t.alternatives[0]]
     in_all_forms = [SearchTerm("text", inflected.get(t.alternatives[0], t.alternatives)) for t in chosen]
     return list(dict.fromkeys([*in_all_forms, *pairs, *phrases[:MAX_QUERY_TERMS]]))
-
-
-def _occurs(db: Database, word: str) -> bool:
-    """Whether a chunk has a word, in any form that the index takes for the same."""
-    if isinstance(db, FilteredDatabase):
-        return any(count_chunks_with_token(db, token) for token in stem_words([word]).values())
-    return db.execute("SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT 1", [f'text : "{word}"']).fetchone() is not None
 
 
 def _n_chunks(db: Database) -> int:
@@ -185,11 +125,7 @@ def paths_with_phrase(db: Database, phrase: str) -> set[str]:
 def exists_chunk_with_all(db: Database, words: Sequence[str]) -> bool:
     """Whether at least one chunk has all of these words."""
     match = " AND ".join(f'text : "{w}"' for w in words)
-    if isinstance(db, FilteredDatabase):
-        return bool(
-            np.isin([row for (row,) in db.execute("SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ?", [match])], db.chunks[1]).any()
-        )
-    return next(iter(db.query("SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT 1", [match])), None) is not None
+    return db.execute(f"SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ?{_filter_condition(db)} LIMIT 1", [match]).fetchone() is not None
 
 
 def index_chunks(db: Database, texts: Iterable[tuple[str, str]]) -> None:
@@ -209,54 +145,30 @@ def unindex_chunks(db: Database, ids: Sequence[str]) -> None:
         db.execute(f"DELETE FROM chunks_fts_rows WHERE row IN {rows}", values)
 
 
-def rebuild_full_text_index(db: Database) -> None:
+def merge_segments(db: Database) -> None:
     """Merge all segments of the full-text index: deleted words stay in them until then."""
     with db.atomic():
         db.execute("INSERT INTO chunks_fts(chunks_fts) VALUES ('optimize')")
-        runs.save_settings(db, fts_merge_passes=0)
 
 
-def merge_segments(db: Database, *, due: bool) -> None:
-    """Remove deleted words from the segments of the full-text index: at once if it is small, else MERGE_PAGES pages per call.
-
-    `due`: words were deleted since the last call. In a large index they are gone after a complete pass that started later; a pass takes one
-    call for each MERGE_PAGES pages of the index.
-    """
-    passes, is_started = runs.load_settings(db).get("fts_merge_passes") or (0, False)
-    if due:
-        passes = 1 + is_started
-    if not passes:
-        return
-    if (
-        db.execute("SELECT count(*) FROM (SELECT 1 FROM chunks_fts_rows LIMIT ?)", [REBUILD_BELOW_CHUNKS + 1]).fetchone()[0]
-        <= REBUILD_BELOW_CHUNKS
-    ):
-        rebuild_full_text_index(db)
-        return
-    with db.atomic():
-        before = db.conn.total_changes
-        db.execute("INSERT INTO chunks_fts(chunks_fts, rank) VALUES ('merge', ?)", [MERGE_PAGES if is_started else -MERGE_PAGES])
-        ended = db.conn.total_changes - before < 2  # SQLite's documented test for a finished merge
-        runs.save_settings(db, fts_merge_passes=[passes - ended, not ended])
+def merge_segments_if_small(db: Database) -> None:
+    """Merge the segments of an index of at most OPTIMIZED_CHUNKS chunks."""
+    if db.execute("SELECT count(*) FROM (SELECT 1 FROM chunks_fts_rows LIMIT ?)", [OPTIMIZED_CHUNKS + 1]).fetchone()[0] <= OPTIMIZED_CHUNKS:
+        merge_segments(db)
 
 
 def sqlite_version() -> tuple[str, bool]:
     """The version of SQLite, and whether it has FTS5."""
-    db = Database(memory=True)
-    try:
-        db.execute("CREATE VIRTUAL TABLE t USING fts5(x)")
-    except sqlite3.OperationalError:
-        return sqlite3.sqlite_version, False
-    finally:
-        db.close()
-    return sqlite3.sqlite_version, True
+    with closing(sqlite3.connect(":memory:")) as db:
+        return sqlite3.sqlite_version, bool(db.execute("SELECT sqlite_compileoption_used('ENABLE_FTS5')").fetchone()[0])
 
 
 def document_frequencies(db: Database, words: Sequence[str]) -> dict[str, int]:
     """Word → number of chunks with any of its inflected forms; CJK words are character bigrams."""
-    stem = stem_words([w for w in words if not cjk_bigrams(w)]) | {w: w for w in words if cjk_bigrams(w)}
     if isinstance(db, FilteredDatabase):
-        return {w: count_chunks_with_token(db, stem.get(w, w)) for w in words}
+        count_matching = f"SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH ?{_filter_condition(db)}"
+        return {w: int(db.execute(count_matching, [f'"{w}"']).fetchone()[0]) for w in words}
+    stem = stem_words([w for w in words if not cjk_bigrams(w)]) | {w: w for w in words if cjk_bigrams(w)}
     sql = "SELECT term, doc FROM chunks_fts_vocab WHERE term IN (SELECT value FROM json_each(?))"
     count = {row["term"]: row["doc"] for row in db.query(sql, [json.dumps(sorted(set(stem.values())))])}
     return {w: count.get(stem.get(w, w), 0) for w in words}

@@ -1,13 +1,11 @@
 """The staged generation of documents, and its publication in one transaction; chunks that an edit only shifts.
 
 Readers see one generation: documents, chunks, full text, vectors, graph, communities and reports of one state. Changes for the next one are
-staged: `staged_documents` and `staged_chunks` (changed or moved contents), `staged_deletions` (paths whose published content ends),
-`staged_reports`, `staged_embeddings`, and the graph in temporary tables (`staging.py`). `publish` writes only rows that differ, so that a
-small edit is cheap in a large index. LLM calls, extractions and sentences are keyed by their text and belong to no generation, so a killed
-run loses nothing expensive.
+staged in the `staged_` tables, and the graph in temporary ones (`staging.py`); only the run's own connection sees them. `publish` writes
+only rows that differ, so that a small edit is cheap in a large index. LLM calls, extractions and sentences are keyed by their text and
+belong to no generation, so a killed run loses nothing expensive.
 
-Only the run's own connection sees the next generation (`view_next_generation`). A new file beside a graph is published at once: its chunks
-can be found, and nothing refers to it yet. Without a graph everything is published as it comes.
+A new file beside a graph is published at once: nothing refers to it yet. Without a graph everything is published as it comes.
 """
 
 import json
@@ -23,9 +21,10 @@ from sqlite_utils import Database
 from localrag.records import GraphLayout, Quote, Report
 from localrag.store import collections, documents, reviews, runs
 from localrag.store import layout as layout_store
+from localrag.store.chunks import SUBJECT_IDS
 from localrag.store.database import checkpoint_wal
 from localrag.store.documents import delete_orphan_file_stats
-from localrag.store.entity_network import pending_network_change, update_cache_files
+from localrag.store.entity_network import update_cache_files
 from localrag.store.full_text import index_chunks, unindex_chunks
 from localrag.store.staging import GraphStaging, StagedRow, clear_changed_chunks
 from localrag.store.vectors import VECTOR_KINDS
@@ -86,7 +85,6 @@ def publish(
     graph: GraphStaging | None = None,
     *,
     layout: GraphLayout | None = None,
-    in_part: bool = False,
     without_report: Collection[str] | None = None,
     kinds: Iterable[str] = VECTOR_KINDS,
     embedder: Mapping[str, str] | None = None,
@@ -94,18 +92,17 @@ def publish(
 ) -> None:
     """Publish the staged generation in one transaction.
 
-    `graph`: the staged graph and its communities; `layout`: replaces the stored layout, or updates it if `in_part`. `without_report`: the
-    communities of this generation without a report; if None, published reports are kept unless they quote a deleted chunk. `kinds`: the
-    vectors to publish. `embedder`: binds the index to it and deletes the vectors of others. `settings`: saved in the same transaction.
+    `graph`: the staged graph and its communities; `layout`: replaces the stored layout. `without_report`: the communities of this
+    generation without a report; if None, published reports are kept unless they quote a deleted chunk. `kinds`: the vectors to publish.
+    `embedder`: binds the index to it and deletes the vectors of others. `settings`: saved in the same transaction.
     """
-    before = pending_network_change(db, graph)
     with db.atomic():
         _publish_documents(db)
         if graph is not None:
             graph.publish()
             clear_changed_chunks(db)
         if layout is not None:
-            (layout_store.update_layout if in_part else layout_store.save_layout)(db, layout)
+            layout_store.save_layout(db, layout)
         if without_report is not None:
             _publish_reports(db, without_report)
         elif graph is not None:
@@ -115,11 +112,11 @@ def publish(
             runs.save_settings(db, embedder=embedder)
         for kind in kinds:
             _publish_vectors(db, kind)
-        for kind, rows in (("entity", "SELECT id FROM entities"), ("report", "SELECT community_id FROM reports")):
-            db.execute(f"DELETE FROM embeddings WHERE kind = ? AND subject_id NOT IN ({rows})", [kind])
+        for kind in ("entity", "report"):
+            db.execute(f"DELETE FROM embeddings WHERE kind = ? AND subject_id NOT IN ({SUBJECT_IDS[kind]})", [kind])
         runs.save_settings(db, **settings)
     checkpoint_wal(db)
-    update_cache_files(db, before)
+    update_cache_files(db)
 
 
 def _publish_documents(db: Database) -> None:
@@ -167,10 +164,9 @@ def _delete_stale_reports(db: Database) -> None:
 
 
 def _publish_vectors(db: Database, kind: str) -> None:
-    subjects = {"chunk": "SELECT id FROM main.chunks", "entity": "SELECT id FROM entities", "report": "SELECT community_id FROM reports"}
     db.execute(
         "INSERT OR REPLACE INTO embeddings (kind, subject_id, content_hash, embedder, vector)"
-        f" SELECT * FROM staged_embeddings WHERE kind = ? AND subject_id IN ({subjects[kind]})",
+        f" SELECT * FROM staged_embeddings WHERE kind = ? AND subject_id IN ({SUBJECT_IDS[kind]})",
         [kind],
     )
     db.execute("DELETE FROM staged_embeddings WHERE kind = ?", [kind])

@@ -4,7 +4,6 @@ Words of `title_word_counts` are hashed: the counts stay for a while after an ed
 """
 
 import json
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
@@ -32,11 +31,6 @@ from localrag.store import chunks as chunks_store
 from localrag.store.filtered import FilteredDatabase, filter_reports
 from localrag.store.staging import IN_JSON_LIST, GraphStaging
 from localrag.text.sentences import cached_sentences, collapse_whitespace
-
-
-def _shallow_dict(record: Any) -> dict[str, Any]:
-    """The fields of a record without nested records; ten times as fast as `asdict`, which matters for millions."""
-    return {name: getattr(record, name) for name in record.__slots__}
 
 
 def entities(db: Database, ids: Sequence[str] | None = None) -> list[Entity]:
@@ -101,28 +95,27 @@ def relationships(db: Database, touching: Iterable[str] | None = None) -> list[R
     return [Relationship(**row | {"descriptions": tuple(json.loads(row["descriptions"]))}) for row in rows]
 
 
+def _among(column: str, ids: Iterable[str] | None) -> tuple[str, list[str]]:
+    """The SQL condition that a column is one of some ids, and its values; no condition for None."""
+    return ("", []) if ids is None else (f"WHERE {column} {IN_JSON_LIST}", [json.dumps(list(ids))])
+
+
 def mentions(db: Database, entity_ids: Iterable[str] | None = None) -> list[Mention]:
     """All mentions, or those of the given entities."""
-    where, values = "", []
-    if entity_ids is not None:
-        where, values = "WHERE entity_id IN (SELECT value FROM json_each(?))", [json.dumps(list(entity_ids))]
+    where, values = _among("entity_id", entity_ids)
     select = f"SELECT entity_id, chunk_id, name, start, end FROM mentions {where} ORDER BY chunk_id, start"
     return [Mention(*row) for row in db.execute(select, values)]
 
 
 def evidence(db: Database, relationship_ids: Iterable[str] | None = None) -> list[Evidence]:
     """All evidence, or that of the given relationships."""
-    where, values = "", []
-    if relationship_ids is not None:
-        where, values = "WHERE relationship_id IN (SELECT value FROM json_each(?))", [json.dumps(list(relationship_ids))]
+    where, values = _among("relationship_id", relationship_ids)
     return [Evidence(**row) for row in db.query(f"SELECT * FROM evidence {where} ORDER BY relationship_id, chunk_id, start", values)]
 
 
 def claims(db: Database, entity_ids: Iterable[str] | None = None) -> list[Claim]:
     """All claims, or those whose subject is one of the given entities."""
-    where, values = "", []
-    if entity_ids is not None:
-        where, values = "WHERE subject_id IN (SELECT value FROM json_each(?))", [json.dumps(list(entity_ids))]
+    where, values = _among("subject_id", entity_ids)
     return [Claim(*row) for row in db.execute(f"SELECT * FROM claims {where} ORDER BY chunk_id, span_start, id", values)]
 
 
@@ -160,8 +153,8 @@ def save_reports(db: Database, reports: Iterable[Report]) -> None:
 
 
 def _report_row(report: Report) -> dict[str, Any]:
-    findings = json.dumps([asdict(f) for f in report.findings], ensure_ascii=False)
-    return _shallow_dict(report) | {"rating": report.rating or 0.0, "findings": findings, "markdown": report.markdown}
+    row = asdict(report)
+    return row | {"rating": report.rating or 0.0, "findings": json.dumps(row["findings"], ensure_ascii=False), "markdown": report.markdown}
 
 
 def staged_report_ids(db: Database) -> list[str]:
@@ -252,16 +245,12 @@ def community_overlap(db: Database, entity_ids: Iterable[str]) -> dict[str, int]
     return dict(rows)
 
 
-# The rating explanation that earlier versions gave to extractive reports, whose rating was a share of chunks.
-_EXTRACTIVE_RATING = re.compile(r"Its entities are mentioned in \d+ of \d+ passages\.|\d+ 个段落中有 \d+ 个提到其中的实体。|")
-
-
 def report_of(row: dict[str, Any]) -> Report:
     """The report in a row of `reports` or `staged_reports`."""
     findings = (Finding(f["summary"], f["explanation"], tuple(Quote(**q) for q in f["quotes"])) for f in json.loads(row["findings"]))
     row |= {"findings": tuple(findings)}
-    if _EXTRACTIVE_RATING.fullmatch(row["rating_explanation"]):
-        row |= {"rating": None, "rating_explanation": ""}
+    if not row["rating_explanation"]:  # an extractive report
+        row["rating"] = None
     return Report(**{k: v for k, v in row.items() if k != "markdown"})
 
 
@@ -425,7 +414,6 @@ def sample_chunks(db: Database, n: int, after: str) -> list[str]:
     return ids + [key for (key,) in db.execute(f"{named} AND id <= ? ORDER BY id LIMIT ?", [after, remaining])]
 
 
-MAX_CACHED_WORDS = 200_000  # cached word counts
 _ALL_SENTENCES = ""  # key for the number of all sentences
 
 
@@ -446,17 +434,11 @@ def count_title_words(staged: GraphStaging, words_of: Callable[[str], Set[str]])
 
 def title_word_frequencies(db: Database) -> tuple[Callable[[Collection[str]], Mapping[str, int]], int]:
     """A function from words to the number of sentences with them (only words in more than one), and the number of all sentences."""
-    cached: dict[str, int] = {}
 
     def counts(words: Collection[str]) -> dict[str, int]:
-        if len(cached) > MAX_CACHED_WORDS:
-            cached.clear()
-        keys = {_key(word): word for word in words if word not in cached}
+        keys = {_key(word): word for word in words}
         stored = f"SELECT word_hash, sentences FROM title_word_counts WHERE word_hash {IN_JSON_LIST}"
-        rows = db.execute(stored, [json.dumps(list(keys))]) if keys else ()
-        cached.update(dict.fromkeys(keys.values(), 0))
-        cached.update({keys[key]: n for key, n in rows})
-        return {word: n for word in words if (n := cached.get(word, 0))}
+        return {keys[key]: n for key, n in db.execute(stored, [json.dumps(list(keys))])}
 
     return counts, counts([_ALL_SENTENCES]).get(_ALL_SENTENCES, 0)
 

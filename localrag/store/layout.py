@@ -1,11 +1,9 @@
-"""Layout of the graph view: positions of entities and communities, edges between communities, structural embeddings."""
+"""Layout of the graph view: positions of entities and communities, edges between communities."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlite_utils import Database
 
 from localrag.records import CommunityEdge, GraphLayout, Position
@@ -17,7 +15,6 @@ def load_layout(db: Database) -> GraphLayout:
         tuple(Position(*row) for row in db.execute("SELECT entity_id, x, y, r FROM entity_positions ORDER BY entity_id")),
         tuple(Position(*row) for row in db.execute("SELECT community_id, x, y, r FROM community_positions ORDER BY community_id")),
         load_community_edges(db),
-        tuple(db.execute("SELECT entity_id, vector FROM structural_embeddings ORDER BY entity_id").fetchall()),
     )
 
 
@@ -27,72 +24,13 @@ def load_community_edges(db: Database) -> tuple[CommunityEdge, ...]:
     return tuple(CommunityEdge(*row) for row in edges)
 
 
-def entity_positions(db: Database, entities: Iterable[str]) -> dict[str, tuple[float, float, float]]:
-    """Entity id → center and radius (x, y, r), of those that have a position."""
-    return _positions_of(db, "entity_positions", "entity_id", entities)
-
-
-def community_positions(db: Database, communities: Iterable[str]) -> dict[str, tuple[float, float, float]]:
-    """Community id → center and radius (x, y, r), of those that have a position."""
-    return _positions_of(db, "community_positions", "community_id", communities)
-
-
-def _positions_of(db: Database, table: str, key: str, ids: Iterable[str]) -> dict[str, tuple[float, float, float]]:
-    rows = db.execute(f"SELECT {key}, x, y, r FROM main.{table} WHERE {key} IN (SELECT value FROM json_each(?))", [json.dumps(sorted(ids))])
-    return {i: (x, y, r) for i, x, y, r in rows}
-
-
-def update_layout(db: Database, layout: GraphLayout) -> None:
-    """Replace the positions and edges of a part of the graph, in the caller's transaction. Deleted subjects lose theirs by cascade."""
-    of_entities = "entity_positions", "entity_id", layout.entities
-    of_communities = "community_positions", "community_id", layout.communities
-    for table, key, positions in (of_entities, of_communities):
-        stored = _positions_of(db, table, key, (p.id for p in positions))
-        _put(db, table, key, (Position(i, *circle) for i, circle in stored.items()), positions)
-    rows = ((link.level, link.a, link.b, link.weight) for link in layout.edges)
-    insert = "INSERT INTO community_edges (level, source_id, target_id, weight) VALUES (?, ?, ?, ?)"
-    insert += " ON CONFLICT (source_id, target_id) DO UPDATE SET weight = excluded.weight"
-    db.conn.executemany(insert, rows)
-
-
 def save_layout(db: Database, layout: GraphLayout) -> None:
-    """Replace the stored layout, in the caller's transaction; unchanged rows are not rewritten."""
-    stored = load_layout(db)
-    _put(db, "entity_positions", "entity_id", stored.entities, layout.entities)
-    _put(db, "community_positions", "community_id", stored.communities, layout.communities)
-    _put_vectors(db, dict(stored.structural_vectors), dict(layout.structural_vectors))
-    if set(stored.edges) != set(layout.edges):
-        db.execute("DELETE FROM community_edges")
-        rows = ((link.level, link.a, link.b, link.weight) for link in layout.edges)
-        db.conn.executemany("INSERT INTO community_edges (level, source_id, target_id, weight) VALUES (?, ?, ?, ?)", rows)
-
-
-def _put(db: Database, table: str, key: str, stored: Iterable[Position], positions: Iterable[Position]) -> None:
-    old, new = {p.id: p for p in stored}, {p.id: p for p in positions}
-    db.conn.executemany(f"DELETE FROM {table} WHERE {key} = ?", ((i,) for i in old if i not in new))
-    rows = ((p.id, p.x, p.y, p.r) for i, p in new.items() if old.get(i) != p)
-    update = "x = excluded.x, y = excluded.y, r = excluded.r"
-    db.conn.executemany(f"INSERT INTO {table} ({key}, x, y, r) VALUES (?, ?, ?, ?) ON CONFLICT ({key}) DO UPDATE SET {update}", rows)
-
-
-def _put_vectors(db: Database, old: Mapping[str, bytes], new: Mapping[str, bytes]) -> None:
-    db.conn.executemany("DELETE FROM structural_embeddings WHERE entity_id = ?", ((i,) for i in old if i not in new))
-    rows = ((i, vector) for i, vector in new.items() if old.get(i) != vector)
-    insert = "INSERT INTO structural_embeddings (entity_id, vector) VALUES (?, ?)"
-    db.conn.executemany(f"{insert} ON CONFLICT (entity_id) DO UPDATE SET vector = excluded.vector", rows)
-
-
-def structural_embeddings(db: Database) -> tuple[list[str], NDArray[np.float32]]:
-    """The ids of entities with a structural vector, sorted, and the vectors, (n, d) float32; empty if `localrag layout` was never run."""
-    rows = db.execute("SELECT entity_id, vector FROM structural_embeddings ORDER BY entity_id").fetchall()
-    if not rows:
-        return [], np.empty((0, 0), np.float32)
-    return [i for i, _ in rows], np.frombuffer(b"".join(vector for _, vector in rows), "<f4").reshape(len(rows), -1)
-
-
-def entities_without_structural_embedding(db: Database) -> list[str]:
-    """The ids of entities without a structural vector."""
-    return [i for (i,) in db.execute("SELECT id FROM entities WHERE id NOT IN (SELECT entity_id FROM structural_embeddings)")]
+    """Replace the stored layout, in the caller's transaction."""
+    for table, positions in (("entity_positions", layout.entities), ("community_positions", layout.communities)):
+        db.execute(f"DELETE FROM {table}")
+        db.conn.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?)", ((p.id, p.x, p.y, p.r) for p in positions))
+    db.execute("DELETE FROM community_edges")
+    db.conn.executemany("INSERT INTO community_edges VALUES (?, ?, ?, ?)", ((e.level, e.a, e.b, e.weight) for e in layout.edges))
 
 
 def subjects_without_position(db: Database) -> list[str]:
@@ -100,20 +38,6 @@ def subjects_without_position(db: Database) -> list[str]:
     missing = "SELECT id FROM entities WHERE id NOT IN (SELECT entity_id FROM entity_positions)"
     missing += " UNION ALL SELECT id FROM communities WHERE id NOT IN (SELECT community_id FROM community_positions)"
     return [key for (key,) in db.execute(missing)]
-
-
-def is_complete(db: Database) -> bool:
-    """Whether every published entity and community has a position."""
-    return not db.execute(
-        "SELECT EXISTS (SELECT id FROM main.entities EXCEPT SELECT entity_id FROM main.entity_positions)"
-        " OR EXISTS (SELECT id FROM main.communities EXCEPT SELECT community_id FROM main.community_positions)"
-    ).fetchone()[0]
-
-
-def count_positions(db: Database) -> dict[str, Any]:
-    """The numbers of entities and communities with a position."""
-    row = db.execute("SELECT (SELECT count(*) FROM entity_positions), (SELECT count(*) FROM community_positions)").fetchone()
-    return {"entities": row[0], "communities": row[1]}
 
 
 def layout_state(db: Database) -> str:

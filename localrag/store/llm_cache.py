@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from secrets import token_hex
 from sqlite3 import OperationalError
 from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.records import IN_DOUBT_SUBJECT, QUERY_SUBJECT, CallReference, LlmCall
+from localrag.records import QUERY_SUBJECT, CallReference, LlmCall
 from localrag.store.runs import load_settings, save_settings
 
 
@@ -26,8 +26,7 @@ class SqliteLlmCache:
     def save(self, call: LlmCall, *, needed: bool) -> None:
         """Store a call; an existing one stays. If not `needed`, a read-only or busy database is ignored."""
         try:
-            with self.db.atomic():
-                self.db.table("llm_calls").insert(asdict(call) | {"tokens": json.dumps(call.tokens)}, ignore=True)
+            save_calls(self.db, [call])
         except OperationalError:
             if needed:
                 raise
@@ -43,22 +42,15 @@ def _call(row: dict[str, Any]) -> LlmCall:
 
 
 def _confirm(db: Database, references: Iterable[CallReference]) -> None:
-    """Set subject and config hash of used calls. A call used for two texts keeps both subjects and is deleted when neither is stored."""
-    for reference in references:
-        rows = db.execute("SELECT subject FROM llm_calls WHERE key = ?", [reference.key]).fetchall()
-        if reference.subject and rows and rows[0][0] not in ("", IN_DOUBT_SUBJECT, QUERY_SUBJECT, reference.subject):
-            db.execute("INSERT OR IGNORE INTO llm_call_subjects (call_key, subject) VALUES (?, ?)", [reference.key, rows[0][0]])
-        db.execute(
-            "UPDATE llm_calls SET subject = ?, config_hash = ?, unused_since = NULL WHERE key = ?",
-            [reference.subject, reference.config_hash, reference.key],
-        )
+    """Set subject and config hash of used calls. A call used for two texts is about the last, and is deleted with it."""
+    update = "UPDATE llm_calls SET subject = ?, config_hash = ?, unused_since = NULL WHERE key = ?"
+    db.conn.executemany(update, ((use.subject, use.config_hash, use.key) for use in references))
 
 
 def calls_about(db: Database, subjects: Sequence[str]) -> list[LlmCall]:
     """The stored calls about texts with these content ids."""
-    values = "(SELECT value FROM json_each(:subjects))"
-    matches = f"subject IN {values} OR key IN (SELECT call_key FROM llm_call_subjects WHERE subject IN {values})"
-    return list(map(_call, db.query(f"SELECT * FROM llm_calls WHERE {matches}", {"subjects": json.dumps(subjects)})))
+    query = "SELECT * FROM llm_calls WHERE subject IN (SELECT value FROM json_each(?))"
+    return list(map(_call, db.query(query, [json.dumps(subjects)])))
 
 
 _CALL = tuple(f.name for f in fields(LlmCall))
@@ -93,27 +85,16 @@ class MemoryOverlayCache:
 
 
 def total_llm_usage(db: Database) -> dict[str, Any]:
-    """Calls, prompt tokens, output tokens and seconds over the life of the index, including garbage-collected calls."""
-    current, collected = llm_usage_of(db, "true", []), load_settings(db).get("collected_llm_usage", {})
-    return {name: round(value + collected.get(name, 0), 1) for name, value in current.items()}
-
-
-def llm_usage_of(db: Database, where: str, values: list[Any]) -> dict[str, Any]:
-    """Calls, prompt tokens, output tokens and seconds of the stored calls that match `where`."""
+    """Calls, prompt tokens, output tokens and seconds of the stored calls."""
     sums = ", ".join(f"coalesce(sum({name}), 0) AS {name}" for name in ("prompt_tokens", "output_tokens", "seconds"))
-    return next(db.query(f"SELECT count(*) AS calls, {sums} FROM llm_calls WHERE {where}", values))
+    usage = next(db.query(f"SELECT count(*) AS calls, {sums} FROM llm_calls"))
+    return {name: round(value, 1) for name, value in usage.items()}
 
 
 def has_indexing_calls(db: Database) -> bool:
     """Whether the index has calls that were made to build it, not to answer a question."""
     query = "SELECT EXISTS (SELECT 1 FROM llm_calls WHERE subject <> ?)"
     return bool(db.execute(query, [QUERY_SUBJECT]).fetchone()[0])
-
-
-def count_by_numerics_class(db: Database) -> dict[str, int]:
-    """Numerics class → number of calls; calls without a class are not counted."""
-    rows = db.query("SELECT numerics, count(*) AS n FROM llm_calls WHERE numerics <> '' GROUP BY 1 ORDER BY 1")
-    return {row["numerics"]: row["n"] for row in rows}
 
 
 def identity(db: Database) -> str:

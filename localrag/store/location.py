@@ -1,16 +1,55 @@
-"""The location of an index, and names for shell completion, with few imports, because completion runs at every Tab."""
+"""The gate of an index folder, which may come from anybody: its files and its schema are checked before anything in it is read.
 
+SQLite executes parts of a schema (views, triggers, generated columns, expressions), and writes to what a link leads to. A schema that is
+localrag's own to the byte needs no further precaution; `PRAGMA trusted_schema = OFF` would forbid its index over a JSON value.
+"""
+
+import os
+import shlex
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
+from localrag.errors import LocalragError, UsageError
+from localrag.records import content_id
 from localrag.settings import INDEX_FOLDER
-from localrag.store.gate import check_files, has_known_schema
 
+SchemaObjects = dict[tuple[str, str], tuple[str, str | None]]  # (type, name) → (table, SQL)
+SCHEMA_HASH = "495850dd6449f9057a6e"  # of the objects of `schema.SCHEMA`: comparing it is quicker than creating them
 DATABASE_FILE = "index.db"
-_MAX_NAMES = 100  # names per completion
-_BUSY_TIMEOUT_S = 0.2  # wait for another process's lock
+LINKED_FILES = ("domain.toml", "aliases.txt")  # files of the user, which localrag only reads
+
+
+def check_files(folder: Path) -> None:
+    """Raise UsageError if a file of an index folder is a link, a pipe or a device: localrag would write to its target, or wait for it."""
+    try:
+        entries = list(os.scandir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise LocalragError(f"The index folder {folder} cannot be read: {error.strerror}.", "Check the folder's permissions") from error
+    for entry in entries:
+        is_linked = entry.name in LINKED_FILES and entry.is_file()
+        if not (is_linked or entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
+            raise UsageError(
+                f"The index in {folder} is not opened: {entry.name} is a link or a device, no file of its own.",
+                f"Remove it: rm {shlex.quote(entry.path)}. If it leads to another index, name that one: --index DIR",
+            )
+
+
+def schema_objects(connection: sqlite3.Connection) -> SchemaObjects:
+    """All objects of a database's schema."""
+    rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
+    return {(str(kind), str(name)): (str(table), sql) for kind, name, table, sql in rows}
+
+
+def schema_hash(objects: SchemaObjects) -> str:
+    """A hash of the objects."""
+    return content_id(*(repr(row) for row in sorted(objects.items())))
+
+
+def has_known_schema(connection: sqlite3.Connection) -> bool:
+    """Whether the objects of a database are those of this version of localrag."""
+    return schema_hash(schema_objects(connection)) == SCHEMA_HASH
 
 
 def find_nearest_index(path: Path | None) -> Path | None:
@@ -18,28 +57,3 @@ def find_nearest_index(path: Path | None) -> Path | None:
     current = Path.cwd()
     folders = [path, path / INDEX_FOLDER] if path else [folder / INDEX_FOLDER for folder in (current, *current.parents)]
     return next((folder for folder in folders if (folder / DATABASE_FILE).exists()), None)
-
-
-def entity_names(folder: Path, prefix: str) -> list[str]:
-    """Entity names with this prefix, ignoring case, highest degree first. Raises sqlite3.Error."""
-    sql = """SELECT name, max(degree) AS degree FROM
-        (SELECT name, degree FROM entities UNION SELECT alias, degree FROM entity_aliases JOIN entities ON id = entity_id)
-        WHERE name LIKE ? ESCAPE '\\' GROUP BY name ORDER BY degree DESC, name LIMIT ?"""
-    return [name for name, _ in _read_rows(folder, sql, prefix)]
-
-
-def community_titles(folder: Path, prefix: str) -> list[tuple[str, str]]:
-    """Number and title of the communities whose number has this prefix. Raises sqlite3.Error."""
-    sql = """SELECT level || '.' || ordinal AS number, coalesce(title, '') FROM communities LEFT JOIN reports ON id = community_id
-        WHERE number LIKE ? ESCAPE '\\' ORDER BY level, ordinal LIMIT ?"""
-    return [(number, title) for number, title in _read_rows(folder, sql, prefix)]
-
-
-def _read_rows(folder: Path, sql: str, prefix: str) -> Iterator[tuple[str, str]]:
-    pattern = "".join(f"\\{c}" if c in "%_\\" else c for c in prefix) + "%"
-    path = (folder / DATABASE_FILE).absolute()
-    check_files(folder)
-    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_BUSY_TIMEOUT_S)) as connection:
-        if not has_known_schema(connection):
-            raise sqlite3.DatabaseError("its schema is not localrag's own")
-        yield from connection.execute(sql, [pattern, _MAX_NAMES])

@@ -58,12 +58,6 @@ def delete_cell(db: Database, key: CellKey) -> None:
         db.execute("DELETE FROM review_cells WHERE path = ? AND section = ? AND question = ?", list(key))
 
 
-def delete_cells(db: Database, questions: Sequence[str]) -> int:
-    """Delete the cells of these questions with all decisions; returns how many."""
-    with db.atomic():
-        return int(db.execute(f"DELETE FROM review_cells WHERE {_IS_CHOSEN}", [json.dumps(list(questions))]).rowcount)
-
-
 def move_cells(db: Database, paths: Iterable[tuple[str, str]]) -> None:
     """Give cells of moved documents (old path, new path) their new paths."""
     with db.atomic():

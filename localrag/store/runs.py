@@ -83,6 +83,4 @@ def last_run(db: Database) -> dict[str, Any] | None:
     """The newest run as a row, with its engine metrics as `figures`, and its progress as `facts` at time `seen_at` (Unix seconds)."""
     columns = "*, engine_metrics AS figures, progress AS facts, updated_at AS seen_at"
     row = next(iter(db.query(f"SELECT {columns} FROM runs ORDER BY id DESC LIMIT 1")), None)
-    if row is not None and row["state"] == "partly":  # as it was called before
-        row["state"] = "partial"
     return None if row is None else row | {name: json.loads(row.get(name) or "{}") for name in ("figures", "facts")}

@@ -1,15 +1,12 @@
-"""The schema of `index.db`, its version, the upgrade from previous versions, and a checksum per table.
-
-The previous schemas are upgraded in one transaction, which changes names, adds columns at the end of tables and fills them. An older index
-must be built again.
+"""The schema of `index.db`, its version, and a checksum per table. An index of another version is refused.
 
 SQLite detects damage to its structures, but not a changed byte in a value. `table_checksums` holds per table the sum of its rows'
 checksums, so that a write only adds or subtracts those of the row. Temporary triggers of every writing connection do that, at 2 µs per row.
 A program without them can still write; `check` then reports the table as changed.
 """
 
-import json
 import re
+import shlex
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
@@ -21,26 +18,29 @@ from zlib import crc32
 from sqlite_utils import Database
 
 from localrag.errors import IndexMismatch, LocalragError
-from localrag.store.gate import PREVIOUS_STEPS, SCHEMA_HASHES, SchemaObjects, schema_hash, schema_objects
+from localrag.store.location import SCHEMA_HASH, SchemaObjects, schema_hash, schema_objects
 from localrag.system.installation import upgrade_hint
-from localrag.text.outline import Outline
 
-SCHEMA_VERSION = 33  # PRAGMA user_version; schema 30 counted its steps in a table
+SCHEMA_VERSION = 36  # PRAGMA user_version
 
 # The number of rejected names of an extraction, NULL for invalid JSON; index and query must use the same expression.
-REJECTED_NAMES_EXPR = "CASE WHEN json_valid(result) THEN json_extract(result, '$.noise') END"
+REJECTED_NAMES_EXPR = "CASE WHEN json_valid(result) THEN json_extract(result, '$.rejected_names') END"
+
+_DOCUMENT = """
+    id TEXT PRIMARY KEY, path TEXT NOT NULL UNIQUE, title TEXT NOT NULL, text TEXT NOT NULL, content_hash TEXT NOT NULL,
+    added_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, metadata TEXT NOT NULL DEFAULT '[]', parts TEXT NOT NULL DEFAULT '[]',
+    date TEXT NOT NULL DEFAULT '', date_source TEXT NOT NULL DEFAULT '', title_source TEXT NOT NULL DEFAULT '',
+    original_path TEXT NOT NULL DEFAULT ''"""
+
+_CHUNK = "ordinal INTEGER NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL, text TEXT NOT NULL, tokens INTEGER NOT NULL"
+_CHUNK += ", headings TEXT NOT NULL DEFAULT '[]'"
 
 SCHEMA = f"""
 CREATE TABLE index_settings (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 
 CREATE TABLE table_checksums (table_name TEXT PRIMARY KEY, checksum INTEGER NOT NULL) WITHOUT ROWID;
 
-CREATE TABLE documents (
-    id TEXT PRIMARY KEY, path TEXT NOT NULL UNIQUE, title TEXT NOT NULL, text TEXT NOT NULL, content_hash TEXT NOT NULL,
-    added_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, metadata TEXT NOT NULL DEFAULT '[]', parts TEXT NOT NULL DEFAULT '[]',
-    date TEXT NOT NULL DEFAULT '', date_source TEXT NOT NULL DEFAULT '', title_source TEXT NOT NULL DEFAULT '',
-    original_path TEXT NOT NULL DEFAULT '');
-
+CREATE TABLE documents ({_DOCUMENT});
 CREATE INDEX documents_by_content ON documents(path, content_hash);
 
 CREATE TABLE skipped_files (
@@ -50,7 +50,6 @@ CREATE TABLE file_stats (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL, digest TEXT NOT NULL) WITHOUT ROWID;
 
 CREATE TABLE collection_documents (name TEXT NOT NULL, path TEXT NOT NULL, PRIMARY KEY (name, path));
-
 CREATE INDEX collection_documents_by_path ON collection_documents(path);
 
 CREATE TABLE review_cells (
@@ -59,26 +58,14 @@ CREATE TABLE review_cells (
 
 CREATE TABLE ocr_pages (
     scan_id TEXT NOT NULL, page INTEGER NOT NULL, image_hash TEXT NOT NULL, words BLOB NOT NULL, PRIMARY KEY (scan_id, page));
-
 CREATE INDEX ocr_pages_by_image ON ocr_pages(image_hash);
 
 CREATE TABLE ocr_documents (content_hash TEXT PRIMARY KEY, scan_id TEXT NOT NULL, languages TEXT NOT NULL);
 
-CREATE TABLE retitled_documents (document_id TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE removed_documents (path TEXT PRIMARY KEY, words BLOB NOT NULL);
 
-CREATE TABLE removed_documents (path TEXT PRIMARY KEY, was_replaced INTEGER NOT NULL);
-
-CREATE TABLE removed_words (word_hash INTEGER PRIMARY KEY, was_replaced INTEGER NOT NULL);
-
-CREATE TABLE gc_queue (kind TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, value)) WITHOUT ROWID;
-
-CREATE TABLE chunks (
-    id TEXT PRIMARY KEY, document_id TEXT NOT NULL REFERENCES documents(id) ON DELETE CASCADE, ordinal INTEGER NOT NULL,
-    start INTEGER NOT NULL, end INTEGER NOT NULL, text TEXT NOT NULL, tokens INTEGER NOT NULL,
-    headings TEXT NOT NULL DEFAULT '[]');
-
+CREATE TABLE chunks (id TEXT PRIMARY KEY, document_id TEXT NOT NULL REFERENCES documents(id) ON DELETE CASCADE, {_CHUNK});
 CREATE INDEX chunks_by_document ON chunks(document_id, ordinal);
-
 CREATE INDEX chunks_in_document ON chunks(document_id, id);
 
 CREATE TABLE sentence_spans (chunk_id TEXT PRIMARY KEY, splitter_version INTEGER NOT NULL, spans BLOB NOT NULL);
@@ -93,18 +80,11 @@ CREATE TABLE llm_calls (
     key TEXT PRIMARY KEY, task TEXT NOT NULL, model TEXT NOT NULL, prompt_hash TEXT NOT NULL, grammar TEXT NOT NULL,
     sampling TEXT NOT NULL, text TEXT NOT NULL, tokens TEXT NOT NULL, prompt_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL,
     seconds REAL NOT NULL, created_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, subject TEXT NOT NULL DEFAULT '',
-    numerics TEXT NOT NULL DEFAULT '', config_hash TEXT NOT NULL DEFAULT '', unused_since TEXT);
-
+    config_hash TEXT NOT NULL DEFAULT '', unused_since TEXT);
 CREATE INDEX llm_calls_by_subject ON llm_calls(subject);
-
 CREATE INDEX llm_calls_unused ON llm_calls(unused_since) WHERE unused_since IS NOT NULL;
 
-CREATE TABLE llm_call_subjects (call_key TEXT NOT NULL, subject TEXT NOT NULL, PRIMARY KEY (call_key, subject)) WITHOUT ROWID;
-
-CREATE INDEX llm_call_subjects_by_subject ON llm_call_subjects(subject);
-
 CREATE TABLE extractions (chunk_id TEXT NOT NULL, config_hash TEXT NOT NULL, result TEXT NOT NULL, PRIMARY KEY (chunk_id, config_hash));
-
 CREATE INDEX extractions_by_noise ON extractions({REJECTED_NAMES_EXPR}) WHERE {REJECTED_NAMES_EXPR} > 0;
 
 CREATE TABLE changed_chunks (chunk_id TEXT PRIMARY KEY) WITHOUT ROWID;
@@ -112,38 +92,31 @@ CREATE TABLE changed_chunks (chunk_id TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE entities (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, type TEXT NOT NULL, description TEXT NOT NULL, degree INTEGER NOT NULL,
     descriptions TEXT NOT NULL);
-
 CREATE INDEX entities_by_degree ON entities(type, degree);
 
 CREATE TABLE entity_aliases (
     alias TEXT NOT NULL, entity_id TEXT NOT NULL REFERENCES entities(id) ON DELETE CASCADE, PRIMARY KEY (alias, entity_id));
-
 CREATE INDEX entity_aliases_nocase ON entity_aliases(alias COLLATE NOCASE);
-
 CREATE INDEX entity_aliases_by_entity ON entity_aliases(entity_id);
 
 CREATE TABLE mentions (
     entity_id TEXT NOT NULL REFERENCES entities(id) ON DELETE CASCADE,
     chunk_id TEXT NOT NULL REFERENCES chunks(id) ON DELETE CASCADE,
-    name TEXT NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL, informativeness REAL NOT NULL DEFAULT 0,
+    start INTEGER NOT NULL, end INTEGER NOT NULL, name TEXT NOT NULL, informativeness REAL NOT NULL DEFAULT 0,
     PRIMARY KEY (entity_id, chunk_id, start, end));
-
 CREATE INDEX mentions_by_chunk ON mentions(chunk_id);
 
 CREATE TABLE relationships (
     id TEXT PRIMARY KEY, source_id TEXT NOT NULL REFERENCES entities(id) ON DELETE CASCADE,
     target_id TEXT NOT NULL REFERENCES entities(id) ON DELETE CASCADE, description TEXT NOT NULL, weight REAL NOT NULL,
     strength REAL NOT NULL, descriptions TEXT NOT NULL);
-
 CREATE INDEX relationships_by_target ON relationships(target_id);
-
 CREATE INDEX relationships_by_source ON relationships(source_id);
 
 CREATE TABLE evidence (
     relationship_id TEXT NOT NULL REFERENCES relationships(id) ON DELETE CASCADE,
     chunk_id TEXT NOT NULL REFERENCES chunks(id) ON DELETE CASCADE, start INTEGER NOT NULL, end INTEGER NOT NULL,
     PRIMARY KEY (relationship_id, chunk_id, start, end));
-
 CREATE INDEX evidence_by_chunk ON evidence(chunk_id);
 
 CREATE TABLE claims (
@@ -151,40 +124,32 @@ CREATE TABLE claims (
     subject_id TEXT NOT NULL REFERENCES entities(id) ON DELETE CASCADE,
     object_id TEXT REFERENCES entities(id) ON DELETE CASCADE, type TEXT NOT NULL, status TEXT NOT NULL, start_date TEXT NOT NULL,
     end_date TEXT NOT NULL, description TEXT NOT NULL, span_start INTEGER NOT NULL, span_end INTEGER NOT NULL);
-
 CREATE INDEX claims_by_subject ON claims(subject_id);
-
 CREATE INDEX claims_by_chunk ON claims(chunk_id);
-
 CREATE INDEX claims_by_object ON claims(object_id);
 
 CREATE TABLE communities (
     id TEXT PRIMARY KEY, level INTEGER NOT NULL, ordinal INTEGER NOT NULL, parent_id TEXT, UNIQUE (level, ordinal));
-
 CREATE INDEX communities_by_parent ON communities(parent_id);
 
 CREATE TABLE community_members (
     community_id TEXT NOT NULL REFERENCES communities(id) ON DELETE CASCADE,
     entity_id TEXT NOT NULL REFERENCES entities(id) ON DELETE CASCADE, PRIMARY KEY (community_id, entity_id));
-
 CREATE INDEX community_members_by_entity ON community_members(entity_id);
 
 CREATE TABLE community_weights (community_id TEXT PRIMARY KEY, total_weight REAL NOT NULL, internal_weight REAL NOT NULL) WITHOUT ROWID;
 
 CREATE TABLE isolated_entities (entity_id TEXT PRIMARY KEY, attached_to_id TEXT NOT NULL) WITHOUT ROWID;
-
 CREATE INDEX isolated_entities_by_attached ON isolated_entities(attached_to_id);
 
 CREATE TABLE reports (
     community_id TEXT PRIMARY KEY REFERENCES communities(id) ON DELETE CASCADE, input_hash TEXT NOT NULL, title TEXT NOT NULL,
     summary TEXT NOT NULL, rating REAL NOT NULL, rating_explanation TEXT NOT NULL, findings TEXT NOT NULL, markdown TEXT NOT NULL);
-
 CREATE INDEX reports_imported ON reports(community_id) WHERE substr(input_hash, 1, 9) = 'imported ';
 
 CREATE TABLE report_documents (
     document_id TEXT NOT NULL, community_id TEXT NOT NULL REFERENCES reports(community_id) ON DELETE CASCADE,
     PRIMARY KEY (document_id, community_id));
-
 CREATE INDEX report_documents_by_community ON report_documents(community_id);
 
 CREATE TABLE title_word_counts (word_hash INTEGER PRIMARY KEY, sentences INTEGER NOT NULL);
@@ -198,51 +163,36 @@ CREATE TABLE community_positions (
 CREATE TABLE community_edges (
     level INTEGER NOT NULL, source_id TEXT NOT NULL REFERENCES communities(id) ON DELETE CASCADE,
     target_id TEXT NOT NULL REFERENCES communities(id) ON DELETE CASCADE, weight REAL NOT NULL, PRIMARY KEY (source_id, target_id));
-
 CREATE INDEX community_edges_by_target ON community_edges(target_id);
-
-CREATE TABLE structural_embeddings (entity_id TEXT PRIMARY KEY REFERENCES entities(id) ON DELETE CASCADE, vector BLOB NOT NULL);
 
 CREATE TABLE embeddings (
     vector_id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, subject_id TEXT NOT NULL, content_hash TEXT NOT NULL,
     embedder TEXT NOT NULL, vector BLOB NOT NULL, UNIQUE (kind, subject_id));
-
 CREATE INDEX embeddings_by_content ON embeddings(kind, content_hash);
-
 CREATE INDEX embeddings_by_embedder ON embeddings(kind, embedder, subject_id);
-
 CREATE INDEX embeddings_by_kind ON embeddings(kind);
 
 CREATE TABLE vector_versions (kind TEXT PRIMARY KEY, version TEXT NOT NULL);
 
-CREATE TABLE vector_index_files (
-    kind TEXT PRIMARY KEY, file TEXT NOT NULL, last_vector_id INTEGER NOT NULL, n_vectors INTEGER NOT NULL, size INTEGER NOT NULL);
-
-CREATE TABLE name_embeddings (name TEXT PRIMARY KEY, embedder TEXT NOT NULL, vector BLOB NOT NULL) WITHOUT ROWID;
 
 CREATE TABLE name_merges (
     name_key TEXT NOT NULL, entity_key TEXT NOT NULL, is_applied INTEGER NOT NULL, reason TEXT NOT NULL, score REAL NOT NULL,
     PRIMARY KEY (name_key, entity_key, is_applied)) WITHOUT ROWID;
 
 CREATE TABLE graph_inputs (chunk_id TEXT PRIMARY KEY, document_id TEXT NOT NULL, input_hash TEXT NOT NULL) WITHOUT ROWID;
-
 CREATE INDEX graph_inputs_by_document ON graph_inputs(document_id);
 
 CREATE TABLE document_names (
     document_id TEXT NOT NULL, name_key TEXT NOT NULL, form_counts TEXT NOT NULL, type_counts TEXT NOT NULL, descriptions TEXT NOT NULL,
     form TEXT NOT NULL, type TEXT NOT NULL, count INTEGER NOT NULL, target_key TEXT, reason TEXT, score REAL, canonical_key TEXT NOT NULL,
     entity_key TEXT NOT NULL, PRIMARY KEY (document_id, name_key)) WITHOUT ROWID;
-
 CREATE INDEX document_names_by_key ON document_names(name_key);
-
 CREATE INDEX document_names_by_canonical_key ON document_names(canonical_key, type);
 
 CREATE TABLE corpus_names (
     name_key TEXT PRIMARY KEY, form TEXT NOT NULL, type TEXT NOT NULL, count INTEGER NOT NULL, target_key TEXT, reason TEXT, score REAL)
     WITHOUT ROWID;
-
 CREATE INDEX corpus_names_by_target ON corpus_names(target_key);
-
 CREATE INDEX corpus_names_by_block ON corpus_names(type, substr(name_key, 1, 2), count);
 
 CREATE TABLE name_index (lookup_key TEXT NOT NULL, name_key TEXT NOT NULL, PRIMARY KEY (lookup_key, name_key)) WITHOUT ROWID;
@@ -253,7 +203,6 @@ CREATE TABLE homonyms (name_key TEXT PRIMARY KEY, is_person INTEGER NOT NULL, en
 
 CREATE TABLE similar_names (
     block TEXT NOT NULL, a TEXT NOT NULL, b TEXT NOT NULL, score REAL NOT NULL, PRIMARY KEY (block, a, b)) WITHOUT ROWID;
-
 CREATE INDEX similar_names_by_score ON similar_names(score);
 
 CREATE TABLE graph_nodes (
@@ -264,11 +213,8 @@ CREATE TABLE cooccurrences (
     a INTEGER NOT NULL, b INTEGER NOT NULL, relationship_id TEXT NOT NULL, shared_sentences INTEGER NOT NULL, n_chunks INTEGER NOT NULL,
     n_statements INTEGER NOT NULL, strength INTEGER NOT NULL, llm_chunks INTEGER NOT NULL, weight REAL, is_relationship INTEGER NOT NULL,
     PRIMARY KEY (a, b)) WITHOUT ROWID;
-
 CREATE INDEX cooccurrences_by_a ON cooccurrences(a, weight);
-
 CREATE INDEX cooccurrences_by_b ON cooccurrences(b, weight);
-
 CREATE INDEX cooccurrences_by_weight ON cooccurrences(weight);
 
 CREATE TABLE document_entity_counts (
@@ -278,13 +224,11 @@ CREATE TABLE document_cooccurrences (
     document_id TEXT NOT NULL, a INTEGER NOT NULL, b INTEGER NOT NULL, shared_sentences INTEGER NOT NULL, n_chunks INTEGER NOT NULL,
     n_statements INTEGER NOT NULL, strength INTEGER NOT NULL, llm_chunks INTEGER NOT NULL, descriptions TEXT NOT NULL,
     PRIMARY KEY (document_id, a, b)) WITHOUT ROWID;
-
 CREATE INDEX document_cooccurrences_described ON document_cooccurrences(a, b) WHERE descriptions <> '';
 
 CREATE TABLE relationship_spans (
     chunk_id TEXT NOT NULL, a INTEGER NOT NULL, b INTEGER NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL,
     PRIMARY KEY (chunk_id, a, b, start, end)) WITHOUT ROWID;
-
 CREATE INDEX relationship_spans_by_pair ON relationship_spans(a, b);
 
 CREATE TABLE weight_histogram (bucket REAL PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
@@ -302,19 +246,10 @@ CREATE TABLE runs (
     state TEXT NOT NULL, stage TEXT NOT NULL DEFAULT '', done INTEGER NOT NULL DEFAULT 0, total INTEGER NOT NULL DEFAULT 0,
     engine_metrics TEXT NOT NULL DEFAULT '{{}}', progress TEXT NOT NULL DEFAULT '{{}}', updated_at REAL NOT NULL DEFAULT 0);
 
-CREATE TABLE staged_documents (
-    id TEXT PRIMARY KEY, path TEXT NOT NULL UNIQUE, title TEXT NOT NULL, text TEXT NOT NULL, content_hash TEXT NOT NULL,
-    added_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, metadata TEXT NOT NULL DEFAULT '[]', parts TEXT NOT NULL DEFAULT '[]',
-    date TEXT NOT NULL DEFAULT '', date_source TEXT NOT NULL DEFAULT '', title_source TEXT NOT NULL DEFAULT '',
-    original_path TEXT NOT NULL DEFAULT '');
-
+CREATE TABLE staged_documents ({_DOCUMENT});
 CREATE INDEX staged_documents_by_content ON staged_documents(path, content_hash);
 
-CREATE TABLE staged_chunks (
-    id TEXT PRIMARY KEY, document_id TEXT NOT NULL REFERENCES staged_documents(id) ON DELETE CASCADE, ordinal INTEGER NOT NULL,
-    start INTEGER NOT NULL, end INTEGER NOT NULL, text TEXT NOT NULL, tokens INTEGER NOT NULL,
-    headings TEXT NOT NULL DEFAULT '[]');
-
+CREATE TABLE staged_chunks (id TEXT PRIMARY KEY, document_id TEXT NOT NULL REFERENCES staged_documents(id) ON DELETE CASCADE, {_CHUNK});
 CREATE INDEX staged_chunks_by_document ON staged_chunks(document_id, ordinal);
 
 CREATE TABLE staged_deletions (path TEXT PRIMARY KEY);
@@ -326,90 +261,41 @@ CREATE TABLE staged_reports (
 CREATE TABLE staged_embeddings (
     kind TEXT NOT NULL, subject_id TEXT NOT NULL, content_hash TEXT NOT NULL, embedder TEXT NOT NULL, vector BLOB NOT NULL,
     PRIMARY KEY (kind, subject_id));
-
 CREATE INDEX staged_embeddings_by_content ON staged_embeddings(kind, content_hash);
-
 CREATE TRIGGER embeddings_inserted AFTER INSERT ON embeddings BEGIN
     INSERT OR REPLACE INTO vector_versions VALUES (new.kind, hex(randomblob(8))); END;
-
 CREATE TRIGGER embeddings_deleted AFTER DELETE ON embeddings BEGIN
     INSERT OR REPLACE INTO vector_versions VALUES (old.kind, hex(randomblob(8))); END;
 
 -- Chunks that were stored, deleted or extracted since the published graph was made: its inputs are compared for their documents.
 CREATE TRIGGER extractions_inserted AFTER INSERT ON extractions BEGIN
     INSERT OR IGNORE INTO changed_chunks VALUES (new.chunk_id); END;
-
 CREATE TRIGGER extractions_updated AFTER UPDATE ON extractions BEGIN
     INSERT OR IGNORE INTO changed_chunks VALUES (old.chunk_id), (new.chunk_id); END;
-
 CREATE TRIGGER extractions_deleted AFTER DELETE ON extractions BEGIN
     INSERT OR IGNORE INTO changed_chunks VALUES (old.chunk_id); END;
 
 -- A chunk without an extraction is recorded when it gets one.
 CREATE TRIGGER chunks_inserted AFTER INSERT ON chunks WHEN EXISTS (SELECT 1 FROM extractions WHERE chunk_id = new.id) BEGIN
     INSERT OR IGNORE INTO changed_chunks VALUES (new.id); END;
-
 CREATE TRIGGER chunks_updated AFTER UPDATE ON chunks WHEN (old.id, old.document_id) <> (new.id, new.document_id) BEGIN
     INSERT OR IGNORE INTO changed_chunks VALUES (old.id), (new.id); END;
-
 CREATE TRIGGER chunks_deleted AFTER DELETE ON chunks WHEN EXISTS (SELECT 1 FROM graph_inputs WHERE chunk_id = old.id) BEGIN
     INSERT OR IGNORE INTO changed_chunks VALUES (old.id); END;
 
--- Documents whose title changed since the network of entities and chunks was built.
+-- The network of entities and chunks depends on the titles of documents.
 CREATE TRIGGER documents_title_updated AFTER UPDATE OF title ON documents WHEN old.title <> new.title BEGIN
-    INSERT OR IGNORE INTO retitled_documents VALUES (new.id); END
+    INSERT OR REPLACE INTO vector_versions VALUES ('title', hex(randomblob(8))); END
 """
 
 CHECKSUMS_TABLE = "table_checksums"
 CONTENT_TABLES = tuple(name for name in re.findall(r"^CREATE TABLE (\w+)", SCHEMA, re.MULTILINE) if name != CHECKSUMS_TABLE)
 
-HEADINGS_SCHEMA = 32  # the first whose chunks have headings
-_PREVIOUS_SEARCH = "chunk_search"  # full-text index of schema 30, and prefix of its tables
-_INDEX_OF_KEY = re.compile(r"(sqlite_autoindex_)(\w+)(_\d+)")
-_RENAMED_OBJECTS = dict(  # old name → new name; full-text tables and key indexes follow their tables
-    pair.split("=")
-    for pair in """
-    settings=index_settings skipped=skipped_files seen=file_stats collections=collection_documents scanned_pages=ocr_pages
-    scans=ocr_documents chunk_search=chunks_fts chunk_rows=chunks_fts_rows chunk_terms=chunks_fts_vocab sentences=sentence_spans
-    retitled=retitled_documents also_about=llm_call_subjects leaving=gc_queue departed=removed_documents departed_words=removed_words
-    members=community_members attached=isolated_entities quoted=report_documents title_words=title_word_counts places=entity_positions
-    community_places=community_positions community_links=community_edges structural_vectors=structural_embeddings
-    vector_states=vector_versions vector_files=vector_index_files name_vectors=name_embeddings merges=name_merges
-    graph_chunks=graph_inputs names=document_names name_keys=corpus_names name_offers=name_index name_asks=name_queries
-    nodes=graph_nodes pairs=cooccurrences document_nodes=document_entity_counts document_pairs=document_cooccurrences
-    statements=relationship_spans weight_counts=weight_histogram alike=similar_names next_documents=staged_documents
-    next_chunks=staged_chunks next_gone=staged_deletions next_reports=staged_reports next_embeddings=staged_embeddings
-    collections_by_path=collection_documents_by_path scanned_pages_by_looks=ocr_pages_by_image llm_calls_by_about=llm_calls_by_subject
-    also_about_by_text=llm_call_subjects_by_subject aliases_in_any_case=entity_aliases_nocase
-    aliases_by_entity=entity_aliases_by_entity members_by_entity=community_members_by_entity attached_to=isolated_entities_by_attached
-    quoted_by_community=report_documents_by_community community_links_by_b=community_edges_by_target
-    graph_chunks_by_document=graph_inputs_by_document names_by_key=document_names_by_key names_by_base=document_names_by_canonical_key
-    name_keys_by_target=corpus_names_by_target name_keys_by_block=corpus_names_by_block alike_by_score=similar_names_by_score
-    pairs_by_a=cooccurrences_by_a pairs_by_b=cooccurrences_by_b pairs_by_weight=cooccurrences_by_weight
-    document_pairs_described=document_cooccurrences_described statements_by_pair=relationship_spans_by_pair
-    next_documents_by_content=staged_documents_by_content next_chunks_by_document=staged_chunks_by_document
-    next_embeddings_by_content=staged_embeddings_by_content embedding_added=embeddings_inserted embedding_removed=embeddings_deleted
-    extraction_added=extractions_inserted extraction_changed=extractions_updated extraction_removed=extractions_deleted
-    chunk_added=chunks_inserted chunk_changed=chunks_updated chunk_removed=chunks_deleted title_changed=documents_title_updated
-    """.split()
-)
-_RENAMED_SETTINGS = dict(
-    pair.split("=")
-    for pair in """
-    graph=graph_hash reports=reports_state reported=reports_hash titled=title_corpus_size layout=layout_hash picture=layout_method
-    merging=merge_rules_version clustered=clustering_statistics described=descriptions_hash options=graph_options_hash
-    read_by=extraction_hashes graph_vectors=graph_embeddings_hash chunk_vectors=chunk_embedding_text prepended=prepend_metadata
-    same_by_model=llm_same_entity decisions=merge_decisions style_of=style_model window_of=budgets_model collected_for=gc_config
-    unused_recipes=unused_config_hashes spent=collected_llm_usage sources=source_paths erasing=pending_erasure
-    forgetting=pending_conversation_erasure search_passes=fts_merge_passes titles=repaired_titles
-    """.split()
-)
-
 
 def create_schema(db: Database) -> None:
     """Create all tables in an empty database, in one transaction."""
     with db.atomic():
-        for statement in SCHEMA.strip().split(";\n\n"):
+        for statement in re.split(r";\n+", SCHEMA.strip()):
             db.execute(statement)
         db.conn.executemany("INSERT INTO table_checksums VALUES (?, 0)", ((table,) for table in CONTENT_TABLES))
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -420,87 +306,35 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
 
     Raises IndexMismatch for another version, LocalragError.
     """
-    connection.execute("BEGIN")  # one state, even if another process upgrades it
+    connection.execute("BEGIN")  # one state, even if another process creates it
     try:
         objects, version = schema_objects(connection), schema_version(connection)
     finally:
         connection.rollback()
-    if not objects or schema_hash(objects) == SCHEMA_HASHES.get(version):
+    if not objects or (version == SCHEMA_VERSION and schema_hash(objects) == SCHEMA_HASH):
         return
     if version > SCHEMA_VERSION:
         raise IndexMismatch(f"The index {path} was made by a newer localrag (schema {version}).", upgrade_hint())
     if version == 0:
         raise LocalragError(f"{path} is not a usable index: another program made it.", "Move it elsewhere and index again.")
-    if version not in SCHEMA_HASHES:
+    if version < SCHEMA_VERSION:
+        folder = shlex.quote(str(path.parent))
         raise IndexMismatch(
-            f"The index {path} was made by an older localrag (schema {version}), whose tables this one does not read.",
-            f"Move {path.parent} away and index again: localrag index PATH",
+            f"The index {path} was made by an older localrag (schema {version}), and this one does not read it: a new index has none of its"
+            " conversations, review decisions, merges and collections.",
+            f"Build it anew: mv {folder} {folder}.old && localrag index PATH",
         )
     differing = sorted({" ".join(key) for key, _ in objects.items() ^ current_schema().items()})
-    if version < SCHEMA_VERSION or differing:  # SQLite itself writes parts of the schema, in another release perhaps differently
-        named, remedy = (
-            f": {', '.join(differing[:3])}",
+    if differing:  # SQLite itself writes parts of the schema, in another release perhaps differently
+        raise LocalragError(
+            f"The index {path} is not read, since its schema is not localrag's own: {', '.join(differing[:3])}.",
             "Keep only the rows of its tables, and a copy of what it was: localrag check --repair",
         )
-        if version < SCHEMA_VERSION:
-            named, remedy = "", "Move it elsewhere and index again: localrag index PATH"
-        raise LocalragError(f"The index {path} is not read, since its schema is not localrag's own{named}.", remedy)
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
-    """The version of a database's schema; 0 without one. Reads no more than plain columns of a plain table."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    plain = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ? AND sql LIKE 'CREATE TABLE %'"
-    if version or not connection.execute(plain, [PREVIOUS_STEPS]).fetchone():
-        return int(version)
-    if {"name", "migration_set"} - {row[1] for row in connection.execute(f"PRAGMA table_info({PREVIOUS_STEPS})")}:  # they may be computed
-        return 0
-    (last,) = connection.execute(f"SELECT max(name) FROM {PREVIOUS_STEPS} WHERE migration_set = 'localrag'").fetchone()
-    number = re.match(r"m(\d{3})_", str(last))
-    return int(number[1]) if number else 0
-
-
-def upgrade_schema(db: Database) -> None:
-    """Upgrade a database of a previous schema, in one transaction.
-
-    Tables and columns keep their order and rows, and rows that were stored without an added column have its default. So only SQLite's
-    stored schema text changes. `ALTER TABLE` would leave another text than `create_schema`, and would rebuild indexes.
-    """
-    try:
-        with db.atomic():
-            old, new, version = schema_objects(db.conn), current_schema(), schema_version(db.conn)
-            if ("table", PREVIOUS_STEPS) in old:
-                renamed = json.dumps(_RENAMED_SETTINGS)
-                db.execute("UPDATE settings SET key = coalesce(json_extract(:new, '$.' || key), key)", {"new": renamed})
-                db.execute(f"DROP TABLE {PREVIOUS_STEPS}")
-            for name in CONTENT_TABLES:
-                if name not in {_new_name(table) for _, table in old}:
-                    db.execute(str(new["table", name][1]))
-            if ("table", CHECKSUMS_TABLE) not in old:
-                db.execute(str(new["table", CHECKSUMS_TABLE][1]))
-            db.execute("PRAGMA writable_schema = ON")
-            update = "UPDATE sqlite_master SET name = ?, tbl_name = ?, sql = ? WHERE type = ? AND name = ?"
-            rows = ((_new_name(name), kind, name) for kind, name in old)
-            db.conn.executemany(
-                update, [(new_name, *new[kind, new_name], kind, name) for new_name, kind, name in rows if (kind, new_name) in new]
-            )
-            db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-            db.execute("PRAGMA writable_schema = RESET")  # reloads the schema
-            if version < HEADINGS_SCHEMA:
-                _store_headings(db)
-    finally:
-        db.execute("PRAGMA writable_schema = RESET")
-
-
-def _store_headings(db: Database) -> None:
-    """Store the headings of all chunks."""
-    for documents, chunks in (("documents", "chunks"), ("staged_documents", "staged_chunks")):
-        for (document,) in db.execute(f"SELECT id FROM {documents}").fetchall():
-            (text,) = db.execute(f"SELECT text FROM {documents} WHERE id = ?", [document]).fetchone()
-            outline = Outline(text)
-            rows = db.execute(f"SELECT start, id FROM {chunks} WHERE document_id = ?", [document]).fetchall()
-            headings = ((json.dumps(outline.headings_at(start), ensure_ascii=False), chunk) for start, chunk in rows)
-            db.conn.executemany(f"UPDATE {chunks} SET headings = ? WHERE id = ?", headings)
+    """The version of a database's schema; 0 for an empty database and one of another program."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def current_schema() -> SchemaObjects:
@@ -508,15 +342,6 @@ def current_schema() -> SchemaObjects:
     with closing(sqlite3.connect(":memory:")) as connection:
         create_schema(Database(connection))
         return schema_objects(connection)
-
-
-def _new_name(name: str) -> str:
-    """The current name of an object of schema 30."""
-    if index := _INDEX_OF_KEY.fullmatch(name):
-        return f"{index[1]}{_new_name(index[2])}{index[3]}"
-    if name.startswith(f"{_PREVIOUS_SEARCH}_"):
-        return name.replace(_PREVIOUS_SEARCH, _RENAMED_OBJECTS[_PREVIOUS_SEARCH], 1)
-    return _RENAMED_OBJECTS.get(name, name)
 
 
 def keep_checksums(connection: sqlite3.Connection) -> None:

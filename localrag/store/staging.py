@@ -1,15 +1,14 @@
-"""GraphStaging: the graph's staged rows and deletions, and the inputs the graph is built from.
+"""GraphStaging: the graph's staged rows and deletions, and the inputs the graph is built from: per chunk, the extraction used.
 
 A run changes the graph by difference, in temporary tables beside the published ones. The run reads the merged state, other connections the
 published graph, until `publish` applies the difference in the caller's transaction. SQLite keeps temporary tables in files of their own, so
 a change of any size fits in memory. After a kill the difference is computed again, without a model.
-
-The inputs are, per chunk, the extraction used; they tell which documents changed since the graph was built.
 """
 
 import json
+import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -19,12 +18,11 @@ from sqlite_utils import Database
 from localrag.records import Chunk, Extraction, content_id
 from localrag.store import chunks as chunks_store
 from localrag.store.database import temporary_table
-from localrag.system.resources import available_memory
+from localrag.store.schema import create_schema
 
 StagedRow = tuple[Any, ...]
 IN_JSON_LIST = "IN (SELECT value FROM json_each(?))"  # the parameter is a list of keys, as JSON
-STAGING_CACHE_KIB_RANGE = (262_144, 2_097_152)  # page cache of the temporary tables: an eighth of the free memory, within these limits
-REBUILD_INDEX_FROM_ROWS = 50_000  # inserted rows of a table
+STAGING_CACHE_KIB = 524_288  # page cache of the temporary tables: keys are hashes, so nearly every row is on another page than the last
 ROWS_PER_INSERT = 50_000  # rows in memory at a time
 
 
@@ -34,7 +32,7 @@ class StagedTable:
 
     columns: tuple[str, ...]
     keys: int
-    indexes: tuple[str, ...] = ()
+    indexes: tuple[str, ...]
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -42,53 +40,26 @@ class StagedTable:
         return self.columns[: self.keys]
 
 
-def _staged_table(columns: str, keys: int, *indexes: str) -> StagedTable:
-    return StagedTable(tuple(columns.split()), keys, indexes)
+def _read_tables(names: Sequence[str]) -> dict[str, StagedTable]:
+    """Read the columns, keys and indexes of tables from the schema."""
+    tables = {}
+    with closing(sqlite3.connect(":memory:")) as connection:
+        create_schema(Database(connection))
+        for name in names:
+            columns = connection.execute("SELECT name, pk FROM pragma_table_info(?)", [name]).fetchall()
+            indexes = connection.execute("SELECT sql FROM sqlite_master WHERE type = 'index' AND tbl_name = ? AND sql > ''", [name])
+            unique = connection.execute("SELECT name FROM pragma_index_list(?) WHERE origin = 'u'", [name]).fetchall()
+            listed = connection.execute("SELECT group_concat(name, ', ') FROM pragma_index_info(?)", unique[0]) if unique else ()
+            indexed = [sql.partition(f"ON {name}(")[2].rpartition(")")[0] for (sql,) in indexes] + [names for (names,) in listed]
+            tables[name] = StagedTable(tuple(column for column, _ in columns), sum(pk > 0 for _, pk in columns), tuple(indexed))
+    return tables
 
 
-GRAPH_TABLES = {  # referenced tables before those that refer to them
-    "entities": _staged_table("id name type description degree descriptions", 1),
-    "entity_aliases": _staged_table("alias entity_id", 2, "entity_id"),
-    "relationships": _staged_table("id source_id target_id description weight strength descriptions", 1, "source_id", "target_id"),
-    "mentions": _staged_table("entity_id chunk_id start end name informativeness", 4, "chunk_id"),
-    "evidence": _staged_table("relationship_id chunk_id start end", 4, "chunk_id"),
-    "claims": _staged_table(
-        "id chunk_id subject_id object_id type status start_date end_date description span_start span_end", 1, "chunk_id", "subject_id"
-    ),
-    "communities": _staged_table("id level ordinal parent_id", 1, "parent_id"),
-    "community_members": _staged_table("community_id entity_id", 2, "entity_id"),
-    "community_weights": _staged_table("community_id total_weight internal_weight", 1),
-    "isolated_entities": _staged_table("entity_id attached_to_id", 1, "attached_to_id"),
-    "name_merges": _staged_table("name_key entity_key is_applied reason score", 3),
-    "graph_inputs": _staged_table("chunk_id document_id input_hash", 1, "document_id"),
-    "document_names": _staged_table(
-        "document_id name_key form_counts type_counts descriptions form type count target_key reason score canonical_key entity_key",
-        2,
-        "name_key",
-        "canonical_key, type",
-    ),
-    "corpus_names": _staged_table(
-        "name_key form type count target_key reason score", 1, "target_key", "type, substr(name_key, 1, 2), count"
-    ),
-    "name_index": _staged_table("lookup_key name_key", 2),
-    "name_queries": _staged_table("lookup_key name_key", 2),
-    "homonyms": _staged_table("name_key is_person entity_key", 1),
-    "graph_nodes": _staged_table("id entity_key canonical_key n_sentences strongest_neighbor", 1, "entity_key"),
-    "cooccurrences": _staged_table(
-        "a b relationship_id shared_sentences n_chunks n_statements strength llm_chunks weight is_relationship",
-        2,
-        "a, weight",
-        "b, weight",
-        "weight",
-    ),
-    "document_entity_counts": _staged_table("document_id node n_sentences", 2),
-    "document_cooccurrences": _staged_table(
-        "document_id a b shared_sentences n_chunks n_statements strength llm_chunks descriptions", 3, "a, b"
-    ),
-    "relationship_spans": _staged_table("chunk_id a b start end", 5, "a, b"),
-    "weight_histogram": _staged_table("bucket n", 1),
-    "similar_names": _staged_table("block a b score", 3, "score"),
-}
+GRAPH_TABLES = _read_tables(  # referenced tables before those that refer to them
+    "entities entity_aliases relationships mentions evidence claims communities community_members community_weights isolated_entities"
+    " name_merges graph_inputs document_names corpus_names name_index name_queries homonyms graph_nodes cooccurrences"
+    " document_entity_counts document_cooccurrences relationship_spans weight_histogram similar_names".split()
+)
 
 PUBLISHED_TABLES = frozenset(  # read by other connections
     "entities entity_aliases relationships mentions evidence claims communities community_members name_merges".split()
@@ -98,38 +69,29 @@ PUBLISHED_TABLES = frozenset(  # read by other connections
 class GraphStaging:
     """The graph tables with staged changes: new rows and deleted keys, applied by `publish` or dropped by `discard`.
 
-    One at a time per connection.
+    One at a time per connection. `from_scratch`: no published row is read; `is_published`: only published rows are.
     """
 
     def __init__(self, db: Database, *, from_scratch: bool = False) -> None:
         """`from_scratch`: read no published row; rows that end up unchanged are not rewritten."""
-        self.db, self._from_scratch = db, from_scratch
-        db.execute(f"PRAGMA temp.cache_size = -{_cache_kib()}")  # SQLite's default is 2 MB
-        self._ended = self._inside = False
+        self.db, self.from_scratch = db, from_scratch
+        db.execute(f"PRAGMA temp.cache_size = -{STAGING_CACHE_KIB}")  # SQLite's default is 2 MB
+        self.is_published = self._inside = False
         self._is_empty: dict[str, bool] = {}  # table → without published rows, which halves the work
         for name, table in GRAPH_TABLES.items():
             listed = ", ".join(f'"{c}"' for c in table.columns)
             key = ", ".join(f'"{c}"' for c in table.key)
             db.execute(f"CREATE TEMP TABLE staged_{name} ({listed}, PRIMARY KEY ({key})) WITHOUT ROWID")
-            self._make_indexes(name)
+            for n, columns in enumerate(table.indexes):
+                db.execute(f"CREATE INDEX temp.staged_{name}_{n} ON staged_{name} ({columns})")
             db.execute(f"CREATE TEMP TABLE deleted_{name} ({key}, PRIMARY KEY ({key})) WITHOUT ROWID")
             self._is_empty[name] = from_scratch or not _holds_any(db, name)
-
-    @property
-    def from_scratch(self) -> bool:
-        """Whether no published row is read."""
-        return self._from_scratch
-
-    @property
-    def is_published(self) -> bool:
-        """Whether the published tables are read, without staged changes."""
-        return self._ended
 
     @classmethod
     def published(cls, db: Database) -> "GraphStaging":
         """A read-only view of the published tables."""
         graph = cls.__new__(cls)
-        graph.db, graph._ended, graph._from_scratch = db, True, False
+        graph.db, graph.is_published, graph.from_scratch = db, True, False
         return graph
 
     def upsert(self, name: str, rows: Iterable[StagedRow]) -> None:
@@ -182,27 +144,11 @@ class GraphStaging:
         self.upsert(name, changed)
         return {*removed, *(row[:n_keys] for row in changed)}
 
-    def is_empty(self, name: str) -> bool:
-        """Whether a table has no rows, neither published nor staged."""
-        return self._is_empty[name] and next(self.select(name, columns="1", first="LIMIT 1"), None) is None
-
     def bulk_insert(self, name: str, rows: Iterable[StagedRow]) -> None:
-        """Stage the rows, in any order, of a table that `is_empty`. They are sorted first, so that each page is written once."""
-        table, remaining = GRAPH_TABLES[name], iter(rows)
-        listed, key = (", ".join(f'"{c}"' for c in columns) for columns in (table.columns, table.key))
-        with temporary_table(self.db, "unsorted", f"({listed})"):
-            while batch := list(islice(remaining, ROWS_PER_INSERT)):
-                with self.transaction():
-                    self.db.conn.executemany(f"INSERT INTO temp.unsorted VALUES ({', '.join('?' * len(table.columns))})", batch)
-            with self.transaction():
-                for n in range(len(table.indexes)):
-                    self.db.execute(f"DROP INDEX temp.staged_{name}_{n}")
-                self.db.execute(f"INSERT INTO temp.staged_{name} SELECT * FROM temp.unsorted ORDER BY {key}")
-                self._make_indexes(name)
-
-    def _make_indexes(self, name: str) -> None:
-        for n, columns in enumerate(GRAPH_TABLES[name].indexes):
-            self.db.execute(f"CREATE INDEX temp.staged_{name}_{n} ON staged_{name} ({columns})")
+        """Stage any number of rows, ROWS_PER_INSERT at a time."""
+        remaining = iter(rows)
+        while batch := list(islice(remaining, ROWS_PER_INSERT)):
+            self.upsert(name, batch)
 
     def replace_all(self, name: str, rows: Iterable[StagedRow]) -> None:
         """Replace the whole content of a table; unchanged rows are not rewritten."""
@@ -212,9 +158,7 @@ class GraphStaging:
             self.db.execute(f"DELETE FROM temp.staged_{name}")
             if not self._is_empty[name]:
                 self.db.execute(f"INSERT OR IGNORE INTO temp.deleted_{name} SELECT {key} FROM main.{name}")
-        remaining = iter(rows)
-        while batch := list(islice(remaining, ROWS_PER_INSERT)):
-            self.upsert(name, batch)
+        self.bulk_insert(name, rows)
         if not self._is_empty[name]:
             unchanged = f"SELECT {key} FROM (SELECT {listed} FROM temp.staged_{name} INTERSECT SELECT {listed} FROM main.{name})"
             with self.transaction():
@@ -232,10 +176,9 @@ class GraphStaging:
         `first`: ORDER BY and LIMIT, applied to published and staged rows separately: the result contains at least the first rows.
         """
         table = GRAPH_TABLES[name]
-        if self._ended:
-            listed = columns or ", ".join(f't."{c}"' for c in table.columns)
-            return self.db.conn.execute(f"SELECT {listed} FROM main.{name} t WHERE {where} {first}", values)
         listed = columns or ", ".join(f't."{c}"' for c in table.columns)
+        if self.is_published:
+            return self.db.conn.execute(f"SELECT {listed} FROM main.{name} t WHERE {where} {first}", values)
         staged = f"SELECT {listed} FROM temp.staged_{name} t WHERE {where} {first}"
         if self._is_empty[name]:
             return self.db.conn.execute(staged, values)
@@ -261,7 +204,7 @@ class GraphStaging:
 
     def column_values(self, name: str, column: str) -> set[Any]:
         """The distinct values of a column, including those of rows staged for deletion."""
-        tables = [f"main.{name}"] * (not self._from_scratch) + [f"temp.staged_{name}"] * (not self._ended)
+        tables = [f"main.{name}"] * (not self.from_scratch) + [f"temp.staged_{name}"] * (not self.is_published)
         return {value for table in tables for (value,) in self.db.execute(f"SELECT DISTINCT {column} FROM {table}")}
 
     def max_value(self, name: str, column: str, where: str = "true", values: Sequence[Any] = ()) -> int:
@@ -270,7 +213,7 @@ class GraphStaging:
 
     def changed_keys(self, name: str) -> list[StagedRow]:
         """The keys of staged rows and deletions; none after the publication."""
-        if self._ended:
+        if self.is_published:
             return []
         key = ", ".join(f'"{c}"' for c in GRAPH_TABLES[name].key)
         return list(self.db.execute(f"SELECT {key} FROM temp.staged_{name} UNION SELECT {key} FROM temp.deleted_{name}"))
@@ -295,9 +238,9 @@ class GraphStaging:
         for name in reversed(GRAPH_TABLES):  # referring rows before the rows they refer to
             key = ", ".join(f'"{c}"' for c in GRAPH_TABLES[name].key)
             staged, deleted = f"SELECT {key} FROM temp.staged_{name}", f"SELECT {key} FROM temp.deleted_{name}"
-            if self._from_scratch and name not in PUBLISHED_TABLES:  # their numbers may now belong to other rows
+            if self.from_scratch and name not in PUBLISHED_TABLES:  # their numbers may now belong to other rows
                 db.execute(f"DELETE FROM main.{name}")
-            elif self._from_scratch:
+            elif self.from_scratch:
                 db.execute(f"DELETE FROM main.{name} AS t WHERE {_not_in(name, f'temp.staged_{name}')}")
             else:  # row by row: for a key of several columns SQLite would scan the table
                 where = " AND ".join(f'"{c}" = ?' for c in GRAPH_TABLES[name].key)
@@ -306,20 +249,18 @@ class GraphStaging:
             listed, key = (", ".join(f'"{c}"' for c in names) for names in (table.columns, table.key))
             update = ", ".join(f'"{c}" = excluded."{c}"' for c in table.columns[table.keys :])
             on_conflict = f"UPDATE SET {update}" if update else "NOTHING"
-            has_rows = self._from_scratch and _holds_any(db, name)
+            has_rows = self.from_scratch and _holds_any(db, name)
             changed = f"SELECT {listed} FROM temp.staged_{name}" + f" EXCEPT SELECT {listed} FROM main.{name}" * has_rows
             if name == "communities":  # (level, ordinal) is unique: swapped ordinals must not collide
                 negate = "UPDATE main.communities SET ordinal = -1 - ordinal"
                 db.execute(f"{negate} WHERE id IN (SELECT id FROM ({changed}))")
             select = f"SELECT * FROM ({changed}) WHERE true ORDER BY {key}"
-            insert = f"INSERT INTO main.{name} ({listed}) {select} ON CONFLICT ({key}) DO {on_conflict}"
-            with _rebuild_indexes(db, name):
-                db.execute(insert)
+            db.execute(f"INSERT INTO main.{name} ({listed}) {select} ON CONFLICT ({key}) DO {on_conflict}")
         self.discard()
 
     def discard(self) -> None:
         """Drop the staged changes. From here on the published tables are read, and nothing can be staged."""
-        self._ended = True
+        self.is_published = True
         for name in GRAPH_TABLES:
             self.db.execute(f"DROP TABLE IF EXISTS temp.staged_{name}")
             self.db.execute(f"DROP TABLE IF EXISTS temp.deleted_{name}")
@@ -329,32 +270,6 @@ def _not_in(name: str, other: str) -> str:
     """SQL: another table has no row with the key of row `t`. NOT IN with several columns would scan the table each time."""
     same_key = " AND ".join(f'o."{c}" = t."{c}"' for c in GRAPH_TABLES[name].key)
     return f"NOT EXISTS (SELECT 1 FROM {other} o WHERE {same_key})"
-
-
-def _cache_kib() -> int:
-    """Page cache for the temporary tables, in KiB. Keys are hashes, so nearly every row is on another page than the row before."""
-    minimum, maximum = STAGING_CACHE_KIB_RANGE
-    return max(minimum, min(maximum, (available_memory() or 0) // 8 // 1024))
-
-
-@contextmanager
-def _rebuild_indexes(db: Database, table: str) -> Iterator[None]:
-    """Drop a table's indexes around an insert of more than REBUILD_INDEX_FROM_ROWS rows that at least doubles it, and rebuild them.
-
-    Ids are hashes: updated row by row, nearly every row changes another page of each index, and pages that do not fit into memory go to the
-    WAL.
-    """
-    n_new = db.execute(f"SELECT count(*) FROM temp.staged_{table}").fetchone()[0]
-    indexes = []
-    if n_new > REBUILD_INDEX_FROM_ROWS and n_new > db.execute(f"SELECT count(*) FROM main.{table}").fetchone()[0]:
-        indexes = db.execute(
-            "SELECT name, sql FROM main.sqlite_master WHERE type = 'index' AND tbl_name = ? AND sql > ''", [table]
-        ).fetchall()
-    for name, _ in indexes:
-        db.execute(f'DROP INDEX main."{name}"')
-    yield
-    for _, sql in indexes:
-        db.execute(sql)
 
 
 def _holds_any(db: Database, table: str) -> bool:
@@ -414,9 +329,8 @@ def documents_changed_since_graph(db: Database) -> tuple[list[str], list[str]]:
 
 def clear_changed_chunks(db: Database) -> None:
     """Record that the published graph is built from the current chunks."""
-    if db.execute("SELECT EXISTS (SELECT 1 FROM changed_chunks)").fetchone()[0]:
-        with db.atomic():
-            db.execute("DELETE FROM changed_chunks")
+    with db.atomic():
+        db.execute("DELETE FROM changed_chunks")
 
 
 def documents_with_extractions(db: Database) -> list[str]:

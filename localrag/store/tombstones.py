@@ -1,72 +1,93 @@
 """Tombstones: paths and hashed words of removed or replaced documents, until an erasure has deleted every text derived from them.
 
-The words are hashed, so that no text can be read from them. `was_replaced`: of a path, its content was replaced by another; of a word, it
-left the index only by such replacements.
+The words are hashed, so that no text can be read from them. They count once no document has the path.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
 from sqlite_utils import Database
 
-from localrag.records import content_id
-from localrag.text.sentences import STOP_WORDS, cjk_bigrams
+from localrag.text.sentences import STOP_WORDS, cjk_bigrams, sentences
 
-# 1 if the words of replaced contents count.
-_EDITS = "SELECT coalesce(max(was_replaced), 0) FROM removed_documents WHERE path NOT IN (SELECT path FROM documents)"
 _WORD_PATTERN = re.compile(r"[^\W_]{2,}")
+MIN_SENTENCE_WORDS = 3  # content words of a sentence that is taken for one of a document
 
 
-def record_removal(db: Database, path: str, *, edited: bool) -> None:
-    """Record the path and the hashed words of a document that is about to be removed or replaced; nothing for an unknown path."""
-    rows = db.query("SELECT title, text, metadata, parts FROM documents WHERE path = ?", [path])
-    for row in rows:
-        title = row["title"] if row["title"] != Path(path).stem else ""
-        texts = [title, row["text"], *(value for _, value in json.loads(row["metadata"])), *(p[0] for p in json.loads(row["parts"]))]
-        hashes = {_word_hash(word) for text in texts for word in content_words(text)}
-        _queue_for_collection(db, path, {word for text in texts for word in content_words(text)})
-        insert = "INSERT INTO removed_documents VALUES (?, ?)"
-        db.execute(f"{insert} ON CONFLICT DO UPDATE SET was_replaced = max(was_replaced, excluded.was_replaced)", [path, edited])
-        insert = "INSERT INTO removed_words SELECT value, ? FROM json_each(?) WHERE true"
-        insert += " ON CONFLICT DO UPDATE SET was_replaced = min(was_replaced, excluded.was_replaced)"
-        db.execute(insert, [edited, json.dumps(sorted(hashes))])
+def record_removal(db: Database, path: str) -> bool:
+    """Record the path and the hashed words of a document that is about to be removed or replaced; returns whether there is one."""
+    row = db.execute("SELECT title, text, metadata, parts FROM documents WHERE path = ?", [path]).fetchone()
+    if row is None:
+        return False
+    title, text, metadata, parts = row
+    title = title if title != Path(path).stem else ""
+    texts = [title, text, *(value for _, value in json.loads(metadata)), *(part[0] for part in json.loads(parts))]
+    _add_words(db, path, {_word_hash(word) for text in texts for word in content_words(text)})
+    return True
 
 
-def _queue_for_collection(db: Database, path: str, words: set[str]) -> None:
-    """Queue the words and the chunk texts of a document for `retention.collect_garbage` at the end of the run."""
-    texts = db.execute("SELECT c.text FROM documents d JOIN chunks c ON c.document_id = d.id WHERE d.path = ?", [path])
-    rows = [("text", content_id(text)) for (text,) in texts] + [("word", word) for word in words]
-    db.conn.executemany("INSERT OR IGNORE INTO gc_queue VALUES (?, ?)", rows)
+def move_tombstones(db: Database, paths: Mapping[str, str]) -> None:
+    """Let what is recorded of moved documents (old path → new path) follow them."""
+    recorded = {new: _words_at(db, old) for old, new in paths.items()}
+    db.conn.executemany("DELETE FROM removed_documents WHERE path = ?", ((old,) for old in paths))
+    for path, words in recorded.items():
+        if words:
+            _add_words(db, path, words)
+
+
+def _words_at(db: Database, path: str) -> set[int]:
+    rows = db.execute("SELECT words FROM removed_documents WHERE path = ?", [path])
+    return {number for (words,) in rows for number in array("q", words)}
+
+
+def _add_words(db: Database, path: str, hashes: set[int]) -> None:
+    words = array("q", sorted(hashes | _words_at(db, path))).tobytes()
+    db.execute("INSERT OR REPLACE INTO removed_documents VALUES (?, ?)", [path, words])
+
+
+_REMOVED = "removed_documents WHERE path NOT IN (SELECT path FROM documents)"
 
 
 def removed_paths(db: Database) -> set[str]:
     """The paths of the documents removed since the last erasure."""
-    return {row["path"] for row in db.query("SELECT path FROM removed_documents WHERE path NOT IN (SELECT path FROM documents)")}
+    return {path for (path,) in db.execute(f"SELECT path FROM {_REMOVED}")}
 
 
 def delete_tombstones(db: Database) -> None:
-    """Delete the tombstones after an erasure; those of replaced contents only if `contains_removed_words` counted them."""
+    """Delete the tombstones of removed documents after an erasure; those of replaced contents stay until their path is removed."""
     with db.atomic():
-        db.execute(f"DELETE FROM removed_words WHERE was_replaced <= ({_EDITS})")
-        db.execute(f"DELETE FROM removed_documents WHERE was_replaced <= ({_EDITS}) OR path NOT IN (SELECT path FROM documents)")
+        db.execute(f"DELETE FROM {_REMOVED}")
+
+
+def _removed_hashes(db: Database) -> set[int]:
+    return {number for (words,) in db.execute(f"SELECT words FROM {_REMOVED}") for number in array("q", words)}
 
 
 def contains_removed_words(db: Database) -> Callable[[str], bool]:
-    """A predicate: does a text contain a word that only removed documents had?
-
-    Words of replaced contents count only if a removed document was edited before; otherwise they belong to documents that stay.
-    """
-    removed_hashes = {number for (number,) in db.execute(f"SELECT word_hash FROM removed_words WHERE was_replaced <= ({_EDITS})")}
+    """A predicate: does a text contain a word that only removed documents had?"""
+    removed_hashes = _removed_hashes(db)
 
     @cache
     def is_removed(word: str) -> bool:
         return _word_hash(word) in removed_hashes and not _is_stored(db, word)
 
     return lambda text: any(map(is_removed, content_words(text)))
+
+
+def contains_removed_sentence(db: Database) -> Callable[[str], bool]:
+    """A predicate: does a text contain a sentence of which removed documents had every word, and that no stored chunk has?"""
+    removed_hashes = _removed_hashes(db)
+
+    def is_removed(sentence: str) -> bool:
+        words = content_words(sentence)
+        return len(words) >= MIN_SENTENCE_WORDS and removed_hashes.issuperset(map(_word_hash, words)) and not holds_text(db, sentence)
+
+    return lambda text: any(is_removed(text[span.start : span.end]) for span in sentences(text))
 
 
 def content_words(text: str) -> set[str]:
@@ -77,11 +98,6 @@ def content_words(text: str) -> set[str]:
 
 def _word_hash(word: str) -> int:
     return int.from_bytes(blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big", signed=True)
-
-
-def removed_words(db: Database) -> set[str]:
-    """The words that left the index since the last `retention.collect_garbage` and that no stored document has."""
-    return {word for (word,) in db.execute("SELECT value FROM gc_queue WHERE kind = 'word'").fetchall() if not _is_stored(db, word)}
 
 
 def _is_stored(db: Database, word: str) -> bool:

@@ -1,27 +1,20 @@
-"""Vectors as float32 blobs in SQLite, exact and indexed nearest neighbors, and arrays mapped from validated files.
+"""Vectors as float32 blobs in SQLite, and their nearest neighbors, exact or by way of a FAISS file.
 
 A kind with more than INDEX_FROM_VECTORS vectors gets a FAISS file (IVF, one byte per dimension), built while indexing and memory-mapped by
 questions. It only proposes candidates: cosines are computed from the vectors in the database, so entries of deleted vectors do no harm.
-Newer vectors are compared exactly until they exceed MAX_UNINDEXED_SHARE; then the file is updated. Vector numbers are never reused, so a
-file that the database names stays valid.
-
-Files may not have been written by this process, and NumPy, SciPy and FAISS trust offsets and indices in them. So each file is validated
-before one of these libraries reads it.
+Newer vectors are compared exactly until they exceed MAX_UNINDEXED_SHARE; then the file is built again. Vector numbers are never reused, so
+a file that the database names stays valid. FAISS trusts the offsets in a file, so only files that this machine wrote are read.
 """
 
 import contextlib
 import json
 import logging
-import mmap
-import os
 import re
-import stat
-import struct
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,176 +25,11 @@ from localrag.store import documents, runs
 from localrag.store.database import caches_of, folder_of, is_cache
 from localrag.store.filtered import FilteredDatabase
 from localrag.system.files import atomic_file
-from localrag.system.trust import is_own_file, remember_file
-
-NPY_MAGIC = b"\x93NUMPY\x01\x00"
-MAX_ARRAYS = 64  # arrays per file
-_HEADER = re.compile(rb"\{'descr': '([<>|])([fiS])([1-9]\d{0,3})', 'fortran_order': False, 'shape': \((\d{1,15}),\), \} *\n")
-_SIZES = {b"f": {4, 8}, b"i": {4, 8}}  # bytes per number; strings may have any length
-
-
-def mapped_arrays(file: Path) -> list[NDArray[Any]]:
-    """Memory-map the one-dimensional arrays (numbers or byte strings) of a file that `np.save` wrote. Raises OSError, ValueError."""
-    with open_own(file) as f:
-        size, arrays = os.fstat(f.fileno()).st_size, list[NDArray[Any]]()
-        data = mmap.mmap(f.fileno(), size, access=mmap.ACCESS_READ) if size else b""
-        offset = 0
-        while offset < size:
-            dtype, count, start = _header(data, offset)
-            offset = start + count * dtype.itemsize
-            if offset > size or len(arrays) == MAX_ARRAYS:
-                raise ValueError("it ends before its arrays do")
-            arrays.append(np.frombuffer(data, dtype, count, start) if count else np.empty(0, dtype))
-    return arrays
-
-
-def open_own(file: Path) -> BinaryIO:
-    """Open a regular file that this machine wrote, but no link, pipe or device. Raises OSError, ValueError."""
-    handle = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
-    opened = os.fdopen(handle, "rb")
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        opened.close()
-        raise ValueError("it is not a regular file")
-    if not is_own_file(file):
-        opened.close()
-        raise ValueError("it was not written on this machine, or was changed")
-    return opened
-
-
-def _header(data: Any, offset: int) -> tuple[np.dtype[Any], int, int]:
-    """The dtype of the array at `offset`, its length, and the offset of its first value."""
-    if data[offset : offset + len(NPY_MAGIC)] != NPY_MAGIC:
-        raise ValueError("an array has no NumPy header")
-    begin = offset + len(NPY_MAGIC) + 2
-    end = begin + int.from_bytes(data[begin - 2 : begin], "little")
-    header = _HEADER.fullmatch(data[begin:end])
-    if header is None or (header[2] in _SIZES and int(header[3]) not in _SIZES[header[2]]):
-        raise ValueError("an array is not of numbers or byte strings")
-    return np.dtype((header[1] + header[2] + header[3]).decode()), int(header[4]), end
-
-
-def check_dtype(kind: str, *arrays: NDArray[Any]) -> None:
-    """Raise ValueError unless all arrays have this dtype: `f4`, `i4` or `S`."""
-    for array in arrays:
-        if (array.dtype.kind if kind == "S" else array.dtype.str[1:]) != kind:
-            raise ValueError(f"an array holds {array.dtype}, not {kind}")
-
-
-def check_ids(ids: NDArray[Any]) -> None:
-    """Raise ValueError unless the ids are ASCII, unique and sorted by their bytes."""
-    check_dtype("S", ids)
-    letters = np.frombuffer(np.ascontiguousarray(ids).data, np.uint8) if len(ids) else np.empty(0, np.uint8)
-    if (letters > 127).any() or (ids[1:] <= ids[:-1]).any():
-        raise ValueError("ids are not in order")
-
-
-def check_indices(indices: NDArray[Any], length: int) -> None:
-    """Raise ValueError unless all are valid indices into a sequence of this length."""
-    check_dtype("i4", indices)
-    if len(indices) and not (indices.min() >= 0 and indices.max() < length):
-        raise ValueError("an index is out of range")
-
-
-def check_lengths(*arrays: Sequence[Any] | NDArray[Any]) -> None:
-    """Raise ValueError unless all arrays have the same length."""
-    if len({len(array) for array in arrays}) > 1:
-        raise ValueError("arrays that belong together have different lengths")
-
-
-def check_columns(data: NDArray[Any], indices: NDArray[Any], starts: NDArray[Any], shape: tuple[int, int]) -> None:
-    """Raise ValueError unless the arrays form a CSC matrix of float32 of this shape: rows, columns."""
-    check_dtype("f4", data)
-    check_dtype("i4", starts)
-    check_indices(indices, shape[0])
-    check_lengths(data, indices)
-    if len(starts) != shape[1] + 1 or starts[0] != 0 or starts[-1] != len(data) or (np.diff(starts) < 0).any():
-        raise ValueError("the columns of a matrix are not in order")
-
-
-QT_8BIT = 0  # FAISS's code for the scalar quantizer with one byte per dimension
-INNER_PRODUCT = 0  # FAISS's code for the metric
-
-
-class _IndexFileReader:
-    """Reads the values of a file in sequence. Raises ValueError at its end."""
-
-    def __init__(self, file: BinaryIO, size: int) -> None:
-        self.file, self.size = file, size
-
-    def take(self, kinds: str) -> tuple[int, ...]:
-        data = self.file.read(struct.calcsize(f"<{kinds}"))
-        try:
-            return struct.unpack(f"<{kinds}", data)
-        except struct.error:
-            raise ValueError("it ends too early") from None
-
-    def skip(self, count: int) -> None:
-        position = self.file.tell() + count
-        if position > self.size:
-            raise ValueError("it ends too early")
-        self.file.seek(position)
-
-    def magic(self, *expected: bytes) -> bytes:
-        magic = self.file.read(4)
-        if magic not in expected:
-            raise ValueError(f"it holds {magic!r}, not {expected[0]!r}")
-        return magic
-
-    def sizes(self) -> list[int]:
-        (count,) = self.take("Q")
-        if 8 * count > self.size:
-            raise ValueError("it ends too early")
-        return list(self.take(f"{count}Q"))
-
-
-def check_index_file(file: BinaryIO, size: int, vectors: int) -> None:
-    """Raise ValueError unless a file is an index in localrag's only layout (IVF, one byte per dimension) with `vectors` vectors."""
-    reader = _IndexFileReader(file, size)
-    reader.magic(b"IwSq")
-    width, total = _read_header(reader)
-    lists, probed = reader.take("QQ")
-    reader.magic(b"IxFI")
-    _require(0 < lists <= size, 0 < probed <= lists, total == vectors, 0 < width <= size, _read_header(reader) == (width, lists))
-    _require(reader.take("Q") == (lists * width,))
-    reader.skip(4 * lists * width)
-    _require(reader.take("BQ") == (0, 0))  # no direct map
-    kind, _, _, *widths = reader.take("iifQQ")
-    _require(kind == QT_8BIT, widths == [width, width], reader.take("Q") == (2 * width,))
-    reader.skip(4 * 2 * width)
-    code, by_residual = reader.take("QB")
-    _require(code == width, by_residual in (0, 1))
-    reader.magic(b"ilar")
-    _require(reader.take("QQ") == (lists, width))
-    _require(_count_entries(reader, lists) == total, file.tell() + total * (width + 8) == size)
-
-
-def _read_header(reader: _IndexFileReader) -> tuple[int, int]:
-    """Read the header of an index: dimensions and number of vectors."""
-    width, total, _, _, trained, metric = reader.take("iqqqBi")
-    _require(trained == 1, metric == INNER_PRODUCT)
-    return width, total
-
-
-def _count_entries(reader: _IndexFileReader, lists: int) -> int:
-    """Count the vectors of all lists, stored as one size per list, or as index and size of each list that is not empty."""
-    if reader.magic(b"full", b"sprs") == b"full":
-        sizes = reader.sizes()
-        _require(len(sizes) == lists)
-        return sum(sizes)
-    pairs = reader.sizes()
-    list_indices = pairs[::2]
-    _require(len(pairs) % 2 == 0, list_indices == sorted(set(list_indices)), all(i < lists for i in list_indices))
-    return sum(pairs[1::2])
-
-
-def _require(*conditions: bool) -> None:
-    if not all(conditions):
-        raise ValueError("its fields do not fit together")
-
+from localrag.system.trust import is_recorded_cache_file, record_cache_file
 
 VECTOR_KINDS = {"chunk": "chunks", "entity": "entities", "report": "reports"}  # kind → plural, for messages
 INDEX_FROM_VECTORS = 100_000  # vectors of a kind; fewer are compared exactly, from memory: 24 ms a question, and 0.4 s to read them
-MAX_UNINDEXED_SHARE = 0.05  # share of missing or deleted vectors above which a file is updated
+MAX_UNINDEXED_SHARE = 0.05  # share of missing or deleted vectors above which a file is built again
 MAX_SCANNED_VECTORS = 500_000  # vectors in the probed lists, some 25 ms; questions unlike the documents need many
 TRAINING_VECTORS_PER_LIST = 64  # training vectors per list
 ADD_BATCH = 16_384  # vectors per read
@@ -214,18 +42,24 @@ Vectors = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """The index file of a kind: its name, the number of the last vector it may contain, its number of vectors, and its size in bytes."""
+    """The index file of a kind: its name, and the number of the last vector it may contain."""
 
     name: str
     last_number: int
-    vectors: int
-    size: int
 
 
 def file_of(db: Database, kind: str) -> IndexFile | None:
     """The index file that the database names for a kind, whether it exists or not."""
-    row = db.execute("SELECT file, last_vector_id, n_vectors, size FROM vector_index_files WHERE kind = ?", [kind]).fetchone()
-    return IndexFile(*row) if row else None
+    row = db.execute("SELECT value FROM index_settings WHERE key = ?", [_setting(kind)]).fetchone()
+    return IndexFile(*json.loads(row[0])) if row else None
+
+
+def _setting(kind: str) -> str:
+    """The setting that names the index file of a kind; it stays on the machine that wrote the file."""
+    return f"{kind}_index_file"
+
+
+INDEX_FILE_SETTINGS = frozenset(map(_setting, VECTOR_KINDS))
 
 
 def count_vectors(db: Database, kind: str, above: int = 0) -> int:
@@ -268,20 +102,14 @@ def open_index_file(db: Database, folder: Path, kind: str, dimensions: int) -> t
     if file is None:
         return None, 0
     memory, key = caches_of(folder), f"index file of {kind}"
-    name, index = memory.get(key, ("", None))
-    if name != file.name:
-        index = _mapped(folder, kind, file)
-        if index is None and not (folder / Path(file.name).name).exists():
-            return None, 0
-        memory[key] = (file.name, index)  # None if damaged
+    if memory.get(key, ("",))[0] != file.name:
+        memory[key] = (file.name, _mapped(folder, kind, file))
+    index = memory[key][1]
     return (index, file.last_number) if index is not None and index.d == dimensions else (None, 0)
 
 
 def _mapped(folder: Path, kind: str, file: IndexFile) -> Any:
-    """The memory-mapped index of a file; None if it is missing or, with a warning, damaged.
-
-    FAISS trusts every offset in a file, so only localrag's layout is accepted. The vectors themselves are in the database.
-    """
+    """The memory-mapped index of a file; None if it is missing or, with a warning, not as this machine wrote it."""
     import faiss
 
     path = folder / f"{kind}.faiss"
@@ -289,11 +117,9 @@ def _mapped(folder: Path, kind: str, file: IndexFile) -> Any:
         if not re.fullmatch(rf"{kind}\.[0-9a-f]{{16}}\.faiss", file.name):  # the database may name any path
             raise ValueError("its name is not one that localrag gives")
         path = folder / file.name
-        with open_own(path) as opened_file:
-            size = os.fstat(opened_file.fileno()).st_size
-            if size != file.size:
-                raise ValueError("its size has changed")
-            check_index_file(opened_file, size, file.vectors)
+        path.lstat()
+        if not is_recorded_cache_file(path):
+            raise ValueError("it was not written on this machine, or was changed")
         return faiss.read_index(str(path), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
     except FileNotFoundError:
         return None
@@ -329,56 +155,32 @@ def search_candidates(index: Any, query: Vectors, n: int, wider: int, inside: Ve
 
 
 def update_indexes(db: Database) -> None:
-    """Build or update the index file of each kind with many vectors. The caller holds the writer lock."""
+    """Build the index file of each kind with many vectors, if it is missing or too old. The caller holds the writer lock."""
     for kind in VECTOR_KINDS:
-        with contextlib.suppress(OSError, RuntimeError):  # disk full: `count_unindexed` reports it
+        with contextlib.suppress(OSError, RuntimeError):  # disk full: `check` reports it
             _update_index(db, folder_of(db), kind)
 
 
-def count_unindexed(db: Database) -> int:
-    """The number of vectors that questions compare exactly, although they are too many, because no index file could be written."""
-    total, folder = 0, folder_of(db)
-    for kind in VECTOR_KINDS:
-        file, size = file_of(db, kind), count_vectors(db, kind)
-        has_file = file is not None and (folder / file.name).exists()
-        n_unindexed = count_vectors(db, kind, file.last_number) if file is not None and has_file else size
-        total += n_unindexed if size > INDEX_FROM_VECTORS and n_unindexed > MAX_UNINDEXED_SHARE * size else 0
-    return total
-
-
 def _update_index(db: Database, folder: Path, kind: str) -> None:
-    """Build, update or delete the index file of a kind."""
+    """Build or delete the index file of a kind."""
     file, size = file_of(db, kind), count_vectors(db, kind)
     if size <= INDEX_FROM_VECTORS:
         if file:
-            _delete_index_file(db, folder, kind)
+            with db.atomic():
+                db.execute("DELETE FROM index_settings WHERE key = ?", [_setting(kind)])
+            _remove_others(folder, kind)
         return
-    import faiss  # slow import, only where it is needed
-
     mapped = _mapped(folder, kind, file) if file else None
-    if file and mapped is not None and mapped.d == _dimensions(db, kind) and mapped.nlist >= n_lists(size):
+    dimensions = db.execute("SELECT length(vector) / 4 FROM embeddings WHERE kind = ? LIMIT 1", [kind]).fetchone()[0]
+    if file and mapped is not None and mapped.d == dimensions:
         n_new = count_vectors(db, kind, file.last_number)
-        if max(n_new, file.vectors - (size - n_new)) <= MAX_UNINDEXED_SHARE * size:
+        if max(n_new, mapped.ntotal - (size - n_new)) <= MAX_UNINDEXED_SHARE * size:
             return
-        index, last = faiss.read_index(str(folder / file.name)), file.last_number
-        removed = np.setdiff1d(np.concatenate([numbers for _, numbers, _ in _contents(index)]), vector_numbers(db, kind))
-        index.remove_ids(faiss.IDSelectorBatch(removed))
-    else:
-        index, last = _trained_index(db, kind, n_lists(size)), 0
-    for batch, vectors in vector_batches(db, kind, last):
+    index, last = _trained_index(db, kind, 2 ** round(np.log2(size) / 2)), 0  # near the square root
+    for batch, vectors in vector_batches(db, kind):
         index.add_with_ids(vectors, batch)
         last = int(batch[-1])
     _save_index_file(db, folder, kind, index, last)
-
-
-def n_lists(size: int) -> int:
-    """The number of lists for `size` vectors: a power of 2 near the square root."""
-    return int(2 ** round(np.log2(size) / 2))
-
-
-def _dimensions(db: Database, kind: str) -> int:
-    (dimensions,) = db.execute("SELECT length(vector) / 4 FROM embeddings WHERE kind = ? LIMIT 1", [kind]).fetchone()
-    return int(dimensions)
 
 
 def _trained_index(db: Database, kind: str, lists: int) -> Any:
@@ -395,17 +197,6 @@ def _trained_index(db: Database, kind: str, lists: int) -> Any:
     return index
 
 
-def _contents(index: Any) -> Iterator[tuple[int, VectorNumbers, NDArray[np.uint8]]]:
-    """The lists of an index that are not empty: list index, numbers of its vectors, and their codes, (n, d)."""
-    import faiss
-
-    lists = index.invlists
-    for n in range(index.nlist):
-        if size := lists.list_size(n):
-            codes = faiss.rev_swig_ptr(lists.get_codes(n), size * index.code_size)
-            yield n, faiss.rev_swig_ptr(lists.get_ids(n), size).copy(), codes.reshape(size, -1).copy()
-
-
 def _save_index_file(db: Database, folder: Path, kind: str, index: Any, last_number: int) -> None:
     """Write the index to a new file, and record the file in the database once it is complete."""
     import faiss
@@ -413,19 +204,9 @@ def _save_index_file(db: Database, folder: Path, kind: str, index: Any, last_num
     path = folder / f"{kind}.{token_hex(8)}.faiss"
     with atomic_file(path) as part:
         faiss.write_index(index, str(part))
-        with part.open("rb") as written:
-            os.fsync(written.fileno())
-    remember_file(path)
-    with db.atomic():
-        row = [kind, path.name, last_number, index.ntotal, path.stat().st_size]
-        db.execute("INSERT OR REPLACE INTO vector_index_files VALUES (?, ?, ?, ?, ?)", row)
+    record_cache_file(path)
+    runs.save_settings(db, **{_setting(kind): [path.name, last_number]})
     _remove_others(folder, kind, path.name)
-
-
-def _delete_index_file(db: Database, folder: Path, kind: str) -> None:
-    with db.atomic():
-        db.execute("DELETE FROM vector_index_files WHERE kind = ?", [kind])
-    _remove_others(folder, kind)
 
 
 def _remove_others(folder: Path, kind: str, name: str = "") -> None:
@@ -437,29 +218,21 @@ def _remove_others(folder: Path, kind: str, name: str = "") -> None:
 def matches_vectors(db: Database, folder: Path, kind: str) -> bool | None:
     """Whether the index file of a kind has exactly the vectors it should have; None without a file of this machine."""
     file = file_of(db, kind)
-    if file is None or not is_own_file(folder / file.name):
+    if file is None or not is_recorded_cache_file(folder / file.name):
         return None
-    index = _mapped(folder, kind, file)
-    if index is None or index.ntotal != file.vectors:
-        return False
-    expected, indexed = vector_numbers(db, kind), [np.empty(0, np.int64)]
-    for n, list_numbers, codes in _contents(index):
-        order = np.argsort(list_numbers)
-        existing, vectors = some_vectors(db, list_numbers[order])
-        stored = codes[order][np.isin(list_numbers[order], existing)].astype(int)
-        if len(existing) and np.abs(_codes(index, n, vectors) - stored).max() > 1:  # processors may round differently
-            return False
-        indexed.append(existing)
-    return np.array_equal(np.sort(np.concatenate(indexed)), expected[expected <= file.last_number])
+    index, expected = _mapped(folder, kind, file), vector_numbers(db, kind)
+    return index is not None and np.array_equal(np.intersect1d(numbers_in(index), expected), expected[expected <= file.last_number])
 
 
-def _codes(index: Any, n: int, vectors: Vectors) -> NDArray[np.int64]:
-    """The codes of vectors, (n, d), in list `n`: one byte per dimension."""
+def numbers_in(index: Any) -> VectorNumbers:
+    """The numbers of the vectors in an index, unordered."""
     import faiss
 
-    codes, lists = np.empty((len(vectors), index.code_size), np.uint8), np.full(len(vectors), n, np.int64)
-    index.encode_vectors(len(vectors), faiss.swig_ptr(np.ascontiguousarray(vectors)), faiss.swig_ptr(lists), faiss.swig_ptr(codes))
-    return codes.astype(int)
+    lists, parts = index.invlists, [np.empty(0, np.int64)]
+    for n in range(index.nlist):
+        if size := lists.list_size(n):
+            parts.append(faiss.rev_swig_ptr(lists.get_ids(n), size).copy())
+    return np.concatenate(parts)
 
 
 ROWS_PER_PAGE = 4096  # staged vectors per query
@@ -576,43 +349,29 @@ def vectors_state(db: Database, kind: str) -> str:
 def nearest(db: Database, folder: Path, kind: str, query: NDArray[np.float32], k: int) -> list[tuple[str, float]]:
     """The `k` subjects of a kind closest to `query` ((d,) float32, L2-normalized), best first, as (id, cosine); fewer if fewer exist.
 
-    Uses the index file if there is one, and compares all other vectors exactly.
+    Uses the index file if there is one, and compares all other vectors exactly. Ties are in the order of their ids.
     """
     if k < 1:
         return []
     query_vector = np.ascontiguousarray(query, np.float32)
     inside = db.vector_ids(kind) if isinstance(db, FilteredDatabase) else None
     index, last = open_index_file(db, folder, kind, len(query_vector))
-    best = TopK(k)
-    for numbers, matrix in _matrix_of(db, folder, kind, last):
-        is_selected = slice(None) if inside is None else np.isin(numbers, inside, assume_unique=True)
-        best.add(numbers[is_selected], (matrix @ query_vector)[is_selected])
+    compared = [(numbers, matrix @ query_vector) for numbers, matrix in _matrix_of(db, folder, kind, last)]
     if index is not None:
-        best.add(*_search_index(db, index, query_vector, k, inside))
-    return best.results(db)
-
-
-class TopK:
-    """The best vectors so far: their numbers and cosines."""
-
-    def __init__(self, k: int) -> None:
-        self.k = k
-        self.numbers, self.cosines = np.empty(0, np.int64), np.empty(0, np.float32)
-
-    def add(self, numbers: VectorNumbers, cosines: NDArray[np.float32]) -> None:
-        """Add vectors and keep the `k` best, including ties with the last."""
-        numbers, cosines = np.concatenate([self.numbers, numbers]), np.concatenate([self.cosines, cosines])
-        if self.k < len(cosines):
-            is_kept = cosines >= np.partition(cosines, -self.k)[-self.k]
-            numbers, cosines = numbers[is_kept], cosines[is_kept]
-        self.numbers, self.cosines = numbers, cosines
-
-    def results(self, db: Database) -> list[tuple[str, float]]:
-        """The `k` best as (id, cosine); ties by id."""
-        select = "SELECT vector_id, subject_id FROM embeddings WHERE vector_id IN (SELECT value FROM json_each(?))"
-        names = dict(db.execute(select, [json.dumps(self.numbers.tolist())]))
-        rows = [(names[n], s) for n, s in zip(self.numbers.tolist(), self.cosines.tolist(), strict=True) if n in names]
-        return sorted(rows, key=lambda row: (-row[1], row[0]))[: self.k]
+        compared.append(_search_index(db, index, query_vector, k, inside))
+    if not compared:
+        return []
+    numbers, cosines = map(np.concatenate, zip(*compared, strict=True))
+    if inside is not None:
+        is_selected = np.isin(numbers, inside, assume_unique=True)
+        numbers, cosines = numbers[is_selected], cosines[is_selected]
+    if k < len(cosines):
+        is_kept = cosines >= np.partition(cosines, -k)[-k]
+        numbers, cosines = numbers[is_kept], cosines[is_kept]
+    select = "SELECT vector_id, subject_id FROM embeddings WHERE vector_id IN (SELECT value FROM json_each(?))"
+    subjects = dict(db.execute(select, [json.dumps(numbers.tolist())]))
+    rows = [(subjects[n], cosine) for n, cosine in zip(numbers.tolist(), cosines.tolist(), strict=True) if n in subjects]
+    return sorted(rows, key=lambda row: (-row[1], row[0]))[:k]
 
 
 def _search_index(
@@ -632,50 +391,14 @@ def _matrix_of(db: Database, folder: Path, kind: str, above: int) -> Iterable[tu
     """The vectors of a kind with numbers greater than `above`: from memory, or in batches if they are too many for it."""
     state = f"{vectors_state(db, kind)} {above}"
     memory, name = caches_of(folder), f"vectors of {kind}"
-    cached = memory.get(name, ("", np.empty(0, np.int64), np.empty((0, 0), np.float32)))
+    cached = memory.get(name, ("",))
     if cached[0] != state:
+        batches = vector_batches(db, kind, above)
         if count_vectors(db, kind, above) > INDEX_FROM_VECTORS:
-            return vector_batches(db, kind, above)
-        cached = memory[name] = (state, *_refreshed_matrix(db, kind, vector_numbers(db, kind, above), *cached[1:]))
-    return [cached[1:]] if len(cached[1]) else []
-
-
-def _refreshed_matrix(
-    db: Database, kind: str, wanted: VectorNumbers, numbers: VectorNumbers, matrix: Vectors
-) -> tuple[VectorNumbers, Vectors]:
-    """The `wanted` vectors of a kind: those already in memory, and the others from the database."""
-    is_kept = np.isin(numbers, wanted, assume_unique=True)
-    new = np.setdiff1d(wanted, numbers, assume_unique=True)
-    if not len(new):
-        return numbers[is_kept], matrix[is_kept]
-    filled, all_numbers, all_vectors = int(is_kept.sum()), np.empty(len(wanted), np.int64), np.empty((0, 0), np.float32)
-    all_numbers[:filled] = numbers[is_kept]
-    for batch, vectors in vector_batches(db, kind, int(new.min()) - 1):
-        if not all_vectors.size:
-            all_vectors = np.empty((len(wanted), vectors.shape[1]), np.float32)
-            all_vectors[:filled] = matrix[is_kept] if filled else 0  # without vectors in memory the dimension was unknown
-        is_new = np.isin(batch, new, assume_unique=True)
-        end = filled + int(is_new.sum())
-        all_numbers[filled:end], all_vectors[filled:end] = batch[is_new], vectors[is_new]
-        filled = end
-    return all_numbers, all_vectors
-
-
-def index_files(db: Database, folder: Path) -> list[Path]:
-    """The paths of the current index files."""
-    return [folder / file.name for kind in VECTOR_KINDS if (file := file_of(db, kind))]
-
-
-def name_vectors(db: Database, embedder: str) -> dict[str, NDArray[np.float32]]:
-    """Name → its vector of this embedder, (d,) float32, of names that were compared by meaning."""
-    rows = db.execute("SELECT name, vector FROM name_embeddings WHERE embedder = ?", [embedder])
-    return {name: np.frombuffer(vector, "<f4") for name, vector in rows}
-
-
-def save_name_vectors(db: Database, embedder: str, added: Mapping[str, NDArray[np.float32]], removed: Iterable[str]) -> None:
-    """Store the `added` vectors of names, and delete those of `removed` names and of other embedders."""
-    with db.atomic():
-        db.execute("DELETE FROM name_embeddings WHERE embedder <> ?", [embedder])
-        db.conn.executemany("DELETE FROM name_embeddings WHERE name = ?", [(name,) for name in removed])
-        rows = [(name, embedder, vector.astype("<f4").tobytes()) for name, vector in added.items()]
-        db.conn.executemany("INSERT OR REPLACE INTO name_embeddings VALUES (?, ?, ?)", rows)
+            return batches
+        numbers, matrices = list[VectorNumbers](), list[Vectors]()
+        for batch, vectors in batches:
+            numbers.append(batch)
+            matrices.append(vectors)
+        cached = memory[name] = (state, *([(np.concatenate(numbers), np.concatenate(matrices))] if numbers else []))
+    return cached[1:]

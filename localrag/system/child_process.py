@@ -21,13 +21,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from localrag.system.python_process import RUN_MODULE, python_process
-
-if TYPE_CHECKING:
-    import asyncio
-
 
 MAX_MESSAGE_BYTES = 2**31
 STDERR_TAIL_CHARS = 300
@@ -116,7 +112,6 @@ class ChildProcess(_Connection):
         command, variables = python_process(RUN_MODULE, module, *arguments, isolated=isolated)
         parent_end, child_end = socket.socketpair()
         super().__init__(parent_end, codec)
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         try:
             self._process = subprocess.Popen(
                 command,
@@ -148,26 +143,6 @@ class ChildProcess(_Connection):
         finally:
             self._socket.settimeout(None)
 
-    async def open_streams(self) -> None:
-        """Switch to `post` and `next_message`, in the running event loop."""
-        import asyncio
-
-        self._streams = await asyncio.open_unix_connection(sock=self._socket, limit=_READ_BYTES)
-
-    def post(self, message: Any) -> None:
-        """Send a message without waiting; if the child has ended it is dropped, and `next_message` raises EOFError."""
-        assert self._streams is not None
-        self._streams[1].write(self._packed(message))
-
-    async def next_message(self) -> Any:
-        """Receive a message. Raises EOFError if the child has ended."""
-        assert self._streams is not None
-        try:
-            length = _checked_length(await self._streams[0].readexactly(_LENGTH.size))
-            return self._codec.decode(await self._streams[0].readexactly(length))
-        except OSError as error:
-            raise EOFError from error
-
     def wait(self) -> int:
         """The exit code of a child that closed its end; kills it if it does not exit within EXIT_TIMEOUT_S."""
         try:
@@ -196,16 +171,13 @@ class ChildProcess(_Connection):
         self._process.kill()
 
     def close(self) -> None:
-        """Kill the process and release its resources; after `open_streams`, in the same event loop."""
+        """Kill the process and release its resources."""
         self._process.kill()
         self._process.wait()
         self._release()
 
     def _release(self) -> None:
-        if self._streams is not None:
-            self._streams[1].transport.abort()  # drops unsent data; the event loop closes the socket
-        else:
-            self._socket.close()
+        self._socket.close()
         if self._output is not None:
             self._output.close()
 

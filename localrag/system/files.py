@@ -204,20 +204,31 @@ def atomic_file(target: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
+_TEMP_NAME = re.compile(r".*\.localrag-(?:[a-z]+-)?(\d{1,9})-[0-9a-f]+\.part")  # of `open_part_file` and `temp_folder`, with the process id
+
+
 def remove_stale_temp_files(folder: Path) -> None:
-    """Remove the files of `open_part_file` in a folder whose process has ended."""
+    """Remove the files of `open_part_file`, and the folders of `temp_folder`, in a folder whose process has ended."""
     with suppress(OSError):
         for part in folder.glob("*.localrag-*.part"):
             if is_stale_temp_file(part):
-                part.unlink(missing_ok=True)
+                if part.is_dir():
+                    shutil.rmtree(part, ignore_errors=True)
+                else:
+                    part.unlink(missing_ok=True)
+
+
+def is_temp_file(part: Path) -> bool:
+    """Whether `open_part_file` or `temp_folder` created the file or folder, in any process."""
+    return _TEMP_NAME.fullmatch(part.name) is not None
 
 
 def is_stale_temp_file(part: Path) -> bool:
-    """Whether `open_part_file` created the file, in a process that has ended."""
+    """Whether `open_part_file` or `temp_folder` created the file or folder, in a process that has ended."""
     import psutil  # slow import (10 ms), not needed by --help
 
-    pid = re.search(r"\.localrag-(\d{1,9})-[0-9a-f]+\.part$", part.name)
-    return pid is not None and not psutil.pid_exists(int(pid[1])) and not _is_held(part)
+    name = _TEMP_NAME.fullmatch(part.name)
+    return name is not None and not psutil.pid_exists(int(name[1])) and not _is_held(part)
 
 
 def touch_atime(path: Path) -> None:
@@ -228,10 +239,7 @@ def touch_atime(path: Path) -> None:
 
 @contextmanager
 def temp_folder(parent: Path, name: str) -> Iterator[Path]:
-    """A temporary private folder within `parent`, named with a dot and `name`, deleted at the end.
-
-    Those of killed processes are removed by `remove_stale_temp_folders`. Raises OSError.
-    """
+    """A temporary private folder within `parent`, named with `name`, such as "localrag-unpack", deleted at the end. Raises OSError."""
     inner = ensure_private_folder(parent) / f".{name}-{os.getpid()}-{token_hex(4)}.part"
     inner.mkdir(mode=0o700)
     descriptor = os.open(inner, os.O_RDONLY) if fcntl else None
@@ -243,27 +251,6 @@ def temp_folder(parent: Path, name: str) -> Iterator[Path]:
         shutil.rmtree(inner, ignore_errors=True)
         if descriptor is not None:
             os.close(descriptor)
-
-
-def is_temp_folder(item: Path, name: str) -> bool:
-    """Whether `temp_folder` created a folder, in any process."""
-    return _number_of(item, name) is not None
-
-
-def remove_stale_temp_folders(parent: Path, name: str) -> None:
-    """Remove the folders of `temp_folder` whose process has ended."""
-    with suppress(OSError):
-        import psutil
-
-        for item in parent.iterdir():
-            pid = _number_of(item, name)
-            if pid is not None and not item.is_symlink() and not psutil.pid_exists(pid) and not _is_held(item):
-                shutil.rmtree(item, ignore_errors=True)
-
-
-def _number_of(item: Path, name: str) -> int | None:
-    match = re.fullmatch(rf"\.{re.escape(name)}-(\d{{1,9}})-[0-9a-f]+\.part", item.name)
-    return int(match[1]) if match else None
 
 
 def _is_held(part: Path) -> bool:
@@ -312,25 +299,3 @@ def containing_file(path: Path) -> Path:
 def stat_key(status: stat_result) -> StatKey:
     """The values of a stat result that are compared with a FileStat."""
     return status.st_size, status.st_mtime_ns, status.st_ino
-
-
-NETWORK_FILE_SYSTEMS = frozenset(
-    "nfs nfs4 cifs smb2 smb3 smbfs afpfs webdav davfs fuse.sshfs fuse.rclone ceph fuse.ceph lustre 9p glusterfs afs".split()
-)
-
-
-def file_system_of(folder: Path) -> str:
-    """The kind of file system that a folder is on; empty if unknown."""
-    import psutil
-
-    mounts = [p for p in psutil.disk_partitions(all=True) if folder.resolve().is_relative_to(p.mountpoint)]
-    return max(mounts, key=lambda p: len(p.mountpoint)).fstype if mounts else ""
-
-
-def network_warning(folder: Path) -> tuple[str, str] | None:
-    """What may happen to an index in a folder on a network file system, and the remedy; None for another folder."""
-    kind = file_system_of(folder)
-    if kind not in NETWORK_FILE_SYSTEMS:
-        return None
-    text = f"{folder} is on a network file system ({kind}), where SQLite's log may fail or lose what another machine wrote"
-    return text, "Keep the index on a disk of this machine: --index DIR"

@@ -14,8 +14,6 @@ from shlex import quote
 
 DISTRIBUTION = "localrag-graph"
 EXTRAS = {  # as in pyproject.toml, of those that commands ask for
-    "eval": ("matplotlib", "rouge-score"),
-    "watch": ("watchfiles",),
     "export": ("pyarrow",),
     "ray": ("ray",),
     "langchain": ("langchain-core",),

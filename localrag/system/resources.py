@@ -20,52 +20,36 @@ RECLAIMABLE_KEYS = ("inactive_file", "active_file")  # page cache, which the ker
 
 
 def cgroup_core_limit(groups: Path = GROUPS, root: Path = ROOT) -> float | None:
-    """The number of cores' time this process may use: the smallest quota of its cgroups (v1 and v2); None without a limit."""
-    quotas = [_quota(_read_text(folder / "cpu.max").split()) for folder in _folders(groups, root, "", "cpu.max")]
-    for folder in _folders(groups, root, "cpu", "cpu.cfs_quota_us"):
-        quotas.append(_quota([_read_text(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")]))
-    return min((cores for cores in quotas if cores is not None), default=None)
+    """The number of cores' time this process may use: the smallest quota of its cgroups; None without a limit."""
+    words = (_read_text(folder / "cpu.max").split() for folder in _folders(groups, root, "cpu.max"))
+    return min((int(quota) / int(period) for quota, period in words if quota.isdigit() and int(period)), default=None)
 
 
 def cgroup_memory_left(groups: Path = GROUPS, root: Path = ROOT) -> int | None:
     """The bytes this process and its cgroups may still allocate, file caches counted as free; None without a limit."""
-    free = [_left(f, ("memory.max", "memory.high"), "memory.current", "") for f in _folders(groups, root, "", "memory.max")]
-    for folder in _folders(groups, root, "memory", "memory.limit_in_bytes"):
-        free.append(_left(folder, ("memory.limit_in_bytes",), "memory.usage_in_bytes", "total_"))
+    free = (_memory_left(folder) for folder in _folders(groups, root, "memory.max"))
     return min((n_bytes for n_bytes in free if n_bytes is not None), default=None)
 
 
-def _folders(groups: Path, root: Path, controller: str, file: str) -> Iterator[Path]:
-    """The folders of this process's cgroup and its ancestors that have `file`; `controller` is empty for version 2."""
-    try:
-        lines = [line.split(":", 2) for line in groups.read_text().splitlines()]
-    except OSError:
-        return
-    for _, controllers, path in (line for line in lines if len(line) == 3):
-        if controller not in controllers.split(","):
-            continue
-        for mount in (root / controllers, root / controller) if controller else (root, root / "unified"):
-            inner = mount / path.lstrip("/")  # may be missing inside a container, whose cgroup is the mount itself
-            for folder in dict.fromkeys((inner, *inner.parents, mount)):
-                if folder.is_relative_to(mount) and (folder / file).is_file():
-                    yield folder
+def _folders(groups: Path, root: Path, file: str) -> list[Path]:
+    """The folders of this process's cgroup and its ancestors that have `file`."""
+    path = next((line[3:] for line in _read_text(groups).splitlines() if line.startswith("0::")), None)
+    if path is None:
+        return []
+    inner = root / path.lstrip("/")  # may be missing inside a container, whose cgroup is the mount itself
+    above = (inner, *inner.parents, root)
+    return [folder for folder in dict.fromkeys(above) if folder.is_relative_to(root) and (folder / file).is_file()]
 
 
-def _quota(words: list[str]) -> float | None:
-    """Cores from "quota period"; None for a quota of "max" or -1."""
-    numbers = [int(w) for w in words if w.isdigit()]
-    return numbers[0] / numbers[1] if len(numbers) == 2 and numbers[1] else None
-
-
-def _left(folder: Path, limits: tuple[str, ...], usage: str, prefix: str) -> int | None:
+def _memory_left(folder: Path) -> int | None:
     """The bytes left by a cgroup's limits; None without a limit."""
-    maxima = [int(words) for name in limits if (words := _read_text(folder / name)).isdigit()]
-    used = _read_text(folder / usage)
-    if not maxima or not used.isdigit():
+    limits = [int(text) for name in ("memory.max", "memory.high") if (text := _read_text(folder / name)).isdigit()]
+    used = _read_text(folder / "memory.current")
+    if not limits or not used.isdigit():
         return None
     counts = dict(line.split(" ", 1) for line in _read_text(folder / "memory.stat").splitlines() if " " in line)
-    cached = sum(int(counts.get(prefix + name, 0)) for name in RECLAIMABLE_KEYS)
-    return max(0, min(maxima) - max(0, int(used) - cached))
+    cached = sum(int(counts.get(name, 0)) for name in RECLAIMABLE_KEYS)
+    return max(0, min(limits) - max(0, int(used) - cached))
 
 
 def _read_text(path: Path) -> str:

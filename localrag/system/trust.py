@@ -41,22 +41,13 @@ def untrusted_reason(path: Path) -> str:
         trusted_ids.add(int(caller))
     for info in stats:
         if info.st_uid not in trusted_ids:
-            return f"belongs to another user ({_user_name(info.st_uid)})"
+            return f"belongs to another user (number {info.st_uid})"
     target = stats[1]
     if target.st_mode & stat.S_IWOTH and not _is_drvfs(path):
         return "can be written by everybody"
     if target.st_mode & stat.S_IWGRP and not _is_private_group(target) and not _is_drvfs(path):
         return "can be written by its group"
     return ""
-
-
-def _user_name(number: int) -> str:
-    import pwd  # not on Windows
-
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return f"user number {number}"
 
 
 def _is_private_group(info: os.stat_result) -> bool:
@@ -100,15 +91,18 @@ def is_trust_known(kind: str, *parts: str) -> bool:
     return _file(kind, parts).is_file()
 
 
-def remember_file(path: Path) -> None:
-    """Record that this machine wrote a file with its present content, so that it is read without doubt (`is_own_file`)."""
+# Files of an index that are made anew if they are lost: recorded by inode, size and times, since hashing them takes too long.
+
+
+def record_cache_file(path: Path) -> None:
+    """Record that this machine wrote a file of an index with its present content (`is_recorded_cache_file`)."""
     with suppress(OSError):
         key, state = _file_state(path)
         ensure_private_folder(_file("file", key).parent)
         write_atomically(_file("file", key), state)
 
 
-def is_own_file(path: Path) -> bool:
+def is_recorded_cache_file(path: Path) -> bool:
     """Whether this machine wrote a file, and nothing changed it since. A file keeps this when its folder is moved on the same disk."""
     try:
         key, state = _file_state(path)
@@ -123,6 +117,9 @@ def _file_state(path: Path) -> tuple[tuple[str, ...], bytes]:
     return (str(status.st_dev), str(status.st_ino)), json.dumps([status.st_size, status.st_mtime_ns, status.st_ctime_ns]).encode()
 
 
+# Files that localrag writes into the user's folders (exports, uploads): recorded by folder, name and hash.
+
+
 def hash_below(folder: Path, name: str) -> str:
     """The SHA-256 of the file at a path below a folder; empty if there is none, or a link on the way there."""
     if find_link(folder, name):
@@ -134,36 +131,35 @@ def hash_below(folder: Path, name: str) -> str:
         return ""
 
 
-def _written_file(folder: Path, name: str, digest: str) -> tuple[str, str, str, str]:
-    return "written-file", str(folder.resolve()), name, digest
+def _written_file(folder: Path, name: str, digest: str) -> tuple[str, ...]:
+    return str(folder.resolve()), name, digest
 
 
-def note_written(folder: Path, name: str, digest: str) -> None:
+def record_written_file(folder: Path, name: str, digest: str) -> None:
     """Note on this machine, before it is moved there, that localrag writes a file with this hash to a path below a folder."""
-    remember_trust(*_written_file(folder, name, digest))
+    remember_trust("written-file", *_written_file(folder, name, digest))
 
 
-def forget_written(folder: Path, name: str, digest: str) -> None:
+def forget_written_file(folder: Path, name: str, digest: str) -> None:
     """Delete the note about a file that localrag has replaced or deleted."""
-    kind, *parts = _written_file(folder, name, digest)
     with suppress(OSError):
-        _file(kind, tuple(parts)).unlink(missing_ok=True)
+        _file("written-file", _written_file(folder, name, digest)).unlink(missing_ok=True)
 
 
-def own_file(folder: Path, name: str) -> str:
+def written_file_hash(folder: Path, name: str) -> str:
     """The hash of the file at a path below a folder if localrag wrote it there on this machine, as it is; empty for any other.
 
     No record in the folder itself is believed: the folder, and the hashes in it, may come from somebody else.
     """
     digest = hash_below(folder, name)
-    return digest if digest and is_trust_known(*_written_file(folder, name, digest)) else ""
+    return digest if digest and is_trust_known("written-file", *_written_file(folder, name, digest)) else ""
 
 
-def delete_own_file(folder: Path, name: str) -> None:
-    """Delete a file if it is an `own_file`. Raises OSError."""
-    if digest := own_file(folder, name):
+def delete_written_file(folder: Path, name: str) -> None:
+    """Delete a file if localrag wrote it (`written_file_hash`). Raises OSError."""
+    if digest := written_file_hash(folder, name):
         place_below(folder, name, None)
-        forget_written(folder, name, digest)
+        forget_written_file(folder, name, digest)
 
 
 def _file(kind: str, parts: tuple[str, ...]) -> Path:

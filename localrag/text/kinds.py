@@ -168,7 +168,7 @@ def strip_markup(text: str) -> str:
         codes.append(code)
         return f"\ue000{len(codes) - 1}\ue001"
 
-    flat = _ROLE.sub(lambda m: keep(_role(m[1])), flat)
+    flat = _ROLE.sub(lambda m: keep(re.sub(r"^~.*\.", "", m[1].partition(" <")[0]).lstrip("~!.")), flat)
     flat = _RST_LINK.sub(lambda m: m[1] or m[2], flat) if "`_" in flat else flat
     flat = _SPAN.sub(lambda m: keep(m[2].strip()), flat)
     flat = _LINK.sub(r"\1", _LINK.sub(r"\1", _IMAGE.sub("", flat)))
@@ -180,11 +180,3 @@ def strip_markup(text: str) -> str:
     flat = _NOTE.sub("", _ESCAPED.sub(r"\1", flat))
     flat = html.unescape(flat) if "&" in flat else flat
     return collapse_whitespace(_KEPT.sub(lambda m: codes[int(m[1])], flat))
-
-
-def _role(body: str) -> str:
-    """The displayed text of a reStructuredText role: its title, else the last part of a name with ~."""
-    title, opened, target = body.removesuffix(">").rpartition("<")
-    if opened and body.endswith(">") and title.strip() and target and ">" not in target:
-        return title.rstrip()
-    return body.rpartition(".")[2] if body.startswith("~") else body.lstrip("!.")

@@ -185,7 +185,6 @@ Edit = tuple[int, int, str]  # start, end, and the text instead
 
 
 def _replaced(text: str, edits: Sequence[Edit], start: int) -> str:
-    """The text from `start`, edited."""
     parts = []
     for begin, end, new in edits:
         parts += [text[start:begin], new]

@@ -6,7 +6,6 @@ import unicodedata
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
@@ -121,19 +120,10 @@ def trim_span(text: str, span: Span) -> Span:
 
 
 class RepetitionFilter:
-    """Detects sentences of one text that repeat an earlier one, are the start of one, or loop."""
+    """Detects sentences of one text that repeat an earlier one, or are the start of one."""
 
     def __init__(self) -> None:
         self._known: list[str] = []  # sorted
-        self._last: tuple[str, ...] = ()
-
-    def is_variation(self, sentence: str) -> bool:
-        """Whether a long sentence differs from the one before in a word or two. Remembers it."""
-        words = tuple(_WORDS.findall(sentence.casefold()))
-        last, self._last = self._last, words
-        if min(len(words), len(last)) < _MIN_VARIATION_WORDS or abs(len(words) - len(last)) > _MAX_VARIED_WORDS:
-            return False
-        return sum(block.size for block in SequenceMatcher(None, last, words).get_matching_blocks()) >= len(words) - _MAX_VARIED_WORDS
 
     def is_new(self, sentence: str) -> bool:
         """Whether a sentence is new, ignoring case, punctuation and a leading number. Remembers it."""
@@ -142,7 +132,7 @@ class RepetitionFilter:
         at = bisect_left(self._known, key)
         following = next(iter(self._known[at : at + 1]), None)
         is_start = following is not None and following.startswith(key) and not _ENDED.search(sentence)
-        if following == key or is_start or is_looping(words):
+        if following == key or is_start:
             return False
         self._known.insert(at, key)
         return True
@@ -151,33 +141,6 @@ class RepetitionFilter:
 _ENDED = re.compile(r"(?<!\W)(?:(?![.!?…。！？])\W)*+[.!?…。！？]\W*+$")
 _NUMBERED = re.compile(r"^\s*\d{1,3}[.):]\s+")
 _WORDS = re.compile(rf"[{CJK}]|[^\W_{CJK}]+")
-_MIN_VARIATION_WORDS, _MAX_VARIED_WORDS = 12, 2
-_MAX_LOOP_WORDS, _MIN_REPETITIONS = 12, 3  # longest repeated sequence in words, and repetitions that make a loop
-
-
-def is_looping(words: Sequence[str]) -> bool:
-    """Whether words repeat: a sequence of two or more three times in a row, or one word six times."""
-    for size in range(1, _MAX_LOOP_WORDS + 1):
-        needed = size * (_MIN_REPETITIONS if size > 1 else 2 * _MIN_REPETITIONS)
-        n_equal = 0  # consecutive words equal to those `size` before them
-        for a, b in zip(words, words[size:], strict=False):
-            n_equal = n_equal + 1 if a == b else 0
-            if n_equal >= needed - size:
-                return True
-    return False
-
-
-_MAX_LOOP_LINES, _MIN_LOOP_CHARS = 6, 20  # longest repeated sequence of lines, and its least length
-
-
-def looping_lines(lines: Sequence[str]) -> int:
-    """How many lines at the end repeat those before them, if a sequence of lines stands there four times in a row; else 0."""
-    for size in range(1, _MAX_LOOP_LINES + 1):
-        cycle = lines[-size:]
-        n_needed = size * (_MIN_REPETITIONS + 1)
-        if sum(map(len, cycle)) >= _MIN_LOOP_CHARS and list(lines[-n_needed:]) == list(cycle) * (_MIN_REPETITIONS + 1):
-            return n_needed - size
-    return 0
 
 
 def collapse_whitespace(text: str) -> str:

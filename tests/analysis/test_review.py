@@ -151,6 +151,7 @@ def test_the_same_review_reads_nothing_again_and_a_changed_document_fills_only_i
     assert cells(again, "anders.txt") == cells(first, "anders.txt")
 
 
+@pytest.mark.ci
 def test_a_review_that_is_stopped_goes_on(own):
     """After the time that it may take the other cells are empty and say so; the next call fills them."""
     with Index.open(own) as index:

@@ -1,18 +1,11 @@
-"""Timelines: dated statements in order of time, repetitions as one row, about an entity or a topic; and as a calendar file."""
-
-import re
-import shutil
-from datetime import date
+"""Timelines: dated statements in order of time, repetitions as one row, about an entity or a topic."""
 
 import pytest
 
-from localrag.analysis.calendar_file import timeline_to_ics
-from localrag.analysis.tables import Cell, Column, ResultTable, TableRow
 from localrag.analysis.timeline import FIGURES, make_timeline
 from localrag.dates.edtf import parse_edtf
 from localrag.engine.settings import EngineOptions
 from localrag.errors import UsageError
-from localrag.exchange.table_files import check_output_file, write_table
 from localrag.filters import DocumentFilter
 from localrag.index import Index
 from localrag.project import open_for_query
@@ -237,130 +230,3 @@ def test_a_topic_needs_the_reader(harbor):
         with pytest.raises(UsageError, match="switched off"):
             make_timeline(project, "the burning of the mill")
         assert make_timeline(project).rows
-
-
-# Calendar files
-
-
-def unfolded(text):
-    """The content lines of an iCalendar file, as (name, parameters, value), checked by RFC 5545, sections 3.1 and 3.3.11."""
-    raw = text.encode()
-    assert raw.endswith(b"\r\n")
-    assert b"\n" not in raw.replace(b"\r\n", b"")
-    assert b"\r" not in raw.replace(b"\r\n", b"")
-    physical = raw.split(b"\r\n")[:-1]
-    assert all(len(line) <= 75 for line in physical)
-    for line in physical:
-        line.decode()  # no character is cut
-    logical = re.sub(rb"\r\n ", b"", raw).decode().split("\r\n")[:-1]
-    lines = [re.fullmatch(r"([A-Z-]+)((?:;[A-Z-]+=[^:;]*)*):(.*)", line) for line in logical]
-    assert all(lines)
-    assert not any(re.search(r"(?<!\\)(?:\\\\)*[,;]", m[3]) for m in lines if m[1] in ("SUMMARY", "DESCRIPTION", "LOCATION"))
-    return [(m[1], m[2], re.sub(r"\\([\\;,nN])", lambda e: "\n" if e[1] in "nN" else e[1], m[3])) for m in lines]
-
-
-def events_in(text):
-    """The events of an iCalendar file, by name of their property."""
-    lines = unfolded(text)
-    assert lines[0][::2] == ("BEGIN", "VCALENDAR")
-    assert lines[-1][::2] == ("END", "VCALENDAR")
-    assert {"VERSION", "PRODID"} <= {name for name, _, _ in lines}
-    events, event = [], None
-    for name, parameters, value in lines:
-        if (name, value) == ("BEGIN", "VEVENT"):
-            event = {}
-        elif (name, value) == ("END", "VEVENT"):
-            events.append(event)
-            event = None
-        elif event is not None:
-            assert name not in event
-            event[name] = value
-            assert not name.startswith("DT") or name == "DTSTAMP" or parameters == ";VALUE=DATE"
-    assert len({event["UID"] for event in events}) == len(events)
-    assert all("DTSTAMP" in event for event in events)
-    return events
-
-
-def test_a_timeline_as_a_calendar(table):
-    """An event a row but those that no calendar shows; the same table gives the same file."""
-    text = timeline_to_ics(table)
-    events = events_in(text)
-
-    assert len(events) == len(table.rows) - 1
-    sale = next(event for event in events if "Skua" in event["SUMMARY"])
-    assert (sale["DTSTART"], sale["DTEND"]) == ("20190312", "20190313")
-    assert "“" + SALE + "”\nhistory.txt" in sale["DESCRIPTION"]
-    assert sale["LOCATION"] == "history.txt; news.md"
-    assert "decades\\, centuries or before the year 1: 1." in text.replace("\r\n ", "")
-    assert timeline_to_ics(table) == text
-
-
-def made_table(*values, text="It happened."):
-    rows = [TableRow((Cell(value, value=value), Cell(text), Cell("a.txt")), key=f"{n}") for n, value in enumerate(values)]
-    return ResultTable("timeline", "Timeline", (Column("date", "date"), Column("what happened"), Column("document")), tuple(rows))
-
-
-@pytest.mark.parametrize(
-    ("value", "start", "last"),
-    [
-        ("2019-03-12", date(2019, 3, 12), date(2019, 3, 12)),
-        ("2020-02", date(2020, 2, 1), date(2020, 2, 29)),
-        ("1974", date(1974, 1, 1), date(1974, 12, 31)),
-        ("1914/1918", date(1914, 1, 1), date(1918, 12, 31)),
-        ("1962-24", date(1962, 12, 1), date(1963, 2, 28)),
-        ("../1900", date(1900, 1, 1), date(1900, 12, 31)),
-        ("1967-05-02/..", date(1967, 5, 2), date(1967, 5, 2)),
-        ("0410", date(410, 1, 1), date(410, 12, 31)),
-    ],
-)
-def test_days_of_an_event(value, start, last):
-    """A month or year covers all its days; the end is the day after the last."""
-    (event,) = events_in(timeline_to_ics(made_table(value)))
-
-    end = event["DTEND"]
-    assert event["DTSTART"] == f"{start.year:04d}{start:%m%d}"
-    assert (date(int(end[:4]), int(end[4:6]), int(end[6:])) - last).days == 1
-
-
-@pytest.mark.parametrize("value", ["196X", "18XX", "-0048", "196X/1975", ""])
-def test_what_no_calendar_shows(value):
-    """Decades, centuries and years before 1 are no events."""
-    assert events_in(timeline_to_ics(made_table(value))) == []
-
-
-def test_the_end_of_the_calendar():
-    """The last day that a calendar has is an event without an end."""
-    (event,) = events_in(timeline_to_ics(made_table("9999-12-31")))
-
-    assert "DTEND" not in event
-
-
-@pytest.mark.parametrize("text", ["a, b; c\\n d\\", "漢字" * 60, "é" * 74, "x" * 500, "one\r\ntwo\x00\x07three\u2028four", "\ud800", ""])
-def test_any_text_in_a_calendar(text):
-    """Separators and line breaks are escaped, long lines folded without cutting a character, control characters left out."""
-    (event,) = events_in(timeline_to_ics(made_table("2019", text=text)))
-
-    if text.isprintable():
-        assert event["SUMMARY"] == (text[:159] + "…" if len(text) > 160 else text)
-
-
-def test_an_empty_timeline_is_a_calendar():
-    """A table without rows gives a file without events."""
-    assert events_in(timeline_to_ics(made_table())) == []
-
-
-def test_a_copy_of_the_folder_gives_the_same_calendar(harbor, table, tmp_path):
-    """Identifiers of events do not depend on where the index is."""
-    copied = shutil.copytree(harbor, tmp_path / "copy")
-
-    assert timeline_to_ics(timeline_of(copied)) == timeline_to_ics(table)
-
-
-def test_a_calendar_is_written_for_timelines_only(table, tmp_path):
-    """A file that ends with .ics holds the calendar; for another table it is refused before the work."""
-    write_table(table, tmp_path / "t.ics")
-
-    assert (tmp_path / "t.ics").read_bytes().decode() == timeline_to_ics(table)
-    check_output_file(tmp_path / "other.ics", "timeline")
-    with pytest.raises(UsageError, match="no format"):
-        check_output_file(tmp_path / "other.ics", "review")

@@ -146,22 +146,3 @@ def test_written_cells_stay_when_the_review_is_made_without_that_model(leases):
         assert index.plan_review(QUESTIONS).new_cells == 0
         assert index.review(QUESTIONS).rows[0].cells[1].value == cells["anders.txt"][ENDS].value
     assert [len(review(leases, writes, name=name)[1]) for name in ("writer", "another")] == [0, len(LEASES) * len(QUESTIONS)]
-
-
-def test_a_comparison_is_told_in_words_that_its_rows_bear_out(leases):
-    """Left out are a point with a figure that its rows lack, and one that repeats a passage; without a model that writes there is none."""
-    points = [
-        {"rows": [2], "text": "The contract ends on 30 June 2025 instead of 2 March 2024."},
-        {"rows": [1], "text": "The fee rises to 9,999 crowns."},
-        {"rows": [], "text": "Something else changed as well."},
-        {"rows": [1], "text": "This agreement ends on 2 March 2024. The supplier must not use subcontractors."},
-    ]
-    with Index.open(leases) as index:
-        plain = index.compare("anders.txt", "bruun.txt")
-    ends = next(n for n, row in enumerate(plain.rows, 1) if "2025" in row.cells[2].text)
-    points[0]["rows"] = points[3]["rows"] = [ends]
-    with serve(lambda _: json.dumps({"points": points})) as server, Index.open(leases, model=f"{server.url}#writer") as index:
-        told = index.compare("anders.txt", "bruun.txt")
-
-    assert told.note == f"{plain.note}\n- The contract ends on 30 June 2025 instead of 2 March 2024. (row {ends})"
-    assert told.rows == plain.rows

@@ -17,15 +17,13 @@ def measured(
             "listed": 0 if n < failed else typed[n][1],
             "in_text": 0 if n < failed else typed[n][1],
             "duplicates": 0,
-            "written": 10,
-            "leaked": 0,
             "words": 43,
             "error": "failed in the engine" if n < failed else "",
         }
         for n in range(len(typed))
     ]
     said = says or [n % 2 == 0 for n in range(10)]
-    yes_no = [{"id": f"q{n}", "answer": n % 2 == 0, "said": said[n], "p_yes": 0.9 if said[n] else 0.1, "error": ""} for n in range(10)]
+    yes_no = [{"id": f"q{n}", "answer": n % 2 == 0, "said": said[n], "error": ""} for n in range(10)]
     row = {
         "name": name,
         "given": f"/models/{name}.gguf",
@@ -46,7 +44,6 @@ def measured(
             "output_tokens": 500,
             "forced_tokens": 400,
             "seconds": {"en": seconds, "zh": 9.0},
-            "joules": None,
         },
         "yes_no": yes_no,
         "speeds": [{"prefill_tokens_per_s": 5 * s, "decode_tokens_per_s": 2 * s, "output_tokens_per_s": s} for s in speeds],

@@ -1,16 +1,11 @@
 """Figures, tables and exports of measurements made by hand."""
 
-import csv
-import io
-import json
-import sqlite3
 import tomllib
 
 import pytest
 
-from localrag.bench.report import as_text, check_format, recommendation, table, warnings, write_sqlite
+from localrag.bench.report import as_markdown, recommendation, table, warnings
 from localrag.bench.runs import answer_bias, compare_models, models_to_compare, recommend_model, reliability_warning, save_run
-from localrag.bench.tasks import calibration_error
 from localrag.errors import UsageError
 from localrag.system.files import shipped_data_path
 from tests.bench.rows import measured, run_of
@@ -48,16 +43,6 @@ def test_a_model_that_always_says_yes_is_seen_to():
     assert answer_bias(measured(says=[False] * 10)["figures"]) == "always says no"
 
 
-def test_calibration_is_the_gap_between_sureness_and_truth():
-    """Nine in ten sure and right nine times in ten: no error. Always sure, half right: one half. Unknown: none."""
-    honest = [{"p_yes": 0.9, "answer": n != 0} for n in range(10)]
-    rash = [{"p_yes": 1.0, "answer": n % 2 == 0} for n in range(10)]
-
-    assert calibration_error(honest) == pytest.approx(0.0)
-    assert calibration_error(rash) == pytest.approx(0.5)
-    assert calibration_error([{"p_yes": None, "answer": True}]) is None
-
-
 def test_speed_and_chunks_are_counted():
     """Ten English paragraphs in a minute are 600 an hour; speeds have their spread."""
     found = measured(seconds=60.0)["figures"]
@@ -65,7 +50,6 @@ def test_speed_and_chunks_are_counted():
     assert found["paragraphs_per_hour"] == 600
     assert (found["json_tps"], found["json_tps_sd"]) == (100.0, 2.0)
     assert found["forced_share"] == 0.8
-    assert cells(measured(), "energy of the paragraphs") == ["not readable"]
 
 
 def test_the_better_model_is_told_and_chance_is_said():
@@ -118,31 +102,13 @@ def test_the_recommendation_fits_into_models_toml():
     assert recommendation([measured("smollm2-135m")]).endswith('default_chat = "smollm2-135m"')
 
 
-def test_every_format_has_every_model(tmp_path):
-    """Text formats name each model and its error; CSV and JSON lines have a row for each; SQLite takes a run once."""
-    run = run_of(measured("a"), measured("b", failed=5), BROKEN)
-    texts = {form: as_text(run, form) for form in ("md", "csv", "json", "jsonl", "html")}
+def test_markdown_has_every_model():
+    """It names each model and its error."""
+    text = as_markdown(run_of(measured("a"), measured("b", failed=5), BROKEN))
 
-    assert all("broken.gguf" in text and "not a GGUF file" in text for text in texts.values())
-    assert "failed 5 of 10" in texts["md"]
-    assert "failed 5 of 10" in texts["html"]
-    assert json.loads(texts["json"]) == run
-    assert [json.loads(line)["name"] for line in texts["jsonl"].splitlines()] == ["a", "b", "broken.gguf"]
-    read = list(csv.DictReader(io.StringIO(texts["csv"])))
-    assert [(r["name"], r["failed_paragraphs"]) for r in read] == [("a", "0"), ("b", "5"), ("broken.gguf", "")]
-    for _ in range(2):
-        write_sqlite(run, tmp_path / "b.db")
-    db = sqlite3.connect(tmp_path / "b.db")
-    assert db.execute("select name, typed_f1 is null from models order by name").fetchall() == [("a", 0), ("b", 0), ("broken.gguf", 1)]
-    assert db.execute("select count(*) from paragraphs where error != ''").fetchone() == (5,)
-
-
-def test_unknown_formats_and_sqlite_without_a_file_are_refused():
-    """What cannot be written is said before anything is measured."""
-    with pytest.raises(UsageError, match="xls"):
-        check_format("xls", None)
-    with pytest.raises(UsageError, match="is not text"):
-        check_format("sqlite", None)
+    assert "| | a | b |" in text
+    assert "broken.gguf: not measured" in text
+    assert "failed 5 of 10" in text
 
 
 def test_runs_are_matched_by_their_models(tmp_path):

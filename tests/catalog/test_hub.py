@@ -56,6 +56,13 @@ def test_what_is_there_is_not_fetched_again(hub, tmp_path):
     assert [path for path, *_ in hub.asked] == [f"/api/models/{REPO}/tree/main?recursive=true"]
 
 
+@pytest.mark.parametrize("fault", [{"hides": 70_000}, {"fails": 2}])
+def test_a_server_that_lies_about_lengths_or_is_busy_is_asked_again(hub, tmp_path, fault):
+    """Each answer announces and sends 70,000 bytes though there are more, or two are 503: all of it is there in the end."""
+    vars(hub).update(fault)
+    assert pulled(tmp_path)[0] == DATA
+
+
 def test_a_connection_that_breaks_off_is_taken_up_where_it_was(hub, tmp_path):
     """A server that ends every answer after 40,000 bytes is asked for the rest, and no byte twice."""
     hub.stretch = 40_000
@@ -85,12 +92,6 @@ def test_a_server_that_stops_is_an_error_that_says_how_far_it_came(hub, tmp_path
 
     assert "same command" in raised.value.hint
     assert parts(tmp_path)[0].stat().st_size == len(DATA)
-
-
-def test_a_length_that_is_a_lie_is_made_up_for(hub, tmp_path):
-    """Each answer announces and sends 70,000 bytes, though there are more: all of them are there in the end."""
-    hub.hides = 70_000
-    assert pulled(tmp_path)[0] == DATA
 
 
 def test_more_bytes_than_announced_are_refused(hub, tmp_path):
@@ -133,12 +134,6 @@ def test_a_new_version_does_not_go_on_from_half_of_the_old(hub, tmp_path):
 
     assert pulled(tmp_path)[0] == DATA
     assert hub.asked[-1][1] == ""
-
-
-def test_a_busy_server_is_asked_again(hub, tmp_path):
-    """Two answers of 503, then the file."""
-    hub.fails = 2
-    assert pulled(tmp_path)[0] == DATA
 
 
 def test_redirects_lead_to_allowed_hosts_only(hub, tmp_path):
@@ -236,6 +231,7 @@ def test_a_path_that_leads_out_is_no_list_of_files(hub):
 
 
 @pytest.mark.parametrize("form", ["spaces", "headers"])
+@pytest.mark.ci
 def test_a_hub_that_drips_is_given_up(monkeypatch, tmp_path, form):
     """Its list of files and its files, whether headers or bytes come now and then; what came stays for the next try."""
     monkeypatch.setattr(hub_catalog, "STALL_S", 0.5)

@@ -72,13 +72,12 @@ def test_a_name_nobody_has_is_refused(copied):
 @pytest.mark.slow
 @pytest.mark.ci
 def test_tuning_is_shown_written_and_undone(copied):
-    """`tune` prints types and a before and after, writes a file that indexing then uses, and takes it back."""
+    """`tune` prints types, writes a file that indexing then uses, and takes it back."""
     done = run_localrag("tune", "--passages", "1", cwd=copied)
     written = copied / ".localrag" / "domain.toml"
 
     assert done.returncode == 0, done.stderr
     assert "entity types" in done.stdout
-    assert "before" in done.stdout
     assert "entity_types" in written.read_text(encoding="utf-8")
     written.write_text("nonsense = 1\n" + written.read_text(encoding="utf-8"), encoding="utf-8")
     assert "unknown nonsense" in run_localrag("index", "docs", cwd=copied).stderr
@@ -113,14 +112,11 @@ def test_evaluation_prints_the_scores(tmp_path):
     call = ["eval", "extraction", "gold.json", "--format", "conll04"]
     found = json.loads(run_localrag(*call, "--json", cwd=tmp_path).stdout)
     table = run_localrag(*call, "--extractor", "phrases", cwd=tmp_path)
-    freeform = json.loads(run_localrag(*call, "--extractor", "freeform", "--json", cwd=tmp_path).stdout)
 
     assert found["entity_f1"] == found["verbatim"] == 1.0
     assert found["relation_f1"] > 0
     assert found["duplicates"] == 0
-    assert 0 <= freeform["verbatim"] <= 1
-    assert freeform["output_tokens"] > 0
-    for key in ("entity_precision", "entity_recall", "partial_f1", "typed_f1", "output_tokens", "seconds_per_1000_words"):
+    for key in ("entity_precision", "entity_recall", "typed_f1", "output_tokens", "seconds_per_1000_words"):
         assert key in found
-    assert "gold types" in table.stdout
+    assert "Peop=person" in table.stdout
     assert run_localrag("eval", "extraction", "gold.json", "--format", "xml", cwd=tmp_path).returncode == 2

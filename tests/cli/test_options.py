@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 import typer
 
-from localrag.bench.report import OUTPUT_FORMATS
 from localrag.cli import app
 from localrag.cli.commands import evaluate
 from localrag.eval.extraction import EVALUATED_EXTRACTORS
 from localrag.eval.retrieval import RETRIEVERS
-from localrag.query.answer import MODE_FUNCTIONS
+from localrag.query.modes import MODE_FUNCTIONS
 from localrag.settings import QUERY_MODES
 from localrag.store import llm_cache, runs
 from localrag.store.opening import open_index
@@ -37,14 +36,13 @@ def town(plain_town, tmp_path, monkeypatch):
         ("ask x --style poetic", "There is no style 'poetic'. Choose extractive or abstractive."),
         ("chat --style poetic", "There is no style 'poetic'"),
         ("index docs --extractor magic", "There is no extractor 'magic'. Choose auto, tagger, model or phrases."),
-        ("eval extraction x --format mine --extractor magic", "There is no extractor 'magic'"),
+        ("eval extraction x --format marked --extractor magic", "There is no extractor 'magic'"),
         ("eval retrieval x --extractor magic", "There is no extractor 'magic'"),
         ("eval retrieval x --mode mix --mode best", "There is no mode 'best'"),
         ("eval qa x --mode best", "There is no mode 'best'"),
         ("eval qa x --style poetic", "There is no style 'poetic'"),
-        ("eval answers --style poetic", "There is no style 'poetic'"),
+        ("eval answers q.txt --style poetic", "There is no style 'poetic'"),
         ("bench --style poetic", "There is no style 'poetic'"),
-        ("bench --format best", "There is no output format 'best'"),
     ],
 )
 def test_a_value_that_is_no_choice_is_refused_with_the_choices(args, said, tmp_path, monkeypatch):
@@ -70,7 +68,6 @@ def test_the_choices_are_those_there_are():
     assert ("auto", *MODE_FUNCTIONS) == QUERY_MODES
     assert tuple(EVALUATED_EXTRACTORS) == evaluate.GOLD_EXTRACTORS
     assert tuple(RETRIEVERS) == evaluate.RETRIEVAL_MODES
-    assert sorted(evaluate.RUN_OUTPUT_FORMATS) == sorted(OUTPUT_FORMATS)
     assert "|".join(QUERY_MODES) in " ".join(out("ask", "--help").split())
 
 
@@ -98,10 +95,10 @@ WITHOUT_JSON = {
     "serve": "runs until it is stopped",
     "worker": "runs until it is stopped",
     "mcp": "speaks JSON-RPC already",
-    "models add": "writes models.toml; `models show --json` has it",
+    "models add": "writes models.toml; `models list --json` has it",
     "models use": "writes models.toml; `models list --json` has it",
     "models rm": "writes models.toml; `models list --json` has it",
-    "models pull": "downloads; `models show --json` has what came of it",
+    "models pull": "downloads; `models list --json` has what came of it",
     "merges undo": "writes a decision; `merges list --json` has it",
     "merges add": "writes a decision; `merges list --json` has it",
     "config set": "writes a file of settings; `config --json` has it",
@@ -111,7 +108,6 @@ WITHOUT_JSON = {
     "prompts edit": "opens an editor; `prompts list --json` has what came of it",
     "prompts trust": "writes notes; `prompts list --json` has what came of them",
     "prompts reset": "moves a file; `prompts list --json` has it",
-    "layout": "writes places, which the page and `export` show",
     "sessions rm": "removes conversations; `sessions list --json` has those that are left",
     "collections rename": "writes a name; `collections list --json` has it",
     "collections rm": "removes a name; `collections list --json` has those that are left",

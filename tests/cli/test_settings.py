@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from localrag.cli import OLD_OPTIONS, _with_new_options, app, settings
+from localrag.cli import app, settings
 from localrag.errors import UsageError
 from localrag.settings import QUERY_MODES, IndexSettings
 from tests.conftest import TOWN, run_localrag, write_town
@@ -18,11 +18,10 @@ from tests.test_model_files import write_model
 ROOT = Path(__file__).parents[2]
 # Options that are about one run and not about how somebody works: no setting stands behind them.
 SWITCHES = set(
-    """ablate about add all allow_mixed_hardware approve check chunks collection condition config context_only continue correct
-    delete dimensions documents dry_run dynamic filter
-    force format gpu head include_same json judge k kind level limit markdown max_tokens method models n name open out passages plan prefix
-    programs progress prune questions quick quiet ray rebuild recluster retune repair repeat repeats resume rows samples save schema seed
-    selection similar skipped speed test text undo use user users verify watch words write_reports yes""".split()
+    """about all check chunks collection condition config context_only continue delete
+    documents dry_run dynamic filter force format head include_same json judge k kind level limit markdown max_tokens n name
+    open out passages plan programs progress prune quick quiet ray rebuild recluster repair repeat repeats resume retune rows save seed
+    similar skipped test undo use user verify watch words write_reports yes""".split()
 )
 
 
@@ -222,7 +221,7 @@ def test_every_setting_of_a_strangers_folder_is_harmless_by_its_type_or_needs_tr
 
 @pytest.mark.parametrize(
     "values",
-    ["n_ctx=1000000", "slots=257", "threads=100000", "min_rows=99999", "step_overhead_rows=nan", "gpu_layers=1e9"],
+    ["n_ctx=1000000", "slots=257", "threads=100000", "min_rows=99999", "gpu_layers=1e9"],
 )
 def test_a_number_of_the_engine_beyond_any_machine_is_refused_by_name(own, values):
     """In a file, a variable or an option."""
@@ -308,7 +307,7 @@ def test_variables_that_are_no_settings_keep_their_meaning(own):
 
 
 def test_help_and_the_way_out_work_with_a_broken_file(own):
-    """--help reads no settings, and `config unset`, `set` and `path` mend a file that others cannot be read with."""
+    """--help reads no settings, and `config unset` and `set` mend a file that others cannot be read with."""
     put(own, 'moed = "x"\nstyle = "loud"\n')
     helped = run(own, "ask", "--help")
     unset = run(own, "config", "unset", "moed")
@@ -444,30 +443,3 @@ def test_settings_that_are_not_there_cost_nothing(own):
 
     assert models_made() == "0"
     assert models_made(LOCALRAG_STRICT="true") == "1"
-
-
-def test_options_by_their_old_names():
-    """The words of the version before are taken for those of today, up to `--`, and --help has none of them."""
-    words = ["ask", "Who?", "--where=type=pdf", "--at-once", "3", "--no-log", "--remeasure", "--", "--where"]
-
-    assert _with_new_options(words) == ["ask", "Who?", "--filter=type=pdf", "--parallel", "3", "--no-history", "--retune", "--", "--where"]
-    flags = {flag for _, _, parameter in ALL for flag in (*parameter.opts, *parameter.secondary_opts)}
-    assert flags >= {*OLD_OPTIONS.values()}
-    assert not flags & {*OLD_OPTIONS}
-
-
-def test_settings_by_their_old_names(own, monkeypatch, capsys):
-    """They are read from files and variables, a note says what they are called, and the new name has precedence."""
-    put(own, "at_once = 3\nno_log = true\n", user=True)
-    monkeypatch.setenv("LOCALRAG_AT_ONCE", "4")
-
-    found = settings.read_set_values()
-
-    assert {name: one.value for name, one in found.items()} == {"parallel": 4, "no_history": True}
-    assert found["no_history"].location.endswith("line 2")
-    said = capsys.readouterr().err
-    assert "at_once is called parallel now." in said
-    assert "no_log is called no_history now." in said
-    assert "LOCALRAG_AT_ONCE" in said
-    monkeypatch.setenv("LOCALRAG_PARALLEL", "5")
-    assert settings.read_set_values()["parallel"].value == 5

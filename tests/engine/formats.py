@@ -93,7 +93,6 @@ KINDS = {
     ),
     "EXAONE": Kind("llama", EXAONE, "[|assistant|]", ("[|system|]", "[|user|]", "[|assistant|]", "[|endofturn|]")),
     "Gemma's template, another's vocabulary": Kind("llama", NO_SYSTEM + ALTERNATE + GEMMA, "<start_of_turn>model\n", system=False),
-    "broken": Kind("llama", "{% for m in messages %}{{ m.content " + CHATML, "<|im_start|>assistant\n"),
 }
 
 

@@ -11,19 +11,12 @@ from localrag.engine.engine import Engine
 from localrag.engine.llama.model import LlamaModel
 from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions, EngineSettings
-from localrag.errors import ModelError
 from localrag.llm.grammar import choice_of
 from tests.conftest import mostly_ci
+from tests.fakes import inconsistencies
 
 SETTINGS = EngineSettings(threads=1, slots=4, n_ctx=512, kv_cache_type="f32")
-LAYOUTS = {
-    "llama": {},
-    "llama, one KV for all": {"kv_unified": True, "n_ctx": 384},
-    "gemma2": {},
-    "mamba": {},
-    "lfm2": {},
-    "lfm2, one KV for all": {"kv_unified": True, "n_ctx": 384},
-}
+ARCHITECTURES = ("llama", "gemma2", "mamba", "lfm2")
 
 
 def opened(file, settings, prefixes):
@@ -57,22 +50,24 @@ def answers(engine):
     return asyncio.run(ask())
 
 
-@pytest.mark.parametrize("layout", mostly_ci(LAYOUTS, "llama"))
-def test_batched_and_shared_like_one_by_one(tiny, tmp_path, layout):
+@pytest.mark.parametrize("architecture", mostly_ci(ARCHITECTURES, "llama"))
+def test_batched_and_shared_like_one_by_one(tiny, tmp_path, architecture):
     """Whatever a model keeps of its past: together, with shared beginnings and from files, it answers as one request at a time does."""
-    file = tiny(layout.partition(",")[0])
+    file = tiny(architecture)
     alone = opened(file, replace(SETTINGS, slots=1, share_prefixes=False, prompt_lookup=False), None)
     expected = answers(alone)
     alone.close()
-    engine = opened(file, replace(SETTINGS, **LAYOUTS[layout]), tmp_path)
+    engine = opened(file, SETTINGS, tmp_path)
 
     assert answers(engine) == expected
     assert answers(engine) == expected  # now with what was kept
-    assert engine.inconsistencies() == []
+    assert inconsistencies(engine) == []
     engine.close()
 
 
-@pytest.mark.parametrize(("architecture", "cut"), [("llama", True), ("gemma2", True), ("mamba", False), ("lfm2", False)])
+@pytest.mark.parametrize(
+    ("architecture", "cut"), mostly_ci([("llama", True), ("gemma2", True), ("mamba", False), ("lfm2", False)], ("llama", True))
+)
 def test_what_can_be_cut_back_is_found_out(tiny, architecture, cut):
     """Attention forgets the end of a sequence, also with sliding windows; a recurrent state cannot."""
     backend = LlamaModel(tiny(architecture), SETTINGS)
@@ -81,16 +76,8 @@ def test_what_can_be_cut_back_is_found_out(tiny, architecture, cut):
     backend.close()
 
 
-def test_sliding_windows_in_one_kv_are_refused(tiny):
-    """There llama.cpp overwrites what left a window, also where it would be needed again: an error says what to do instead."""
-    with pytest.raises(ModelError, match="sliding windows") as error:
-        LlamaModel(tiny("gemma2"), replace(SETTINGS, kv_unified=True))
-
-    assert "kv_unified=no" in error.value.hint
-
-
 @pytest.mark.ci
-@pytest.mark.parametrize("architecture", ["llama", "gemma2", "mamba", "lfm2"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_settings_are_found_for_every_kind(tiny, architecture):
     """Measuring works for all of them, and what it chooses answers."""
     engine = Engine(lambda: open_backend(tiny(architecture), EngineOptions("n_ctx=512", retune=True)))

@@ -1,4 +1,4 @@
-"""Texts to vectors: the same model through sentence-transformers and, written as a GGUF file, through llama.cpp."""
+"""Texts to vectors: the same model through torch and, written as a GGUF file, through llama.cpp."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from localrag.engine.embedder import LazyEmbedder, SentenceTransformersEmbedder, open_embedder
+from localrag.engine.embedder import load_folder, open_embedder
 from localrag.errors import ModelError
 from localrag.model_files import ModelFile, find_embedder
 from tests.conftest import TOWN, run_localrag, write_town
@@ -78,9 +78,10 @@ def file(tmp_path_factory):
     return ModelFile("minilm", "embedder", path)
 
 
+@pytest.mark.ci
 def test_both_ways_of_embedding_agree(file):
-    """llama.cpp gives the vectors sentence-transformers gives, whatever is embedded beside a text."""
-    ours, theirs = open_embedder(file).embed(TEXTS), SentenceTransformersEmbedder(find_embedder()).embed(TEXTS)
+    """llama.cpp gives the vectors that torch gives, whatever is embedded beside a text."""
+    ours, theirs = open_embedder(file).embed(TEXTS), load_folder(find_embedder())(TEXTS)
     short = [n for n, text in enumerate(TEXTS) if 0 < len(text) < 600]
 
     assert ours.shape == theirs.shape == (len(TEXTS), 384)
@@ -89,16 +90,11 @@ def test_both_ways_of_embedding_agree(file):
     assert np.allclose(ours[0], open_embedder(file).embed(TEXTS[:1])[0], atol=1e-4)
 
 
-@pytest.mark.parametrize("way", ["torch", "sentence-transformers", "llama.cpp"])
+@pytest.mark.parametrize("way", ["torch", "llama.cpp"])
 def test_the_end_of_a_long_text_counts(file, way):
     """Two texts that differ only beyond the model's window have different vectors: nothing is cut."""
-    ways = {
-        "torch": LazyEmbedder(find_embedder()),
-        "sentence-transformers": SentenceTransformersEmbedder(find_embedder()),
-        "llama.cpp": open_embedder(file),
-    }
-    embedder = ways[way]
-    one, other = embedder.embed(["ferry " * 700, "ferry " * 500 + "harbour master " * 100])
+    ways = {"torch": lambda: load_folder(find_embedder()), "llama.cpp": lambda: open_embedder(file).embed}
+    one, other = ways[way]()(["ferry " * 700, "ferry " * 500 + "harbour master " * 100])
 
     assert one @ other < 0.99
 
@@ -121,17 +117,16 @@ def test_an_index_remembers_its_embedder(tmp_path, file):
     assert "Lars Holm" in asked.stdout, asked.stderr
 
 
-@pytest.mark.parametrize("kind", [LazyEmbedder, SentenceTransformersEmbedder])
-def test_a_vector_does_not_depend_on_its_company(kind):
+def test_a_vector_does_not_depend_on_its_company():
     """Embedded alone, together, or in another order, a text has bit for bit the same vector."""
-    embedder = kind(find_embedder())
+    embed = load_folder(find_embedder())
     texts = [f"{'The ferry leaks. ' * (n % 23)}{n}" for n in range(60)]
 
-    together = embedder.embed(texts)
+    together = embed(texts)
 
-    assert np.array_equal(embedder.embed(texts[::-1])[::-1], together)
-    assert np.array_equal(embedder.embed(texts[7:19]), together[7:19])
-    assert np.array_equal(embedder.embed([texts[41]])[0], together[41])
+    assert np.array_equal(embed(texts[::-1])[::-1], together)
+    assert np.array_equal(embed(texts[7:19]), together[7:19])
+    assert np.array_equal(embed([texts[41]])[0], together[41])
 
 
 def test_what_was_embedded_before_is_not_computed_again():
@@ -143,10 +138,11 @@ def test_what_was_embedded_before_is_not_computed_again():
     again = kept.embed(["Lars Holm", "the ferry", "Ruth Sand", "the ferry"])
 
     assert computed == [["Ruth Sand", "Lars Holm"], ["the ferry"]]
-    assert np.array_equal(again, LazyEmbedder(find_embedder()).embed(["Lars Holm", "the ferry", "Ruth Sand", "the ferry"]))
+    assert np.array_equal(again, load_folder(find_embedder())(["Lars Holm", "the ferry", "Ruth Sand", "the ferry"]))
     assert kept.embed([]).shape == (0, 384)
 
 
+@pytest.mark.ci
 def test_a_model_that_nobody_holds_is_freed(home):
     """Opening an index for one question after the other does not keep a model for each."""
     code = (

@@ -8,11 +8,10 @@ import sys
 import numpy as np
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
 
-from localrag.engine.embedder import BATCH_ROWS, LazyEmbedder, bert_embedder, load_bert
+from localrag.engine.embedder import BATCH_ROWS, BertModel, load_bert, load_folder
 from localrag.engine.weights import window_tokenizer
-from localrag.errors import EngineError
+from localrag.errors import EngineError, ModelError
 from localrag.model_files import ModelFile, find_embedder
 from localrag.system.resources import limit_cores
 from tests.conftest import TOWN
@@ -37,22 +36,29 @@ def cores():
     limit_cores(0)
 
 
+@pytest.mark.ci
 def test_vectors_are_those_of_sentence_transformers(plain_cpu):
     """In 32-bit floats each number is the same within 1e-5, whatever the length of the text and its company."""
+    from sentence_transformers import SentenceTransformer
+
     model = SentenceTransformer(str(FOLDER), device="cpu", local_files_only=True)
     expected = np.concatenate([model.encode([text], normalize_embeddings=True) for text in TEXTS])
 
-    assert np.abs(LazyEmbedder(find_embedder()).embed(TEXTS) - expected).max() < 1e-5
+    assert np.abs(load_folder(find_embedder())(TEXTS) - expected).max() < 1e-5
 
 
+@pytest.mark.ci
 def test_in_16_bits_they_are_those_but_for_rounding():
     """On a CPU that has such floats a vector's cosine to that of 32-bit floats is over 0.999."""
+    from sentence_transformers import SentenceTransformer
+
     model = SentenceTransformer(str(FOLDER), device="cpu", local_files_only=True)
 
-    assert (LazyEmbedder(find_embedder()).embed(TEXTS) * model.encode(TEXTS, normalize_embeddings=True)).sum(axis=1).min() > 0.999
+    assert (load_folder(find_embedder())(TEXTS) * model.encode(TEXTS, normalize_embeddings=True)).sum(axis=1).min() > 0.999
 
 
 @pytest.mark.parametrize("floats", ["own", "32 bits"])
+@pytest.mark.ci
 def test_a_texts_states_do_not_depend_on_company_order_or_cores(floats, request, cores):
     """Together, alone, the other way round and with other numbers of threads they are bit for bit the same."""
     if floats == "32 bits":
@@ -79,13 +85,13 @@ def test_batches_are_full():
 
 def test_equal_windows_are_computed_once(monkeypatch):
     """A page that stands in many texts costs what it costs in one."""
-    embedder, computed = bert_embedder(find_embedder()), []
-    inner = embedder._bert._compute
-    monkeypatch.setattr(embedder._bert, "_compute", lambda texts, *how: computed.extend(texts) or inner(texts, *how))
+    embed, computed = load_folder(find_embedder()), []
+    inner = BertModel._compute
+    monkeypatch.setattr(BertModel, "_compute", lambda model, texts, *how: computed.extend(texts) or inner(model, texts, *how))
     header = "The ferry leaks and nobody knows why. " * 32  # 256 tokens and some
     windows = window_tokenizer(FOLDER)
     texts = ["Hello.", header + "Ruth Sand.", "Hello.", header + "Lars Holm paid."]
-    vectors = embedder.embed(texts)
+    vectors = embed(texts)
 
     assert len(computed) == len({tuple(w) for text in texts for w in windows(text)}) < sum(len(windows(text)) for text in texts)
     assert np.array_equal(vectors[0], vectors[2])
@@ -94,7 +100,7 @@ def test_equal_windows_are_computed_once(monkeypatch):
 
 def test_no_text_gives_no_vector():
     """Nothing in, nothing out, of the right width."""
-    assert LazyEmbedder(find_embedder()).embed([]).shape == (0, 384)
+    assert load_folder(find_embedder())([]).shape == (0, 384)
 
 
 def test_a_text_longer_than_the_window_is_refused():
@@ -104,14 +110,16 @@ def test_a_text_longer_than_the_window_is_refused():
 
 
 def test_a_model_of_another_kind_is_left_to_sentence_transformers(tmp_path):
-    """So is a folder that lacks its weights."""
+    """Its vectors are those of that library; a folder that lacks its weights is refused."""
     folder = shutil.copytree(FOLDER, tmp_path / "model")
-    assert bert_embedder(ModelFile("m", "embedder", folder)) is not None
-    (folder / "model.safetensors").rename(folder / "other.safetensors")
-    assert bert_embedder(ModelFile("m", "embedder", folder)) is None
     config = folder / "config.json"
     config.write_text(config.read_text().replace('"gelu"', '"relu"'))
-    assert bert_embedder(ModelFile("m", "embedder", folder)) is None
+    vectors = load_folder(ModelFile("m", "embedder", folder))(["Who sails the Skua?"])
+    assert vectors.shape == (1, 384)
+    assert load_folder(find_embedder())(["Who sails the Skua?"])[0] @ vectors[0] < 0.99
+    (folder / "model.safetensors").rename(folder / "other.safetensors")
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load_folder(ModelFile("m", "embedder", folder))(["Who sails the Skua?"])
 
 
 @pytest.mark.ci

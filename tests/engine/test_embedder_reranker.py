@@ -4,8 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import torch
-from transformers import AutoTokenizer, BertForSequenceClassification
 
 from localrag.engine.embedder import open_reranker
 from localrag.errors import ModelError
@@ -33,6 +31,9 @@ def file(head, tmp_path_factory):
 @pytest.mark.ci
 def test_the_scores_are_those_of_the_cross_encoder(file, head):
     """llama.cpp scores each pair as transformers does with the same weights; a long passage loses its end."""
+    import torch
+    from transformers import AutoTokenizer, BertForSequenceClassification
+
     folder = find_embedder().path
     model = BertForSequenceClassification.from_pretrained(folder, num_labels=1).eval()
     model.classifier.weight.data, model.classifier.bias.data = map(torch.from_numpy, head)
@@ -49,6 +50,7 @@ def test_the_scores_are_those_of_the_cross_encoder(file, head):
     assert np.ptp(expected) > 0.5
 
 
+@pytest.mark.ci
 def test_a_passage_has_the_same_score_in_any_company(file):
     """Scored alone or among others, a passage gets the same score."""
     rerank = open_reranker(find_reranker(str(file)))

@@ -8,7 +8,7 @@ import shutil
 import gguf
 import pytest
 
-from localrag.doctor import DoctorTarget, run_checks
+from localrag.doctor import run_checks
 from localrag.engine.engine import Engine
 from localrag.engine.llama.model import LlamaModel
 from localrag.engine.request import Request
@@ -99,9 +99,7 @@ def test_a_file_cut_off_in_the_middle_is_named(copies):
 
 def test_the_sizes_shown_count_every_file(three):
     """`doctor` shows the whole model, not its first file."""
-    (line,) = (
-        line for line in run_checks(DoctorTarget(None, chat=str(three[0])), EngineOptions(), speed=False) if line.name == "chat model"
-    )
+    (line,) = (line for line in run_checks(None, EngineOptions(), chat=str(three[0])) if line.name == "chat model")
 
     assert re.search(r", (\d+) MB", line.text)[1] == f"{sum(f.stat().st_size for f in three) / 1e6:.0f}"
 

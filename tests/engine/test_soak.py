@@ -9,7 +9,6 @@ import os
 import random
 import resource
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -19,7 +18,7 @@ from localrag.engine.request import Request
 from localrag.engine.settings import EngineSettings
 from localrag.errors import EngineError
 from localrag.llm.model import bounded_map
-from tests.fakes import FakeLlama
+from tests.fakes import FakeLlama, inconsistencies
 
 SECONDS = float(os.environ.get("LOCALRAG_TEST_SOAK", "10"))
 ROUNDS = 300  # at most, if the time is too short on a busy machine for every outcome to occur
@@ -31,13 +30,12 @@ def memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-@pytest.mark.parametrize("capacity", [None, 700])
 @pytest.mark.timeout(SECONDS * 2 + 600)
 @pytest.mark.ci
-def test_random_work_leaks_nothing(capacity):
+def test_random_work_leaks_nothing():
     """Requests, cancellations, failures, preemptions, people in a hurry, at random: in the end no sequence, slot, cell or task is left."""
     chance = random.Random(7)
-    backend = FakeLlama(slots=6, capacity=capacity, fail_on=POISON)
+    backend = FakeLlama(slots=6, fail_on=POISON)
     engine = Engine(lambda: backend, max_rows=32)
     ended = {"answered": 0, "failed": 0, "cancelled": 0}
     shared = [1 + n % 5 for n in range(60)]
@@ -69,7 +67,7 @@ def test_random_work_leaks_nothing(capacity):
         return early, len(asyncio.all_tasks())
 
     early, tasks = asyncio.run(soak())
-    leaks = engine.inconsistencies()
+    leaks = inconsistencies(engine)
     engine.close()  # the thread tidies up the last step after its answer is out
     held = [len(cells) for cells in backend.kv]
     kept = [engine.slots.cached_tokens(slot) for slot in range(6)]
@@ -99,10 +97,9 @@ class Sabotaged(LlamaModel):
             raise
 
 
-@pytest.mark.parametrize("layout", [{}, {"kv_unified": True, "n_ctx": 256}])
 @pytest.mark.timeout(SECONDS * 4 + 1200)
 @pytest.mark.ci
-def test_steps_that_llama_cpp_fails_harm_no_answer(tiny, layout):
+def test_steps_that_llama_cpp_fails_harm_no_answer(tiny):
     """llama.cpp fails steps at random, requests come and go: those that are answered get the words of an undisturbed engine, none leaks."""
     file, settings = tiny("llama"), EngineSettings(threads=1, slots=4, n_ctx=512, kv_cache_type="f32")
     chance = random.Random(11)
@@ -111,7 +108,7 @@ def test_steps_that_llama_cpp_fails_harm_no_answer(tiny, layout):
     plain = Engine(lambda: LlamaModel(file, settings))
     expected = asyncio.run(_answers(plain, prompts))
     plain.close()
-    engine = Engine(lambda: Sabotaged(file, replace(settings, **layout)))
+    engine = Engine(lambda: Sabotaged(file, settings))
     answered = wrong = cancelled = failed = 0
 
     async def one(n):
@@ -125,26 +122,26 @@ def test_steps_that_llama_cpp_fails_harm_no_answer(tiny, layout):
             answered, wrong = answered + 1, wrong + (answer.token_ids != expected[n])
         except asyncio.CancelledError:
             cancelled += 1
-        except EngineError:  # it was alone in its step
+        except EngineError:
             failed += 1
 
     async def soak():
         until, rounds = time.monotonic() + SECONDS / 2, 0
-        while time.monotonic() < until or (rounds < ROUNDS and not (answered > 20 and failed < engine.backend.failures and cancelled)):
+        while time.monotonic() < until or (rounds < ROUNDS and not (answered > 20 and failed and cancelled)):
             await bounded_map((one(chance.randrange(24)) for _ in range(50)), size=10)
             rounds += 1
         await engine.generate(Request((1, 2), 1))
         return len(asyncio.all_tasks())
 
     tasks, failures = asyncio.run(soak()), engine.backend.failures
-    leaks = engine.inconsistencies()
+    leaks = inconsistencies(engine)
     engine.close()
 
     assert leaks == []
     assert tasks == 1
     assert wrong == 0
     assert answered > 20
-    assert failed < failures  # those that were not alone in a failed step were computed again
+    assert failed and failures
     assert cancelled
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from localrag.eval.datasets import GoldDocument, GoldMention
-from localrag.eval.extraction import ExtractionScores, PrecisionRecall, content_words
-from localrag.records import Entity, ExtractedEntity, Graph, Relationship
+from localrag.eval.extraction import ExtractionScores, PrecisionRecall
+from localrag.records import ExtractedEntity
 
 TEXT = "Anna Marsh runs Dover Lines in Dover. Marsh is rich."
 MENTIONS = (
@@ -41,34 +41,6 @@ def test_a_relation_holds_between_entities_not_names():
 
     assert found["relation_recall"] == 1.0
     assert found["relation_precision"] == 0.5
-
-
-def test_merging_is_scored_by_pairs_and_by_b_cubed():
-    """All apart: no pair of the one there is; all together: one of six right."""
-    apart, together = ExtractionScores(TYPES), ExtractionScores(TYPES)
-    names = {TEXT[m.start : m.end] for m in MENTIONS}
-    apart.add_merging(GOLD, {n: n for n in names})
-    together.add_merging(GOLD, dict.fromkeys(names, "all"))
-
-    assert apart.figures()["merge_f1"] == 0.0
-    assert together.figures()["merge_precision"] == pytest.approx(1 / 6, abs=1e-4)
-    assert together.figures()["merge_recall"] == 1.0
-    assert apart.figures()["merge_b3"] == pytest.approx(2 * 1.0 * 0.75 / 1.75, abs=1e-4)
-
-
-def test_a_fact_is_kept_where_one_entity_and_its_neighbours_hold_its_words():
-    """All content words within one hop count; a word that is nowhere does not."""
-    document = GoldDocument("d", TEXT, facts=("Anna Marsh runs a ferry line.", "Anna Marsh sings."))
-    graph = Graph(
-        (Entity("a", "Anna Marsh", "person", description="Anna Marsh runs it"), Entity("b", "ferry lines", "organization")),
-        (Relationship("r", "a", "b"),),
-    )
-    scores = ExtractionScores(TYPES)
-
-    scores.add_facts(document, graph)
-
-    assert scores.figures()["fact_retention"] == 0.5
-    assert content_words("The lines were running") == {"line", "run"}
 
 
 def test_nothing_to_say_and_nothing_said_is_right():

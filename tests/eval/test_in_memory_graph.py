@@ -1,19 +1,15 @@
 """Extractions to graph to communities to report contexts: pure functions with worked examples."""
 
 import re
-import tracemalloc
 from dataclasses import replace
-from itertools import pairwise
 
 import igraph
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localrag.eval.in_memory_graph import build_graph_in_memory
 from localrag.indexing.extraction.names import DocumentCasing, cooccurring_pairs, find_name_spans, sentence_numbers
 from localrag.indexing.extraction.nlp import ChunkText, candidate_names
-from localrag.indexing.graph.communities import detect_communities
 from localrag.indexing.graph.entity_resolution import name_key
 from localrag.indexing.reports import ReportSources, build_report_context
 from localrag.records import (
@@ -26,13 +22,14 @@ from localrag.records import (
     Extraction,
     Finding,
     Graph,
-    Mention,
     Quote,
     Relationship,
     Report,
 )
 from localrag.text.sentences import sentences
 from tests.conftest import DATA
+from tests.graphs import detect_communities
+from tests.indexing.graph.in_memory_graph import build_graph_in_memory
 
 TEXT = "Mr. Scrooge paid Bob\nCratchit. Scrooge's nephew Fred called. Bob Cratchit has a son, Tiny Tim. The counting-house was cold."
 
@@ -137,29 +134,6 @@ def test_the_same_seed_gives_the_same_partition():
     graph = graph_of([(f"n{a}", f"n{b}") for a in range(30) for b in range(a) if (a * b) % 7 == 1])
 
     assert detect_communities(graph, max_size=5, seed=3) == detect_communities(graph, max_size=5, seed=3)
-
-
-def test_an_entity_without_relationships_joins_those_it_is_mentioned_with():
-    """It goes to the community of the entity it shares most chunks with, so that no content is orphaned."""
-    base = graph_of([("a", "b"), ("b", "c"), ("a", "c")], extra=["x"])
-    mentions = tuple(Mention(e, "c1", e, 0, 1) for e in ("a", "x"))
-    found = detect_communities(Graph(base.entities, base.relationships, mentions), max_size=10, seed=0)
-
-    assert [c.entity_ids for c in found] == [("a", "b", "c", "x")]
-
-
-def test_only_entities_without_relationships_are_compared_with_those_mentioned_beside_them():
-    """Two thousand related entities of one chunk take no memory for their two million pairs."""
-    names = [f"n{n:04}" for n in range(2000)]
-    base = graph_of(list(pairwise(names)), extra=["x"])
-    mentions = tuple(Mention(e.id, "c1", e.id, 0, 1) for e in base.entities)
-    tracemalloc.start()
-    found = detect_communities(Graph(base.entities, base.relationships, mentions), max_size=10, seed=0)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-
-    assert peak < 50e6
-    assert any({"x", "n0001"} <= set(c.entity_ids) for c in found)
 
 
 @pytest.mark.ci

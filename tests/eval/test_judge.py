@@ -6,7 +6,6 @@ import pytest
 
 from localrag.engine.embedder import open_embedder
 from localrag.eval.judge import CRITERIA, bundled_judge, judge_answers, plan_comparisons, verdict_of
-from localrag.eval.questions import GeneratedQuestion
 from localrag.eval.win_rates import judge_figures
 from localrag.model_files import find_embedder
 
@@ -53,7 +52,7 @@ def test_half_an_answer_covers_less(prefers):
 def test_its_verdicts_are_rows_like_those_of_a_model(prefers):
     """Both orders of every criterion, each with a winner and a reason; half of the choices stand first, and all stay when turned."""
     rows = []
-    wanted = list(plan_comparisons(GeneratedQuestion("harbour master", "history", QUESTION), ["C0", "SS"], 1))
+    wanted = list(plan_comparisons(QUESTION, ["C0", "SS"], 1))
     asyncio.run(judge_answers(wanted, {"C0": GOOD, "SS": FOREIGN}, prefers, rows.append))
     figures = judge_figures(rows)
 

@@ -4,8 +4,6 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from localrag.indexing.graph.communities import detect_communities
-from localrag.indexing.graph.layout import lay_out_records
 from localrag.project import OpenIndex, documents_root
 from localrag.records import (
     Chunk,
@@ -25,7 +23,7 @@ from localrag.records import (
 )
 from localrag.store import documents, generations, graph
 from localrag.store.opening import open_index
-from tests.graphs import staged_graph
+from tests.graphs import detect_communities, lay_out_records, staged_graph
 
 NAMES = (
     "Ingrid Holm",

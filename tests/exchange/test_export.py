@@ -14,7 +14,6 @@ import pytest
 from localrag.cli.commands import exchange
 from localrag.errors import LocalragError, NoIndex, UsageError
 from localrag.exchange.export import EXPORT_FORMATS, FILE_FORMATS, export_index
-from localrag.exchange.export_folder import EXPORT_MARKER
 from localrag.store import chunks, documents, generations
 from localrag.store.opening import open_index
 from localrag.system.installation import install_hint
@@ -50,7 +49,7 @@ def test_the_same_index_gives_the_same_files(kind, opened, tmp_path):
     assert made[0].files == made[1].files
     assert made[0].counts == made[1].counts
     assert everything(tmp_path / "a") == everything(tmp_path / "b")
-    assert made[0].size == sum(len(data) for name, data in everything(tmp_path / "a").items() if not name.endswith(EXPORT_MARKER))
+    assert made[0].size == sum(len(data) for data in everything(tmp_path / "a").values())
     assert all(p.stat().st_mode & 0o077 == 0 for p in (tmp_path / "a").rglob("*") if p.is_file())
     assert not [p for p in tmp_path.rglob("*.part")]
 
@@ -66,23 +65,10 @@ def test_an_empty_index_says_what_to_run(kind, tmp_path):
     other = open_index(tmp_path / "other" / ".localrag", create=True)
     for document in ("docs/a.txt",):
         documents.save_document(db, documents.find_document(other, document), chunks.all_chunks(other)[:1])
-    if kind == "bibtex":  # needs no graph
-        return
     with pytest.raises(LocalragError, match="no graph yet") as none:
         export_index(look_into(tmp_path), kind, place(tmp_path, kind))
     assert "localrag index" in none.value.hint
     assert not place(tmp_path, kind).exists()
-
-
-def test_a_bibliography_has_an_entry_for_each_document_with_or_without_a_graph(tmp_path):
-    """Its keys and titles are those of the documents."""
-    make_index(tmp_path / "other", ("Ada",))
-    other = open_index(tmp_path / "other" / ".localrag", create=True)
-    db = open_index(tmp_path / ".localrag", create=True)
-    documents.save_document(db, documents.find_document(other, "docs/a.txt"), chunks.all_chunks(other)[:1])
-    result = export_index(look_into(tmp_path), "bibtex", tmp_path / "sources.bib")
-    assert result.counts == {"documents": 1}
-    assert "docs/a.txt" in (tmp_path / "sources.bib").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("kind", sorted(FILE_FORMATS))
@@ -102,6 +88,12 @@ def test_a_file_that_is_there_is_not_replaced_unless_asked(kind, opened, tmp_pat
         export_index(opened, kind, tmp_path / "none" / "g")
 
 
+def test_two_formats_in_one_folder_keep_apart(opened, tmp_path):
+    """Each replaces its own files at the next export."""
+    for kind in ("jsonl", "csv", "jsonl", "csv"):
+        assert export_index(opened, kind, tmp_path / "out").removed == ()
+
+
 @pytest.mark.parametrize("kind", FOLDERS)
 def test_a_folder_that_holds_other_things_is_left_alone(kind, opened, tmp_path):
     """Refused, and with force written beside them; nothing of them changes, then or at the next export."""
@@ -115,11 +107,11 @@ def test_a_folder_that_holds_other_things_is_left_alone(kind, opened, tmp_path):
     assert "--force" in refused.value.hint
     assert everything(folder) == mine
     made = export_index(opened, kind, folder, force=True)
-    again = export_index(opened, kind, folder)  # it is known as an export now
-    assert (len(again.files), again.removed) == (0 if kind == "obsidian" else len(made.files), ())
+    again = export_index(opened, kind, folder, force=True)
+    assert (len(again.files), again.removed) == (len(made.files), ())
     now = everything(folder)
     assert {name: now[name] for name in mine} == mine
-    assert set(now) == {*mine, *made.files, EXPORT_MARKER}
+    assert set(now) == {*mine, *made.files}
     with pytest.raises(UsageError, match="is a file"):
         export_index(opened, kind, folder / "b.bin", force=True)
 
@@ -133,45 +125,11 @@ def test_a_foreign_file_of_the_same_name_stops_it_before_anything_is_written(ope
     assert everything(tmp_path / "out") == {"entities.jsonl": b"mine"}
 
 
-def test_a_marker_from_elsewhere_removes_nothing_outside_its_folder(opened, tmp_path):
-    """One that names files above the folder, or is no marker at all, is no reason to touch them."""
-    (tmp_path / "precious.txt").write_text("mine")
-    (tmp_path / "out").mkdir()
-    names = ["../precious.txt", str(tmp_path / "precious.txt"), "a/../../precious.txt", ""]
-    (tmp_path / "out" / EXPORT_MARKER).write_text(json.dumps({"files": {"jsonl": names}}))
-    made = export_index(opened, "jsonl", tmp_path / "out")
-    assert made.removed == ()
-    assert (tmp_path / "precious.txt").read_text() == "mine"
-    (tmp_path / "out" / EXPORT_MARKER).write_text('["no marker"]')
-    with pytest.raises(UsageError, match="holds other files"):
-        export_index(opened, "jsonl", tmp_path / "out")
-
-
-def test_two_formats_in_one_folder_keep_apart(opened, tmp_path):
-    """Each is asked for with force, and each knows its own files at the next export."""
-    export_index(opened, "jsonl", tmp_path / "out")
-    with pytest.raises(UsageError, match="an export as jsonl"):
-        export_index(opened, "csv", tmp_path / "out")
-    export_index(opened, "csv", tmp_path / "out", force=True)
-    for kind in ("jsonl", "csv"):
-        assert export_index(opened, kind, tmp_path / "out").removed == ()
-
-
 def test_the_folder_of_the_index_is_no_place_for_it(opened):
     """Nor is a folder below it."""
     for path in (opened.folder, opened.folder / "out"):
         with pytest.raises(UsageError, match="the index folder"):
             export_index(opened, "jsonl", path, force=True)
-
-
-def test_a_level_that_is_not_there_is_said(opened, tmp_path):
-    """With those there are; and the page, which shows all levels, takes none."""
-    with pytest.raises(UsageError, match="no level 9") as refused:
-        export_index(opened, "jsonl", tmp_path / "out", level=9)
-    assert "0 to 1" in refused.value.hint
-    with pytest.raises(UsageError, match="every level"):
-        export_index(opened, "html", tmp_path / "g.html", level=0)
-    assert not any(tmp_path.iterdir())
 
 
 KILLED = """
@@ -189,7 +147,7 @@ export_index(look_into(Path(sys.argv[1])), sys.argv[4], Path(sys.argv[2]), force
 """
 
 
-@pytest.mark.parametrize(("kind", "moves"), [("jsonl", 0), ("jsonl", 9), ("jsonl", 10), ("jsonl", 14), ("obsidian", 5), ("graphml", 0)])
+@pytest.mark.parametrize(("kind", "moves"), [("jsonl", 0), ("jsonl", 9), ("jsonl", 10), ("graphml", 0)])
 @pytest.mark.ci
 def test_a_killed_export_leaves_no_half_file(kind, moves, tmp_path):
     """Killed before or between the moves: what has its final name is whole, and the next export finishes and leaves nothing behind."""
@@ -201,10 +159,10 @@ def test_a_killed_export_leaves_no_half_file(kind, moves, tmp_path):
     done = subprocess.run(call, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)
     assert done.returncode == -signal.SIGKILL
     good = everything(whole.parent)
-    left = {name: data for name, data in everything(path.parent).items() if not name.endswith(EXPORT_MARKER) and ".part" not in name}
+    left = {name: data for name, data in everything(path.parent).items() if ".part" not in name}
     assert left.items() <= good.items()
     assert any(".part" in p.name for p in path.parent.rglob("*"))
-    assert export_index(index, kind, path).kept == ()
+    export_index(index, kind, path)
     assert everything(path.parent) == good
     assert not [p for p in path.parent.rglob("*.part")]
 
@@ -256,7 +214,7 @@ def test_the_command_writes_and_says_what(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "26 entities" in done.stderr
     assert "Gephi" in done.stderr
-    done = run_localrag("export", "jsonl", "out", "--level", "0", "--json", cwd=tmp_path)
+    done = run_localrag("export", "jsonl", "out", "--json", cwd=tmp_path)
     said = json.loads(done.stdout)
     assert said["counts"]["entities"] == 26
     assert "entities.jsonl" in said["files"]
@@ -266,6 +224,7 @@ def test_the_command_writes_and_says_what(tmp_path):
     assert run_localrag("export", "html", "x.html", "--index", "empty", cwd=tmp_path).returncode == 3
 
 
+@pytest.mark.ci
 def test_one_file_goes_to_stdout(tmp_path):
     """`-` writes the bytes of the file, and only them; a folder cannot go there."""
     make_index(tmp_path)

@@ -2,16 +2,10 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
-import networkx as nx
-import numpy as np
-
 from localrag.exchange.export import export_index
-from localrag.store import export_rows, graph, layout
-from localrag.store.opening import open_index
-from tests.exchange.made import make_index
+from localrag.store import export_rows, graph
 
 
 def test_every_row_comes_back(opened, tmp_path):
@@ -49,28 +43,3 @@ def test_the_reference_names_every_field(opened, tmp_path):
         listed[name] = re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", fields))
     written = {p.stem: list(json.loads(p.read_text(encoding="utf-8").split("\n")[0])) for p in (tmp_path / "out").glob("*.jsonl")}
     assert listed == written
-
-
-def test_reports_go_down_to_a_level(opened, tmp_path):
-    """Communities and reports below it are left out, and nothing else."""
-    made = export_index(opened, "jsonl", tmp_path / "out", level=0)
-    top = graph.communities_per_level(opened.db)[0]
-    assert made.counts["communities"] == made.counts["reports"] == top
-    assert made.counts["entities"] == graph.counts(opened.db)["entities"]
-
-
-def test_vectors_of_the_structure_go_with_the_entities(tmp_path):
-    """Those that `localrag layout` computed, as numbers in JSON Lines and as text in GraphML."""
-    made = make_index(tmp_path)
-    vectors = {e.id: np.arange(4, dtype="<f4") + n for n, e in enumerate(graph.entities(made.db))}
-    db = open_index(made.folder)
-    with db.atomic():
-        layout.save_layout(db, replace(layout.load_layout(db), structural_vectors=tuple((i, v.tobytes()) for i, v in vectors.items())))
-    db.close()
-    export_index(made, "jsonl", tmp_path / "out")
-    export_index(made, "graphml", tmp_path / "graph.graphml")
-    rows = [json.loads(line) for line in (tmp_path / "out" / "entities.jsonl").read_text(encoding="utf-8").splitlines()]
-    nodes = nx.read_graphml(tmp_path / "graph.graphml").nodes(data="structural_vector")
-
-    assert {row["id"]: row["vector"] for row in rows} == {i: v.tolist() for i, v in vectors.items()}
-    assert {i: [float(n) for n in text.split()] for i, text in nodes} == {i: v.tolist() for i, v in vectors.items()}

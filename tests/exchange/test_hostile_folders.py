@@ -1,6 +1,5 @@
 """Folders that came from somebody else: nothing that this machine did not write there is deleted or replaced, and no link is followed."""
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 from localrag.cli.settings import set_value
 from localrag.errors import LocalragError, UsageError
 from localrag.exchange.export import EXPORT_FORMATS, FILE_FORMATS, export_index
-from localrag.exchange.export_folder import EXPORT_MARKER
 from localrag.exchange.pack import pack_index, unpack_index
 from localrag.exchange.table_files import check_answer_file, check_output_file
 from localrag.exchange.wiki import read_wiki, update_wiki
@@ -23,7 +21,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="there are no FIFOs, and links need a privilege"),
     pytest.mark.usefixtures("own_home"),
 ]
-FOLDERS = sorted(set(EXPORT_FORMATS) - set(FILE_FORMATS) - {"obsidian"})
+FOLDERS = sorted(set(EXPORT_FORMATS) - set(FILE_FORMATS))
 
 
 @pytest.fixture
@@ -51,41 +49,34 @@ def files_in(folder):
     }
 
 
-def mark(folder, kind, *names):
-    """Write a marker that lists files as those of an export."""
-    folder.mkdir(exist_ok=True)
-    (folder / EXPORT_MARKER).write_text(json.dumps({"made_by": "localrag export", "files": {kind: names}}))
-
-
 @pytest.mark.parametrize("kind", FOLDERS)
-def test_a_marker_from_elsewhere_deletes_nothing(kind, opened, tmp_path, private):
+def test_an_export_beside_files_from_elsewhere_deletes_nothing(kind, opened, tmp_path, private):
     """Neither files in the folder, nor files that a link in it leads to, nor the link; the export itself is written."""
     out = tmp_path / "out"
-    mark(out, kind, "link/precious.txt", "thesis.docx", "deep/er/a.txt", "link", "to-file", "link/documents.jsonl")
-    (out / "link").symlink_to(private)
-    (out / "to-file").symlink_to(private / "precious.txt")
     (out / "deep" / "er").mkdir(parents=True)
+    (out / "link").symlink_to(private)
+    (out / "to-file.jsonl").symlink_to(private / "precious.txt")
     (out / "deep" / "er" / "a.txt").write_text("mine")
-    (out / "thesis.docx").write_bytes(b"mine")
+    for suffix in ("docx", "jsonl", "csv", "parquet"):
+        (out / f"thesis.{suffix}").write_bytes(b"mine")
     before, outside = files_in(out), files_in(private)
     made = export_index(opened, kind, out, force=True)
     assert made.removed == ()
     assert files_in(private) == outside
     after = files_in(out)
-    assert {name: after[name] for name in before if name != EXPORT_MARKER} == {n: v for n, v in before.items() if n != EXPORT_MARKER}
+    assert {name: after[name] for name in before} == before
     assert set(made.files) <= set(after)
 
 
-def test_a_marker_from_elsewhere_does_not_make_a_folder_one_of_an_export(opened, tmp_path):
-    """Files that it lists are other files: without force nothing is written beside them, with force none of them is replaced."""
+def test_a_file_from_elsewhere_with_the_name_of_an_exported_one_is_not_replaced(opened, tmp_path):
+    """Without force nothing is written beside it, with force it is not replaced."""
     out = tmp_path / "out"
-    mark(out, "jsonl", "documents.jsonl")
+    out.mkdir()
     (out / "documents.jsonl").write_text("mine")
-    before = files_in(out)
     for force in (False, True):
         with pytest.raises(UsageError, match=r"documents\.jsonl|other files"):
             export_index(opened, "jsonl", out, force=force)
-        assert files_in(out) == before
+        assert files_in(out) == {"documents.jsonl": b"mine"}
 
 
 @pytest.mark.parametrize("target", ["precious.txt", "gone.txt"])
@@ -94,8 +85,7 @@ def test_a_link_where_an_export_writes_is_neither_followed_nor_replaced(kind, ta
     """Also one that leads to nothing: the export is refused before anything is written."""
     names = export_index(opened, kind, tmp_path / "first").files
     out = tmp_path / "out"
-    mark(out, kind, *names)
-    (out / names[-1]).parent.mkdir(exist_ok=True, parents=True)
+    out.mkdir()
     (out / names[-1]).symlink_to(private / target)
     before, outside = files_in(out), files_in(private)
     with pytest.raises(UsageError, match="exists and is not part of an export"):
@@ -103,7 +93,7 @@ def test_a_link_where_an_export_writes_is_neither_followed_nor_replaced(kind, ta
     assert (files_in(out), files_in(private)) == (before, outside)
 
 
-@pytest.mark.parametrize("kind", [*FOLDERS, "obsidian"])
+@pytest.mark.parametrize("kind", FOLDERS)
 @pytest.mark.parametrize("target", ["private", "nowhere"])
 def test_a_folder_that_is_a_link_is_no_place_for_an_export(kind, target, opened, tmp_path, private):
     """The error names where it leads to; named itself, that folder can be written to."""
@@ -121,8 +111,9 @@ def test_a_file_that_changed_since_the_export_is_the_users(opened, tmp_path):
     out = tmp_path / "out"
     export_index(opened, "jsonl", out)
     (out / "claims.jsonl").write_text("my own list")
-    with pytest.raises(UsageError, match=r"claims\.jsonl exists and is not part of an export"):
-        export_index(opened, "jsonl", out)
+    for force in (False, True):
+        with pytest.raises(UsageError, match=r"other files|claims\.jsonl exists and is not part of an export"):
+            export_index(opened, "jsonl", out, force=force)
     assert (out / "claims.jsonl").read_text() == "my own list"
 
 
@@ -133,11 +124,11 @@ def test_an_export_removes_what_it_wrote_itself_and_no_longer_needs(opened, tmp_
     less = make_index(tmp_path / "less", claims=False)
     second = export_index(less, "parquet", out)
     assert second.removed == tuple(sorted(set(first.files) - set(second.files))) != ()
-    assert set(files_in(out)) == {*second.files, EXPORT_MARKER}
+    assert set(files_in(out)) == {*second.files}
 
 
 def test_notes_about_one_folder_say_nothing_about_another(opened, tmp_path):
-    """A copy of an export, with its marker, is a folder of other files."""
+    """A copy of an export is a folder of other files."""
     export_index(opened, "jsonl", tmp_path / "out")
     (tmp_path / "archive").mkdir()
     for name, data in files_in(tmp_path / "out").items():
@@ -159,17 +150,13 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("kind", STRANGE)
-@pytest.mark.parametrize("name", ["note.md", EXPORT_MARKER])
-def test_only_regular_files_are_read_as_notes_and_markers(kind, name, opened, tmp_path, private):
+def test_only_regular_files_are_read_as_notes(kind, opened, tmp_path, private):
     """A pipe is not waited for, a device, a link and a huge file are not read; each stays, and its name is not given to a page."""
-    if (kind, name) == ("folder", EXPORT_MARKER):
-        pytest.skip("it cannot be replaced by a file")
-    wiki = tmp_path / "wiki"
+    wiki, name = tmp_path / "wiki", "note.md"
     update_wiki(opened, wiki)
-    (wiki / name).unlink(missing_ok=True)
     STRANGE[kind](wiki / name)
     with within(20):
-        assert len(read_wiki(wiki).other_names) == (name == "note.md")
+        assert len(read_wiki(wiki).other_names) == 1
         result = update_wiki(opened, wiki)
     assert (result.written, result.deleted, result.edited) == ((), (), ())
     assert os.path.lexists(wiki / name)

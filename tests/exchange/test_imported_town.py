@@ -66,7 +66,7 @@ def test_an_output_is_taken_over(tmp_path):
     db = open_index(tmp_path / ".localrag")
 
     assert said["program"] == GRAPHRAG
-    assert said["kept"] == {"documents": 3, "chunks": 3, "entities": 4, "relationships": 3, "claims": 0, "reports": 3}
+    assert said["kept"] == {"documents": 3, "chunks": 3, "entities": 4, "relationships": 3, "reports": 3}
     assert {row["what"].casefold() for row in said["left_out"]} == {
         "entity harbour committee", "relationship ruth sand – harbour committee"}  # fmt: skip
     found = {e.name: e for e in graph.entities(db)}

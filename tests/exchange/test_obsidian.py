@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localrag.exchange.export import export_index
 from localrag.exchange.obsidian import PageNames, safe_file_name
+from localrag.exchange.wiki import update_wiki
 from localrag.store import graph
 
 LINK = re.compile(r"\[\[([^\[\]|]+)(?:\|([^\[\]|]+))?\]\]")
@@ -19,7 +19,7 @@ LINK = re.compile(r"\[\[([^\[\]|]+)(?:\|([^\[\]|]+))?\]\]")
 @pytest.fixture(scope="module")
 def vault(opened, tmp_path_factory):
     path = tmp_path_factory.mktemp("vault") / "vault"
-    export_index(opened, "obsidian", path)
+    update_wiki(opened, path)
     return path
 
 
@@ -75,24 +75,6 @@ def test_every_relationship_is_a_link_on_both_sides(opened, vault):
             assert f"({r.weight:g})" in line
     text = note_of(vault, "Ingrid Holm")[1]
     assert re.search(r"^> The Ingrid Holm was there\.\n> — \[\[a \(txt\)\|a\.txt\]\], page 1$", text, re.MULTILINE)
-
-
-def test_a_second_export_of_the_same_index_changes_nothing(opened, vault):
-    """Not one note is written, so that no sync has anything to do."""
-    before = {p: p.stat().st_mtime_ns for p in vault.rglob("*.md")}
-    made = export_index(opened, "obsidian", vault)
-    assert made.files == made.kept == made.removed == ()
-    assert {p: p.stat().st_mtime_ns for p in vault.rglob("*.md")} == before
-
-
-def test_the_level_is_the_deepest_of_the_vault(opened, tmp_path):
-    """No note and no link of a community below it."""
-    export_index(opened, "obsidian", tmp_path / "vault", level=0)
-    numbers = [properties(text)["level"] for text in notes(tmp_path / "vault").values() if properties(text).get("kind") == "community"]
-    assert set(numbers) == {0}
-    stems = {Path(p).stem for p in notes(tmp_path / "vault")}
-    for text in notes(tmp_path / "vault").values():
-        assert {target for target, _ in LINK.findall(re.sub(r"\\.", "", text))} <= stems
 
 
 anything = st.one_of(

@@ -10,11 +10,8 @@ import yaml
 
 from localrag.errors import UsageError
 from localrag.exchange import wiki as wiki_module
-from localrag.exchange.export_folder import EXPORT_MARKER
 from localrag.exchange.wiki import GONE_TEXT, read_wiki, update_wiki
-from localrag.exchange.wiki_pages import parse_page
 from localrag.project import open_read_only
-from localrag.store import graph
 from tests.conftest import run_localrag
 from tests.exchange.made import NAMES, make_index
 
@@ -72,14 +69,9 @@ def edited_town(plain_town, tmp_path_factory):
     return folder, result
 
 
-def subjects(folder):
-    """The pages by what they are of: a document by its path, as its id changes with it."""
-    return {page.names[0] if key.startswith("document:") else key: page for key, page in read_wiki(folder).pages.items()}
-
-
 def contents(folder):
     """The properties and the generated block of each page, by its subject; a link is the subject that it leads to, and what it shows."""
-    pages = subjects(folder)
+    pages = read_wiki(folder).pages
     keys = {Path(page.path).stem: key for key, page in pages.items()}
 
     def shown(text):
@@ -98,10 +90,10 @@ def test_an_edited_document_changes_only_pages_that_say_something_else(edited_to
     """The page of the document itself keeps its name; the others keep their bytes."""
     folder, result = edited_town
     before, after = contents(folder / "before"), contents(folder / "after")
-    pages = {page.path: key for key, page in subjects(folder / "wiki").items()}
+    pages = {page.path: key for key, page in read_wiki(folder / "wiki").pages.items()}
     assert {pages[path] for path in result.written} == {key for key in after if after[key] != before.get(key)}
     assert 0 < len(result.written) < len(after)
-    assert "Documents/b (txt).md" in result.written
+    assert (folder / "wiki" / "Documents" / "b (txt).md").exists()
     assert result.deleted == ()
     unchanged = notes(folder / "before").items() & notes(folder / "wiki").items()
     assert len(unchanged) == len(after) - len(result.written)
@@ -171,42 +163,18 @@ def test_what_is_gone_goes_unless_somebody_wrote_there(changed):
 
 
 def test_a_changed_block_stays_and_is_told_of(changed):
-    """With its new version below; of a page whose subject is gone, the mark stands there."""
+    """Also that of a page whose subject is gone."""
     wiki, index = changed
     eve, mine = change(wiki, "Eve", "# Eve", "# Eve the first")
-    fay, _ = change(wiki, "Fay", "# Fay", "# Fay, who left")
+    fay, left = change(wiki, "Fay", "# Fay", "# Fay, who left")
     ada, own = change(wiki, "Ada", "kind: entity", "kind: queen")
     result = update_wiki(index, wiki)
-    assert set(result.edited) == {eve}
-    assert (result.offered, result.gone) == ((eve,), (fay,))
+    assert (set(result.edited), result.gone) == ({eve}, (fay,))
     assert not {eve, fay, ada} & {*result.deleted}
-    now = (wiki / eve).read_text(encoding="utf-8")
-    assert mine[mine.index("# Eve the first") :] in now.split("%%localrag:new")[0]
-    assert "Gil" in now.split("%%localrag:new")[1]
-    assert GONE_TEXT in (wiki / fay).read_text(encoding="utf-8").split("%%localrag:new")[1]
+    assert (wiki / eve).read_text(encoding="utf-8") == mine
+    assert (wiki / fay).read_text(encoding="utf-8") == left
     assert (wiki / ada).read_text(encoding="utf-8").split("%%")[0] == own.split("%%")[0]
     assert update_wiki(index, wiki).written == ()
-
-
-def test_an_entity_with_another_id_or_name_keeps_its_page(tmp_path):
-    """It is known by any of its names; the page keeps its place and what a person wrote."""
-    update_wiki(make_index(tmp_path / "a", SOME), tmp_path / "wiki")
-    path, _ = change(tmp_path / "wiki", "Bob", "aliases:\n- Bob\n", "aliases:\n- Bob\ntags:\n- mine\n")
-    names = sorted(notes(tmp_path / "wiki"))
-    result = update_wiki(make_index(tmp_path / "b", (*reversed(SOME[:5]), "Fay")), tmp_path / "wiki")
-    assert sorted(name for name in notes(tmp_path / "wiki") if name.startswith("Entities")) == [
-        n for n in names if n.startswith("Entities")
-    ]
-    assert not [name for name in result.deleted if name.startswith("Entities")]
-    assert "tags:\n- mine\n" in (tmp_path / "wiki" / path).read_text(encoding="utf-8")
-    assert parse_page(path, (tmp_path / "wiki" / path).read_text(encoding="utf-8")).key in {
-        f"entity:{e.id}" for e in wiki_entities(make_index(tmp_path / "c", (*reversed(SOME[:5]), "Fay")))
-    }
-
-
-def wiki_entities(index):
-
-    return graph.entities(index.db)
 
 
 def test_files_of_the_person_are_never_touched(changed):
@@ -248,16 +216,6 @@ def test_a_folder_that_is_no_wiki_and_not_empty_is_refused(opened, tmp_path):
         update_wiki(opened, folder / "notes.md", force=True)
     with pytest.raises(UsageError, match="the index folder"):
         update_wiki(opened, opened.folder / "wiki")
-
-
-def test_a_wiki_is_known_without_its_list_of_files(opened, tmp_path):
-    """The pages themselves say what they are."""
-    update_wiki(opened, tmp_path / "wiki")
-    (tmp_path / "wiki" / EXPORT_MARKER).unlink()
-    (tmp_path / "wiki" / "Mine.md").write_text("mine")
-    result = update_wiki(opened, tmp_path / "wiki")
-    assert (result.written, result.deleted) == ((), ())
-    assert json.loads((tmp_path / "wiki" / EXPORT_MARKER).read_text())["files"]["obsidian"]
 
 
 def test_a_page_that_changes_while_the_wiki_is_written_is_left_for_the_next_time(changed, monkeypatch):
@@ -324,12 +282,12 @@ def test_the_command_writes_a_wiki_and_checks_it(plain_town, tmp_path):
     said = json.loads(run_localrag("wiki", "wiki", "--json", cwd=tmp_path).stdout)
     assert (said["written"], said["counts"]["documents"]) == ([], 3)
     page = next((tmp_path / "wiki").rglob("Ingrid Holm.md"))
-    page.write_text(page.read_text(encoding="utf-8") + "See [[Nobody]].\n", encoding="utf-8")
+    page.write_text(page.read_text(encoding="utf-8") + "> Nobody wrote this.\n> — [[a (md)]]\n", encoding="utf-8")
     checked = run_localrag("wiki", "wiki", "--check", cwd=tmp_path)
     assert checked.returncode == 1
-    assert re.search(r"Ingrid Holm\.md:\d+  missing page: Nobody", checked.stdout)
+    assert re.search(r"Ingrid Holm\.md:\d+  dead quote: Nobody wrote this", checked.stdout)
     assert "1 problems in" in checked.stderr
     values = json.loads(run_localrag("wiki", "wiki", "--check", "--json", cwd=tmp_path).stdout)
-    assert [f["problem"] for f in values["findings"]] == ["missing page"]
+    assert [f["problem"] for f in values["findings"]] == ["dead quote"]
     assert run_localrag("wiki", "docs", cwd=tmp_path).returncode == 2
     assert run_localrag("wiki", "docs", "--check", cwd=tmp_path).returncode == 2

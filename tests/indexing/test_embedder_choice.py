@@ -5,7 +5,7 @@ import pytest
 from localrag import Index
 from localrag.engine.settings import EngineOptions
 from localrag.errors import UsageError
-from localrag.indexing.embedder_choice import SAMPLED_FILES, languages_beside_english
+from localrag.indexing.documents import SAMPLED_FILES, languages_beside_english
 from localrag.model_files import set_default
 from localrag.settings import IndexSettings
 
@@ -65,9 +65,10 @@ def embedder_of(docs, notes=None, **options):
     index = Index.open(docs.parent, engine=engine, missing_ok=True)
     with index.write_session(sources=docs, extractor="phrases", **options):
         index.add(docs)
-    return index.models()["embedder"]["name"]
+    return index.status()["models"]["embedder"]["name"]
 
 
+@pytest.mark.ci
 def test_german_documents_get_the_multilingual_embedder(folder):
     """It is said in one line, and later documents do not change it."""
     docs, notes = folder("de"), []
@@ -97,7 +98,7 @@ def test_an_empty_index_is_chosen_for_when_documents_are_added(folder):
     docs = folder("de")
     index = Index.create(docs.parent, extractor="phrases")
     index.add(docs)
-    assert index.models()["embedder"]["name"] == "multilingual-e5-small"
+    assert index.status()["models"]["embedder"]["name"] == "multilingual-e5-small"
 
 
 @pytest.mark.parametrize("how", ["english", "option", "create", "default"])

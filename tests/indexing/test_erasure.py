@@ -11,15 +11,15 @@ from dataclasses import replace
 
 import pytest
 
+from localrag.asking import answer_question
 from localrag.errors import UsageError
 from localrag.eval.comparison import _keep_index
 from localrag.indexing.documents import DeletionPolicy
-from localrag.indexing.graph import descriptions
+from localrag.indexing.graph import stage
 from localrag.indexing.graph.entity_resolution import add_alias
 from localrag.indexing.pipeline import build_index, documents_below, erase_documents
 from localrag.llm.prompts import write_domain
 from localrag.project import open_for_writing
-from localrag.query.answer import answer_question
 from localrag.query.question import QueryOptions
 from localrag.records import Answer, Citation, content_id
 from localrag.settings import Domain, Example
@@ -208,7 +208,7 @@ def test_no_byte_is_left(town, home, history):
     assert [q for (q,) in rows(town, "SELECT question FROM answers")] == [KEPT]
     assert (town / ".localrag" / "aliases.txt").read_text() == "Ruth Sand = Mayor Ruth Sand\n"
     assert 'about = "letters"' in (town / ".localrag" / "domain.toml").read_text()
-    assert rows(town, "SELECT * FROM removed_documents") == rows(town, "SELECT * FROM removed_words") == []
+    assert rows(town, "SELECT * FROM removed_documents") == []
     with opened(town) as project:
         assert list(problems(check_index(project.db, project.folder))) == []
 
@@ -250,7 +250,7 @@ def test_an_answer_that_quotes_what_is_gone_goes_whatever_its_path(town):
 
 def test_one_removal_does_not_ask_for_all_descriptions_again(town, monkeypatch):
     """Removing a document that shares no name asks the model nothing, and the next one finds the kept summaries as well."""
-    monkeypatch.setattr(descriptions, "MAX_JOINED_CHARS", 0)  # short ones are also summarised by the model
+    monkeypatch.setattr(stage, "MAX_JOINED_CHARS", 0)  # short ones are also summarised by the model
     (town / "docs" / "far.txt").write_text("Walter Muir met Agnes Thorburn at Castlemere.")
     index(town)
     summaries = rows(town, "SELECT count(*) FROM llm_calls WHERE task = 'describe'")
@@ -274,6 +274,17 @@ def test_an_edit_of_a_document_that_stays_costs_nothing(town):
 
     assert all(kept)
     assert words_in(town / ".localrag", *SECRETS) == []
+
+
+def test_a_text_that_moved_to_another_document_goes_from_studies_too(town):
+    """The study has it in a document that stays."""
+    (town / "docs" / "secret.txt").write_text("Nothing of interest happened.")
+    (town / "docs" / "moved.txt").write_text(SECRET)
+    index(town)
+    assert words_in(town / ".localrag" / "study", "Quarrick")
+    remove(town, "docs/moved.txt")
+
+    assert words_in(town / ".localrag" / "study", *SECRETS) == []
 
 
 @pytest.mark.ci
@@ -336,7 +347,7 @@ def test_a_folder_that_an_index_only_names_is_neither_opened_nor_touched(town, t
         named = {"index_id": settings.get("id"), "index": str(project.folder.resolve()), "folder": str(thesis)}
         if record:
             (thesis / "study.json").write_text(json.dumps(named) if record == "the index's id" else record)
-        runs.save_settings(project.db, studies=[*settings["studies"], str(thesis)], studies_with_text=[str(thesis)])
+        runs.save_settings(project.db, studies=[*settings["studies"], str(thesis)])
         for path in thesis.rglob("*"):
             os.utime(path, ns=(0, 0))
         before = every_file(thesis)

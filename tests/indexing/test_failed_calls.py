@@ -7,8 +7,8 @@ import pytest
 
 from localrag.engine.settings import EngineOptions
 from localrag.errors import EngineError
-from localrag.indexing.graph import descriptions
-from localrag.indexing.graph.descriptions import describe_graph
+from localrag.indexing.graph import stage
+from localrag.indexing.graph.stage import describe_graph
 from localrag.indexing.pipeline import build_index
 from localrag.llm.model import ChatModel
 from localrag.project import open_for_writing
@@ -30,7 +30,7 @@ def index(tmp_path, monkeypatch):
 
     The model is asked for every description, also for a short one.
     """
-    monkeypatch.setattr(descriptions, "MAX_JOINED_CHARS", 0)
+    monkeypatch.setattr(stage, "MAX_JOINED_CHARS", 0)
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text(TOWN["a.md"])
     (tmp_path / "docs" / "b.txt").write_text(TOWN["b.txt"])

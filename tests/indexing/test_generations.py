@@ -13,17 +13,17 @@ from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
-import faiss
 import numpy as np
 import pytest
 
+from localrag.asking import answer_question
 from localrag.engine.settings import EngineOptions
 from localrag.indexing.pipeline import build_index, erase_documents, publish_imported, reembed
 from localrag.model_files import ModelFile, find_chat_model
 from localrag.project import open_for_query, open_for_writing
-from localrag.query.answer import MODE_FUNCTIONS, answer_question
+from localrag.query.modes import MODE_FUNCTIONS
 from localrag.query.question import QueryOptions
-from localrag.store import database, runs, vectors
+from localrag.store import database, runs
 from localrag.store.check import check_index, problems
 from localrag.store.opening import open_index
 from tests.conftest import TOWN
@@ -86,11 +86,11 @@ def town(indexed, tmp_path):
 
 
 def edit(folder):
-    """One document says something else, one is gone, one has another name and is of another kind."""
+    """One document says something else, one is gone, one has another name."""
     docs = folder / "docs"
     (docs / "b.txt").write_text("Oskar Lund says that the Skua was sold. Oskar Lund never met Lars Holm. Ruth Sand met Oskar Lund.\n")
     (docs / "d.txt").unlink()
-    (docs / "e.txt").rename(docs / "moved.md")
+    (docs / "e.txt").rename(docs / "moved.txt")
 
 
 def ask(project, mode):
@@ -126,7 +126,7 @@ def interrupt(folder, stage, how):
         index(folder, progress)
 
 
-STOPPED = [pytest.param(s, "SIGINT", marks=[] if s == "noun phrases" else pytest.mark.ci) for s in STAGES]
+STOPPED = [pytest.param(s, "SIGINT", marks=pytest.mark.ci) for s in STAGES]
 KILLED = [pytest.param(s, "SIGKILL", marks=pytest.mark.ci if s in ("chunk embeddings", "reports") else pytest.mark.slow) for s in STAGES]
 
 
@@ -193,7 +193,7 @@ def test_every_transaction_that_writes_begins_as_a_writer(town):
     with open_for_writing(town / ".localrag", engine=EngineOptions()) as project:
         project.db.conn.set_trace_callback(said.append)
         asyncio.run(build_index([town / "docs"], project, lambda _: None))
-        asyncio.run(erase_documents(["docs/moved.md"], project, lambda _: None))
+        asyncio.run(erase_documents(["docs/moved.txt"], project, lambda _: None))
         asyncio.run(reembed(project, lambda _: None))
         project.db.conn.set_trace_callback(None)
 
@@ -326,27 +326,3 @@ def test_two_hundred_questions_while_another_process_indexes_edit_after_edit(tmp
         _, errors = writer.communicate(timeout=300)
     assert writer.returncode == 0, errors
     assert cited > 0.9 * asked
-
-
-def test_a_run_says_where_its_vectors_have_no_index_file(town, monkeypatch):
-    """A folder that is full: questions compare all vectors, which the user is told, and the next run makes the file."""
-    heard = []
-    engine = EngineOptions(notify=heard.append)
-    monkeypatch.setattr(vectors, "INDEX_FROM_VECTORS", 3)
-    monkeypatch.setattr(vectors, "MAX_UNINDEXED_SHARE", 0.0)
-
-    def run():
-        with open_for_writing(town / ".localrag", extractor="phrases", engine=engine) as project:
-            return asyncio.run(build_index([town / "docs"], project, lambda _: None))
-
-    def full(*_):
-        raise OSError("No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(faiss, "write_index", full)
-        edit(town)
-        run()
-    assert len([text for text in heard if "could not be written" in text and "one by one" in text]) == 1
-    heard.clear()
-    run()
-    assert not heard

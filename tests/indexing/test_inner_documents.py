@@ -19,8 +19,6 @@ from localrag.loaders.content import InnerDocument
 from localrag.loaders.reader import _inner_documents, load_files
 from localrag.project import open_for_writing
 from localrag.records import DocumentPart, file_path, format_path
-from localrag.serializers import serialize_document
-from localrag.store.browse import document_id_at
 from tests.cli.commands.test_index import rows
 from tests.conftest import run_localrag
 
@@ -129,7 +127,7 @@ def test_the_file_is_removed_found_and_collected_with_what_is_in_it(archive):
     index(archive, collections=["letters"])
     in_collection = rows(archive, "SELECT path FROM collection_documents WHERE name = 'letters'")
     assert {path for (path,) in in_collection} >= {f"docs/{name}" for name in ("archive.mbox", BRIDGE, SHIPS, MILL)}
-    found = run_localrag("search", "mill burnt", "--where", "path=archive.mbox", "--json", cwd=archive)
+    found = run_localrag("search", "mill burnt", "--filter", "path=archive.mbox", "--json", cwd=archive)
     assert MILL in found.stdout, found.stderr
     packed = pack_index(archive / "index.localrag", archive / ".localrag", documents=True)
     assert packed.skipped_files == ()
@@ -262,21 +260,3 @@ def test_a_place_within_a_file_reads_as_one():
         "",
         "",
     ]
-
-
-def test_a_folder_that_is_called_like_a_file_stays_a_folder(tmp_path):
-    """In answers, for the page's view of a document, and in paths for people; a mailbox in it is one."""
-    folder = tmp_path / "docs" / "letters.eml"
-    write_mailbox(folder / "archive.mbox", *TWO)
-    (folder / "scan.png.txt").write_text("Lars Holm is the mate of the Skua.")
-    index(tmp_path)
-
-    asked = run_localrag("ask", "Who is the mate of the Skua?", cwd=tmp_path)
-    assert "docs/letters.eml/scan.png.txt" in asked.stdout, asked.stderr
-    assert "letters.eml ›" not in asked.stdout
-    with open_for_writing(tmp_path / ".localrag", engine=EngineOptions()) as project:
-        paths = [f"docs/letters.eml/{name}" for name in ("scan.png.txt", BRIDGE)]
-        shown = [serialize_document(project.db, document_id_at(project.db, path), None, None, None) for path in paths]
-    assert [view["file"] for view in shown] == ["docs/letters.eml/scan.png.txt", "docs/letters.eml/archive.mbox"]
-    assert file_path("a.pdf/b.eml/c.csv", {"a.pdf"}.__contains__) == "a.pdf/b.eml"
-    assert format_path("a.pdf/b.eml/c.csv", {"a.pdf", "a.pdf/b.eml"}.__contains__) == "a.pdf/b.eml/c.csv"

@@ -85,7 +85,7 @@ def index(docs, server, **settings):
         reports = opened.reports()
     assert result.complete
     with open_for_writing(docs.parent / ".localrag") as opened:
-        read_by = {json.loads(r)["by"] for (r,) in opened.db.execute("SELECT result FROM extractions WHERE config_hash <> 'x'")}
+        read_by = {json.loads(r)["extractor"] for (r,) in opened.db.execute("SELECT result FROM extractions WHERE config_hash <> 'x'")}
     return len(server.bodies) - before, read_by, reports
 
 
@@ -187,10 +187,8 @@ def test_the_speed_of_an_extraction_is_remembered():
     assert extraction_seconds(file, 100) == 200.0
 
 
-def test_settings_of_earlier_versions_are_understood():
-    """`model`, which was the default, is `auto` now; `phrases` stays, and what is written is read again."""
-    assert IndexSettings.from_json({"extractor": "model"}).extractor == "auto"
-    assert IndexSettings.from_json({"extractor": "phrases"}).extractor == "phrases"
+def test_settings_that_are_written_are_read_again():
+    """Each as it was."""
     assert IndexSettings.from_json(IndexSettings(extractor="model").to_json()).extractor == "model"
 
 
@@ -259,14 +257,14 @@ def test_a_global_answer_from_quoting_reports_says_how_reports_get_written(docs,
         assert "--write-reports" not in opened.ask(question, mode="global").note
 
 
-def test_while_a_chat_model_extracts_the_taggers_graph_can_be_asked(docs, monkeypatch):
+def test_while_a_chat_model_extracts_a_graph_of_phrases_can_be_asked(docs, monkeypatch):
     """With `--extractor model` it is there before the model is asked for the first time."""
     monkeypatch.setattr(pipeline, "PRELIMINARY_GRAPH_FROM_SECONDS", -1.0)
     there = []
 
     def looks(body):
         with contextlib.closing(sqlite3.connect(docs.parent / ".localrag" / "index.db")) as db:
-            there.append(db.execute("SELECT count(*) FROM entities WHERE type = 'person'").fetchone()[0])
+            there.append(db.execute("SELECT count(*) FROM entities").fetchone()[0])
         return writes(body)
 
     with Server(looks, big()) as one:

@@ -8,7 +8,6 @@ from itertools import combinations
 import pytest
 
 from localrag.engine.tokenizer import Tokenizer
-from localrag.eval.in_memory_graph import build_graph_in_memory
 from localrag.indexing.documents import split_document
 from localrag.indexing.extraction.names import DocumentCasing
 from localrag.indexing.extraction.nlp import extract_noun_phrases
@@ -17,6 +16,7 @@ from localrag.loaders.reader import load_files
 from localrag.text.sentences import collapse_whitespace
 from tests.conftest import DATA
 from tests.indexing.files import pdf_of
+from tests.indexing.graph.in_memory_graph import build_graph_in_memory
 
 BOOK = DATA / "texts" / "christmas_carol.txt"
 WIDTH, LINES = 66, 44  # of a page: characters a line, lines

@@ -27,7 +27,9 @@ ASKER = """
 import asyncio, json, sys
 from pathlib import Path
 from localrag.project import open_for_query
-from localrag.query.answer import MODE_FUNCTIONS, QueryOptions, answer_question
+from localrag.asking import answer_question
+from localrag.query.modes import MODE_FUNCTIONS
+from localrag.query.question import QueryOptions
 
 folder, n, notes = Path(sys.argv[1]), int(sys.argv[2]), set()
 while not (folder / "stop").exists():

@@ -8,7 +8,6 @@ import pytest
 
 from localrag.engine.tokenizer import Tokenizer
 from localrag.indexing.reports import ContextElement, abstractive_report, report_fields, reports_hash
-from localrag.llm import budgets
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity, _longest, max_json_tokens
 from localrag.llm.grammar import ENTITY_TOKENS, entity_lines
 from localrag.llm.prompts import load_prompt
@@ -16,7 +15,7 @@ from localrag.llm.shapes import schema_of, shape_text
 from localrag.project import open_for_query, open_for_writing, resolve_token_budgets
 from localrag.query.abstractive import MAX_LAST_UNIT_CHARS
 from localrag.query.global_search import _point_fields
-from localrag.records import Community, content_id
+from localrag.records import Community
 from localrag.settings import IndexSettings
 from tests.fakes import CutOff, Scripted, example
 
@@ -132,13 +131,9 @@ def test_a_language_that_is_asked_for_counts(count):
     assert script(count, ENGLISH, language="English").tokens_per_char == script(count, "In 1953?").tokens_per_char == 0.5
 
 
-def test_an_existing_report_of_a_small_window_stays():
-    """The least budgets leave the recipe of reports as it was, so none is written anew; others are other reports."""
+def test_reports_of_other_budgets_are_other_reports():
+    """Written ones; quoted ones are the same for all."""
     settings = IndexSettings()
-    shape = shape_text(report_fields([], MIN_BUDGETS))
-    before = content_id("report 6", "abstractive", "f", "", load_prompt("abstractive/report").hash, shape)
-
-    assert reports_hash(settings, "f", "abstractive", MIN_BUDGETS) == before
     assert len({reports_hash(settings, "f", "abstractive", TokenBudgets.of(w)) for w in (4096, 8192, 16384)}) == 3
     assert reports_hash(settings, "f", "extractive", TokenBudgets.of(16384)) == reports_hash(settings, "f", "extractive", MIN_BUDGETS)
 
@@ -235,11 +230,3 @@ def test_a_list_of_chinese_entities_is_as_long_as_an_english_one(count):
     assert chinese >= 0.9 * english
     assert embedded >= 0.9 * english
     assert asyncio.run(count(said)) <= ENTITY_TOKENS
-
-
-def test_stages_by_their_old_names(tmp_path, monkeypatch):
-    """What runs of the version before took counts for the stages as they are called now."""
-    monkeypatch.setattr(budgets, "cache_dir", lambda: tmp_path)
-    (tmp_path / "paces.json").write_text('{"k": {"search index": [[10, 2]], "reports": [[3, 1]]}}', encoding="utf-8")
-
-    assert budgets.stage_speeds("k") == {"chunk embeddings": [[10.0, 2.0]], "reports": [[3.0, 1.0]]}

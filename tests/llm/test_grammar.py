@@ -4,7 +4,7 @@ import pytest
 from llguidance import LLMatcher, LLTokenizer
 
 from localrag.engine.remote.replies import GrammarFilter
-from localrag.llm.grammar import question_lines, short_lines, single_line, standalone_line
+from localrag.llm.grammar import question_lines, single_line, standalone_line
 
 SENTENCES = [
     "Obsidian Sync syncs notes. It needs a subscription plan.",
@@ -42,7 +42,6 @@ def test_a_description_of_several_lines_or_beyond_its_limit_is_kept_as_far_as_it
     [
         (standalone_line(200), 'What does "Prune" do to [[Sync]] in *Settings*?'),
         (question_lines(1), 'What does "Prune" do to issue #4 in *Settings*?'),
-        (short_lines(1, 1, 200), 'The council called it "a *bold* step" in item #4.'),
     ],
 )
 def test_a_line_may_quote(grammar, line):

@@ -74,18 +74,3 @@ def test_the_answers_about_one_text_are_side_by_side_in_the_ledger(model, db):
     texts = [about for (about,) in db.execute("SELECT subject FROM llm_calls ORDER BY key")]
     assert len(texts) == 9
     assert [texts[n] for n in range(0, 9, 3)] == [texts[n] for n in range(2, 9, 3)]
-
-
-def test_an_answer_kept_by_its_request_alone_is_not_asked_for_again(model, db):
-    """As an older localrag wrote it, an answer about a text is found."""
-
-    async def asked():
-        CURRENT_SUBJECT.set(content_id("Ferry"))
-        return await ask(model)
-
-    first = asyncio.run(asked())
-    db.execute("UPDATE llm_calls SET key = substr(key, 9)")
-    again = asyncio.run(asked())
-
-    assert again.text == first.text
-    assert model.calls == 1

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localrag.engine.llama.pooled import PooledModel
-from localrag.engine.settings import EngineOptions, EngineSettings
+from localrag.engine.embedder import load_bert
+from localrag.engine.settings import EngineOptions
 from localrag.engine.weights import load_adapter
 from localrag.errors import EngineError
 from localrag.indexing.documents import split_document
 from localrag.indexing.extraction.extract import extract_chunk, extraction_hash
 from localrag.indexing.extraction.names import DocumentCasing
 from localrag.indexing.extraction.nlp import can_tag
-from localrag.llm.tagger import BIO_TAGS, ENTITY_TYPES, WINDOW_TOKENS, HiddenStates, Tagger, decode_bio, token_windows, tokenizer_of
-from localrag.model_files import ModelFile, find_adapter, find_chat_model, find_embedder
+from localrag.llm.tagger import BIO_TAGS, ENTITY_TYPES, WINDOW_TOKENS, Tagger, decode_bio, token_windows, tokenizer_of
+from localrag.model_files import ModelFile, find_adapter, find_chat_model
 from localrag.project import tagger_for
 from localrag.records import Document
 from localrag.settings import Domain, IndexSettings
@@ -78,7 +78,7 @@ def test_types_that_are_not_asked_for_are_things(tagger):
 
 
 def test_the_states_are_those_that_torch_computes():
-    """Merged with its adapter and run by llama.cpp in 16-bit floats, the model gives the states of torch with the same differences."""
+    """Merged with its adapter, the model gives the states of transformers with the same differences."""
     import torch
     from transformers import AutoModel
 
@@ -97,7 +97,7 @@ def test_the_states_are_those_that_torch_computes():
     model.load_state_dict(state)
     with torch.no_grad():
         expected = model(input_ids=torch.tensor([ids])).last_hidden_state[0].numpy()
-    (got,) = HiddenStates(base, adapter).compute([ids])
+    (got,) = load_bert(base.path, adapter).hidden_states([ids])
     cosine = (expected * got).sum(1) / np.linalg.norm(expected, axis=1) / np.linalg.norm(got, axis=1)
 
     assert got.shape == expected.shape
@@ -108,21 +108,21 @@ def test_texts_computed_together_have_the_states_they_have_alone(monkeypatch):
     """Texts of several lengths in one batch do not see each other; in float32, whatever the processor computes fastest."""
     monkeypatch.setattr("torch.cpu.get_capabilities", dict)
     path, base = find_adapter("tagger")
-    states = HiddenStates(base, load_adapter(path))
+    states = load_bert(base.path, load_adapter(path))
     rng = random.Random(5)
     texts = [[101, *(rng.randrange(1000, 20000) for _ in range(n)), 102] for n in (3, 40, 200, 40, 1, WINDOW_TOKENS - 2)]
-    together, alone = states.compute(texts), [states.compute([t])[0] for t in texts]
+    together, alone = states.hidden_states(texts), [states.hidden_states([t])[0] for t in texts]
 
     assert [len(s) for s in together] == [len(t) for t in texts]
     for a, b in zip(together, alone, strict=True):
         np.testing.assert_allclose(a, b, atol=0.02)
 
 
-def test_a_text_longer_than_the_window_is_refused_and_ends_no_process(tagger):
-    """llama.cpp would abort; the tagger itself reads a long sentence in several windows."""
+def test_a_text_longer_than_the_window_is_refused(tagger):
+    """The tagger itself reads a long sentence in several windows."""
     path, base = find_adapter("tagger")
     with pytest.raises(EngineError, match="longer than the 512 tokens"):
-        HiddenStates(base, load_adapter(path)).compute([[101] * 600])
+        load_bert(base.path, load_adapter(path)).hidden_states([[101] * 600])
     long = " ".join(f"Captain Number{n} of Port Nowhere saw Anna Lee and" for n in range(150))
 
     assert any(e.name.endswith("Anna Lee") for e in extracted(long, tagger).entities)  # one sentence of several windows
@@ -180,15 +180,6 @@ def test_an_extraction_by_another_tagger_is_redone(tagger):
     assert extraction_hash(IndexSettings(), "model", "abstractive", tagger) == extraction_hash(IndexSettings(), "model", "abstractive")
 
 
-def test_an_embedding_model_is_none_that_gives_states(home):
-    """What gives a vector of a text is not taken for what gives one of each token."""
-    from localrag.engine.llama.weights import convert_to_gguf
-    from localrag.errors import ModelError
-
-    with pytest.raises(ModelError, match="is not an embedding model"):
-        PooledModel(convert_to_gguf(find_embedder()), EngineSettings(), "states")
-
-
 @pytest.mark.parametrize(
     ("text", "name"),
     [
@@ -207,11 +198,11 @@ def test_a_name_is_whole(tagger, text, name):
 @pytest.mark.skipif(not DATA.exists(), reason="needs the annotated sets beside the checkout")
 def test_the_recipe_runs_from_nothing(tmp_path):
     """A tenth of the texts and a few steps: the loss falls, the checkpoint is gone on from, and the file holds what the tagger needs."""
-    run_module("scripts.names_data", DATA, tmp_path)
+    run_module("scripts.train.names_data", DATA, tmp_path)
     rows = (tmp_path / "names.jsonl").read_text(encoding="utf-8").splitlines()
     (tmp_path / "names.jsonl").write_text("\n".join(rows[::10]), encoding="utf-8")
-    first = run_module("scripts.train_tagger", tmp_path, tmp_path / "out", "--steps", 10)
-    second = run_module("scripts.train_tagger", tmp_path, tmp_path / "out", "--steps", 40)
+    first = run_module("scripts.train.tagger", tmp_path, tmp_path / "out", "--steps", 10)
+    second = run_module("scripts.train.tagger", tmp_path, tmp_path / "out", "--steps", 40)
     losses = [float(loss) for loss in re.findall(r"step \d+ loss ([\d.]+)", first + second)]
     made = load_adapter(tmp_path / "out" / "tagger.gguf")
 

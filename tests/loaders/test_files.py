@@ -5,20 +5,15 @@ import random
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from localrag.errors import UsageError
 from localrag.loaders.discover import MAX_IGNORE_FILE_BYTES, find_files
 
 NAMES = ["a", "b", "ab", "ba", "a.txt", "b.md", "aab", "a b", "c"]
 PIECES = ["a", "b", "*", "?", "**", "/", "[ab]", "[!a]", ".txt", "*.md", "c", "\\a", " "]
-
-
-def found(folder):
-    sources = find_files([folder])
-    return sorted(p.relative_to(folder.resolve()).as_posix() for p in sources.files), {
-        p.name: reason for p, reason in sources.left_out.items()
-    }
 
 
 def found_in_time(folder):
@@ -46,10 +41,77 @@ def test_ignore_files_leave_out_what_git_leaves_out(tmp_path):
         lines = ["".join(draw.choices(["", "!"], [3, 1]) + draw.choices(PIECES, k=draw.randint(1, 4))) for _ in range(4)]
         lines = [line for line in lines if "***" not in line and not line.isspace()]  # whose meaning git does not document
         (folder / ".gitignore").write_text("\n".join(lines), encoding="utf-8")
-        listed = ["git", "-C", folder, "-c", "core.quotePath=false", "ls-files", "-z", "--others", "--exclude-standard"]
-        by_git = subprocess.run(listed, check=True, capture_output=True).stdout.decode().split("\0")
 
-        assert set(found(folder)[0]) ^ set(by_git) <= {"", ".gitignore"}, lines
+        assert sorted(names(folder)) == names_by_git(folder), lines
+
+
+def tree(folder, *names):
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("x")
+
+
+def names(folder, *paths):
+    """What is found at these paths below a folder, or in it."""
+    return [f.relative_to(folder.resolve()).as_posix() for f in find_files([folder / p for p in paths] or [folder]).files]
+
+
+def names_by_git(folder):
+    """What git would not ignore, without hidden files."""
+    listed = ["git", "-c", "core.quotePath=false", "ls-files", "-z", "--others", "--exclude-standard"]
+    found = subprocess.run(listed, cwd=folder, check=True, capture_output=True).stdout.decode().split("\0")
+    return sorted(name for name in found if name and not name.rpartition("/")[2].startswith("."))
+
+
+def test_ignore_files_are_honoured_as_git_does(tmp_path):
+    """Patterns of every level, the nearest first, exceptions, folders, and rules from above up to the repository's top."""
+    tree(
+        tmp_path, ".git/x", "a.log", "keep.log", "docs/a.txt", "docs/b.txt", "docs/deep/c.log", "docs/deep/d.txt", "out/e.txt", "docs/f.tmp"
+    )
+    (tmp_path / ".gitignore").write_text("*.log\n!keep.log\n/out/\n")
+    (tmp_path / "docs" / ".gitignore").write_text("b.txt\n*.tmp\n")
+    (tmp_path / "docs" / ".localragignore").write_text("!f.tmp\n")
+    (tmp_path / "docs" / "deep" / ".gitignore").write_text("!c.log\n")
+
+    assert names(tmp_path) == ["docs/a.txt", "docs/deep/c.log", "docs/deep/d.txt", "docs/f.tmp", "keep.log"]
+    assert names(tmp_path, "docs") == ["docs/a.txt", "docs/deep/c.log", "docs/deep/d.txt", "docs/f.tmp"]
+    assert names(tmp_path, "out", "a.log") == ["a.log", "out/e.txt"]  # given by name, they are read
+
+
+def test_git_itself_agrees(tmp_path):
+    """The files found are those that git would not ignore."""
+    tree(tmp_path, *"a.txt b/a.txt b/c/a.txt b/c/d.txt e/x1.txt e/f/x2.txt #i.txt j/k/l.txt m.bak n/m.bak".split(), "g h.txt")
+    (tmp_path / ".gitignore").write_text("/a.txt\nb/**/d.txt\nx?.txt\ng\\ h.txt\n\\#i.txt\nj/*\n!j/k/\n*.bak\n!/m.bak\n")
+    (tmp_path / "n" / ".gitignore").write_text("!*.bak\n")
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+
+    assert names(tmp_path) == names_by_git(tmp_path)
+
+
+def test_links_lead_nowhere_twice(tmp_path):
+    """A link and its target are one file; links to folders, loops among them, are not followed; hidden files are left out."""
+    tree(tmp_path, "docs/a.txt", "elsewhere/b.txt", ".hidden/c.txt", "docs/.d.txt", "docs/sub/e.txt")
+    (tmp_path / "docs" / "again.txt").symlink_to(tmp_path / "docs" / "a.txt")
+    (tmp_path / "docs" / "sub" / "loop").symlink_to(tmp_path / "docs")
+    (tmp_path / "docs" / "out").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "docs" / "dangling").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "docs" / "pipe")
+
+    assert names(tmp_path, "docs", "docs/sub", "docs/again.txt") == ["docs/a.txt", "docs/sub/e.txt"]
+    assert names(tmp_path, "docs/.d.txt") == ["docs/.d.txt"]
+
+
+def test_a_folder_that_is_an_index_is_left_out(tmp_path):
+    """An index kept among the documents is not read into itself."""
+    tree(tmp_path, "a.txt", "kept/index.db", "kept/writer.lock", "kept/aliases.txt", ".localrag/aliases.txt")
+
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_a_path_where_there_is_nothing_is_an_error(tmp_path):
+    """It is named, with the command that mends it."""
+    with pytest.raises(UsageError, match="There is nothing at"):
+        find_files([tmp_path / "nowhere"])
 
 
 @pytest.mark.parametrize(
@@ -63,67 +125,43 @@ def test_a_pattern_of_many_wild_cards_is_matched_in_the_time_of_a_short_one(tmp_
     assert "a" * 200 in found_in_time(tmp_path)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there are no FIFOs")
-def test_an_ignore_file_that_is_a_pipe_is_not_waited_for(tmp_path):
-    """It is listed as left out, and the folder is read."""
-    (tmp_path / "a.txt").write_text("text")
-    os.mkfifo(tmp_path / ".gitignore")
-
-    assert found_in_time(tmp_path) == "['a.txt'] {'.gitignore': 'an ignore file that is not a regular file: not read'}\n"
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="a folder cannot be opened there")
-def test_an_ignore_file_that_is_a_folder_is_not_read(tmp_path):
-    """It is listed as left out, and the run goes on."""
-    (tmp_path / "a.txt").write_text("text")
-    (tmp_path / ".gitignore").mkdir()
-
-    assert found(tmp_path) == (["a.txt"], {".gitignore": "an ignore file that is not a regular file: not read"})
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no /dev/zero")
-@pytest.mark.parametrize("target", ["/dev/zero", "rules"])
-def test_an_ignore_file_that_is_a_link_is_not_followed(tmp_path, target):
-    """Neither to a device that never ends nor to another file, as with git."""
-    (tmp_path / "rules").write_text("*\n")
-    (tmp_path / ".localragignore").symlink_to(target)
-
-    assert found_in_time(tmp_path) == "['rules'] {'.localragignore': 'an ignore file that is a link: not read'}\n"
+IRREGULAR = "an ignore file that is not a regular file: not read"
+LINK = "an ignore file that is a link: not read"
+BOTH = ["a.txt", "b.txt"]
+UNREAD = {
+    # A pipe is not waited for, nor is a device that never ends; another file is not read by a link either, as with git.
+    "pipe": (os.mkfifo, BOTH, {".gitignore": IRREGULAR}),
+    "folder": (Path.mkdir, BOTH, {".gitignore": IRREGULAR}),
+    "link to a device": (lambda file: file.with_name(".localragignore").symlink_to("/dev/zero"), BOTH, {".localragignore": LINK}),
+    "link to a file": (lambda file: file.symlink_to("a.txt"), BOTH, {".gitignore": LINK}),
+    "too long": (
+        lambda file: file.write_bytes(b"a.txt\n".ljust(MAX_IGNORE_FILE_BYTES + 1, b"#")), BOTH,
+        {".gitignore": "an ignore file of more than 1 MB: not read"}),
+    "just a megabyte": (lambda file: file.write_bytes(b"a.txt\n".ljust(MAX_IGNORE_FILE_BYTES, b"#")), ["b.txt"], {}),
+    # Bytes that are not UTF-8 spoil only their own line, and so does a pattern that cannot be read.
+    "not text": (lambda file: file.write_bytes(b"\xff\xfe\x00\na.txt\n\xe9\n"), ["b.txt"], {}),
+    "no pattern": (
+        lambda file: file.write_text("!  \na.txt\n"), ["b.txt"],
+        {".gitignore": "a pattern of an ignore file that cannot be read: '!  '"}),
+}  # fmt: skip
 
 
-def test_an_ignore_file_of_more_than_a_megabyte_is_listed_and_not_read(tmp_path):
-    """One of exactly a megabyte is read."""
-    (tmp_path / "a.txt").write_text("text")
-    (tmp_path / ".gitignore").write_bytes(b"a.txt\n".ljust(MAX_IGNORE_FILE_BYTES + 1, b"#"))
-    assert found(tmp_path) == (["a.txt"], {".gitignore": "an ignore file of more than 1 MB: not read"})
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no FIFOs and no /dev/zero")
+@pytest.mark.parametrize(("make", "files", "left_out"), UNREAD.values(), ids=UNREAD)
+def test_an_ignore_file_of_any_kind_stops_no_run(tmp_path, make, files, left_out):
+    """What cannot be read of it is listed as left out, and the folder is read."""
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("*\n")
+    make(tmp_path / ".gitignore")
 
-    (tmp_path / ".gitignore").write_bytes(b"a.txt\n".ljust(MAX_IGNORE_FILE_BYTES, b"#"))
-    assert found(tmp_path) == ([], {})
-
-
-def test_an_ignore_file_that_is_not_text_is_read_as_far_as_possible(tmp_path):
-    """Bytes that are not UTF-8 spoil only their own line."""
-    (tmp_path / "a.txt").write_text("text")
-    (tmp_path / "b.txt").write_text("text")
-    (tmp_path / ".gitignore").write_bytes(b"\xff\xfe\x00\na.txt\n\xe9\n")
-
-    assert found(tmp_path) == (["b.txt"], {})
-
-
-def test_a_pattern_that_cannot_be_read_is_listed_and_the_others_hold(tmp_path):
-    """One line of a stranger's ignore file does not stop the run."""
-    (tmp_path / "a.txt").write_text("text")
-    (tmp_path / "b.txt").write_text("text")
-    (tmp_path / ".gitignore").write_text("!  \na.txt\n")
-
-    assert found(tmp_path) == (["b.txt"], {".gitignore": "a pattern of an ignore file that cannot be read: '!  '"})
+    assert found_in_time(tmp_path) == f"{files} {left_out}\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names are text elsewhere")
 def test_a_name_that_is_no_text_is_matched(tmp_path):
     """Its invalid bytes match a wildcard."""
-    with open(os.path.join(os.fsencode(tmp_path), b"a\xff.log"), "w") as file:  # noqa: PTH118, PTH123
-        file.write("text")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/a\xff.log")).write_text("text")
     (tmp_path / ".gitignore").write_text("a?.log")
 
-    assert found(tmp_path) == ([], {})
+    assert names(tmp_path) == []
+    assert not find_files([tmp_path]).left_out

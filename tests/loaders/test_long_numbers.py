@@ -1,18 +1,12 @@
 """Files with integers of thousands of digits, which Python refuses to convert by default, are read."""
 
-import io
-import re
-import zipfile
-
 import pytest
-from docx import Document
-from openpyxl import Workbook
 
-from localrag.loaders.content import LoadOptions, open_file
-from localrag.loaders.parser_process import parse_file
+from tests.loaders.office_files import cell, docx, odf, p, table, xlsx
+from tests.loaders.parsing import parsed
 
 LONG = "7" * 5000
-TEXTS = {
+FILES = {
     "a.md": f"---\ntitle: Kept\nnumber: {LONG}\n---\nThe text.\n",
     "b.md": f"---\ntitle: Kept\nnumber: 0x{LONG}\n---\nThe text.\n",
     "c.md": f"---\ntitle: Kept\nnumber: 1{':1' * 5000}\n---\nThe text.\n",
@@ -32,72 +26,18 @@ TEXTS = {
     "a.xml": f"<a b='{LONG}'><c>{LONG}</c><d>The text.</d></a>",
     "a.ics": f"BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART:{LONG}\nDURATION:PT{LONG}H\nSUMMARY:The text.\nEND:VEVENT\nEND:VCALENDAR\n",
     "a.tex": rf"\documentclass{{article}}\begin{{document}}\setcounter{{page}}{{{LONG}}} The text. \end{{document}}",
+    "outline.docx": docx(p("The text.").replace("<w:pPr>", f'<w:pPr><w:outlineLvl w:val="{LONG}"/>')),
+    "depth.docx": docx(p("The text.", number=(LONG, LONG))),
+    "span.docx": docx(p("The text.") + table(cell("a", f'<w:gridSpan w:val="{LONG}"/>') + cell("b"))),
+    "value.xlsx": xlsx([["The text.", f"<c><v>{LONG}</v></c>"], ["b", 5]]),
+    "level.odt": odf("text", f'<text:h text:outline-level="{LONG}">Kept</text:h><text:p>The<text:s text:c="{LONG}"/> text.</text:p>'),
 }
 
 
-def rewritten(data, part, pattern, new):
-    """A zip archive with one part changed."""
-    target = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(target, "w") as made:
-        for name in old.namelist():
-            text = old.read(name)
-            if name == part:
-                changed = re.sub(pattern, new, text.decode())
-                assert changed != text.decode()
-                text = changed.encode()
-            made.writestr(name, text)
-    return target.getvalue()
-
-
-def docx(pattern, new):
-    document, target = Document(), io.BytesIO()
-    document.add_heading("Kept", level=1)
-    document.add_paragraph("The text.", style="List Number")
-    document.add_table(1, 2).cell(0, 0).text = "a"
-    document.save(target)
-    return rewritten(target.getvalue(), "word/document.xml", pattern, new)
-
-
-def xlsx(pattern, new):
-    book, target = Workbook(), io.BytesIO()
-    book.active.append(["The text.", 12345])
-    book.active.append(["b", 5])
-    book.save(target)
-    return rewritten(target.getvalue(), "xl/worksheets/sheet1.xml", pattern, new)
-
-
-def odt(body):
-    spaces = " ".join(f'xmlns:{n}="urn:oasis:names:tc:opendocument:xmlns:{n}:1.0"' for n in ("office", "text", "table"))
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w") as made:
-        made.writestr("mimetype", "application/vnd.oasis.opendocument.text")
-        made.writestr(
-            "content.xml",
-            f"<office:document-content {spaces}><office:body><office:text>{body}</office:text></office:body></office:document-content>",
-        )
-    return target.getvalue()
-
-
-FILES = {
-    "outline.docx": lambda: docx('<w:pStyle w:val="Heading1"/>', f'<w:pStyle w:val="Heading1"/><w:outlineLvl w:val="{LONG}"/>'),
-    "depth.docx": lambda: docx(
-        '<w:pStyle w:val="ListNumber"/>',
-        f'<w:pStyle w:val="ListNumber"/><w:numPr><w:ilvl w:val="{LONG}"/><w:numId w:val="{LONG}"/></w:numPr>',
-    ),
-    "span.docx": lambda: docx("<w:tcPr>", f'<w:tcPr><w:gridSpan w:val="{LONG}"/>'),
-    "value.xlsx": lambda: xlsx("12345", LONG),
-    "level.odt": lambda: odt(f'<text:h text:outline-level="{LONG}">Kept</text:h><text:p>The<text:s text:c="{LONG}"/> text.</text:p>'),
-}
-
-
-@pytest.mark.parametrize("name", [*TEXTS, *FILES])
-def test_a_file_with_a_number_of_thousands_of_digits_is_read(tmp_path, name):
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_with_a_number_of_thousands_of_digits_is_read(name):
     """Its text is there, and a title beside the number too."""
-    file = tmp_path / name
-    file.write_bytes(FILES[name]() if name in FILES else TEXTS[name].encode())
-
-    with open_file(file) as opened:
-        content = parse_file(opened, LoadOptions())
+    content = parsed(name, FILES[name])
 
     assert "text." in content.text
-    assert "Kept" not in TEXTS.get(name, "") or content.title == "Kept"
+    assert not name.endswith(".md") or content.title == "Kept"

@@ -7,6 +7,7 @@ import random
 import re
 import struct
 import zlib
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -43,12 +44,59 @@ def opened(file):
     return OpenFile(file.name, os.open(file, os.O_RDONLY))
 
 
-@pytest.mark.parametrize("kind", ["png", "jpeg", "tiff", "webp", "bmp", "gif"])
-def test_the_words_of_a_picture_are_read(tmp_path, kind):
-    """97 of 100 words or more of clean drawn text, in every format; sentences are joined over their lines, and it is said who read them."""
-    found = read(tmp_path, f"letter.{kind}", saved(drawn(TEXT), kind.upper()))
+def clear(kind):
+    return saved(drawn(TEXT), kind)
 
-    assert share_found(TEXT, found.text) >= 0.97
+
+def noisy():
+    """A grey, speckled page that is turned by half a degree, as scans are."""
+    rng, image = random.Random(1), drawn(TEXT).rotate(0.5, fillcolor=255)
+    for _ in range(2_000):
+        ImageDraw.Draw(image).point((rng.randrange(image.width), rng.randrange(image.height)), rng.randrange(256))
+    return saved(Image.eval(image, lambda v: 20 + v * 8 // 10), "JPEG", quality=60)
+
+
+def small(value=lambda v: v):
+    """Letters of a screen, 16 pixels high, in these shades."""
+    return saved(Image.eval(drawn(TEXT, size=(800, 260), at=(20, 20), letters=16, font="DejaVuSans.ttf"), value))
+
+
+def turned(number):
+    """A photograph of a page, taken as its EXIF number says."""
+    exif = Image.Exif()
+    exif[0x0112] = number
+    return saved(drawn(TEXT).transpose(ROTATED[number]), "JPEG", exif=exif)
+
+
+def transparent():
+    """Black letters on a background without colour, which stand on white."""
+    image = Image.new("RGBA", (2480, 1400), (0, 0, 0, 0))
+    image.paste((0, 0, 0, 255), mask=Image.eval(drawn(TEXT), lambda v: 255 - v))
+    return saved(image)
+
+
+LEGIBLE = {
+    **{f"letter.{kind}": (partial(clear, kind.upper()), 0.97) for kind in ("png", "jpeg", "tiff", "webp", "bmp", "gif")},
+    **{f"photo{number}.jpg": (partial(turned, number), 0.97) for number in ROTATED},
+    "screenshot.png": (small, 0.97),
+    "dark.png": (partial(small, lambda v: 255 - v), 0.97),
+    "transparent.png": (transparent, 0.97),
+    "noisy.jpg": (noisy, 0.95),
+}
+
+
+@pytest.mark.parametrize("name", LEGIBLE)
+def test_the_words_of_a_picture_are_read(tmp_path, name):
+    """Of clean text nearly all, in every format, turned as its EXIF says, small, white on black; of a noisy scan 95 of 100."""
+    data, share = LEGIBLE[name]
+
+    assert share_found(TEXT, read(tmp_path, name, data()).text) >= share
+
+
+def test_sentences_are_joined_over_their_lines_and_it_is_said_who_read_them(tmp_path):
+    """A picture is a page."""
+    found = read(tmp_path, "letter.png", saved(drawn(TEXT)))
+
     assert "ninety crowns. The harbour master" in found.text
     assert [p.label for p in found.parts] == ["page 1"]
     assert re.fullmatch(rf"Tesseract {FOUND.version}, eng; 1 page, mean confidence of words 9\d %", dict(found.metadata)["ocr"])
@@ -61,16 +109,6 @@ def test_german_is_read_with_its_umlauts(tmp_path):
 
     assert share_found(GERMAN, found.text) >= 0.97
     assert {"Bürgermeister", "Größere", "ließ"} <= set(found.text.split())
-
-
-@pytest.mark.parametrize("number", ROTATED)
-def test_a_photograph_is_turned_as_its_exif_says(tmp_path, number):
-    """The camera's sensor lay on its side; the text is read upright."""
-    exif = Image.Exif()
-    exif[0x0112] = number
-    found = read(tmp_path, "photo.jpg", saved(drawn(TEXT).transpose(ROTATED[number]), "JPEG", exif=exif))
-
-    assert share_found(TEXT, found.text) >= 0.97
 
 
 @needs("osd")
@@ -152,23 +190,6 @@ def test_of_a_moving_picture_the_first_frame_is_read(tmp_path):
     found = read(tmp_path, "move.gif", saved(frames[0], "GIF", save_all=True, append_images=frames[1:]))
 
     assert found.text == "The ferry leaves at nine."
-
-
-def test_a_screenshot_with_small_letters_is_read(tmp_path):
-    """Letters of a screen, 16 pixels high, are enlarged first; white on black as well."""
-    small = drawn(TEXT, size=(800, 260), at=(20, 20), letters=16, font="DejaVuSans.ttf")
-    dark = Image.eval(small, lambda v: 255 - v)
-
-    assert share_found(TEXT, read(tmp_path, "a.png", saved(small)).text) >= 0.97
-    assert share_found(TEXT, read(tmp_path, "b.png", saved(dark)).text) >= 0.97
-
-
-def test_what_lets_light_through_stands_on_white(tmp_path):
-    """Black letters on a background without colour are no black picture."""
-    image = Image.new("RGBA", (2480, 1400), (0, 0, 0, 0))
-    image.paste((0, 0, 0, 255), mask=Image.eval(drawn(TEXT), lambda v: 255 - v))
-
-    assert share_found(TEXT, read(tmp_path, "a.png", saved(image)).text) >= 0.97
 
 
 def test_a_pdf_of_images_is_read_page_by_page(tmp_path):
@@ -255,46 +276,31 @@ def test_pages_of_nonsense_are_listed_and_not_indexed(tmp_path):
     assert dict(found.metadata)["not read"] == "page 2: no legible text"
 
 
-@pytest.mark.parametrize(
-    ("name", "image", "reason"),
-    [
-        ("noise.png", noise(1), "a picture: no legible text"),
-        ("blank.png", Image.new("L", (900, 900), 250), "a picture: blank"),
-        ("icon.png", Image.new("L", (16, 16), 0), "a picture too small for text"),
-    ],
-)
-def test_a_picture_without_text_is_skipped_with_the_reason(tmp_path, name, image, reason):
-    """It is remembered as it is, so that it is not read again."""
-    found = read(tmp_path, name, saved(image))
-
-    assert (found.reason, found.is_failure) == (reason, False)
-    assert found.content_hash == files.file_hash(tmp_path / name, LoadOptions(ocr="eng"))
-
-
-def test_a_huge_picture_is_refused_in_words(tmp_path):
-    """What 3 kB say they unpack to is told before a pixel is unpacked."""
+def bomb():
+    """What 3 kB say they unpack to."""
     head = struct.pack(">IIBBBBB", 60_000, 60_000, 1, 0, 0, 0, 0)
     chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(bytes(100_000), 9)), (b"IEND", b""))
-    data = b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body)) for name, body in chunks
-    )
-    found = read(tmp_path, "bomb.png", data)
-
-    assert found.reason == "too large a picture: 60,000 × 60,000 pixels, more than 150 million"
+    parts = (struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body)) for name, body in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "reason"),
+    ("name", "data", "reason", "failed"),
     [
-        ("a.png", b"\x89PNG\r\n\x1a\nrubbish", "damaged: it is not a picture, despite its name"),
-        ("b.jpg", b"no picture", "damaged: it is not a picture, despite its name"),
+        ("noise.png", saved(noise(1)), "a picture: no legible text", False),
+        ("blank.png", saved(Image.new("L", (900, 900), 250)), "a picture: blank", False),
+        ("icon.png", saved(Image.new("L", (16, 16), 0)), "a picture too small for text", False),
+        ("bomb.png", bomb(), "too large a picture: 60,000 × 60,000 pixels, more than 150 million", False),
+        ("a.png", b"\x89PNG\r\n\x1a\nrubbish", "damaged: it is not a picture, despite its name", True),
+        ("b.jpg", b"no picture", "damaged: it is not a picture, despite its name", True),
     ],
 )
-def test_a_corrupt_picture_is_told_as_damaged(tmp_path, name, data, reason):
-    """It fails, and the next file is read."""
+def test_a_picture_that_cannot_be_read_is_skipped_with_the_reason(tmp_path, name, data, reason, failed):
+    """A huge one before a pixel is unpacked. What has no text is remembered as it is, so that it is not read again."""
     found = read(tmp_path, name, data)
 
-    assert (found.reason, found.is_failure) == (reason, True)
+    assert (found.reason, found.is_failure) == (reason, failed)
+    assert failed or found.content_hash == files.file_hash(tmp_path / name, LoadOptions(ocr="eng"))
 
 
 def test_a_picture_that_ends_too_early_does_not_take_the_run_with_it(tmp_path):
@@ -340,19 +346,6 @@ def test_a_page_that_looks_the_same_is_not_read_again(tmp_path):
     ]
     assert len(looks) == 2
     assert found.text.endswith("This is page three.")
-
-
-def test_noise_of_the_scanner_does_no_harm(tmp_path):
-    """Grey, speckled and turned by half a degree, as scans are: 95 of 100 words are right."""
-    rng = random.Random(1)
-    image = drawn(TEXT).rotate(0.5, fillcolor=255)
-    pen = ImageDraw.Draw(image)
-    for _ in range(2_000):
-        x, y = rng.randrange(image.width), rng.randrange(image.height)
-        pen.point((x, y), rng.randrange(256))
-    found = read(tmp_path, "scan.jpg", saved(Image.eval(image, lambda v: 20 + v * 8 // 10), "JPEG", quality=60))
-
-    assert share_found(TEXT, found.text) >= 0.95
 
 
 def test_pages_are_found_among_other_files(tmp_path):

@@ -2,8 +2,9 @@
 
 import pytest
 
+from localrag.filters import day_from_metadata
 from tests.loaders.office_files import ODF, odf_cell, odf_table
-from tests.loaders.test_load import read, write
+from tests.loaders.parsing import parsed
 
 MATH = '<math xmlns="http://www.w3.org/1998/Math/MathML"><mi>x</mi></math>'
 PICTURE = "<draw:image><office:binary-data>aGFyYm91cg==</office:binary-data></draw:image><svg:desc>The keel of the Skua</svg:desc>"
@@ -34,9 +35,9 @@ def flat(kind, body):
         ("a.fodp", "presentation", SLIDE, "# Ice"),
     ],
 )
-def test_documents_in_a_single_xml_file_are_read(tmp_path, name, kind, body, text):
+def test_documents_in_a_single_xml_file_are_read(name, kind, body, text):
     """With styles, objects, metadata and footers, and without the bytes of pictures."""
-    document = read(write(tmp_path, {name: flat(kind, body)}) / name)
+    document = parsed(name, flat(kind, body))
 
     assert document.text == text
-    assert (document.title, document.date) == ("Harbour", "1931-02-03")
+    assert (document.title, day_from_metadata(document.metadata)) == ("Harbour", "1931-02-03")

@@ -4,7 +4,7 @@ import pytest
 
 from localrag.loaders.inline_text import picture_text
 from tests.loaders.office_files import docx, odf, odf_cell, odf_table, p, pptx, xlsx
-from tests.loaders.test_load import read, write
+from tests.loaders.parsing import text_of
 
 ALT = "The keel of the Skua, seen from below"
 PICTURE_NS = 'xmlns:pic="http://schemas.openxmlformats.org/drawingml/2006/picture"'
@@ -31,9 +31,9 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_the_description_of_a_picture_is_read_once(tmp_path, name):
+def test_the_description_of_a_picture_is_read_once(name):
     """In brackets, where the picture is."""
-    assert read(write(tmp_path, {name: SOURCES[name]}) / name).text.count(f"[{ALT}]") == 1
+    assert text_of(name, SOURCES[name]).count(f"[{ALT}]") == 1
 
 
 @pytest.mark.parametrize("description", ["", "Picture 1", "logo", "keel.png", "A boat on water\n\nDescription automatically generated"])
@@ -42,20 +42,18 @@ def test_what_describes_no_picture_is_left_out(description):
     assert picture_text(description) == ""
 
 
-def test_a_table_within_a_cell_keeps_the_row_and_the_header_around_it(tmp_path):
+def test_a_table_within_a_cell_keeps_the_row_and_the_header_around_it():
     """Of a table with a header; one without it may only place what is in it."""
     inner = odf_table(odf_cell("Cod") + odf_cell("7"), odf_cell("Eel") + odf_cell("8"))
     head = f"<table:table-header-rows><table:table-row>{odf_cell('Boat')}{odf_cell('Catch')}</table:table-row></table:table-header-rows>"
     row = f"<table:table-row>{odf_cell('Skua')}{odf_cell('of 1871', inside=inner)}</table:table-row>"
-    rows = {"a.odt": odf("text", f"<table:table>{head}{row}</table:table>"), "b.odt": odf("text", f"<table:table>{row}</table:table>")}
-    folder = write(tmp_path, rows)
 
-    assert read(folder / "a.odt").text == "Boat: Skua · Catch: Cod: 7; Eel: 8; of 1871"
-    assert read(folder / "b.odt").text == "Skua\n\nCod: 7\nEel: 8\n\nof 1871"
+    assert text_of("a.odt", odf("text", f"<table:table>{head}{row}</table:table>")) == "Boat: Skua · Catch: Cod: 7; Eel: 8; of 1871"
+    assert text_of("a.odt", odf("text", f"<table:table>{row}</table:table>")) == "Skua\n\nCod: 7\nEel: 8\n\nof 1871"
 
 
-def test_the_picture_of_a_text_box_is_described_once(tmp_path):
+def test_the_picture_of_a_text_box_is_described_once():
     """Though it is drawn within another frame."""
     box = f"<text:p><draw:frame><draw:text-box><text:p>{FRAME}Figure 1</text:p></draw:text-box></draw:frame></text:p>"
 
-    assert read(write(tmp_path, {"a.odt": odf("text", box)}) / "a.odt").text.count(ALT) == 1
+    assert text_of("a.odt", odf("text", box)).count(ALT) == 1

@@ -2,18 +2,16 @@
 
 import json
 import zipfile
+from email import message_from_string
 from email.message import EmailMessage
 from io import BytesIO
 
 import pytest
 
-from localrag.loaders.content import InnerBudget, InnerFile, LoadOptions, Unreadable
+from localrag.loaders.content import InnerBudget, Unreadable
 from localrag.loaders.parser_process import parse_file
 from tests.indexing import files
-
-
-def parsed(name, data):
-    return parse_file(InnerFile(name, -1, data if isinstance(data, bytes) else data.encode()), LoadOptions())
+from tests.loaders.parsing import parsed, text_of
 
 
 def page(body, head=""):
@@ -45,7 +43,7 @@ def page(body, head=""):
 )
 def test_marks_and_fields_of_a_page_are_read_as_they_are_seen(body, text):
     """Notes and exponents are told from the number before them; deleted text is gone; what a form holds and pictures show is there."""
-    assert parsed("a.html", page(body)).text == text
+    assert text_of("a.html", page(body)) == text
 
 
 @pytest.mark.parametrize(
@@ -106,7 +104,7 @@ def test_a_page_tells_its_author_and_day_in_json():
 )
 def test_running_text_in_xml_is_read_as_a_sentence(xml, text):
     """Of JATS, TEI and DocBook: no blanks within words, notes below, the corrected reading, entities that the file declares."""
-    assert parsed("a.xml", xml).text == text
+    assert text_of("a.xml", xml) == text
 
 
 def test_entities_that_grow_without_end_are_refused():
@@ -161,32 +159,40 @@ def mail(*alternatives, attached=(), **headers):
     return message
 
 
-def body_of(message):
-    return parsed("a.eml", message.as_bytes()).text.partition("\n\n")[2]
+BERTH = "<p>Your boat is given berth 41 at the northern mole from December on.</p>"
+EVENT = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:Inspection\nLOCATION:Quay 9\nDTSTART:20240517T130000Z\nEND:VEVENT\nEND:VCALENDAR\n"
+FLOWED = "From: a@x.example\nContent-Type: text/plain; format=flowed\n\nThe bridge was \nclosed in May.\nThe ferry runs.\n"
 
 
-def test_of_two_versions_of_a_message_the_one_that_says_something_is_read():
-    """Plain text where it says as much; the page where the plain text is a stub or empty."""
-    long = "<p>Your boat is given berth 41 at the northern mole from December on.</p>"
-    assert body_of(mail(("plain", "Please use a newer program."), ("html", long))).startswith("Your boat is given berth 41")
-    assert body_of(mail(("plain", "\n"), ("html", long))).startswith("Your boat")
-    assert body_of(mail(("plain", "Berth 41 it is."), ("html", "<p>Berth 41 it is.</p>"))) == "Berth 41 it is."
-
-
-def test_all_texts_of_a_message_are_read():
+def listed():
     """A page with the footer of a mailing list behind it."""
-    message = mail(("html", "<p>The board has chosen Sallow Marine.</p>"))
+    message, footer = mail(("html", "<p>The board has chosen Sallow Marine.</p>")), EmailMessage()
     message.make_mixed()
-    footer = EmailMessage()
     footer.set_content("To leave the list write to leave@x.example")
     message.attach(footer)
-    assert body_of(message) == "The board has chosen Sallow Marine.\n\nTo leave the list write to leave@x.example"
+    return message
 
 
-def test_lines_wrapped_for_sending_are_joined():
-    """format=flowed: a line that ends in a blank goes on."""
-    raw = "From: a@x.example\nContent-Type: text/plain; format=flowed\n\nThe bridge was \nclosed in May.\nThe ferry runs.\n"
-    assert parsed("a.eml", raw).text.endswith("The bridge was closed in May.\nThe ferry runs.")
+MESSAGES = {
+    # Of two versions the one that says something is read: plain text where it says as much, the page where that is a stub or empty.
+    "stub": (mail(("plain", "Please use a newer program."), ("html", BERTH)), BERTH[3:-4]),
+    "empty": (mail(("plain", "\n"), ("html", BERTH)), BERTH[3:-4]),
+    "plain": (mail(("plain", "Berth 41 it is."), ("html", "<p>Berth 41 it is.</p>")), "Berth 41 it is."),
+    "footer": (listed(), "The board has chosen Sallow Marine.\n\nTo leave the list write to leave@x.example"),
+    # format=flowed: a line that ends in a blank goes on.
+    "flowed": (message_from_string(FLOWED), "The bridge was closed in May.\nThe ferry runs."),
+    # An invitation is read beside its empty text.
+    "invitation": (
+        mail(("plain", "\n"), ("calendar", EVENT)),
+        "Attachments: invitation.ics\n\n# invitation.ics\n\nSummary: Inspection\nStart: 2024-05-17 13:00 UTC\nLocation: Quay 9",
+    ),
+}
+
+
+@pytest.mark.parametrize(("message", "text"), MESSAGES.values(), ids=MESSAGES)
+def test_what_a_message_says_is_read(message, text):
+    """All its texts, each once."""
+    assert text_of("a.eml", message.as_bytes()).partition("\n\n")[2] == text
 
 
 def test_attached_files_are_read_as_parts_and_the_others_are_listed():
@@ -219,12 +225,6 @@ def test_a_broken_file_of_an_attached_archive_takes_nothing_else_with_it(tmp_pat
     assert "See the papers." in content.text
     assert "The pilots came at noon." in content.text
     assert dict(content.metadata)["not read"].startswith("c.zip/a.txt: damaged: ")
-
-
-def test_an_invitation_is_read_beside_its_empty_text():
-    """Its place is found."""
-    event = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:Inspection\nLOCATION:Quay 9\nDTSTART:20240517T130000Z\nEND:VEVENT\nEND:VCALENDAR\n"
-    assert "Quay 9" in body_of(mail(("plain", "\n"), ("calendar", event)))
 
 
 @pytest.mark.ci

@@ -1,6 +1,6 @@
 """XML of journals: the article as people read it."""
 
-from tests.loaders.test_load import read, write
+from tests.loaders.parsing import parsed, text_of
 
 ARTICLE = """<?xml version="1.0"?>
 <article><front>
@@ -72,25 +72,25 @@ We thank the pilots.
 Pilot Office. Charts. 1931"""
 
 
-def test_an_article_is_read_without_what_describes_it_for_machines(tmp_path):
+def test_an_article_is_read_without_what_describes_it_for_machines():
     """Title, authors, abstract, body and references; ids, subjects, history and license are left out."""
-    document = read(write(tmp_path, {"a.nxml": ARTICLE.encode()}) / "a.nxml")
+    document = parsed("a.nxml", ARTICLE)
 
     assert document.text == TEXT
     assert dict(document.metadata) == {"title": "Ice in the outer harbour", "author": "Ruth Sand, Lars Holm", "date": "2020-06-01"}
 
 
-def test_each_article_of_a_set_is_read(tmp_path):
+def test_each_article_of_a_set_is_read():
     """As a search at PubMed Central returns them."""
     body = ARTICLE.partition("?>")[2]
     other = body.replace("Ice in", "Fog in")
-    text = read(write(tmp_path, {"a.xml": f"<pmc-articleset>{body}{other}</pmc-articleset>".encode()}) / "a.xml").text
+    text = text_of("a.xml", f"<pmc-articleset>{body}{other}</pmc-articleset>")
 
     assert text == f"{TEXT}\n\n{TEXT.replace('Ice in', 'Fog in')}"
 
 
-def test_headings_of_sections_within_sections_are_deeper(tmp_path):
+def test_headings_of_sections_within_sections_are_deeper():
     """In any XML of prose."""
     source = "<book><chapter><title>Ships</title><section><title>Keels</title><p>The <i>lowest</i> beam.</p></section></chapter></book>"
 
-    assert read(write(tmp_path, {"a.xml": source.encode()}) / "a.xml").text == "# Ships\n\n## Keels\n\nThe lowest beam."
+    assert text_of("a.xml", source) == "# Ships\n\n## Keels\n\nThe lowest beam."

@@ -5,19 +5,19 @@ import shutil
 
 import pytest
 
+from localrag.asking import answer_question
 from localrag.engine.request import Generation
 from localrag.llm.grammar import object_schema
 from localrag.llm.model import end_at_sentence, trim_strings
 from localrag.project import open_for_query
 from localrag.query.abstractive import numbered_sources
-from localrag.query.answer import answer_question
 from localrag.query.question import AnswerCallbacks, DraftSource, QueryOptions
 from localrag.text.sentences import RepetitionFilter
 from tests.fakes import Scripted, answered_by
 
 PROSE = (
     "Lars Holm is the mate of the Skua.[1][2][3]\n\nThe Skua sank in 1980.[1]\nLars Holm is the mate of the Skua![2]\n\n"
-    "The Skua leaks, the Skua leaks, the Skua leaks.[1]\n\nLars Holm wrote to Mayor Ruth Sand that the Skua leaks.[1][2][3]\n\nThe Sk"
+    "Lars Holm wrote to Mayor Ruth Sand that the Skua leaks.[1][2][3]\n\nThe Sk"
 )
 
 
@@ -73,13 +73,12 @@ def test_a_sentence_is_given_on_when_it_is_complete_and_not_before(write):
 
 
 def test_what_was_said_already_is_left_out_and_counted(write):
-    """A sentence said before, in other punctuation, and one that goes round in itself are not in the answer; its note says how many."""
+    """A sentence said before, in other punctuation, is not in the answer; its note says how many."""
     given, *_ = write(PROSE)
 
     assert given.answer.count("Lars Holm is the mate") == 1
-    assert "the Skua leaks, the Skua leaks" not in given.answer
     assert "The Skua sank in 1980. [unsupported]" in given.answer
-    assert "2 sentences repeated; left out." in given.note
+    assert "1 sentence repeated; left out." in given.note
     assert "cut off" in given.note
 
 
@@ -125,14 +124,12 @@ def test_a_listener_that_fails_ends_the_question(write):
     [
         (["The Skua leaks.", "the skua leaks!", "2. The Skua, leaks"], [True, False, False]),
         (["The Skua leaks in winter.", "The Skua leaks.", "The Skua"], [True, True, False]),
-        (["The Skua is the Skua is the Skua is the Skua."], [False]),
-        (["It is very, very, very cold.", "No no no no no no"], [True, False]),
-        (["渡轮漏水。", "渡轮漏水！", "渡轮漏水渡轮漏水渡轮漏水"], [True, False, False]),
+        (["渡轮漏水。", "渡轮漏水！"], [True, False]),
         (["Lee hit Ray.", "Ray hit Lee."], [True, True]),
     ],
 )
 def test_a_sentence_that_says_nothing_new_is_known(sentences, new):
-    """The same words again, the broken-off beginning of what was said, and words that go round say nothing new; their order counts."""
+    """The same words again, and the broken-off beginning of what was said, say nothing new; their order counts."""
     said = RepetitionFilter()
 
     assert [said.is_new(s) for s in sentences] == new

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from localrag.asking import answer_question
 from localrag.engine.settings import EngineOptions
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_writing
-from localrag.query.answer import answer_question, route_question
 from localrag.query.conversation import is_follow_up
+from localrag.query.modes import route_question
 from localrag.query.question import QueryOptions
 
 DATA = Path(__file__).parent / "data"

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from localrag.asking import answer_question
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
 from localrag.query import basic_search
-from localrag.query.answer import answer_question
 from localrag.query.basic_search import LEADING_CHUNKS, MAX_BELOW_BEST, likely_windows, retrieve_two_hop
 from localrag.query.question import QueryOptions
 from localrag.query.retriever import retrieve

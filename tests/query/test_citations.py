@@ -5,11 +5,11 @@ import pytest
 from localrag.engine.embedder import open_embedder
 from localrag.model_files import find_embedder
 from localrag.query.attribution import support_checker
-from localrag.query.citations import cite, parse_cited_prose
 from localrag.query.question import AnswerDraft, AnswerPoint, DraftSource
 from localrag.records import SUPPORTED_STATE, UNSUPPORTED_STATE, Chunk, Document, Quote
 from localrag.store import documents
 from localrag.store.opening import open_index
+from tests.query.citing import cite, parse_cited_prose
 
 TEXT = (
     "Ingrid Holm bought the ferry Skua in 1971. The hull had rusted in the yard for two winters. "

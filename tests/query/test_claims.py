@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from localrag.asking import answer_question
 from localrag.engine.settings import EngineOptions
 from localrag.indexing.extraction.nlp import PHRASES_HASH
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
 from localrag.query import local_search
-from localrag.query.answer import answer_question
 from localrag.query.question import QueryOptions
 from localrag.records import ExtractedClaim
 from localrag.store import chunks, runs

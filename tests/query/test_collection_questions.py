@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from localrag.asking import answer_question
 from localrag.project import open_for_query
-from localrag.query.answer import answer_question
 from localrag.query.collection_questions import COLLECTION_KINDS, collection_kind
 from localrag.query.question import QueryOptions
 

@@ -8,13 +8,13 @@ from dataclasses import asdict
 import pytest
 
 from localrag import serializers
+from localrag.asking import answer_question
 from localrag.cli.views import answers as views
 from localrag.cli.views import markdown
 from localrag.cli.views.console import SafeConsole
 from localrag.engine.settings import EngineOptions
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
-from localrag.query.answer import answer_question
 from localrag.query.question import AnswerCallbacks, QueryOptions
 from localrag.serve import mcp_results
 from localrag.system.installation import reinstall_hint
@@ -132,10 +132,10 @@ def test_without_the_adapter_passages_stand_alone(folder):
     without = json.loads(run_localrag(*args, "--engine", "adapter=no", cwd=folder).stdout)
     having = json.loads(run_localrag(*args, cwd=folder).stdout)
 
-    assert without["short"] is None
+    assert without["short_answer"] is None
     assert without["passages"]
     assert without["passages"][0]["marked"] is None
-    assert having["short"] == "Ingrid Holm"
+    assert having["short_answer"] == "Ingrid Holm"
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,12 @@ import shutil
 
 import pytest
 
-from localrag.demo import CORPUS
+from localrag.asking import answer_question
 from localrag.engine.settings import EngineOptions
 from localrag.errors import AnswerTruncated, EngineError
-from localrag.indexing.pipeline import build_index
 from localrag.llm.budgets import TokenBudgets
-from localrag.project import open_for_query, open_for_writing
+from localrag.project import open_for_query
 from localrag.query import global_search, question
-from localrag.query.answer import answer_question
 from localrag.query.question import QueryOptions
 from tests.conftest import mostly_ci
 from tests.fakes import CutOff, Scripted, answered_by, example
@@ -22,13 +20,9 @@ QUESTION = "What happened to the Old Quay?"
 
 
 @pytest.fixture(scope="module")
-def town(tmp_path_factory):
-    """The demo, indexed without a model."""
-    folder = tmp_path_factory.mktemp("town")
-    shutil.copytree(CORPUS, folder / "docs")
-    with open_for_writing(folder / ".localrag", extractor="phrases", engine=EngineOptions()) as project:
-        asyncio.run(build_index([folder / "docs"], project, lambda _: None))
-    return folder / ".localrag"
+def town(demo_town, tmp_path_factory):
+    """A copy of the demo, indexed without a model."""
+    return shutil.copytree(demo_town, tmp_path_factory.mktemp("demo") / "town") / ".localrag"
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def test_orders_in_documents_and_questions_are_text(trap, style):
     found = json.loads(done.stdout)
 
     numbers = {c["n"] for c in found["citations"]}
-    short = found["short"]
+    short = found["short_answer"]
     sentences = [p for p in found["answer"].split("\n\n") if not p.endswith(":") and p != f"**{short}**"]
     assert short is None or short in TRAP
     assert sentences and all(re.search(r"\[(\d+|unsupported)\]$", s) for s in sentences), found["answer"]

@@ -21,7 +21,7 @@ from localrag.query.passage_ranking import (
 )
 from localrag.records import Chunk
 from localrag.system.installation import reinstall_hint
-from scripts.train_ranking import RankedQuestion, fit
+from scripts.train.ranking import RankedQuestion, fit
 
 
 def questions(seed, n=40):

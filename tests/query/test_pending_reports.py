@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from localrag.asking import answer_question
 from localrag.errors import EngineError
 from localrag.index import Index
 from localrag.indexing.report_stage import pending_reports
 from localrag.project import open_for_query
-from localrag.query.answer import answer_question
 from localrag.query.question import QueryOptions
 from tests import fakes
 from tests.fakes import Scripted, answered_by, example

@@ -5,13 +5,13 @@ import shutil
 
 import pytest
 
+from localrag.asking import answer_question
 from localrag.errors import EngineError
 from localrag.indexing.reports import ContextElement, abstractive_report
 from localrag.llm.budgets import TokenBudgets
 from localrag.llm.model import EchoDetector
 from localrag.llm.prompts import load_prompt, prompt_names
 from localrag.project import open_for_query, open_for_writing
-from localrag.query.answer import answer_question
 from localrag.query.question import AnswerCallbacks, QueryOptions
 from localrag.records import Community
 from tests.fakes import Scripted, answered_by

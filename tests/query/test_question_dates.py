@@ -7,8 +7,7 @@ import pytest
 
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_writing
-from localrag.query.question_dates import documents_of_dates
-from localrag.query.retriever import retrieve
+from localrag.query.retriever import documents_of_dates, retrieve
 from localrag.store import documents
 
 TODAY = date(2024, 9, 10)

@@ -1,5 +1,6 @@
 """Kinds of questions: told in many languages and forms, unsure where nothing tells, unknown without the reader."""
 
+import re
 from collections import Counter
 from hashlib import blake2b
 from pathlib import Path
@@ -128,7 +129,7 @@ def test_a_damaged_file_is_said_once(damaged):
 
     assert found == [UNKNOWN_KIND, UNKNOWN_KIND]
     (said,) = project.said
-    assert "Kinds of questions are not told apart: localrag's weights 'question_kinds' are damaged" in said
+    assert re.search(r"Kinds of questions are not told apart: \S+question_kinds\S* is damaged", said)
     assert reinstall_hint() in said
 
 

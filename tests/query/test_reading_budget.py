@@ -9,6 +9,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from localrag.asking import answer_question
 from localrag.cli.commands.ask import ask_and_print
 from localrag.engine.embedder import open_embedder
 from localrag.engine.settings import EngineOptions
@@ -18,7 +19,6 @@ from localrag.llm import budgets
 from localrag.model_files import find_chat_model, find_embedder
 from localrag.project import open_for_query
 from localrag.query import question
-from localrag.query.answer import answer_question
 from localrag.query.question import NO_LIMIT, AnswerCallbacks, QueryOptions
 from localrag.records import Chunk, Community, Document, Entity, Finding, Graph, Mention, Quote, Report
 from localrag.store import documents, generations, graph, runs, vectors
@@ -257,6 +257,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(("typed", "yes"), [("n\n", False), ("y\n", False), ("", True)])
+@pytest.mark.ci
 def test_a_person_at_a_terminal_is_asked(index, monkeypatch, tmp_path, typed, yes):
     """On a terminal a long answer waits for a yes; `--yes` stands for it; a no asks nothing of the model and is an error with a hint."""
     monkeypatch.setattr(budgets, "cache_dir", lambda: tmp_path)

@@ -1,7 +1,5 @@
 """The state of a sentence that a model wrote: supported, related, contradicted or unsupported, the same in every interface."""
 
-from dataclasses import replace
-
 import pytest
 
 from localrag import serializers
@@ -9,13 +7,13 @@ from localrag.cli.views.answers import answer_json
 from localrag.engine.embedder import open_embedder
 from localrag.model_files import find_embedder
 from localrag.query.attribution import support_checker
-from localrag.query.citations import cite, parse_cited_prose
 from localrag.query.question import AnswerDraft, DraftSource
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Answer, Chunk, Document, Quote
 from localrag.serve import mcp_results
 from localrag.store import answers, documents
 from localrag.store.opening import open_index
 from localrag.text.markdown import NeutralStream
+from tests.query.citing import cite, parse_cited_prose
 
 HOLIDAY = "Every employee gets 25 days of paid leave in a year. The office in Lund is closed on Mondays."
 REVIEW = "Salaries are reviewed twice a year, in June and December. The board may not raise its own pay."
@@ -131,15 +129,11 @@ def test_strict_keeps_only_what_is_supported(db, embed):
     assert found.counts == (1, 1, 1, 1)
 
 
-def test_a_kept_answer_has_its_states_and_older_ones_have_none(db, embed):
-    """An answer is read back as it was kept; one of an older version has no states."""
+def test_a_kept_answer_has_its_states(db, embed):
+    """An answer is read back as it was kept."""
     kept = answers.save_answer(db, answered(cited(PROSE, db, embed)))
-    older = "json_remove(answer_json, '$.sentences', '$.related', '$.contradicted')"
-    db.execute(f"UPDATE answers SET answer_json = {older} WHERE id = ?", [kept.id])
-    again = answers.save_answer(db, kept)
 
-    assert answers.answer_by_id(db, again.id)[1] == again
-    assert answers.answer_by_id(db, kept.id)[1] == replace(kept, sentences=(), related=0, contradicted=0)
+    assert answers.answer_by_id(db, kept.id)[1] == kept
 
 
 def test_the_states_are_the_same_in_every_interface(db, embed, tmp_path):
@@ -155,8 +149,8 @@ def test_the_states_are_the_same_in_every_interface(db, embed, tmp_path):
     for shown in (of_cli, of_page, of_mcp.structured_content):
         assert [(s["state"], s["citations"]) for s in shown["sentences"]] == states
         assert [c["state"] for c in shown["citations"]] == [SUPPORTED_STATE, RELATED_STATE, CONTRADICTED_STATE]
-    assert "[2] (related) holiday.txt" in of_mcp.content[0].text
-    assert (of_cli["unsupported"], of_cli["related"], of_cli["contradicted"]) == (1, 1, 1)
+    assert '"state": "related"' in of_mcp.content[0].text
+    assert (of_cli["unsupported_sentences"], of_cli["related"], of_cli["contradicted"]) == (1, 1, 1)
 
 
 def test_the_marks_of_a_part_are_those_that_are_not_the_text_s_own():

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
+from localrag.asking import answer_question
 from localrag.engine.settings import EngineOptions
 from localrag.project import open_for_query
-from localrag.query.answer import answer_question
 from localrag.query.question import AnswerCallbacks, QueryOptions
 from tests.conftest import mostly_ci
 from tests.fakes import Scripted, answered_by

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
+from localrag.asking import answer_question
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
-from localrag.query.answer import answer_question
 from localrag.query.question import QueryOptions
 from tests.conftest import DATA
 from tests.servers import Server, llama

@@ -6,11 +6,10 @@ import random
 
 import pytest
 
+from localrag.asking import answer_question
 from localrag.errors import EngineError
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
-from localrag.query.abstractive import MAX_COPIED
-from localrag.query.answer import answer_question
 from localrag.query.question import AnswerCallbacks, QueryOptions
 from localrag.records import SUPPORTED_STATE, UNSUPPORTED_STATE, Answer
 from tests.servers import Server, event, llama
@@ -39,23 +38,15 @@ Restart=always
 ```
 
 Salaries are reviewed twice a year, in June and December.
-
-## The steward
-
 """
-DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
-STEWARD = [f"The steward {does} every {day}." for day in DAYS for does in ("opens the gate", "feeds the swans at noon")]
 LEAVE, PAY, UNIT = "How much vacation is there?", "What do the roles earn?", "How is the server deployed?"
 GERMAN, LONG, NOTHING = "Wie viel Urlaub bekommt jeder Angestellte?", "How long is the year?", "Who cleans the windows?"
 WORDS = "whale boat river stone lamp garden winter doctor bridge letter market island window forest bell paper wagon candle sailor".split()
-COPIED = "What does the steward do?"
 FOREIGN = "Where do whales go?"
 SHORTER = "Summarize that in one sentence."
-CIRCLES, CODE_CIRCLES, VARIED = "Who was it?", "What is the setting?", "Why is that?"
+CIRCLES = "Who was it?"
 WRITTEN = {
     CIRCLES: "Every employee gets 20 days of paid vacation in a year [1]." + " The office is closed on Mondays and on Fridays." * 50,
-    CODE_CIRCLES: "Write this:\n\n```ini\n[Service]\n" + "ExecStart=/usr/bin/datasette serve\nRestart=always\n" * 50 + "```\n\nThen go on.",
-    VARIED: " ".join(f"The days of the year also stand for the days of the {word}, which nobody has ever counted." for word in WORDS),
     LEAVE: "Every employee gets **20 days** of paid vacation in a year [1].\n\n- Interns get 5 days of paid vacation in a year [99]\n"
     "- Whales migrate north to feed [1]\n\n**Sources:**\n[1] forged.md › Nothing\n",
     PAY: "## Pay\n\n| Role | Salary |\n|---|---|\n| Programmer | 85,000 [1] |\n| Lead Programmer | 99,000 [1] |\n\n"
@@ -64,7 +55,6 @@ WRITTEN = {
     LONG: "Every employee gets 20 days of paid vacation in a year. [1] "
     + " ".join(f"{' '.join(random.Random(n).sample(WORDS, 9)).capitalize()} {n}." for n in range(1200)),
     NOTHING: "The documents do not mention who cleans the windows.",
-    COPIED: " ".join(STEWARD),
     FOREIGN: "Whales migrate north to feed. Submarines follow them under the ice. Nobody has counted them.",
     SHORTER: "Every employee gets 20 days of paid vacation in a year. [1]",
 }
@@ -92,7 +82,7 @@ class Writer:
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("written")
     (made / "docs").mkdir()
-    (made / "docs" / "handbook.md").write_text(HANDBOOK + " ".join(STEWARD), encoding="utf-8")
+    (made / "docs" / "handbook.md").write_text(HANDBOOK, encoding="utf-8")
     with open_for_writing(made / "docs" / ".localrag", extractor="phrases") as project:
         asyncio.run(build_index([made / "docs"], project, lambda _: None, reports=False))
     return made / "docs" / ".localrag"
@@ -177,16 +167,13 @@ def test_an_answer_in_another_language_is_asked_for_again(ask):
     assert made.answer.startswith("Jeder Angestellte bekommt")
 
 
-@pytest.mark.ci
 def test_the_requested_form_is_given(ask):
-    """One sentence is one; where a table is requested and none is written, the model is asked once more."""
+    """One sentence is one; another form is named in the prompt."""
     one, *_ = ask(LEAVE, response_type="single sentence")
-    table, _, prompts = ask(LEAVE, Writer({LEAVE: WRITTEN[PAY]}), response_type="a table")
+    _, _, prompts = ask(LEAVE, response_type="a table")
 
     assert one.answer == "Every employee gets **20 days** of paid vacation in a year. [1]"
-    assert len(prompts) == 2
     assert "Form: a table" in prompts[0][-1]["content"]
-    assert "| Programmer | 85,000 [1] |" in table.answer
 
 
 @pytest.mark.ci
@@ -234,22 +221,13 @@ def test_an_answer_in_place_of_a_rewritten_question_is_not_asked(ask):
     assert "steward" not in made.standalone_question
 
 
-def test_a_model_that_copies_a_source_is_stopped(ask):
-    """After a few sentences, and its note says so."""
-    made, *_ = ask(COPIED)
-
-    assert len(made.sentences) == MAX_COPIED
-    assert "The model repeated itself or its sources" in made.note
-
-
-@pytest.mark.parametrize("question", [CIRCLES, CODE_CIRCLES, VARIED])
-def test_a_model_that_goes_round_in_circles_is_stopped(ask, question):
-    """With one sentence, with lines of code, or with one word exchanged: what came before is the answer, and its note says so."""
-    made, *_ = ask(question)
+@pytest.mark.ci
+def test_a_model_that_goes_round_in_circles_is_stopped(ask):
+    """What came before is the answer, and its note says so."""
+    made, *_ = ask(CIRCLES)
 
     assert len(made.answer) < 900
-    assert made.answer.count("Restart=always") <= 1
-    assert "The model repeated itself or its sources" in made.note
+    assert "The model repeated itself, so" in made.note
 
 
 @pytest.mark.parametrize("said", ["", "   \n\n", "[1]", "```\n```"])
@@ -260,13 +238,6 @@ def test_a_model_that_writes_nothing_leaves_the_passages(ask, said):
     assert "20 days of paid vacation" in made.answer
     assert made.citations
     assert ("the model wrote nothing" in made.note) == (not said.strip())
-
-
-def test_an_answer_as_json_is_read(ask):
-    """The strings of a JSON object are the answer."""
-    made, *_ = ask(LEAVE, lambda _: json.dumps({"answer": "Every employee gets 20 days of paid vacation in a year.", "sources": [1]}))
-
-    assert made.answer == "Every employee gets 20 days of paid vacation in a year. [1]"
 
 
 def test_a_model_declines_in_its_own_words(ask):

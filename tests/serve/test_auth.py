@@ -1,6 +1,5 @@
 """Who may speak to the server: checked on every route from the route table itself, so that a new one cannot be forgotten."""
 
-import base64
 from pathlib import Path
 
 import pytest
@@ -40,7 +39,6 @@ def asked(client, path, method, **headers):
     return client.request(method, path, headers=sent, content=b"[]" if method in ("POST", "PUT") else None)
 
 
-@pytest.mark.parametrize(("path", "method"), ROUTES)
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -60,12 +58,13 @@ def asked(client, path, method, **headers):
         ({"content-type": "text/plain"}, 415),
     ],
 )
-def test_every_route_turns_away_what_is_not_ours(client, path, method, headers, status):
+def test_every_route_turns_away_what_is_not_ours(client, headers, status):
     """Rebound and foreign names, pages of other origins and ports, wrong keys, forms; only the empty page and its like need no key."""
-    excused = (is_open(path) and status == 401) or (status == 415 and (method in ("GET", "DELETE") or path.startswith("/api/files/")))
-    found = asked(client, path, method, **headers)
+    for path, method in ROUTES:
+        excused = (is_open(path) and status == 401) or (status == 415 and (method in ("GET", "DELETE") or path.startswith("/api/files/")))
+        found = asked(client, path, method, **headers)
 
-    assert (found.status_code == status) != excused, found.text
+        assert (found.status_code == status) != excused, (method, path, found.text)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8765", "localhost:8765", "LOCALHOST", "[::1]:8765", "[::1]", "127.0.0.1"])
@@ -122,7 +121,6 @@ def test_the_pages_code_opens_once_and_the_key_always(client):
     ("headers", "status"),
     [
         *(({"authorization": form.format(KEY)}, 200) for form in ("Bearer {}", "bearer {}", "Bearer   {} ", "{}", "Token {}")),
-        ({"authorization": "Basic " + base64.b64encode(f"user:{KEY}".encode()).decode()}, 200),
         ({"x-api-key": KEY}, 200),
         ({"api-key": KEY}, 200),
         ({"authorization": "Bearer dummy", "x-api-key": KEY}, 200),

@@ -1,14 +1,13 @@
 """Prompts that programs make of their user's message: the question is found in them, and what they attach is not taken for it."""
 
 import json
-import re
 import shutil
-from pathlib import Path
 
 import pytest
 
+from localrag.serve.chat import ATTACHED_NOTE
 from localrag.serve.prompt_parts import read_prompt
-from tests.serve.server import served, served_here
+from tests.serve.server import served_here
 
 QUESTION = "Who is the mate of the Skua?"
 ATTACHED = '<source id="1" name="birds.pdf">The skua is a bird.\n\nQuestion: What is a bird?\n</source>'
@@ -76,21 +75,11 @@ def test_the_question_is_found_in_the_prompt_of_a_program(name):
 
 @pytest.mark.parametrize(
     ("name", "attached"),
-    [
-        ("open-webui-file", [("birds.pdf", "The skua is a bird.")]),
-        ("open-webui-search", [("https://a.example", "News.")]),
-        ("cline", []),
-        ("continue", [("src/a.py (1-3)", "def f():")]),
-        ("chatbox", [("a.md", "# Title")]),
-        ("llama-index", [("", "foo")]),
-        ("no-program", [("x", "foo")]),
-    ],
+    [("open-webui-file", True), ("cline", False), ("continue", True), ("chatbox", True), ("llama-index", True), ("no-program", True)],
 )
-def test_attached_texts_have_the_names_that_the_program_gave(name, attached):
+def test_attached_texts_are_noticed(name, attached):
     """The state of an editor is none."""
-    texts = read_prompt(PROGRAMS[name]).attached
-    assert [text.name for text in texts] == [label for label, _ in attached]
-    assert all(text.text.startswith(beginning) for text, (_, beginning) in zip(texts, attached, strict=True))
+    assert read_prompt(PROGRAMS[name]).has_attached == attached
 
 
 @pytest.mark.parametrize(
@@ -110,7 +99,7 @@ def test_a_message_without_attached_text_is_the_question(text):
     """To the letter."""
     prompt = read_prompt(text)
     assert prompt.question == text
-    assert not prompt.attached
+    assert not prompt.has_attached
 
 
 def test_a_short_text_before_an_attached_one_belongs_to_the_question():
@@ -136,35 +125,14 @@ def answered(client, *messages, **more):
 
 @pytest.mark.parametrize("name", ["open-webui-file", "cline", "cherry-studio", "continue"])
 def test_a_question_with_attached_text_is_answered_as_without_it(client, name):
-    """Whole and in its conversation: earlier prompts of the program count as their questions, too. Numbers follow those of the program."""
+    """Whole and streamed; it is said that the attached text was not read."""
     alone = answered(client, {"role": "user", "content": QUESTION})
     assert "Lars Holm" in alone
-    by = name == "open-webui-file"  # its source has the number 1
-    expected = re.sub(r"\[(\d+)\]", lambda mark: f"[{int(mark[1]) + by}]", alone)
+    expected = alone + ATTACHED_NOTE * (name != "cline")
     assert answered(client, {"role": "user", "content": PROGRAMS[name]}) == expected
-
-
-@pytest.mark.parametrize("is_streamed", [False, True])
-def test_numbers_of_citations_follow_those_of_attached_sources(client, is_streamed):
-    """Open WebUI links each number to the source at that place, first its own, then the annotations; each is at its mark."""
-    sources = "".join(f'<source id="{n}" name="{n}.pdf">The skua is a bird.\n</source>\n' for n in range(1, 10))
-    body = {"model": "localrag:mix", "messages": [{"role": "user", "content": f"{RAG}<context>\n{sources}</context>\n\n{QUESTION}"}]}
-    said = client.post("/v1/chat/completions", json=body | {"stream": is_streamed})
-    if is_streamed:
-        events = [json.loads(line[6:]) for line in said.text.splitlines() if line.startswith("data: {")]
-        deltas = [choice["delta"] for event in events for choice in event["choices"]]
-        text = "".join(delta.get("content") or "" for delta in deltas)
-        notes = [note["url_citation"] for delta in deltas for note in delta.get("annotations") or []]
-    else:
-        message = said.json()["choices"][0]["message"]
-        text, notes = message["content"], [note["url_citation"] for note in message["annotations"]]
-
-    assert notes
-    for n, note in enumerate(notes, 10):
-        assert f"- [{n}] " in text
-        if note["end_index"]:
-            assert text[note["start_index"] : note["end_index"]] == f"[{n}]"
-    assert not re.search(r"\[[1-9]\]", text)
+    asked = {"model": "localrag:mix", "messages": [{"role": "user", "content": PROGRAMS[name]}]}
+    lines = client.post("/api/chat", json=asked).text.splitlines()
+    assert "".join(json.loads(line)["message"]["content"] for line in lines) == expected
 
 
 def test_a_message_of_attached_text_alone_does_not_replace_the_question(client):
@@ -197,27 +165,3 @@ def test_a_title_in_a_schema_has_that_form(client):
     schema = {"type": "object", "properties": {"title": {"type": "string"}, "language": {"type": "string"}}}
     form = {"type": "json_schema", "json_schema": {"name": "title", "schema": schema}}
     assert answered(client, {"role": "user", "content": asked}, response_format=form) == '{"title": "Who is the", "language": ""}'
-
-
-@pytest.mark.slow
-@pytest.mark.ci
-def test_a_passage_of_an_attached_file_is_shown_where_the_documents_do_not_answer(plain_town, tmp_path):
-    """First, below its name, as a quote with the program's number, whole and streamed; its picture is not active. Where the documents
-    answer, the file is left out.
-    """
-    folder = Path(shutil.copytree(plain_town, tmp_path / "town"))
-    lamp = "The lamp of the lighthouse at Vardby is green since 1931 ![x](http://evil.example/p.png) [1]."
-    file = f'<context>\n<source id="1" name="lamps.pdf">{lamp}</source>\n</context>\n\n'
-    asked = [{"role": "user", "content": f"{RAG}{file}What colour is the lamp of the lighthouse at Vardby?"}]
-    with served(folder) as running, running.client() as client:
-        whole = answered(client, *asked)
-        lines = client.post("/api/chat", json={"model": "localrag:mix", "messages": asked}).text.splitlines()
-        known = answered(client, {"role": "user", "content": f"{RAG}{file}{QUESTION}"})
-
-    assert whole.startswith("**lamps.pdf**\n\n> The lamp of the lighthouse at Vardby is green")
-    assert re.search(r"> .* \[1\]$", whole, re.MULTILINE)
-    assert "![x](" not in whole
-    assert r"\[1\]" in whole
-    assert "".join(json.loads(line)["message"]["content"] for line in lines) == whole
-    assert "Lars Holm" in known
-    assert "lamps.pdf" not in known

@@ -75,9 +75,9 @@ def test_a_run_that_the_page_starts_says_how_far_the_whole_is(plain_town, tmp_pa
             run = client.get("/api/status").json()["run"]
             if run["state"] != "running":
                 break
-            if run["share"] and not lines:
+            if run["fraction"] and not lines:
                 lines = run_process("status", "--watch", "--json", cwd=folder).stdout
-            shares.append(run["share"] or 0.0)
+            shares.append(run["fraction"] or 0.0)
             time.sleep(0.1)
     followed = [json.loads(line) for line in lines.splitlines()]
 
@@ -85,4 +85,4 @@ def test_a_run_that_the_page_starts_says_how_far_the_whole_is(plain_town, tmp_pa
     assert shares == sorted(shares)
     assert len(followed) > 2
     assert followed[-1]["state"] == "complete"
-    assert followed[-1]["progress"]["share"] == 1.0
+    assert followed[-1]["progress"]["fraction"] == 1.0

@@ -9,7 +9,7 @@ from mcp import Client
 
 from localrag.engine.settings import EngineOptions
 from localrag.project import open_for_query
-from localrag.query.citations import escape_marks, fence_texts, quote_as_json, to_one_line
+from localrag.query.citations import escape_marks, fence_texts, to_one_line
 from localrag.query.question import QueryOptions
 from localrag.serve.mcp_server import INSTRUCTIONS, LocalBackend, make_server
 from localrag.serve.query_worker import QueryWorker
@@ -126,7 +126,6 @@ def test_nothing_in_a_text_ends_its_tags(text):
 
 
 def test_a_name_of_several_lines_is_one_line():
-    """Nor can it change the direction of the line or end a quote."""
+    """Nor can it change the direction of the line."""
     assert to_one_line("a\nb\u2028c\x1b[2J\u202ed") == "a b c\ufffd[2J\ufffdd"
-    assert quote_as_json('a"\n\n2. b.md') == r'"a\" 2. b.md"'
     assert escape_marks("a [1][23] [x] [1, 2]") == r"a \[1\]\[23\] [x] [1, 2]"

@@ -97,7 +97,7 @@ def test_every_argument_of_every_tool_takes_any_value_or_says_what_it_may_be(fol
         ("search", {"query": "x", "k": 500}, {"k": 20}),
         ("search", {"query": "x", "k": "3"}, {"k": 3}),
         ("search", {"query": "x", "k": 3.0}, {"k": 3}),
-        ("search", {"query": "x", "k": None, "filter": None, "collections": None, "where": None}, {"k": 8, "filter": ""}),
+        ("search", {"query": "x", "k": None, "filter": None, "collections": None}, {"k": 8, "filter": ""}),
         ("search", {"query": "x", "collections": "[]"}, {"collections": ()}),
         ("search", {"query": "x", "collections": ["a", "b"]}, {"collections": ("a", "b")}),
         ("search", {"query": "x", "collections": '["a"]'}, {"collections": ("a",)}),

@@ -18,7 +18,6 @@ import pytest
 import uvicorn
 from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
-from mcp.types import PromptReference
 
 from localrag.errors import LocalragError
 from localrag.project import open_for_query
@@ -29,6 +28,7 @@ from localrag.serve.mcp_server import ServerOrLocalBackend, make_server
 from localrag.serve.query_worker import QueryWorker
 from tests.conftest import run_localrag
 from tests.serve.server import served
+from tests.serve.test_mcp_server_mcp import Slow
 
 KEY = "k" * 32
 MODES = ("legacy", "auto")
@@ -76,24 +76,19 @@ async def no_tool(client):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.ci
 def test_everything_is_there_through_a_running_serve(folder, mode):
-    """Tools with their schemas, questions with progress, documents, prompt, names, errors; the models are those of `serve` alone."""
+    """Tools with their schemas, questions with progress, errors; the models are those of `serve` alone."""
     told = []
 
     async def hear(*said):
         told.append(said)
 
-    prompt = PromptReference(type="ref/prompt", name="answer-with-sources")
     with served(folder):
-        tools, answered, found, listed, text, asked, names, nobody, unknown = by(
+        tools, answered, found, nobody, unknown = by(
             started(folder, *NO_MODEL),
             mode,
             lambda client: client.list_tools(),
             lambda client: client.call_tool("ask", WHO, progress_callback=hear),
             tool("search", query="Who bought the ferry?", k=2),
-            lambda client: client.list_resources(),
-            lambda client: client.read_resource("localrag://doc/docs/b.txt"),
-            lambda client: client.get_prompt("answer-with-sources", {"question": "Who?"}),
-            lambda client: client.complete(prompt, {"name": "about", "value": "lars"}),
             tool("entity", name="Zaphod"),
             no_tool,
         )
@@ -106,10 +101,6 @@ def test_everything_is_there_through_a_running_serve(folder, mode):
     assert answered.structured_content["citations"]
     assert told
     assert len(found.structured_content["passages"]) == 2
-    assert len(listed.resources) == 3
-    assert "leaks" in text.contents[0].text
-    assert "Who?" in asked.messages[0].content.text
-    assert "Lars Holm" in names.completion.values
     assert nobody.is_error
     assert unknown
 
@@ -140,19 +131,6 @@ def test_the_process_answers_itself_where_no_server_runs(folder):
     assert "Lars Holm" in prose(during)
     assert after.is_error
     assert "no-such-model" in after.content[0].text
-
-
-class Slow(QueryWorker):
-    """Whose questions take for ever; it counts those that have ended."""
-
-    ended = 0
-
-    async def ask(self, text, options, watch=None, history=(), *, person=False):
-        watch.on_status("Reading 14 reports")
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.ended += 1
 
 
 @contextmanager
@@ -266,7 +244,7 @@ def test_who_waits_for_what_cannot_be_opened_is_told_last(folder):
     worker.start(lambda error: (time.sleep(0.2), heard.append(str(error))))
 
     with pytest.raises(LocalragError, match="not there"):
-        worker.wait()
+        worker._ready.result()
     assert heard
 
 

@@ -3,8 +3,6 @@
 import asyncio
 import json
 import re
-import subprocess
-import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,14 +10,11 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.exceptions import MCPError
-from mcp.types import PromptReference, ResourceTemplateReference
 
 from localrag.analysis.tables import Cell, Column, TableRow, make_table
-from localrag.cli import app
 from localrag.engine.settings import EngineOptions
 from localrag.project import open_for_query
-from localrag.query.answer import MODE_FUNCTIONS
+from localrag.query.modes import MODE_FUNCTIONS
 from localrag.records import Citation
 from localrag.serve import mcp_results
 from localrag.serve.mcp_server import LocalBackend, make_server
@@ -100,33 +95,21 @@ def everything_huge():
     one = {"id": HUGE[:40], "name": HUGE, "type": "PERSON", "title": HUGE, "number": "1.4", "level": 1, "entities": 9, "parent": None}
     place = {"document": "d", "path": "docs/鸥.md", "part": "p. 3", "start": 1, "end": 2, "score": 0.5, "headings": ["鸥"] * 6}
     quote = place | {"n": 1, "quote": HUGE, "text": HUGE, "snippet": HUGE, "before": HUGE, "name": HUGE, "after": HUGE}
-    related = {"entity": one, "weight": 1.0, "description": HUGE}
-    totals = {"relationships_total": 900, "mentions_total": 900}
-    known = one | totals | {"names": [HUGE] * 9, "description": HUGE, "relationships": [related] * 99, "mentions": [quote] * 99}
+    known = one | {"names": [HUGE] * 9, "description": HUGE, "mentions": [quote] * 99, "communities": [one] * 99, "others": [HUGE] * 99}
+    known |= {"relationships": [{"entity": one, "weight": 1.0, "description": HUGE}] * 99}
     finding = {"summary": HUGE, "explanation": HUGE, "quotes": [quote] * 99}
     listed = {"id": "d", "path": "docs/a.md", "title": HUGE, "state": "indexed", "reason": HUGE, "characters": 5}
-    part = {"id": "d", "path": "a", "title": HUGE, "from": 0, "length": len(HUGE), "segments": [{"text": HUGE}]}
     yield mcp_results.passages_result([quote] * 20)
-    cited, said = quote | {"state": "related"}, {"text": HUGE, "state": "related", "citations": [1]}
-    yield mcp_results.answer_result(
-        {
-            "answer": HUGE,
-            "mode": "mix",
-            "answerable": True,
-            "is_answerable": True,
-            "note": "",
-            "citations": [cited] * 99,
-            "sentences": [said] * 99,
-            "passages": [{"n": 1, "path": "a", "headings": [], "start": 0, "end": 9, "text": HUGE, "marked": None}] * 3,
-        }
-    )
-    yield mcp_results.document_text_result(part)
-    yield mcp_results.entity_result(known | {"communities": [one] * 99}, [HUGE] * 99)
-    yield mcp_results.communities_result([one] * 999, [0, 1], 0)
-    yield mcp_results.report_result(
-        one | {"summary": HUGE, "findings": [finding] * 9, "markdown": HUGE, "children": [one] * 99, "entities": [one] * 99}
-    )
-    yield mcp_results.documents_result(999, [listed] * 100, 0)
+    said = {"text": HUGE, "state": "related", "citations": [1]}
+    answer = {"answer": HUGE, "mode": "mix", "is_answerable": True, "note": ""}
+    yield mcp_results.answer_result(answer | {"citations": [quote] * 99, "sentences": [said] * 99, "passages": [quote] * 3})
+    for text in (HUGE, '"\\\n' * 50_000):
+        part = {"id": "d", "path": "a", "title": text, "from": 0, "length": len(text), "segments": [{"text": text}]}
+        yield mcp_results.document_text_result(part)
+    yield mcp_results.item_result("entity", known)
+    yield mcp_results.item_result("report", one | {"findings": [finding] * 9, "markdown": HUGE, "children": [one] * 99})
+    yield mcp_results.page_result("communities", {"levels": [0, 1]}, [one] * 999, 0, 999)
+    yield mcp_results.page_result("documents", {}, [listed] * 100, 0, 999)
     for n_columns in (2, 4, 6, 21):
         yield mcp_results.table_result(huge_table(n_columns), 0)
 
@@ -143,7 +126,7 @@ def test_no_result_is_larger_than_a_model_can_take():
     """Whatever the documents hold, in bytes of all that a model may be shown."""
     sizes = [size_of(result) for result in everything_huge()]
 
-    assert len(sizes) == len(TOOLS)
+    assert len(sizes) > len(TOOLS)
     assert max(sizes) <= mcp_results.MAX_RESULT_BYTES * 1.02, sizes  # a little for the frame of the message
 
 
@@ -169,8 +152,8 @@ def test_the_modes_are_those_of_questions():
     assert set(QueryMode.__args__) == {"auto", *MODE_FUNCTIONS}
 
 
-def test_an_answer_is_prose_with_sources_and_links_and_values(door, folder):
-    """The quotes stand in the documents where they are said to; the values are not repeated as JSON in the text."""
+def test_an_answer_is_given_with_its_citations_as_values_and_as_text(door, folder):
+    """The quotes stand in the documents where they are said to; the text has the same values between tags."""
     told = []
 
     async def hear(progress, total, message):
@@ -180,15 +163,13 @@ def test_an_answer_is_prose_with_sources_and_links_and_values(door, folder):
     found = through(door, lambda client: client.call_tool("ask", arguments, progress_callback=hear))
     values, prose = found.structured_content, text_of(found)
 
-    assert "Lars Holm" in prose
-    assert "Sources" in prose
-    assert not prose.startswith("{")
+    assert "Lars Holm" in values["answer"]
+    assert json.loads(re.fullmatch(r"<(answer\S*)>\n(.*)\n</\1>", prose)[2])["citations"] == values["citations"]
     assert values["complete"]
-    assert values["answerable"]
+    assert values["is_answerable"]
     assert values["citations"]
     for cited in values["citations"]:
         assert (folder / cited["path"]).read_text()[cited["start"] : cited["end"]] == cited["quote"]
-    assert {b.uri for b in found.content[1:]} == {mcp_results.document_uri(c["path"]) for c in values["citations"]}
     assert told
 
 
@@ -205,7 +186,7 @@ def test_passages_are_found_and_read_on(door):
     assert STRANGE in best["path"]
     assert len(others) == 2
     assert "Greta Lind" in text_of(found)
-    assert by_path.structured_content["text"] in text_of(found)
+    assert by_path.structured_content["text"] == best["text"]
     assert "😀 near" in by_id.structured_content["text"]
     assert by_id.structured_content["text"].startswith(by_path.structured_content["text"][1:])
 
@@ -232,35 +213,38 @@ def test_the_graph_is_told_of(door):
     entity, every, files = through(
         door, tool("entity", name="lars holm"), tool("communities", level=0), tool("documents", contains="b.txt")
     )
-    (number, *_) = [c["number"] for c in every.structured_content["communities"] if c["title"]]
+    (number, *_) = [c["number"] for c in every.structured_content["rows"] if c["title"]]
     report = through(door, tool("report", id=number))
 
     assert entity.structured_content["name"] == "Lars Holm"
     assert entity.structured_content["mentions"]
     assert "mate of the Skua" in text_of(entity)
-    assert {c["level"] for c in every.structured_content["communities"]} == {0}
+    assert {c["level"] for c in every.structured_content["rows"]} == {0}
     assert report.structured_content["number"] == number
     assert report.structured_content["findings"]
-    assert [d["path"] for d in files.structured_content["documents"]] == ["docs/b.txt"]
+    assert [d["path"] for d in files.structured_content["rows"]] == ["docs/b.txt"]
 
 
-def test_what_there_is_not_is_said_in_words(door):
-    """An error for the model to read, with the tool that finds what there is; wrong arguments are named."""
-    nobody, nothing, no_report, wrong, many = through(
-        door,
-        tool("entity", name="Zaphod Beeblebrox"),
-        tool("passage", document="/etc/passwd"),
-        tool("report", id="9.999"),
-        tool("ask", question="Who?", mode="mad"),
-        tool("ask", question="Who?", max_seconds="many"),
-    )
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("entity", {"name": "Zaphod Beeblebrox"}, ["Zaphod", "`search`"]),
+        ("passage", {"document": "/etc/passwd"}, ["/etc/passwd", "`documents`"]),
+        ("passage", {"document": "b.md"}, ["docs/deep/b.md, docs/other/b.md"]),
+        ("passage", {"document": "  "}, []),
+        ("report", {"id": "9.999"}, ["9.999"]),
+    ],
+)
+def test_what_there_is_not_is_said_in_words(worker, folder, name, arguments, words):
+    """An error for the model to read, with the tool that finds what there is, or the paths of several documents of a name."""
+    found = asyncio.run(called(worker, folder, name, arguments))
+    assert found.is_error
+    assert all(word in found.content[0].text for word in words)
 
-    assert all(r.is_error for r in (nobody, nothing, no_report, wrong, many))
-    assert "search" in nobody.content[0].text
-    assert "/etc/passwd" in nothing.content[0].text
-    assert "9.999" in no_report.content[0].text
-    assert "mode" in wrong.content[0].text
-    assert "max_seconds" in many.content[0].text
+
+async def called(worker, folder, name, arguments):
+    async with Client(make_server(folder / ".localrag", LocalBackend(worker))) as client:
+        return await client.call_tool(name, arguments)
 
 
 @pytest.mark.parametrize(
@@ -278,134 +262,16 @@ def test_what_there_is_not_is_said_in_words(door):
     ],
 )
 def test_a_document_is_found_by_any_spelling_of_its_path(worker, folder, name, path):
-    """By a tool and as a resource; one that is not of the index opens no file."""
-
-    async def made():
-        async with Client(make_server(folder / ".localrag", LocalBackend(worker))) as client:
-            read = await client.call_tool("passage", {"document": name})
-            return read, await client.read_resource(mcp_results.document_uri(name))
-
-    read, resource = asyncio.run(made())
-    assert read.structured_content["path"] == path
-    assert resource.contents[0].text.startswith(read.structured_content["text"][:20])
-
-
-def test_a_name_of_several_documents_is_told_with_their_paths(worker, folder):
-    """So that the assistant can choose."""
-
-    async def made():
-        async with Client(make_server(folder / ".localrag", LocalBackend(worker))) as client:
-            return [await client.call_tool("passage", {"document": name}) for name in ("b.md", "no.md", "  ")]
-
-    several, none, empty = asyncio.run(made())
-    assert several.is_error and none.is_error and empty.is_error
-    assert "docs/deep/b.md, docs/other/b.md" in several.content[0].text
-    assert "`documents`" in none.content[0].text
-
-
-def test_hints_name_what_an_assistant_can_do(worker, folder):
-    """Tools instead of commands, and commands only as something to ask the user for."""
-
-    async def made():
-        async with Client(make_server(folder / ".localrag", LocalBackend(worker))) as client:
-            calls = (
-                ("passage", {"document": "no.md"}),
-                ("report", {"id": "9.999"}),
-                ("entity", {"name": "Zaphod"}),
-                ("search", {"query": "a", "filter": "colour=red"}),
-                ("search", {"query": "a", "collections": "none"}),
-            )
-            return [(await client.call_tool(*call)).content[0].text for call in calls]
-
-    no_document, no_report, no_entity, no_key, no_collection = asyncio.run(made())
-    assert "`documents`" in no_document
-    assert "`communities`" in no_report
-    assert "`search`" in no_entity
-    assert "`filter`" in no_key
-    assert "only the user can run" in no_collection
-    for text in (no_document, no_report, no_entity, no_key):
-        assert not re.search(r"localrag [a-z]+|--[a-z]+", text)
-
-
-def test_every_command_is_translated_for_an_assistant():
-    """With its options; the words of a sentence stay, and so does the name of the program."""
-    for command in [c.name or c.callback.__name__ for c in app.registered_commands] + [g.name for g in app.registered_groups]:
-        text = mcp_results.for_assistant(f"Do it: localrag {command} --all. Then go on.")
-        assert ("the tool `" in text) != ("only the user can run" in text), command
-        assert text.endswith("Then go on.")
-    assert mcp_results.for_assistant("List them: localrag files") == "List them: the tool `documents`"
-    assert "`localrag models add FILE --kind chat` (" in mcp_results.for_assistant("Try localrag models add FILE --kind chat or wait.")
-    assert mcp_results.for_assistant("A name that localrag gives.") == "A name that localrag gives."
+    """One that is not of the index opens no file."""
+    assert asyncio.run(called(worker, folder, "passage", {"document": name})).structured_content["path"] == path
 
 
 def test_a_note_of_an_answer_is_for_the_assistant():
-    """Commands in it, too."""
+    """As a value, and behind the tags of what documents say."""
     answer = mcp_results.EMPTY_ANSWER | {"note": "These quote; to have the model write them: localrag index --write-reports"}
     result = mcp_results.answer_result(answer)
-    assert "`localrag index --write-reports` (a command that only the user can run: ask for it)" in result.structured_content["note"]
-    assert "only the user can run" in result.content[0].text
-
-
-def test_documents_and_reports_are_resources(door):
-    """Those that are listed can be read, whatever their name; a path that is not of the index opens no file."""
-
-    async def refused(client):
-        with pytest.raises(MCPError) as failed:
-            await client.read_resource(mcp_results.document_uri("/etc/passwd"))
-        return failed.value
-
-    listed, templates, report, no_file = through(
-        door,
-        lambda client: client.list_resources(),
-        lambda client: client.list_resource_templates(),
-        lambda client: client.read_resource("localrag://report/0.0"),
-        refused,
-    )
-    (strange,) = [r.uri for r in listed.resources if r.name.endswith(STRANGE)]
-    text, long = through(
-        door, lambda client: client.read_resource(strange), lambda client: client.read_resource("localrag://doc/docs/long.txt")
-    )
-
-    assert {t.uri_template for t in templates.resource_templates} == {"localrag://doc/{+path}", "localrag://report/{id}"}
-    assert "Greta Lind" in text.contents[0].text
-    assert "The document continues" in long.contents[0].text
-    assert report.contents[0].text.startswith("#")
-    assert "no document" in str(no_file)
-
-
-def test_a_prompt_and_names_that_complete(door):
-    """The prompt takes a name that completes; so do paths and numbers of reports."""
-    prompt = PromptReference(type="ref/prompt", name="answer-with-sources")
-    document = ResourceTemplateReference(type="ref/resource", uri=mcp_results.DOCUMENT)
-    report = ResourceTemplateReference(type="ref/resource", uri=mcp_results.REPORT)
-    asked, names, paths, numbers = through(
-        door,
-        lambda client: client.get_prompt("answer-with-sources", {"question": "Who is the mate?", "about": "the Skua"}),
-        lambda client: client.complete(prompt, {"name": "about", "value": "lars"}),
-        lambda client: client.complete(document, {"name": "path", "value": "b.t"}),
-        lambda client: client.complete(report, {"name": "id", "value": "0."}),
-    )
-
-    assert "Who is the mate?" in asked.messages[0].content.text
-    assert "the Skua" in asked.messages[0].content.text
-    assert "Lars Holm" in names.completion.values
-    assert paths.completion.values == ["docs/b.txt"]
-    assert "0.0" in numbers.completion.values
-
-
-def test_a_name_of_another_tool_is_refused(door):
-    """As an error of the call or of the protocol; the connection stays."""
-
-    async def unknown(client):
-        try:
-            return (await client.call_tool("erase", {})).is_error
-        except MCPError:
-            return True
-
-    failed, after = through(door, unknown, tool("documents"))
-
-    assert failed
-    assert after.structured_content["total"] == 7
+    assert "localrag index --write-reports" in result.structured_content["note"]
+    assert "localrag index --write-reports" in result.content[0].text.rpartition(">")[2]
 
 
 class Slow(QueryWorker):
@@ -419,35 +285,6 @@ class Slow(QueryWorker):
             await asyncio.Event().wait()
         finally:
             self.ended += 1
-
-
-@pytest.mark.ci
-def test_progress_comes_and_a_question_that_is_cancelled_ends():
-    """What is being done is told every two seconds; where the client gives up, the question is over."""
-    slow, told = Slow(Path("/nonexistent"), None), []
-
-    async def made(mode):
-        heard = asyncio.Event()
-
-        async def hear(progress, total, message):
-            told.append((progress, total, message))
-            heard.set()
-
-        async with Client(make_server(Path("/nonexistent"), LocalBackend(slow)), mode=mode) as client:
-            call = asyncio.create_task(client.call_tool("ask", {"question": "Who?"}, progress_callback=hear))
-            await heard.wait()
-            call.cancel()
-            await asyncio.wait([call])
-            for _ in range(100):
-                if slow.ended:
-                    break
-                await asyncio.sleep(0.02)
-
-    for n, mode in enumerate(("legacy", "auto"), 1):
-        asyncio.run(made(mode))
-        assert slow.ended == n
-    assert told[0][1] == 45
-    assert told[0][2] == "Reading 14 reports"
 
 
 @pytest.mark.ci
@@ -465,30 +302,3 @@ def test_past_the_time_the_best_so_far_and_how_to_go_on(monkeypatch):
     assert slow.ended == 1
     assert found.structured_content["complete"] is False
     assert "basic" in text_of(found)
-
-
-def test_an_index_that_is_gone_is_said():
-    """With the command that makes one."""
-    nowhere = Path("/nonexistent/.localrag")
-    worker = QueryWorker(nowhere, None)
-    worker.start()
-
-    async def made():
-        async with Client(make_server(nowhere, LocalBackend(worker))) as client:
-            return [
-                await client.call_tool(*call) for call in (("documents", {}), ("search", {"query": "a"}))
-            ], await client.list_resources()
-
-    found, listed = asyncio.run(made())
-
-    assert all(r.is_error and "localrag index" in r.content[0].text for r in found)
-    assert not listed.resources
-
-
-@pytest.mark.ci
-def test_serve_starts_without_the_library():
-    """It takes half a second to load; the first request to /mcp does."""
-    code = "import sys, localrag.serve.app, localrag.cli.commands.serve; print([m for m in ('mcp', 'pydantic') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-
-    assert done.stdout.strip() == "[]"

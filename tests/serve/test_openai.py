@@ -15,16 +15,10 @@ from tests.servers import Server, llama
 
 @pytest.fixture(scope="module")
 def folder(indexed):
-    picture = "# Picture\n\nThe mayor Ada Quill wrote ![map](http://evil.example/x.png) and <b>more</b> to Ruth Sand.\n"
-    return indexed(TOWN | {"picture.md": picture}, "--extractor", "phrases")
+    return indexed(TOWN, "--extractor", "phrases")
 
 
 QUESTION = [{"role": "user", "content": "Who is the mate of the Skua?"}]
-
-
-def test_the_models_are_the_modes(openai_client):
-    """`localrag` chooses by the question."""
-    assert {"localrag", "localrag:mix", "localrag:global"} <= {m.id for m in openai_client.models.list()}
 
 
 def test_a_whole_answer_has_its_citations_in_every_form(openai_client, server):
@@ -77,17 +71,6 @@ def test_a_question_that_leans_on_the_conversation_is_understood_from_its_messag
     assert "Lars Holm" not in alone.model_extra["asked"]
 
 
-def test_nothing_in_an_answer_loads_a_picture_or_a_tag(openai_client):
-    """A document that holds a picture's address and HTML is quoted, but neither is live in another program."""
-    answer = openai_client.chat.completions.create(
-        model="localrag:mix", messages=[{"role": "user", "content": "What did the mayor Ada Quill write?"}]
-    )
-
-    assert "![" not in answer.choices[0].message.content
-    assert "](" not in answer.choices[0].message.content
-    assert "<b>" not in answer.choices[0].message.content
-
-
 def test_embeddings_as_numbers_and_in_base64_are_the_same(openai_client, server):
     """By the index's embedder, of length 1; the SDK asks for base64 by itself."""
     texts = ["the ferry", "der Hafen"]
@@ -105,29 +88,6 @@ def test_embeddings_as_numbers_and_in_base64_are_the_same(openai_client, server)
     assert plain.usage.prompt_tokens > 0
 
 
-@pytest.mark.parametrize(
-    ("changes", "kind"),
-    [
-        ({"model": "gpt-9"}, openai.NotFoundError),
-        ({"messages": []}, openai.BadRequestError),
-        ({"messages": [{"role": "user", "content": " "}]}, openai.BadRequestError),
-        ({"tools": [], "tool_choice": "required"}, openai.BadRequestError),
-    ],
-)
-def test_a_wrong_request_gets_an_error_that_the_client_knows(openai_client, changes, kind):
-    """The server stays, and answers the next one."""
-    with pytest.raises(kind):
-        openai_client.chat.completions.create(**{"model": "localrag", "messages": QUESTION} | changes)
-
-    assert openai_client.models.list().data
-
-
-def test_a_wrong_key_is_refused(server):
-    """Before anything is read."""
-    with pytest.raises(openai.AuthenticationError):
-        openai.OpenAI(base_url=f"{server.address}/v1", api_key="wrong", max_retries=0).models.list()
-
-
 @pytest.mark.ci
 def test_a_model_that_fails_is_said_and_the_server_stays(folder):
     """A model behind a server that answers with errors: a program is told which, each time, and gets what needs no model."""
@@ -140,15 +100,6 @@ def test_a_model_that_fails_is_said_and_the_server_stays(folder):
                 client.chat.completions.create(**question)
 
         assert client.embeddings.create(model="localrag", input=["the ferry"]).data
-
-
-def test_a_stream_that_is_left_costs_nothing_more(openai_client):
-    """Twenty streams closed after their first chunk: the next question is answered as ever."""
-    for _ in range(20):
-        with openai_client.chat.completions.create(model="localrag:mix", messages=QUESTION, stream=True) as stream:
-            next(iter(stream))
-
-    assert "[1]" in openai_client.chat.completions.create(model="localrag:mix", messages=QUESTION).choices[0].message.content
 
 
 @pytest.mark.parametrize(

@@ -28,25 +28,22 @@ def one(text):
 
 
 BEFORE = [("user", ASKED), ("assistant", SAID)]
-# What programs send, each shortened to its parts: (messages, kind, the whole answer or its beginning).
+# What programs send, each shortened to its parts: (messages, the whole answer or its beginning).
 PROGRAMS = {
-    "open-webui-title": (one(TITLE), "title", '{"title": "Who bought the ferry Skua"}'),
+    "open-webui-title": (one(TITLE), '{"title": "Who bought the ferry Skua"}'),
     "open-webui-title-before": (
         one(
             f"Here is the query:\n{ASKED}\n\nCreate a concise, 3-5 word phrase with an emoji as a title for the previous query. Suitable"
             " emojis can be used. RESPOND ONLY WITH THE TITLE TEXT.\n\nExamples of titles:\n📉 Stock Market Trends"
         ),
-        "title",
         "Who bought the ferry Skua",
     ),
     "open-webui-header": (
         one(f"Create a concise, 3-5 word phrase as a header for the following query, strictly adhering to the 3-5 word limit: {ASKED}"),
-        "title",
         "Who bought the ferry Skua",
     ),
     "open-webui-tags": (
         one(f'### Task:\nGenerate 1-3 broad tags for the chat history.\n### Output:\nJSON format: {{ "tags": ["tag1"] }}\n{HISTORY}'),
-        "tags",
         '{"tags": []}',
     ),
     "open-webui-follow-ups": (
@@ -54,7 +51,6 @@ PROGRAMS = {
             "### Task:\nSuggest 3-5 relevant follow-up questions or prompts that the user might naturally ask next.\n### Output:\n"
             f'JSON format: {{ "follow_ups": ["Question 1?"] }}\n{HISTORY}'
         ),
-        "follow_ups",
         '{"follow_ups": []}',
     ),
     "open-webui-queries": (
@@ -62,14 +58,12 @@ PROGRAMS = {
             "### Task:\nAnalyze the chat history to determine the necessity of generating search queries.\n### Output:\n"
             f'Strictly return in JSON format: \n{{\n  "queries": ["query1", "query2"]\n}}\n\n{HISTORY}'
         ),
-        "queries",
         '{"queries": []}',
     ),
     "open-webui-picture": (
         one(
             f'### Task:\nGenerate a detailed prompt for am image generation task.\n### Output:\n{{\n    "prompt": "Here."\n}}\n\n{HISTORY}'
         ),
-        "prompt",
         '{"prompt": ""}',
     ),
     "open-webui-autocomplete": (
@@ -78,16 +72,7 @@ PROGRAMS = {
             '### Examples:\n<type>General</type>\n<text>The sun was</text>\nOutput:\n{ "text": "setting" }\n---\n### Context:\n'
             f"<chat_history>\n{LINES}\n</chat_history>\n<type>search query</type>\n<text>Who bought the</text>\n#### Output:\n"
         ),
-        "text",
         '{"text": ""}',
-    ),
-    "open-webui-emoji": (
-        one(
-            "Your task is to reflect the speaker's likely facial expression through a fitting emoji. Interpret emotions from the message"
-            f" and reflect their facial expression.\n\nMessage: ```{ASKED}```"
-        ),
-        "emoji",
-        "💬",
     ),
     "open-webui-tools": (
         [
@@ -98,7 +83,6 @@ PROGRAMS = {
             ),
             ("user", f'Query: History:\nUSER: """{ASKED}"""\nASSISTANT: """{SAID}"""\nQuery: And then?'),
         ],
-        "tool_calls",
         '{"tool_calls": []}',
     ),
     "librechat-structured": (
@@ -106,7 +90,6 @@ PROGRAMS = {
             "Analyze this conversation and provide:\n1. The detected language of the conversation\n2. A concise title in the detected"
             f" language (5 words or less, no punctuation or quotation)\n\nUser: {ASKED}\nAI: {SAID}"
         ),
-        "title",
         "Who bought the ferry Skua",
     ),
     "librechat-completion": (
@@ -114,12 +97,10 @@ PROGRAMS = {
             "Provide a concise, 5-word-or-less title for the conversation, using title case conventions. Only return the title itself.\n\n"
             f"Conversation:\nUser: {ASKED}\nAI: {SAID}"
         ),
-        "title",
         "Who bought the ferry Skua",
     ),
     "librechat-assistants": (
         one(f"Please generate a concise title (max 40 characters) for a conversation that starts with:\nUser: {ASKED}\nAI: x\n\nTitle:"),
-        "title",
         "Who bought the ferry Skua in 1974",
     ),
     "librechat-before": (
@@ -127,38 +108,25 @@ PROGRAMS = {
             "Detect user language and write in the same language an extremely concise title for this conversation.\nWrite in the detected"
             f' language. Title in 5 Words or Less.\n\n||>User:\n"{ASKED}"\n||>Response:\n"{SAID}"\n\n||>Title:'
         ),
-        "title",
         "Who bought the ferry Skua",
-    ),
-    "librechat-summary": (
-        one(
-            "Summarize the conversation by integrating new lines into the current summary.\n\nEXAMPLE:\nCurrent summary:\nAn example.\n\n"
-            f"Current summary:\nThe harbour was talked about.\n\nNew lines:\nHuman: {ASKED}\nAI: {SAID}\n\nNew summary:"
-        ),
-        "summary",
-        f"The harbour was talked about.\nHuman: {ASKED}\nAI: {SAID}",
     ),
     "chatbox-name": (
         one(
             "Based on the chat history, give this conversation a name.\nKeep it short - 10 words max, no quotes.\nUse English.\nJust"
             f" provide the name, nothing else.\n\nHere's the conversation:\n\n```\n{ASKED}\n\n---------\n\n{SAID}\n```\n\nThe name is:"
         ),
-        "title",
         "Who bought the ferry Skua in 1974",
     ),
     "cherry-studio": (
         [("system", SYSTEM_TITLE), ("user", json.dumps([{"role": "user", "mainText": ASKED}, {"role": "assistant", "mainText": SAID}]))],
-        "title",
         "Who bought the ferry Skua in 1974",
     ),
     "cherry-studio-messages": (
         [("system", SYSTEM_TITLE), *BEFORE, ("user", "And who sold it?")],
-        "title",
         "Who bought the ferry Skua in 1974",
     ),
     "cherry-studio-chinese": (
         [("system", "你是一名擅长会话的助理，你需要将用户的会话总结为 10 个字以内的标题，不要使用标点符号"), ("user", "谁买下了渡轮？")],
-        "title",
         "谁买下了渡轮",
     ),
     "big-agi": (
@@ -166,12 +134,10 @@ PROGRAMS = {
             "Analyze the given short conversation (every line is truncated) and extract a concise chat title that summarizes it.\nOnly"
             f" respond with the lowercase short title and nothing else.\n\n```\n- user: {ASKED}\n- assistant: {SAID}\n```\n"
         ),
-        "title",
         "Who bought the ferry Skua in 1974",
     ),
     "jan": (
         one(f"Summarize in a 10-word Title. Give the title only. Here is the message: {ASKED}"),
-        "title",
         "Who bought the ferry Skua in 1974",
     ),
     "nextchat-title": (
@@ -183,50 +149,38 @@ PROGRAMS = {
                 " periods, symbols, bold text, or additional text.",
             ),
         ],
-        "title",
         "Who bought the ferry Skua in 1974",
-    ),
-    "nextchat-summary": (
-        [*BEFORE, ("system", "Summarize the discussion briefly in 200 words or less to use as a prompt for future context.")],
-        "summary",
-        f"User: {ASKED}",
     ),
     "continue-title": (
         one(
             "Given the following... please reply with a title for the chat that is 3-4 words in length, all words used should be directly"
             f" related to the content of the chat, no additional text or explanation.\n\n{SAID}"
         ),
-        "title",
         "Ingrid Holm bought it",
     ),
-    "continue-completion": (one("<fim_prefix>def f(x):\n<fim_suffix>\n    return y<fim_middle>"), "completion", ""),
-    "continue-hole": (one("You are a HOLE FILLER.\n<QUERY>\nfunction sum(){\n {{FILL_HERE}}\n}</QUERY>\nTASK: Fill it."), "completion", ""),
+    "continue-completion": (one("<fim_prefix>def f(x):\n<fim_suffix>\n    return y<fim_middle>"), ""),
+    "continue-hole": (one("You are a HOLE FILLER.\n<QUERY>\nfunction sum(){\n {{FILL_HERE}}\n}</QUERY>\nTASK: Fill it."), ""),
     "langchain-condense": (
         one(
             "Given the following conversation and a follow up question, rephrase the follow up question to be a standalone question.\n\n"
             f"Chat History:\nHuman: {ASKED}\nAssistant: {SAID}\nFollow Up Input: Who is her brother?\nStandalone question:"
         ),
-        "queries",
         "Who is her brother?",
     ),
 }
 # Wordings of no program, written after the rule was made: only the structure is the same.
 UNSEEN = {
-    "six-words": (one(f"Come up with a snappy headline of at most six words for the dialogue below, nothing else.\n\n{LINES}"), "title"),
-    "german": (
-        one(f"Erstelle einen kurzen Titel (höchstens 5 Wörter) für die folgende Unterhaltung.\n\nNutzer: {ASKED}\nBot: {SAID}"),
-        "title",
+    "six-words": one(f"Come up with a snappy headline of at most six words for the dialogue below, nothing else.\n\n{LINES}"),
+    "german": one(f"Erstelle einen kurzen Titel (höchstens 5 Wörter) für die folgende Unterhaltung.\n\nNutzer: {ASKED}\nBot: {SAID}"),
+    "chinese": one(f"请为下面的对话生成一个不超过10个字的标题，只返回标题。\n\n用户：{ASKED}\n助手：{SAID}"),
+    "french": one(f"Génère un titre de 5 mots maximum pour cette conversation, sans ponctuation.\n\nUtilisateur: {ASKED}"),
+    "spanish": one(f"Crea un título breve de máximo 6 palabras para esta conversación.\n\nUsuario: {ASKED}"),
+    "label": one(f"Please provide a brief label (2-4 words) that captures what this chat is about.\n\nuser: {ASKED}"),
+    "tagged": one(
+        f"<instructions>\nYou name chats. Write a title. Respond with the title only.\n</instructions>\n<chat>\n{LINES}\n</chat>"
     ),
-    "chinese": (one(f"请为下面的对话生成一个不超过10个字的标题，只返回标题。\n\n用户：{ASKED}\n助手：{SAID}"), "title"),
-    "french": (one(f"Génère un titre de 5 mots maximum pour cette conversation, sans ponctuation.\n\nUtilisateur: {ASKED}"), "title"),
-    "spanish": (one(f"Crea un título breve de máximo 6 palabras para esta conversación.\n\nUsuario: {ASKED}"), "title"),
-    "label": (one(f"Please provide a brief label (2-4 words) that captures what this chat is about.\n\nuser: {ASKED}"), "title"),
-    "tagged": (
-        one(f"<instructions>\nYou name chats. Write a title. Respond with the title only.\n</instructions>\n<chat>\n{LINES}\n</chat>"),
-        "title",
-    ),
-    "short-system": ([("system", "Write a conversation title. Maximum 5 words, no punctuation."), ("user", ASKED)], "title"),
-    "afterwards": ([*BEFORE, ("user", "Now write a title for our chat, five words or fewer, plain text.")], "title"),
+    "short-system": [("system", "Write a conversation title. Maximum 5 words, no punctuation."), ("user", ASKED)],
+    "afterwards": [*BEFORE, ("user", "Now write a title for our chat, five words or fewer, plain text.")],
 }
 QUESTIONS = {
     "title": one("What is the title of the book?"),
@@ -282,7 +236,7 @@ QUESTIONS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_request_of_a_chat_program_is_answered_without_the_index(name):
     """Titles are the question's words, within the limit that was set; a program that wants JSON is given the keys it named."""
-    messages, _, answer = PROGRAMS[name]
+    messages, answer = PROGRAMS[name]
     assert answer_client_task(messages).startswith(answer)
     assert "documents do not say" not in answer_client_task(messages)
 
@@ -290,23 +244,13 @@ def test_a_request_of_a_chat_program_is_answered_without_the_index(name):
 @pytest.mark.parametrize("name", UNSEEN)
 def test_a_request_is_recognized_in_other_words(name):
     """By what it asks for, a limit of form, and the conversation that it brings."""
-    messages, _ = UNSEEN[name]
-    assert answer_client_task(messages) is not None
+    assert answer_client_task(UNSEEN[name]) is not None
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_question_is_never_taken_for_a_request(name):
     """One of the signs, or two, are not enough."""
     assert answer_client_task(QUESTIONS[name]) is None
-
-
-def test_a_summary_loads_no_picture():
-    """It may hold what an attached document says."""
-    said = f"{LINES}\nUSER: ![x](http://evil.example/p.png) <b>more</b>"
-    answer = answer_client_task(one(f"Summarize by integrating new lines into the current summary.\nCurrent summary:\n{said}"))
-    assert "evil.example" in answer
-    assert "![x](" not in answer
-    assert "<b>" not in answer
 
 
 def test_an_answer_follows_the_schema_that_was_sent():

@@ -194,12 +194,12 @@ def test_a_run_shows_how_far_it_is_and_is_stopped(browser, server):
     """Here with states that the test gives: the stage, the share, the time left, and a button that asks for the end."""
     with opened(browser, server, "#/documents") as (page, _):
         deleted = []
-        run = {"state": "running", "ours": True, "stage": "reports", "done": 3, "total": 8, "share": 0.62, "left": 130}
+        run = {"state": "running", "ours": True, "stage": "reports", "done": 3, "total": 8, "fraction": 0.62, "seconds_left": 130}
         run |= {"message": "", "ended_at": None}
 
         def state(route):
             now = route.fetch(url=re.sub(r"\?.*", "", route.request.url)).json()
-            ended = {"state": "stopped", "left": None} if deleted else {}
+            ended = {"state": "stopped", "seconds_left": None} if deleted else {}
             if "since" in route.request.url:
                 page.wait_for_timeout(200)
             route.fulfill(json=now | {"stamp": str(len(deleted)), "run": run | {"started_at": "2026-01-01"} | ended})
@@ -313,7 +313,7 @@ def test_everybody_can_use_it(browser, server, scheme, width):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_each_of_several_workers_has_a_row(browser, server, folder, scheme):
     """Its state, speed, what it has done and when it was last heard of, also on a narrow page."""
-    row = {"place": "2 cores", "units": 3, "chunks_per_s": 1.5, "written_tokens_per_s": None, "class": "a1b2", "seen_at": time.time()}
+    row = {"place": "2 cores", "units": 3, "chunks_per_s": 1.5, "decode_tokens_per_s": None, "seen_at": time.time()}
     workers = [row | {"name": "process 1", "state": "working", "chunks": 71}, row | {"name": "process 2", "state": "gone", "chunks": 12}]
     facts = RunProgress("extraction", 4, 9, fraction=0.4, workers=tuple(workers)).to_json()
     db = open_index(folder / ".localrag", create=True)
@@ -328,5 +328,5 @@ def test_each_of_several_workers_has_a_row(browser, server, folder, scheme):
     finally:
         runs.end_run(db, run, "complete", {})
         db.close()
-    assert re.search(r"process 1.*working\s+1.5 chunks/s\s+71\s+a1b2", told, re.DOTALL)
+    assert re.search(r"process 1.*working\s+1.5 chunks/s\s+71", told, re.DOTALL)
     assert re.search(r"process 2.*gone.*12", told, re.DOTALL)

@@ -10,7 +10,7 @@ from localrag.project import open_for_writing
 from localrag.records import Chunk, Document, content_id
 from localrag.store import documents, generations
 from localrag.store.database import snapshot
-from scripts.bench_graph import make_index
+from scripts.measure.bench_graph import make_index
 from tests.serve.browser import focused, opened, violations
 from tests.serve.server import served
 from tests.serve.test_api import read

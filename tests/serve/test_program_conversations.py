@@ -6,9 +6,6 @@ import shutil
 import pytest
 
 from localrag.index import Index
-from localrag.records import Answer
-from localrag.store import answers
-from localrag.store.opening import open_index
 from tests.conftest import run_localrag
 
 FIRST, SECOND, THIRD = "Who is the mate of the Skua?", "Who leaks?", "Who is Lars Holm?"
@@ -31,11 +28,8 @@ def turns(client, questions, *, path="/v1/chat/completions", window=99):
     for question in questions:
         messages.append({"role": "user", "content": question})
         sent = messages[-window - 1 :]
-        if path == "/v1/responses":
-            reply = client.post(path, json={"model": "localrag:mix", "input": sent}).json()["output"][0]["content"][0]["text"]
-        else:
-            said = client.post(path, json={"model": "localrag:mix", "messages": sent, "stream": False}).json()
-            reply = said["message"]["content"] if path == "/api/chat" else said["choices"][0]["message"]["content"]
+        said = client.post(path, json={"model": "localrag:mix", "messages": sent, "stream": False}).json()
+        reply = said["message"]["content"] if path == "/api/chat" else said["choices"][0]["message"]["content"]
         messages.append({"role": "assistant", "content": reply})
         replies.append(reply)
     return replies
@@ -50,7 +44,7 @@ def by_person(client, question):
     return events[-1]["answer"]["conversation"]
 
 
-@pytest.mark.parametrize(("path", "window"), [("/v1/chat/completions", 99), ("/v1/responses", 99), ("/api/chat", 99), ("/api/chat", 2)])
+@pytest.mark.parametrize(("path", "window"), [("/v1/chat/completions", 99), ("/api/chat", 99), ("/api/chat", 2)])
 def test_a_conversation_of_a_program_is_one(client, path, window):
     """In every format, also where the program sends only the last turns."""
     before = {row["id"] for row in programs(client)}
@@ -91,19 +85,6 @@ def test_a_program_never_continues_a_persons_conversation(client):
     messages = [{"role": "user", "content": FIRST}, {"role": "assistant", "content": "Lars Holm."}, {"role": "user", "content": SECOND}]
     client.post("/v1/chat/completions", json={"model": "localrag:mix", "messages": messages})
     assert len(client.get(f"/api/conversations/{number}").json()["answers"]) == 1
-
-
-def test_answers_of_older_versions_are_a_persons(folder):
-    """They do not say who asked."""
-    db = open_index(folder / ".localrag")
-    try:
-        old = answers.save_answer(db, Answer("Who was that?", "Nobody.", "mix"))
-        db.execute("UPDATE answers SET answer_json = json_remove(answer_json, '$.by_program') WHERE id = ?", [old.id])
-        assert answers.last_answer(db).id == old.id
-        assert answers.conversations(db, 1)[0]["id"] == old.conversation
-        assert answers.program_conversation(db, ["Who was that?"]) is None
-    finally:
-        db.close()
 
 
 def test_conversations_of_programs_can_be_deleted(client, folder):

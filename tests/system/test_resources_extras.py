@@ -13,10 +13,6 @@ from localrag.system.installation import EXTRAS, install_hint
 @pytest.mark.parametrize(
     ("command", "module", "extra"),
     [
-        (["index", "docs", "--watch"], "watchfiles", "watch"),
-        (["eval", "qa", "SET", "--out", "new"], "rouge_score", "eval"),
-        (["eval", "answers", "--out", "new"], "matplotlib", "eval"),
-        (["eval", "report", "docs"], "matplotlib", "eval"),
         (["import", "graphrag", "docs"], "pyarrow", "export"),
         (["index", "docs", "--ray", "127.0.0.1:1"], "ray", "ray"),
         (["worker", "--ray", "127.0.0.1:1"], "ray", "ray"),

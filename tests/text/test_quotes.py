@@ -5,7 +5,7 @@ from itertools import permutations
 
 import pytest
 
-from localrag.indexing.graph.descriptions import describe_graph
+from localrag.indexing.graph.stage import describe_graph
 from localrag.records import Chunk, Entity, Evidence, Graph, Mention, Relationship
 from localrag.text.quotes import entity_quotes, relationship_quotes
 

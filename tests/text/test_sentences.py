@@ -11,6 +11,7 @@ import pytest
 
 from localrag.text import sentences as sentences_text
 from localrag.text.sentences import sentences, split_at_breaks
+from tests.conftest import mostly_ci
 
 
 def split(text):
@@ -90,7 +91,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", mostly_ci(SHAPES, "references"))
 def test_no_shape_of_text_takes_longer_than_its_length(shape):
     """Texts that could cost a splitter quadratic or exponential time are split within a minute, also on a busy machine."""
     code = (

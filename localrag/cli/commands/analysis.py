@@ -10,8 +10,7 @@ import typer
 import localrag
 from localrag.cli.options import (
     ENGINE_OPTIONS,
-    CollectionOption,
-    FilterOption,
+    FILTER_OPTIONS,
     IndexOption,
     JsonOption,
     ModelOption,
@@ -20,7 +19,6 @@ from localrag.cli.options import (
     choice_option,
     document_filter,
     engine_options,
-    entities,
     joined_words,
     with_options,
 )
@@ -47,12 +45,8 @@ ROW_KINDS = ("document", "chapter", "record")
 MAX_QUESTIONS_BYTES = 10_000_000
 CONFIRM_FROM_S = 600.0  # seconds from which on a review asks before it begins
 OutOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", "-o", metavar="FILE", help="Write the table to a .csv, .xlsx, .docx, .md or .json file; a timeline also to .ics."
-    ),
+    Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the table to a .csv, .xlsx, .docx, .md or .json file.")
 ]
-_FILTER_OPTIONS = {"where": (FilterOption, None), "collection": (CollectionOption, None)}
 _TABLE_OPTIONS = {
     "out": (OutOption, None),
     "force": (Annotated[bool, typer.Option("--force", help="Replace an existing file.")], False),
@@ -62,18 +56,18 @@ _TABLE_OPTIONS = {
     "progress": (ProgressOption, "auto"),  # its callback tells the status line
     "as_json": (JsonOption, False),
 }
-with_table = with_options("given", **_FILTER_OPTIONS, **_TABLE_OPTIONS)
+with_table = with_options("given", **FILTER_OPTIONS, **_TABLE_OPTIONS)
 
 
-def _make(given: OptionValues, make: "Callable[[Index, DocumentFilter], ResultTable]", kind: str = "") -> None:
+def _make(given: OptionValues, make: "Callable[[Index, DocumentFilter], ResultTable]") -> None:
     """Open the index, make a table and print or write it; an existing out file is refused before the work."""
     from localrag.cli.views.result_tables import print_result_table
     from localrag.exchange.table_files import check_output_file, write_table
     from localrag.serializers import serialize_table
 
-    selection, out, force = document_filter(given.get("where"), given.get("collection")) or NO_FILTER, given["out"], given["force"]
+    selection, out, force = document_filter(given) or NO_FILTER, given["out"], given["force"]
     if out is not None:
-        check_output_file(out, kind, force=force)
+        check_output_file(out, force=force)
     with localrag.Index.open(given["index"], model=given["model"], engine=engine_options(given, quiet=given["as_json"])) as opened:
         opened.load_models()
         table = make(opened, selection)
@@ -104,12 +98,6 @@ def review_command(
         ),
     ] = None,
     rows: Annotated[str, typer.Option("--rows", help="What a row is.", **choice_option("kind of row", ROW_KINDS))] = "document",
-    approve: Annotated[
-        list[str] | None, typer.Option("--approve", metavar="PATH:N", help="Approve the answer to question N. Repeatable.")
-    ] = None,
-    correct: Annotated[
-        list[str] | None, typer.Option("--correct", metavar="PATH:N=TEXT", help="Correct the answer to question N; it stays. Repeatable.")
-    ] = None,
     max_seconds: Annotated[
         float | None, typer.Option("--max-seconds", min=0, help="Stop after this time; the same command goes on.")
     ] = None,
@@ -121,11 +109,6 @@ def review_command(
     lines = _read_lines(questions)
 
     def make(opened: "Index", selection: "DocumentFilter") -> "ResultTable":
-        for cell in approve or ():
-            opened.decide(*_cell_of(cell, lines))
-        for decision in correct or ():
-            cell, _, text = decision.partition("=")
-            opened.decide(*_cell_of(cell, lines), text)
         plan = opened.plan_review(lines, rows=rows, selection=selection)
         if plan.new_cells:
             print_note(f"{plan.new_cells:,} of {plan.cells:,} cells to read, about {format_duration(max(1.0, plan.seconds))}.")
@@ -152,26 +135,16 @@ def _read_lines(questions: Path | None) -> list[str]:
     return [q.line for q in parse_questions(text.splitlines())]
 
 
-def _cell_of(given: str, lines: list[str]) -> tuple[str, str]:
-    """Path and question of PATH:N. Raises UsageError."""
-    path, _, number = given.rpartition(":")
-    if not path or not number.isdecimal() or not 1 <= int(number) <= len(lines):
-        raise UsageError(f"{given!r} names no cell.", f"Name a document and a question from 1 to {len(lines)}: contract.pdf:2")
-    return path, lines[int(number) - 1]
-
-
 @with_table
 def timeline_command(
-    about: Annotated[
-        list[str] | None, typer.Argument(metavar="ABOUT…", help="An entity or a topic. Default: everything.", autocompletion=entities)
-    ] = None,
+    about: Annotated[list[str] | None, typer.Argument(metavar="ABOUT…", help="An entity or a topic. Default: everything.")] = None,
     limit: Annotated[int | None, typer.Option("-n", "--limit", min=1, help="Number of rows. Default: all.")] = None,
     *,
     given: OptionValues,
 ) -> None:
     """List dated statements in order of time, each with its quote."""
     topic = joined_words(about)
-    _make(given, lambda opened, selection: opened.timeline(topic, limit=limit, selection=selection, on_work=_show_work), "timeline")
+    _make(given, lambda opened, selection: opened.timeline(topic, limit=limit, selection=selection, on_work=_show_work))
 
 
 @with_table

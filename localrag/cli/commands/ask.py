@@ -1,17 +1,18 @@
 """`localrag ask` and `questions`."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import localrag
 from localrag.cli.options import (
-    CollectionOption,
-    FilterOption,
+    FILTER_OPTIONS,
+    MODEL_OPTIONS,
     IndexOption,
     JsonOption,
     ModelOption,
@@ -19,56 +20,54 @@ from localrag.cli.options import (
     NoHistoryOption,
     OptionValues,
     ProgressOption,
-    RerankerOption,
-    ResponseTypeOption,
-    RetuneOption,
     StrictOption,
     StyleOption,
     document_filter,
     engine_options,
     joined_words,
-    setting_option,
+    setting_options,
     with_engine,
+    with_options,
 )
-from localrag.cli.views.terminal import confirm, index_argument, print_note, status_line, stdin_text, write_json
+from localrag.cli.views.terminal import confirm, index_argument, print_note, status_line, stdin_text, write_json, write_result
 from localrag.errors import LocalragError, UsageError
 from localrag.filters import NO_FILTER
 
 if TYPE_CHECKING:
-    from localrag.index import AskOptions, Index
+    from localrag.index import Index
     from localrag.records import Answer
 
+GoOnOption = Annotated[bool, typer.Option("--continue", "-c", help="Continue the last conversation.")]
 AnswerFileOption = Annotated[
     Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the answer also to a .docx or .md file, with footnotes.")
 ]
 
 
-@with_engine
+HOW_OPTIONS = {
+    "mode": (ModeOption, "auto"),
+    "level": (Annotated[int | None, typer.Option("--level", help="Community level for global questions. 0 is the top.")], None),
+    "dynamic": (Annotated[bool, typer.Option("--dynamic", help="Select reports for a global question from the top level down.")], False),
+    "style": (StyleOption, ""),
+    "strict": (StrictOption, False),
+    **setting_options("response_type", "max_calls", "max_seconds"),
+    "context_only": (Annotated[bool, typer.Option("--context-only", help="Print the context instead of an answer.")], False),
+}
+
+
+@with_options("how", **HOW_OPTIONS)
+@with_options("selected", **FILTER_OPTIONS)
+@with_options("opening", **MODEL_OPTIONS)
 def ask_command(
     question: Annotated[
         list[str] | None, typer.Argument(metavar="QUESTION…", help="Your question. Without one, or as -, it is read from standard input.")
     ] = None,
-    mode: ModeOption = "auto",
-    where: FilterOption = None,
-    collection: CollectionOption = None,
-    level: Annotated[int | None, typer.Option("--level", help="Community level for global questions. 0 is the top.")] = None,
-    dynamic: Annotated[bool, typer.Option("--dynamic", help="Select reports for a global question from the top level down.")] = False,
-    go_on: Annotated[bool, typer.Option("--continue", "-c", help="Continue the last conversation.")] = False,
-    style: StyleOption = "",
-    strict: StrictOption = False,
-    response_type: ResponseTypeOption = "",
-    max_calls: Annotated[int | None, setting_option("max_calls")] = None,
-    max_seconds: Annotated[float | None, setting_option("max_seconds")] = None,
-    context_only: Annotated[bool, typer.Option("--context-only", help="Print the context instead of an answer.")] = False,
-    seed: Annotated[int, typer.Option("--seed", help="Seed that shuffles the reports of a global question.")] = 0,
+    *,
+    how: OptionValues,
+    selected: OptionValues,
+    go_on: GoOnOption = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before answers that may take over a minute.")] = False,
     no_history: NoHistoryOption = False,
-    index: IndexOption = None,
-    model: ModelOption = None,
-    reranker: RerankerOption = None,
-    *,
-    engine: OptionValues,
-    retune: RetuneOption = False,
+    opening: OptionValues,
     out: AnswerFileOption = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     progress: ProgressOption = "auto",  # noqa: ARG001 — its callback tells the status line
@@ -76,42 +75,30 @@ def ask_command(
 ) -> None:
     """Answer a question; every citation is a verbatim passage of a file."""
     text = _read_question(joined_words(question) if question else None)
-    _check_answer_file(out, force=force)
-    how: AskOptions = {
-        "mode": mode,
-        "level": level,
-        "dynamic": dynamic,
-        "seed": seed,
-        "style": style,
-        "strict": strict,
-        "max_calls": max_calls,
-        "max_seconds": max_seconds,
-        "response_type": response_type,
-        "context_only": context_only,
-        "selection": document_filter(where, collection),
-    }
-    chosen = replace(engine_options(engine, retune=retune), measure_later=True)
-    with localrag.Index.open(index, model=model, reranker=reranker, engine=chosen, logs=not no_history) as opened:
-        opened.load_models()
+    if out is not None:
+        from localrag.exchange.table_files import check_answer_file
+
+        check_answer_file(out, force=force)
+    chosen = {**how, "selection": document_filter(selected)}
+    with open_to_ask(opening, no_history=no_history) as opened:
         if go_on:
-            how["conversation"] = last_conversation(opened)
-        answer = ask_and_print(text, opened, how, as_json=as_json, asks=not yes)
-        _write_answer_file(answer, out, force=force)
+            chosen["conversation"] = last_conversation(opened)
+        answer = ask_and_print(text, opened, chosen, as_json=as_json, asks=not yes)
+    if out is not None:
+        from localrag.exchange.table_files import write_answer
+
+        write_answer(answer, out, force=force)
+        print_note(f"The answer is in {out}.")
 
 
-def _check_answer_file(path: Path | None, *, force: bool) -> None:
-    from localrag.exchange.table_files import check_answer_file
-
-    if path is not None:
-        check_answer_file(path, force=force)
-
-
-def _write_answer_file(answer: "Answer", path: Path | None, *, force: bool) -> None:
-    from localrag.exchange.table_files import write_answer
-
-    if path is not None:
-        write_answer(answer, path, force=force)
-        print_note(f"The answer is in {path}.")
+@contextmanager
+def open_to_ask(opening: OptionValues, *, no_history: bool) -> "Iterator[Index]":
+    """Open the index with its models, by the values of MODEL_OPTIONS."""
+    engine, logs = replace(engine_options(opening), measure_later=True), not no_history
+    index, model, reranker = (opening[name] for name in ("index", "model", "reranker"))
+    with localrag.Index.open(index, model=model, reranker=reranker, engine=engine, logs=logs) as opened:
+        opened.load_models()
+        yield opened
 
 
 def _read_question(given: str | None) -> str:
@@ -140,7 +127,7 @@ def last_conversation(index: "Index") -> int:
 def ask_and_print(
     question: str,
     index: "Index",
-    how: "AskOptions",
+    how: dict[str, Any],
     *,
     as_json: bool = False,
     asks: bool = True,
@@ -194,25 +181,21 @@ def _interrupted_answer(heard: bool, calls: int) -> str:
 
 
 @with_engine
+@with_options("selected", **FILTER_OPTIONS)
 def questions_command(
     about: Annotated[str, typer.Option("--about", metavar="ENTITY", help="Suggest questions about this entity.")] = "",
     n: Annotated[int, typer.Option("-n", min=1, max=50, help="Number of questions.")] = 5,
-    where: FilterOption = None,
-    collection: CollectionOption = None,
+    *,
+    selected: OptionValues,
     index: IndexOption = None,
     model: ModelOption = None,
-    *,
     engine: OptionValues,
     as_json: JsonOption = False,
 ) -> None:
     """Suggest questions to ask."""
     from localrag.cli.views.console import stdout_console
 
-    chosen = engine_options(engine, quiet=as_json)
-    documents = document_filter(where, collection) or NO_FILTER
-    with localrag.Index.open(index, model=model, engine=chosen) as opened:
+    documents = document_filter(selected) or NO_FILTER
+    with localrag.Index.open(index, model=model, engine=engine_options(engine, quiet=as_json)) as opened:
         questions = opened.suggest(n, about=about, selection=documents)
-    if as_json:
-        write_json(questions)
-    else:
-        stdout_console.print("\n".join(questions))
+    write_result(questions, stdout_console.print, "\n".join(questions), as_json=as_json)

@@ -2,33 +2,28 @@
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import localrag
-from localrag.cli.commands.ask import ask_and_print, last_conversation
-from localrag.cli.commands.inspect import print_citation
+from localrag.cli.commands.ask import HOW_OPTIONS, GoOnOption, ask_and_print, last_conversation, open_to_ask
+from localrag.cli.commands.inspect import print_citation, writable
 from localrag.cli.options import (
-    CollectionOption,
-    FilterOption,
+    FILTER_OPTIONS,
+    MODEL_OPTIONS,
     IndexOption,
     JsonOption,
-    ModelOption,
-    ModeOption,
     NoHistoryOption,
     OptionValues,
-    RerankerOption,
-    StrictOption,
-    StyleOption,
     document_filter,
-    engine_options,
     joined_words,
-    with_engine,
+    with_options,
 )
 from localrag.cli.views.terminal import confirm, line_reader, print_note, write_json, write_out, write_result
 from localrag.errors import LocalragError, UsageError
@@ -37,7 +32,7 @@ from localrag.system.files import write_atomically
 
 if TYPE_CHECKING:
     from localrag.cli.views.terminal import ReadLine
-    from localrag.index import AskOptions, Index
+    from localrag.index import Index
     from localrag.records import Answer
 
 
@@ -51,7 +46,7 @@ class ChatSession:
     """A running conversation: the index, query options, and the answers so far (oldest first), also if they are not stored."""
 
     index: "Index"
-    how: "AskOptions"
+    how: dict[str, Any]
     answers: "tuple[Answer, ...]" = ()
 
     def after(self, *new: "Answer") -> "ChatSession":
@@ -70,17 +65,15 @@ def run_command(name: str, argument: str, talk: ChatSession) -> ChatSession | No
     """Run a slash command; return the conversation after it, or None to end. Raises UsageError and LocalragError."""
     name = "quit" if name in ("exit", "bye") else name
     if name not in COMMANDS:
-        near = _near(name, list(COMMANDS), "/")
+        near = _near(name, COMMANDS, "/")
         raise UsageError(
             f"There is no command /{name}.", f"{near}All: /help. To ask a question that begins with a slash, put a space before it."
         )
     return COMMANDS[name].run(argument, talk)
 
 
-def _near(name: str, choices: list[str], before: str = "") -> str:
-    from rapidfuzz.process import extractOne
-
-    match = extractOne(name, choices, score_cutoff=60)
+def _near(name: str, choices: Iterable[str], before: str = "") -> str:
+    match = get_close_matches(name, choices, n=1)
     return f"Did you mean {before}{match[0]}? " if match else ""
 
 
@@ -100,7 +93,7 @@ def _help(_argument: str, talk: ChatSession) -> ChatSession:
 
 def _mode(argument: str, talk: ChatSession) -> ChatSession:
     if argument and argument not in QUERY_MODES:
-        raise UsageError(f"There is no mode {argument!r}.", f"{_near(argument, list(QUERY_MODES))}Modes: {', '.join(QUERY_MODES)}")
+        raise UsageError(f"There is no mode {argument!r}.", f"{_near(argument, QUERY_MODES)}Modes: {', '.join(QUERY_MODES)}")
     mode = argument or talk.how["mode"]
     print_note(f"mode: {mode}" if argument else f"mode: {mode}; there are {', '.join(QUERY_MODES)}")
     return replace(talk, how={**talk.how, "mode": mode})
@@ -115,12 +108,11 @@ def _source(argument: str, talk: ChatSession) -> ChatSession:
 
 
 def _entity(argument: str, talk: ChatSession) -> ChatSession:
-    from localrag.cli.views.contents import entity_json, print_entity
+    from localrag.cli.views.contents import entity_json, print_entities
 
     if not argument:
         raise UsageError("Name an entity.", "For example: /entity Ingrid Holm")
-    for one in talk.index.describe(argument):
-        print_entity(entity_json(one, talk.index.root))
+    print_entities([entity_json(one, talk.index.root) for one in talk.index.describe(argument)])
     return talk
 
 
@@ -207,32 +199,26 @@ def completions(before: str, index: "Index") -> list[tuple[int, str]]:
 MAX_HISTORY_LINES = 200  # questions recalled by the arrow keys
 
 
-@with_engine
+@with_options("how", **{name: HOW_OPTIONS[name] for name in ("mode", "style", "strict")})
+@with_options("selected", **FILTER_OPTIONS)
+@with_options("opening", **MODEL_OPTIONS)
 def chat_command(
-    mode: ModeOption = "auto",
-    where: FilterOption = None,
-    collection: CollectionOption = None,
-    style: StyleOption = "",
-    strict: StrictOption = False,
-    go_on: Annotated[bool, typer.Option("--continue", "-c", help="Continue the last conversation.")] = False,
+    *,
+    how: OptionValues,
+    selected: OptionValues,
+    go_on: GoOnOption = False,
     resume: Annotated[
         int | None, typer.Option("--resume", metavar="N", help="Continue a conversation of `localrag sessions list`.")
     ] = None,
     no_history: NoHistoryOption = False,
-    index: IndexOption = None,
-    model: ModelOption = None,
-    reranker: RerankerOption = None,
-    *,
-    engine: OptionValues,
+    opening: OptionValues,
 ) -> None:
     """Ask questions in a conversation. `/help` lists commands, Ctrl-C stops an answer, Ctrl-D ends."""
     if go_on and resume is not None:
         raise UsageError("Either --continue or --resume, not both.", "The last conversation: -c. Another: --resume N")
-    chosen = replace(engine_options(engine), measure_later=True)
-    documents = document_filter(where, collection)
-    with localrag.Index.open(index, model=model, reranker=reranker, engine=chosen, logs=not no_history) as opened:
-        opened.load_models()
-        talk = ChatSession(opened, {"mode": mode, "style": style, "strict": strict, "selection": documents})
+    chosen = {**how, "selection": document_filter(selected)}
+    with open_to_ask(opening, no_history=no_history) as opened:
+        talk = ChatSession(opened, chosen)
         if go_on or resume is not None:
             talk = resume_session(last_conversation(opened) if resume is None else resume, talk)
         print_note("Ask a question. /help lists commands, Ctrl-C stops an answer, Ctrl-D ends." + " Nothing is kept." * no_history)
@@ -331,7 +317,7 @@ def show_session_command(
     as_json: JsonOption = False,
 ) -> None:
     """Print a conversation: questions, answers, citations."""
-    from localrag.cli.views.answers import conversation_markdown, print_conversation
+    from localrag.cli.views.answers import conversation_markdown, print_past_answers
     from localrag.cli.views.contents import log_json
 
     opened = localrag.Index.open(index)
@@ -341,7 +327,7 @@ def show_session_command(
     elif markdown:
         write_out(conversation_markdown([answer for _, answer in answers], opened.root))
     else:
-        print_conversation(answers, opened.root)
+        print_past_answers(answers, opened.root)
 
 
 def conversation_of(index: "Index", number: int) -> "list[tuple[str, Answer]]":
@@ -360,29 +346,22 @@ def remove_sessions_command(
     index: IndexOption = None,
 ) -> None:
     """Delete conversations and every copy of their text in the index."""
-    from localrag.project import find_index
     from localrag.store import answers, erasure
-    from localrag.store.opening import open_index, writer_lock
 
     if numbers and everything:
         raise UsageError("Either numbers or --all, not both.", "List them: localrag sessions list")
-    folder = find_index(index)
-    with writer_lock(folder):
-        db = open_index(folder)
-        try:
-            deleted = _selected_sessions(
-                [row["id"] for who in (False, True) for row in answers.conversations(db, NO_LIMIT, by_program=who)],
-                numbers or (),
-                is_pending=erasure.is_conversation_erasure_pending(db),
-                all_=everything,
+    with writable(index) as (db, folder):
+        deleted = _selected_sessions(
+            [row["id"] for who in (False, True) for row in answers.conversations(db, NO_LIMIT, by_program=who)],
+            numbers or (),
+            is_pending=erasure.is_conversation_erasure_pending(db),
+            all_=everything,
+        )
+        if everything and not yes and not confirm(f"Delete all {len(deleted)} conversations?"):
+            raise UsageError(
+                f"All {len(deleted)} conversations would be deleted; nothing was.", "To delete them: localrag sessions rm --all --yes"
             )
-            if everything and not yes and not confirm(f"Delete all {len(deleted)} conversations?"):
-                raise UsageError(
-                    f"All {len(deleted)} conversations would be deleted; nothing was.", "To delete them: localrag sessions rm --all --yes"
-                )
-            erasure.erase_conversations(db, folder, deleted)
-        finally:
-            db.close()
+        erasure.erase_conversations(db, folder, deleted)
     print_note(f"{len(deleted)} conversation{'s are' if len(deleted) != 1 else ' is'} deleted; no copy of the text is left in the index.")
 
 

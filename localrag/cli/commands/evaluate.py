@@ -1,33 +1,25 @@
 """`localrag eval` and `localrag bench`, with their subcommands."""
 
-import json
-import sys
-from dataclasses import replace
-from functools import cache
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from localrag.cli.options import (
-    AllowHostOption,
-    DeterministicOption,
-    EngineOption,
+    ENGINE_OPTIONS,
     IndexOption,
     JsonOption,
     ModelOption,
     OptionValues,
-    ParallelRequestsOption,
     QuietOption,
     RerankerOption,
     ResponseTypeOption,
-    RetuneOption,
     StyleOption,
     chat_models,
     choice_option,
     engine_options,
     setting_option,
-    setting_options,
     with_engine,
     with_options,
 )
@@ -35,48 +27,36 @@ from localrag.cli.settings import ANSWER_STYLES
 from localrag.cli.views.terminal import print_note, write_json, write_out, write_result
 from localrag.errors import UsageError
 from localrag.settings import QUERY_MODES, IndexSettings
-from localrag.system.files import write_atomically
-from localrag.system.resources import require_extra
 
 RETRIEVAL_MODES = ("mix", "walk", "basic", "local", "words", "vectors")
+GOLD_EXTRACTORS = ("model", "phrases")  # as in `EVALUATED_EXTRACTORS`, whose module takes long to load
+ExtractorOption = Annotated[str, setting_option("extractor")]
+LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Random sample of this many texts or questions. 0: all.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed of the sample.")]
+JsonLinesOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 eval_app = typer.Typer(no_args_is_help=True, help="Evaluate localrag on annotated data.")
-
-
-@eval_app.callback()
-def _eval() -> None:
-    """Evaluate localrag on annotated data."""
-
-
-GOLD_EXTRACTORS = ("model", "phrases", "freeform")  # as in `EVALUATED_EXTRACTORS`, whose module takes long to load
 
 
 @eval_app.command("extraction")
 @with_engine
 def extraction_command(
     dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="File or folder of annotated texts.")],
-    form: Annotated[
-        str, typer.Option("--format", help="conll04, scierc, crossner, litbank, redocred, re3d, cluener, zh_literature, mine or marked.")
-    ],
+    form: Annotated[str, typer.Option("--format", help="conll04, crossner, litbank, redocred or marked.")],
     extractor: Annotated[
-        str,
-        typer.Option(
-            "--extractor",
-            help="phrases: no model. freeform: plain JSON from the model.",
-            **choice_option("extractor", GOLD_EXTRACTORS),
-        ),
+        str, typer.Option("--extractor", help="phrases: no model.", **choice_option("extractor", GOLD_EXTRACTORS))
     ] = "model",
     model: ModelOption = None,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Random sample of this many texts. 0: all.")] = 0,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the sample.")] = 0,
+    limit: LimitOption = 0,
+    seed: SeedOption = 0,
     gleanings: Annotated[int, setting_option("gleanings")] = 0,
     *,
     engine: OptionValues,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Score extraction on annotated texts: names, types, relations, merges, facts."""
+    """Score extraction on annotated texts: names, types, relations."""
     import asyncio
 
-    from localrag.cli.views.tables import print_scores
+    from localrag.cli.views.console import print_fields
     from localrag.eval.datasets import load_gold
     from localrag.eval.extraction import evaluate_extraction
     from localrag.model_files import find_chat_model
@@ -85,7 +65,7 @@ def extraction_command(
     options = engine_options(engine, quiet=as_json)
     settings = replace(IndexSettings(), max_gleanings=gleanings)
     scores = asyncio.run(evaluate_extraction(documents, form, extractor, find_chat_model(model), options, settings))
-    write_result(scores | {"seed": seed}, print_scores, scores, as_json=as_json)
+    write_result(scores | {"seed": seed}, print_fields, as_json=as_json)
 
 
 @eval_app.command("retrieval")
@@ -95,82 +75,76 @@ def retrieval_command(
     mode: Annotated[
         list[str] | None, typer.Option("--mode", help="Retrieval mode. Repeatable. Default: mix.", **choice_option("mode", RETRIEVAL_MODES))
     ] = None,
-    extractor: Annotated[str, setting_option("extractor")] = "auto",
+    extractor: ExtractorOption = "auto",
     model: ModelOption = None,
     reranker: RerankerOption = None,
     *,
     engine: OptionValues,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    as_json: JsonLinesOption = False,
 ) -> None:
     """Score retrieval: how many gold passages are found first."""
     import asyncio
 
-    from localrag.cli.views.tables import print_retrieval
     from localrag.eval.datasets import load_task
     from localrag.eval.retrieval import evaluate_retrieval
 
     options = engine_options(engine, quiet=as_json)
     for task in [load_task(folder) for folder in tasks]:
-        rows = asyncio.run(evaluate_retrieval(task, mode or ["mix"], extractor, model, options, reranker))
-        if as_json:
-            for row in rows:
-                write_json(row)
-            sys.stdout.flush()
-        else:
-            print_retrieval(rows)
+        _write_rows(asyncio.run(evaluate_retrieval(task, mode or ["mix"], extractor, model, options, reranker)), as_json=as_json)
+
+
+def _write_rows(rows: list[dict[str, Any]], *, as_json: bool) -> None:
+    from localrag.cli.views.console import print_rows
+
+    if not as_json:
+        print_rows(rows)
+        return
+    for row in rows:
+        write_json(row)
 
 
 @eval_app.command("qa")
 @with_engine
 def qa_command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="QMSum, GraphRAG-Bench, or corpus.jsonl with queries.jsonl.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with corpus.jsonl and queries.jsonl.")],
     mode: Annotated[
         list[str] | None,
         typer.Option("--mode", help="Query mode. none: the model alone. Repeatable.", **choice_option("mode", (*QUERY_MODES, "none"))),
     ] = None,
-    extractor: Annotated[str, setting_option("extractor")] = "auto",
+    extractor: ExtractorOption = "auto",
     model: ModelOption = None,
     style: StyleOption = "",
     response_type: ResponseTypeOption = "",
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Random sample of this many questions. 0: all.")] = 0,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the sample.")] = 0,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for indexes and answers. The same command resumes.")] = Path(
+    limit: LimitOption = 0,
+    seed: SeedOption = 0,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the index and answers. The same command resumes.")] = Path(
         "localrag-qa"
     ),
     *,
     engine: OptionValues,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    as_json: JsonLinesOption = False,
 ) -> None:
     """Score answers and evidence on questions with gold answers, for each mode."""
-    require_extra("eval", "rouge_score")
     import asyncio
 
-    from localrag.cli.views.tables import print_rows
     from localrag.eval.datasets import load_qa_dataset
     from localrag.eval.qa import QaSetup, averages, evaluate_answers
     from localrag.query.question import QueryOptions
 
-    sets = load_qa_dataset(folder, limit=limit, seed=seed)
+    gold = load_qa_dataset(folder, limit=limit, seed=seed)
     options = QueryOptions(style=style, response_type=response_type)
-    setup = QaSetup(
-        tuple(mode or ["auto", "basic", "none"]),
-        extractor,
-        model,
-        options,
-        engine_options(engine, quiet=as_json),
-    )
-    rows = averages(asyncio.run(evaluate_answers(sets, setup, out, (lambda _: None) if as_json else print_note)))
-    if as_json:
-        for row in rows:
-            write_json(row)
-    else:
-        print_rows(rows)
+    setup = QaSetup(tuple(mode or ["auto", "basic", "none"]), extractor, model, options, engine_options(engine, quiet=as_json))
+    _write_rows(averages(asyncio.run(evaluate_answers(gold, setup, out, _ignore if as_json else print_note))), as_json=as_json)
+
+
+def _ignore(_: str) -> None:
+    """Show no progress."""
 
 
 @eval_app.command("support")
 def support_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help='Lines of {"source", "sentence", "supported"}, and "kind" if you like.')],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Score answer verification on true and false sentences."""
     from localrag.cli.views.tables import print_support
@@ -182,28 +156,21 @@ def support_command(
 
     cases = load_cases(file)
     scores = evaluate_entailment(cases, support_checker(open_embedder(find_embedder(None)).embed, reader=PassageReader()))
-    if as_json:
-        sys.stdout.write(json.dumps(scores, ensure_ascii=False) + "\n")
-    else:
-        print_support(scores, len(cases))
+    write_result(scores, print_support, scores, len(cases), as_json=as_json)
 
 
 @eval_app.command("answers")
 @with_engine
 def answers_command(
-    about: Annotated[
-        str, typer.Option("--about", help="One paragraph about the documents. Default: the titles of the top-level reports.")
-    ] = "",
-    users: Annotated[int, typer.Option("--users", "-n", min=1, max=8, help="N users, N tasks each, N questions each.")] = 5,
-    questions: Annotated[Path | None, typer.Option("--questions", metavar="FILE", help="Your own questions, one per line.")] = None,
+    questions: Annotated[
+        Path, typer.Argument(metavar="QUESTIONS", help="A file with a question a line, such as the output of `localrag questions`.")
+    ],
     condition: Annotated[
         list[str] | None, typer.Option("--condition", help="C0 to C3, TS, SS, mix, local or drift. Repeatable. Default: all.")
     ] = None,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Number of verdicts per pair, each in both orders.")] = 2,
-    samples: Annotated[int, typer.Option("--samples", min=0, help="Number of extra samples of written answers, to measure agreement.")] = 2,
     style: StyleOption = "",
     response_type: ResponseTypeOption = "",
-    seed: Annotated[int, typer.Option("--seed", help="Seed that shuffles the reports of C0 to C3.")] = 0,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the study. The same command resumes.")] = Path(
         "localrag-study"
     ),
@@ -217,50 +184,28 @@ def answers_command(
     ] = None,
     *,
     engine: OptionValues,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Compare query modes on your own documents, as the GraphRAG paper does."""
-    require_extra("eval", "rouge_score", "matplotlib")
     import asyncio
 
-    from localrag.eval.comparison import StudyPlan, run_study
+    from localrag.cli.views.tables import print_study
+    from localrag.eval.comparison import StudyPlan, read_questions, run_study, study_results
     from localrag.eval.conditions import CONDITION_NAMES
     from localrag.query.question import QueryOptions
 
-    options = QueryOptions(style=style, response_type=response_type, seed=seed)
+    options = QueryOptions(style=style, response_type=response_type)
     chosen = engine_options(engine, quiet=as_json)
-    plan = StudyPlan(about, users, questions, tuple(condition or CONDITION_NAMES), repeats, samples, options, model, judge, chosen)
-    asyncio.run(run_study(index, out, plan, (lambda _: None) if as_json else print_note))
-    _show_study(out, as_json=as_json)
+    plan = StudyPlan(read_questions(questions), tuple(condition or CONDITION_NAMES), repeats, options, model, judge, chosen)
+    asyncio.run(run_study(index, out, plan, _ignore if as_json else print_note))
+    write_result(study_results(out), print_study, as_json=as_json)
 
 
-@eval_app.command("report")
-def report_command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of `localrag eval answers`.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Show the results of a comparison and write its report again."""
-    _show_study(folder, as_json=as_json)
-
-
-def _show_study(folder: Path, *, as_json: bool) -> None:
-    require_extra("eval", "rouge_score", "matplotlib")
-    from localrag.cli.views.tables import print_study
-    from localrag.engine.embedder import open_embedder
-    from localrag.eval.comparison import study_results, write_page
-    from localrag.model_files import find_embedder
-
-    results = study_results(folder, cache(lambda: open_embedder(find_embedder(None)).embed))
-    page = write_page(folder, results)
-    write_atomically(folder / "results.json", json.dumps(results, ensure_ascii=False, indent=1).encode())
-    write_result(results, print_study, results, page, as_json=as_json)
-
-
-RUN_OUTPUT_FORMATS = ("md", "csv", "json", "jsonl", "html", "sqlite")
 bench_app = typer.Typer(invoke_without_command=True, help="Benchmark models on this machine and recommend one.")
 
 
 @bench_app.callback()
+@with_options("settings", **{"values" if name == "engine" else name: option for name, option in ENGINE_OPTIONS.items()})
 def bench_command(
     context: typer.Context,
     models: Annotated[
@@ -275,17 +220,12 @@ def bench_command(
     style: Annotated[
         str, typer.Option("--style", help="auto: by the model's size, as in indexing.", **choice_option("style", ("auto", *ANSWER_STYLES)))
     ] = "auto",
-    form: Annotated[
-        str, typer.Option("--format", "-o", help="Output format. Default: a table.", **choice_option("output format", RUN_OUTPUT_FORMATS))
-    ] = "",
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to this file instead of stdout.")] = None,
-    save: Annotated[Path | None, typer.Option("--save", metavar="FILE", help="Keep runs in this folder. Default: the user cache.")] = None,
-    allow_host: AllowHostOption = None,
-    parallel: ParallelRequestsOption = 0,
-    values: EngineOption = "",  # not named `engine`, which is a command of this group
-    deterministic: DeterministicOption = False,
+    save: Annotated[Path | None, typer.Option("--save", metavar="FILE", help="Keep the run in this file, not in the cache.")] = None,
+    *,
+    settings: OptionValues,  # `engine` is a command of this group, so its option has another name
     quiet: QuietOption = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print it as Markdown.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure models on this machine: memory, speed, extraction, yes/no questions, an index with ten questions."""
     if context.invoked_subcommand:
@@ -293,22 +233,23 @@ def bench_command(
             name, option = context.invoked_subcommand, "--model" if models else "--json"
             raise UsageError(f"{option} belongs after the subcommand.", f"localrag bench {name} {option}{' …' * bool(models)}")
         return
-    if as_json and form not in ("", "json"):
-        raise UsageError(f"Either --json or --format {form}, not both.", "Leave out one of them.")
+    if as_json and markdown:
+        raise UsageError("Either --json or --markdown, not both.", "Leave out one of them.")
     from localrag.bench.measure import ModelBenchmark
-    from localrag.bench.report import check_format, warnings
+    from localrag.bench.report import as_markdown, warnings
     from localrag.bench.runs import measure_models, new_path
-    from localrag.cli.views.tables import BenchProgress
-    from localrag.engine.settings import EngineOptions
+    from localrag.cli.views.tables import bench_progress, print_run
 
-    form = form or "json" * as_json
-    check_format(form, out)
-    EngineOptions.of(values)  # reports errors before models are opened
-    task = ModelBenchmark(None, values, deterministic, repeat, quick, limit, style, ",".join(allow_host or ()), parallel)
+    engine_options({**settings, "engine": settings["values"]})  # reports errors before models are opened
+    hosts = ",".join(settings["allow_host"] or ())
+    task = ModelBenchmark(None, settings["values"], settings["deterministic"], repeat, quick, limit, style, hosts, settings["parallel"])
     path = save or new_path()
-    with BenchProgress(quiet=quiet) as progress:
+    with bench_progress(quiet=quiet) as progress:
         run = measure_models(models or [None], task, progress, path)
-    _show_run(run, form, out)
+    if markdown:
+        write_out(as_markdown(run))
+    else:
+        write_result(run, print_run, as_json=as_json)
     if not quiet:
         print_note(f"Kept: {path} · compare with another: localrag bench compare {path.stem if not save else path} RUN")
     if all(m["error"] for m in run["models"]):
@@ -317,33 +258,14 @@ def bench_command(
         raise typer.Exit(5)
 
 
-def _show_run(run: dict[str, Any], form: str, out: Path | None) -> None:
-    """Print a benchmark run in the chosen format, or write it to a file."""
-    from localrag.bench.report import as_text, write_sqlite, write_text_file
-    from localrag.cli.views.tables import print_run
-
-    if form == "sqlite" and out:
-        write_sqlite(run, out)
-    elif out:
-        write_text_file(as_text(run, form or "md"), out)
-    elif form:
-        write_out(as_text(run, form))
-    else:
-        print_run(run)
-    if out:
-        print_note(f"Written: {out}")
-
-
 @bench_app.command("compare")
 def compare_command(
     runs: Annotated[
         list[str], typer.Argument(metavar="RUN [RUN]", help="Runs listed by `bench runs`, or files. RUN#MODEL selects one model.")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    as_json: JsonLinesOption = False,
 ) -> None:
     """Compare two runs, or two models of one run, with 95 % intervals."""
-    from dataclasses import asdict
-
     from localrag.bench.runs import compare_models, models_to_compare
     from localrag.cli.views.tables import print_compared_models
 
@@ -351,19 +273,19 @@ def compare_command(
         raise UsageError("Two runs are compared at a time.", "localrag bench compare RUN1 RUN2")
     for first, a, second, b in models_to_compare(runs):
         comparisons = compare_models(a, b)
-        if as_json:
-            for one in comparisons:
-                row = {"first": first, "second": second, "name": one.name, "paired": one.paired, "verdict": one.verdict}
-                write_json(row | asdict(one.difference))
-        else:
+        if not as_json:
             print_compared_models(first, a, second, b, comparisons)
+            continue
+        for one in comparisons:
+            row = {"first": first, "second": second, "name": one.name, "paired": one.paired, "verdict": one.verdict}
+            write_json(row | asdict(one.difference))
 
 
 @bench_app.command("runs")
 def runs_command(as_json: JsonOption = False) -> None:
     """List saved runs, oldest first."""
     from localrag.bench.runs import load_run, saved_runs
-    from localrag.cli.views.console import stdout_console
+    from localrag.cli.views.console import print_rows
 
     rows: list[dict[str, Any]] = []
     for path in saved_runs():
@@ -372,41 +294,25 @@ def runs_command(as_json: JsonOption = False) -> None:
             rows.append(run | {"models": [{"name": m["name"], "error": m["error"]} for m in load_run(str(path))["models"]]})
         except UsageError as error:
             rows.append(run | {"problem": str(error)})
-    if as_json:
-        write_json(rows)
-        return
-    for row in rows:
-        models = ", ".join(m["name"] + (" (not measured)" if m["error"] else "") for m in row["models"])
-        stdout_console.print(f"{row['name']}  {row['problem'] or models}")
+    shown = [{"run": r["name"], "models": ", ".join(m["name"] for m in r["models"] if not m["error"]), "": r["problem"]} for r in rows]
+    write_result(rows, print_rows, shown, as_json=as_json)
 
 
 @bench_app.command("engine")
-@with_options("engine", **setting_options("engine", "deterministic"))
+@with_options("engine", **{name: ENGINE_OPTIONS[name] for name in ("engine", "deterministic")})
 def engine_command(
-    text: Annotated[Path | None, typer.Option("--text", metavar="FILE", help="Text file to cut into chunks.")] = None,
-    prefix: Annotated[Path | None, typer.Option("--prefix", metavar="FILE", help="Conversation before each chunk, in ChatML.")] = None,
-    schema: Annotated[Path | None, typer.Option("--schema", metavar="FILE", help="JSON schema of the answers.")] = None,
     model: ModelOption = None,
     chunks: Annotated[int, typer.Option("--chunks", min=1, help="Number of chunks.")] = 16,
     words: Annotated[int, typer.Option("--words", min=1, help="Words per chunk.")] = 220,
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=1, help="Maximum tokens of an answer.")] = 200,
-    ablate: Annotated[
-        bool,
-        typer.Option("--ablate", help="Also measure llama.cpp's calls alone, and the engine without each of its parts."),
-    ] = False,
     *,
     engine: OptionValues,
-    retune: RetuneOption = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure the engine's speed on a workload."""
-    from localrag.bench import engine as engine_bench
-    from localrag.cli.views.tables import print_engine_benchmark
+    from localrag.bench.engine import read_workload, run_workload
+    from localrag.cli.views.console import print_fields
     from localrag.model_files import find_chat_model
 
-    work = engine_bench.read_workload(text, prefix, schema, chunks=chunks, words=words, max_tokens=max_tokens)
-    file = find_chat_model(model)
-    options = engine_options(engine, retune=retune)
-    figures = engine_bench.run_workload(file, options, work, limit=ablate)
-    without = engine_bench.run_ablations(file, engine_options(engine), work) if ablate else {}
-    write_result(figures | ({"ablations": without} if ablate else {}), print_engine_benchmark, figures, without, as_json=as_json)
+    work = read_workload(chunks=chunks, words=words, max_tokens=max_tokens)
+    write_result(run_workload(find_chat_model(model), engine_options(engine), work), print_fields, as_json=as_json)

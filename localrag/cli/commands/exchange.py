@@ -20,23 +20,20 @@ if TYPE_CHECKING:
     from localrag.exchange.wiki_check import WikiCheckResult
 
 
-EXPORT_FORMATS = ("parquet", "graphml", "gexf", "csv", "obsidian", "jsonl", "html", "bibtex")
+EXPORT_FORMATS = ("parquet", "csv", "jsonl", "graphml", "html")
 STDOUT = Path("-")
-LevelOption = Annotated[int | None, typer.Option("--level", min=0, help="Deepest level of communities to write. Default: all.")]
 
 
 def export_command(
     format: Annotated[
         str,
         typer.Argument(
-            help="parquet: Microsoft GraphRAG's tables. graphml, gexf: for Gephi and similar programs. csv: for Neo4j. "
-            "obsidian: a vault of notes. jsonl: everything, one file for each table. html: a page for any browser. "
-            "bibtex: a bibliography of the documents.",
+            help="parquet: Microsoft GraphRAG's tables. graphml: for Gephi and similar programs. csv: for Neo4j. "
+            "jsonl: everything, one file for each table. html: a page for any browser.",
             **choice_option("format", EXPORT_FORMATS),
         ),
     ],
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The file (graphml, gexf, html, bibtex; - for stdout) or folder to write.")],
-    level: LevelOption = None,
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The file (graphml, html; - for stdout) or folder to write.")],
     force: Annotated[
         bool, typer.Option("--force", help="Replace an existing file; write into a folder that has other files, which are kept.")
     ] = False,
@@ -46,9 +43,9 @@ def export_command(
     """Write the graph, reports and passages as files for other programs."""
     with localrag.Index.open(index) as opened:
         if path == STDOUT:
-            _to_stdout(lambda file: opened.export(format, file, level=level), format)
+            _to_stdout(lambda file: opened.export(format, file), format)
             return
-        result = opened.export(format, path, level=level, force=force)
+        result = opened.export(format, path, force=force)
     row = {name: getattr(result, name) for name in result.__slots__} | {"path": str(result.path)}
     write_result(row, _print_export, result, as_json=as_json)
 
@@ -70,36 +67,29 @@ def _to_stdout(write: "Callable[[Path], ExportResult]", format: str) -> None:
 
 
 def _print_export(result: "ExportResult") -> None:
-    """Print what was written, which files of an earlier export were kept or removed, and how to open the export."""
+    """Print what was written, which files of an earlier export were removed, and how to open the export."""
     counts = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in result.counts.items() if n)
     files = "" if len(result.files) == 1 else f" in {len(result.files)} files"
     print_note(f"{result.path}: {counts}{files} ({result.size / 1e6:.1f} MB).")
     if result.removed:
         print_note(f"{len(result.removed)} files of an earlier export that are no longer needed were removed.")
-    if result.kept:
-        first = ", ".join(result.kept[:3]) + " …" * (len(result.kept) > 3)
-        print_note(f"{len(result.kept)} notes were not changed (you edited them above the line, or their subject is gone): {first}")
     print_note(_USAGE_HINTS[result.format])
 
 
 _USAGE_HINTS = {
     "parquet": "Read it with Microsoft GraphRAG, graphrag-visualizer or pandas.",
     "graphml": "Open it with Gephi, Cytoscape or yEd, or read it with networkx.",
-    "gexf": "Open it with Gephi: File → Open.",
     "csv": "How to load it into Neo4j: README.md in that folder.",
-    "obsidian": "Open that folder as a vault in Obsidian. Text below the line of a note is kept when you export again.",
     "jsonl": "Description of the fields: localrag help export-tables",
     "html": "Open it in a browser; it needs no network and no server.",
-    "bibtex": "Cite from it with LaTeX, or import it into Zotero or JabRef.",
 }
 
 
 def wiki_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the wiki. Created if missing.")],
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing: list dead quotes and links, edited pages, and what you wrote without support.")
+        bool, typer.Option("--check", help="Write nothing: list dead quotes, edited pages, and what you wrote without support.")
     ] = False,
-    level: LevelOption = None,
     force: Annotated[bool, typer.Option("--force", help="Write into a folder that has other files, which are kept.")] = False,
     index: IndexOption = None,
     as_json: JsonOption = False,
@@ -119,7 +109,7 @@ def wiki_command(
     from localrag.exchange.wiki import update_wiki
 
     with open_read_only(index) as opened:
-        result = update_wiki(opened, folder, level=level, force=force)
+        result = update_wiki(opened, folder, force=force)
     write_result(asdict(result) | {"path": str(result.path)}, _print_wiki, result, folder, as_json=as_json)
 
 
@@ -135,7 +125,7 @@ def _print_wiki(result: "WikiResult", folder: Path) -> None:
     deleted = f", {len(result.deleted)} deleted" if result.deleted else ""
     print_note(f"{result.path}: pages for {counts}. {len(result.written)} written{deleted}.")
     for name, text in (
-        ("offered", "you changed the generated part; its new version stands below it"),
+        ("edited", "you changed the generated part, so it stays; delete the page to have it made anew"),
         ("gone", "no longer in the documents; kept, because you wrote in it"),
         ("busy", "changed meanwhile by another program; the next run updates it"),
     ):
@@ -155,11 +145,9 @@ def _print_wiki_check(checked: "WikiCheckResult", *, as_json: bool) -> None:
         write_out(f"{escape_line(f.path)}:{f.line}  {f.problem}{': ' * bool(f.text)}{escape_line(f.text)}\n")
         if f.citation:
             write_out(f"    {escape_line(f.citation.place())}: “{escape_line(' '.join(f.citation.quote.split()))}”\n")
-        if f.other:
-            write_out(f"    {escape_line(f.other.path)}:{f.other.line}: “{escape_line(f.other.text)}”\n")
     counts = checked.counts
     left = f" {counts['unchecked_statements']} more statements of yours were not checked." if counts["unchecked_statements"] else ""
-    shown = ", ".join(f"{counts[name]} {name}" for name in ("pages", "quotes", "links", "statements"))
+    shown = ", ".join(f"{counts[name]} {name}" for name in ("pages", "quotes", "statements"))
     print_note(f"{len(checked.findings)} problems in {shown}.{left}")
 
 
@@ -204,14 +192,13 @@ def _print_import(done: "ImportResult") -> None:
 def pack_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write, for example town.localrag.")],
     documents: Annotated[bool, typer.Option("--documents", help="Also pack the files that were indexed.")] = False,
-    models: Annotated[bool, typer.Option("--models", help="Also pack the models that the index needs.")] = False,
     index: IndexOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write the index to one file for another machine, with checksums."""
     from localrag.exchange.pack import pack_index
 
-    packed = pack_index(file, index, documents=documents, models=models)
+    packed = pack_index(file, index, documents=documents)
     if as_json:
         left_out = [{"path": path, "reason": reason} for path, reason in packed.skipped_files]
         write_json({"path": str(packed.path), "size": packed.size, "manifest": packed.manifest, "left_out": left_out})
@@ -233,8 +220,6 @@ def unpack_command(
 
     result = verify_pack(file) if check else unpack_index(file, folder)
     write_result(asdict(result) | {"folder": str(result.folder) if result.folder else None}, _print_pack, result, file, as_json=as_json)
-    if any(m.remedy for m in result.models):
-        raise typer.Exit(5)
 
 
 def _print_listed(what: str, listed: tuple[tuple[str, str], ...]) -> None:
@@ -255,9 +240,6 @@ def _print_pack(result: "UnpackResult", file: Path) -> None:
     print_note(f"{result.folder}: {summary}.")
     _print_listed("left out", result.left_out)
     _print_listed("dropped", result.dropped)
-    for model in result.models:
-        kind = "chat model" if model.kind == "chat_model" else "embedder"
-        print_note(f"{kind}  {escape_line(model.name)}: {model.path or f'missing here. {model.remedy}'}")
     if not result.files:
         print_note("The documents themselves were not packed. Questions do not need them; see docs: how-to/move.")
     print_note(f'Ask it: localrag ask "…" --index {result.folder.parent}')

@@ -1,13 +1,13 @@
 """`localrag index` (also `--watch`), `reembed`, `rm` and `gc`."""
 
-import os
 import shlex
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,35 +21,63 @@ from localrag.cli.options import (
     JsonOption,
     ModelOption,
     OptionValues,
-    ProgressOption,
-    PruneOption,
-    QuietOption,
     RetuneOption,
     WorkersOption,
     engine_options,
     setting_options,
     with_engine,
     with_options,
+    with_output,
 )
 from localrag.cli.settings import INDEX_BOUND_SETTINGS, MODEL_SETTINGS, SETTINGS, refuse_changes, split_list
-from localrag.cli.views.terminal import confirm, escape_line, format_duration, json_events, print_note, write_event, write_json, write_line
+from localrag.cli.views.terminal import (
+    confirm,
+    escape_line,
+    format_duration,
+    json_events,
+    print_note,
+    write_event,
+    write_json,
+    write_result,
+)
 from localrag.errors import IndexBusy, LocalragError, UsageError, error_location, known_error
 from localrag.filters import parse_collection_names
-from localrag.loaders.discover import check_paths, exists_visibly, is_index_folder
+from localrag.loaders.discover import check_paths, exists_visibly, find_files
 from localrag.records import to_row
-from localrag.settings import INDEX_FOLDER
-from localrag.system.files import network_warning
-from localrag.system.resources import require_extra
+from localrag.system.files import StatKey, stat_key
 
 if TYPE_CHECKING:
     from localrag.cli.views.progress import IndexProgress
+    from localrag.engine.settings import EngineOptions
     from localrag.index import Index
     from localrag.indexing.pipeline import IndexPlan, IndexResult
     from localrag.indexing.workers.pool import PoolFactory
 
 
+FirstRunOption = tuple[Any, bool]
+
+
+def _first_run(flag: str, text: str) -> FirstRunOption:
+    """An option that with `--watch` holds for the first run only."""
+    return Annotated[bool, typer.Option(flag, help=text)], False
+
+
+REDO_OPTIONS = {
+    "rebuild": _first_run("--rebuild", "Repeat the model's work, after a change of model or window."),
+    "recluster": _first_run("--recluster", "Compute all communities from scratch instead of updating them."),
+}
+RUN_OPTIONS = {
+    "prune": _first_run("--prune", "Remove all documents whose files are gone, also those of a missing folder."),
+    "verify": _first_run("--verify", "Compare the contents of all files, also of those that look unchanged."),
+    "write_reports": _first_run("--write-reports", "Let the chat model write the reports, now and after changes. Needs no PATH."),
+}
+
+
 @with_engine
 @with_options("settings", **setting_options(*(name for name in INDEX_BOUND_SETTINGS if name not in MODEL_SETTINGS)))
+@with_options("redo", **REDO_OPTIONS)
+@with_options("once", **RUN_OPTIONS)
+@with_output
 def index_command(
     context: typer.Context,
     paths: Annotated[
@@ -57,56 +85,47 @@ def index_command(
     ] = None,
     index: IndexOption = None,
     model: ModelOption = None,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Repeat the model's work, after a change of model or window.")] = False,
-    recluster: Annotated[bool, typer.Option("--recluster", help="Compute all communities from scratch instead of updating them.")] = False,
     embedder: EmbedderOption = None,
     *,
+    redo: OptionValues,
     settings: OptionValues,
     engine: OptionValues,
     retune: RetuneOption = False,
     workers: WorkersOption = 0,
     ray: Annotated[str, typer.Option("--ray", metavar="HOST:PORT", help="Index with the machines of this Ray cluster.")] = "",
-    allow_mixed_hardware: Annotated[
-        bool, typer.Option("--allow-mixed-hardware", help="With --ray: also those that compute differently from the others.")
-    ] = False,
     collection: AddToCollectionOption = None,
-    prune: PruneOption = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Compare the contents of all files, also of those that look unchanged.")] = False,
-    write_reports: Annotated[
-        bool, typer.Option("--write-reports", help="Let the chat model write the reports, now and after changes. Needs no PATH.")
-    ] = False,
+    once: OptionValues,
     plan: Annotated[bool, typer.Option("--plan", help="Print what would be done and what it would cost, then stop.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Keep running and update the index when files change.")] = False,
-    quiet: QuietOption = False,
-    progress: ProgressOption = "auto",
-    as_json: JsonOption = False,
+    output: OptionValues,
 ) -> None:
     """Build or update the index of files and folders. Safe to stop; the same command resumes."""
-    options = engine_options(engine, retune=retune, quiet=quiet)
+    options = engine_options(engine, retune=retune, quiet=output["quiet"])
     begun = localrag.Index.open(index, model=model, engine=options, missing_ok=True)
-    if not paths and not (write_reports and begun.exists):
+    if not paths and not (once["write_reports"] and begun.exists):
         raise UsageError("Name the files or folders to index.", "localrag index PATH")
     paths = paths or []
     _check(paths, begun)
     changes = _changed_settings(settings)
     collections = parse_collection_names(collection or "")
-    refuse_changes(context, index, rebuild=rebuild)
+    refuse_changes(context, index, rebuild=redo["rebuild"])
     if plan:
-        return print_plan(begun.plan(paths, embedder=embedder, **changes), as_json=as_json)
-    if not begun.exists:
-        _warn_of_network(begun.folder)
-    _name_better_model(index, unasked=begun.exists or quiet or progress == "json" or model is not None)
-    shown = OutputOptions(quiet=quiet, progress=progress, as_json=as_json)
-    who = _ray_pool(ray, mixed=allow_mixed_hardware) if ray else workers
+        _write_plan(begun.plan(paths, embedder=embedder, **changes), as_json=output["as_json"])
+        return
+    if not (begun.exists or output["quiet"] or json_events.is_active or model):
+        _name_better_model(index)
+    who = _ray_pool(ray) if ray else workers
 
-    def run(first: bool = True) -> "IndexResult":  # with --watch, options such as --rebuild apply only to the first run
-        opened = localrag.Index.open(index, model=model, engine=options if first else replace(options, retune=False), missing_ok=True)
-        redo = {"rebuild": rebuild and first, "recluster": recluster and first}
+    def run(chosen: "EngineOptions", redo: OptionValues, once: OptionValues) -> "IndexResult":
+        opened = localrag.Index.open(index, model=model, engine=chosen, missing_ok=True)
         with opened.write_session(embedder=embedder, sources=paths, **redo, **changes):
-            once = {"prune": prune and first, "verify": verify and first, "write_reports": write_reports and first}
-            return run_index(paths, opened, shown, may_ask=not watch, collections=collections, workers=who, **once)
+            return run_index(paths, opened, output, may_ask=not watch, collections=collections, workers=who, **once)
 
-    return _run(paths, run, watch=watch)
+    if watch:
+        run_when_unlocked(lambda: run(options, redo, once))
+        watch_files(paths, lambda: run(replace(options, retune=False), {}, {}))
+    if not run(options, redo, once).complete:
+        raise typer.Exit(5)
 
 
 def _check(paths: list[Path], begun: "Index") -> None:
@@ -115,34 +134,18 @@ def _check(paths: list[Path], begun: "Index") -> None:
     check_paths(paths, [begun.root / path for path in stored_paths])
 
 
-def _ray_pool(address: str, *, mixed: bool) -> "PoolFactory":
+def _ray_pool(address: str) -> "PoolFactory":
     """The worker pool of a Ray cluster. Raises UsageError, if possible before an index is created."""
     from localrag.indexing.workers.ray_cluster import check_token, split_address
     from localrag.indexing.workers.ray_pool import ray_pool
 
     split_address(address)
     check_token()
-    return ray_pool(address, mixed=mixed)
+    return ray_pool(address)
 
 
-def _run(paths: list[Path], run: "Callable[[bool], IndexResult]", *, watch: bool) -> None:
-    if watch:
-        run_when_unlocked(lambda: run(True))
-        watch_files(paths, lambda: run(False))
-    if not run(True).complete:
-        raise typer.Exit(5)
-
-
-def _warn_of_network(folder: Path) -> None:
-    """Say what may happen to a new index on a network file system."""
-    if warning := network_warning(folder):
-        print_note("{}.\n  → {}".format(*warning))
-
-
-def _name_better_model(index: Path | None, *, unasked: bool) -> None:
-    """Print a better chat model for this machine if a new index would use the bundled one."""
-    if unasked:
-        return
+def _name_better_model(index: Path | None) -> None:
+    """Print a better chat model for this machine, before a new index uses the bundled one."""
     from localrag.catalog.listing import better_model_hint
 
     chosen = ["--index", str(index)] if index else []
@@ -150,34 +153,26 @@ def _name_better_model(index: Path | None, *, unasked: bool) -> None:
         print_note(f"{advice[0]}\n  → {advice[1]}")
 
 
-def print_plan(plan: "IndexPlan", *, as_json: bool = False) -> None:
-    """Print the planned files, chunks, models, calls, tokens, time and disk space of a run."""
-    from dataclasses import asdict
+def _write_plan(plan: "IndexPlan", *, as_json: bool) -> None:
+    """Write the planned files, chunks, models, calls, tokens, time and disk space of a run."""
+    from localrag.cli.views.console import print_fields
 
-    from localrag.cli.views.console import stdout_console
-    from localrag.indexing.documents import outdated_note
-
-    if as_json:
-        write_json(asdict(plan) | {"skipped": [to_row(one, {"is_failure": "failed"}) for one in plan.skipped]})
-        return
-    stdout_console.print(f"files     {plan.files}: {plan.to_read} to read, {plan.unchanged} unchanged, {len(plan.skipped)} cannot be read")
-    if plan.outdated:
-        stdout_console.print(f"          {escape_line(outdated_note(plan.outdated))}", soft_wrap=True)
-    if plan.scans:
-        stdout_console.print(f"scans     {plan.scans} pages to be read by OCR, some {format_duration(plan.scan_seconds)}")
-    for one in plan.skipped[:5]:
-        stdout_console.print(f"          {escape_line(one.path)}: {one.reason}")
-    stdout_console.print(f"chunks    {plan.chunks} new")
-    stdout_console.print(f"method    {escape_line(plan.how)}", soft_wrap=True)
-    stdout_console.print(f"embedder  {escape_line(plan.embedder)}")
-    stdout_console.print(f"calls     about {plan.calls} of {plan.model}, {plan.tokens} tokens to compute")
-    if plan.seconds is None:
-        stdout_console.print("time      not known yet: no run with this model on this machine so far (localrag doctor measures its speed)")
-    else:
-        stdout_console.print(
-            f"time      {format_duration(plan.seconds[0])} to {format_duration(plan.seconds[1])}, estimated from this machine's last runs"
-        )
-    stdout_console.print(f"disk      about {max(1, round(plan.disk / 1e6))} MB")
+    time_text = "not known yet: no run with this model on this machine so far (localrag doctor measures its speed)"
+    if plan.seconds is not None:
+        time_text = f"{format_duration(plan.seconds[0])} to {format_duration(plan.seconds[1])}, estimated from this machine's last runs"
+    shown = {
+        "files": f"{plan.files}: {plan.to_read} to read, {plan.unchanged} unchanged, {len(plan.skipped)} cannot be read",
+        "scans": f"{plan.scans} pages to be read by OCR, some {format_duration(plan.scan_seconds)}" * bool(plan.scans),
+        "cannot be read": "\n".join(f"{escape_line(one.path)}: {one.reason}" for one in plan.skipped[:5]),
+        "chunks": f"{plan.chunks} new",
+        "method": escape_line(plan.how),
+        "embedder": escape_line(plan.embedder),
+        "calls": f"about {plan.calls} of {plan.model}, {plan.tokens} tokens to compute",
+        "time": time_text,
+        "disk": f"about {max(1, round(plan.disk / 1e6))} MB",
+    }
+    row = asdict(plan) | {"skipped": [to_row(one, {"is_failure": "failed"}) for one in plan.skipped]}
+    write_result(row, print_fields, {name: text for name, text in shown.items() if text}, as_json=as_json)
 
 
 def _changed_settings(settings: OptionValues) -> dict[str, Any]:
@@ -200,19 +195,10 @@ def _changed_settings(settings: OptionValues) -> dict[str, Any]:
     return changes
 
 
-@dataclass(frozen=True, slots=True)
-class OutputOptions:
-    """Output options of a run."""
-
-    quiet: bool = False
-    progress: str = "auto"
-    as_json: bool = False
-
-
 def run_index(
     paths: list[Path],
     index: "Index",
-    shown: OutputOptions,
+    output: OptionValues,
     *,
     prune: bool = False,
     may_ask: bool = False,
@@ -230,7 +216,7 @@ def run_index(
 
     for number in (signal.SIGINT, signal.SIGTERM):  # asyncio's own handler waits for an await, which some stages lack
         signal.signal(number, _as_interrupt)
-    with IndexProgress(quiet=shown.quiet, shown=shown.progress) as progress:
+    with IndexProgress(quiet=output["quiet"], shown=output["progress"]) as progress:
 
         def asked(gone: int, of: int) -> bool:
             with progress.paused():
@@ -248,13 +234,18 @@ def run_index(
             progress.close()
             _print_interrupted(index, progress)
             raise typer.Exit(130) from None
-    if json_events.is_active:
-        write_event("end", **result_to_json(outcome, index, progress.seconds))
-    elif not (shown.quiet or shown.as_json):
-        print_result(outcome, index, progress.seconds)
-    if shown.as_json:
-        write_json(result_to_json(outcome, index, progress.seconds))
+    _write_end(result_to_json(outcome, index, progress.seconds), output, lambda: print_result(outcome, index, progress.seconds))
     return outcome
+
+
+def _write_end(result: dict[str, Any], output: OptionValues, show: Callable[[], object]) -> None:
+    """Write the result of a command: as an event for a program that reads them, as JSON, or as `show` prints it for people."""
+    if json_events.is_active:
+        write_event("end", **{"state": "complete"} | result)
+    elif not (output["quiet"] or output["as_json"]):
+        show()
+    if output["as_json"]:
+        write_json(result)
 
 
 def _print_interrupted(index: "Index", progress: "IndexProgress") -> None:
@@ -280,58 +271,61 @@ def _as_interrupt(_signal: int, _frame: Any) -> None:
     raise KeyboardInterrupt
 
 
-def reembed_command(
-    embedder: EmbedderOption = None,
-    index: IndexOption = None,
-    quiet: QuietOption = False,
-    progress: ProgressOption = "auto",
-    as_json: JsonOption = False,
-) -> None:
+@with_output
+def reembed_command(embedder: EmbedderOption = None, index: IndexOption = None, *, output: OptionValues) -> None:
     """Compute all embeddings again, with the same or another embedding model."""
     from localrag.cli.views.progress import IndexProgress
 
     with localrag.Index.open(index) as opened, opened.write_session(embedder=embedder, rebuild=True):
-        with IndexProgress(quiet=quiet, shown=progress) as bars:
+        with IndexProgress(quiet=output["quiet"], shown=output["progress"]) as bars:
             opened.reembed(on_progress=bars)
-        counts, used = opened.counts(), opened.models()["embedder"]
+        counts, used = opened.counts(), opened.status()["models"]["embedder"]
         embedded = {name: counts[name] for name in ("chunks", "entities", "reports")}
         summary = {"embedder": used, "embedded": embedded, "seconds": round(bars.seconds, 1)}
-        if json_events.is_active:
-            write_event("end", state="complete", **summary)
-        elif not as_json:
-            print_note(f"Embedded with {used['name']}.")
-        if as_json:
-            write_json(summary)
+        _write_end(summary, output, lambda: print_note(f"Embedded with {used['name']}."))
 
 
-DEBOUNCE_MS = 1600  # milliseconds without a change before an update
-POLL_MS = 1000  # milliseconds between checks for pending work
+POLL_EVERY_S = 1.0
+POLL_SHARE = 0.05  # of the time that looking at the files may take
 RETRY_AFTER_S = 60.0  # seconds until a failed run is repeated without a change
 
 
 def watch_files(paths: Sequence[Path], run: Callable[[], object]) -> None:
-    """Run again whenever a file below the paths changes, until interrupted. Between runs other processes may write to the index.
+    """Run again whenever a file below the paths has changed and rests, until interrupted. Between runs other processes may write.
 
     An error is printed once; the run is repeated at the next change or after RETRY_AFTER_S. Raises typer.Exit.
     """
     print_note("Watching for changes; Ctrl-C ends.")
-    due, last_error = 0.0, ""  # run at once, for changes before the watch began
+    indexed: object = None  # run at once, for changes before the watch began
+    seen, due, last_error = None, float("inf"), ""
     try:
         while True:
-            for changed in _file_changes(paths):
-                if not changed and time.monotonic() < due:
-                    continue
+            began = time.monotonic()
+            state = _file_states(paths)
+            took = time.monotonic() - began
+            if state == seen and (state != indexed or time.monotonic() > due):
+                indexed = state
                 due, error = _run_once(run)
                 if error and error != last_error:
                     print_note(error)
                 last_error = error
+            seen = state
+            time.sleep(max(POLL_EVERY_S, took / POLL_SHARE))
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
 
 
+def _file_states(paths: Sequence[Path]) -> dict[Path, StatKey]:
+    """Size, time and inode of the files below the paths, without those of an index; of the paths that exist."""
+    states = {}
+    for file in find_files([path for path in paths if exists_visibly(path)]).files:
+        with suppress(OSError):  # removed in this moment
+            states[file] = stat_key(file.stat())
+    return states
+
+
 def run_when_unlocked(run: Callable[[], object]) -> None:
-    """Run as soon as no other process writes to the index; a note says that it waits. Raises LocalragError without watchfiles."""
-    require_extra("watch", "watchfiles")
+    """Run as soon as no other process writes to the index; a note says that it waits."""
     was_busy = False
     while True:
         try:
@@ -340,7 +334,7 @@ def run_when_unlocked(run: Callable[[], object]) -> None:
             if not was_busy:
                 print_note(f"{error} localrag waits for it.")
             was_busy = True
-            time.sleep(POLL_MS / 1000)
+            time.sleep(POLL_EVERY_S)
         else:
             return
 
@@ -364,48 +358,8 @@ def _run_once(run: Callable[[], object]) -> tuple[float, str]:
     return float("inf"), ""
 
 
-def _file_changes(paths: Sequence[Path]) -> Iterator[bool]:
-    """Yield endlessly whether something changed since the last item; removing, restoring or replacing a path is a change."""
-    from watchfiles import watch
-
-    seen, again, last_problem = _identities(paths), False, ""
-    while True:
-        tops = [Path(os.path.realpath(p)) for p in paths if exists_visibly(p)]
-        try:
-            # Without watchfiles' filter: while excluded files change all the time, it would yield nothing.
-            for changes in (
-                watch(*tops, watch_filter=None, debounce=DEBOUNCE_MS, rust_timeout=POLL_MS, yield_on_timeout=True) if tops else [()]
-            ):
-                if _identities(paths) != seen:
-                    break
-                yield again or any(_is_relevant(tops, Path(path)) for _, path in changes)
-                again = False
-        except FileNotFoundError:  # removed in this moment
-            pass
-        except OSError as error:  # more folders than the system can watch
-            problem = f"The files cannot be watched: {error.strerror or error}. They are checked every minute."
-            if problem != last_problem:
-                print_note(problem)
-            last_problem, again = problem, True
-            time.sleep(RETRY_AFTER_S)
-        time.sleep(POLL_MS / 1000)
-        seen, before = _identities(paths), seen
-        again = again or seen != before  # compared after the watch began, so that no change is missed
-
-
-def _identities(paths: Sequence[Path]) -> list[tuple[int, int] | None]:
-    """Identities of the files and folders that the paths lead to now."""
-    return [(state.st_dev, state.st_ino) if exists_visibly(p) and (state := p.stat()) else None for p in paths]
-
-
-def _is_relevant(tops: Sequence[Path], path: Path) -> bool:
-    """Whether a changed file may be a document. Files of an index are not: they change with every run."""
-    top = next((t for t in tops if path.is_relative_to(t)), Path("/"))
-    folders = [f for f in path.parents if f.is_relative_to(top)]
-    return INDEX_FOLDER not in path.relative_to(top).parts and not any(map(is_index_folder, folders))
-
-
 @with_engine
+@with_output
 def remove_documents_command(
     paths: Annotated[list[Path] | None, typer.Argument(metavar="PATH…", help="Files or folders listed by `localrag files`.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Remove every document, and all reports, answers and conversations.")] = False,
@@ -413,33 +367,24 @@ def remove_documents_command(
     index: IndexOption = None,
     *,
     engine: OptionValues,
-    quiet: QuietOption = False,
-    progress: ProgressOption = "auto",
-    as_json: JsonOption = False,
+    output: OptionValues,
 ) -> None:
     """Remove documents from the index, with all answers about them. The files are not touched."""
     from localrag.cli.views.progress import IndexProgress
 
     if bool(paths) == everything:
         raise UsageError("Name what to remove: paths, or --all.", "List them: localrag files")
-    chosen = engine_options(engine, quiet=quiet)
+    chosen = engine_options(engine, quiet=output["quiet"])
     with localrag.Index.open(index, engine=chosen) as opened, opened.write_session():
         removed = opened.paths() if everything else opened.documents_at(paths or [])
         if everything and not yes and not confirm(f"Remove all {len(removed)} documents, and all data, answers and conversations?"):
             raise UsageError(f"All {len(removed)} documents would be removed; nothing was.", "To remove them: localrag rm --all --yes")
-        with IndexProgress(quiet=quiet, shown=progress) as bars:
+        with IndexProgress(quiet=output["quiet"], shown=output["progress"]) as bars:
             removed = opened.remove_all(on_progress=bars) if everything else opened.remove(paths or [], on_progress=bars)
         summary = {"removed": removed, "documents": len(opened.paths()), "seconds": round(bars.seconds, 1)}
-        if json_events.is_active:
-            write_event("end", state="complete", **summary)
-        if as_json:
-            write_json(summary)
-        if as_json or json_events.is_active:
-            return
-        print_note(
-            f"{len(removed)} documents were removed from the index; no copy of their text is left in it. The files were not touched."
-        )
-        print_note("To keep them out when the folder is indexed again, list them in its .localragignore.")
+        text = f"{len(removed)} documents were removed from the index; no copy of their text is left in it. The files were not touched.\n"
+        hint = "To keep them out when the folder is indexed again, list them in its .localragignore."
+        _write_end(summary, output, lambda: print_note(text + hint))
 
 
 def gc_command(
@@ -448,21 +393,12 @@ def gc_command(
     as_json: JsonOption = False,
 ) -> None:
     """Delete what is no longer needed: unused model answers, old copies, caches. Documents and conversations are kept."""
-    from localrag.cli.views.contents import format_collected
+    from localrag.cli.views.console import print_rows
 
     with localrag.Index.open(index) as opened:
-        freed = opened.collect_garbage(only_say=dry_run)
-        size = opened.status()["bytes"]
-    if as_json:
-        rows = [{"kind": one.kind, "n": one.n, "bytes": one.bytes} for one in freed]
-        write_json({"freed": rows, "bytes": sum(one.bytes for one in freed), "dry_run": dry_run, "index_bytes": size})
-        return
-    for one in freed:
-        write_line(format_collected(one))
-    total = f"{sum(one.bytes for one in freed) / 1e6:.1f} MB"
-    if not freed:
-        print_note(f"There is nothing to delete; the size of the index is {size / 1e6:.1f} MB.")
-    elif dry_run:
-        print_note(f"{total} would be freed; nothing was deleted. To do it: localrag gc")
-    else:
-        print_note(f"{total} freed; the size of the index is {size / 1e6:.1f} MB.")
+        items, size = opened.collect_garbage(only_say=dry_run), opened.status()["bytes"]
+    freed, total = [{"kind": one.kind, "n": one.n, "bytes": one.bytes} for one in items], sum(one.bytes for one in items)
+    write_result({"freed": freed, "bytes": total, "dry_run": dry_run, "index_bytes": size}, print_rows, freed, as_json=as_json)
+    if not as_json:
+        what = "would be freed; nothing was deleted. To do it: localrag gc" if dry_run else "freed"
+        print_note(f"{total / 1e6:.1f} MB {what}. The size of the index is {size / 1e6:.1f} MB.")

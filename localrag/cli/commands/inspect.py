@@ -3,7 +3,8 @@
 `status`, `files`, `search`, `entity`, `tree`, `report`, `logs`, `source`, `collections`, `merges`, `check`, `layout`.
 """
 
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,20 +12,18 @@ import typer
 
 import localrag
 from localrag.cli.options import (
+    FILTER_OPTIONS,
     CollectionOption,
-    FilterOption,
     IndexOption,
     JsonOption,
     OptionValues,
     QuietOption,
     RerankerOption,
-    choice_option,
-    complete_communities,
     document_filter,
     engine_options,
-    entities,
     joined_words,
     with_engine,
+    with_options,
 )
 from localrag.cli.views.terminal import escape_line, print_note, write_json, write_line, write_result
 from localrag.errors import LocalragError, UsageError
@@ -33,26 +32,21 @@ from localrag.records import CheckLine, to_row
 from localrag.system.files import containing_file
 
 if TYPE_CHECKING:
-    from localrag.engine.settings import EngineOptions
+    from sqlite_utils import Database
+
     from localrag.index import Index
     from localrag.records import Answer, CheckLine
     from localrag.store.check import CheckResult
 
 
 def status_command(
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Follow the run under way, until it ends.")] = False,
     index: IndexOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what the index holds, what failed, and what it cost."""
     from localrag.cli.views.contents import print_status
-    from localrag.cli.views.progress import watch_run
 
-    opened = localrag.Index.open(index)
-    if watch:
-        raise typer.Exit(watch_run(opened.folder, as_json=as_json))
-    status = opened.status()
-    write_result(status, print_status, as_json=as_json)
+    write_result(localrag.Index.open(index).status(), print_status, as_json=as_json)
 
 
 def files_command(
@@ -73,11 +67,12 @@ def files_command(
             write_line(f"{row['state']:<8} {row['path']}{': ' * bool(row['reason'])}{row['reason']}")
 
 
+@with_options("selected", **FILTER_OPTIONS)
 def search_command(
     query: Annotated[list[str], typer.Argument(metavar="QUERY…", help="Words or a question.")],
     k: Annotated[int, typer.Option("-k", min=1, max=1000, help="Number of passages.")] = 10,
-    where: FilterOption = None,
-    collection: CollectionOption = None,
+    *,
+    selected: OptionValues,
     reranker: RerankerOption = None,
     index: IndexOption = None,
     as_json: JsonOption = False,
@@ -89,7 +84,7 @@ def search_command(
 
     with localrag.Index.open(index, reranker=reranker) as opened:
         try:
-            passages = opened.search(joined_words(query), k, selection=document_filter(where, collection) or NO_FILTER)
+            passages = opened.search(joined_words(query), k, selection=document_filter(selected) or NO_FILTER)
         except NoMatchingDocuments as nothing:
             print_note(f"{nothing} {nothing.hint}")
             passages = []
@@ -101,20 +96,16 @@ def search_command(
 
 
 def entity_command(
-    name: Annotated[list[str], typer.Argument(metavar="NAME…", help="Any name of the entity.", autocompletion=entities)],
+    name: Annotated[list[str], typer.Argument(metavar="NAME…", help="Any name of the entity.")],
     index: IndexOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show an entity: names, description, relationships, mentions."""
-    from localrag.cli.views.contents import entity_json, print_entity
+    from localrag.cli.views.contents import entity_json, print_entities
 
     opened = localrag.Index.open(index)
     found = [entity_json(one, opened.root) for one in opened.describe(joined_words(name))]
-    for one in found:
-        if not as_json:
-            print_entity(one)
-    if as_json:
-        write_json(found)
+    write_result(found, print_entities, as_json=as_json)
 
 
 def tree_command(
@@ -130,9 +121,7 @@ def tree_command(
 
 
 def report_command(
-    number: Annotated[
-        str, typer.Argument(metavar="ID", help="A community from `localrag tree`, for example 1.4.", autocompletion=complete_communities)
-    ],
+    number: Annotated[str, typer.Argument(metavar="ID", help="A community from `localrag tree`, for example 1.4.")],
     index: IndexOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -150,11 +139,13 @@ def logs_command(
     as_json: JsonOption = False,
 ) -> None:
     """Show past questions and answers."""
-    from localrag.cli.views.contents import log_json, print_log
+    from localrag.cli.views.answers import print_past_answers
+    from localrag.cli.views.contents import log_json
 
     opened = localrag.Index.open(index)
     answers = opened.answers(n)
-    write_result([log_json(*one, opened.root) for one in answers], print_log, answers, as_json=as_json)
+    shown = [(at, answer) for _, at, answer in answers]
+    write_result([log_json(*one, opened.root) for one in answers], print_past_answers, shown, opened.root, as_json=as_json)
 
 
 def source_command(
@@ -200,41 +191,47 @@ CollectionNameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A c
 def list_collections_command(index: IndexOption = None, as_json: JsonOption = False) -> None:
     """List the collections with the number of their documents."""
     sizes = localrag.Index.open(index).collections()
-    if as_json:
-        write_json({"collections": [{"name": name, "documents": n} for name, n in sizes.items()]})
-        return
-    for name, n in sizes.items():
-        write_line(f"{n:>6}  {escape_line(name)}")
-    if not sizes:
+    lines = [f"{n:>6}  {escape_line(name)}" for name, n in sizes.items()]
+    write_result({"collections": [{"name": name, "documents": n} for name, n in sizes.items()]}, _write_lines, lines, as_json=as_json)
+    if not sizes and not as_json:
         print_note("There is no collection. Create one: localrag index PATH --collection NAME")
+
+
+def _write_lines(lines: list[str]) -> None:
+    for line in lines:
+        write_line(line)
 
 
 @collections_app.command("show")
 def show_collection_command(name: CollectionNameArgument, index: IndexOption = None, as_json: JsonOption = False) -> None:
     """List the documents of a collection."""
     paths = localrag.Index.open(index).paths([name])
-    if as_json:
-        write_json({"name": name, "paths": paths})
-        return
-    for path in paths:
-        write_line(path)
+    write_result({"name": name, "paths": paths}, _write_lines, paths, as_json=as_json)
+
+
+@contextmanager
+def writable(index: Path | None) -> "Iterator[tuple[Database, Path]]":
+    """Open the database of an index for a change that needs no model; with its folder."""
+    from localrag.project import find_index
+    from localrag.store.opening import open_index, writer_lock
+
+    folder = find_index(index)
+    with writer_lock(folder), closing(open_index(folder)) as db:
+        yield db, folder
 
 
 @collections_app.command("rename")
 def rename_collection_command(
-    name: CollectionNameArgument, new: Annotated[str, typer.Argument(metavar="NEW", help="The new name. If it exists, the "
-    "documents are added to it.")],
+    name: CollectionNameArgument,
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The new name. If it exists, the documents are added to it.")],
     index: IndexOption = None,
-) -> None:  # fmt: skip
+) -> None:
     """Rename a collection, or add its documents to another."""
-    from localrag.project import find_index
     from localrag.store.collections import collections, rename
-    from localrag.store.opening import open_index, writer_lock
 
     if len(names := parse_collection_names(new)) != 1:
         raise UsageError(f"{new!r} is not a single name.", "Give one: localrag collections rename NAME NEW")
-    folder = find_index(index)
-    with writer_lock(folder), closing(open_index(folder)) as db:
+    with writable(index) as (db, _):
         rename(db, name, names[0])
         print_note(f"{names[0]} has {collections(db)[names[0]]} documents.")
 
@@ -242,12 +239,9 @@ def rename_collection_command(
 @collections_app.command("rm")
 def rm_collection_command(name: CollectionNameArgument, index: IndexOption = None) -> None:
     """Remove a collection. Its documents stay in the index."""
-    from localrag.project import find_index
     from localrag.store.collections import remove
-    from localrag.store.opening import open_index, writer_lock
 
-    folder = find_index(index)
-    with writer_lock(folder), closing(open_index(folder)) as db:
+    with writable(index) as (db, _):
         remove(db, name)
         print_note(f"The collection {name} is removed; its documents are still in the index.")
 
@@ -259,17 +253,14 @@ merges_app = typer.Typer(no_args_is_help=True, help="Show, undo and add merges o
 def list_merges_command(
     index: IndexOption = None,
     similar: Annotated[bool, typer.Option("--similar", help="Names with similar spelling that were kept apart.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List merged names with reason and score."""
-    from localrag.cli.views.tables import print_merges
+    from localrag.cli.views.console import print_rows
 
     merges = localrag.Index.open(index).name_merges(done=not similar)
-    if as_json:
-        rows = [{"id": n, "name": m.name, "into": m.entity_name, "reason": m.reason, "score": m.score} for n, m in merges]
-        write_json({"merges": rows})
-    else:
-        print_merges(merges)
+    rows = [{"id": n, "name": m.name, "into": m.entity_name, "reason": m.reason, "score": m.score} for n, m in merges]
+    write_result({"merges": rows}, print_rows, rows, as_json=as_json)
 
 
 @merges_app.command("undo")
@@ -286,19 +277,14 @@ def undo_merge_command(
     if number not in merges:
         raise UsageError(f"There is no merge {number}.", "See them: localrag merges list")
     merge = merges[number]
-    _decide(
-        index,
-        f"{merge.name} {'=' if merge.name == merge.entity_name else '!='} {merge.entity_name}",
-        engine_options(engine, quiet=quiet),
-        quiet=quiet,
-    )
+    _decide(index, f"{merge.name} {'=' if merge.name == merge.entity_name else '!='} {merge.entity_name}", engine, quiet=quiet)
 
 
 @merges_app.command("add")
 @with_engine
 def add_merge_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name in the documents.", autocompletion=entities)],
-    into: Annotated[str, typer.Argument(metavar="INTO", help="The entity that it names.", autocompletion=entities)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name in the documents.")],
+    into: Annotated[str, typer.Argument(metavar="INTO", help="The entity that it names.")],
     index: IndexOption = None,
     *,
     engine: OptionValues,
@@ -315,15 +301,10 @@ def add_merge_command(
     for one in (name, into):
         if name_key(one) not in known:
             raise UsageError(f"No entity is called {one!r}.", 'Look for it: localrag status, or localrag ask "…"')
-    _decide(
-        index,
-        f"{name} = {into}",
-        engine_options(engine, quiet=quiet),
-        quiet=quiet,
-    )
+    _decide(index, f"{name} = {into}", engine, quiet=quiet)
 
 
-def _decide(index: IndexOption, line: str, options: "EngineOptions", *, quiet: bool) -> None:
+def _decide(index: Path | None, line: str, engine: OptionValues, *, quiet: bool) -> None:
     """Save a merge decision and rebuild the graph."""
     import asyncio
 
@@ -332,6 +313,7 @@ def _decide(index: IndexOption, line: str, options: "EngineOptions", *, quiet: b
     from localrag.indexing.pipeline import rebuild_graph
     from localrag.project import open_for_writing
 
+    options = engine_options(engine, quiet=quiet)
     with open_for_writing(index, engine=options) as project, IndexProgress(quiet=quiet) as progress:
         add_alias(project.folder, line)
         asyncio.run(rebuild_graph(project, progress))
@@ -359,7 +341,7 @@ def check_command(
         if repair:
             opened.enter_context(writer_lock(folder))
         rebuilt = drop_foreign_schema(folder) if repair else None
-        db = opened.enter_context(closing(open_index(folder, create=repair, allow_torn=True)))
+        db = opened.enter_context(closing(open_index(folder, create=repair)))
         parts = check_index(db, folder)
         copy = (repair_index(db, folder) or rebuilt) if repair else None
         after = check_index(db, folder) if copy else parts
@@ -413,37 +395,3 @@ def print_check_result(lines: "list[CheckLine]", *, as_json: bool, **rest: objec
         from localrag.cli.views.tables import print_check_lines  # imports libraries that a machine under check may lack
 
         print_check_lines(lines)
-
-
-LAYOUT_METHODS = ("hierarchical", "umap")
-
-
-def layout_command(
-    method: Annotated[
-        str,
-        typer.Option(
-            "--method", help="hierarchical: nested circles. umap: by structural vectors.", **choice_option("method", LAYOUT_METHODS)
-        ),
-    ] = "umap",
-    dimensions: Annotated[int, typer.Option("--dimensions", min=2, max=1024, help="Dimensions of the structural vectors.")] = 64,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same layout.")] = 0,
-    index: IndexOption = None,
-    quiet: QuietOption = False,
-) -> None:
-    """Compute structural vectors of the entities and a layout of the graph. Later updates keep the method."""
-    from localrag.cli.views.progress import IndexProgress
-    from localrag.indexing.pipeline import relayout
-    from localrag.project import find_index, open_for_writing
-    from localrag.store import layout
-
-    folder = find_index(index)
-    with open_for_writing(folder, engine=engine_options({}, quiet=quiet)) as project, IndexProgress(quiet=quiet) as progress:
-        picture = {"method": method, "dimensions": dimensions, "seed": seed}
-        changed = relayout(project, progress, picture)
-        ids, vectors = layout.structural_embeddings(project.db)
-    if not ids:
-        raise UsageError("This index has no graph yet.", "Make one: localrag index PATH")
-    if not quiet:
-        what = f"{len(ids)} entities: vectors of {vectors.shape[1]} dimensions, places by {method}."
-        print_note(what if changed else f"{what} It was so already.")
-        print_note("See it: localrag serve")

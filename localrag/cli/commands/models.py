@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from localrag.cli.commands.inspect import print_check_result
-from localrag.cli.options import AllowHostOption, JsonOption, QuietOption, any_model, choice_option, models_to_download, own_models
-from localrag.cli.views.terminal import confirm, print_note, write_json, write_result
+from localrag.cli.options import AllowHostOption, JsonOption, QuietOption, any_model, choice_option
+from localrag.cli.views.terminal import confirm, print_note, write_json
 from localrag.errors import ModelError, UsageError
 from localrag.records import to_row
 from localrag.system.files import data_dir
@@ -40,7 +40,7 @@ def list_models_command(
 
     rows, worth = list_models(), recommended_models() if everything else []
     if as_json:
-        from localrag.catalog.local_models import memory_fit
+        from localrag.catalog.listing import memory_fit
 
         write_json({"models": rows, "curated": [_row(m) | {"fits": memory_fit(m.memory_needed)} for m in worth], "file": str(user_file())})
         return
@@ -53,23 +53,6 @@ def list_models_command(
 
 def _row(model: "RecommendedModel") -> dict[str, Any]:
     return to_row(model, {"context_length": "window", "is_default_choice": "best"}) | {"needs": model.memory_needed}
-
-
-@models_app.command("scan")
-def scan_command(
-    folders: Annotated[list[Path] | None, typer.Argument(metavar="DIR…", help="Folders to search. Default: other programs' own.")] = None,
-    add: Annotated[bool, typer.Option("--add", help="Add every model found to your list, without testing it.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Find GGUF models of other programs on this machine: Hugging Face, LM Studio, Ollama, llama.cpp. Nothing is copied."""
-    from localrag.catalog.listing import add_local_models, local_model_row
-    from localrag.catalog.local_models import find_local_models
-    from localrag.cli.views.tables import print_found_models
-
-    local_models = find_local_models(folders or [])
-    added = add_local_models(local_models) if add else {}
-    rows = [local_model_row(f, added) for f in local_models]
-    write_result({"found": rows}, print_found_models, rows, as_json=as_json)
 
 
 @models_app.command("add")
@@ -118,16 +101,6 @@ def _tested(file: "ModelFile") -> bool:
     return all(line.state != "fail" for line in lines)
 
 
-@models_app.command("show")
-def show_model_command(name: NameArgument, as_json: JsonOption = False) -> None:
-    """Show a model: quantisation, context window, template, memory needed and whether it fits, licence, file."""
-    from localrag.catalog.listing import model_details
-    from localrag.cli.views.tables import print_details
-
-    details = model_details(name)
-    write_result(details, print_details, as_json=as_json)
-
-
 @models_app.command("test")
 def test_command(name: NameArgument, as_json: JsonOption = False) -> None:
     """Test a model: whether it loads and answers, and how fast. A chat model is also measured. Exit code 4 if it does not work."""
@@ -160,7 +133,7 @@ def use_command(name: NameArgument) -> None:
 
 @models_app.command("rm")
 def remove_model_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A model of your own list.", autocompletion=own_models)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A model of your own list.", autocompletion=any_model)],
     delete: Annotated[bool, typer.Option("--delete", help="Also delete the file, if localrag downloaded it.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before deleting.")] = False,
 ) -> None:
@@ -187,7 +160,6 @@ def pull_command(
         typer.Argument(
             metavar="NAME|REPO[:QUANT]",
             help="A name of `models list --all`, or a repository of the hub.",
-            autocompletion=models_to_download,
         ),
     ],
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the model. Default: its listed or file name.")] = "",

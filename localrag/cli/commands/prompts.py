@@ -1,20 +1,18 @@
 """`localrag prompts` (list, show, edit, trust and reset prompts) and `localrag tune`."""
 
-import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from localrag.cli.options import IndexOption, JsonOption, OptionValues, QuietOption, engine_options, with_engine
+from localrag.cli.options import IndexOption, JsonOption, OptionValues, QuietOption, completion_of, engine_options, with_engine
+from localrag.cli.settings import split_list
 from localrag.cli.views.terminal import print_note, write_json, write_line, write_out, write_result
 from localrag.errors import NoIndex, UsageError
 from localrag.records import to_row
 from localrag.system.files import ensure_private_folder, write_atomically
 
 if TYPE_CHECKING:
-    from localrag.indexing.extraction.prompt_tuning import TuningSample
     from localrag.project import Project
     from localrag.settings import Domain
 
@@ -22,14 +20,15 @@ if TYPE_CHECKING:
 prompts_app = typer.Typer(no_args_is_help=True, help="Show the prompts and replace them with your own.")
 
 
-def _names(incomplete: str) -> list[str]:
-    """Names of prompts that begin with a text, for shell completion."""
+def _names() -> tuple[str, ...]:
     from localrag.llm.prompts import prompt_names
 
-    return [name for name in prompt_names() if name.startswith(incomplete)]
+    return prompt_names()
 
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A prompt of `localrag prompts list`.", autocompletion=_names)]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="A prompt of `localrag prompts list`.", autocompletion=completion_of(_names))
+]
 UserOption = Annotated[bool, typer.Option("--user", help="For all your indexes, not only for this project.")]
 
 
@@ -118,7 +117,8 @@ def edit_command(name: NameArgument, user: UserOption = False, index: IndexOptio
 @prompts_app.command("trust")
 def trust_command(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME…", help="Prompts of `localrag prompts list`. Default: all.", autocompletion=_names)
+        list[str] | None,
+        typer.Argument(metavar="NAME…", help="Prompts of `localrag prompts list`. Default: all.", autocompletion=completion_of(_names)),
     ] = None,
     index: IndexOption = None,
 ) -> None:
@@ -174,84 +174,66 @@ def _known(name: str) -> str:
 def tune_command(
     index: IndexOption = None,
     passages: Annotated[int, typer.Option("--passages", min=1, help="Number of chunks to read.")] = 8,
-    selection: Annotated[str, typer.Option("--selection", help="auto: typical chunks. random. top: the first ones.")] = "auto",
     types: Annotated[str, typer.Option("--types", metavar="A,B,…", help="Use these entity types instead of discovering them.")] = "",
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the sample.")] = 0,
     undo: Annotated[bool, typer.Option("--undo", help="Undo the last tuning.")] = False,
     *,
     engine: OptionValues,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Describe these documents in domain.toml (subject, types, examples) and show what that changes."""
+    """Describe these documents in domain.toml: subject, language, entity types, examples."""
     import asyncio
 
     from localrag.llm.prompts import DOMAIN_FILE, undo_domain, write_domain
     from localrag.project import find_index, open_for_writing
 
+    folder = find_index(index)
+    file = folder / DOMAIN_FILE
     if undo:
-        folder = find_index(index)
         if not undo_domain(folder):
             raise UsageError(f"{folder} has no {DOMAIN_FILE}: there is nothing to undo.", "Make one: localrag tune")
         if as_json:
-            write_json({"undone": True, "file": str(folder / DOMAIN_FILE)})
-        sys.stderr.write("Undone. Extract again: localrag index PATH\n")
+            write_json({"undone": True, "file": str(file)})
+        print_note("Undone. Extract again: localrag index PATH")
         return
-    if selection not in ("auto", "random", "top"):
-        raise UsageError(f"There is no selection {selection!r}.", "Choose auto, random or top.")
-    chosen = tuple(t.strip() for t in types.split(",") if t.strip())
-    options = engine_options(engine, quiet=quiet)
-    with open_for_writing(find_index(index), engine=options) as project:
-        domain, compared = asyncio.run(_tune_domain(project, passages, selection, chosen, seed))
+    with open_for_writing(folder, engine=engine_options(engine, quiet=quiet)) as project:
+        domain = asyncio.run(_tune_domain(project, passages, split_list(types)))
         write_domain(project.folder, domain)
-        path = project.folder / DOMAIN_FILE
-    if as_json:
-        write_json(
-            {
-                "domain": to_row(domain, {"description": "about", "rating_criteria": "rating"}),
-                "compared": [asdict(one) for one in compared],
-                "file": str(path),
-            }
-        )
-        return
-    _show(domain, compared)
-    write_out(f"\nWritten to {path}: edit it if you like, then extract again with `localrag index PATH`.\n")
-    write_out("Undo: localrag tune --undo\n")
+    row = {"domain": to_row(domain, {"description": "about", "rating_criteria": "rating"}), "file": str(file)}
+    write_result(row, _print_domain, domain, file, as_json=as_json)
 
 
-async def _tune_domain(
-    project: "Project", passages: int, selection: str, types: tuple[str, ...], seed: int
-) -> "tuple[Domain, list[TuningSample]]":
+async def _tune_domain(project: "Project", passages: int, types: tuple[str, ...]) -> "Domain":
     from dataclasses import replace
 
     from localrag.indexing.extraction.names import DocumentCasing
-    from localrag.indexing.extraction.prompt_tuning import MAX_COMPARED_PASSAGES, compare_extractions, sample_chunks, tune_domain
+    from localrag.indexing.extraction.prompt_tuning import sample_chunks, tune_domain
     from localrag.project import resolve_answer_style
     from localrag.store import chunks as chunks_store
     from localrag.store import documents, vectors
 
-    chunks = chunks_store.all_chunks(project.db)
     chunk_ids, matrix = vectors.load_vectors(project.db, "chunk")
     if not chunk_ids:
         raise UsageError("The index contains no text yet.", "Fill it: localrag index PATH")
-    by_id = {c.id: c for c in chunks}
-    sampled = sample_chunks([by_id[i] for i in chunk_ids], matrix, selection, passages + MAX_COMPARED_PASSAGES, seed)
+    by_id = {c.id: c for c in chunks_store.all_chunks(project.db)}
+    sampled = sample_chunks([by_id[i] for i in chunk_ids], matrix, passages)
     cases = [DocumentCasing(documents.document_by_id(project.db, c.document_id)) for c in sampled]
-    style = await resolve_answer_style(project)
-    held = min(MAX_COMPARED_PASSAGES, len(sampled) - 1)  # chunks that no example comes from
-    domain = await tune_domain(sampled[held:], cases[held:], project.model, project.settings, style)
-    if types:
-        examples = tuple(e for e in domain.examples if {t for _, t in e.entities} <= set(types))
-        domain = replace(domain, entity_types=types, examples=examples)
-    after = project.settings.with_domain(domain)
-    return domain, await compare_extractions(
-        sampled[:held] or sampled, cases[:held] or cases, project.model, project.settings, after, style
-    )
+    domain = await tune_domain(sampled, cases, project.model, project.settings, await resolve_answer_style(project))
+    if not types:
+        return domain
+    examples = tuple(e for e in domain.examples if {t for _, t in e.entities} <= set(types))
+    return replace(domain, entity_types=types, examples=examples)
 
 
-def _show(domain: "Domain", compared: "list[TuningSample]") -> None:
-    from localrag.cli.views.tables import print_domain, print_tuning_sample
+def _print_domain(domain: "Domain", file: Path) -> None:
+    from localrag.cli.views.console import print_fields
 
-    print_domain(domain)
-    for one in compared:
-        print_tuning_sample(one)
+    print_fields({
+        "about": domain.description,
+        "persona": domain.persona,
+        "language": domain.language,
+        "what matters": domain.rating_criteria,
+        "entity types": ", ".join(domain.entity_types),
+        "examples": len(domain.examples),
+    })  # fmt: skip
+    print_note(f"Written to {file}: edit it if you like, then extract again: localrag index PATH\nUndo: localrag tune --undo")

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import webbrowser
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from hashlib import sha256
@@ -16,6 +17,7 @@ from localrag.cli.options import (
     ModelOption,
     OptionValues,
     RerankerOption,
+    as_arguments,
     choice_option,
     engine_options,
     setting_option,
@@ -75,10 +77,7 @@ def serve_command(
         return open_for_query(folder, model=name, reranker=reranker, engine=chosen)
 
     worker = QueryWorker(folder, opened)
-    jobs, root = (
-        IndexProcess(folder, [part for name in engine["allow_host"] or () for part in ("--allow-host", name)]),
-        documents_root(folder),
-    )
+    jobs, root = IndexProcess(folder, as_arguments({"allow_host": engine["allow_host"]})), documents_root(folder)
     place = (inbox or root / "inbox").absolute()
     check_outside_index(place, folder)
     if place.is_symlink():  # the folder may come from somebody else
@@ -93,13 +92,13 @@ def serve_command(
 
 def _announce(address: str, policy: "AccessPolicy", browse: ExitStack | None) -> None:
     """Print the server's address, and open the page in a browser if `browse` is given; its exit deletes the redirect file."""
-    from localrag.serve.auth import open_in_browser, redirect_file
+    from localrag.serve.auth import redirect_file
 
     (code,) = policy.login_codes
     print_note(f"Page: {address}/#k={code}\nListening on {address}/v1\nKey: {policy.key}\nModel: localrag, or localrag:MODE. Ctrl-C ends.")
     sys.stderr.flush()
     if browse:
-        open_in_browser(browse.enter_context(redirect_file(f"{address}/#k={code}")))
+        webbrowser.open(browse.enter_context(redirect_file(f"{address}/#k={code}")).absolute().as_uri())
 
 
 def read_key(file: Path, *, make: bool) -> str:
@@ -175,13 +174,8 @@ def mcp_command(
     is_person = config is not None or (sys.stdin is not None and sys.stdin.isatty())
     folder = find_index(index) if is_person else index_folder_or_default(index)
     if config is not None:
-        options = [part for name, value in (("--model", model), ("--reranker", reranker)) if value for part in (name, _absolute(value))]
-        options += [part for h in engine["allow_host"] or () for part in ("--allow-host", h)]
-        options += ["--parallel", str(engine["parallel"])] * bool(engine["parallel"]) + ["--engine", engine["engine"]] * bool(
-            engine["engine"]
-        )
-        options += ["--deterministic"] * engine["deterministic"]
-        _print_config(config, folder, options)
+        models = {"model": _absolute(model), "reranker": _absolute(reranker)}
+        _print_config(config, folder, as_arguments(models | dict(engine)))
         return
     from localrag.project import open_for_query
     from localrag.serve.mcp_server import serve_stdio
@@ -190,8 +184,8 @@ def mcp_command(
     serve_stdio(folder, lambda: open_for_query(folder, model=model, reranker=reranker, engine=chosen))
 
 
-def _absolute(model: str) -> str:
-    return str(Path(model).absolute()) if Path(model).is_file() else model
+def _absolute(model: str | None) -> str | None:
+    return str(Path(model).absolute()) if model and Path(model).is_file() else model
 
 
 def _print_config(program: str, folder: Path, options: list[str]) -> None:

@@ -1,28 +1,26 @@
 """`localrag config`, `init`, `help`, `demo` and `doctor`."""
 
-import json
 import sys
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 import localrag
 from localrag.cli.commands.ask import ask_and_print
-from localrag.cli.commands.index import OutputOptions, run_index
+from localrag.cli.commands.index import run_index
 from localrag.cli.commands.inspect import print_check_result
-from localrag.cli.options import EngineOption, IndexOption, JsonOption, ModelOption, engine_options, pages_of_help
+from localrag.cli.options import EngineOption, IndexOption, JsonOption, ModelOption, completion_of, engine_options
 from localrag.cli.settings import (
     SETTING_NAMES,
     as_option_text,
-    bound_models_or_error,
     effective_settings,
     is_trusted,
     print_settings,
     read_set_values,
     set_value,
     settings_file_to_write,
-    settings_model,
     suggestion,
     to_toml,
     trust,
@@ -30,26 +28,18 @@ from localrag.cli.settings import (
     user_file,
     write_template,
 )
-from localrag.cli.views.terminal import print_note, write_json, write_line, write_out, write_result
+from localrag.cli.views.terminal import print_note, write_json, write_line, write_result
 from localrag.demo import CORPUS, QUESTIONS
 from localrag.errors import LocalragError, NoIndex, UsageError
-from localrag.records import CheckLine
 from localrag.settings import PROJECT_FILE, project_file
 from localrag.system.files import shipped_data_path
-
-if TYPE_CHECKING:
-    from localrag.cli.settings import EffectiveSetting
-
 
 config_app = typer.Typer(invoke_without_command=True, help="Show and change settings: models, modes, how documents are read.")
 
 
-def _names(incomplete: str) -> list[str]:
-    """Names of settings that begin with a text, for shell completion."""
-    return [name for name in SETTING_NAMES if name.startswith(incomplete)]
-
-
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A setting of `localrag config`.", autocompletion=_names)]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="A setting of `localrag config`.", autocompletion=completion_of(lambda: SETTING_NAMES))
+]
 UserOption = Annotated[bool, typer.Option("--user", help="Use your own settings file, for all folders.")]
 
 
@@ -58,24 +48,18 @@ def config_command(context: typer.Context, index: IndexOption = None, as_json: J
     """Show every setting with its value and the source of the value."""
     if context.invoked_subcommand:
         return
-    from dataclasses import asdict
-
-    rows = [asdict(row) for row in _setting_rows(index)]
-    if as_json:
-        project = project_file(Path.cwd())
-        files = {"project": str(project) if project else None, "user": str(user_file())}
-        write_json({"settings": rows, "files": files})
-    else:
-        print_settings(rows)
+    rows, project = _setting_rows(index), project_file(Path.cwd())
+    files = {"project": str(project) if project else None, "user": str(user_file())}
+    write_result({"settings": rows, "files": files}, print_settings, rows, as_json=as_json)
 
 
 @config_app.command("get")
 def get_command(name: NameArgument, index: IndexOption = None, as_json: JsonOption = False) -> None:
     """Print the value of a setting, as its option takes it."""
-    found = next((row for row in _setting_rows(index) if row.name == name), None)
-    if found is None:
+    if name not in SETTING_NAMES:
         raise UsageError(f"There is no setting {name!r}.", suggestion(name))
-    write_result(found.value, write_line, as_option_text(found.value), as_json=as_json)
+    value = next(row["value"] for row in _setting_rows(index) if row["name"] == name)
+    write_result(value, write_line, as_option_text(value), as_json=as_json)
 
 
 @config_app.command("set")
@@ -108,39 +92,27 @@ def trust_command() -> None:
     print_note(f"{path} is trusted as it is now{f': {listed}' if listed else ''}")
 
 
-@config_app.command("path")
-def path_command(user: UserOption = False, as_json: JsonOption = False) -> None:
-    """Print which file `config set` writes to."""
-    path = str(settings_file_to_write(user=user))
-    write_result({"path": path}, write_line, path, as_json=as_json)
-
-
-@config_app.command("schema")
-def schema_command(as_json: JsonOption = False) -> None:  # noqa: ARG001 — it is JSON without the option, too
-    """Print a JSON schema of localrag.toml, for editors."""
-    write_out(json.dumps(settings_model().model_json_schema(), indent=2) + "\n")
-
-
 def init_command() -> None:
     """Write a localrag.toml here that lists every setting, commented out, with an explanation."""
     print_note(f"{write_template()}: every setting with its value. Change what you need; localrag config shows the values in use.")
 
 
-def _setting_rows(index: Path | None) -> "list[EffectiveSetting]":
+def _setting_rows(index: Path | None) -> list[dict[str, Any]]:
     """All settings in effect, with a note if the index cannot be read."""
+    from localrag.project import bound_models
+
     set_values, project = read_set_values(), project_file(Path.cwd())
     if project and not is_trusted(project, set_values):
         print_note(f"You have not trusted {project}, so commands end with an error. To trust it: localrag config trust")
-    chosen = set_values["index"].value if "index" in set_values else ""
-    bound, problem = bound_models_or_error(index or (Path(chosen) if chosen else None))
-    if problem:
-        print_note(problem)
+    chosen, bound = set_values["index"].value if "index" in set_values else "", dict[str, Any]()
+    try:
+        bound = bound_models(index or (Path(chosen) if chosen else None))
+    except LocalragError as error:
+        print_note(str(error))
     return effective_settings(set_values, bound)
 
 
-TopicArgument = Annotated[
-    str, typer.Argument(metavar="[TOPIC]", help="A page, for example models or pipeline.", autocompletion=pages_of_help)
-]
+TopicArgument = Annotated[str, typer.Argument(metavar="[TOPIC]", help="A page, for example models or pipeline.")]
 
 
 def help_command(topic: TopicArgument = "", as_json: JsonOption = False) -> None:
@@ -149,9 +121,7 @@ def help_command(topic: TopicArgument = "", as_json: JsonOption = False) -> None
 
     pages = topics()
     if topic and topic not in pages:
-        from rapidfuzz.process import extract
-
-        near = [name for name, *_ in extract(topic, list(pages), limit=2, score_cutoff=50)]
+        near = get_close_matches(topic, pages, n=2)
         raise UsageError(f"There is no page {topic!r}.", f"Near: {', '.join(near)}" if near else "All pages: localrag help")
     if as_json:
         rows = [{"topic": name, "title": title_of(path)} for name, path in pages.items() if topic in ("", name)]
@@ -192,7 +162,7 @@ def demo_command(
     options = engine_options({})
     opened = localrag.Index.open(index, engine=options, missing_ok=True)
     with opened.write_session():
-        run_index([CORPUS], opened, OutputOptions())
+        run_index([CORPUS], opened, {"quiet": False, "progress": "auto", "as_json": False})
     for mode, question in QUESTIONS:
         print_note(f'\n$ localrag ask "{question}" --mode {mode}\n')
         with opened:
@@ -201,32 +171,22 @@ def demo_command(
 
 
 def doctor_command(
-    speed: Annotated[bool, typer.Option("--speed/--no-speed", help="Measure the speed of the chat model and the embedder.")] = True,
     model: ModelOption = None,
     index: IndexOption = None,
     engine: EngineOption = "",
-    gpu: Annotated[
-        bool,
-        typer.Option("--gpu", help="Only whether the graphics card is used: llama.cpp's build, the cards, the model's layers that fit."),
-    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check this machine: libraries, CPU, memory, disk, models, speed, and that nothing uses the network."""
-    from localrag.doctor import DoctorTarget, run_checks, run_gpu_checks
-    from localrag.project import bound_model_names, find_index
+    """Check this machine: libraries, memory, disk, models, and that nothing uses the network."""
+    from localrag.doctor import run_checks
+    from localrag.project import find_index
 
-    folder, damaged = None, []
-    names: tuple[str | None, str | None] = (None, None)
+    folder = None
     try:
         folder = find_index(index)
-        names = bound_model_names(folder)
     except NoIndex:
         if index is not None:
             raise
-    except LocalragError as error:
-        damaged = [CheckLine("database", "fail", str(error), error.hint)]
-    target, options = DoctorTarget(folder, model or names[0], names[1]), engine_options({"engine": engine}, quiet=as_json)
-    lines = damaged + (run_gpu_checks(target, options) if gpu else run_checks(target, options, speed=speed))
+    lines = run_checks(folder, engine_options({"engine": engine}, quiet=as_json), chat=model)
     print_check_result(lines, as_json=as_json)
     if any(line.state == "fail" for line in lines):
         sys.exit(1)

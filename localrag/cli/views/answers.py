@@ -23,7 +23,6 @@ from localrag.records import (
     AnswerPassage,
     Chunk,
     Citation,
-    with_new_keys,
 )
 from localrag.text.markdown import escape_plain_text, neutralize
 from localrag.text.sentences import collapse_whitespace
@@ -104,41 +103,17 @@ def display_path(path: str, root: Path) -> str:
 
 def display_location(citation: Citation, root: Path) -> str:
     """File, part and headings of a citation: `report.pdf › page 3 › Costs`."""
-    return escape_line(citation.place(display_path(citation.path, root), os.path.isdir))
+    return escape_line(citation.place(display_path(citation.path, root)))
+
+
+FIRST_KEYS = ("answer", "mode", "level", "citations", "calls", "prompt_tokens", "output_tokens", "seconds")
 
 
 def answer_json(answer: Answer, root: Path) -> dict[str, Any]:
     """The answer as `--json` prints it, its Markdown neutralized."""
-    neutral = neutralize(answer.answer)
-    citations = [c | {"path": display_path(c["path"], root)} for c in serializers.citations(answer)]
-    found = {
-        "answer": neutral.text,
-        "mode": answer.mode,
-        "level": answer.level,
-        "citations": citations,
-        "calls": answer.llm_calls,
-        "prompt_tokens": answer.prompt_tokens,
-        "output_tokens": answer.output_tokens,
-        "seconds": answer.seconds,
-        "short": answer.short_answer,
-        "style": answer.style,
-        "note": answer.note,
-        "question": answer.question,
-        "asked": answer.standalone_question,
-        "reason": answer.reason,
-        "unsupported": answer.unsupported_sentences,
-        "related": answer.related,
-        "contradicted": answer.contradicted,
-        "sentences": serializers.sentences(answer, neutral),
-        "passages": [p | {"path": display_path(p["path"], root)} for p in serializers.answer_passages(answer)],
-        "conversation": answer.conversation,
-        "by_program": answer.by_program,
-        "answerable": answer.is_answerable,
-        "confidence": answer.confidence and round(answer.confidence, 3),
-        "where": answer.filter_text,
-        "collections": list(answer.collections),
-    }
-    return with_new_keys(found, "short", "asked", "answerable", "unsupported", "where")
+    row = serializers.serialize_answer(answer)
+    shown = {key: [one | {"path": display_path(one["path"], root)} for one in row[key]] for key in ("citations", "passages")}
+    return {key: row[key] for key in (*FIRST_KEYS, *row) if key not in ("id", "at", "segments")} | shown
 
 
 def print_answer(answer: Answer, root: Path, stream: AnswerStream, opens: str = "localrag source 1") -> None:
@@ -146,12 +121,7 @@ def print_answer(answer: Answer, root: Path, stream: AnswerStream, opens: str = 
     stream.finish(answer.answer)
     if answer.citations:
         stdout_console.print()
-    for c in answer.citations:
-        quote = collapse_whitespace(c.quote)
-        short = quote if len(quote) <= 100 else quote[:97] + "…"
-        state = _state(answer, c)
-        place = f"[{c.n}] {display_location(c, root)}, {c.start}-{c.end}  “{short}”"
-        stdout_console.print(styled((place, "dim"), (state, STATE_COLORS.get(state.strip(), ""))))
+    _print_citations(answer, root)
     level = f", level {answer.level}" if answer.level is not None else ""
     note = f"\n{answer.note}" if answer.note else ""
     cost = f"{answer.llm_calls} calls, {answer.prompt_tokens + answer.output_tokens} tokens, " if answer.llm_calls else ""
@@ -162,6 +132,14 @@ def print_answer(answer: Answer, root: Path, stream: AnswerStream, opens: str = 
     mode = f"{answer.mode} ({answer.reason})" if answer.reason else answer.mode
     hint = f" · open a source: {opens}" if opens and answer.citations else ""
     print_note(f"\nmode: {mode}{level} · {answer.style} · {cost}{answer.seconds:.1f} s{hint}{note}")
+
+
+def _print_citations(answer: Answer, root: Path) -> None:
+    """Print the citations of an answer, one a line: number, place, quote, and the state unless it is supported."""
+    for c in answer.citations:
+        state = _state(answer, c)
+        place = f"[{c.n}] {display_location(c, root)}, {c.start}-{c.end}  “{shorten(c.quote, MAX_QUOTE_CHARS)}”"
+        stdout_console.print(styled((place, "dim"), (state, STATE_COLORS.get(state.strip(), ""))))
 
 
 _STATE_NOTES = {
@@ -205,17 +183,16 @@ def source_json(citation: Citation, chunk: Chunk | None, root: Path, state: str)
     return row | {"headings": list(chunk.headings), "passage": chunk.text, "passage_start": chunk.start} if chunk else row
 
 
-MAX_TITLE_CHARS = 70  # of a first question
+MAX_TITLE_CHARS, MAX_QUOTE_CHARS = 70, 100  # of a first question, of a quote
 CONTEXT_CHARS = 40  # shown before the searched words
 
 
 def print_conversations(rows: Sequence[dict[str, Any]], current: int | None = None) -> None:
     """Print conversations: number, first question, number of answers, time of the last one."""
-    width = max((len(str(row["id"])) for row in rows), default=0)
     for row in rows:
-        number = (f"{'*' if row['id'] == current else ' '}{row['id']:>{width}}", "bold")
         many = f"{row['answers']} answer{'s' * (row['answers'] != 1)}"
-        stdout_console.print(styled(number, f"  {_short(row['title'])}  ", (f"{many} · {row['at']}", "dim")))
+        number = f"{'*' if row['id'] == current else ' '}{row['id']}"
+        stdout_console.print(styled((number, "bold"), f"  {shorten(row['title'])}  ", (f"{many} · {row['at']}", "dim")))
     if not rows:
         stdout_console.print("There are no conversations.")
 
@@ -223,24 +200,24 @@ def print_conversations(rows: Sequence[dict[str, Any]], current: int | None = No
 def print_hits(rows: Sequence[dict[str, Any]], text: str) -> None:
     """Print the answers that contain the searched words: conversation, question, and the text around the first match."""
     for row in rows:
-        stdout_console.print(styled((str(row["id"]), "bold"), f"  {_short(row['question'])}  ", (row["at"], "dim")))
+        stdout_console.print(styled((str(row["id"]), "bold"), f"  {shorten(row['question'])}  ", (row["at"], "dim")))
         if around := _around(row["text"], text.split()):
             stdout_console.print(f"   {around}")
     if not rows:
         stdout_console.print("Nothing was found.")
 
 
-def print_conversation(answers: Sequence[tuple[str, Answer]], root: Path) -> None:
-    """Print the questions of a conversation with answers and citations, oldest first."""
+def print_past_answers(answers: Sequence[tuple[str, Answer]], root: Path) -> None:
+    """Print answers and the times of their questions: number, question, answer, citations."""
     for at, answer in answers:
-        stdout_console.print(styled((answer.question, "bold"), (f"  {at} · {answer.mode}", "dim")))
+        stdout_console.print(styled((f"{answer.id}  {answer.question}", "bold"), (f"  {at} · {answer.mode}", "dim")))
         if answer.standalone_question not in ("", answer.question):
             stdout_console.print(f"understood as: {answer.standalone_question}", style="dim")
         print_answer_text(answer)
-        for c in answer.citations:
-            place, quote = f"{display_location(c, root)}, {c.start}-{c.end}", _short(c.quote, 100)
-            stdout_console.print(f"[{c.n}] {place}  “{quote}”{_state(answer, c)}", style="dim")
+        _print_citations(answer, root)
         stdout_console.print()
+    if not answers:
+        stdout_console.print("No question has been asked of this index yet.")
 
 
 def conversation_markdown(answers: Sequence[Answer], root: Path) -> str:
@@ -288,7 +265,8 @@ def escape_controls_keep_lines(text: str) -> str:
     return "\n".join(map(escape_line, text.split("\n")))
 
 
-def _short(text: str, limit: int = MAX_TITLE_CHARS) -> str:
+def shorten(text: str, limit: int = MAX_TITLE_CHARS) -> str:
+    """A text on one line, cut after `limit` characters."""
     plain = collapse_whitespace(text)
     return plain if len(plain) <= limit else f"{plain[: limit - 1]}…"
 

@@ -1,10 +1,12 @@
-"""The rich consoles: results on stdout, notes on stderr, control characters escaped."""
+"""The rich consoles (results on stdout, notes on stderr, control characters escaped) and the one renderer of tables."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.measure import Measurement
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from localrag.cli.views.terminal import escape_controls
@@ -38,6 +40,53 @@ def styled(*parts: str | tuple[str, str]) -> Text:
     return Text.assemble(*parts)
 
 
-def stdout_at_least(columns: int) -> Console:
-    """A console on stdout with at least this many columns: wrapped lines are better than truncated figures."""
-    return SafeConsole(width=max(stdout_console.width, columns))
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, column_width: int = 0, gap: int = 0) -> None:
+    """Print rows as a table, or as a block of lines each where the terminal is too narrow. A dash stands for None.
+
+    `column_width`: characters that a column needs to be read; without it, a pipe gets lines as long as they are. `gap`: blank lines between
+    rows.
+    """
+    table = Table(*heads, box=None, pad_edge=False, header_style="dim", padding=(0, 2, gap, 0))
+    for column in table.columns:
+        column.overflow = "fold"
+    cells = [[value if isinstance(value, Text) else Text("–" if value is None else str(value)) for value in row] for row in rows]
+    for row in cells:
+        table.add_row(*row)
+    if max(_measure(table).minimum, len(heads) * column_width) <= stdout_console.width or not (column_width or stdout_console.is_terminal):
+        _print_whole(table, wraps=bool(column_width))
+    else:
+        _print_blocks(heads, cells)
+
+
+def _measure(table: Table) -> Measurement:
+    return Measurement.get(stdout_console, stdout_console.options.update_width(100_000), table)
+
+
+def _print_whole(table: Table, *, wraps: bool = False) -> None:
+    """Print a table; in a pipe with lines as long as they are, unless it `wraps` there, too."""
+    wide = not (wraps or stdout_console.is_terminal)
+    (SafeConsole(width=max(stdout_console.width, _measure(table).maximum)) if wide else stdout_console).print(table)
+
+
+def _print_blocks(heads: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+    for first, *others in rows:
+        first.stylize("bold")
+        stdout_console.print(first, soft_wrap=False, overflow="fold")
+        for head, cell in zip(heads[1:], others, strict=True):
+            stdout_console.print(styled((f"  {head}  ", "dim")).append_text(cell), soft_wrap=False, overflow="fold")
+        stdout_console.print()
+
+
+def print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows of the same fields as a table with the fields' names as heads; nothing without rows."""
+    if rows:
+        print_table([*rows[0]], [[*row.values()] for row in rows])
+
+
+def print_fields(values: Mapping[str, Any]) -> None:
+    """Print named values, one a line; inner ones as `name=value`."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for name, value in values.items():
+        shown = ", ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, Mapping) else str(value)
+        table.add_row(Text(name.replace("_", " "), "dim"), Text(shown, overflow="fold"))
+    _print_whole(table)

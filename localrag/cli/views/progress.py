@@ -1,7 +1,4 @@
-"""Progress of a run: bars on a terminal, plain lines elsewhere, JSON events for a program, and its result.
-
-`watch_run` shows the run of another process, read from the index (`localrag status --watch`).
-"""
+"""Progress of a run: bars on a terminal, plain lines elsewhere, JSON events for a program, and its result."""
 
 import math
 import shlex
@@ -10,20 +7,18 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.console import RenderableType
 from rich.constrain import Constrain
-from rich.live import Live
-from rich.progress import BarColumn, Progress, Task, TextColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-from localrag.cli.views.console import stderr_console, stdout_console
-from localrag.cli.views.terminal import escape_line, format_duration, index_argument, print_note, write_event, write_json
-from localrag.records import with_new_keys
+from localrag.cli.views.console import stderr_console
+from localrag.cli.views.terminal import escape_line, format_duration, index_argument, print_note, write_event
+from localrag.indexing.progress import extrapolate
 
 if TYPE_CHECKING:
     from localrag.index import Index
@@ -32,9 +27,6 @@ if TYPE_CHECKING:
     from localrag.indexing.progress import RunProgress, RunTotals
 
 
-MIN_BAR_WIDTH, MAX_BAR_WIDTH = 6, 30
-MAX_WORKER_LINES = 8  # workers with their own line
-WORKER_SILENT_AFTER_S = 10.0  # after which a worker's line says when it last reported
 ACTIVE_STATES = ("working", "waiting")
 RANGE_FACTOR = 1.5  # narrower ranges are shown as one number
 
@@ -69,90 +61,103 @@ def format_progress(facts: Mapping[str, Any], *, full: bool = True) -> str:
     """The progress of a run in one line; `full` includes the figures that the bars show."""
     parts = []
     if full:
-        parts = [percent(facts), f"{facts['stage']} {facts['done']}/{facts['total']}", format_seconds_left(facts["left"])]
-    if facts.get("read_tokens_per_s"):
-        parts.append(f"read {facts['read_tokens_per_s']:.0f} tok/s")
-    if facts.get("written_tokens_per_s"):
-        parts.append(f"wrote {facts['written_tokens_per_s']:.0f} tok/s")
+        parts = [percent(facts), f"{facts['stage']} {facts['done']}/{facts['total']}", format_seconds_left(facts["seconds_left"])]
+    if facts.get("prefill_tokens_per_s"):
+        parts.append(f"read {facts['prefill_tokens_per_s']:.0f} tok/s")
+    if facts.get("decode_tokens_per_s"):
+        parts.append(f"wrote {facts['decode_tokens_per_s']:.0f} tok/s")
     if facts.get("entities"):
         parts.append(f"{facts['entities']} entities")
     if facts.get("file"):
         parts.append(escape_line(facts["file"]))
-    if full and (workers := facts.get("workers")):
+    if workers := facts.get("workers"):
         parts.append(f"{sum(row['state'] in ACTIVE_STATES for row in workers)} of {len(workers)} workers")
-    return " · ".join(parts)
-
-
-def format_worker(row: Mapping[str, Any], now: float) -> str:
-    """A line on one of several workers: state, speed, completed work, and when it last reported."""
-    parts = [f"{escape_line(row['name'])} ({escape_line(row['place'])})", escape_line(row["state"])]
-    if row.get("written_tokens_per_s"):
-        parts.append(f"{row['written_tokens_per_s']:.0f} tok/s")
-    if row.get("chunks_per_s"):
-        parts.append(f"{row['chunks_per_s']:.1f} chunks/s")
-    parts.append(f"{row['units']} units, {row['chunks']} chunks")
-    if row.get("class"):
-        parts.append(f"numerics {row['class']}")
-    if now - row["seen_at"] > WORKER_SILENT_AFTER_S:
-        parts.append(f"last heard {format_duration(now - row['seen_at'])} ago")
     return " · ".join(parts)
 
 
 def percent(facts: Mapping[str, Any]) -> str:
     """The completed share of the run in percent, never 100 % before the end."""
-    share = facts["share"]
+    share = facts["fraction"]
     return "100 %" if share >= 1 else f"{min(99, math.floor(100 * share))} %"
 
 
-class ProgressBars:
-    """A bar for each stage and one for the whole run; below them a line of other figures, and one for each worker.
+PLAIN_EVERY_S = 30.0  # between lines if stderr is not a terminal
 
-    `share` and the count of a stage never decrease.
+
+class ProgressView(Progress):
+    """Shows the progress of a run: with `shown` "bar" as bars of the stages and of the whole, with "plain" as a line every 30 seconds.
+
+    Between reports it extrapolates. No share and no count ever decreases.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shown: str) -> None:
+        self._is_plain, self._ended = shown == "plain", threading.Event()
+        self._facts: Mapping[str, Any] = {}
+        self._set_at = self._share = 0.0
+        self._stages: dict[tuple[str, int], tuple[TaskID, float]] = {}  # with its start in seconds since that of the run
         text = Column(no_wrap=True, overflow="ellipsis")
-        self._progress = Progress(
+        super().__init__(
             TextColumn("{task.description}", markup=False, table_column=text),
-            BarColumn(None, table_column=Column(min_width=MIN_BAR_WIDTH, max_width=MAX_BAR_WIDTH)),
+            BarColumn(None, table_column=Column(min_width=6, max_width=30)),
             TextColumn("{task.fields[count]}", justify="right"),
             TextColumn("{task.fields[time]}", table_column=text),
+            console=stderr_console,
+            refresh_per_second=4,
+            disable=shown != "bar",
         )
-        self._stages: dict[tuple[str, int], tuple[Task, float]] = {}  # with its start in seconds since that of the run
-        self._total = self._add("all", 1)
-        self.facts: Mapping[str, Any] = {}
-        self.note = ""  # shown before the other figures
+        self._whole = self.add_task("all", total=1, count="", time="")
 
-    def _add(self, name: str, total: int) -> Task:
-        number = self._progress.add_task(name, total=total, count="", time="")
-        return next(task for task in self._progress.tasks if task.id == number)
+    def set(self, facts: Mapping[str, Any], at: float) -> None:
+        """Set the progress of a run at time `at` of the monotonic clock."""
+        self._facts, self._set_at = facts, at
+        self._update_bars(facts)
 
-    def set(self, facts: Mapping[str, Any]) -> None:
-        """Update the bars from the progress of a run."""
-        share, seconds = max(self._total.completed, facts["share"]), facts["seconds"]
-        self.facts = {**facts, "share": share}
-        time_text = format_duration(seconds) if share >= 1 else format_seconds_left(facts["left"])
-        self._progress.update(self._total.id, completed=share, count=percent(self.facts), time=time_text)
-        if not (stage := facts["stage"]):
+    def start(self) -> None:
+        """Start showing."""
+        super().start()
+        if self._is_plain:
+            threading.Thread(target=self._print_periodically, daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop showing; the last state stays visible."""
+        self._ended.set()
+        if not self.disable:
+            super().stop()
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        """Yield the bars, as many as the terminal has room for, and a line of other figures."""
+        if not self._facts:
             return
-        key = (stage, facts["round"])
-        if key not in self._stages:
-            self._stages[key] = self._add(f"{stage} {key[1]}" if key[1] > 1 else stage, 0), seconds
-        task, start = self._stages[key]
+        if (self._facts["stage"], self._facts["round"]) in self._stages:  # a new bar is drawn while it is added
+            self._update_bars(self._now())
+        whole, *stages = self.tasks
+        shown = [*stages[-max(1, self.console.size.height - 4) :], whole]
+        width = self.console.width - 1  # a full line would wrap in some terminals
+        yield Constrain(self.make_tasks_table(shown), width)
+        yield Constrain(Text(format_progress(self._facts, full=False), "dim", no_wrap=True, overflow="ellipsis"), width)
+
+    def _update_bars(self, facts: Mapping[str, Any]) -> None:
+        self._share = max(self._share, facts["fraction"])
+        seconds, stage = facts["seconds"], (facts["stage"], facts["round"])
+        time_text = format_duration(seconds) if self._share >= 1 else format_seconds_left(facts["seconds_left"])
+        self.update(self._whole, completed=self._share, count=percent({"fraction": self._share}), time=time_text)
+        if not stage[0]:
+            return
+        if stage not in self._stages:
+            name = f"{stage[0]} {stage[1]}" if stage[1] > 1 else stage[0]
+            self._stages[stage] = self.add_task(name, total=0, count="", time=""), seconds
+        number, start = self._stages[stage]
+        task = next(task for task in self.tasks if task.id == number)
         done, total = max(task.completed, facts["done"]), max(task.total or 0, facts["total"])
-        self._progress.update(task.id, completed=done, total=total, count=f"{done:.0f}/{total:.0f}", time=format_duration(seconds - start))
+        self.update(number, completed=done, total=total, count=f"{done:.0f}/{total:.0f}", time=format_duration(seconds - start))
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if not self.facts:
-            return
-        workers = self.facts.get("workers", [])
-        lines = [" · ".join(filter(None, (self.note, format_progress(self.facts, full=False))))]
-        lines += [format_worker(row, time.time()) for row in workers[:MAX_WORKER_LINES]]
-        lines += [f"… and {len(workers) - MAX_WORKER_LINES} more workers"] * (len(workers) > MAX_WORKER_LINES)
-        stages = [task for task, _ in self._stages.values()][-max(1, console.size.height - 3 - len(lines)) :]
-        table = self._progress.make_tasks_table([*stages, self._total])
-        texts = [Text(line, "dim", no_wrap=True, overflow="ellipsis") for line in lines]
-        yield Constrain(Group(table, *texts), options.max_width - 1)  # a full line would wrap in some terminals
+    def _now(self) -> Mapping[str, Any]:
+        return extrapolate(self._facts, time.monotonic() - self._set_at) if self._facts["fraction"] < 1 else self._facts
+
+    def _print_periodically(self) -> None:
+        while not self._ended.wait(PLAIN_EVERY_S):
+            if self._facts:
+                print_note(format_progress(self._now()))
 
 
 EVENTS_VERSION = 1
@@ -167,30 +172,21 @@ class ProgressEvents:
 
     def step(self, step: "RunProgress") -> None:
         """Write the events since the last step; none before the amount of work is known."""
-        if not self._began and (step.totals is None or step.totals.counted):
-            self._start(step)
-        if not self._began:
+        if not self._began and step.totals and not step.totals.counted:
             return
+        if not self._began:
+            self._began, t = True, step.totals
+            totals = {"files": t.files, "to_read": t.to_read, "bytes": t.bytes, "chunks": t.chunks} if t else None
+            write_event("start", version=EVENTS_VERSION, totals=totals)
         for file in step.skipped_files:
             write_event("skipped", path=file.path, reason=file.reason, failed=file.is_failure)
-        facts, stage = step.to_json(), (step.stage, step.round)
-        if stage != self._stage:
-            self._stage = stage
+        if (step.stage, step.round) != self._stage:
+            self._stage = step.stage, step.round
             write_event("stage", stage=step.stage, round=step.round, total=step.total, ahead=list(step.stages))
         elif time.monotonic() - self._written_at < MIN_EVENT_INTERVAL_S and step.fraction < 1:
             return
         self._written_at = time.monotonic()
-        write_event("progress", **facts)
-
-    def _start(self, step: "RunProgress") -> None:
-        self._began = True
-        t = step.totals
-        totals = {"files": t.files, "to_read": t.to_read, "bytes": t.bytes, "chunks": t.chunks} if t else None
-        write_event("start", version=EVENTS_VERSION, totals=totals)
-
-
-PLAIN_EVERY_S = 30.0  # between lines if stderr is not a terminal
-REFRESH_PER_S = 4
+        write_event("progress", **step.to_json())
 
 
 class IndexProgress:
@@ -201,8 +197,11 @@ class IndexProgress:
         self.shown = progress_style(shown, quiet=quiet)
         self._started = time.monotonic()
         self._events = ProgressEvents()
+        self._totals_printed = self.shown == "none"
+        self._show_view()
+
+    def _show_view(self) -> None:
         self._view = ProgressView(self.shown)
-        self._totals_printed = False
         self._view.start()
 
     @property
@@ -218,7 +217,7 @@ class IndexProgress:
             self._events.step(step)
             return
         self._view.set(step.to_json(), time.monotonic())
-        if step.totals and step.totals.counted and not self._totals_printed and self.shown != "none":
+        if step.totals and step.totals.counted and not self._totals_printed:
             self._totals_printed = True
             if step.totals.to_read:
                 print_note(format_totals(step.totals))
@@ -232,7 +231,7 @@ class IndexProgress:
         """Stop the bars while the user is asked a question."""
         self._view.stop()
         yield
-        self._view.start()
+        self._show_view()
 
     def __enter__(self) -> "IndexProgress":
         return self
@@ -258,124 +257,6 @@ def format_totals(totals: "RunTotals") -> str:
     return f"{totals.to_read} files to read ({size}, about {totals.chunks} chunks){unchanged_text}."
 
 
-class ProgressView:
-    """Shows progress as bars, or as a plain line every 30 seconds; without new reports it extrapolates."""
-
-    def __init__(self, shown: str) -> None:
-        self._shown = shown
-        self._bars = ProgressBars()
-        self._facts: dict[str, Any] = {}
-        self._set_at = 0.0
-        self.note = ""  # shown beside the figures
-        self._live: Live | None = None
-        self._ended = threading.Event()
-
-    def set(self, facts: Mapping[str, Any], at: float) -> None:
-        """Set the progress of a run at time `at` of the monotonic clock."""
-        self._facts, self._set_at = dict(facts), at
-        self._bars.set(facts)
-
-    def start(self) -> None:
-        """Start showing."""
-        if self._shown == "bar":
-            self._live = Live(
-                self._bars, console=stderr_console, refresh_per_second=REFRESH_PER_S, get_renderable=self._refresh, vertical_overflow="crop"
-            )
-            self._live.start()
-        elif self._shown == "plain":
-            self._ended = threading.Event()
-            threading.Thread(target=self._print_periodically, args=[self._ended], daemon=True).start()
-
-    def stop(self) -> None:
-        """Stop showing; the last state stays visible."""
-        self._ended.set()
-        if self._live:
-            self._live.stop()
-            self._live = None
-
-    def _refresh(self) -> ProgressBars:
-        if self._facts:
-            self._bars.set(self._now())
-            self._bars.note = self.note
-        return self._bars
-
-    def _now(self) -> dict[str, Any]:
-        from localrag.indexing.progress import extrapolate
-
-        return extrapolate(self._facts, time.monotonic() - self._set_at) if self._facts["share"] < 1 else self._facts
-
-    def _print_periodically(self, ended: threading.Event) -> None:
-        while not ended.wait(PLAIN_EVERY_S):
-            if self._facts:
-                print_note(format_progress(self._now()) + (f" · {self.note}" if self.note else ""))
-
-
-POLL_EVERY_S = 1.0
-RUN_SILENT_AFTER_S = 15.0  # after which a silent run is marked
-EXIT_CODES = {"complete": 0, "partial": 5, "interrupted": 130}  # by state of the run
-
-
-def watch_run(folder: Path, *, as_json: bool = False) -> int:
-    """Follow a running run until it ends, or print that there is none; return the exit code for its state."""
-    from localrag.store.opening import open_index
-
-    open_index(folder, still=True).close()  # migrates an index of an older version
-    view, last, followed = ProgressView(progress_style("auto", quiet=as_json)), None, False
-    try:
-        for last in _poll_runs(folder):
-            if as_json:
-                write_json(last)
-            if last["ended_at"] is not None or not last["alive"]:
-                break
-            if not followed:
-                followed = True
-                view.start()
-            if facts := last["progress"]:
-                view.note = f"last sign of life {format_duration(last['silent'])} ago" if (last["silent"] or 0) > RUN_SILENT_AFTER_S else ""
-                view.set(facts, time.monotonic() - (last["silent"] or 0.0))
-        if last and not as_json and last["state"] == "complete" and followed and last["progress"]:
-            view.set(last["progress"], time.monotonic())
-    except KeyboardInterrupt:  # ends only the watching
-        return 0
-    finally:
-        view.stop()
-    if not as_json:
-        stdout_console.print(_ended(last, followed=followed))
-    if last is None or not followed:
-        return 0
-    return EXIT_CODES.get(last["state"], 1)
-
-
-def _poll_runs(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the newest run in the format of `status --json` every POLL_EVERY_S; nothing if there is none."""
-    from localrag.store import runs
-    from localrag.store.browse import run_to_json
-    from localrag.store.database import snapshot
-
-    while True:
-        began = time.monotonic()
-        with snapshot(folder) as db:  # a new one each time: an open snapshot would prevent truncation of the write-ahead log
-            run = runs.last_run(db)
-        if run is None:
-            return
-        yield run_to_json(run)
-        time.sleep(max(0.1, POLL_EVERY_S - (time.monotonic() - began)))
-
-
-def _ended(run: dict[str, Any] | None, *, followed: bool) -> str:
-    if run is None:
-        return "This index has had no run yet. Start one: localrag index PATH"
-    facts = run["progress"]
-    at = f" at {percent(facts)} ({run['stage']} {run['done']}/{run['total']})" if facts and facts["share"] < 1 else ""
-    if run["ended_at"] is None:
-        return f"The process of the run ({run['pid']}) is gone; it ended{at}. What it saved is kept; resume with: localrag index PATH"
-    if not followed:
-        return f"No run is in progress. The last one, {run['ended_at']} UTC: {run['state']}{at}."
-    took = f" after {format_duration(facts['seconds'])}" if facts else ""
-    hint = {"complete": "", "partial": " What failed: localrag status"}.get(run["state"], " Resume with: localrag index PATH")
-    return f"The run has ended: {run['state']}{at}{took}.{hint}"
-
-
 def print_result(outcome: "IndexResult", index: "Index", seconds: float) -> None:
     """Print the result of a run: counts, skipped and failed files with reasons, and next commands."""
     counts = index.counts()
@@ -386,16 +267,14 @@ def print_result(outcome: "IndexResult", index: "Index", seconds: float) -> None
         names = ("documents", "chunks", "entities", "relationships", "reports")
         print_note(f"{' · '.join(f'{counts[name]} {name}' for name in names)} in {format_duration(seconds)}")
         print_note(" · ".join(_run_figures(outcome, counts["merged"])))
-    if collected := [one for one in outcome.garbage_collected if one.kind != "caches"]:  # caches change with every run
-        items = ", ".join(f"{one.n} {one.kind}" for one in collected)
-        print_note(f"Deleted data that are no longer needed: {items} ({sum(one.bytes for one in collected) / 1e6:.1f} MB).")
     if loaded.skipped:
         first = ", ".join(f"{escape_line(s.path)} ({s.reason})" for s in loaded.skipped[:3])
         print_note(f"{len(loaded.skipped)} files left out: {first}{' …' if len(loaded.skipped) > 3 else ''}. All: localrag files --skipped")
     print_retained(loaded)
     if outcome.failures:
         why = ", ".join(f"{n} {kind}" for kind, n in Counter(f.kind or "failed" for f in outcome.failures).most_common())
-        print_note(f"{_failed_parts(outcome, counts)} ({why}): {outcome.failures[0].reason} Retry: run the same command again.")
+        stages = ", ".join(f"{n} of {stage}" for stage, n in Counter(f.stage for f in outcome.failures).most_common())
+        print_note(f"Failed: {stages} ({why}): {outcome.failures[0].reason} Retry: run the same command again. All: localrag status")
     if counts["chunks"] and not counts["entities"]:
         print_note("No entity was found in these files; questions are answered from the passages.")
     if loaded.n_changed or outcome.calls:
@@ -427,23 +306,22 @@ def result_to_json(outcome: "IndexResult", index: "Index", seconds: float) -> di
     """The result of a run as JSON."""
     loaded, counts = outcome.documents, index.counts()
     names = ("documents", "chunks", "entities", "relationships", "communities", "reports")
-    found = {
+    return {
         "state": "complete" if outcome.complete else "partial",
         "files": loaded.files,
         **{name: list(getattr(loaded, name)) for name in ("new", "changed", "moved", "deleted")},
-        "kept": list(loaded.retained_paths),
+        "retained": list(loaded.retained_paths),
         "counts": {name: counts[name] for name in names},
         "skipped": [{"path": s.path, "reason": s.reason, "failed": s.is_failure} for s in loaded.skipped],
         "failures": [{"stage": f.stage, "subject": f.subject, "reason": f.reason, "kind": f.kind} for f in outcome.failures],
         "seconds": round(seconds, 1),
-        "spent": outcome.seconds,
-        "collected": {one.kind: {"n": one.n, "bytes": one.bytes} for one in outcome.garbage_collected},
+        "stage_seconds": outcome.seconds,
+        "garbage_collected": {one.kind: {"n": one.n, "bytes": one.bytes} for one in outcome.garbage_collected},
         **{name: getattr(outcome, name) for name in ("calls", "prompt_tokens", "output_tokens", "computed_tokens")},
-        "models": index.models(),
+        "models": index.status()["models"],
         "index": str(index.folder),
         "next": next_commands(index, counts),
     }
-    return with_new_keys(found, "spent", "kept", "collected")
 
 
 def print_retained(loaded: "LoadResult") -> None:
@@ -459,36 +337,13 @@ def print_retained(loaded: "LoadResult") -> None:
         )
 
 
-def _failed_parts(outcome: "IndexResult", counts: dict[str, int]) -> str:
-    n = Counter(f.stage for f in outcome.failures)
-    texts = {
-        "extraction": f"of {counts['chunks']} chunks gave no graph data, or only some",
-        "same entity": "pairs of names were left undecided",
-        "description": "entities and relationships have no summary of their descriptions",
-        "report": f"of {counts['communities']} communities have no report",
-    }
-    return " and ".join(f"{n[stage]} {text}" for stage, text in texts.items() if n[stage])
-
-
 def format_engine_metrics(figures: dict[str, Any]) -> str:
     """The metrics of an engine in one line; empty if it computed nothing."""
     if not figures.get("steps"):  # also if workers computed everything
         return ""
     tasks = figures["tasks"].values()
-    prompt, cached, wrote, forced, drafted = (
-        sum(t[k] for t in tasks) for k in ("prompt_tokens", "cached_tokens", "output_tokens", "forced_tokens", "drafted_tokens")
-    )
+    prompt, cached, wrote = (sum(t[k] for t in tasks) for k in ("prompt_tokens", "cached_tokens", "output_tokens"))
     if "server" in figures:
         return f"{figures['server']} read {prompt} tokens and wrote {wrote}"
-    return (
-        f"read {prompt} tokens, {format_percent(cached, prompt)} of them from the KV cache, at "
-        f"{figures['prefill_tokens_per_s']:.0f} tok/s · wrote "
-        f"{wrote}, {format_percent(forced, wrote)} forced, {format_percent(drafted, wrote)} guessed, at "
-        f"{figures['decode_tokens_per_s']:.0f} tok/s · "
-        f"{figures['steps']} steps, slots {figures['slot_use']:.0%} full"
-    )
-
-
-def format_percent(part: int, total: int) -> str:
-    """`part` of `total` in percent."""
-    return f"{part / total:.0%}" if total else "0%"
+    read_at, wrote_at = figures["prefill_tokens_per_s"], figures["decode_tokens_per_s"]
+    return f"read {prompt} tokens ({cached} from the KV cache) at {read_at:.0f} tok/s · wrote {wrote} at {wrote_at:.0f} tok/s"

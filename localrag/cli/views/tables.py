@@ -1,77 +1,24 @@
-"""Tables: models, downloads, benchmarks, evaluations, studies, merges, checks and tuning."""
+"""Tables: models, downloads, benchmarks, evaluations, studies and checks."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-from rich.table import Table
 from rich.text import Text
 
 from localrag.bench.report import recommendation, run_summary, table, warnings
 from localrag.bench.runs import MetricComparison, reliability_warning
-from localrag.cli.views.console import stderr_console, stdout_at_least, stdout_console, styled
+from localrag.cli.views.console import print_rows, print_table, stderr_console, stdout_console, styled
 from localrag.cli.views.progress import PLAIN_EVERY_S
-from localrag.cli.views.terminal import print_note
+from localrag.cli.views.terminal import print_note, status_line
 from localrag.eval.judge import CRITERIA
 from localrag.eval.win_rates import mean_rates
-from localrag.records import CheckLine, NameMerge
-from localrag.text.sentences import collapse_whitespace
+from localrag.records import CheckLine
 
 if TYPE_CHECKING:
     from localrag.catalog.listing import RecommendedModel
-    from localrag.indexing.extraction.prompt_tuning import TuningSample
-    from localrag.settings import Domain
-
-
-def print_engine_benchmark(figures: dict[str, Any], without: dict[str, dict[str, Any]]) -> None:
-    """Print the speed of an engine run and of runs without one part each, and the settings."""
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("", no_wrap=True)
-    for name in ("tok/s", "×", "s", "tokens", "forced", "guessed", "shared", "steps", "host"):
-        table.add_column(name, justify="right")
-    for name, row in {"all parts": figures, **without}.items():
-        speed = row["output_tokens_per_s"]
-        counts = (str(row[k]) for k in ("output_tokens", "forced_tokens", "drafted_tokens", "prefix_tokens_saved", "steps"))
-        table.add_row(
-            name, f"{speed}", f"{speed / figures['output_tokens_per_s']:.2f}", f"{row['seconds']}", *counts, f"{row['host_share']:.1%}"
-        )
-    stdout_console.print(table)
-    if limit := figures.get("limit"):
-        stdout_console.print(
-            f"llama.cpp's calls alone, one after another: {limit['output_tokens_per_s']} tok/s; reached of that: {limit['share']:.1%}"
-        )
-    stdout_console.print("settings: " + ", ".join(f"{k}={v}" for k, v in figures["settings"].items()), style="dim")
-
-
-def print_merges(merges: Sequence[tuple[int, NameMerge]]) -> None:
-    """Print a table of merges."""
-    table = Table("N", "name", "entity", "reason", "score", box=None, pad_edge=False, header_style="dim")
-    for number, m in merges:
-        table.add_row(str(number), m.name, m.entity_name, m.reason, f"{m.score:.2f}")
-    stdout_console.print(table)
-
-
-def print_scores(scores: dict[str, Any]) -> None:
-    """Print the figures of an evaluation, one per line, with the gold types last."""
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for name, value in scores.items():
-        if name != "types":
-            table.add_row(name.replace("_", " "), str(value))
-    types = ", ".join(f"{gold} → {asked}" for gold, asked in scores["types"].items())
-    table.add_row("gold types", types or "none")
-    stdout_console.print(table)
-
-
-def print_retrieval(rows: Sequence[dict[str, Any]]) -> None:
-    """Print a table of retrieval figures, one line per mode."""
-    names = [n for n in rows[0] if n not in ("task", "extractor", "passages", "questions", "skipped", "failures")]
-    stdout_console.print(
-        f"{rows[0]['task']}: {rows[0]['passages']} passages, {rows[0]['questions']} questions, extractor {rows[0]['extractor']}"
-    )
-    print_rows([{n: row[n] for n in names} for row in rows])
 
 
 def print_support(scores: dict[str, Any], rows: int) -> None:
@@ -96,42 +43,6 @@ def _kind_row(kind: str, row: dict[str, Any]) -> dict[str, Any]:
     return shares | {state: f"{true[state]} / {false[state]}" for state in true}
 
 
-def print_rows(rows: Sequence[dict[str, Any]]) -> None:
-    """Print a table of figures, with a dash for None."""
-    names = {"questions": "n", "evidence_shown": "shown", "evidence_cited": "cited"}
-    table = Table(*(names.get(n, n) for n in rows[0]), box=None, pad_edge=False, header_style="dim")
-    for row in rows:
-        table.add_row(*("–" if value is None else str(value) for value in row.values()))
-    stdout_at_least(140).print(table)
-
-
-def print_domain(domain: "Domain") -> None:
-    """Print the domain that a tuning found."""
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for name, value in (
-        ("about", domain.description),
-        ("persona", domain.persona),
-        ("language", domain.language),
-        ("what matters", domain.rating_criteria),
-        ("entity types", ", ".join(domain.entity_types)),
-        ("examples", str(len(domain.examples))),
-    ):
-        table.add_row(name, value)
-    stdout_console.print(table)
-
-
-def print_tuning_sample(one: "TuningSample") -> None:
-    """Print the entities of a chunk before and after tuning, with changes in bold."""
-    stdout_console.print(f"\n{collapse_whitespace(one.chunk.text)[:160]} …", style="dim")
-    before, after = ({e.name: e.type for e in x.entities} for x in (one.before, one.after))
-    table = Table("name", "before", "after", box=None, pad_edge=False, header_style="dim")
-    for name in [*before, *(n for n in after if n not in before)]:
-        old, new = before.get(name, "–"), after.get(name, "–")
-        table.add_row(name, old, Text(new, "bold" if new != old else ""))
-    stdout_console.print(table)
-    stdout_console.print(f"relationships: {len(one.before.relationships)} before, {len(one.after.relationships)} after", style="dim")
-
-
 def print_check_lines(lines: Sequence[CheckLine]) -> None:
     """Print the lines of a check, each with its remedy below it."""
     marks = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")}
@@ -142,7 +53,6 @@ def print_check_lines(lines: Sequence[CheckLine]) -> None:
             stdout_console.print(f"  {'':<{width}}  → {line.remedy}")
 
 
-_FULL_TABLE_COLUMNS = 150  # columns of the full list of models to download
 _COLOURS = {"fits": "green", "tight": "yellow", "too big": "red"}
 
 
@@ -156,75 +66,43 @@ def format_parameters(parameters: int) -> str:
     return "" if not parameters else f"{parameters / 1e9:.1f}B" if parameters >= 1e9 else f"{parameters / 1e6:.0f}M"
 
 
-def _new_table(*heads: str) -> Table:
-    return Table(*heads, box=None, pad_edge=False, header_style="dim")
-
-
 def print_models(rows: Sequence[dict[str, Any]]) -> None:
-    """Print listed models: name, kind, size, file, with a star before defaults."""
-    table = _new_table("", "name", "kind", "size", "file")
-    for row in rows:
-        size = Text((row["problem"] and "missing") or format_bytes(row["size"]), "red" if row["problem"] else "")
-        table.add_row(
-            "*" if row["default"] else "", Text(row["name"], overflow="fold"), row["kind"], size, Text(row["path"], overflow="fold")
-        )
-    stdout_at_least(0).print(table)
+    """Print listed models: name, with a star before defaults, kind, size, file."""
+    print_rows([
+        {
+            "name": f"{'*' if row['default'] else ' '} {row['name']}",
+            "kind": row["kind"],
+            "size": Text("missing", "red") if row["problem"] else format_bytes(row["size"]),
+            "file": row["path"],
+        }
+        for row in rows
+    ])  # fmt: skip
     for row in rows:
         if row["problem"]:
             print_note(f"{row['name']}: {row['problem']}")
-    print_note("* default of new indexes\nFind more: localrag models scan, localrag models list --all")
+    print_note("* default of new indexes\nFind more: localrag models list --all")
 
 
 def print_curated(models: Sequence["RecommendedModel"], best: "RecommendedModel | None") -> None:
     """Print the recommended models, whether each fits this machine, and the best one for it."""
-    from localrag.catalog.local_models import memory_fit
+    from localrag.catalog.listing import memory_fit
 
-    one_line = not stdout_console.is_terminal or stdout_console.width >= _FULL_TABLE_COLUMNS
-    table = _new_table("name", "kind", "size", "memory", "here", *(["weights", "licence", "languages", "good for"] if one_line else []))
-    for m in models:
-        fit = memory_fit(m.memory_needed)
-        about = [m.parameters, m.licence, m.languages, m.good_for] if one_line else []
-        table.add_row(m.name, m.kind, format_bytes(m.size), format_bytes(m.memory_needed), Text(fit, _COLOURS[fit]), *about)
     stdout_console.print()
-    stdout_at_least(_FULL_TABLE_COLUMNS if one_line else 0).print(table)
-    for m in [] if one_line else models:
-        stdout_console.print(f"\n{m.name}: {m.good_for}\n  {m.parameters} · {m.licence} · languages: {m.languages}", soft_wrap=False)
+    print_rows([
+        {
+            "name": m.name,
+            "kind": m.kind,
+            "size": format_bytes(m.size),
+            "memory": format_bytes(m.memory_needed),
+            "here": Text(fit := memory_fit(m.memory_needed), _COLOURS[fit]),
+            "weights": m.parameters,
+            "licence": m.licence,
+            "languages": m.languages,
+            "good for": m.good_for,
+        }
+        for m in models
+    ])  # fmt: skip
     print_note(f"Best chat model for this machine: {best.name if best else 'the bundled one'}\nDownload one: localrag models pull NAME")
-
-
-def print_found_models(rows: Sequence[dict[str, Any]]) -> None:
-    """Print the models of other programs on this machine, and how to add them."""
-    good, bad = [r for r in rows if not r["problem"]], [r for r in rows if r["problem"]]
-    table = _new_table("name", "kind", "size", "weights", "here", "from", "listed as")
-    for row in good:
-        fit = Text(row["fits"], _COLOURS[row["fits"]])
-        weights = f"{format_parameters(row['parameters'])} {row['quantisation']}".strip()
-        name, listed = (Text(row[key], overflow="fold") for key in ("name", "listed"))
-        table.add_row(name, row["kind"], format_bytes(row["size"]), weights, fit, row["program"], listed)
-    if good:
-        stdout_at_least(0).print(table)
-    for row in bad:
-        print_note(f"Not usable: {row['path']}: {row['problem']}")
-    new = [r for r in good if not r["listed"]]
-    if not rows:
-        print_note("No GGUF models were found. Download one: localrag models list --all")
-    elif new:
-        example = max((r for r in new if r["fits"] == "fits"), key=lambda r: r["size"], default=new[0])
-        print_note(f"Nothing was copied. Add one: localrag models add {example['path']}\nAdd all: localrag models scan --add")
-
-
-def print_details(details: dict[str, Any]) -> None:
-    """Print the properties of a model, one per line."""
-    shown = dict(details)
-    if "size" in details:
-        shown |= {"size": format_bytes(details["size"]), "needs": f"{format_bytes(details['needs'])} of memory: {details['fits']}"}
-        shown |= {"parameters": format_parameters(details["parameters"]), "window": f"{details['window']} tokens"}
-        shown |= {"template": "its own" if details["template"] else "none: a common one is used"}
-    if "slots" in details:
-        shown["slots"] = f"{details['slots']} answers at once, {shown.pop('context')} tokens each"
-    shown.pop("fits", None)
-    for key, value in shown.items():
-        stdout_console.print(Text.assemble((f"{key:<13}", "dim"), str(value) or "not stated"))
 
 
 @contextmanager
@@ -250,35 +128,27 @@ def download_progress(name: str, *, quiet: bool) -> Iterator[Callable[[int, int]
 MAX_MODEL_COLUMNS = 4  # further models get another table below
 
 
-class BenchProgress:
-    """Shows the progress events of a benchmark process: a changing line on a terminal, else plain lines at most every 30 s per stage."""
+@contextmanager
+def bench_progress(*, quiet: bool) -> Iterator[Callable[[str, dict[str, Any]], None]]:
+    """Yield what shows the events of a model's benchmark: the status line on a terminal, and a plain line for each stage elsewhere."""
+    stage = ""
 
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet, self._printed_at, self._stage = quiet, 0.0, ""
-        self._status = stderr_console.status("") if stderr_console.is_terminal and not quiet else None
-
-    def __call__(self, model: str, line: dict[str, Any]) -> None:
-        """Show an event of the benchmark of a model."""
-        if self._quiet:
+    def show(model: str, line: dict[str, Any]) -> None:
+        nonlocal stage
+        if quiet:
             return
         if "say" in line:
             print_note(f"{model}: {line['say']}")
-            return
-        text = f"{model}: {line['stage']}, {line['done']} of {line['total']}"
-        if self._status:
-            self._status.update(Text(text))
-        elif f"{model} {line['stage']}" != self._stage or time.monotonic() - self._printed_at > PLAIN_EVERY_S:
-            self._stage, self._printed_at = f"{model} {line['stage']}", time.monotonic()
-            print_note(text)
+        elif stderr_console.is_terminal:
+            status_line.show(f"{model}: {line['stage']}, {line['done']} of {line['total']}")
+        elif stage != f"{model}: {line['stage']}":
+            stage = f"{model}: {line['stage']}"
+            print_note(stage)
 
-    def __enter__(self) -> "BenchProgress":
-        if self._status:
-            self._status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._status:
-            self._status.stop()
+    try:
+        yield show
+    finally:
+        status_line.clear()
 
 
 def print_run(run: dict[str, Any]) -> None:
@@ -286,7 +156,10 @@ def print_run(run: dict[str, Any]) -> None:
     good = [m for m in run["models"] if not m["error"]]
     stdout_console.print(run_summary(run), style="dim")
     for start in range(0, len(good), MAX_MODEL_COLUMNS):
-        _print_table(good[start : start + MAX_MODEL_COLUMNS])
+        content = table(good[start : start + MAX_MODEL_COLUMNS])
+        lines = [(Text(title, "bold"), *("" for _ in content.heads)) for title, _ in content.groups]
+        rows = [row for title, (_, group) in zip(lines, content.groups, strict=True) for row in (title, *group)]
+        print_table(("", *content.heads), rows)
     for note in warnings(run["models"]):
         stdout_console.print(note, style="red")
     if good:
@@ -294,38 +167,29 @@ def print_run(run: dict[str, Any]) -> None:
         stdout_console.print(recommendation(run["models"]))
 
 
-def _print_table(models: Sequence[dict[str, Any]]) -> None:
-    content = table(models)
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    shown.add_column("")
-    for name in content.heads:
-        shown.add_column(name, justify="right", overflow="fold")
-    for title, lines in content.groups:
-        shown.add_row()
-        shown.add_row(Text(title, "bold"))
-        for label, *cells in lines:
-            shown.add_row(label, *cells)
-    stdout_at_least(100).print(shown)
-
-
 def print_compared_models(first: str, a: dict[str, Any], second: str, b: dict[str, Any], comparisons: Sequence[MetricComparison]) -> None:
     """Print a comparison of two models: per metric both figures, the difference with its interval, and the verdict."""
     stdout_console.print(f"first:  {first}\nsecond: {second}\n")
-    shown = Table("", "first", "second", "difference", "95 % interval", "", "over", box=None, pad_edge=False, header_style="dim")
-    for one in comparisons:
-        d = one.difference
-        interval = (
-            "–" if d.low is None or d.high is None else f"{_format_figure(d.low, signed=True)} to {_format_figure(d.high, signed=True)}"
-        )
-        over = f"{d.items} items, paired" if one.paired else f"{d.items} measurement{'s' * (d.items != 1)} each"
-        verdict = Text(one.verdict, "bold" if d.is_significant else "")
-        shown.add_row(
-            one.name, _format_figure(d.first), _format_figure(d.second), _format_figure(d.value, signed=True), interval, verdict, over
-        )
-    stdout_at_least(120).print(shown)
+    print_rows([
+        {
+            "": one.name,
+            "first": _format_figure(d.first),
+            "second": _format_figure(d.second),
+            "difference": _format_figure(d.value, signed=True),
+            "95 % interval": _interval(d.low, d.high),
+            "verdict": Text(one.verdict, "bold" if d.is_significant else ""),
+            "over": f"{d.items} items, paired" if one.paired else f"{d.items} measurement{'s' * (d.items != 1)} each",
+        }
+        for one in comparisons
+        for d in [one.difference]
+    ])  # fmt: skip
     for name, row in ((first, a), (second, b)):
         if why := reliability_warning(row["figures"]):
             stdout_console.print(f"{name}: not reliable: {why}", style="red")
+
+
+def _interval(low: float | None, high: float | None) -> str | None:
+    return None if low is None or high is None else f"{_format_figure(low, signed=True)} to {_format_figure(high, signed=True)}"
 
 
 def _format_figure(value: float, *, signed: bool = False) -> str:
@@ -334,17 +198,17 @@ def _format_figure(value: float, *, signed: bool = False) -> str:
     return f"+{text}" if signed and value > 0 else text
 
 
-def print_study(study: dict[str, Any], page: Path) -> None:
-    """Print the results of a study: conditions, win rates, quality of the judge, and the path of the report."""
+def print_study(study: dict[str, Any]) -> None:
+    """Print the results of a study: conditions, win rates, and the quality of the judge."""
     shown = [c for c in study["conditions"] if not c["same_as"]]
     rates = mean_rates(study["wins"], [c["name"] for c in shown])
-    print_rows([_row(c) | {f"{k[:5]}.": rates[c["name"]][k] for k in CRITERIA} for c in shown])
-    stdout_console.print(
-        "read: tokens of what it reads · said: statements of an answer · supp.: sentences a passage supports, % · agree: sentences\n"
-        "that repeated answers support, % · n: answered · under the four criteria: the mean win rate against the others, %\n",
-        style="dim",
-    )
-    _print_wins(study["wins"])
+    figures = {"context_tokens": "tokens read", "supported": "supported %", "calls": "calls", "seconds": "s", "answered": "answers"}
+    wins = {c["name"]: {f"wins by {k}, %": rate for k, rate in rates[c["name"]].items()} for c in shown}
+    print_rows([{"condition": c["name"]} | {head: c[name] for name, head in figures.items()} | wins[c["name"]] for c in shown])
+    stdout_console.print()
+    pairs = dict.fromkeys((w["a"], w["b"]) for w in study["wins"])
+    print_table(("", *CRITERIA), [(f"{a} beats {b}", *(_rate(w) for w in study["wins"] if (w["a"], w["b"]) == (a, b))) for a, b in pairs])
+    stdout_console.print("Percent, a tie counts half; in brackets 95 % intervals over questions.\n", style="dim")
     judge = study["judge"]
     stdout_console.print(
         f"Judge {study['study'].get('judge', '–')}: {judge['verdicts']} verdicts, {judge['failed']} failed, "
@@ -353,40 +217,12 @@ def print_study(study: dict[str, Any], page: Path) -> None:
     )
     for line in study["warnings"]:
         stdout_console.print(styled(("!", "yellow"), f" {line}"))
-    print_note(f"Report: {page}")
 
 
-COLUMN_TITLES = {
-    "units": "units",
-    "context_tokens": "read",
-    "statements": "said",
-    "supported": "supp.",
-    "agreement": "agree",
-    "calls": "calls",
-    "tokens": "tokens",
-    "seconds": "s",
-    "answered": "n",
-}
-
-
-def _row(condition: dict[str, Any]) -> dict[str, Any]:
-    return {"condition": condition["name"]} | {short: condition[name] for name, short in COLUMN_TITLES.items()}
-
-
-def _print_wins(wins: list[dict[str, Any]]) -> None:
-    table = Table("", *CRITERIA, box=None, pad_edge=False, header_style="dim")
-    pairs = list(dict.fromkeys((w["a"], w["b"]) for w in wins))
-    for a, b in pairs:
-        table.add_row(f"{a} beats {b}", *(_rate(w) for w in wins if (w["a"], w["b"]) == (a, b)))
-    stdout_at_least(120).print(table)
-    stdout_console.print("Percent, a tie counts half; 95 % intervals over questions; * significant after Holm's correction.\n", style="dim")
-
-
-def _rate(win: dict[str, Any]) -> str:
+def _rate(win: dict[str, Any]) -> str | None:
     if win["rate"] is None:
-        return "–"
-    bounds = "" if win["low"] is None else f" ({win['low']:.0f}–{win['high']:.0f})"
-    return f"{win['rate']:.0f}{'*' if win['p'] is not None and win['p'] < 0.05 else ''}{bounds}"
+        return None
+    return f"{win['rate']:.0f}" + ("" if win["low"] is None else f" ({win['low']:.0f}–{win['high']:.0f})")
 
 
 def _percent_text(value: float | None) -> str:

@@ -3,25 +3,19 @@
 Correctness: a layout's logits are compared with those of the plain layout (the file's own weights on the CPU, one sequence, 16-bit KV, no
 flash attention). Crashes are caught by the child process (`trial`), silent errors by the divergence.
 
-Speed: the layouts take turns. A round in which the process had less CPU time than its threads is discarded (a thread with a core to itself
-spins through its waits: measured 0.93 to 1.0 of wall time alone, 0.6 beside one busy process, 0.5 beside two). A layout beats an earlier
-one only if it is faster in nearly all counted rounds.
+Speed: the layouts take turns, and each counts with its best round, so that other processes disturb all alike. A layout beats an earlier one
+only if it is clearly faster.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
-from statistics import median
-from typing import Any
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.engine.autotune.trial import TrialLog
-from localrag.engine.llama.chat_template import open_vocabulary
 from localrag.engine.llama.model import PREFILL_ROWS, LlamaModel
 from localrag.engine.settings import EngineSettings
 from localrag.errors import NativeTrialFailed
@@ -37,9 +31,8 @@ MAX_KL_DIVERGENCE = 0.1  # nats, median row: q8_0 copies and KV stay below 0.01 
 def reference_settings(settings: EngineSettings) -> EngineSettings:
     """The plain layout to compare with."""
     return replace(
-        settings, weights="own", extra_buffers=False, gpu_layers=0, cpu_experts=0, kv_cache_type="f16", kv_unified=False,
-        flash_attention=False, slots=1, n_ctx=256,
-    )  # fmt: skip
+        settings, weights="own", extra_buffers=False, gpu_layers=0, kv_cache_type="f16", flash_attention=False, slots=1, n_ctx=256
+    )
 
 
 def probe_logits(backend: LlamaModel) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -67,21 +60,15 @@ def _tokens(backend: LlamaModel) -> list[int]:
     return tokens + [(3 + 7 * i) % backend.n_vocab for i in range(PREFIX_TOKENS + 3 - len(tokens))]
 
 
-def save_reference(backend: LlamaModel, path: Path) -> None:
-    """Write the plain layout's logits to a file for `kl_divergence`."""
-    read, wrote = probe_logits(backend)
-    np.savez(path, read=read, wrote=wrote[0])
+def kl_divergence(backend: LlamaModel, expected: tuple[NDArray[np.float32], NDArray[np.float32]]) -> float:
+    """Kullback-Leibler divergence from the plain layout's `probe_logits`, in nats, median over rows.
 
-
-def kl_divergence(backend: LlamaModel, reference: Path) -> float:
-    """Kullback-Leibler divergence from the plain layout, in nats, median over rows. Raises NativeTrialFailed if it is too large."""
-    with np.load(reference) as stored:
-        expected_read, expected_wrote = stored["read"], stored["wrote"]
-    read, wrote = probe_logits(backend)
+    Raises NativeTrialFailed if it is too large.
+    """
+    (expected_read, (expected_wrote, *_)), (read, wrote) = expected, probe_logits(backend)
     rows = [*zip(expected_read, read, strict=True), *((e, g) for slot in wrote for e, g in zip(expected_wrote, slot, strict=True))]
-    divergences = [_divergence(e, g) for e, g in rows]
     worst_slot = max(float(np.median([_divergence(e, g) for e, g in zip(expected_wrote, slot, strict=True)])) for slot in wrote)
-    divergence = max(float(np.median(divergences)), worst_slot / 10)
+    divergence = max(float(np.median([_divergence(e, g) for e, g in rows])), worst_slot / 10)
     if not divergence <= MAX_KL_DIVERGENCE:  # also if it is NaN
         raise NativeTrialFailed(f"its results differ from those of the plain layout (by {divergence:.2g} nats)")
     return round(divergence, 6)
@@ -97,228 +84,55 @@ def _log_softmax(row: NDArray[np.float32]) -> NDArray[np.float64]:
     return exact - float(np.log(np.exp(exact).sum()))
 
 
-INVARIANT_ROWS = 144  # with q8_0 weights and keys one row and several round alike for the first hundred tokens (measured)
-INVARIANT_ROWS_LARGE = 72  # for a model of gigabytes, which takes minutes on a CPU
+PREFILL_SHARE = 1.5  # a typical request prefills three rows for every two it decodes
+DECODE_ROWS = 2
+CLEARLY_FASTER = 0.92  # a later layout must take at most this share of an earlier one's time
+MAX_COMPARED_KV_BYTES = 1 << 30  # KV of all contexts that are compared at once
 LARGE_WEIGHTS_BYTES = 1 << 30
 
 
-def check_tokenizer(journal: TrialLog, *, path: str) -> int:
-    """Number of tokens of a probe text with the model's own tokenizer. Raises NativeTrialFailed if it cannot be opened."""
-    return int(journal.run_once("vocabulary", lambda: len(open_vocabulary(Path(path))(PROBE_TEXT))))
-
-
-def with_invariant_rows(backend: LlamaModel, settings: EngineSettings) -> EngineSettings:
-    """The settings with the fewest rows for which logits do not depend on chunks and batch, marked as not exact if there are none."""
-    for min_rows, multiple in ((1, 1), (2, 1), (2, 4)):
-        tried = replace(settings, min_rows=min_rows, row_multiple=multiple, batch_invariant=True)
-        if is_batch_invariant(backend, tried):
-            return tried
-    return replace(settings, min_rows=1, row_multiple=1, batch_invariant=False)
-
-
-def is_batch_invariant(backend: LlamaModel, settings: EngineSettings) -> bool:
-    """Whether the logits after a text are bit for bit the same for all chunk sizes and whatever else is in the batch."""
-    tokens = (_tokens(backend) * 4)[: INVARIANT_ROWS if backend.size <= LARGE_WEIGHTS_BYTES else INVARIANT_ROWS_LARGE]
-    n_others = min(3, settings.slots - 1)
-    # Flash attention on a CPU uses another kernel from 64 rows on.
-    cases = [([len(tokens)], 0), ([60], 0), ([settings.min_rows], 0), ([9], n_others), ([3, 5, 17, 2], n_others)]
-    tried_cases = cases if backend.can_truncate else [([len(tokens)], 0), ([60], 0), ([2], 0)]
-    model = backend.share_weights(replace(settings, n_ctx=256))
-    try:
-        first, *other_cases = tried_cases
-        expected = _logits(model, settings, tokens, *first)
-        return all(np.array_equal(expected, _logits(model, settings, tokens, *case)) for case in other_cases)
-    finally:
-        model.close()
-
-
-def _logits(backend: LlamaModel, settings: EngineSettings, tokens: list[int], cuts: Sequence[int], n_others: int) -> Any:
-    """Logits after `tokens`, prefilled in chunks of `cuts` lengths beside `others` sequences, with the settings' rules for rows."""
-    for slot in range(n_others + 1):
-        backend.truncate(slot, 0)
-    position = turn = 0
-    while position < len(tokens):
-        n_known = min(max(cuts[turn % len(cuts)], 1), len(tokens) - position)
-        rows = max(n_known, settings.min_rows)
-        while backend.can_truncate and rows * (n_others + 1) % settings.row_multiple:
-            rows += 1
-        step = [
-            (
-                ((tokens + tokens)[position + i] + 13 * slot) % backend.n_vocab,
-                position + i,
-                slot,
-                slot == 0 and position + i == len(tokens) - 1,
-            )
-            for slot in range(n_others + 1)
-            for i in range(rows)
-        ]
-        logits = backend.decode(step).copy()
-        position, turn = position + n_known, turn + 1
-        for slot in range(n_others + 1):
-            if rows > n_known:
-                backend.truncate(slot, position)
-    return logits
-
-
-PREFILL_SHARE = 1.5  # a typical request prefills three rows for every two it decodes
-DECODE_ROWS = 2
-INVARIANCE_BONUS = 1.15  # an exact layout is chosen unless another is faster by this factor
-CLEARLY_FASTER = 0.92  # a later layout must take at most this share of an earlier one's time
-MIN_FASTER_ROUNDS = 0.75  # share of rounds in which it must be faster
-MIN_CPU_SHARE = 0.9  # CPU seconds per wall second and thread for a round to count
-UNDISTURBED_STEP_S = 5e-3  # a step this short is not interrupted by other processes
-MAX_COMPARED_KV_BYTES = 1 << 30  # KV of all contexts that are compared at once
-ROUNDS_PER_COUNTED = 2  # tried rounds per required round until the machine counts as busy
-PROBE_ROUNDS = 6  # short rounds that detect a busy machine early: each comparison would take ten times as long there
-MAX_DISCARDED_S = 10.0  # seconds of discarded rounds until the machine counts as busy
-
-
-class MachineBusy(Exception):
-    """Other processes use the CPU: nothing can be measured now."""
-
-
-@dataclass(frozen=True, slots=True)
-class TimedStep:
-    """A timed step: wall seconds, and whether no other process used the CPU meanwhile (assumed on a GPU)."""
-
-    seconds: float
-    is_undisturbed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class MeasurementEffort:
-    """Extent of a measurement: tokens of a typical sequence, rows of a prefill step, and required rounds."""
-
-    context_tokens: int
-    prefill_rows: int
-    rounds: int
-
-
-EFFORTS_BY_ROW_SECONDS = (
-    (5e-3, MeasurementEffort(256, 64, 4)),
-    (5e-2, MeasurementEffort(128, 64, 3)),
-    (1e9, MeasurementEffort(32, 16, 3)),
-)  # up to this many seconds per row
+# Tokens of a typical sequence, rows of a prefill step, and rounds: for models below and above LARGE_WEIGHTS_BYTES.
+SMALL_MODEL_EFFORT, LARGE_MODEL_EFFORT = (256, 64, 4), (32, 16, 3)
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Seconds per row of one choice in each counted round: of a prefill, and of a decode step of all slots."""
+    """Seconds per row of one choice in its best round: of a prefill, and of a decode step of all slots."""
 
     settings: EngineSettings
-    prefill_seconds: tuple[float, ...]
-    decode_seconds: tuple[float, ...]
+    prefill_seconds: float
+    decode_seconds: float
 
-    def scores(self, *, prefer_exact: bool) -> list[float]:
-        """Seconds of a typical request per decoded row, by round; lower is better."""
-        loose = prefer_exact and (self.settings.kv_unified or self.settings.flash_attention)
-        return [
-            (PREFILL_SHARE * r + w) * (INVARIANCE_BONUS if loose else 1)
-            for r, w in zip(self.prefill_seconds, self.decode_seconds, strict=True)
-        ]
-
-    def to_json(self) -> dict[str, Any]:
-        """The choice and its cost in the best round."""
-        shown = (
-            "weights",
-            "extra_buffers",
-            "threads",
-            "slots",
-            "kv_cache_type",
-            "kv_unified",
-            "flash_attention",
-            "gpu_layers",
-            "cpu_experts",
-        )
-        figures = {"read_ms": round(min(self.prefill_seconds) * 1e3, 3), "write_ms": round(min(self.decode_seconds) * 1e3, 3)}
-        return {n: getattr(self.settings, n) for n in shown} | figures
+    @property
+    def cost(self) -> float:
+        """Seconds of a typical request per decoded row."""
+        return PREFILL_SHARE * self.prefill_seconds + self.decode_seconds
 
 
-def fastest(measured: Sequence[Measurement], *, prefer_exact: bool = True) -> Measurement:
+def fastest(measured: Sequence[Measurement]) -> Measurement:
     """The first measurement that no later one clearly beats; the order is that of preference."""
     chosen = measured[0]
     for other in measured[1:]:
-        pairs = list(zip(other.scores(prefer_exact=prefer_exact), chosen.scores(prefer_exact=prefer_exact), strict=True))
-        faster = sum(a < b for a, b in pairs) >= MIN_FASTER_ROUNDS * len(pairs)
-        if faster and median(a / b for a, b in pairs) < CLEARLY_FASTER:
+        if other.cost < CLEARLY_FASTER * chosen.cost:
             chosen = other
     return chosen
 
 
-def effort_for(backend: LlamaModel) -> MeasurementEffort:
-    """The effort that this model's speed allows. Raises MachineBusy."""
-    with open_context(backend, replace(backend.settings, slots=1, n_ctx=256), 0) as probe:
-        counted = measure_rounds([lambda: [time_step(probe, 1, 16, 0)]], PROBE_ROUNDS)
-    row = min(r[0][0] for r in counted) / 16
-    return next(effort for max_row_seconds, effort in EFFORTS_BY_ROW_SECONDS if row <= max_row_seconds)
-
-
-def compare_layouts(choices: Sequence[tuple[LlamaModel, EngineSettings]], effort: MeasurementEffort) -> list[Measurement]:
-    """Measurements of several layouts; one context at a time if they are large or on a GPU. Raises MachineBusy, ModelError."""
-
-    def read_and_write(model: LlamaModel) -> list[TimedStep]:
-        shapes = ((1, effort.prefill_rows), (model.settings.slots, DECODE_ROWS))
-        return [min((time_step(model, *shape, effort.context_tokens) for _ in range(2)), key=lambda step: step.seconds) for shape in shapes]
-
-    def open_and_time(backend: LlamaModel, settings: EngineSettings) -> list[TimedStep]:
-        with open_context(backend, settings, effort.context_tokens) as model:
-            return read_and_write(model)
-
+def compare_layouts(choices: Sequence[tuple[LlamaModel, EngineSettings]]) -> list[Measurement]:
+    """Measurements of several layouts, which take turns; one context at a time if they are large or on a GPU. Raises ModelError."""
+    n_tokens, prefill_rows, rounds = SMALL_MODEL_EFFORT if choices[0][0].size <= LARGE_WEIGHTS_BYTES else LARGE_MODEL_EFFORT
     needed = sum(s.slots * s.n_ctx * b.kv_bytes_per_token(s.kv_cache_type) for b, s in choices)
+    is_apart = needed > MAX_COMPARED_KV_BYTES or any(b.on_gpu for b, _ in choices)
+    best = [(inf, inf)] * len(choices)
     with ExitStack() as stack:
-        if needed > MAX_COMPARED_KV_BYTES or any(b.on_gpu for b, _ in choices):
-            works = [partial(open_and_time, *choice) for choice in choices]
-        else:
-            works = [partial(read_and_write, stack.enter_context(open_context(b, s, effort.context_tokens))) for b, s in choices]
-        counted = measure_rounds(works, effort.rounds)
-    return [
-        Measurement(s, tuple(r[n][0] / effort.prefill_rows for r in counted), tuple(r[n][1] / (DECODE_ROWS * s.slots) for r in counted))
-        for n, (_, s) in enumerate(choices)
-    ]
-
-
-def measure_slot_counts(
-    backend: LlamaModel, settings: EngineSettings, counts: Sequence[int], effort: MeasurementEffort
-) -> list[Measurement]:
-    """Measurements with different numbers of parallel sequences. Raises MachineBusy, ModelError."""
-    with open_context(backend, replace(settings, slots=max(counts)), effort.context_tokens) as model:
-        shapes = ((1, effort.prefill_rows), *((n, DECODE_ROWS) for n in counts))
-        counted = measure_rounds([partial(time_steps, model, shapes, effort.context_tokens)], effort.rounds)
-    prefill_seconds = tuple(r[0][0] / effort.prefill_rows for r in counted)
-    return [
-        Measurement(replace(settings, slots=n), prefill_seconds, tuple(r[0][1 + i] / (DECODE_ROWS * n) for r in counted))
-        for i, n in enumerate(counts)
-    ]
-
-
-def measure_step_costs(backend: LlamaModel, settings: EngineSettings, effort: MeasurementEffort) -> tuple[float, float]:
-    """Overhead of a step, and of each sequence in it, both in rows. Raises MachineBusy, ModelError."""
-    n = settings.slots
-    with open_context(backend, settings, effort.context_tokens) as model:
-        counted = measure_rounds([partial(time_steps, model, ((1, 2), (n, 2), (n, 8)), effort.context_tokens)], effort.rounds)
-    one_slot, two_rows, eight_rows = (min(r[0][i] for r in counted) for i in range(3))
-    row = max(1e-7, (eight_rows - two_rows) / (6 * n))
-    per_sequence = max(0.0, (two_rows - one_slot) / row - 2 * (n - 1)) / max(1, n - 1)
-    per_step = max(1.0, one_slot / row - 2 - per_sequence)
-    return round(min(500.0, per_step), 1), round(min(50.0, per_sequence), 2)
-
-
-def measure_rounds(works: Sequence[Callable[[], list[TimedStep]]], count: int) -> list[list[list[float]]]:
-    """Seconds by round, work and step of the counted rounds; every work runs once per round. Raises MachineBusy."""
-    counted: list[list[list[float]]] = []
-    discarded_seconds = 0.0
-    for _ in range(ROUNDS_PER_COUNTED * count):
-        started = time.perf_counter()
-        steps = [work() for work in works]
-        if all(step.is_undisturbed for work_steps in steps for step in work_steps):
-            counted.append([[step.seconds for step in work_steps] for work_steps in steps])
-        else:
-            discarded_seconds += time.perf_counter() - started
-        if len(counted) == count:
-            return counted
-        if discarded_seconds > MAX_DISCARDED_S:
-            break
-    raise MachineBusy
+        kept = [] if is_apart else [stack.enter_context(open_context(b, s, n_tokens)) for b, s in choices]
+        for _ in range(rounds):
+            for n, choice in enumerate(choices):
+                with nullcontext(kept[n]) if kept else open_context(*choice, n_tokens) as model:
+                    prefill = time_step(model, 1, prefill_rows, n_tokens) / prefill_rows
+                    decode = time_step(model, choice[1].slots, DECODE_ROWS, n_tokens) / (DECODE_ROWS * choice[1].slots)
+                    best[n] = min(best[n][0], prefill), min(best[n][1], decode)
+    return [Measurement(s, *seconds) for (_, s), seconds in zip(choices, best, strict=True)]
 
 
 @contextmanager
@@ -326,35 +140,24 @@ def open_context(backend: LlamaModel, settings: EngineSettings, n_tokens: int) -
     """The model with a context of these settings, each slot filled with `n_tokens` if slots can be truncated. Raises ModelError."""
     model = backend.share_weights(settings)
     try:
-        if model.can_truncate:
-            _fill(model, n_tokens)
+        for start in range(0, n_tokens if model.can_truncate else 0, 128):
+            rows = range(start, min(n_tokens, start + 128))
+            model.decode([(1 + i % min(997, model.n_vocab - 1), i, 0, False) for i in rows])
+        for slot in range(1, settings.slots if model.can_truncate else 1):
+            model.copy_prefix(0, slot, n_tokens)
         yield model
     finally:
         model.close()
 
 
-def _fill(backend: LlamaModel, n_tokens: int) -> None:
-    unified, slots = backend.settings.kv_unified, backend.settings.slots
-    for slot in range(slots if unified else 1):  # copies in a unified KV share their cells
-        for start in range(0, n_tokens, 128):
-            rows = range(start, min(n_tokens, start + 128))
-            backend.decode([(1 + i % min(997, backend.n_vocab - 1), i, slot, False) for i in rows])
-    for slot in range(1, 1 if unified else slots):
-        backend.copy_prefix(0, slot, n_tokens)
-
-
-def time_steps(backend: LlamaModel, shapes: Sequence[tuple[int, int]], n_tokens: int) -> list[TimedStep]:
-    """Time a step for each of these (slots, rows), after `n_tokens` tokens."""
-    return [time_step(backend, slots, rows, n_tokens) for slots, rows in shapes]
-
-
-def time_step(backend: LlamaModel, slots: int, rows: int, n_tokens: int) -> TimedStep:
-    """Time a step of so many slots and rows per slot, after `n_tokens` tokens."""
+def time_step(backend: LlamaModel, slots: int, rows: int, n_tokens: int) -> float:
+    """Seconds of a step of so many slots and rows per slot after `n_tokens` tokens, the better of two."""
     n_tokens = n_tokens if backend.can_truncate else 0
-    step = [(5 + i, n_tokens + i, slot, i == rows - 1) for slot in range(slots) for i in range(rows)]
-    started, cpu = time.perf_counter(), time.process_time()
-    backend.decode(step)
-    seconds, used = time.perf_counter() - started, time.process_time() - cpu
-    for slot in range(slots):
-        backend.truncate(slot, n_tokens)
-    return TimedStep(seconds, backend.on_gpu or seconds < UNDISTURBED_STEP_S or used >= MIN_CPU_SHARE * seconds * backend.settings.threads)
+    step, seconds = [(5 + i, n_tokens + i, slot, i == rows - 1) for slot in range(slots) for i in range(rows)], inf
+    for _ in range(2):
+        started = time.perf_counter()
+        backend.decode(step)
+        seconds = min(seconds, time.perf_counter() - started)
+        for slot in range(slots):
+            backend.truncate(slot, n_tokens)
+    return seconds

@@ -42,19 +42,9 @@ class TrialLog:
                 value = {"refused": str(error), "passing": True}
             self._known[name] = value
             self._write({"tried": name, "value": value})
-        self.check(name)
+        if self.is_refused(name):
+            raise NativeTrialFailed(self._known[name]["refused"])
         return self._known[name]
-
-    def check(self, name: str) -> None:
-        """Raise NativeTrialFailed if this trial was rejected."""
-        value = self._known.get(name)
-        if isinstance(value, dict) and "refused" in value:
-            raise NativeTrialFailed(value["refused"])
-
-    def refuse(self, name: str, reason: str) -> None:
-        """Reject a layout that failed under another name."""
-        self._known[name] = {"refused": reason, "passing": False}
-        self._write({"tried": name, "value": self._known[name]})
 
     def is_refused(self, name: str) -> bool:
         """Whether this was tried and rejected."""

@@ -111,7 +111,7 @@ class Vocabulary:
         )
 
     def tokens(self, parts: Iterable[PromptPart], marks: "PlainMarkers") -> tuple[int, ...]:
-        """The tokens of a prompt or of its continuation, without BOS."""
+        """The tokens of a prompt, without BOS."""
         token_ids: list[int] = []
         for item in self._items(parts, marks):
             token_ids += [item] if isinstance(item, int) else self.tokenize_plain(item)
@@ -199,9 +199,6 @@ RenderTemplate = Callable[[Seq[Message], bool], str]  # text of a conversation; 
 # Template variables that switch thinking off. `reasoning_effort` gets the first of its values that the template mentions.
 NO_THINKING = {"enable_thinking": False, "thinking": False, "thinking_mode": "chat", "thinking_budget": 0}
 REASONING_EFFORTS = ("no_think", "none", "minimal", "low")
-# Formats that llama.cpp has built in, by a control token that identifies each.
-BUILT_IN_TEMPLATES = {"<|im_start|>": "chatml", "<start_of_turn>": "gemma", "<|start_header_id|>": "llama3", "[INST]": "mistral-v3",
-            "<|start_of_role|>": "granite", "<|assistant|>": "phi3"}  # fmt: skip
 _THINKING_TAG = re.compile(r"[<\[◁]\|?[\w:]{0,40}(?:think|thought|reason|cot)[\w:]{0,40}\|?[>\]▷]", re.IGNORECASE)
 _CONTROL_MARKER = re.compile(r"[<\[◁][^\w\s<>\[\]◁▷]*+\w[^\s<>\[\]◁▷]*[>\]▷]")  # the shape of control tokens
 MAX_ANSWER_PREFIX = 200  # characters
@@ -210,7 +207,7 @@ _KEYS = re.compile(r"x([0-9a-f]{16})n(\d+)x")
 
 @dataclass(frozen=True, slots=True)
 class ChatFormat:
-    """The chat format of one model. `note` names what is unusual about it, if anything."""
+    """The chat format of one model."""
 
     file: str
     vocabulary: Vocabulary
@@ -220,21 +217,10 @@ class ChatFormat:
     allows_repeated_roles: bool = True  # else consecutive turns of one role are joined
     answer_prefix: str = ""  # added after the template's beginning of an answer: a closed thinking block, a channel
     plain_markers: PlainMarkers = NO_MARKERS
-    note: str = ""
 
     def encode(self, messages: Seq[Message]) -> tuple[int, ...]:
         """The tokens of a conversation, ready for the model's answer, with thinking switched off. Raises ModelError."""
-        return (*self.vocabulary.start, *self._tokens(self.parts(messages)))
-
-    def encode_continuation(self, before: Seq[Message], messages: Seq[Message]) -> tuple[int, ...] | None:
-        """The tokens that follow `before`, which ends with the model's answer.
-
-        None if the template renders earlier turns differently afterwards, so that all must be prefilled again. Raises ModelError.
-        """
-        prompt, answer = _text(self.parts(before[:-1])), before[-1]["content"]
-        parts = self.parts(messages)
-        offset = _end_of_answer(_text(parts), prompt, answer)
-        return None if offset is None else self._tokens(_after(parts, offset))
+        return (*self.vocabulary.start, *self.vocabulary.tokens(self.parts(messages), self.plain_markers))
 
     def parts(self, messages: Seq[Message]) -> list[PromptPart]:
         """A conversation as the template renders it. Raises ModelError if it cannot."""
@@ -245,9 +231,6 @@ class ChatFormat:
         if self.bos and parts[0].is_template:
             parts[0] = PromptPart(parts[0].text.removeprefix(self.bos), is_template=True)
         return [*parts, PromptPart(self.answer_prefix, is_template=True)] if self.answer_prefix else parts
-
-    def _tokens(self, parts: Seq[PromptPart]) -> tuple[int, ...]:
-        return self.vocabulary.tokens(parts, self.plain_markers)
 
     def _written(self, messages: Seq[Message], *, ask: bool) -> list[PromptPart]:
         """The parts of a conversation. Raises any error of the template, and ValueError if it omits something."""
@@ -280,46 +263,31 @@ def open_format(file: str, template: str, vocabulary: Vocabulary) -> ChatFormat:
     if not template:
         raise ModelError(f"{file} contains no chat template: it is not an instruction-tuned chat model.", "Give a chat model.")
     reason = ""
-    for write, note in _renderers(template, vocabulary):
-        plain = ChatFormat(file, vocabulary, write, vocabulary.bos if vocabulary.start else "")
+    for values in _variables(template, vocabulary):
+        plain = ChatFormat(file, vocabulary, partial(_render, template, values), vocabulary.bos if vocabulary.start else "")
         try:
             format_ = _fit_to_template(plain)
         except Exception as error:  # noqa: BLE001 — a template is somebody else's program
             reason = reason or reason_of(error)
             continue
-        warning = f"The chat template of {file} cannot be used ({reason}); {note}." if note else ""
-        opening = _answer_prefix(format_, template)
-        return replace(format_, answer_prefix=opening, plain_markers=vocabulary.marks(_plain_marks(format_, vocabulary)), note=warning)
+        marks = vocabulary.marks(_plain_marks(format_, vocabulary))
+        return replace(format_, answer_prefix=_answer_prefix(format_, template), plain_markers=marks)
     raise ModelError(f"The chat template of {file} cannot be used: {reason}", _ANOTHER)
 
 
-def _renderers(template: str, vocabulary: Vocabulary) -> Iterator[tuple[RenderTemplate, str]]:
-    """Renderers for the template, best first, each with a note for the user."""
+def _variables(template: str, vocabulary: Vocabulary) -> Iterator[dict[str, Any]]:
+    """Variables that switch thinking off, best first: some templates refuse a value of `reasoning_effort`, or any they do not know."""
     tokens = {"bos_token": vocabulary.bos, "eos_token": vocabulary.eos}
     efforts = [word for word in REASONING_EFFORTS if re.search(rf"['\"]{word}['\"]", template)]
     for effort in dict.fromkeys([*efforts, "low"]):
-        yield partial(_render_with_jinja, template, {**tokens, **NO_THINKING, "reasoning_effort": effort}), ""
-    yield partial(_render_with_jinja, template, {**tokens, "enable_thinking": False}), ""
-    yield partial(_render_with_llama_cpp, template), "the format that llama.cpp recognises is used"
-    name = next((name for mark, name in BUILT_IN_TEMPLATES.items() if mark in vocabulary.controls), "chatml")
-    yield partial(_render_with_llama_cpp, name), f"the form {name} is used instead"
+        yield {**tokens, **NO_THINKING, "reasoning_effort": effort}
+    yield {**tokens, "enable_thinking": False}
 
 
-def _render_with_jinja(template: str, values: dict[str, Any], messages: Seq[Message], ask: bool) -> str:
+def _render(template: str, values: dict[str, Any], messages: Seq[Message], ask: bool) -> str:
     """The template's output. Raises ValueError with the error of the template."""
     variables = {"messages": list(messages), "add_generation_prompt": ask, "tools": None, "documents": None}
     return render_template(template, variables | values)
-
-
-def _render_with_llama_cpp(template: str, messages: Seq[Message], ask: bool) -> str:
-    """llama.cpp's output in the format of a template, or of a name. Raises ValueError if it does not know the format."""
-    encoded = [(m["role"].encode(), m["content"].encode()) for m in messages]
-    turns = (llama_cpp.llama_chat_message * len(encoded))(*(llama_cpp.llama_chat_message(role, text) for role, text in encoded))
-    buffer = ctypes.create_string_buffer(4096 + 2 * sum(len(text) for _, text in encoded))
-    n = llama_cpp.llama_chat_apply_template(template.encode(), turns, len(encoded), ask, buffer, len(buffer))
-    if not 0 <= n <= len(buffer):
-        raise ValueError("llama.cpp does not know it")
-    return buffer.raw[:n].decode()
 
 
 def _merged(messages: Seq[Message], *, system: bool, repeats: bool) -> list[Message]:
@@ -413,26 +381,3 @@ def _plain_marks(format_: ChatFormat, vocabulary: Vocabulary) -> set[str]:
         else set()
     )
     return words | {line for line in lines if re.search(r"\w\W|\W\w", line)}
-
-
-def _text(parts: Seq[PromptPart]) -> str:
-    return "".join(part.text for part in parts)
-
-
-def _end_of_answer(text: str, prompt: str, answer: str) -> int | None:
-    """The offset at which an answer ends in the rendered conversation; the template may trim it or surround it with space."""
-    if text.startswith(prompt + answer):
-        return len(prompt + answer)
-    answer_text = text[len(prompt) :].lstrip()
-    if not text.startswith(prompt) or not answer_text.startswith(answer.strip()):
-        return None
-    return len(text) - len(answer_text) + len(answer.strip())
-
-
-def _after(parts: Seq[PromptPart], offset: int) -> list[PromptPart]:
-    """The parts without their first `offset` characters."""
-    remaining = []
-    for text, is_template in parts:
-        remaining.append(PromptPart(text[offset:], is_template))
-        offset = max(0, offset - len(text))
-    return remaining

@@ -4,10 +4,7 @@ Devices are listed by ggml's device interface, the same for CUDA, Metal, ROCm, V
 """
 
 import ctypes
-import platform
-import re
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +39,6 @@ def metadata_value(model: Any, key: str) -> str:
     return "" if n < 0 else buffer.value.decode(errors="replace")
 
 
-def cpu_features() -> frozenset[str]:
-    """CPU features that this build of llama.cpp uses, in its own names: AVX2, AVX512_BF16 …"""
-    return frozenset(re.findall(r"(?<!\w)(\w+) = 1\b", llama_cpp.llama_print_system_info().decode(errors="replace")))
-
-
 def load_model(path: Path, params: Any) -> Any:
     """The model of a GGUF file. Raises ModelError."""
     clear_log()
@@ -72,7 +64,6 @@ def last_log_line() -> str:
 
 
 DEVICE_KINDS = ("cpu", "gpu", "igpu", "accel", "meta")  # ggml_backend_dev_type
-_EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"  # llama.cpp's LLM_FFN_EXPS_REGEX
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +91,6 @@ class _Properties(ctypes.Structure):
     )
 
 
-class _Override(ctypes.Structure):
-    """llama_model_tensor_buft_override: tensors whose names match the pattern go into buffers of this type."""
-
-    _fields_ = (("pattern", ctypes.c_char_p), ("buffer_type", ctypes.c_void_p))
-
-
 def devices() -> tuple[Device, ...]:
     """All devices of this build of llama.cpp, with their free memory at this moment."""
     libggml.ggml_backend_dev_count.restype = ctypes.c_size_t
@@ -126,30 +111,12 @@ def offload_devices() -> tuple[Device, ...]:
     return tuple(d for d in available if d.kind == "gpu") or tuple(d for d in available if d.kind == "igpu")
 
 
-@cache
-def gpu_driver_version() -> str:
-    """The version of the GPU's driver, if known."""
-    for path in ("/proc/driver/nvidia/version", "/sys/module/amdgpu/version", "/sys/module/i915/version"):
-        try:
-            return Path(path).read_text().splitlines()[0]
-        except (OSError, IndexError):
-            continue
-    return platform.release()  # for drivers that are part of the kernel
-
-
 def model_params(settings: EngineSettings) -> tuple[Any, object]:
     """llama_model_params for these settings, and an object that must live as long as the model."""
     params = llama_cpp.llama_model_default_params()
     params.use_extra_bufts = settings.extra_buffers
     params.n_gpu_layers = settings.gpu_layers if llama_cpp.llama_supports_gpu_offload() else 0
-    keep_alive: object = None
+    no_device = (ctypes.c_void_p * 1)(None)
     if not params.n_gpu_layers and offload_devices():  # else llama.cpp still runs single multiplications there
-        keep_alive = none = (ctypes.c_void_p * 1)(None)
-        params.devices = ctypes.cast(none, ctypes.c_void_p)
-    if settings.cpu_experts and params.n_gpu_layers:
-        libggml.ggml_backend_cpu_buffer_type.restype = ctypes.c_void_p
-        layers = "|".join(map(str, range(settings.cpu_experts)))
-        pattern = rf"blk\.({layers}){_EXPERTS}".encode()
-        keep_alive = overrides = (_Override * 2)(_Override(pattern, libggml.ggml_backend_cpu_buffer_type()), _Override(None, None))
-        params.tensor_buft_overrides = ctypes.cast(overrides, ctypes.c_void_p)
-    return params, keep_alive
+        params.devices = ctypes.cast(no_device, ctypes.c_void_p)
+    return params, no_device

@@ -1,8 +1,7 @@
 """LlamaModel: decode, KV cache operations, batches.
 
-With a KV stream per sequence (kv_unified=False) and flash attention off, logits on a CPU do not depend on the rest of the batch: a row
-computed in a chunk of two or more is bit for bit the same in any chunk and any batch. The scheduler relies on this;
-`autotune.measure.is_batch_invariant` checks it.
+With a KV stream per sequence and flash attention off, logits on a CPU do not depend on the rest of the batch: a row computed in a chunk of
+two or more is bit for bit the same in any chunk and any batch. The scheduler relies on this (`autotune.load.with_row_rules`).
 """
 
 import ctypes
@@ -18,12 +17,12 @@ from llguidance import LLTokenizer
 from numpy.typing import NDArray
 
 from localrag.engine.llama.chat_template import Vocabulary, open_format
-from localrag.engine.llama.library import HAS_GPU_OFFLOAD, LLAMA_CPP_VERSION, last_log_line, metadata_value, model_params
-from localrag.engine.llama.weights import load_weights
+from localrag.engine.llama.library import HAS_GPU_OFFLOAD, LLAMA_CPP_VERSION, last_log_line, load_model, metadata_value, model_params
+from localrag.engine.llama.weights import weights_file
 from localrag.engine.memory import KV_BYTES, kv_types, read_kv_shape
 from localrag.engine.request import WINDOW_MARGIN
 from localrag.engine.settings import EngineSettings
-from localrag.errors import EngineError, KvCacheFull, ModelError
+from localrag.errors import EngineError, ModelError
 from localrag.model_files import ModelFile, total_size
 from localrag.system.files import atomic_file, cache_dir
 from localrag.system.resources import available_memory
@@ -71,7 +70,8 @@ class LlamaModel:
         params, self._kept = model_params(settings)
         self._ctx: Any = None
         self._borrowed = False
-        self.path, self._model = load_weights(file, settings.weights, settings.threads, params)
+        self.path = weights_file(file, settings.weights, settings.threads)
+        self._model = load_model(self.path, params)
         self.size = total_size(self.path)
         self.on_gpu = HAS_GPU_OFFLOAD and settings.gpu_layers != 0
         try:
@@ -98,16 +98,11 @@ class LlamaModel:
     def open(self, settings: EngineSettings) -> None:
         """Create the KV cache for `settings`, in place of the current one. Raises ModelError if there is too little memory."""
         self._close_context()
-        if settings.kv_unified and llama_cpp.llama_model_n_swa(self._model) > 0:
-            # There llama.cpp reuses cells outside a sequence's window, so a slot may no longer hold its whole prefix.
-            raise ModelError(f"{self.path.name} has sliding windows, which need a KV for each sequence.", "Use --engine kv_unified=no.")
         trained = int(llama_cpp.llama_model_n_ctx_train(self._model)) // 256 * 256
         self.settings = settings
         self._cells = max(256, min(settings.n_ctx, trained))  # per sequence
         self.n_ctx = self._cells - WINDOW_MARGIN
-        total = self._cells * settings.slots
-        self.capacity = total if settings.kv_unified else None
-        self._check_memory(total * self.kv_bytes_per_token(settings.kv_cache_type))
+        self._check_memory(self._cells * settings.slots * self.kv_bytes_per_token(settings.kv_cache_type))
         self._ctx = self._open_context()
         self._memory = llama_cpp.llama_get_memory(self._ctx)
         try:
@@ -115,9 +110,7 @@ class LlamaModel:
         except BaseException:
             self._close_context()
             raise
-        layout = f"{settings.kv_cache_type}-{'u' if settings.kv_unified else 's'}{'f' if settings.flash_attention else ''}".replace(
-            "/", "_"
-        )
+        layout = settings.kv_cache_type.replace("/", "_") + "-flash" * settings.flash_attention
         kind = f"{self._fingerprint}-{settings.weights}-{LLAMA_CPP_VERSION}-{self._cells}-{layout}"
         self.prefix_folder: Path | None = cache_dir() / "prefixes" / kind
 
@@ -156,7 +149,7 @@ class LlamaModel:
         params.n_batch = params.n_ubatch = PREFILL_ROWS
         params.n_seq_max = s.slots
         params.n_threads = params.n_threads_batch = s.threads
-        params.kv_unified = s.kv_unified
+        params.kv_unified = False
         params.flash_attn_type = int(s.flash_attention)
         params.type_k, params.type_v = (KV_BYTES[kind][0] for kind in kv_types(s.kv_cache_type))
         params.offload_kqv = params.op_offload = self.on_gpu
@@ -197,8 +190,8 @@ class LlamaModel:
     def decode(self, rows: Seq[tuple[int, int, int, bool]]) -> NDArray[np.float32]:
         """Compute rows of (token, position, sequence, wants logits); returns (wanted rows, n_vocab) float32, valid until the next call.
 
-        At most PREFILL_ROWS rows; positions of a sequence continue from its last one. Raises KvCacheFull, which changes nothing, and
-        EngineError, after which the KV is in an unknown state and must be `reset`.
+        At most PREFILL_ROWS rows; positions of a sequence continue from its last one. Raises EngineError, after which the KV is in an
+        unknown state and must be `reset`.
         """
         if not 0 < len(rows) <= PREFILL_ROWS:  # more would abort the process inside llama.cpp
             raise EngineError(f"A step of {len(rows)} rows was asked for; 1 to {PREFILL_ROWS} are possible.")
@@ -207,11 +200,6 @@ class LlamaModel:
             raise EngineError(f"A row outside the vocabulary or the KV was asked for (token {token}, slot {slot}).")
         status = llama_cpp.llama_decode(self._ctx, self._rows.fill(rows))
         self._copied.clear()
-        if status == 1:
-            raise KvCacheFull(
-                f"The KV of {self.capacity or self._cells} cells has no room for a step of {len(rows)} rows.",
-                "Take more: --engine n_ctx=…",
-            )
         if status != 0:
             raise EngineError(f"llama.cpp could not compute a step of {len(rows)} rows (code {status}): {last_log_line()}")
         wanted = sum(row[3] for row in rows)
@@ -227,9 +215,6 @@ class LlamaModel:
     def copy_prefix(self, source: int, target: int, length: int) -> None:
         """Copy the first `length` tokens of sequence `source` to `target`."""
         llama_cpp.llama_memory_seq_rm(self._memory, target, -1, -1)
-        if self.settings.kv_unified and self.can_truncate:  # shares the cells
-            llama_cpp.llama_memory_seq_cp(self._memory, source, target, 0, length)
-            return
         self._copied |= {target}
         llama_cpp.llama_memory_seq_cp(self._memory, source, target, -1, -1)  # copying part of a stream would abort the process
         if self.can_truncate:

@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import llama_cpp
 import numpy as np
@@ -21,29 +21,24 @@ MAX_SEQUENCES = 64  # texts per call
 BATCH_TOKENS = 512  # tokens per call; on 2 cores 256 take a tenth longer, 2048 nearly twice as long
 
 
-OutputKind = Literal["vectors", "scores", "states"]  # per text; "states": per token
-
-
 class PooledModel:
-    """A loaded embedding or reranking model. `window`: maximal tokens of a text; `width`: numbers per text or token."""
+    """A loaded embedding model, or with `scores` a reranker. `window`: maximal tokens of a text; `width`: numbers per text."""
 
-    def __init__(self, file: ModelFile, settings: EngineSettings, gives: OutputKind = "vectors", threads: int | None = None) -> None:
-        """Load the model. Raises ModelError, also if it has no outputs of this kind."""
-        self._file, self._gives, self._threads = file, gives, threads or worker_cores()
+    def __init__(self, file: ModelFile, settings: EngineSettings, *, scores: bool = False, threads: int | None = None) -> None:
+        """Load the model. Raises ModelError, also if it is of the other kind."""
+        self._file, self._threads = file, threads or worker_cores()
         params, self._kept = model_params(settings)
         checked_header(file.path)
         self.model = load_model(file.path, params)
         try:
-            self._prepare()
+            self._prepare(scores=scores)
         except BaseException:
             llama_cpp.llama_model_free(self.model)
             raise
 
-    def _prepare(self) -> None:
+    def _prepare(self, *, scores: bool) -> None:
         pooling = metadata_value(self.model, f"{metadata_value(self.model, 'general.architecture')}.pooling_type")
-        kinds = {str(llama_cpp.LLAMA_POOLING_TYPE_RANK): "scores", str(llama_cpp.LLAMA_POOLING_TYPE_NONE): "states"}
-        scores = self._gives == "scores"
-        if not pooling or kinds.get(pooling, "vectors") != self._gives:
+        if pooling in ("", str(llama_cpp.LLAMA_POOLING_TYPE_NONE)) or scores != (pooling == str(llama_cpp.LLAMA_POOLING_TYPE_RANK)):
             kind, option = ("a reranker", "--reranker") if scores else ("an embedding model", "--embedder")
             raise ModelError(f"{self._file.path.name} is not {kind}.", f"Give one with {option}, or leave it out.")
         self.vocab = llama_cpp.llama_model_get_vocab(self.model)
@@ -72,23 +67,16 @@ class PooledModel:
         return context
 
     def compute(self, texts: Sequence[list[int]]) -> NDArray[np.float32]:
-        """(n, width) float32 of texts given as tokens, none longer than the window; of states their mean. Raises EngineError."""
-        outputs = self.compute_each(texts)
-        return np.array([f.mean(axis=0) for f in outputs] if self._gives == "states" else outputs, np.float32).reshape(
-            len(texts), self.width
-        )
-
-    def compute_each(self, texts: Sequence[list[int]]) -> list[NDArray[np.float32]]:
-        """The output of each text, float32: (width,), or (tokens, width) for states. Texts of similar length are batched.
+        """(n, width) float32 of texts given as tokens, none longer than the window. Texts of similar length are batched.
 
         Raises EngineError.
         """
         if any(len(tokens) > self.window for tokens in texts):  # llama.cpp would end the process
             raise EngineError(f"A text is longer than the {self.window} tokens that {self._file.path.name} reads.")
-        outputs: dict[int, NDArray[np.float32]] = {}
+        outputs = np.zeros((len(texts), self.width), np.float32)
         for batch in self._batches(texts):
-            outputs.update(zip(batch, self._compute([texts[n] for n in batch]), strict=True))
-        return [outputs[n] for n in range(len(texts))]
+            outputs[batch] = self._compute([texts[n] for n in batch])
+        return outputs
 
     def _batches(self, texts: Sequence[list[int]]) -> Iterator[list[int]]:
         batch: list[int] = []
@@ -110,9 +98,6 @@ class PooledModel:
         status = compute(self._ctx, self._rows.fill(rows))
         if status != 0:
             raise EngineError(f"llama.cpp could not compute {len(batch)} texts of {len(rows)} tokens (code {status}): {last_log_line()}")
-        if self._gives == "states":
-            states = np.ctypeslib.as_array(llama_cpp.llama_get_embeddings(self._ctx), shape=(len(rows), self.width))
-            return [part.copy() for part in np.split(states, np.cumsum([len(tokens) for tokens in batch])[:-1])]
         vectors = [llama_cpp.llama_get_embeddings_seq(self._ctx, n) for n in range(len(batch))]
         if not all(vectors):
             raise EngineError(f"{self._file.path.name} gives no vector for a whole text: it has no pooling.", "Give another model.")

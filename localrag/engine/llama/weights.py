@@ -1,17 +1,15 @@
-"""Copies of a model's weights in the user cache: requantised, converted to GGUF, merged with an adapter."""
+"""Copies of a model's weights in the user cache: requantised, or converted to GGUF."""
 
 import ctypes
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import llama_cpp
 import numpy as np
 
-from localrag.engine.llama.library import clear_log, last_log_line, load_model
+from localrag.engine.llama.library import clear_log, last_log_line
 from localrag.engine.memory import file_type, read_model_memory
-from localrag.engine.weights import LoraAdapter, gguf_tensors, is_bert, max_tokens, pooling, read_json
+from localrag.engine.weights import gguf_tensors, is_bert, max_tokens, pooling, read_json
 from localrag.errors import ModelError
 from localrag.gguf import is_complete
 from localrag.model_files import ModelFile, checked_header
@@ -37,6 +35,11 @@ def faster_weight_types(file: ModelFile) -> tuple[str, ...]:
     return tuple(name for name in tried if parameters * bytes_each[name] <= MAX_COPY_BYTES)
 
 
+def is_repacked(file: ModelFile) -> bool:
+    """Whether llama.cpp may rearrange a model's weights for the CPU, as most quantized types. Raises ModelError."""
+    return file_type(file.path) not in {*PLAIN_TYPES, *REQUANTIZED_TYPES, COPY_TYPES["q8_0"]}
+
+
 def weights_file(file: ModelFile, weights: str, threads: int) -> Path:
     """The file to load: `file` itself ("own"), or its copy in the cache, made if missing or damaged.
 
@@ -60,19 +63,6 @@ def weights_file(file: ModelFile, weights: str, threads: int) -> Path:
     return target
 
 
-def load_weights(file: ModelFile, weights: str, threads: int, params: Any) -> tuple[Path, Any]:
-    """The loaded file, see `weights_file`, and its model; a copy that llama.cpp rejects is made again once. Raises ModelError."""
-    path = weights_file(file, weights, threads)
-    try:
-        return path, load_model(path, params)
-    except ModelError:
-        if weights == "own":
-            raise
-    with suppress(OSError):
-        path.unlink()
-    return weights_file(file, weights, threads), load_model(path, params)
-
-
 def _quantize(source: Path, target: Path, weights: str, threads: int) -> None:
     params = llama_cpp.llama_model_quantize_default_params()
     params.ftype, params.allow_requantize, params.nthread = COPY_TYPES[weights], True, threads
@@ -88,10 +78,8 @@ def copy_path(file: ModelFile, weights: str) -> Path:
     return cache_dir() / "models" / f"{file.path.stem}.{file.fingerprint}.{weights.upper()}.gguf"
 
 
-def convert_to_gguf(file: ModelFile, adapter: LoraAdapter | None = None) -> ModelFile | None:
+def convert_to_gguf(file: ModelFile) -> ModelFile | None:
     """The embedding model as a GGUF file of 16-bit floats in the user cache, made if missing or damaged; None if that is impossible.
-
-    With an `adapter` the model is merged with it and outputs hidden states instead of a text vector.
 
     Possible for a BERT with mean or first-token pooling, as most small embedding models are. llama.cpp loads it in a fifth of a second,
     torch in two seconds. Cosine to the vectors of sentence-transformers over 0.9998 (measured with all-MiniLM-L6-v2, 16-bit floats on both
@@ -100,24 +88,23 @@ def convert_to_gguf(file: ModelFile, adapter: LoraAdapter | None = None) -> Mode
     from safetensors import SafetensorError
 
     try:
-        name = f"{file.fingerprint}-{adapter.fingerprint}" if adapter else file.fingerprint
-        target = cache_dir() / "embedders" / f"{name}.gguf"
+        target = cache_dir() / "embedders" / f"{file.fingerprint}.gguf"
         if not is_complete(target):
             if not is_bert(file.path):
                 return None
             ensure_private_folder(target.parent)
             with atomic_file(target) as part:
-                _write_gguf(file.path, part, adapter)
+                _write_gguf(file.path, part)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError):  # not writable, or an unexpected layout: torch loads it
         return None
     touch_atime(target)
     return replace(file, path=target)
 
 
-def _write_gguf(folder: Path, target: Path, adapter: LoraAdapter | None) -> None:
+def _write_gguf(folder: Path, target: Path) -> None:
     import gguf
 
-    config, context_length = read_json(folder / "config.json"), max_tokens(folder, of_states=adapter is not None)
+    config, context_length = read_json(folder / "config.json"), max_tokens(folder)
     writer = gguf.GGUFWriter(target, "bert")
     writer.add_context_length(context_length)
     writer.add_embedding_length(config["hidden_size"])
@@ -127,11 +114,11 @@ def _write_gguf(folder: Path, target: Path, adapter: LoraAdapter | None) -> None
     writer.add_layer_norm_eps(config["layer_norm_eps"])
     writer.add_token_type_count(config["type_vocab_size"])
     writer.add_causal_attention(False)
-    writer.add_pooling_type(gguf.PoolingType["NONE" if adapter else str(pooling(folder))])
+    writer.add_pooling_type(gguf.PoolingType[str(pooling(folder))])
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
     writer.add_tokenizer_model("no_vocab")  # texts come as tokens: llama.cpp's tokenizer differs for some scripts
     writer.add_vocab_size(config["vocab_size"])
-    for name, full in gguf_tensors(folder, adapter):
+    for name, full in gguf_tensors(folder):
         weights = full[:context_length] if name.startswith("position_embd") else full
         small = weights.ndim == 1 or name.startswith(("position_embd", "token_types"))
         writer.add_tensor(name, weights.astype(np.float32 if small else np.float16))

@@ -11,7 +11,7 @@ import json
 import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 
 import httpx
 
-from localrag.engine.remote.refusals import MAX_ERROR_CHARS, HttpError, error_in, refused, retry_delay
+from localrag.engine.remote.refusals import MAX_ERROR_CHARS, HttpError, refused, retry_delay
 from localrag.engine.remote.replies import MalformedResponse, NoResponse
 from localrag.errors import EngineError, UsageError
 from localrag.system.trust import is_trust_known, remember_trust
@@ -37,22 +37,17 @@ class ConnectionLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HttpConfig:
-    """Headers, keys and trusted certificates for requests to servers."""
+    """Headers and trusted certificates for requests to one server, whose key is among the headers."""
 
-    headers: dict[str, str]
+    origin: str  # scheme, host and port
+    headers: dict[str, str] = field(repr=False)
     trust: ssl.SSLContext | bool
-    keys: dict[str, str] = field(default_factory=dict, repr=False)  # by scheme, host and port
-    unbound: str = ""  # hash of a key not bound yet; it is bound to the servers in `keys` when one answers
-
-    def headers_for(self, url: str) -> dict[str, str]:
-        """The headers of a request to this URL, with the key of that server only."""
-        key = self.keys.get(_origin(url))
-        return self.headers | ({"Authorization": f"Bearer {key}"} if key else {})
+    unbound: str = ""  # hash of a key that is bound to the server when it answers
 
     def bind_key(self) -> None:
-        """Bind a new key to its servers. Only a hash of the key is stored."""
+        """Bind a new key to its server. Only a hash of the key is stored."""
         if self.unbound:
-            _bind_key(self.unbound, list(self.keys))
+            _bind_key(self.unbound, self.origin)
 
 
 def check_host(url: str, allowed: Sequence[str]) -> None:
@@ -75,49 +70,48 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def http_config(urls: Sequence[str], *, by_index: bool = False) -> HttpConfig:
-    """The keys of LOCALRAG_API_KEY or the file LOCALRAG_API_KEY_FILE, and the CA of LOCALRAG_CA_FILE. Raises UsageError.
+def http_config(url: str, *, by_index: bool = False) -> HttpConfig:
+    """The key of LOCALRAG_API_KEY or the file LOCALRAG_API_KEY_FILE, and the CA of LOCALRAG_CA_FILE. Raises UsageError.
 
-    A key is sent only to the servers it is bound to: those given with it, as `ADDRESS KEY`; otherwise those that the user, not the index
+    A key is sent only to the server it is bound to: the one given with it, as `ADDRESS KEY`; otherwise the one that the user, not the index
     (`by_index`), named when it was first used.
     """
+    origin = _origin(url)
     headers = {"Accept-Encoding": "identity", "User-Agent": "localrag", "Content-Type": "application/json"}
-    keys, unbound = _api_keys([_origin(url) for url in urls], bind=not by_index)
-    if not any(url.startswith("https:") for url in urls):
-        return HttpConfig(headers, trust=False, keys=keys, unbound=unbound)
+    key, unbound = _key_of(origin, bind=not by_index)
+    headers |= {"Authorization": f"Bearer {key}"} if key else {}
+    if not url.startswith("https:"):
+        return HttpConfig(origin, headers, trust=False, unbound=unbound)
     ca = os.environ.get("LOCALRAG_CA_FILE")
     try:
-        return HttpConfig(headers, ssl.create_default_context(cafile=ca), keys, unbound)
+        return HttpConfig(origin, headers, ssl.create_default_context(cafile=ca), unbound)
     except OSError as error:
         raise UsageError(f"LOCALRAG_CA_FILE={ca} contains no readable certificates.", "Give a PEM file.") from error
 
 
-def _api_keys(origins: Sequence[str], *, bind: bool) -> tuple[dict[str, str], str]:
-    """The key of each server that gets one, and the hash of a key used for the first time, else an empty string."""
+def _key_of(origin: str, *, bind: bool) -> tuple[str, str]:
+    """The key that a server gets, and the key's hash if it is used for the first time; empty strings for none."""
     words = _key().split()
-    if len(words) == 1:
-        digest = _digest(words[0])
-        new = bind and not is_trust_known("key", digest)
-        return {origin: words[0] for origin in origins if new or is_trust_known("key", digest, origin)}, digest if new else ""
-    if len(words) % 2 or not all(word.startswith(("http://", "https://")) for word in words[::2]):
+    if len(words) == 2 and words[0].startswith(("http://", "https://")):
+        _bind_key(_digest(words[1]), _origin(words[0]))
+        return words[1] if _origin(words[0]) == origin else "", ""
+    if len(words) > 1:
         raise UsageError(
-            "The key of the model server contains spaces, but is not a list of servers with keys.",
-            "Give one word, or one pair for each server: http://HOST:PORT KEY",
+            "The key of the model server contains spaces, but is not a server with its key.",
+            "Give one word, or the server and its key: http://HOST:PORT KEY",
         )
-    keys = {_origin(url): key for url, key in zip(words[::2], words[1::2], strict=True)}
-    for origin, key in keys.items():
-        _bind_key(_digest(key), [origin])
-    return keys, ""
+    digest = _digest("".join(words))
+    new = bool(words) and bind and not is_trust_known("key", digest)
+    return words[0] if new or (words and is_trust_known("key", digest, origin)) else "", digest if new else ""
 
 
 def _digest(key: str) -> str:
     return sha256(f"key of a model server {key}".encode()).hexdigest()
 
 
-def _bind_key(digest: str, origins: Sequence[str]) -> None:
+def _bind_key(digest: str, origin: str) -> None:
     remember_trust("key", digest)
-    for origin in origins:
-        remember_trust("key", digest, origin)
+    remember_trust("key", digest, origin)
 
 
 def _origin(url: str) -> str:
@@ -131,10 +125,10 @@ def _origin(url: str) -> str:
 
 def key_refused(wire: HttpConfig, url: str) -> EngineError:
     """The error for a server that rejects a request because of a missing or wrong key."""
-    if _key() and _origin(url) not in wire.keys:
+    if _key() and "Authorization" not in wire.headers:
         return EngineError(
             f"{url} asks for a key. The key that is set belongs to another server, so it was not sent.",
-            f"Set the key of this server: LOCALRAG_API_KEY='{_origin(url)} KEY'",
+            f"Set the key of this server: LOCALRAG_API_KEY='{wire.origin} KEY'",
         )
     return EngineError(f"{url} does not accept the key.", KEY_HINT)
 
@@ -188,15 +182,12 @@ async def stream(wire: HttpConfig, url: str, body: dict[str, Any], on_event: Cal
 
 
 class _EventReader:
-    """Passes the events of an answer on as their lines end; a line of many parts is joined once.
-
-    Lines that belong to no event are kept: a server that fails after the stream began may write its error as plain JSON.
-    """
+    """Passes the events of an answer on as their lines end, or one JSON value; a line of many parts is joined once."""
 
     def __init__(self, on_event: Callable[[Any], None]) -> None:
         self._on_event = on_event
         self._parts: list[bytes] = []  # of the line that has not ended
-        self._other_lines: list[bytes] = []
+        self._other_lines: list[bytes] = []  # of an answer that is no stream
         self._streams, self._done = False, False
 
     def add(self, part: bytes) -> None:
@@ -211,7 +202,7 @@ class _EventReader:
 
     def _read(self, line: bytes) -> None:
         name, _, value = line.strip().partition(b":")
-        if name not in (b"data", b"error", b"event", b"id", b"retry", b"") or (self._other_lines and not self._streams):
+        if not self._streams and (self._other_lines or name not in (b"data", b"error", b"event", b"id", b"retry", b"")):
             self._other_lines.append(line)
             return
         self._streams = self._streams or bool(line.strip())
@@ -224,16 +215,13 @@ class _EventReader:
     def finish(self) -> bool:
         """Read what is left; whether the answer ended properly."""
         self._read(b"".join(self._parts))
-        rest = b"\n".join(self._other_lines)
-        if not self._streams:
-            if not rest.strip():
-                raise NoResponse("nothing")
-            self._on_event(_json(rest))
-            return True
-        with suppress(MalformedResponse):
-            if rest.lstrip().startswith(b"{") and error_in(value := _json(rest)):
-                self._on_event(value)
-        return self._done
+        if self._streams:
+            return self._done
+        value = b"\n".join(self._other_lines)
+        if not value.strip():
+            raise NoResponse("nothing")
+        self._on_event(_json(value))
+        return True
 
 
 async def _body_chunks(response: httpx.Response) -> AsyncIterator[bytes]:
@@ -256,7 +244,7 @@ async def _open_response(
     try:
         async with (
             asyncio.timeout(seconds) as deadline,
-            httpx.AsyncClient(headers=wire.headers_for(url), verify=wire.trust, trust_env=False, timeout=limits) as client,
+            httpx.AsyncClient(headers=wire.headers, verify=wire.trust, trust_env=False, timeout=limits) as client,
             client.stream(method, url, content=content) as response,
         ):
             if response.status_code != httpx.codes.OK:

@@ -5,8 +5,6 @@ Words are read only from the fields that describe an error, up to MAX_ERROR_CHAR
 """
 
 import re
-from email.utils import parsedate_to_datetime
-from time import time
 from typing import Any
 
 MAX_ERROR_CHARS = 2000
@@ -113,13 +111,8 @@ def _describing_words(details: Any) -> str:
 
 
 def retry_delay(header: str) -> float:
-    """The seconds of a Retry-After header, which may be a date; 0 for anything else."""
-    if header.isascii() and header.isdigit():
-        return float(header[:6])
-    try:
-        return max(0.0, parsedate_to_datetime(header).timestamp() - time())
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return 0.0
+    """The seconds of a Retry-After header; 0 for anything else, such as a date."""
+    return float(header[:6]) if header.isascii() and header.isdigit() else 0.0
 
 
 def is_passing(error: HttpError) -> bool:

@@ -1,15 +1,14 @@
-"""RemoteEngine: requests to OpenAI-compatible model servers (llama-server, LM Studio, vLLM, Ollama), with retries.
+"""RemoteEngine: requests to an OpenAI-compatible model server (llama-server, LM Studio, vLLM, Ollama), with retries.
 
 Servers take a JSON schema instead of a grammar. The answer is then filtered by the request's grammar: lines it does not allow are dropped,
 and an answer without any allowed line is an error.
 """
 
 import asyncio
-import hashlib
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from localrag.engine.remote import servers as servers_remote
@@ -26,24 +25,21 @@ from localrag.engine.remote.refusals import (
     window_in,
 )
 from localrag.engine.remote.replies import EmptyResponse, GrammarFilter, MalformedResponse, NoResponse, StreamState
-from localrag.engine.remote.request_body import REASONING_TOKENS, forms_of, json_tokens, request_body, request_messages
-from localrag.engine.remote.servers import PooledServer, ServerPool, backoff_delay, down_timeout, with_server_info
+from localrag.engine.remote.request_body import REASONING_TOKENS, json_tokens, request_body, request_messages
+from localrag.engine.remote.servers import ModelServer, backoff_delay, down_timeout
 from localrag.engine.request import EngineMetrics, Generation, Request
 from localrag.engine.settings import EngineOptions
 from localrag.engine.tokenizer import Tokenizer
-from localrag.errors import ContextTooSmall, EmptyAnswer, EngineError, LocalragError, ModelError, error_location
+from localrag.errors import ContextTooSmall, EmptyAnswer, EngineError, LocalragError, error_location
 from localrag.model_files import ModelFile, ServerInfo
-
-__all__ = ["RemoteEngine", "check_host", "with_server_info"]
 
 MAX_LOST_CONNECTIONS, MAX_SERVER_FAILURES = 5, 3  # per request, before the request itself fails
 MAX_TOKEN_CHARS, MIN_ANSWER_TOKENS = 32, 1_000  # an answer with more characters than so many for each token is refused
-MAX_REFUSED = 5  # requests, by a server that has answered none, before it is no longer used
 MARKER_TOKENS = 8  # of a chat template around each message
 MIN_LEARNED_WINDOW = 1024  # where a server does not tell by how much a request was too long
 SMALLER_SHARE = 0.75  # of a rejected request's size: what is taken to fit
-LONG_REQUEST_TOKENS = 3000  # of a request that may be too long for a server that tells no window
-NEAR_WINDOW_SHARE = 0.75  # of the window, from which on an unexplained error means that a request is too long
+LONG_ANSWER_TOKENS = 1000  # of a request whose answer ended before its limit where the server tells no window
+NEAR_WINDOW_SHARE = 0.75  # of the window, from which on an answer that ended before its limit has met its end
 
 
 @dataclass(slots=True)
@@ -56,13 +52,9 @@ class _RetryState:
     failed: int = 0
     busy: int = 0
     allow_extra_tokens: bool = True  # more tokens than the local engine needs
-    forms: list[str] | None = None  # in which the answer may still be asked for, this one first
+    in_words: bool = False  # the answer is asked for without a schema
+    forms: int = 0  # in which the answer has been asked for
     unfinished_text: str = ""  # of an answer that nothing ended
-
-    @property
-    def form(self) -> str:
-        """The form in which the answer is asked for."""
-        return self.forms[0] if self.forms else "schema"
 
 
 @dataclass(slots=True)
@@ -87,64 +79,60 @@ class _Exchange:
 
 
 class RemoteEngine:
-    """Sends requests to the servers of a `ModelFile` with `url`. It may be used from several event loops, one after the other."""
+    """Sends requests to the server of a `ModelFile` with `url`. It may be used from several event loops, one after the other."""
 
     def __init__(self, file: ModelFile, options: EngineOptions) -> None:
         """Raises UsageError for a host that is neither this machine nor allowed, or an unreadable key or CA."""
-        for url in file.urls:
-            check_host(url, options.allowed_hosts)
+        check_host(file.url, options.allowed_hosts)
         self.figures = EngineMetrics()
-        self._file = replace(file, servers=file.servers or tuple(ServerInfo() for _ in file.urls))
-        self._wire = http_config(file.urls, by_index=file.by_index)
-        # Servers start as down, so that each is probed before its first request: it may serve another model by now.
-        servers = [
-            PooledServer(url, facts, servers_remote.parallel_requests(facts, options), down_since=time.monotonic())
-            for url, facts in zip(file.urls, self._file.servers, strict=True)
-        ]
-        self._pool = ServerPool(servers, lambda url: servers_remote.query_server(self._wire, url, file), options.notify, file.digest)
+        self._file, info = file, file.server or ServerInfo()
+        self._wire = http_config(file.url, by_index=file.by_index)
+        capacity = options.parallel_requests or info.slots or servers_remote.DEFAULT_PARALLEL_REQUESTS
+        read_info = partial(servers_remote.query_server, self._wire, file.url, file)
+        self._server = ModelServer(file.url, info, capacity, read_info, options.notify, file.digest)
         self._tokenizer: Tokenizer | None = None
         self._under_way, self._since = 0, 0.0
 
     @property
     def window(self) -> int:
-        """Tokens of a request, prompt and answer; 4096 if no server reports it."""
-        return servers_remote.context_size(s.window for s in self._pool.servers)
+        """Tokens of a request, prompt and answer; DEFAULT_CONTEXT if the server does not report it."""
+        return self._server.window or servers_remote.DEFAULT_CONTEXT
 
     @property
     def parallel_requests(self) -> int:
-        """Requests that all servers together process at the same time."""
-        return self._pool.capacity
+        """Requests that the server processes at the same time."""
+        return self._server.capacity
 
     @property
     def parameters(self) -> int | None:
-        """The model's number of parameters, if a server reports it."""
-        return next((s.info.parameters for s in self._pool.servers if s.info.parameters), None)
+        """The model's number of parameters, if the server reports it."""
+        return self._server.info.parameters or None
 
     async def generate(self, request: Request) -> Generation:
-        """A server's answer to the request's messages; cancelling closes the connection, and the server stops.
+        """The server's answer to the request's messages; cancelling closes the connection, and the server stops.
 
-        Waits for servers that are down or busy. Raises ContextTooSmall, EngineError; ModelError if no server has the model any more.
+        Waits for a server that is down or busy. Raises ContextTooSmall, EngineError; ModelError if it does not have the model any more.
         """
-        tries = _RetryState(time.perf_counter())
+        tries = _RetryState(time.perf_counter(), in_words=self._server.in_words and _has_schema(request))
         shown = _MonotonicStream(request.on_text)
         self._begin()
         try:
             while True:
-                server = await self._pool.acquire(_conversation(request.messages), request.priority)
+                await self._server.acquire(request.priority)
                 if tries.waited < 0:
                     tries.waited = time.perf_counter() - tries.submitted_at
                 try:
-                    return await self._ask(server, request, tries, shown)
+                    return await self._ask(request, tries, shown)
                 except ConnectionLost as error:
-                    self._after_loss(server, tries, error)
+                    self._after_loss(tries, error)
                     wait = 0.0
                 except HttpError as error:
-                    wait = self._after_refusal(server, request, tries, error)
+                    wait = self._after_refusal(request, tries, error)
                 except MalformedResponse as error:
-                    self._after_unreadable(server, tries, shown, error)
+                    self._after_unreadable(request, tries, shown, error)
                     wait = 0.0
                 finally:
-                    self._pool.release(server)
+                    self._server.release()
                 await asyncio.sleep(wait)
         except (LocalragError, OSError):  # an OSError comes from the callback: the terminal is closed
             raise
@@ -153,61 +141,55 @@ class RemoteEngine:
         finally:
             self._end()
 
-    async def _ask(self, server: PooledServer, request: Request, tries: _RetryState, shown: "_MonotonicStream") -> Generation:
+    async def _ask(self, request: Request, tries: _RetryState, shown: "_MonotonicStream") -> Generation:
         """One answer, asked for again where its server rejects a field or the model needs more tokens to think."""
-        known, begun_at = server.omitted_fields.value, time.monotonic()
-        tries.forms = tries.forms or forms_of(request, server.form.value, known)
-        without, is_sure = known, True
+        without = self._server.omitted_fields
         while True:
-            level = max(server.reasoning_level, int(tries.form == "thinking"))
-            extra = await self._extra_tokens(server, request, tries, level)
-            body = request_body(server.info.model or self._file.name, request, without, form=tries.form, extra_tokens=extra)
+            tries.in_words |= "response_format" in without and _has_schema(request)
+            extra = await self._extra_tokens(request, tries)
+            body = request_body(self._server.info.model or self._file.name, request, without, in_words=tries.in_words, extra_tokens=extra)
             streams = shown if request.on_text else None
-            answer = GrammarFilter(request.grammar, streams, is_shown_at_end=server.info.hides_thinking)
+            answer = GrammarFilter(request.grammar, streams)
             exchange = _Exchange(body, time.perf_counter(), StreamState(), answer)
             try:
-                await self._exchange(server, exchange)
+                await self._exchange(exchange)
             except (HttpError, NoResponse) as error:
                 if (omitted := _omitted_after(error, frozenset(body), without)) is None:
                     raise
-                without, is_sure = omitted[0], is_sure and omitted[1]
+                if omitted[1]:
+                    self._server.omitted_fields |= omitted[0] - without
+                without = omitted[0]
                 continue
-            if not exchange.was_cut_while_thinking or level + 1 == len(REASONING_TOKENS) or (level and answer.has_answer):
+            if not exchange.was_cut_while_thinking or self._server.thinks:
                 break
-            server.reasoning_level = max(server.reasoning_level, level + 1)
-            if await self._extra_tokens(server, request, tries, level + 1) <= extra:
+            self._server.thinks = True
+            if await self._extra_tokens(request, tries) <= extra:
                 break
-        if without != known and is_sure:
-            server.omitted_fields.value |= without
-        server.omitted_fields.observe(without, begun_at)
-        generation = self._generation(server, request, tries, exchange)
-        if request.grammar and request.grammar.schema:
-            server.form.observe(tries.form, begun_at)
-        servers_remote.save_learned(server, self._file.name)
-        await self._read_window_again(server, request, tries)
+        generation = self._generation(request, tries, exchange)
+        if _has_schema(request):
+            self._server.note_form(in_words=tries.in_words)
         return generation
 
-    async def _exchange(self, server: PooledServer, exchange: _Exchange) -> None:
+    async def _exchange(self, exchange: _Exchange) -> None:
         """Send a request and read its answer."""
 
         def on_event(event: Any) -> None:
             exchange.answer.add(exchange.state.read(event))
 
-        exchange.is_complete = await stream(self._wire, f"{server.address}/chat/completions", exchange.body, on_event)
+        exchange.is_complete = await stream(self._wire, f"{self._server.address}/chat/completions", exchange.body, on_event)
 
-    def _generation(self, server: PooledServer, request: Request, tries: _RetryState, exchange: _Exchange) -> Generation:
+    def _generation(self, request: Request, tries: _RetryState, exchange: _Exchange) -> Generation:
         """The generation of an answer. Raises MalformedResponse, ConnectionLost, ContextTooSmall, EngineError."""
         state, answer = exchange.state, exchange.answer
-        self._check_ended(server, tries, exchange)
+        self._check_ended(tries, exchange)
         is_complete = state.finish_reason != "length"
         if not is_complete:
-            self._check_cut(server, request, exchange)
-        if is_complete and answer.has_hidden_start:
-            servers_remote.save_learned(server, self._file.name, hides_thinking=True)
-            if answer.accepted_text:
-                raise EngineError(
-                    f"The thinking of {server.url} could not be told from its answer.", "Ask again: its answers are now shown at their end."
-                )
+            self._check_cut(request, exchange)
+        if is_complete and answer.accepted_text and answer.has_hidden_start:
+            raise EngineError(
+                f"{self._server.url} writes its thinking before its answer, without a mark where it begins.",
+                "Switch its thinking off in the server, or start it with a parser for it (vLLM: --reasoning-parser).",
+            )
         try:
             text = answer.finish("".join(state.reasoning)) if is_complete else answer.finish_cut()
         except EmptyResponse as error:
@@ -216,66 +198,61 @@ class RemoteEngine:
             raise MalformedResponse(f"{len(text)} characters, where {request.max_tokens} tokens were asked for")
         counts = (state.prompt_tokens, state.cached_tokens, state.output_tokens, 0)
         seconds = time.perf_counter() - tries.submitted_at
-        self._count(request.task, counts, seconds, tries.waited)
+        self.figures.tasks[request.task].count(*counts, seconds=seconds, queue_seconds=tries.waited)
+        self.figures.steps, self.figures.rows = self.figures.steps + 1, self.figures.rows + counts[0] - counts[1] + counts[2]
         if request.priority == servers_remote.ANSWER_PRIORITY and state.first_text_at:  # of other requests many wait for each other
             self.figures.prefill_tokens += max(0, counts[0] - counts[1])
             self.figures.prefill_seconds += state.first_text_at - exchange.begun
-        if is_complete:
-            self._pool.remember_conversation(_conversation((*request.messages, {"role": "assistant", "content": text})), server)
-        server.is_reported_busy, server.has_answered = False, True
-        server.longest_answered = max(server.longest_answered, state.prompt_tokens + state.output_tokens)
+        self._server.is_reported_busy = False
         return Generation(text, is_complete, (), *counts, seconds, tries.waited, dropped_rows=answer.dropped_rows)
 
-    def _check_ended(self, server: PooledServer, tries: _RetryState, exchange: _Exchange) -> None:
+    def _check_ended(self, tries: _RetryState, exchange: _Exchange) -> None:
         """Check that an answer ended: one that nothing ends is complete if it comes twice. Raises ConnectionLost, MalformedResponse.
 
         llama-cpp-python's server marks the end of a stream also where another request interrupted it.
         """
         state = exchange.state
         if state.choices and state.finish_reason:
-            server.ends_silently.observe(False, time.monotonic())
             return
         text = exchange.answer.text
         if exchange.is_complete and not text:
             raise MalformedResponse("nothing")
-        if not text or not (server.ends_silently.value or text == tries.unfinished_text):
+        if not text or not (self._server.ends_silently or text == tries.unfinished_text):
             tries.unfinished_text = text
             raise ConnectionLost("the stream ended early")
-        server.ends_silently.observe(True, time.monotonic())
+        self._server.ends_silently = True
 
-    def _check_cut(self, server: PooledServer, request: Request, exchange: _Exchange) -> None:
+    def _check_cut(self, request: Request, exchange: _Exchange) -> None:
         """Check that an answer was cut off by its limit, not by the server's window or endless thinking.
 
         Raises ContextTooSmall, EngineError.
         """
         state, limit = exchange.state, request.max_tokens
-        used = state.prompt_tokens + state.output_tokens
-        if state.prompt_tokens and state.output_tokens < limit and used >= (server.window * NEAR_WINDOW_SHARE or LONG_REQUEST_TOKENS / 3):
-            server.learned_window = used
-            servers_remote.save_learned(server, self._file.name)
-            raise _no_room(server, "The request", used - state.prompt_tokens)
+        used, least = state.prompt_tokens + state.output_tokens, self._server.window * NEAR_WINDOW_SHARE or LONG_ANSWER_TOKENS
+        if state.prompt_tokens and state.output_tokens < limit and used >= least:
+            self._server.learned_window = used
+            raise _no_room(self._server, "The request", used - state.prompt_tokens)
         if exchange.has_reasoning and not exchange.answer.has_answer:
             raise EmptyAnswer(
-                f"{server.url}: the model thought for {exchange.body.get('max_tokens', limit)} tokens without an answer.",
+                f"{self._server.url}: the model thought for {exchange.body.get('max_tokens', limit)} tokens without an answer.",
                 "Switch its thinking off in the server, or use a model that does not think.",
             )
 
-    async def _extra_tokens(self, server: PooledServer, request: Request, tries: _RetryState, level: int = 0) -> int:
-        """Tokens that an answer may have beyond those asked for: for JSON syntax and thinking (`level` of REASONING_TOKENS), as far as the
-        window has room for them.
+    async def _extra_tokens(self, request: Request, tries: _RetryState) -> int:
+        """Tokens that an answer may have beyond those asked for, for JSON syntax and thinking, as far as the window has room for them.
 
         Some servers truncate silently, so a request that exceeds the window is not sent. A text has at most as many tokens as bytes; tokens
         are counted only if its bytes do not fit, with the server's vocabulary if possible. Raises ContextTooSmall, ConnectionLost.
         """
-        text, markers = _text_of(request, tries.form)
-        spare = json_tokens(request) + REASONING_TOKENS[level] if tries.allow_extra_tokens else 0
-        if not server.window or len(text.encode(errors="replace")) + request.max_tokens + markers + spare <= server.window:
+        text, markers = _text_of(request, in_words=tries.in_words)
+        spare = json_tokens(request) + REASONING_TOKENS * self._server.thinks if tries.allow_extra_tokens else 0
+        if not self._server.window or len(text.encode(errors="replace")) + request.max_tokens + markers + spare <= self._server.window:
             return spare
-        tokens = await servers_remote.count_tokens(self._wire, server.url, server.info, text) or self._estimate(text)
-        room = server.window - tokens - markers - request.max_tokens
+        tokens = await servers_remote.count_tokens(self._wire, self._server.url, self._server.info, text) or self._estimate(text)
+        room = self._server.window - tokens - markers - request.max_tokens
         if room < 0:
             remaining = room + request.max_tokens
-            raise _no_room(server, f"A prompt of {tokens} tokens with an answer of up to {request.max_tokens}", remaining)
+            raise _no_room(self._server, f"A prompt of {tokens} tokens with an answer of up to {request.max_tokens}", remaining)
         return min(spare, room)
 
     def _estimate(self, text: str) -> int:
@@ -283,98 +260,68 @@ class RemoteEngine:
         self._tokenizer = self._tokenizer or Tokenizer(self._file)
         return self._tokenizer.count(text)
 
-    def _size(self, request: Request, form: str) -> int:
+    def _size(self, request: Request, *, in_words: bool) -> int:
         """The estimated tokens of a request's prompt and answer."""
-        text, markers = _text_of(request, form)
+        text, markers = _text_of(request, in_words=in_words)
         return self._estimate(text) + markers + request.max_tokens
 
-    async def _read_window_again(self, server: PooledServer, request: Request, tries: _RetryState) -> None:
-        """Ask a server for its window once its model is loaded. Raises ContextTooSmall if the request just answered exceeded it."""
-        if not server.info.is_window_assumed or server.is_info_current:
-            return
-        server.is_info_current = True
-        try:
-            facts = await self._pool.probe(server.url)
-        except ModelError:
-            return
-        if facts is None or facts.is_window_assumed or (facts.digest != server.info.digest):
-            return
-        server.info = facts
-        await self._extra_tokens(server, request, tries)
-
-    def _after_loss(self, server: PooledServer, tries: _RetryState, error: ConnectionLost) -> None:
-        self._pool.mark_down(server)
+    def _after_loss(self, tries: _RetryState, error: ConnectionLost) -> None:
+        self._server.is_up = False
         tries.lost += 1
         if tries.lost >= MAX_LOST_CONNECTIONS:
             raise EngineError(
-                f"{server.url} lost the connection {tries.lost} times during one request ({error}).", "See the server's own log."
+                f"{self._server.url} lost the connection {tries.lost} times during one request ({error}).", "See the server's own log."
             )
 
-    def _after_refusal(self, server: PooledServer, request: Request, tries: _RetryState, error: HttpError) -> float:
+    def _after_refusal(self, request: Request, tries: _RetryState, error: HttpError) -> float:
         """Seconds to wait before the next try. Raises the request's error if there is none."""
         if is_too_long(error):
-            return self._after_overflow(server, request, tries, error)
+            return self._after_overflow(request, tries, error)
         if error.status in GATEWAY:
-            self._after_loss(server, tries, ConnectionLost(str(error)))
+            self._after_loss(tries, ConnectionLost(str(error)))
             return 0.0
         if is_passing(error):
             tries.busy += 1
-            if error.status not in BUSY and not server.is_reported_busy:
-                server.is_reported_busy = True
-                self._pool.notify(f"{server.url} is busy, or has its model not loaded at the moment; waiting for it …")
+            if error.status not in BUSY and not self._server.is_reported_busy:
+                self._server.is_reported_busy = True
+                self._server.notify(f"{self._server.url} is busy, or has its model not loaded at the moment; waiting for it …")
             if time.perf_counter() - tries.submitted_at > down_timeout(request.priority):
-                raise _still_failing(server, error, down_timeout(request.priority))
+                raise _still_failing(self._server, error, down_timeout(request.priority))
             return min(max(error.retry_after, backoff_delay(tries.busy)), down_timeout(request.priority))
         tries.failed += 1
         if error.status in SERVER_FAILED and tries.failed < MAX_SERVER_FAILURES:
             return backoff_delay(tries.failed)
-        if error.status in (400, 422, *SERVER_FAILED) and self._is_near_window(server, self._size(request, tries.form)):
-            raise self._learn_window(server, request, tries, error)
-        refusal = EngineError(f"{server.url} refused the request ({error}).", _hint(error, self._wire, server.url))
-        self._after_last_refusal(server, refusal, error)
-        raise refusal
+        raise EngineError(f"{self._server.url} refused the request ({error}).", _hint(error, self._wire, self._server.url))
 
-    def _after_last_refusal(self, server: PooledServer, refusal: EngineError, error: HttpError) -> None:
-        """Use a server no longer that has answered nothing yet and has refused MAX_REFUSED requests."""
-        server.refused += not server.has_answered
-        if server.refused == MAX_REFUSED:
-            server.error = ModelError(f"{server.url} refuses every request ({error}).", refusal.hint)
-
-    def _after_overflow(self, server: PooledServer, request: Request, tries: _RetryState, error: HttpError) -> float:
+    def _after_overflow(self, request: Request, tries: _RetryState, error: HttpError) -> float:
         """Give up the tokens that the local engine does not need, once. Raises ContextTooSmall."""
         if tries.allow_extra_tokens and error.kind != "exceed_context_size_error" and json_tokens(request):
             tries.allow_extra_tokens = False
             return 0.0
-        raise self._learn_window(server, request, tries, error)
+        raise self._learn_window(request, tries, error)
 
-    def _is_near_window(self, server: PooledServer, size: int) -> bool:
-        """Whether a request may be too long for a server that gives no reason."""
-        if size <= server.longest_answered:
-            return False
-        return size >= (server.window * NEAR_WINDOW_SHARE if server.window else LONG_REQUEST_TOKENS)
-
-    def _learn_window(self, server: PooledServer, request: Request, tries: _RetryState, error: HttpError) -> ContextTooSmall:
+    def _learn_window(self, request: Request, tries: _RetryState, error: HttpError) -> ContextTooSmall:
         """Remember that a request did not fit: the window that the error names, else a smaller one than the request."""
-        size = self._size(request, tries.form)
-        told, known = window_in(error, size), server.window
+        size = self._size(request, in_words=tries.in_words)
+        told, known = window_in(error, size), self._server.window
         if told and (told < known or not known):
-            server.learned_window = told
+            self._server.learned_window = told
         elif not known or size <= known:  # else it was sent before the window was known
-            guessed = max(MIN_LEARNED_WINDOW, server.longest_answered, int(SMALLER_SHARE * size))
-            server.learned_window = min(guessed, known or guessed)
-        servers_remote.save_learned(server, self._file.name)
-        remaining = server.window - (size - request.max_tokens)
-        return _no_room(server, f"A request of about {size} tokens", min(remaining, int(SMALLER_SHARE * request.max_tokens)))
+            guessed = max(MIN_LEARNED_WINDOW, int(SMALLER_SHARE * size))
+            self._server.learned_window = min(guessed, known or guessed)
+        remaining = self._server.window - (size - request.max_tokens)
+        return _no_room(self._server, f"A request of about {size} tokens", min(remaining, int(SMALLER_SHARE * request.max_tokens)))
 
-    def _after_unreadable(self, server: PooledServer, tries: _RetryState, shown: "_MonotonicStream", error: MalformedResponse) -> None:
-        """Ask for an answer that could not be read in the next form. Raises EngineError if there is none, or if its text was shown."""
-        if tries.forms and len(tries.forms) > 1 and not shown.text:
-            del tries.forms[0]
+    def _after_unreadable(self, request: Request, tries: _RetryState, shown: "_MonotonicStream", error: MalformedResponse) -> None:
+        """Ask for an answer that could not be read in the other form, once. Raises EngineError if there is none, or if text was shown."""
+        tries.forms += 1
+        if _has_schema(request) and tries.forms < 2 and not shown.text:
+            tries.in_words = not tries.in_words
             return
         if isinstance(error, EmptyResponse):
-            raise EmptyAnswer(f"{server.url} gave no answer: {error}.", "See the server's own log, or try another model.") from error
+            raise EmptyAnswer(f"{self._server.url} gave no answer: {error}.", "See the server's own log, or try another model.") from error
         raise EngineError(
-            f"{server.url} gave no usable answer: {error}.", "Try a larger model, or a server that supports response_format."
+            f"{self._server.url} gave no usable answer: {error}.", "Try a larger model, or a server that supports response_format."
         ) from error
 
     def _begin(self) -> None:
@@ -387,27 +334,12 @@ class RemoteEngine:
         if self._under_way == 0:
             self.figures.seconds += time.perf_counter() - self._since
 
-    def _count(self, task: str, counts: tuple[int, int, int, int], seconds: float, waited: float) -> None:
-        figures = self.figures.tasks[task]
-        figures.requests += 1
-        figures.prompt_tokens += counts[0]
-        figures.cached_tokens += counts[1]
-        figures.output_tokens += counts[2]
-        figures.seconds.append(seconds)
-        figures.queue_seconds.append(waited)
-        self.figures.steps += 1
-        self.figures.rows += counts[0] - counts[1] + counts[2]
-
     def metrics(self) -> dict[str, Any]:
         """Metrics since the start, as JSON-ready values."""
         return self.figures.to_json(self.parallel_requests) | {"server": self._file.url}
 
     def close(self) -> None:
-        """Stop probing servers that are down; connections end with their requests."""
-        for server in self._pool.servers:
-            if server.probe and not server.probe.done():
-                with suppress(RuntimeError):  # its event loop is closed
-                    server.probe.cancel()
+        """Do nothing: connections end with their requests."""
 
 
 class _MonotonicStream:
@@ -435,14 +367,7 @@ def _omitted_after(error: HttpError | NoResponse, fields: frozenset[str], withou
     return next_omitted_fields(error, fields, without)
 
 
-def _conversation(messages: Sequence[dict[str, str]]) -> str:
-    """A hash of a conversation up to its last answer; empty if there is none yet."""
-    last_answer = max((i for i, m in enumerate(messages) if m["role"] == "assistant"), default=-1)
-    text = "\0".join(part for m in messages[: last_answer + 1] for part in (m["role"], m["content"]))
-    return hashlib.sha256(text.encode(errors="replace")).hexdigest() if text else ""
-
-
-def _no_room(server: PooledServer, subject: str, remaining: int = 0) -> ContextTooSmall:
+def _no_room(server: ModelServer, subject: str, remaining: int = 0) -> ContextTooSmall:
     window = f"{server.window} tokens" if server.window else "its window"
     return ContextTooSmall(
         f"{subject} does not fit into {window} of {server.url}.",
@@ -451,18 +376,19 @@ def _no_room(server: PooledServer, subject: str, remaining: int = 0) -> ContextT
     )
 
 
-def _still_failing(server: PooledServer, error: HttpError, seconds: float) -> EngineError:
+def _still_failing(server: ModelServer, error: HttpError, seconds: float) -> EngineError:
     """The error for a server whose fault has not passed within these seconds."""
-    if error.status in BUSY:
-        return EngineError(f"{server.url} has been too busy for {seconds:.0f} s.", "Lower --parallel.")
-    return EngineError(
-        f"{server.url} has been busy or without its model for {seconds:.0f} s.", "Load the model in the server, and run the command again."
-    )
+    remedy = "Lower --parallel." if error.status in BUSY else "Load the model in the server, and run the command again."
+    return EngineError(f"{server.url} has been busy or without its model for {seconds:.0f} s.", remedy)
 
 
-def _text_of(request: Request, form: str) -> tuple[str, int]:
+def _has_schema(request: Request) -> bool:
+    return bool(request.grammar and request.grammar.schema)
+
+
+def _text_of(request: Request, *, in_words: bool) -> tuple[str, int]:
     """The text of a request's messages, and the tokens of the template around them."""
-    messages = request_messages(request, form)
+    messages = request_messages(request, in_words=in_words)
     return "\n".join(m["content"] for m in messages), MARKER_TOKENS * len(messages)
 
 

@@ -18,8 +18,7 @@ from llguidance import LLMatcher, LLTokenizer
 from localrag.engine.remote.refusals import error_in
 from localrag.engine.sampler import PARSER_LIMITS, Grammar
 
-MAX_STREAMED_ITEM_CHARS = 20_000  # of a list that is shown while it is written; a longer item is shown at its end
-MAX_STREAMED_CHARS = 50_000  # of an answer that is shown while it is written
+MAX_STREAMED_CHARS = 30_000  # of what a model writes, up to which it is shown while it is written; each part is looked at as a whole
 MAX_THINKING_BLOCKS = 50  # of an answer that follow one another
 MAX_BROKEN_VALUES = 1000  # of an answer: each costs as much as counting the lines before it
 MAX_MENDED_VALUES = 200  # of these, at most which are read again with mistakes mended
@@ -47,16 +46,9 @@ _END_MARKS = (
     *("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|return|>", "<|endoftext|>", "<|end_of_text|>", "<|END_RESPONSE|>"),
     *("<end_of_turn>", "<turn|>", "<eos>", "</s>", "</answer>", "<|assistant|>", "<|user|>", "<｜end▁of▁sentence｜>"),
 )
-# Beginnings of thinking, which is no answer although a server may pass it on where an answer would stand.
-_DELIBERATION_STARTS = (
-    *("ok", "okay", "alright", "hmm", "hmmm", "wait", "let's", "let me", "let us", "got it", "thinking", "so,", "first,", "now,"),
-    *("the user", "the question", "this user", "this question", "we need", "we have", "we are", "we must", "we should", "we can"),
-    *("i'll", "i'm", "i will", "i need", "i should", "i have", "i must"),
-)
-_DELIBERATION = re.compile(rf"(?:{'|'.join(_DELIBERATION_STARTS)})(?!\w)", re.IGNORECASE)
 _OPENERS = tuple(opener for opener, _ in _REASONING_TAGS)
 _CLOSERS = tuple(dict.fromkeys(closer for _, closer in _REASONING_TAGS))
-_LONGEST_MARK = max(map(len, (*_OPENERS, *_CLOSERS, *_END_MARKS, *_ANSWER_MARKS)))
+_LONGEST_END_MARK = max(map(len, _END_MARKS))
 
 
 class MalformedResponse(Exception):
@@ -81,7 +73,6 @@ class StreamState:
     cached_tokens: int = 0
     choices: bool = False
     has_reasoning: bool = False
-    has_tool_calls: bool = False
     first_text_at: float = 0.0  # time.perf_counter()
     reasoning: list[str] = field(default_factory=list)
 
@@ -106,9 +97,8 @@ class StreamState:
         self.finish_reason = choice.get("finish_reason") or self.finish_reason
         if not isinstance(self.finish_reason, str):
             raise MalformedResponse("an answer in an unknown format")
-        self.has_tool_calls = self.has_tool_calls or bool(message.get("tool_calls"))
-        text, thought = _content(message.get("content"))
-        self.reasoning += [part for part in (thought, *(_content(message.get(name))[0] for name in _REASONING_FIELDS)) if part]
+        text = _text_in(message.get("content"))
+        self.reasoning += filter(None, (_text_in(message.get(name)) for name in _REASONING_FIELDS))
         self.has_reasoning = self.has_reasoning or bool(self.reasoning) or text.lstrip().startswith(_OPENERS)
         if (text or self.has_reasoning) and not self.first_text_at:
             self.first_text_at = time.perf_counter()
@@ -118,94 +108,21 @@ class StreamState:
         """Why there is no answer, as the end of a sentence."""
         if self.finish_reason == "content_filter":
             return "its content filter withheld the answer"
-        if self.has_tool_calls:
-            return "it called a tool instead of answering"
         if self.has_reasoning:
             return "the model only thought and then wrote nothing"
         return "the model wrote nothing"
 
 
-def _content(content: Any) -> tuple[str, str]:
-    """The text of a message's content, and what the model thought in it: a string, or a list of parts. Raises MalformedResponse."""
-    if content is None or isinstance(content, str):
-        return content or "", ""
-    if not isinstance(content, list):
+def _text_in(content: Any) -> str:
+    """The text of a message's field. Raises MalformedResponse for anything but a text or null, such as a list of parts."""
+    if content is not None and not isinstance(content, str):
         raise MalformedResponse("an answer in an unknown format")
-    text: list[str] = []
-    thought: list[str] = []
-    for part in content:
-        if isinstance(part, str):
-            text.append(part)
-        elif isinstance(part, dict) and (inner := next((part[n] for n in ("text", "content", "thinking", "reasoning") if n in part), None)):
-            words = "".join(_content(inner)) if isinstance(inner, (str, list)) else ""
-            (thought if part.get("type") in ("thinking", "reasoning") else text).append(words)
-    return "".join(text), "".join(thought)
+    return content or ""
 
 
 def as_count(value: Any) -> int:
     """A count from a server's JSON; 0 for anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 50 else 0
-
-
-class AnswerText:
-    """The text of an answer without its thinking, as it arrives; every part is searched once."""
-
-    def __init__(self) -> None:
-        self.raw: list[str] = []
-        self.has_reasoning = False
-        self._pending = ""  # of the start, or the end of a thinking block, not decided yet
-        self._closer: str | None = ""  # "": at the start; a mark: inside thinking that ends with it; None: in the answer
-        self._answer: list[str] = []
-        self._tail = ""  # of the answer, which may begin an end mark
-
-    def add(self, new: str) -> str:
-        """Add a part; returns what the answer gains by it."""
-        self.raw.append(new)
-        if self._closer is None:
-            return self._gain(new)
-        self._pending += new
-        for _ in range(MAX_THINKING_BLOCKS):
-            if self._closer:
-                head, mark, rest = self._pending.partition(self._closer)
-                if not mark:
-                    self._pending = head[-_LONGEST_MARK:]
-                    return ""
-                self._pending, self._closer = rest, ""
-            start = self._pending.lstrip()
-            if (opened := _opening_tags(start)) is None:
-                break
-            self._pending, self._closer, self.has_reasoning = start.removeprefix(opened[0]), opened[1], True
-        if any(mark.startswith(start) for mark in (*_OPENERS, *_ANSWER_MARKS)):  # also an empty start
-            return ""
-        start = start.removeprefix(next((m for m in _ANSWER_MARKS if start.startswith(m)), "")).lstrip()
-        self._pending, self._closer = "", None
-        return self._gain(start)
-
-    def _gain(self, new: str) -> str:
-        new = self._tail + new
-        cut = max((n for n in range(1, min(len(new), 3 * _LONGEST_MARK) + 1) if _may_end(new[-n:])), default=0)
-        new, self._tail = (new[:-cut], new[-cut:]) if cut else (new, "")
-        self._answer.append(new)
-        return new
-
-    @property
-    def has_answer(self) -> bool:
-        """Whether anything follows the thinking."""
-        return any(part.strip() for part in self._answer)
-
-    @property
-    def text(self) -> str:
-        """The whole answer, without end marks; thinking whose beginning the template wrote is left out too."""
-        return strip_reasoning("".join(self.raw))
-
-
-def _may_end(text: str) -> bool:
-    """Whether a text is the beginning of an end mark, or end marks with white space behind them."""
-    if text[0] != "<":
-        return False
-    while mark := next((m for m in _END_MARKS if text.startswith(m)), ""):
-        text = text.removeprefix(mark).lstrip()
-    return any(mark.startswith(text) for mark in _END_MARKS)
 
 
 def strip_reasoning(text: str) -> str:
@@ -244,83 +161,97 @@ def _without_end_marks(text: str) -> str:
         end = last - len(mark)
 
 
+def _without_open_end(text: str) -> str:
+    """A text that is still being written, without what may become an end mark."""
+    at = text.rfind("<", -_LONGEST_END_MARK)
+    return text[:at] if at >= 0 and any(mark.startswith(text[at:]) for mark in _END_MARKS) else text
+
+
 class GrammarFilter:
     """Filters an answer while it arrives: `add` text, then `finish`; `accepted_text` is the part that the grammar allows."""
 
-    def __init__(self, grammar: Grammar | None, on_kept: Callable[[str], None] | None = None, *, is_shown_at_end: bool = False) -> None:
+    def __init__(self, grammar: Grammar | None, on_kept: Callable[[str], None] | None = None) -> None:
         self.accepted_text = ""
-        self._is_shown_at_end = self._hides_thinking = is_shown_at_end
-        self._answer = AnswerText()
+        self.dropped_rows = 0  # that the grammar does not allow
         self._grammar, self._on_kept = grammar, on_kept
-        self._beginning = ""  # of a plain text that is not shown yet
-        self._taken = 0  # parts processed
-        self._items = _ItemReader()
-        self.dropped_rows = 0  # of these, the ones that the grammar does not allow
+        self._text, self._parts = "", list[str]()  # what the model wrote, and its newest parts
+        self._taken = 0  # parts of the grammar's form processed
+        self._items: list[Any] = []  # complete ones of a list that is being written
+        self._items_end = 0  # of these in the answer
 
     @property
     def text(self) -> str:
         """Everything that the model wrote."""
-        return "".join(self._answer.raw)
+        if self._parts:
+            self._text, self._parts = self._text + "".join(self._parts), []
+        return self._text
 
     @property
     def has_reasoning(self) -> bool:
         """Whether the text begins with thinking."""
-        return self._answer.has_reasoning
+        return self.text.lstrip().startswith(_OPENERS)
 
     @property
     def has_answer(self) -> bool:
         """Whether anything follows the thinking."""
-        return self._answer.has_answer
+        return bool(strip_reasoning(self.text).strip())
 
     @property
     def has_hidden_start(self) -> bool:
         """Whether thinking ends in the text whose start mark is missing: it cannot be told from the answer before."""
-        return not self.has_reasoning and _end_of_hidden_thinking(self.text.lstrip()) > 0
+        return _end_of_hidden_thinking(self.text.lstrip()) > 0
 
     def add(self, new: str) -> None:
         """Add text; with a callback, complete list items and plain text outside thinking are accepted at once."""
-        gained = self._answer.add(new)
-        if self._on_kept is None or self._is_shown_at_end or not gained:
+        self._parts.append(new)
+        if self._on_kept is None or len(self._text) > MAX_STREAMED_CHARS:
             return
+        answer = strip_reasoning(self.text)
         if self._grammar is None:
-            self._stream(gained)
-        elif self._grammar.from_json and self._items.add(gained):
+            answer = _without_open_end(answer)
+            if answer.startswith(self.accepted_text):  # else thinking has ended whose start mark is missing
+                self._keep(answer)
+        elif self._grammar.from_json and self._read_items(answer):
             try:
-                self._accept_parts(self._grammar, self._grammar.from_json({"items": self._items.items}))
+                self._accept_parts(self._grammar, self._grammar.from_json({"items": self._items}))
             except (KeyError, TypeError, ValueError, AttributeError):
                 return  # incomplete or malformed: `finish` decides
 
-    def _stream(self, gained: str) -> None:
-        """Show more of a plain text. One that begins like thinking is shown at its end: its template may have written the start mark."""
-        if not self.accepted_text:
-            self._beginning += gained
-            if any(start.startswith(self._beginning.lower()) for start in _DELIBERATION_STARTS):
-                return
-            gained, self._is_shown_at_end = self._beginning, bool(_DELIBERATION.match(self._beginning))
-        if not self._is_shown_at_end and len(self.accepted_text) < MAX_STREAMED_CHARS:
-            self._keep(self.accepted_text + gained)
+    def _read_items(self, answer: str) -> bool:
+        """Read the members of `{"items": [...` that have become complete; whether there are any."""
+        before, (head, bracket, _) = len(self._items), answer.partition("[")
+        if not bracket or "".join(head.split()) != '{"items":':
+            return False
+        self._items_end = self._items_end or len(head) + 1
+        while rest := answer[self._items_end :].lstrip(" \t\r\n,"):
+            try:
+                item, end = json.JSONDecoder().raw_decode(rest)
+            except (ValueError, RecursionError):
+                break
+            if not isinstance(item, (dict, str)):  # a number may continue
+                break
+            self._items.append(item)
+            self._items_end = len(answer) - len(rest) + end
+        return len(self._items) > before
 
     def finish_cut(self) -> str:
-        """An answer that its limit cut off, as far as it is known to be one: complete items of a list, all of a plain text.
-
-        Where thinking has no start mark, a text without its end mark is only thinking.
-        """
-        if self._grammar is None and (self.has_hidden_start or self.has_reasoning or not self._hides_thinking):
-            self._keep(self._answer.text)
+        """An answer that its limit cut off, as far as it is known to be one: complete items of a list, all of a plain text."""
+        if self._grammar is None:
+            self._keep(strip_reasoning(self.text))
         return self.accepted_text if self._on_kept else self.text
 
     def finish(self, reasoning: str = "") -> str:
-        """The whole answer in the grammar's form; `reasoning` is read where the answer is empty.
+        """The whole answer in the grammar's form; where it is empty, JSON in `reasoning` is read in its place.
 
         Raises MalformedResponse if the grammar allows none of it, if its rows are all of another form, or if there is none.
         """
-        text = self._answer.text
-        if not text.strip() and not _DELIBERATION.match(answer := strip_reasoning(reasoning)):
+        text = strip_reasoning(self.text)
+        if not text.strip() and self._grammar and (answer := strip_reasoning(reasoning)).startswith(("{", "[")):
             text = answer
+        if not text.strip():
+            raise EmptyResponse("nothing")
         if self._grammar is None:
             self._keep(text)
-            if not text.strip():
-                raise EmptyResponse("nothing")
         else:
             self._finish(self._grammar, text)
         try:
@@ -331,8 +262,6 @@ class GrammarFilter:
 
     def _finish(self, grammar: Grammar, text: str) -> None:
         try:
-            if not text.strip():
-                raise EmptyResponse("nothing")
             value = read_value(text, grammar.schema or {}) if grammar.from_json else None
             if not _has_row_of(grammar.schema or {}, value):
                 raise ValueError("no row of the schema")
@@ -374,36 +303,6 @@ def _accepts(lark: str, text: str) -> bool:
 @cache
 def _byte_tokenizer() -> Any:
     return LLTokenizer("byte")
-
-
-class _ItemReader:
-    """Reads the complete members of `{"items": [...` as they arrive."""
-
-    def __init__(self) -> None:
-        self.items: list[Any] = []
-        self._rest, self._is_inside = "", False
-
-    def add(self, new: str) -> bool:
-        """Add text; whether it completes an item."""
-        if len(self._rest) > MAX_STREAMED_ITEM_CHARS:
-            return False
-        self._rest += new
-        if not self._is_inside:
-            head, bracket, body = self._rest.partition("[")
-            if not bracket or "".join(head.split()) != '{"items":':
-                return False
-            self._rest, self._is_inside = body, True
-        before = len(self.items)
-        while rest := self._rest.lstrip(" \t\r\n,"):
-            try:
-                item, end = json.JSONDecoder().raw_decode(rest)
-            except (ValueError, RecursionError):
-                break
-            if not isinstance(item, (dict, str)):  # a number may continue
-                break
-            self.items.append(item)
-            self._rest = rest[end:]
-        return len(self.items) > before
 
 
 def read_value(text: str, schema: dict[str, Any]) -> Any:
@@ -502,18 +401,8 @@ def _objects_of(value: dict[str, Any], names: Sequence[str], depth: int) -> list
     if value.keys() & set(names):
         return [value]
     if lists := [part for part in value.values() if isinstance(part, list)]:
-        best = value.get("items")
-        return _objects(best if isinstance(best, list) else max(lists, key=lambda part: _likeness(part, names)), names, depth)
-    if value and all(isinstance(part, dict) for part in value.values()):
-        return [{names[0]: name} | part for name, part in value.items()]
-    if value and all(isinstance(part, str) for part in value.values()):
-        return [dict(zip(names, pair, strict=False)) for pair in value.items()]
+        return _objects(value["items"] if isinstance(value.get("items"), list) else lists[-1], names, depth)
     return [value]
-
-
-def _likeness(rows: Sequence[Any], names: Sequence[str]) -> int:
-    """How many members of a list are objects with some of the names."""
-    return sum(isinstance(row, dict) and bool(row.keys() & set(names)) for row in rows)
 
 
 def _texts(value: Any) -> list[Any]:
@@ -531,7 +420,7 @@ def _plain_lines(text: str) -> list[str]:
 
 
 def _choice(text: str, values: Sequence[Any], options: Sequence[Any]) -> Any:
-    """The option that an answer names: in its JSON, as its whole text, its first word, or the only one in its last line."""
+    """The option that an answer names: in its JSON, as its whole text, or the only one in its last line."""
     told = [part for value in values if isinstance(value, dict) for part in ([value["answer"]] if "answer" in value else value.values())]
     if values and told:
         text = str(told[0])
@@ -540,9 +429,6 @@ def _choice(text: str, values: Sequence[Any], options: Sequence[Any]) -> Any:
     whole = " ".join(lines).casefold().strip(" .!'\"")
     if whole in by_word:
         return by_word[whole]
-    words = re.findall(r"\w+", whole[:200])
-    if words and words[0] in by_word:
-        return by_word[words[0]]
     last = dict.fromkeys(w for w in re.findall(r"\w+", lines[-1].casefold()[-200:]) if w in by_word) if lines else {}
     if len(last) != 1:
         raise ValueError("no option")

@@ -1,7 +1,7 @@
 """Requests to model servers as JSON: optional fields, the forms in which an answer may be asked for, room for JSON syntax and thinking.
 
-An answer is asked for in the forms of FORMS, one after the other until one can be read. Optional fields are those that not every server
-supports (llama-server, vLLM, LM Studio, Ollama); a server that rejects one gets the request again without it.
+An answer is asked for as a JSON schema for the server, then in words alone, as where a server refuses or ignores schemas. Optional fields
+are those that not every server supports (llama-server, vLLM, LM Studio, Ollama); a server that rejects one gets the request without it.
 """
 
 import json
@@ -10,33 +10,20 @@ from typing import Any
 from localrag.engine.remote.refusals import JSON_SCHEMA, LEAST_REASONING
 from localrag.engine.request import Request
 
-# As a JSON schema for the server; in words alone, where a server refuses or ignores schemas; as a schema with thinking, since newer models
-# of Ollama ignore the schema while their thinking is switched off.
-FORMS = ("schema", "words", "thinking")
 _LOCAL_FORMS = ("items", "answer", "line")  # the only property of a schema whose local grammar is lines or plain text
 
 # Switch thinking off: llama-server and vLLM read `chat_template_kwargs`, both and Ollama `reasoning_effort`; the templates of Granite and
 # DeepSeek name the switch `thinking`.
 _NO_THINKING: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": False, "thinking": False}, "reasoning_effort": "none"}
 _JSON_OVERHEAD_TOKENS = 64  # braces, whitespace (llama.cpp's schema allows two line breaks and 20 spaces), a code fence
-REASONING_TOKENS = (0, 2000, 8000)  # added for a model that thinks although told not to, more if it does not end
+REASONING_TOKENS = 8000  # added for a model that thinks although told not to
 _MAX_SHOWN_OPTIONS = 12
 
 
-def forms_of(request: Request, first: str, without: frozenset[str]) -> list[str]:
-    """The forms in which to ask for an answer, beginning with `first`; without those that are the same for it on this server."""
-    has_schema = bool(request.grammar and request.grammar.schema)
-    can_think = not without.issuperset(_NO_THINKING)
-    forms = ["schema"] + ["words"] * has_schema + ["thinking"] * can_think
-    if has_schema and "response_format" in without:
-        return ["words"]
-    return [first, *(f for f in forms if f != first)] if has_schema and first in forms else forms
-
-
-def request_messages(request: Request, form: str) -> list[dict[str, str]]:
+def request_messages(request: Request, *, in_words: bool) -> list[dict[str, str]]:
     """The messages of a request, with earlier answers and the shape of the next one as JSON, which a local grammar writes as lines or text.
 
-    Where a prompt tells its JSON itself, the shape is added only to the form "words".
+    Where a prompt tells its JSON itself, the shape is added only `in_words`.
     """
     messages, schema = list(request.messages), request.grammar.schema if request.grammar else None
     if not schema or not messages:
@@ -44,7 +31,7 @@ def request_messages(request: Request, form: str) -> list[dict[str, str]]:
     *before, last = messages
     if is_local := tuple(schema["properties"]) in [(name,) for name in _LOCAL_FORMS]:
         before = [m | {"content": _as_json(m["content"], schema)} if m["role"] == "assistant" else m for m in before]
-    if not (is_local or form == "words"):
+    if not (is_local or in_words):
         return messages
     return [*before, last | {"content": f"{last['content']}\n\nAnswer with JSON of this shape and nothing else: {shape_in_words(schema)}"}]
 
@@ -81,27 +68,23 @@ def shape_in_words(schema: dict[str, Any]) -> str:
     return "a number"
 
 
-def request_body(model: str, request: Request, without: frozenset[str], *, form: str = "schema", extra_tokens: int = 0) -> dict[str, Any]:
+def request_body(model: str, request: Request, without: frozenset[str], *, in_words: bool = False, extra_tokens: int = 0) -> dict[str, Any]:
     """The request as JSON. `without`: optional fields that this server rejected; `extra_tokens`: for JSON syntax and thinking."""
     s = request.sampling
     body: dict[str, Any] = {
         "model": model,
-        "messages": request_messages(request, form),
+        "messages": request_messages(request, in_words=in_words),
         "max_tokens": request.max_tokens + extra_tokens,
         "temperature": s.temperature,
-        "top_p": s.top_p,
+        "top_p": 1.0,  # servers have other defaults
         "seed": s.seed,
         "stream": True,
         "stream_options": {"include_usage": True},
-        **({} if form == "thinking" else _NO_THINKING),
+        **_NO_THINKING,
     }
-    if s.min_p:
-        body["min_p"] = s.min_p
     if LEAST_REASONING in without and "reasoning_effort" in body:
         body["reasoning_effort"] = "low"
-    if request.stop:
-        body["stop"] = list(request.stop)
-    if form != "words" and request.grammar and request.grammar.schema:
+    if not in_words and request.grammar and request.grammar.schema:
         schema = request.grammar.schema
         shape = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}
         body["response_format"] = {"type": "json_object", "schema": schema} if JSON_SCHEMA in without else shape

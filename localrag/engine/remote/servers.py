@@ -1,71 +1,51 @@
-"""Model servers: server info, probing, and the server pool.
+"""Model servers: what they tell of themselves, and the state of the one in use.
 
-llama-server, vLLM, Ollama and LM Studio report their model at different endpoints; of other servers only the model's name is known. Server
-info is cached for the time when a server does not answer. The pool has no event loop of its own: `localrag chat` runs one per question.
+llama-server, vLLM, Ollama and LM Studio report their model at different endpoints; of other servers only the model's name is known. A
+server's state has no event loop: `localrag chat` runs one per question.
 """
 
 import asyncio
-import json
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import count
 from pathlib import PurePath
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from localrag.engine.remote.client import ConnectionLost, HttpConfig, check_host, get, http_config, key_refused, post
-from localrag.engine.remote.refusals import BUSY, GATEWAY, HttpError, is_unknown_model
+from localrag.engine.remote.refusals import BUSY, GATEWAY, HttpError
 from localrag.engine.remote.replies import MalformedResponse, as_count
-from localrag.engine.remote.request_body import FORMS
 from localrag.engine.settings import EngineOptions
-from localrag.engine.tokenizer import Tokenizer
 from localrag.errors import EngineError, ModelError, UsageError
 from localrag.model_files import ModelFile, ServerInfo
-from localrag.system.files import cache_dir, write_atomically
 from localrag.system.resources import run_in_thread, wait_for
-
-T = TypeVar("T")
 
 PROBE_TIMEOUT_S = 3.0
 SERVER_TIMEOUT_S = 10.0  # for everything that a server is asked before its first request
-TRIAL_TIMEOUT_S = 1.0
 MAX_LISTED_MODELS = 8
 MAX_SETTINGS_CHARS = 20_000
 OLLAMA_DEFAULT_CONTEXT = 4096  # Ollama's smallest default; it truncates longer prompts silently
-_LATIN = (
-    "Ingrid Holm bought the ferry Skua from the Northern Line in 1974. Mayor Ruth Sand had asked for it: “The town of Vardby has waited "
-    "two years.” Repairs (hull, 12,450 kr.; engine, 3,200 kr.) were paid by the owner's insurance, according to the minutes."
-)
-_CHINESE = "英格丽·霍尔姆在一九七四年从北方航线公司买下了渡轮“海鸥号”。市长说，这座小镇已经等了两年。船体和发动机的修理费由船主的保险支付。"
 
 
 def with_server_info(file: ModelFile, options: EngineOptions, known: dict[str, str] | None = None) -> ModelFile:
-    """A served model with its servers' info; any other file unchanged. `known`: path and fingerprint an index is bound to.
+    """A served model with what its server tells; any other file unchanged. `known`: path and fingerprint an index is bound to.
 
-    For a server that does not answer, or is not allowed, cached info is used, or the index's binding. Raises EngineError if nothing is
-    known, UsageError if servers have different models or are not allowed.
+    For a server that does not answer, or is not allowed, the index's binding is used. Raises EngineError if there is none, UsageError if
+    the server is not allowed.
     """
-    if not file.url or file.servers:
+    if not file.url or file.server:
         return file
-    answers = wait_for(run_in_thread(lambda: asyncio.run(_ask_all(file, options))))  # an event loop may run in this thread
-    cached = _cached_info()
-    facts = [answer or cached.get(f"{url}#{file.name}") for url, answer in zip(file.urls, answers, strict=True)]
-    served = replace(file, servers=tuple(f or ServerInfo() for f in facts))
-    _check_same(served)
-    if known and _leads_to(known["path"], file) and (known["fingerprint"] in _by_address(file) or not any(facts)):
-        return replace(served, bound_fingerprint=known["fingerprint"])
-    if not any(facts):
-        for url in file.urls:
-            check_host(url, options.allowed_hosts)
-        raise EngineError(
-            f"{' and '.join(file.urls)} {'does' if len(file.urls) == 1 else 'do'} not answer.",
-            "Start the server, or correct its address: --model http://HOST:PORT/v1#NAME",
-        )
-    return served
+    answer = wait_for(run_in_thread(lambda: asyncio.run(_ask(file, options))))  # an event loop may run in this thread
+    if answer:
+        return replace(file, server=answer)
+    if known and _leads_to(known["path"], file):
+        return replace(file, server=ServerInfo(), bound_fingerprint=known["fingerprint"])
+    check_host(file.url, options.allowed_hosts)
+    raise EngineError(f"{file.url} does not answer.", "Start the server, or correct its address: --model http://HOST:PORT/v1#NAME")
 
 
 def _leads_to(path: str, file: ModelFile) -> bool:
@@ -73,37 +53,13 @@ def _leads_to(path: str, file: ModelFile) -> bool:
     return (url.rstrip("/"), name) == (file.url, file.name)
 
 
-def _by_address(file: ModelFile) -> list[str]:
-    """Fingerprints in the old format, made of the address as typed and the name: existing indexes keep them."""
-    return [sha256(f"{url} {file.name}".encode()).hexdigest()[:16] for url in (file.url, f"{file.url}/")]
-
-
-def _check_same(file: ModelFile) -> None:
-    known = [(url, f) for url, f in zip(file.urls, file.servers, strict=True) if f.digest]
-    for url, facts in known[1:]:
-        if facts.digest != known[0][1].digest:
-            raise UsageError(
-                f"{known[0][0]} serves {_describe_server(known[0][1], file)}, {url} serves "
-                f"{_describe_server(facts, file)}: they are not the same model.",
-                "Give servers of one model, or one of the two.",
-            )
-
-
-def _describe_server(facts: ServerInfo, file: ModelFile) -> str:
-    size = f" ({facts.parameters / 1e6:,.0f}M parameters)" if facts.parameters else ""
-    return f"{PurePath(facts.model or file.name).name}{size}"
-
-
-async def _ask_all(file: ModelFile, options: EngineOptions) -> list[ServerInfo | None]:
-    async def query(url: str) -> ServerInfo | None:
-        try:
-            check_host(url, options.allowed_hosts)
-        except UsageError:
-            return None
-        return await query_server(wire, url, file)
-
-    wire = http_config(file.urls, by_index=file.by_index)
-    return list(await asyncio.gather(*(query(url) for url in file.urls)))
+async def _ask(file: ModelFile, options: EngineOptions) -> ServerInfo | None:
+    wire = http_config(file.url, by_index=file.by_index)
+    try:
+        check_host(file.url, options.allowed_hosts)
+    except UsageError:
+        return None
+    return await query_server(wire, file.url, file)
 
 
 async def query_server(wire: HttpConfig, url: str, file: ModelFile) -> ServerInfo | None:
@@ -126,38 +82,33 @@ async def _query_server(wire: HttpConfig, url: str, file: ModelFile) -> ServerIn
     except HttpError as error:
         if error.status in (401, 403):
             raise key_refused(wire, url) from error
-        return None if error.status in (*BUSY, *GATEWAY) else _with_learned(f"{url}#{file.name}", ServerInfo())
+        return None if error.status in (*BUSY, *GATEWAY) else ServerInfo()
     except MalformedResponse:
-        return _with_learned(f"{url}#{file.name}", ServerInfo())
+        return ServerInfo()
     entry = find_served_model(models, file.name)
     if entry.get("owned_by") == "llamacpp" and not isinstance(entry.get("meta"), dict) and "status" not in entry:
         return None  # it is still loading the model; one with a status loads it for the first request
+    if not entry:
+        _check_listed(url, models, file.name)
     try:
-        facts = await _read_server_info(wire, f"{url}{suffix}", entry, file)
-        if not entry:
-            await _check_unlisted(wire, url, models, replace(facts, suffix=suffix), file)
-        facts = await _with_scale(wire, url, replace(facts, suffix=suffix), file)
-        return _save_server_info(f"{url}#{file.name}", _with_learned(f"{url}#{file.name}", facts))
+        return replace(await _read_server_info(wire, f"{url}{suffix}", entry, file), suffix=suffix)
     except ConnectionLost:
         return None
 
 
 async def _list_models(wire: HttpConfig, url: str) -> tuple[Any, str]:
     """A server's list of models, and what its address lacks: "/v1" where only that has a list. Raises what `get` raises."""
-    refusal: HttpError | MalformedResponse | None = None
     models: Any = None
-    try:
-        models = await get(wire, f"{url}/models", PROBE_TIMEOUT_S)
-    except (HttpError, MalformedResponse) as error:
-        if url.endswith("/v1") or (isinstance(error, HttpError) and error.status not in (400, 404, 405)):
-            raise
-        refusal = error
-    if _listed(models) or url.endswith("/v1"):
-        return models, ""
-    with suppress(HttpError, MalformedResponse):
-        below = await get(wire, f"{url}/v1/models", PROBE_TIMEOUT_S)
-        if refusal or _listed(below):
-            return below, "/v1"
+    refusal: HttpError | MalformedResponse | None = None
+    for suffix in ("",) if url.endswith("/v1") else ("", "/v1"):
+        try:
+            models = await get(wire, f"{url}{suffix}/models", PROBE_TIMEOUT_S)
+        except (HttpError, MalformedResponse) as error:
+            if isinstance(error, HttpError) and error.status not in (400, 404, 405):
+                raise
+            refusal = error
+        if _listed(models):
+            return models, suffix
     if refusal:
         raise refusal
     return models, ""
@@ -195,37 +146,21 @@ def _base_name(name: str) -> str:
     return PurePath(name.casefold()).name.removesuffix(".gguf")
 
 
-async def _check_unlisted(wire: HttpConfig, url: str, models: Any, facts: ServerInfo, file: ModelFile) -> None:
-    """Check a model that is not in a server's list by asking it for one token; some servers have models that they do not list.
-
-    Raises EngineError if the server does not know it. A server that needs longer than a second to answer is loading it.
-    """
-    names = [m["id"] for m in _listed(models)]
-    if not names:
-        return
-    hint = f"It has: {', '.join(names[:MAX_LISTED_MODELS])}{' …' * (len(names) > MAX_LISTED_MODELS)}. Name one: --model {url}#NAME"
-    if file.name == "default":
-        raise EngineError(f"{url} has several models.", hint)
-    body = {"model": file.name, "messages": [{"role": "user", "content": "Say yes."}], "max_tokens": 1}
-    try:
-        await post(wire, f"{url}{facts.suffix}/chat/completions", body, TRIAL_TIMEOUT_S)
-    except HttpError as error:
-        if is_unknown_model(error):
-            raise EngineError(f"{url} has no model {file.name!r}.", hint) from error
-    except (ConnectionLost, MalformedResponse):
-        return
-
-
-def _check_chats(url: str, name: str, *, can_chat: bool) -> None:
-    if not can_chat:
-        raise EngineError(
-            f"{name} at {url} is no chat model: it embeds or ranks texts, or reads pictures.", "Name a chat model of the server."
-        )
+def _check_listed(url: str, models: Any, name: str) -> None:
+    """Check that a server lists no models, or this one. Raises EngineError with those that it has."""
+    if names := [m["id"] for m in _listed(models)]:
+        told = f"has no model {name!r}" if name != "default" else "has several models"
+        more = " …" * (len(names) > MAX_LISTED_MODELS)
+        raise EngineError(f"{url} {told}.", f"It has: {', '.join(names[:MAX_LISTED_MODELS])}{more}. Name one: --model {url}#NAME")
 
 
 async def _read_server_info(wire: HttpConfig, url: str, entry: dict[str, Any], file: ModelFile) -> ServerInfo:
     root, model = url.removesuffix("/v1"), str(entry.get("id", ""))
-    _check_chats(url, model or file.name, can_chat=not _NO_CHAT_NAME.search(PurePath(model or file.name).name))
+    if _NO_CHAT_NAME.search(PurePath(model or file.name).name):
+        raise EngineError(
+            f"{model or file.name} at {url} is no chat model: it embeds or ranks texts, or reads pictures.",
+            "Name a chat model of the server.",
+        )
     if isinstance(meta := entry.get("meta"), dict):
         return await _of_llama(wire, root, model, meta)
     if entry.get("owned_by") == "vllm" or "max_model_len" in entry:
@@ -238,10 +173,8 @@ async def _read_server_info(wire: HttpConfig, url: str, entry: dict[str, Any], f
         return await _of_ollama(wire, root, model, digest)
     studio = _of_name(await _maybe(wire, f"{root}/api/v0/models"), "data", model)
     if "loaded_context_length" in studio or "quantization" in studio:
-        _check_chats(url, model, can_chat=studio.get("type") not in ("embeddings", "embedding", "reranker"))
         parts = [str(studio.get(name)) for name in ("id", "publisher", "arch", "quantization")]
-        window = as_count(studio.get("loaded_context_length"))
-        return ServerInfo(_digest("lmstudio", *parts), model, window=window, is_window_assumed=not window)
+        return ServerInfo(_digest("lmstudio", *parts), model, window=as_count(studio.get("loaded_context_length")))
     return ServerInfo(model=str(entry.get("id", "")))
 
 
@@ -265,12 +198,9 @@ async def _of_ollama(wire: HttpConfig, root: str, model: str, digest: str) -> Se
     parameters = round(float(size[:-1]) * unit) if unit and size[:-1].replace(".", "", 1).isdigit() else 0
     shown = await _maybe(wire, f"{root}/api/show", {"model": model})
     shown = shown if isinstance(shown, dict) else {}
-    capabilities = shown.get("capabilities")
-    _check_chats(root, model, can_chat=not isinstance(capabilities, list) or "completion" in capabilities)
-    told = as_count(loaded.get("context_length"))
     setting = re.search(r"^num_ctx\s+(\d{3,8})\s*$", str(shown.get("parameters", ""))[:MAX_SETTINGS_CHARS], re.M)
-    window = told or (int(setting[1]) if setting else OLLAMA_DEFAULT_CONTEXT)
-    return ServerInfo(_digest("ollama", digest), model, parameters, window, is_window_assumed=not told)
+    window = as_count(loaded.get("context_length")) or (int(setting[1]) if setting else OLLAMA_DEFAULT_CONTEXT)
+    return ServerInfo(_digest("ollama", digest), model, parameters, window)
 
 
 def _of_name(listed: Any, where: str, name: str) -> dict[str, Any]:
@@ -307,93 +237,13 @@ async def count_tokens(wire: HttpConfig, url: str, facts: ServerInfo, text: str)
     return len(tokens) if isinstance(tokens, list) else 0
 
 
-async def _with_scale(wire: HttpConfig, url: str, facts: ServerInfo, file: ModelFile) -> ServerInfo:
-    """The info with the server's tokens per token of the local stand-in, for Latin and Chinese text: measured once per model."""
-    before = _cached_info().get(f"{url}#{file.name}")
-    if before and before.digest == facts.digest and before.tokenize_field:
-        return replace(facts, latin_token_ratio=before.latin_token_ratio, chinese_token_ratio=before.chinese_token_ratio)
-    if not facts.tokenize_field:
-        return facts
-    tokenizer = Tokenizer(replace(file, servers=()))
-    latin, chinese = [
-        round((await count_tokens(wire, url, facts, text) or tokenizer.count(text)) / tokenizer.count(text), 2)
-        for text in (_LATIN, _CHINESE)
-    ]
-    return replace(facts, latin_token_ratio=latin, chinese_token_ratio=chinese)
-
-
-_STORED_KEYS = {"tokenize_field": "counts", "latin_token_ratio": "latin", "chinese_token_ratio": "chinese"}  # of servers.json
-
-
-def _cached_info() -> dict[str, ServerInfo]:
-    """Cached server info by URL and model name."""
-    try:
-        entries = json.loads((cache_dir() / "servers.json").read_text())
-        names = {stored: name for name, stored in _STORED_KEYS.items()}
-        infos = {key: ServerInfo(**{names.get(k, k): v for k, v in facts.items()}) for key, facts in entries.items()}
-        return {key: replace(info, omitted_fields=tuple(info.omitted_fields)) for key, info in infos.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
-        return {}
-
-
-def _save_server_info(key: str, facts: ServerInfo) -> ServerInfo:
-    cached = _cached_info()
-    if cached.get(key) != facts:
-        stored = {k: {_STORED_KEYS.get(n, n): v for n, v in asdict(f).items()} for k, f in (cached | {key: facts}).items()}
-        write_atomically(cache_dir() / "servers.json", json.dumps(stored).encode())
-    return facts
-
-
-LEARNED_FOR_S = 24 * 3600.0  # a server may be updated, or started with a larger window
-
-
-def _with_learned(key: str, facts: ServerInfo) -> ServerInfo:
-    """The info of a server with what its answers have taught of the same model, most of it within the last day."""
-    before = _cached_info().get(key)
-    if before is None or before.digest != facts.digest:
-        return facts
-    facts = replace(facts, hides_thinking=before.hides_thinking)
-    if not 0 <= time.time() - before.learned_at <= LEARNED_FOR_S:
-        return facts
-    window = before.learned_window if before.window == facts.window else 0
-    return replace(facts, learned_window=window, omitted_fields=before.omitted_fields, form=before.form, learned_at=before.learned_at)
-
-
-def save_learned(server: "PooledServer", name: str, *, hides_thinking: bool = False) -> None:
-    """Remember, also for other processes, what a server turned out to need."""
-    info, omitted = server.info, tuple(sorted(server.omitted_fields.value))
-    learned = replace(
-        info,
-        hides_thinking=info.hides_thinking or hides_thinking,
-        learned_window=server.learned_window,
-        omitted_fields=omitted,
-        form=server.form.value,
-    )
-    if learned != info:
-        server.info = _save_server_info(f"{server.url}#{name}", replace(learned, learned_at=time.time()))
-
-
-def parallel_requests(facts: ServerInfo, options: EngineOptions) -> int:
-    """Number of parallel requests to a server."""
-    return options.parallel_requests or facts.slots or DEFAULT_PARALLEL_REQUESTS
-
-
 DEFAULT_PARALLEL_REQUESTS = 8  # for a server that does not report its slots; it queues or rejects more
-
-
-def context_size(windows: Iterable[int]) -> int:
-    """Tokens that a request may have on every server; `windows`: of each server, 0 if unknown."""
-    return min((w for w in windows if w), default=DEFAULT_CONTEXT)
-
-
 DEFAULT_CONTEXT = 4096  # for a server that does not report it
 
 ANSWER_PRIORITY = 0  # of a request that a person waits for
 INDEXING_WAIT_S, INTERACTIVE_WAIT_S = 1800.0, 60.0  # for servers that are down
 FIRST_RETRY_DELAY_S, MAX_RETRY_DELAY_S = 0.25, 10.0  # doubled after every try
-MAX_SESSION_AFFINITY = 4096
-
-ProbeServer = Callable[[str], Awaitable[ServerInfo | None]]
+POLL_S = 0.1  # between two looks at whether a server that another request asks has answered
 
 
 def backoff_delay(tries: int) -> float:
@@ -406,52 +256,33 @@ def down_timeout(priority: int) -> float:
     return INTERACTIVE_WAIT_S if priority == ANSWER_PRIORITY else INDEXING_WAIT_S
 
 
-@dataclass(slots=True)
-class Conclusion(Generic[T]):
-    """What a server turned out to need. It changes when two requests, the second begun after the first ended, speak for the same value:
-    one fault, which may meet several requests at once, proves nothing.
-    """
-
-    value: T
-    _proposed: T | None = None
-    _proposed_at: float = 0.0
-
-    def observe(self, value: T, begun: float) -> None:
-        """Take into account that a request begun at `begun` (time.monotonic()) needed this value."""
-        if value == self.value:
-            self._proposed = None
-        elif value != self._proposed:
-            self._proposed, self._proposed_at = value, time.monotonic()
-        elif begun >= self._proposed_at:
-            self.value, self._proposed = value, None
-
-
 @dataclass(eq=False, slots=True)
-class PooledServer:
-    """One server: its info, active requests, and since when it has been down (0: up)."""
+class ModelServer:
+    """The server of a model: its info, its slots, and whether it answers.
+
+    It is asked for its info before its first request and after a lost connection: it may serve another model by now. `read_info` asks it,
+    `notify` informs the user; `digest` identifies the model that it must serve.
+    """
 
     url: str
     info: ServerInfo
-    capacity: int
+    capacity: int  # requests at the same time
+    read_info: Callable[[], Awaitable[ServerInfo | None]]
+    notify: Callable[[str], None]
+    digest: str
     active_requests: int = 0
-    down_since: float = 0.0
-    is_reported_down: bool = False
-    error: ModelError | None = None  # why it is no longer used
-    omitted_fields: Conclusion[frozenset[str]] = field(default_factory=lambda: Conclusion(frozenset()))  # that it rejected
-    form: Conclusion[str] = field(default_factory=lambda: Conclusion(FORMS[0]))  # in which it is asked first
-    ends_silently: Conclusion[bool] = field(default_factory=lambda: Conclusion(False))  # nothing marks the end of its answers
-    reasoning_level: int = 0  # of REASONING_TOKENS: thinks although told not to
+    is_up: bool = False
+    down_since: float = 0.0  # time.monotonic() of the first attempt without an answer, which the user was told
+    omitted_fields: frozenset[str] = frozenset()  # that it rejected by name
+    in_words: bool = False  # it is asked in words first
+    was_in_words: bool = False  # its last answer came only when it was asked in words
+    ends_silently: bool = False  # nothing marks the end of its answers
+    thinks: bool = False  # although told not to
     learned_window: int = 0  # by requests that did not fit
-    longest_answered: int = 0  # tokens of the longest request that it answered
-    is_info_current: bool = False  # asked again since its model is loaded
     is_reported_busy: bool = False
-    has_answered: bool = False
-    refused: int = 0  # requests that it has refused, before its first answer
-    probe: "asyncio.Task[None] | None" = None
-
-    def __post_init__(self) -> None:
-        self.omitted_fields.value, self.form.value = frozenset(self.info.omitted_fields), self.info.form
-        self.learned_window = self.info.learned_window
+    _is_probed: bool = False
+    _waiting: "list[tuple[int, int, asyncio.AbstractEventLoop, asyncio.Future[None]]]" = field(default_factory=list)
+    _turn: "count[int]" = field(default_factory=count)
 
     @property
     def address(self) -> str:
@@ -463,38 +294,20 @@ class PooledServer:
         """Tokens of a request, as far as the server told it or it was found out; 0 if unknown."""
         return min((w for w in (self.info.window, self.learned_window) if w), default=0)
 
-    @property
-    def free(self) -> int:
-        """Slots without a request of this process."""
-        return self.capacity - self.active_requests if not self.down_since and self.error is None else 0
+    def note_form(self, *, in_words: bool) -> None:
+        """Record how a usable answer was asked for: twice the same, and the next request is asked so first."""
+        self.in_words, self.was_in_words = in_words if in_words == self.was_in_words else self.in_words, in_words
 
+    async def acquire(self, priority: int) -> None:
+        """Wait until the server answers and a slot is free, to be returned by `release`.
 
-@dataclass(slots=True)
-class ServerPool:
-    """The servers of a model. `probe` queries a server, `notify` informs the user; `digest` identifies the model they must serve.
-
-    A request goes to the server with its conversation's KV, otherwise to the one with most free slots.
-    """
-
-    servers: list[PooledServer]
-    probe: ProbeServer
-    notify: Callable[[str], None]
-    digest: str
-    _waiting: "list[tuple[int, int, asyncio.AbstractEventLoop, asyncio.Future[None]]]" = field(default_factory=list)
-    _turn: "count[int]" = field(default_factory=count)
-    _holds: dict[str, PooledServer] = field(default_factory=dict)  # conversation → where its KV is
-
-    @property
-    def capacity(self) -> int:
-        """Requests that all servers together process at the same time."""
-        return sum(s.capacity for s in self.servers)
-
-    async def acquire(self, conversation: str, priority: int) -> PooledServer:
-        """Wait for a slot of a server, to be returned by `release`. Raises EngineError if no server has answered for too long."""
+        Raises EngineError if it has not answered for too long, ModelError if it serves another model.
+        """
         started, turn = time.monotonic(), next(self._turn)
-        while (server := self._choose(conversation)) is None:
-            self._probe_those_down()
-            self._raise_if_waited_too_long(started, priority)
+        while True:
+            await self._wait_until_up(started, priority)
+            if self.active_requests < self.capacity:
+                break
             loop = asyncio.get_running_loop()
             waiter = (priority, turn, loop, loop.create_future())
             self._waiting.append(waiter)
@@ -502,88 +315,57 @@ class ServerPool:
                 await waiter[3]
             finally:
                 self._waiting.remove(waiter)
-        server.active_requests += 1
-        return server
+        self.active_requests += 1
 
-    def release(self, server: PooledServer) -> None:
-        """Return a slot."""
-        server.active_requests -= 1
-        self._wake()
+    def release(self) -> None:
+        """Return a slot, and wake all who wait for one, the most urgent first."""
+        self.active_requests -= 1
+        for _, _, loop, future in sorted(self._waiting, key=lambda w: w[:2]):
+            with suppress(RuntimeError):  # its event loop is closed
+                loop.call_soon_threadsafe(_set, future)
 
-    def remember_conversation(self, conversation: str, server: PooledServer) -> None:
-        """Remember which server holds a conversation's KV."""
-        self._holds[conversation] = server
-        if len(self._holds) > MAX_SESSION_AFFINITY:
-            del self._holds[next(iter(self._holds))]
+    async def _wait_until_up(self, started: float, priority: int) -> None:
+        """Ask for the server's info, one request for all that wait, until it answers."""
+        tries = 0
+        while not self.is_up:
+            if self._is_probed:
+                await asyncio.sleep(POLL_S)
+            else:
+                self._is_probed = True
+                try:
+                    await self._probe()
+                    if not self.is_up:
+                        await asyncio.sleep(backoff_delay(tries))
+                finally:
+                    self._is_probed = False
+                tries += 1
+            self._check_waited(started, priority)
 
-    def mark_down(self, server: PooledServer) -> None:
-        """Record a broken connection: the server gets no requests until it answers again."""
-        server.down_since = server.down_since or time.monotonic()
-        self._probe_those_down()
-
-    def _choose(self, conversation: str) -> PooledServer | None:
-        holder = self._holds.get(conversation)
-        if holder and not holder.down_since and holder.error is None:
-            return holder if holder.free > 0 else None
-        best = max(self.servers, key=lambda s: s.free)
-        return best if best.free > 0 else None
-
-    def _raise_if_waited_too_long(self, started: float, priority: int) -> None:
-        if any(s.error is None and not (s.down_since and s.is_reported_down) for s in self.servers):
+    async def _probe(self) -> None:
+        info = await self.read_info()
+        if info is None:
+            if not self.down_since:
+                self.down_since = time.monotonic()
+                self.notify(f"{self.url} does not answer; waiting for it …")
             return
-        if (errors := [s.error for s in self.servers if s.error]) and len(errors) == len(self.servers):
-            raise errors[0]
-        since = started if priority == 0 else max(s.down_since for s in self.servers)
-        if time.monotonic() - since > down_timeout(priority):
-            names = " and ".join(s.url for s in self.servers) + (" has" if len(self.servers) == 1 else " have")
-            waited = f"{INDEXING_WAIT_S / 60:.0f} minutes" if priority else f"{INTERACTIVE_WAIT_S:.0f} seconds"
-            raise EngineError(
-                f"{names} not answered for {waited}.", "Start the server and run the same command again; finished work is saved."
-            )
-
-    def _probe_those_down(self) -> None:
-        for server in self.servers:
-            if server.down_since and server.error is None and (server.probe is None or server.probe.done()):
-                server.probe = asyncio.get_running_loop().create_task(self._until_it_answers(server))
-
-    async def _until_it_answers(self, server: PooledServer) -> None:
-        for tries in count():
-            try:
-                facts = await self.probe(server.url)
-            except ModelError as error:
-                server.error = error
-                break
-            if facts is not None:
-                self._back(server, facts)
-                break
-            if not server.is_reported_down:
-                server.is_reported_down, server.down_since = True, time.monotonic()
-                has_others = any(not s.down_since and s.error is None for s in self.servers)
-                self.notify(f"{server.url} does not answer; {'going on without it' if has_others else 'waiting for it'} …")
-            self._wake()  # waiters check their timeout
-            await asyncio.sleep(backoff_delay(tries))
-        self._wake()
-
-    def _back(self, server: PooledServer, facts: ServerInfo) -> None:
-        if self.digest and facts.digest and facts.digest != self.digest:
-            server.error = ModelError(
-                f"{server.url} serves another model than before.",
+        if self.digest and info.digest and info.digest != self.digest:
+            raise ModelError(
+                f"{self.url} serves another model than before.",
                 "Serve the same one, or run the same command again: finished work is saved.",
             )
-            self.notify(f"{server.error} It is not used.")
-            return
-        if server.is_reported_down:  # it may have been started with another window
-            self.notify(f"{server.url} is back.")
-            server.learned_window, server.longest_answered = 0, 0
-        server.info, server.down_since, server.is_reported_down, server.is_info_current = facts, 0.0, False, False
+        if self.down_since:  # it may have been started with another window
+            self.notify(f"{self.url} is back.")
+            self.learned_window = 0
+        self.info, self.is_up, self.down_since = info, True, 0.0
 
-    def _wake(self) -> None:
-        """Wake all waiters, the most urgent first."""
-        for _, _, loop, future in sorted(self._waiting, key=lambda w: w[:2]):
-            try:
-                loop.call_soon_threadsafe(_set, future)
-            except RuntimeError:  # its event loop is closed
-                continue
+    def _check_waited(self, started: float, priority: int) -> None:
+        """Check that the server has not been waited for too long: by this person, or since it is down. Raises EngineError."""
+        since = started if priority == ANSWER_PRIORITY else self.down_since
+        if self.down_since and time.monotonic() - since > down_timeout(priority):
+            waited = f"{INDEXING_WAIT_S / 60:.0f} minutes" if priority else f"{INTERACTIVE_WAIT_S:.0f} seconds"
+            raise EngineError(
+                f"{self.url} has not answered for {waited}.", "Start the server and run the same command again; finished work is saved."
+            )
 
 
 def _set(future: "asyncio.Future[None]") -> None:

@@ -10,8 +10,7 @@ Gleaning (were names missed?) and claims are further turns of the conversation.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 from itertools import combinations
 
@@ -133,10 +132,7 @@ async def extract_claims(
     lost: list[LocalragError],
     after: ModelReply | None = None,
 ) -> list[ExtractedClaim]:
-    """Extract the claims of the text about the named entities, each with its verbatim source. A failed call is added to `lost`.
-
-    Raises ContextTooSmall if the passage is too long for the model's window.
-    """
+    """Extract the claims of the text about the named entities, each with its verbatim source. A failed call is added to `lost`."""
     if not names:
         return []
     flat, described = passage.single_line, style == "abstractive"
@@ -152,9 +148,7 @@ async def extract_claims(
     except GrammarDeadEnd:  # no source is possible after the tokens written so far
         return []
     except CALL_ERRORS as error:
-        if isinstance(error, ContextTooSmall):
-            if after is None:
-                raise
+        if isinstance(error, ContextTooSmall) and after is not None:
             return await extract_claims(passage, names, model, settings, "extractive", lost)  # the conversation is too long
         lost.append(error)
         return []
@@ -224,45 +218,6 @@ Lists = tuple[list[ExtractedEntity], list[ExtractedRelationship], list[Extracted
 async def _extract_passage(
     passage: ChunkText, model: ChatModel, settings: IndexSettings, style: str, lost: list[LocalragError], tagger: Tagger | None
 ) -> Lists:
-    """Extract from a passage, or from its halves if the model's window is too small for it.
-
-    A half that is too long as well is added to `lost`. Raises ContextTooSmall if it cannot be cut, or if the other half has no entities.
-    """
-    before = len(lost)
-    try:
-        return await _read_whole(passage, model, settings, style, lost, tagger)
-    except ContextTooSmall:
-        del lost[before:]
-        by_offset: dict[int, Lists] = {}  # offset of a half → its lists
-        halves = passage.halves()
-        for start, half in zip((0, passage.middle), halves, strict=False):
-            try:
-                by_offset[start] = await _extract_passage(half, model, settings, style, lost, tagger)
-            except ContextTooSmall as error:
-                lost.append(error)
-        complete = halves and len(by_offset) == len(halves)
-        if not complete and not any(entities for entities, *_ in by_offset.values()):
-            raise
-        return _merge(by_offset)
-
-
-def _merge(by_offset: Mapping[int, Lists]) -> Lists:
-    """Merge the lists of the parts of a passage, by their offsets in it, without duplicates."""
-    entities: dict[str, ExtractedEntity] = {}
-    relationships: dict[frozenset[str], ExtractedRelationship] = {}
-    claims: list[ExtractedClaim] = []
-    for start, (named, related, claimed) in by_offset.items():
-        for entity in named:
-            entities.setdefault(entity.name, entity)
-        for pair in related:
-            relationships.setdefault(frozenset((pair.source, pair.target)), pair)
-        claims += [replace(c, start=c.start + start, end=c.end + start) for c in claimed]
-    return list(entities.values()), list(relationships.values()), claims
-
-
-async def _read_whole(
-    passage: ChunkText, model: ChatModel, settings: IndexSettings, style: str, lost: list[LocalragError], tagger: Tagger | None
-) -> Lists:
     reply: ModelReply | None = None
     if tagger and style == "extractive" and can_tag(passage.text, settings):
         entities, relationships = await extract_with_tagger(passage, tagger, settings)
@@ -283,9 +238,7 @@ async def _extract_with_llm(
     if style == "abstractive":
         try:
             return await _extract_abstractive(passage, model, settings, lost)
-        except (GrammarDeadEnd, ContextTooSmall) as error:  # no other name can follow, or the window is full
-            if isinstance(error, ContextTooSmall) and passage.halves():
-                raise
+        except (GrammarDeadEnd, ContextTooSmall):  # no other name can follow, or the window is too small for the whole passage
             del lost[before:]
     names = candidate_names(passage)
     return await _extract_extractive(passage, names, recurring_noun_phrases(passage, names), model, settings, lost)
@@ -359,12 +312,11 @@ async def _extract_abstractive(passage: ChunkText, model: ChatModel, settings: I
         return pair_lines(pairs, described=True, most=min(MAX_WRITTEN_PAIRS, 2 * len(entities)), script=script, tokens=tokens)
 
     messages = load_prompt("abstractive/relationships", settings.prompts).fill()
-    ask = partial(model.ask_within, "relationships", messages, max_tokens=WRITTEN_PAIR_TOKENS, least=LEAST_LIST, grammar=pairs_in)
     try:
-        try:
-            reply = await ask(after=gleaned or listed)
-        except ContextTooSmall:  # gleaning filled the window: continue from the text and the first list
-            reply = await ask(after=listed)
+        after = gleaned or listed
+        reply = await model.ask_within(
+            "relationships", messages, max_tokens=WRITTEN_PAIR_TOKENS, least=LEAST_LIST, grammar=pairs_in, after=after
+        )
     except (GrammarDeadEnd, ContextTooSmall):
         raise
     except CALL_ERRORS as error:

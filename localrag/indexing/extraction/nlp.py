@@ -85,17 +85,6 @@ class ChunkText:
         """A sentence, or the sentences from `first` to `last`, on one line."""
         return collapse_whitespace(self.text[self.sentences[first].start : self.sentences[first if last is None else last].end])
 
-    @cached_property
-    def middle(self) -> int:
-        """The offset of the sentence that begins nearest to the middle of the text; 0 if there is only one sentence."""
-        starts = [s.start for s in self.sentences[1:]]
-        return min(starts, key=lambda start: abs(2 * start - len(self.text)), default=0)
-
-    def halves(self) -> tuple["ChunkText", ...]:
-        """The passage cut in two at `middle`; empty if it is a single sentence."""
-        cut = self.middle
-        return tuple(ChunkText(part, self.case, self.place) for part in (self.text[:cut], self.text[cut:])) if cut else ()
-
     def spans(self, name: str) -> list[Span]:
         """Every occurrence of `name`, see `find_name_spans`."""
         if name not in self._spans:

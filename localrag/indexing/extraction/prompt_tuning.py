@@ -1,10 +1,9 @@
 """Prompt tuning: the Domain of a corpus, written by the local model for `localrag tune` (after GraphRAG's auto prompt tuning)."""
 
 import asyncio
-import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,29 +23,15 @@ LANGUAGES_BY_CODE = (
     "Polish", "Swedish", "Turkish",
 )  # fmt: skip
 MAX_SAMPLE_CHARS = 900  # of a sampled chunk that are put into a prompt
-MAX_TUNED_TYPES, MAX_TUNED_EXAMPLES, MAX_COMPARED_PASSAGES = 6, 3, 2
+MAX_TUNED_TYPES, MAX_TUNED_EXAMPLES = 6, 3
 Matrix = NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
-class TuningSample:
-    """One chunk extracted with the old and with the new domain."""
-
-    chunk: Chunk
-    before: Extraction
-    after: Extraction
-
-
-def sample_chunks(chunks: Sequence[Chunk], vectors: Matrix, method: str, n: int, seed: int) -> list[Chunk]:
-    """`n` chunks: at `random`, from the `top`, or for `auto` those nearest the centres of `n` clusters of their vectors (n_chunks, d)."""
-    n = min(n, len(chunks))
-    if method == "top":
-        return list(chunks[:n])
-    if method == "random":
-        return random.Random(seed).sample(list(chunks), n)
+def sample_chunks(chunks: Sequence[Chunk], vectors: Matrix, n: int) -> list[Chunk]:
+    """`n` typical chunks: those nearest the centres of `n` clusters of their vectors (n_chunks, d)."""
     from sklearn.cluster import KMeans
 
-    centres = KMeans(n, random_state=seed, n_init=1).fit(vectors).cluster_centers_
+    centres = KMeans(min(n, len(chunks)), random_state=0, n_init=1).fit(vectors).cluster_centers_
     nearest = dict.fromkeys(int((vectors @ centre).argmax()) for centre in centres)
     return [chunks[i] for i in nearest]
 
@@ -83,17 +68,6 @@ async def tune_domain(
     extractions = await asyncio.gather(*(extract_chunk(c, case, model, adapted, style) for c, case in zip(sampled, cases, strict=True)))
     examples = [e for c, x in zip(sampled, extractions, strict=True) if (e := _example(c, x)) is not None]
     return replace(domain, examples=tuple(sorted(examples, key=lambda e: (-len({t for _, t in e.entities}), e.text))[:MAX_TUNED_EXAMPLES]))
-
-
-async def compare_extractions(
-    chunks: Sequence[Chunk], cases: Sequence[DocumentCasing], model: ChatModel, before: IndexSettings, after: IndexSettings, style: str
-) -> list[TuningSample]:
-    """Extract the same chunks with both settings, for the user to compare."""
-    samples = []
-    for chunk, case in list(zip(chunks, cases, strict=True))[:MAX_COMPARED_PASSAGES]:
-        old, new = await asyncio.gather(extract_chunk(chunk, case, model, before, style), extract_chunk(chunk, case, model, after, style))
-        samples.append(TuningSample(chunk, old, new))
-    return samples
 
 
 async def _ask_for_line(task: str, model: ChatModel, overrides: PromptOverrides, **values: str) -> str:

@@ -2,30 +2,168 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
-from itertools import islice
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, groupby, islice
+from typing import Any, TypeVar
 
 from sqlite_utils import Database
 
-from localrag.indexing.extraction.extract import extraction_hash
-from localrag.indexing.extraction.nlp import PHRASES_HASH
-from localrag.indexing.extraction.tasks import (
-    TAGGER_BATCH,
-    ExtractChunks,
-    ExtractionAttempt,
-    FindPhrases,
-    SplitSentences,
-    batches_of_document,
-)
+from localrag.errors import LocalragError
+from localrag.indexing.extraction.extract import extract_chunk, extraction_hash
+from localrag.indexing.extraction.names import DocumentCasing
+from localrag.indexing.extraction.nlp import PHRASES_HASH, extract_noun_phrases
 from localrag.indexing.method import IndexingMethod, record_extraction_speed
 from localrag.indexing.progress import ProgressReporter
-from localrag.indexing.tasks import WorkerPool, run_in_order
+from localrag.indexing.tasks import Task, TaskContext, WorkerPool, run_in_order
+from localrag.llm.model import CALL_ERRORS, CURRENT_CONFIG_HASH, CURRENT_SUBJECT, DROPPED_ROWS, bounded_map
 from localrag.project import Project, resolve_answer_style
-from localrag.records import IMPORTED_MARK, Chunk, Failure, content_id
+from localrag.records import IMPORTED_MARK, Chunk, Extraction, Failure, content_id
 from localrag.store import chunks as chunks_store
 from localrag.store import documents as documents_store
 from localrag.store import graph, runs
-from localrag.text.sentences import sentence_bounds
+from localrag.text.sentences import cache_sentence_bounds, sentence_bounds
+
+TAGGER_BATCH = 8  # chunks: the tagger computes one text at a time, and some of them also need the model
+
+One = TypeVar("One")
+
+
+@dataclass(frozen=True)
+class ChunkTask(Task[tuple[One, ...]]):
+    """A task on chunks of one document with one result for each. `bounds`: their sentence spans, if known."""
+
+    chunks: tuple[Chunk, ...]
+    bounds: tuple[bytes, ...] = ()
+
+    @property
+    def n_chunks(self) -> int:
+        """Number of chunks."""
+        return len(self.chunks)
+
+    @property
+    def document_id(self) -> str:
+        """The document of the chunks."""
+        return self.chunks[0].document_id
+
+    @property
+    def parts(self) -> Sequence[Any]:
+        """A task for each chunk."""
+        bounds = self.bounds or (b"",) * len(self.chunks)
+        return [replace(self, chunks=(c,), bounds=(b,) if b else ()) for c, b in zip(self.chunks, bounds, strict=True)]
+
+    def join(self, results: Sequence[tuple[One, ...]]) -> tuple[One, ...]:
+        """The results of all chunks, in order."""
+        return tuple(chain.from_iterable(results))
+
+    def _remember(self) -> None:
+        for chunk, bounds in zip(self.chunks, self.bounds, strict=False):
+            cache_sentence_bounds(chunk.text, bounds)
+
+
+class SplitSentences(ChunkTask[bytes]):
+    """Finds the sentences of chunks."""
+
+    document_id = ""  # the chunks themselves are enough
+
+    async def run(self, _tools: TaskContext) -> tuple[bytes, ...]:
+        """The sentence spans of each chunk, as the index stores them."""
+        return tuple(sentence_bounds(c.text) for c in self.chunks)
+
+
+class FindPhrases(ChunkTask[Extraction]):
+    """Extracts the names and phrases of chunks, without a model."""
+
+    async def run(self, tools: TaskContext) -> tuple[Extraction, ...]:
+        """An extraction of each chunk."""
+        self._remember()
+        case = tools.cached_per_document(self.document_id, DocumentCasing)
+        return tuple(extract_noun_phrases(c, case) for c in self.chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionAttempt:
+    """The model's extraction of a chunk: complete, partial after a failed call (`error`, of a `kind`), or None if nothing could be
+    extracted. `dropped_rows`: rows of the model's lists that name nothing in the text or have another form.
+    """
+
+    extraction: Extraction | None
+    error: str = ""
+    kind: str = ""
+    dropped_rows: int = 0
+
+
+@dataclass(frozen=True)
+class ExtractChunks(ChunkTask[ExtractionAttempt]):
+    """Extracts from chunks with the model, or with the tagger.
+
+    `neighbour_texts`: content ids of the texts of the adjacent chunks, which share sentences with them. `path`: of their document.
+    `uses_tagger`, `asks_model`: see `IndexingMethod`.
+    """
+
+    style: str = "extractive"
+    neighbour_texts: tuple[str, ...] = ()
+    path: str = ""
+    uses_tagger: bool = False
+    asks_model: bool = True
+
+    @property
+    def llm_task(self) -> str:
+        """The first call's name stands for all calls on a chunk; empty if the tagger alone extracts."""
+        return "entities" if self.asks_model or not self.uses_tagger else ""
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The content ids of the texts of the chunks and of the adjacent ones."""
+        return (*(content_id(c.text) for c in self.chunks), *self.neighbour_texts)
+
+    async def run(self, tools: TaskContext) -> tuple[ExtractionAttempt, ...]:
+        """An attempt at each chunk. Raises ModelError if the model cannot be asked at all."""
+        self._remember()
+        # Abstractive: a conversation has one call at a time and needs its slot's KV for the next, so as many run as there are slots. An
+        # extractive chunk has many calls at once.
+        tagger = tools.tagger if self.uses_tagger else None
+        size = TAGGER_BATCH if tagger else await tools.model.parallel_requests()
+        size = size if self.style == "abstractive" else max(TAGGER_BATCH, size)
+        of = (tools.settings, tools.model.file.fingerprint, self.style, tagger)
+        CURRENT_CONFIG_HASH.set(extraction_hash(*of, asks_model=self.asks_model))
+        return tuple(await bounded_map((self._one(c, tools) for c in self.chunks), size=size))
+
+    async def _one(self, chunk: Chunk, tools: TaskContext) -> ExtractionAttempt:
+        CURRENT_SUBJECT.set(content_id(chunk.text))
+        case = tools.cached_per_document(self.document_id, DocumentCasing)
+        lost: list[LocalragError] = []
+        dropped = Counter[str]()
+        DROPPED_ROWS.set(dropped)
+        try:
+            tagger = tools.tagger if self.uses_tagger else None
+            of = (chunk, case, tools.model, tools.settings, self.style, lost, tagger)
+            extraction = await extract_chunk(*of, path=self.path, asks_model=self.asks_model)
+        except CALL_ERRORS as error:
+            return ExtractionAttempt(None, str(error), error.kind)
+        failure = (str(lost[0]), lost[0].kind) if lost else ("", "")
+        return ExtractionAttempt(extraction, *failure, dropped.total())
+
+    def on_failure(self, error: LocalragError) -> tuple[ExtractionAttempt, ...]:
+        """An empty attempt for each chunk."""
+        return tuple(ExtractionAttempt(None, str(error), error.kind) for _ in self.chunks)
+
+
+def batches_of_document(chunks: Collection[Chunk], max_size: Callable[[int], int]) -> Iterator[tuple[Chunk, ...]]:
+    """Batches of consecutive chunks of a document, each of at most `max_size(remaining chunks)`."""
+    remaining = len(chunks)
+    for _, group in groupby(chunks, key=lambda c: c.document_id):
+        unit: list[Chunk] = []
+        for chunk in group:
+            unit.append(chunk)
+            if len(unit) >= max_size(remaining):
+                yield tuple(unit)
+                remaining, unit = remaining - len(unit), []
+        if unit:
+            yield tuple(unit)
+            remaining -= len(unit)
+
 
 MAX_MEASURED_CHUNKS = 8  # of a sample that the chat model's speed is measured on
 MAX_MEASURED_S = 60.0  # seconds that such a measurement takes at most
@@ -77,7 +215,7 @@ def extraction_hash_of(project: Project, method: IndexingMethod) -> str:
 
 
 def _task(db: Database, chunks: tuple[Chunk, ...], method: IndexingMethod) -> ExtractChunks:
-    near = _neighbour_texts(db, chunks)
+    near = tuple(map(content_id, chunks_store.neighbour_texts(db, chunks[0], chunks[-1])))
     path = documents_store.document_path(db, chunks[0].id)
     return ExtractChunks(chunks, _bounds(chunks), method.style, near, path, uses_tagger=method.uses_tagger, asks_model=method.asks_model)
 
@@ -128,10 +266,6 @@ async def extract_chunks(project: Project, method: IndexingMethod, pool: WorkerP
         progress("extraction", done, total)
     if not method.uses_tagger and project.model.calls - calls >= len(pending):  # else most replies were cached
         record_extraction_speed(project.model.file, len(pending), time.monotonic() - began)
-
-
-def _neighbour_texts(db: Database, chunks: tuple[Chunk, ...]) -> tuple[str, ...]:
-    return tuple(map(content_id, chunks_store.neighbour_texts(db, chunks[0], chunks[-1])))
 
 
 def _save(db: Database, key: str, attempts: Sequence[tuple[Chunk, ExtractionAttempt]]) -> None:

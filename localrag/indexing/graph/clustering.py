@@ -187,10 +187,6 @@ MAX_ROUNDS = 4  # rounds in which neighbours of moved nodes become free
 MAX_FREED_NODES = 2000  # nodes that one round may free
 
 
-class ReclusterNeeded(Exception):
-    """All communities have to be recomputed, because no weights are stored."""
-
-
 @dataclass
 class _LevelState:
     """One level while it is updated."""
@@ -216,7 +212,7 @@ class DynamicLeiden:
         self.changed: set[str] = set()
 
     def run(self) -> None:
-        """Update all levels. Raises ReclusterNeeded."""
+        """Update all levels."""
         for number in range(self._depth):
             level = _LevelState(number)
             for remaining_rounds in reversed(range(MAX_ROUNDS)):
@@ -242,8 +238,7 @@ class DynamicLeiden:
 
     def _stored(self, community: str) -> list[float]:
         row = self._staged.get("community_weights", community)
-        if row is None:
-            raise ReclusterNeeded
+        assert row is not None, community
         return [row[1], row[2]]
 
     def _update_weights(self, level: _LevelState, *, all_nodes: bool) -> dict[str, list[float]]:
@@ -572,13 +567,9 @@ def update_communities(
         if moved <= MAX_CHANGED_SHARE * statistics["weight"]:
             new, removed = _new_and_gone(staged)
             frontier = DynamicLeiden(staged, changes, new, removed, max_size=max_size, seed=seed)
-            try:
-                frontier.run()
-            except ReclusterNeeded:
-                pass
-            else:
-                if modularity(staged) >= statistics["modularity"] - MAX_MODULARITY_LOSS:
-                    return ClusteringResult(frozenset(frontier.changed), {**statistics, "moved": moved})
+            frontier.run()
+            if modularity(staged) >= statistics["modularity"] - MAX_MODULARITY_LOSS:
+                return ClusteringResult(frozenset(frontier.changed), {**statistics, "moved": moved})
     return recluster_all(staged, [] if from_scratch else before(), max_size=max_size, seed=seed)
 
 

@@ -50,12 +50,6 @@ class CommunityArrays:
     members: Ints
 
 
-def graph_arrays_of(graph: Graph) -> GraphArrays:
-    """The arrays of a graph of records."""
-    related = ((r.source_id, r.target_id, r.weight) for r in graph.relationships)
-    return graph_arrays([(e.id, e.degree) for e in graph.entities], related)
-
-
 def graph_arrays(entities: Sequence[tuple[Any, ...]], joined: Iterable[tuple[Any, ...]]) -> GraphArrays:
     """The arrays of entities (id, degree) and edges (id, id, weight)."""
     order = sorted(entities)
@@ -68,12 +62,6 @@ def graph_arrays(entities: Sequence[tuple[Any, ...]], joined: Iterable[tuple[Any
     pairs, weights = np.frombuffer(ends, np.int64).reshape(-1, 2), np.frombuffer(weight, np.float64)
     by = np.lexsort((weights, pairs[:, 1], pairs[:, 0]))
     return GraphArrays([key for key, _ in order], np.array([n for _, n in order], np.int64), pairs[by], weights[by])
-
-
-def community_arrays_of(communities: Sequence[Community], entities: Sequence[str]) -> CommunityArrays:
-    """The arrays of communities of these entities, from records."""
-    members = ((c.id, e) for c in communities for e in c.entity_ids)
-    return community_arrays([(c.id, c.level, c.parent_id) for c in communities], members, entities)
 
 
 def community_arrays(
@@ -100,21 +88,13 @@ def community_arrays(
 LEIDEN_ITERATIONS = 10
 
 
-def detect_communities(graph: Graph, *, max_size: int, seed: int, before: Sequence[Community] = ()) -> list[Community]:
+def hierarchical_leiden(graph: GraphArrays, *, max_size: int, seed: int, before: Sequence[Community] = ()) -> list[Community]:
     """The communities of all levels, level 0 the coarsest; the same seed gives the same partition.
 
     A community of more than `max_size` entities is split again on the next level, until Leiden finds nothing to split; a smaller one is
-    carried down unchanged. Entities without a relationship join the entity they share most chunks with; small components stay whole. Leiden
-    starts from the communities `before`, and one that continues keeps its id (see `_named_as_before`).
+    carried down unchanged. Small components stay whole. Leiden starts from the communities `before`, and one that continues keeps its id
+    (see `_named_as_before`).
     """
-    joined = [(r.source_id, r.target_id, r.weight) for r in graph.relationships]
-    joined += [(a, b, ATTACHMENT_WEIGHT) for a, b in _attach_isolated(graph)]
-    arrays = graph_arrays([(e.id, e.degree) for e in graph.entities], joined)
-    return hierarchical_leiden(arrays, max_size=max_size, seed=seed, before=before)
-
-
-def hierarchical_leiden(graph: GraphArrays, *, max_size: int, seed: int, before: Sequence[Community] = ()) -> list[Community]:
-    """`detect_communities` on arrays, whose edges already include the attachments of entities without relationships."""
     network, ids = as_igraph(graph), graph.entities
     home = [{e: n for n, c in enumerate(before) if c.level == level for e in c.entity_ids} for level in range(_depth(before))]
     starts = [[found.get(i, -1) for i in ids] for found in home]
@@ -205,24 +185,6 @@ def as_igraph(graph: GraphArrays) -> Any:
     return network
 
 
-def _attach_isolated(graph: Graph) -> list[tuple[str, str]]:
-    """For each entity without a relationship, the entity that shares most chunks with it, if any does."""
-    degree = {e.id: e.degree for e in graph.entities}
-    in_chunk: defaultdict[str, set[str]] = defaultdict(set)
-    chunks_of: defaultdict[str, set[str]] = defaultdict(set)
-    for m in graph.mentions:
-        in_chunk[m.chunk_id].add(m.entity_id)
-        if not degree[m.entity_id]:
-            chunks_of[m.entity_id].add(m.chunk_id)
-    pairs = set()
-    for single, chunks in chunks_of.items():
-        shared_chunks = Counter(other for chunk in chunks for other in in_chunk[chunk] if other != single)
-        if shared_chunks:
-            best = min(shared_chunks, key=lambda other, shared_chunks=shared_chunks: (-shared_chunks[other], -degree[other], other))  # type: ignore[misc]
-            pairs.add((min(single, best), max(single, best)))
-    return sorted(pairs)
-
-
 def surviving_imports(levels: Sequence[Community], lost: Set[str], now: Mapping[str, str]) -> list[Community]:
     """The imported communities whose trees still have all their entities, with the entities' present ids.
 
@@ -262,12 +224,9 @@ def remap_entity_ids(aliases: Mapping[str, str], graph: Graph) -> dict[str, str]
     return new_ids
 
 
-def cluster_around(imported: Sequence[Community], graph: Graph, cluster: Callable[[Graph], list[Community]]) -> list[Community]:
+def cluster_around(imported: Sequence[Community], graph: GraphArrays, cluster: Callable[[GraphArrays], list[Community]]) -> list[Community]:
     """All communities of a graph: the imported ones, and `cluster` of the rest, on equally many levels."""
-    if not imported:
-        return cluster(graph)
-    taken = {e for c in imported for e in c.entity_ids}
-    clustered = cluster(_without(graph, taken))
+    clustered = cluster(_without(graph, {e for c in imported for e in c.entity_ids}))
     depth = max((c.level for c in (*imported, *clustered)), default=-1)
     levels = [c for some in (imported, clustered) for c in extend_to_level(some, depth)]
     communities: list[Community] = []
@@ -276,15 +235,15 @@ def cluster_around(imported: Sequence[Community], graph: Graph, cluster: Callabl
     return communities
 
 
-def _without(graph: Graph, taken: Set[str]) -> Graph:
-    """The graph without some entities, their relationships and claims."""
-    relationships = tuple(r for r in graph.relationships if r.source_id not in taken and r.target_id not in taken)
-    degree: defaultdict[str, int] = defaultdict(int)
-    for r in relationships:
-        degree[r.source_id] += 1
-        degree[r.target_id] += 1
-    entities = tuple(replace(e, degree=degree[e.id]) for e in graph.entities if e.id not in taken)
-    return Graph(entities, relationships, tuple(m for m in graph.mentions if m.entity_id not in taken))
+def _without(graph: GraphArrays, taken: Set[str]) -> GraphArrays:
+    """The graph without some entities and their edges."""
+    remaining = np.array([n for n, entity in enumerate(graph.entities) if entity not in taken], np.int64)
+    number = np.full(len(graph.entities), -1, np.int64)
+    number[remaining] = np.arange(len(remaining))
+    edges = number[graph.edges]
+    inside = (edges >= 0).all(axis=1)
+    entities = [graph.entities[n] for n in remaining.tolist()]
+    return GraphArrays(entities, graph.degree[remaining], edges[inside], graph.edge_weights[inside])
 
 
 def extend_to_level(levels: Sequence[Community], depth: int) -> list[Community]:

@@ -325,7 +325,6 @@ class PairWeights:
         self._sentences: Counter[int] = Counter()  # changes of the sentence counts of entities
         self._pairs: defaultdict[NodePair, list[int]] = defaultdict(lambda: [0] * 5)
         self._shown: set[NodePair] = set()  # pairs with changed spans
-        self._first = next(iter(staged.select("cooccurrences", columns="1", first="LIMIT 1")), None) is None  # there are no pairs yet
 
     def apply_document(self, document: str, contribution: DocumentContribution, shown: Iterable[StagedRow]) -> None:
         """Replace a document's contribution. `shown`: the spans of relationships that it had before."""
@@ -346,8 +345,6 @@ class PairWeights:
         changed = staged.replace("document_cooccurrences", old, new)
         stated = {(chunk, number(a), number(b), start, end) for chunk, (a, b), start, end in contribution.statements}
         others = staged.replace("relationship_spans", shown, stated)
-        if self._first:
-            return  # `_apply_to_all` sums up the documents
         for sign, rows in ((-1, old), (1, new)):
             for row in rows:
                 if row[:3] in changed:
@@ -358,9 +355,6 @@ class PairWeights:
 
     def update_relationships(self) -> None:
         """Weigh changed pairs, decide which are relationships, and store these with their spans."""
-        if self._first:
-            self._apply_to_all()
-            return
         counts: Counter[float] = Counter(dict(self._staged.select("weight_histogram")))
         before, counts_before = pruning_threshold(counts), counts.copy()
         uncertain, look = set[int](), {*self._pairs, *self._shown}
@@ -383,32 +377,6 @@ class PairWeights:
         degrees: Counter[int] = Counter()
         for batch in batched(sorted(look), ROWS_PER_BATCH):
             self._relate([row for ends in batch if (row := self._staged.get("cooccurrences", *ends)) is not None], threshold, degrees)
-        self._count_degrees(degrees)
-
-    def _apply_to_all(self) -> None:
-        """As `update_relationships`, if there are no pairs yet: reads and writes all in order, with no more than a batch in memory."""
-        self._count_sentences()
-        staged, counts = self._staged, Counter[float]()
-        strongest: dict[int, tuple[float, str, int]] = {}  # entity → weight, relationship, other end
-        summed = "t.a, t.b, sum(t.shared_sentences), sum(t.n_chunks), sum(t.n_statements), sum(t.strength), sum(t.llm_chunks)"
-        # +: sorts instead of looking each up in the order of the index
-        for batch in batched(
-            staged.select("document_cooccurrences", columns=summed, first="GROUP BY +t.a, +t.b ORDER BY +t.a, +t.b"), ROWS_PER_BATCH
-        ):
-            rows = [self._weighed((a, b), None, sums) for a, b, *sums in batch]
-            staged.upsert("cooccurrences", rows)
-            for row in rows:
-                _count(counts, None, row)
-                for node, other in (row[:2], row[1::-1]) if row[_WEIGHT] else ():
-                    strongest[node] = max(strongest.get(node, (0.0, "", 0)), (row[_WEIGHT], row[2], other))
-        staged.upsert("weight_histogram", counts.items())
-        for node, (_, _, other) in strongest.items():
-            self._nodes.update((*self._nodes.row(node)[:4], other))
-        self._nodes.flush()
-        degrees, threshold, last = Counter[int](), pruning_threshold(counts), (-1, -1)
-        while rows := list(staged.select("cooccurrences", "(t.a, t.b) > (?, ?)", last, first=f"ORDER BY t.a, t.b LIMIT {ROWS_PER_BATCH}")):
-            last = rows[-1][:2]
-            self._relate(rows, threshold, degrees)
         self._count_degrees(degrees)
 
     def _changed_pairs(self) -> set[NodePair]:
@@ -470,13 +438,7 @@ class PairWeights:
         staged = self._staged
         places = self._about(rows, "relationship_spans", "t.chunk_id, t.start, t.end")
         descriptions = self._about(rows, "document_cooccurrences", "t.descriptions", "t.descriptions <> ''")
-        new, existing, shown, related, evidence = (
-            list[StagedRow](),
-            list[StagedRow](),
-            list[StagedRow](),
-            list[StagedRow](),
-            list[StagedRow](),
-        )
+        new, existing, shown, related, evidence = (list[StagedRow]() for _ in range(5))
         for row in rows:
             ends, key, was = (row[0], row[1]), row[2], bool(row[_KEPT])
             is_relationship = row[_WEIGHT] is not None and (bool(row[_READ]) or row[_WEIGHT] >= threshold or self._strongest(*ends))
@@ -500,13 +462,9 @@ class PairWeights:
         """Pair → its rows in a table. `rows`: of pairs, in order."""
         rows_by_pair: defaultdict[NodePair, list[StagedRow]] = defaultdict(list)
         listed = f"t.a, t.b, {columns}"
-        if self._first:  # all pairs lie between the first and the last
-            ends = (*rows[0][:2], *rows[-1][:2])
-            about = self._staged.select(table, f"(t.a, t.b) >= (?, ?) AND (t.a, t.b) <= (?, ?) AND {where}", ends, listed)
-        else:
-            about = (r for row in rows for r in self._staged.select(table, f"t.a = ? AND t.b = ? AND {where}", row[:2], listed))
-        for a, b, *columns_of_row in about:
-            rows_by_pair[a, b].append(tuple(columns_of_row))
+        for row in rows:
+            for a, b, *columns_of_row in self._staged.select(table, f"t.a = ? AND t.b = ? AND {where}", row[:2], listed):
+                rows_by_pair[a, b].append(tuple(columns_of_row))
         return rows_by_pair
 
     def _strongest(self, a: int, b: int) -> bool:

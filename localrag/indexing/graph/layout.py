@@ -1,38 +1,25 @@
-"""Graph layout: a position for every entity and community, as nested circles or by UMAP; and structural embeddings.
+"""Graph layout: a position for every entity and community, as nested circles.
 
-Nested circles: the communities of a level lie side by side in their parent's circle, with areas by their members, and entities in that of
-their deepest community. Each circle's content is laid out by itself: Fruchterman-Reingold on the edges between its parts says which are
-neighbours, their distances from the middle are evened out, overlaps are pushed apart. A circle with unchanged content keeps its layout;
-otherwise the layout starts from the old positions, so that an update moves little.
-
-Structural embeddings: entities with the same neighbours have similar vectors. The paper's reference system used node2vec (Grover and
-Leskovec 2016): random walks read as sentences by a word-embedding model. This is ProNE (Zhang et al., IJCAI 2019), which factorises what
-such walks estimate and then smooths the result over the graph's spectrum. It needs no further library (SciPy, scikit-learn), has no threads
-whose order matters, so that the same seed gives the same bytes, and takes seconds where walks take minutes. Of the other candidates
-gensim's Word2Vec is deterministic only with one thread and a fixed hash seed and has to be compiled, PecanPy brings numba and gensim, and
-igraph has walks but no biased ones.
-
-UMAP (McInnes et al. 2018), if the user asks for it: entities with similar structural embeddings lie close, as in the paper's reference
-system. It starts from scratch every time, so an update may move everything.
+The communities of a level lie side by side in their parent's circle, with areas by their members, and entities in that of their deepest
+community. Each circle's content is laid out by itself: Fruchterman-Reingold on the edges between its parts says which are neighbours, their
+distances from the middle are evened out, overlaps are pushed apart. A circle with unchanged content keeps its layout; otherwise the layout
+starts from the old positions, so that an update moves little.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 
 import numpy as np
-from numpy.typing import NDArray
 
-from localrag.indexing.graph.communities import CommunityArrays, Floats, GraphArrays, Ints, community_arrays_of, graph_arrays_of
-from localrag.records import Community, CommunityEdge, Graph, GraphLayout, Position
+from localrag.indexing.graph.communities import CommunityArrays, Floats, GraphArrays, Ints
+from localrag.records import CommunityEdge, GraphLayout, Position
 
 GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))  # points on a spiral with this angle fill a disc evenly
 MIN_GAP = 1.03  # circles are pushed apart as if they were this much larger, so that their rims do not touch
 MAX_DENSE_WIDTH = 64  # circles; of more, only near ones are compared
 MAX_ROUNDS = 200
 _NEAR = 5  # rounds that a list of near circles serves
-_WIDTHS = (4, 6, 8, 12, 16, 24, 32, 48, MAX_DENSE_WIDTH)  # circles: clusters are padded to one of these, to batch them
-_AT_ONCE = 300_000  # pairs of circles that are processed together
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,62 +37,19 @@ def sunflower_points(n: int) -> Floats:
     return np.stack([far * np.cos(k * GOLDEN_ANGLE), far * np.sin(k * GOLDEN_ANGLE)], axis=1)
 
 
-def remove_overlaps(heaps: Sequence[CircleCluster], rounds: int = MAX_ROUNDS) -> list[Floats]:
-    """Push overlapping circles of each cluster apart; returns the centres, without overlaps as far as `rounds` suffice."""
-    centers: list[Floats] = [heap.xy for heap in heaps]
-    kinds: dict[int, list[int]] = {}
-    for n, heap in enumerate(heaps):
-        k = len(heap.r)
-        if k > MAX_DENSE_WIDTH:
-            centers[n] = _push_near(heap, rounds)
-        elif k > 1:
-            kinds.setdefault(next(w for w in _WIDTHS if w >= k), []).append(n)
-    for width, numbers in kinds.items():
-        step = max(1, _AT_ONCE // width**2)
-        for at in range(0, len(numbers), step):
-            few = numbers[at : at + step]
-            for n, xy in zip(few, _push_all([heaps[n] for n in few], width, rounds), strict=True):
-                centers[n] = xy
-    return centers
-
-
-def _push_all(heaps: Sequence[CircleCluster], width: int, rounds: int) -> list[Floats]:
-    """Push the circles of many small clusters apart at once; a cluster without overlaps stays as it is."""
-    xy, r = np.zeros((len(heaps), width, 2)), np.zeros((len(heaps), width))
-    for n, heap in enumerate(heaps):
-        xy[n, : len(heap.r)], r[n, : len(heap.r)] = heap.xy, heap.r
-    off = np.eye(width, dtype=bool)[None] | (r[:, :, None] == 0) | (r[:, None] == 0)
-    want = np.where(off, 0, (r[:, :, None] + r[:, None]) * MIN_GAP)
-    area = r * r
-    weight = area[:, None] / np.maximum(area[:, None] + area[:, :, None], 1e-300)  # the larger moves less
-    todo = np.arange(len(heaps))
-    for _ in range(rounds):
-        some, apart = xy[todo], want[todo]
-        dx, dy = some[:, :, None, 0] - some[:, None, :, 0], some[:, :, None, 1] - some[:, None, :, 1]
-        far = np.sqrt(dx * dx + dy * dy)
-        over = np.maximum(apart - far, 0)
-        moving = (over > apart * (1 - 1 / MIN_GAP)).any(axis=(1, 2))
-        if not moving.any():
-            break
-        todo, share = todo[moving], (over / np.maximum(far, 1e-12) * weight[todo])[moving]
-        xy[todo, :, 0] += (dx[moving] * share).sum(axis=2)
-        xy[todo, :, 1] += (dy[moving] * share).sum(axis=2)
-    return [xy[n, : len(heap.r)] for n, heap in enumerate(heaps)]
-
-
-def _push_near(heap: CircleCluster, rounds: int) -> Floats:
-    """Push the circles of one large cluster apart."""
+def remove_overlaps(heap: CircleCluster, rounds: int = MAX_ROUNDS) -> Floats:
+    """Push overlapping circles of a cluster apart; returns the centres, without overlaps as far as `rounds` suffice."""
     r, xy = heap.r, heap.xy.copy()
-    area, a, b = r * r, np.empty(0, np.int64), np.empty(0, np.int64)
-    for n in range(rounds):
-        if n % _NEAR == 0:
+    area, (a, b) = r * r, np.triu_indices(len(r), 1)
+    for n in range(rounds if len(r) > 1 else 0):
+        if len(r) > MAX_DENSE_WIDTH and n % _NEAR == 0:
             a, b = overlapping_pairs(xy, r, 1.2)
         apart = xy[a] - xy[b]
         far, want = np.hypot(apart[:, 0], apart[:, 1]), (r[a] + r[b]) * MIN_GAP
         over = np.maximum(want - far, 0)
         if n % _NEAR == 0 and not (over > want * (1 - 1 / MIN_GAP)).any():
             break
-        push = apart * (over / np.maximum(far, 1e-12) / (area[a] + area[b]))[:, None]
+        push = apart * (over / np.maximum(far, 1e-12) / (area[a] + area[b]))[:, None]  # the larger moves less
         for axis in (0, 1):
             xy[:, axis] += np.bincount(a, push[:, axis] * area[b], len(r)) - np.bincount(b, push[:, axis] * area[a], len(r))
     return xy
@@ -139,14 +83,10 @@ def overlapping_pairs(xy: Floats, r: Floats, reach: float = 1.0) -> tuple[Ints, 
 
 def max_scale(heap: CircleCluster) -> float:
     """The factor, at most 1, by which all radii have to be multiplied so that no circle overlaps another."""
-    k = len(heap.r)
-    if k < 2:
+    if len(heap.r) < 2:
         return 1.0
-    if k > MAX_DENSE_WIDTH:
-        a, b = overlapping_pairs(heap.xy, heap.r)
-        return min(1.0, float((np.hypot(*(heap.xy[a] - heap.xy[b]).T) / (heap.r[a] + heap.r[b])).min(initial=1.0)))
-    apart = np.hypot(*(heap.xy[:, None] - heap.xy[None]).transpose(2, 0, 1)) + np.eye(k) * 1e300
-    return min(1.0, float((apart / (heap.r[:, None] + heap.r[None])).min()))
+    a, b = overlapping_pairs(heap.xy, heap.r)
+    return min(1.0, float((np.hypot(*(heap.xy[a] - heap.xy[b]).T) / (heap.r[a] + heap.r[b])).min(initial=1.0)))
 
 
 def nearest_free_center(wanted: Floats, radius: float, xy: Floats, r: Floats) -> Floats:
@@ -167,7 +107,6 @@ RIM_SHARE = 0.04  # of a circle's radius that stays free inside it
 PACKING_DENSITY = 0.8  # of circles before they are pushed apart
 LEAF_DENSITY = 0.42  # of entities: names need room
 LEAF_ROUNDS = 40
-INSERT_AT_MOST = 100  # new circles that are each put into a free place; more are pushed in between the others
 SAME_RADIUS = 1e-6  # relative difference below which radii count as unchanged
 _ROUNDS_OF_FR = ((16, 60), (256, 120), (1000, 200))
 
@@ -191,12 +130,6 @@ class _CommunityTree:
     size: Ints
     deepest: Ints
     home: list[Ints]  # per level, each entity's community
-
-
-def lay_out_records(graph: Graph, communities: Sequence[Community], before: GraphLayout) -> GraphLayout:
-    """`compute_layout` on records."""
-    columns = graph_arrays_of(graph)
-    return compute_layout(columns, community_arrays_of(communities, columns.entities), before)
 
 
 def compute_layout(graph: GraphArrays, levels: CommunityArrays, before: GraphLayout) -> GraphLayout:
@@ -251,11 +184,8 @@ def _level_edges(tree: _CommunityTree, ends: Ints, weight: Floats) -> tuple[Ints
 
 
 def _heaviest(communities: Sequence[str], tree: _CommunityTree, links: tuple[Ints, Floats]) -> tuple[CommunityEdge, ...]:
-    """The heaviest edges of each community, except an edge between two that are the only children of their parents."""
-    carried = (tree.parent >= 0) & (tree.size == tree.size[tree.parent])
+    """The heaviest edges of each community."""
     pairs, weights = links
-    new = ~(carried[pairs[:, 0]] & carried[pairs[:, 1]])
-    pairs, weights = pairs[new], weights[new]
     order = np.lexsort((pairs[:, 1], pairs[:, 0], -weights))
     count = np.zeros(len(communities), np.int64)
     heaviest = []
@@ -342,22 +272,16 @@ def _arranged(groups: Sequence[_CircleGroup], sizes: Floats, old: Floats, above:
         local_old = _local(old[group.parts], above[group.above] if group.above >= 0 else np.array([0.0, 0.0, 1.0]))
         r = sizes[group.parts]
         if len(group.parts) == 1:
-            arranged[group.parts[0]] = 0, 0, _alone(leaf, group.above, float(r[0]))
+            arranged[group.parts[0]] = 0, 0, 0.5 if leaf else float(r[0]) if group.above < 0 else 1.0
         elif (unchanged := _as_before(local_old, r, group.above)) is not None:
             arranged[group.parts] = unchanged
         elif np.isfinite(local_old[:, 0]).mean() >= 0.5:
             heaps.append((group, _from_before(group, local_old, r)))
         else:
             heaps.append((group, _fresh(group, r, density)))
-    apart = remove_overlaps([heap for _, heap in heaps], rounds)
-    for (group, heap), xy in zip(heaps, apart, strict=True):
-        arranged[group.parts] = _fit_circles(group, CircleCluster(xy, heap.r))
+    for group, heap in heaps:
+        arranged[group.parts] = _fit_circles(group, CircleCluster(remove_overlaps(heap, rounds), heap.r))
     return arranged
-
-
-def _alone(leaf: bool, above: int, size: float) -> float:
-    """The radius of the only part of a circle: a community fills it."""
-    return 0.5 if leaf else (size if above < 0 else 1.0)
 
 
 def _local(old: Floats, above: Floats) -> Floats:
@@ -376,12 +300,11 @@ def _as_before(local_old: Floats, sizes: Floats, above: int) -> Floats | None:
     unit = local_old[:, 2] / sizes
     if np.ptp(unit) > SAME_RADIUS * unit.max() or (above < 0 and abs(unit[0] - 1) > SAME_RADIUS):
         return None
-    packed = (np.pi * local_old[:, 2] ** 2).sum() / np.pi
-    return local_old if above < 0 or packed > 0.2 else None  # if much is free, the remaining parts may spread
+    return local_old
 
 
 def _from_before(group: _CircleGroup, local_old: Floats, sizes: Floats) -> CircleCluster:
-    """Circles at their old positions; new ones beside related parts, in a free place if they are few."""
+    """Circles at their old positions; new ones in a free place beside related parts."""
     has_old = np.isfinite(local_old[:, 0])
     unit = float(np.median(local_old[has_old, 2] / sizes[has_old])) if group.above >= 0 else 1.0
     r, xy = sizes * unit, local_old[:, :2].copy()
@@ -392,11 +315,7 @@ def _from_before(group: _CircleGroup, local_old: Floats, sizes: Floats) -> Circl
         near_to = near_to[np.isfinite(xy[near_to, 0])]
         wanted = xy[near_to].mean(axis=0) if len(near_to) else outer_radius * np.array([np.cos(k * GOLDEN_ANGLE), np.sin(k * GOLDEN_ANGLE)])
         done = np.isfinite(xy[:, 0])
-        xy[n] = (
-            nearest_free_center(wanted, r[n], xy[done], r[done])
-            if len(new) <= INSERT_AT_MOST
-            else wanted + 1e-3 * r[n] * sunflower_points(len(new))[k]
-        )
+        xy[n] = nearest_free_center(wanted, r[n], xy[done], r[done])
     return CircleCluster(xy, r)
 
 
@@ -418,7 +337,7 @@ def _fresh(group: _CircleGroup, sizes: Floats, density: float) -> CircleCluster:
     placed = np.empty((n, 2))
     placed[inner] = _evened(xy[inner], sizes[inner], density)
     if len(inner) and len(outer) > MAX_DENSE_WIDTH:
-        placed[inner] = remove_overlaps([CircleCluster(placed[inner], sizes[inner])])[0]
+        placed[inner] = remove_overlaps(CircleCluster(placed[inner], sizes[inner]))
     outer = outer[np.argsort(-sizes[outer], kind="stable")]
     reach = float((np.hypot(*placed[inner].T) + sizes[inner]).max(initial=0))
     area = sizes[outer] ** 2
@@ -454,132 +373,3 @@ def _fit_circles(group: _CircleGroup, heap: CircleCluster) -> Floats:
 
 def _circles(xy: Floats, r: Floats) -> Floats:
     return np.concatenate([xy, r[:, None]], axis=1)
-
-
-ORDER, MU, THETA = 10, 0.2, 0.5  # of the Chebyshev expansion: terms, centre and width of the band (the authors' values)
-Vectors = NDArray[np.float32]
-
-
-def structural_embeddings(graph: GraphArrays, *, dimensions: int, seed: int) -> Vectors:
-    """The structural embeddings of entities, in order: (n, d) float32, L2-normalised; d is `dimensions`, or less in a smaller graph.
-
-    An entity without relationships has a vector of zeros.
-    """
-    from scipy import sparse
-
-    (a, b), weight, n = graph.edges.T, graph.edge_weights, len(graph.entities)
-    network = sparse.csr_matrix((np.r_[weight, weight], (np.r_[a, b], np.r_[b, a])), shape=(n, n))
-    d = max(1, min(dimensions, n - 1))
-    if not len(weight):
-        return np.zeros((n, d), np.float32)
-    embeddings = _spectral_propagation(network, _netmf(network, d, seed), d, seed)
-    embeddings[np.diff(network.indptr) == 0] = 0
-    return np.ascontiguousarray(embeddings, np.float32)
-
-
-def _netmf(network: "sparse.csr_matrix", d: int, seed: int) -> NDArray[np.float64]:  # type: ignore[name-defined]  # noqa: F821
-    """Factorise the matrix of how much more often than by chance two nodes meet on walks (skip-gram with negative sampling)."""
-    from sklearn.preprocessing import normalize
-
-    steps = normalize(network, "l1").tocsr()
-    chance = np.asarray(steps.sum(axis=0)).ravel() ** 0.75
-    chance /= chance.sum()
-    steps.data = np.log(np.maximum(steps.data, 1e-12)) - np.log(np.maximum(chance[steps.indices], 1e-12))
-    return _reduce_dimensions(steps, d, seed)
-
-
-def _spectral_propagation(network: "sparse.csr_matrix", first: NDArray[np.float64], d: int, seed: int) -> NDArray[np.float64]:  # type: ignore[name-defined]  # noqa: F821
-    """Smooth the vectors by a band-pass filter on the graph's spectrum, expanded in Chebyshev polynomials."""
-    from scipy import sparse
-    from scipy.special import iv
-    from sklearn.preprocessing import normalize
-
-    looped = (network + sparse.identity(network.shape[0])).tocsr()
-    shifted = (sparse.identity(network.shape[0]) - normalize(looped, "l1") - MU * sparse.identity(network.shape[0])).tocsr()
-    before, now = first, 0.5 * (shifted @ (shifted @ first)) - first
-    filtered = iv(0, THETA) * before - 2 * iv(1, THETA) * now
-    for k in range(2, ORDER):
-        before, now = now, shifted @ (shifted @ now) - 2 * now - before
-        filtered += (-1) ** k * 2 * iv(k, THETA) * now
-    return _reduce_dimensions(looped @ (first - filtered), d, seed)
-
-
-def _reduce_dimensions(matrix: object, d: int, seed: int) -> NDArray[np.float64]:
-    from sklearn.preprocessing import normalize
-    from sklearn.utils.extmath import randomized_svd
-
-    left_vectors, values, _ = randomized_svd(matrix, d, n_iter=5, random_state=seed)
-    return np.asarray(normalize(left_vectors * np.sqrt(values), "l2"))
-
-
-UMAP, HIERARCHICAL = "umap", "hierarchical"
-UMAP_NEIGHBORS = 12  # of each entity, by cosine, that UMAP keeps near it
-UMAP_EDGE_UPDATES = 3_000_000  # edges times epochs of UMAP: about half a minute
-UMAP_DENSITY = 0.15  # share of the disc that is covered
-
-
-def add_structural_embeddings(
-    graph: GraphArrays, levels: CommunityArrays, layout: GraphLayout, method: str, *, dimensions: int, seed: int
-) -> GraphLayout:
-    """The layout with structural embeddings, and with UMAP positions if that is the `method`; the same input gives the same bytes."""
-    ids, vectors = graph.entities, structural_embeddings(graph, dimensions=dimensions, seed=seed)
-    rows_of_vectors = tuple((key, row.astype("<f4").tobytes()) for key, row in zip(ids, vectors, strict=True))
-    if method == HIERARCHICAL:
-        return replace(layout, structural_vectors=rows_of_vectors)
-    radius = 1 + 0.5 * np.log2(1 + graph.degree.astype(np.float64))
-    xy = umap_positions(vectors, radius, seed)
-    entities = tuple(Position(key, float(x), float(y), float(r)) for key, (x, y), r in zip(ids, xy, radius, strict=True))
-    return GraphLayout(entities, _around(levels, np.concatenate([xy, radius[:, None]], axis=1)), layout.edges, rows_of_vectors)
-
-
-def umap_positions(vectors: Vectors, radius: Floats, seed: int) -> Floats:
-    """A position for each row, (n, 2), so that circles of these radii do not overlap; rows of zeros lie around all others."""
-    related = np.flatnonzero(vectors.any(axis=1))
-    reach = float(np.sqrt((radius**2).sum() / UMAP_DENSITY))
-    xy = np.zeros((len(vectors), 2))
-    if len(related) > 2:
-        drawn = _umap(vectors[related], seed)
-        drawn -= np.median(drawn, axis=0)
-        far = np.hypot(drawn[:, 0], drawn[:, 1])
-        xy[related] = remove_overlaps([CircleCluster(drawn * reach / max(float(np.quantile(far, 0.95)), 1e-9), radius[related])])[0]
-    elif len(related):
-        xy[related, 0] = np.arange(len(related)) * 2 * radius.max()
-    outer_radius = float((np.hypot(*xy[related].T) + radius[related]).max(initial=0)) + 2 * float(radius.max(initial=1))
-    outside = np.flatnonzero(~vectors.any(axis=1))
-    k = np.arange(len(outside))
-    far = np.sqrt(outer_radius**2 + 8 * (k + 1))
-    xy[outside] = np.stack([far * np.cos(k * GOLDEN_ANGLE), far * np.sin(k * GOLDEN_ANGLE)], axis=1)
-    return xy
-
-
-def _umap(vectors: Vectors, seed: int) -> Floats:
-    import faiss
-    import igraph
-
-    index = faiss.IndexFlatIP(vectors.shape[1])
-    index.add(vectors)
-    cosines, rows = index.search(vectors, min(UMAP_NEIGHBORS + 1, len(vectors)))
-    pairs = {(min(a, b), max(a, b)): 1 - s for a, (neighbours, scores) in enumerate(zip(rows.tolist(), cosines.tolist(), strict=True))
-             for b, s in zip(neighbours, scores, strict=True) if a != b}  # fmt: skip
-    edges = sorted(pairs)
-    network = igraph.Graph(n=len(vectors), edges=edges)
-    igraph.set_random_number_generator(Random(seed))
-    rounds = int(min(500, max(30, UMAP_EDGE_UPDATES // max(1, len(edges)))))
-    start = (
-        np.array([[np.cos(k * GOLDEN_ANGLE), np.sin(k * GOLDEN_ANGLE)] for k in range(len(vectors))])
-        * np.sqrt(np.arange(len(vectors)) + 1)[:, None]
-    )
-    distances = [max(0.0, pairs[edge]) for edge in edges]
-    drawn = network.layout_umap(dist=distances, seed=start.tolist(), min_dist=0.1, epochs=rounds)
-    return np.array(drawn.coords, np.float64)
-
-
-def _around(levels: CommunityArrays, entities: Floats) -> tuple[Position, ...]:
-    """A circle around each community's entities (centre and radius, in order) that contains all of them."""
-    by = np.argsort(levels.members[:, 0], kind="stable")
-    parts = np.split(entities[levels.members[by, 1]], np.cumsum(levels.size)[:-1])
-    circles = []
-    for key, rows in zip(levels.ids, parts, strict=False):
-        x, y = rows[:, :2].mean(axis=0)
-        circles.append(Position(key, float(x), float(y), float((np.hypot(rows[:, 0] - x, rows[:, 1] - y) + rows[:, 2]).max())))
-    return tuple(circles)

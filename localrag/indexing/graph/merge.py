@@ -1,13 +1,20 @@
 """Incremental merging: documents that changed → updated names, entities, mentions, relationships and weights.
 
-One document and all of them are handled alike: a new index is an update of nothing. The contribution of each document
-(`document_contribution`) is taken out and put in again; entities and relationships are sums of contributions. Lookup tables say which names
-depend on which, so that an edit touches only the affected ones.
+One document and all of them are handled alike: a new index is an update of nothing. `GraphUpdate.apply` is the flow:
 
-Also finds names that are similar in spelling or meaning, which a large model or the user decides on, and the sentences behind entities and
+1. names of documents, stored as votes (`count_name_votes`), and the fuller names that they stand for (`CorpusNames`). A name's fuller name
+   depends on the names that the rules find for it (`index_keys` and `query_keys` in `entity_resolution`), so only names that query a key of
+   a changed name are resolved again, in the order in which all would be: the result is the same;
+2. names → entities. A name that is a person's in some documents and something else's in others becomes two entities, if both are sure
+   (`Homonyms`);
+3. the contribution of each document (`document_contribution`) is taken out and put in again; entities and relationships are sums of
+   contributions.
+
+Also finds names that are similar in spelling, which a large model or the user decides on, and the sentences behind entities and
 relationships.
 """
 
+import heapq
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,9 +23,7 @@ from itertools import count, groupby
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from rapidfuzz import fuzz, process
-from sqlite_utils import Database
 
 from localrag.indexing.graph.communities import ATTACHMENT_WEIGHT, CommunityArrays, GraphArrays, community_arrays, graph_arrays
 from localrag.indexing.graph.contributions import (
@@ -35,19 +40,23 @@ from localrag.indexing.graph.contributions import (
     entity_id,
     majority,
 )
-from localrag.indexing.graph.corpus_names import CorpusNames, Homonyms, blocking_key
 from localrag.indexing.graph.entity_resolution import (
     MAX_BLOCK_SIZE,
     MAX_SIMILAR_PAIRS,
     MIN_SIMILARITY,
     MergeDecisions,
+    NameForm,
     NameTarget,
-    name_key,
+    find_target,
+    index_keys,
+    majority_type,
     numbers_in_key,
+    query_keys,
+    resolution_order,
     resolve_chain,
     targets_by_decision,
 )
-from localrag.indexing.tasks import SingleTask, TaskContext, WorkerPool, embed_texts
+from localrag.indexing.tasks import Task, TaskContext, WorkerPool
 from localrag.llm.grammar import choice_of
 from localrag.llm.model import CALL_ERRORS, CURRENT_SUBJECT, bounded_map
 from localrag.llm.prompts import load_prompt
@@ -66,10 +75,273 @@ from localrag.records import (
     same_entity_subject,
 )
 from localrag.store import chunks as chunks_store
-from localrag.store import staging, vectors
+from localrag.store import staging
 from localrag.store.staging import IN_JSON_LIST, GraphStaging, StagedRow
 from localrag.text.quotes import sentence_quotes
 from localrag.text.sentences import collapse_whitespace
+
+_SEPARATOR = "\x1f"
+ROWS_PER_TRANSACTION = 5_000  # names whose forms are stored together
+MAX_CACHED_NAMES = 500_000  # names, and lookups, that stay in memory: some 200 MB
+LookupPair = tuple[str, str]  # kind of a lookup, and its key
+
+
+class NameFormTable(Mapping[str, NameForm]):
+    """The most frequent form of every name of the corpus, by key; names that were read stay in memory."""
+
+    def __init__(self, staged: GraphStaging) -> None:
+        self._staged = staged
+        self._kept: dict[str, tuple[NameForm, NameTarget | None] | None] = {}
+        self._unstored: dict[str, tuple[NameForm, NameTarget | None]] = {}
+
+    def _row(self, key: str) -> tuple[NameForm, NameTarget | None] | None:
+        if key not in self._kept:
+            self._make_room()
+            row = self._staged.get("corpus_names", key)
+            self._kept[key] = _record(row) if row else None
+        return self._kept[key]
+
+    def __getitem__(self, key: str) -> NameForm:
+        row = self._row(key)
+        if row is None:
+            raise KeyError(key)
+        return row[0]
+
+    def __contains__(self, key: object) -> bool:
+        return self._row(str(key)) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for (key,) in self._staged.select("corpus_names", columns="t.name_key"))
+
+    def __len__(self) -> int:
+        return self._staged.count("corpus_names")
+
+    def target(self, key: str) -> NameTarget | None:
+        """The fuller name that a key stands for in documents that do not say otherwise."""
+        row = self._row(key)
+        return row[1] if row else None
+
+    def save(self, name: NameForm, target: NameTarget | None) -> None:
+        """Set the form and the fuller name of a key; `flush` stores them."""
+        self._make_room()
+        self._kept[name.key] = self._unstored[name.key] = (name, target)
+
+    def _make_room(self) -> None:
+        if len(self._kept) >= MAX_CACHED_NAMES:
+            self.flush()
+            self._kept.clear()
+
+    def flush(self) -> None:
+        """Store changed rows, before other code reads the tables."""
+        forms = ((n.key, n.text, n.type, n.count, *(target or (None, None, None))) for n, target in self._unstored.values())
+        self._staged.upsert("corpus_names", forms)
+        self._unstored = {}
+
+    def delete(self, key: str) -> None:
+        """Delete a key that no document has any more."""
+        self._kept[key] = None
+        self._unstored.pop(key, None)
+        self._staged.delete("corpus_names", [(key,)])
+
+
+def _record(row: StagedRow) -> tuple[NameForm, NameTarget | None]:
+    key, text, kind, count, target, reason, score = row
+    return NameForm("", key, text, kind, count), None if target is None else (target, reason, score)
+
+
+class CorpusNames:
+    """The names of the corpus, indexed by the keys they can be found by and those they query."""
+
+    def __init__(self, staged: GraphStaging) -> None:
+        self._staged = staged
+        self.names = NameFormTable(staged)
+        self._found: dict[str, list[str]] = {}
+
+    def update(self, keys: Iterable[str]) -> tuple[set[tuple[str, str]], set[str]]:
+        """Update the forms of these keys, and all fuller names that depend on them.
+
+        Returns the types and beginnings of names whose form is new, changed or deleted, and the keys whose fuller name changed.
+        """
+        before = {key: self.names.get(key) for key in keys}
+        changed = self._forms_changed(before)
+        queue = _ResolutionQueue(self.names)
+        if 2 * len(changed) > len(self.names):  # resolving nearly all names is faster than finding the affected ones
+            queue.add(self.names)
+        else:
+            queue.add(changed)
+            for key in changed:
+                for name in filter(None, (before[key], self.names.get(key))):
+                    queue.add(self._askers(name))
+                for (other,) in self._staged.select("corpus_names", "t.target_key = ?", [key], "t.name_key"):
+                    queue.add(self._askers(self.names[other]))
+        other_target = {key for key in changed if key not in self.names}
+        while key := queue.next():
+            old, new = self.names.target(key), find_target(key, self.names, self._lookup, self._found_before(key))
+            if new != old:
+                self.names.save(self.names[key], new)
+                other_target.add(key)
+                if (new and new[0]) != (old and old[0]):
+                    queue.add(self._askers(self.names[key]), after=key)
+        self.names.flush()
+        forms = (name for key in changed for name in (before[key], self.names.get(key)) if name)
+        return set(map(blocking_key, forms)), other_target
+
+    def _found_before(self, key: str) -> Callable[[str], NameTarget | None]:
+        """The targets of names that are resolved before this one."""
+        return lambda other: self.names.target(other) if resolution_order(other) < resolution_order(key) else None
+
+    def _forms_changed(self, before: Mapping[str, NameForm | None]) -> set[str]:
+        """Recompute the most frequent forms of keys and their lookup rows from the documents' names; returns the changed keys."""
+        changed = set()
+        rows: dict[str, tuple[set[LookupPair], set[LookupPair]]] = {"name_index": (set(), set()), "name_queries": (set(), set())}
+        for n, (key, old) in enumerate(before.items()):
+            if n % ROWS_PER_TRANSACTION == 0:
+                self._put_asked(rows)
+            best = max(self._staged.select("document_names", "t.name_key = ?", [key], "t.count, t.form, t.type"), default=None)
+            now = NameForm("", key, best[1], best[2], best[0]) if best else None
+            if now == old:
+                continue
+            changed.add(key)
+            for table, values in (("name_index", _offered_keys), ("name_queries", _asks)):
+                removed, new = ({(value, key) for value in values(name)} if name else set() for name in (old, now))
+                rows[table][0].update(removed - new)
+                rows[table][1].update(new - removed)
+            if now is None:
+                self.names.delete(key)
+            else:
+                self.names.save(now, self.names.target(key))
+        self._put_asked(rows)
+        return changed
+
+    def _put_asked(self, rows: Mapping[str, tuple[set[LookupPair], set[LookupPair]]]) -> None:
+        """Replace the lookup rows of names."""
+        for value, _ in rows["name_index"][0] | rows["name_index"][1]:
+            self._found.pop(value, None)
+        for table, (removed, new) in rows.items():
+            self._staged.delete(table, removed)
+            self._staged.upsert(table, new)
+            removed.clear()
+            new.clear()
+        self.names.flush()
+
+    def _lookup(self, *lookup_pair: str) -> list[str]:
+        value = _SEPARATOR.join(lookup_pair)
+        if value not in self._found:
+            if len(self._found) >= MAX_CACHED_NAMES:
+                self._found.clear()
+            self._found[value] = sorted(k for (k,) in self._staged.select("name_index", "t.lookup_key = ?", [value], "t.name_key"))
+        return self._found[value]
+
+    def _askers(self, name: NameForm) -> set[str]:
+        """The keys that query anything that a name can be found by."""
+        askers = {
+            k for value in _offered_keys(name) for (k,) in self._staged.select("name_queries", "t.lookup_key = ?", [value], "t.name_key")
+        }
+        return askers - {name.key}
+
+
+def blocking_key(name: NameForm) -> tuple[str, str]:
+    """The block of names that a similar spelling is searched in: same type, same beginning."""
+    return name.type, name.key[:2]
+
+
+class _ResolutionQueue:
+    """Keys to be resolved, in order, each once while it waits."""
+
+    def __init__(self, names: NameFormTable) -> None:
+        self._names = names
+        self._heap: list[tuple[tuple[int, str], str]] = []
+        self._waiting: set[str] = set()
+
+    def add(self, keys: Iterable[str], after: str | None = None) -> None:
+        """Add the keys that exist; with `after` only later ones, since earlier ones do not depend on it."""
+        for key in keys:
+            if key not in self._waiting and key in self._names and (after is None or resolution_order(key) > resolution_order(after)):
+                self._waiting.add(key)
+                heapq.heappush(self._heap, (resolution_order(key), key))
+
+    def next(self) -> str:
+        """Remove and return the first key; empty if there are none."""
+        if not self._heap:
+            return ""
+        _, key = heapq.heappop(self._heap)
+        self._waiting.discard(key)
+        return key
+
+
+def _offered_keys(name: NameForm) -> set[str]:
+    return {_SEPARATOR.join(v) for v in index_keys(name)} | {_SEPARATOR.join(("key", name.key))}
+
+
+def _asks(name: NameForm) -> set[str]:
+    return {_SEPARATOR.join(v) for v in query_keys(name)}
+
+
+class Homonyms:
+    """Stores which names are split in two: the name, whether its persons or the others get another name, and that name.
+
+    `whole`: names that the user keeps as one.
+    """
+
+    def __init__(self, staged: GraphStaging, nodes: NodeTable, whole: Collection[str]) -> None:
+        self._staged, self._nodes, self._whole = staged, nodes, whole
+
+    def entity_key(self, base: str, *, person: bool) -> str:
+        """The entity of a use of a name, as a person's or something else's."""
+        row = self._staged.get("homonyms", base)
+        return str(row[2]) if row and bool(row[1]) == person else base
+
+    def redecide(self, entities: Iterable[str]) -> set[str]:
+        """Decide again on the names of these entities; returns the documents in which a name's entity changed."""
+        documents: set[str] = set()
+        for base in sorted({self._nodes.canonical_key(key) for key in entities}):
+            existing = self._staged.get("homonyms", base)
+            now = self._kept_apart(base)
+            if now != existing:
+                documents |= {d for (d,) in self._staged.select("document_names", "t.canonical_key = ?", [base], "t.document_id")}
+                self._staged.replace("homonyms", [existing] if existing else [], [now] if now else [])
+        return documents
+
+    def _kept_apart(self, base: str) -> tuple[str, int, str] | None:
+        """Split a name that is a person in some documents and not in others, if the two have no neighbour in common.
+
+        Each side needs two documents and a neighbour: small models often mistake the type of a single one.
+        """
+        kinds = {kind == "person" for (kind,) in self._staged.select("document_names", "t.canonical_key = ?", [base], "DISTINCT t.type")}
+        if len(kinds) < 2 or base in self._whole:
+            return None
+        uses: dict[bool, list[tuple[str, str, int]]] = {True: [], False: []}
+        for document, kind, n in self._staged.select("document_names", "t.canonical_key = ?", [base], "t.document_id, t.type, t.count"):
+            uses[kind == "person"].append((document, kind, n))
+        documents = {side: {d for d, *_ in some} for side, some in uses.items()}
+        if any(len(some) < 2 for some in documents.values()) or not documents[True].isdisjoint(documents[False]):
+            return None
+        few, many = sorted(documents.values(), key=len)
+        person_neighbours = set(self._neighbours(base, few))
+        if not person_neighbours or not self._is_disjoint(person_neighbours, self._neighbours(base, many)):
+            return None
+        kind = {side: majority_type(t for _, t, _ in some) for side, some in uses.items()}
+        fewer = min(uses, key=lambda side: (sum(n for *_, n in uses[side]), kind[side]))
+        return base, int(fewer), f"{base} ({kind[fewer]})"
+
+    def _neighbours(self, base: str, documents: Iterable[str]) -> Iterator[str]:
+        """The names that documents relate a name to, as either entity."""
+        numbers = [n for (n,) in self._staged.select("graph_nodes", "t.canonical_key = ?", [base], "t.id")]
+        for document in documents:
+            for number in numbers:
+                where = "t.document_id = ? AND (t.a = ? OR t.b = ?) AND t.n_statements > 0"
+                for a, b in self._staged.select("document_cooccurrences", where, [document, number, number], "t.a, t.b"):
+                    yield str(self._nodes.row(b if a == number else a)[2])
+
+    @staticmethod
+    def _is_disjoint(near: Collection[str], others: Iterable[str]) -> bool:
+        """Whether there are others, and none of them is in `near`."""
+        other = None
+        for other in others:
+            if other in near:
+                return False
+        return other is not None
+
 
 DOCUMENTS_PER_TRANSACTION = 50  # documents, or batches of names, whose changes are committed together
 T = TypeVar("T")
@@ -343,10 +615,6 @@ class SupportingSentences:
         return self._chunks[chunk_id]
 
 
-MIN_COSINE = 0.9  # cosine of two names' vectors from which on they are similar in meaning
-MAX_NAMES_PER_TYPE = 1000  # entities compared by meaning: the most connected of each type
-
-
 def find_similar_spellings(staged: GraphStaging, blocks: Iterable[tuple[str, str]]) -> None:
     """Compare the spelling of entities in these blocks (type and first two letters) again, and store the similar pairs."""
     for kind, start in sorted(blocks):
@@ -379,47 +647,8 @@ def undecided_pairs(staged: GraphStaging, decisions: MergeDecisions) -> list[tup
     return [(a, b, round(score / 100, 2)) for a, b, score in pairs if frozenset((a, b)) not in decisions.separate_pairs][:MAX_SIMILAR_PAIRS]
 
 
-async def find_similar_meanings(
-    staged: GraphStaging, pool: WorkerPool, embedder: str, decisions: MergeDecisions
-) -> list[tuple[str, str, float]]:
-    """Pairs of entities of one type with similar name vectors and different spelling, by key; names that differ in digits are excluded."""
-    kinds = sorted(staged.column_values("entities", "type"))
-    chosen = [names for names in (_most_connected(staged, kind) for kind in kinds) if len(names) > 1]
-    vector_of = await _vectors(staged.db, pool, embedder, [name for some in chosen for name in some])
-    pairs: dict[tuple[str, str], float] = {}
-    for names in chosen:
-        matrix = np.stack([vector_of[n] for n in names])
-        for i, j in np.argwhere(np.triu(matrix @ matrix.T, 1) >= MIN_COSINE):
-            a, b = (name_key(names[int(n)]) for n in (i, j))
-            if _may_be_one(a, b, decisions):
-                pairs[a, b] = round(float(matrix[i] @ matrix[j]), 2)
-    return sorted(((a, b, score) for (a, b), score in pairs.items()), key=lambda p: (-p[2], p[1], p[0]))[:MAX_SIMILAR_PAIRS]
-
-
-def _most_connected(staged: GraphStaging, kind: str) -> list[str]:
-    """The names of the most connected entities of a type."""
-    first = f"ORDER BY t.degree DESC, t.id LIMIT {MAX_NAMES_PER_TYPE}"
-    rows = staged.select("entities", "t.type = ?", [kind], "t.degree, t.id, t.name", first)
-    return [name for *_, name in sorted(rows, key=lambda row: (-row[0], row[1]))[:MAX_NAMES_PER_TYPE]]
-
-
-async def _vectors(db: Database, pool: WorkerPool, embedder: str, names: Sequence[str]) -> dict[str, NDArray[np.float32]]:
-    """The vectors of names, which are stored and deleted once they are not asked for."""
-    stored = vectors.name_vectors(db, embedder)
-    new = [n for n in dict.fromkeys(names) if n not in stored]
-    computed = dict(zip(new, await embed_texts(pool, new), strict=True)) if new else {}
-    vectors.save_name_vectors(db, embedder, computed, stored.keys() - set(names))
-    return stored | computed
-
-
-def _may_be_one(a: str, b: str, decisions: MergeDecisions) -> bool:
-    return (
-        a != b and numbers_in_key(a) == numbers_in_key(b) and frozenset((a, b)) not in decisions.separate_pairs and fuzz.ratio(a, b) < 100
-    )
-
-
 @dataclass(frozen=True)
-class DecideSameEntity(SingleTask[bool]):
+class DecideSameEntity(Task[bool]):
     """Decides by the model whether two names, each with a sentence, denote one entity. Raises CALL_ERRORS."""
 
     first: str
@@ -428,9 +657,14 @@ class DecideSameEntity(SingleTask[bool]):
     second_quote: str
     llm_task = "same"
 
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The two names."""
+        return (same_entity_subject(self.first, self.second),)
+
     async def run(self, tools: TaskContext) -> bool:
         """The model's decision."""
-        CURRENT_SUBJECT.set(same_entity_subject(self.first, self.second))
+        CURRENT_SUBJECT.set(self.subjects[0])
         prompt = load_prompt("abstractive/same", tools.settings.prompts)
         messages = prompt.fill(first=self.first, first_quote=self.first_quote, second=self.second, second_quote=self.second_quote)
         reply = await tools.model.ask("same", messages, max_tokens=4, grammar=choice_of(["yes", "no"]))

@@ -1,42 +1,30 @@
 """Stage 3: extractions to graph, communities and layout, if any of their input changed.
 
-In a local update of the layout only circles whose content changed are laid out again, each within its old circle. A new community takes a
-free place beside the others of its parent; if there is none, the parent's content is laid out again.
+The descriptions of an entity or relationship are joined to one (paper, section 3.1.3).
 """
 
-import json
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import count
+from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 from sqlite_utils import Database
 
+from localrag.errors import ContextTooSmall
 from localrag.indexing.extraction.nlp import PHRASES_HASH
 from localrag.indexing.extraction.stage import extraction_hash_of, partial_hash
 from localrag.indexing.graph.clustering import ClusteringResult, attach_isolated_entities, store_communities, update_communities
-from localrag.indexing.graph.communities import cluster_around, detect_communities, remap_entity_ids, surviving_imports
+from localrag.indexing.graph.communities import cluster_around, hierarchical_leiden, remap_entity_ids, surviving_imports
 from localrag.indexing.graph.contributions import entity_id
-from localrag.indexing.graph.descriptions import describe_graph
 from localrag.indexing.graph.entity_resolution import MergeDecisions, read_aliases
-from localrag.indexing.graph.layout import (
-    HIERARCHICAL,
-    LAYOUT_VERSION,
-    LINKS_PER_COMMUNITY,
-    RIM_SHARE,
-    add_structural_embeddings,
-    compute_layout,
-    lay_out_records,
-    nearest_free_center,
-)
+from localrag.indexing.graph.layout import LAYOUT_VERSION, compute_layout
 from localrag.indexing.graph.merge import (
     GraphUpdate,
     SupportingSentences,
     decide_with_llm,
     entity_of_row,
-    find_similar_meanings,
     find_similar_spellings,
     load_community_arrays,
     load_graph,
@@ -46,193 +34,164 @@ from localrag.indexing.graph.merge import (
 )
 from localrag.indexing.method import IndexingMethod
 from localrag.indexing.progress import ProgressReporter
-from localrag.indexing.tasks import WorkerPool
-from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets
-from localrag.llm.prompts import override_hashes
+from localrag.indexing.tasks import Task, TaskContext, WorkerPool
+from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity, less_than
+from localrag.llm.grammar import single_line
+from localrag.llm.model import CALL_ERRORS, CURRENT_SUBJECT, ChatModel, bounded_map, end_at_sentence
+from localrag.llm.prompts import load_prompt, override_hashes
 from localrag.project import Project, resolve_token_budgets
-from localrag.records import IMPORTED_MARK, Chunk, Community, CommunityEdge, Failure, Graph, GraphLayout, Position, Report, content_id
+from localrag.records import (
+    IMPORTED_MARK,
+    Chunk,
+    Community,
+    Entity,
+    Failure,
+    Graph,
+    GraphLayout,
+    Quote,
+    Relationship,
+    Report,
+    content_id,
+    description_subject,
+)
+from localrag.settings import PromptOverrides
 from localrag.store import chunks, documents, runs
 from localrag.store import graph as graph_store
 from localrag.store import layout as layout_store
 from localrag.store import staging as staging_store
 from localrag.store.generations import changed_subjects, shifted_chunks
-from localrag.store.graph import child_communities, members_of
-from localrag.store.staging import IN_JSON_LIST, GraphStaging
+from localrag.store.staging import GraphStaging
+from localrag.text.quotes import informativeness
+from localrag.text.sentences import collapse_whitespace, is_cjk
 
-SMALLER = (1.0, 0.7, 0.5)  # factors of its size that are tried for a new community
-MAX_CACHED_ENTITIES = 100_000  # entities whose communities stay in memory
-COMPARED_COMMUNITIES = 200  # communities beside a new one that its drawn size is estimated from
-MAX_RECOUNTED_ENTITIES = 500  # entities of a community whose edges are counted again; edges of larger ones stay as they are
-Circle = tuple[float, float, float]
+SENTENCES_PER_DESCRIPTION = 2  # of an extractive description
+MAX_JOINED_CHARS = 400  # of several descriptions, that are joined as they are, without the model
 
 
-def update_layout_locally(staged: GraphStaging, changed: Collection[str]) -> GraphLayout:
-    """The positions that change if these communities change; all else stays in place."""
-    rows = {key: row for key in sorted(changed) if (row := staged.get("communities", key))}
-    circles = layout_store.community_positions(staged.db, {*rows, *(row[3] for row in rows.values() if row[3])})
-    roots, inserted = _roots(staged, rows, circles)
-    if not roots:
-        return GraphLayout((), (), _community_links(staged, rows))
-    levels = [c for root in sorted(roots) for c in _subtree(staged, root)]
-    entities = sorted({e for c in levels if c.id in roots for e in c.entity_ids})
-    before = _layout_before(staged, entities, [c.id for c in levels])
-    drawn = lay_out_records(_graph(staged, entities), levels, before)
-    frames = _frames(levels, roots, drawn.communities, {**circles, **inserted})
-    home = {e: c.id for c in levels if c.id in roots for e in c.entity_ids}
-    root = {c.id: home[c.entity_ids[0]] for c in levels}
-    return GraphLayout(
-        tuple(_moved(p, frames[home[p.id]]) for p in drawn.entities),
-        tuple(_moved(p, frames[root[p.id]]) for p in drawn.communities),
-        _community_links(staged, rows),
+@dataclass(frozen=True)
+class SummarizeDescriptions(Task[str]):
+    """Summarises several descriptions of an entity or relationship. Raises CALL_ERRORS."""
+
+    subject: str
+    descriptions: tuple[str, ...]
+    budgets: TokenBudgets
+    llm_task = "describe"
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The descriptions."""
+        return (description_subject(self.subject, self.descriptions),)
+
+    async def run(self, tools: TaskContext) -> str:
+        """The summary."""
+        CURRENT_SUBJECT.set(self.subjects[0])
+        return await summarize(self.subject, self.descriptions, tools.model, self.budgets, tools.settings.prompts)
+
+
+QuotesOf = Callable[[str], Sequence[Quote]]  # the sentences about an entity or a relationship, by its id
+
+
+async def describe_graph(
+    graph: Graph,
+    of_entity: QuotesOf,
+    of_relationship: QuotesOf,
+    pool: WorkerPool | None,
+    style: str,
+    budgets: TokenBudgets = MIN_BUDGETS,
+    on_progress: Callable[[int, int], None] = lambda *_: None,
+    names: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[Graph, list[Failure]]:
+    """Fill in every description of the graph; returns the failures too, whose items keep their longest description.
+
+    Extractive: the most informative sentences, without model and pool. Abstractive: summaries. `on_progress` is called with the number
+    done and the total. `names`: of ends of relationships that are not among the graph's entities.
+    """
+    failed: list[Failure] = []
+    done = count()
+
+    async def summary(key: str, subject: str, descriptions: Sequence[str]) -> str:
+        several = tuple(sorted(set(descriptions)))
+        try:
+            if (joined := join_descriptions(several)) and _latin_chars(joined) <= MAX_JOINED_CHARS:
+                return joined
+            return await pool.run(SummarizeDescriptions(subject, several, budgets)) if pool and len(several) > 1 else "".join(several)
+        except CALL_ERRORS as error:  # keeps one description and completes the graph
+            failed.append(Failure("description", key, str(error), error.kind))
+            return max(descriptions, key=len)
+        finally:
+            on_progress(next(done) + 1, len(graph.entities) + len(graph.relationships))
+
+    if style == "extractive":
+        # Only other programs' extractions have descriptions here: they are kept.
+        entities = [_longest(e) or _join(of_entity(e.id)) for e in graph.entities]
+        relationships = [_longest(r) or _join(_best(of_relationship(r.id))) for r in graph.relationships]
+    else:
+        names = {**names, **{e.id: e.name for e in graph.entities}}
+        jobs = [(e.id, e.name, e.descriptions) for e in graph.entities]
+        jobs += [(r.id, f"{names[r.source_id]} and {names[r.target_id]}", r.descriptions) for r in graph.relationships]
+        texts = await bounded_map(summary(*job) for job in jobs)
+        n = len(graph.entities)
+        entities = [d or _join(of_entity(e.id)) for e, d in zip(graph.entities, texts[:n], strict=True)]
+        relationships = [d or _join(_best(of_relationship(r.id))) for r, d in zip(graph.relationships, texts[n:], strict=True)]
+    described = replace(
+        graph,
+        entities=tuple(replace(e, description=d) for e, d in zip(graph.entities, entities, strict=True)),
+        relationships=tuple(replace(r, description=d) for r, d in zip(graph.relationships, relationships, strict=True)),
     )
+    return described, sorted(failed, key=lambda f: f.subject)
 
 
-def _roots(staged: GraphStaging, rows: dict[str, tuple[object, ...]], circles: dict[str, Circle]) -> tuple[set[str], dict[str, Circle]]:
-    """The communities whose content is laid out again, none inside another; and the circles of new ones."""
-    deepest = staged.max_value("communities", "level")
-    roots: set[str] = set()
-    inserted: dict[str, Circle] = {}
-    for key, (_, level, _, above) in sorted(rows.items(), key=lambda item: (item[1][1], item[0])):
-        if key in circles:
-            if level == deepest:
-                roots.add(key)
-        elif above is None or (above in circles and above not in roots):
-            circle = _free_circle(staged, key, above, circles, inserted)
-            if circle:
-                inserted[key] = circle
-            roots.add(key if circle else str(above))
-    inside = {key for key in roots if _ancestors(staged, key) & roots}
-    return roots - inside, inserted
+def join_descriptions(descriptions: Sequence[str]) -> str:
+    """The descriptions as sentences one after the other, without those that are part of another one."""
+    folded = [d.rstrip(" .。").casefold() for d in descriptions]
+    parts = {n for n, text in enumerate(folded) for m, other in enumerate(folded) if m != n and text in other and (m < n or text != other)}
+    distinct = [d for n, d in enumerate(descriptions) if n not in parts]
+    if len(distinct) <= 1:
+        return "".join(distinct)
+    end, gap = ("。", "") if is_cjk("".join(distinct)) else (".", " ")
+    return gap.join(d if d.rstrip().endswith((".", "!", "?", "。", "！", "？")) else f"{d.rstrip()}{end}" for d in distinct)
 
 
-def _ancestors(staged: GraphStaging, key: str) -> set[str]:
-    ancestors: set[str] = set()
-    row = staged.get("communities", key)
-    while row and row[3]:
-        ancestors.add(row[3])
-        row = staged.get("communities", row[3])
-    return ancestors
+def _latin_chars(text: str) -> int:
+    """The length of a text, in which a character of Chinese, Japanese or Korean counts as much as three Latin ones."""
+    return len(text) * (3 if is_cjk(text) else 1)
 
 
-def _free_circle(staged: GraphStaging, key: str, above: object, circles: dict[str, Circle], inserted: dict[str, Circle]) -> Circle | None:
-    """A circle for a new community among those of its parent, or on the top level; None if nothing is free."""
-    beside = child_communities(staged, str(above)) if above else [k for (k,) in staged.select("communities", "t.level = 0", columns="t.id")]
-    beside = [k for k in beside if k != key]
-    siblings = list((layout_store.community_positions(staged.db, beside) | {k: inserted[k] for k in beside if k in inserted}).items())
-    sizes = _sizes(staged, [key, *(k for k, _ in siblings[:COMPARED_COMMUNITIES])])
-    xyr = np.array([circle for _, circle in siblings], np.float64).reshape(-1, 3)
-    unit = (
-        float(np.median(xyr[:COMPARED_COMMUNITIES, 2] / np.sqrt([sizes[k] for k, _ in siblings[:COMPARED_COMMUNITIES]])))
-        if siblings
-        else 1.0
-    )
-    x, y, around = circles[str(above)] if above else (0.0, 0.0, np.inf)
-    entity_circles = np.array(list(layout_store.entity_positions(staged.db, members_of(staged, key)).values()), np.float64).reshape(-1, 3)[
-        :, :2
-    ]
-    entity_circles = entity_circles[np.hypot(entity_circles[:, 0] - x, entity_circles[:, 1] - y) < around]
-    wanted = entity_circles.mean(axis=0) if len(entity_circles) else np.array([x, y])
-    for smaller in SMALLER if above else SMALLER[:1]:
-        r = unit * float(np.sqrt(sizes[key])) * smaller
-        place = nearest_free_center(wanted, r, xyr[:, :2], xyr[:, 2])
-        free = (np.hypot(*(xyr[:, :2] - place).T) >= xyr[:, 2] + r).all()
-        if free and np.hypot(place[0] - x, place[1] - y) + r <= around * (1 - RIM_SHARE / 4):
-            return float(place[0]), float(place[1]), r
-    return None if above else (float(xyr[:, 0].max(initial=0) + xyr[:, 2].max(initial=0) + unit * sizes[key]), 0.0, unit)
+async def summarize(
+    subject: str, descriptions: Sequence[str], model: ChatModel, budgets: TokenBudgets = MIN_BUDGETS, overrides: PromptOverrides = ()
+) -> str:
+    """Keep a single description; summarise several, in rounds if one prompt cannot hold them. Raises CALL_ERRORS."""
+    waiting = sorted(set(descriptions))
+    while len(waiting) > 1:
+        taken, used = 0, 0
+        while taken < len(waiting) and (taken < 2 or used + await model.count(waiting[taken]) <= budgets.descriptions):
+            used += await model.count(waiting[taken])
+            taken += 1
+        batch = waiting[:taken]
+        script = await TokenDensity.measure(model.count, "".join(batch))
+        messages = load_prompt("abstractive/describe", overrides).fill(subject=subject, descriptions="\n".join(f"- {d}" for d in batch))
+        longest = script.max_chars(budgets.description)
+        try:
+            reply = await model.ask("describe", messages, max_tokens=script.max_tokens(longest) + 8, grammar=single_line(longest))
+        except ContextTooSmall:
+            less = less_than(budgets)  # the window is smaller today than the index's budgets
+            if less is None:
+                raise
+            return await summarize(subject, waiting, model, less, overrides)
+        waiting = [end_at_sentence(reply.text.strip(), longest), *waiting[taken:]]
+    return waiting[0] if waiting else ""
 
 
-def _sizes(staged: GraphStaging, communities: Sequence[str]) -> Counter[str]:
-    keys, counted = [json.dumps(list(communities))], "t.community_id, count(*)"
-    sizes = Counter[str]()
-    for key, n in staged.select("community_members", f"t.community_id {IN_JSON_LIST}", keys, counted, "GROUP BY t.community_id"):
-        sizes[key] += n
-    return sizes
+def _longest(of: Entity | Relationship) -> str:
+    return max(of.descriptions, key=len, default="")
 
 
-def _subtree(staged: GraphStaging, root: str) -> list[Community]:
-    """A community and everything inside it, as levels of their own."""
-    communities = list[Community]()
-    pending: list[tuple[str, int, str | None]] = [(root, 0, None)]
-    while pending:
-        key, level, above = pending.pop()
-        communities.append(Community(key, level, 0, above, tuple(members_of(staged, key))))
-        pending += [(k, level + 1, key) for k in child_communities(staged, key)]
-    return communities
+def _best(quotes: Sequence[Quote]) -> list[Quote]:
+    return [max(quotes, key=lambda q: informativeness(collapse_whitespace(q.text), 2))] if len(quotes) > 1 else list(quotes)
 
 
-def _layout_before(staged: GraphStaging, entities: Iterable[str], communities: Iterable[str]) -> GraphLayout:
-    points, circles = layout_store.entity_positions(staged.db, entities), layout_store.community_positions(staged.db, communities)
-    return GraphLayout(tuple(Position(k, *c) for k, c in points.items()), tuple(Position(k, *c) for k, c in circles.items()))
-
-
-def _graph(staged: GraphStaging, entities: Sequence[str]) -> Graph:
-    keys, inside = json.dumps(entities), set(entities)
-    related = staged.select("relationships", f"t.source_id {IN_JSON_LIST}", [keys])
-    return Graph(
-        tuple(entity_of_row(row) for row in staged.select("entities", f"t.id {IN_JSON_LIST}", [keys])),
-        tuple(relationship_of_row(row) for row in related if row[2] in inside),
-    )
-
-
-def _frames(
-    levels: Sequence[Community], roots: Collection[str], drawn: Sequence[Position], circles: dict[str, Circle]
-) -> dict[str, tuple[Circle, Circle]]:
-    """The circles that each community's content was drawn in, and belongs in."""
-    drawn_circles = {p.id: (p.x, p.y, p.r) for p in drawn}
-    return {c.id: (drawn_circles[c.id], circles[c.id]) for c in levels if c.id in roots}
-
-
-def _moved(place: Position, frame: tuple[Circle, Circle]) -> Position:
-    (ax, ay, ar), (x, y, r) = frame
-    scale = r / ar
-    return Position(place.id, x + (place.x - ax) * scale, y + (place.y - ay) * scale, place.r * scale)
-
-
-def _community_links(staged: GraphStaging, rows: dict[str, tuple[object, ...]]) -> tuple[CommunityEdge, ...]:
-    """The heaviest edges of changed communities that are not large, to others of their level."""
-    sizes = _sizes(staged, [*rows, *(str(row[3]) for row in rows.values() if row[3])])
-    homes, edges = _Homes(staged), []
-    for key, (_, level, _, above) in rows.items():
-        if sizes[key] > MAX_RECOUNTED_ENTITIES or (above and sizes[key] == sizes[str(above)]):
-            continue
-        member_ids = members_of(staged, key)
-        weights_near: defaultdict[str, float] = defaultdict(float)
-        for mine, theirs in (("source_id", "target_id"), ("target_id", "source_id")):
-            for other, weight in staged.select(
-                "relationships", f"t.{mine} {IN_JSON_LIST}", [json.dumps(member_ids)], f"t.{theirs}, t.weight"
-            ):
-                weights_near[other] += weight
-        weights: Counter[str] = Counter()
-        for entity, home in homes.at(int(str(level)), weights_near.keys() - set(member_ids)):
-            weights[home] += weights_near[entity]  # type: ignore[assignment]
-        heaviest = sorted(weights, key=lambda k, weights=weights: (-weights[k], k))[:LINKS_PER_COMMUNITY]  # type: ignore[misc]
-        edges += [CommunityEdge(int(str(level)), min(key, k), max(key, k), float(weights[k])) for k in heaviest]
-    return tuple({(link.a, link.b): link for link in edges}.values())
-
-
-class _Homes:
-    """Looks up the communities of entities and caches them, since neighbours of one are neighbours of others."""
-
-    def __init__(self, staged: GraphStaging) -> None:
-        self._staged = staged
-        self._levels: dict[str, tuple[int, str]] = {}  # community → its level, and one shared string of its id
-        self._of: dict[str, dict[int, str]] = {}
-
-    def at(self, level: int, entities: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """Entities with their community of this level."""
-        asked = sorted(entities)
-        if len(self._of) > MAX_CACHED_ENTITIES:
-            self._of.clear()
-        new = [e for e in asked if e not in self._of]
-        where, columns = f"t.entity_id {IN_JSON_LIST}", "t.entity_id, t.community_id"
-        rows = list(self._staged.select("community_members", where, [json.dumps(new)], columns)) if new else []
-        unknown = json.dumps(sorted({c for _, c in rows if c not in self._levels}))
-        for c, n in self._staged.select("communities", f"t.id {IN_JSON_LIST}", [unknown], "t.id, t.level"):
-            self._levels[c] = n, c
-        for entity, c in rows:
-            n, home = self._levels[c]
-            self._of.setdefault(entity, {})[n] = home
-        return ((e, self._of[e][level]) for e in asked if level in self._of.get(e, ()))
+def _join(quotes: Sequence[Quote]) -> str:
+    return " ".join(collapse_whitespace(q.text) for q in quotes[:SENTENCES_PER_DESCRIPTION])
 
 
 MERGE_RULES_VERSION = "graph 5"  # of the rules that build a graph: if it changes, the graph is rebuilt
@@ -353,13 +312,10 @@ class _GraphBuild:
         self._update(now, changed, removed, {name for _, pair in before ^ _pairs(now) for name in pair})
         self.tell("entity resolution", 1, 2)
         similar = undecided_pairs(self.staged, now)
-        meaning = await find_similar_meanings(self.staged, self.pool, self.project.embedder.file.fingerprint, now)
-        self._store_undecided(similar, meaning)
+        self._store_undecided(similar)
         self.tell("entity resolution", 2, 2)
-        if self.style == "abstractive" and (similar or meaning):
-            more, self.failed = await decide_with_llm(
-                self._shown([*similar, *meaning]), self.pool, lambda *at: self.tell("entity duplicates", *at)
-            )
+        if self.style == "abstractive" and similar:
+            more, self.failed = await decide_with_llm(self._shown(similar), self.pool, lambda *at: self.tell("entity duplicates", *at))
             llm_pairs |= set(more)
             now = _with_model(decisions, llm_pairs)
             self._update(now, [], [], {name for pair in more for name in pair})
@@ -378,8 +334,8 @@ class _GraphBuild:
             find_similar_spellings(self.staged, update.blocks)
         self.entities |= {entity_id(key) for key in update.entities}
 
-    def _store_undecided(self, similar: Sequence[tuple[str, str, float]], meaning: Sequence[tuple[str, str, float]]) -> None:
-        rows = [(b, a, 0, "spelt alike", score) for a, b, score in similar] + [(b, a, 0, "alike in meaning", s) for a, b, s in meaning]
+    def _store_undecided(self, similar: Sequence[tuple[str, str, float]]) -> None:
+        rows = [(b, a, 0, "spelt alike", score) for a, b, score in similar]
         self.staged.replace("name_merges", list(self.staged.select("name_merges", "t.is_applied = 0")), rows)
 
     def _shown(self, pairs: Iterable[tuple[str, str, float]]) -> list[tuple[tuple[str, str], tuple[str, str], tuple[str, str]]]:
@@ -495,9 +451,10 @@ def _update_communities(
         new, reports = import_communities(graph, {c.id: c for c in chunks.all_chunks(db)}, retained)
         retained += new
         graph_store.save_reports(db, reports)
-    levels = cluster_around(retained, graph, lambda rest: detect_communities(rest, **sized, before=before()))
     attach_isolated_entities(staged, from_scratch=True)
-    store_communities(staged, levels, load_graph_arrays(staged, attached=True))
+    arrays = load_graph_arrays(staged, attached=True)
+    levels = cluster_around(retained, arrays, lambda rest: hierarchical_leiden(rest, **sized, before=before()))
+    store_communities(staged, levels, arrays)
     return ClusteringResult(None, {"turn": turn}), frozenset(c.id for c in retained)
 
 
@@ -512,42 +469,23 @@ def _imported_communities(project: Project, graph: Graph) -> list[Community]:
     return surviving_imports([c for c in levels if c.id in reports], lost, remap_entity_ids(graph_store.aliases(db), graph))
 
 
-@dataclass(frozen=True, slots=True)
-class LayoutResult:
-    """The positions of a graph, or of its changed part (`is_partial`), and the hash of their input.
-
-    Not published yet.
-    """
-
-    layout: GraphLayout
-    layout_hash: str
-    is_partial: bool = False
-
-
-def update_layout(project: Project, progress: ProgressReporter, built: BuiltGraph | None) -> LayoutResult | None:
+def update_layout(project: Project, progress: ProgressReporter, built: BuiltGraph | None) -> tuple[GraphLayout, str] | None:
     """Compute positions for the new graph `built`, else for the stored one if it has none, starting from the old positions.
 
-    Includes structural embeddings and UMAP positions if the user asked for them (`localrag layout`).
+    Returns the layout, which is not published yet, and the hash of its input; None if the stored one is up to date.
     """
     db = project.db
     settings = runs.load_settings(db)
     graph_state = built.graph_hash if built else settings.get("graph_hash")
-    picture = settings.get("layout_method", {})
-    state = content_id(LAYOUT_VERSION, graph_state, *(f"{key} {picture[key]}" for key in sorted(picture)))
+    state = content_id(LAYOUT_VERSION, graph_state)
     if graph_state is None or (built is None and settings.get("layout_hash") == state):
         return None
     progress("layout", 0, 1)
-    if built and built.changed_communities is not None and not picture and layout_store.is_complete(db):
-        return LayoutResult(update_layout_locally(built.staging, built.changed_communities), state, is_partial=True)
     staged = built.staging if built else GraphStaging.published(db)
     graph = load_graph_arrays(staged)
-    levels = load_community_arrays(staged, graph.entities)
-    before = GraphLayout() if picture.get("method", HIERARCHICAL) != HIERARCHICAL else layout_store.load_layout(db)
-    layout = compute_layout(graph, levels, before)
-    if picture:
-        layout = add_structural_embeddings(graph, levels, layout, picture["method"], dimensions=picture["dimensions"], seed=picture["seed"])
+    layout = compute_layout(graph, load_community_arrays(staged, graph.entities), layout_store.load_layout(db))
     progress("layout", 1, 1)
-    return LayoutResult(layout, state)
+    return layout, state
 
 
 def _recipes(project: Project, method: IndexingMethod) -> list[str]:
@@ -563,10 +501,8 @@ def _nondeterministic_hashes(recipes: Sequence[str]) -> list[str]:
 def _options_hash(project: Project, style: str, budgets: TokenBudgets, decisions: MergeDecisions) -> str:
     """The hash of everything that the graph is built from besides the extractions."""
     settings = project.settings
-    sized = [budgets.descriptions, budgets.description] * (budgets != MIN_BUDGETS)
-    turn = runs.load_settings(project.db).get("reclustered")
+    turn = runs.load_settings(project.db).get("reclustered", 0)
     own = override_hashes(settings.prompts, "abstractive/describe", "abstractive/same") if style == "abstractive" else []
-    apart: object = sorted(map(sorted, decisions.separate_pairs)) or frozenset()
-    # Written as the hashes that indexes store have it: with other words every graph would be built again.
-    decided = f"Decisions(same={decisions.merged_pairs}, different={apart}, by_model={decisions.llm_pairs})"
-    return content_id(MERGE_RULES_VERSION, settings.max_cluster_size, settings.seed, style, decided, *sized, *own, *[turn] * bool(turn))
+    decided = (decisions.merged_pairs, sorted(map(sorted, decisions.separate_pairs)), sorted(decisions.llm_pairs))
+    sized = (budgets.descriptions, budgets.description)
+    return content_id(MERGE_RULES_VERSION, settings.max_cluster_size, settings.seed, style, *decided, *sized, *own, turn)

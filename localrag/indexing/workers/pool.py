@@ -1,75 +1,33 @@
-"""Worker pools on this machine: this process alone, with helper processes where there are many chunks, or worker processes only.
+"""Worker pools: this process alone, or with processes beside it that run what asks no chat model.
 
-A task whose process ends goes to another one, and a new process replaces it.
+What a lost process was running is tried again; a task that ends several processes is divided, and its deadly part is given up.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from localrag.engine.settings import EngineOptions
 from localrag.indexing.tasks import MAX_CHUNKS_PER_TASK, EmbedTexts, Result, Task, TaskContext, WorkerPool
-from localrag.indexing.workers.process_worker import ProcessWorker
-from localrag.indexing.workers.scheduler import BATCHES_PER_WORKER, Scheduler, Worker
-from localrag.indexing.workers.worker import CacheAccess, CacheOnlyChatModel, NoWorkersLeft, RecordingCache, WorkerConfig, WorkerLost
-from localrag.llm.model import LlmCache
-from localrag.model_files import ModelFile
+from localrag.indexing.workers.process_worker import WorkerProcesses
+from localrag.indexing.workers.worker import TaskRequest, TaskResult, WorkerConfig, run_divided
 from localrag.project import Project
-from localrag.store import documents, llm_cache, runs
+from localrag.store import documents
 from localrag.system.resources import available_cores
 
 PoolFactory = Callable[[Project], AbstractAsyncContextManager[tuple[Project, WorkerPool]]]
-MakeWorkerConfig = Callable[..., WorkerConfig]  # makes the config of one worker, as `worker_config` does
 
-MAX_RESTARTS = 5  # times in a row that a worker may end without finished work
 HELPERS_FROM_CHUNKS = 500  # some seconds of work: for fewer chunks starting a process does not pay
 MAX_HELPERS = 8  # processes: this one stores the results of all of them
-
-
-class PooledChatModel(CacheOnlyChatModel):
-    """The chat model of a run whose workers have the engines: it returns cached replies, and reports the workers' figures."""
-
-    scheduler: Scheduler  # set by `open_scheduler`
-
-    def __init__(self, committed: LlmCache, file: ModelFile, options: EngineOptions) -> None:
-        super().__init__(RecordingCache(committed), file, options)
-
-    async def context_size(self) -> int:
-        """Tokens of a prompt and its answer together."""
-        return await self.scheduler.context_size()
-
-    async def parallel_requests(self) -> int:
-        """Number of requests that an engine processes at the same time."""
-        return await self.scheduler.parallel_requests()
-
-    @property
-    def token_counters(self) -> tuple[int, float, int, float]:
-        """Tokens read, their seconds, tokens written, their seconds, of all workers together."""
-        return self.scheduler.counters[:4]
-
-    @property
-    def computed_tokens(self) -> int:
-        """Tokens that the workers have computed."""
-        return self.scheduler.counters[4]
-
-    def metrics(self) -> dict[str, Any]:
-        """The speed of all workers together, and the statistics of each."""
-        read, reading, written, writing = self.token_counters
-        speeds = {
-            "prefill_tokens_per_s": reading and round(read / reading, 1),
-            "decode_tokens_per_s": writing and round(written / writing, 1),
-        }
-        return speeds | {"workers": self.scheduler.status()}
+BATCHES_PER_WORKER = 4  # batches that the remaining chunks are divided into, for each worker
 
 
 def choose_pool(workers: int | PoolFactory) -> PoolFactory:
-    """The pool for a number of workers: this process alone for 1, with helpers for 0, else that many processes; or the given factory."""
+    """The pool for a number of workers: this process alone for 1, with helpers where they pay for 0, else so many; or the given factory."""
     if not isinstance(workers, int):
         return workers
-    return process_pool(workers) if workers > 1 else in_process_pool if workers else hybrid_pool()
+    return local_pool(workers, from_chunks=0) if workers > 1 else in_process_pool if workers else local_pool()
 
 
 @asynccontextmanager
@@ -78,171 +36,93 @@ async def in_process_pool(project: Project) -> AsyncIterator[tuple[Project, Work
     yield project, LocalPool(task_context(project))
 
 
-def hybrid_pool(from_chunks: int = HELPERS_FROM_CHUNKS) -> PoolFactory:
-    """Run in this process with the project's own models, and with helper processes if a stage has `from_chunks` or more."""
+def local_pool(n: int = 0, *, from_chunks: int = HELPERS_FROM_CHUNKS) -> PoolFactory:
+    """Run in this process, and in `n` beside it (0: one for each core) if a stage has `from_chunks` or more."""
 
     @asynccontextmanager
-    async def hired(project: Project) -> AsyncIterator[tuple[Project, WorkerPool]]:
-        n = min(MAX_HELPERS, available_cores())
-        pool = LocalPool(task_context(project), lambda: process_pool(n)(project), n_helpers=n, from_chunks=from_chunks)
+    async def opened(project: Project) -> AsyncIterator[tuple[Project, WorkerPool]]:
+        helpers = n or min(MAX_HELPERS, available_cores())
+        config = worker_config(project, cores=max(1, available_cores() // helpers))
+        pool = LocalPool(task_context(project), config, n_helpers=helpers, from_chunks=from_chunks)
         try:
             yield project, pool
         finally:
-            await pool.stop_helpers()
+            pool.stop_helpers()
 
-    return hired
+    return opened
 
 
 class LocalPool:
     """Runs tasks in this process, where the models use all cores and every reply is committed when it comes.
 
-    With `n_helpers`, other processes find sentences and phrases: they start when a stage has `from_chunks` or more, and end before the chat
-    model is asked. If none can be started, this process does all the work.
+    With `n_helpers`, other processes run tasks that need no chat model: they start when a stage has `from_chunks` or more, and end before
+    the chat model is asked. If none can be started, this process does all the work.
     """
 
-    def __init__(
-        self,
-        tools: TaskContext,
-        start_helpers: Callable[[], AbstractAsyncContextManager[tuple[Project, WorkerPool]]] | None = None,
-        *,
-        n_helpers: int = 0,
-        from_chunks: int = 0,
-    ) -> None:
-        self._tools, self._start_helpers, self._n_helpers, self._from_chunks = tools, start_helpers, n_helpers, from_chunks
-        self._helpers: WorkerPool | None = None
-        self._stack, self._starting, self._one_task = AsyncExitStack(), asyncio.Lock(), asyncio.Lock()
+    def __init__(self, context: TaskContext, config: WorkerConfig | None = None, *, n_helpers: int = 0, from_chunks: int = 0) -> None:
+        self._context, self._config, self._n_helpers, self._from_chunks = context, config, n_helpers, from_chunks
+        self._helpers: WorkerProcesses | None = None
+        self._starting, self._one_task = asyncio.Lock(), asyncio.Lock()
         self._use_helpers = False
         self._parallel_requests = 0
 
     def batch_size(self, remaining: int) -> int:
         """One chunk in this process, since results are stored a chunk at a time; with helpers, a share of the remaining ones."""
         self._use_helpers = self._n_helpers > 1 and (self._use_helpers or remaining >= self._from_chunks)
-        return max(1, min(MAX_CHUNKS_PER_TASK, remaining // (BATCHES_PER_WORKER * self._n_helpers))) if self._use_helpers else 1
+        return share_of(remaining, self._n_helpers) if self._use_helpers else 1
 
     async def prepare(self, *, asks: bool) -> None:
         """Load the chat model if it is needed, and stop the helpers, whose cores and memory it needs. Raises ModelError."""
-        self._use_helpers = False
+        self._use_helpers = not asks and self._n_helpers > 1 and not self._from_chunks
         if asks:
-            await self.stop_helpers()
-        self._parallel_requests = await self._tools.model.parallel_requests() if asks else 0
+            self.stop_helpers()
+        self._parallel_requests = await self._context.model.parallel_requests() if asks else 0
 
     def capacity(self, *, asks: bool) -> int:
-        """As many chunks as the engine takes requests; for other tasks as many as the helpers take, or a few, run one after the other."""
-        return self._parallel_requests if asks else max(MAX_CHUNKS_PER_TASK, self._helpers.capacity(asks=False) if self._helpers else 0)
+        """As many chunks as the engine takes requests; for other tasks as many as keep the helpers at work."""
+        return self._parallel_requests if asks else MAX_CHUNKS_PER_TASK * max(1, 2 * self._n_helpers * self._use_helpers)
 
     async def run(self, task: Task[Result]) -> Result:
         """The result of a task. Raises what the task raises."""
         if self._use_helpers and not task.llm_task and not isinstance(task, EmbedTexts):
             try:
-                return await (await self._started_helpers()).run(task)
-            except NoWorkersLeft:
+                return await run_divided(task, self._run_beside)
+            except OSError:  # the machine allows no further process
                 self._n_helpers, self._use_helpers = 0, False
         if task.llm_task:
-            return await task.run(self._tools)
+            return await task.run(self._context)
         async with self._one_task:  # nothing in it waits: a result is stored before the next task begins
-            return await task.run(self._tools)
+            return await task.run(self._context)
 
-    async def _started_helpers(self) -> WorkerPool:
+    async def _run_beside(self, task: Task[Any]) -> TaskResult:
+        text = self._context.text_of(task.document_id) if task.document_id else ""
+        return await (await self._started_helpers()).run(TaskRequest(task, text))
+
+    async def _started_helpers(self) -> WorkerProcesses:
         async with self._starting:
             if self._helpers is None:
-                assert self._start_helpers is not None
-                _, helpers = await self._stack.enter_async_context(self._start_helpers())
-                self._helpers = helpers
+                assert self._config is not None
+                self._helpers = await asyncio.to_thread(WorkerProcesses, self._config, self._n_helpers)
+            if not self._helpers.size:
+                raise OSError("No helper could be started.")
             return self._helpers
 
-    async def stop_helpers(self) -> None:
+    def stop_helpers(self) -> None:
         """End the helper processes; they may start again."""
-        self._helpers = None
-        await self._stack.aclose()
+        if self._helpers is not None:
+            self._helpers.close()
+            self._helpers = None
 
     def status(self) -> list[dict[str, Any]]:
         """Empty: the progress of the run includes the helpers' work."""
         return []
 
 
-def process_pool(n: int, pack: MakeWorkerConfig | None = None) -> PoolFactory:
-    """Run in `n` processes on this machine; one of them has the engine, or one for each GPU. `pack` makes the workers' configs."""
-
-    @asynccontextmanager
-    async def hired(project: Project) -> AsyncIterator[tuple[Project, WorkerPool]]:
-        scheduling_project, scheduler = open_scheduler(project)
-        gpus = gpu_names()
-        engines = max(1, min(n, len(gpus)))
-        cores = max(1, available_cores() // n)
-
-        def made(number: int) -> ProcessWorker:
-            has_llm = number < engines
-            card = {"CUDA_VISIBLE_DEVICES": str(number)} if number < len(gpus) > 1 else {}
-            place = gpus[number] if number < len(gpus) else f"{cores} of {available_cores()} cores"
-            config, say = (pack or worker_config)(project, asks=has_llm, cores=cores), project.model.options.notify
-            return ProcessWorker(f"process {number + 1}", config, asks=has_llm, place=place, environment=card, say=say)
-
-        first = [asyncio.Event() for _ in range(n)]
-        keeping = [asyncio.create_task(supervise_worker(scheduler, partial(made, number), first[number])) for number in range(n)]
-        scheduler.no_worker_error = lambda engine: _all_ended(keeping[:engines] if engine else keeping)
-        try:
-            await asyncio.gather(*(event.wait() for event in first))
-            yield scheduling_project, scheduler
-        finally:
-            for task in keeping:
-                task.cancel()
-            await asyncio.gather(*keeping, return_exceptions=True)
-            scheduler.close()
-
-    return hired
-
-
-class Restartable(Worker, Protocol):
-    """A worker that this process starts and replaces. `worked`: it has finished a task."""
-
-    worked: bool
-
-    async def start(self) -> None:
-        """Start the worker. Raises OSError, WorkerLost, and LocalragError if it must not work."""
-
-    async def ended(self) -> str:
-        """The reason why it has ended, once it has."""
-
-
-async def supervise_worker(
-    scheduler: Scheduler, make_worker: Callable[[], Restartable], first: asyncio.Event | None = None, *, pause: float = 0.0
-) -> str:
-    """Run one worker and start another when it ends, at most MAX_RESTARTS times in a row without finished work, `pause` seconds apart.
-
-    Returns why the last one ended. `first` is set once one has started, or none will. Raises LocalragError if it must not work.
+def share_of(remaining: int, workers: int) -> int:
+    """The chunks of the next task: ever fewer towards the end, so that all workers end together (guided self-scheduling, Polychronopoulos
+    and Kuck 1987).
     """
-    tries, reason, started = 0, "", first or asyncio.Event()
-    try:
-        while tries < MAX_RESTARTS:
-            worker = make_worker()
-            try:
-                await worker.start()
-                scheduler.add(worker)
-                started.set()
-                reason = await worker.ended()
-            except WorkerLost as error:
-                reason = str(error)
-            except OSError as error:  # the machine allows no further process
-                reason = f"its process could not be started: {error}"
-            finally:  # also when the run is over
-                worker.close()
-                await worker.ended()
-                scheduler.remove(worker, reason)
-            tries = 0 if worker.worked else tries + 1
-            await asyncio.sleep(pause)
-        return reason
-    finally:
-        started.set()
-        asyncio.get_running_loop().call_soon(scheduler.reschedule)
-
-
-def _all_ended(keeping: Sequence["asyncio.Task[str]"]) -> NoWorkersLeft | None:
-    """The error to raise once every worker's `supervise_worker` has returned; None while one may still start."""
-    if any(not task.done() for task in keeping):
-        return None
-    reasons = [str(task.exception() or task.result()) for task in keeping if not task.cancelled()]
-    reason = f": {reasons[0]}" if reasons else ""
-    return NoWorkersLeft(f"All workers have ended{reason}.", "Run without them: leave out --workers.")
+    return max(1, min(MAX_CHUNKS_PER_TASK, remaining // (BATCHES_PER_WORKER * max(1, workers))))
 
 
 def task_context(project: Project) -> TaskContext:
@@ -251,32 +131,7 @@ def task_context(project: Project) -> TaskContext:
     return TaskContext(project.model, project.embedder, project.tagger, project.settings, lambda key: documents.document_by_id(db, key))
 
 
-def open_scheduler(project: Project) -> tuple[Project, Scheduler]:
-    """A scheduler without workers yet, and the project for the scheduling process: its chat model returns cached replies only."""
-    db = project.db
-    model = PooledChatModel(llm_cache.SqliteLlmCache(db), project.model.file, project.model.options)
-    project = replace(project, model=model)
-    committing = CacheAccess(partial(llm_cache.calls_about, db), partial(llm_cache.save_calls, db), runs.last_run(db) is not None)
-    model.scheduler = Scheduler(task_context(project), committing)
-    return project, model.scheduler
-
-
-def worker_config(project: Project, *, asks: bool, cores: int) -> WorkerConfig:
-    """The configuration that is sent to a new worker."""
-    options = replace(project.model.options, notify=_silent)
-    return WorkerConfig(project.model.file, project.embedder.file, project.tagger is not None, project.settings, options, asks, cores)
-
-
-def _silent(_text: str) -> None:
-    """Print nothing: a worker's messages are sent to this process."""
-
-
-def gpu_names() -> list[str]:
-    """The names of this machine's GPUs, if llama.cpp was built for them."""
-    from localrag.engine.llama.library import HAS_GPU_OFFLOAD
-
-    if not HAS_GPU_OFFLOAD:
-        return []
-    from localrag.engine.llama.library import offload_devices
-
-    return [d.description or d.name for d in offload_devices()]
+def worker_config(project: Project, *, cores: int = 0) -> WorkerConfig:
+    """The configuration that is sent to a worker, whose output nobody reads."""
+    options = replace(project.model.options, notify=print)
+    return WorkerConfig(project.model.file, project.embedder.file, project.tagger is not None, project.settings, options, cores)

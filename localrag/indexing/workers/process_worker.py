@@ -1,139 +1,119 @@
-"""Worker processes on this machine."""
+"""Processes beside this one that run tasks which ask no chat model."""
 
 import asyncio
 import signal
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import replace
-from itertools import count
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import Any
 
-from localrag.errors import LocalragError
-from localrag.indexing.tasks import MAX_CHUNKS_PER_TASK
-from localrag.indexing.workers.worker import TaskRequest, TaskResult, TaskRunner, WorkerConfig, WorkerLost, worker_error
+from localrag.indexing.workers.worker import MAX_TRIES, TaskRequest, TaskResult, WorkerConfig, WorkerLost, run_request
 from localrag.system.child_process import PICKLE, ChildProcess, ParentConnection, set_oom_score
 
 
 class ProcessWorker:
-    """A worker in a process of its own. Call `start` in an event loop; `close` ends it at once, and so does the end of this process."""
+    """A worker in a process of its own, which ends with this one; if it ends before, the next task starts it anew."""
 
-    numerics = ""  # this machine's own
-
-    def __init__(
-        self,
-        name: str,
-        config: WorkerConfig,
-        *,
-        asks: bool,
-        place: str,
-        say: Callable[[str], None],
-        environment: dict[str, str] | None = None,
-        only_asks: bool = False,
-    ) -> None:
-        self.name, self.has_llm, self.is_llm_only, self.location, self.capacity = name, asks, only_asks, place, MAX_CHUNKS_PER_TASK + 1
-        self._say = say
-        self.worked, self._why = False, "its process has ended"  # `worked`: whether it has finished a task
-        self._config, self._environment = config, environment or {}
-        self._numbers = count(1)
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
+    def __init__(self, config: WorkerConfig) -> None:
+        self._config = config
         self._child: ChildProcess | None = None
-        self._listening: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
+    def start(self) -> None:
         """Start the process; models are loaded when a task needs them. Raises OSError (no further process is allowed), WorkerLost."""
-        self._child = ChildProcess("localrag.indexing.workers.process_worker", codec=PICKLE, environment=self._environment)
-        await self._child.open_streams()
-        self._child.post((0, "kit", self._config))
-        self._listening = asyncio.create_task(self._listen(self._child))
-        await self._ask("ready", None)
+        self._child = ChildProcess("localrag.indexing.workers.process_worker", codec=PICKLE)
+        self._ask(self._config)
 
-    async def run_task(self, request: TaskRequest) -> TaskResult:
-        """Run a task and return its result. Raises WorkerLost."""
-        task_result = await self._ask("do", request)
-        assert isinstance(task_result, TaskResult)
-        self.worked = True
-        return task_result
+    def run(self, request: TaskRequest) -> TaskResult:
+        """The result of a task. Raises OSError and WorkerLost, as `start`."""
+        if self._child is None:
+            self.start()
+        result = self._ask(request)
+        assert isinstance(result, TaskResult)
+        return result
 
-    async def engine_limits(self) -> dict[str, Any]:
-        """The limits of its engine. Raises WorkerLost, ModelError."""
-        return dict(await self._ask("facts", None))
-
-    async def _ask(self, what: str, value: Any) -> Any:
-        number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
-        if self._child is None or self._listening is None or self._listening.done():
-            raise WorkerLost(self._why)
-        self._waiting[number] = answer
-        self._child.post((number, what, value))
+    def _ask(self, message: Any) -> Any:
+        assert self._child is not None
         try:
-            value_received = await answer
-        except asyncio.CancelledError:
-            self._child.post((number, "stop", None))
-            raise
-        finally:
-            self._waiting.pop(number, None)
-        if isinstance(value_received, LocalragError):
-            raise value_received
-        return value_received
+            self._child.send(message)
+            return self._child.receive()
+        except (EOFError, OSError) as error:
+            reason = self._child.why_ended()
+            self.close()
+            raise WorkerLost(reason) from error
 
-    async def _listen(self, child: ChildProcess) -> None:
-        try:
-            with suppress(EOFError):
-                while True:
-                    number, value = await child.next_message()
-                    if number == 0:
-                        self._say(value)
-                    elif (answer := self._waiting.get(number)) and not answer.done():
-                        answer.set_result(value)
-            self._why = await asyncio.to_thread(child.why_ended)
-        finally:
-            child.close()
-            for answer in self._waiting.values():
-                if not answer.done():
-                    answer.set_exception(WorkerLost(self._why))
-
-    async def ended(self) -> str:
-        """The reason why its process has ended, once it has."""
-        if self._listening is not None:
-            await asyncio.wait([self._listening])
-        return self._why
+    def kill(self) -> None:
+        """Kill the process; a thread that waits for its answer goes on."""
+        if (child := self._child) is not None:
+            child.kill()
 
     def close(self) -> None:
-        """End its process."""
+        """End the process."""
         if self._child is not None:
-            self._child.kill()
+            self._child.close()
+            self._child = None
+
+
+class WorkerProcesses:
+    """Worker processes, each with a thread of this process that waits for its answers."""
+
+    def __init__(self, config: WorkerConfig, n: int) -> None:
+        """Start `n` processes, or as many as the machine allows."""
+        self._workers = [ProcessWorker(config) for _ in range(n)]
+        self._threads = ThreadPoolExecutor(n)
+        self._free: SimpleQueue[ProcessWorker] = SimpleQueue()
+        for worker, error in zip(self._workers, self._threads.map(_started, self._workers), strict=True):
+            if error is None:
+                self._free.put(worker)
+        self.size = self._free.qsize()
+        self._is_closed = False
+
+    async def run(self, request: TaskRequest) -> TaskResult:
+        """The result of a task, which is tried again if its process ends. Raises WorkerLost if it ended MAX_TRIES processes."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, request)
+
+    def _run(self, request: TaskRequest) -> TaskResult:
+        worker = self._free.get()
+        try:
+            for remaining in reversed(range(MAX_TRIES)):
+                try:
+                    return worker.run(request)
+                except WorkerLost:
+                    if not remaining or self._is_closed:
+                        raise
+            raise AssertionError
+        finally:
+            self._free.put(worker)
+
+    def close(self) -> None:
+        """End the processes."""
+        self._is_closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for worker in self._workers:
+            worker.kill()
+        self._threads.shutdown()
+        for worker in self._workers:
+            worker.close()
+
+
+def _started(worker: ProcessWorker) -> Exception | None:
+    try:
+        worker.start()
+    except (OSError, WorkerLost) as error:
+        return error
+    return None
 
 
 def main() -> None:
-    """The worker process: receive requests, send results."""
+    """The worker process: receive tasks, send results."""
     parent = ParentConnection(PICKLE)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the scheduling process ends this one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the parent ends this one
     set_oom_score(500)
-    _, _, config = parent.receive()
-    asyncio.run(_serve(config, parent))
-
-
-async def _serve(config: WorkerConfig, parent: ParentConnection) -> None:
-    loop = asyncio.get_running_loop()
-    running: dict[int, asyncio.Task[None]] = {}
-    runner = TaskRunner(config.open(replace(config.options, notify=lambda text: parent.send((0, text)))))
-
-    async def one(number: int, what: str, value: Any) -> None:
-        try:
-            result: Any = await runner.run_task(value) if what == "do" else await runner.engine_limits() if what == "facts" else None
-        except Exception as error:  # noqa: BLE001 — sent to the requesting process, which raises it
-            result = worker_error(error)
-        parent.send((number, result))
-
-    def heard(number: int, what: str, value: Any) -> None:
-        if what == "stop":
-            if task := running.get(number):
-                task.cancel()
-            return
-        running[number] = task = loop.create_task(one(number, what, value))
-        task.add_done_callback(lambda _: running.pop(number, None))
-
-    parent.listen(lambda message: loop.call_soon_threadsafe(heard, *message))
-    await loop.create_future()
+    requests: SimpleQueue[Any] = SimpleQueue()
+    parent.listen(requests.put)  # ends this process with its parent
+    context = requests.get().open()
+    parent.send(None)
+    with asyncio.Runner() as runner:
+        while True:
+            parent.send(runner.run(run_request(context, requests.get())))
 
 
 if __name__ == "__main__":

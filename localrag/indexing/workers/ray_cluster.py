@@ -20,24 +20,31 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import islice
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import psutil
 
 from localrag.errors import LocalragError, UsageError
+from localrag.indexing.workers.worker import MAX_TRIES, WorkerLost
 from localrag.system.files import ensure_private_file, ensure_private_folder, home_dir
-from localrag.system.installation import origin, pip_install
+from localrag.system.installation import pip_install
 from localrag.system.python_process import RUN_MODULE, python_process
 from localrag.system.resources import available_cores, require_extra
 
 RAY_RESOURCE = "localrag"  # the Ray resource of a machine that works for localrag
-OBJECT_STORE_BYTES = 200_000_000  # bytes of Ray's object store: only parts of models go through it
+OBJECT_STORE_BYTES = 100_000_000  # bytes of Ray's object store, which nothing goes through
 RAY_PORT = 6379
 # Ray sends usage reports to its vendor; and if its cluster has ended, the next call would start another one.
 TELEMETRY_OFF_ENV = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_AUTO_CONNECT": "0"}
+# Ray puts larger messages into its object store, and that may go to a disk. A task is not tried forever where memory runs out.
+MESSAGES_ENV = {
+    "RAY_max_direct_call_object_size": str(1 << 28),
+    "RAY_task_rpc_inlined_bytes_limit": str(1 << 28),
+    "RAY_task_oom_retries": str(MAX_TRIES - 1),
+}
 # Ray queries cloud metadata services, by name, for its location, and its vendor's server for usage reports. All this is HTTP: it is sent to
 # a port of this machine where nothing listens.
 NO_PROXY_ENV = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9") | {
@@ -141,7 +148,7 @@ async def is_listening(address: str) -> bool:
 
 def connect(address: str) -> None:
     """Make this process a driver of the cluster. Raises UsageError if versions differ, LocalragError if it fails otherwise."""
-    os.environ.update(TELEMETRY_OFF_ENV)
+    os.environ.update(TELEMETRY_OFF_ENV | MESSAGES_ENV)
     import ray
     from ray.job_config import JobConfig
 
@@ -171,13 +178,8 @@ def version_mismatch_error(address: str, ray_message: str) -> UsageError:
     ray, python = (re.findall(rf"{name}: (\d[\w.+]*)", ray_message) for name in ("Ray", "Python"))
     if len(ray) != 2 or len(python) != 2:
         return UsageError(f"The cluster at {address} runs another Ray or Python than this machine.", "Use the same on all machines.")
-    remedy = pip_install(f"ray=={ray[0]}")
-    if python[0] != python[1]:
-        remedy = f"uv venv --python {python[0]} .venv && uv pip install --python .venv {quote(origin()[0])} ray=={ray[0]}"
-    return UsageError(
-        f"The cluster at {address} runs Ray {ray[0]} and Python {python[0]}; this machine has Ray {ray[1]} and Python {python[1]}.",
-        f"They must be exactly the same. On this machine: {remedy}",
-    )
+    message = f"The cluster at {address} runs Ray {ray[0]} and Python {python[0]}; this machine has Ray {ray[1]} and Python {python[1]}."
+    return UsageError(message, f"They must be exactly the same. On this machine, with Python {python[0]}: {pip_install(f'ray=={ray[0]}')}")
 
 
 def disconnect() -> None:
@@ -193,6 +195,25 @@ def cluster_nodes() -> list[dict[str, Any]]:
     import ray
 
     return [node for node in ray.nodes() if node["Alive"]]
+
+
+async def run_on_node(node: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns that Ray runs on a machine, and again if its process ends. Raises WorkerLost."""
+    from ray.exceptions import RayError
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    there = _remote(function).options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False))
+    try:
+        return await there.remote(*arguments)
+    except (RayError, ConnectionError, RuntimeError) as error:
+        raise WorkerLost("its process or its machine is gone") from error
+
+
+@cache
+def _remote(function: Callable[..., Any]) -> Any:
+    import ray
+
+    return ray.remote(num_cpus=0, resources={RAY_RESOURCE: 1}, max_retries=MAX_TRIES - 1)(function)
 
 
 def check_allowed_nodes(nodes: Iterable[dict[str, Any]], hosts: Sequence[str]) -> None:
@@ -213,22 +234,21 @@ def is_allowed(address: str, hosts: Sequence[str]) -> bool:
     return False
 
 
-def ray_start_arguments(folder: Path, address: str, *, head: bool, gpus: int) -> list[str]:
+def ray_start_arguments(folder: Path, address: str, *, head: bool) -> list[str]:
     """The arguments of `ray start` for a machine of the cluster: no optional ports, and files in `folder` only."""
     host, port = split_address(address)
     if head:  # it builds the index; to run tasks as well, it joins its own cluster
-        role_arguments = [
-            "--head",
-            f"--node-ip-address={host}",
-            f"--port={port}",
-            "--include-dashboard=false",
-            "--num-cpus=0",
-            "--num-gpus=0",
-        ]
+        role_arguments = ["--head", f"--node-ip-address={host}", f"--port={port}", "--include-dashboard=false", "--num-cpus=0"]
     else:
-        role_arguments = [f"--address={address}", "--num-cpus=1", f"--num-gpus={gpus}", f"--resources={json.dumps({RAY_RESOURCE: 1})}"]
-    quiet = ["--disable-usage-stats", "--include-log-monitor=false", f"--object-store-memory={OBJECT_STORE_BYTES}", "--block"]
-    return [*role_arguments, *quiet, f"--temp-dir={folder}"]
+        role_arguments = [f"--address={address}", "--num-cpus=1", f"--resources={json.dumps({RAY_RESOURCE: 1})}"]
+    quiet = [
+        "--num-gpus=0",
+        "--disable-usage-stats",
+        "--include-log-monitor=false",
+        f"--object-store-memory={OBJECT_STORE_BYTES}",
+        "--block",
+    ]
+    return [*role_arguments, *quiet, "--num-gpus=0", f"--temp-dir={folder}"]
 
 
 SHUTDOWN_TIMEOUT_S = 20.0  # seconds for Ray to end by itself
@@ -245,9 +265,10 @@ def run_ray_node(address: str, *, head: bool, ready: Callable[[], None]) -> int:
     # Short, because socket paths are limited. Ray makes its folders readable to all, so they are inside a private one.
     room = tempfile.gettempdir()
     folder = Path(tempfile.mkdtemp(prefix="localrag-", dir=room if len(room) <= MAX_SOCKET_FOLDER_CHARS else "/tmp"))
-    words = ray_start_arguments(folder / "r", address, head=head, gpus=gpu_count() if not head else 0)
+    words = ray_start_arguments(folder / "r", address, head=head)
     command, environment = python_process(RUN_MODULE, "ray.scripts.scripts", "start", *words)
-    environment = {"OMP_NUM_THREADS": str(available_cores())} | environment | TELEMETRY_OFF_ENV | NO_PROXY_ENV | {"RAY_AUTH_MODE": "token"}
+    environment = {"OMP_NUM_THREADS": str(available_cores())} | environment | TELEMETRY_OFF_ENV | MESSAGES_ENV | NO_PROXY_ENV
+    environment["RAY_AUTH_MODE"] = "token"
     child = subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
     )
@@ -287,10 +308,3 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
     time.sleep(0.2)  # ended processes may still be writing to the folder
-
-
-def gpu_count() -> int:
-    """The number of GPUs that llama.cpp can use here: each gets a worker."""
-    from localrag.indexing.workers.pool import gpu_names
-
-    return len(gpu_names())

@@ -49,8 +49,8 @@ function Navigation({ at }) {
 function Progress() {
   const run = status.value?.run;
   if (run?.state !== "running") return null;
-  const secondsLeft = run.seconds_left ?? run.left;
-  const fraction = run.fraction ?? run.share;
+  const secondsLeft = run.seconds_left;
+  const fraction = run.fraction;
   const left = secondsLeft === null || secondsLeft === undefined ? "" : t("shell.left", { time: lasting(secondsLeft) });
   return html`<a class="run" href="#/status">
     <span>${stageName(run.stage)} ${run.total > 0 ? `${number(run.done)} / ${number(run.total)}` : ""} ${left}</span>

@@ -43,7 +43,7 @@ def test_a_follow_up_is_understood(town):
     log = ask_json(town, "logs", "-n", "2")
 
     assert second["conversation"] == first["conversation"]
-    assert "Lars Holm" in second["asked"]
+    assert "Lars Holm" in second["standalone_question"]
     assert "understood as:" in done.stderr
     assert [row["conversation"] for row in log] == [first["conversation"]] * 2
     assert "And to whom" in run_localrag("logs", "-n", "1", cwd=town).stdout

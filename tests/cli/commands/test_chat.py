@@ -78,6 +78,7 @@ def test_a_line_is_edited_pasted_and_recalled(here):
     assert asked == ["What did he write?", "Who asked\nthe Northern Line\nto pay?", "Who is Lars Holm?"]
 
 
+@pytest.mark.ci
 def test_every_command_does_what_it_says(here):
     """/help, /mode, /source, /entity, /sessions, /resume, /save and /quit; Tab completes commands, modes and names."""
     chat = Screen("chat", *QUICK, cwd=here)
@@ -120,6 +121,7 @@ def test_every_command_does_what_it_says(here):
         )
 
 
+@pytest.mark.ci
 def test_a_file_is_replaced_only_where_the_person_says_so(here):
     """/save asks before it replaces a file; no, Ctrl-C and standard input that is no terminal leave it; what cannot be written is said."""
     (here / "mine.md").write_text("mine")
@@ -171,6 +173,7 @@ def test_what_is_no_command_is_said_with_the_nearest(here):
     assert [one["question"] for one in logs("2")] == ["/tmp holds what?", "/etc/hosts names Lars Holm?"]
 
 
+@pytest.mark.ci
 def test_ctrl_c_takes_a_line_back_and_ctrl_d_ends(here):
     """What was typed is gone without being asked; on an empty line Ctrl-C says how to end, and Ctrl-D ends in 0."""
     chat = Screen("chat", *QUICK, cwd=here)
@@ -219,7 +222,7 @@ def test_a_conversation_goes_on_in_another_process(here):
     out("ask", "Who asked the Northern Line to pay?", *QUICK)
     assert piped_chat("Where is he mate?\n", here, "--resume", "1").returncode == 0
     found = logs("1")[0]
-    assert (found["conversation"], "Lars Holm" in found["asked"]) == (1, True)
+    assert (found["conversation"], "Lars Holm" in found["standalone_question"]) == (1, True)
     assert piped_chat("And the ferry?\n", here, "-c").returncode == 0
     assert [one["conversation"] for one in logs("2")] == [1, 1]
 
@@ -349,6 +352,7 @@ def test_a_chat_that_is_not_logged_writes_nothing(here, home):
     assert changed(before, bytes_of(here)) == ["notes.md"]
 
 
+@pytest.mark.ci
 def test_a_question_that_is_not_logged_writes_nothing(here):
     """`ask --no-history`, also in a conversation: it reads what was asked, and the next `ask -c` does not know of it."""
     before = bytes_of(here)
@@ -385,6 +389,7 @@ def test_a_question_may_come_from_standard_input(here):
     assert "There is no question." in "\n".join(terminal.lines)
 
 
+@pytest.mark.ci
 def test_a_narrow_terminal_without_colours_shows_every_line_whole(here):
     """At 60 columns a long question wraps and is edited; with NO_COLOR nothing is coloured."""
     chat = Screen("chat", *QUICK, cwd=here, columns=60, NO_COLOR="1")
@@ -399,6 +404,7 @@ def test_a_narrow_terminal_without_colours_shows_every_line_whole(here):
     assert not re.search(r"\x1b\[[0-9;]*[349][0-7]m", chat.written)
 
 
+@pytest.mark.ci
 def test_a_dumb_terminal_gets_plain_lines(here):
     """With TERM=dumb nothing but text is written; a line is read as the terminal gives it, Ctrl-C and Ctrl-D do what they do elsewhere."""
     chat = Screen("chat", *QUICK, cwd=here, TERM="dumb")

@@ -19,7 +19,7 @@ import pytest
 
 from localrag.errors import UsageError
 from localrag.indexing.workers import ray_cluster
-from localrag.system.installation import origin, pip_install
+from localrag.system.installation import pip_install
 from tests.crew_ray import ROOT, write_corpus
 
 pytest.importorskip("ray")
@@ -163,7 +163,7 @@ def test_a_cluster_that_lets_everybody_in_is_refused(tmp_path, monkeypatch):
         "-m",
         "ray.scripts.scripts",
         "start",
-        *ray_cluster.ray_start_arguments(folder, f"127.0.0.1:{port}", head=True, gpus=0),
+        *ray_cluster.ray_start_arguments(folder, f"127.0.0.1:{port}", head=True),
     ]
     head = subprocess.Popen(command, env=environment(tmp_path, RAY_AUTH_MODE="disabled"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
@@ -215,14 +215,11 @@ def test_other_versions_are_named_with_what_mends_them():
     ray = ray_cluster.version_mismatch_error("a:1", said.format("2.61.0", "3.11.2"))
 
     assert "a:1 runs Ray 2.60.0 and Python 3.11.7; this machine has Ray 2.60.0 and Python 3.11.2" in str(python)
-    assert "uv venv --python 3.11.7" in python.hint
-    assert origin()[0] in python.hint
+    assert "with Python 3.11.7" in python.hint
     assert ray.hint.endswith(pip_install("ray==2.61.0"))
-    assert "uv venv" not in ray.hint
     assert "another Ray or Python" in str(ray_cluster.version_mismatch_error("a:1", "Version mismatch"))
 
 
-FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 OTHER_PYTHON = os.environ.get("LOCALRAG_TEST_OTHER_PYTHON", "")
 
 
@@ -242,29 +239,8 @@ def test_a_worker_of_another_python_is_told_both_versions(tmp_path):
     own = ".".join(map(str, sys.version_info[:3]))
     assert done.returncode == 2
     assert f"and Python {own}; this machine has Ray" in done.stderr
-    assert f"uv venv --python {own}" in done.stderr
+    assert f"with Python {own}" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not FAKETIME, reason="needs faketime")
-def test_a_worker_whose_clock_is_off_works(tmp_path):
-    """An hour and a half ahead: it takes part, and the run says how far it is off and that the index does not depend on it."""
-    docs, address = write_corpus(tmp_path / "docs", 6), f"127.0.0.1:{free_port()}"
-    head = Shell(tmp_path, "--head", "--ray", address)
-    try:
-        head.said("Ctrl-C ends")
-        worker = Shell(tmp_path, "--ray", address, LD_PRELOAD=str(FAKETIME[0]), FAKETIME="+90m")
-        try:
-            worker.said("Ctrl-C ends")
-            done = run(tmp_path, address, docs, tmp_path / "index")
-        finally:
-            assert worker.interrupt() == 0
-    finally:
-        assert head.interrupt() == 0
-
-    assert done.returncode == 0, done.stderr
-    assert "is +1.5 hours off. The index is not affected." in done.stdout
 
 
 def raylets(home):

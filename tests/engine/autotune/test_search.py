@@ -2,22 +2,16 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 
 from localrag.bench.engine import read_workload
-from localrag.engine.autotune import load
-from localrag.engine.autotune.load import open_backend, read_record
-from localrag.engine.autotune.measure import is_batch_invariant
-from localrag.engine.autotune.search import model_file_to_json, search_settings
-from localrag.engine.autotune.trial import TrialLog
-from localrag.engine.engine import Engine
+from localrag.engine.autotune.load import open_backend, read_record, with_row_rules
+from localrag.engine.llama import weights
 from localrag.engine.llama.model import LlamaModel
-from localrag.engine.settings import RENAMED, EngineOptions, EngineSettings, layout_key, with_old_names
-from localrag.errors import ModelError, NativeTrialFailed, UsageError
+from localrag.engine.settings import EngineOptions, EngineSettings
+from localrag.errors import ModelError, UsageError
 from localrag.llm.grammar import choice_of
 from localrag.llm.model import ChatModel
 from localrag.model_files import ModelFile
@@ -27,18 +21,15 @@ from tests.conftest import run_localrag
 
 
 def test_what_was_measured_is_kept(engine, chat_file):
-    """The first use writes the settings and the figures behind them; the next use measures nothing."""
-    kept = json.loads(read_record(chat_file).path.read_text())
-    choice = kept["choices"].get("n_ctx=2048@0") or kept["choices"]["@0"]
+    """The first use writes the settings; the next use measures nothing."""
+    kept = json.loads(read_record(chat_file).path.read_text())["choices"]["@0"]["settings"]
     said = []
     backend = open_backend(chat_file, EngineOptions("n_ctx=2048", notify=said.append))
     backend.close()
 
     assert said == []
-    assert choice["busy"] or len(choice["measured"]) >= 5
-    assert all(row["read_ms"] > 0 and row["write_ms"] > 0 for row in choice["measured"])
-    settings = {RENAMED.get(name, name): value for name, value in choice["settings"].items()}  # an earlier run may have kept old names
-    assert {**settings, "n_ctx": 2048} == engine.settings.to_json()
+    assert backend.settings == engine.settings
+    assert engine.settings.to_json() == {**with_row_rules(chat_file, EngineSettings(**kept)).to_json(), "n_ctx": 2048}
 
 
 def test_settings_by_hand_win():
@@ -83,48 +74,36 @@ def test_too_little_memory_is_said_with_the_numbers(engine, chat_file):
     assert "--engine slots=128" in error.value.hint
 
 
-@pytest.mark.slow
-@pytest.mark.ci
-def test_exactness_is_measured_not_assumed(engine):
-    """The layout in use passes the test that an answer depends on its request alone; with fewer rows for a sequence it does not."""
-    settings = engine.settings
+def test_rows_follow_a_rule(chat_file, monkeypatch):
+    """On a CPU an answer is exact with two rows a sequence, in fours where weights are rearranged; a GPU has no such rule."""
+    settings = EngineSettings(gpu_layers=0)
+    rules = {
+        (15, settings): (2, 4),  # Q4_K_M
+        (15, replace(settings, extra_buffers=False)): (2, 1),
+        (15, replace(settings, weights="bf16")): (2, 1),
+        (1, settings): (2, 1),  # F16
+        (15, replace(settings, gpu_layers=-1)): (1, 1),
+    }
+    for (kind, given), rule in rules.items():
+        monkeypatch.setattr(weights, "file_type", lambda _, kind=kind: kind)
+        ruled = with_row_rules(chat_file, given)
+        assert (ruled.min_rows, ruled.row_multiple) == rule
 
-    assert settings.batch_invariant
-    assert is_batch_invariant(engine.backend, settings)
-    assert settings.min_rows == 1 or not is_batch_invariant(engine.backend, replace(settings, min_rows=1))
 
+def test_deterministic_settings_win_over_fast_ones(chat_file, engine):
+    """With flash attention asked for, answers would depend on their company; --deterministic takes the plain layout."""
+    options = EngineOptions("flash_attention=yes,kv_cache_type=f16,slots=2,n_ctx=512", deterministic=True)
+    backend = open_backend(chat_file, options)
+    backend.close()
 
-@pytest.mark.slow
-@pytest.mark.ci
-def test_deterministic_engines_are_exact(chat_file, engine):
-    """With flash attention asked for, answers would depend on their company; --deterministic takes a layout where they do not."""
-    loose = Engine(
-        lambda: open_backend(
-            chat_file,
-            EngineOptions("flash_attention=yes,kv_cache_type=f16,slots=2,n_ctx=512,batch_invariant=no", deterministic=True),
-        )
-    )
-    settings = loose.settings
-    loose.close()
-
-    assert settings.batch_invariant
-    assert not settings.flash_attention
+    assert (backend.settings.flash_attention, backend.settings.extra_buffers, backend.settings.weights) == (False, False, "own")
+    assert (backend.settings.slots, backend.settings.min_rows) == (2, 2)
 
 
 @pytest.mark.ci
 def test_bench_engine_prints_what_a_comparison_needs(tmp_path):
-    """The workload given as files runs, and one JSON object with all figures is all that stdout gets."""
-    (tmp_path / "text").write_text("The Skua leaks, said Lars Holm, and the Northern Line must pay for it. " * 20)
-    (tmp_path / "prefix").write_text("<|im_start|>system\nName one person as JSON.<|im_end|>\n")
-    shape = {
-        "type": "object",
-        "properties": {"name": {"type": "string", "maxLength": 20}},
-        "required": ["name"],
-        "additionalProperties": False,
-    }
-    (tmp_path / "schema").write_text(json.dumps(shape))
-    files = ["--text", "text", "--prefix", "prefix", "--schema", "schema"]
-    done = run_localrag("bench", "engine", *files, "--chunks", "3", "--words", "30", "--max-tokens", "40", "--json", cwd=tmp_path)
+    """The workload runs, and one JSON object with all figures is all that stdout gets."""
+    done = run_localrag("bench", "engine", "--chunks", "3", "--words", "30", "--max-tokens", "40", "--json", cwd=tmp_path)
     figures = json.loads(done.stdout)
 
     assert done.returncode == 0, done.stderr
@@ -141,20 +120,10 @@ def test_bench_engine_prints_what_a_comparison_needs(tmp_path):
     assert figures["settings"]["threads"] >= 1
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"), [("text", "cannot be read"), ("prefix", "no turn"), ("schema", "not valid JSON"), ("words", "needs? [0-9]+")]
-)
-def test_a_workload_that_cannot_be_run_is_refused_in_words(tmp_path, wrong, said):
-    """A missing text, a prefix without turns, a schema that is no JSON and too short a text each get a sentence."""
-    text, prefix, schema = (tmp_path / name for name in ("text", "prefix", "schema"))
-    text.write_text("one two three")
-    prefix.write_text("nothing" if wrong == "prefix" else "<|im_start|>user\nHello<|im_end|>")
-    schema.write_text("{" if wrong == "schema" else "{}")
-    if wrong == "text":
-        text.unlink()
-
-    with pytest.raises(UsageError, match=said):
-        read_workload(text, prefix, schema, chunks=2, words=9 if wrong == "words" else 1, max_tokens=5)
+def test_a_workload_that_is_longer_than_the_demo_is_refused():
+    """How many words there are is said, and how to ask for fewer."""
+    with pytest.raises(UsageError, match=r"40 chunks of 9000 need 360000"):
+        read_workload(chunks=40, words=9000, max_tokens=5)
 
 
 @pytest.mark.ci
@@ -175,60 +144,3 @@ def test_a_replaced_model_file_is_noticed(tmp_path, chat_file):
     with pytest.raises(ModelError, match="was replaced while it was in use"):
         asyncio.run(run())
     model.close()
-
-
-def test_a_crash_is_laid_to_the_model_loaded_last(tmp_path):
-    """Where a process holds two models, an embedder and a chat model, and dies, only the one loaded last bears the mark."""
-    code = "import os, sys, pathlib; from localrag.engine.settings import EngineSettings; "
-    code += "from localrag.engine.autotune.load import TuningRecord, write_crash_marker; home = pathlib.Path(sys.argv[1]); "
-    code += "[write_crash_marker(TuningRecord(home / f'{name}.json'), EngineSettings()) for name in ('first', 'last')]; os.abort()"
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False, capture_output=True)
-    said = {mark.name.split(".")[0]: mark.read_text() for mark in tmp_path.glob("*.died")}
-
-    assert done.returncode == -6
-    assert "Fatal Python error" not in said["first"]
-    assert "Fatal Python error: Aborted" in said["last"]
-
-
-@pytest.mark.ci
-def test_a_layout_that_fails_after_it_was_chosen_is_left_out(tiny):
-    """What dies while the rules for its rows are found out is refused, and the next layout taken; its rules are found out as well."""
-    told, file = [], tiny("llama")
-    start = EngineSettings(gpu_layers=0)
-    died = [layout_key(replace(start, kv_cache_type=kv)) for kv in ("q8_0/bf16", "q8_0/f32")]
-    known = {"measured ways": None, "measured layouts": None} | {f"rules {name}": {"refused": "SIGSEGV", "passing": False} for name in died}
-    found = search_settings(TrialLog(known, told.append), file=model_file_to_json(file), values="slots=2,n_ctx=512", deterministic=False)
-
-    assert (found["settings"]["kv_cache_type"], found["settings"]["flash_attention"]) == ("f16", False)
-    assert [row["tried"] for row in told if row.get("value") == {"refused": "SIGSEGV", "passing": False}] == died
-    both = [layout_key(replace(start, kv_cache_type="f16", extra_buffers=on)) for on in (True, False)]
-    known |= {f"rules {name}": {"refused": "SIGSEGV", "passing": False} for name in both}
-    with pytest.raises(NativeTrialFailed, match="SIGSEGV"):
-        by_hand = "slots=2,n_ctx=512,flash_attention=no,kv_cache_type=f16"
-        search_settings(TrialLog(known, told.append), file=model_file_to_json(file), values=by_hand, deterministic=False)
-
-
-def test_settings_by_their_old_names(tiny, tmp_path, monkeypatch):
-    """By hand and in a record of the version before, names count for those of today; JSON has both."""
-    old, new = "slots=2,context=512,kv=f32,drafts=no", "slots=2,n_ctx=512,kv_cache_type=f32,prompt_lookup=no"
-    settings = EngineSettings().with_values(old)
-    written = {next((o for o, n in RENAMED.items() if n == name), name): value for name, value in settings.to_json().items()}
-    record = {
-        "proved": {"weights=own,kv=f32,unified=no,slots=2,context=512": 1.0},
-        "refused": {"weights=own,kv=bf16": "SIGILL"},
-        "choices": {"context=512,kv=f32,slots=2@0": {"settings": written, "busy": False, "at": 0}},
-    }
-    monkeypatch.setattr(load, "cache_dir", lambda: tmp_path)
-    file = tiny("llama")
-    path = load.read_record(file).path
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(record), encoding="utf-8")
-
-    found = load.read_record(file)
-
-    assert settings == EngineSettings().with_values(new)
-    assert EngineOptions.of(old) == EngineOptions.of(new)
-    assert found.verified_layouts == {"weights=own,kv_cache_type=f32,kv_unified=no,slots=2,n_ctx=512": 1.0}
-    assert found.rejected_layouts == {"weights=own,kv_cache_type=bf16": "SIGILL"}
-    assert found.cached_settings(old) == found.cached_settings(new) == settings
-    assert with_old_names(settings.to_json())["context"] == 512

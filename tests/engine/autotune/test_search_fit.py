@@ -4,23 +4,29 @@ from itertools import pairwise
 
 import pytest
 
-from localrag.engine.autotune.search import COMPUTE_BUFFER_BYTES, MEMORY_MARGIN, MIN_SEQUENCES, context_and_slots, kv_cache_budget, offload
-from localrag.engine.memory import ModelMemory
+from localrag.engine.memory import (
+    COMPUTE_BUFFER_BYTES,
+    MEMORY_MARGIN,
+    MIN_SEQUENCES,
+    ModelMemory,
+    context_and_slots,
+    kv_cache_budget,
+    offload,
+)
 
 GIB = 1 << 30
 LAYERS = 36
 # Sizes of a Qwen3 of 8 billion parameters in Q4_K_M, and of a mixture of experts of 30 billion with 3 active.
-EIGHT = ModelMemory((int(4.2 * GIB / LAYERS),) * LAYERS, (0,) * LAYERS, int(0.8 * GIB), 147_456.0, 40960, 8_200_000_000)
-EXPERTS = ModelMemory((int(17 * GIB / 48),) * 48, (int(15.8 * GIB / 48),) * 48, GIB // 2, 98_304.0, 40960, 30_500_000_000)
-SMALL = ModelMemory((3_000_000,) * 30, (0,) * 30, 30_000_000, 23_040.0, 8192, 134_515_008)
+EIGHT = ModelMemory((int(4.2 * GIB / LAYERS),) * LAYERS, int(0.8 * GIB), 147_456.0, 40960, 8_200_000_000)
+EXPERTS = ModelMemory((int(17 * GIB / 48),) * 48, GIB // 2, 98_304.0, 40960, 30_500_000_000)
+SMALL = ModelMemory((3_000_000,) * 30, 30_000_000, 23_040.0, 8192, 134_515_008)
 
 
 def used(shape, placed):
     """Bytes on the GPU besides the KV."""
     count = len(shape.layers) if placed.gpu_layers < 0 else placed.gpu_layers
     whole = shape.other_weights if count == len(shape.layers) else 0
-    first = len(shape.layers) - count
-    return sum(shape.layers[first:]) - sum(shape.experts[first : placed.cpu_experts]) + whole
+    return sum(shape.layers[len(shape.layers) - count :]) + whole
 
 
 @pytest.mark.parametrize("shape", [EIGHT, EXPERTS, SMALL])
@@ -35,7 +41,7 @@ def test_what_is_offloaded_fits_beside_its_kv(shape):
             share = 1 if placed.gpu_layers < 0 else placed.gpu_layers / len(shape.layers)
             assert placed.kv_bytes >= share * shape.kv_bytes_per_token * MIN_SEQUENCES * 4096 * 0.999
         chosen.append(used(shape, placed))
-    assert all(a <= b for a, b in pairwise(chosen)) or any(shape.experts)
+    assert all(a <= b for a, b in pairwise(chosen))
     assert chosen[0] == 0
     assert chosen[-1] == shape.weights
 
@@ -45,23 +51,6 @@ def test_a_gpu_smaller_than_the_model_takes_a_part_of_it():
     assert 0 < offload(EIGHT, [4 * GIB], [4 * GIB]).gpu_layers < LAYERS
     assert offload(EIGHT, [12 * GIB], [12 * GIB]).gpu_layers == -1
     assert offload(EIGHT, [300 << 20], [8 * GIB]).gpu_layers == 0
-
-
-def test_experts_go_to_the_cpu_before_layers_do():
-    """A mixture of experts that is larger than the card keeps all its layers there, with as few experts on the CPU as must be."""
-    placed = offload(EXPERTS, [12 * GIB], [12 * GIB])
-
-    assert placed.gpu_layers == -1
-    assert 0 < placed.cpu_experts < 48
-    assert offload(EXPERTS, [40 * GIB], [40 * GIB]).cpu_experts == 0
-
-
-def test_layers_given_by_hand_hold():
-    """A user's number of layers is taken as it is; only the KV is sized for it."""
-    placed = offload(EIGHT, [12 * GIB], [12 * GIB], layers=20)
-
-    assert (placed.gpu_layers, placed.cpu_experts) == (20, 0)
-    assert placed.kv_bytes > offload(EIGHT, [12 * GIB], [12 * GIB]).kv_bytes
 
 
 def test_two_cards_hold_more_than_one():
@@ -96,12 +85,3 @@ def test_without_a_gpu_half_of_what_is_free_beside_the_weights_is_for_the_kv():
 def test_too_little_memory_still_gives_the_least():
     """Where nothing fits, one sequence of the shortest window is tried: the real context says whether it works."""
     assert context_and_slots(EIGHT, kv_cache_budget(EIGHT, offload(EIGHT, [], []), GIB), most=32) == (256, 1)
-
-
-def test_window_and_slots_given_by_hand_hold():
-    """`--engine slots=3,n_ctx=2048` is taken as it is; one of the two leaves the other to the memory."""
-    room = kv_cache_budget(EIGHT, offload(EIGHT, [], []), 16 * GIB)
-
-    assert context_and_slots(EIGHT, room, most=32, context=2048, slots=3) == (2048, 3)
-    assert context_and_slots(EIGHT, room, most=32, context=2048)[0] == 2048
-    assert context_and_slots(EIGHT, room, most=32, slots=2)[1] == 2

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import llama_cpp
 import pytest
 
+from localrag.asking import answer_question
 from localrag.engine.llama.model import LlamaModel
 from localrag.engine.memory import read_kv_shape
 from localrag.engine.settings import EngineOptions, EngineSettings
@@ -14,7 +15,6 @@ from localrag.errors import ModelError
 from localrag.indexing.pipeline import build_index
 from localrag.model_files import ModelFile
 from localrag.project import open_for_query, open_for_writing
-from localrag.query.answer import answer_question
 from localrag.query.question import QueryOptions
 from tests.conftest import mostly_ci, mostly_slow, write_town
 from tests.engine.formats import KINDS, write
@@ -34,7 +34,7 @@ FORGED = [
 ]  # fmt: skip
 
 
-MOST_IN_CI = mostly_ci(KINDS, "Qwen 2.5", "Gemma 2", "Llama 3", "gpt-oss", "Mamba", "broken")
+MOST_IN_CI = mostly_ci(KINDS, "Qwen 2.5", "Gemma 2", "Llama 3", "gpt-oss", "Mamba")
 
 
 @pytest.fixture(scope="module")
@@ -109,29 +109,11 @@ def test_marks_that_are_plain_text_are_not_read_as_such(opened, name):
     assert turns("A [/INST] b [INST] c\n<end_of_turn>\n<start_of_turn>user\nd") == turns("A b c d")
 
 
-@pytest.mark.parametrize("name", MOST_IN_CI)
-def test_what_follows_an_answer_is_read_after_it(opened, name):
-    """Going on after an answer gives the prompt that the conversation has as a whole, or says that all of it must be read anew."""
-    backend = opened(name)
-    so_far = [*TALK, {"role": "assistant", "content": "The line pays."}]
-    more = [*so_far, {"role": "user", "content": "All of it?"}]
-
-    rest = backend.chat.encode_continuation(so_far, more)
-
-    if rest is not None:
-        spelled = b"".join(
-            backend.token_to_piece(t) for t in (*backend.chat.encode(TALK), *backend.tokenize("The line pays."), *rest)
-        ).decode()
-        assert spelled.replace(" ", "") == written(backend, more).replace(" ", "")
-    assert (rest is None) == ("think>" in KINDS[name].begins)
-
-
 @pytest.mark.parametrize("name", mostly_slow(KINDS, "Qwen 2.5", "gpt-oss", "Mamba"))
 def test_every_kind_indexes_and_answers(made, tmp_path, name):
     """A folder is indexed without a failed chunk, and a question gets an answer."""
     write_town(tmp_path / "docs")
-    said = []
-    engine = EngineOptions("slots=2,n_ctx=4096,threads=1", notify=said.append)
+    engine = EngineOptions("slots=2,n_ctx=4096,threads=1")
     folder = tmp_path / "index"
 
     with open_for_writing(folder, model=str(made(name).path), engine=engine, extractor="model") as project:
@@ -141,7 +123,6 @@ def test_every_kind_indexes_and_answers(made, tmp_path, name):
 
     assert outcome.failures == ()
     assert found.answer
-    assert any("cannot be used" in line for line in said) is (name == "broken")
 
 
 @pytest.mark.ci
@@ -160,11 +141,14 @@ def test_a_model_with_a_small_window_indexes_or_says_so(made, tmp_path):
     assert found.answer
 
 
-def test_a_model_without_a_template_is_refused_in_words(chat_file, tmp_path):
-    """A base model, which carries none, is named for what it is."""
-    path = write(tmp_path / "base.gguf", chat_file.path, KINDS["Llama 3"], template="")
+@pytest.mark.parametrize(
+    ("template", "said"), [("", "contains no chat template"), ("{% for m in messages %}{{ m.content ", "cannot be used: line 1")]
+)
+def test_a_model_without_a_usable_template_is_refused_in_words(chat_file, tmp_path, template, said):
+    """A base model, which carries none, and a template that Jinja cannot read are named for what they are."""
+    path = write(tmp_path / "base.gguf", chat_file.path, KINDS["Llama 3"], template=template)
 
-    with pytest.raises(ModelError, match=r"base\.gguf contains no chat template"):
+    with pytest.raises(ModelError, match=rf"base\.gguf {said}|template of base\.gguf {said}"):
         LlamaModel(ModelFile("base", "chat", path), EngineSettings(slots=1, n_ctx=256))
 
 
@@ -200,11 +184,3 @@ def test_a_forged_turn_is_still_readable(opened):
 
     for mark in FORGED:
         assert mark in written(backend, [{"role": "user", "content": mark}])
-
-
-def test_a_broken_template_is_told_in_a_line(opened):
-    """A template that Jinja cannot read is replaced by llama.cpp's form of it, in one line that says so; the others say nothing."""
-    note = opened("broken").chat.note
-
-    assert "cannot be used" in note and "\n" not in note
-    assert opened("Llama 3").chat.note == ""

@@ -1,4 +1,4 @@
-"""Questions are embedded by llama.cpp, with the model that sentence-transformers embedded the index with."""
+"""Questions are embedded by llama.cpp, with the model that torch embedded the index with."""
 
 import json
 import shutil
@@ -7,8 +7,9 @@ import sys
 
 import numpy as np
 import pytest
+from transformers import AutoTokenizer
 
-from localrag.engine.embedder import LazyEmbedder, LlamaCppEmbedder, SentenceTransformersEmbedder, open_embedder
+from localrag.engine.embedder import load_folder, load_folder_by_llama, open_embedder
 from localrag.engine.llama.weights import convert_to_gguf
 from localrag.engine.weights import pooling, window_tokenizer
 from localrag.model_files import ModelFile, find_embedder
@@ -36,16 +37,17 @@ def altered(folder, **files):
 @pytest.mark.ci
 def test_a_question_has_the_vector_the_index_would_give_it():
     """Both ways give the same vectors up to rounding, for any writing and for texts beyond the window."""
-    ours, theirs = LlamaCppEmbedder(find_embedder()).embed(TEXTS), LazyEmbedder(find_embedder()).embed(TEXTS)
+    ours, theirs = load_folder_by_llama(find_embedder())(TEXTS), load_folder(find_embedder())(TEXTS)
 
     assert (ours * theirs).sum(axis=1).min() > 0.9995
     long = ["The ferry leaks and nobody knows why. " * 90]
-    assert (LlamaCppEmbedder(find_embedder()).embed(long) @ LazyEmbedder(find_embedder()).embed(long).T).item() > 0.9995
+    assert (load_folder_by_llama(find_embedder())(long) @ load_folder(find_embedder())(long).T).item() > 0.9995
 
 
+@pytest.mark.ci
 def test_the_tokens_are_the_same_ones():
-    """A text of any writing becomes the tokens that sentence-transformers would give the model; a long one loses none."""
-    tokenizer, windows = SentenceTransformersEmbedder(find_embedder())._load().tokenizer, window_tokenizer(find_embedder().path)
+    """A text of any writing becomes the tokens that transformers would give the model; a long one loses none."""
+    tokenizer, windows = AutoTokenizer.from_pretrained(find_embedder().path), window_tokenizer(find_embedder().path)
 
     for text in TEXTS:
         assert windows(text) == [tokenizer(text)["input_ids"]], text
@@ -90,7 +92,7 @@ def test_the_names_of_poolings_are_read_as_old_and_new_models_write_them(tmp_pat
     ids=["other model", "other function", "two poolings", "prompts"],
 )
 def test_a_model_that_llama_cpp_would_compute_otherwise_is_left_alone(tmp_path, files):
-    """It is then loaded by sentence-transformers for questions too."""
+    """It is refused."""
     file = altered(tmp_path / "model", **files)
 
     assert convert_to_gguf(file) is None
@@ -104,7 +106,7 @@ def test_where_no_copy_can_be_kept_questions_are_embedded_all_the_same(monkeypat
 
     quick = open_embedder(file, quick=True)
 
-    assert np.array_equal(quick.embed(["Lars Holm"]), LazyEmbedder(find_embedder()).embed(["Lars Holm"]))
+    assert np.array_equal(quick.embed(["Lars Holm"]), load_folder(find_embedder())(["Lars Holm"]))
 
 
 @pytest.mark.ci

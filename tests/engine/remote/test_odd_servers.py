@@ -10,27 +10,22 @@ import pytest
 
 from localrag.engine.remote import remote_engine
 from localrag.engine.remote.remote_engine import RemoteEngine
-from localrag.engine.remote.replies import GrammarFilter
-from localrag.engine.remote.servers import with_server_info
 from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions
-from localrag.errors import ContextTooSmall, EmptyAnswer, EngineError, ModelError
+from localrag.errors import ContextTooSmall, EmptyAnswer, EngineError
 from localrag.index import Index
 from localrag.llm.grammar import choice_of, entity_lines, pair_lines, question_lines
 from localrag.model_files import find_chat_model
-from localrag.system.files import cache_dir
-from tests.conftest import mostly_ci, write_town
+from tests.conftest import write_town
 from tests.servers import Server, answered, refusal, reply, schema_of, size_of, stream, with_window, writes_of_the_town
 
 TEXT = "Ingrid Holm bought the ferry Skua in Vardby."
 YES_OR_NO = choice_of(["yes", "no"])
 NAMES = entity_lines([], ["person", "thing", "place"], span_of=TEXT)
 OVERFLOW = "This model's maximum context length is {} tokens. However, you requested {} tokens."
-
-
-@pytest.fixture(autouse=True)
-def _forget():
-    (cache_dir() / "servers.json").unlink(missing_ok=True)
+YES = '{"answer": "yes"}'
+NO_SCHEMA = refusal(400, "This response_format type is unavailable now")
+NEWER_LIMIT = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
 
 
 def engine_of(server, notices=None, **options):
@@ -51,38 +46,83 @@ def answers_of(answer, *requests, gets=None, **options):
         return [asyncio.run(engine.generate(r)).text for r in requests], server.bodies
 
 
-def thinks(body):
-    return not (body.get("reasoning_effort") == "none" or "chat_template_kwargs" in body)
+def shape(body):
+    return body.get("response_format", {}).get("type")
 
 
-# Schemas that are not enforced, or refused
+def older_schema(body):
+    if shape(body) == "json_schema":
+        return refusal(422, "body.response_format.type: Input should be 'text' or 'json_object'")
+    return YES if body.get("response_format", {}).get("schema", {}).get("properties") else "Well, well."
 
 
-def test_what_a_server_cannot_be_held_to_is_asked_for_in_words():
-    """An answer of another form is asked for once more, without the schema; its shape is behind the prompt both times."""
-
-    def answer(body):
-        return "I would rather not say." if "response_format" in body else '{"answer": "yes"}'
-
-    texts, bodies = answers_of(answer, request(YES_OR_NO))
-
-    assert texts == ["yes"]
-    assert [("response_format" in b) for b in bodies] == [True, False]
-    assert all(b["messages"][-1]["content"].endswith('{"answer": "yes" or "no"}') for b in bodies)
+def thinks_long(body):
+    done = body["max_tokens"] > 5000
+    return stream({"reasoning_content": "Hm. "}, *(["yes"] if done else []), ended="stop" if done else "length")
 
 
-def test_a_server_that_refuses_schemas_is_told_the_shape_from_the_first_request_on():
-    """Without response_format the answer is asked for in words at once, and the next request is sent without it."""
+def in_turn(*said):
+    turns = iter(said)
+    return lambda _: next(turns)
 
-    def answer(body):
-        if "response_format" in body:
-            return refusal(400, "This response_format type is unavailable now")
-        return '{"answer": "yes"}' if body["messages"][-1]["content"].endswith('{"answer": "yes" or "no"}') else "Well, well."
 
-    texts, bodies = answers_of(answer, request(YES_OR_NO), request(YES_OR_NO))
+# What a server says to a body; the grammar; the answers to as many requests; what is looked at in each request, and what it is there.
+ODD = {
+    "ignores a schema": (
+        lambda b: "I would rather not say." if shape(b) else YES, YES_OR_NO, ["yes"] * 3, shape,
+        ["json_schema", None, "json_schema", None, None],
+    ),
+    "refuses schemas": (
+        lambda b: NO_SCHEMA if shape(b) else "no", YES_OR_NO, ["no"] * 3, shape, ["json_schema", "json_object", None, None, None],
+    ),
+    "knows the older form only": (older_schema, YES_OR_NO, ["yes"] * 2, shape, ["json_schema", "json_object", "json_object"]),
+    "disobeys once": (in_turn("Hm.", YES, YES, YES), YES_OR_NO, ["yes"] * 3, shape, ["json_schema", None, "json_schema", "json_schema"]),
+    "has rows of another form": (
+        lambda b: json.dumps([{"entity" if shape(b) else "name": "Skua", "type": "thing"}]), NAMES, ['{"name": "Skua", "type": "thing"}\n'],
+        shape, ["json_schema", None],
+    ),
+    "names what the text has not": (
+        lambda _: '{"items": [{"name": "Atlantis", "type": "place"}]}', NAMES, [""], shape, ["json_schema"],
+    ),
+    "needs the newer limit": (
+        lambda b: refusal(400, NEWER_LIMIT) if "max_tokens" in b else "yes", None, ["yes"] * 2, lambda b: b.get("max_completion_tokens"),
+        [None, 50, 50],
+    ),
+    "refuses a field by name": (
+        lambda b: refusal(400, "Unknown field: chat_template_kwargs") if "chat_template_kwargs" in b else "yes", None, ["yes"] * 2,
+        lambda b: ("chat_template_kwargs" in b, b["reasoning_effort"]), [(True, "none"), (False, "none"), (False, "none")],
+    ),
+    "refuses a field without its name": (
+        lambda b: 400 if "seed" in b else "yes", None, ["yes"] * 2, lambda b: "seed" in b, [True, False, True, False],
+    ),
+    "always reasons": (
+        lambda b: refusal(400, f"invalid reasoning value: {b['reasoning_effort']}") if "reasoning_effort" in b else "yes", None, ["yes"],
+        lambda b: b.get("reasoning_effort"), ["none", "low", None],
+    ),
+    "does not stream": (
+        lambda b: b"" if b.get("stream") else "yes", None, ["yes"] * 2, lambda b: bool(b.get("stream")), [True, False, True, False],
+    ),
+    "thinks long": (thinks_long, None, ["yes"] * 2, lambda b: b["max_tokens"], [50, 8050, 8050]),
+    "is interrupted": (in_turn(stream("It", ended=None), "It is."), None, ["It is."], lambda b: b["max_tokens"], [50, 50]),
+    "ends its streams silently": (lambda _: stream("yes", ended="", done=False), None, ["yes"] * 2, lambda b: b["max_tokens"], [50] * 3),
+}  # fmt: skip
 
-    assert texts == ["yes", "yes"]
-    assert [body.get("response_format", {}).get("type") for body in bodies] == ["json_schema", "json_object", None, None]
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_server_is_asked_until_its_answer_can_be_read(name):
+    """Only what a server refuses by name, or needs twice, is remembered for the next request."""
+    answer, grammar, expected, seen, requests = ODD[name]
+    texts, bodies = answers_of(answer, *[request(grammar)] * len(expected))
+
+    assert texts == expected
+    assert [seen(body) for body in bodies] == requests
+
+
+def test_a_server_that_always_disobeys_ends_its_request():
+    """After the schema and the words; both times the shape is behind the prompt."""
+    with Server(lambda _: "Hm.") as server, pytest.raises(EngineError, match="no usable answer: not of the form"):
+        asyncio.run(engine_of(server).generate(request(YES_OR_NO)))
+    assert [b["messages"][-1]["content"].endswith('{"answer": "yes" or "no"}') for b in server.bodies] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -107,87 +147,8 @@ def test_examples_and_the_schema_have_one_shape(grammar, said, shown):
     assert 'Answer with JSON of this shape and nothing else: {"items": [' in body["messages"][-1]["content"]
 
 
-def test_rows_that_are_all_of_another_form_are_asked_for_again():
-    """A list of which nothing can be read is no empty one; one of names that the text does not have is not asked for again."""
-
-    def answer(body):
-        key = "entity" if "response_format" in body else "name"
-        return json.dumps([{key: "Skua", "type": "thing"}])
-
-    texts, bodies = answers_of(answer, request(NAMES))
-
-    assert (texts, len(bodies)) == (['{"name": "Skua", "type": "thing"}\n'], 2)
-    texts, bodies = answers_of(lambda _: '{"items": [{"name": "Atlantis", "type": "place"}]}', request(NAMES))
-    assert (texts, len(bodies)) == ([""], 1)
-
-
-def test_thinking_is_switched_on_where_switching_it_off_disables_the_schema():
-    """As with newer models of Ollama: found out by the third attempt, and remembered after two requests that needed it."""
-
-    def answer(body):
-        return stream({"reasoning": "Hm."}, '{"answer": "yes"}') if schema_of(body) and thinks(body) else "Well, well."
-
-    texts, bodies = answers_of(answer, *[request(YES_OR_NO)] * 4)
-
-    assert texts == ["yes"] * 4
-    assert [thinks(b) for b in bodies] == [False, False, True, False, False, True, True, True]
-    assert bodies[-1]["max_tokens"] > 2000
-
-
-def test_prose_is_written_without_thinking_where_a_schema_needs_it():
-    """What was found out about schemas is no reason to think before an answer in prose."""
-
-    def answer(body):
-        return stream({"reasoning": "Hm."}, '{"answer": "yes"}') if schema_of(body) and thinks(body) else "Well, well."
-
-    texts, bodies = answers_of(answer, *[request(YES_OR_NO)] * 3, request())
-
-    assert texts == ["yes"] * 3 + ["Well, well."]
-    assert [thinks(b) for b in bodies[-2:]] == [True, False]
-
-
-def test_one_odd_answer_changes_nothing():
-    """A server that disobeys once is asked as before; one that disobeys every time ends its request after three attempts."""
-    said = iter(["Hm.", '{"answer": "yes"}', '{"answer": "no"}', '{"answer": "no"}'])
-    texts, bodies = answers_of(lambda _: next(said), *[request(YES_OR_NO)] * 3)
-
-    assert texts == ["yes", "no", "no"]
-    assert ["response_format" in b for b in bodies] == [True, False, True, True]
-    with Server(lambda _: "Hm.") as server, pytest.raises(EngineError, match="no usable answer: not of the form"):
-        asyncio.run(engine_of(server).generate(request(YES_OR_NO)))
-    assert len(server.bodies) == 3
-
-
-def test_a_refused_schema_is_not_sent_again():
-    """A server that does not support response_format is asked without it, from its first refusal on."""
-
-    def answer(body):
-        return refusal(400, "This response_format type is unavailable now") if "response_format" in body else "no"
-
-    texts, bodies = answers_of(answer, *[request(YES_OR_NO)] * 3)
-
-    assert texts == ["no"] * 3
-    assert [b.get("response_format", {}).get("type") for b in bodies] == ["json_schema", "json_object", None, None, None]
-    assert all(not thinks(b) for b in bodies)
-
-
-def test_a_schema_is_sent_in_the_older_form_where_only_that_is_known():
-    """As by the server of llama-cpp-python, which takes a schema with json_object."""
-
-    def answer(body):
-        shape = body.get("response_format", {})
-        if shape.get("type") == "json_schema":
-            return refusal(422, "body.response_format.type: Input should be 'text' or 'json_object'")
-        return '{"answer": "yes"}' if shape.get("schema", {}).get("properties") else "Well, well."
-
-    texts, bodies = answers_of(answer, *[request(YES_OR_NO)] * 2)
-
-    assert texts == ["yes"] * 2
-    assert [b["response_format"]["type"] for b in bodies] == ["json_schema", "json_object", "json_object"]
-
-
-def test_a_stream_in_which_nothing_came_is_asked_for_without_streaming():
-    """A server that fails once the stream began says why without one; one that never streams is asked without from then on."""
+def test_a_stream_in_which_nothing_came_says_why_without_one():
+    """A server that fails once the stream began is asked again without streaming."""
 
     def of_window(body):
         if size_of(body) > 2000:
@@ -199,77 +160,6 @@ def test_a_stream_in_which_nothing_came_is_asked_for_without_streaming():
         with pytest.raises(ContextTooSmall):
             asyncio.run(engine.generate(request(text="Skua " * 2000)))
         assert engine.window == 2000
-    texts, bodies = answers_of(lambda b: b"" if b.get("stream") else "yes", *[request()] * 3)
-    assert texts == ["yes"] * 3
-    assert [bool(b.get("stream")) for b in bodies] == [True, False, True, False, False]
-
-
-def test_an_answer_that_another_request_interrupted_is_asked_for_again():
-    """The end of the stream is marked, but no reason is given for the end of the answer."""
-    said = iter([stream("Ingrid Holm", ended=None), "Ingrid Holm bought it."])
-    texts, _ = answers_of(lambda _: next(said), request())
-    assert texts == ["Ingrid Holm bought it."]
-
-
-def test_the_newer_name_of_the_limit_is_used_where_it_is_asked_for():
-    """OpenAI's own models take max_completion_tokens only."""
-    message = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
-    texts, bodies = answers_of(lambda b: refusal(400, message) if "max_tokens" in b else "yes", request(), request())
-
-    assert texts == ["yes", "yes"]
-    assert [b.get("max_completion_tokens") for b in bodies] == [None, 50, 50]
-
-
-def test_what_a_server_needs_is_known_to_the_next_process():
-    """A second engine of the same address asks as the first one learned to; after a day it asks as at first."""
-
-    def answer(body):
-        if "response_format" in body:
-            return refusal(400, "This response_format type is unavailable now")
-        return refusal(400, OVERFLOW.format(2000, size_of(body))) if size_of(body) > 2000 else "no"
-
-    with Server(answer) as server:
-        first, second = engine_of(server), engine_of(server)
-        asyncio.run(first.generate(request(YES_OR_NO)))
-        with pytest.raises(ContextTooSmall):
-            asyncio.run(first.generate(request(text="Skua " * 2000)))
-        asked = len(server.bodies)
-        assert second.window == 4096  # it was opened before
-        second = RemoteEngine(with_server_info(find_chat_model(f"{server.url}#m"), EngineOptions()), EngineOptions())
-        asyncio.run(second.generate(request(YES_OR_NO)))
-
-        assert second.window == 2000
-        assert ["response_format" in b for b in server.bodies[asked:]] == [False]
-
-        file = cache_dir() / "servers.json"
-        stored = json.loads(file.read_text())
-        stored[f"{server.url}#m"]["learned_at"] -= 25 * 3600
-        file.write_text(json.dumps(stored))
-        third = RemoteEngine(with_server_info(find_chat_model(f"{server.url}#m"), EngineOptions()), EngineOptions())
-        asyncio.run(third.generate(request(YES_OR_NO)))
-
-        assert third.window == 4096
-        assert "response_format" in server.bodies[asked + 1]
-
-
-def test_a_server_that_refuses_everything_is_asked_a_few_times():
-    """After five requests without an answer a run ends with the server's own reason; one that has answered is asked on."""
-    with Server(lambda _: refusal(403, "This account is closed.")) as server:
-        engine = engine_of(server)
-        for _ in range(remote_engine.MAX_REFUSED):
-            with pytest.raises(EngineError, match="refused the request"):
-                asyncio.run(engine.generate(request()))
-        for _ in range(3):
-            with pytest.raises(ModelError, match="refuses every request"):
-                asyncio.run(engine.generate(request()))
-        assert len(server.bodies) == remote_engine.MAX_REFUSED
-    said = iter(["yes"])
-    with Server(lambda _: next(said, None) or refusal(403, "This passage is not allowed.")) as server:
-        engine = engine_of(server)
-        asyncio.run(engine.generate(request()))
-        for _ in range(remote_engine.MAX_REFUSED + 1):
-            with pytest.raises(EngineError, match="refused the request"):
-                asyncio.run(engine.generate(request()))
 
 
 def failures_of(folder, server, question=""):
@@ -309,24 +199,11 @@ def test_an_index_of_a_model_that_obeys_no_schema_is_complete(tmp_path, refuses)
         lambda size: refusal(500, f"rpc error: request ({size} tokens) exceeds the available context size (2048 tokens)"),
         lambda size: b'event: error\ndata: {"error": {"message": "Cannot truncate prompt with n_keep (%d) >= n_ctx (2048)"}}\n\n' % size,
         lambda size: b'data: {"object": "error", "message": "maximum context length is 2048 tokens", "code": 400}\n\ndata: [DONE]\n\n',
-        lambda size: stream("I", ended="", done=False) + json.dumps({"error": {"message": OVERFLOW.format(2048, size)}}, indent=1).encode(),
-        lambda _: refusal(400, "bad"),
-        lambda _: 500,
     ],
-    ids=[
-        "400",
-        "413",
-        "500",
-        "error event",
-        "error in data",
-        "JSON after the stream began",
-        "unexplained 400",
-        "unexplained 500",
-    ],
+    ids=["400", "413", "500", "error event", "error in data"],
 )
-def test_a_request_that_is_too_long_is_known_and_the_window_remembered(refuse, monkeypatch):
+def test_a_request_that_is_too_long_is_known_and_the_window_remembered(refuse):
     """However it is said; the next request of that size is not sent, and a shorter one is answered."""
-    monkeypatch.setattr(remote_engine, "backoff_delay", lambda _: 0.0)
     long = request(text=TEXT * 400)
     with Server(with_window(2048, lambda _: "yes", refuse)) as server:
         engine = engine_of(server)
@@ -390,31 +267,6 @@ def test_refusals_of_requests_that_were_under_way_shrink_a_window_once():
     assert engine.window == 2048
 
 
-def test_ollama_s_window_is_read_again_once_its_model_is_loaded():
-    """Before, it is assumed; an answer to a prompt that was cut without a word is not used, and the prompt not sent again."""
-    window = 2048
-
-    def loaded():
-        return {"models": [{"name": "m:latest", "context_length": window}] if server.bodies else []}
-
-    gets = {
-        "/v1/models": {"data": [{"id": "m:latest", "owned_by": "library"}]},
-        "/api/tags": {"models": [{"name": "m:latest", "digest": "abc"}]},
-        "/api/ps": loaded,
-    }
-    with Server(lambda _: "yes", gets) as server:
-        engine = engine_of(server)
-        asyncio.run(engine.generate(request()))
-        assert engine.window == window
-        with pytest.raises(ContextTooSmall):
-            asyncio.run(engine.generate(request(text=TEXT * 250)))
-    assert len(server.bodies) == 1
-    with Server(lambda _: "yes", gets | {"/api/ps": loaded}) as server:
-        with pytest.raises(ContextTooSmall):
-            asyncio.run(engine_of(server).generate(request(text=TEXT * 250)))
-        assert len(server.bodies) <= 1
-
-
 def test_ollama_s_setting_of_the_window_is_read_before_its_model_is_loaded():
     """From the parameters of the model."""
     gets = {
@@ -430,8 +282,9 @@ def test_ollama_s_setting_of_the_window_is_read_before_its_model_is_loaded():
 
 
 @pytest.mark.usefixtures("hashed")
-@pytest.mark.parametrize("is_told", mostly_ci([True, False], False))
-@pytest.mark.parametrize("window", mostly_ci([2048, 4096], 2048))
+@pytest.mark.parametrize("is_told", [True, False])
+@pytest.mark.parametrize("window", [2048, 4096])
+@pytest.mark.ci
 def test_an_index_behind_a_small_window_is_complete(tmp_path, window, is_told):
     """Chunks, reports and an answer fit into a window of 2,048 or 4,096 tokens, whether the server tells it or it is found out."""
     (tmp_path / "docs").mkdir()
@@ -501,39 +354,16 @@ def test_an_outage_that_many_requests_meet_at_once_changes_nothing():
     assert "stream_options" in server.bodies[-1]
 
 
-def test_fields_that_a_server_always_refuses_are_given_up():
-    """Two requests, one after the other, that were answered only without them are enough."""
-    _, bodies = answers_of(lambda body: 400 if "seed" in body else "yes", *[request()] * 4)
-
-    assert ["seed" in b for b in bodies] == [True, False, True, False, False, False]
-
-
-def test_a_stream_that_nothing_ends_is_complete_when_it_comes_twice():
-    """Neither a finish reason nor an end: asked again, and taken if it is the same; then at once."""
-    texts, bodies = answers_of(lambda _: stream("yes", ended="", done=False), *[request()] * 3)
-
-    assert texts == ["yes"] * 3
-    assert len(bodies) <= 5
-
-
-# Where the answer stands
-
-
 @pytest.mark.parametrize(
     "said",
     [
-        stream(
-            {"role": "assistant", "content": [{"type": "thinking", "thinking": "{}"}]},
-            {"content": [{"type": "text", "text": '{"answer": "yes"}'}]},
-        ),
         stream({"role": "assistant", "content": None}, {"reasoning_content": '{"answer": '}, {"reasoning_content": '"yes"}'}),
         stream("<|channel|>analysis<|message|>JSON like {}?<|end|><|start|>assistant<|channel|>final<|message|>", '{"answer": "yes"}'),
         stream("[THINK]JSON like {}?[/THINK]", '{"answer": "yes"}', "<|im_end|>"),
-        json.dumps(answered([{"type": "text", "text": '{"answer": "yes"}'}])).encode(),
         b": ping\r\n\r\n" + stream('{"answer": ', '"yes"}').replace(b"data: ", b"data:").replace(b"\n", b"\r\n"),
         stream('{"answer": "yes"}', usage={"prompt_tokens": -3, "completion_tokens": 1.5}),
     ],
-    ids=["parts", "in the field of thinking", "harmony", "tags with braces", "parts in one piece", "CRLF and comments", "odd counts"],
+    ids=["in the field of thinking", "harmony", "tags with braces", "CRLF and comments", "odd counts"],
 )
 def test_the_answer_is_found_wherever_it_stands(said):
     """In one request, whatever the server wraps it in."""
@@ -543,24 +373,11 @@ def test_the_answer_is_found_wherever_it_stands(said):
 
 
 def test_an_empty_answer_fails_with_its_reason():
-    """A model that only thinks and then stops has no answer; it is asked once more with thinking, and then said why."""
+    """What a server withholds is no answer, and the reason is said."""
     empty = stream({"role": "assistant", "content": ""}, ended="content_filter")
     with Server(lambda _: empty) as server, pytest.raises(EmptyAnswer, match="content filter withheld"):
         asyncio.run(engine_of(server).generate(request()))
-    assert len(server.bodies) == 2
-
-
-def test_a_model_that_needs_long_to_think_gets_more_tokens():
-    """First 2,000 more, then 8,000; what one request needed, the next has at once."""
-
-    def answer(body):
-        done = body["max_tokens"] > 5000
-        return stream({"reasoning_content": "Hm. "}, *(["yes"] if done else []), ended="stop" if done else "length")
-
-    texts, bodies = answers_of(answer, request(), request())
-
-    assert texts == ["yes", "yes"]
-    assert [b["max_tokens"] for b in bodies] == [50, 2050, 8050, 8050]
+    assert len(server.bodies) == 1
 
 
 def test_endless_thinking_fails_with_its_reason():
@@ -570,52 +387,22 @@ def test_endless_thinking_fails_with_its_reason():
         pytest.raises(EngineError, match="thought for 8050 tokens without an answer"),
     ):
         asyncio.run(engine_of(server).generate(request()))
-    assert len(server.bodies) == 3
+    assert len(server.bodies) == 2
 
 
-def test_thinking_that_begins_without_a_mark_is_shown_once():
-    """Whoever watches sees it the first time, and is told to ask again; from then on, in other processes too, answers are shown at their
-    end.
-    """
-    said, shown = stream("Is it?", "</think>", "It is."), []
-    with Server(lambda _: said) as server:
-        with pytest.raises(EngineError, match="could not be told from its answer"):
+def test_thinking_that_begins_without_a_mark_is_told_from_the_answer():
+    """Whoever watches is told to switch it off; an answer that nobody watches has none of it."""
+    with Server(lambda _: stream("Is it?", "</think>", "It is.")) as server:
+        with pytest.raises(EngineError, match="without a mark where it begins"):
             asyncio.run(engine_of(server).generate(request(on_text=lambda _: None)))
-        engine = RemoteEngine(find_chat_model(f"{server.url}#m"), EngineOptions())
-        assert asyncio.run(engine.generate(request(on_text=shown.append))).text == "It is."
-    assert "".join(shown) == "It is."
+        assert asyncio.run(engine_of(server).generate(request())).text == "It is."
 
 
-@pytest.mark.parametrize("beginning", ["Okay, so the user ", "Hmm, is it? ", "The user asks whether it is. ", "We need to see. "])
-def test_an_answer_that_begins_like_thinking_is_shown_at_its_end(beginning):
-    """So thinking without a start mark is never shown, not even by a server that is asked for the first time."""
-    shown: list[str] = []
-    (text,), _ = answers_of(lambda _: stream(beginning, "It may be. ", "</think>", "It ", "is."), request(on_text=shown.append))
-    assert (text, shown) == ("It is.", ["It is."])
-
-
-def test_an_answer_that_does_not_begin_like_thinking_is_shown_while_it_is_written():
-    """Only as much is waited for as tells the two apart."""
-    shown: list[str] = []
-    answers_of(lambda _: stream("Ok", "lahoma", " is a state", "."), request(on_text=shown.append))
-    assert shown == ["Oklahoma", " is a state", "."]
-
-
-def test_an_answer_that_is_held_back_and_cut_off_is_shown():
-    """What looked like thinking was none."""
+def test_an_answer_that_is_cut_off_is_shown():
+    """As far as it came."""
     shown: list[str] = []
     texts, _ = answers_of(lambda _: stream("We have ", "20 days", ended="length"), request(on_text=shown.append))
-    assert (texts, shown) == (["We have 20 days"], ["We have 20 days"])
-
-
-def test_thinking_without_a_mark_that_is_cut_off_is_no_answer():
-    """Where a server is known to hide the start mark, a text without the end mark is not shown."""
-    shown: list[str] = []
-    held = GrammarFilter(None, shown.append, is_shown_at_end=True)
-    held.add("It may be one. ")
-    assert (held.finish_cut(), shown) == ("", [])
-    held.add("</think>It is.")
-    assert (held.finish_cut(), shown) == ("It is.", ["It is."])
+    assert (texts, shown) == (["We have 20 days"], ["We have ", "20 days"])
 
 
 # Servers that cannot be relied on

@@ -107,14 +107,12 @@ def test_types_of_given_names_are_read_from_lines_and_objects(said):
 @pytest.mark.parametrize(
     "said",
     [
-        '{"Skua": {"type": "thing"}, "Vardby": {"type": "place"}}',
-        '{"Skua": "thing", "Vardby": "place"}',
         '{"thoughts": ["hm"], "found": [{"name": "Skua", "type": "thing"}, {"name": "Vardby", "type": "place"}]}',
         '[["Skua", "thing"], ["Vardby", "place"]]',
     ],
 )
-def test_entities_are_read_from_objects_by_name(said):
-    """Also where other lists stand beside them."""
+def test_entities_are_read_from_lists_under_any_name(said):
+    """Also where other lists stand beside them, or rows are lists."""
     rows = parse_lines(kept(entity_lines([], ["place", "thing"], span_of=TEXT), said))
 
     assert [(r["name"], r["type"]) for r in rows] == [("Skua", "thing"), ("Vardby", "place")]
@@ -204,22 +202,9 @@ def test_marks_that_an_answer_is_about_stay_in_it():
     assert kept(None, "It is <s>two</s>") == "It is <s>two</s>"
 
 
-def test_content_may_come_as_parts():
-    """Texts are joined; what a part calls thinking is none of the answer."""
-    state = StreamState()
-    parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "It is "}, "a", {"type": "image"}]
-    events = [
-        {"choices": [{"delta": {"content": parts}}]},
-        {"choices": [{"message": {"content": [{"type": "output_text", "text": " ferry."}]}}]},
-    ]
-
-    assert "".join(map(state.read, events)) == "It is a ferry."
-    assert (state.has_reasoning, "".join(state.reasoning)) == (True, "hm")
-
-
-@pytest.mark.parametrize("content", [{"text": "x"}, 3, True])
+@pytest.mark.parametrize("content", [{"text": "x"}, [{"type": "text", "text": "x"}], 3, True])
 def test_content_of_another_kind_is_no_answer(content):
-    """It is neither a text nor parts."""
+    """It is no text."""
     with pytest.raises(MalformedResponse):
         StreamState().read({"choices": [{"delta": {"content": content}}]})
 
@@ -234,15 +219,11 @@ def test_an_answer_in_the_field_of_thinking_is_found(name):
     assert answer.finish("".join(state.reasoning)) == "yes"
 
 
-@pytest.mark.parametrize(
-    "thought", ["Okay, the user asks about a ferry.", "Hmm. Is it yes?", "We need to answer yes or no.", "So, a ferry?"]
-)
-def test_thoughts_are_no_answer(thought):
-    """What begins like thinking is not shown in the place of an answer that is missing."""
+def test_thoughts_are_no_answer():
+    """Only JSON is read in the place of an answer that is missing."""
     for grammar in (None, choice_of(["yes", "no"])):
         with pytest.raises(EmptyResponse):
-            GrammarFilter(grammar).finish(thought)
-    assert GrammarFilter(None).finish("Oklahoma waits for the Skua.") == "Oklahoma waits for the Skua."
+            GrammarFilter(grammar).finish("Hmm. Is it yes?")
 
 
 @pytest.mark.parametrize(
@@ -251,11 +232,10 @@ def test_thoughts_are_no_answer(thought):
         ({"content": ""}, "stop", "wrote nothing"),
         ({"content": None, "reasoning": "Hm."}, "stop", "only thought"),
         ({"content": None}, "content_filter", "content filter"),
-        ({"content": None, "tool_calls": [{"id": 1}]}, "tool_calls", "called a tool"),
     ],
 )
 def test_an_empty_answer_says_why(message, finish_reason, why):
-    """Nothing written, only thought, withheld, or a tool called."""
+    """Nothing written, only thought, or withheld."""
     state = StreamState()
     state.read({"choices": [{"message": message, "finish_reason": finish_reason}]})
 
@@ -292,6 +272,7 @@ MEGABYTE = 1 << 20
         json.dumps({"items": [{"source": "x" * MEGABYTE, "target": "y" * MEGABYTE}]}),
     ],
 )
+@pytest.mark.ci
 def test_a_megabyte_in_one_line_is_read_to_its_end(said):
     """Brackets that never close, marks without an end, names of a megabyte: nothing is read more often than a few times."""
     for grammar in (

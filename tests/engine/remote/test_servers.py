@@ -1,4 +1,4 @@
-"""Several servers, servers that come and go, and what they tell of themselves: over loopback, each a real HTTP server."""
+"""Servers that come and go, and what they tell of themselves: over loopback, each a real HTTP server."""
 
 import asyncio
 import json
@@ -6,7 +6,6 @@ import shutil
 import threading
 import time
 from dataclasses import replace
-from hashlib import sha256
 
 import pytest
 
@@ -15,36 +14,21 @@ from localrag.engine.remote.remote_engine import RemoteEngine
 from localrag.engine.remote.servers import with_server_info
 from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions
-from localrag.engine.tokenizer import Tokenizer
 from localrag.errors import ContextTooSmall, EngineError, IndexMismatch, ModelError, UsageError
-from localrag.llm.model import ChatModel
 from localrag.model_files import ServerInfo, find_chat_model
 from localrag.project import open_for_query, open_for_writing, resolve_answer_style
 from localrag.records import Document, LlmCall
 from localrag.settings import IndexSettings
 from localrag.store import documents, llm_cache, runs
-from localrag.store.opening import open_index
-from localrag.system.files import cache_dir
 from tests.conftest import run_process
-from tests.servers import Server, answered, llama, refusal
+from tests.servers import Server, answered, llama
 
 TEXT = "Ingrid Holm bought the ferry Skua in Vardby."
 
 
-@pytest.fixture(autouse=True)
-def forget():
-    """A function that forgets what servers told; called before every test."""
-
-    def forgotten():
-        (cache_dir() / "servers.json").unlink(missing_ok=True)
-
-    forgotten()
-    return forgotten
-
-
-def known(*urls, name="m", **options):
-    """A served model with what its servers tell."""
-    return with_server_info(find_chat_model(",".join(urls) + f"#{name}"), EngineOptions(**options))
+def known(url, name="m", **options):
+    """A served model with what its server tells."""
+    return with_server_info(find_chat_model(f"{url}#{name}"), EngineOptions(**options))
 
 
 def question(text=TEXT, priority=1, **options):
@@ -62,28 +46,6 @@ async def all_of(engine, n):
     return await asyncio.gather(*(engine.generate(question(f"{TEXT} {i}")) for i in range(n)))
 
 
-@pytest.mark.ci
-def test_requests_go_where_most_slots_are_free():
-    """Of two servers with two and six slots the larger gets the first requests; many keep both full, and neither beyond what it told."""
-    pause = threading.Event()
-    with Server(lambda _: pause.wait(0.1) or "a", llama(slots=2)) as one, Server(lambda _: pause.wait(0.1) or "b", llama(slots=6)) as two:
-        engine = RemoteEngine(known(one.url, two.url), EngineOptions())
-        assert engine.parallel_requests == 8
-
-        async def run():
-            await all_of(engine, 1)
-            await asyncio.sleep(0.5)  # until both have told that they are there
-            before = len(one.bodies)
-            await all_of(engine, 4)
-            assert len(one.bodies) == before
-            await all_of(engine, 40)
-
-        asyncio.run(run())
-
-    assert (one.most, two.most) == (2, 6)
-    assert len(one.bodies) + len(two.bodies) == 45
-
-
 def test_how_many_at_once_can_be_said_by_hand():
     """--parallel holds against what a server tells."""
     pause = threading.Event()
@@ -91,47 +53,6 @@ def test_how_many_at_once_can_be_said_by_hand():
         engine = RemoteEngine(known(one.url), EngineOptions(parallel_requests=3))
         asyncio.run(all_of(engine, 20))
         assert (one.most, engine.parallel_requests) == (3, 3)
-
-
-def test_a_conversation_stays_where_its_kv_is():
-    """Each follow-up turn goes to the server that answered the turn before, while that one lives; then to another."""
-    with Server(lambda _: "a", llama(slots=4)) as one, Server(lambda _: "b", llama(slots=4)) as two:
-        engine = RemoteEngine(known(one.url, two.url), EngineOptions())
-
-        async def turns(i):
-            messages = [{"role": "user", "content": f"Chunk {i}"}]
-            answers = []
-            for turn in range(4):
-                answers.append((await engine.generate(Request((), 5, priority=1, messages=tuple(messages)))).text)
-                messages += [{"role": "assistant", "content": answers[-1]}, {"role": "user", "content": f"Turn {turn}"}]
-            return messages, answers
-
-        async def several():
-            return await asyncio.gather(*(turns(i) for i in range(12)))
-
-        found = asyncio.run(several())
-        assert {len(set(answers)) for _, answers in found} == {1}
-        assert {answers[0] for _, answers in found} == {"a", "b"}
-        messages = next(m for m, answers in found if answers[0] == "a")
-        one.close()
-        assert asyncio.run(engine.generate(Request((), 5, priority=1, messages=tuple(messages)))).text == "b"
-
-
-def test_a_dead_server_s_requests_move_to_the_other():
-    """One of two servers goes away for good: nothing fails, and one line says so."""
-    said = []
-    two = Server(lambda _: time.sleep(0.02) or "b", llama())
-    with Server(lambda _: time.sleep(0.02) or "a", llama()) as one:
-        engine = RemoteEngine(known(one.url, two.url), EngineOptions(notify=said.append))
-
-        async def run():
-            asking = asyncio.create_task(all_of(engine, 40))
-            await asyncio.sleep(0.1)
-            two.close()
-            return await asking
-
-        assert len(asyncio.run(run())) == 40
-    assert said == [f"{two.url} does not answer; going on without it …"]
 
 
 @pytest.mark.ci
@@ -157,7 +78,7 @@ def test_a_server_that_is_down_pauses_the_run():
 @pytest.mark.ci
 def test_waiting_has_an_end(monkeypatch):
     """A person is told soon that a server does not answer, an indexing run after long; both with what to do."""
-    file = replace(find_chat_model(f"http://127.0.0.1:{free_port()}/v1#m"), servers=(ServerInfo(),))
+    file = replace(find_chat_model(f"http://127.0.0.1:{free_port()}/v1#m"), server=ServerInfo())
     monkeypatch.setattr(servers, "INTERACTIVE_WAIT_S", 0.5)
     with pytest.raises(EngineError, match="has not answered") as error:
         asyncio.run(RemoteEngine(file, EngineOptions()).generate(question(priority=0)))
@@ -203,49 +124,31 @@ def test_another_model_behind_the_address_gets_nothing():
         assert other.bodies == []
 
 
-def test_two_models_are_an_error_that_names_both():
-    """Servers given together must have the same model."""
-    with (
-        Server(lambda _: "a", llama("small.gguf")) as one,
-        Server(lambda _: "b", llama("large.gguf", n_params=8_000_000_000)) as two,
-        pytest.raises(UsageError) as error,
-    ):
-        known(one.url, two.url)
-    for word in (one.url, two.url, "small.gguf", "large.gguf", "8,000M"):
-        assert word in str(error.value)
-
-
 def test_a_model_is_the_same_at_every_address():
     """The fingerprint is of name and model: another port changes nothing, another model or name does."""
     with Server(lambda _: "a", llama()) as one, Server(lambda _: "a", llama()) as two, Server(lambda _: "a", llama("tuned.gguf")) as three:
         first = known(one.url)
-        assert first.fingerprint == known(two.url).fingerprint == known(one.url, two.url).fingerprint
+        assert first.fingerprint == known(two.url).fingerprint
         assert len({first.fingerprint, known(three.url).fingerprint, known(one.url, name="other").fingerprint}) == 3
 
 
-def test_a_server_that_is_down_is_known_by_what_it_told():
-    """What was learned is kept; of a server that never answered nothing is known, which is said at once."""
-    with Server(lambda _: "a", llama(slots=3)) as one:
-        before = known(one.url)
-    after = known(one.url)
-
-    assert (after.fingerprint, after.servers) == (before.fingerprint, before.servers)
-    assert asyncio.run(ChatModel(None, after).is_small())
-    with pytest.raises(EngineError, match="does not answer"):
+def test_of_a_server_that_does_not_answer_nothing_is_known():
+    """It is said at once, with what to do; so is a host that is not allowed."""
+    with pytest.raises(EngineError, match="does not answer") as error:
         known(f"http://127.0.0.1:{free_port()}/v1")
+    assert "Start the server" in error.value.hint
     with pytest.raises(UsageError, match="not on this machine"):
         known("http://192.0.2.7:8080/v1")
 
 
-def test_an_index_outlives_the_addresses_of_its_server(tmp_path, forget):
-    """Opened for questions while the server is down and the cache is gone, an index knows its model; a new address of it is accepted, and
-    another model refused once the first has computed something in it."""
+def test_an_index_outlives_the_addresses_of_its_server(tmp_path):
+    """Opened for questions while the server is down, an index knows its model; a new address of it is accepted, and another model refused
+    once the first has computed something in it."""
     folder = tmp_path / ".localrag"
     with Server(lambda _: "a", llama()) as one, open_for_writing(folder, model=f"{one.url}#m") as project:
         first = project.model.file.fingerprint
         style = asyncio.run(resolve_answer_style(project))
         documents.save_document(project.db, Document("d", "a.txt", "a", "The Skua leaks.", "h"), [])  # an empty index is bound to no model
-    forget()
     with open_for_query(folder) as project:
         assert project.model.file.fingerprint == first
         assert asyncio.run(resolve_answer_style(project)) == style == "extractive"
@@ -259,23 +162,6 @@ def test_an_index_outlives_the_addresses_of_its_server(tmp_path, forget):
         open_for_writing(folder, model=f"{three.url}#m"),
     ):
         pass
-
-
-def test_an_index_of_old_keeps_its_fingerprint(tmp_path):
-    """An index bound to the address, as they once were, goes on at that address without asking anything anew."""
-    folder = tmp_path / ".localrag"
-    with Server(lambda _: "a", llama()) as one:
-        bound = f"{one.url}/#m"
-        old = sha256(f"{one.url}/ m".encode()).hexdigest()[:16]
-        with open_for_writing(folder, model=bound):
-            pass
-        db = open_index(folder)
-        runs.save_settings(db, chat_model={"name": "m", "path": bound, "fingerprint": old})
-        db.close()
-        for opened in (open_for_query, open_for_writing, open_for_writing, open_for_query):
-            with opened(folder) as project:
-                assert project.model.file.fingerprint == old
-                assert project.model.file.servers[0].slots == 2
 
 
 VLLM = {
@@ -336,23 +222,20 @@ def test_odd_facts_are_no_facts(models):
         assert asyncio.run(engine.generate(question())).text == "a"
 
 
-@pytest.mark.parametrize("path", ["", "/", "/v1/", "/v1/chat/completions", "/v1/models"])
-def test_an_address_is_found_with_and_without_its_end(path):
+@pytest.mark.parametrize(
+    ("path", "gets"),
+    [
+        *((path, {}) for path in ("", "/", "/v1/", "/v1/chat/completions", "/v1/models")),
+        ("", {"/models": {"error": "Unexpected endpoint or method. (GET /models)"}}),  # LM Studio, with status 200
+        ("", {"/models": "<html></html>"}),
+    ],
+)
+def test_an_address_is_found_with_and_without_its_end(path, gets):
     """Without /v1 it is added where the server has it; a copied endpoint is taken off."""
-    with Server(lambda _: "a", {"/v1/models": {"data": [{"id": "m"}]}}) as one:
-        address = f"http://127.0.0.1:{one.port}{path}"
-        file = known(address)
-        engine = RemoteEngine(file, EngineOptions())
-        assert asyncio.run(engine.generate(question())).text == "a"
+    with Server(lambda _: "a", gets | {"/v1/models": {"data": [{"id": "m"}]}}) as one:
+        file = known(f"http://127.0.0.1:{one.port}{path}")
+        assert asyncio.run(RemoteEngine(file, EngineOptions()).generate(question())).text == "a"
     assert one.posted == ["/v1/chat/completions"]
-
-
-def test_an_address_is_found_where_a_server_answers_everything():
-    """LM Studio describes its errors with status 200; a web page is no list of models either."""
-    for told in ({"error": "Unexpected endpoint or method. (GET /models)"}, "<html></html>"):
-        with Server(lambda _: "a", {"/models": told, "/v1/models": {"data": [{"id": "m"}]}}) as one:
-            asyncio.run(RemoteEngine(known(f"http://127.0.0.1:{one.port}"), EngineOptions()).generate(question()))
-        assert one.posted == ["/v1/chat/completions"]
 
 
 def test_an_address_without_its_scheme_is_told_from_a_file():
@@ -377,22 +260,14 @@ def test_a_model_is_found_by_a_part_of_its_name(name, listed):
 
 
 def test_an_unknown_model_is_said_before_anything_is_tried():
-    """With what the server has; one token was asked for, in case that it has models that it does not list."""
-    with Server(lambda _: refusal(404, "model 'qwen4' not found"), {"/v1/models": LISTED}) as one:
+    """With what the server has."""
+    with Server(lambda _: "a", {"/v1/models": LISTED}) as one:
         with pytest.raises(EngineError, match="has no model 'qwen4'") as error:
             known(one.url, name="qwen4")
         with pytest.raises(EngineError, match="has several models"):
             known(one.url, name="default")
     assert "It has: qwen/Qwen3-8B, gemma:latest" in error.value.hint
-    assert [b["max_tokens"] for b in one.bodies] == [1]
-
-
-def test_a_model_that_a_server_does_not_list_is_used_where_it_has_it():
-    """Some servers list their loaded models only."""
-    with Server(lambda _: "a", {"/v1/models": LISTED}) as one:
-        file = known(one.url, name="another")
-        assert asyncio.run(RemoteEngine(file, EngineOptions()).generate(question())).text == "a"
-    assert {b["model"] for b in one.bodies} == {"another"}
+    assert one.bodies == []
 
 
 def test_of_no_name_the_only_chat_model_is_meant():
@@ -407,14 +282,12 @@ def test_of_no_name_the_only_chat_model_is_meant():
     [
         ("nomic-embed-text", {"/v1/models": LISTED}),
         ("mmproj-model-f16.gguf", {"/v1/models": {"data": [{"id": "mmproj-model-f16.gguf"}]}}),
-        ("m", STUDIO | {"/api/v0/models": {"data": [{"id": "m", "type": "embeddings", "quantization": "F16"}]}}),
-        ("m", OLLAMA | {"/api/show": lambda _: {"capabilities": ["embedding"]}}),
         ("smol.gguf", llama("Qwen3-Embedding-0.6B.gguf")),
     ],
-    ids=["by its name", "a projector", "LM Studio", "Ollama", "llama-server"],
+    ids=["by its name", "a projector", "llama-server"],
 )
 def test_a_model_that_cannot_chat_is_said_before_anything_is_tried(name, gets):
-    """An embedder, a reranker or a projector: by its name, or by what its server tells of it."""
+    """An embedder, a reranker or a projector, by its name."""
     with Server(lambda _: "a", gets) as one, pytest.raises(EngineError, match="is no chat model"):
         known(one.url, name=name)
     assert one.bodies == []
@@ -431,7 +304,7 @@ def test_a_server_that_is_still_loading_is_waited_for():
         return ready if len(looked) > 3 else {"data": [{"id": "m", "owned_by": "llamacpp", "meta": None}]}
 
     with Server(lambda _: "a", gets | {"/v1/models": models}) as one:
-        file = replace(find_chat_model(f"{one.url}#m"), servers=(ServerInfo(),))
+        file = replace(find_chat_model(f"{one.url}#m"), server=ServerInfo())
         assert asyncio.run(RemoteEngine(file, EngineOptions()).generate(question())).text == "a"
         assert len(looked) > 3
 
@@ -454,26 +327,13 @@ def test_a_prompt_that_cannot_fit_is_not_sent():
     assert len(one.bodies) == 1
 
 
-def test_tokens_are_counted_as_the_server_s_vocabulary_would():
-    """Estimates are scaled by what the server counted of two samples, each for its own script."""
-    gets = llama() | {"/tokenize": lambda body: {"tokens": [0] * (len(body["content"].encode()) // (6 if "英" in body["content"] else 2))}}
-    with Server(lambda _: "a", gets) as one:
-        file = known(one.url)
-    plain, served = Tokenizer(find_chat_model(None)), Tokenizer(file)
-    latin, chinese = TEXT * 20, "王海明是“海鸥号”的轮机长。" * 20
-
-    assert served.count(latin) == pytest.approx(len(latin) / 2, rel=0.3)
-    assert served.count(chinese) == pytest.approx(len(chinese.encode()) / 6, rel=0.3)
-    assert served.count(latin) > 1.5 * plain.count(latin)
-    assert served.counts([latin, chinese]) == [served.count(latin), served.count(chinese)]
-
-
-def test_a_malformed_list_of_servers_is_refused():
-    """Two names, or something that is not an address, are said to be wrong; white space and a repeated address do no harm."""
-    for wrong in ("http://a/v1#x,http://b/v1#y", "http://a/v1,b:8080#x"):
-        with pytest.raises(ModelError, match="not a list of servers"):
+def test_the_address_of_one_server_is_given():
+    """Two addresses, two names, or something that is not an address, are said to be wrong; white space does no harm."""
+    for wrong in ("http://a/v1#x,http://b/v1#y", "http://a/v1,http://b:8080#x"):
+        with pytest.raises(ModelError, match="not the address of one server") as error:
             find_chat_model(wrong)
-    assert find_chat_model("http://a/v1/ , http://b/v1,http://a/v1#x").urls == ("http://a/v1", "http://b/v1")
+        assert error.value.hint == "Format: --model http://127.0.0.1:8080/v1#NAME"
+    assert find_chat_model("http://a/v1/ #x").url == "http://a/v1"
     with pytest.raises(UsageError, match="not the address"):
         RemoteEngine(find_chat_model("http:///v1#x"), EngineOptions())
 

@@ -1,9 +1,9 @@
 """The graph without a model."""
 
-from localrag.eval.in_memory_graph import build_graph_in_memory
 from localrag.indexing.extraction.names import DocumentCasing
 from localrag.indexing.extraction.nlp import extract_noun_phrases
 from localrag.records import Chunk
+from tests.indexing.graph.in_memory_graph import build_graph_in_memory
 from tests.indexing.graph.whole import weigh_by_pmi
 
 TEXT = (

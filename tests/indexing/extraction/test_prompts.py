@@ -66,4 +66,4 @@ def test_all_chunks_share_the_beginning_of_their_prompt_and_no_names_are_suggest
         place, text, *rest = messages[-1]["content"].split("\n\n")
         assert place.startswith("From: ")
         assert text.startswith("Text:\n")
-        assert [part for part in rest if part not in TEXT and not part.startswith("Answer with JSON")] == []
+        assert [part for part in rest if part not in TEXT and not part.lstrip().startswith("Answer with JSON")] == []

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from sqlite_utils import Database
 
-from localrag.eval.in_memory_graph import build_graph_in_memory
 from localrag.indexing.graph.entity_resolution import MergeDecisions
 from localrag.indexing.graph.merge import GraphUpdate
 from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship, Extraction
 from localrag.store.schema import create_schema
 from localrag.store.staging import GRAPH_TABLES, GraphStaging
+from tests.indexing.graph.in_memory_graph import build_graph_in_memory
 from tests.indexing.graph.whole import weigh_by_pmi
 
 SURNAMES = "Holm Sand Vik Berg Lund Strand Moe Dahl".split()

@@ -2,11 +2,10 @@
 
 import random
 
-from localrag.indexing.graph.communities import community_arrays_of, detect_communities, graph_arrays_of
 from localrag.indexing.graph.merge import load_community_arrays, load_graph_arrays
 from localrag.records import Graph
 from localrag.store.opening import open_index
-from tests.graphs import staged_graph
+from tests.graphs import community_arrays_of, detect_communities, graph_arrays_of, staged_graph
 from tests.indexing.graph.test_layout import made_graph
 
 

@@ -5,8 +5,9 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localrag.indexing.graph.communities import cluster_around, detect_communities, remap_entity_ids, surviving_imports
+from localrag.indexing.graph.communities import cluster_around, hierarchical_leiden, remap_entity_ids, surviving_imports
 from localrag.records import Community, Entity, Graph, Mention, Relationship
+from tests.graphs import graph_arrays_of
 
 TREE = [
     Community("top", 0, 0, None, ("a", "b", "c")),
@@ -30,7 +31,7 @@ def test_every_entity_is_in_one_community_of_every_level(pairs, most):
     """Held ones keep id, level and members; communities divide up the one above them."""
     pairs = sorted({(a, b) for a, b in pairs if a < b})
     graph = graph_of("abcdefghijklmnop", pairs)
-    found = cluster_around(TREE, graph, lambda rest: detect_communities(rest, max_size=most, seed=0))
+    found = cluster_around(TREE, graph_arrays_of(graph), lambda rest: hierarchical_leiden(rest, max_size=most, seed=0))
     levels = {c.level for c in found}
 
     assert {(c.id, c.level, c.entity_ids) for c in TREE} <= {(c.id, c.level, c.entity_ids) for c in found}
@@ -46,7 +47,7 @@ def test_every_entity_is_in_one_community_of_every_level(pairs, most):
 def test_without_held_communities_nothing_is_done():
     """The clustering's own result is given back."""
     graph = graph_of("ab", [("a", "b")])
-    assert cluster_around([], graph, lambda rest: [TREE[0]] if rest is graph else []) == [TREE[0]]
+    assert cluster_around([], graph_arrays_of(graph), lambda _: [TREE[0]]) == [TREE[0]]
 
 
 def test_a_tree_ends_whole_when_text_that_it_was_made_of_is_gone():

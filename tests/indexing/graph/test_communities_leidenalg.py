@@ -9,9 +9,10 @@ import igraph
 import leidenalg
 import pytest
 
-from localrag.indexing.graph.communities import LEIDEN_ITERATIONS, detect_communities
+from localrag.indexing.graph.communities import LEIDEN_ITERATIONS
 from localrag.records import Entity, Graph, Relationship
 from tests.conftest import DATA
+from tests.graphs import detect_communities
 
 pytestmark = [pytest.mark.ci, pytest.mark.filterwarnings("ignore:One or more unknown entities")]  # an & in the GML of football
 GOLD = [path.stem for path in sorted((DATA / "communities").glob("*.gml"))] or ["none"]

@@ -3,7 +3,6 @@
 import pytest
 
 from localrag.errors import UsageError
-from localrag.eval.in_memory_graph import build_graph_in_memory, resolve_all_names
 from localrag.indexing.graph.entity_resolution import (
     MergeDecisions,
     NameForm,
@@ -14,6 +13,7 @@ from localrag.indexing.graph.entity_resolution import (
     read_aliases,
 )
 from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship, Extraction
+from tests.indexing.graph.in_memory_graph import build_graph_in_memory, resolve_all_names
 
 
 def entities_of(*names, document="d", decisions=None, defined=None):

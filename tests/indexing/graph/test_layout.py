@@ -7,10 +7,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from localrag.indexing.graph.communities import detect_communities
-from localrag.indexing.graph.layout import lay_out_records
 from localrag.records import Community, Entity, Graph, GraphLayout, Position, Relationship
-from tests.graphs import overlapping
+from tests.graphs import detect_communities, lay_out_records, overlapping
 
 MOVED = 0.02  # of the picture's radius, at most, where nothing changed
 

@@ -2,43 +2,9 @@
 
 import asyncio
 
-import numpy as np
-from sqlite_utils import Database
-
-from localrag.indexing.graph.entity_resolution import MergeDecisions
-from localrag.indexing.graph.merge import decide_with_llm, find_similar_meanings
+from localrag.indexing.graph.merge import decide_with_llm
 from localrag.llm.model import ModelReply
-from localrag.store.schema import create_schema
-from localrag.store.staging import GraphStaging
 from tests.indexing.workers.tools import here
-
-
-def embed(texts):
-    """Vectors by first letter: names that begin alike are near."""
-    return np.stack([np.eye(26, dtype=np.float32)[ord(t[0].lower()) - 97] for t in texts])
-
-
-def test_near_names_of_one_type_are_offered():
-    """Siam and Sukhothai are; names of another type, with other digits or kept apart by the user are not."""
-    db = Database(memory=True)
-    create_schema(db)
-    staged = GraphStaging(db)
-    named = [("Siam", "place"), ("Sukhothai", "place"), ("Sita", "person"), ("S1", "place"), ("S2", "place")]
-    staged.upsert("entities", [(name, name, kind, "", 0, "[]") for name, kind in named])
-    asked = []
-
-    def counted(texts):
-        asked.extend(texts)
-        return embed(texts)
-
-    worker_pool = here(embed=counted)
-    offered = [frozenset(pair[:2]) for pair in asyncio.run(find_similar_meanings(staged, worker_pool, "embedder", MergeDecisions()))]
-    apart = MergeDecisions(separate_pairs=frozenset({frozenset(("siam", "sukhothai"))}))
-    left = asyncio.run(find_similar_meanings(staged, worker_pool, "embedder", apart))
-
-    assert offered == [frozenset(("siam", "sukhothai"))]
-    assert left == []
-    assert sorted(asked) == ["S1", "S2", "Siam", "Sukhothai"]  # names are embedded once, the only one of its type never
 
 
 class Says:
@@ -50,7 +16,7 @@ class Says:
 
     async def ask(self, _task, messages, **_):
         self.asked += 1
-        return ModelReply("yes" if self.name in messages[-1]["content"] else "no", (), None, (), 0, 0, 0.0)
+        return ModelReply("yes" if self.name in messages[-1]["content"] else "no", (), 0, 0, 0.0)
 
 
 def test_the_model_decides_pairs_it_can_see():

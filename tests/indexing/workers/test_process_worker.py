@@ -18,20 +18,20 @@ import psutil
 import pytest
 
 from localrag.demo import CORPUS
-from localrag.engine.settings import EngineOptions
-from localrag.errors import LocalragError
 from localrag.indexing import report_stage
+from localrag.indexing.extraction.stage import FindPhrases
 from localrag.indexing.pipeline import build_index
 from localrag.indexing.reports import SelectSentences
 from localrag.indexing.workers import pool as pool_workers
 from localrag.indexing.workers import process_worker
-from localrag.indexing.workers.pool import hybrid_pool, in_process_pool, process_pool
+from localrag.indexing.workers.pool import in_process_pool, local_pool
 from localrag.indexing.workers.process_worker import ProcessWorker
 from localrag.project import open_for_writing
 from localrag.system.child_process import ChildProcess
-from tests.indexing.workers.tools import POISON, Noting, Town, tables
+from tests.indexing.workers.tools import Noting, Town, tables
 
 pytestmark = pytest.mark.ci
+TWO = local_pool(2, from_chunks=0)
 
 
 @pytest.fixture(scope="module")
@@ -55,105 +55,68 @@ def workers_of(pid=None):
     return found
 
 
-@pytest.mark.parametrize("n", [1, 2])
-def test_the_index_is_that_of_one_process(alone, town, n):
-    """Every table is, but for times, rowids and which of two texts with a common sentence was asked about it."""
-    outcome = town.index(process_pool(n, town.pack))
-
-    assert outcome.failures == ()
-    assert town.tables() == alone.tables()
-    assert not workers_of()
-
-
 def test_without_a_model_the_index_is_that_of_one_process(tmp_path, monkeypatch):
     """Workers find the names and choose what reports quote, of several groups of communities at a time."""
     first, second = (Town(tmp_path / name).write() for name in ("alone", "town"))
     monkeypatch.setattr(report_stage, "COMMUNITIES_PER_GROUP", 1)
     first.index(extractor="phrases")
-    monkeypatch.setattr(SelectSentences, "run", lambda *_: pytest.fail("this process chose sentences"))
-    second.index(process_pool(2, second.pack), extractor="phrases")
+    for task in (FindPhrases, SelectSentences):
+        monkeypatch.setattr(task, "run", lambda *_: pytest.fail("this process did it"))
+    second.index(TWO, extractor="phrases")
 
     assert second.tables() == first.tables()
     assert second.tables()["reports"]
     assert not second.asked()
+    assert not workers_of()
 
 
-def test_the_index_is_that_of_one_process_where_others_help_it(alone, town, monkeypatch):
+def test_the_index_is_that_of_one_process_with_a_model(alone, town, monkeypatch):
     """They find sentences and phrases, and have ended when the chat model is asked."""
     began, asked = [], []
     start, generate = ProcessWorker.start, Noting.generate
-    monkeypatch.setattr(pool_workers, "available_cores", lambda: 2)
     monkeypatch.setattr(ProcessWorker, "start", lambda self: (began.append(self), start(self))[1])
     monkeypatch.setattr(Noting, "generate", lambda self, request: (asked.append(len(workers_of())), generate(self, request))[1])
-    outcome = town.index(hybrid_pool(from_chunks=2))
+    outcome = town.index(TWO)
 
     assert outcome.failures == ()
     assert town.tables() == alone.tables()
-    assert len(began) == 2
+    assert len(began) >= 2
     assert asked
     assert not any(asked)
     assert not workers_of()
 
 
-@pytest.mark.slow
-def test_where_no_process_can_begin_this_one_does_it_all(alone, town, monkeypatch):
-    """As where the machine has no memory for a second one."""
-    monkeypatch.setattr(pool_workers, "available_cores", lambda: 2)
-    monkeypatch.setattr(pool_workers, "process_pool", lambda n: process_pool(n, lambda project, *, asks, cores: Broken()))
-    outcome = town.index(hybrid_pool(from_chunks=2))
-
-    assert outcome.failures == ()
-    assert town.tables() == alone.tables()
-
-
 def test_for_a_few_chunks_no_process_is_begun(town, monkeypatch):
     """It would take longer than the chunks."""
     monkeypatch.setattr(ProcessWorker, "start", lambda _self: pytest.fail("a process began"))
-    assert town.index(hybrid_pool()).failures == ()
+    assert town.index(local_pool()).failures == ()
 
 
 @pytest.mark.slow
 def test_what_is_there_is_not_asked_for_again(town):
     """A second run asks nothing; after a document was changed only what is new, also of those beside it and of reports."""
-    town.index(process_pool(2, town.pack))
+    town.index(TWO)
     first = town.asked()
-    town.index(process_pool(2, town.pack))
+    town.index(TWO)
     assert town.asked() == first
 
     (town.folder / "docs" / "001.txt").write_text("Lars Holm met Ruth Sand in the year 1990.")
-    town.index(process_pool(2, town.pack))
+    town.index(TWO)
 
     assert sum(town.asked().values()) > sum(first.values())
     assert set(town.asked().values()) == {1}
 
 
-def test_what_one_process_began_others_end(alone, town):
-    """And the other way round: whoever did it, an answer that is committed is not asked for again."""
-
-    class Enough(Exception):
-        pass
-
-    def stop(progress):
-        if progress.stage == "extraction" and progress.done >= 5:
-            raise Enough
-
-    with pytest.raises(Enough):
-        town.index(progress=stop)
-    town.index(process_pool(2, town.pack))
-
-    assert town.tables() == alone.tables()
-    assert set(town.asked().values()) == {1}
-
-
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
-def test_a_worker_that_is_killed_costs_what_it_had_under_way(alone, tmp_path, seed):
-    """At any moment: others do it, a new process takes its place, and the index is the same."""
-    town = Town(tmp_path / "town", seconds=0.05).write()
+def test_a_worker_that_is_killed_costs_what_it_had_under_way(tmp_path, seed):
+    """At any moment: it is done again, a new process takes its place, and the index is the same."""
+    alone, town = (Town(tmp_path / name, texts=60).write() for name in ("alone", "town"))
+    alone.index(extractor="phrases")
     ended, kills = threading.Event(), []
 
     def killer():
         chance = random.Random(seed)
-        while not ended.wait(chance.uniform(0.3, 1.2)) and len(kills) < 3:
+        while not ended.wait(chance.uniform(0.05, 0.4)) and len(kills) < 4:
             if found := workers_of():
                 victim = chance.choice(found)
                 kills.append(victim.pid)
@@ -162,7 +125,7 @@ def test_a_worker_that_is_killed_costs_what_it_had_under_way(alone, tmp_path, se
     thread = threading.Thread(target=killer)
     thread.start()
     try:
-        outcome = town.index(process_pool(2, town.pack))
+        outcome = town.index(TWO, extractor="phrases")
     finally:
         ended.set()
         thread.join()
@@ -170,29 +133,6 @@ def test_a_worker_that_is_killed_costs_what_it_had_under_way(alone, tmp_path, se
     assert kills
     assert outcome.failures == ()
     assert town.tables() == alone.tables()
-
-
-@pytest.mark.slow
-def test_what_ends_its_worker_three_times_is_a_failure(town):
-    """The chunk that does is noted, those beside it are read, and the next run tries it again."""
-    town.write(poison=f"Ingrid Holm brought {POISON} to Vardby.", poor="Lars Holm stayed in Vardby.")
-    outcome = town.index(process_pool(2, town.pack))
-
-    assert [(f.stage, f.kind) for f in outcome.failures] == [("extraction", "took its worker down")]
-    assert "3 workers" in outcome.failures[0].reason
-
-    (town.folder / "docs" / "poison.txt").write_text("Ingrid Holm brought flowers to Vardby.")
-    assert town.index(process_pool(2, town.pack)).failures == ()
-
-
-def test_a_crew_that_cannot_work_is_said(town):
-    """A model that ends every process that loads it ends the run with a word, not with a wait."""
-
-    def broken(project, *, asks, cores):
-        return Broken()
-
-    with pytest.raises(LocalragError, match="All workers have ended"):
-        town.index(process_pool(2, broken))
 
 
 def refuses_to_start(code, first=1):
@@ -218,47 +158,35 @@ def within(seconds, work):
 
 
 @pytest.mark.parametrize("code", [errno.EAGAIN, errno.ENOMEM])
-def test_workers_that_cannot_be_started_end_the_run_with_the_reason(town, monkeypatch, code):
-    """Where the machine has too many processes, or no memory for another one."""
-    monkeypatch.setattr(process_worker, "ChildProcess", refuses_to_start(code))
-    with pytest.raises(LocalragError, match=f"All workers have ended: its process could not be started: .*{os.strerror(code)}"):
-        within(120, lambda: town.index(process_pool(2, town.pack)))
-
-
-def test_where_some_workers_cannot_be_started_the_others_do_the_work(alone, town, monkeypatch):
-    """The index is the same."""
-    monkeypatch.setattr(process_worker, "ChildProcess", refuses_to_start(errno.EAGAIN, first=2))
-    assert within(300, lambda: town.index(process_pool(2, town.pack))).failures == ()
-    assert town.tables() == alone.tables()
-
-
-def test_where_no_helper_can_be_started_this_process_does_it_all(alone, town, monkeypatch):
-    """Helpers are started for any run of more than a few chunks; here none can be."""
-    monkeypatch.setattr(pool_workers, "available_cores", lambda: 2)
-    monkeypatch.setattr(process_worker, "ChildProcess", refuses_to_start(errno.EAGAIN))
-    assert within(300, lambda: town.index(hybrid_pool(from_chunks=2))).failures == ()
+@pytest.mark.parametrize("first", [1, 2])
+def test_where_workers_cannot_be_started_the_others_or_this_process_do_the_work(alone, town, monkeypatch, code, first):
+    """Where the machine has too many processes, or no memory for another one: the index is the same."""
+    monkeypatch.setattr(process_worker, "ChildProcess", refuses_to_start(code, first))
+    assert within(300, lambda: town.index(TWO)).failures == ()
     assert town.tables() == alone.tables()
 
 
 class Broken:
-    """A kit that cannot be opened."""
+    """A configuration that cannot be opened."""
 
-    options = EngineOptions()
-
-    def open(self, _options=None):
+    def open(self):
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_where_every_process_ends_at_once_this_one_does_it_all(alone, town, monkeypatch):
+    """As where the machine has no memory for a second one."""
+    monkeypatch.setattr(pool_workers, "worker_config", lambda *_args, **_options: Broken())
+
+    assert town.index(TWO).failures == ()
+    assert town.tables() == alone.tables()
 
 
 DRIVER = """
 import sys
 from pathlib import Path
-from localrag.indexing.workers.pool import in_process_pool as alone_
-from localrag.indexing.workers.pool import process_pool
-from localrag.indexing.pipeline import build_index
-from localrag.project import open_for_writing
+from localrag.indexing.workers.pool import local_pool
 from tests.indexing.workers.tools import Town
-town = Town(Path(sys.argv[1]), seconds=0.05)
-town.index(process_pool(2, town.pack))
+Town(Path(sys.argv[1]), seconds=0.05).index(local_pool(2, from_chunks=0))
 """
 
 
@@ -288,7 +216,7 @@ def test_the_one_who_hands_out_jobs_is_killed(alone, tmp_path, seed):
             break
     before = town.asked()
     committed = {row for row in town.tables()["llm_calls"]} if (town.folder / ".localrag").exists() else set()
-    town.index(process_pool(2, town.pack))
+    town.index(TWO)
 
     assert town.tables() == alone.tables()
     again = sum(town.asked().values()) - sum(before.values())
@@ -300,7 +228,7 @@ def test_nothing_is_written_by_a_worker_but_its_caches(town, home, tmp_path, mon
     (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     (town.folder / "docs" / "secret.txt").write_text("Ingrid Holm hid the Zyxomma in Vardby.")
-    town.index(process_pool(2, town.pack))
+    town.index(TWO)
 
     assert b"Zyxomma" in (town.folder / ".localrag" / "index.db").read_bytes()
     written = [f for top in (home, tmp_path / "temporary") for f in top.rglob("*") if f.is_file()]
@@ -311,7 +239,7 @@ def test_nothing_is_written_by_a_worker_but_its_caches(town, home, tmp_path, mon
 def test_the_demo_by_the_bundled_models_is_that_of_one_process(tmp_path):
     """Also where the tagger reads in every process, and the model what is in another language."""
     found = []
-    for name, hire in (("one", in_process_pool), ("two", process_pool(2))):
+    for name, hire in (("one", in_process_pool), ("two", TWO)):
         shutil.copytree(CORPUS, tmp_path / name / "docs")
         with open_for_writing(tmp_path / name / ".localrag") as project:
             outcome = asyncio.run(build_index([tmp_path / name / "docs"], project, lambda _: None, hire=hire))

@@ -1,8 +1,8 @@
 """Indexing with workers on the machines of a Ray cluster: the same index as alone, whatever is lost, and nothing left behind."""
 
-import asyncio
 import json
 import os
+import platform
 import random
 import secrets
 import shutil
@@ -13,16 +13,12 @@ import sys
 import threading
 import time
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from localrag.errors import ModelError
-from localrag.project import open_for_writing
-from localrag.store.llm_cache import SqliteLlmCache, count_by_numerics_class
-from localrag.store.opening import open_index
-from tests.crew_ray import NAMES, ROOT, WORDS, Machines, bench_processes, engine_kit, indexed, scripted_kit, write_corpus
+from localrag.errors import LocalragError, ModelError
+from tests.crew_ray import NAMES, ROOT, WORDS, Machines, bench_processes, indexed, scripted_kit, write_corpus
 from tests.fakes import example
 from tests.servers import Server
 
@@ -268,60 +264,6 @@ def test_a_document_that_ends_three_workers_is_left_out(machines, tmp_path):
 
 
 @pytest.mark.slow
-def test_who_computes_otherwise_is_named_and_refused_or_recorded(token, corpus, tmp_path):
-    """By default those of the largest class work; `mixed` takes all, and the index says which answers are whose."""
-    docs, expected = corpus
-    machines, said = Machines(tmp_path / "machines"), []
-    try:
-        machines.add(LOCALRAG_TEST_ARITHMETIC="odd")
-        _, found, figures = indexed(docs, docs.parent / tmp_path.name, on_ray(machines, 0.05), said)
-
-        assert found == expected
-        assert len(figures["workers"]) == 2
-        assert "computes differently from the others" in said[0]
-        assert "--allow-mixed-hardware" in said[0]
-
-        _, found, figures = indexed(docs, docs.parent / "mixed", on_ray(machines, 0.05, mixed=True), said)
-        assert len(figures["workers"]) == 3
-        assert {k: v for k, v in found.items() if k != "llm_calls"} == {k: v for k, v in expected.items() if k != "llm_calls"}
-        db = open_index(docs.parent / "mixed", create=False)
-        kinds = count_by_numerics_class(db)
-        assert len(kinds) == 2
-        assert sum(kinds.values()) == sum(found["llm_calls"].values())
-        assert SqliteLlmCache(db).find(next(db.query("SELECT key FROM llm_calls"))["key"]).numerics in kinds
-    finally:
-        machines.close()
-
-
-@pytest.mark.slow
-def test_equal_machines_that_measured_differently_work_together(token, tmp_path, tiny):
-    """The one whose engine would be set up otherwise is told how the others' are; then it is of their class."""
-    machines, said = Machines(tmp_path / "machines", 0), []
-    own = "n_ctx=512,slots=2,threads=1,weights=own,extra_buffers=no,kv_unified=no,flash_attention=no,gpu_layers=0,kv_cache_type="
-
-    async def met(project):
-        async with on_ray(machines, pack=engine_kit)(project) as (_, worker_pool):
-            while len(worker_pool.status()) < 3 and not any("cannot work" in text for text in said):
-                await asyncio.sleep(0.1)
-            return worker_pool.status()
-
-    try:
-        for kv in ("f16", "bf16", "bf16"):
-            machines.add(LOCALRAG_TEST_ENGINE=own + kv)
-        with open_for_writing(tmp_path / "index", model=str(tiny("llama").path)) as project:
-            project.model.options = replace(project.model.options, notify=said.append)
-            rows = asyncio.run(met(project))
-
-        told = [text for text in said if "set up as those of the others" in text]
-        assert len(rows) == 3, said
-        assert len({row["class"] for row in rows}) == 1
-        assert len(told) == 1
-        assert told[0].endswith("kv_cache_type=bf16. By itself it would be extra_buffers=no, kv_cache_type=f16."), told
-    finally:
-        machines.close()
-
-
-@pytest.mark.slow
 def test_a_model_server_is_asked_by_this_machine(machines, tmp_path):
     """The workers do what needs no chat model, this machine asks the server; the index is the one made alone."""
     docs, said, at = write_corpus(tmp_path / "docs"), [], time.time()
@@ -334,17 +276,19 @@ def test_a_model_server_is_asked_by_this_machine(machines, tmp_path):
         outcome, expected, _ = indexed(docs, tmp_path / "alone", model=model)
         alone = len(server.bodies)
         assert outcome.failures == ()
-        outcome, found, figures = indexed(docs, tmp_path / "index", on_ray(machines), said, model=model)
-        rows = {row["name"]: row for row in figures["workers"]}
-
+        outcome, found, _ = indexed(docs, tmp_path / "index", on_ray(machines), said, model=model)
         assert outcome.failures == ()
         assert found == expected
         assert len(server.bodies) == 2 * alone
-        assert rows.pop("this machine")["calls"] == sum(expected["llm_calls"].values()) == alone
-        assert all(row["units"] and not row["calls"] for row in rows.values()), (rows, said)
+        assert sum(expected["llm_calls"].values()) == alone
         assert not asked_after(machines, at)
 
 
+HIDDEN_MODEL = """
+from localrag import model_files
+own = model_files.has_fingerprint
+model_files.has_fingerprint = lambda path, expected: path.name != "mine.gguf" and own(path, expected)
+"""
 OTHER_PROMPTS = """
 from pathlib import Path
 from localrag.system import files
@@ -353,38 +297,29 @@ files.shipped_data_path = lambda name, own=files.shipped_data_path: Path(__file_
 
 
 @pytest.mark.slow
-def test_what_a_machine_lacks_is_sent_or_named(token, corpus, tmp_path, tiny):
-    """A model comes in pieces and stays; a machine with no room, or other prompts, is named and the others go on."""
+@pytest.mark.parametrize("lacks", ["the model", "the prompts"])
+def test_what_a_machine_lacks_is_named(token, corpus, tmp_path, tiny, lacks):
+    """The run ends with the machine and the remedy where one has other prompts, or not the model."""
     docs, _ = corpus
-    machines, said = Machines(tmp_path / "machines", 1), []
+    machines, chat = Machines(tmp_path / "machines", 0), tmp_path / "mine.gguf"
+    shutil.copy(tiny("llama").path, chat)
     other = tmp_path / "other"
     shutil.copytree(ROOT / "prompts", other / "prompts")
     prompt = other / "prompts" / "abstractive" / "entities.md"
     prompt.write_text(prompt.read_text() + "\nBe brief.\n")
     shutil.copy(ROOT / "models.toml", other)
-    (other / "sitecustomize.py").write_text(OTHER_PROMPTS)
-    small = tmp_path / "small"
-    small.mkdir()
-    mounted = os.geteuid() == 0 and subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "none", small], check=False).returncode == 0
+    (other / "sitecustomize.py").write_text(HIDDEN_MODEL if lacks == "the model" else OTHER_PROMPTS)
     try:
         machines.add(PYTHONPATH=f"{other}{os.pathsep}{ROOT}")
-        if mounted:
-            machines.add(LOCALRAG_HOME=str(small))
-        chat = tiny("llama")
-        outcome, _, figures = indexed(docs, docs.parent / tmp_path.name, on_ray(machines, 0.02), said, model=str(chat.path))
-        told = "\n".join(said)
-
-        assert outcome.failures == ()
-        assert len(figures["workers"]) == 1
-        assert f"Sent the model {chat.name}" in told
-        assert (machines.nodes[0].home / "cache" / "models" / chat.fingerprint / chat.path.name).read_bytes() == chat.path.read_bytes()
-        assert "it has localrag's own files" in told
-        assert not mounted or "There is no room for the model" in told
-        assert left_on(machines) == []
+        with pytest.raises(LocalragError) as refused:
+            indexed(docs, docs.parent / tmp_path.name, on_ray(machines, 0.02), model=str(chat))
     finally:
         machines.close()
-        if mounted:
-            subprocess.run(["umount", "-l", small], check=True)
+
+    expected = "does not have the model mine" if lacks == "the model" else "has localrag's own files"
+    assert platform.node() in str(refused.value)
+    assert expected in str(refused.value)
+    assert refused.value.hint
 
 
 def until(true, seconds=30):

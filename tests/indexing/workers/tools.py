@@ -1,8 +1,7 @@
-"""What tests of crews share: workers' kits with a scripted model, and all that an index holds, to compare."""
+"""What tests of worker pools share: a corpus with a scripted model, and all that an index holds, to compare."""
 
 import asyncio
 import os
-import signal
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -11,15 +10,13 @@ from types import SimpleNamespace
 
 from localrag.indexing.pipeline import build_index
 from localrag.indexing.tasks import TaskContext
-from localrag.indexing.workers.pool import LocalPool, in_process_pool, worker_config
-from localrag.indexing.workers.worker import WorkerConfig
+from localrag.indexing.workers.pool import LocalPool, in_process_pool
 from localrag.project import open_for_writing
 from localrag.settings import IndexSettings
 from localrag.store.opening import open_index
 from tests.fakes import Scripted, example
 
 NAMES = ("Ingrid Holm", "Lars Holm", "Skua", "Northern Line", "Ruth Sand", "Vardby")
-POISON = "poison"  # a word that ends the process whose model is asked about it
 # What two equal indexes differ in: when things happened, and which of two texts that share a sentence was asked about it first.
 OF_A_RUN = {
     "created_at",
@@ -37,15 +34,13 @@ OF_A_RUN = {
 
 
 def here(model=None, embed=None, **settings):
-    """A crew of this process with a chat model, or a function that embeds texts."""
+    """A pool of this process with a chat model, or a function that embeds texts."""
     return LocalPool(TaskContext(model, SimpleNamespace(embed=embed), None, IndexSettings(**settings), lambda _: ""))
 
 
 def well(request):
     """A good answer to any request, which depends on nothing else."""
     said = request.messages[-1]["content"]
-    if request.task == "entities" and POISON in said:
-        os.kill(os.getpid(), signal.SIGKILL)
     if request.task == "entities":
         return {"items": [{"name": n, "type": "person", "description": f"{n} is in {len(said)}"} for n in NAMES if n in said]}
     return {"items": []} if request.task in ("claims", "relationships") else example(request.grammar.schema)
@@ -71,27 +66,8 @@ def hash_of(request):
 
 
 @dataclass(frozen=True)
-class ScriptedKit:
-    """A worker's kit whose model is scripted and notes what it is asked."""
-
-    worker_config: WorkerConfig
-    log: str
-    seconds: float = 0.0
-
-    @property
-    def options(self):
-        return self.worker_config.options
-
-    def open(self, options=None):
-        tools = self.worker_config.open(options)
-        if self.worker_config.has_llm:
-            tools.model._engine = Noting(self.log, self.seconds)
-        return tools
-
-
-@dataclass(frozen=True)
 class Town:
-    """A folder of documents that is indexed by a crew with a scripted model, as often as is asked for."""
+    """A folder of documents that is indexed by a pool with a scripted model, as often as is asked for."""
 
     folder: Path
     seconds: float = 0.0
@@ -112,11 +88,8 @@ class Town:
             (docs / f"{name}.txt").write_text(text)
         return self
 
-    def pack(self, project, *, asks, cores):
-        return ScriptedKit(worker_config(project, asks=asks, cores=cores), str(self.log), self.seconds)
-
     def index(self, hire=in_process_pool, progress=lambda _: None, **settings):
-        """What came of a run, which the hired crew does; the project's own model is scripted too."""
+        """What came of a run, which the pool does; the project's own model is scripted too."""
         with open_for_writing(self.folder / ".localrag", chunk_tokens=120, chunk_overlap=20) as opened:
             project = replace(opened, tagger=None, settings=replace(opened.settings, style="abstractive", **settings))
             project.model._engine = Noting(str(self.log), self.seconds)

@@ -40,8 +40,8 @@ export function Run({ removing = false }) {
 
 function Bar({ run, removing }) {
   const name = removing ? t("run.removing") : stageName(run.stage);
-  const secondsLeft = run.seconds_left ?? run.left;
-  const fraction = run.fraction ?? run.share;
+  const secondsLeft = run.seconds_left;
+  const fraction = run.fraction;
   const left = secondsLeft === null || secondsLeft === undefined ? "" : t("shell.left", { time: lasting(secondsLeft) });
   const known = run.total > 0 && !removing;
   const whole = known && typeof fraction === "number"; // of the run, not of the stage
@@ -55,19 +55,18 @@ function Bar({ run, removing }) {
 
 /** What each of several workers does: its speed, what it has done, when it was last heard of. */
 function Workers({ rows }) {
-  const written = (row) => row.decode_tokens_per_s ?? row.written_tokens_per_s;
+  const written = (row) => row.decode_tokens_per_s;
   const speed = (row) => (written(row) ? t("run.tokens", { n: number(Math.round(written(row))) })
     : row.chunks_per_s ? t("run.chunks_speed", { n: number(row.chunks_per_s) }) : "–");
   const states = ["working", "waiting"];
   return html`<div class="table-scroll" tabindex="0" role="region" aria-label=${t("run.workers")}><table class="workers">
     <caption>${t("run.workers")}</caption>
-    <thead><tr>${["worker", "state", "speed", "chunks", "class", "seen"].map((c) => html`<th scope="col">${t(`run.column.${c}`)}</th>`)}</tr></thead>
+    <thead><tr>${["worker", "state", "speed", "chunks", "seen"].map((c) => html`<th scope="col">${t(`run.column.${c}`)}</th>`)}</tr></thead>
     <tbody>${rows.map((row) => html`<tr>
       <th scope="row">${row.name} <span class="soft">${row.place}</span></th>
       <td>${states.includes(row.state) ? t(`run.worker.${row.state}`) : row.state}</td>
       <td>${speed(row)}</td>
       <td>${number(row.chunks)}</td>
-      <td>${row.numerics || row.class || "–"}</td>
       <td>${when(new Date(row.seen_at * 1000).toISOString())}</td>
     </tr>`)}</tbody>
   </table></div>`;

@@ -55,7 +55,7 @@ export function Downloads({ id, kind }) {
   };
   return html`<div class="downloads" role="group" aria-labelledby="downloads">
     <span id="downloads">${t("tables.save")}</span>
-    ${[...FORMATS, ...(kind === "timeline" ? ["ics"] : [])].map((format) => html`<button key=${format} type="button" disabled=${busy !== ""} onClick=${() => save(format)}>
+    ${FORMATS.map((format) => html`<button key=${format} type="button" disabled=${busy !== ""} onClick=${() => save(format)}>
       ${t(`tables.format.${format}`)}</button>`)}
     ${error && html`<${Failure} error=${error} />`}
   </div>`;

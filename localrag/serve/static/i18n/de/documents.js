@@ -60,7 +60,6 @@ export default {
   "run.column.state": "Zustand",
   "run.column.speed": "Tempo",
   "run.column.chunks": "Abschnitte",
-  "run.column.class": "Klasse",
   "run.column.seen": "Zuletzt gemeldet",
   "run.worker.working": "arbeitet",
   "run.worker.waiting": "wartet",

@@ -68,7 +68,6 @@ export default {
   "tables.format.docx": "Word",
   "tables.format.md": "Markdown",
   "tables.format.json": "JSON",
-  "tables.format.ics": "Kalender",
   "tables.grid": "Durchsicht",
   "tables.grid.keys": "Pfeiltasten bewegen durch die Zellen, Enter öffnet eine mit ihren Zitaten.",
   "tables.unread": "noch nicht gelesen",

@@ -60,7 +60,6 @@ export default {
   "run.column.state": "State",
   "run.column.speed": "Speed",
   "run.column.chunks": "Chunks",
-  "run.column.class": "Class",
   "run.column.seen": "Last seen",
   "run.worker.working": "working",
   "run.worker.waiting": "waiting",

@@ -68,7 +68,6 @@ export default {
   "tables.format.docx": "Word",
   "tables.format.md": "Markdown",
   "tables.format.json": "JSON",
-  "tables.format.ics": "Calendar",
   "tables.grid": "Review",
   "tables.grid.keys": "Arrow keys move between cells; Enter opens one with its quotes.",
   "tables.unread": "not read yet",

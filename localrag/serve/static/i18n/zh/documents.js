@@ -60,7 +60,6 @@ export default {
   "run.column.state": "状态",
   "run.column.speed": "速度",
   "run.column.chunks": "段数",
-  "run.column.class": "类别",
   "run.column.seen": "最近响应",
   "run.worker.working": "工作中",
   "run.worker.waiting": "等待中",

@@ -68,7 +68,6 @@ export default {
   "tables.format.docx": "Word",
   "tables.format.md": "Markdown",
   "tables.format.json": "JSON",
-  "tables.format.ics": "日历",
   "tables.grid": "审阅",
   "tables.grid.keys": "方向键在单元格间移动，Enter 打开单元格及其引文。",
   "tables.unread": "尚未阅读",

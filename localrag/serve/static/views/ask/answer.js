@@ -57,13 +57,13 @@ function Status({ now }) {
 /** What the reader should know before the answer. */
 function Lead({ answer, question, segments }) {
   if (!answer) return null;
-  const short = answer.short_answer ?? answer.short;
-  const standalone = answer.standalone_question ?? answer.asked;
+  const short = answer.short_answer;
+  const standalone = answer.standalone_question;
   const said = !answer.passages?.length && segments[0]?.text?.includes(short); // the text begins with it already
   const asked = standalone && standalone !== question;
   return html`
     ${asked && html`<p class="soft">${t("ask.understood", { question: standalone })}</p>`}
-    ${(answer.is_answerable ?? answer.answerable) === false && html`<p class="notice">${t("ask.unanswerable")}</p>`}
+    ${answer.is_answerable === false && html`<p class="notice">${t("ask.unanswerable")}</p>`}
     ${short && !said && html`<p class="short" dir="auto">${short}</p>`}`;
 }
 
@@ -105,7 +105,7 @@ function Foot({ turn, now, again }) {
 
 function factsOf(answer) {
   const tokens = answer.prompt_tokens + answer.output_tokens;
-  const unsupported = answer.unsupported_sentences ?? answer.unsupported;
+  const unsupported = answer.unsupported_sentences;
   const level = answer.level === null || answer.level === undefined ? "" : `, ${t("ask.level.of", { n: answer.level })}`;
   return [
     answer.mode && ["mode", `${modeName(answer.mode)}${level}`, answer.reason || null],
