@@ -85,7 +85,7 @@ async def answer_question(
             asked=text,
             pending_reports=pending_reports,
         )
-        answer = await _take_steps(question, replace(project, db=db), store)
+        answer = await _run_steps(question, replace(project, db=db), store)
     return store(answer)
 
 
@@ -100,7 +100,7 @@ def _selection_of(turns: Sequence[Answer]) -> DocumentFilter:
     return DocumentFilter(turns[-1].filter_text, turns[-1].collections) if turns else NO_FILTER
 
 
-async def _take_steps(question: Question, project: Project, store: Callable[[Answer], Answer]) -> Answer:
+async def _run_steps(question: Question, project: Project, store: Callable[[Answer], Answer]) -> Answer:
     """The answer; if cancelled, the answer so far is stored."""
     options, watch = question.options, question.watch
     try:

@@ -72,8 +72,6 @@ RerankerOption = Annotated[str | None, setting_option("reranker", autocompletion
 EmbedderOption = Annotated[str | None, setting_option("embedder", autocompletion=embedders)]
 EngineOption = Annotated[str, setting_option("engine")]
 AllowHostOption = Annotated[list[str] | None, setting_option("allow_host")]
-ParallelRequestsOption = Annotated[int, setting_option("parallel")]
-DeterministicOption = Annotated[bool, setting_option("deterministic")]
 WorkersOption = Annotated[int, setting_option("workers")]
 ModeOption = Annotated[str, setting_option("mode", "--method")]
 StyleOption = Annotated[str, setting_option("style")]

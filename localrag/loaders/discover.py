@@ -81,11 +81,6 @@ def exists_visibly(path: Path) -> bool:
     return True
 
 
-def is_index_folder(folder: Path) -> bool:
-    """Whether a folder is an index folder, whatever its name."""
-    return all(exists_visibly(folder / name) for name in OF_AN_INDEX)
-
-
 def find_files(paths: Sequence[Path], *, follow_links: bool = False) -> SourceFiles:
     """All files below `paths`, each once. Raises UsageError.
 

@@ -37,9 +37,6 @@ from localrag.text.language import detect_language
 from localrag.text.quotes import EmbedSentences
 from localrag.text.sentences import cached_sentences, collapse_whitespace, is_cjk
 
-# Minimal `similarity_matrix` value for two sentences with the same content: reached by 60 to 73 % of true paraphrases, and by 15 to 17 %
-# of statements compared with other passages of the same book.
-SUPPORT_THRESHOLD = 0.5
 TOPIC = 0.4  # minimal cosine of a source sentence on the topic of a written one
 MAX_SUPPORTING_QUOTES = 2  # per sentence of an answer
 

@@ -65,11 +65,6 @@ def text_subjects(db: Database) -> Iterator[str]:
             yield content_id(text)
 
 
-def count_llm_extracted(db: Database) -> int:
-    """The number of extractions by a model."""
-    return int(next(db.query("SELECT count(*) AS n FROM extractions WHERE json_extract(result, '$.extractor') = 'model'"))["n"])
-
-
 def chunks_by_id(db: Database, ids: Sequence[str]) -> list[Chunk]:
     """The existing chunks with these ids, in the order given."""
     chunks = {c.id: c for c in _chunks(db, "WHERE c.id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))])}

@@ -47,11 +47,6 @@ def schema_hash(objects: SchemaObjects) -> str:
     return content_id(*(repr(row) for row in sorted(objects.items())))
 
 
-def has_known_schema(connection: sqlite3.Connection) -> bool:
-    """Whether the objects of a database are those of this version of localrag."""
-    return schema_hash(schema_objects(connection)) == SCHEMA_HASH
-
-
 def find_nearest_index(path: Path | None) -> Path | None:
     """The index folder: the given one, or `.localrag` in the current or nearest parent folder; None if there is none."""
     current = Path.cwd()

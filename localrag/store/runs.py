@@ -74,11 +74,6 @@ def end_run(db: Database, run: int, state: str, figures: dict[str, Any]) -> None
         db.execute(ended, [state, json.dumps(figures), run])
 
 
-def engine_metrics_by_run(db: Database) -> list[dict[str, Any]]:
-    """The engine metrics of each run, oldest first."""
-    return [json.loads(row["engine_metrics"]) for row in db.query("SELECT engine_metrics FROM runs ORDER BY id")]
-
-
 def last_run(db: Database) -> dict[str, Any] | None:
     """The newest run as a row, with its engine metrics as `figures`, and its progress as `facts` at time `seen_at` (Unix seconds)."""
     columns = "*, engine_metrics AS figures, progress AS facts, updated_at AS seen_at"

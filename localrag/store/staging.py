@@ -202,11 +202,6 @@ class GraphStaging:
         """The number of rows of a table with the staged changes, all or those that match."""
         return sum(n for (n,) in self.select(name, where, values, "count(*)"))
 
-    def column_values(self, name: str, column: str) -> set[Any]:
-        """The distinct values of a column, including those of rows staged for deletion."""
-        tables = [f"main.{name}"] * (not self.from_scratch) + [f"temp.staged_{name}"] * (not self.is_published)
-        return {value for table in tables for (value,) in self.db.execute(f"SELECT DISTINCT {column} FROM {table}")}
-
     def max_value(self, name: str, column: str, where: str = "true", values: Sequence[Any] = ()) -> int:
         """The largest number in a column, -1 without rows."""
         return max((n for (n,) in self.select(name, where, values, f"max(t.{column})") if n is not None), default=-1)

@@ -61,11 +61,6 @@ def format_bytes(size: int) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
 
 
-def format_parameters(parameters: int) -> str:
-    """`4020000000` → `4.0B`."""
-    return "" if not parameters else f"{parameters / 1e9:.1f}B" if parameters >= 1e9 else f"{parameters / 1e6:.0f}M"
-
-
 def print_models(rows: Sequence[dict[str, Any]]) -> None:
     """Print listed models: name, with a star before defaults, kind, size, file."""
     print_rows([
