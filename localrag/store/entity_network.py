@@ -150,7 +150,7 @@ def _read_network(file: Path) -> PageRankGraph | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, IndexError) as error:
-        log.warning("%s is not used, and is built again from the index: %s.", file, getattr(error, "strerror", None) or error)
+        log.warning("%s is not used, and is built again from the index: %s.", file, getattr(error, "strerror", None) or str(error))
         return None
     return PageRankGraph(entities, chunks, **matrices, rarity=rarity)
 

@@ -124,7 +124,7 @@ def _mapped(folder: Path, kind: str, file: IndexFile) -> Any:
     except FileNotFoundError:
         return None
     except (OSError, RuntimeError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
+        reason = getattr(error, "strerror", None) or str(error)
         log.warning("%s is not used and is built again by the next localrag index: %s.", path, reason)
         return None
 

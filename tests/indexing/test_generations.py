@@ -105,6 +105,12 @@ def answers(folder):
     return {mode: (a.mode, a.answer, a.citations) for mode, a in given.items()}
 
 
+def under_new_names(found):
+    """The same with the renamed document under its new name: readers see a rename at once, since it changes no text."""
+    new = {"docs/e.txt": "docs/moved.txt"}
+    return {mode: (*some, tuple(replace(c, path=new.get(c.path, c.path)) for c in cited)) for mode, (*some, cited) in found.items()}
+
+
 def of_the_old_documents(found):
     """Whether every quote stands where it says in the documents as they were."""
     citations = [c for *_, some in found.values() for c in some]
@@ -139,7 +145,7 @@ def test_after_an_interrupt_in_any_stage_every_mode_answers_as_before(indexed, t
     edit(town)
     interrupt(town, stage, how)
 
-    assert answers(town) == before
+    assert under_new_names(answers(town)) == under_new_names(before)
     assert not list(problems(checked(town)))
     index(town)
     assert not any(part.problems for part in checked(town))
@@ -182,7 +188,8 @@ def test_added_files_are_found_while_the_rest_is_made(indexed, town):
     for mode in ("basic", "ss", "mix"):
         assert "docs/new.txt" in {c.path for c in seen[mode].citations}, mode
         assert not any("Oskar Lund" in c.quote for c in seen[mode].citations), mode
-    assert (seen["global"].answer, seen["global"].citations) == before["global"][1:]
+    told = {"global": ("global", seen["global"].answer, seen["global"].citations)}
+    assert under_new_names(told) == under_new_names({"global": before["global"]})
 
 
 def test_every_transaction_that_writes_begins_as_a_writer(town):
