@@ -105,8 +105,8 @@ def max_tokens(folder: Path, *, of_states: bool = False) -> int:
     return int(min(MAX_WINDOW, max_seq_length or read_json(folder / "config.json")["max_position_embeddings"]))
 
 
-def window_tokenizer(folder: Path) -> Callable[[str], list[list[int]]]:
-    """A function that splits a text, with the model's own tokenizer, into token lists that fit its window."""
+def window_tokenizer(folder: Path) -> Callable[[str], list[tuple[list[int], tuple[int, int]]]]:
+    """A function that splits a text, with the model's own tokenizer, into token lists that fit its window, each with its characters."""
     from tokenizers import Tokenizer
 
     tokenizer, window = Tokenizer.from_file(str(folder / "tokenizer.json")), max_tokens(folder)
@@ -114,13 +114,13 @@ def window_tokenizer(folder: Path) -> Callable[[str], list[list[int]]]:
     tokenizer.no_padding()
     room = window - tokenizer.num_special_tokens_to_add(is_pair=False)
 
-    def windows(text: str) -> list[list[int]]:
+    def windows(text: str) -> list[tuple[list[int], tuple[int, int]]]:
         encoding = tokenizer.encode(text)
         if len(encoding.ids) <= window:
-            return [encoding.ids]
+            return [(encoding.ids, (0, len(text)))]
         spans = [span for span, special in zip(encoding.offsets, encoding.special_tokens_mask, strict=True) if not special]
-        chunks = (spans[start : start + room] for start in range(0, len(spans), room))
-        return [tokenizer.encode(text[chunk[0][0] : chunk[-1][1]]).ids[:window] for chunk in chunks]
+        parts = ((spans[at][0], spans[min(at + room, len(spans)) - 1][1]) for at in range(0, len(spans), room))
+        return [(tokenizer.encode(text[start:end]).ids[:window], (start, end)) for start, end in parts]
 
     return windows
 
