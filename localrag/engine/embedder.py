@@ -23,12 +23,14 @@ from localrag.engine.weights import LoraAdapter, gguf_tensors, is_bert, max_toke
 from localrag.errors import EngineError, ModelError
 from localrag.model_files import ModelFile, damaged_hint, shipped_weights
 from localrag.system.resources import run_in_short_lived_thread, worker_cores
+from localrag.text.sentences import split_at_breaks
 
 if TYPE_CHECKING:
     from localrag.engine.llama.pooled import PooledModel
 
 # Texts in all from which on loading the full embedder pays for itself, and texts in one call from which on it is faster.
 MANY_TEXTS, MIN_FULL_BATCH = 200, 16
+WINDOW_CHARS = 600  # of a text that are embedded at once: about a paragraph, so that a window is about one thing
 MAX_CACHED_TEXTS, MAX_CACHED_TEXT_CHARS = 20_000, 500  # some 30 MB of vectors
 
 
@@ -144,9 +146,17 @@ class CachingEmbedder:
 
 def embed_windows(texts: Sequence[str], windows: Windows, compute: Callable[[list[list[int]]], NDArray[np.float32]]) -> TextVectors:
     """The vectors of texts, each the mean of those of its windows, weighted by their token counts."""
-    parts = [(n, *window) for n, text in enumerate(texts) for window in windows(text)]
+    passages = ((n, at, part) for n, text in enumerate(texts) for at, part in _passages(text))
+    parts = [(n, tokens, (at + a, at + b)) for n, at, part in passages for tokens, (a, b) in windows(part)]
     found = compute([tokens for _, tokens, _ in parts])
     return pool_windows(len(texts), [n for n, *_ in parts], [span for *_, span in parts], found, [len(tokens) for _, tokens, _ in parts])
+
+
+def _passages(text: str) -> Iterator[tuple[int, str]]:
+    """A text in passages of at most WINDOW_CHARS, which end with a paragraph or line where they can, each with its first character."""
+    yield from ((start, text[start:end]) for start, end in split_at_breaks(text, WINDOW_CHARS))
+    if not text:
+        yield 0, ""
 
 
 def pool_windows(
@@ -227,7 +237,8 @@ class SentenceTransformersEmbedder:
         import torch
 
         torch.set_num_threads(worker_cores())
-        parts = [(n, *window) for n, text in enumerate(texts) for window in self._windows(text)]
+        passages = ((n, at, part) for n, text in enumerate(texts) for at, part in _passages(text))
+        parts = [(n, (at + a, at + b), tokens) for n, at, part in passages for (a, b), tokens in self._windows(part)]
         tokens = [count for *_, count in parts]
         found = self._encode([texts[n][start:end] for n, (start, end), _ in parts], tokens)
         return pool_windows(len(texts), [n for n, *_ in parts], [span for _, span, _ in parts], found, tokens)
@@ -500,8 +511,9 @@ def load_e5(file: ModelFile) -> EmbedTexts:
     center = np.asarray(shipped_weights("e5_center")["center"], np.float32)
 
     def embed(texts: Sequence[str]) -> TextVectors:
-        prefix, *found = tokenizer.tokenize([PASSAGE_PREFIX.rstrip(), *texts])
-        of_text, room = dict(zip(texts, found, strict=True)), E5_WINDOW_TOKENS - len(prefix.ids) - 2
+        passages = list(dict.fromkeys(part for text in texts for _, part in _passages(text)))
+        prefix, *found = tokenizer.tokenize([PASSAGE_PREFIX.rstrip(), *passages])
+        of_text, room = dict(zip(passages, found, strict=True)), E5_WINDOW_TOKENS - len(prefix.ids) - 2
 
         def windows(text: str) -> list[Window]:
             ids, characters = of_text[text].ids, of_text[text].offsets or [(0, 0)]
