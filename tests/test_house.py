@@ -21,7 +21,7 @@ ROWS = [
     {"llm"},
     {"project"},
     {"entailment", "loaders"},
-    {"dates"},
+    {"dates", "themes"},
     {"indexing", "query"},
     {"analysis"},
     {"asking"},
