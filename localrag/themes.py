@@ -24,7 +24,9 @@ from localrag.store import documents as documents_store
 from localrag.store import runs
 from localrag.store.database import caches_of, folder_of, is_cache
 from localrag.store.filtered import FilteredDatabase
-from localrag.store.vectors import Vectors, load_windows, vectors_state
+from localrag.store.graph import mentions_in_chunks
+from localrag.store.passages import PassagePlace, PassageSet, load_passages, passage_texts
+from localrag.store.vectors import Vectors, vectors_state
 from localrag.system.files import atomic_file
 from localrag.system.trust import is_recorded_cache_file, record_cache_file
 from localrag.text.outline import Outline
@@ -37,7 +39,7 @@ PROBED_LISTS = 16
 FORM_SHARE, FORM_DOCUMENTS = 0.5, 4  # a passage with this share of its letters in lines of so many documents is a form
 MIN_PASSAGES = 3  # of a theme
 MIN_DIVIDED = 24  # passages of a theme that is divided into smaller ones
-LEVELS = 3
+MAX_LEVELS = 3
 MIN_NEARNESS = 0.5  # to the theme's center, of the median of its passages: others belong to no theme
 LABELLED_PASSAGES = 50  # nearest to the center, from which labels and sentences are chosen
 MAX_PHRASES = 4
@@ -53,22 +55,12 @@ Members = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class ThemePassage:
-    """A passage of a theme: characters `start` to `end` of a document, given by its id, in a chunk."""
-
-    document: str
-    chunk: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
 class Theme:
     """A theme: its label, key phrases, passages and sentences, those nearest to its center first, and the themes it divides into."""
 
     label: str
     phrases: tuple[str, ...]
-    passages: tuple[ThemePassage, ...]
+    passages: tuple[PassagePlace, ...]
     quotes: tuple[Quote, ...]
     parts: tuple["Theme", ...] = ()
 
@@ -76,29 +68,6 @@ class Theme:
     def documents(self) -> frozenset[str]:
         """The ids of the documents with a passage of the theme."""
         return frozenset(p.document for p in self.passages)
-
-
-@dataclass(frozen=True, slots=True)
-class Passages:
-    """Passages with their vectors, (n, d), L2-normalised."""
-
-    places: Sequence[ThemePassage]
-    vectors: Vectors
-
-    def some(self, members: Sequence[int] | Members) -> "Passages":
-        """Those with these numbers."""
-        return Passages([self.places[n] for n in members], self.vectors[np.asarray(members, np.int64)])
-
-
-def load_passages(db: Database) -> Passages:
-    """The passages of all documents that the database shows, in their order."""
-    ids, spans, vectors = load_windows(db)
-    chunk_of = {key: (document, start) for key, document, start in db.execute("SELECT id, document_id, start FROM chunks")}
-    places = [
-        ThemePassage(chunk_of[key][0], key, chunk_of[key][1] + a, chunk_of[key][1] + b)
-        for key, (a, b) in zip(ids, spans.tolist(), strict=True)
-    ]
-    return Passages(places, vectors)
 
 
 def stored_themes(db: Database, folder: Path) -> tuple[Theme, ...]:
@@ -146,11 +115,11 @@ def _read_themes(file: Path) -> tuple[Theme, ...] | None:
 
 
 def _theme(row: Mapping[str, Any]) -> Theme:
-    passages, quotes = (ThemePassage(**p) for p in row["passages"]), (Quote(**q) for q in row["quotes"])
+    passages, quotes = (PassagePlace(**p) for p in row["passages"]), (Quote(**q) for q in row["quotes"])
     return Theme(row["label"], tuple(row["phrases"]), tuple(passages), tuple(quotes), tuple(map(_theme, row["parts"])))
 
 
-def find_themes(db: Database, passages: Passages, *, levels: int = LEVELS) -> tuple[Theme, ...]:
+def find_themes(db: Database, passages: PassageSet, *, levels: int = MAX_LEVELS) -> tuple[Theme, ...]:
     """The themes of some passages, broadest first, each divided `levels` - 1 times where it is large."""
     lines = _lines(db, passages)
     common = _common_lines(passages, lines)
@@ -159,14 +128,25 @@ def find_themes(db: Database, passages: Passages, *, levels: int = LEVELS) -> tu
     return _described(db, passages, groups, common)
 
 
-def _lines(db: Database, passages: Passages) -> list[Counter[str]]:
-    """The lines of each passage, as `_line` writes them."""
-    texts = {key: (text, start) for key, text, start in db.execute("SELECT id, text, start FROM chunks")}
-    parts = (texts[p.chunk][0][p.start - texts[p.chunk][1] : p.end - texts[p.chunk][1]] for p in passages.places)
-    return [Counter(filter(None, map(_line, part.splitlines()))) for part in parts]
+def describe_groups(db: Database, passages: PassageSet, groups: Sequence[Sequence[int]]) -> tuple[Theme, ...]:
+    """Given groups of passages, numbers best first, as themes, with their labels and sentences."""
+    lines = _lines(db, passages)
+    members = [np.asarray(group, np.int64) for group in groups if len(group)]
+    return _described(db, passages, [_Group(group, ()) for group in members], _common_lines(passages, lines))
 
 
-def _common_lines(passages: Passages, lines: Sequence[Counter[str]]) -> frozenset[str]:
+def _lines(db: Database, passages: PassageSet) -> list[Counter[str]]:
+    """The lines of each passage, as `_line_key` writes them."""
+    return [Counter(filter(None, map(_line_key, text.splitlines()))) for text in passage_texts(db, passages.places)]
+
+
+def sentences_in(place: PassagePlace, chunk: Chunk) -> list[Quote]:
+    """The sentences that begin in a passage."""
+    spans = ((chunk.start + a, chunk.start + b) for a, b in cached_sentences(chunk.text))
+    return [Quote(chunk.id, a, b, chunk.text[a - chunk.start : b - chunk.start]) for a, b in spans if place.start <= a < place.end]
+
+
+def _common_lines(passages: PassageSet, lines: Sequence[Counter[str]]) -> frozenset[str]:
     """The lines that several documents have, such as those of a list of participants."""
     known = defaultdict[str, set[str]](set)
     for place, own in zip(passages.places, lines, strict=True):
@@ -175,7 +155,7 @@ def _common_lines(passages: Passages, lines: Sequence[Counter[str]]) -> frozense
     return frozenset(line for line, documents in known.items() if len(documents) >= FORM_DOCUMENTS)
 
 
-def _line(line: str) -> str:
+def _line_key(line: str) -> str:
     """What a line of a form says each time: its letters."""
     return " ".join(re.findall(r"[^\W\d_]+", line.lower()))
 
@@ -220,13 +200,13 @@ class _Group:
     parts: tuple["_Group", ...]
 
 
-def _grouped(passages: Passages, members: Members, levels: int) -> tuple[_Group, ...]:
+def _grouped(passages: PassageSet, members: Members, levels: int) -> tuple[_Group, ...]:
     """The groups of some passages, those with more documents first; what is near to no other belongs to none."""
     if len(members) < MIN_PASSAGES:
         return ()
     vectors, documents = _centered(passages.vectors[members]), [passages.places[n].document for n in members]
     groups = []
-    for part in _clusters(_links(vectors, documents), len(members)):
+    for part in _clusters(_mutual_neighbors(vectors, documents), len(members)):
         center = vectors[part].sum(axis=0)
         near = vectors[part] @ (center / max(float(np.linalg.norm(center)), 1e-9))
         order = np.argsort(-near, kind="stable")
@@ -237,7 +217,7 @@ def _grouped(passages: Passages, members: Members, levels: int) -> tuple[_Group,
     return tuple(sorted(groups, key=lambda g: (-len({passages.places[n].document for n in g.members}), -len(g.members), int(g.members[0]))))
 
 
-def _links(vectors: Vectors, documents: Sequence[str]) -> dict[tuple[int, int], float]:
+def _mutual_neighbors(vectors: Vectors, documents: Sequence[str]) -> dict[tuple[int, int], float]:
     """The cosines of passages that are mutually among each other's nearest, few of one document."""
     numbers, cosines = nearest_passages(vectors, 4 * NEIGHBORS + 1)
     chosen: list[dict[int, float]] = []
@@ -272,7 +252,7 @@ class _Phrase:
     members: frozenset[int]
 
 
-def _described(db: Database, passages: Passages, groups: Sequence[_Group], common: frozenset[str]) -> tuple[Theme, ...]:
+def _described(db: Database, passages: PassageSet, groups: Sequence[_Group], common: frozenset[str]) -> tuple[Theme, ...]:
     """The themes of groups, labelled, with sentences that are no `common` lines."""
     shown = sorted({n for group in _all_groups(groups) for n in group.members[:LABELLED_PASSAGES].tolist()})
     chunks = {c.id: c for c in chunks_store.chunks_by_id(db, sorted({passages.places[n].chunk for n in shown}))}
@@ -300,7 +280,7 @@ def _all_groups(groups: Sequence[_Group]) -> Iterable[_Group]:
         yield from _all_groups(group.parts)
 
 
-def _headings(db: Database, passages: Passages, shown: Sequence[int]) -> list[_Phrase]:
+def _headings(db: Database, passages: PassageSet, shown: Sequence[int]) -> list[_Phrase]:
     """The titles and headings above passages."""
     of_document = defaultdict[str, list[int]](list)
     for n in shown:
@@ -317,15 +297,14 @@ def _headings(db: Database, passages: Passages, shown: Sequence[int]) -> list[_P
     return [_Phrase(title, HEADING_WEIGHT, frozenset(below[title])) for title in fitting]
 
 
-def _names(db: Database, passages: Passages, shown: Sequence[int]) -> list[_Phrase]:
+def _names(db: Database, passages: PassageSet, shown: Sequence[int]) -> list[_Phrase]:
     """The names and noun phrases in passages, as they are written most often."""
     in_chunk = defaultdict[str, list[int]](list)
     for n in shown:
         in_chunk[passages.places[n].chunk].append(n)
     within, forms = defaultdict[str, set[int]](set), defaultdict[str, Counter[str]](Counter)
-    chosen, kinds = "chunk_id IN (SELECT value FROM json_each(?))", dict[str, str]()
-    select = f"SELECT m.entity_id, e.type, m.chunk_id, m.start, m.name FROM mentions m JOIN entities e ON e.id = m.entity_id WHERE {chosen}"
-    for entity, kind, chunk, start, name in db.execute(select, [json.dumps(sorted(in_chunk))]):
+    kinds = dict[str, str]()
+    for entity, kind, chunk, start, name in mentions_in_chunks(db, sorted(in_chunk)):
         kinds[entity] = kind
         for n in in_chunk[chunk]:
             if passages.places[n].start <= start < passages.places[n].end:
@@ -342,7 +321,7 @@ def _ranked(
     of_passage: Mapping[int, Sequence[int]],
     vectors: Vectors,
     total: int,
-    places: Sequence[ThemePassage],
+    places: Sequence[PassagePlace],
 ) -> list[str]:
     """The phrases that tell a group from the others, best first, none with a word of one before it."""
     center = vectors[list(members)].mean(axis=0)
@@ -374,7 +353,7 @@ def _without_article(text: str) -> str:
 
 def _quotes(
     members: Sequence[int],
-    places: Sequence[ThemePassage],
+    places: Sequence[PassagePlace],
     chunks: Mapping[str, Chunk],
     phrases: Sequence[str],
     common: frozenset[str],
@@ -383,10 +362,8 @@ def _quotes(
     words = {w.lower() for phrase in phrases for w in phrase.split()} - STOP_WORDS
     found: list[tuple[float, Quote]] = []
     for rank, n in enumerate(members):
-        place, chunk = places[n], chunks[places[n].chunk]
-        for a, b in cached_sentences(chunk.text):
-            if place.start <= chunk.start + a < place.end and _line(chunk.text[a:b]) not in common:
-                quote = Quote(chunk.id, chunk.start + a, chunk.start + b, chunk.text[a:b])
+        for quote in sentences_in(places[n], chunks[places[n].chunk]):
+            if _line_key(quote.text) not in common:
                 form = informativeness(quote.text, 0) * (SPEECH_WEIGHT if _SPEECH.search(quote.text) else 1.0)
                 on_label = min(3, sum(w in quote.text.lower() for w in words))
                 found.append((form + on_label - 2.0 * rank / len(members), quote) if form > 0 else (-9.0, quote))
