@@ -494,6 +494,18 @@ class Index(IndexReader):
             SearchHit(r["path"], r["part"], r["start"], r["end"], r["text"], r["snippet"], r["score"], tuple(r["headings"])) for r in rows
         ]
 
+    def themes(self, topic: str = "", *, selection: DocumentFilter = NO_FILTER) -> list[IndexRow]:
+        """The themes of the documents, broadest first, or of the passages near a topic, the nearest first; none of a topic without any.
+
+        `number`, `label`, key `phrases`, the number of `documents` with a passage about it, of all, `paths`, `passages`, `quotes` and the
+        themes that it divides into, `parts`. `selection`: the documents to look at. Raises NoMatchingDocuments, NoIndex.
+        """
+        from localrag import serializers
+        from localrag.query.theme_answers import topic_themes
+
+        with filter_project(self._search_project(), selection) as project:
+            return serializers.serialize_themes(topic_themes(topic, project), project.db)
+
     # Tables
 
     def plan_review(self, questions: Sequence[str], *, rows: str = "document", selection: DocumentFilter = NO_FILTER) -> "ReviewPlan":

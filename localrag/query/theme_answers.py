@@ -28,6 +28,7 @@ DIVERSITY = 0.2  # of the sentences on a topic
 FORM_WEIGHT = 0.05  # of a sentence's form, relative to its cosine to the question
 MAX_TOPIC_PASSAGES = 40  # that are grouped; more are further from the topic than they are worth
 MIN_TOPIC_SHARE = 0.55  # of the best passage's nearness to the topic
+MIN_TOPIC_COSINE = 0.25  # of the nearest passage of a topic that the documents speak of
 WORDS_WEIGHT = 0.3  # of the question's words that a passage has, relative to its cosine
 MAX_PERIODS = 8
 MAX_PARTS = 8  # of a single document
@@ -79,6 +80,16 @@ def theme_point(theme: Theme, question: Question, project: Project, n_quotes: in
 
 
 # Topics
+
+
+def topic_themes(topic: str, project: Project) -> Sequence[Theme]:
+    """The passages near a topic as themes; all themes without one. Empty where no passage is near it."""
+    if not topic.strip():
+        return stored_themes(project.db, project.folder)
+    question = Question(topic, project.embedder.embed([topic])[0], "extractive")
+    near = near_passages(question, project)
+    is_near = len(near.places) and float((near.vectors @ question.vector).max()) >= MIN_TOPIC_COSINE
+    return group_topic(question, near, project) if is_near else ()
 
 
 def near_passages(question: Question, project: Project) -> PassageSet:

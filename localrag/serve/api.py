@@ -32,6 +32,7 @@ from localrag.store.database import caches_of, snapshot
 from localrag.store.filtered import NoMatchingDocuments
 from localrag.store.opening import open_index, writer_lock
 from localrag.text.markdown import NeutralStream
+from localrag.themes import stored_themes
 
 MAX_CONVERSATIONS = 200  # listed, newest first
 STOPPED_NOTE = "Stopped before its end."
@@ -217,6 +218,9 @@ def browse_routes(site: ServerContext) -> list[Route]:
         ends = (request.query_params.get("from", ""), request.query_params.get("to", ""))
         return serializers.shortest_path(*ends, OpenIndex(site.root, site.folder, db))
 
+    def themes(_: Request, db: Database) -> Any:
+        return {"themes": serializers.serialize_themes(stored_themes(db, site.folder), db)}
+
     return [
         Route("/api/documents", read_handler(site, _documents)),
         Route("/api/documents/{id}", read_handler(site, _document)),
@@ -228,6 +232,7 @@ def browse_routes(site: ServerContext) -> list[Route]:
             read_handler(site, lambda request, db: serializers.serialize_relationship(request.path_params["id"], db)),
         ),
         Route("/api/path", read_handler(site, path)),
+        Route("/api/themes", read_handler(site, themes)),
         Route("/api/communities", read_handler(site, _communities)),
         Route("/api/reports/{id}", read_handler(site, lambda request, db: serializers.serialize_report(request.path_params["id"], db))),
     ]

@@ -40,6 +40,7 @@ from localrag.serve.values import MAX_NUMBER, read_arguments
 from localrag.settings import QueryMode
 from localrag.store import browse
 from localrag.store.database import snapshot
+from localrag.themes import stored_themes
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -388,11 +389,18 @@ def _add_graph(server: IndexMcpServer, folder: Path) -> None:
             others = [r["name"] for r in matches if r["id"] != best["id"]]
             return mcp_results.item_result("entity", serializers.serialize_entity(best["id"], db) | {"others": others})
 
+    @server.tool(title="List the themes", annotations=READ_ONLY_TOOL)
+    def themes(offset: Offset = 0) -> CallToolResult:
+        """List the themes of all documents, broadest first, with the number of documents about each, and sentences of them."""
+        with snapshot(folder) as db:
+            rows = serializers.serialize_themes(stored_themes(db, folder), db)
+        return mcp_results.page_result("themes", {}, rows[offset:], offset, len(rows))
+
     @server.tool(title="List the communities", annotations=READ_ONLY_TOOL)
     def communities(
         level: Annotated[int | None, Field(ge=0, le=MAX_NUMBER, description="0 is the coarsest; left out: all")] = None, offset: Offset = 0
     ) -> CallToolResult:
-        """List the themes of the documents: communities of entities that belong together, each with the title of its report."""
+        """List the communities of entities that belong together, each with the title of its report."""
         with snapshot(folder) as db:
             rows = serializers.serialize_communities(db)
         head = {"levels": sorted({r["level"] for r in rows})}

@@ -108,6 +108,25 @@ def entity_command(
     write_result(found, print_entities, as_json=as_json)
 
 
+@with_options("selected", **FILTER_OPTIONS)
+def themes_command(
+    topic: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC…]", help="Only what the documents say about it.")] = None,
+    *,
+    selected: OptionValues,
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the themes of the documents, with the number of documents about each and sentences of them."""
+    from localrag.cli.views.contents import print_themes
+
+    about = joined_words(topic or [])
+    with localrag.Index.open(index) as opened:
+        themes = opened.themes(about, selection=document_filter(selected) or NO_FILTER)
+        if about and not themes:
+            print_note(f"The documents say nothing about {about}. All their themes: localrag themes")
+    write_result(themes, print_themes, as_json=as_json)
+
+
 def tree_command(
     level: Annotated[int | None, typer.Option("--level", min=0, help="Deepest level to show.")] = None,
     index: IndexOption = None,

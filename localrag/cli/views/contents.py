@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.tree import Tree
 
-from localrag.cli.views.answers import answer_json, display_path
+from localrag.cli.views.answers import MAX_QUOTE_CHARS, answer_json, display_path, shorten
 from localrag.cli.views.console import print_fields, print_rows, stdout_console, styled
 from localrag.cli.views.progress import format_engine_metrics, format_progress
 from localrag.cli.views.terminal import escape_line
@@ -56,6 +56,25 @@ def _print_entity(entity: dict[str, Any]) -> None:
         stdout_console.print(f"{c['status']}: {c['description']}")
     for m in entity["mentions"][:MAX_ROWS]:
         stdout_console.print(f"{escape_line(m['path'])}:{m['start']}-{m['end']}", style="dim")
+
+
+def print_themes(themes: Sequence[dict[str, Any]]) -> None:
+    """Print themes as a tree, each with its breadth, and the first with a sentence."""
+    tree = Tree("themes", hide_root=True)
+
+    def add(parent: Tree, theme: dict[str, Any], depth: int) -> None:
+        total = theme["of_documents"]
+        about = f"{theme['documents']} of {total} documents" if total > 1 else f"{theme['passages']} passages"
+        named = ", ".join(theme["phrases"])
+        branch = parent.add(styled((theme["number"], "dim"), f" {theme['label']} ", (f"{named}{' · ' * bool(named)}{about}", "dim")))
+        for quote in theme["quotes"][: depth < 1]:
+            branch.add(styled(shorten(quote["text"], MAX_QUOTE_CHARS), (f"  {quote['path']}, {quote['start']}", "dim")))
+        for part in theme["parts"]:
+            add(branch, part, depth + 1)
+
+    for theme in themes:
+        add(tree, theme, 0)
+    stdout_console.print(tree)
 
 
 def tree_json(communities: Sequence[dict[str, Any]], deepest: int | None) -> list[dict[str, Any]]:
