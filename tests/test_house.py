@@ -45,10 +45,9 @@ ROOMS = {
         {"review"},
     ],
     "bench": [
-        {"engine", "tasks"},
+        {"engine"},
         {"measure"},
         {"runs"},
-        {"report"},
     ],
     "catalog": [
         {"hub", "listing"},

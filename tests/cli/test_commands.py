@@ -1,7 +1,6 @@
 """Texts of several words without quotes, and results as JSON that were printed as text only."""
 
 import json
-import re
 import shutil
 
 import pytest
@@ -87,7 +86,7 @@ def test_the_source_of_an_answer_as_json(town):
 
 
 def test_texts_and_lists_as_json(tmp_path, monkeypatch):
-    """Prompts, pages of the documentation, saved benchmarks."""
+    """Prompts and pages of the documentation."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LOCALRAG_HOME", str(tmp_path / "home"))
     (name, *_) = [row["name"] for row in json.loads(out("prompts", "list", "--json"))["prompts"]]
@@ -98,13 +97,9 @@ def test_texts_and_lists_as_json(tmp_path, monkeypatch):
     page = json.loads(out("help", "install", "--json"))
     assert {key: page[key] for key in ("topic", "title")} in topics
     assert page["text"].startswith("# ")
-    assert json.loads(out("bench", "runs", "--json")) == []
 
 
-@pytest.mark.parametrize("args", [("bench", "--json", "runs"), ("bench", "--json", "--markdown")])
-def test_json_is_not_dropped_without_a_word(args, tmp_path, monkeypatch):
+def test_json_is_not_dropped_without_a_word(tmp_path, monkeypatch):
     """Where another word on the line contradicts it."""
     monkeypatch.chdir(tmp_path)
-    refused = invoke(*args)
-
-    assert re.search("--json", str(refused.exception))
+    assert "--json" in str(invoke("bench", "--json", "engine").exception)
