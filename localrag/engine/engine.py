@@ -163,7 +163,7 @@ class Engine:
             if request.grammar:
                 self._grammar_tokenizer = self._grammar_tokenizer or self.backend.grammar_tokenizer()
                 sequence.constraint = GrammarMatcher(self._grammar_tokenizer, request.grammar)
-            sequence.sampler = Sampler(request.sampling, sequence.constraint, scored=request.with_log_probability)
+            sequence.sampler = Sampler(request.sampling, sequence.constraint)
             if request.task:
                 sequence.prefill_boundary = self.prefixes.learn(request.task, sequence.token_ids)
         except Exception as error:  # noqa: BLE001 — a grammar that cannot be built fails its own request only
@@ -310,10 +310,7 @@ class Engine:
         self._drop(sequence)
         counts = (len(request.token_ids), sequence.n_cached, sequence.n_generated, sequence.n_forced)
         self.figures.tasks[request.task].count(*counts, seconds=seconds, queue_seconds=sequence.queue_seconds)
-        log_probability = sequence.sampler.log_probability if sequence.sampler else 0.0
-        sequence.resolve(
-            Generation(sequence.text, complete, tuple(sequence.token_ids), *counts, seconds, sequence.queue_seconds, log_probability)
-        )
+        sequence.resolve(Generation(sequence.text, complete, tuple(sequence.token_ids), *counts, seconds, sequence.queue_seconds))
 
     def _fail(self, sequences: list[Sequence], error: Exception) -> None:
         for sequence in sequences:

@@ -31,7 +31,6 @@ class Request:
     on_text: Callable[[str], None] | None = None  # called on the event loop with each new part of the text
     task: str = ""
     messages: tuple[dict[str, str], ...] = ()  # the conversation behind `token_ids`, for a model server
-    with_log_probability: bool = False  # compute `Generation.log_probability`
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,6 @@ class Generation:
     forced_tokens: int
     seconds: float
     queue_seconds: float
-    log_probability: float = 0.0  # of the sampled tokens without the grammar mask; only with `with_log_probability`
     dropped_rows: int = 0  # rows of a server's answer that the grammar does not allow
 
 

@@ -5,7 +5,7 @@ beside them: `tags.0.weight`.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,22 +43,6 @@ def load_adapter(path: Path) -> LoraAdapter:
     values: dict[str, Any] = {name: field.contents() for name, field in reader.fields.items()}
     tensors = {t.name: np.asarray(t.data, np.float32) for t in reader.tensors}
     return LoraAdapter(float(values[ALPHA_KEY]), tensors)
-
-
-def write_adapter(path: Path, tensors: Iterable[tuple[str, Array]], *, alpha: float, architecture: str = "llama") -> None:
-    """Write an adapter for a model of this architecture, in the format of `load_adapter` and llama.cpp, with 16-bit tensors."""
-    import gguf
-
-    writer = gguf.GGUFWriter(path, architecture)
-    writer.add_type("adapter")
-    writer.add_string("adapter.type", "lora")
-    writer.add_float32(ALPHA_KEY, alpha)
-    for name, values in tensors:
-        writer.add_tensor(name, np.ascontiguousarray(values, np.float16))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
 
 
 MAX_WINDOW = 2048  # tokens of one call; longer texts are split even if the model allows more

@@ -91,30 +91,24 @@ def _line_grammar(pattern: str, max_characters: int, to_line: Callable[[str], st
     return replace(grammar, schema=schema, from_json=lambda value: [to_line(value["line"]) + "\n"])
 
 
-def question_lines(n_lines: int, previous: Sequence[str] = ()) -> Grammar:
-    """Exactly `n_lines` lines of one question each, all different and none of the `previous` ones."""
-    return _distinct_lines(r"[^\s\-*#][^\n]{8,140}[?？]", n_lines, n_lines, previous)
-
-
 def word_lines(*, most: int) -> Grammar:
     """Different lines of one lower-case common noun or two to six Chinese characters; the model decides when the list ends."""
-    return _distinct_lines("[a-z]{3,20}|[\u4e00-\u9fff]{2,6}", 1, most)
+    return distinct_lines("[a-z]{3,20}|[\u4e00-\u9fff]{2,6}", 1, most)
 
 
-def _distinct_lines(pattern: str, min_lines: int, max_lines: int, excluded: Sequence[str] = ()) -> Grammar:
-    """`min_lines` to `max_lines` different lines of a pattern, none of the excluded ones."""
+def distinct_lines(pattern: str, min_lines: int, max_lines: int) -> Grammar:
+    """`min_lines` to `max_lines` different lines of a pattern."""
 
     def following(text: str) -> str | None:
         seen = text.split("\n")[:-1]
         if len(seen) >= max_lines:
             return None
-        left_out = [*excluded, *seen]
-        unseen = f" & ~({' | '.join(map(lark_literal, left_out))})" if left_out else ""
+        unseen = f" & ~({' | '.join(map(lark_literal, seen))})" if seen else ""
         return f'start: (LINE "\\n"){"?" if len(seen) >= min_lines else ""}\nLINE: /{pattern}/{unseen}'
 
     line = {"type": "string", "maxLength": 150}
     schema = object_schema(items={"type": "array", "items": line, "minItems": min_lines, "maxItems": max_lines})
-    key = content_id("lines", min_lines, max_lines, pattern, *excluded)
+    key = content_id("lines", min_lines, max_lines, pattern)
     return Grammar(key, following, schema, lambda value: [f"{row.strip()}\n" for row in dict.fromkeys(value["items"])])
 
 
