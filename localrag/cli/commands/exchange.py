@@ -1,6 +1,5 @@
 """`localrag export`, `wiki`, `import`, `pack` and `unpack`."""
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,6 @@ import typer
 import localrag
 from localrag.cli.options import IndexOption, JsonOption, QuietOption, choice_option, engine_options
 from localrag.cli.views.terminal import escape_line, print_note, status_line, write_json, write_out, write_result
-from localrag.errors import UsageError
 
 if TYPE_CHECKING:
     from localrag.exchange.export import ExportResult
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 
 
 EXPORT_FORMATS = ("parquet", "csv", "jsonl", "graphml", "html")
-STDOUT = Path("-")
 
 
 def export_command(
@@ -33,7 +30,7 @@ def export_command(
             **choice_option("format", EXPORT_FORMATS),
         ),
     ],
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The file (graphml, html; - for stdout) or folder to write.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The file (graphml, html) or folder to write.")],
     force: Annotated[
         bool, typer.Option("--force", help="Replace an existing file; write into a folder that has other files, which are kept.")
     ] = False,
@@ -42,28 +39,9 @@ def export_command(
 ) -> None:
     """Write the graph, reports and passages as files for other programs."""
     with localrag.Index.open(index) as opened:
-        if path == STDOUT:
-            _to_stdout(lambda file: opened.export(format, file), format)
-            return
         result = opened.export(format, path, force=force)
     row = {name: getattr(result, name) for name in result.__slots__} | {"path": str(result.path)}
     write_result(row, _print_export, result, as_json=as_json)
-
-
-def _to_stdout(write: "Callable[[Path], ExportResult]", format: str) -> None:
-    """Export a single-file format to a temporary file and copy it to stdout. Raises UsageError for a format with a folder."""
-    import shutil
-    import sys
-    from tempfile import TemporaryDirectory
-
-    from localrag.exchange.export import FILE_FORMATS
-
-    if format not in FILE_FORMATS:
-        raise UsageError(f"{format} is a folder of files and cannot go to stdout.", f"Name a folder, or choose {', '.join(FILE_FORMATS)}.")
-    with TemporaryDirectory() as folder:
-        result = write(Path(folder) / f"graph.{format}")
-        with result.path.open("rb") as file:
-            shutil.copyfileobj(file, sys.stdout.buffer)
 
 
 def _print_export(result: "ExportResult") -> None:

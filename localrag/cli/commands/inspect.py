@@ -25,7 +25,7 @@ from localrag.cli.options import (
     with_engine,
     with_options,
 )
-from localrag.cli.views.terminal import escape_line, print_note, write_json, write_line, write_result
+from localrag.cli.views.terminal import escape_line, print_note, write_json, write_line, write_out, write_result
 from localrag.errors import LocalragError, UsageError
 from localrag.filters import NO_FILTER, parse_collection_names
 from localrag.records import CheckLine, to_row
@@ -183,7 +183,7 @@ def print_citation(index: "Index", last: "Answer | None", n: int, opens: str = "
     return citation.path
 
 
-collections_app = typer.Typer(no_args_is_help=True, help="Show, rename and remove collections: named sets of documents.")
+collections_app = typer.Typer(no_args_is_help=True, help="List, rename and remove collections: named sets of documents.")
 CollectionNameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A collection shown by `localrag collections list`.")]
 
 
@@ -191,22 +191,11 @@ CollectionNameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A c
 def list_collections_command(index: IndexOption = None, as_json: JsonOption = False) -> None:
     """List the collections with the number of their documents."""
     sizes = localrag.Index.open(index).collections()
-    lines = [f"{n:>6}  {escape_line(name)}" for name, n in sizes.items()]
-    write_result({"collections": [{"name": name, "documents": n} for name, n in sizes.items()]}, _write_lines, lines, as_json=as_json)
+    rows = [{"name": name, "documents": n} for name, n in sizes.items()]
+    lines = "\n".join(f"{n:>6}  {escape_line(name)}" for name, n in sizes.items())
+    write_result({"collections": rows}, write_out, lines and f"{lines}\n", as_json=as_json)
     if not sizes and not as_json:
         print_note("There is no collection. Create one: localrag index PATH --collection NAME")
-
-
-def _write_lines(lines: list[str]) -> None:
-    for line in lines:
-        write_line(line)
-
-
-@collections_app.command("show")
-def show_collection_command(name: CollectionNameArgument, index: IndexOption = None, as_json: JsonOption = False) -> None:
-    """List the documents of a collection."""
-    paths = localrag.Index.open(index).paths([name])
-    write_result({"name": name, "paths": paths}, _write_lines, paths, as_json=as_json)
 
 
 @contextmanager

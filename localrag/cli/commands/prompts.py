@@ -1,4 +1,4 @@
-"""`localrag prompts` (list, show, edit, trust and reset prompts) and `localrag tune`."""
+"""`localrag prompts` (list, show, edit and trust prompts) and `localrag tune`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -111,7 +111,8 @@ def edit_command(name: NameArgument, user: UserOption = False, index: IndexOptio
         print_note(f"{name} is as shipped.")
         return
     trust_prompt(file)
-    print_note(f"{name} is your own now: {file}\nThe next run repeats the stages that use it: localrag index PATH")
+    print_note(f"{name} is your own now; to use the bundled one again, delete {file}")
+    print_note("The next run repeats the stages that use it: localrag index PATH")
 
 
 @prompts_app.command("trust")
@@ -133,17 +134,6 @@ def trust_command(
         trust_prompt(file)
         print_note(f"{prompt_name(file)} is used from now on: {file}")
     print_note("The next run repeats the stages that use them: localrag index PATH")
-
-
-@prompts_app.command("reset")
-def reset_command(name: NameArgument, user: UserOption = False, index: IndexOption = None) -> None:
-    """Use the bundled prompt again. Your own is kept beside it, as NAME.md.old."""
-    file = _folders(index)[user] / f"{_known(name)}.md"
-    if not file.exists():
-        raise UsageError(f"{file} does not exist: {name} is not your own there.", "Which are: localrag prompts list")
-    old = file.with_name(f"{file.name}.old")
-    file.replace(old)
-    print_note(f"{name} is the bundled prompt again. Yours is kept: {old}")
 
 
 def _folders(index: Path | None) -> list[Path]:

@@ -187,12 +187,11 @@ MAX_TITLE_CHARS, MAX_QUOTE_CHARS = 70, 100  # of a first question, of a quote
 CONTEXT_CHARS = 40  # shown before the searched words
 
 
-def print_conversations(rows: Sequence[dict[str, Any]], current: int | None = None) -> None:
+def print_conversations(rows: Sequence[dict[str, Any]]) -> None:
     """Print conversations: number, first question, number of answers, time of the last one."""
     for row in rows:
         many = f"{row['answers']} answer{'s' * (row['answers'] != 1)}"
-        number = f"{'*' if row['id'] == current else ' '}{row['id']}"
-        stdout_console.print(styled((number, "bold"), f"  {shorten(row['title'])}  ", (f"{many} · {row['at']}", "dim")))
+        stdout_console.print(styled((f" {row['id']}", "bold"), f"  {shorten(row['title'])}  ", (f"{many} · {row['at']}", "dim")))
     if not rows:
         stdout_console.print("There are no conversations.")
 
