@@ -88,7 +88,6 @@ def _machine() -> CheckLine:
 
 
 def _library(name: str) -> CheckLine:
-    """Whether a library of LIBRARIES can be loaded."""
     module, distribution = LIBRARIES[name]
     importlib.import_module(module)
     try:

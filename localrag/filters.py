@@ -150,7 +150,6 @@ def _condition(match: re.Match[str]) -> FilterCondition:
 
 
 def _day(value: str, text: str) -> str:
-    """The first day of a date, month or year, as YYYY-MM-DD. Raises UsageError."""
     match = _DATE.fullmatch(value.strip())
     try:
         if match is None:
@@ -209,7 +208,6 @@ def _glob(pattern: str) -> Callable[[str], bool]:
 
 
 def _regex(glob: str) -> str:
-    """Translate a glob into a regular expression."""
     regex, position = "", 0
     for m in _WILDCARD.finditer(glob):
         regex += re.escape(glob[position : m.start()])
@@ -245,7 +243,6 @@ def parse_day(text: str) -> str:
 
 
 def _days(text: str) -> Iterator[tuple[str, bool]]:
-    """The dates in a text, and whether each has a month."""
     for match in _PACKED.finditer(text):
         yield _iso(match[1], match[2], match[3]), True
     for match in _NAMED.finditer(text):

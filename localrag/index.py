@@ -607,14 +607,12 @@ class Index(IndexReader):
         return MULTILINGUAL_EMBEDDER
 
     def _query_project(self) -> Project:
-        """The index with all its models."""
         if self._asked is None:
             project = open_for_query(self.folder, model=self._model, reranker=self._reranker, engine=self._engine, logs=self.logs)
             self._asked = self._open.enter_context(project)
         return self._asked
 
     def _search_project(self) -> Project:
-        """The index with its embedder but without a chat model."""
         if self._asked is None and self._searched is None:
             opened = open_for_query(self.folder, reranker=self._reranker, asks=False, logs=self.logs)
             self._searched = self._open.enter_context(opened)
@@ -628,7 +626,6 @@ def _listed(paths: Paths) -> list[Path]:
 
 
 def _known(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings, unchanged. Raises UsageError for an unknown one."""
     if unknown := settings.keys() - {field.name for field in fields(IndexSettings)}:
         raise UsageError(f"There is no setting {sorted(unknown)[0]!r}.", "Settings are the fields of localrag.settings.IndexSettings.")
     return settings

@@ -128,7 +128,6 @@ def set_default(kind: str, name: str) -> None:
 
 
 def _document() -> Any:
-    """The user's list with its comments, for editing. Raises ModelError if it is invalid."""
     user_models()
     try:
         return tomlkit.parse(user_file().read_text(encoding="utf-8"))
@@ -221,7 +220,6 @@ _HOST_AND_PORT = re.compile(r"[\w.-]{1,253}:\d{2,5}(?:[/#]|$)")
 
 
 def _served(name: str) -> ModelFile:
-    """The model at `http://host:port/v1#name`. Raises ModelError."""
     address, _, model = name.partition("#")
     if "#" in model or "," in address:
         raise ModelError("That is not the address of one server with one model.", "Format: --model http://127.0.0.1:8080/v1#NAME")
@@ -250,7 +248,6 @@ def find_reranker(name: str) -> ModelFile:
 
 
 def _named_or_at(kind: str, name: str | None) -> ModelFile:
-    """The model with a name in models.toml, else the one at a path. Raises ModelError."""
     if not name or name in merged_models()[kind]:
         return _model_of_name(kind, name)
     path = first_shard(name)
@@ -356,7 +353,7 @@ def model_kind(header: Header) -> str:
 
 
 def _at(path: Path, kind: str) -> ModelFile:
-    """The model at a path. Links are not resolved, because the file names of download caches are hashes. Raises ModelError."""
+    """Links are not resolved: the file names of download caches are hashes."""
     shard = _SHARD.fullmatch(path.name)
     return _of_kind(ModelFile(shard[1] if shard else path.stem, kind, path.parent.resolve() / path.name))
 
@@ -383,7 +380,6 @@ def _model_of_name(kind: str, name: str | None) -> ModelFile:
 
 
 def _found(table: dict[str, Any], kind: str, name: str) -> ModelFile:
-    """The model of an entry of the list. Raises ModelError if its file or package is missing."""
     entry = table[kind][name]
     path = Path(entry["path"]).expanduser()
     if package := entry.get("package"):
@@ -475,7 +471,6 @@ def _digest(files: list[Path]) -> str:
 
 
 def _fingerprints() -> dict[str, Any]:
-    """The cached fingerprints; empty if the file is missing or damaged."""
     try:
         cached = json.loads((cache_dir() / FINGERPRINT_CACHE).read_text())
     except (OSError, ValueError):

@@ -147,7 +147,6 @@ def _engine_options(task: ModelBenchmark) -> EngineOptions:
 
 
 async def _quality(task: ModelBenchmark, file: ModelFile, options: EngineOptions, on_progress: ReportProgress) -> dict[str, Any]:
-    """The results of paragraphs, language by language."""
     settings, texts = IndexSettings(), load_paragraphs(task.limit)
     with TemporaryDirectory() as folder:
         db = open_index(Path(folder), create=True)
@@ -175,7 +174,6 @@ async def _quality(task: ModelBenchmark, file: ModelFile, options: EngineOptions
 
 
 async def _load(model: ChatModel, folder: Path) -> dict[str, Any]:
-    """Load the model and time it; a server's is loaded already."""
     started = time.perf_counter()
     engine = await model.engine()
     seconds = time.perf_counter() - started

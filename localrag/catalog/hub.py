@@ -80,7 +80,6 @@ def list_files(repo: str, quant: str, hosts: Sequence[str] = ()) -> list[RemoteF
 
 
 def _read_list(response: httpx.Response) -> bytes:
-    """The body of a small response, within RESPONSE_TIMEOUT_S. Raises httpx.TransportError."""
     until, parts, size = time.monotonic() + RESPONSE_TIMEOUT_S, list[bytes](), 0
     for part in response.iter_bytes():
         parts.append(part)
@@ -173,7 +172,6 @@ def _fetch(client: httpx.Client, file: RemoteFile, target: Path, progress: Calla
 
 
 def _append(client: httpx.Client, file: RemoteFile, part: Path, progress: Callable[[int], None], hosts: Sequence[str]) -> str:
-    """Resume a download; return why it stopped. Raises ModelError when retrying is pointless, httpx.TransportError."""
     have = _size(part)
     url = f"{endpoint()}/{quote(file.repo)}/resolve/main/{quote(file.path)}"
     with _follow_redirects(client, url, {"Range": f"bytes={have}-"} if have else {}, hosts) as response:

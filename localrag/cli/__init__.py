@@ -168,7 +168,6 @@ def _end_in_order(number: int, _frame: Any) -> NoReturn:
 
 
 def _print_error(error: BaseException | None) -> int:
-    """Print an error with its remedy; returns the exit code."""
     if known := known_error(error):
         message, hint, code = str(known), known.hint, known.exit_code
     else:

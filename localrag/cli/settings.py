@@ -277,7 +277,6 @@ def read_set_values() -> dict[str, SetValue]:
 
 
 def _read_environment() -> dict[str, SetValue]:
-    """Read settings from environment variables; empty ones count as unset. Raises UsageError."""
     texts = {v.removeprefix(ENV_PREFIX): value for v, value in os.environ.items() if v.startswith(ENV_PREFIX) and value}
     raw = {name.lower(): value for name, value in texts.items() if name.upper() not in OTHER_ENV_VARIABLES and not name.startswith("TEST_")}
     for name in raw:
@@ -431,7 +430,6 @@ def set_value(path: Path, name: str, text: str) -> Any:
 
 
 def _is_in_force(path: Path) -> bool:
-    """Whether a localrag.toml is trusted or does not exist; False for an invalid one."""
     try:
         return not path.exists() or is_trusted(path, read_settings_file(path, "project"))
     except UsageError:

@@ -79,7 +79,6 @@ class UnigramTokenizer:
         return [Tokens([numbers[n] for n in e.ids], e.offsets) for e in encoded]
 
     def _occurring(self, words: Iterable[str]) -> Iterator[int]:
-        """The numbers of the pieces in some words."""
         for word in words:
             for start in range(len(word)):
                 for end in range(start + 1, min(start + self._longest, len(word)) + 1):
@@ -167,7 +166,6 @@ class E5File:
 
     @cached_property
     def _word_rows(self) -> NDArray[np.uint8]:
-        """The blocks of the words' embeddings, (words, bytes)."""
         found = self._directory["emb.word"]
         rows = np.frombuffer(self._data, np.uint8, found.bytes, found.offset)
         return rows.reshape(-1, self.width // BLOCK_VALUES * BLOCK_BYTES)[: len(self._scores)]

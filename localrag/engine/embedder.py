@@ -399,7 +399,6 @@ class BertModel:
     def _compute(
         self, texts: list[tuple[BertInput, int]], layers: int, row_multiple: int | None
     ) -> Iterator[tuple[BertInput, NDArray[np.float32]]]:
-        """The texts of a batch with their hidden states; each text comes with its number of rows."""
         import torch
         from torch.nn.functional import gelu
 
@@ -435,7 +434,6 @@ class BertModel:
         return groups
 
     def _attention(self, n: int, x: Any, groups: list[tuple[int, int, int, Any]]) -> Any:
-        """Self-attention of layer `n`, within each text."""
         rows = self._linear(f"blk.{n}.qkv", x)
         output = rows.new_zeros(x.shape)
         for row, count, length, mask in groups:

@@ -223,7 +223,6 @@ class Engine:
         self._record_metrics(step, seconds, len(rows), sum(r.sequence.n_generated for r in step.scheduled_sequences) - before)
 
     def _reset_kv_cache(self) -> None:
-        """Create an empty KV cache; close the engine if that fails."""
         self.slots.requeue_all()
         try:
             self.backend.reset()

@@ -83,7 +83,6 @@ class PrefixCache:
             self._files[int(length), digest] = path
 
     def _evict(self, folder: Path) -> None:
-        """Delete the least recently used files of all models above MAX_CACHE_BYTES, and empty folders."""
         total = 0
         for _, size, path in sorted(_sizes(folder), reverse=True):
             total += size
@@ -94,7 +93,6 @@ class PrefixCache:
 
 
 def _sizes(folder: Path) -> Iterator[tuple[int, int, Path]]:
-    """Last use (ns), size in bytes, and path of each file."""
     for path in folder.glob("*/*-*.kv"):
         with suppress(OSError):  # deleted meanwhile
             status = path.stat()

@@ -156,7 +156,6 @@ class Sequence:
             self.future.set_result(result)
 
     def _call_soon(self, callback: Callable[..., None], value: Any) -> None:
-        """Call a function on the caller's event loop, unless that is closed."""
         with suppress(RuntimeError):
             if self.loop:
                 self.loop.call_soon_threadsafe(callback, value)

@@ -103,7 +103,6 @@ def _conll04(path: Path) -> Iterator[GoldDocument]:
 
 
 def _tag_runs(tags: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-    """(first, last, type) of every BIO or BILOU run."""
     first = -1
     for i, tag in enumerate(tags):
         head, _, kind = tag.partition("-")

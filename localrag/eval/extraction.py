@@ -193,7 +193,6 @@ def gold_chunks(document: GoldDocument, tokenizer: Tokenizer, settings: IndexSet
 async def _extract(
     chunks: Sequence[Chunk], case: DocumentCasing, extractor: str, model: ChatModel, settings: IndexSettings, tagger: Tagger | None
 ) -> list[Extraction]:
-    """Extract from a document's chunks with the extractor."""
     if extractor == "phrases":
         return [extract_noun_phrases(piece, case) for piece in chunks]
     return [await extract_chunk(piece, case, model, settings, "extractive", tagger=tagger) for piece in chunks]

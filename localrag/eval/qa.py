@@ -108,7 +108,6 @@ async def _row(name: str, question: GoldQuestion, mode: str, setup_key: str, set
 
 
 async def _answer_with_passages(question: GoldQuestion, mode: str, setup: QaSetup, project: Project) -> tuple[Answer, list[str]]:
-    """The answer, and the files of the passages that it was made from."""
     if mode == CLOSED_BOOK:
         return await _closed_book_answer(question.text, project), []
     answer = await answer_question(question.text, project, replace(setup.options, mode=mode))

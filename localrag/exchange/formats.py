@@ -295,7 +295,6 @@ def _link_files(db: Database) -> dict[str, Neo4jFile]:
 
 
 def _write_csv(path: Path, file: Neo4jFile) -> int:
-    """Write one CSV file; the label or type ends each row."""
     n, last = 0, ":LABEL" if next(iter(file.headers)) == "id" else ":TYPE"
     with path.open("w", encoding="utf-8", newline="") as out:
         out.write(",".join([*file.headers.values(), last]) + "\n")
@@ -305,7 +304,6 @@ def _write_csv(path: Path, file: Neo4jFile) -> int:
 
 
 def _cell(value: Any) -> str:
-    """A value in a CSV file: texts in quotes, numbers without, nothing for None."""
     if value is None:
         return ""
     if isinstance(value, int | float):

@@ -110,7 +110,7 @@ _HTML_HEAD = """<!doctype html>
 
 
 def _json(value: Any) -> str:
-    """JSON that is safe in a script element."""
+    """Safe in a script element."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
@@ -140,7 +140,6 @@ def _communities(db: Database, view: GraphView) -> Iterator[list[Any]]:
 
 
 def _joined(db: Database, view: GraphView) -> Iterator[dict[str, Any]]:
-    """The relationships of the graph view, in its order."""
     for row in export_rows.relationships(db):
         if row["source_id"] in view.entity_numbers and row["target_id"] in view.entity_numbers:
             yield row

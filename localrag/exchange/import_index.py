@@ -94,7 +94,6 @@ def locate_in_documents(
 
 
 def _chunk_places(document: Document, rows: Sequence[GraphRagRow], skipped: dict[str, str]) -> dict[str, tuple[int, int]]:
-    """The spans of a document's chunks by key."""
     places: dict[str, tuple[int, int]] = {}
     at = 0
     for row in rows:
@@ -115,7 +114,6 @@ def _place(text: str, wanted: str, at: int) -> tuple[int, int] | None:
 
 
 def _chunks(document: Document, places: Mapping[str, tuple[int, int]], counts: CountTokens, size: int, overlap: int) -> list[Chunk]:
-    """The chunks of a document in order: the other program's, and new ones of the text between them."""
     spans = sorted(set(places.values()))
     new_spans: list[tuple[int, int]] = []
     at = 0
@@ -133,7 +131,6 @@ def _chunks(document: Document, places: Mapping[str, tuple[int, int]], counts: C
 
 
 def _place_entity(row: GraphRagRow, matches: Mapping[str, _ChunkMatches], located: LocatedIndex) -> None:
-    """Add an entity to every chunk that names it, in each spelling there; its description to the first."""
     kind, description = row["type"].strip('"').lower(), row["description"].strip()
     forms = located.forms.setdefault(row["name"], set())
     for f in _of(row["chunks"], matches):
@@ -151,13 +148,11 @@ def _of(keys: Sequence[str], matches: Mapping[str, _ChunkMatches]) -> Iterator[_
 
 
 def _surface_forms(text: str, name: str) -> list[str]:
-    """The spellings of a name in a text, ignoring case, each once."""
     spans = find_name_spans(text.casefold(), name.casefold()) if len(text.casefold()) == len(text) else find_name_spans(text, name)
     return list(dict.fromkeys(collapse_whitespace(text[s.start : s.end]) for s in spans))
 
 
 def _place_relationship(row: GraphRagRow, matches: Mapping[str, _ChunkMatches], located: LocatedIndex) -> None:
-    """Add a relationship to every chunk that names both of its ends; its description to the first."""
     ends = [name_key(row[name]) for name in ("source", "target")]
     description, placed = row["description"].strip(), False
     for f in _of(row["chunks"], matches):

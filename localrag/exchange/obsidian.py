@@ -92,8 +92,6 @@ PageRow = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Vault:
-    """What all pages need: the index, each subject's page name, rows and titles of communities."""
-
     db: Database
     names: Mapping[str, str]
     communities: Mapping[str, PageRow]

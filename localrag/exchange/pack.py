@@ -192,7 +192,6 @@ def _documents(paths: list[str], root: Path, db: Database) -> tuple[dict[str, Pa
 
 
 def _write_archive(part: Path, files: dict[str, Path], manifest: dict[str, Any]) -> dict[str, Any]:
-    """Write the archive; returns the manifest with every member's size and SHA-256."""
     members: dict[str, dict[str, Any]] = {}
     with ZipFile(part, "w", allowZip64=True) as archive:
         for name, file in files.items():
@@ -320,7 +319,6 @@ def _skipped_members(members: Iterable[str], document_paths: set[str] | None) ->
 
 
 def _open_archive(file: Path) -> ZipFile:
-    """Open a pack. Raises UsageError, LocalragError."""
     try:
         if not stat.S_ISREG(file.stat().st_mode):
             raise UsageError(f"{file} is not a file.", "Give a file that localrag pack wrote.")
@@ -379,7 +377,6 @@ def _members(archive: ZipFile, manifest: dict[str, Any], file: Path) -> list[Zip
 
 
 def _extract_member(archive: ZipFile, info: ZipInfo, listed: dict[str, Any], target: Any, file: Path) -> None:
-    """Copy a member, and check it against the manifest's entry."""
     try:
         with archive.open(info) as source:
             copied = copy_and_hash(source, target, limit=listed["size"])
@@ -434,7 +431,6 @@ def _check_room(infos: list[ZipInfo], folder: Path) -> None:
 
 @contextmanager
 def _unpacked_index(folder: Path) -> Iterator[Database]:
-    """Open the unpacked index. Raises LocalragError if its content cannot be used."""
     db = open_index(folder, create=True)
     try:
         yield db

@@ -135,7 +135,6 @@ def _write_pages(db: Database, wiki: WikiFolder, names: PageNames, folder: Path,
 
 
 def _update(old: WikiPage, page: GeneratedPage, inner: Path) -> None:
-    """Write a page if it changes."""
     text = updated_page(old, page)
     if text != old.text:
         _write_page(inner / old.path, text)

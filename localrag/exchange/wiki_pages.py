@@ -157,7 +157,6 @@ def _updated_front(head: str, front_hash: str, new: Properties | None) -> tuple[
 
 
 def _dump(values: Properties) -> str:
-    """Return properties as YAML."""
     import yaml
 
     cleaned = {_cleaned(key): _cleaned(value) for key, value in values.items()}

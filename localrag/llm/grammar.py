@@ -174,7 +174,6 @@ def entity_lines(
 
 
 def _lines_in(tokens: int, each: int) -> int:
-    """Number of lines that fit into so many tokens."""
     return max(1, tokens // each)
 
 

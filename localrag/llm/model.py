@@ -216,7 +216,6 @@ class ChatModel:
             counter[task] += self._dropped_rows.get(key, 0)
 
     async def _generate(self, request: Request) -> tuple[tuple[int, ...], Generation]:
-        """The prompt of the request's conversation and the engine's generation. Raises AnswerTruncated."""
         engine = await self.engine()
         self._check_file()
         prompt = engine.backend.chat.encode(request.messages) if isinstance(engine, Engine) else ()
@@ -384,7 +383,6 @@ def _word_runs(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _copied_share(words: Sequence[str], known_runs: Iterable[tuple[str, ...]]) -> float:
-    """The share of words in known runs of words."""
     copied: set[int] = set()
     for n, run in enumerate(_word_runs(words)):
         if run in known_runs:

@@ -140,7 +140,6 @@ class PassageReader:
 
 
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    """A span without the white space around it."""
     found = text[start:end]
     first = start + len(found) - len(found.lstrip())
     return first, max(first, end - len(found) + len(found.rstrip()))
@@ -172,8 +171,6 @@ def _softmax(logits: Array) -> Array:
 
 
 class _ReaderModel:
-    """The loaded encoder, its tokenizer and its heads."""
-
     def __init__(self, bert: BertModel, tokenizer: UnigramTokenizer, heads: Mapping[str, Array]) -> None:
         self._bert, self._heads = bert, heads
         self.tokenize = tokenizer.tokenize
@@ -206,7 +203,6 @@ def _remedy() -> str:
 
 
 def _load() -> _ReaderModel:
-    """The reader that ships. Raises ModelError if one of its files is missing, damaged or another version's."""
     entry = shipped_models()["reader"]
     try:
         data = shipped_data_path(entry["path"]).read_bytes()
@@ -225,7 +221,6 @@ def _load() -> _ReaderModel:
 
 
 def _load_weights(data: bytes, base: E5File) -> tuple[BertModel, dict[str, Array]]:
-    """The encoder, and the weights of the heads."""
     import gguf
     from safetensors.numpy import load
 

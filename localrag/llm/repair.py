@@ -26,7 +26,7 @@ def verbatim_name(name: str, text: str) -> str:
 
 
 def _folded(text: str) -> str:
-    """The text in lower case with straight quotes; every character stays at its place."""
+    """Every character stays at its place."""
     return "".join(low if len(low := c.lower()) == 1 else c for c in text.translate(STRAIGHT_QUOTES))
 
 

@@ -184,7 +184,6 @@ class Tagger:
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any, TaggerHeads]:
-        """The tokenizer, the model of hidden states, and the heads."""
         from safetensors import SafetensorError
 
         path, base = find_adapter("tagger")
@@ -268,7 +267,6 @@ def token_windows(sentences: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _whole_words(text: str, start: int, end: int) -> tuple[int, int]:
-    """The character span extended to whole words."""
     while start and text[start - 1].isalnum() and text[start].isalnum():
         start -= 1
     while end < len(text) and text[end].isalnum() and text[end - 1].isalnum():

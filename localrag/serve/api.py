@@ -89,7 +89,6 @@ def model_routes(site: ServerContext) -> list[Route]:
 
 
 def _chat_models() -> list[str]:
-    """The names of the bundled chat model and of those on the user's list, without unusable ones."""
     return [row["name"] for row in list_models() if row["kind"] == "chat" and not row["problem"]]
 
 
@@ -103,7 +102,6 @@ def _choose_model(request: Request, site: ServerContext) -> dict[str, Any]:
 
 
 async def _events(name: str, asked: RunningQuestion) -> AsyncIterator[dict[str, Any] | None]:
-    """Events of a question as JSON values; None as a keep-alive."""
     yield {"event": "started", "id": name}
     stream = NeutralStream()
     async for kind, value in question_events(asked):
@@ -124,8 +122,6 @@ async def _events(name: str, asked: RunningQuestion) -> AsyncIterator[dict[str, 
 
 
 def _parse_options(body: dict[str, Any]) -> QueryOptions:
-    """The query options in a request body. Raises ValueError."""
-
     def number(name: str) -> int | None:
         value = None if body.get(name) is None else read_int(name, body[name])
         if value is not None and not 0 <= value < MAX_NUMBER:
@@ -157,7 +153,6 @@ def _conversation(request: Request, db: Database) -> Any:
 
 
 def _erase(request: Request, site: ServerContext) -> dict[str, Any]:
-    """Delete a conversation, as `localrag sessions rm` does."""
     key = request.path_params["id"]
     if site.query_worker.question_counts["active"]:  # it reads the index, and may belong to the conversation
         raise IndexBusy("A question is being answered.", "Wait for its answer, or stop it. Then delete the conversation.")

@@ -91,7 +91,6 @@ def page_routes(policy: AccessPolicy) -> list[Route]:
 
 
 def _static(folder: Traversable, below: str = "") -> list[tuple[str, Traversable]]:
-    """Every served file with its path below `static/`."""
     served_files = []
     for item in folder.iterdir():
         name = f"{below}{item.name}"
@@ -308,7 +307,6 @@ def run_server(site: ServerContext, policy: AccessPolicy, host: str, port: int, 
 
 
 def _listen(folder: Path, host: str, port: int) -> Any:
-    """A socket that accepts connections. Raises LocalragError if the port is taken, UsageError if this machine has no such address."""
     silent = uvicorn.Config(_not_ready_app, host=host, port=port, log_level=logging.CRITICAL + 1)
     try:
         listener = silent.bind_socket()
@@ -332,7 +330,6 @@ async def _not_ready_app(*_: object) -> None:
 
 
 def _allow_open_files() -> None:
-    """Raise the limit of open files to the hard limit: each connection is one."""
     with suppress(ImportError, ValueError, OSError):
         import resource  # not on Windows
 

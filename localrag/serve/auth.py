@@ -128,7 +128,6 @@ def _cross_site_refusal(scope: Scope, headers: Headers, policy: AccessPolicy) ->
 
 
 def _name(host: str) -> str:
-    """The host name in a Host header, without its port; empty if the header is invalid."""
     match = _HOST.fullmatch(host)
     return match[1].lower() if match else ""
 
@@ -169,7 +168,6 @@ class AccessMiddleware:
 
 
 def _body_limit(scope: Scope) -> int | None:
-    """The largest body of a request in bytes; None if its own handler limits it."""
     if _is_file(scope):
         return None
     return MAX_CHAT_BODY_BYTES if scope["path"] in CHAT_PATHS else MAX_BODY_BYTES

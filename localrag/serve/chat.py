@@ -105,7 +105,6 @@ class OutputLimit:
         return text
 
     async def _fit(self, text: str, tokens_left: int) -> str:
-        """As many words of a text as the remaining tokens allow."""
         (n_tokens,) = await self._count_tokens([text])
         if n_tokens <= tokens_left:
             self._tokens_left = tokens_left - n_tokens
@@ -208,7 +207,6 @@ def source_list(answer: Answer, site: ServerContext, request: ChatRequest | None
 
 
 def _state(answer: Answer, c: Citation) -> str:
-    """The state of a source in brackets; empty for supported."""
     state = answer.state_of(c.n)
     return "" if state == SUPPORTED_STATE else f"({state}) "
 

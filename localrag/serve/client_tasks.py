@@ -79,7 +79,6 @@ def _task_answer(kind: str, prompt: str, asked: str, last: str, schema: dict[str
 
 
 def _title(text: re.Match[str] | None, prompt: str) -> str:
-    """Return the first words of a text, as many as a request allows; empty without one."""
     words = re.findall(r"(\d{1,3})[ -]?(?:words?|wörter|mots|palabras)\b", prompt, re.IGNORECASE)
     chars = re.findall(r"(\d{1,3}) ?(?:characters?\b|zeichen\b|个?字)", prompt, re.IGNORECASE)
     title = " ".join((text[1] if text else "").split()[: min([MAX_TITLE_WORDS, *map(int, words)])])

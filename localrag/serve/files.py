@@ -85,7 +85,6 @@ def _name_error(sent: str, reason: str) -> ValueError:
 
 
 def _check_size(size: int, unwritten: int, site: ServerContext) -> None:
-    """Raise HTTPException if an upload is too large, or if the disk has no room for what is not written yet."""
     if size > site.most_bytes:
         raise HTTPException(413, f"At most {site.most_bytes:,} bytes are accepted; copy a larger file into an indexed folder by hand.")
     if shutil.disk_usage(site.inbox).free < unwritten + MIN_FREE_BYTES:
@@ -248,7 +247,6 @@ def _document(request: Request, site: ServerContext) -> tuple[dict[str, Any], Pa
 
 
 def _range(request: Request, site: ServerContext) -> tuple[Path, list[int], str, float, dict[int, Any]]:
-    """Arguments of `PageRenderer.find_boxes` for a range of a document's text. Raises NotFound, FileUnavailable and ValueError."""
     with snapshot(site.folder) as db:
         document, file = _file(request, db, site)
         if file.suffix.lower() not in OCR_SUFFIXES or file != site.root / document["path"]:
@@ -278,7 +276,6 @@ def _file(request: Request, db: Database, site: ServerContext) -> tuple[dict[str
 
 
 def _changed(file: Path) -> int:
-    """Modification time of a regular file in nanoseconds. Raises FileUnavailable."""
     try:
         state = file.stat()
     except OSError as error:

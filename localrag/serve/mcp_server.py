@@ -186,7 +186,6 @@ _ID_VALUE = re.compile(r'\s*:\s*(?:(-?\d{1,18})|"([^"\\]{0,200})")\s*[,}]')
 
 
 def _unreadable(failed: Exception) -> JSONRPCError:
-    """The answer to a message that the library could not read."""
     given = [error["input"] for error in failed.errors()] if isinstance(failed, ValidationError) else []
     ids = (value.get("id") if isinstance(value, dict) else _request_id(str(value)) for value in given)
     said = "The request cannot be read: it is no valid JSON-RPC, is nested too deep, or has too long a number."

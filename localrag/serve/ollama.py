@@ -139,7 +139,6 @@ def _chat_body(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named_format(wanted: Any) -> dict[str, Any] | None:
-    """A format that is given by its name. Raises ValueError."""
     if wanted in (None, ""):
         return None
     if wanted == "json":
@@ -186,7 +185,6 @@ class LineEncoder:
         return {"model": self._model, "created_at": datetime.now(UTC).isoformat(), "done": False} | said
 
     def _end(self, reply: ChatReply) -> dict[str, Any]:
-        """The fields of the last line, with the citations as further ones."""
         nanoseconds = int((time.monotonic() - self._started_at) * 1e9)
         counts = {"prompt_eval_count": reply.prompt_tokens, "eval_count": reply.output_tokens}
         durations = {"total_duration": nanoseconds, "load_duration": 0, "prompt_eval_duration": 0, "eval_duration": nanoseconds}

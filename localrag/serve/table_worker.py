@@ -52,7 +52,6 @@ class TableRequest:
 
 
 def _review_request(questions: object, rows: object, selection: DocumentFilter) -> TableRequest:
-    """The request of a review of the questions in a list of lines. Raises ValueError and UsageError."""
     from localrag.analysis.review import ROW_KINDS
     from localrag.analysis.review_questions import parse_questions
 
@@ -295,8 +294,6 @@ def _n_cells(task: TableTask) -> int:
 
 
 def _with_cell(table: ResultTable, row_key: str, column: int, cell: Cell) -> ResultTable:
-    """A table with another cell in a row."""
-
     def changed(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
         return (*cells[:column], cell, *cells[column + 1 :])
 

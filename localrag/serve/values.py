@@ -110,7 +110,6 @@ def _read_list(name: str, value: Any, form: Mapping[str, Any]) -> list[Any]:
 
 
 def _as_list(value: Any) -> list[Any]:
-    """A list, also as JSON in a text; anything else is a list of itself."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             value = json.loads(value)
@@ -140,7 +139,6 @@ def _is_unicode(text: str) -> bool:
 
 
 def _expected(form: Mapping[str, Any]) -> str:
-    """What a value of a form may be, in words."""
     form = _without_null(form)
     if "enum" in form:
         return f"one of {', '.join(form['enum'])}"

@@ -42,7 +42,6 @@ def _folders(groups: Path, root: Path, file: str) -> list[Path]:
 
 
 def _memory_left(folder: Path) -> int | None:
-    """The bytes left by a cgroup's limits; None without a limit."""
     limits = [int(text) for name in ("memory.max", "memory.high") if (text := _read_text(folder / name)).isdigit()]
     used = _read_text(folder / "memory.current")
     if not limits or not used.isdigit():

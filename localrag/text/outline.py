@@ -114,7 +114,6 @@ class Outline:
         self.blocks.append(Block(start, end, kind, tuple(h.title for h in self._path)))
 
     def _heading(self, lines: list[_Line], n: int) -> tuple[Heading, int] | None:
-        """The heading that begins in line `n`, and the number of the line after it."""
         line = lines[n]
         if atx := _ATX.fullmatch(line.text[: MAX_TITLE_CHARS + 8]):
             return (Heading(line.start, line.end, len(atx[1]), _title(atx[2].rstrip("# \t"))), n + 1) if atx[2].strip("# \t") else None

@@ -236,7 +236,7 @@ def _line_sentences(line: str, language: str) -> list[tuple[int, int]]:
 
 
 def _boundaries(line: str, language: str) -> list[tuple[int, int]]:
-    """The sentences found by sentencex, as (start, end); the whole line if it fails."""
+    """(start, end) of every sentence; the whole line if sentencex fails."""
     from sentencex import get_sentence_boundaries  # most commands need no sentences
 
     plain = _UNUSUAL.sub(lambda m: " " if m[0].isspace() else "\ufffd", _AFTER_STOP.sub("A", line))  # same length as the line

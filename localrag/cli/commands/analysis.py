@@ -80,7 +80,6 @@ def _make(given: OptionValues, make: "Callable[[Index, DocumentFilter], ResultTa
 
 
 def _show_work(done: int, total: int) -> None:
-    """Show how much of a table is made, on the status line or as an event."""
     if json_events.is_active:
         write_event("progress", done=done, total=total)
     else:

@@ -210,7 +210,6 @@ def chat_command(
 
 
 def _chat_loop(talk: ChatSession, read: "ReadLine") -> None:
-    """Handle lines until the end of the conversation."""
     now: ChatSession | None = talk
     while now is not None and (line := _read_line(read, now.how["mode"])) is not None:
         now = _handle_line(line, now)

@@ -45,7 +45,6 @@ def export_command(
 
 
 def _print_export(result: "ExportResult") -> None:
-    """Print what was written, which files of an earlier export were removed, and how to open the export."""
     counts = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in result.counts.items() if n)
     files = "" if len(result.files) == 1 else f" in {len(result.files)} files"
     print_note(f"{result.path}: {counts}{files} ({result.size / 1e6:.1f} MB).")
@@ -96,7 +95,6 @@ def _show_statement(done: int, total: int) -> None:
 
 
 def _print_wiki(result: "WikiResult", folder: Path) -> None:
-    """Print how many pages were written and deleted, and those that need the person."""
     import shlex
 
     counts = ", ".join(f"{n} {name}" for name, n in result.counts.items())
@@ -112,7 +110,6 @@ def _print_wiki(result: "WikiResult", folder: Path) -> None:
 
 
 def _print_wiki_check(checked: "WikiCheckResult", *, as_json: bool) -> None:
-    """Print the problems, one a line, with the place in the documents where there is one."""
     from localrag.serializers import serialize_citation
 
     if as_json:
@@ -201,7 +198,6 @@ def unpack_command(
 
 
 def _print_listed(what: str, listed: tuple[tuple[str, str], ...]) -> None:
-    """Print at most MAX_SHOWN names, each with its reason or value."""
     for name, detail in listed[:20]:
         print_note(f"{what}  {escape_line(name)}: {escape_line(detail)}")
     if len(listed) > 20:

@@ -154,7 +154,6 @@ def _name_better_model(index: Path | None) -> None:
 
 
 def _write_plan(plan: "IndexPlan", *, as_json: bool) -> None:
-    """Write the planned files, chunks, models, calls, tokens, time and disk space of a run."""
     from localrag.cli.views.console import print_fields
 
     time_text = "not known yet: no run with this model on this machine so far (localrag doctor measures its speed)"
@@ -340,7 +339,6 @@ def run_when_unlocked(run: Callable[[], object]) -> None:
 
 
 def _run_once(run: Callable[[], object]) -> tuple[float, str]:
-    """Run once; return the time of the next attempt without a change, and the error. Raises typer.Exit and KeyboardInterrupt."""
     try:
         run()
     except typer.Exit:

@@ -294,7 +294,6 @@ def add_merge_command(
 
 
 def _decide(index: Path | None, line: str, engine: OptionValues, *, quiet: bool) -> None:
-    """Save a merge decision and rebuild the graph."""
     import asyncio
 
     from localrag.cli.views.progress import IndexProgress
@@ -363,7 +362,6 @@ def _lines(parts: "list[CheckResult]", after: "list[CheckResult] | None") -> "li
 
 
 def _what_next(parts: "list[CheckResult]", copy: Path | None, left: bool) -> str:
-    """The next step for the user, in a sentence."""
     if left and not copy:
         return "Repair it: localrag check --repair"
     if left:

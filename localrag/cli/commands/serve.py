@@ -189,7 +189,7 @@ def _absolute(model: str | None) -> str | None:
 
 
 def _print_config(program: str, folder: Path, options: list[str]) -> None:
-    """Print the configuration for an MCP client, with absolute paths: clients use another working folder and PATH."""
+    """Print absolute paths: clients use another working folder and PATH."""
     key, more, where = MCP_CLIENTS[program]
     command, *first = _command()
     server = {"command": command, "args": [*first, "mcp", "--index", str(folder.resolve()), *options]}

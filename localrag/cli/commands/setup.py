@@ -92,7 +92,6 @@ def trust_command() -> None:
 
 
 def _setting_rows(index: Path | None) -> list[dict[str, Any]]:
-    """All settings in effect, with a note if the index cannot be read."""
     from localrag.project import bound_models
 
     set_values, project = read_set_values(), project_file(Path.cwd())

@@ -135,7 +135,6 @@ def print_answer(answer: Answer, root: Path, stream: AnswerStream, opens: str = 
 
 
 def _print_citations(answer: Answer, root: Path) -> None:
-    """Print the citations of an answer, one a line: number, place, quote, and the state unless it is supported."""
     for c in answer.citations:
         state = _state(answer, c)
         place = f"[{c.n}] {display_location(c, root)}, {c.start}-{c.end}  “{shorten(c.quote, MAX_QUOTE_CHARS)}”"
@@ -156,7 +155,6 @@ def _bold_titles(text: str) -> Text:
 
 
 def _mark_answer(shown: Text, passage: AnswerPassage) -> Text:
-    """The text of a passage with its short answer underlined."""
     at = shown.plain.find(escape_marks(passage.text))
     if passage.marked and at >= 0:
         start, end = (at + len(escape_marks(passage.text[:offset])) for offset in passage.marked)
@@ -238,7 +236,6 @@ def conversation_markdown(answers: Sequence[Answer], root: Path) -> str:
 
 
 def _state(answer: Answer, c: Citation) -> str:
-    """The state of a citation after two spaces; empty if it is supported."""
     state = answer.state_of(c.n)
     return "" if state == SUPPORTED_STATE else f"  {state}"
 
@@ -271,7 +268,6 @@ def shorten(text: str, limit: int = MAX_TITLE_CHARS) -> str:
 
 
 def _around(text: str, words: Sequence[str]) -> str:
-    """The part of a text around the first match of any of the words; empty without a match."""
     plain = collapse_whitespace(text)
     offsets = [match.start() for w in words if (match := re.search(re.escape(w), plain, re.IGNORECASE))]
     if not offsets:

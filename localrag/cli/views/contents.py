@@ -114,7 +114,6 @@ def print_report(report: dict[str, Any]) -> None:
 
 
 def _share_text(share: float) -> str:
-    """A share in percent: `12 %`, or `< 1 %` instead of a rounded zero."""
     return f"{100 * share:.0f} %" if share >= 0.01 or not share else "< 1 %"
 
 
@@ -165,7 +164,6 @@ def _status_fields(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run_line(run: dict[str, Any]) -> str:
-    """State and progress of the last run."""
     if run["state"] == "complete" or not run["stage"]:
         return str(run["state"])
     if run["alive"] is None:

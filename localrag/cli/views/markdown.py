@@ -120,7 +120,6 @@ class MarkdownPrinter:
             self._text, self._shown = self._text[cut:], self._shown - cut
 
     def _print_line(self, piece: str, lines: MarkdownLines, number: int) -> None:
-        """Print a line, or a further part of one that is printed already."""
         text = piece.rstrip("\r\n")
         end = "\n" if text != piece else ""
         if lines.kinds[number] in ("fence", "code"):
@@ -169,7 +168,6 @@ Align = Literal["left", "center", "right"]
 
 
 def _table_rows(source: str) -> Iterator[list[tuple[Text, Align]]]:
-    """The rows of a table: its cells with their alignment."""
     row: list[tuple[Text, Align]] = []
     align: Align = "left"
     for token in _parser().parse(source):
@@ -233,7 +231,6 @@ def _write_raw(text: str) -> None:
 
 
 def _column(line: str, width: int) -> int:
-    """The column of the cursor after a line that the terminal wraps, from 0; `width` if the next character is wrapped."""
     column = 0
     for character in line:
         cells = get_character_cell_size(character)

@@ -282,7 +282,6 @@ def print_result(outcome: "IndexResult", index: "Index", seconds: float) -> None
 
 
 def _run_figures(outcome: "IndexResult", merged: int) -> list[str]:
-    """Figures of a run: changed documents, model calls, merged names."""
     loaded = outcome.documents
     kinds = {"new": loaded.new, "changed": loaded.changed, "moved": loaded.moved, "deleted": loaded.deleted}
     parts = [f"{len(paths)} {kind}" for kind, paths in kinds.items() if paths]

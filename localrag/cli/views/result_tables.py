@@ -30,7 +30,6 @@ def print_result_table(table: "ResultTable", root: Path) -> None:
 
 
 def _cell_text(cell: "Cell") -> Text:
-    """The text of a cell, the numbers of its quotes, and its state unless it was simply found."""
     said = cell.text or (str(cell.state) if cell.state != "found" else "–")
     marks = "".join(f" [{c.n}]" for c in cell.citations)
     state = f" ({cell.state})" if cell.text and cell.state != "found" else ""

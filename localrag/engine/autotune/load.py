@@ -166,7 +166,6 @@ def _for_free_memory(file: ModelFile, settings: EngineSettings) -> EngineSetting
 
 
 def _autotune(file: ModelFile, options: EngineOptions, record: TuningRecord, gpu_free: int) -> EngineSettings:
-    """Tune in a child process and store the result."""
     notify = options.notify
     notify(f"Measuring how {file.name} runs fastest on this machine (only once).")
 
@@ -183,7 +182,6 @@ def _autotune(file: ModelFile, options: EngineOptions, record: TuningRecord, gpu
 
 
 def _verify(file: ModelFile, settings: EngineSettings, record: TuningRecord) -> None:
-    """Try settings in a child process. Raises NativeTrialFailed, ModelError."""
     if reason := record.rejected_layouts.get(sized_layout_key(settings)):
         raise NativeTrialFailed(
             f"{file.name} with {layout_summary(sized_layout_key(settings))} does not work on this machine: {reason}.", AUTOTUNE_HINT

@@ -118,7 +118,6 @@ class Vocabulary:
         return tuple(token_ids)
 
     def _items(self, parts: Iterable[PromptPart], marks: "PlainMarkers") -> Iterator[int | str]:
-        """Control tokens and the texts between them."""
         text, after = "", 0  # the text so far and the attributes of the control token before it
         for token, part, ends in self._pieces(parts, marks):
             text += part
@@ -285,7 +284,6 @@ def _variables(template: str, vocabulary: Vocabulary) -> Iterator[dict[str, Any]
 
 
 def _render(template: str, values: dict[str, Any], messages: Seq[Message], ask: bool) -> str:
-    """The template's output. Raises ValueError with the error of the template."""
     variables = {"messages": list(messages), "add_generation_prompt": ask, "tools": None, "documents": None}
     return render_template(template, variables | values)
 

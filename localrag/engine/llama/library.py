@@ -22,7 +22,6 @@ _log_lines: list[str] = []
 
 @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
 def _record_log(_level: int, text: bytes, _data: object) -> None:
-    """Keep llama.cpp's log lines for error messages instead of printing them."""
     _log_lines.append(text.decode(errors="replace"))
     del _log_lines[:-40]
 

@@ -66,7 +66,6 @@ class LlamaModel:
     """A loaded model with `slots` sequences of at most `n_ctx` tokens each. Not thread-safe except `tokenize` and `token_to_piece`."""
 
     def __init__(self, file: ModelFile, settings: EngineSettings) -> None:
-        """Load `file`. Raises ModelError, also if there is too little memory."""
         params, self._kept = model_params(settings)
         self._ctx: Any = None
         self._borrowed = False

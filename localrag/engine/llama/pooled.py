@@ -25,7 +25,6 @@ class PooledModel:
     """A loaded embedding model, or with `scores` a reranker. `window`: maximal tokens of a text; `width`: numbers per text."""
 
     def __init__(self, file: ModelFile, settings: EngineSettings, *, scores: bool = False, threads: int | None = None) -> None:
-        """Load the model. Raises ModelError, also if it is of the other kind."""
         self._file, self._threads = file, threads or worker_cores()
         params, self._kept = model_params(settings)
         checked_header(file.path)

@@ -44,8 +44,6 @@ NEAR_WINDOW_SHARE = 0.75  # of the window, from which on an answer that ended be
 
 @dataclass(slots=True)
 class _RetryState:
-    """The state of a request over its retries."""
-
     submitted_at: float
     waited: float = -1.0  # seconds until the first slot
     lost: int = 0
@@ -59,8 +57,6 @@ class _RetryState:
 
 @dataclass(slots=True)
 class _Exchange:
-    """One request to a server and what came of it."""
-
     body: dict[str, Any]
     begun: float  # time.perf_counter()
     state: StreamState
@@ -171,15 +167,12 @@ class RemoteEngine:
         return generation
 
     async def _exchange(self, exchange: _Exchange) -> None:
-        """Send a request and read its answer."""
-
         def on_event(event: Any) -> None:
             exchange.answer.add(exchange.state.read(event))
 
         exchange.is_complete = await stream(self._wire, f"{self._server.address}/chat/completions", exchange.body, on_event)
 
     def _generation(self, request: Request, tries: _RetryState, exchange: _Exchange) -> Generation:
-        """The generation of an answer. Raises MalformedResponse, ConnectionLost, ContextTooSmall, EngineError."""
         state, answer = exchange.state, exchange.answer
         self._check_ended(tries, exchange)
         is_complete = state.finish_reason != "length"
@@ -256,12 +249,10 @@ class RemoteEngine:
         return min(spare, room)
 
     def _estimate(self, text: str) -> int:
-        """The tokens of a text by the local vocabulary."""
         self._tokenizer = self._tokenizer or Tokenizer(self._file)
         return self._tokenizer.count(text)
 
     def _size(self, request: Request, *, in_words: bool) -> int:
-        """The estimated tokens of a request's prompt and answer."""
         text, markers = _text_of(request, in_words=in_words)
         return self._estimate(text) + markers + request.max_tokens
 
@@ -387,7 +378,6 @@ def _has_schema(request: Request) -> bool:
 
 
 def _text_of(request: Request, *, in_words: bool) -> tuple[str, int]:
-    """The text of a request's messages, and the tokens of the template around them."""
     messages = request_messages(request, in_words=in_words)
     return "\n".join(m["content"] for m in messages), MARKER_TOKENS * len(messages)
 

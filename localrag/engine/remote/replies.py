@@ -387,7 +387,7 @@ def _rows_in(text: str, values: Sequence[Any], row: dict[str, Any]) -> list[Any]
 
 
 def _objects(value: Any, names: Sequence[str], depth: int = 0) -> list[Any]:
-    """The rows in a JSON value. A list of as many plain values as there are names is a row; an object of objects is a list of rows."""
+    """A list of as many plain values as there are names is a row; an object of objects is a list of rows."""
     if isinstance(value, dict):
         return _objects_of(value, names, depth)
     if not isinstance(value, list):
@@ -406,7 +406,6 @@ def _objects_of(value: dict[str, Any], names: Sequence[str], depth: int) -> list
 
 
 def _texts(value: Any) -> list[Any]:
-    """The texts of a list of texts, which may be under a name or each in an object of its own."""
     if isinstance(value, dict):
         parts = value.get("items", next((part for part in value.values() if isinstance(part, list)), None))
         return _texts(parts) if isinstance(parts, list) else [part for part in value.values() if isinstance(part, str)][:1]

@@ -97,7 +97,7 @@ async def _query_server(wire: HttpConfig, url: str, file: ModelFile) -> ServerIn
 
 
 async def _list_models(wire: HttpConfig, url: str) -> tuple[Any, str]:
-    """A server's list of models, and what its address lacks: "/v1" where only that has a list. Raises what `get` raises."""
+    """A server's list of models, and what its address lacks: "/v1" where only that has a list."""
     models: Any = None
     refusal: HttpError | MalformedResponse | None = None
     for suffix in ("",) if url.endswith("/v1") else ("", "/v1"):
