@@ -22,10 +22,7 @@ class PatternError(UsageError):
 
 
 def compile_linear(pattern: str) -> Callable[[str], Any]:
-    """Compile a pattern in RE2 syntax, where `.` also matches a line end; returns its search function, like `re.Pattern.search`.
-
-    Raises PatternError for an invalid or too long pattern.
-    """
+    """Compile a pattern in RE2 syntax, where `.` also matches a line end; returns its search function. Raises PatternError."""
     import re2  # slow import (30 ms) that few commands need
 
     options = re2.Options()
@@ -79,10 +76,7 @@ class FilterCondition:
 
 @dataclass(frozen=True, slots=True)
 class DocumentFilter:
-    """A filter of documents: those in any of the `collections`, if given, that meet the conditions.
-
-    `expression`: the conditions as the user wrote them.
-    """
+    """Documents in any of the `collections`, if given, that meet the conditions, which the user wrote as `expression`."""
 
     expression: str = ""
     collections: tuple[str, ...] = ()
@@ -235,10 +229,7 @@ _NAMED = re.compile(r"(?:(\d{1,2})(?:st|nd|rd|th)?\.?\s+)?([A-Za-z]{3,9})\.?\s+(
 
 
 def parse_day(text: str) -> str:
-    """The first date in a text, as YYYY-MM-DD; the first day if it gives only a month or year; empty without a date.
-
-    `3/4/2024` is ambiguous (March or April), so it is no date.
-    """
+    """The first date in a text, as YYYY-MM-DD, or else empty. `3/4/2024` is ambiguous (March or April), so it is no date."""
     return next((day for day, _ in _days(text) if day), "")
 
 

@@ -114,10 +114,7 @@ def remove_model(kind: str, name: str) -> None:
 
 
 def set_default(kind: str, name: str) -> None:
-    """Make a model the default of new indexes. Raises UsageError for a kind without a default.
-
-    An embedder is named even if it is the one of the package: otherwise the documents' languages may choose another.
-    """
+    """Make a model the default of new indexes, also the package's embedder: else languages may choose another. Raises UsageError."""
     if f"default_{kind}" not in _DEFAULTS:
         raise UsageError(f"A {kind} has no default: it is used only if you name it.", f"Name it: --{kind} {name}")
     document = _document()
@@ -204,10 +201,7 @@ class ModelFile:
 
 
 def find_chat_model(name: str | None) -> ModelFile:
-    """The chat model with a name in models.toml, at a GGUF path, or on a server (`_served`); the default for None.
-
-    Raises ModelError.
-    """
+    """The chat model with a name in models.toml, at a GGUF path, or on a server; the default for None. Raises ModelError."""
     if name and name.startswith(("http://", "https://")) and not hub_target(name):
         return _served(name)
     if name and _HOST_AND_PORT.match(name):
@@ -294,10 +288,7 @@ def model_hint(name: str) -> str:
 
 
 def find_adapter(name: str) -> tuple[Path, ModelFile]:
-    """The LoRA adapter with a name in models.toml, and its base model.
-
-    Raises ModelError if its content differs from the one that was measured.
-    """
+    """The LoRA adapter with a name in models.toml, and its base model. Raises ModelError if it is not the one that was measured."""
     shipped = shipped_models()
     entry = shipped["adapter"][name]
     _read_shipped(entry, "; or run without it: --engine adapter=no")

@@ -1,7 +1,4 @@
-"""Benchmark of the engine: a workload and its speed on this machine.
-
-The workload asks for one JSON object of a schema for every chunk of a text, after the same few-shot conversation, with greedy decoding.
-"""
+"""Speed of the engine here: one JSON object of a schema for every chunk of a text, after the same examples, greedily decoded."""
 
 import asyncio
 import json

@@ -1,7 +1,4 @@
-"""Benchmark of one model on this machine, in a child process: costs, speed, and extraction from forty annotated paragraphs.
-
-The child process receives a task and sends messages; its peak memory is the model's. Also describes the machine.
-"""
+"""Benchmark of one model in a child process, whose peak memory is the model's: costs, speed, and extraction from paragraphs."""
 
 import asyncio
 import os
@@ -40,10 +37,7 @@ from localrag.system.resources import available_cores
 
 
 def peak_memory() -> int | None:
-    """Peak memory of this process in bytes; None if the system does not report it.
-
-    Not by getrusage on Linux: there a new process begins with its parent's peak.
-    """
+    """Peak memory of this process; None if not reported. Linux's getrusage would begin with the parent's peak."""
     status = Path("/proc/self/status")
     if status.exists():
         lines = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
@@ -80,10 +74,7 @@ SPEED_CHUNKS, SPEED_WORDS, SPEED_TOKENS = 16, 150, 64  # of the speed test: shor
 
 @dataclass(frozen=True, slots=True)
 class ModelBenchmark:
-    """The settings of a model's benchmark: `model` as --model takes it, None for the bundled one.
-
-    `repeat`: runs of the speed test; `limit`: number of paragraphs, 0 for all.
-    """
+    """A model's benchmark: `model` as --model takes it, `repeat` runs of the speed test, `limit` of paragraphs (0 for all)."""
 
     model: str | None = None
     engine: str = ""
@@ -96,10 +87,7 @@ class ModelBenchmark:
 
 
 def prepare_model(task: ModelBenchmark, say: Callable[[str], None]) -> dict[str, Any]:
-    """Describe the model's file, and tune its engine settings if that was never done here: a process that tunes has a higher peak memory.
-
-    Raises ModelError.
-    """
+    """Describe the model's file, and tune it if that was never done here, as tuning raises a process's peak memory. Raises ModelError."""
     file = find_chat_model(task.model)
     if file.url:
         from localrag.engine.remote.servers import with_server_info
@@ -272,10 +260,7 @@ PROGRESS_EVERY_S = 0.2  # seconds between lines of progress
 
 
 def main() -> None:
-    """Receive `{"do": "prepare_model" | "measure_model", "task": {…}}`; send progress, then a result or an error.
-
-    The last message is `{"result": …}` or `{"error": …, "hint": …}`.
-    """
+    """Receive `{"do": …, "task": {…}}`; send progress, at last `{"result": …}` or `{"error": …, "hint": …}`."""
     parent = ParentConnection()
     request = parent.receive()
     parent.listen()

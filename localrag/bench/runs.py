@@ -117,10 +117,7 @@ RunRecord = dict[str, Any]
 
 
 def measure_models(names: Sequence[str | None], task: ModelBenchmark, on_progress: OnProgress, path: Path | None = None) -> RunRecord:
-    """Measure each model; the run is written to `path`, if given, after every one.
-
-    A file that is no model, or that ends its process, is a row with the reason. Raises UsageError if the run cannot be written.
-    """
+    """Measure each model, or say why it failed; the run is written to `path` after every one. Raises UsageError if it cannot be."""
     run: RunRecord = {
         "localrag": __version__,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -177,10 +174,7 @@ MIN_SPEED_GAIN = 1.2  # times the chunks per hour: least gain for which a faster
 
 
 def recommend_model(models: Sequence[ModelRow]) -> tuple[ModelRow, str] | None:
-    """The model to take and the reason in a sentence; None if no model is reliable.
-
-    The best mean of typed-names F1 and relations F1; or a faster one whose difference from it is not significant.
-    """
+    """The model with the best mean F1 of typed names and relations, or a faster one as good, and why; None if none is reliable."""
     good = [m for m in models if not m["error"] and not reliability_warning(m["figures"])]
     if not good:
         return None

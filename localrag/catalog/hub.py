@@ -118,10 +118,7 @@ def select_quantization(files: Sequence[RemoteFile], repo: str, quant: str) -> l
 
 
 def download(files: Sequence[RemoteFile], folder: Path, progress: OnProgress, hosts: Sequence[str] = ()) -> list[Path]:
-    """Download and verify files below `folder`; complete files are not fetched again, and an interrupted download is resumed.
-
-    Raises ModelError; a partial file stays for the next try, unless it is wrong.
-    """
+    """Download, resume and verify files below `folder`. Raises ModelError; a partial file stays for the next try, unless it is wrong."""
     targets = [folder.joinpath(*file.repo.split("/"), *file.path.split("/")) for file in files]
     total, done = sum(f.size for f in files), 0
     missing = sum(f.size - _size(_partial_path(t, f)) for f, t in zip(files, targets, strict=True) if _size(t) != f.size)

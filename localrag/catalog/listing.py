@@ -1,7 +1,4 @@
-"""The model list: recommended models, those on the list as rows, changes to the list, a self-test, and the hint that a better model exists.
-
-Completion in a shell loads this module, so the engine and numpy are loaded only by the functions that use them.
-"""
+"""The model list and its changes, a self-test, and the hint of a better model. Shells load it, so imports of numpy stay inside."""
 
 import asyncio
 import re
@@ -258,10 +255,7 @@ def _test_vectors_or_scores(file: ModelFile) -> list[CheckLine]:
 
 
 def better_model_hint(ask_command: str) -> tuple[str, str] | None:
-    """A better model than the bundled one, and the commands to use it; None if there is none, or if another is the default.
-
-    `ask_command` asks the index a question.
-    """
+    """A better model than the bundled one, if that is the default, and the commands to use it; `ask_command` asks the index."""
     if merged_models()["default_chat"] != shipped_models()["default_chat"] or not (best := best_model_for_machine()):
         return None
     about = f"{best.name} ({best.size / 1e9:.1f} GB, {best.licence}; {best.good_for})"

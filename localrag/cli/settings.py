@@ -265,10 +265,7 @@ def user_file() -> Path:
 
 
 def read_set_values() -> dict[str, SetValue]:
-    """Read all settings from the environment, the nearest localrag.toml and the user's file, in this order of precedence.
-
-    Raises UsageError, with the location, for unknown settings and invalid values.
-    """
+    """The settings of the environment, the nearest localrag.toml and the user's file, in this order of precedence. Raises UsageError."""
     project, user = project_file(Path.cwd()), user_file()
     set_values = read_settings_file(user, "user") if user.is_file() else {}
     if project is not None:
@@ -468,10 +465,7 @@ def _parsed(path: Path, text: str) -> "tomlkit.TOMLDocument":
 
 
 def _save(path: Path, text: str) -> None:
-    """Write a settings file atomically and keep its mode. A new user file is private, a new project file has default permissions.
-
-    Raises UsageError for a link in a folder, which may come from somebody else.
-    """
+    """Write a settings file atomically and keep its mode. Raises UsageError for a link in a folder, which may come from somebody else."""
     if path.is_symlink() and path != user_file():
         raise UsageError(f"{path} is a link to {os.path.realpath(path)}.", "Change that file itself, or replace the link by a file.")
     path = path.resolve()

@@ -133,10 +133,7 @@ def embed_windows(texts: Sequence[str], windows: Windows, compute: Callable[[lis
 
 
 def load_gguf(file: ModelFile, windows: Windows | None = None, threads: int | None = None) -> EmbedTexts:
-    """Load a GGUF embedding model. Raises ModelError.
-
-    `windows`: by default with the file's own vocabulary; `threads`: by default as many as cores.
-    """
+    """Load a GGUF embedding model, by default with the file's own vocabulary and as many `threads` as cores. Raises ModelError."""
     from localrag.engine.autotune.load import open_pooled
 
     pooled = run_in_short_lived_thread(lambda: open_pooled(file, threads=threads))
@@ -377,10 +374,7 @@ class BertModel:
         return [states[text] for text in given]
 
     def _batches(self, texts: Sequence[Sequence[int]], cores: int = 1) -> list[Batch]:
-        """Assign texts to batches, longest first, each to the first batch with room, so that short texts fill the gaps.
-
-        Texts that would fill fewer batches than there are cores are divided among the cores, if batches need not be full.
-        """
+        """Assign texts to batches, longest first, each to the first with room; batches need not be full if there are few texts."""
         lengths = [_round_up(len(text), TEXT_ROW_MULTIPLE) for text in texts]
         share = _round_up(max(-(-sum(lengths) // cores), *lengths, 1), self._multiple)
         batch_rows, batches = min(self._rows, share), list[Batch]()

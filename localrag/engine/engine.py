@@ -1,7 +1,4 @@
-"""Engine: the asyncio front of a model and the one thread that runs it.
-
-Callers submit requests from any event loop; the thread receives them between two steps and resolves their futures.
-"""
+"""The asyncio front of a model and the one thread that runs it, which receives requests between two steps and resolves their futures."""
 
 import asyncio
 import queue
@@ -56,10 +53,7 @@ class Engine:
         self._inbox.put(("open", None))
 
     async def generate(self, request: Request) -> Generation:
-        """Continue the request's tokens until its grammar is complete, the model ends the text, or `max_tokens` are generated.
-
-        Cancelling the awaiting task frees the sequence before the next step. Raises ContextTooSmall, EngineError.
-        """
+        """Continue the tokens until the grammar or the model ends, or to `max_tokens`. Cancelling frees the sequence."""
         needed, window = len(request.token_ids) + request.max_tokens, self.backend.n_ctx
         if needed > window:
             raise ContextTooSmall(
@@ -252,10 +246,7 @@ class Engine:
             self._store_prefix(sequence)
 
     def _sample_row(self, sequence: Sequence, rows: NDArray[np.float32], draft: list[int]) -> None:
-        """Sample tokens from a sequence's rows as long as they match its draft; finish the sequence if it is complete.
-
-        rows: (1 + len(draft), n_vocab); row i follows the i-th drafted token.
-        """
+        """Sample from a sequence's rows, (1 + len(draft), n_vocab), as long as they match its draft; finish it if it is complete."""
         base, n_accepted = len(sequence.token_ids), 0
         while not self._sample_token(sequence, rows[n_accepted]):
             while (

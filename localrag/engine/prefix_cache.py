@@ -48,10 +48,7 @@ class PrefixCache:
         return 0, None
 
     def store(self, token_ids: Sequence[int], save: Callable[[Path], bool]) -> None:
-        """Write the KV state of `token_ids` to a file with `save`, which returns success.
-
-        After a failure nothing more is stored: the disk may be full.
-        """
+        """Write the KV state of `token_ids` with `save`, which returns success. After a failure nothing more is stored."""
         if self._folder is None:
             return
         path = self._folder / f"{len(token_ids)}-{_digest(token_ids)}.kv"

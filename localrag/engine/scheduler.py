@@ -210,10 +210,7 @@ class StepPlanner:
         self._read_last = False  # whether the last step was a prefill chunk
 
     def plan(self) -> Step | None:
-        """The next step: the one that advances most known and drafted tokens for its cost, a prefill chunk or rows of all sequences.
-
-        A prefill alternates with sequences more urgent than its own.
-        """
+        """The step that advances most tokens for its cost: a prefill chunk, which alternates with more urgent sequences, or rows of all."""
         running = self._slots.running
         if not running:
             return None

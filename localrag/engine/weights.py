@@ -71,10 +71,7 @@ def is_bert(folder: Path) -> bool:
 
 
 def pooling(folder: Path) -> str | None:
-    """GGUF name of the folder's pooling; None if it is another kind, or several.
-
-    Handles the formats before and since sentence-transformers 6.
-    """
+    """GGUF name of the folder's pooling, before or since sentence-transformers 6; None if it is another kind, or several."""
     (pooling_folder,) = (module["path"] for module in read_json(folder / "modules.json") if module["type"].endswith(".Pooling"))
     modes = read_json(folder / pooling_folder / "config.json")
     switches = (name.removeprefix("pooling_mode_") for name, is_on in modes.items() if name.startswith("pooling_mode_") and is_on)
@@ -110,10 +107,7 @@ def window_tokenizer(folder: Path) -> Callable[[str], list[list[int]]]:
 
 
 def gguf_tensors(folder: Path, adapter: LoraAdapter | None = None) -> Iterator[tuple[str, NDArray[Any]]]:
-    """The weights with their GGUF names, merged with an adapter, without the pooler, which these models' pooling does not use.
-
-    Raises OSError, KeyError, SafetensorError.
-    """
+    """The weights with GGUF names, merged with an adapter, without the unused pooler. Raises OSError, KeyError, SafetensorError."""
     import gguf
     from safetensors.numpy import load_file
 

@@ -172,10 +172,7 @@ def bootstrap_interval(items: int, statistic: Statistic, resamples: int = BOOTST
 
 
 def paired_interval(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]], statistic: Statistic) -> tuple[float, float]:
-    """A 95 % bootstrap interval of the difference of a statistic over the same items, second − first.
-
-    first, second: (items, values) of the two, drawn as pairs. statistic: (…, items, values) → (…).
-    """
+    """A 95 % bootstrap interval of a statistic's difference, second − first, over (items, values) drawn as pairs."""
     a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
     return bootstrap_interval(len(a), lambda drawn: statistic(b[drawn]) - statistic(a[drawn]))
 

@@ -1,7 +1,4 @@
-"""The reader of an index by Microsoft GraphRAG 1 to 3: the Parquet tables of its output folder.
-
-`graphrag.toml` has the names of its files and columns.
-"""
+"""The reader of an index by Microsoft GraphRAG 1 to 3: Parquet tables, whose files and columns `graphrag.toml` names."""
 
 import math
 import re
@@ -131,10 +128,7 @@ def strength_of(weight: float, n_chunks: int) -> int:
 
 
 def choose_communities(tables: Mapping[str, Sequence[GraphRagRow]], skipped: dict[str, str]) -> list[GraphRagRow]:
-    """Return the communities that have a report and are on the first level or below such a community on the level above.
-
-    Each has the columns of both tables, and the coarsest come first. The others are added to `skipped`, with the reason.
-    """
+    """The communities with a report on the first level or below such a one, the coarsest first; the others go to `skipped`."""
     reports = {row["number"]: row for row in tables["reports"] if row["number"] is not None}
     chosen: dict[int, GraphRagRow] = {}
     for row in sorted(tables["communities"], key=lambda row: (row["level"] is None, row["level"], row["number"] or 0)):

@@ -1,7 +1,4 @@
-"""Import of an index of Microsoft GraphRAG: locates its content in the documents' text and stores it.
-
-Chunks and names that do not occur in the text are listed as skipped; claims are not imported.
-"""
+"""Import of an index of Microsoft GraphRAG: its content is located in the documents' text; what does not occur there is skipped."""
 
 import asyncio
 from collections import defaultdict
@@ -180,10 +177,7 @@ class ImportResult:
 
 
 def import_index(output: GraphRagOutput, folder: Path, project: Project, progress: Callable[[RunProgress], None]) -> ImportResult:
-    """Store and publish another program's index of documents in `folder`; does nothing if the same was imported before.
-
-    Raises UsageError if it has no document.
-    """
+    """Store and publish another program's index; nothing if the same was imported before. Raises UsageError if it has no document."""
     db, tables = project.db, output.tables
     if not tables["documents"]:
         raise UsageError(f"There are no documents in {folder}.", "Give the output folder of a finished run.")

@@ -92,10 +92,7 @@ def reason_to_leave_out(path: str, *, windows: bool = False) -> str:
 
 
 def conflicting_names(names: Iterable[str]) -> Iterator[str]:
-    """The names that some system confuses with an earlier one: equal but for case or encoding, or a file where another has a folder.
-
-    Of equal names the first is kept.
-    """
+    """The names that some system confuses with an earlier one: equal but for case or encoding, or a file where another has a folder."""
     keys = [(fold_member_name(name), -n, name) for n, name in enumerate(names)]
     keys.sort(key=lambda entry: (entry[0].replace("/", "\0"), *entry[:2]))  # a folder's name directly before its content
     for (key, _, name), (following, *_) in pairwise(keys):
@@ -233,10 +230,7 @@ _COPY_AGAIN_HINT = "Copy it again from the original, and check both: localrag un
 
 @dataclass(frozen=True, slots=True)
 class UnpackResult:
-    """The content of a pack: the index folder (None if it was only checked), the numbers of documents and of their files.
-
-    `left_out`: files that were not unpacked, with reasons. `dropped`: what the index stored about the machine it was made on.
-    """
+    """The content of a pack; `folder` is None if it was only checked. `left_out`: files not unpacked; `dropped`: facts of its machine."""
 
     folder: Path | None
     localrag: str

@@ -38,10 +38,7 @@ class GeneratedPage:
 
 @dataclass(frozen=True, slots=True)
 class PageBlock:
-    """A generated block at characters `start` to `end` of a page, with its markers.
-
-    `made_hash`: of its text as it was generated; `front_hash`: of the properties that were generated with it.
-    """
+    """A generated block of a page. `made_hash`: of its text as generated; `front_hash`: of the properties generated with it."""
 
     key: str
     start: int
@@ -97,10 +94,7 @@ def _page_blocks(text: str) -> Iterator[PageBlock]:
 
 
 def parse_page(path: str, text: str) -> WikiPage | None:
-    """Return a page of a wiki; None for any other text.
-
-    Of several blocks, the page's is the one of the subject that its properties name, as the others may have been copied there.
-    """
+    """A page of a wiki; None for any other text. Of several blocks, its own is that of the subject that its properties name."""
     front = _FRONT.match(text)
     named = _FRONT_KEY.search(front[1]) if front else None
     key = named[1] if named else ""

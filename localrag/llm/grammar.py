@@ -33,10 +33,7 @@ _PROSE = {"type": "string", "maxLength": MAX_DESCRIPTION_CHARS}
 
 
 def _size(text: str, script: TokenDensity | None) -> float:
-    """The number of Latin characters that take as many tokens as `text`; other characters count by the measured density.
-
-    Without one they count about nine each: a small model's vocabulary may have a token for every byte of them.
-    """
+    """The Latin characters that take as many tokens as `text`; others count by the measured density, without one about nine each."""
     latin = sum(c.isascii() for c in text)
     if script is None:
         return 3 * len(text.encode()) - 2 * latin
@@ -268,10 +265,7 @@ SOURCE_WORDS, SOURCE_CHARACTERS = 30, 80
 
 
 def _span_rule(text: str) -> str:
-    """The rule SPAN: any word-aligned span of a text, of characters if it is Chinese, without runs of letters over MAX_WORD_CHARS.
-
-    What punctuation joins to a word, such as a link's address, is a word of its own.
-    """
+    """The rule SPAN: any word-aligned span, of characters if it is Chinese, without runs over MAX_WORD_CHARS. Joined marks are words."""
     if is_cjk(text):
         return "SPAN: %regex " + json.dumps({"substring_chars": text}, ensure_ascii=False)
     short_words = re.sub(rf"\w{{{MAX_WORD_CHARS + 1},}}", " ", text)

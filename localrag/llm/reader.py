@@ -152,10 +152,7 @@ def _windows(n_tokens: int, width: int) -> Iterator[slice]:
 
 
 def best_span(logits: Array) -> tuple[int, int, float]:
-    """The first and last token of the likeliest answer, and its log odds against none.
-
-    `logits`, (1 + n, 2): of the beginning and the end, of none and of each token.
-    """
+    """First and last token of the likeliest answer, and its log odds against none. `logits`: (1 + n, 2), of none and of each token."""
     together = logits[1:, 0][:, None] + logits[1:, 1][None, :]
     if not together.size:
         return 0, 0, -np.inf

@@ -65,10 +65,7 @@ def tokenizer_of(folder: Path) -> object:
 
 
 def shape_features(text: str, tokens: Sequence[TaggerToken], likely: Sequence[tuple[int, int]]) -> Array:
-    """Spelling features, (n, 3 · N_SHAPE_FEATURES) float32: of each token, of the one before and of the one after.
-
-    `likely` are the character spans of likely names, found by rules that see the whole document.
-    """
+    """Spelling features, (n, 3 · N_SHAPE_FEATURES), of each token and its neighbours. `likely`: spans of names found by rules."""
     features = np.zeros((len(tokens) + 2, N_SHAPE_FEATURES), np.float32)
     begin = {start for start, _ in likely}
     inside = {n for start, end in likely for n in range(start, end)}

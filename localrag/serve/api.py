@@ -1,7 +1,4 @@
-"""The page's API: questions as streams of JSON lines, stored conversations, browsing, and the graph view.
-
-The graph view is one block of numbers; names are requested by node number, and refused for the numbers of another graph view.
-"""
+"""The page's API: questions as streams of JSON lines, conversations, browsing, and the graph view: numbers, with names by node number."""
 
 import json
 import re

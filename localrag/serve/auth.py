@@ -174,10 +174,7 @@ def _body_limit(scope: Scope) -> int | None:
 
 
 def _limited_receive(receive: Receive, limit: int | None) -> Receive:
-    """Wrap `receive` so that bodies of more than `limit` bytes, or slower than the deadline, raise HTTPException.
-
-    Only the time in which the server waits for the client counts.
-    """
+    """Wrap `receive`: bodies of more than `limit` bytes, or for which the server waits past the deadline, raise HTTPException."""
     read, waited, ended = 0, 0.0, False
 
     async def received() -> Message:

@@ -86,10 +86,7 @@ async def encode_events(events: ChatEvents, encoder: ChatEncoder) -> AsyncIterat
 
 
 class OutputLimit:
-    """Cuts a text that comes in parts after a number of tokens.
-
-    `length` is the number of characters so far, `finish` the reason in OpenAI's words.
-    """
+    """Cuts a text that comes in parts after a number of tokens. `length`: characters so far; `finish`: the reason in OpenAI's words."""
 
     def __init__(self, request: ChatRequest, count_tokens: CountTokens) -> None:
         self._tokens_left, self._count_tokens = request.max_tokens, count_tokens

@@ -1,7 +1,4 @@
-"""Requests that chat programs make on their own: a title, tags, follow-up questions, search queries, a completion.
-
-They come as ordinary messages. TASK_PATTERNS says what templates of programs have in common; any other message is a question of the user.
-"""
+"""Requests that chat programs make on their own in messages, such as a title or tags; TASK_PATTERNS says what they have in common."""
 
 import json
 import re

@@ -144,10 +144,7 @@ def _check_format(name: str, head: bytes) -> None:
 
 
 def uploaded_name(path: str, root: Path, inbox: Path) -> str:
-    """The file name of a document that was uploaded to the inbox; empty for any other. `path` is the stored path.
-
-    An inbox may be any folder, also one with files of the user.
-    """
+    """The file name of a document that was uploaded to the inbox, which may be any folder of the user's; empty for any other."""
     name = Path(path).name
     return name if path == relative_path(inbox / name, root) and written_file_hash(inbox, name) else ""
 
@@ -159,10 +156,7 @@ PAGE_WIDTH = 1_200  # pixels
 
 
 class PageRenderer:
-    """Renders pages and finds the boxes of words on them in sandboxed parser processes; the most recent pages are cached.
-
-    At most one process reads a given file, so that one that takes long does not delay the others.
-    """
+    """Renders pages and finds the boxes of words in sandboxed processes, at most one per file; the most recent pages are cached."""
 
     def __init__(self) -> None:
         self._processes = [ParserProcess(PAGE_LIMITS) for _ in range(PROCESSES)]

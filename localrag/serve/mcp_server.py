@@ -81,10 +81,7 @@ class LocalBackend:
         return mcp_results.passages_result(await self._started_worker().search(query, k, documents))
 
     async def ask(self, question: str, mode: str, seconds: float, tell: ReportProgress, documents: DocumentFilter) -> CallToolResult:
-        """An answer, or the best one so far when time runs out; `tell` is called every PROGRESS_EVERY_S.
-
-        When cancelled, it waits until the question has ended.
-        """
+        """An answer, or when time runs out the best so far; `tell` is called meanwhile. When cancelled, it waits for the end."""
         options = QueryOptions(mode=mode, max_seconds=seconds, selection=documents)
         asked, started, activity = start_question(self._started_worker(), question, options), time.monotonic(), "Starting"
         try:
@@ -104,10 +101,7 @@ class LocalBackend:
         return mcp_results.answer_result(serializers.serialize_answer(asked.task.result()))
 
     async def make_table(self, request: TableRequest, seconds: float, offset: int, tell: ReportProgress) -> CallToolResult:
-        """The rows of a table from an offset, or how far it is after so many seconds; then a review is stopped, and others go on.
-
-        `tell` is called every PROGRESS_EVERY_S. A cancelled call stops its table.
-        """
+        """The rows from an offset, or after so many seconds how far it is; then a review stops. `tell`: every PROGRESS_EVERY_S."""
         started = time.monotonic()
         tables = self._tables = self._tables or TableWorker(self._started_worker())
         task = await asyncio.to_thread(tables.find_same, request) or tables.start(request)

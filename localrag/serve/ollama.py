@@ -1,7 +1,4 @@
-"""Ollama's API (`/api/chat`, `/api/generate`, `/api/embed`, `/api/tags` and so on): the same questions and answers in another wire format.
-
-Its streams are JSON lines. A client has to send the key, as for the other interfaces.
-"""
+"""Ollama's API (`/api/chat`, `/api/generate` and so on): the same questions and answers as JSON lines. A client has to send the key."""
 
 import asyncio
 import json

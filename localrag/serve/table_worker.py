@@ -35,10 +35,7 @@ STOPPED_HINT = "Make it again. The cells of a review that were read are kept."
 
 @dataclass(frozen=True, slots=True)
 class TableRequest:
-    """A table to make. `text`: what a timeline is about, or what to list. `limit`: a number of rows.
-
-    `questions`: of a review, each as it is written; `first`, `second`, `include_same`: of a comparison.
-    """
+    """A table to make: `text` of a timeline or list; `questions` of a review; `first`, `second`, `include_same` of a comparison."""
 
     kind: str
     text: str = ""
@@ -165,10 +162,7 @@ class TableTask:
 
 
 class TableWorker:
-    """Makes tables on a thread, each with the index opened for it as for `questions`, which go first. Must be closed.
-
-    Making a table reads for minutes without awaiting, so it runs neither on the event loop nor on the thread of questions.
-    """
+    """Makes tables, which takes minutes without awaiting, on a thread of its own; `questions` go first. Must be closed."""
 
     def __init__(self, questions: QueryWorker) -> None:
         self.questions = questions
@@ -193,10 +187,7 @@ class TableWorker:
             return self._pending.get(task_id) or self._kept.get(task_id)
 
     def find_same(self, request: TableRequest) -> TableTask | None:
-        """The table of an equal request that is pending, or kept while the index has not changed; never a review. Raises NoIndex.
-
-        A review is made again from its stored cells: somebody may have decided about some of them elsewhere.
-        """
+        """The table of an equal request, pending or up to date; never a review: somebody may have decided about its cells elsewhere."""
         if request.kind == "review":
             return None
         token = self._index_token()

@@ -134,10 +134,7 @@ def _made_table(request: Request, tables: TableWorker) -> TableTask:
 
 
 def table_json(task: TableTask, site: ServerContext) -> dict[str, Any]:
-    """A table as the page shows it: as `serialize_table` gives it, at most MAX_SHOWN_CELLS of its cells, with the ids of documents.
-
-    `total_rows` counts all rows. A review also has its `questions`, and each of its rows a `path`, the `section` and the document's id.
-    """
+    """A table as the page shows it, at most MAX_SHOWN_CELLS of its cells; `total_rows` counts all. A review also has its `questions`."""
     table = task.table
     assert table is not None
     shown = replace(table, rows=table.rows[: max(1, MAX_SHOWN_CELLS // len(table.columns))])

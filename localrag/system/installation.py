@@ -1,7 +1,4 @@
-"""How this localrag was installed, and the commands that add a library to it or install it again.
-
-None names localrag's distribution to a package index: a stranger's package may have that name there.
-"""
+"""How localrag was installed, and commands that add a library. None names it to a package index, where a stranger may have the name."""
 
 import json
 import os

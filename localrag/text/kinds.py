@@ -1,7 +1,4 @@
-"""TextKind: whether a span is prose, a heading, code, markup, a table row, contents, a licence or a fragment; and markup stripping.
-
-Rules over the span. They decide what descriptions, reports and themes quote; everything stays searchable and citable.
-"""
+"""TextKind, by rules: what descriptions, reports and themes may quote; everything stays searchable and citable. Markup stripping."""
 
 import html
 import re

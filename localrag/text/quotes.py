@@ -38,10 +38,7 @@ def entity_quotes(graph: Graph, chunks: Mapping[str, Chunk]) -> dict[str, list[Q
 
 
 def _in_order(mentions: Iterable[Mention], chunks: Mapping[str, Chunk]) -> list[Mention]:
-    """Sort by the chunk's position in `chunks`, which is by path and ordinal, then by offset.
-
-    Not by the chunk's id: it is a hash, and an edit changes those of all chunks of a document.
-    """
+    """Sort by the chunk's position in `chunks`, then by offset; its id is a hash, which every edit of a document changes."""
     number = {chunk_id: n for n, chunk_id in enumerate(chunks)}
     return sorted(mentions, key=lambda m: (number[m.chunk_id], m.start))
 
@@ -93,10 +90,7 @@ def informativeness(text: str, entities: int) -> float:
 
 
 def select_central(texts: Sequence[str], matrix: NDArray[np.float32], names: Sequence[str], k: int) -> list[int]:
-    """The indices of up to `k` texts near the center of all, suitable by form, and dissimilar to each other (see `mmr`).
-
-    `matrix`: (n, d) unit vectors of the texts.
-    """
+    """Up to `k` of `matrix`, (n, d) unit vectors: near the center of all, suitable by form, and dissimilar to each other (see `mmr`)."""
     if not texts:
         return []
     center = matrix.mean(axis=0)
@@ -106,10 +100,7 @@ def select_central(texts: Sequence[str], matrix: NDArray[np.float32], names: Seq
 
 
 def mmr(relevance: NDArray[np.float32], matrix: NDArray[np.float32], k: int, *, diversity: float = 0.5) -> list[int]:
-    """Row indices of `matrix`, (n, d) unit vectors, best first: relevant, and dissimilar to the rows chosen before.
-
-    Maximal marginal relevance (Carbonell and Goldstein 1998).
-    """
+    """Rows of (n, d) unit vectors, relevant and dissimilar to earlier ones (maximal marginal relevance, Carbonell and Goldstein 1998)."""
     chosen: list[int] = []
     closest = np.zeros(len(relevance), np.float32)
     remaining = np.ones(len(relevance), bool)

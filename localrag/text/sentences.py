@@ -55,10 +55,7 @@ class Span(NamedTuple):
 
 
 def sentences(text: str) -> list[Span]:
-    """The sentences of `text` in order, without surrounding whitespace; headings, list items, table rows and fences are separate.
-
-    sentencex splits paragraphs, by rules for English or Chinese according to the paragraph.
-    """
+    """The sentences in order, by sentencex for English or Chinese; headings, list items, table rows and fences are separate."""
     spans = []
     for block in _text_blocks(text):
         part = text[block.start : block.end]

@@ -1,7 +1,4 @@
-"""Commands that show or check what an index contains, and edit its collections and merges; none asks a chat model.
-
-`status`, `files`, `search`, `entity`, `tree`, `report`, `logs`, `source`, `collections`, `merges`, `check`, `layout`.
-"""
+"""Commands that show or check what an index contains, and edit its collections and merges; none asks a chat model."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager

@@ -102,10 +102,7 @@ def _announce(address: str, policy: "AccessPolicy", browse: ExitStack | None) ->
 
 
 def read_key(file: Path, *, make: bool) -> str:
-    """Read the API key of a file. With `make`, write a new one of 256 random bits unless the file's key was made on this machine.
-
-    The index folder may come from another person, who knows the key in it. Raises UsageError.
-    """
+    """Read the API key of a file. With `make`, write a new one unless this machine made it: a folder's author knows the key in it."""
     try:
         if make:
             _make_key(file)

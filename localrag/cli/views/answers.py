@@ -218,10 +218,7 @@ def print_past_answers(answers: Sequence[tuple[str, Answer]], root: Path) -> Non
 
 
 def conversation_markdown(answers: Sequence[Answer], root: Path) -> str:
-    """A conversation as Markdown: each question as a heading, with its answer and its citations.
-
-    Written answers keep their Markdown; other text is escaped. None of it can load a picture, contain HTML or hide the target of a link.
-    """
+    """A conversation as Markdown. None of it can load a picture, contain HTML or hide the target of a link."""
     parts = [f"# {_heading(answers[0].question)}" if answers else "# Conversation"]
     for answer in answers:
         parts.append(f"## {_heading(answer.question)}")

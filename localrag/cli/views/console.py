@@ -13,10 +13,7 @@ from localrag.cli.views.terminal import escape_controls
 
 
 class SafeConsole(Console):
-    """A rich console that prints text literally: no markup, no emoji codes, and control characters escaped.
-
-    Styles are given by rich's `Text`; control segments of the console itself are not escaped.
-    """
+    """A rich console that prints text literally: no markup, no emoji codes, and control characters escaped, but for rich's own."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **options)

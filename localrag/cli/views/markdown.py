@@ -75,10 +75,7 @@ def _literal(token: Token) -> str:
 
 
 class MarkdownPrinter:
-    """Prints Markdown that comes in parts, each once and as soon as its form is known: a row of a table with the whole table.
-
-    Lines are not wrapped, and those of code stay as they are.
-    """
+    """Prints Markdown that comes in parts, each once and as soon as its form is known: a row with its whole table. Wraps no line."""
 
     def __init__(self) -> None:
         self._text, self._shown = "", 0  # from the last top-level block on; how much of it is printed

@@ -85,10 +85,7 @@ PLAIN_EVERY_S = 30.0  # between lines if stderr is not a terminal
 
 
 class ProgressView(Progress):
-    """Shows the progress of a run: with `shown` "bar" as bars of the stages and of the whole, with "plain" as a line every 30 seconds.
-
-    Between reports it extrapolates. No share and no count ever decreases.
-    """
+    """Shows a run's progress as bars, or with `shown` "plain" as a line every 30 seconds. No share and no count ever decreases."""
 
     def __init__(self, shown: str) -> None:
         self._is_plain, self._ended = shown == "plain", threading.Event()

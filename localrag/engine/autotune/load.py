@@ -31,10 +31,7 @@ UNMEASURED_SLOTS = 4  # sequences at once, before the model is measured
 
 @dataclass(slots=True)
 class TuningRecord:
-    """The tuning results of one model on one machine.
-
-    `verified_layouts` and `rejected_layouts` are keyed by `sized_layout_key`, `choices` by the GPU memory that was free.
-    """
+    """The tuning of one model on one machine: layouts by `sized_layout_key`, `choices` by the GPU memory that was free."""
 
     path: Path
     verified_layouts: dict[str, float] = field(default_factory=dict)
@@ -88,10 +85,7 @@ class TuningRecord:
 
 
 def open_backend(file: ModelFile, options: EngineOptions) -> LlamaModel:
-    """Load the model with the settings tuned for this machine (tuning now if needed) and the user's overrides.
-
-    Raises ModelError, and NativeTrialFailed if the overrides do not work on this machine.
-    """
+    """Load the model with settings tuned for this machine, now if needed. Raises ModelError, and NativeTrialFailed for the user's own."""
     record = read_record(file)
     if options.retune:
         record = TuningRecord(record.path)

@@ -69,10 +69,7 @@ class Vocabulary:
         return buffer.raw[: max(0, n)]
 
     def grammar_tokenizer(self, end_tokens: Iterable[int]) -> LLTokenizer:
-        """The vocabulary for llguidance, built in half the time of its own function; this object must outlive it.
-
-        Control tokens, and user-defined ones that look like them, begin with a byte that no text contains, so no text can spell them.
-        """
+        """The vocabulary for llguidance, which this object must outlive. Control tokens begin with a byte that no text contains."""
         buffer = ctypes.create_string_buffer(_LONGEST)
         view, piece = memoryview(buffer).cast("B"), llama_cpp.llama_token_to_piece
         spelled = [bytes(view[: max(0, piece(self._vocabulary, t, buffer, _LONGEST, 0, True))]) for t in range(self.size)]

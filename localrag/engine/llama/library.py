@@ -1,7 +1,4 @@
-"""llama.cpp library: build features, log, devices, model loading and metadata.
-
-Devices are listed by ggml's device interface, the same for CUDA, Metal, ROCm, Vulkan and SYCL.
-"""
+"""llama.cpp library: build features, log, devices (by ggml's interface, the same for every kind of card), model loading and metadata."""
 
 import ctypes
 from dataclasses import dataclass

@@ -66,10 +66,7 @@ class PooledModel:
         return context
 
     def compute(self, texts: Sequence[list[int]]) -> NDArray[np.float32]:
-        """(n, width) float32 of texts given as tokens, none longer than the window. Texts of similar length are batched.
-
-        Raises EngineError.
-        """
+        """(n, width) float32 of texts as tokens, none longer than the window; those of similar length are batched. Raises EngineError."""
         if any(len(tokens) > self.window for tokens in texts):  # llama.cpp would end the process
             raise EngineError(f"A text is longer than the {self.window} tokens that {self._file.path.name} reads.")
         outputs = np.zeros((len(texts), self.width), np.float32)

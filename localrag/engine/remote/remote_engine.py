@@ -105,10 +105,7 @@ class RemoteEngine:
         return self._server.info.parameters or None
 
     async def generate(self, request: Request) -> Generation:
-        """The server's answer to the request's messages; cancelling closes the connection, and the server stops.
-
-        Waits for a server that is down or busy. Raises ContextTooSmall, EngineError; ModelError if it does not have the model any more.
-        """
+        """The server's answer, also of a busy one; cancelling stops it. Raises ContextTooSmall, EngineError, ModelError."""
         tries = _RetryState(time.perf_counter(), in_words=self._server.in_words and _has_schema(request))
         shown = _MonotonicStream(request.on_text)
         self._begin()
@@ -200,10 +197,7 @@ class RemoteEngine:
         return Generation(text, is_complete, (), *counts, seconds, tries.waited, dropped_rows=answer.dropped_rows)
 
     def _check_ended(self, tries: _RetryState, exchange: _Exchange) -> None:
-        """Check that an answer ended: one that nothing ends is complete if it comes twice. Raises ConnectionLost, MalformedResponse.
-
-        llama-cpp-python's server marks the end of a stream also where another request interrupted it.
-        """
+        """Check that an answer ended; without an end mark it is complete if it comes twice. Raises ConnectionLost, MalformedResponse."""
         state = exchange.state
         if state.choices and state.finish_reason:
             return
@@ -216,10 +210,7 @@ class RemoteEngine:
         self._server.ends_silently = True
 
     def _check_cut(self, request: Request, exchange: _Exchange) -> None:
-        """Check that an answer was cut off by its limit, not by the server's window or endless thinking.
-
-        Raises ContextTooSmall, EngineError.
-        """
+        """Check that its limit cut off an answer, not the window or endless thinking. Raises ContextTooSmall, EngineError."""
         state, limit = exchange.state, request.max_tokens
         used, least = state.prompt_tokens + state.output_tokens, self._server.window * NEAR_WINDOW_SHARE or LONG_ANSWER_TOKENS
         if state.prompt_tokens and state.output_tokens < limit and used >= least:

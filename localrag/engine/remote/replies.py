@@ -322,10 +322,7 @@ def read_value(text: str, schema: dict[str, Any]) -> Any:
 
 
 def _json_values(text: str) -> list[Any]:
-    """The objects and arrays that follow one another in a text, without what stands between them.
-
-    Where something cannot be read, the text is read with the usual mistakes mended, if that gives fewer failures.
-    """
+    """The objects and arrays in a text. Where something cannot be read, usual mistakes are mended, if that gives fewer failures."""
     values, failures = _strict_values(text)
     if 0 < failures <= MAX_MENDED_VALUES:
         mended, remaining = _strict_values(_repaired_json(text))
@@ -334,10 +331,7 @@ def _json_values(text: str) -> list[Any]:
 
 
 def _strict_values(text: str) -> tuple[list[Any], int]:
-    """The values in a text, and how often a bracket began none.
-
-    The work is limited to a multiple of the text's length: brackets that never close would each be read to the end.
-    """
+    """The values in a text, and how often a bracket began none; work is limited, as brackets that never close would be read to the end."""
     values: list[Any] = []
     decoder, position, failures, budget = json.JSONDecoder(strict=False), 0, 0, 10_000 + 4 * len(text)
     while budget > 0 and failures < MAX_BROKEN_VALUES and (start := _BRACKET.search(text, position)):
