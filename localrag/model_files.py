@@ -72,7 +72,6 @@ def user_models() -> dict[str, Any]:
 
 
 def _check_entries(path: Path, kind: str, entries: Any, table: Mapping[str, Any]) -> None:
-    """Raise ModelError for what is wrong in a default or in a table of models of the user's list."""
     if kind in _DEFAULTS:
         listed = kind.removeprefix("default_")
         names = [*shipped_models()[listed], *(table[listed] if isinstance(table.get(listed), dict) else ())]
@@ -303,7 +302,6 @@ def shipped_weights(name: str) -> "dict[str, NDArray[Any]]":
 
 
 def _read_shipped(entry: Mapping[str, str], or_else: str = "") -> bytes:
-    """Read a file that ships, and compare its hash with the one in models.toml. Raises ModelError."""
     path = shipped_data_path(entry["path"])
     try:
         data = path.read_bytes()
@@ -350,7 +348,6 @@ def _at(path: Path, kind: str) -> ModelFile:
 
 
 def _of_kind(file: ModelFile) -> ModelFile:
-    """The model itself. Raises ModelError if it is a GGUF file of another kind than it is to be used as."""
     if file.is_gguf and (found := model_kind(read_header(file.path))) != file.kind:
         names = {"chat": "a chat model", "embedder": "an embedding model", "reranker": "a reranker"}
         option = "--model" if file.kind == "chat" else f"--{file.kind}"

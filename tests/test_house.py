@@ -57,7 +57,7 @@ ROOMS = {
         {"settings", "views/console"},
         {"options", "views/markdown", "views/progress"},
         {"views/answers"},
-        {"commands/ask", "commands/exchange", "commands/serve", "views/contents", "views/result_tables", "views/tables"},
+        {"commands/ask", "commands/exchange", "commands/serve", "views/contents", "views/tables"},
         {"commands/analysis", "commands/evaluate", "commands/index", "commands/inspect", "commands/prompts"},
         {"commands/chat", "commands/models", "commands/setup"},
     ],

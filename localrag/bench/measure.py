@@ -273,8 +273,6 @@ def main() -> None:
 
 
 class _JsonLinesWriter:
-    """Sends messages as JSON lines; progress at most every PROGRESS_EVERY_S seconds."""
-
     def __init__(self, parent: ParentConnection) -> None:
         self._parent, self._spoke, self._stage = parent, 0.0, ""
 

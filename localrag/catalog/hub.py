@@ -215,7 +215,6 @@ def _url(text: str) -> httpx.URL:
 
 
 def _client() -> httpx.Client:
-    """A client that uses the proxy and the certificates that the environment names. Raises ModelError if it cannot."""
     try:
         return httpx.Client(timeout=_TIMEOUT, follow_redirects=False, headers={"Accept-Encoding": "identity", "User-Agent": "localrag"})
     except OSError as error:

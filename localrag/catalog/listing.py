@@ -157,7 +157,7 @@ def model_at(path: Path, name: str, kind: str) -> ModelFile:
 
 
 def _kind_of_file(path: Path) -> str:
-    """The kind of a GGUF model by its header. Raises ModelError if it is no model, is incomplete, or is a part of a model."""
+    """Raises ModelError for a file that is no model, is incomplete, or is a part of one."""
     header = checked_header(path)
     part = str(header.values.get("general.type", "model"))
     if part != "model" or str(header.values.get("general.architecture")) in ("clip", "mmproj"):

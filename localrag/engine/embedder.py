@@ -214,7 +214,6 @@ class SentenceTransformersEmbedder:
         return np.asarray(summed / np.maximum(norms, 1e-12), np.float32)
 
     def _encode(self, parts: list[str], lengths: list[int]) -> NDArray[np.float32]:
-        """(n, d) float32 of texts that fit the window, with their token counts: texts of similar length are batched together."""
         model, groups = self._model, defaultdict[int, list[int]](list)
         special = model.tokenizer.num_special_tokens_to_add()
         for n, length in enumerate(lengths):
@@ -233,7 +232,6 @@ class SentenceTransformersEmbedder:
         return vectors
 
     def _windows(self, text: str) -> list[tuple[str, int]]:
-        """Parts of the text that fit the model's window, each with its token count."""
         model = self._model
         room = model.max_seq_length - model.tokenizer.num_special_tokens_to_add()
         spans = model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False)[
@@ -415,7 +413,7 @@ class BertModel:
         return ((text, states[start : start + len(text[0])].copy()) for start, (text, _) in zip(starts, texts, strict=False))
 
     def _groups(self, texts: list[tuple[tuple[int, ...], int]]) -> list[tuple[int, int, int, Any]]:
-        """Texts of a batch with equal numbers of rows: first row, number of texts, rows per text, mask of the padding rows or None."""
+        """First row, number of texts, rows per text, and mask of the padding rows or None, of texts with equal numbers of rows."""
         import torch
 
         groups, row = [], 0

@@ -136,7 +136,6 @@ _CHAIN = re.compile(r"^(.+)-(\d+)$")
 
 
 def _brat(folder: Path) -> Iterator[tuple[str, str, list[GoldMention]]]:
-    """(name, text, mentions) of every pair of .txt and .ann; every mention is a group of its own."""
     for file in sorted(folder.glob("*.txt")):
         mentions = []
         for line in file.with_suffix(".ann").read_text().splitlines():
@@ -148,7 +147,6 @@ def _brat(folder: Path) -> Iterator[tuple[str, str, list[GoldMention]]]:
 
 
 def _litbank(path: Path) -> Iterator[GoldDocument]:
-    """Types from `entities/`, and the entities of mentions from `coref/` beside it."""
     entities = path / "entities" if (path / "entities").is_dir() else path
     chains: dict[tuple[str, int, int], str] = {}
     for name, _, mentions in _brat(entities.parent / "coref"):

@@ -115,7 +115,6 @@ def _json(value: Any) -> str:
 
 
 def _data(db: Database, view: GraphView) -> Iterator[str]:
-    """The data of the page in parts: an object whose lists have a row for each item of the graph view."""
     documents = {row["id"]: (n, row["path"]) for n, row in enumerate(export_rows.document_titles(db))}
     yield f'{{"tag":{_json(view.etag)},"counts":{_json(graph.counts(db))},"documents":{_json([path for _, path in documents.values()])}'
     yield from _list("communities", _communities(db, view))

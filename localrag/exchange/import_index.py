@@ -207,7 +207,6 @@ def import_index(output: GraphRagOutput, folder: Path, project: Project, progres
 
 
 def _paths(rows: Sequence[GraphRagRow], folder: Path, project: Project) -> dict[str, str]:
-    """The path of each document: its title within the imported folder."""
     paths: dict[str, str] = {}
     taken: set[str] = set()
     for n, row in enumerate(rows, 1):
@@ -297,8 +296,6 @@ def _members(groups: Sequence[GraphRagRow], ids: Mapping[str, str], taken: Colle
 
 
 def _report(row: GraphRagRow, key: str, mark: str, names: Mapping[str, str], of_entity: Mapping[str, Sequence[Quote]]) -> Report:
-    """A report with its findings, each with sentences of the documents about the entities that it names."""
-
     def quotes(text: str) -> tuple[Quote, ...]:
         named = [entity for name, entity in names.items() if name.casefold() in text.casefold()]
         return tuple(dict.fromkeys(q for entity in named for q in of_entity.get(entity, ())[:QUOTES_PER_NAME]))[:MAX_QUOTES]

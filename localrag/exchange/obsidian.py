@@ -186,7 +186,6 @@ def _community(vault: _Vault, row: PageRow, report: Report | None) -> GeneratedP
 
 
 def _findings(vault: _Vault, report: Report) -> Iterator[str]:
-    """The findings of a report, with those of its quotes that stand in the documents."""
     for finding in report.findings:
         yield f"## {escape_markdown(finding.summary)}"
         yield escape_markdown(finding.explanation)

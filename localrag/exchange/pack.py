@@ -381,7 +381,7 @@ def _extract_member(archive: ZipFile, info: ZipInfo, listed: dict[str, Any], tar
 
 
 def _document_targets(names: Iterable[str], folder: Path) -> dict[str, str]:
-    """The paths of documents below the folder. Raises UsageError if something exists at one, or a link on the way there."""
+    """Raises UsageError if something exists at one of the paths, or a link on the way there."""
     places = {name: name.partition("/")[2] for name in names if name.startswith(f"{ARCHIVE_DOCUMENTS}/")}
     for path in places.values():
         link, target = find_link(folder, path), folder / path

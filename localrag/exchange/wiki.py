@@ -102,7 +102,6 @@ def update_wiki(opened: OpenIndex, folder: Path, *, force: bool = False) -> Wiki
 
 
 def _write_pages(db: Database, wiki: WikiFolder, names: PageNames, folder: Path, inner: Path) -> WikiResult:
-    """Write the new and changed pages to `inner`, and say what is to be done with the others."""
     counts = {"documents": 0, "entities": 0, "communities": 0}
     edited, seen = [], set()
     for page in vault_pages(db, names.of):

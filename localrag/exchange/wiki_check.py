@@ -100,7 +100,7 @@ def _edited_line(page: WikiPage) -> int:
 
 
 def _page_quotes(text: str) -> Iterator[tuple[int, str, str]]:
-    """The quotes of a page that name their source: number of the first line, text, name of the page of the source."""
+    """Number of the first line, text, and name of the source's page."""
     first, quoted = 0, list[str]()
     for n, line in enumerate(text.split("\n"), 1):
         if source := _QUOTED_FROM.match(line):
@@ -137,7 +137,6 @@ def _one_line(text: str) -> str:
 
 
 def _statements(page: WikiPage) -> Iterator[WikiStatement]:
-    """What a person states on a page outside of the generated part."""
     if page.block is None:
         return
     heading = page.block.text.strip().partition("\n")[0].removeprefix("# ")

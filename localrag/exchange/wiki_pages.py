@@ -85,7 +85,7 @@ def hash_text(text: str) -> str:
 
 
 def _page_blocks(text: str) -> Iterator[PageBlock]:
-    """Yield the blocks of a page; a first marker that another one follows before the last marker begins none."""
+    """A first marker that another one follows before the last marker begins none."""
     begins = list(_BEGIN.finditer(text))
     for begin, following in zip_longest(begins, begins[1:]):
         end = _END.search(text, begin.end(), following.start() if following else len(text))

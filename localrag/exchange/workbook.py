@@ -71,7 +71,6 @@ def write_workbook(table: ResultTable, path: Path) -> None:
 
 
 def _write_cells(sheet: Any, table: ResultTable) -> None:
-    """The sheet with a row for each row; the quotes of a cell are its comment."""
     from openpyxl.utils import get_column_letter
 
     sheet.freeze_panes = "A2"

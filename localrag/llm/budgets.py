@@ -229,7 +229,6 @@ def record_stage_speeds(key: str, took: Mapping[str, tuple[float, float]]) -> No
 
 
 def _read_stored(name: str) -> dict[str, Any]:
-    """The content of a file of the user cache; empty if it is missing or damaged."""
     try:
         stored = json.loads((cache_dir() / name).read_text())
     except (OSError, ValueError):

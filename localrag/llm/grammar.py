@@ -249,7 +249,6 @@ def _repaired_claim(row: Any, names: Sequence[str], text: str, script: TokenDens
 
 
 def _repaired_description(row: dict[str, Any], about: str, script: TokenDensity | None) -> dict[str, Any]:
-    """The description as the grammar allows it, if the row has one."""
     if "description" not in row:
         return {}
     longest = _description_limit(script)

@@ -146,7 +146,6 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _windows(n_tokens: int, width: int) -> Iterator[slice]:
-    """Overlapping windows over so many tokens; none where there are no tokens."""
     last = max(min(n_tokens, 1), n_tokens - MIN_WINDOW_TOKENS)
     return (slice(start, start + width) for start in range(0, last, width - OVERLAP_TOKENS))
 

@@ -224,7 +224,6 @@ class Tagger:
     def _read(
         heads: TaggerHeads, states: NDArray[np.float32], shape: NDArray[np.float32], sentences: Sequence[int]
     ) -> tuple[list[TaggedMention], list[tuple[int, int, float]]]:
-        """The mentions of a window, and pairs of its names with the probability that they are related."""
         named, common = heads.tag_probabilities(states, shape)
         names = decode_bio(named, ENTITY_TYPES)
         inside = {n for m in names for n in range(m.first, m.last + 1)}

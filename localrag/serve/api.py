@@ -90,7 +90,6 @@ def _chat_models() -> list[str]:
 
 
 def _choose_model(request: Request, site: ServerContext) -> dict[str, Any]:
-    """Answer with a model of the list from the next question on, whoever asks."""
     name, names = request.path_params["name"], _chat_models()
     if name not in names:
         raise UsageError(f"There is no chat model {name!r} on the list.", f"There are: {', '.join(names)}")

@@ -97,7 +97,6 @@ def check_access(scope: Scope, policy: AccessPolicy) -> AccessError | None:
 
 
 def _keys_in_headers(headers: Headers) -> list[str]:
-    """What may be the key in a request, by the headers in which programs send one."""
     keys = [headers.get(name, "").strip() for name in ("x-api-key", "api-key")]
     words = headers.get("authorization", "").split()
     if len(words) in (1, 2) and words[0].lower() != "basic":

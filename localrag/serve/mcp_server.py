@@ -122,7 +122,6 @@ class LocalBackend:
 
 
 def _latest_status(asked: RunningQuestion, before: str) -> str:
-    """The current activity of a question by its events so far; `before` if there are no new ones."""
     while not asked.events.empty():
         kind, value = asked.events.get_nowait()
         if kind == "status":
@@ -444,7 +443,7 @@ class ServerOrLocalBackend(LocalBackend):
 
 @asynccontextmanager
 async def _connect(server: RunningServer) -> "AsyncIterator[Client]":
-    """An MCP client of a server, without using a proxy."""
+    """Without a proxy."""
     import httpx2
     from mcp import Client
     from mcp.client.streamable_http import streamable_http_client

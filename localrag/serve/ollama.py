@@ -48,8 +48,6 @@ def ollama_routes(site: ServerContext) -> list[Route]:
 
 
 def _with_text_errors(endpoint: Endpoint, site: ServerContext) -> Callable[[Request], Awaitable[Response]]:
-    """A request handler whose errors have Ollama's form."""
-
     @wraps(endpoint)
     async def handled(request: Request) -> Response:
         try:
@@ -125,7 +123,6 @@ def _model_name(name: Any) -> Any:
 
 
 def _chat_body(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The same request as a body of the chat completions API. Raises ValueError."""
     given = body.get("options")
     options = given if isinstance(given, dict) else {}
     wanted = body.get("format")

@@ -162,7 +162,6 @@ def _place(row: TableRow, asked: TableRequest, db: Database) -> dict[str, Any]:
 
 
 def _plan(asked: TableRequest, tables: TableWorker) -> dict[str, Any]:
-    """What a review would read, and about how many seconds that takes."""
     from localrag.analysis.review import plan_review
     from localrag.analysis.review_questions import parse_questions
 
@@ -220,6 +219,5 @@ def _key(path: str, section: str) -> str:
 
 
 def _cell_json(cell: Cell, db: Database) -> dict[str, Any]:
-    """A cell with its citations whole."""
     cited = [serialize_citation(c) | {"document": browse.document_id_at(db, c.path)} for c in cell.citations]
     return cell.to_json() | {"citations": cited}

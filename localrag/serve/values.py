@@ -84,7 +84,6 @@ def _plain(name: str) -> str:
 
 
 def _read_value(name: str, value: Any, form: Mapping[str, Any]) -> Any:
-    """A value of a form, which is a JSON schema."""
     form = _without_null(form)
     bounds = form.get("minimum", -math.inf), form.get("maximum", math.inf)
     if form["type"] == "integer":

@@ -62,7 +62,6 @@ def upgrade_hint() -> str:
 
 
 def _is_image() -> bool:
-    """Whether this runs in a container whose image has localrag."""
     return any(mark.exists() for mark in _CONTAINER_MARKS) and not os.access(sys.prefix, os.W_OK)
 
 
@@ -77,7 +76,6 @@ def pip_install(*arguments: str) -> str:
 
 
 def _quoted(arguments: tuple[str, ...]) -> str:
-    """Arguments for a shell, a package with its bounds."""
     return " ".join(quote(argument + BOUNDS.get(argument, "")) for argument in arguments)
 
 

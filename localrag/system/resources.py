@@ -32,7 +32,6 @@ def cgroup_memory_left(groups: Path = GROUPS, root: Path = ROOT) -> int | None:
 
 
 def _folders(groups: Path, root: Path, file: str) -> list[Path]:
-    """The folders of this process's cgroup and its ancestors that have `file`."""
     path = next((line[3:] for line in _read_text(groups).splitlines() if line.startswith("0::")), None)
     if path is None:
         return []

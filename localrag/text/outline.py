@@ -114,6 +114,7 @@ class Outline:
         self.blocks.append(Block(start, end, kind, tuple(h.title for h in self._path)))
 
     def _heading(self, lines: list[_Line], n: int) -> tuple[Heading, int] | None:
+        """The heading that begins in line `n`, and the number of the line after it."""
         line = lines[n]
         if atx := _ATX.fullmatch(line.text[: MAX_TITLE_CHARS + 8]):
             return (Heading(line.start, line.end, len(atx[1]), _title(atx[2].rstrip("# \t"))), n + 1) if atx[2].strip("# \t") else None
@@ -154,7 +155,6 @@ class Outline:
 
 
 def _title(text: str) -> str:
-    """A heading as a reader sees it: without roles, anchors and markup."""
     text = re.sub(r"\{#[^{}]*\}|:[\w-]+:`([^`<]*+)[^`]*`", r"\1", text)
     text = re.sub(r"\[([^\]]{0,500})\]\([^)]{0,900}\)", r"\1", text)
     return " ".join(text.replace("``", "").replace("`", "").replace("**", "").split())

@@ -175,7 +175,6 @@ def cjk_bigrams(text: str) -> str:
 
 
 def _text_blocks(text: str) -> Iterator[Span]:
-    """Paragraphs, and single lines that are headings, list items or table rows."""
     position = 0
     for line in _BLOCK.finditer(text):
         end = _item_end(text, line) if _ITEM.match(line[0]) else line.end()

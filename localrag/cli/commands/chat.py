@@ -348,7 +348,7 @@ def remove_sessions_command(
 
 
 def _selected_sessions(existing: Sequence[int], numbers: Sequence[int], *, is_pending: bool, all_: bool) -> list[int]:
-    """The conversations to delete: the named ones, or all; may be empty if an earlier deletion is pending. Raises UsageError."""
+    """May be empty if an earlier deletion is pending. Raises UsageError."""
     if not numbers and not all_ and not is_pending:
         raise UsageError("Name the conversations to delete: numbers, or --all.", "List them: localrag sessions list")
     if unknown := [n for n in numbers if n not in existing]:

@@ -165,7 +165,6 @@ def tune_command(
     index: IndexOption = None,
     passages: Annotated[int, typer.Option("--passages", min=1, help="Number of chunks to read.")] = 8,
     types: Annotated[str, typer.Option("--types", metavar="A,B,…", help="Use these entity types instead of discovering them.")] = "",
-    undo: Annotated[bool, typer.Option("--undo", help="Undo the last tuning.")] = False,
     *,
     engine: OptionValues,
     quiet: QuietOption = False,
@@ -174,18 +173,11 @@ def tune_command(
     """Describe these documents in domain.toml: subject, language, entity types, examples."""
     import asyncio
 
-    from localrag.llm.prompts import DOMAIN_FILE, undo_domain, write_domain
+    from localrag.llm.prompts import DOMAIN_FILE, write_domain
     from localrag.project import find_index, open_for_writing
 
     folder = find_index(index)
     file = folder / DOMAIN_FILE
-    if undo:
-        if not undo_domain(folder):
-            raise UsageError(f"{folder} has no {DOMAIN_FILE}: there is nothing to undo.", "Make one: localrag tune")
-        if as_json:
-            write_json({"undone": True, "file": str(file)})
-        print_note("Undone. Extract again: localrag index PATH")
-        return
     with open_for_writing(folder, engine=engine_options(engine, quiet=quiet)) as project:
         domain = asyncio.run(_tune_domain(project, passages, split_list(types)))
         write_domain(project.folder, domain)
@@ -226,4 +218,4 @@ def _print_domain(domain: "Domain", file: Path) -> None:
         "entity types": ", ".join(domain.entity_types),
         "examples": len(domain.examples),
     })  # fmt: skip
-    print_note(f"Written to {file}: edit it if you like, then extract again: localrag index PATH\nUndo: localrag tune --undo")
+    print_note(f"Written to {file}: edit it if you like, then extract again: localrag index PATH")

@@ -195,7 +195,6 @@ def _print_config(program: str, folder: Path, options: list[str]) -> None:
 
 
 def _command() -> list[str]:
-    """How this program is started from anywhere."""
     script = Path(sys.argv[0]).absolute()
     return [str(script)] if script.stem == "localrag" and script.is_file() else [sys.executable, "-P", "-m", "localrag"]
 

@@ -1,16 +1,16 @@
-"""Printing of answers, their citations and passages, and conversations."""
+"""Printing of answers, their citations and passages, conversations, and tables made from documents."""
 
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from localrag import serializers
-from localrag.cli.views.console import stdout_console, styled
+from localrag.cli.views.console import print_table, stdout_console, styled
 from localrag.cli.views.markdown import STATE_COLORS, DraftLine, MarkdownPrinter, mark_states
 from localrag.cli.views.terminal import escape_line, print_note, status_line
 from localrag.filters import DocumentFilter
@@ -26,6 +26,9 @@ from localrag.records import (
 )
 from localrag.text.markdown import escape_plain_text, neutralize
 from localrag.text.sentences import collapse_whitespace
+
+if TYPE_CHECKING:
+    from localrag.analysis.tables import Cell, ResultTable
 
 
 class AnswerStream:
@@ -148,7 +151,6 @@ _STATE_NOTES = {
 
 
 def _bold_titles(text: str) -> Text:
-    """Passages with titles in bold and the marks of unproved sentences in colour."""
     lines = text.split("\n")
     shown = Text("\n").join(Text(t[2:-2], "bold") if len(t) > 4 and t.startswith("**") and t.endswith("**") else Text(t) for t in lines)
     return mark_states(shown)
@@ -272,3 +274,27 @@ def _around(text: str, words: Sequence[str]) -> str:
     start = max(0, min(offsets) - CONTEXT_CHARS)
     stretch = plain[start : start + 3 * CONTEXT_CHARS]
     return f"{'…' * (start > 0)}{stretch}{'…' * (start + len(stretch) < len(plain))}"
+
+
+MIN_COLUMN_WIDTH = 22  # characters that a column needs to be read
+MAX_TABLE_QUOTE_CHARS = 160
+STATE_STYLES = {"not stated": "dim", "contradictory": "yellow", "corrected": "cyan", "approved": "green"}
+
+
+def print_result_table(table: "ResultTable", root: Path) -> None:
+    """Print a table with its quotes; what its reader should know goes to stderr."""
+    if table.rows:
+        rows = [[_cell_text(cell) for cell in row.cells] for row in table.rows]
+        print_table([column.title for column in table.columns], rows, column_width=MIN_COLUMN_WIDTH, gap=1)
+    for c in table.citations:
+        place, quote = display_location(c, root), shorten(c.quote, MAX_TABLE_QUOTE_CHARS)
+        stdout_console.print(styled((f"[{c.n}] {place}, {c.start}-{c.end}  “{quote}”", "dim")))
+    if table.note:
+        print_note(f"\n{table.note}" if table.rows else table.note)
+
+
+def _cell_text(cell: "Cell") -> Text:
+    said = cell.text or (str(cell.state) if cell.state != "found" else "–")
+    marks = "".join(f" [{c.n}]" for c in cell.citations)
+    state = f" ({cell.state})" if cell.text and cell.state != "found" else ""
+    return Text(f"{said}{marks}{state}" + (f" ({cell.note})" if cell.note else ""), STATE_STYLES.get(cell.state, ""))

@@ -146,7 +146,6 @@ class MarkdownPrinter:
 
 
 def _may_become_table(text: str, lines: MarkdownLines, number: int) -> bool:
-    """Whether a line, the last so far, may turn out to be the header of a table."""
     return lines.kinds[number] == "text" and "|" in text[lines.starts[number] :]
 
 

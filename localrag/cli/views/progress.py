@@ -28,22 +28,14 @@ if TYPE_CHECKING:
 
 
 ACTIVE_STATES = ("working", "waiting")
-RANGE_FACTOR = 1.5  # narrower ranges are shown as one number
 
 
 def format_seconds_left(left: Sequence[float] | None) -> str:
-    """The estimated time left: `about 40 s left`, `2 to 5 min left`, or `estimating` for None."""
+    """The estimated time left: `about 40 s left`, or `estimating` for None."""
     if left is None:
         return "estimating"
     low, high = left
-    if high < 1:
-        return "almost done"
-    if high < RANGE_FACTOR * low:
-        return f"about {_round(math.sqrt(low * high))} left"
-    first, last = _round(low), _round(high)
-    unit = last.rpartition(" ")[2]
-    first = first.removesuffix(f" {unit}") if " " in first and first.count(" ") == last.count(" ") == 1 else first
-    return f"{first} to {last} left" if first != last.removesuffix(f" {unit}") else f"about {last} left"
+    return "almost done" if high < 1 else f"about {_round(math.sqrt(low * high))} left"
 
 
 def _round(seconds: float) -> str:

@@ -96,7 +96,6 @@ def open_backend(file: ModelFile, options: EngineOptions) -> LlamaModel:
 
 
 def _choose_settings(file: ModelFile, options: EngineOptions, record: TuningRecord) -> EngineSettings:
-    """The tuned settings with what the user set, and what this moment's free memory and `deterministic` need."""
     free = sum(d.free for d in offload_devices())
     # 5 % less memory than when measured is tolerated; if other programs have taken more, fewer layers or less KV fit.
     settings = record.cached_settings(int(free * 1.05))

@@ -107,7 +107,7 @@ class _SettingsSearch:
         return self._loaded[layout]
 
     def _weight_layouts(self) -> Iterator[EngineSettings]:
-        """Ways to load the weights, most promising first; without extra buffers where a large model does not work with them."""
+        """Most promising first; without extra buffers where a large model does not work with them."""
         on_cpu = EngineSettings(threads=available_cores(), gpu_layers=0, slots=8, n_ctx=BENCHMARK_CONTEXT)
         if gpus := offload_devices():
             self.placed = offload(read_model_memory(self.file.path, "f16"), [d.free for d in gpus], [d.total for d in gpus])
@@ -136,7 +136,6 @@ class _SettingsSearch:
         return fastest([Measurement(**m | {"settings": EngineSettings(**m["settings"])}) for m in results]).settings
 
     def _working(self, choices: Iterable[EngineSettings]) -> list[EngineSettings]:
-        """The choices that work here, each once. Raises ModelError if none does."""
         working: dict[EngineSettings, None] = {}
         last_error: ModelError | None = None
         for settings in choices:

@@ -286,7 +286,6 @@ def _render(template: str, values: dict[str, Any], messages: Seq[Message], ask: 
 
 
 def _merged(messages: Seq[Message], *, system: bool, repeats: bool) -> list[Message]:
-    """The turns adapted to a template without a system role, or without consecutive turns of one role."""
     turns: list[Message] = []
     first_user = next((n for n, m in enumerate(messages) if m["role"] == "user"), -1)
     system_texts = [m["content"] for m in messages if m["role"] == "system"] if not system else []
@@ -345,7 +344,6 @@ def _answer_prefix(format_: ChatFormat, template: str) -> str:
 
 
 def _closed(begun: str, template: str) -> str:
-    """The end tag of the thinking block at the end of an answer's beginning, empty if none is open."""
     marks = list(_THINKING_TAG.finditer(begun))
     if not marks or re.search(r"end|no_", marks[-1][0], re.IGNORECASE):
         return ""

@@ -236,7 +236,6 @@ async def _body_chunks(response: httpx.Response) -> AsyncIterator[bytes]:
 async def _open_response(
     wire: HttpConfig, method: str, url: str, body: dict[str, Any] | None, seconds: float
 ) -> AsyncIterator[tuple[httpx.Response, asyncio.Timeout]]:
-    """A response to read, and the deadline of the whole exchange, `seconds` from now."""
     content = None if body is None else json.dumps(body).encode()
     limits = httpx.Timeout(seconds, connect=min(seconds, CONNECT_TIMEOUT_S))
     try:

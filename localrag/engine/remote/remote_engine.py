@@ -135,7 +135,6 @@ class RemoteEngine:
             self._end()
 
     async def _ask(self, request: Request, tries: _RetryState, shown: "_MonotonicStream") -> Generation:
-        """One answer, asked for again where its server rejects a field or the model needs more tokens to think."""
         without = self._server.omitted_fields
         while True:
             tries.in_words |= "response_format" in without and _has_schema(request)

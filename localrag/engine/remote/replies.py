@@ -114,7 +114,6 @@ class StreamState:
 
 
 def _text_in(content: Any) -> str:
-    """The text of a message's field. Raises MalformedResponse for anything but a text or null, such as a list of parts."""
     if content is not None and not isinstance(content, str):
         raise MalformedResponse("an answer in an unknown format")
     return content or ""
@@ -218,7 +217,6 @@ class GrammarFilter:
                 return  # incomplete or malformed: `finish` decides
 
     def _read_items(self, answer: str) -> bool:
-        """Read the members of `{"items": [...` that have become complete; whether there are any."""
         before, (head, bracket, _) = len(self._items), answer.partition("[")
         if not bracket or "".join(head.split()) != '{"items":':
             return False
@@ -407,7 +405,6 @@ def _texts(value: Any) -> list[Any]:
 
 
 def _plain_lines(text: str) -> list[str]:
-    """The lines of a text without the marks of a list, quotation marks and code fences."""
     lines = (re.sub(r"^\s{0,20}(?:[-*•–]|\d{1,3}[.):])\s+", "", line).strip().strip('"“”`').strip() for line in text.split("\n"))
     return [line for line in lines if line and line != "json" and not line.endswith(":")]
 
@@ -429,7 +426,6 @@ def _choice(text: str, values: Sequence[Any], options: Sequence[Any]) -> Any:
 
 
 def _line_in(text: str, values: Sequence[Any]) -> str:
-    """The one line of an answer: in its JSON, or the first of its text."""
     for value in values if _is_json(text) else ():
         if isinstance(value, dict) and (told := [part for part in (value.get("line"), *value.values()) if isinstance(part, str)]):
             return told[0]

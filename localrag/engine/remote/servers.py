@@ -141,7 +141,6 @@ def _base_name(name: str) -> str:
 
 
 def _check_listed(url: str, models: Any, name: str) -> None:
-    """Check that a server lists no models, or this one. Raises EngineError with those that it has."""
     if names := [m["id"] for m in _listed(models)]:
         told = f"has no model {name!r}" if name != "default" else "has several models"
         more = " …" * (len(names) > MAX_LISTED_MODELS)
