@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha1, sha256
+from hashlib import file_digest, sha1, sha256
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import quote
@@ -199,11 +199,9 @@ def _append(client: httpx.Client, file: RemoteFile, part: Path, progress: Callab
 
 
 def _digest(path: Path, file: RemoteFile) -> str:
-    digest = sha256() if len(file.digest) == 64 else sha1(b"blob %d\0" % file.size, usedforsecurity=False)
+    begin = sha256 if len(file.digest) == 64 else partial(sha1, b"blob %d\0" % file.size, usedforsecurity=False)
     with path.open("rb") as f:
-        while block := f.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return file_digest(f, begin).hexdigest()
 
 
 def _url(text: str) -> httpx.URL:

@@ -502,7 +502,6 @@ COMMANDS_WITHOUT_SETTINGS = ("config", "help")  # must work with invalid setting
 # (command, option) pairs where the option has the name of a setting but another meaning.
 EXCLUDED_OPTIONS = {
     ("demo", "index"),  # uses its own index
-    ("tune", "types"),  # entity types of this tuning, instead of detected ones
     ("models pull", "allow_host"),  # hosts for downloads, not for document text
     ("worker", "allow_host"),  # hosts whose programs may run here
     ("eval retrieval", "mode"),  # the compared modes

@@ -158,10 +158,7 @@ def _print_import(done: "ImportResult") -> None:
         return
     for what, n in done.n_imported.items():
         print_note(f"{what:<14}{n:>7} of {done.found[what]}")
-    for what, why in list(done.skipped.items())[:MAX_SHOWN]:
-        print_note(f"left out  {escape_line(what)}: {why}")
-    if len(done.skipped) > MAX_SHOWN:
-        print_note(f"          and {len(done.skipped) - MAX_SHOWN} more (all of them: --json)")
+    _print_listed("left out", tuple(done.skipped.items()))
 
 
 def pack_command(
@@ -198,10 +195,10 @@ def unpack_command(
 
 
 def _print_listed(what: str, listed: tuple[tuple[str, str], ...]) -> None:
-    for name, detail in listed[:20]:
+    for name, detail in listed[:MAX_SHOWN]:
         print_note(f"{what}  {escape_line(name)}: {escape_line(detail)}")
-    if len(listed) > 20:
-        print_note(f"{' ' * len(what)}  and {len(listed) - 20} more (all of them: --json)")
+    if len(listed) > MAX_SHOWN:
+        print_note(f"{' ' * len(what)}  and {len(listed) - MAX_SHOWN} more (all of them: --json)")
 
 
 def _print_pack(result: "UnpackResult", file: Path) -> None:

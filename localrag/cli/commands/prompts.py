@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from localrag.cli.options import IndexOption, JsonOption, OptionValues, QuietOption, completion_of, engine_options, with_engine
-from localrag.cli.settings import split_list
 from localrag.cli.views.terminal import print_note, write_json, write_line, write_out, write_result
 from localrag.errors import NoIndex, UsageError
 from localrag.records import to_row
@@ -164,7 +163,6 @@ def _known(name: str) -> str:
 def tune_command(
     index: IndexOption = None,
     passages: Annotated[int, typer.Option("--passages", min=1, help="Number of chunks to read.")] = 8,
-    types: Annotated[str, typer.Option("--types", metavar="A,B,…", help="Use these entity types instead of discovering them.")] = "",
     *,
     engine: OptionValues,
     quiet: QuietOption = False,
@@ -179,15 +177,13 @@ def tune_command(
     folder = find_index(index)
     file = folder / DOMAIN_FILE
     with open_for_writing(folder, engine=engine_options(engine, quiet=quiet)) as project:
-        domain = asyncio.run(_tune_domain(project, passages, split_list(types)))
+        domain = asyncio.run(_tune_domain(project, passages))
         write_domain(project.folder, domain)
     row = {"domain": to_row(domain, {"description": "about", "rating_criteria": "rating"}), "file": str(file)}
     write_result(row, _print_domain, domain, file, as_json=as_json)
 
 
-async def _tune_domain(project: "Project", passages: int, types: tuple[str, ...]) -> "Domain":
-    from dataclasses import replace
-
+async def _tune_domain(project: "Project", passages: int) -> "Domain":
     from localrag.indexing.extraction.names import DocumentCasing
     from localrag.indexing.extraction.prompt_tuning import sample_chunks, tune_domain
     from localrag.project import resolve_answer_style
@@ -200,11 +196,7 @@ async def _tune_domain(project: "Project", passages: int, types: tuple[str, ...]
     by_id = {c.id: c for c in chunks_store.all_chunks(project.db)}
     sampled = sample_chunks([by_id[i] for i in chunk_ids], matrix, passages)
     cases = [DocumentCasing(documents.document_by_id(project.db, c.document_id)) for c in sampled]
-    domain = await tune_domain(sampled, cases, project.model, project.settings, await resolve_answer_style(project))
-    if not types:
-        return domain
-    examples = tuple(e for e in domain.examples if {t for _, t in e.entities} <= set(types))
-    return replace(domain, entity_types=types, examples=examples)
+    return await tune_domain(sampled, cases, project.model, project.settings, await resolve_answer_style(project))
 
 
 def _print_domain(domain: "Domain", file: Path) -> None:

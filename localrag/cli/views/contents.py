@@ -42,20 +42,16 @@ def entity_json(entity: dict[str, Any], root: Path) -> dict[str, Any]:
 def print_entities(entities: Sequence[dict[str, Any]]) -> None:
     """Print entities of `entity_json`."""
     for entity in entities:
-        _print_entity(entity)
-
-
-def _print_entity(entity: dict[str, Any]) -> None:
-    stdout_console.print(styled((entity["name"], "bold"), f" · {entity['type']} · {len(entity['mentions'])} mentions"))
-    if len(entity["names"]) > 1:
-        stdout_console.print(f"also: {', '.join(n for n in entity['names'] if n != entity['name'])}")
-    stdout_console.print(entity["description"] + "\n")
-    related = entity["relationships"][:MAX_ROWS]
-    print_rows([{"with": r["with"], "weight": f"{r['weight']:.1f}", "": (r["how"] or [r["description"]])[0][:120]} for r in related])
-    for c in entity["claims"][:MAX_ROWS]:
-        stdout_console.print(f"{c['status']}: {c['description']}")
-    for m in entity["mentions"][:MAX_ROWS]:
-        stdout_console.print(f"{escape_line(m['path'])}:{m['start']}-{m['end']}", style="dim")
+        stdout_console.print(styled((entity["name"], "bold"), f" · {entity['type']} · {len(entity['mentions'])} mentions"))
+        if len(entity["names"]) > 1:
+            stdout_console.print(f"also: {', '.join(n for n in entity['names'] if n != entity['name'])}")
+        stdout_console.print(entity["description"] + "\n")
+        related = entity["relationships"][:MAX_ROWS]
+        print_rows([{"with": r["with"], "weight": f"{r['weight']:.1f}", "": (r["how"] or [r["description"]])[0][:120]} for r in related])
+        for c in entity["claims"][:MAX_ROWS]:
+            stdout_console.print(f"{c['status']}: {c['description']}")
+        for m in entity["mentions"][:MAX_ROWS]:
+            stdout_console.print(f"{escape_line(m['path'])}:{m['start']}-{m['end']}", style="dim")
 
 
 def tree_json(communities: Sequence[dict[str, Any]], deepest: int | None) -> list[dict[str, Any]]:
