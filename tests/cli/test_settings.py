@@ -21,7 +21,7 @@ SWITCHES = set(
     """about all check chunks collection condition config context_only continue delete
     documents dry_run dynamic filter force format head include_same json judge k kind level limit markdown max_tokens n name
     open out passages plan programs progress prune quiet ray rebuild recluster repair repeat repeats resume retune rows save seed
-    similar skipped test undo use user verify watch words write_reports yes""".split()
+    similar skipped test use user verify watch words write_reports yes""".split()
 )
 
 
