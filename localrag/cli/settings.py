@@ -518,11 +518,7 @@ def option_name(parameter: Any) -> str:
 
 
 def apply_settings(context: "typer.Context", words: Sequence[str]) -> None:
-    """Use the settings as defaults of a command's options. Raises UsageError for invalid or untrusted settings.
-
-    Options on the command line take precedence. For help, and for COMMANDS_WITHOUT_SETTINGS, no settings are read. `words` is the
-    command line, beginning with the command's name.
-    """
+    """Use the settings as defaults of the options of the command in `words`, but for help and some. Raises UsageError."""
     options = words[: words.index("--")] if "--" in words else words
     if words[:1] and words[0] not in COMMANDS_WITHOUT_SETTINGS and not {"-h", "--help"} & {*options}:
         set_values = read_set_values()

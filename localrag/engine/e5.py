@@ -58,11 +58,7 @@ class Tokens:
 
 
 class UnigramTokenizer:
-    """Splits texts into pieces by the pieces' scores: unigrams (Kudo 2018) behind NFKC.
-
-    The library takes most of a second to prepare a quarter of a million pieces. So it is given those that occur in the texts at hand: it
-    could choose no others.
-    """
+    """Splits texts into unigrams (Kudo 2018) behind NFKC; the library is given only pieces that occur, as preparing all takes a second."""
 
     def __init__(self, pieces: Sequence[str], scores: NDArray[np.float32]) -> None:
         self._pieces, self._scores = pieces, scores

@@ -180,10 +180,7 @@ PADDED_LENGTHS = tuple(width for n in range(4, 16) for width in (2**n, 3 * 2 ** 
 
 
 class SentenceTransformersEmbedder:
-    """Embeds texts with the model in `file.path`, loaded on first use (seconds, 400 MB).
-
-    Batches have one of a few fixed shapes, filled up with empty texts, so that a text's vector is bit for bit the same in any batch.
-    """
+    """Embeds with the model in `file.path`, loaded on first use, in few shapes of batches, so that a text's vector is always the same."""
 
     def __init__(self, file: ModelFile) -> None:
         self.file = file

@@ -73,10 +73,7 @@ def _shape(metadata: dict[str, Any]) -> KvShape:
 
 @dataclass(frozen=True, slots=True)
 class ModelMemory:
-    """Bytes of a model's weights: per layer, and of all other tensors.
-
-    `kv_bytes_per_token`: KV cache of one token in all layers, in the chosen type; `window` in tokens; `parameters` is a count.
-    """
+    """Bytes of a model's weights, per layer and other, and of a token's KV in the chosen type; `window` in tokens, a count `parameters`."""
 
     layers: tuple[int, ...]
     other_weights: int

@@ -1,7 +1,4 @@
-"""A wiki of an index that is kept up to date: only pages whose content changed are written, and what a person wrote stays.
-
-All that is known of a page stands in the page itself, so that it may be moved and renamed, and the folder needs no list of its pages.
-"""
+"""A wiki that is kept up to date: a page says itself what is known of it, so it may be moved, and what a person wrote stays."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -56,10 +56,7 @@ SECURITY_HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class AccessPolicy:
-    """Access rules: host names of the server, allowed foreign origins, the API key, and the page's token of this launch.
-
-    The page exchanges a one-time code for the token, so that neither appears in a browser's history or on a visible command line.
-    """
+    """Access rules. The page exchanges a one-time code for the token: neither is in a history or on a visible command line."""
 
     key: str
     host_names: tuple[str, ...] = OWN_NAMES

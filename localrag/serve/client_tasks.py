@@ -35,10 +35,7 @@ _EMPTY_VALUES: dict[str, Any] = {"array": [], "object": {}, "boolean": False, "i
 
 
 def answer_client_task(messages: Sequence[tuple[str, str]], schema: dict[str, Any] | None = None) -> str | None:
-    """Answer a chat program's own request, without index and model; None if the messages are a conversation of the user.
-
-    `messages` are (role, text). `schema`: the JSON schema that the answer has to have, if the program sent one.
-    """
+    """Answer a program's own request by its (role, text), in the `schema` it sent, without a model; None for a user's conversation."""
     spoken = [(role, text) for role, text in messages if text.strip()]
     if not spoken or spoken[-1][0] not in ("user", "system", "developer"):
         return None

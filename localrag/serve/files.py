@@ -1,7 +1,4 @@
-"""Files of documents: uploads into the inbox, originals, rendered pages, and the boxes of quotes on them.
-
-An upload is stored in one folder under a plain name, completely or not at all, and never replaces a file.
-"""
+"""Files of documents: originals, pages, boxes of quotes, and uploads, stored under plain names, completely or not at all."""
 
 import asyncio
 import base64

@@ -61,10 +61,7 @@ def read_bool(name: str, value: Any) -> bool:
 
 
 def read_arguments(given: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that an object with this JSON schema takes from those given. Raises ValueError with a sentence for the client.
-
-    What is null or empty counts as left out, unknown names as not given.
-    """
+    """The arguments of an object with this JSON schema; null and empty ones count as left out, unknown ones too. Raises ValueError."""
     named = {_plain(name): value for name, value in given.items() if value not in (None, "", [])}
     own, read = set(map(_plain, schema["properties"])), {}
     for name, form in schema["properties"].items():

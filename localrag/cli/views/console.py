@@ -38,11 +38,7 @@ def styled(*parts: str | tuple[str, str]) -> Text:
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, column_width: int = 0, gap: int = 0) -> None:
-    """Print rows as a table, or as a block of lines each where the terminal is too narrow. A dash stands for None.
-
-    `column_width`: characters that a column needs to be read; without it, a pipe gets lines as long as they are. `gap`: blank lines between
-    rows.
-    """
+    """Print rows as a table, or as blocks of lines where columns would be narrower than `column_width` or words. A dash stands for None."""
     table = Table(*heads, box=None, pad_edge=False, header_style="dim", padding=(0, 2, gap, 0))
     for column in table.columns:
         column.overflow = "fold"

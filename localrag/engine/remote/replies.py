@@ -304,10 +304,7 @@ def _byte_tokenizer() -> Any:
 
 
 def read_value(text: str, schema: dict[str, Any]) -> Any:
-    """The value of a schema in an answer, whichever of the usual shapes it has. Raises ValueError, KeyError.
-
-    A list may come as an object, an array, one JSON value a line, under another name, or as plain lines; a choice or a line as plain text.
-    """
+    """The value of a schema in an answer of any usual shape: objects, arrays, lines, under other names. Raises ValueError, KeyError."""
     properties = schema.get("properties", {})
     values = _json_values(text)
     if list(properties) == ["items"]:
