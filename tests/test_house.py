@@ -45,9 +45,10 @@ ROOMS = {
         {"review"},
     ],
     "bench": [
-        {"engine"},
+        {"engine", "tasks"},
         {"measure"},
         {"runs"},
+        {"report"},
     ],
     "catalog": [
         {"hub", "listing"},

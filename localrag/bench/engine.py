@@ -1,4 +1,7 @@
-"""Speed of the engine here: one JSON object of a schema for every chunk of a text, after the same examples, greedily decoded."""
+"""Benchmark of the engine: a workload and its speed on this machine.
+
+The workload asks for one JSON object of a schema for every chunk of a text, after the same few-shot conversation, with greedy decoding.
+"""
 
 import asyncio
 import json

@@ -1,11 +1,14 @@
-"""Benchmark of one model in a child process, whose peak memory is the model's: costs, speed, and extraction from paragraphs."""
+"""Benchmark of one model on this machine, in a child process: costs, speed, extraction and answers.
+
+The child process receives a task and sends messages; its peak memory is the model's. Also describes the machine.
+"""
 
 import asyncio
 import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,20 +18,24 @@ from typing import Any
 import psutil
 
 from localrag.bench.engine import read_workload, run_workload
+from localrag.bench.tasks import (
+    LANGUAGE_NAMES,
+    LanguageResult,
+    ReportProgress,
+    ask_questions,
+    extract_paragraphs,
+    index_and_ask,
+    load_paragraphs,
+    questions,
+)
 from localrag.engine.engine import Engine
 from localrag.engine.prefix_cache import PrefixCache
 from localrag.engine.settings import EngineOptions
-from localrag.engine.tokenizer import Tokenizer
-from localrag.errors import LocalragError, error_location, known_error
-from localrag.eval.datasets import TYPE_MAPPINGS, GoldDocument, load_gold
-from localrag.eval.extraction import ExtractionScores, PrecisionRecall, count_names, gold_chunks
-from localrag.indexing.extraction.extract import extract_chunk
-from localrag.indexing.extraction.names import DocumentCasing
-from localrag.llm.model import CALL_ERRORS, ChatModel, bounded_map
-from localrag.llm.tagger import Tagger
+from localrag.errors import LocalragError, UsageError, error_location, known_error
+from localrag.llm.model import ChatModel
 from localrag.model_files import ModelFile, find_chat_model, total_size
 from localrag.project import tagger_for
-from localrag.records import Extraction
+from localrag.records import to_row
 from localrag.settings import IndexSettings
 from localrag.store.llm_cache import SqliteLlmCache
 from localrag.store.opening import open_index
@@ -37,7 +44,10 @@ from localrag.system.resources import available_cores
 
 
 def peak_memory() -> int | None:
-    """Peak memory of this process; None if not reported. Linux's getrusage would begin with the parent's peak."""
+    """Peak memory of this process in bytes; None if the system does not report it.
+
+    Not by getrusage on Linux: there a new process begins with its parent's peak.
+    """
     status = Path("/proc/self/status")
     if status.exists():
         lines = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
@@ -63,31 +73,39 @@ def machine_info() -> dict[str, Any]:
     return {"system": platform.system(), "cpu": cpu, "cores": available_cores(), "all_cores": os.cpu_count(), "memory": memory}
 
 
-GOLD_FILE = Path(__file__).parent / "gold" / "paragraphs.md"
-PARALLEL_PARAGRAPHS = 8  # as many as indexing has in progress
-LANGUAGE_NAMES = {"en": "English", "zh": "Chinese"}
-
-Counts = tuple[int, int, int]  # correct, predicted, gold
-ReportProgress = Callable[[str, int, int], None]
+BENCHMARK_STYLES = ("auto", "extractive", "abstractive")
 SPEED_CHUNKS, SPEED_WORDS, SPEED_TOKENS = 16, 150, 64  # of the speed test: short answers, for models of a few tokens a second
 
 
 @dataclass(frozen=True, slots=True)
 class ModelBenchmark:
-    """A model's benchmark: `model` as --model takes it, `repeat` runs of the speed test, `limit` of paragraphs (0 for all)."""
+    """The settings of a model's benchmark: `model` as --model takes it, None for the bundled one.
+
+    `repeat`: runs of the speed test; `quick`: without the standard index; `limit`: number of paragraphs, 0 for all.
+    """
 
     model: str | None = None
     engine: str = ""
     deterministic: bool = False
     repeat: int = 3
+    quick: bool = False
     limit: int = 0
     style: str = "auto"
     hosts: str = ""  # other machines that may receive the texts, separated by commas
     parallel: int = 0
 
 
+def check_benchmark(task: ModelBenchmark) -> None:
+    """Raises UsageError for an unknown style."""
+    if task.style not in BENCHMARK_STYLES:
+        raise UsageError(f"There is no style {task.style!r}.", f"Styles: {', '.join(BENCHMARK_STYLES)}")
+
+
 def prepare_model(task: ModelBenchmark, say: Callable[[str], None]) -> dict[str, Any]:
-    """Describe the model's file, and tune it if that was never done here, as tuning raises a process's peak memory. Raises ModelError."""
+    """Describe the model's file, and tune its engine settings if that was never done here: a process that tunes has a higher peak memory.
+
+    Raises ModelError.
+    """
     file = find_chat_model(task.model)
     if file.url:
         from localrag.engine.remote.servers import with_server_info
@@ -126,7 +144,11 @@ def measure_model(task: ModelBenchmark, on_progress: ReportProgress) -> dict[str
         on_progress("speed", n, task.repeat)
         work = read_workload(chunks=SPEED_CHUNKS, words=SPEED_WORDS, max_tokens=SPEED_TOKENS)
         speeds.append(run_workload(file, options, work))
-    return quality | {"speeds": speeds, "peak_bytes": None if file.url else peak_memory()}
+    quality |= {"speeds": speeds, "peak_bytes": None if file.url else peak_memory()}
+    if task.quick:
+        return quality | {"index": None, "questions": []}
+    quality |= asyncio.run(index_and_ask(task.model, options, task.style, on_progress))
+    return quality | {"index_peak_bytes": None if file.url else peak_memory()}
 
 
 def _engine_options(task: ModelBenchmark) -> EngineOptions:
@@ -135,7 +157,8 @@ def _engine_options(task: ModelBenchmark) -> EngineOptions:
 
 
 async def _quality(task: ModelBenchmark, file: ModelFile, options: EngineOptions, on_progress: ReportProgress) -> dict[str, Any]:
-    settings, texts = IndexSettings(), load_paragraphs(task.limit)
+    """The results of paragraphs, language by language, and of the questions about them."""
+    settings, texts, known_questions = IndexSettings(), load_paragraphs(task.limit), questions(task.limit)
     with TemporaryDirectory() as folder:
         db = open_index(Path(folder), create=True)
         model = ChatModel(SqliteLlmCache(db), file, options)
@@ -149,6 +172,7 @@ async def _quality(task: ModelBenchmark, file: ModelFile, options: EngineOptions
                 paragraphs = [d for d in texts if d.id.startswith(language)]
                 readings[language] = await extract_paragraphs(paragraphs, model, settings, style, on_progress, tagger)
             extraction = {"calls": model.calls + model.failed, "failed_calls": model.failed, **_tokens(model)}
+            answers = await ask_questions(known_questions, model, on_progress)
         finally:
             model.close()
             db.close()
@@ -158,10 +182,12 @@ async def _quality(task: ModelBenchmark, file: ModelFile, options: EngineOptions
         "style": style,
         "paragraphs": [asdict(f) for r in readings.values() for f in r.found],
         "extraction": extraction | {"seconds": seconds},
+        "yes_no": [to_row(s, {"predicted_answer": "said"}) for s in answers],
     }
 
 
 async def _load(model: ChatModel, folder: Path) -> dict[str, Any]:
+    """Load the model and time it; a server's is loaded already."""
     started = time.perf_counter()
     engine = await model.engine()
     seconds = time.perf_counter() - started
@@ -177,90 +203,14 @@ def _tokens(model: ChatModel) -> dict[str, int]:
     return {name: sum(task[name] for task in tasks) for name in names}
 
 
-@dataclass(frozen=True, slots=True)
-class ParagraphResult:
-    """The result of one paragraph. Without an answer, `error` is the reason, and all its gold items count as missed.
-
-    `names`, `typed` and `relations` are counts; `listed` is the number of listed names, `in_text` of those that occur in the paragraph.
-    `words` are the paragraph's.
-    """
-
-    id: str
-    names: Counts
-    typed: Counts
-    relations: Counts
-    listed: int = 0
-    in_text: int = 0
-    duplicates: int = 0
-    words: int = 0
-    error: str = ""
-
-    @property
-    def language(self) -> str:
-        """The first part of its id."""
-        return self.id.partition("-")[0]
-
-
-@dataclass(frozen=True, slots=True)
-class LanguageResult:
-    """The results of all paragraphs of a language, and their seconds."""
-
-    found: tuple[ParagraphResult, ...]
-    seconds: float
-
-
-def load_paragraphs(limit: int = 0) -> list[GoldDocument]:
-    """The annotated paragraphs; with `limit`, a selection spread over languages and kinds of text."""
-    paragraphs = load_gold(GOLD_FILE, "marked")
-    return [paragraphs[i * len(paragraphs) // limit] for i in range(limit)] if 0 < limit < len(paragraphs) else paragraphs
-
-
-async def extract_paragraphs(
-    documents: Sequence[GoldDocument],
-    model: ChatModel,
-    settings: IndexSettings,
-    style: str,
-    on_progress: ReportProgress,
-    tagger: Tagger | None = None,
-) -> LanguageResult:
-    """Extract from the paragraphs as indexing does; one that fails is a result with its error, and the others go on."""
-    tokenizer, done = Tokenizer(model.file), 0
-
-    async def one(document: GoldDocument) -> ParagraphResult:
-        nonlocal done
-        try:
-            chunks = gold_chunks(document, tokenizer, settings)
-            extractions = [await extract_chunk(c, DocumentCasing(document.text), model, settings, style, tagger=tagger) for c in chunks]
-            result = score_paragraph(document, extractions, settings)
-        except CALL_ERRORS as error:
-            result = score_paragraph(document, [], settings, error.kind)
-        done += 1
-        on_progress(f"{LANGUAGE_NAMES.get(result.language, '')} paragraphs".strip(), done, len(documents))
-        return result
-
-    started = time.perf_counter()
-    results = await bounded_map((one(d) for d in documents), size=PARALLEL_PARAGRAPHS)
-    return LanguageResult(tuple(results), time.perf_counter() - started)
-
-
-def score_paragraph(document: GoldDocument, extractions: Sequence[Extraction], settings: IndexSettings, error: str = "") -> ParagraphResult:
-    """The counts of one paragraph's extractions."""
-    scores = ExtractionScores(TYPE_MAPPINGS["marked"], frozenset(settings.entity_types))
-    count_names(scores, document, extractions)
-    spans, typed, relations = (_tally_counts(tally) for tally in (scores.spans, scores.typed, scores.relations))
-    counts = (scores.names, scores.verbatim, scores.duplicates, len(document.text.split()))
-    return ParagraphResult(document.id, spans, typed, relations, *counts, error)
-
-
-def _tally_counts(tally: PrecisionRecall) -> Counts:
-    return tally.n_correct, tally.n_predicted, tally.gold
-
-
 PROGRESS_EVERY_S = 0.2  # seconds between lines of progress
 
 
 def main() -> None:
-    """Receive `{"do": …, "task": {…}}`; send progress, at last `{"result": …}` or `{"error": …, "hint": …}`."""
+    """Receive `{"do": "prepare_model" | "measure_model", "task": {…}}`; send progress, then a result or an error.
+
+    The last message is `{"result": …}` or `{"error": …, "hint": …}`.
+    """
     parent = ParentConnection()
     request = parent.receive()
     parent.listen()
@@ -273,6 +223,8 @@ def main() -> None:
 
 
 class _JsonLinesWriter:
+    """Sends messages as JSON lines; progress at most every PROGRESS_EVERY_S seconds."""
+
     def __init__(self, parent: ParentConnection) -> None:
         self._parent, self._spoke, self._stage = parent, 0.0, ""
 

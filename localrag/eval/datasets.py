@@ -156,25 +156,30 @@ def _litbank(path: Path) -> Iterator[GoldDocument]:
 
 
 _MENTION_MARK = re.compile(r"\[\[([^\[\]|]+)\|([^\[\]|]+)(?:\|([^\[\]]+))?\]\]")
-_RELATIONS = re.compile(r"^relations:[ \t]*(.*)$", re.MULTILINE)
+_BELOW = re.compile(r"^(relations|yes|no):[ \t]*(.*)$", re.MULTILINE)
+
+
+def marked_sections(text: str) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
+    """The sections of a manually annotated text: (id, text with its marks, the lines after it as (word, rest)).
+
+    A section is a heading `## id`, paragraphs with names as `[[name|type]]` or `[[name|type|entity]]`, where `entity` is the full name of
+    the entity, and lines `relations: A + B; C + D` (of entities), `yes: question`, `no: question`.
+    """
+    parts = re.split(r"^## (.+)\n", text, flags=re.MULTILINE)
+    for name, body in zip(parts[1::2], parts[2::2], strict=True):
+        below = [(m[1], m[2].strip()) for m in _BELOW.finditer(body)]
+        yield name.strip(), _BELOW.sub("", body).strip(), below
 
 
 def _marked_text(path: Path) -> Iterator[GoldDocument]:
-    """The sections of a manually annotated text, each below its heading `## id`.
-
-    Names are marked as `[[name|type]]` or `[[name|type|entity]]`, where `entity` is the full name of the entity. A line `relations: A + B;
-    C + D` names the pairs of entities that the text relates.
-    """
-    parts = re.split(r"^## (.+)\n", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    for heading, section in zip(parts[1::2], parts[2::2], strict=True):
-        name, body = heading.strip(), _RELATIONS.sub("", section).strip()
+    for name, body, below in marked_sections(path.read_text(encoding="utf-8")):
         text, mentions, at = "", list[GoldMention](), 0
         for mark in _MENTION_MARK.finditer(body):
             text += body[at : mark.start()]
             mentions.append(GoldMention(len(text), len(text) + len(mark[1]), mark[2], mark[3] or mark[1]))
             text, at = text + mark[1], mark.end()
         groups = {m.group for m in mentions}
-        ends = [pair.split(" + ") for line in _RELATIONS.findall(section) for pair in re.split(r";\s*", line.strip()) if pair]
+        ends = [pair.split(" + ") for word, rest in below if word == "relations" for pair in re.split(r";\s*", rest) if pair]
         if odd := [end for pair in ends for end in pair if end not in groups or len(set(pair)) != 2]:
             raise ValueError(f"{name} relates {odd[0]!r}, which is not an entity marked in it")
         yield GoldDocument(name, text + body[at:], tuple(mentions), frozenset(map(frozenset, ends)))
@@ -187,6 +192,7 @@ _LOADERS: dict[str, Callable[[Path], Iterable[GoldDocument]]] = {
     "redocred": _redocred,
     "marked": _marked_text,
 }
+GOLD_FORMATS = tuple(_LOADERS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,10 @@
 from localrag.bench.runs import model_metrics
 
 
-def measured(name="a", *, typed=((8, 10, 10),) * 10, relations=((2, 4, 4),) * 10, failed=0, seconds=60.0, speeds=(100.0, 102.0, 98.0)):
-    """A row of a run: ten paragraphs, `failed` of them without an answer."""
+def measured(
+    name="a", *, typed=((8, 10, 10),) * 10, relations=((2, 4, 4),) * 10, failed=0, seconds=60.0, says=None, speeds=(100.0, 102.0, 98.0)
+):
+    """A row as `localrag bench` keeps it: ten paragraphs, ten questions, `failed` of the paragraphs without an answer."""
     lost = [(0, 0, t[2]) for t in typed]
     paragraphs = [
         {
@@ -20,6 +22,8 @@ def measured(name="a", *, typed=((8, 10, 10),) * 10, relations=((2, 4, 4),) * 10
         }
         for n in range(len(typed))
     ]
+    said = says or [n % 2 == 0 for n in range(10)]
+    yes_no = [{"id": f"q{n}", "answer": n % 2 == 0, "said": said[n], "error": ""} for n in range(10)]
     row = {
         "name": name,
         "given": f"/models/{name}.gguf",
@@ -41,7 +45,24 @@ def measured(name="a", *, typed=((8, 10, 10),) * 10, relations=((2, 4, 4),) * 10
             "forced_tokens": 400,
             "seconds": {"en": seconds, "zh": 9.0},
         },
+        "yes_no": yes_no,
         "speeds": [{"prefill_tokens_per_s": 5 * s, "decode_tokens_per_s": 2 * s, "output_tokens_per_s": s} for s in speeds],
         "peak_bytes": 900_000_000,
+        "index": None,
+        "questions": [],
     }
     return row | {"figures": model_metrics(row)}
+
+
+def run_of(*models):
+    """A run of those models."""
+    machine = {"system": "Linux", "cpu": "CPU", "cores": 2, "all_cores": 2, "memory": 8 << 30}
+    options = {"engine": "", "deterministic": False, "repeat": 3, "quick": True, "limit": 0, "style": "auto"}
+    return {
+        "version": 1,
+        "localrag": "0.1.0",
+        "started": "2026-01-01T00:00:00+00:00",
+        "machine": machine,
+        "options": options,
+        "models": list(models),
+    }

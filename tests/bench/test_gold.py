@@ -1,11 +1,13 @@
-"""The annotated paragraphs that are shipped."""
+"""The annotated paragraphs and the questions that are shipped."""
 
+import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from localrag.bench.measure import load_paragraphs
+from localrag.bench.tasks import GOLD_FOLDER, load_paragraphs, questions
+from localrag.demo import CORPUS
 from localrag.errors import UsageError
 from localrag.eval.datasets import load_gold
 from localrag.indexing.extraction.names import find_name_spans
@@ -33,6 +35,14 @@ def test_paragraphs_hold_names_and_relations_in_two_languages():
     assert {m.type for d in every for m in d.mentions} == {"person", "organization", "place", "event", "thing"}
 
 
+def test_half_of_the_answers_are_no():
+    """A model that always says yes is right half the time, in either language."""
+    asked = questions()
+
+    assert Counter(q.answer for q in asked) == {True: 20, False: 20}
+    assert Counter(q.answer for q in asked if q.id.startswith("zh")) == {True: 6, False: 6}
+
+
 def test_the_names_of_the_paragraphs_are_in_no_prompt():
     """What a prompt says cannot be taken for what a model found."""
     prompts = "\n".join(
@@ -44,15 +54,32 @@ def test_the_names_of_the_paragraphs_are_in_no_prompt():
     assert not [n for n in names if find_name_spans(prompts, n)]
 
 
+def test_the_ten_questions_can_be_answered_from_the_demo():
+    """One way of saying each expected thing stands in the documents, and none in the question."""
+    text = "\n".join(p.read_text(encoding="utf-8") for p in CORPUS.rglob("*") if p.is_file())
+    asked = [json.loads(line) for line in (GOLD_FOLDER / "questions.jsonl").read_text(encoding="utf-8").splitlines()]
+
+    assert len(asked) == 10
+    for one in asked:
+        for ways in one["expected"]:
+            assert any(way in text for way in ways)
+            assert not any(way in one["question"] for way in ways)
+
+
 def test_fewer_paragraphs_are_spread_over_both_languages():
-    """A limit takes every so manieth paragraph."""
-    assert Counter(d.id[:2] for d in load_paragraphs(8))["zh"] >= 2
+    """A limit takes every so manieth paragraph, and their questions with them."""
+    some = load_paragraphs(8)
+
+    assert Counter(d.id[:2] for d in some)["zh"] >= 2
+    assert [q.id for q in questions(8)] == [d.id for d in some]
 
 
 def test_marks_are_read_with_their_places(tmp_path: Path):
     """A mark becomes a mention where its name stands; another name of an entity belongs to it; relations join entities."""
     file = tmp_path / "a.md"
-    file.write_text("Notes.\n\n## one\nMs [[Ada Bo|person]] of [[Rill|place]]. [[Bo|person|Ada Bo]] left.\n\nrelations: Ada Bo + Rill\n")
+    file.write_text(
+        "Notes.\n\n## one\nMs [[Ada Bo|person]] of [[Rill|place]]. [[Bo|person|Ada Bo]] left.\n\nrelations: Ada Bo + Rill\nyes: Did she?\n"
+    )
 
     (d,) = load_gold(file, "marked")
 

@@ -1,6 +1,7 @@
 """Texts of several words without quotes, and results as JSON that were printed as text only."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -86,7 +87,7 @@ def test_the_source_of_an_answer_as_json(town):
 
 
 def test_texts_and_lists_as_json(tmp_path, monkeypatch):
-    """Prompts and pages of the documentation."""
+    """Prompts, pages of the documentation, saved benchmarks."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LOCALRAG_HOME", str(tmp_path / "home"))
     (name, *_) = [row["name"] for row in json.loads(out("prompts", "list", "--json"))["prompts"]]
@@ -97,9 +98,13 @@ def test_texts_and_lists_as_json(tmp_path, monkeypatch):
     page = json.loads(out("help", "install", "--json"))
     assert {key: page[key] for key in ("topic", "title")} in topics
     assert page["text"].startswith("# ")
+    assert json.loads(out("bench", "runs", "--json")) == []
 
 
-def test_json_is_not_dropped_without_a_word(tmp_path, monkeypatch):
+@pytest.mark.parametrize("args", [("bench", "--json", "runs"), ("bench", "--json", "--markdown")])
+def test_json_is_not_dropped_without_a_word(args, tmp_path, monkeypatch):
     """Where another word on the line contradicts it."""
     monkeypatch.chdir(tmp_path)
-    assert "--json" in str(invoke("bench", "--json", "engine").exception)
+    refused = invoke(*args)
+
+    assert re.search("--json", str(refused.exception))

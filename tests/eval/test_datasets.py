@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from localrag.bench.measure import GOLD_FILE
+from localrag.bench.tasks import GOLD_FOLDER
 from localrag.errors import UsageError
-from localrag.eval.datasets import join_tokens, load_gold
+from localrag.eval.datasets import GOLD_FORMATS, join_tokens, load_gold
 from tests.conftest import DATA
 
 PLACES = {
@@ -14,7 +14,7 @@ PLACES = {
     "crossner": "crossner/ai-dev.txt",
     "litbank": "litbank",
     "redocred": "redocred_dev.json",
-    "marked": GOLD_FILE,
+    "marked": GOLD_FOLDER / "paragraphs.md",
 }
 
 

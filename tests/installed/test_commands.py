@@ -107,7 +107,9 @@ CALLS: dict[str, tuple[Call, ...]] = {
     "eval qa": (Call("eval qa task --mode none --extractor phrases", "F1"),),
     "eval support": (Call("eval support cases.jsonl", "1"),),
     "eval answers": (Call("eval answers asked.txt --condition SS --condition mix --repeats 1", "beats"),),
-    "bench": (Call("bench --repeat 1 --limit 1 --save run.json", "names F1"),),
+    "bench": (Call("bench --quick --model no.gguf", "no model file at no.gguf", 4),),  # a real run: before `bench compare`
+    "bench compare": (Call("bench compare run.json run.json", "tok", before=("bench --quick --repeat 1 --limit 1 --save run.json",)),),
+    "bench runs": (Call("bench runs", ""),),
     "bench engine": (Call("bench engine --chunks 1 --max-tokens 4", "settings "),),
 }
 ELSEWHERE = {"serve", "demo"}  # in `test_interfaces.py`, with `localrag mcp` as a server; below

@@ -1,6 +1,6 @@
 """`localrag eval` and `localrag bench`, with their subcommands."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +24,7 @@ from localrag.cli.options import (
     with_options,
 )
 from localrag.cli.settings import ANSWER_STYLES
-from localrag.cli.views.terminal import print_note, write_json, write_result
+from localrag.cli.views.terminal import print_note, write_json, write_out, write_result
 from localrag.errors import UsageError
 from localrag.settings import QUERY_MODES, IndexSettings
 
@@ -214,37 +214,88 @@ def bench_command(
             "--model", "-m", metavar="NAME|PATH", help="Model to measure. Repeatable. Default: the bundled one.", autocompletion=chat_models
         ),
     ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Skip the standard index and its questions.")] = False,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Number of speed measurements.")] = 3,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Use only this many of the 40 paragraphs. 0: all.")] = 0,
     style: Annotated[
         str, typer.Option("--style", help="auto: by the model's size, as in indexing.", **choice_option("style", ("auto", *ANSWER_STYLES)))
     ] = "auto",
-    save: Annotated[Path | None, typer.Option("--save", metavar="FILE", help="Write the run to this file, as JSON.")] = None,
+    save: Annotated[Path | None, typer.Option("--save", metavar="FILE", help="Keep the run in this file, not in the cache.")] = None,
     *,
     settings: OptionValues,  # `engine` is a command of this group, so its option has another name
     quiet: QuietOption = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print it as Markdown.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure models on this machine: memory, speed, extraction."""
+    """Measure models on this machine: memory, speed, extraction, yes/no questions, an index with ten questions."""
     if context.invoked_subcommand:
         if models or as_json:
             name, option = context.invoked_subcommand, "--model" if models else "--json"
             raise UsageError(f"{option} belongs after the subcommand.", f"localrag bench {name} {option}{' …' * bool(models)}")
         return
+    if as_json and markdown:
+        raise UsageError("Either --json or --markdown, not both.", "Leave out one of them.")
     from localrag.bench.measure import ModelBenchmark
-    from localrag.bench.runs import measure_models, warnings
+    from localrag.bench.report import as_markdown, warnings
+    from localrag.bench.runs import measure_models, new_path
     from localrag.cli.views.tables import bench_progress, print_run
 
     engine_options({**settings, "engine": settings["values"]})  # reports errors before models are opened
     hosts = ",".join(settings["allow_host"] or ())
-    task = ModelBenchmark(None, settings["values"], settings["deterministic"], repeat, limit, style, hosts, settings["parallel"])
+    task = ModelBenchmark(None, settings["values"], settings["deterministic"], repeat, quick, limit, style, hosts, settings["parallel"])
+    path = save or new_path()
     with bench_progress(quiet=quiet) as progress:
-        run = measure_models(models or [None], task, progress, save)
-    write_result(run, print_run, as_json=as_json)
+        run = measure_models(models or [None], task, progress, path)
+    if markdown:
+        write_out(as_markdown(run))
+    else:
+        write_result(run, print_run, as_json=as_json)
+    if not quiet:
+        print_note(f"Kept: {path} · compare with another: localrag bench compare {path.stem if not save else path} RUN")
     if all(m["error"] for m in run["models"]):
         raise typer.Exit(4)
     if warnings(run["models"]):
         raise typer.Exit(5)
+
+
+@bench_app.command("compare")
+def compare_command(
+    runs: Annotated[
+        list[str], typer.Argument(metavar="RUN [RUN]", help="Runs listed by `bench runs`, or files. RUN#MODEL selects one model.")
+    ],
+    as_json: JsonLinesOption = False,
+) -> None:
+    """Compare two runs, or two models of one run, with 95 % intervals."""
+    from localrag.bench.runs import compare_models, models_to_compare
+    from localrag.cli.views.tables import print_compared_models
+
+    if len(runs) > 2:
+        raise UsageError("Two runs are compared at a time.", "localrag bench compare RUN1 RUN2")
+    for first, a, second, b in models_to_compare(runs):
+        comparisons = compare_models(a, b)
+        if not as_json:
+            print_compared_models(first, a, second, b, comparisons)
+            continue
+        for one in comparisons:
+            row = {"first": first, "second": second, "name": one.name, "paired": one.paired, "verdict": one.verdict}
+            write_json(row | asdict(one.difference))
+
+
+@bench_app.command("runs")
+def runs_command(as_json: JsonOption = False) -> None:
+    """List saved runs, oldest first."""
+    from localrag.bench.runs import load_run, saved_runs
+    from localrag.cli.views.console import print_rows
+
+    rows: list[dict[str, Any]] = []
+    for path in saved_runs():
+        run = {"name": path.stem, "path": str(path), "models": [], "problem": ""}
+        try:
+            rows.append(run | {"models": [{"name": m["name"], "error": m["error"]} for m in load_run(str(path))["models"]]})
+        except UsageError as error:
+            rows.append(run | {"problem": str(error)})
+    shown = [{"run": r["name"], "models": ", ".join(m["name"] for m in r["models"] if not m["error"]), "": r["problem"]} for r in rows]
+    write_result(rows, print_rows, shown, as_json=as_json)
 
 
 @bench_app.command("engine")

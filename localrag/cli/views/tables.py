@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.text import Text
 
-from localrag.bench.runs import recommendation, run_summary, table, warnings
+from localrag.bench.report import recommendation, run_summary, table, warnings
+from localrag.bench.runs import MetricComparison, reliability_warning
 from localrag.cli.views.console import print_rows, print_table, stderr_console, stdout_console, styled
 from localrag.cli.views.progress import PLAIN_EVERY_S
 from localrag.cli.views.terminal import print_note, status_line
@@ -158,6 +159,37 @@ def print_run(run: dict[str, Any]) -> None:
     if good:
         stdout_console.print("\nFor models.toml:\n")
         stdout_console.print(recommendation(run["models"]))
+
+
+def print_compared_models(first: str, a: dict[str, Any], second: str, b: dict[str, Any], comparisons: Sequence[MetricComparison]) -> None:
+    """Print a comparison of two models: per metric both figures, the difference with its interval, and the verdict."""
+    stdout_console.print(f"first:  {first}\nsecond: {second}\n")
+    print_rows([
+        {
+            "": one.name,
+            "first": _format_figure(d.first),
+            "second": _format_figure(d.second),
+            "difference": _format_figure(d.value, signed=True),
+            "95 % interval": _interval(d.low, d.high),
+            "verdict": Text(one.verdict, "bold" if d.is_significant else ""),
+            "over": f"{d.items} items, paired" if one.paired else f"{d.items} measurement{'s' * (d.items != 1)} each",
+        }
+        for one in comparisons
+        for d in [one.difference]
+    ])  # fmt: skip
+    for name, row in ((first, a), (second, b)):
+        if why := reliability_warning(row["figures"]):
+            stdout_console.print(f"{name}: not reliable: {why}", style="red")
+
+
+def _interval(low: float | None, high: float | None) -> str | None:
+    return None if low is None or high is None else f"{_format_figure(low, signed=True)} to {_format_figure(high, signed=True)}"
+
+
+def _format_figure(value: float, *, signed: bool = False) -> str:
+    """A figure with about three significant digits."""
+    text = f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
+    return f"+{text}" if signed and value > 0 else text
 
 
 def print_study(study: dict[str, Any]) -> None:
