@@ -6,7 +6,7 @@ import pytest
 
 from localrag.bench.tasks import GOLD_FOLDER
 from localrag.errors import UsageError
-from localrag.eval.datasets import GOLD_FORMATS, join_tokens, load_gold
+from localrag.eval.datasets import join_tokens, load_gold
 from tests.conftest import DATA
 
 PLACES = {
