@@ -170,7 +170,6 @@ def serialize_document(db: Database, document_id: str, start: int | None, end: i
 
 
 def _kind(path: str) -> str:
-    """The kind of view of a file: pdf, image or text."""
     suffix = Path(path).suffix.lower()
     return "pdf" if suffix == ".pdf" else "image" if suffix in IMAGE_SUFFIXES else "text"
 

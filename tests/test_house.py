@@ -58,7 +58,7 @@ ROOMS = {
         {"settings", "views/console"},
         {"options", "views/markdown", "views/progress"},
         {"views/answers"},
-        {"commands/ask", "commands/exchange", "commands/serve", "views/contents", "views/result_tables", "views/tables"},
+        {"commands/ask", "commands/exchange", "commands/serve", "views/contents", "views/tables"},
         {"commands/analysis", "commands/evaluate", "commands/index", "commands/inspect", "commands/prompts"},
         {"commands/chat", "commands/models", "commands/setup"},
     ],
@@ -386,7 +386,7 @@ def test_files_stay_short():
 
 
 # They may only fall: joining lines gains nothing in characters, and moving code into long lines nothing in lines.
-MAX_LINES, MAX_CHARS = 69_756, 3_386_792
+MAX_LINES, MAX_CHARS = 68_221, 3_318_253
 
 
 def test_the_package_only_loses_weight():

@@ -171,10 +171,7 @@ def pool_windows(
 
 
 def load_gguf(file: ModelFile, windows: Windows | None = None, threads: int | None = None) -> EmbedTexts:
-    """Load a GGUF embedding model. Raises ModelError.
-
-    `windows`: by default with the file's own vocabulary; `threads`: by default as many as cores.
-    """
+    """Load a GGUF embedding model, by default with the file's own vocabulary and as many `threads` as cores. Raises ModelError."""
     from localrag.engine.autotune.load import open_pooled
 
     pooled = run_in_short_lived_thread(lambda: open_pooled(file, threads=threads))
@@ -221,10 +218,7 @@ PADDED_LENGTHS = tuple(width for n in range(4, 16) for width in (2**n, 3 * 2 ** 
 
 
 class SentenceTransformersEmbedder:
-    """Embeds texts with the model in `file.path`, loaded on first use (seconds, 400 MB).
-
-    Batches have one of a few fixed shapes, filled up with empty texts, so that a text's vector is bit for bit the same in any batch.
-    """
+    """Embeds with the model in `file.path`, loaded on first use, in few shapes of batches, so that a text's vector is always the same."""
 
     def __init__(self, file: ModelFile) -> None:
         self.file = file
@@ -244,7 +238,6 @@ class SentenceTransformersEmbedder:
         return pool_windows(len(texts), [n for n, *_ in parts], [span for _, span, _ in parts], found, tokens)
 
     def _encode(self, parts: list[str], lengths: list[int]) -> NDArray[np.float32]:
-        """(n, d) float32 of texts that fit the window, with their token counts: texts of similar length are batched together."""
         model, groups = self._model, defaultdict[int, list[int]](list)
         special = model.tokenizer.num_special_tokens_to_add()
         for n, length in enumerate(lengths):
@@ -404,10 +397,7 @@ class BertModel:
         return [states[text] for text in given]
 
     def _batches(self, texts: Sequence[Sequence[int]], cores: int = 1) -> list[Batch]:
-        """Assign texts to batches, longest first, each to the first batch with room, so that short texts fill the gaps.
-
-        Texts that would fill fewer batches than there are cores are divided among the cores, if batches need not be full.
-        """
+        """Assign texts to batches, longest first, each to the first with room; batches need not be full if there are few texts."""
         lengths = [_round_up(len(text), TEXT_ROW_MULTIPLE) for text in texts]
         share = _round_up(max(-(-sum(lengths) // cores), *lengths, 1), self._multiple)
         batch_rows, batches = min(self._rows, share), list[Batch]()
@@ -426,7 +416,6 @@ class BertModel:
     def _compute(
         self, texts: list[tuple[BertInput, int]], layers: int, row_multiple: int | None
     ) -> Iterator[tuple[BertInput, NDArray[np.float32]]]:
-        """The texts of a batch with their hidden states; each text comes with its number of rows."""
         import torch
         from torch.nn.functional import gelu
 
@@ -449,7 +438,7 @@ class BertModel:
         return ((text, states[start : start + len(text[0])].copy()) for start, (text, _) in zip(starts, texts, strict=False))
 
     def _groups(self, texts: list[tuple[tuple[int, ...], int]]) -> list[tuple[int, int, int, Any]]:
-        """Texts of a batch with equal numbers of rows: first row, number of texts, rows per text, mask of the padding rows or None."""
+        """First row, number of texts, rows per text, and mask of the padding rows or None, of texts with equal numbers of rows."""
         import torch
 
         groups, row = [], 0
@@ -462,7 +451,6 @@ class BertModel:
         return groups
 
     def _attention(self, n: int, x: Any, groups: list[tuple[int, int, int, Any]]) -> Any:
-        """Self-attention of layer `n`, within each text."""
         rows = self._linear(f"blk.{n}.qkv", x)
         output = rows.new_zeros(x.shape)
         for row, count, length, mask in groups:

@@ -1,7 +1,4 @@
-"""The page's API: questions as streams of JSON lines, stored conversations, browsing, and the graph view.
-
-The graph view is one block of numbers; names are requested by node number, and refused for the numbers of another graph view.
-"""
+"""The page's API: questions as streams of JSON lines, conversations, browsing, and the graph view: numbers, with names by node number."""
 
 import json
 import re
@@ -90,12 +87,10 @@ def model_routes(site: ServerContext) -> list[Route]:
 
 
 def _chat_models() -> list[str]:
-    """The names of the bundled chat model and of those on the user's list, without unusable ones."""
     return [row["name"] for row in list_models() if row["kind"] == "chat" and not row["problem"]]
 
 
 def _choose_model(request: Request, site: ServerContext) -> dict[str, Any]:
-    """Answer with a model of the list from the next question on, whoever asks."""
     name, names = request.path_params["name"], _chat_models()
     if name not in names:
         raise UsageError(f"There is no chat model {name!r} on the list.", f"There are: {', '.join(names)}")
@@ -104,7 +99,6 @@ def _choose_model(request: Request, site: ServerContext) -> dict[str, Any]:
 
 
 async def _events(name: str, asked: RunningQuestion) -> AsyncIterator[dict[str, Any] | None]:
-    """Events of a question as JSON values; None as a keep-alive."""
     yield {"event": "started", "id": name}
     stream = NeutralStream()
     async for kind, value in question_events(asked):
@@ -125,8 +119,6 @@ async def _events(name: str, asked: RunningQuestion) -> AsyncIterator[dict[str, 
 
 
 def _parse_options(body: dict[str, Any]) -> QueryOptions:
-    """The query options in a request body. Raises ValueError."""
-
     def number(name: str) -> int | None:
         value = None if body.get(name) is None else read_int(name, body[name])
         if value is not None and not 0 <= value < MAX_NUMBER:
@@ -158,7 +150,6 @@ def _conversation(request: Request, db: Database) -> Any:
 
 
 def _erase(request: Request, site: ServerContext) -> dict[str, Any]:
-    """Delete a conversation, as `localrag sessions rm` does."""
     key = request.path_params["id"]
     if site.query_worker.question_counts["active"]:  # it reads the index, and may belong to the conversation
         raise IndexBusy("A question is being answered.", "Wait for its answer, or stop it. Then delete the conversation.")

@@ -42,20 +42,16 @@ def entity_json(entity: dict[str, Any], root: Path) -> dict[str, Any]:
 def print_entities(entities: Sequence[dict[str, Any]]) -> None:
     """Print entities of `entity_json`."""
     for entity in entities:
-        _print_entity(entity)
-
-
-def _print_entity(entity: dict[str, Any]) -> None:
-    stdout_console.print(styled((entity["name"], "bold"), f" · {entity['type']} · {len(entity['mentions'])} mentions"))
-    if len(entity["names"]) > 1:
-        stdout_console.print(f"also: {', '.join(n for n in entity['names'] if n != entity['name'])}")
-    stdout_console.print(entity["description"] + "\n")
-    related = entity["relationships"][:MAX_ROWS]
-    print_rows([{"with": r["with"], "weight": f"{r['weight']:.1f}", "": (r["how"] or [r["description"]])[0][:120]} for r in related])
-    for c in entity["claims"][:MAX_ROWS]:
-        stdout_console.print(f"{c['status']}: {c['description']}")
-    for m in entity["mentions"][:MAX_ROWS]:
-        stdout_console.print(f"{escape_line(m['path'])}:{m['start']}-{m['end']}", style="dim")
+        stdout_console.print(styled((entity["name"], "bold"), f" · {entity['type']} · {len(entity['mentions'])} mentions"))
+        if len(entity["names"]) > 1:
+            stdout_console.print(f"also: {', '.join(n for n in entity['names'] if n != entity['name'])}")
+        stdout_console.print(entity["description"] + "\n")
+        related = entity["relationships"][:MAX_ROWS]
+        print_rows([{"with": r["with"], "weight": f"{r['weight']:.1f}", "": (r["how"] or [r["description"]])[0][:120]} for r in related])
+        for c in entity["claims"][:MAX_ROWS]:
+            stdout_console.print(f"{c['status']}: {c['description']}")
+        for m in entity["mentions"][:MAX_ROWS]:
+            stdout_console.print(f"{escape_line(m['path'])}:{m['start']}-{m['end']}", style="dim")
 
 
 def print_themes(themes: Sequence[dict[str, Any]]) -> None:
@@ -133,7 +129,6 @@ def print_report(report: dict[str, Any]) -> None:
 
 
 def _share_text(share: float) -> str:
-    """A share in percent: `12 %`, or `< 1 %` instead of a rounded zero."""
     return f"{100 * share:.0f} %" if share >= 0.01 or not share else "< 1 %"
 
 
@@ -184,7 +179,6 @@ def _status_fields(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run_line(run: dict[str, Any]) -> str:
-    """State and progress of the last run."""
     if run["state"] == "complete" or not run["stage"]:
         return str(run["state"])
     if run["alive"] is None:
