@@ -24,7 +24,7 @@ COLUMNS = 60
 # What a command ends in where there is nothing yet: no index, no model of one's own, no file. 0: it works all the same.
 FIRST = {
     "index": ("docs", 2), "ask": ("Who?", 3), "chat": ("", 3), "source": ("1", 3), "search": ("ferry", 3), "entity": ("Skua", 3),
-    "tree": ("", 3), "report": ("0.0", 3), "questions": ("", 3), "logs": ("", 3), "status": ("", 3), "files": ("", 3), "check": ("", 3),
+    "themes": ("", 3), "tree": ("", 3), "report": ("0.0", 3), "questions": ("", 3), "logs": ("", 3), "status": ("", 3), "files": ("", 3), "check": ("", 3),
     "doctor": ("--index nowhere", 3), "rm": ("a.txt", 3), "reembed": ("", 3), "demo": ("-i /dev/null/x", 1), "tune": ("", 3),
     "serve": ("", 3), "mcp": ("", 3), "help": ("", 0), "models list": ("--all", 0), "models add": ("a.gguf", 4),
     "models test": ("nothing", 4), "models use": ("nothing", 4), "models rm": ("nothing", 2),

@@ -47,6 +47,7 @@ CALLS: dict[str, tuple[Call, ...]] = {
     "source": (Call("source 1", "docs/a.md"),),
     "search": (Call("search Monday", "docs/scan.pdf"),),
     "entity": (Call('entity "Lars Holm"', "mate of the Skua"),),
+    "themes": (Call("themes", "1 "), Call("themes ferry", "1 ")),
     "tree": (Call("tree", "0.0 "),),
     "report": (Call("report 0.0", "# "),),
     "questions": (Call("questions", r"\?"),),

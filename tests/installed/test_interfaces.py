@@ -75,6 +75,7 @@ VISITS: dict[tuple[str, str], Visit] = {
     ("GET", "/api/entities/{id}"): Visit("/api/entities/{entity}"),
     ("GET", "/api/relationships/{id}"): Visit("/api/relationships/{relationship}"),
     ("GET", "/api/path"): Visit("/api/path?from={entity}&to={entity}"),
+    ("GET", "/api/themes"): Visit("/api/themes"),
     ("GET", "/api/communities"): Visit("/api/communities"),
     ("GET", "/api/reports/{id}"): Visit("/api/reports/0.0"),
     ("GET", "/api/graph.bin"): Visit("/api/graph.bin"),
@@ -105,6 +106,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     "passage": {"document": "docs/a.md"},
     "documents": {},
     "entity": {"name": "Skua"},
+    "themes": {},
     "communities": {},
     "report": {"id": "0.0"},
 }
@@ -122,6 +124,7 @@ METHODS = {
     "describe": "index.describe('Skua')",
     "complete_entity_names": "assert index.complete_entity_names('Sku') == ['Skua']",
     "name_merges": "index.name_merges()",
+    "themes": "assert index.themes() and index.themes('the ferry')",
     "tree": "assert index.tree()",
     "reports": "assert index.reports()",
     "report": "index.report('0.0')",

@@ -25,6 +25,7 @@ GIVEN = {
     "passage": {"document": "a.md"},
     "documents": {},
     "entity": {"name": "Lars Holm"},
+    "themes": {},
     "communities": {},
     "report": {"id": "0.1"},
 }

@@ -94,7 +94,7 @@ def test_everything_is_there_through_a_running_serve(folder, mode):
         )
 
     assert {t.name for t in tools.tools} == {
-        *("search", "ask", "passage", "entity", "communities", "report", "documents"),
+        *("search", "ask", "passage", "entity", "themes", "communities", "report", "documents"),
         *("review", "timeline", "list_items", "compare"),
     }
     assert "Lars Holm" in prose(answered)

@@ -131,7 +131,7 @@ def test_no_result_is_larger_than_a_model_can_take():
 
 
 TABLE_TOOLS = {"review", "timeline", "list_items", "compare"}
-TOOLS = {"search", "ask", "passage", "entity", "communities", "report", "documents", *TABLE_TOOLS}
+TOOLS = {"search", "ask", "passage", "entity", "themes", "communities", "report", "documents", *TABLE_TOOLS}
 
 
 def test_the_tools_only_read(door):
