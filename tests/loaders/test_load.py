@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from localrag.loaders import reader
-from localrag.loaders.content import LoadOptions, subscript, superscript
+from localrag.loaders.content import LoadOptions
 from localrag.loaders.discover import find_files
 from localrag.loaders.reader import Limits, ParserProcess, load_files
 from localrag.records import Document, SkippedFile
@@ -424,38 +424,6 @@ def test_a_file_that_changes_while_it_is_read_is_not_stored(tmp_path):
     assert (found.reason, found.is_failure) == ("changed while it was read", True)
 
 
-def test_the_worker_has_no_network_no_secrets_and_runs_nothing(tmp_path, monkeypatch):
-    """Inside the worker's limits no socket opens, no program starts, no file is written, and our variables are not there."""
-    monkeypatch.setenv("SECRET_TOKEN", "treasure")
-    (tmp_path / "lxml.py").write_text("raise SystemExit('a module of the documents was run')")
-    monkeypatch.chdir(tmp_path)
-    code = f"""
-import os, socket, subprocess, sys
-from localrag.loaders.parser_process import restrict_process
-restrict_process(2**31)
-def refused(what):
-    try:
-        what()
-    except (PermissionError, OSError):
-        return True
-    return False
-print(refused(socket.socket), refused(lambda: subprocess.run(["true"])), refused(lambda: os.system("true")),
-      refused(lambda: open({str(tmp_path / "made")!r}, "w").write("x")))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        check=True,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        cwd="/",
-    )
-    file = write(tmp_path / "docs", {"page.html": PAGE.encode()}) / "page.html"
-
-    assert done.stdout.split() == ["True"] * 4
-    assert read(file).title == "The town"
-
-
 @pytest.mark.usefixtures("own_parsers")
 def test_three_hundred_notes_are_read_by_one_process(tmp_path, monkeypatch):
     """The worker is started once, however many files there are."""
@@ -486,20 +454,3 @@ def test_names_and_texts_with_half_characters_can_be_stored(tmp_path):
     (found,) = load_files(find_files([tmp_path]).files, tmp_path)
 
     assert (found.path, found.title, found.text) == ("caf\ufffd.json", "caf\ufffd", "a?: b?")
-
-
-@pytest.mark.parametrize(
-    ("text", "is_note", "written"),
-    [
-        *(("2", True, "[2]"), ("b", True, "[b]"), (" ", True, ""), ("[2]", False, "[2]"), ("*", False, "[*]"), ("6", False, "^6")),
-        *(("−3", False, "^−3"), ("n+1", False, "^(n+1)"), ("st", False, "st"), ("°", False, "°"), ("™", False, "™")),
-    ],
-)
-def test_raised_text_does_not_join_the_number_before_it(text, is_note, written):
-    """A note's mark stands in brackets, an exponent behind ^; letters of an ordinal follow their number."""
-    assert superscript(text, is_note=is_note) == written
-
-
-def test_lowered_text_is_told_from_what_it_belongs_to():
-    """Digits of a formula follow their letter, other indices come behind _."""
-    assert [subscript(text) for text in ("2", "i", "i+1", ":", "")] == ["2", "_i", "_(i+1)", ":", ""]

@@ -8,7 +8,6 @@ import re
 import struct
 import zlib
 from functools import partial
-from itertools import chain
 
 import numpy as np
 import pypdfium2
@@ -16,7 +15,6 @@ import pytest
 from PIL import Image, ImageDraw
 
 from localrag.loaders.content import LoadOptions, OpenFile
-from localrag.loaders.discover import find_files
 from localrag.loaders.ocr import find_ocr, ocr_pages_reader
 from localrag.loaders.page_images import MAX_RENDERED_PIXELS, render_for_ocr
 from localrag.loaders.quote_boxes import find_quote_boxes
@@ -313,13 +311,6 @@ def test_a_picture_that_ends_too_early_does_not_take_the_run_with_it(tmp_path):
 
 def test_a_page_as_large_as_a_wall_is_drawn_smaller(tmp_path):
     """A poster of two metres would have 560 million pixels at 300 dpi."""
-    made = pypdfium2.PdfDocument.new()
-    made.new_page(5_700, 5_700)
-    data = io.BytesIO()
-    made.save(data)
-    (tmp_path / "poster.pdf").write_bytes(data.getvalue().replace(b"/Contents", b"/Contents"))
-    assert render_for_ocr(opened(tmp_path / "poster.pdf"), 1) == {"blank": True}
-
     document = pypdfium2.PdfDocument(files.pdf_of(["0 0 5000 5000 re f"]))
     document[0].set_mediabox(0, 0, 5_700, 5_700)
     data = io.BytesIO()
@@ -346,13 +337,3 @@ def test_a_page_that_looks_the_same_is_not_read_again(tmp_path):
     ]
     assert len(looks) == 2
     assert found.text.endswith("This is page three.")
-
-
-def test_pages_are_found_among_other_files(tmp_path):
-    """A folder of notes and pictures: each is a document, none is missed."""
-    (tmp_path / "a.txt").write_text("A note.")
-    (tmp_path / "b.PNG").write_bytes(saved(drawn("A picture of words.")))
-    reader = ocr_pages_reader(find_ocr("eng"), "eng", Kept(), lambda *_: None)
-    found = load_files(find_files([tmp_path]).files, tmp_path, LoadOptions(ocr="eng"), scans=reader)
-
-    assert list(chain.from_iterable((d.path, d.text) for d in found)) == ["a.txt", "A note.", "b.PNG", "A picture of words."]

@@ -18,13 +18,12 @@ from localrag.loaders.ocr import (
     Tesseract,
     checked_languages,
     load_options,
-    mean_confidence,
     parse_json,
     parse_tsv,
     tesseract_program,
 )
 from localrag.settings import IndexSettings
-from tests.indexing.scans import FOUND, TEXT, drawn, needs, remove_ocr, saved, share_found
+from tests.indexing.scans import FOUND, TEXT, drawn, needs, remove_ocr, saved
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's filter is Linux's")
 
@@ -101,19 +100,6 @@ def test_a_language_without_data_is_refused_at_the_command_line():
     with pytest.raises(UsageError, match=r"no data for tlh; it has: .*eng") as raised:
         checked_languages("eng+tlh")
     assert "tesseract-ocr-tlh" in raised.value.hint
-
-
-@pytest.mark.ci
-@needs("eng")
-def test_a_page_is_read_and_told_who_read_it():
-    """Words with places inside the picture, in lines, and a confidence above 90."""
-    page = OcrReader(tesseract_program(FOUND, "eng")).read(saved(drawn(TEXT), "PPM"))
-
-    assert share_found(TEXT, " ".join(w[0] for w in page["words"])) >= 0.97
-    assert (page["width"], page["height"], page["by"]) == (2480, 1400, f"Tesseract {FOUND.version}, eng")
-    assert all(0 <= a < c <= 2480 and 0 <= b < d <= 1400 for _, a, b, c, d, *_ in page["words"])
-    assert len({w[6] for w in page["words"]}) == 5
-    assert mean_confidence(page) > 90
 
 
 @pytest.mark.ci

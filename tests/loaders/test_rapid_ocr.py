@@ -86,15 +86,11 @@ def test_without_tesseract_it_reads_the_languages_whose_letters_it_knows(no_tess
 
 
 def test_without_either_there_is_no_program(tmp_path, monkeypatch):
-    """Whichever the languages are meant for."""
+    """Whichever the languages are meant for; where OCR is switched off, none is looked for."""
+    assert find_ocr(load_options(IndexSettings(ocr=False)).ocr) is None
     remove_ocr(monkeypatch, tmp_path)
     assert find_ocr("rapidocr") is None
     assert find_ocr("eng") is None
-
-
-def test_no_language_needs_no_program():
-    """Where OCR is switched off, none is looked for."""
-    assert find_ocr(load_options(IndexSettings(ocr=False)).ocr) is None
 
 
 @pytest.mark.ci

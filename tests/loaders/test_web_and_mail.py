@@ -107,13 +107,6 @@ def test_running_text_in_xml_is_read_as_a_sentence(xml, text):
     assert text_of("a.xml", xml) == text
 
 
-def test_entities_that_grow_without_end_are_refused():
-    """A file of a few lines does not fill the memory; it is listed."""
-    levels = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 12))
-    with pytest.raises(Unreadable, match="amplification"):
-        parsed("a.xml", f'<!DOCTYPE d [<!ENTITY e0 "lol">{levels}]><d><p>Before &e11; <b>after</b></p></d>')
-
-
 def book(opf, **entries):
     container = '<container><rootfiles><rootfile full-path="c.opf"/></rootfiles></container>'
     return files.zipped({"META-INF/container.xml": container, "c.opf": opf, **entries})

@@ -87,10 +87,3 @@ def test_each_article_of_a_set_is_read():
     text = text_of("a.xml", f"<pmc-articleset>{body}{other}</pmc-articleset>")
 
     assert text == f"{TEXT}\n\n{TEXT.replace('Ice in', 'Fog in')}"
-
-
-def test_headings_of_sections_within_sections_are_deeper():
-    """In any XML of prose."""
-    source = "<book><chapter><title>Ships</title><section><title>Keels</title><p>The <i>lowest</i> beam.</p></section></chapter></book>"
-
-    assert text_of("a.xml", source) == "# Ships\n\n## Keels\n\nThe lowest beam."
