@@ -7,6 +7,7 @@ from localrag.errors import UsageError
 from localrag.filters import DocumentFilter
 from localrag.index import Index
 from localrag.store.filtered import NoMatchingDocuments
+from tests.analysis.made import make_index
 
 SHIPS = """ship,built,yard,owner,fate
 Skua,1974,Bergen,Holm,sank
@@ -31,12 +32,8 @@ The weather was fine. Petra Niel was fired in August, after the fire. Lena Brand
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, home):
     """An index of a table of four ships, twice, of another table, and of prose."""
-    folder = tmp_path_factory.mktemp("ships")
-    for name, text in (("ships.csv", SHIPS), ("copy.csv", SHIPS), ("suppliers.md", SUPPLIERS), ("letters.md", PROSE)):
-        (folder / name).write_text(text, encoding="utf-8")
-    with Index.create(folder, extractor="phrases") as index:
-        index.add(folder)
-    return folder
+    documents = {"ships.csv": SHIPS, "copy.csv": SHIPS, "suppliers.md": SUPPLIERS, "letters.md": PROSE}
+    return make_index(tmp_path_factory.mktemp("ships"), documents)
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from localrag.errors import UsageError
 from localrag.filters import DocumentFilter
 from localrag.index import Index
 from localrag.project import open_for_query
+from tests.analysis.made import make_index
 
 SALE = "The ferry Skua was sold to Ingrid Holm on 12 March 2019 for £350,000."
 DOCUMENTS = {
@@ -26,14 +27,6 @@ DOCUMENTS = {
     "Walter Muir became a pilot in 1960. He retired in 1990.\n",
     "soup.txt": "Take two carrots, an onion and a cod. Boil the bones for an hour.\n",
 }
-
-
-def make_index(folder, documents, extractor="phrases"):
-    for name, text in documents.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    with Index.create(folder, extractor=extractor) as index:
-        index.add(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -198,16 +191,6 @@ def test_unknown_days(tmp_path, home):
     assert table.note.endswith("do not say what day they start from: 1.")
 
 
-def test_the_same_document_twice(tmp_path, home):
-    """A copy of a document adds its quotes and no rows."""
-    text = DOCUMENTS["history.txt"]
-
-    table = timeline_of(make_index(tmp_path, {"a.txt": text, "b.txt": text}))
-
-    assert [row.cells[0].value for row in table.rows] == ["1850~", "../1900", "1926-05-03/1926-05-05", "196X", "1967/..", "2019-03-12"]
-    assert {row.cells[2].text for row in table.rows} == {"a.txt; b.txt"}
-
-
 def test_long_lines(tmp_path, home):
     """Of a line without sentences, the part around the date is quoted."""
     line = "alpha beta gamma " * 1000 + "delta on 12 March 2019 epsilon " + "zeta eta theta " * 1000
@@ -217,11 +200,6 @@ def test_long_lines(tmp_path, home):
     (row,) = table.rows
     assert "12 March 2019" in row.cells[1].text
     assert len(row.cells[1].text) <= 600
-
-
-def test_the_same_index_gives_the_same_table(harbor, table):
-    """Tables do not depend on the run."""
-    assert timeline_of(harbor) == table
 
 
 def test_a_topic_needs_the_reader(harbor):

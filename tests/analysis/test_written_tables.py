@@ -7,6 +7,7 @@ import pytest
 
 from localrag.analysis.written_cells import MODEL_ALONE
 from localrag.index import Index
+from tests.analysis.made import make_index
 from tests.servers import Server, llama
 
 LEASES = {
@@ -42,11 +43,7 @@ def writes(body):
 @pytest.fixture
 def leases(tmp_path, home):
     """An index of two contracts."""
-    for name, text in LEASES.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    with Index.create(tmp_path, extractor="phrases") as index:
-        index.add(tmp_path)
-    return tmp_path
+    return make_index(tmp_path, LEASES)
 
 
 def serve(says, name="writer"):

@@ -83,23 +83,6 @@ def test_failures_and_gaps_are_counted_and_count_for_no_one():
     assert any("16 of 64" in line for line in warnings_about(judge_figures(rows)))
 
 
-def test_identical_answers_are_no_choice_of_the_judge():
-    """A tie of identical answers counts for the win rate but not for the judge."""
-    rows = [r | {"same": True} for r in judged(lambda _: "tie")]
-
-    assert rate_of(rows).rate == 50.0
-    assert judge_figures(rows).ties is None
-
-
-def test_intervals_hold_the_rate_and_need_two_questions():
-    """The interval holds the rate and lies within 0 to 100; a single question has none."""
-    won = iter([c for n in range(8) for c in (["C0"] * 8 if n % 2 else ["SS"] * 8)])
-    several, one = rate_of(judged(lambda _: next(won))), rate_of(judged(lambda _: "C0", questions=["a"]))
-
-    assert 0 <= several.low <= several.rate <= several.high <= 100
-    assert (one.rate, one.low, one.high) == (100.0, None, None)
-
-
 def test_sentences_of_an_answer_are_counted_once_without_titles_and_numbers():
     """Titles and citation numbers are no sentences, and one said twice is one."""
     assert sentences_of("**The wreck**\nThe ship sank. [1]\n\n**Blame**\nThe ship sank. [2]\n\nNobody was blamed. [unsupported]") == [
@@ -150,13 +133,6 @@ def test_missing_answers_and_verdicts_are_reported_not_guessed(tmp_path):
     assert all(w["rate"] is None and w["missing"] == 2 for w in found["wins"])
     assert any(line.startswith("SS: of 1 answers 1 are missing") for line in found["warnings"])
     assert any("8 of 8 verdicts are missing" in line for line in found["warnings"])
-
-
-def test_verdicts_of_one_run_are_not_asked_again():
-    """Every verdict has a key of its own: both orders, every criterion, every repeat."""
-    rows = judged(lambda _: "tie", repeats=3, names=("C0", "C1", "SS"), questions=["a"])
-
-    assert len({key_of(r) for r in rows}) == len(rows) == 3 * 3 * 2 * 4
 
 
 ASKED = ["eval", "answers", "q.txt", "--condition", "C0", "--condition", "SS", "--condition", "C3", "--repeats", "2", "--json"]

@@ -66,6 +66,8 @@ def test_an_export_beside_files_from_elsewhere_deletes_nothing(kind, opened, tmp
     after = files_in(out)
     assert {name: after[name] for name in before} == before
     assert set(made.files) <= set(after)
+    assert export_index(opened, kind, out, force=True).removed == ()
+    assert files_in(out) == after
 
 
 def test_a_file_from_elsewhere_with_the_name_of_an_exported_one_is_not_replaced(opened, tmp_path):

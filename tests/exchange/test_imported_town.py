@@ -77,8 +77,9 @@ def test_an_output_is_taken_over(tmp_path):
     answer = json.loads(run_localrag("ask", "Who bought the ferry Skua?", "--json", cwd=tmp_path).stdout)
     assert any("Ingrid Holm bought the ferry Skua" in c["quote"] for c in answer["citations"])
     assert sorted(documents_store.document_hashes(db)) == ["work/a.md", "work/b.txt", "work/c.txt"]
-    db.close()
+    rows = sorted(db.conn.iterdump())
     assert json.loads(run_localrag("import", "graphrag", "work", "--json", "-q", cwd=tmp_path).stdout)["known"] is True
+    assert sorted(db.conn.iterdump()) == rows
 
 
 def test_reports_are_kept(tmp_path):

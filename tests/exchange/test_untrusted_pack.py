@@ -120,14 +120,6 @@ def test_instructions_to_models_do_not_come_with_an_index(database, tmp_path):
     assert (checked.left_out, checked.files, found.files) == (found.left_out, 0, 0)
 
 
-def test_a_kind_of_vector_that_is_no_text_is_dropped(database, tmp_path):
-    """SQLite takes bytes where text should be: the rows go, the rest stays."""
-    evil = altered(database, tmp_path, "UPDATE embeddings SET kind = x'ff' WHERE vector_id = (SELECT min(vector_id) FROM embeddings)")
-    found = unpack_index(sealed(tmp_path / "evil", {INDEX: evil}), tmp_path / "there")
-
-    assert [what for what, _ in found.dropped if "embeddings" in what] == ["1 rows of embeddings"]
-
-
 @pytest.mark.parametrize("other", ["docs/A.MD", "docs/a.md/b", "DOCS", "docs/\uff41.md", "docs/a\u200d.md"])
 def test_names_that_some_system_takes_for_one_another_are_refused(database, tmp_path, other):
     """In another case, another width, with invisible characters, or a file where another member has a folder."""
@@ -256,15 +248,16 @@ def test_the_address_of_a_server_is_asked_for_again_and_nothing_is_sent_to_it(da
 
 
 def test_vectors_that_fit_no_matrix_are_dropped_and_questions_answered(database, tmp_path):
-    """Of another length, or no bytes at all: they are counted, and `index` makes them again."""
+    """Of another length, no bytes at all, or of a kind that is no text: they are counted, and `index` makes them again."""
     nth = "WHERE vector_id = (SELECT vector_id FROM embeddings WHERE kind = 'entity' ORDER BY vector_id LIMIT 1 OFFSET {})"
     values = ("x'0102'", "7", "zeroblob(4000004)")
     changes = [f"UPDATE embeddings SET vector = {value} {nth.format(n)}" for n, value in enumerate(values)]
+    changes.append("UPDATE embeddings SET kind = x'ff' WHERE vector_id = (SELECT min(vector_id) FROM embeddings WHERE kind = 'chunk')")
     evil = altered(database, tmp_path, *changes)
     found = unpack_index(sealed(tmp_path / "evil", {INDEX: evil}), tmp_path / "there")
     asked = run_localrag("ask", "Who bought the ferry Skua?", "--json", cwd=tmp_path / "there")
 
-    assert [what for what, _ in found.dropped if "embeddings" in what] == ["3 rows of embeddings"]
+    assert [what for what, _ in found.dropped if "embeddings" in what] == ["4 rows of embeddings"]
     assert asked.returncode == 0, asked.stderr
 
 

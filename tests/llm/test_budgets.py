@@ -8,7 +8,7 @@ import pytest
 
 from localrag.engine.tokenizer import Tokenizer
 from localrag.indexing.reports import ContextElement, abstractive_report, report_fields, reports_hash
-from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity, _longest, max_json_tokens
+from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity, max_json_tokens
 from localrag.llm.grammar import ENTITY_TOKENS, entity_lines
 from localrag.llm.prompts import load_prompt
 from localrag.llm.shapes import schema_of, shape_text
@@ -50,18 +50,6 @@ def filled(schema, text):
     if schema["type"] == "array":
         return [filled(schema["items"], text)] * schema["maxItems"]
     return schema["maximum"] if schema["type"] == "integer" else text[: schema["maxLength"]]
-
-
-def test_a_small_window_and_a_small_model_keep_the_least():
-    """At 4,096 tokens nothing is other than it was, and a small model is given no more in any window."""
-    assert TokenBudgets.of(4096) == TokenBudgets.of(8191) == TokenBudgets.of(32768, small=True) == MIN_BUDGETS
-    assert (
-        MIN_BUDGETS.report_context,
-        MIN_BUDGETS.map_batch,
-        MIN_BUDGETS.reduce_context,
-        MIN_BUDGETS.sources,
-        MIN_BUDGETS.descriptions,
-    ) == (2000, 1800, 2000, 2400, 1500)
 
 
 def test_budgets_grow_with_the_window_up_to_the_papers_contexts():
@@ -195,20 +183,6 @@ def test_a_chinese_report_that_fills_its_limits_is_complete(tmp_path, chat_file)
 
     assert len(made.findings) == MIN_BUDGETS.findings
     assert len(engine.requests) == 1
-
-
-def test_every_schema_has_its_longest_value():
-    """The longest value has all keys, the largest number and the longest choice; free characters are counted in every list element."""
-    schema = {
-        "type": "object",
-        "properties": {
-            "a": {"type": "array", "maxItems": 3, "items": {"type": "string", "maxLength": 7}},
-            "b": {"enum": ["x", "long"]},
-            "c": {"type": "integer", "maximum": 100},
-        },
-    }
-
-    assert _longest(schema) == ({"a": ["", "", ""], "b": "long", "c": 100}, 21)
 
 
 def test_a_list_of_chinese_entities_is_as_long_as_an_english_one(count):

@@ -10,9 +10,9 @@ from localrag.engine.remote.replies import GrammarFilter
 from localrag.index import Index
 from localrag.indexing.reports import report_fields
 from localrag.llm.budgets import MIN_BUDGETS
-from localrag.llm.grammar import MAX_DESCRIPTION_CHARS, WRITTEN_PAIR_TOKENS, claim_lines, entity_lines, pair_lines, parse_lines
+from localrag.llm.grammar import MAX_DESCRIPTION_CHARS, claim_lines, entity_lines, pair_lines, parse_lines
 from localrag.llm.prompts import parse_prompt, shipped_prompt
-from localrag.llm.repair import known_name, known_option, verbatim_name
+from localrag.llm.repair import known_option, verbatim_name
 from localrag.llm.shapes import schema_of, shape_text
 from localrag.project import open_for_writing, open_read_only
 from localrag.settings import DEFAULT_ENTITY_TYPES
@@ -92,24 +92,6 @@ def test_a_name_ends_before_the_full_stop_of_a_sentence():
 def test_a_type_is_known_in_another_spelling(written, kind):
     """Case, number and British spelling do not matter; an unknown type stays one."""
     assert known_option(written, DEFAULT_ENTITY_TYPES) == kind
-
-
-def test_a_writer_may_list_many_pairs():
-    """A list with descriptions has room for forty pairs; one of a small model, which does not stop by itself, ends before."""
-    names = [f"Ship {n}" for n in range(1, 42)]
-    pairs = list(pairwise(names))
-    rows = [json.dumps({"source": a, "target": b, "description": f"{a} sails in the wake of {b}.", "strength": 5}) for a, b in pairs]
-    text = "".join(f"{row}\n" for row in rows[:39])
-
-    assert pair_lines(pairs, described=True, most=60, tokens=WRITTEN_PAIR_TOKENS).next_grammar(text) is not None
-    assert pair_lines(pairs, most=30).next_grammar("".join(f'["{a}", "{b}"]\n' for a, b in pairs[:30])) is None
-
-
-def test_an_end_of_a_relationship_is_one_of_the_names():
-    """In another case or with straight quotes."""
-    assert known_name("o'brien", ["Skua", "O’Brien"]) == "O’Brien"
-    assert known_name("Tern", ["Skua", "O’Brien"]) == "Tern"
-    assert [known_name(n, ["Interiors", "interiors"]) for n in ("Interiors", "interiors")] == ["Interiors", "interiors"]
 
 
 def kept(grammar, answer):

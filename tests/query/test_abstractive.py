@@ -140,6 +140,7 @@ def test_an_answer_ends_when_the_model_repeats_itself(write):
     given, *_ = write("Lars Holm is the mate of the Skua. " * 4 + "The Skua sank in 1980. " * 4 + "Ruth Sand is the mayor.")
 
     assert given.answer == "Lars Holm is the mate of the Skua. [1]"
+    assert "The model repeated itself, so" in given.note
 
 
 def test_an_answer_that_reaches_its_limit_ends_at_its_last_whole_sentence(write):

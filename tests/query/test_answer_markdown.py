@@ -76,12 +76,6 @@ def test_an_answer_is_split_into_claims_and_layout():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 11, 40, 9999])
-def test_the_units_do_not_depend_on_the_pieces(size):
-    """Whether a text comes by the letter or at once, its units are the same."""
-    assert taken(ANSWER, endless(size)) == list(parse_units(ANSWER))
-
-
 def test_pieces_of_any_length_make_the_same_units():
     """Two hundred random ways to cut the text, and the same in Chinese."""
     draw = random.Random(7)

@@ -11,7 +11,6 @@ from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
 from localrag.query import answerability
 from localrag.query.question import QueryOptions
-from localrag.store import answers
 from localrag.store.documents import named_paths
 from tests.conftest import mostly_ci
 from tests.fakes import Scripted, answered_by
@@ -83,15 +82,6 @@ def test_what_the_documents_say_is_answered(project, text):
     assert given.citations
 
 
-@pytest.mark.ci
-def test_json_says_whether_the_documents_answer(project):
-    """`--json` has `answerable`, and so has the answer that is kept."""
-    for text, expected in (("What is the capital of Mongolia?", False), ("Who is Hannah Quill?", True)):
-        given = asked(project, text, style="extractive")
-        assert answer_json(given, project.root)["is_answerable"] is expected
-        assert answers.last_answer(project.db).is_answerable is expected
-
-
 def declining(request):
     return "The capital of Mongolia is mentioned nowhere in these sources."
 
@@ -112,18 +102,12 @@ def test_a_model_that_writes_is_asked_and_declines_in_its_own_words(index, mode)
     assert "[unsupported]" not in given.answer
 
 
-@pytest.mark.parametrize(
-    ("question", "text"),
-    [
-        ("Who won the 2018 World Cup in football?", "The documents do not say who won it."),
-        ("Wie heißt die Hauptstadt der Mongolei?", "Das steht nicht in den Dokumenten."),
-    ],
-)
-def test_the_programs_own_phrase_for_no_answer_is_recognised(index, question, text):
+def test_the_programs_own_phrase_for_no_answer_is_recognised(index):
     """A model that uses the program's own phrase has declined, even if it cites a source."""
+    text = "Das steht nicht in den Dokumenten."
     with open_for_query(index) as project:
         answered_by(project, Scripted(lambda _: f"{text} [1]", window=4096))
-        given = asked(project, question, style="abstractive", mode="basic")
+        given = asked(project, "Wie heißt die Hauptstadt der Mongolei?", style="abstractive", mode="basic")
 
     assert not given.is_answerable
     assert given.answer.startswith(text)

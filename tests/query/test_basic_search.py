@@ -1,7 +1,7 @@
 """Passages that are found by what a first passage says, read once; and what is shown where a model wrote nothing."""
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +9,7 @@ from localrag.asking import answer_question
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
 from localrag.query import basic_search
-from localrag.query.basic_search import LEADING_CHUNKS, MAX_BELOW_BEST, likely_windows, retrieve_two_hop
+from localrag.query.basic_search import retrieve_two_hop
 from localrag.query.question import QueryOptions
 from localrag.query.retriever import retrieve
 from localrag.store import documents
@@ -101,21 +101,3 @@ def test_what_a_model_did_not_write_is_shown_as_passages(project, mode):
 
     assert any("The ferry Skua was bought by Ingrid Holm." in p.text for p in found.passages)
     assert found.citations
-
-
-@dataclass
-class Scored:
-    score: float
-    rank: int
-
-    @property
-    def window(self):
-        return self
-
-
-def test_a_small_prompt_has_the_windows_that_are_likely_to_answer():
-    """Those nearly as likely as the best, and the best window of each of the first chunks, in their order."""
-    far = -1 - MAX_BELOW_BEST
-    best, near, second, again, later = Scored(0, 9), Scored(-1, 8), Scored(far, 1), Scored(far - 1, 1), Scored(far, LEADING_CHUNKS)
-
-    assert likely_windows([best, near, second, later, again]) == [best, near, second]

@@ -126,17 +126,6 @@ def test_a_rewritten_question_that_fails_is_asked_as_it_is(ask):
     assert "1 of 2 model calls" in then.note
 
 
-@pytest.mark.ci
-def test_a_final_answer_that_is_cut_off_keeps_its_sentences(ask):
-    """Whole lines are kept with their citations, the broken one is left out, and the note says so."""
-    given, _ = ask("basic", lambda _: CutOff("The quay was sold. [1]\nThe harbour office signed. [2]\nThe rest of i"))
-
-    assert "The quay was sold." in given.answer
-    assert "The harbour office signed." in given.answer
-    assert "The rest" not in given.answer
-    assert "cut off" in given.note
-
-
 def test_a_final_answer_without_a_whole_sentence_is_one_of_the_documents(ask):
     """Cut off in its first line, it gives way to sentences of the documents."""
     given, _ = ask("basic", lambda _: CutOff("The quay was so"))
@@ -160,18 +149,6 @@ def test_what_was_cut_off_is_not_in_the_ledger(ask):
 
     assert engine.tasks == ["answer"]
     assert "cut off" not in given.note
-
-
-@pytest.mark.slow
-@pytest.mark.ci
-def test_a_larger_window_set_by_hand_reads_more(ask):
-    """A question in a window of 16,384 tokens, given by hand, is answered from more passages than one in 4,096."""
-    _, least = ask("basic", well)
-    _, more = ask("basic", well, window=16384, engine="n_ctx=16384")
-
-    sizes = [len(e.requests[0].messages[-1]["content"]) for e in (least, more)]
-    assert sizes[1] > sizes[0]
-    assert more.requests[0].max_tokens > least.requests[0].max_tokens
 
 
 @pytest.mark.ci

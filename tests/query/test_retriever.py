@@ -16,7 +16,7 @@ from localrag.query import retriever
 from localrag.query.basic_search import retrieve_two_hop
 from localrag.query.modes import route_question
 from localrag.query.question import QueryOptions
-from localrag.query.retriever import hybrid_search, named_entities, retrieve, search_passages
+from localrag.query.retriever import named_entities, retrieve, search_passages
 from localrag.store import documents, entity_network, generations, vectors
 from localrag.store.database import caches_of
 from tests.conftest import mostly_ci
@@ -60,31 +60,6 @@ def test_a_passage_two_steps_away_is_found(project):
 def test_chinese_questions_find_chinese_passages(project):
     """A Chinese question is matched by its character pairs."""
     assert found(project, "谁是海鸥号的轮机长？")[0] == "渡轮"
-
-
-def test_walks_start_alike_with_embedders_whose_cosines_lie_closer_together(project, monkeypatch):
-    """Weights of restart passages are by cosines in units of their spread; one passage, or equal cosines, are no special case."""
-    wide = [("a", 0.7), ("b", 0.3), ("c", 0.2)]
-    by_words = [("b", 2.0)]
-
-    def starting(cosines):
-        monkeypatch.setattr(retriever, "search_meaning_and_words", lambda *_: (cosines, by_words))
-        return retriever._find_starting_passages("?", np.zeros(3, np.float32), project)
-
-    close = starting([(key, 0.75 + cosine / 5) for key, cosine in wide])
-    assert starting(wide) == pytest.approx(close)
-    assert close["a"] > 2 * close["c"]
-    assert starting([("a", 0.5)]) == pytest.approx({"a": 1.0, "b": retriever.LEXICAL_WEIGHT})
-    assert starting([("a", 0.5), ("c", 0.5)])["a"] == pytest.approx(0.5)
-    assert starting([]) == pytest.approx({"b": retriever.LEXICAL_WEIGHT})
-
-
-def test_without_a_graph_words_and_meaning_decide(project):
-    """`hybrid_search` needs no graph and puts the passage with the question's words first."""
-    question = "How is bread baked?"
-    chunks = hybrid_search(question, project.embedder.embed([question])[0], project, 2)
-
-    assert documents.document_path(project.db, chunks[0].id) == "bread.md"
 
 
 @pytest.mark.parametrize(

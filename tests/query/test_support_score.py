@@ -7,9 +7,8 @@ from localrag import model_files
 from localrag.engine.embedder import open_embedder
 from localrag.llm.reader import PassageReader
 from localrag.model_files import find_embedder
-from localrag.query import support_score
 from localrag.query.attribution import SentenceVectors, support_checker
-from localrag.query.support_score import FEATURES, SupportScorer, load_weights
+from localrag.query.support_score import SupportScorer, load_weights
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Quote
 
 CHARTER = (
@@ -69,15 +68,6 @@ def test_without_the_weights_or_a_reader_the_rules_decide(embed, monkeypatch):
 
     assert [support_checker(embed, reader=READER)(s, [PASSAGE], ()).state for s in sentences] == by_rules
     assert by_rules == [SUPPORTED_STATE, CONTRADICTED_STATE, UNSUPPORTED_STATE]
-
-
-def test_the_weights_are_those_of_the_features():
-    """Both heads have a weight for each feature; the one for other languages uses the reader and the numbers only."""
-    weights = load_weights()
-
-    assert weights["parsed.weight"].shape == weights["other.weight"].shape == (len(FEATURES),)
-    assert len(set(FEATURES)) == len(FEATURES)
-    assert {name for name, w in zip(FEATURES, weights["other.weight"], strict=True) if w} == set(support_score.OTHER_LANGUAGE_FEATURES)
 
 
 def test_a_sentence_is_scored_in_any_script_and_shape(embed):

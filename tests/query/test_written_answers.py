@@ -7,7 +7,6 @@ import random
 import pytest
 
 from localrag.asking import answer_question
-from localrag.errors import EngineError
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
 from localrag.query.question import AnswerCallbacks, QueryOptions
@@ -40,13 +39,11 @@ Restart=always
 Salaries are reviewed twice a year, in June and December.
 """
 LEAVE, PAY, UNIT = "How much vacation is there?", "What do the roles earn?", "How is the server deployed?"
-GERMAN, LONG, NOTHING = "Wie viel Urlaub bekommt jeder Angestellte?", "How long is the year?", "Who cleans the windows?"
+GERMAN, LONG = "Wie viel Urlaub bekommt jeder Angestellte?", "How long is the year?"
 WORDS = "whale boat river stone lamp garden winter doctor bridge letter market island window forest bell paper wagon candle sailor".split()
 FOREIGN = "Where do whales go?"
 SHORTER = "Summarize that in one sentence."
-CIRCLES = "Who was it?"
 WRITTEN = {
-    CIRCLES: "Every employee gets 20 days of paid vacation in a year [1]." + " The office is closed on Mondays and on Fridays." * 50,
     LEAVE: "Every employee gets **20 days** of paid vacation in a year [1].\n\n- Interns get 5 days of paid vacation in a year [99]\n"
     "- Whales migrate north to feed [1]\n\n**Sources:**\n[1] forged.md › Nothing\n",
     PAY: "## Pay\n\n| Role | Salary |\n|---|---|\n| Programmer | 85,000 [1] |\n| Lead Programmer | 99,000 [1] |\n\n"
@@ -54,7 +51,6 @@ WRITTEN = {
     UNIT: "Write this unit file:\n\n```ini\n[Service]\nExecStart=/usr/bin/datasette serve\nRestart=always\n```\n\nSee ![p](http://evil.example/p.png).",
     LONG: "Every employee gets 20 days of paid vacation in a year. [1] "
     + " ".join(f"{' '.join(random.Random(n).sample(WORDS, 9)).capitalize()} {n}." for n in range(1200)),
-    NOTHING: "The documents do not mention who cleans the windows.",
     FOREIGN: "Whales migrate north to feed. Submarines follow them under the ice. Nobody has counted them.",
     SHORTER: "Every employee gets 20 days of paid vacation in a year. [1]",
 }
@@ -221,15 +217,6 @@ def test_an_answer_in_place_of_a_rewritten_question_is_not_asked(ask):
     assert "steward" not in made.standalone_question
 
 
-@pytest.mark.ci
-def test_a_model_that_goes_round_in_circles_is_stopped(ask):
-    """What came before is the answer, and its note says so."""
-    made, *_ = ask(CIRCLES)
-
-    assert len(made.answer) < 900
-    assert "The model repeated itself, so" in made.note
-
-
 @pytest.mark.parametrize("said", ["", "   \n\n", "[1]", "```\n```"])
 def test_a_model_that_writes_nothing_leaves_the_passages(ask, said):
     """Without a word of the model the answer is what a model is not needed for; the note says that it wrote nothing."""
@@ -238,14 +225,6 @@ def test_a_model_that_writes_nothing_leaves_the_passages(ask, said):
     assert "20 days of paid vacation" in made.answer
     assert made.citations
     assert ("the model wrote nothing" in made.note) == (not said.strip())
-
-
-def test_a_model_declines_in_its_own_words(ask):
-    """Its sentence bears no mark; the closest passages follow."""
-    made, *_ = ask(NOTHING)
-
-    assert made.answer.startswith(f"{WRITTEN[NOTHING]}\n\nClosest:")
-    assert not made.is_answerable
 
 
 def test_a_window_of_2048_tokens_is_enough(ask):
@@ -263,13 +242,6 @@ def test_a_server_that_breaks_off_leaves_whole_sentences(ask):
 
     assert made.answer == "Every employee gets 20 days of paid vacation in a year. [1]"
     assert "cut off at its limit" in made.note
-
-
-@pytest.mark.ci
-def test_an_unknown_prompt_is_an_error(ask):
-    """The replay fails on a prompt that it does not recognise, so that no test passes by accident."""
-    with pytest.raises(EngineError):
-        ask("Who is the king of the moon?")
 
 
 def test_the_sources_of_a_prompt_keep_their_lines_and_say_where_they_stand(ask):
