@@ -271,7 +271,7 @@ SENTENCES = [
     "A: 1 · B: 3",
     "| x | y |",
 ]
-TEXTS = st.lists(st.sampled_from(SENTENCES), max_size=8).map("\n\n".join)
+TEXTS = st.lists(st.sampled_from(SENTENCES), max_size=8).map("\n\n".join) | st.text(st.characters(exclude_categories=["Cs"]))
 
 
 @given(TEXTS, TEXTS)
@@ -326,15 +326,6 @@ def test_long_documents_are_compared_without_comparing_all_pairs():
     assert sum(p.first is not None and p.first == p.second for p in pairs) > 5_900
 
 
-@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=300), st.text(st.characters(exclude_categories=["Cs"]), max_size=300))
-@settings(max_examples=100)
-def test_any_texts_can_be_compared(first, second):
-    """Whatever signs they have; each passage is in one row."""
-    found = differences(first, second)
-
-    assert all(d[1] or d[2] for d in found)
-
-
 def test_a_sentence_that_changed_within_a_moved_paragraph_keeps_its_pair():
     """It shares little more than half of its words, but stands between two that moved."""
     lines = [
@@ -346,11 +337,3 @@ def test_a_sentence_that_changed_within_a_moved_paragraph_keeps_its_pair():
     second = "\n".join([*lines, moved[0], "It costs the council some 45 crowns a month.", moved[2]])
 
     assert [d[0] for d in differences(first, second)] == ["same"] * 6 + ["moved", "moved and changed", "moved"]
-
-
-def test_progress_is_told_to_the_end(project):
-    """The reader says how many of the pairs are read."""
-    told = []
-    compare_documents(project, "lease.md", "lease-2.md", on_work=lambda done, of: told.append((done, of)))
-
-    assert told[-1] == (6, 6)

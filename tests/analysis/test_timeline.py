@@ -104,11 +104,7 @@ def test_an_event_told_twice_is_one_row(table):
     assert row.cells[1].text == SALE
     assert sorted(citation.path for citation in row.cells[1].citations) == ["history.txt", "news.md"]
     assert row.cells[2].text == "history.txt; news.md"
-
-
-def test_a_denial_is_no_repetition(table):
-    """A statement with "not" is not merged with the same one without."""
-    assert len(rows_with(table, "brewery")) == 2
+    assert len(rows_with(table, "brewery")) == 2  # a denial is no repetition
 
 
 def test_a_date_above_a_paragraph_dates_it(table):
@@ -136,27 +132,21 @@ def test_a_list_belongs_to_the_heading_of_its_own_day(tmp_path, home):
     ]
 
 
-def test_about_an_entity(harbor):
-    """Only what mentions the entity, or goes on about the person with "she"."""
-    table = timeline_of(harbor, "Ingrid Holm")
+@pytest.mark.parametrize(
+    ("about", "dates", "note"),
+    [
+        ("Ingrid Holm", ["1931", "1955", "2019-03-12"], ""),
+        ("the burning of the mill", ["../1900"], ""),
+        ("the election of a pope", [], "No dated statement about “the election of a pope” was found. Documents read: 6."),
+    ],
+)
+def test_about_something(harbor, about, dates, note):
+    """Only what mentions an entity, or goes on about a person with "she"; what the reader finds relevant to a topic; nothing made up."""
+    table = timeline_of(harbor, about)
 
-    assert [row.cells[0].value for row in table.rows] == ["1931", "1955", "2019-03-12"]
-    assert table.title == "Timeline of Ingrid Holm"
-
-
-def test_about_a_topic(harbor):
-    """Only what the reader finds relevant to the topic."""
-    table = timeline_of(harbor, "the burning of the mill")
-
-    assert [row.cells[0].value for row in table.rows] == ["../1900"]
-
-
-def test_about_something_unknown(harbor):
-    """Nothing is made up: a table without rows whose note says so."""
-    table = timeline_of(harbor, "the election of a pope")
-
-    assert table.rows == ()
-    assert table.note.startswith("No dated statement about “the election of a pope” was found. Documents read: 6.")
+    assert [row.cells[0].value for row in table.rows] == dates
+    assert table.title == f"Timeline of {about}"
+    assert table.note.startswith(note)
 
 
 def test_limit(harbor):

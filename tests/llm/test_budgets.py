@@ -9,7 +9,6 @@ import pytest
 from localrag.engine.tokenizer import Tokenizer
 from localrag.indexing.reports import ContextElement, abstractive_report, report_fields, reports_hash
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, TokenDensity, max_json_tokens
-from localrag.llm.grammar import ENTITY_TOKENS, entity_lines
 from localrag.llm.prompts import load_prompt
 from localrag.llm.shapes import schema_of, shape_text
 from localrag.project import open_for_query, open_for_writing, resolve_token_budgets
@@ -183,24 +182,3 @@ def test_a_chinese_report_that_fills_its_limits_is_complete(tmp_path, chat_file)
 
     assert len(made.findings) == MIN_BUDGETS.findings
     assert len(engine.requests) == 1
-
-
-def test_a_list_of_chinese_entities_is_as_long_as_an_english_one(count):
-    """Described lists end by tokens: with a vocabulary that knows Chinese they hold as many entities as in English, not a third."""
-
-    def lines(text, script):
-        following = entity_lines([], ["person"], span_of=text, described=True, script=script).next_grammar
-        said = ""
-        while following(said) is not None:
-            n = said.count("\n")
-            said += json.dumps({"name": f"n{n}", "type": "person", "description": text[: script.max_chars(90)]}, ensure_ascii=False) + "\n"
-        return said.count("\n"), said
-
-    knows_chinese = TokenDensity(0.8)
-    english, _ = lines(ENGLISH, TokenDensity())
-    chinese, _ = lines(CHINESE, knows_chinese)
-    embedded, said = lines(CHINESE, script(count, CHINESE))
-
-    assert chinese >= 0.9 * english
-    assert embedded >= 0.9 * english
-    assert asyncio.run(count(said)) <= ENTITY_TOKENS

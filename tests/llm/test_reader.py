@@ -43,14 +43,6 @@ def test_chinese_is_read(reader):
     assert "霍尔姆" in OTHERS[2][found[2].start : found[2].end]
 
 
-def test_what_is_read_beside_changes_nothing(reader):
-    """A passage is read bit for bit the same alone and among others."""
-    alone = reader.read("Who bought the ferry?", [FERRY])
-    among = reader.read("Who bought the ferry?", [*OTHERS, FERRY, *OTHERS])
-
-    assert among[len(OTHERS)] == alone[0]
-
-
 def test_the_pieces_of_the_texts_suffice(reader):
     """Texts of many scripts have the tokens that all pieces give them; unknown signs beside each other are one token."""
     tokenizer = e5.E5File(e5.package_file()).tokenizer()

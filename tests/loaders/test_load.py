@@ -11,7 +11,6 @@ from functools import cache
 import psutil
 import pytest
 
-from localrag.loaders import reader
 from localrag.loaders.content import LoadOptions
 from localrag.loaders.discover import find_files
 from localrag.loaders.reader import Limits, ParserProcess, load_files
@@ -422,30 +421,6 @@ def test_a_file_that_changes_while_it_is_read_is_not_stored(tmp_path):
         writer.wait()
 
     assert (found.reason, found.is_failure) == ("changed while it was read", True)
-
-
-@pytest.mark.usefixtures("own_parsers")
-def test_three_hundred_notes_are_read_by_one_process(tmp_path, monkeypatch):
-    """The worker is started once, however many files there are."""
-    folder = write(tmp_path, {f"{n:03}.md": f"# Note {n}\n\n{'Ruth Sand sailed. ' * 50}".encode() for n in range(300)})
-    started = []
-    monkeypatch.setattr(reader, "_start", lambda limits, start=reader._start: started.append(limits) or start(limits))
-    found = list(load_files(find_files([folder]).files, folder))
-
-    assert len(found) == 300
-    assert len(started) == 1
-
-
-def test_the_same_bytes_have_the_same_hash_and_id(tmp_path):
-    """The hash needs no parsing and changes with a byte; the id is a function of path and text."""
-    file = write(tmp_path, {"a.md": b"one"}) / "a.md"
-    first = read(file)
-    file.write_bytes(b"one\r\n")
-
-    assert read(write(tmp_path, {"a.md": b"one"}) / "a.md") == first
-    assert first.content_hash == files_indexing.file_hash(file.parent / "a.md")
-    file.write_bytes(b"two")
-    assert files_indexing.file_hash(file) != first.content_hash
 
 
 def test_names_and_texts_with_half_characters_can_be_stored(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from localrag.loaders.content import Unreadable
-from localrag.loaders.pdf import HYPHEN, PageLine, join_paragraphs, sentence_continues, strip_running_heads
+from localrag.loaders.pdf import HYPHEN, PageLine, join_paragraphs, strip_running_heads
 from localrag.text.outline import Outline
 from tests.indexing import files
 from tests.loaders.parsing import parsed, text_of
@@ -87,21 +87,6 @@ def test_heads_of_tables_and_pages_without_text_are_in_nobodys_way():
     assert strip_running_heads(table) == table
     assert strip_running_heads([]) == []
     assert texts(strip_running_heads(pages_of([], ["1"], ["Text.", "2"], ["More.", "3"]))) == [[], [], ["Text."], ["More."]]
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "goes_on"),
-    [
-        ("first\nwrote to the master", "of the harbour", True),
-        ("He wrote.", "of the harbour", False),
-        ("wrote to the master", "Of the harbour", False),
-        ("wrote to the master", "b) of the harbour", False),
-        ("Name · Port", "of the harbour", False),
-    ],
-)
-def test_only_a_sentence_that_was_not_ended_goes_on(before, after, goes_on):
-    """A new sentence, an item of a list and a row of a table begin something else."""
-    assert sentence_continues(before, after) == goes_on
 
 
 @pytest.mark.parametrize(

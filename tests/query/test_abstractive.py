@@ -82,14 +82,6 @@ def test_what_was_said_already_is_left_out_and_counted(write):
     assert "cut off" in given.note
 
 
-def test_each_sentence_of_a_line_is_checked_by_itself(write):
-    """Of two sentences that cite the same sources the one that they support is cited, the other marked; they stay one paragraph."""
-    given, heard, _ = write("Lars Holm is the mate of the Skua. The Skua sank in 1980.[1][2][3]\n")
-
-    assert given.answer == "Lars Holm is the mate of the Skua. [1] The Skua sank in 1980. [unsupported]"
-    assert "".join(heard) == given.answer
-
-
 def test_strict_holds_while_it_is_written(write):
     """What no passage supports is not given on with `strict`."""
     given, heard, _ = write(PROSE, strict=True)

@@ -1,18 +1,13 @@
 """auto's classifier on labelled questions, and follow-up questions that lean on a conversation or do not."""
 
-import asyncio
 from hashlib import blake2b
 from pathlib import Path
 
 import pytest
 
-from localrag.asking import answer_question
-from localrag.engine.settings import EngineOptions
-from localrag.indexing.pipeline import build_index
-from localrag.project import open_for_writing
 from localrag.query.conversation import is_follow_up
 from localrag.query.modes import route_question
-from localrag.query.question import QueryOptions
+from tests.query.made import ask, index_of
 
 DATA = Path(__file__).parent / "data"
 TEXTS = {
@@ -32,11 +27,7 @@ def labelled(file):
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     """A few mixed files with entities such as Documents and About, indexed without a model."""
-    folder = tmp_path_factory.mktemp("mixed")
-    for name, text in TEXTS.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    with open_for_writing(folder / ".localrag", extractor="phrases", engine=EngineOptions()) as opened:
-        asyncio.run(build_index([folder], opened, lambda _: None))
+    with index_of(tmp_path_factory.mktemp("mixed"), TEXTS) as opened:
         yield opened
 
 
@@ -69,10 +60,8 @@ def test_a_question_of_everything_is_one_whatever_the_index_holds(project, quest
 @pytest.fixture
 def follow(project):
     """A function that asks a question after one about Lars Holm, and says what it was understood as."""
-    first = asyncio.run(answer_question("What did Lars Holm write?", project, QueryOptions(style="extractive")))
-    return lambda text: (
-        asyncio.run(answer_question(text, project, QueryOptions(style="extractive", conversation=first.conversation))).standalone_question
-    )
+    first = ask(project, "What did Lars Holm write?", style="extractive")
+    return lambda text: ask(project, text, style="extractive", conversation=first.conversation).standalone_question
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,7 @@ import time
 
 import pytest
 
-from localrag.engine.embedder import open_embedder
 from localrag.entailment import MAX_SENTENCE_CHARS, parse_sentence
-from localrag.model_files import find_embedder
 from localrag.query.answer_markdown import parse_units
 from localrag.query.attribution import declines, is_entailed, proving_row, support_checker, unit_verdict
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Quote
@@ -29,9 +27,9 @@ MINUTES = "Ingrid Holm sold the ferry Skua in 1971. The mayor promised a new pie
 SHOWN = [Quote("a", 0, len(HANDBOOK), HANDBOOK), Quote("b", 0, len(MINUTES), MINUTES)]
 
 
-@pytest.fixture(scope="module")
-def check():
-    return support_checker(open_embedder(find_embedder(None)).embed)
+@pytest.fixture
+def check(embed):
+    return support_checker(embed)
 
 
 @pytest.fixture
@@ -134,9 +132,9 @@ def test_a_sentence_that_denies_something_claims_it(text):
         ("The harbour was opened on the 4th of July 2014.", "The harbour was opened on 4 July 2014."),
     ],
 )
-def test_markup_and_the_form_of_a_date_make_no_difference(claim, source):
+def test_markup_and_the_form_of_a_date_make_no_difference(claim, source, embed):
     """Of Markdown and reStructuredText; a heading or a path counts as said."""
-    check = support_checker(open_embedder(find_embedder(None)).embed, places=lambda _: "flask/blueprints.rst")
+    check = support_checker(embed, places=lambda _: "flask/blueprints.rst")
 
     given = [Quote("a", 0, len(source), source)]
     other = claim.replace("Flask", "Django").replace("4", "5").replace("8001", "8002")

@@ -2,8 +2,6 @@
 
 import pytest
 
-from localrag.engine.embedder import open_embedder
-from localrag.model_files import find_embedder
 from localrag.query.attribution import support_checker
 from localrag.query.question import AnswerDraft, AnswerPoint, DraftSource
 from localrag.records import UNSUPPORTED_STATE, Chunk, Document, Quote
@@ -15,11 +13,6 @@ TEXT = (
     "Ingrid Holm bought the ferry Skua in 1971. The hull had rusted in the yard for two winters. "
     "The mayor of Vardby promised a new pier. Nobody in the council believed him."
 )
-
-
-@pytest.fixture(scope="module")
-def embed():
-    return open_embedder(find_embedder(None)).embed
 
 
 @pytest.fixture

@@ -7,23 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localrag.engine.embedder import open_embedder
 from localrag.entailment import parse_sentence
 from localrag.entailment.comparison import contradiction
 from localrag.entailment.lexicon import chinese_quantities, english_quantities
 from localrag.eval.metrics import evaluate_entailment, load_cases
-from localrag.model_files import find_embedder
 from localrag.query.attribution import alias_lookup, is_entailed, support_checker, supporting_quotes
 from localrag.records import Quote
 from localrag.store.opening import open_index
 
 SETS = Path(__file__).parents[1] / "data" / "support"
 FINED = "The committee under Farrant fined Hugh Dunmore £620 in 1973."
-
-
-@pytest.fixture(scope="module")
-def embed():
-    return open_embedder(find_embedder(None)).embed
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,9 @@ from localrag.query.retriever import hybrid_search, named_entities
 from localrag.store import answers, documents, graph, runs, vectors
 from localrag.store import chunks as chunks_store
 from localrag.store.database import caches_of, snapshot
-from localrag.store.filtered import FilteredDatabase, NoMatchingDocuments
+from localrag.store.filtered import NoMatchingDocuments
 from localrag.store.opening import open_index
+from tests.query import made
 
 QUESTIONS = (
     "What happened to the Marian Dace?",
@@ -45,7 +46,7 @@ def demo(demo_town, tmp_path_factory):
 
 
 def ask(project, question, where="", **options):
-    return asyncio.run(answer_question(question, project, QueryOptions(selection=DocumentFilter(where), **options)))
+    return made.ask(project, question, selection=DocumentFilter(where), **options)
 
 
 def some_paths(least=1):
@@ -147,15 +148,6 @@ def test_graph_and_reports_are_seen_through_the_selected_documents(demo, paths):
                 assert "".join(text.split()).casefold() in flat
         sources = [*_report_sources(project, named), *_relationship_sources(project, named)]
         assert {q.chunk_id for s in sources for q in s.quotes} <= inside
-
-
-@pytest.mark.ci
-@pytest.mark.parametrize("where", ["path=**", "type=md,type=txt", "path!=nowhere", ""])
-def test_a_selection_of_everything_is_none(demo, where):
-    """The connection is an ordinary one: nothing is filtered, and the answer is that of no selection."""
-    with filter_project(demo, DocumentFilter(where)) as project:
-        assert not isinstance(project.db, FilteredDatabase)
-    assert ask(demo, QUESTIONS[0], where, mode="mix").answer == ask(demo, QUESTIONS[0], mode="mix").answer
 
 
 def test_nothing_matches(demo):

@@ -4,8 +4,6 @@ import pytest
 
 from localrag import serializers
 from localrag.cli.views.answers import answer_json
-from localrag.engine.embedder import open_embedder
-from localrag.model_files import find_embedder
 from localrag.query.attribution import support_checker
 from localrag.query.question import AnswerDraft, DraftSource
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Answer, Chunk, Document, Quote
@@ -17,11 +15,6 @@ from tests.query.citing import cite, parse_cited_prose
 
 HOLIDAY = "Every employee gets 25 days of paid leave in a year. The office in Lund is closed on Mondays."
 REVIEW = "Salaries are reviewed twice a year, in June and December. The board may not raise its own pay."
-
-
-@pytest.fixture(scope="module")
-def embed():
-    return open_embedder(find_embedder(None)).embed
 
 
 @pytest.fixture

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from localrag import model_files
-from localrag.engine.embedder import open_embedder
 from localrag.llm.reader import PassageReader
-from localrag.model_files import find_embedder
 from localrag.query.attribution import SentenceVectors, support_checker
 from localrag.query.support_score import SupportScorer, load_weights
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Quote
@@ -18,11 +16,6 @@ CHARTER = (
 )
 PASSAGE = Quote("charter", 0, len(CHARTER), CHARTER)
 READER = PassageReader()
-
-
-@pytest.fixture(scope="module")
-def embed():
-    return open_embedder(find_embedder(None)).embed
 
 
 @pytest.fixture(scope="module")
@@ -79,16 +72,3 @@ def test_a_sentence_is_scored_in_any_script_and_shape(embed):
         assert np.isfinite(scorer.features(claim, [PASSAGE], views, is_proved=False, has_names=True)).all()
 
     assert scorer.estimate("Yes.", [Quote("c", 0, 1, " ")], is_proved=False, language="en") is None
-
-
-def test_the_reader_reads_a_pair_of_texts_once(embed, monkeypatch):
-    """A sentence that is checked twice against the same passages is read once, as one batch."""
-    read = []
-    entailments = PassageReader.entailments
-    monkeypatch.setattr(PassageReader, "entailments", lambda self, pairs: read.append(len(pairs)) or entailments(self, pairs))
-    checked = support_checker(embed, reader=READER)
-    for _ in range(2):
-        checked("Tom Brandl could not come, being ill.", [PASSAGE], ())
-
-    assert len(read) == 1
-    assert read[0] <= 2

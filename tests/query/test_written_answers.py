@@ -7,10 +7,10 @@ import random
 import pytest
 
 from localrag.asking import answer_question
-from localrag.indexing.pipeline import build_index
-from localrag.project import open_for_query, open_for_writing
+from localrag.project import open_for_query
 from localrag.query.question import AnswerCallbacks, QueryOptions
 from localrag.records import SUPPORTED_STATE, UNSUPPORTED_STATE, Answer
+from tests.query.made import index_of
 from tests.servers import Server, event, llama
 
 HANDBOOK = """# Handbook
@@ -76,12 +76,8 @@ class Writer:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("written")
-    (made / "docs").mkdir()
-    (made / "docs" / "handbook.md").write_text(HANDBOOK, encoding="utf-8")
-    with open_for_writing(made / "docs" / ".localrag", extractor="phrases") as project:
-        asyncio.run(build_index([made / "docs"], project, lambda _: None, reports=False))
-    return made / "docs" / ".localrag"
+    with index_of(tmp_path_factory.mktemp("written"), {"handbook.md": HANDBOOK}, reports=False) as project:
+        return project.folder
 
 
 @pytest.fixture

@@ -1,11 +1,9 @@
 """Limits of containers: threads and memory are counted by what the process may use, not by what the machine has."""
 
-import gc
-
 import psutil
 import pytest
 
-from localrag.system.resources import GC_THRESHOLD, available_cores, available_memory, cgroup_core_limit, cgroup_memory_left, infrequent_gc
+from localrag.system.resources import available_cores, available_memory, cgroup_core_limit, cgroup_memory_left
 
 
 def made_up(folder, groups, files):
@@ -51,13 +49,3 @@ def test_a_system_without_groups_has_no_limits(tmp_path):
     assert cgroup_memory_left(tmp_path / "none", tmp_path) is None
     assert available_cores() >= 1
     assert 0 < available_memory() <= psutil.virtual_memory().total
-
-
-def test_the_collector_runs_less_often_until_the_work_ends():
-    """However it ends, everything is as it was before it."""
-    before = gc.get_threshold()
-    with pytest.raises(KeyError), infrequent_gc():
-        assert gc.get_threshold()[0] == GC_THRESHOLD > before[0]
-        raise KeyError
-
-    assert gc.get_threshold() == before

@@ -128,15 +128,3 @@ def test_stretches_end_where_something_ends():
     assert found[:2] == ["One two three four.\n\n", "Five six\nseven eight nine ten "]
     assert all(a.end == b.start for a, b in pairwise(split_at_breaks(text, 30)))
     assert max(map(len, found)) == 30
-
-
-def test_sentences_are_remembered_of_so_many_texts_and_no_more(monkeypatch):
-    """Those that came last; of the others they are found again."""
-    texts = [f"This is text {n}. It has two sentences." for n in range(8)]
-    monkeypatch.setattr(sentences_text, "MAX_CACHED_TEXTS", 5)
-    sentences_text._bounds.clear()
-    first = [sentences_text.sentence_bounds(t) for t in texts]
-
-    assert len(sentences_text._bounds) == 5
-    assert [sentences_text.sentence_bounds(t) for t in texts] == first
-    assert len(first[0]) == 16
