@@ -84,20 +84,6 @@ def test_reports_are_kept_word_for_word_with_quotes_in_place_of_numbers(dulce):
     assert sum(bool(f.quotes) for r in ours.values() for f in r.findings) > 0.75 * sum(len(r.findings) for r in ours.values())
 
 
-@pytest.mark.parametrize("mode", ["mix", "local", "global", "drift", "basic"])
-def test_every_mode_answers_with_verbatim_citations(dulce, mode):
-    """What was imported is asked like anything else."""
-    question = "What are the main themes?" if mode == "global" else "Who retrieved alien technology from the crash site?"
-    done = run_localrag("ask", question, "--mode", mode, "--json", cwd=dulce[0])
-    answer = json.loads(done.stdout)
-    (text,) = [text for (text,) in opened(dulce[0]).execute("SELECT text FROM documents")]
-
-    assert answer["citations"]
-    assert all(text[c["start"] : c["end"]] == c["quote"] for c in answer["citations"])
-    if mode != "global":
-        assert any("crash site" in c["quote"] for c in answer["citations"])
-
-
 def test_indexing_a_folder_into_it_keeps_what_was_imported(copy):
     """Documents, descriptions, communities and reports stay as they are beside what is new; so after a second file, and a removal."""
     db = opened(copy)

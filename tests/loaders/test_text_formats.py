@@ -282,11 +282,6 @@ TEX = {
         r"\multirow{2}{*}{North} & \cellcolor{red}Skua & 7 \\ & Tern & 9 \\ \addlinespace[2pt]\end{tabular}",
         "North · Boat: Skua · Cod tons: 7\nNorth · Boat: Tern · Cod tons: 9",
     ),
-    "lines": (
-        r"\begin{tabular}{ll}\hline\multirow{2}{*}{Boat} & \multirow{2}{*}{Kind} & Length \\ & & (m) \\ \hline Skua & keel & 9 \\"
-        r"\hline \multirow{2}{*}{Tern} & flat & 7 \\ & keel & 8 \\ \hline\end{tabular}",
-        "Boat: Skua · Kind: keel · Length (m): 9\nBoat: Tern · Kind: flat · Length (m): 7\nBoat: Tern · Kind: keel · Length (m): 8",
-    ),
     "commands": (
         r"Set \texttt{keel\_1} or \verb|a_b%c| or \verb+%d+, \textsf{see} \mbox{\S\ref{mast}}"
         r" \href{http://x.example/\%20}{here} for \pounds5.",
@@ -299,7 +294,6 @@ TEX = {
              "- Keel: the lowest\n- Mast: the highest"),
     # Quantities, with the signs of their units.
     "speed": (r"\SI{9.81}{\metre\per\second\squared}", "9.81 m/s^2"),
-    "density": (r"\qty{4}{\kilo\gram\per\cubic\metre}", "4 kg/m^3"),
     "uncertain": (r"\qty[per-mode=symbol]{7.5 +- 0.1}{\milli\litre}", "7.5 ± 0.1 mL"),
     "number": (r"\num{1.5e3} boats", "1.5 × 10^3 boats"),
     "per cent": (r"\SI{17.5}{\percent} of them", "17.5 % of them"),
@@ -308,7 +302,6 @@ TEX = {
     "numbers": (r"\numlist{1;2;4}", "1, 2, 4"),
     "angle": (r"\ang{12;30;}", "12°30′"),
     "written unit": (r"\SI{3}{kg.m^{-2}}", "3 kg m^-2"),
-    "unit alone": (r"a \si{\newton\metre} each", "a N m each"),
     "short unit": (r"\SI{8}{\um}", "8 µm"),
     "unknown unit": (r"\SI{3}{\knot\per\furlong}", "3 knot/furlong"),
 }  # fmt: skip

@@ -162,17 +162,6 @@ def test_in_a_large_collection_the_words_need_not_be_far(project, monkeypatch):
     assert ask(project, "Who is Hannah Quill?", style="extractive").is_answerable
 
 
-@pytest.mark.parametrize(
-    ("text", "reader", "expected"), [("Who is Hannah Quill?", -0.5, True), ("What is the capital of Mongolia?", 0.5, False)]
-)
-def test_where_the_reader_is_in_doubt_the_words_decide(project, monkeypatch, text, reader, expected):
-    """In a large collection: what stands in its words is answered, what is far from them is not."""
-    monkeypatch.setattr(answerability, "SMALL_COLLECTION_CHUNKS", 1)
-    monkeypatch.setattr(answerability, "reader_log_odds", lambda _: reader)
-
-    assert ask(project, text, style="extractive").is_answerable is expected
-
-
 def test_the_context_is_shown_even_so(project):
     """`--context-only` shows what a model would be shown, whatever it is worth."""
     assert ask(project, "What is the capital of Mongolia?", context_only=True).is_answerable

@@ -1,7 +1,6 @@
 """Retrieval without a model: the walk, the names in a question, and passages two steps away."""
 
 import asyncio
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -9,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localrag.pagerank import build_graph, personalized_pagerank
-from localrag.query import retriever
 from localrag.query.basic_search import retrieve_two_hop
 from localrag.query.modes import route_question
 from localrag.query.retriever import named_entities, retrieve, search_passages
-from localrag.store import documents, entity_network, vectors
+from localrag.store import documents, entity_network
 from localrag.store.database import caches_of
 from tests.conftest import mostly_ci
 from tests.query.made import ask, index_of
@@ -69,30 +67,6 @@ def test_chinese_questions_find_chinese_passages(project):
 def test_names_in_a_question_are_found(project, question, names):
     """Names are found whole, in any case, with a possessive, in Chinese without spaces."""
     assert sorted(n.text for n in named_entities(question, project)) == sorted(names)
-
-
-@pytest.mark.parametrize("question", ["Where did Ingrid Holm grow up?", "Who painted the ceiling of the opera in Quito?"])
-@pytest.mark.parametrize("mode", ["auto", "mix", "local", "basic"])
-def test_each_text_is_searched_for_once_in_a_question(project, monkeypatch, question, mode):
-    """By full text, by vectors and by names, whether it is answered or refused; the next question searches again."""
-    searched = Counter()
-
-    def counted(owner, name, text_of):
-        run = getattr(owner, name)
-
-        def search_counted(*args, **more):
-            searched[name, text_of(args)] += 1
-            return run(*args, **more)
-
-        monkeypatch.setattr(owner, name, search_counted)
-
-    counted(retriever, "search_chunks", lambda args: args[1])
-    counted(retriever, "_phrases", lambda args: args[0])
-    counted(vectors, "nearest", lambda args: (args[2], args[3].tobytes()))
-    for times in (1, 2):
-        ask(project, question, mode, style="extractive")
-        assert searched["search_chunks", question] == times
-        assert {*searched.values()} == {times}
 
 
 @pytest.mark.parametrize(
