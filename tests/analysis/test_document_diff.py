@@ -248,15 +248,6 @@ def test_tables_between_bars_name_the_changed_column():
     assert changed == [("changed", "| Rope | 30 |", "| Rope | 35 |", "Price: 30 → 35")]
 
 
-@pytest.mark.parametrize(("first", "second"), [("", ""), ("", "---\n"), ("***", "A lamp.\n"), ("A lamp.\n" * 3, "A lamp.\n")])
-def test_texts_without_passages_are_compared(first, second):
-    """Empty texts and rules between lines have none; a repeated passage is matched once for each time."""
-    found = differences(first, second)
-
-    assert sum(bool(d[1]) for d in found) == first.count("lamp")
-    assert sum(bool(d[2]) for d in found) == second.count("lamp")
-
-
 SENTENCES = [
     "The lamp burns all night.",
     "The boats leave at seven.",

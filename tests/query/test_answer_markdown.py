@@ -119,9 +119,3 @@ def test_links_are_no_citations():
     assert list(parse_units("See [1](http://a.example/) now.")) == [
         AnswerUnit(UnitKind.SENTENCE, "See [1](http://a.example/) now.", claim="See 1 now.")
     ]
-
-
-def test_ten_thousand_words_without_an_end_take_no_longer_than_their_length():
-    """A text without a full stop or a line break is split all the same, and so is one of brackets."""
-    for text in ("word " * 10_000, "[" * 20_000, "| a " * 10_000, "```\n" * 5_000, "- " * 10_000, "**" * 10_000):
-        assert taken(text, endless(50))

@@ -4,14 +4,15 @@ import pytest
 
 from localrag import serializers
 from localrag.cli.views.answers import answer_json
+from localrag.query.answer_markdown import parse_units
 from localrag.query.attribution import support_checker
+from localrag.query.citations import Citer, unit_point
 from localrag.query.question import AnswerDraft, AnswerPoint, DraftSource
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Answer, Chunk, Document, Quote
 from localrag.serve import mcp_results
 from localrag.store import answers, documents
 from localrag.store.opening import open_index
 from localrag.text.markdown import NeutralStream
-from tests.query.citing import cite, parse_cited_prose
 
 HOLIDAY = "Every employee gets 25 days of paid leave in a year. The office in Lund is closed on Mondays."
 REVIEW = "Salaries are reviewed twice a year, in June and December. The board may not raise its own pay."
@@ -34,7 +35,8 @@ PROSE = (
 
 def cited(prose, db, embed, **how):
     """The checked answer made of a model's prose."""
-    return cite(AnswerDraft(tuple(parse_cited_prose(prose, SOURCES))), db, support_checker(embed), **how)
+    points = tuple(unit_point(unit, SOURCES) for unit in parse_units(prose))
+    return Citer(db, support_checker(embed), **how).result(AnswerDraft(points))
 
 
 def answered(found):
@@ -125,7 +127,8 @@ def test_strict_keeps_only_what_is_supported(db, embed):
 def test_a_quote_that_is_not_in_its_document_is_no_citation(db, embed):
     """What does not stand at its place is not cited."""
     quotes = (Quote("holiday", 0, 9, "Somewhere"), Quote("holiday", 0, 14, "Every employee"))
-    found = cite(AnswerDraft(tuple(AnswerPoint("Something.", (quote,)) for quote in quotes)), db, support_checker(embed))
+    draft = AnswerDraft(tuple(AnswerPoint("Something.", (quote,)) for quote in quotes))
+    found = Citer(db, support_checker(embed)).result(draft)
 
     assert [c.quote for c in found.citations] == ["Every employee"]
     assert found.count(UNSUPPORTED_STATE) == 1

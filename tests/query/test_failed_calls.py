@@ -6,15 +6,14 @@ import shutil
 
 import pytest
 
-from localrag.asking import answer_question
 from localrag.engine.settings import EngineOptions
 from localrag.errors import AnswerTruncated, EngineError
 from localrag.llm.budgets import TokenBudgets
 from localrag.project import open_for_query
 from localrag.query import global_search, question
-from localrag.query.question import QueryOptions
 from tests.conftest import mostly_ci
 from tests.fakes import CutOff, Scripted, answered_by, example
+from tests.query import made
 
 QUESTION = "What happened to the Old Quay?"
 
@@ -33,7 +32,7 @@ def ask(town, tmp_path):
     def asked(mode, says, window=4096, engine="", text=QUESTION, **options):
         with open_for_query(tmp_path / "index", engine=EngineOptions(engine)) as project:
             scripted = answered_by(project, Scripted(says, window=window))
-            return asyncio.run(answer_question(text, project, QueryOptions(mode, style="abstractive", **options))), scripted
+            return made.ask(project, text, mode, style="abstractive", **options), scripted
 
     return asked
 

@@ -231,17 +231,3 @@ def test_the_database_is_not_written_to(demo):
             assert len(project.db.execute("SELECT id FROM documents").fetchall()) == 4
         assert before == (db.execute("PRAGMA data_version").fetchone(), db.execute("SELECT count(*) FROM sqlite_master").fetchone())
         assert len(db.execute("SELECT id FROM documents").fetchall()) == len(PATHS)
-
-
-def test_vectors_among_the_selected_are_those_of_brute_force(demo):
-    """Chunks, entities and reports: cosine of every selected vector, best first."""
-    vector = demo.embedder.embed([QUESTIONS[1]])[0]
-    with filter_project(demo, DocumentFilter("path=docs/letters/*,path=docs/logs/*")) as project:
-        for kind in ("chunk", "entity", "report"):
-            inside = project.db.subject_ids(kind)
-            ids, matrix = vectors.load_vectors(demo.db, kind, sorted(inside))
-            cosine = dict(zip(ids, (matrix @ vector).tolist(), strict=True))
-            found = vectors.nearest(project.db, demo.folder, kind, vector, 10)
-            assert [s for _, s in found] == pytest.approx(sorted(cosine.values(), reverse=True)[:10], abs=1e-5)
-            assert [s for _, s in found] == pytest.approx([cosine[i] for i, _ in found], abs=1e-5)
-            assert len(vectors.nearest(project.db, demo.folder, kind, vector, 10_000)) == len(ids)

@@ -199,20 +199,6 @@ def test_a_question_about_the_last_answer_is_asked_with_it(ask):
     assert [state for _, state in states(made)] == [SUPPORTED_STATE]
 
 
-def test_an_answer_in_place_of_a_rewritten_question_is_not_asked(ask):
-    """The question stands as it was asked, with the one before it."""
-
-    def writer(body):
-        rewrites = "Last question: " in body["messages"][-1]["content"]
-        return "To take vacation, follow these steps: 1. Ask the steward. 2. Wait." if rewrites else Writer()(body)
-
-    made, _, prompts = ask(LEAVE, writer, history=[Answer(PAY, "A Programmer earns 85,000.", "basic")])
-
-    assert "Last question: " in prompts[0][-1]["content"]
-    assert f"Question: {LEAVE} ({PAY})\n" in prompts[-1][-1]["content"]
-    assert "steward" not in made.standalone_question
-
-
 @pytest.mark.parametrize("said", ["", "   \n\n", "[1]", "```\n```"])
 def test_a_model_that_writes_nothing_leaves_the_passages(ask, said):
     """Without a word of the model the answer is what a model is not needed for; the note says that it wrote nothing."""

@@ -130,9 +130,3 @@ def test_blocks_cover_every_text_in_order():
         for start in range(0, len(text), 7):
             found = Outline(text).blocks_between(start, start + 5)
             assert list(found) == [b for b in blocks if b.start < start + 5 and b.end > start]
-
-
-def test_a_long_text_takes_time_in_proportion():
-    """Fifty thousand lines of any of the shapes are read, none of them twice."""
-    for line in ("[" * 200, "# " + "#" * 200, "-" * 200, "| " * 100, "a" * 200, "`" * 200):
-        assert Outline("\n".join([line] * 5000)).blocks
