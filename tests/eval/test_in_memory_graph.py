@@ -3,8 +3,6 @@
 import re
 from dataclasses import replace
 
-from localrag.indexing.extraction.names import DocumentCasing, cooccurring_pairs, find_name_spans, sentence_numbers
-from localrag.indexing.extraction.nlp import ChunkText, candidate_names
 from localrag.indexing.reports import ReportSources, build_report_context
 from localrag.records import (
     Chunk,
@@ -20,8 +18,6 @@ from localrag.records import (
     Relationship,
     Report,
 )
-from localrag.text.sentences import sentences
-from tests.graphs import detect_communities
 from tests.indexing.graph.in_memory_graph import build_graph_in_memory
 
 TEXT = "Mr. Scrooge paid Bob\nCratchit. Scrooge's nephew Fred called. Bob Cratchit has a son, Tiny Tim. The counting-house was cold."
@@ -29,25 +25,6 @@ TEXT = "Mr. Scrooge paid Bob\nCratchit. Scrooge's nephew Fred called. Bob Cratch
 
 def chunk_of(text, ident="c", start=0):
     return Chunk(ident, "d", 0, start, start + len(text), text, 10)
-
-
-def test_chinese_names_are_candidates():
-    """What a dictionary marks as a person or place, and what stands in Chinese quotation marks, are candidates."""
-    text = "王海明是“海鸥号”的轮机长。香港的沃尔特·缪尔认识王海明。"
-
-    found = candidate_names(ChunkText(text, DocumentCasing(text)))
-
-    assert {"王海明", "海鸥号", "沃尔特·缪尔"} <= set(found)
-    assert all(name in text for name in found)
-
-
-def test_pairs_share_a_sentence_or_stand_next_to_each_other():
-    """Names of one sentence pair up; a name alone in its sentence pairs with those of the adjacent ones."""
-    text = "Anna met Bert. Carl slept. Doris and Emil left. Frida sang."
-    places = sentence_numbers({n: find_name_spans(text, n) for n in ("Anna", "Bert", "Carl", "Doris", "Emil")}, sentences(text))
-
-    assert set(cooccurring_pairs(places)) == {
-        ("Anna", "Bert"), ("Anna", "Carl"), ("Bert", "Carl"), ("Carl", "Doris"), ("Carl", "Emil"), ("Doris", "Emil")}  # fmt: skip
 
 
 def test_resolving_counts_chunks_votes_on_types_and_keeps_offsets():
@@ -79,13 +56,6 @@ def graph_of(edges, extra=()):
     degree = {n: sum(n in e for e in edges) for n in names}
     entities = tuple(Entity(n, n, "person", degree=degree[n]) for n in names)
     return Graph(entities, tuple(Relationship(f"{a}-{b}", a, b) for a, b in edges))
-
-
-def test_the_same_seed_gives_the_same_partition():
-    """Clustering twice gives equal communities with equal ids."""
-    graph = graph_of([(f"n{a}", f"n{b}") for a in range(30) for b in range(a) if (a * b) % 7 == 1])
-
-    assert detect_communities(graph, max_size=5, seed=3) == detect_communities(graph, max_size=5, seed=3)
 
 
 def ten(text):

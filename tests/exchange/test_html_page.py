@@ -118,18 +118,6 @@ def test_a_search_leads_to_an_entity_with_its_words(browser, page_file):
 
 
 @pytest.mark.ci
-def test_it_shows_communities(browser, page_file, opened):
-    """A community's panel has its report's title and summary."""
-    with shown(browser, page_file) as (page, heard):
-        page.locator("[role=treeitem]").first.click()
-        page.locator(".export-about").wait_for()
-        titles = {r.title for r in graph.reports(opened.db)}
-        assert page.locator(".export-about h2").inner_text() in titles
-        assert "What *happened*." in page.locator(".export-about").inner_text()
-        assert not heard.errors
-
-
-@pytest.mark.ci
 def test_a_path_between_two_entities_is_found(browser, page_file, opened):
     """Breadth first, without a server: the path's steps are listed."""
     first = next(e for e in graph.entities(opened.db) if e.name == "Ingrid Holm")

@@ -50,17 +50,6 @@ def test_the_trees_give_what_scikit_learn_gives(monkeypatch):
     assert np.ptp(given) > 1
 
 
-def test_fitted_trees_find_the_evidence_of_other_questions():
-    """Of questions that they were not fitted on they rank more evidence among the first than any one signal."""
-    trees = fit(questions(1))
-    others = questions(3)
-    by = [np.argsort(-trees.scores(q.features)) for q in others]
-    ranked = np.mean([q.recall(order, 2) for q, order in zip(others, by, strict=True)])
-
-    assert ranked > 0.6
-    assert ranked > max(np.mean([q.recall(np.argsort(-q.features[:, n]), 2) for q in others]) for n in range(len(FEATURES))) + 0.2
-
-
 def test_the_best_of_the_walks_stay_first():
     """Behind them the order is that of the trees, with the walk's probability."""
     trees, features = fit(questions(1)), questions(5, 1)[0].features
