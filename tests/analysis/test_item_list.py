@@ -74,17 +74,11 @@ def test_nothing_is_listed_where_no_row_meets_a_condition(made, request_text):
 
 
 def test_a_record_that_two_documents_have_is_one_item(made):
-    """It cites both."""
+    """It cites both; the list says how many items it has and what was compared, as figures and in words."""
     table = made("all ships that sank")
 
     assert [row.cells[2].text for row in table.rows] == ["copy.csv, ships.csv"] * 2
     assert all(c.quote.startswith("ship: ") for c in table.citations)
-
-
-def test_the_list_says_how_many_items_it_has_and_what_was_compared(made):
-    """As figures and in words."""
-    table = made("all ships that sank")
-
     assert table.figures == {"records_compared": 8, "items": 2, "candidates": 0}
     assert table.note == "All 8 rows of the tables that fit best were compared. Prose is not part of the list."
 
@@ -98,13 +92,9 @@ def test_out_of_prose_come_candidates_without_a_count(made):
     assert (table.figures["items"], table.note) == (0, CANDIDATES)
 
 
-def test_an_empty_request_is_refused(made):
-    """With a hint."""
+def test_what_asks_for_nothing_is_refused(made):
+    """An empty request, and a selection without documents."""
     with pytest.raises(UsageError):
         made("  ")
-
-
-def test_a_selection_without_documents_is_refused(made):
-    """As for every other table."""
     with pytest.raises(NoMatchingDocuments):
         made("all ships", selection=DocumentFilter("path = nowhere/*"))

@@ -266,14 +266,6 @@ def noise(seed=0):
     return Image.fromarray(np.random.default_rng(seed).integers(0, 255, (900, 1200), dtype="uint8"))
 
 
-def test_pages_of_nonsense_are_listed_and_not_indexed(tmp_path):
-    """The words that Tesseract sees in noise are no text; the other pages are read."""
-    found = read(tmp_path, "scan.pdf", scanned_pdf(drawn("The ferry leaves at nine."), noise()))
-
-    assert found.text == "The ferry leaves at nine."
-    assert dict(found.metadata)["not read"] == "page 2: no legible text"
-
-
 def bomb():
     """What 3 kB say they unpack to."""
     head = struct.pack(">IIBBBBB", 60_000, 60_000, 1, 0, 0, 0, 0)
@@ -318,22 +310,3 @@ def test_a_page_as_large_as_a_wall_is_drawn_smaller(tmp_path):
     (tmp_path / "poster.pdf").write_bytes(data.getvalue())
     image = Image.open(io.BytesIO(base64.b64decode(render_for_ocr(opened(tmp_path / "poster.pdf"), 1)["image"])))
     assert 0.9 * MAX_RENDERED_PIXELS < image.width * image.height <= 1.01 * MAX_RENDERED_PIXELS
-
-
-def test_a_page_that_looks_the_same_is_not_read_again(tmp_path):
-    """A page is added to a scan: what was read of the others is taken over, whatever the file's bytes."""
-    kept, heard = Kept(), []
-    one, two, three = (drawn(f"This is page {name}.") for name in ("one", "two", "three"))
-    read(tmp_path, "a.pdf", scanned_pdf(one, two), kept=kept)
-    looks = {looks for looks, _ in kept.values()}
-    for key, (seen, page) in list(kept.items()):
-        kept[key] = seen, page | {"by": "whoever was first"}
-    found = read(tmp_path, "a.pdf", scanned_pdf(one, two, three), kept=kept, heard=heard)
-
-    assert [page["by"].partition(" ")[0] for (scan, _), (_, page) in kept.items() if scan == kept.owner[1]] == [
-        "whoever",
-        "whoever",
-        "Tesseract",
-    ]
-    assert len(looks) == 2
-    assert found.text.endswith("This is page three.")

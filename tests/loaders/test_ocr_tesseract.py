@@ -12,7 +12,6 @@ import pytest
 from localrag.errors import UsageError
 from localrag.loaders import ocr, sandbox
 from localrag.loaders.ocr import (
-    NOT_INSTALLED,
     OcrProgram,
     OcrReader,
     Tesseract,
@@ -23,7 +22,7 @@ from localrag.loaders.ocr import (
     tesseract_program,
 )
 from localrag.settings import IndexSettings
-from tests.indexing.scans import FOUND, TEXT, drawn, needs, remove_ocr, saved
+from tests.indexing.scans import FOUND, TEXT, drawn, needs, saved
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's filter is Linux's")
 
@@ -69,15 +68,6 @@ def test_the_confined_program_reads_nothing_but_libraries(tmp_path):
     assert "PermissionError" in confined(python, "-S", "-c", f"import fcntl; fcntl.fcntl(0, fcntl.F_SETOWN, {os.getpid()})").stderr
     assert "PermissionError" in confined(python, "-S", "-c", "import os; os.setpriority(0, 0, 19)").stderr
     assert confined(python, "-S", "-c", "import ctypes; print('loaded')").stdout == "loaded\n"
-
-
-def test_without_ocr_scans_wait_and_it_is_said_why(tmp_path, monkeypatch):
-    """The options name no language but a reason; a user's own wish is another one."""
-    remove_ocr(monkeypatch, tmp_path)
-
-    assert load_options(IndexSettings()).ocr_unavailable_reason == NOT_INSTALLED
-    assert load_options(IndexSettings(ocr_languages=("xyz",))).ocr == ""
-    assert load_options(IndexSettings(ocr=False)).is_ocr_disabled
 
 
 @pytest.mark.ci
