@@ -76,17 +76,6 @@ def test_quotes_are_verbatim(table):
         assert all(cell.citations for cell in row.cells[:2])
 
 
-def test_ranges_and_uncertain_dates(table):
-    """What is not exact, a period or open says so."""
-    shown = {row.cells[0].value: row.cells[0].text for row in table.rows}
-
-    assert shown["1850~"] == "about 1850"
-    assert shown["../1900"] == "before 1900"
-    assert shown["1926-05-03/1926-05-05"] == "3 May 1926 to 5 May 1926"
-    assert shown["196X"] == "the 1960s"
-    assert shown["1967/.."] == "since 1967"
-
-
 def test_reckoned_dates(table):
     """Dates in relation to another are marked, and cite what they are reckoned from where the text names it."""
     yesterday, resigned, pool = (row_with(table, words) for words in ("new bridge", "chairman resigned", "swimming pool"))

@@ -158,14 +158,6 @@ def test_a_prompt_changes_the_recipes_of_its_stage_alone():
     assert recipes() == plain
 
 
-def test_settings_keep_no_prompt_in_the_index():
-    """They are read from their files whenever an index is opened."""
-    settings = IndexSettings(prompts=(("abstractive/map", "x", "y"),))
-
-    assert "prompts" not in settings.to_json()
-    assert IndexSettings.from_json(settings.to_json() | {"prompts": [1]}).prompts == ()
-
-
 @pytest.mark.ci
 def test_no_stage_forgets_the_users_prompts():
     """Whatever loads a prompt that users may write passes theirs on; what measures uses the shipped ones."""

@@ -61,17 +61,6 @@ def test_the_spelling_of_the_text_comes_before_that_of_an_address(written, found
     assert verbatim_name(written, PAGE) == found
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["Catalyst license", "Obsidian Sync", "Insider channels", "vip-lounge", "Interiors", "Obsidian", "Prune", "Acme Inc.", "sync.md"],
-)
-def test_a_name_is_kept_whatever_markup_it_ends_with(name):
-    """Links, wiki links, emphasis, code, an abbreviation's full stop: the name is a stretch of the text, however long the link is."""
-    rows, dropped = kept(entity_lines([], DEFAULT_ENTITY_TYPES, span_of=PAGE), json.dumps({"items": [{"name": name, "type": "concept"}]}))
-
-    assert ([r["name"] for r in rows], dropped) == ([name], 0)
-
-
 def test_a_name_ends_before_the_full_stop_of_a_sentence():
     """Only that of an abbreviation belongs to it."""
     grammar = entity_lines([], ["place"], span_of="They came to Dover. Acme Inc. paid.")

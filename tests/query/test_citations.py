@@ -75,14 +75,6 @@ def test_a_sentence_has_one_of_four_states(sentence, state, why, embed):
     assert bool(found.quotes) == (state != UNSUPPORTED_STATE)
 
 
-def test_a_sentence_without_passages_is_unsupported(embed):
-    """No passage, blank ones, or ones of signs alone leave a sentence unsupported."""
-    blank = [Quote("holiday", 0, len(text), text) for text in ("", " \n", "***")]
-
-    assert support_checker(embed)("The office in Lund is closed on Mondays.", (), ()).state == UNSUPPORTED_STATE
-    assert support_checker(embed)("The office in Lund is closed on Mondays.", blank[:2], blank[2:]).state == UNSUPPORTED_STATE
-
-
 def test_the_numbers_of_a_sentence_may_stand_in_two_sources_that_it_names(embed):
     """A sentence that joins facts of two sources is related to them; each of its numbers must occur in one."""
     both = [source.quotes[0] for source in SOURCES]

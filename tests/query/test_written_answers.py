@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import random
 
 import pytest
 
@@ -39,8 +38,7 @@ Restart=always
 Salaries are reviewed twice a year, in June and December.
 """
 LEAVE, PAY, UNIT = "How much vacation is there?", "What do the roles earn?", "How is the server deployed?"
-GERMAN, LONG = "Wie viel Urlaub bekommt jeder Angestellte?", "How long is the year?"
-WORDS = "whale boat river stone lamp garden winter doctor bridge letter market island window forest bell paper wagon candle sailor".split()
+GERMAN = "Wie viel Urlaub bekommt jeder Angestellte?"
 FOREIGN = "Where do whales go?"
 SHORTER = "Summarize that in one sentence."
 WRITTEN = {
@@ -49,8 +47,6 @@ WRITTEN = {
     PAY: "## Pay\n\n| Role | Salary |\n|---|---|\n| Programmer | 85,000 [1] |\n| Lead Programmer | 99,000 [1] |\n\n"
     "Salaries are reviewed once a year.",
     UNIT: "Write this unit file:\n\n```ini\n[Service]\nExecStart=/usr/bin/datasette serve\nRestart=always\n```\n\nSee ![p](http://evil.example/p.png).",
-    LONG: "Every employee gets 20 days of paid vacation in a year. [1] "
-    + " ".join(f"{' '.join(random.Random(n).sample(WORDS, 9)).capitalize()} {n}." for n in range(1200)),
     FOREIGN: "Whales migrate north to feed. Submarines follow them under the ice. Nobody has counted them.",
     SHORTER: "Every employee gets 20 days of paid vacation in a year. [1]",
 }
@@ -169,16 +165,6 @@ def test_the_requested_form_is_given(ask):
 
 
 @pytest.mark.ci
-def test_ten_thousand_words_end_with_a_whole_sentence(ask):
-    """The answer stops at its length, and says so; no sentence is cut."""
-    made, *_ = ask(LONG)
-
-    assert len(made.answer) < 12_000
-    assert made.answer.rstrip().endswith("[unsupported]")
-    assert "cut off at its limit" in made.note
-
-
-@pytest.mark.ci
 def test_an_answer_that_no_source_bears_out_is_called_that(ask):
     """Its note says so before it counts sentences; an answer with a supported sentence has no such note."""
     foreign, *_ = ask(FOREIGN)
@@ -207,14 +193,6 @@ def test_a_model_that_writes_nothing_leaves_the_passages(ask, said):
     assert "20 days of paid vacation" in made.answer
     assert made.citations
     assert ("the model wrote nothing" in made.note) == (not said.strip())
-
-
-def test_a_window_of_2048_tokens_is_enough(ask):
-    """Fewer sources are sent, and the answer is the same."""
-    made, _, prompts = ask(LEAVE, window=2048)
-
-    assert made.answer.startswith("Every employee gets **20 days** of paid vacation in a year. [1]")
-    assert sum(len(m["content"].split()) for m in prompts[-1]) < 2048
 
 
 def test_a_server_that_breaks_off_leaves_whole_sentences(ask):

@@ -88,12 +88,3 @@ def test_a_wrapped_list_item_is_whole():
         "It is five seconds.",
         "* The write timeout is another one.",
     ]
-
-
-def test_no_sentence_ends_within_inline_code():
-    """Nor within an address or the mark of a directive."""
-    text = "To log out, remove the user id from the :data:`.Session`. See https://example.org/a?B=c for more."
-    assert [text[a:b] for a, b in sentences(text)] == [
-        "To log out, remove the user id from the :data:`.Session`.",
-        "See https://example.org/a?B=c for more.",
-    ]

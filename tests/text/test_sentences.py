@@ -32,11 +32,12 @@ def split(text):
         # A German day before a month and a number after an article end no sentence, nor does a title.
         ["Mirko Sand wurde am 19. August 2022 an der Hand verletzt.", "Das steht im 2. Absatz.", "Er ist 19.", "Sie ist 20."],
         ["Der Vorstand tagt am 4. Juni 2024 und bestellt den 3. Ofen.", "Er ist 19."],
+        ["To log out, remove the user id from the :data:`.Session`.", "See https://example.org/a?B=c for more."],
         ["The pier was late.", "Ms. Brandt will write to approx. forty members."],
     ],
 )
 def test_a_text_is_split_where_its_sentences_end(found):
-    """Not at abbreviations, initials, decimals, items, dots of names or within quotation; a reference belongs to what stands before it."""
+    """Not at abbreviations, initials, decimals, items, dots of names, in quotation or code; a reference belongs to what is before it."""
     assert split(("" if sentences_text.is_cjk(found[0]) else " ").join(found)) == found
 
 
