@@ -62,10 +62,11 @@ def schema_of(folder):
     "name",
     ["index/serve.key", "index/network.a.b.arrays", "index/chunk.0.faiss", "index/writer.lock", "index/index.db-wal", "index/index.db.part",
      "index/index.db.before-m030", "index/prompts", "index/INDEX.DB", "models/a.gguf",
-     "documents/.LocalRAG/index.db", "documents/" + "a" * 1001],
+     "documents/.LocalRAG/index.db", "documents/" + "a" * 1001, "../evil", "documents/../../evil", "/etc/evil", "documents//evil",
+     "documents/C:/evil", "documents/a\\..\\b", "index/sub/index.db", "elsewhere/a", "documents/.localrag/index.db", "documents/"],
 )  # fmt: skip
 def test_a_member_that_pack_never_writes_is_refused(database, tmp_path, name):
-    """Caches, keys, locks and copies of the database are refused, even if the manifest lists them."""
+    """Caches, keys, locks, copies of the database and what would lie elsewhere are refused, even if the manifest lists them."""
     file = sealed(tmp_path / "evil", {INDEX: database, name: b"x"})
 
     for call in (lambda: verify_pack(file), lambda: unpack_index(file, tmp_path / "there")):
