@@ -47,3 +47,4 @@ def test_nothing_to_say_and_nothing_said_is_right():
     """A text without entities that yields none scores 1."""
     assert PrecisionRecall().f1 == 1.0
     assert PrecisionRecall(0, 1, 0).f1 == 0.0
+    assert PrecisionRecall().f1_95 == [1.0, 1.0]

@@ -151,14 +151,10 @@ def test_titles_and_parts_are_named_as_a_person_would_name_them(loaded):
     ("name", "text"),
     {
         "rows.csv": "Name: Ruth Sand · Port: Brannock · Year: 1974\nName: Lars Holm · Year: 1975",
-        "bare.csv": "1 · 2\n3 · 4",
-        "rows.tsv": "Name: Ruth · Port: Vardby",
         "tree.json": "ship.name: Skua\nship.tons: 1, 2.5\n\nship.name: Gannet",
         "lines.jsonl": "a: 1\n\na: 2",
         "books.xml": "title: Skua\nyear: 1974\n\ntitle: Gannet",
-        "prose.xml": "# Ferry\n\nThe Skua leaks.",
         "paper.tex": "# On ferries\n\n## Boats\n\nThe Skua weighs $m = 3$ t, see [holm].\n\n- paint",
-        "old.rtf": "The Skua leaks – badly.",
         "talk.vtt": "Ruth: The Skua leaks.\n\nLars: Why?",
         "talk.srt": "The Skua leaks.",
         "cells.ipynb": "# Landings\nby year\n\n```\nprint(71)\n```\n\n71",
@@ -304,25 +300,20 @@ def test_entities_of_xml_are_not_expanded(tmp_path):
         assert "treasure" not in text
 
 
-@pytest.mark.usefixtures("own_parsers")
-def test_a_file_that_takes_too_long_is_given_up_and_the_next_is_read(tmp_path):
-    """The time limit ends the worker; a new one goes on."""
-    write(tmp_path, {"a.csv": b"a,b\n" + b"1,2\n" * 3_000_000, "b.txt": b"short"})
-    slow, quick = load_files(find_files([tmp_path]).files, tmp_path, limits=Limits(seconds=0.7))
+LONG, LARGE = ("a.csv", b"a,b\n" + b"1,2\n" * 3_000_000), ("a.json", b"[" + b"[]," * 8_000_000 + b"1]")
+TOO_LONG = (LONG, Limits(seconds=0.7), "took longer than 0.7 s")
+TOO_LARGE = (LARGE, Limits(memory=2**28), "needed more than 0.25 GB of memory")
 
-    assert (slow.reason, slow.is_failure) == ("took longer than 0.7 s", True)
+
+@pytest.mark.parametrize(("file", "limits", "reason"), mostly_ci([TOO_LONG, TOO_LARGE], TOO_LONG), ids=["time", "memory"])
+@pytest.mark.usefixtures("own_parsers")
+def test_a_file_beyond_a_limit_is_given_up_and_the_next_is_read(tmp_path, file, limits, reason):
+    """The limit of time or memory ends the worker; a new one goes on."""
+    write(tmp_path, dict([file]) | {"b.txt": b"short"})
+    given_up, quick = load_files(find_files([tmp_path]).files, tmp_path, limits=limits)
+
+    assert (given_up.reason, given_up.is_failure) == (reason, True)
     assert quick.text == "short"
-
-
-@pytest.mark.ci
-@pytest.mark.usefixtures("own_parsers")
-def test_a_file_that_needs_too_much_memory_is_given_up(tmp_path):
-    """The memory limit ends the worker; a new one goes on."""
-    write(tmp_path, {"a.json": b"[" + b"[]," * 8_000_000 + b"1]", "b.txt": b"short"})
-    big, small = load_files(find_files([tmp_path]).files, tmp_path, limits=Limits(memory=2**28))
-
-    assert (big.reason, big.is_failure) == ("needed more than 0.25 GB of memory", True)
-    assert small.text == "short"
 
 
 @pytest.mark.usefixtures("own_parsers")
@@ -345,7 +336,7 @@ def test_a_file_does_not_pay_for_a_process_that_another_one_ended(tmp_path):
 def test_several_readers_read_what_one_reads(tmp_path):
     """In the same order, with files among them that need too much memory; the processes are gone in the end."""
     files = {f"{n:02}.txt": f"the {n}th".encode() for n in range(20)}
-    files |= {"07.csv": b"a,b\n" + b"1,2\n" * 3_000_000, "09.json": b"[" + b"[]," * 8_000_000 + b"1]"}
+    files |= {"07.csv": LONG[1], "09.json": LARGE[1]}
     write(tmp_path, files)
     limits = Limits(memory=2**28)
 
