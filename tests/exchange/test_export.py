@@ -14,7 +14,9 @@ import pytest
 from localrag.cli.commands import exchange
 from localrag.errors import LocalragError, NoIndex, UsageError
 from localrag.exchange.export import EXPORT_FORMATS, FILE_FORMATS, export_index
-from localrag.store import chunks, documents, generations
+from localrag.project import OpenIndex
+from localrag.records import Graph
+from localrag.store import chunks, documents, export_rows, generations, graph
 from localrag.store.opening import open_index
 from localrag.system.installation import install_hint
 from tests.conftest import run_localrag, run_process
@@ -153,8 +155,7 @@ def test_an_export_is_of_one_moment_while_indexing_writes(tmp_path):
     """A graph that is replaced in the middle of it does not show."""
     index = make_index(tmp_path / "index", [f"Name {n}" for n in range(60)])
     other = make_index(tmp_path / "other", ["Else"])
-    from localrag.store import export_rows, graph
-
+    by_thread = OpenIndex(index.root, index.folder, None)  # a connection belongs to one thread
     begun, go_on = threading.Event(), threading.Event()
     real = export_rows.relationships
 
@@ -166,13 +167,11 @@ def test_an_export_is_of_one_moment_while_indexing_writes(tmp_path):
     made = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export_rows, "relationships", slowly)
-        thread = threading.Thread(target=lambda: made.append(export_index(index_of(index), "jsonl", tmp_path / "out")))
+        thread = threading.Thread(target=lambda: made.append(export_index(by_thread, "jsonl", tmp_path / "out")))
         thread.start()
         assert begun.wait(60)
         writer = open_index(index.folder, create=True)
         new = graph.entities(other.db)
-        from localrag.records import Graph
-
         generations.publish(writer, staged_graph(writer, Graph(tuple(new)), []), settings={"graph_hash": "two"})
         go_on.set()
         thread.join()
@@ -180,13 +179,6 @@ def test_an_export_is_of_one_moment_while_indexing_writes(tmp_path):
     assert made[0].counts["mentions"] == 60
     ends = [json.loads(line) for line in (tmp_path / "out" / "relationships.jsonl").read_text(encoding="utf-8").splitlines()]
     assert len(ends) == made[0].counts["relationships"] > 60
-
-
-def index_of(opened):
-    """As a library would open it: its connection belongs to one thread, its folder to all."""
-    from localrag.project import OpenIndex
-
-    return OpenIndex(opened.root, opened.folder, None)
 
 
 def test_the_command_writes_and_says_what(tmp_path):

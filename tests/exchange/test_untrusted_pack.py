@@ -178,9 +178,9 @@ def test_an_unpacked_index_deletes_no_folder_of_its_user(database, plain_town, t
     assert ("study", str(home)) in found.dropped
 
 
-def test_what_is_bound_to_another_machine_is_dropped_and_listed(database, tmp_path):
+def test_what_is_bound_to_another_machine_is_dropped_and_listed(database, plain_town, tmp_path):
     """Folders, addresses, permissions, runs, file stats, index files, and unknown or unreadable settings."""
-    with closing(open_index_of(database, tmp_path)) as db:
+    with closing(open_index(plain_town / ".localrag")) as db:
         settings = runs.load_settings(db)
     chat = settings["chat_model"] | {"path": "http://10.0.0.9:8080/v1#mine", "name": "mine", "fingerprint": "f" * 16}
     evil = altered(
@@ -207,12 +207,6 @@ def test_what_is_bound_to_another_machine_is_dropped_and_listed(database, tmp_pa
     assert db.execute("SELECT DISTINCT pid, engine_metrics, progress FROM runs").fetchall() == [(0, "{}", "{}")]
     assert db.execute("SELECT count(*) FROM runs WHERE state = 'running' OR ended_at IS NULL").fetchone() == (0,)
     db.close()
-
-
-def open_index_of(content, tmp_path):
-    (tmp_path / "looked").mkdir()
-    (tmp_path / "looked" / "index.db").write_bytes(content)
-    return open_index(tmp_path / "looked")
 
 
 @pytest.mark.ci

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import random
 import re
 from itertools import pairwise
 
@@ -94,20 +93,6 @@ def test_the_states_are_those_that_torch_computes():
 
     assert got.shape == expected.shape
     assert cosine.min() > 0.999
-
-
-def test_texts_computed_together_have_the_states_they_have_alone(monkeypatch):
-    """Texts of several lengths in one batch do not see each other; in float32, whatever the processor computes fastest."""
-    monkeypatch.setattr("torch.cpu.get_capabilities", dict)
-    path, base = find_adapter("tagger")
-    states = load_bert(base.path, load_adapter(path))
-    rng = random.Random(5)
-    texts = [[101, *(rng.randrange(1000, 20000) for _ in range(n)), 102] for n in (3, 40, 200, 40, 1, WINDOW_TOKENS - 2)]
-    together, alone = states.hidden_states(texts), [states.hidden_states([t])[0] for t in texts]
-
-    assert [len(s) for s in together] == [len(t) for t in texts]
-    for a, b in zip(together, alone, strict=True):
-        np.testing.assert_allclose(a, b, atol=0.02)
 
 
 def test_a_sentence_longer_than_the_window_is_read_in_several(tagger):

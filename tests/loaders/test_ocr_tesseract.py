@@ -129,11 +129,8 @@ def test_what_tesseract_cannot_read_is_told(image):
 
 def test_a_tesseract_that_is_none_is_not_used():
     """A program that cannot be started is a reason on each page."""
-    assert (
-        OcrReader(tesseract_program(Tesseract("/nowhere/tesseract", "5", ("eng",)), "eng"))
-        .read(b"")["why"]
-        .startswith("Tesseract failed: /nowhere")
-    )
+    reader = OcrReader(tesseract_program(Tesseract("/nowhere/tesseract", "5", ("eng",)), "eng"))
+    assert reader.read(b"")["why"].startswith("Tesseract failed: /nowhere")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 from localrag.cli.views.answers import answer_json
 from localrag.project import open_for_query
 from localrag.query import answerability
-from localrag.store.documents import named_paths
 from tests.conftest import mostly_ci
 from tests.fakes import Scripted, answered_by
 from tests.query.made import ask, index_of
@@ -119,15 +118,6 @@ def test_an_answer_that_goes_on_after_such_words_is_one(index):
     assert all(text in given.answer for text in lines)
 
 
-@pytest.mark.parametrize("text", ["How many documents are there?", "Which files?", "¿Cuántos documentos hay?"])
-def test_a_question_of_nothing_but_documents_is_not_refused(project, text):
-    """Such a question has no word that could be missing from the documents."""
-    given = ask(project, text, style="extractive")
-
-    assert given.is_answerable
-    assert given.confidence is None
-
-
 @pytest.fixture(scope="module")
 def works(tmp_path_factory):
     """An index of one short document."""
@@ -142,13 +132,6 @@ def test_what_is_asked_in_other_words_is_not_refused(works):
 
     assert given.is_answerable
     assert "Halberg & Dunn" in given.answer
-
-
-def test_a_question_that_names_a_file_is_not_refused(works):
-    """A question that names an indexed file need not share words with it; a file that is not indexed makes no difference."""
-    assert ask(works, "What stands in xq-7.txt?", style="extractive").is_answerable
-    assert named_paths(works.db, 'What stands in "XQ-7.txt"?')
-    assert not named_paths(works.db, "What stands in xq-8.txt?")
 
 
 @pytest.mark.ci

@@ -94,15 +94,6 @@ def test_passages_have_one_shape_in_every_interface(project):
     assert of_cli == stored["passages"] == of_mcp == json.loads(json.dumps([asdict(p) for p in found.passages]))
 
 
-def test_what_documents_do_not_say_has_no_short_answer(project):
-    """Where the answer is that the documents do not say it, there is none; nor for a question of the whole."""
-    unsaid = ask(project, "Who won the chess championship in Reykjavik?")
-
-    assert not unsaid.is_answerable
-    assert unsaid.short_answer is None
-    assert ask(project, "What are the main themes?").short_answer is None
-
-
 def test_a_first_question_loads_no_chat_model(folder):
     """Whether a model is small, and so whether sentences are quoted, stands in its file's header."""
     with open_for_query(folder / ".localrag") as opened:

@@ -155,15 +155,6 @@ def test_an_answer_in_another_language_is_asked_for_again(ask):
     assert made.answer.startswith("Jeder Angestellte bekommt")
 
 
-def test_the_requested_form_is_given(ask):
-    """One sentence is one; another form is named in the prompt."""
-    one, *_ = ask(LEAVE, response_type="single sentence")
-    _, _, prompts = ask(LEAVE, response_type="a table")
-
-    assert one.answer == "Every employee gets **20 days** of paid vacation in a year. [1]"
-    assert "Form: a table" in prompts[0][-1]["content"]
-
-
 @pytest.mark.ci
 def test_an_answer_that_no_source_bears_out_is_called_that(ask):
     """Its note says so before it counts sentences; an answer with a supported sentence has no such note."""
