@@ -54,11 +54,9 @@ def names(table):
         ("ships that did not sink", ["Tern", "Gull"]),
         ("ships built after 1980", ["Tern", "Heron", "Gull"]),
         ("ships built in Bergen", ["Skua", "Heron"]),
-        ("ships of Holm built in Hull", ["Tern"]),
         ("ships built in Hull or Lisbon", ["Tern", "Gull"]),
         ("How many ships are there?", ["Skua", "Tern", "Heron", "Gull"]),
         ("Which suppliers are not certified?", ["Holm & Sons"]),
-        ("suppliers that were never late", ["Vey Tools"]),
         ("suppliers of sail cloth or paint", ["Holm & Sons", "Ostra GmbH"]),
     ],
 )

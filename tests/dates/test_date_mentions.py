@@ -115,7 +115,6 @@ def test_no_dates(language, text):
     [
         "It was due on 31 February 2019.",
         "It was due on 30.02.2020 and on 2019-02-30.",
-        "Born on 0 May 1950 or 32 May 1950.",
         "会议于2019年13月40日举行。",
     ],
 )
@@ -142,8 +141,6 @@ def test_order_of_day_and_month():
     [
         ("It burned down before 1900.", "before 1900"),
         ("It runs until 31 December 2030.", "until 31 December 2030"),
-        ("It has stood since 1967.", "since 1967"),
-        ("It was built about 1850.", "about 1850"),
         ("The fair of 3 to 5 May 1999 was wet.", "3 May 1999 to 5 May 1999"),
         ("Sales rose in the third quarter of 2019.", "quarter 3 of 2019"),
     ],

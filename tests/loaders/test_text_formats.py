@@ -17,12 +17,10 @@ CHINESE = "王海明是海鸥号的轮机长。\n"
 DECODED = {
     # Of UTF-8 with a few broken bytes the rest is read, and each of them as what it means in the encoding of such a text, else as U+FFFD.
     "a word": (GERMAN.encode() * 2 + "Grüße".encode("cp1252"), GERMAN * 2 + "Grüße"),
-    "a symbol": ("Er sagte „nein“ – ".encode() + b"Preis: \xa3 40", "Er sagte „nein“ – Preis: £ 40"),
     "cut": ((GERMAN * 30).encode()[:-2] + b"\xc3", GERMAN * 29 + GERMAN[:-2] + "\ufffd"),
     "Cyrillic": (RUSSIAN.encode() * 3 + "Порт".encode("cp1251"), RUSSIAN * 3 + "Порт"),
     "Japanese": ("渡辺さんは船を売りました。".encode() * 3 + b"\xe6\xb8", "渡辺さんは船を売りました。" * 3 + "\ufffd"),
     "byte-order mark": (b"\xef\xbb\xbfKaf\xe9 und Br\xc3\xb6tchen", "\ufeffKafé und Brötchen"),
-    "half and half": ("J\u00fcrgen; ".encode() + b"K\xf6ln", "Jürgen; Köln"),
     # Programs with other settings append to the same log; none of its lines is misread.
     "German lines": (GERMAN.encode() * 5 + GERMAN.encode("cp1252") * 5, GERMAN * 10),
     "Chinese lines": (CHINESE.encode() * 3 + CHINESE.encode("gb18030") * 3, CHINESE * 6),
@@ -135,7 +133,6 @@ TEXTS = [
     ("table.ipynb", notebook({"data": {"text/plain": "   a ...", "text/html": CATCH}}), f"{FENCED}Boat: Skua · Cod: 7"),
     ("prose.ipynb", notebook({"data": {"text/plain": "<IPython.core.display.Markdown object>", "text/markdown": ["**Skua** leads"]}}),
      f"{FENCED}**Skua** leads"),
-    ("plain.ipynb", notebook({"data": {"text/plain": "<Figure size 640x480>", "image/png": "iVBOR"}}), f"{FENCED}<Figure size 640x480>"),
     # Captions are read once however often a line is shown, also where it grows by a word; what is said again later stays.
     ("rolling.vtt", ROLLING, "the ferry left for Vardby and Ruth stayed ashore the ferry left"),
     # Events of a calendar: folded lines are joined, escapes resolved, people named; alarms are left out.
@@ -159,7 +156,6 @@ TEXTS = [
      "burner lit by Ruth Sand\n" * 5 + "valve opened\n"),
     # A single line may have any length, with and without spaces.
     ("line.txt", "x" * 400_000, "x" * 400_000),
-    ("words.txt", "rope mast " * 60_000, "rope mast " * 60_000),
 ]  # fmt: skip
 
 
@@ -296,10 +292,8 @@ TEX = {
     "speed": (r"\SI{9.81}{\metre\per\second\squared}", "9.81 m/s^2"),
     "uncertain": (r"\qty[per-mode=symbol]{7.5 +- 0.1}{\milli\litre}", "7.5 ± 0.1 mL"),
     "number": (r"\num{1.5e3} boats", "1.5 × 10^3 boats"),
-    "per cent": (r"\SI{17.5}{\percent} of them", "17.5 % of them"),
     "degrees": (r"\qty{20}{\degreeCelsius}", "20 °C"),
     "range": (r"\SIrange{10}{12}{\km}", "10–12 km"),
-    "numbers": (r"\numlist{1;2;4}", "1, 2, 4"),
     "angle": (r"\ang{12;30;}", "12°30′"),
     "written unit": (r"\SI{3}{kg.m^{-2}}", "3 kg m^-2"),
     "short unit": (r"\SI{8}{\um}", "8 µm"),

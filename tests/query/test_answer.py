@@ -84,7 +84,6 @@ def test_a_complete_question_is_left_as_it_is(follow, question):
         ("And when did he die?", "And when did he die? (Lars Holm)"),
         ("why?", "why? (Lars Holm)"),
         ("其他人呢？", "其他人呢？（Lars Holm）"),
-        ("Und wann ist er gestorben?", "Und wann ist er gestorben? (Lars Holm)"),
     ],
 )
 def test_a_question_that_leans_is_completed(follow, question, understood):

@@ -37,12 +37,10 @@ def ask(folder):
     ("question", "said"),
     [
         ("How many documents are there?", ["Documents: 4 (3 md, 1 txt)"]),
-        ("How many markdown files are there?", ["Documents: 3 (3 md)"]),
         ("List all files", ["Documents: 4", "- `docs/charter.txt`", "- `docs/letters/report.md` — Report on the accident", "(2022-08-19)"]),
         ("Which document is the latest?", ["The newest", "minutes-2024-06.md", "(2024-06)"]),
         ("Which file is the oldest?", ["The oldest", "docs/letters/report.md"]),
         ("Which documents mention the kiln?", ["“kiln” is in 2 of 4 documents", "charter.txt", "minutes-2023-03.md"]),
-        ("Which files contain the word asbestos?", ["“asbestos” is in 0 of 4 documents"]),
         ("Wie viele Dokumente gibt es?", ["Dokumente: 4"]),
         ("列出所有文件", ["文档数: 4"]),
         ("Which files were added today?", ["Added or changed since", "charter.txt", "report.md"]),

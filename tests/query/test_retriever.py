@@ -73,12 +73,9 @@ def test_names_in_a_question_are_found(project, question, names):
     ("question", "mode"),
     [
         ("What are the main themes?", "global"),
-        ("Summarise these documents.", "global"),
-        ("What is this book about?", "global"),
         ("Summarize the most important points of all these papers.", "global"),
         ("Give me an overview of Ingrid Holm.", "local"),
         ("Summarize the discussion on storage disks.", "mix"),
-        ("Summarize the ways of keeping time.", "mix"),
         ("Who ordered the Skua?", "mix"),
         ("How long does bread rest?", "mix"),
         ("这些文档的主题是什么？", "global"),
