@@ -36,24 +36,11 @@ The company repairs the pontoons and the lamps on them.
 Fishermen have free access to the ice house at all times.
 The harbour master keeps the keys of the gate.
 """
-NEW_LEASE = """# Lease of the north arm
-
-## 1. Rent
-
-The marina company pays a rent of £8,200 a year to the town of Brannock.
-The rent is due within 14 days of the first of January.
-The company shall not sublet single berths to visiting yachts.
-Late payments bear interest of four per cent.
-
-## 2. Access
-
-Fishermen have free access to the ice house at all times.
-
-## 3. Repairs
-
-The town repairs the quay wall at its own cost after every winter.
-The company repairs the pontoons and the lamps on them.
-"""
+TITLE, RENT, REPAIRS, ACCESS = LEASE.strip().split("\n\n## ")
+NEW_RENT = RENT.replace("£7,500", "£8,200").replace("30 days", "14 days").replace("may sublet", "shall not sublet")
+NEW_RENT += "\nLate payments bear interest of four per cent."
+NEW_ACCESS = ACCESS.replace("3.", "2.").partition("\nThe harbour master")[0]
+NEW_LEASE = "\n\n## ".join([TITLE, NEW_RENT, NEW_ACCESS, REPAIRS.replace("2.", "3.")]) + "\n"
 BERTHS = "Berth,Owner,Length\nN1,Ruth Sand,9\nN2,Ingrid Holm,12\nN3,Lars Holm,7\n"
 NEW_BERTHS = "Berth,Owner,Length\nN1,Ruth Sand,9\nN3,Lars Holm,8\nN4,Ingrid Holm,12\n"
 DOCUMENTS = {

@@ -30,8 +30,8 @@ GROUPS = {0: (0, -1, [*ENTITIES]), 1: (1, 0, ["INGRID HOLM", "SKUA"]), 2: (1, 0,
 FINDING = {"summary": "A sale", "explanation": "INGRID HOLM bought the ship."}
 
 
-def write(folder, *, reports=True):
-    """The tables over the town's documents, a chunk each."""
+def write(folder, *, reports=True, **other):
+    """The tables over the town's documents, a chunk each; `other`: rows of tables in place of these."""
     from pyarrow import parquet
 
     report = {"summary": "What it says.", "rank": 6.5, "rating_explanation": "It matters.", "findings": [FINDING]}
@@ -52,7 +52,7 @@ def write(folder, *, reports=True):
                                  for n, (level, parent, names) in GROUPS.items()]  # fmt: skip
         tables["community_reports"] = [{"community": n, "title": f"The ferry trade {n}"} | report for n in GROUPS]
     folder.mkdir()
-    for name, rows in tables.items():
+    for name, rows in (tables | other).items():
         parquet.write_table(pyarrow.Table.from_pylist(rows), folder / f"{name}.parquet")
     return folder
 

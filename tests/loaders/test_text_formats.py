@@ -75,30 +75,15 @@ MARKS = "The re\u00adstored \ufb01rst o\ufb03ce of Rene\u0301e in bathy\u200bmet
 UNMARKED = "The restored first office of Renée in bathymetry"
 JOINED = "می\u200cخواهم 👩\u200d🚀 ភាសា\u200bខ្មែរ"
 DIVIDED = "He in-\nherited the well-\nknown light-\nhouse, all well and known. Its com-\nmittee,\nof A-\nB, has a light-house.\n"
-ROLLING = """WEBVTT
-
-00:00:00.500 --> 00:00:03.490 align:start position:0%
-@
-the<00:00:00.800><c> ferry</c><00:00:01.100><c> left</c>
-
-00:00:03.490 --> 00:00:03.500 align:start position:0%
-the ferry left
-@
-
-00:00:03.500 --> 00:00:06.490 align:start position:0%
-the ferry left
-for<00:00:03.800><c> Vardby</c>
-
-00:00:06.490 --> 00:00:09.000 align:start position:0%
-for Vardby
-and Ruth stayed
-
-00:00:09.000 --> 00:00:10.000
-and Ruth stayed ashore
-
-00:00:20.000 --> 00:00:21.000
-the ferry left
-""".replace("@", " ")
+CUES = (
+    ("00.500", "03.490", " \nthe<00:00:00.800><c> ferry</c><00:00:01.100><c> left</c>"),
+    ("03.490", "03.500", "the ferry left\n "),
+    ("03.500", "06.490", "the ferry left\nfor<00:00:03.800><c> Vardby</c>"),
+    ("06.490", "09.000", "for Vardby\nand Ruth stayed"),
+    ("09.000", "10.000", "and Ruth stayed ashore"),
+    ("20.000", "21.000", "the ferry left"),
+)
+ROLLING = "WEBVTT\n\n" + "\n".join(f"00:00:{a} --> 00:00:{b} align:start position:0%\n{text}\n" for a, b, text in CUES)
 CALENDAR = r"""BEGIN:VCALENDAR
 VERSION:2.0
 BEGIN:VEVENT
