@@ -62,15 +62,8 @@ def make_index(folder: Path, names=NAMES, *, claims: bool = True, reports: bool 
     for name in names:
         spans.append((len(text) + 4, len(text) + 4 + len(name)))
         text += f"The {name} was there. Nobody saw it.\n"
-    document = Document(
-        content_id("a"),
-        "docs/a.txt",
-        "The first\nfile",
-        text,
-        content_id(text),
-        (("author", "R. Sand: 'x'"),),
-        (DocumentPart("page 1", 0, 60),),
-    )
+    author, page = ("author", "R. Sand: 'x'"), DocumentPart("page 1", 0, 60)
+    document = Document(content_id("a"), "docs/a.txt", "The first\nfile", text, content_id(text), (author,), (page,))
     half = spans[len(names) // 2][0] - 4
     chunks = [
         Chunk(content_id("chunk", n), document.id, n, a, b, text[a:b], 7)

@@ -218,6 +218,10 @@ ENTITIES = "<!DOCTYPE d [<!ENTITY a 'ha'>{}]><d><p>&z; end</p><p>x</p></d>".form
 )
 
 
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+LOCKED = {"META-INF/manifest.xml": "<x><encryption-data/></x>", "content.xml": "\1"}
+
+
 def refused():
     """Files that cannot be read: data, how the reason begins, and whether it is a failure."""
     return {
@@ -228,16 +232,8 @@ def refused():
         "cut.pdf": (files_indexing.pdf(["text"])[:60], "damaged", True),
         "locked.pdf": (files_indexing.locked_pdf(), "password-protected", False),
         "scan.pdf": (files_indexing.pdf([]), "only images, no text (scanned?)", False),
-        "locked.docx": (
-            b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100) + "EncryptedPackage".encode("utf-16-le"),
-            "password-protected",
-            False,
-        ),
-        "locked.odt": (
-            files_indexing.zipped({"META-INF/manifest.xml": "<x><encryption-data/></x>", "content.xml": "\1"}),
-            "password-protected",
-            False,
-        ),
+        "locked.docx": (OLE + bytes(100) + "EncryptedPackage".encode("utf-16-le"), "password-protected", False),
+        "locked.odt": (files_indexing.zipped(LOCKED), "password-protected", False),
         "mail.msg": (b"\xd0\xcf\x11\xe0\0\1\2" * 50, "damaged", True),
         "sums.xlsb": (b"PK\3\4\0\0" * 50, "format not supported: .xlsb; convert it: soffice --headless --convert-to xlsx FILE", False),
         "plan.vsd": (b"\xd0\xcf\x11\xe0\0\1\2" * 50, "format not supported: .vsd", False),

@@ -47,17 +47,10 @@ def well(request):
     return value
 
 
-class FailsOnce:
-    """Fails one request of a task, whichever comes first."""
-
-    def __init__(self, task, how):
-        self.task, self.how, self.left = task, how, 1
-
-    def __call__(self, request):
-        if request.task == self.task and self.left:
-            self.left -= 1
-            return self.how
-        return well(request)
+def fails_once(task, how):
+    """A model that fails one request of a task, whichever comes first."""
+    left = [how]
+    return lambda request: left.pop() if left and request.task == task else well(request)
 
 
 BROKEN = [CutOff('{"points": [{"descr'), EngineError("the step failed")]
@@ -70,7 +63,7 @@ BROKEN = [CutOff('{"points": [{"descr'), EngineError("the step failed")]
 ])  # fmt: skip
 def test_one_failed_call_costs_one_batch(ask, mode, task, options, how):
     """The other batches, reports and follow-ups make the answer; the note has the number of calls that failed."""
-    given, engine = ask(mode, FailsOnce(task, how), **options)
+    given, engine = ask(mode, fails_once(task, how), **options)
 
     assert engine.tasks.count(task) > 1
     assert engine.tasks.count("reduce") == 1
@@ -109,7 +102,7 @@ def test_a_batch_too_large_for_the_window_is_read_in_halves(ask, monkeypatch):
 def test_a_rewritten_question_that_fails_is_asked_as_it_is(ask):
     """A conversation goes on where the model cannot rewrite a follow-up."""
     first, _ = ask("basic", well)
-    then, engine = ask("basic", FailsOnce("standalone", CutOff("Wh")), text="What did she say of it?", conversation=first.conversation)
+    then, engine = ask("basic", fails_once("standalone", CutOff("Wh")), text="What did she say of it?", conversation=first.conversation)
 
     assert engine.tasks == ["standalone", "answer"]
     assert "1 of 2 model calls" in then.note

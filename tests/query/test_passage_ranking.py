@@ -1,6 +1,7 @@
 """Passages of both searches are ranked by fitted trees over what the signals say of them."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -68,10 +69,7 @@ def chunks():
     return [Chunk(f"c{n}", "d", n, 0, len(text), text, 9) for n, text in enumerate(texts)]
 
 
-class NoEntities:
-    """Stands for a project whose index names nothing; `named_entities` is replaced."""
-
-    db = None
+NO_ENTITIES = SimpleNamespace(db=None)  # a project whose index names nothing; `named_entities` is replaced
 
 
 def signals(text, best):
@@ -84,14 +82,14 @@ def test_what_all_signals_prefer_comes_first(monkeypatch, chunks):
     monkeypatch.setattr(passage_ranking, "named_entities", lambda *_: [])
     first = signals("Who bought the ferry Skua?", 2)
     second = replace(signals("", 2), text="Who bought the ferry Skua? Ingrid Holm bought the ferry Skua.")
-    features = ranking_features(chunks, first, second, NoEntities)
+    features = ranking_features(chunks, first, second, NO_ENTITIES)
 
     assert features.shape == (4, len(FEATURES))
     assert np.isfinite(features).all()
-    assert rank_passages(chunks, first, second, NoEntities)[0].id == "c2"
+    assert rank_passages(chunks, first, second, NO_ENTITIES)[0].id == "c2"
     empty = SearchSignals("?", {}, {}, {})
-    assert {c.id for c in rank_passages(chunks, empty, empty, NoEntities)} == {c.id for c in chunks}
-    assert rank_passages([], empty, empty, NoEntities) == []
+    assert {c.id for c in rank_passages(chunks, empty, empty, NO_ENTITIES)} == {c.id for c in chunks}
+    assert rank_passages([], empty, empty, NO_ENTITIES) == []
 
 
 def test_embedders_whose_cosines_lie_closer_together_rank_alike(monkeypatch, chunks):
@@ -100,8 +98,8 @@ def test_embedders_whose_cosines_lie_closer_together_rank_alike(monkeypatch, chu
     wide = replace(signals("Who bought the ferry Skua?", 2), cosines={"c0": 0.2, "c1": 0.3, "c2": 0.7})
     close = replace(wide, cosines={key: 0.75 + cosine / 5 for key, cosine in wide.cosines.items()})
 
-    features = ranking_features(chunks, wide, wide, NoEntities)
-    assert np.allclose(features, ranking_features(chunks, close, close, NoEntities))
+    features = ranking_features(chunks, wide, wide, NO_ENTITIES)
+    assert np.allclose(features, ranking_features(chunks, close, close, NO_ENTITIES))
     unseen = features[3, FEATURES.index("cosine_first")]
     assert unseen < features[0, FEATURES.index("cosine_first")] < features[2, FEATURES.index("cosine_first")] == 0
 
