@@ -3,21 +3,9 @@
 import re
 from dataclasses import replace
 
+from localrag import records
 from localrag.indexing.reports import ReportSources, build_report_context
-from localrag.records import (
-    Chunk,
-    Claim,
-    Community,
-    Entity,
-    ExtractedEntity,
-    ExtractedRelationship,
-    Extraction,
-    Finding,
-    Graph,
-    Quote,
-    Relationship,
-    Report,
-)
+from localrag.records import Chunk, Claim, Community, Entity, Finding, Graph, Quote, Relationship, Report
 from tests.indexing.graph.in_memory_graph import build_graph_in_memory
 
 TEXT = "Mr. Scrooge paid Bob\nCratchit. Scrooge's nephew Fred called. Bob Cratchit has a son, Tiny Tim. The counting-house was cold."
@@ -30,10 +18,10 @@ def chunk_of(text, ident="c", start=0):
 def test_resolving_counts_chunks_votes_on_types_and_keeps_offsets():
     """Weight is the number of chunks that state a relationship in either direction; mentions are verbatim at their offsets."""
     one, two = chunk_of(TEXT, "c1", 0), chunk_of(TEXT, "c2", 1000)
-    entity, related = ExtractedEntity, ExtractedRelationship
+    entity, related = records.ExtractedEntity, records.ExtractedRelationship
     extractions = [
-        Extraction("c1", (entity("Scrooge", "person"), entity("Fred", "person")), (related("Scrooge", "Fred", strength=8),)),
-        Extraction("c2", (entity("Mr. Scrooge", "place"), entity("Fred", "person"), entity("Scrooge", "person")),
+        records.Extraction("c1", (entity("Scrooge", "person"), entity("Fred", "person")), (related("Scrooge", "Fred", strength=8),)),
+        records.Extraction("c2", (entity("Mr. Scrooge", "place"), entity("Fred", "person"), entity("Scrooge", "person")),
                    (related("Fred", "Scrooge", strength=4), related("Mr. Scrooge", "Scrooge"))),
     ]  # fmt: skip
 

@@ -14,16 +14,8 @@ from hypothesis import strategies as st
 
 import localrag
 from localrag.errors import IndexMismatch, LocalragError
-from localrag.exchange.pack import (
-    MAX_MEMBER_NAME_BYTES,
-    _documents,
-    conflicting_names,
-    fold_member_name,
-    pack_index,
-    reason_to_leave_out,
-    unpack_index,
-    verify_pack,
-)
+from localrag.exchange import pack
+from localrag.exchange.pack import pack_index, unpack_index, verify_pack
 from localrag.store import runs
 from localrag.store.database import snapshot
 from localrag.store.foreign import MACHINE_BOUND, PORTABLE, UNLISTED
@@ -104,7 +96,7 @@ def test_pack_leaves_out_what_unpack_would_not_take(plain_town, tmp_path):
     assert [name for name, _ in made.skipped_files] == [".notes.md"]
     assert found.left_out == ()
     with snapshot(tmp_path / "town" / ".localrag") as db:
-        left_out = _documents(["docs/a.md", f"docs/{'a' * MAX_MEMBER_NAME_BYTES}.md"], tmp_path / "town", db)[1]
+        left_out = pack._documents(["docs/a.md", f"docs/{'a' * pack.MAX_MEMBER_NAME_BYTES}.md"], tmp_path / "town", db)[1]
     assert left_out[0][1] == "its path is too long for a pack"
     with closing(sqlite3.connect(tmp_path / "there" / ".localrag" / "index.db")) as db:
         assert db.execute("SELECT count(*) FROM documents WHERE path = '.notes.md'").fetchone() == (1,)
@@ -134,10 +126,10 @@ def test_names_that_some_system_takes_for_one_another_are_refused(database, tmp_
 @given(st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=6), max_size=6))
 def test_names_that_are_told_apart_are_different_however_they_are_folded(names):
     """Names without clashes fold to different names."""
-    bad = {*conflicting_names(names)}
+    bad = {*pack.conflicting_names(names)}
     kept = [name for name in names if name not in bad]
-    assert len({fold_member_name(name) for name in kept}) == len(kept)
-    assert all(isinstance(reason_to_leave_out(name, windows=True), str) for name in names)
+    assert len({pack.fold_member_name(name) for name in kept}) == len(kept)
+    assert all(isinstance(pack.reason_to_leave_out(name, windows=True), str) for name in names)
 
 
 def test_a_manifest_larger_than_its_members_need_is_refused_unread(database, tmp_path):

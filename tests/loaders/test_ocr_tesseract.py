@@ -11,16 +11,7 @@ import pytest
 
 from localrag.errors import UsageError
 from localrag.loaders import ocr, sandbox
-from localrag.loaders.ocr import (
-    OcrProgram,
-    OcrReader,
-    Tesseract,
-    checked_languages,
-    load_options,
-    parse_json,
-    parse_tsv,
-    tesseract_program,
-)
+from localrag.loaders.ocr import OcrReader, checked_languages, load_options, parse_tsv, tesseract_program
 from localrag.settings import IndexSettings
 from tests.indexing.scans import FOUND, TEXT, drawn, needs, saved
 
@@ -129,7 +120,7 @@ def test_what_tesseract_cannot_read_is_told(image):
 
 def test_a_tesseract_that_is_none_is_not_used():
     """A program that cannot be started is a reason on each page."""
-    reader = OcrReader(tesseract_program(Tesseract("/nowhere/tesseract", "5", ("eng",)), "eng"))
+    reader = OcrReader(tesseract_program(ocr.Tesseract("/nowhere/tesseract", "5", ("eng",)), "eng"))
     assert reader.read(b"")["why"].startswith("Tesseract failed: /nowhere")
 
 
@@ -138,12 +129,12 @@ def test_a_tesseract_that_is_none_is_not_used():
     [
         (parse_tsv, "head\nrow"),
         (parse_tsv, "head\n5\t1\t1\t1\t1\t1\tx\t5\t20\t8\t91\ta"),
-        *((parse_json, output) for output in ("", "{}", "[" * 5000, '{"words": [1]}', '{"words": [["a", 1]]}', '{"words": 1}')),
+        *((ocr.parse_json, output) for output in ("", "{}", "[" * 5000, '{"words": [1]}', '{"words": [["a", 1]]}', '{"words": 1}')),
     ],
 )
 def test_a_program_that_a_page_took_over_is_a_reason(parse, output):
     """Whatever it writes, the page is unread."""
-    program = OcrProgram("it", "It", (sys.executable, "-c", f"print({output!r})"), dict(os.environ), parse)
+    program = ocr.OcrProgram("it", "It", (sys.executable, "-c", f"print({output!r})"), dict(os.environ), parse)
     page = OcrReader(program).read(b"")
     assert (page["words"], page["why"]) == ([], "It failed: its output cannot be read")
 

@@ -10,16 +10,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from localrag import model_files
 from localrag.errors import ModelError
 from localrag.query import passage_ranking
-from localrag.query.passage_ranking import (
-    FEATURES,
-    LEADING,
-    WALK_WEIGHT,
-    SearchSignals,
-    load_trees,
-    rank_passages,
-    rank_rows,
-    ranking_features,
-)
+from localrag.query.passage_ranking import FEATURES, SearchSignals, load_trees, rank_passages, ranking_features
 from localrag.records import Chunk
 from localrag.system.installation import reinstall_hint
 from scripts.train.ranking import RankedQuestion, fit
@@ -54,10 +45,10 @@ def test_the_trees_give_what_scikit_learn_gives(monkeypatch):
 def test_the_best_of_the_walks_stay_first():
     """Behind them the order is that of the trees, with the walk's probability."""
     trees, features = fit(questions(1)), questions(5, 1)[0].features
-    order = rank_rows(features, trees)
+    order = passage_ranking.rank_rows(features, trees)
 
-    assert order[:LEADING].tolist() == np.argsort(-features[:, 0])[:LEADING].tolist()
-    behind = (trees.scores(features) + WALK_WEIGHT * features[:, 0])[order[LEADING:]]
+    assert order[: passage_ranking.LEADING].tolist() == np.argsort(-features[:, 0])[: passage_ranking.LEADING].tolist()
+    behind = (trees.scores(features) + passage_ranking.WALK_WEIGHT * features[:, 0])[order[passage_ranking.LEADING :]]
     assert (np.diff(behind) <= 0).all()
     assert sorted(order) == list(range(30))
 
