@@ -15,28 +15,7 @@ from localrag.records import SkippedFile
 from tests.conftest import mostly_ci
 from tests.indexing.files import zipped
 from tests.loaders import office_files as made
-from tests.loaders.office_files import (
-    COVERED,
-    LOW,
-    NAMES,
-    SUPER,
-    ap,
-    cell,
-    docx,
-    frame,
-    numbering,
-    odf,
-    odf_cell,
-    odf_table,
-    p,
-    pptx,
-    raised,
-    run,
-    shape,
-    slide_table,
-    table,
-    xlsx,
-)
+from tests.loaders.office_files import LOW, NAMES, SUPER, cell, docx, odf, odf_cell, odf_table, p, pptx, run, shape, table, xlsx
 from tests.loaders.parsing import parsed, text_of
 from tests.loaders.test_load import write
 
@@ -51,8 +30,8 @@ ODF_RICH = (
 )
 RAISED = {
     "a.docx": docx(p("Lit in 1871", run("3", SUP), " by CO", run("2", SUB), ", 10", run("6", SUP))),
-    "a.pptx": pptx(shape(f"<a:r><a:t>Lit in 1871</a:t></a:r>{raised(3, 30000)}<a:r><a:t> by CO</a:t></a:r>{raised(2, -25000)}"
-                         f"<a:r><a:t>, 10</a:t></a:r>{raised(6, '30%')}")),
+    "a.pptx": pptx(shape(f"<a:r><a:t>Lit in 1871</a:t></a:r>{made.raised(3, 30000)}<a:r><a:t> by CO</a:t></a:r>{made.raised(2, -25000)}"
+                         f"<a:r><a:t>, 10</a:t></a:r>{made.raised(6, '30%')}")),
     "a.xlsx": xlsx([['<c t="s"><v>0</v></c>']], strings=[XLSX_RICH]),
     "b.xlsx": xlsx([[f'<c t="inlineStr"><is>{XLSX_RICH}</is></c>']]),
     "a.odt": odf("text", ODF_RICH, SUPER + LOW),
@@ -77,10 +56,10 @@ def merged(*ranges):
 
 CATCHES = [["Port", "1901", "", "1902"], ["", "Herring", "Cod", "Herring"], ["Ness", 412, 87, 300], ["", 388, 140, 310]]
 ODF_CATCHES = odf_table(
-    spanning("Port", rows=2) + spanning("1901", columns=2) + COVERED + odf_cell("1902"),
-    COVERED + odf_cell("Herring") + odf_cell("Cod") + odf_cell("Herring"),
+    spanning("Port", rows=2) + spanning("1901", columns=2) + made.COVERED + odf_cell("1902"),
+    made.COVERED + odf_cell("Herring") + odf_cell("Cod") + odf_cell("Herring"),
     spanning("Ness", rows=2) + odf_cell("412") + odf_cell("87") + odf_cell("300"),
-    COVERED + odf_cell("388") + odf_cell("140") + odf_cell("310"),
+    made.COVERED + odf_cell("388") + odf_cell("140") + odf_cell("310"),
 )
 # A year above the kinds of fish is part of each of their names; a cell that spans rows names all of them.
 SPANNED_TEXT = (
@@ -93,7 +72,7 @@ SPANNED = {
         cell("Ness", '<w:vMerge w:val="restart"/>') + cell("412") + cell("87") + cell("300"),
         cell("", "<w:vMerge/>") + cell("388") + cell("140") + cell("310"),
     )),
-    "a.pptx": pptx(slide_table(
+    "a.pptx": pptx(made.slide_table(
         [("Port", 'rowSpan="2"'), ("1901", 'gridSpan="2"'), ("", 'hMerge="1"'), "1902"], [("", 'vMerge="1"'), "Herring", "Cod", "Herring"],
         [("Ness", 'rowSpan="2"'), "412", "87", "300"], [("", 'vMerge="1"'), "388", "140", "310"],
     )),
@@ -225,7 +204,7 @@ def with_inserted(name, data, more=""):
 
 
 POINTS = "".join(
-    f'<dgm:pt modelId="{n}"><dgm:t>{ap(text)}</dgm:t></dgm:pt>' for n, text in enumerate(["", "Iduna Kell", "Claus Dahlin", "Bo Rask"])
+    f'<dgm:pt modelId="{n}"><dgm:t>{made.ap(text)}</dgm:t></dgm:pt>' for n, text in enumerate(["", "Iduna Kell", "Claus Dahlin", "Bo Rask"])
 )
 LINKS = "".join(
     f'<dgm:cxn modelId="c{n}" srcId="{source}" destId="{target}" srcOrd="{order}"/>'
@@ -250,7 +229,7 @@ def alternatives(choice, fallback):
 
 
 BOX = f"<w:r><w:pict><w:txbxContent>{p('In a box.')}</w:txbxContent></w:pict></w:r>"
-XLSX_BOX = {"xl/d.xml": f'<d xmlns:x="urn:x" {NAMES}><x:sp><x:txBody>{ap("In a box.")}</x:txBody></x:sp></d>'}
+XLSX_BOX = {"xl/d.xml": f'<d xmlns:x="urn:x" {NAMES}><x:sp><x:txBody>{made.ap("In a box.")}</x:txBody></x:sp></d>'}
 ODF_SHAPE = "<text:p>Beside<draw:custom-shape><text:p>In a box.</text:p></draw:custom-shape></text:p>"
 EMBEDDED = {"e": ("package", "embeddings/catches.xlsx"), "o": ("oleObject", "embeddings/deed.bin")}
 ODF_CHART = (
@@ -361,7 +340,7 @@ TEXTS = [
      docx(p(f"<w:r><w:drawing><a:graphic><a:graphicData>{DIAGRAM_IDS}</a:graphicData></a:graphic></w:drawing></w:r>"),
           {"d": ("diagramData", "../word/d.xml")}, DIAGRAM),
      DIAGRAM_TEXT),
-    ("diagram.pptx", pptx(frame(DIAGRAM_IDS), relations=DIAGRAM_RELATION, parts=DIAGRAM), DIAGRAM_TEXT),
+    ("diagram.pptx", pptx(made.frame(DIAGRAM_IDS), relations=DIAGRAM_RELATION, parts=DIAGRAM), DIAGRAM_TEXT),
     # Of two alternatives the newer one is read, unless only the older one says anything.
     *alternatives("", "The fee is 77 crowns."),
     *alternatives("The fee is 77 crowns.", "The old fee."),
@@ -528,8 +507,8 @@ def listed(paragraphs, lists, style):
 RESTART = '<w:lvlOverride w:ilvl="0"><w:startOverride w:val="5"/></w:lvlOverride>'
 LETTERS = '<w:lvlOverride w:ilvl="0"><w:lvl w:ilvl="0"><w:start w:val="1"/><w:numFmt w:val="lowerLetter"/><w:lvlText w:val="%1)"/></w:lvl>'
 LETTERS += "</w:lvlOverride>"
-RESTARTED = numbering(("decimal", "%1.", 1), ("lowerRoman", "%1.%2", 1), nums={1: "", 2: "", 3: RESTART, 4: LETTERS})
-GOING_ON = numbering(("upperRoman", "%1.", 1), ("decimal", "%1-%2", 1), nums={1: ""}).replace(
+RESTARTED = made.numbering(("decimal", "%1.", 1), ("lowerRoman", "%1.%2", 1), nums={1: "", 2: "", 3: RESTART, 4: LETTERS})
+GOING_ON = made.numbering(("upperRoman", "%1.", 1), ("decimal", "%1-%2", 1), nums={1: ""}).replace(
     '<w:lvlText w:val="%1-%2"/>', '<w:lvlRestart w:val="0"/><w:pStyle w:val="Clause"/><w:isLgl/><w:lvlText w:val="%1-%2"/>'
 )
 BARE = "<w:pPr><w:numPr><w:ilvl w:val='1'/></w:numPr></w:pPr>"
@@ -559,7 +538,7 @@ OUTLINE = (
 )
 HEADINGS = "".join(f'<text:h text:outline-level="{level}">x</text:h>' for level in (1, 2, 2, 1, 2))
 SLIDE_ITEMS = "".join(
-    ap(text, f"<a:pPr {properties}</a:pPr>")
+    made.ap(text, f"<a:pPr {properties}</a:pPr>")
     for text, properties in (
         ("a", 'lvl="0"><a:buAutoNum type="arabicPeriod"/>'),
         ("b", 'lvl="1"><a:buAutoNum type="alphaLcParenR"/>'),
@@ -579,7 +558,7 @@ NUMBERED = {
     "goes-on.docx": (listed([(1, 0), "Clause", (1, 0), "Clause"], GOING_ON, numbered_style("Clause")), "I. x|  1-1 x|II. x|  2-2 x"),
     # A style with a level but no list, as Word's subtitles have, is numbered only where it is based on a numbered one.
     "based.docx": (
-        listed(["Subtitle", "Duty", "Lower"], numbering(("decimal", "%1.", 1), ("decimal", "%1.%2", 1), nums={1: ""}),
+        listed(["Subtitle", "Duty", "Lower"], made.numbering(("decimal", "%1.", 1), ("decimal", "%1.%2", 1), nums={1: ""}),
                numbered_style("Duty", BASED)),
         "x||1. x|  1.1 x"),
     # Numbers, letters, starts of levels and items, lists that go on, bullets, and what follows in an item.
@@ -673,7 +652,7 @@ HOSTILE = {
     "spans.docx": lambda: docx(table(*[cell("a", '<w:gridSpan w:val="200"/><w:vMerge w:val="restart"/>') * 20 + cell("b")] * 60)),
     "lists.docx": lambda: docx("".join(p("a", number=(n, n % 9)) for n in range(2000))),
     "fields.docx": lambda: docx(p(*['<w:r><w:fldChar w:fldCharType="begin"/></w:r>'] * 3000) + p("a")),
-    "loop.pptx": lambda: pptx(frame('<dgm:relIds r:dm="d"/>') + shape("a"),
+    "loop.pptx": lambda: pptx(made.frame('<dgm:relIds r:dm="d"/>') + shape("a"),
                               relations={"d": ("diagramData", "/d.xml")}, parts={"d.xml": DIAGRAM["word/d.xml"]}),
     "repeats.ods": lambda: odf("spreadsheet", odf_table(
         odf_cell("a", 'table:number-columns-repeated="999999999" table:number-rows-spanned="99999"')
