@@ -1,20 +1,14 @@
 """An answer from the documents' sentences: the short answer, the sentence that holds it first, and what leads to it."""
 
-import asyncio
-import io
 import json
 from dataclasses import asdict
 
 import pytest
 
 from localrag import serializers
-from localrag.asking import answer_question
 from localrag.cli.views import answers as views
-from localrag.cli.views import markdown
-from localrag.cli.views.console import SafeConsole
 from localrag.engine.settings import EngineOptions
 from localrag.project import open_for_query
-from localrag.query.question import AnswerCallbacks, QueryOptions
 from localrag.serve import mcp_results
 from localrag.system.installation import reinstall_hint
 from tests.conftest import run_localrag
@@ -60,27 +54,6 @@ def test_the_short_answer_comes_first(project, question, short):
     first = found.passages[0]
     assert first.text == found.citations[0].quote
     assert first.text[slice(*first.marked)] == found.short_answer
-
-
-@pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_terminal_underlines_the_short_answer(project, monkeypatch, is_terminal):
-    """Where it stands in its passage, below file and headings in bold; a pipe gets the Markdown as it is."""
-    shown = io.StringIO()
-    console = SafeConsole(file=shown, force_terminal=is_terminal, soft_wrap=True)
-    for module in (views, markdown):
-        monkeypatch.setattr(module, "stdout_console", console)
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    stream = views.AnswerStream(live=True)
-    watch = AnswerCallbacks(on_text=stream.write, on_passage=stream.add_passage)
-    found = asyncio.run(answer_question("Who bought the ferry Skua?", project, QueryOptions(), watch))
-    stream.finish(found.answer)
-
-    if is_terminal:
-        assert "The ferry Skua was bought by \x1b[1;4mIngrid Holm\x1b[0m in 1974." in shown.getvalue()
-        assert "\x1b[1mskua.md › The Skua\x1b[0m\n" in shown.getvalue()
-    else:
-        assert shown.getvalue() == found.answer + "\n"
 
 
 def test_passages_have_one_shape_in_every_interface(project):
