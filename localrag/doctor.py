@@ -74,7 +74,6 @@ def _graphics_card() -> CheckLine:
 
 
 def _check_or_error(name: str, check: Callable[[], CheckLine]) -> CheckLine:
-    """The line of a check, or a failure line if it raised an error, so that the other checks still run."""
     try:
         return check()
     except Exception as error:  # noqa: BLE001 — every error is a finding
@@ -88,7 +87,6 @@ def _machine() -> CheckLine:
 
 
 def _library(name: str) -> CheckLine:
-    """Whether a library of LIBRARIES can be loaded."""
     module, distribution = LIBRARIES[name]
     importlib.import_module(module)
     try:
@@ -148,7 +146,6 @@ def _reader() -> CheckLine:
 
 
 def _check_ocr() -> CheckLine:
-    """Whether scans and images can be read, by which program and in which languages."""
     tesseract, rapidocr = ocr.find_tesseract(), ocr.rapidocr_version()
     codes = sorted(ocr.installed_languages(tesseract))
     other = f"RapidOCR {rapidocr} reads languages in Latin and Greek letters, Chinese and Japanese" if rapidocr else ""

@@ -22,10 +22,7 @@ class PatternError(UsageError):
 
 
 def compile_linear(pattern: str) -> Callable[[str], Any]:
-    """Compile a pattern in RE2 syntax, where `.` also matches a line end; returns its search function, like `re.Pattern.search`.
-
-    Raises PatternError for an invalid or too long pattern.
-    """
+    """Compile a pattern in RE2 syntax, where `.` also matches a line end; returns its search function. Raises PatternError."""
     import re2  # slow import (30 ms) that few commands need
 
     options = re2.Options()
@@ -79,10 +76,7 @@ class FilterCondition:
 
 @dataclass(frozen=True, slots=True)
 class DocumentFilter:
-    """A filter of documents: those in any of the `collections`, if given, that meet the conditions.
-
-    `expression`: the conditions as the user wrote them.
-    """
+    """Documents in any of the `collections`, if given, that meet the conditions, which the user wrote as `expression`."""
 
     expression: str = ""
     collections: tuple[str, ...] = ()
@@ -150,7 +144,6 @@ def _condition(match: re.Match[str]) -> FilterCondition:
 
 
 def _day(value: str, text: str) -> str:
-    """The first day of a date, month or year, as YYYY-MM-DD. Raises UsageError."""
     match = _DATE.fullmatch(value.strip())
     try:
         if match is None:
@@ -209,7 +202,6 @@ def _glob(pattern: str) -> Callable[[str], bool]:
 
 
 def _regex(glob: str) -> str:
-    """Translate a glob into a regular expression."""
     regex, position = "", 0
     for m in _WILDCARD.finditer(glob):
         regex += re.escape(glob[position : m.start()])
@@ -237,15 +229,11 @@ _NAMED = re.compile(r"(?:(\d{1,2})(?:st|nd|rd|th)?\.?\s+)?([A-Za-z]{3,9})\.?\s+(
 
 
 def parse_day(text: str) -> str:
-    """The first date in a text, as YYYY-MM-DD; the first day if it gives only a month or year; empty without a date.
-
-    `3/4/2024` is ambiguous (March or April), so it is no date.
-    """
+    """The first date in a text, as YYYY-MM-DD, or else empty. `3/4/2024` is ambiguous (March or April), so it is no date."""
     return next((day for day, _ in _days(text) if day), "")
 
 
 def _days(text: str) -> Iterator[tuple[str, bool]]:
-    """The dates in a text, and whether each has a month."""
     for match in _PACKED.finditer(text):
         yield _iso(match[1], match[2], match[3]), True
     for match in _NAMED.finditer(text):

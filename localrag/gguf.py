@@ -22,8 +22,6 @@ class _Damaged(Exception):
 
 
 class _HeaderReader:
-    """Reads the values of the header in sequence; raises struct.error at the end of the file."""
-
     def __init__(self, data: mmap.mmap) -> None:
         self._data = data
         self.at = 4  # after the magic number
@@ -64,7 +62,6 @@ class _HeaderReader:
         return None
 
     def _skip_texts(self, count: int) -> None:
-        """Skip strings; the 50,000 of a vocabulary take 15 ms."""
         position, data, unpack_length = self.at, self._data, struct.Struct("<Q").unpack_from
         for _ in range(count):
             position += 8 + unpack_length(data, position)[0]

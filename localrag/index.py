@@ -337,10 +337,7 @@ class Index(IndexReader):
             return asyncio.run(run(project))
 
     def write_reports(self, *, on_progress: "OnProgress" = ignore_progress, workers: "int | PoolFactory" = 0) -> "IndexResult":
-        """Let the chat model write the reports, now and after changes; documents are not read.
-
-        Raises UsageError if it is too small for that, IndexBusy, ModelError.
-        """
+        """Let the chat model write the reports, now and after changes. Raises UsageError if it is too small, IndexBusy, ModelError."""
         from localrag.indexing.pipeline import write_model_reports
         from localrag.indexing.workers.pool import choose_pool
 
@@ -348,10 +345,7 @@ class Index(IndexReader):
             return asyncio.run(write_model_reports(project, on_progress, choose_pool(workers)))
 
     def plan(self, paths: Paths, *, embedder: str | None = None, **settings: Any) -> "IndexPlan":
-        """What `add` would do with these paths and settings, and its cost; nothing is changed.
-
-        Raises UsageError, ModelError.
-        """
+        """What `add` would do with these paths and settings, and its cost; nothing is changed. Raises UsageError, ModelError."""
         from localrag.indexing.pipeline import plan_index
 
         sources, changes = _listed(paths), _known(settings)
@@ -365,20 +359,14 @@ class Index(IndexReader):
                 db.close()
 
     def documents_at(self, paths: Paths) -> list[str]:
-        """The stored paths of the documents at or below the given paths, which `remove` would remove.
-
-        Raises UsageError for a path without documents, IndexBusy.
-        """
+        """The documents at or below the paths, which `remove` would remove. Raises UsageError for a path without documents, IndexBusy."""
         from localrag.indexing.pipeline import documents_below
 
         with self._write_project() as project:  # a stopped run may have staged documents that readers do not see
             return documents_below(_listed(paths), project)
 
     def remove(self, paths: Paths, *, on_progress: "OnProgress" = ignore_progress) -> list[str]:
-        """Remove the documents at or below the given paths and everything derived from them; returns their stored paths. Files stay.
-
-        Raises UsageError for a path without documents, IndexBusy.
-        """
+        """Remove the documents at or below the paths, with everything derived; returns their paths. Raises UsageError, IndexBusy."""
         from localrag.indexing.pipeline import documents_below
 
         return self._erase(lambda project: documents_below(_listed(paths), project), on_progress)
@@ -460,10 +448,7 @@ class Index(IndexReader):
                 await asyncio.wait([task])
 
     def suggest(self, n: int = 5, *, about: str = "", selection: DocumentFilter = NO_FILTER) -> list[str]:
-        """At most `n` questions that the index can answer: about an entity, continuing the last conversation, or to begin with.
-
-        Raises LocalragError for an unknown entity, NoMatchingDocuments, NoIndex, ModelError.
-        """
+        """Questions that the index can answer: about an entity, to go on, or to begin. Raises LocalragError, NoMatchingDocuments."""
         from localrag.query.conversation import suggest_questions
         from localrag.query.retriever import named_entities
         from localrag.store import answers
@@ -493,6 +478,18 @@ class Index(IndexReader):
         return [
             SearchHit(r["path"], r["part"], r["start"], r["end"], r["text"], r["snippet"], r["score"], tuple(r["headings"])) for r in rows
         ]
+
+    def themes(self, topic: str = "", *, selection: DocumentFilter = NO_FILTER) -> list[IndexRow]:
+        """The themes of the documents, broadest first, or of the passages near a topic, the nearest first; none of a topic without any.
+
+        `number`, `label`, key `phrases`, the number of `documents` with a passage about it, of all, `paths`, `passages`, `quotes` and the
+        themes that it divides into, `parts`. `selection`: the documents to look at. Raises NoMatchingDocuments, NoIndex.
+        """
+        from localrag import serializers
+        from localrag.query.theme_answers import topic_themes
+
+        with filter_project(self._search_project(), selection) as project:
+            return serializers.serialize_themes(topic_themes(topic, project), project.db)
 
     # Tables
 
@@ -525,10 +522,7 @@ class Index(IndexReader):
             return review_documents(parse_questions(questions), project, rows=rows, max_seconds=max_seconds, on_work=on_work)
 
     def decide(self, path: str, question: str, text: str | None = None, *, section: str = "", rows: str = "document") -> "Cell":
-        """Approve a cell of a review, or correct it to `text`; it stays when the document changes.
-
-        `section`: the label of a chapter or record. Raises UsageError for an unknown document or a cell that was not read.
-        """
+        """Approve a cell of a review, or correct it to `text`, also for later. `section`: of a chapter or record. Raises UsageError."""
         from localrag.analysis.review import decide_cell
         from localrag.analysis.review_questions import parse_questions
 
@@ -538,30 +532,21 @@ class Index(IndexReader):
     def timeline(
         self, about: str = "", *, limit: int | None = None, selection: DocumentFilter = NO_FILTER, on_work: "OnWork | None" = None
     ) -> "ResultTable":
-        """The dated statements of the documents, or those about an entity or a topic, in order of time.
-
-        Raises NoMatchingDocuments, NoIndex for an empty index, ModelError.
-        """
+        """The dated statements, or those about an entity or a topic, in order. Raises NoMatchingDocuments, NoIndex, ModelError."""
         from localrag.analysis.timeline import make_timeline
 
         with filter_project(self._query_project(), selection) as project:
             return make_timeline(project, about, limit=limit, on_work=on_work)
 
     def list_items(self, request: str, *, selection: DocumentFilter = NO_FILTER, on_work: "OnWork | None" = None) -> "ResultTable":
-        """All items that match a request, such as "all vessels that sank", each with the statement that shows it.
-
-        Raises UsageError for an empty request, NoMatchingDocuments, NoIndex for an empty index, ModelError.
-        """
+        """All items that match a request, each with its statement. Raises UsageError, NoMatchingDocuments, NoIndex, ModelError."""
         from localrag.analysis.item_list import list_items
 
         with filter_project(self._query_project(), selection) as project:
             return list_items(project, request, on_work=on_work)
 
     def compare(self, first: str, second: str, *, include_same: bool = False, on_work: "OnWork | None" = None) -> "ResultTable":
-        """Two documents passage by passage: what is the same, changed, moved, or only in one.
-
-        Raises UsageError for an unknown document, NoIndex for an empty index, ModelError.
-        """
+        """Two documents passage by passage: the same, changed, moved, or only in one. Raises UsageError, NoIndex, ModelError."""
         from localrag.analysis.document_diff import compare_documents
 
         return compare_documents(self._query_project(), first, second, include_same=include_same, on_work=on_work)
@@ -607,14 +592,12 @@ class Index(IndexReader):
         return MULTILINGUAL_EMBEDDER
 
     def _query_project(self) -> Project:
-        """The index with all its models."""
         if self._asked is None:
             project = open_for_query(self.folder, model=self._model, reranker=self._reranker, engine=self._engine, logs=self.logs)
             self._asked = self._open.enter_context(project)
         return self._asked
 
     def _search_project(self) -> Project:
-        """The index with its embedder but without a chat model."""
         if self._asked is None and self._searched is None:
             opened = open_for_query(self.folder, reranker=self._reranker, asks=False, logs=self.logs)
             self._searched = self._open.enter_context(opened)
@@ -628,7 +611,6 @@ def _listed(paths: Paths) -> list[Path]:
 
 
 def _known(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings, unchanged. Raises UsageError for an unknown one."""
     if unknown := settings.keys() - {field.name for field in fields(IndexSettings)}:
         raise UsageError(f"There is no setting {sorted(unknown)[0]!r}.", "Settings are the fields of localrag.settings.IndexSettings.")
     return settings

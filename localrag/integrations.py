@@ -60,6 +60,5 @@ def _searcher(path: IndexPath, reranker: str | None) -> tuple[Callable[[str, int
 
 
 def _close_with(retriever: Any, close: Callable[[], object]) -> Any:
-    """Close the index with the last reference to its retriever."""
     weakref.finalize(retriever, close).atexit = False  # at exit the thread has ended
     return retriever

@@ -72,7 +72,6 @@ def user_models() -> dict[str, Any]:
 
 
 def _check_entries(path: Path, kind: str, entries: Any, table: Mapping[str, Any]) -> None:
-    """Raise ModelError for what is wrong in a default or in a table of models of the user's list."""
     if kind in _DEFAULTS:
         listed = kind.removeprefix("default_")
         names = [*shipped_models()[listed], *(table[listed] if isinstance(table.get(listed), dict) else ())]
@@ -114,10 +113,7 @@ def remove_model(kind: str, name: str) -> None:
 
 
 def set_default(kind: str, name: str) -> None:
-    """Make a model the default of new indexes. Raises UsageError for a kind without a default.
-
-    An embedder is named even if it is the one of the package: otherwise the documents' languages may choose another.
-    """
+    """Make a model the default of new indexes, also the package's embedder: else languages may choose another. Raises UsageError."""
     if f"default_{kind}" not in _DEFAULTS:
         raise UsageError(f"A {kind} has no default: it is used only if you name it.", f"Name it: --{kind} {name}")
     document = _document()
@@ -128,7 +124,6 @@ def set_default(kind: str, name: str) -> None:
 
 
 def _document() -> Any:
-    """The user's list with its comments, for editing. Raises ModelError if it is invalid."""
     user_models()
     try:
         return tomlkit.parse(user_file().read_text(encoding="utf-8"))
@@ -205,10 +200,7 @@ class ModelFile:
 
 
 def find_chat_model(name: str | None) -> ModelFile:
-    """The chat model with a name in models.toml, at a GGUF path, or on a server (`_served`); the default for None.
-
-    Raises ModelError.
-    """
+    """The chat model with a name in models.toml, at a GGUF path, or on a server; the default for None. Raises ModelError."""
     if name and name.startswith(("http://", "https://")) and not hub_target(name):
         return _served(name)
     if name and _HOST_AND_PORT.match(name):
@@ -221,7 +213,6 @@ _HOST_AND_PORT = re.compile(r"[\w.-]{1,253}:\d{2,5}(?:[/#]|$)")
 
 
 def _served(name: str) -> ModelFile:
-    """The model at `http://host:port/v1#name`. Raises ModelError."""
     address, _, model = name.partition("#")
     if "#" in model or "," in address:
         raise ModelError("That is not the address of one server with one model.", "Format: --model http://127.0.0.1:8080/v1#NAME")
@@ -250,7 +241,6 @@ def find_reranker(name: str) -> ModelFile:
 
 
 def _named_or_at(kind: str, name: str | None) -> ModelFile:
-    """The model with a name in models.toml, else the one at a path. Raises ModelError."""
     if not name or name in merged_models()[kind]:
         return _model_of_name(kind, name)
     path = first_shard(name)
@@ -297,10 +287,7 @@ def model_hint(name: str) -> str:
 
 
 def find_adapter(name: str) -> tuple[Path, ModelFile]:
-    """The LoRA adapter with a name in models.toml, and its base model.
-
-    Raises ModelError if its content differs from the one that was measured.
-    """
+    """The LoRA adapter with a name in models.toml, and its base model. Raises ModelError if it is not the one that was measured."""
     shipped = shipped_models()
     entry = shipped["adapter"][name]
     _read_shipped(entry, "; or run without it: --engine adapter=no")
@@ -315,7 +302,6 @@ def shipped_weights(name: str) -> "dict[str, NDArray[Any]]":
 
 
 def _read_shipped(entry: Mapping[str, str], or_else: str = "") -> bytes:
-    """Read a file that ships, and compare its hash with the one in models.toml. Raises ModelError."""
     path = shipped_data_path(entry["path"])
     try:
         data = path.read_bytes()
@@ -356,13 +342,12 @@ def model_kind(header: Header) -> str:
 
 
 def _at(path: Path, kind: str) -> ModelFile:
-    """The model at a path. Links are not resolved, because the file names of download caches are hashes. Raises ModelError."""
+    """Links are not resolved: the file names of download caches are hashes."""
     shard = _SHARD.fullmatch(path.name)
     return _of_kind(ModelFile(shard[1] if shard else path.stem, kind, path.parent.resolve() / path.name))
 
 
 def _of_kind(file: ModelFile) -> ModelFile:
-    """The model itself. Raises ModelError if it is a GGUF file of another kind than it is to be used as."""
     if file.is_gguf and (found := model_kind(read_header(file.path))) != file.kind:
         names = {"chat": "a chat model", "embedder": "an embedding model", "reranker": "a reranker"}
         option = "--model" if file.kind == "chat" else f"--{file.kind}"
@@ -383,7 +368,6 @@ def _model_of_name(kind: str, name: str | None) -> ModelFile:
 
 
 def _found(table: dict[str, Any], kind: str, name: str) -> ModelFile:
-    """The model of an entry of the list. Raises ModelError if its file or package is missing."""
     entry = table[kind][name]
     path = Path(entry["path"]).expanduser()
     if package := entry.get("package"):
@@ -475,7 +459,6 @@ def _digest(files: list[Path]) -> str:
 
 
 def _fingerprints() -> dict[str, Any]:
-    """The cached fingerprints; empty if the file is missing or damaged."""
     try:
         cached = json.loads((cache_dir() / FINGERPRINT_CACHE).read_text())
     except (OSError, ValueError):

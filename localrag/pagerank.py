@@ -96,7 +96,6 @@ def build_graph(
 
 
 def _columns(matrix: Any) -> Any:
-    """`matrix` with every column scaled to sum to 1; empty columns stay empty."""
     total = np.asarray(matrix.sum(axis=0)).ravel()
     total[total == 0] = 1
     return csc_matrix(matrix @ diags(1 / total), dtype=np.float32)
@@ -158,12 +157,10 @@ def _times(walks: NDArray[np.float32], shares: NDArray[np.float32] | None) -> ND
 
 
 def _inverse(share: NDArray[np.float32]) -> NDArray[np.float32]:
-    """1 / share, 0 where the share is 0."""
     return np.divide(1, share, out=np.zeros_like(share), where=share > 0)
 
 
 def _restart_vector(weights: Weights, share: float) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The node numbers where walks start, and their mass, which sums to `share`."""
     start_weights = np.fromiter(weights.values(), np.float32)
     return np.fromiter(weights, np.int64), share * start_weights / (start_weights.sum() or 1)
 

@@ -335,7 +335,6 @@ def open_for_query(
 def _project_to_ask(
     db: Database, folder: Path, model: str | None, reranker: str | None, engine: EngineOptions, *, asks: bool, logs: bool
 ) -> Project:
-    """Create the project of an open index, for `open_for_query`."""
     if not logs:
         set_read_only(db.conn)
     stored = runs.load_settings(db)
@@ -420,7 +419,6 @@ def tagger_for(chat: ModelFile, engine: EngineOptions) -> Tagger | None:
 
 
 def _chat_model(folder: Path, model: str | None, engine: EngineOptions | None, *, fresh: bool = False) -> ModelFile:
-    """The requested chat model, else the index's own, with information of its servers. Raises ModelError, UsageError."""
     file = find_chat_model(model) if model or fresh else bound_model(folder, "chat_model")
     settings = None if fresh else _bound_settings(folder)
     if model and settings is not None:

@@ -8,6 +8,7 @@ and the entity types. Nodes are ordered by degree, relationships by weight, pare
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from pathlib import Path
@@ -21,10 +22,11 @@ from localrag.analysis.tables import Cell, ResultTable
 from localrag.errors import LocalragError
 from localrag.loaders.page_images import IMAGE_SUFFIXES
 from localrag.records import Answer, Chunk, Citation, content_id, file_path, to_row
-from localrag.store import browse, graph, layout
+from localrag.store import browse, documents, graph, layout
 from localrag.store.query_terms import parse_query
 from localrag.text.markdown import NeutralMarkdown, NeutralStream, neutralize
 from localrag.text.sentences import cached_sentences, collapse_whitespace
+from localrag.themes import Theme
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -168,7 +170,6 @@ def serialize_document(db: Database, document_id: str, start: int | None, end: i
 
 
 def _kind(path: str) -> str:
-    """The kind of view of a file: pdf, image or text."""
     suffix = Path(path).suffix.lower()
     return "pdf" if suffix == ".pdf" else "image" if suffix in IMAGE_SUFFIXES else "text"
 
@@ -234,6 +235,25 @@ def serialize_relationship(relationship_id: str, db: Database) -> JsonRow:
 def community_number(row: JsonRow) -> str:
     """A community's number for display: level and ordinal, `1.4`."""
     return f"{row['level']}.{row['ordinal']}"
+
+
+def serialize_themes(themes: Sequence[Theme], db: Database, above: str = "") -> list[JsonRow]:
+    """Themes with their numbers (`2.1`), breadth, sentences, the paths of their documents, and the themes they divide into."""
+    paths = documents.document_paths(db)
+    return [
+        {
+            "number": f"{above}{n}",
+            "label": theme.label,
+            "phrases": list(theme.phrases),
+            "documents": len(theme.documents),
+            "of_documents": len(paths),
+            "passages": len(theme.passages),
+            "paths": sorted(paths[d] for d in theme.documents if d in paths),
+            "quotes": browse.locate_quotes(db, theme.quotes),
+            "parts": serialize_themes(theme.parts, db, f"{above}{n}."),
+        }
+        for n, theme in enumerate(themes, 1)
+    ]
 
 
 def serialize_communities(db: Database, level: int | None = None) -> list[JsonRow]:

@@ -67,7 +67,7 @@ set it, and which value takes precedence: [Set things once](../how-to/configure.
 """
     rows = []
     for name in settings.SETTING_NAMES:
-        default = settings.setting_default(name)
+        default = settings.SETTINGS[name].default
         shown = "" if default in (None, "", ()) else f"`{to_toml(default)}`"
         marks = (
             " ¹" * (name in settings.INDEX_BOUND_SETTINGS)

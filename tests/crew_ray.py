@@ -23,6 +23,7 @@ from localrag.project import open_for_writing
 from localrag.records import content_id
 from localrag.store import runs
 from tests.fakes import Scripted, example
+from tests.hashed_embedder import whole_texts
 
 os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"  # as `cluster.connect` sets it; read when Ray is imported
 ROOT = Path(__file__).parents[1]
@@ -39,6 +40,9 @@ class HashEmbedder:
         seeds = [int.from_bytes(hashlib.sha256(t.encode()).digest()[:4], "big") for t in texts]
         found = np.stack([np.random.default_rng(s).standard_normal(32) for s in seeds]) if texts else np.empty((0, 0))
         return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32) if texts else found
+
+    def embed_windows(self, texts):
+        return whole_texts(texts, self.embed(texts))
 
 
 WORDS = (b"Ingrid Holm", b"ferry Skua", b"Northern Line")  # that no file of a worker's machine may hold

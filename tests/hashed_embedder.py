@@ -8,6 +8,7 @@ from unittest import mock
 
 import numpy as np
 
+from localrag.engine.embedder import TextVectors
 from localrag.model_files import ModelFile
 
 WIDTH = 384  # of the bundled model
@@ -29,6 +30,15 @@ class HashedEmbedder:
             if not row.any():  # its words cancel each other out
                 row[zlib.crc32(text.encode()) % WIDTH] = 1
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True) if texts else vectors
+
+    def embed_windows(self, texts: Sequence[str]) -> TextVectors:
+        return whole_texts(texts, self.embed(texts))
+
+
+def whole_texts(texts: Sequence[str], vectors: np.ndarray) -> TextVectors:
+    """Vectors of texts that are one window each."""
+    spans = np.array([(0, len(text)) for text in texts], np.int32).reshape(-1, 2)
+    return TextVectors(vectors, np.arange(len(texts), dtype=np.int32), spans, vectors)
 
 
 def open_hashed(file: ModelFile, *, quick: bool = False) -> HashedEmbedder:

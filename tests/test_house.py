@@ -21,7 +21,7 @@ ROWS = [
     {"llm"},
     {"project"},
     {"entailment", "loaders"},
-    {"dates"},
+    {"dates", "themes"},
     {"indexing", "query"},
     {"analysis"},
     {"asking"},
@@ -58,7 +58,7 @@ ROOMS = {
         {"settings", "views/console"},
         {"options", "views/markdown", "views/progress"},
         {"views/answers"},
-        {"commands/ask", "commands/exchange", "commands/serve", "views/contents", "views/result_tables", "views/tables"},
+        {"commands/ask", "commands/exchange", "commands/serve", "views/contents", "views/tables"},
         {"commands/analysis", "commands/evaluate", "commands/index", "commands/inspect", "commands/prompts"},
         {"commands/chat", "commands/models", "commands/setup"},
     ],
@@ -146,7 +146,7 @@ ROOMS = {
         {"answerability"},
         {"extractive"},
         {"abstractive"},
-        {"basic_search", "conversation"},
+        {"basic_search", "conversation", "theme_answers"},
         {"collection_questions", "global_search", "local_search"},
         {"drift_search"},
         {"modes"},
@@ -167,7 +167,7 @@ ROOMS = {
         {"answers", "full_text", "retention", "staging"},
         {"documents", "graph"},
         {"browse", "vectors"},
-        {"entity_network", "export_rows"},
+        {"entity_network", "export_rows", "passages"},
         {"generations"},
         {"check"},
         {"opening"},
@@ -386,7 +386,7 @@ def test_files_stay_short():
 
 
 # They may only fall: joining lines gains nothing in characters, and moving code into long lines nothing in lines.
-MAX_LINES, MAX_CHARS = 69_756, 3_386_792
+MAX_LINES, MAX_CHARS = 68_221, 3_318_253
 
 
 def test_the_package_only_loses_weight():

@@ -16,7 +16,7 @@ from localrag.cli.settings import read_settings_file, set_value
 from localrag.errors import LocalragError
 from localrag.exchange.wiki import read_wiki
 from localrag.indexing.graph.entity_resolution import add_alias, read_aliases
-from localrag.llm.prompts import load_overrides, read_domain, trust_prompt, undo_domain, untrusted_prompts, update_domain_files
+from localrag.llm.prompts import load_overrides, read_domain, trust_prompt, untrusted_prompts, update_domain_files
 from localrag.loaders.discover import find_files
 from localrag.serve.auth import find_running_server
 from localrag.store.database import active_writer, snapshot
@@ -39,7 +39,7 @@ READERS = {
     ],
     PROMPT: [lambda f: load_overrides([f / "prompts"]), lambda f: untrusted_prompts([f / "prompts"]), lambda f: trust_prompt(f / PROMPT)],
     "domain.toml": [read_domain, lambda f: update_domain_files(f, lambda domain: domain)],
-    "domain.toml.before": [lambda f: update_domain_files(f, lambda domain: domain), lambda f: (undo_domain(f), read_domain(f))],
+    "domain.toml.before": [lambda f: update_domain_files(f, lambda domain: domain)],
     "aliases.txt": [read_aliases, lambda f: add_alias(f, "A = B")],
     "writer.lock": [lambda f: enter(writer_lock(f)), active_writer],
     "index.db": [open_index, lambda f: open_index(f, create=True), lambda f: enter(snapshot(f))],

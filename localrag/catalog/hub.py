@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha1, sha256
+from hashlib import file_digest, sha1, sha256
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import quote
@@ -80,7 +80,6 @@ def list_files(repo: str, quant: str, hosts: Sequence[str] = ()) -> list[RemoteF
 
 
 def _read_list(response: httpx.Response) -> bytes:
-    """The body of a small response, within RESPONSE_TIMEOUT_S. Raises httpx.TransportError."""
     until, parts, size = time.monotonic() + RESPONSE_TIMEOUT_S, list[bytes](), 0
     for part in response.iter_bytes():
         parts.append(part)
@@ -119,10 +118,7 @@ def select_quantization(files: Sequence[RemoteFile], repo: str, quant: str) -> l
 
 
 def download(files: Sequence[RemoteFile], folder: Path, progress: OnProgress, hosts: Sequence[str] = ()) -> list[Path]:
-    """Download and verify files below `folder`; complete files are not fetched again, and an interrupted download is resumed.
-
-    Raises ModelError; a partial file stays for the next try, unless it is wrong.
-    """
+    """Download, resume and verify files below `folder`. Raises ModelError; a partial file stays for the next try, unless it is wrong."""
     targets = [folder.joinpath(*file.repo.split("/"), *file.path.split("/")) for file in files]
     total, done = sum(f.size for f in files), 0
     missing = sum(f.size - _size(_partial_path(t, f)) for f, t in zip(files, targets, strict=True) if _size(t) != f.size)
@@ -173,7 +169,6 @@ def _fetch(client: httpx.Client, file: RemoteFile, target: Path, progress: Calla
 
 
 def _append(client: httpx.Client, file: RemoteFile, part: Path, progress: Callable[[int], None], hosts: Sequence[str]) -> str:
-    """Resume a download; return why it stopped. Raises ModelError when retrying is pointless, httpx.TransportError."""
     have = _size(part)
     url = f"{endpoint()}/{quote(file.repo)}/resolve/main/{quote(file.path)}"
     with _follow_redirects(client, url, {"Range": f"bytes={have}-"} if have else {}, hosts) as response:
@@ -204,11 +199,9 @@ def _append(client: httpx.Client, file: RemoteFile, part: Path, progress: Callab
 
 
 def _digest(path: Path, file: RemoteFile) -> str:
-    digest = sha256() if len(file.digest) == 64 else sha1(b"blob %d\0" % file.size, usedforsecurity=False)
+    begin = sha256 if len(file.digest) == 64 else partial(sha1, b"blob %d\0" % file.size, usedforsecurity=False)
     with path.open("rb") as f:
-        while block := f.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return file_digest(f, begin).hexdigest()
 
 
 def _url(text: str) -> httpx.URL:
@@ -220,7 +213,6 @@ def _url(text: str) -> httpx.URL:
 
 
 def _client() -> httpx.Client:
-    """A client that uses the proxy and the certificates that the environment names. Raises ModelError if it cannot."""
     try:
         return httpx.Client(timeout=_TIMEOUT, follow_redirects=False, headers={"Accept-Encoding": "identity", "User-Agent": "localrag"})
     except OSError as error:

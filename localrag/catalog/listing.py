@@ -1,7 +1,4 @@
-"""The model list: recommended models, those on the list as rows, changes to the list, a self-test, and the hint that a better model exists.
-
-Completion in a shell loads this module, so the engine and numpy are loaded only by the functions that use them.
-"""
+"""The model list and its changes, a self-test, and the hint of a better model. Shells load it, so imports of numpy stay inside."""
 
 import asyncio
 import re
@@ -160,7 +157,7 @@ def model_at(path: Path, name: str, kind: str) -> ModelFile:
 
 
 def _kind_of_file(path: Path) -> str:
-    """The kind of a GGUF model by its header. Raises ModelError if it is no model, is incomplete, or is a part of a model."""
+    """Raises ModelError for a file that is no model, is incomplete, or is a part of one."""
     header = checked_header(path)
     part = str(header.values.get("general.type", "model"))
     if part != "model" or str(header.values.get("general.architecture")) in ("clip", "mmproj"):
@@ -258,10 +255,7 @@ def _test_vectors_or_scores(file: ModelFile) -> list[CheckLine]:
 
 
 def better_model_hint(ask_command: str) -> tuple[str, str] | None:
-    """A better model than the bundled one, and the commands to use it; None if there is none, or if another is the default.
-
-    `ask_command` asks the index a question.
-    """
+    """A better model than the bundled one, if that is the default, and the commands to use it; `ask_command` asks the index."""
     if merged_models()["default_chat"] != shipped_models()["default_chat"] or not (best := best_model_for_machine()):
         return None
     about = f"{best.name} ({best.size / 1e9:.1f} GB, {best.licence}; {best.good_for})"

@@ -77,6 +77,7 @@ app.command("chat")(chat.chat_command)
 app.command("source")(inspect.source_command)
 app.command("search")(inspect.search_command)
 app.command("entity")(inspect.entity_command)
+app.command("themes")(inspect.themes_command)
 app.command("tree")(inspect.tree_command)
 app.command("report")(inspect.report_command)
 app.command("questions")(ask.questions_command)
@@ -95,7 +96,6 @@ app.command("reembed")(index.reembed_command)
 app.command("export")(exchange.export_command)
 app.command("wiki")(exchange.wiki_command)
 app.command("demo")(setup.demo_command)
-app.command("init")(setup.init_command)
 app.command("tune")(prompts.tune_command)
 app.command("pack")(exchange.pack_command)
 app.command("unpack")(exchange.unpack_command)
@@ -169,7 +169,6 @@ def _end_in_order(number: int, _frame: Any) -> NoReturn:
 
 
 def _print_error(error: BaseException | None) -> int:
-    """Print an error with its remedy; returns the exit code."""
     if known := known_error(error):
         message, hint, code = str(known), known.hint, known.exit_code
     else:

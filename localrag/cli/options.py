@@ -84,7 +84,6 @@ PROGRESS_STYLES = ("auto", "bar", "plain", "json", "none")
 
 
 def _set_progress_style(shown: str) -> str:
-    """Callback of `--progress`: set whether stderr gets JSON events, and whether the status line is off."""
     json_events.is_active, status_line.silent = shown == "json", shown == "none"
     return shown
 

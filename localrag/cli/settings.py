@@ -41,13 +41,12 @@ _INDEX = IndexSettings()
 class Setting:
     """Definition of a setting. Its type is that of `default`, or `kind` if the default is None.
 
-    `example` is the value that `localrag init` writes if the default is empty. `index_key` is the key under which an index stores the
-    value. An untrusted localrag.toml may set a bounded value, or only `safe`. `command` is the only command with this setting.
+    `index_key` is the key under which an index stores the value. An untrusted localrag.toml may set a bounded value, or only `safe`.
+    `command` is the only command with this setting.
     """
 
     help: str
     default: Any = ""
-    example: Any = None
     metavar: str | None = None
     choices: tuple[str, ...] = ()
     min: int | None = None
@@ -92,43 +91,32 @@ _MODES_HELP = (
 )
 _SERVE = "serve"
 SETTINGS = {
-    "index": Setting("The index folder. Default: the nearest .localrag in this folder or above.", example=".localrag", metavar="DIR"),
+    "index": Setting("The index folder. Default: the nearest .localrag in this folder or above.", metavar="DIR"),
     "model": Setting(
         "Chat model: a name in models.toml, a GGUF file, or http://HOST:PORT/v1#NAME.",
-        example="models/chat.gguf",
         metavar="NAME|PATH",
         index_key="chat_model",
     ),
     "embedder": Setting(
         "Embedding model: a name in models.toml, or a GGUF file. Default: the index's own, else by the documents' languages.",
-        example="models/embedder.gguf",
         metavar="NAME|PATH",
         index_key="embedder",
     ),
-    "reranker": Setting(
-        "Re-rank passages with this cross-encoder (GGUF). Default: none.", example="models/reranker.gguf", metavar="NAME|PATH"
-    ),
+    "reranker": Setting("Re-rank passages with this cross-encoder (GGUF). Default: none.", metavar="NAME|PATH"),
     "mode": Setting(_MODES_HELP, "auto", choices=QUERY_MODES),
-    "style": Setting(
-        "extractive: quote sentences. abstractive: let the model write. Default: by model size.",
-        example="extractive",
-        choices=ANSWER_STYLES,
-    ),
+    "style": Setting("extractive: quote sentences. abstractive: let the model write. Default: by model size.", choices=ANSWER_STYLES),
     "strict": Setting("Leave out sentences that no passage supports.", default=False),
-    "response_type": Setting(
-        "The form of answers, for example 'single sentence', 'list of 3 points', 'multiple paragraphs'.", example="multiple paragraphs"
-    ),
+    "response_type": Setting("The form of answers, for example 'single sentence', 'list of 3 points', 'multiple paragraphs'."),
     "max_calls": Setting(
         "Maximum model calls of an answer. Then the best answer so far. Default: 50 calls and 100,000 tokens.",
         None,
         kind=int,
-        example=50,
         min=0,
         max=1_000_000,
     ),
     "no_history": Setting("Write neither questions nor answers to the index or any other file.", default=False, safe=True),
     "max_seconds": Setting(
-        "Maximum seconds of an answer. Then the best answer so far. Default: no limit.", None, kind=float, example=120, min=0, max=1_000_000
+        "Maximum seconds of an answer. Then the best answer so far. Default: no limit.", None, kind=float, min=0, max=1_000_000
     ),
     "extractor": Setting(
         "What finds names and relationships. tagger: the bundled one, in seconds. model: the chat model. auto: the chat model where it "
@@ -140,14 +128,10 @@ SETTINGS = {
     "types": Setting("Entity types to extract.", _INDEX.entity_types, metavar=COMMA_LIST, index_key="entity_types", check=_check_types),
     "gleanings": Setting("How often to ask the model for names it missed.", _INDEX.max_gleanings, min=0, max=10, index_key="max_gleanings"),
     "claims": Setting("Also extract claims: who did what, and when.", _INDEX.claims, index_key="claims"),
-    "language": Setting("Language of reports and answers. Default: the documents' own.", example="English", index_key="language"),
+    "language": Setting("Language of reports and answers. Default: the documents' own.", index_key="language"),
     "chunk_tokens": Setting("Maximum tokens of a chunk.", _INDEX.chunk_tokens, min=100, max=4000, index_key="chunk_tokens"),
-    "text_column": Setting(
-        "Column of CSV, Excel and JSON rows that contains the text.", example="text", metavar="NAME", index_key="text_column"
-    ),
-    "metadata_columns": Setting(
-        "Columns to put before the text of a row.", (), example=["date", "author"], metavar=COMMA_LIST, index_key="metadata_columns"
-    ),
+    "text_column": Setting("Column of CSV, Excel and JSON rows that contains the text.", metavar="NAME", index_key="text_column"),
+    "metadata_columns": Setting("Columns to put before the text of a row.", (), metavar=COMMA_LIST, index_key="metadata_columns"),
     "prepend_metadata": Setting(
         "Add the document's title, date and author to each chunk.", _INDEX.prepend_metadata, index_key="prepend_metadata"
     ),
@@ -155,7 +139,6 @@ SETTINGS = {
     "ocr_languages": Setting(
         "Languages of the scans, as Tesseract's codes: eng,deu. Default: the index's, or eng.",
         (),
-        example=["eng", "deu"],
         metavar=COMMA_LIST,
         index_key="ocr_languages",
     ),
@@ -164,26 +147,23 @@ SETTINGS = {
     ),
     "engine": Setting(
         "Override engine settings, for example slots=4,n_ctx=8192,kv_cache_type=f16.",
-        example="slots=4,n_ctx=8192",
         metavar="NAME=VALUE,…",
         check=_check_engine,
     ),
     "parallel": Setting("Parallel requests to the model server. 0: what it reports, or 8.", 0, metavar="N", min=0, max=1024),
     "workers": Setting("Number of parallel index processes. 0: one, with helpers on free cores.", 0, metavar="N", min=0, max=64),
     "deterministic": Setting("Make answers independent of parallel requests, even if that is slower. Always so on the CPU.", default=False),
-    "allow_host": Setting("Allow sending document text to a model server on this host.", (), example=["gpu.example"], metavar="HOST"),
+    "allow_host": Setting("Allow sending document text to a model server on this host.", (), metavar="HOST"),
     "host": Setting("Address to listen on. Any but loopback needs an API key file.", "127.0.0.1", command=_SERVE),
     "port": Setting("Port to listen on. 0: any free port.", 8765, min=0, max=65535, command=_SERVE),
     "no_open": Setting("Do not open the page in a browser.", default=False, command=_SERVE),
     "read_only": Setting(
         "Do not allow adding, removing or indexing documents through the server.", default=False, safe=True, command=_SERVE
     ),
-    "inbox": Setting("Folder for files that are dropped on the page. Default: inbox.", example="inbox", metavar="DIR", command=_SERVE),
-    "api_key_file": Setting(
-        "File with the API key. Default: a new key in the index folder.", example="serve.key", metavar="FILE", command=_SERVE
-    ),
-    "trust_host": Setting("Another host name of the server.", (), example=["rag.example"], metavar="NAME", command=_SERVE),
-    "cors": Setting("Web origin that may use the server.", (), example=["https://notes.example"], metavar="ORIGIN", command=_SERVE),
+    "inbox": Setting("Folder for files that are dropped on the page. Default: inbox.", metavar="DIR", command=_SERVE),
+    "api_key_file": Setting("File with the API key. Default: a new key in the index folder.", metavar="FILE", command=_SERVE),
+    "trust_host": Setting("Another host name of the server.", (), metavar="NAME", command=_SERVE),
+    "cors": Setting("Web origin that may use the server.", (), metavar="ORIGIN", command=_SERVE),
     "api_sources": Setting("List the sources behind each answer.", default=True, command=_SERVE),
 }
 SETTING_NAMES = tuple(SETTINGS)
@@ -199,17 +179,6 @@ def setting_help(name: str) -> str:
     """The help text of a setting."""
     setting = SETTINGS[name]
     return f"{setting.command}: {setting.help[0].lower()}{setting.help[1:]}" if setting.command else setting.help
-
-
-def setting_default(name: str) -> Any:
-    """The default of a setting."""
-    return SETTINGS[name].default
-
-
-def setting_example(name: str) -> Any:
-    """The example of a setting, or its default if it has none."""
-    setting = SETTINGS[name]
-    return setting.default if setting.example is None else setting.example
 
 
 def allowed_values(name: str) -> str:
@@ -296,10 +265,7 @@ def user_file() -> Path:
 
 
 def read_set_values() -> dict[str, SetValue]:
-    """Read all settings from the environment, the nearest localrag.toml and the user's file, in this order of precedence.
-
-    Raises UsageError, with the location, for unknown settings and invalid values.
-    """
+    """The settings of the environment, the nearest localrag.toml and the user's file, in this order of precedence. Raises UsageError."""
     project, user = project_file(Path.cwd()), user_file()
     set_values = read_settings_file(user, "user") if user.is_file() else {}
     if project is not None:
@@ -308,7 +274,6 @@ def read_set_values() -> dict[str, SetValue]:
 
 
 def _read_environment() -> dict[str, SetValue]:
-    """Read settings from environment variables; empty ones count as unset. Raises UsageError."""
     texts = {v.removeprefix(ENV_PREFIX): value for v, value in os.environ.items() if v.startswith(ENV_PREFIX) and value}
     raw = {name.lower(): value for name, value in texts.items() if name.upper() not in OTHER_ENV_VARIABLES and not name.startswith("TEST_")}
     for name in raw:
@@ -435,19 +400,13 @@ def _fact(path: Path, name: str, value: Any) -> tuple[str, str, str]:
     return str(path.absolute()), name, json.dumps(value)
 
 
-_SETTINGS_FILE_HEADER = """# Settings of localrag in this folder and below. `localrag config` shows the values in use and their sources.
-# Order of precedence: options of a command, LOCALRAG_NAME in the environment, this file, the user's own file, the values in the index.
-# Every setting is listed with its default or an example. To change one, remove the #.
-"""
-
-
 def settings_file_to_write(*, user: bool) -> Path:
     """The settings file to write: the user's, or the nearest localrag.toml, or a new one in the working folder."""
     return user_file() if user else project_file(Path.cwd()) or Path.cwd() / PROJECT_FILE
 
 
 def set_value(path: Path, name: str, text: str) -> Any:
-    """Set a value in a file, replacing the old one or the commented line, and return it. Comments are kept. Raises UsageError."""
+    """Set a value in a file, and return it. Comments are kept. Raises UsageError."""
     import tomlkit
 
     if name not in SETTING_NAMES:
@@ -458,24 +417,16 @@ def set_value(path: Path, name: str, text: str) -> Any:
             f"localrag config set {name} {text} --user",
         )
     value = _relative_path(name, of_texts({name: text}, str)[name], path)
-    before = read_text(path) if path.exists() else ""
-    document = _parsed(path, before)
+    document = _parsed(path, read_text(path) if path.exists() else "")
     keeps_trust = path != user_file() and _is_in_force(path)
-    item = list(value) if isinstance(value, tuple) else value
-    commented = re.compile(rf"^#{name} = .*$", re.MULTILINE)
-    if name not in document and commented.search(before):
-        line = tomlkit.dumps({name: item}).strip()
-        _save(path, commented.sub(lambda _: line, before, count=1))
-    else:
-        document[name] = item
-        _save(path, tomlkit.dumps(document))
+    document[name] = list(value) if isinstance(value, tuple) else value
+    _save(path, tomlkit.dumps(document))
     if keeps_trust:  # a file that was untrusted stays untrusted
         trust(path)
     return value
 
 
 def _is_in_force(path: Path) -> bool:
-    """Whether a localrag.toml is trusted or does not exist; False for an invalid one."""
     try:
         return not path.exists() or is_trusted(path, read_settings_file(path, "project"))
     except UsageError:
@@ -491,21 +442,6 @@ def unset_value(path: Path, name: str) -> None:
         raise UsageError(f"{path} does not set {name}.", "See all settings: localrag config")
     del document[name]
     _save(path, tomlkit.dumps(document))
-
-
-def write_template() -> Path:
-    """Write a localrag.toml with every setting commented out. Raises UsageError if the file exists."""
-    import tomlkit
-
-    path = Path.cwd() / PROJECT_FILE
-    if path.exists():
-        raise UsageError(f"{path} exists already.", "Show it: localrag config. Change it: localrag config set NAME VALUE")
-    lines = [
-        f"# {setting_help(name)}\n#{tomlkit.dumps({name: setting_example(name)})}" for name in SETTING_NAMES if name not in USER_FILE_ONLY
-    ]
-    user_only = f"# Allowed only in your own file, with `localrag config set NAME VALUE --user`: {', '.join(USER_FILE_ONLY)}.\n"
-    _save(path, "\n".join([_SETTINGS_FILE_HEADER, *lines, user_only]))
-    return path
 
 
 def _relative_path(name: str, value: Any, path: Path) -> Any:
@@ -529,10 +465,7 @@ def _parsed(path: Path, text: str) -> "tomlkit.TOMLDocument":
 
 
 def _save(path: Path, text: str) -> None:
-    """Write a settings file atomically and keep its mode. A new user file is private, a new project file has default permissions.
-
-    Raises UsageError for a link in a folder, which may come from somebody else.
-    """
+    """Write a settings file atomically and keep its mode. Raises UsageError for a link in a folder, which may come from somebody else."""
     if path.is_symlink() and path != user_file():
         raise UsageError(f"{path} is a link to {os.path.realpath(path)}.", "Change that file itself, or replace the link by a file.")
     path = path.resolve()
@@ -565,11 +498,10 @@ def print_settings(rows: Sequence[Mapping[str, Any]]) -> None:
         write_line(f"{row['name']:<{names}}  {to_toml(row['value']):<{min(values, 40)}}  {place}{differs}")
 
 
-COMMANDS_WITHOUT_SETTINGS = ("config", "init", "help")  # must work with invalid settings
+COMMANDS_WITHOUT_SETTINGS = ("config", "help")  # must work with invalid settings
 # (command, option) pairs where the option has the name of a setting but another meaning.
 EXCLUDED_OPTIONS = {
     ("demo", "index"),  # uses its own index
-    ("tune", "types"),  # entity types of this tuning, instead of detected ones
     ("models pull", "allow_host"),  # hosts for downloads, not for document text
     ("worker", "allow_host"),  # hosts whose programs may run here
     ("eval retrieval", "mode"),  # the compared modes
@@ -586,11 +518,7 @@ def option_name(parameter: Any) -> str:
 
 
 def apply_settings(context: "typer.Context", words: Sequence[str]) -> None:
-    """Use the settings as defaults of a command's options. Raises UsageError for invalid or untrusted settings.
-
-    Options on the command line take precedence. For help, and for COMMANDS_WITHOUT_SETTINGS, no settings are read. `words` is the
-    command line, beginning with the command's name.
-    """
+    """Use the settings as defaults of the options of the command in `words`, but for help and some. Raises UsageError."""
     options = words[: words.index("--")] if "--" in words else words
     if words[:1] and words[0] not in COMMANDS_WITHOUT_SETTINGS and not {"-h", "--help"} & {*options}:
         set_values = read_set_values()
@@ -617,7 +545,7 @@ def default_map(group: Any, set_values: Mapping[str, SetValue], path: str = "") 
 def _is_set(name: str, set_values: Mapping[str, SetValue]) -> bool:
     """Whether a setting has a value. An empty path or model overrides lower levels, so that the option's default applies."""
     return name in set_values and (
-        set_values[name].value != "" or (setting_default(name) == "" and name not in (*PATH_SETTINGS, *MODEL_SETTINGS))
+        set_values[name].value != "" or (SETTINGS[name].default == "" and name not in (*PATH_SETTINGS, *MODEL_SETTINGS))
     )
 
 
@@ -692,7 +620,7 @@ def effective_settings(set_values: Mapping[str, SetValue], bound: Mapping[str, A
     rows = []
     for name in SETTING_NAMES:
         given, has = set_values.get(name), value_in_index(name, bound) if bound and name in INDEX_BOUND_SETTINGS else None
-        row = {"name": name, "value": setting_default(name), "origin": "default", "where": "", "index": None, "about": setting_help(name)}
+        row = {"name": name, "value": SETTINGS[name].default, "origin": "default", "where": "", "index": None, "about": setting_help(name)}
         if given is not None:
             differs = has is not None and _differs(name, given, bound)
             row |= {"value": given.value, "origin": given.origin, "where": given.location, "index": has if differs else None}

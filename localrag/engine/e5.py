@@ -58,11 +58,7 @@ class Tokens:
 
 
 class UnigramTokenizer:
-    """Splits texts into pieces by the pieces' scores: unigrams (Kudo 2018) behind NFKC.
-
-    The library takes most of a second to prepare a quarter of a million pieces. So it is given those that occur in the texts at hand: it
-    could choose no others.
-    """
+    """Splits texts into unigrams (Kudo 2018) behind NFKC; the library is given only pieces that occur, as preparing all takes a second."""
 
     def __init__(self, pieces: Sequence[str], scores: NDArray[np.float32]) -> None:
         self._pieces, self._scores = pieces, scores
@@ -79,7 +75,6 @@ class UnigramTokenizer:
         return [Tokens([numbers[n] for n in e.ids], e.offsets) for e in encoded]
 
     def _occurring(self, words: Iterable[str]) -> Iterator[int]:
-        """The numbers of the pieces in some words."""
         for word in words:
             for start in range(len(word)):
                 for end in range(start + 1, min(start + self._longest, len(word)) + 1):
@@ -167,7 +162,6 @@ class E5File:
 
     @cached_property
     def _word_rows(self) -> NDArray[np.uint8]:
-        """The blocks of the words' embeddings, (words, bytes)."""
         found = self._directory["emb.word"]
         rows = np.frombuffer(self._data, np.uint8, found.bytes, found.offset)
         return rows.reshape(-1, self.width // BLOCK_VALUES * BLOCK_BYTES)[: len(self._scores)]

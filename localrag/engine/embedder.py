@@ -9,7 +9,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import groupby
 from pathlib import Path
@@ -23,18 +23,36 @@ from localrag.engine.weights import LoraAdapter, gguf_tensors, is_bert, max_toke
 from localrag.errors import EngineError, ModelError
 from localrag.model_files import ModelFile, damaged_hint, shipped_weights
 from localrag.system.resources import run_in_short_lived_thread, worker_cores
+from localrag.text.sentences import split_at_breaks
 
 if TYPE_CHECKING:
     from localrag.engine.llama.pooled import PooledModel
 
 # Texts in all from which on loading the full embedder pays for itself, and texts in one call from which on it is faster.
 MANY_TEXTS, MIN_FULL_BATCH = 200, 16
+WINDOW_CHARS = 600  # of a text that are embedded at once: about a paragraph, so that a window is about one thing
 MAX_CACHED_TEXTS, MAX_CACHED_TEXT_CHARS = 20_000, 500  # some 30 MB of vectors
 
 
-EmbedTexts = Callable[[Sequence[str]], NDArray[np.float32]]  # (n, d) float32, each row L2-normalised; no text is truncated
+Window = tuple[list[int], tuple[int, int]]  # tokens that fit a model's window, and the characters of a text that they stand for
+Windows = Callable[[str], list[Window]]  # all of a text, in order
+
+
+@dataclass(frozen=True, slots=True)
+class TextVectors:
+    """The vectors of texts, (n, d), and those of their windows, (m, d), all float32 and L2-normalised.
+
+    Of each window, `owners` has the number of its text and `spans` its first and last character there, (m, 2).
+    """
+
+    vectors: NDArray[np.float32]
+    owners: NDArray[np.int32]
+    spans: NDArray[np.int32]
+    windows: NDArray[np.float32]
+
+
+EmbedTexts = Callable[[Sequence[str]], TextVectors]  # no text is truncated
 LoadModel = Callable[[ModelFile], EmbedTexts]
-Windows = Callable[[str], list[list[int]]]  # a text's tokens, in parts that fit a model's window
 
 
 class EmbeddingModel(Protocol):
@@ -44,6 +62,9 @@ class EmbeddingModel(Protocol):
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(n, d) float32, each row L2-normalised; no text is truncated."""
+
+    def embed_windows(self, texts: Sequence[str]) -> TextVectors:
+        """The vectors of texts and of their windows."""
 
 
 def open_embedder(file: ModelFile, *, quick: bool = False) -> "CachingEmbedder":
@@ -99,7 +120,7 @@ class CachingEmbedder:
         Raises ModelError if the model cannot be loaded, EngineError if it cannot compute.
         """
         new = [t for t in dict.fromkeys(texts) if t not in self._known]
-        vectors = self._embed(new) if new or not texts else np.empty((0, 0), np.float32)
+        vectors = self.embed_windows(new).vectors if new or not texts else np.empty((0, 0), np.float32)
         computed = dict(zip(new, vectors, strict=True))
         if texts:
             vectors = np.array([self._known[t] if t in self._known else computed[t] for t in texts], np.float32)
@@ -108,7 +129,8 @@ class CachingEmbedder:
             del self._known[text]
         return vectors
 
-    def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def embed_windows(self, texts: Sequence[str]) -> TextVectors:
+        """The vectors of texts, as `embed` computes them, and those of their windows. Raises ModelError, EngineError."""
         self._n_texts += len(texts)
         has_many = len(texts) >= MIN_FULL_BATCH and self._n_texts >= MANY_TEXTS
         return (self._full if has_many else self._quick)(texts)
@@ -122,21 +144,34 @@ class CachingEmbedder:
         return self._load_quick(self.file) if self._load_quick else self._full
 
 
-def embed_windows(texts: Sequence[str], windows: Windows, compute: Callable[[list[list[int]]], NDArray[np.float32]]) -> NDArray[np.float32]:
-    """(n, d) float32, each row L2-normalised: the mean of the vectors of a text's windows, weighted by their token counts."""
-    parts = [(n, tokens) for n, text in enumerate(texts) for tokens in windows(text)]
-    vectors = compute([tokens for _, tokens in parts])
-    weights = np.array([len(tokens) for _, tokens in parts], np.float32) / np.maximum(np.linalg.norm(vectors, axis=1), 1e-12)
-    summed = np.zeros((len(texts), vectors.shape[1]), np.float32)
-    np.add.at(summed, [n for n, _ in parts], vectors * weights[:, None])
-    return np.asarray(summed / np.maximum(np.linalg.norm(summed, axis=1, keepdims=True), 1e-12), np.float32)
+def embed_windows(texts: Sequence[str], windows: Windows, compute: Callable[[list[list[int]]], NDArray[np.float32]]) -> TextVectors:
+    """The vectors of texts, each the mean of those of its windows, weighted by their token counts."""
+    passages = ((n, at, part) for n, text in enumerate(texts) for at, part in _passages(text))
+    parts = [(n, tokens, (at + a, at + b)) for n, at, part in passages for tokens, (a, b) in windows(part)]
+    found = compute([tokens for _, tokens, _ in parts])
+    return pool_windows(len(texts), [n for n, *_ in parts], [span for *_, span in parts], found, [len(tokens) for _, tokens, _ in parts])
+
+
+def _passages(text: str) -> Iterator[tuple[int, str]]:
+    """A text in passages of at most WINDOW_CHARS, which end with a paragraph or line where they can, each with its first character."""
+    yield from ((start, text[start:end]) for start, end in split_at_breaks(text, WINDOW_CHARS))
+    if not text:
+        yield 0, ""
+
+
+def pool_windows(
+    n: int, owners: Sequence[int], spans: Sequence[tuple[int, int]], windows: NDArray[np.float32], tokens: Sequence[int]
+) -> TextVectors:
+    """The vectors of `n` texts from those of their windows, (m, d), and the token counts of these."""
+    windows = windows / np.maximum(np.linalg.norm(windows, axis=1, keepdims=True), 1e-12)
+    summed = np.zeros((n, windows.shape[1]), np.float32)
+    np.add.at(summed, list(owners), windows * np.asarray(tokens, np.float32)[:, None])
+    pooled = np.asarray(summed / np.maximum(np.linalg.norm(summed, axis=1, keepdims=True), 1e-12), np.float32)
+    return TextVectors(pooled, np.asarray(owners, np.int32), np.array(spans, np.int32).reshape(-1, 2), np.asarray(windows, np.float32))
 
 
 def load_gguf(file: ModelFile, windows: Windows | None = None, threads: int | None = None) -> EmbedTexts:
-    """Load a GGUF embedding model. Raises ModelError.
-
-    `windows`: by default with the file's own vocabulary; `threads`: by default as many as cores.
-    """
+    """Load a GGUF embedding model, by default with the file's own vocabulary and as many `threads` as cores. Raises ModelError."""
     from localrag.engine.autotune.load import open_pooled
 
     pooled = run_in_short_lived_thread(lambda: open_pooled(file, threads=threads))
@@ -144,16 +179,16 @@ def load_gguf(file: ModelFile, windows: Windows | None = None, threads: int | No
     return lambda texts: run_in_short_lived_thread(lambda: embed_windows(texts, split, pooled.compute))
 
 
-def _own_windows(pooled: "PooledModel", text: str) -> list[list[int]]:
-    """Return the tokens of the text, or those of its halves where they do not fit the window."""
+def _own_windows(pooled: "PooledModel", text: str, at: int = 0) -> list[Window]:
+    """The tokens of a text that begins at character `at`, or those of its halves where they do not fit the window."""
     from localrag.engine.llama.chat_template import tokenize
 
     tokens = tokenize(pooled.vocab, text, special=False, start=True)
     if len(tokens) <= pooled.window:
-        return [tokens]
+        return [(tokens, (at, at + len(text)))]
     middle = text.rfind(" ", 1, len(text) // 2 + 1)
     middle = middle if middle > 0 else max(1, len(text) // 2)
-    return _own_windows(pooled, text[:middle]) + _own_windows(pooled, text[middle:])
+    return _own_windows(pooled, text[:middle], at) + _own_windows(pooled, text[middle:], at + middle)
 
 
 def load_folder_by_llama(file: ModelFile) -> EmbedTexts:
@@ -183,41 +218,26 @@ PADDED_LENGTHS = tuple(width for n in range(4, 16) for width in (2**n, 3 * 2 ** 
 
 
 class SentenceTransformersEmbedder:
-    """Embeds texts with the model in `file.path`, loaded on first use (seconds, 400 MB).
-
-    Batches have one of a few fixed shapes, filled up with empty texts, so that a text's vector is bit for bit the same in any batch.
-    """
+    """Embeds with the model in `file.path`, loaded on first use, in few shapes of batches, so that a text's vector is always the same."""
 
     def __init__(self, file: ModelFile) -> None:
         self.file = file
 
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(n, d) float32, each row L2-normalised. A text over the model's window is split, its parts averaged by token count.
-
-        Raises ModelError if the model cannot be loaded.
-        """
+    def embed(self, texts: Sequence[str]) -> TextVectors:
+        """The vectors of texts and of their windows. Raises ModelError if the model cannot be loaded."""
         return run_in_short_lived_thread(lambda: self._embed(texts))
 
-    def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def _embed(self, texts: Sequence[str]) -> TextVectors:
         import torch
 
         torch.set_num_threads(worker_cores())
-        parts: list[str] = []
-        owners: list[int] = []
-        weights: list[int] = []
-        for n, text in enumerate(texts):
-            for part, tokens in self._windows(text):
-                parts.append(part)
-                owners.append(n)
-                weights.append(tokens)
-        vectors = self._encode(parts, weights)
-        summed = np.zeros((len(texts), vectors.shape[1]), np.float32)
-        np.add.at(summed, owners, vectors * np.asarray(weights, np.float32)[:, None])
-        norms = np.linalg.norm(summed, axis=1, keepdims=True)
-        return np.asarray(summed / np.maximum(norms, 1e-12), np.float32)
+        passages = ((n, at, part) for n, text in enumerate(texts) for at, part in _passages(text))
+        parts = [(n, (at + a, at + b), tokens) for n, at, part in passages for (a, b), tokens in self._windows(part)]
+        tokens = [count for *_, count in parts]
+        found = self._encode([texts[n][start:end] for n, (start, end), _ in parts], tokens)
+        return pool_windows(len(texts), [n for n, *_ in parts], [span for _, span, _ in parts], found, tokens)
 
     def _encode(self, parts: list[str], lengths: list[int]) -> NDArray[np.float32]:
-        """(n, d) float32 of texts that fit the window, with their token counts: texts of similar length are batched together."""
         model, groups = self._model, defaultdict[int, list[int]](list)
         special = model.tokenizer.num_special_tokens_to_add()
         for n, length in enumerate(lengths):
@@ -235,17 +255,17 @@ class SentenceTransformersEmbedder:
             )[: len(members)]
         return vectors
 
-    def _windows(self, text: str) -> list[tuple[str, int]]:
-        """Parts of the text that fit the model's window, each with its token count."""
+    def _windows(self, text: str) -> list[tuple[tuple[int, int], int]]:
+        """The characters of the parts of a text that fit the model's window, each with its token count."""
         model = self._model
         room = model.max_seq_length - model.tokenizer.num_special_tokens_to_add()
         spans = model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False)[
             "offset_mapping"
         ]
         if len(spans) <= room:
-            return [(text, max(1, len(spans)))]
+            return [((0, len(text)), max(1, len(spans)))]
         cuts = range(0, len(spans), room)
-        return [(text[spans[i][0] : spans[min(i + room, len(spans)) - 1][1]], min(room, len(spans) - i)) for i in cuts]
+        return [((spans[i][0], spans[min(i + room, len(spans)) - 1][1]), min(room, len(spans) - i)) for i in cuts]
 
     @cached_property
     def _model(self) -> Any:
@@ -377,10 +397,7 @@ class BertModel:
         return [states[text] for text in given]
 
     def _batches(self, texts: Sequence[Sequence[int]], cores: int = 1) -> list[Batch]:
-        """Assign texts to batches, longest first, each to the first batch with room, so that short texts fill the gaps.
-
-        Texts that would fill fewer batches than there are cores are divided among the cores, if batches need not be full.
-        """
+        """Assign texts to batches, longest first, each to the first with room; batches need not be full if there are few texts."""
         lengths = [_round_up(len(text), TEXT_ROW_MULTIPLE) for text in texts]
         share = _round_up(max(-(-sum(lengths) // cores), *lengths, 1), self._multiple)
         batch_rows, batches = min(self._rows, share), list[Batch]()
@@ -399,7 +416,6 @@ class BertModel:
     def _compute(
         self, texts: list[tuple[BertInput, int]], layers: int, row_multiple: int | None
     ) -> Iterator[tuple[BertInput, NDArray[np.float32]]]:
-        """The texts of a batch with their hidden states; each text comes with its number of rows."""
         import torch
         from torch.nn.functional import gelu
 
@@ -422,7 +438,7 @@ class BertModel:
         return ((text, states[start : start + len(text[0])].copy()) for start, (text, _) in zip(starts, texts, strict=False))
 
     def _groups(self, texts: list[tuple[tuple[int, ...], int]]) -> list[tuple[int, int, int, Any]]:
-        """Texts of a batch with equal numbers of rows: first row, number of texts, rows per text, mask of the padding rows or None."""
+        """First row, number of texts, rows per text, and mask of the padding rows or None, of texts with equal numbers of rows."""
         import torch
 
         groups, row = [], 0
@@ -435,7 +451,6 @@ class BertModel:
         return groups
 
     def _attention(self, n: int, x: Any, groups: list[tuple[int, int, int, Any]]) -> Any:
-        """Self-attention of layer `n`, within each text."""
         rows = self._linear(f"blk.{n}.qkv", x)
         output = rows.new_zeros(x.shape)
         for row, count, length, mask in groups:
@@ -483,16 +498,20 @@ def load_e5(file: ModelFile) -> EmbedTexts:
         raise ModelError(f"The embedding model in {file.path} cannot be loaded: {error}", damaged_hint(file)) from error
     center = np.asarray(shipped_weights("e5_center")["center"], np.float32)
 
-    def embed(texts: Sequence[str]) -> NDArray[np.float32]:
-        prefix, *tokens = (found.ids for found in tokenizer.tokenize([PASSAGE_PREFIX.rstrip(), *texts]))
-        of_text, room = dict(zip(texts, tokens, strict=True)), E5_WINDOW_TOKENS - len(prefix) - 2
+    def embed(texts: Sequence[str]) -> TextVectors:
+        passages = list(dict.fromkeys(part for text in texts for _, part in _passages(text)))
+        prefix, *found = tokenizer.tokenize([PASSAGE_PREFIX.rstrip(), *passages])
+        of_text, room = dict(zip(passages, found, strict=True)), E5_WINDOW_TOKENS - len(prefix.ids) - 2
 
-        def windows(text: str) -> list[list[int]]:
-            ids = of_text[text]
-            return [[CLS, *prefix, *ids[at : at + room], SEP] for at in range(0, max(1, len(ids)), room)]
+        def windows(text: str) -> list[Window]:
+            ids, characters = of_text[text].ids, of_text[text].offsets or [(0, 0)]
+            parts = (slice(at, min(at + room, len(characters))) for at in range(0, max(1, len(ids)), room))
+            return [([CLS, *prefix.ids, *ids[p], SEP], (characters[p.start][0], characters[p.stop - 1][1])) for p in parts]
 
-        vectors = embed_windows(texts, windows, bert.embed)
-        return vectors if file.bound_fingerprint or not len(vectors) else recenter(vectors, center)
+        made = embed_windows(texts, windows, bert.embed)
+        if file.bound_fingerprint or not texts:
+            return made
+        return replace(made, vectors=recenter(made.vectors, center), windows=recenter(made.windows, center))
 
     return embed
 

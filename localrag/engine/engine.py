@@ -1,7 +1,4 @@
-"""Engine: the asyncio front of a model and the one thread that runs it.
-
-Callers submit requests from any event loop; the thread receives them between two steps and resolves their futures.
-"""
+"""The asyncio front of a model and the one thread that runs it, which receives requests between two steps and resolves their futures."""
 
 import asyncio
 import queue
@@ -56,10 +53,7 @@ class Engine:
         self._inbox.put(("open", None))
 
     async def generate(self, request: Request) -> Generation:
-        """Continue the request's tokens until its grammar is complete, the model ends the text, or `max_tokens` are generated.
-
-        Cancelling the awaiting task frees the sequence before the next step. Raises ContextTooSmall, EngineError.
-        """
+        """Continue the tokens until the grammar or the model ends, or to `max_tokens`. Cancelling frees the sequence."""
         needed, window = len(request.token_ids) + request.max_tokens, self.backend.n_ctx
         if needed > window:
             raise ContextTooSmall(
@@ -163,7 +157,7 @@ class Engine:
             if request.grammar:
                 self._grammar_tokenizer = self._grammar_tokenizer or self.backend.grammar_tokenizer()
                 sequence.constraint = GrammarMatcher(self._grammar_tokenizer, request.grammar)
-            sequence.sampler = Sampler(request.sampling, sequence.constraint, scored=request.with_log_probability)
+            sequence.sampler = Sampler(request.sampling, sequence.constraint)
             if request.task:
                 sequence.prefill_boundary = self.prefixes.learn(request.task, sequence.token_ids)
         except Exception as error:  # noqa: BLE001 — a grammar that cannot be built fails its own request only
@@ -223,7 +217,6 @@ class Engine:
         self._record_metrics(step, seconds, len(rows), sum(r.sequence.n_generated for r in step.scheduled_sequences) - before)
 
     def _reset_kv_cache(self) -> None:
-        """Create an empty KV cache; close the engine if that fails."""
         self.slots.requeue_all()
         try:
             self.backend.reset()
@@ -253,10 +246,7 @@ class Engine:
             self._store_prefix(sequence)
 
     def _sample_row(self, sequence: Sequence, rows: NDArray[np.float32], draft: list[int]) -> None:
-        """Sample tokens from a sequence's rows as long as they match its draft; finish the sequence if it is complete.
-
-        rows: (1 + len(draft), n_vocab); row i follows the i-th drafted token.
-        """
+        """Sample from a sequence's rows, (1 + len(draft), n_vocab), as long as they match its draft; finish it if it is complete."""
         base, n_accepted = len(sequence.token_ids), 0
         while not self._sample_token(sequence, rows[n_accepted]):
             while (
@@ -310,10 +300,7 @@ class Engine:
         self._drop(sequence)
         counts = (len(request.token_ids), sequence.n_cached, sequence.n_generated, sequence.n_forced)
         self.figures.tasks[request.task].count(*counts, seconds=seconds, queue_seconds=sequence.queue_seconds)
-        log_probability = sequence.sampler.log_probability if sequence.sampler else 0.0
-        sequence.resolve(
-            Generation(sequence.text, complete, tuple(sequence.token_ids), *counts, seconds, sequence.queue_seconds, log_probability)
-        )
+        sequence.resolve(Generation(sequence.text, complete, tuple(sequence.token_ids), *counts, seconds, sequence.queue_seconds))
 
     def _fail(self, sequences: list[Sequence], error: Exception) -> None:
         for sequence in sequences:

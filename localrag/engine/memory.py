@@ -73,10 +73,7 @@ def _shape(metadata: dict[str, Any]) -> KvShape:
 
 @dataclass(frozen=True, slots=True)
 class ModelMemory:
-    """Bytes of a model's weights: per layer, and of all other tensors.
-
-    `kv_bytes_per_token`: KV cache of one token in all layers, in the chosen type; `window` in tokens; `parameters` is a count.
-    """
+    """Bytes of a model's weights, per layer and other, and of a token's KV in the chosen type; `window` in tokens, a count `parameters`."""
 
     layers: tuple[int, ...]
     other_weights: int
@@ -130,10 +127,7 @@ class Offload:
 
 
 def offload(shape: ModelMemory, free: Sequence[int], totals: Sequence[int]) -> Offload:
-    """The largest part of the model that fits into the GPUs' free memory beside a KV of MIN_SEQUENCES small windows.
-
-    llama.cpp offloads the last layers first, and the other weights with all of them.
-    """
+    """What fits into the GPUs' free memory beside a KV of MIN_SEQUENCES small windows. llama.cpp offloads the last layers first."""
     room = sum(max(0, f - COMPUTE_BUFFER_BYTES - int(MEMORY_MARGIN * t)) for f, t in zip(free, totals, strict=True))
     min_kv_bytes = shape.kv_bytes_per_token * MIN_SEQUENCES * min(SMALL_MODEL_CONTEXT, shape.window)
     if shape.weights + min_kv_bytes <= room:
@@ -153,10 +147,7 @@ def kv_cache_budget(shape: ModelMemory, placed: Offload, free: int | None) -> fl
 
 
 def context_and_slots(shape: ModelMemory, room: float, *, most: int) -> tuple[int, int]:
-    """Tokens per sequence and number of sequences (at most `most`) in a KV of `room` bytes.
-
-    The window is shortened before there are fewer than MIN_SEQUENCES sequences.
-    """
+    """Tokens per sequence and number of sequences in a KV of `room` bytes. The window is shortened before there are under MIN_SEQUENCES."""
     max_context = max(CONTEXT_SIZES) if shape.parameters >= LARGE_MODEL_PARAMETERS else SMALL_MODEL_CONTEXT
     windows = [w for w in CONTEXT_SIZES if w <= max_context and w < 2 * shape.window]
     for min_slots in (min(MIN_SEQUENCES, most), 1):

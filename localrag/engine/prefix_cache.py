@@ -48,10 +48,7 @@ class PrefixCache:
         return 0, None
 
     def store(self, token_ids: Sequence[int], save: Callable[[Path], bool]) -> None:
-        """Write the KV state of `token_ids` to a file with `save`, which returns success.
-
-        After a failure nothing more is stored: the disk may be full.
-        """
+        """Write the KV state of `token_ids` with `save`, which returns success. After a failure nothing more is stored."""
         if self._folder is None:
             return
         path = self._folder / f"{len(token_ids)}-{_digest(token_ids)}.kv"
@@ -83,7 +80,6 @@ class PrefixCache:
             self._files[int(length), digest] = path
 
     def _evict(self, folder: Path) -> None:
-        """Delete the least recently used files of all models above MAX_CACHE_BYTES, and empty folders."""
         total = 0
         for _, size, path in sorted(_sizes(folder), reverse=True):
             total += size
@@ -94,7 +90,6 @@ class PrefixCache:
 
 
 def _sizes(folder: Path) -> Iterator[tuple[int, int, Path]]:
-    """Last use (ns), size in bytes, and path of each file."""
     for path in folder.glob("*/*-*.kv"):
         with suppress(OSError):  # deleted meanwhile
             status = path.stat()

@@ -18,10 +18,7 @@ BatchRow = tuple[int, int, int, bool]  # token, position, slot, wants logits
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A prompt to continue. `token_ids` may include an earlier generation, whose KV is then reused.
-
-    `task` names the kind of request: its prompts are expected to share a prefix and its answers to be of similar length.
-    """
+    """A prompt, or an earlier generation, to continue: its KV is reused. A `task` has prompts with a shared prefix, and similar answers."""
 
     token_ids: tuple[int, ...]
     max_tokens: int
@@ -31,7 +28,6 @@ class Request:
     on_text: Callable[[str], None] | None = None  # called on the event loop with each new part of the text
     task: str = ""
     messages: tuple[dict[str, str], ...] = ()  # the conversation behind `token_ids`, for a model server
-    with_log_probability: bool = False  # compute `Generation.log_probability`
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +43,6 @@ class Generation:
     forced_tokens: int
     seconds: float
     queue_seconds: float
-    log_probability: float = 0.0  # of the sampled tokens without the grammar mask; only with `with_log_probability`
     dropped_rows: int = 0  # rows of a server's answer that the grammar does not allow
 
 
@@ -56,10 +51,7 @@ MAX_DRAFT_FROM_ONE_TOKEN = 2  # tokens drafted after a single known token
 
 
 class PromptLookup:
-    """Drafts tokens from earlier occurrences of the last tokens in one sequence (prompt lookup decoding, Saxena 2023).
-
-    Extraction copies much of its prompt, so drafts are often accepted.
-    """
+    """Drafts what followed the last tokens before (prompt lookup decoding, Saxena 2023): extraction copies much of its prompt."""
 
     def __init__(self) -> None:
         self._after: dict[tuple[int, ...], int] = {}
@@ -84,10 +76,7 @@ class PromptLookup:
 
 @dataclass(eq=False, slots=True)
 class Sequence:
-    """A request in the engine: `token_ids[:n_computed]` are in the KV cache of `slot`; `draft` are proposed next tokens.
-
-    Only the engine's thread changes it. Without the event loop of a caller, who awaits the `future`, its result is discarded.
-    """
+    """A request in the engine: `token_ids[:n_computed]` are in the KV cache of `slot`; `draft` are proposed next tokens."""
 
     request: Request
     loop: asyncio.AbstractEventLoop | None = None
@@ -158,7 +147,6 @@ class Sequence:
             self.future.set_result(result)
 
     def _call_soon(self, callback: Callable[..., None], value: Any) -> None:
-        """Call a function on the caller's event loop, unless that is closed."""
         with suppress(RuntimeError):
             if self.loop:
                 self.loop.call_soon_threadsafe(callback, value)

@@ -5,7 +5,6 @@ row. A generation may switch grammars (`Grammar.next_grammar`), so that a list c
 starts at a line break, which no token of the usual vocabularies crosses.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -119,22 +118,13 @@ class GrammarMatcher:
 class Sampler:
     """Samples the tokens of one sequence from rows of logits."""
 
-    def __init__(self, sampling: Sampling, constraint: GrammarMatcher | None, *, scored: bool = False) -> None:
-        self._scored = scored
-        self.log_probability = 0.0  # of the sampled tokens without the grammar mask, if `scored`
+    def __init__(self, sampling: Sampling, constraint: GrammarMatcher | None) -> None:
         self._sampling = sampling
         self._constraint = constraint
         self._random = np.random.default_rng(sampling.seed)
 
     def sample(self, logits: NDArray[np.float32]) -> int:
         """The next token for a row of logits, (n_vocab,), consumed by the grammar."""
-        token = self._chosen(logits)
-        if self._scored:
-            best = float(logits.max())
-            self.log_probability += float(logits[token]) - best - math.log(float(np.exp(logits - best).sum()))
-        return token
-
-    def _chosen(self, logits: NDArray[np.float32]) -> int:
         constraint = self._constraint
         if constraint is None:
             return self._draw(logits)

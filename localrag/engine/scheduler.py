@@ -87,7 +87,6 @@ class SlotManager:
         return SlotAssignment(sequence, slot, source, keep)
 
     def _next(self) -> Sequence | None:
-        """The first waiting sequence that was not cancelled."""
         while self._waiting and self._waiting[0][2].is_cancelled:
             heapq.heappop(self._waiting)
         return self._waiting[0][2] if self._waiting else None
@@ -211,10 +210,7 @@ class StepPlanner:
         self._read_last = False  # whether the last step was a prefill chunk
 
     def plan(self) -> Step | None:
-        """The next step: the one that advances most known and drafted tokens for its cost, a prefill chunk or rows of all sequences.
-
-        A prefill alternates with sequences more urgent than its own.
-        """
+        """The step that advances most tokens for its cost: a prefill chunk, which alternates with more urgent sequences, or rows of all."""
         running = self._slots.running
         if not running:
             return None
@@ -232,7 +228,7 @@ class StepPlanner:
         return ScheduledSequence(sequence, n_known, rows if self._slots.can_truncate else n_known)
 
     def _decode(self, running: list[Sequence]) -> tuple[list[ScheduledSequence], float]:
-        """The same number of rows of every running sequence, chosen for the best gain, and that gain: expected tokens per cost."""
+        """The same number of rows of every running sequence, and their gain: expected tokens per cost."""
         if not self._slots.can_truncate:
             rows = min(self.max_rows // len(running), *(min(q.n_pending, q.n_to_boundary) for q in running))
             return [ScheduledSequence(q, rows, rows) for q in running], len(running) * rows / _cost(len(running), rows)
@@ -247,7 +243,6 @@ class StepPlanner:
 
 
 def _cost(slots: int, rows: int) -> float:
-    """Cost of a step with `rows` rows for each of `slots` adjacent slots, in rows."""
     return STEP_OVERHEAD_ROWS + slots * (SEQUENCE_OVERHEAD_ROWS + rows)
 
 

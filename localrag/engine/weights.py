@@ -5,7 +5,7 @@ beside them: `tags.0.weight`.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,22 +45,6 @@ def load_adapter(path: Path) -> LoraAdapter:
     return LoraAdapter(float(values[ALPHA_KEY]), tensors)
 
 
-def write_adapter(path: Path, tensors: Iterable[tuple[str, Array]], *, alpha: float, architecture: str = "llama") -> None:
-    """Write an adapter for a model of this architecture, in the format of `load_adapter` and llama.cpp, with 16-bit tensors."""
-    import gguf
-
-    writer = gguf.GGUFWriter(path, architecture)
-    writer.add_type("adapter")
-    writer.add_string("adapter.type", "lora")
-    writer.add_float32(ALPHA_KEY, alpha)
-    for name, values in tensors:
-        writer.add_tensor(name, np.ascontiguousarray(values, np.float16))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
 MAX_WINDOW = 2048  # tokens of one call; longer texts are split even if the model allows more
 _SUPPORTED_MODULES = {"Transformer", "Pooling", "Normalize"}
 
@@ -87,10 +71,7 @@ def is_bert(folder: Path) -> bool:
 
 
 def pooling(folder: Path) -> str | None:
-    """GGUF name of the folder's pooling; None if it is another kind, or several.
-
-    Handles the formats before and since sentence-transformers 6.
-    """
+    """GGUF name of the folder's pooling, before or since sentence-transformers 6; None if it is another kind, or several."""
     (pooling_folder,) = (module["path"] for module in read_json(folder / "modules.json") if module["type"].endswith(".Pooling"))
     modes = read_json(folder / pooling_folder / "config.json")
     switches = (name.removeprefix("pooling_mode_") for name, is_on in modes.items() if name.startswith("pooling_mode_") and is_on)
@@ -105,8 +86,8 @@ def max_tokens(folder: Path, *, of_states: bool = False) -> int:
     return int(min(MAX_WINDOW, max_seq_length or read_json(folder / "config.json")["max_position_embeddings"]))
 
 
-def window_tokenizer(folder: Path) -> Callable[[str], list[list[int]]]:
-    """A function that splits a text, with the model's own tokenizer, into token lists that fit its window."""
+def window_tokenizer(folder: Path) -> Callable[[str], list[tuple[list[int], tuple[int, int]]]]:
+    """A function that splits a text, with the model's own tokenizer, into token lists that fit its window, each with its characters."""
     from tokenizers import Tokenizer
 
     tokenizer, window = Tokenizer.from_file(str(folder / "tokenizer.json")), max_tokens(folder)
@@ -114,22 +95,19 @@ def window_tokenizer(folder: Path) -> Callable[[str], list[list[int]]]:
     tokenizer.no_padding()
     room = window - tokenizer.num_special_tokens_to_add(is_pair=False)
 
-    def windows(text: str) -> list[list[int]]:
+    def windows(text: str) -> list[tuple[list[int], tuple[int, int]]]:
         encoding = tokenizer.encode(text)
         if len(encoding.ids) <= window:
-            return [encoding.ids]
+            return [(encoding.ids, (0, len(text)))]
         spans = [span for span, special in zip(encoding.offsets, encoding.special_tokens_mask, strict=True) if not special]
-        chunks = (spans[start : start + room] for start in range(0, len(spans), room))
-        return [tokenizer.encode(text[chunk[0][0] : chunk[-1][1]]).ids[:window] for chunk in chunks]
+        parts = ((spans[at][0], spans[min(at + room, len(spans)) - 1][1]) for at in range(0, len(spans), room))
+        return [(tokenizer.encode(text[start:end]).ids[:window], (start, end)) for start, end in parts]
 
     return windows
 
 
 def gguf_tensors(folder: Path, adapter: LoraAdapter | None = None) -> Iterator[tuple[str, NDArray[Any]]]:
-    """The weights with their GGUF names, merged with an adapter, without the pooler, which these models' pooling does not use.
-
-    Raises OSError, KeyError, SafetensorError.
-    """
+    """The weights with GGUF names, merged with an adapter, without the unused pooler. Raises OSError, KeyError, SafetensorError."""
     import gguf
     from safetensors.numpy import load_file
 

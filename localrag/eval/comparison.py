@@ -202,7 +202,6 @@ def study_results(folder: Path) -> dict[str, Any]:
 
 
 def _measures(condition: FileRow, rows: Sequence[FileRow], n_questions: int) -> FileRow:
-    """The measures of a condition: means over the answered questions; None if not measured."""
     if condition["same_as"]:
         return condition | {"answered": None}
     answers = [r for r in rows if "answer" in r]

@@ -30,10 +30,7 @@ class StudyCondition:
 
 
 def conditions(names: Sequence[str], project: Project) -> list[StudyCondition]:
-    """The conditions with these names, in the order of CONDITION_NAMES. A level deeper than the communities becomes the deepest one.
-
-    Raises UsageError for an unknown name, or one that needs reports if there are none.
-    """
+    """The conditions in the order of CONDITION_NAMES; too deep a level becomes the deepest. Raises UsageError, also without reports."""
     if unknown := [n for n in names if n not in CONDITION_NAMES]:
         raise UsageError(f"There is no condition {unknown[0]!r}.", f"Conditions: {', '.join(CONDITION_NAMES)}")
     written = {n for n in graph.communities_per_level(project.db) if graph.report_communities_at_level(project.db, n)}

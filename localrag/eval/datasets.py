@@ -1,7 +1,4 @@
-"""Datasets for evaluation: texts with gold annotation, documents with gold questions, and the JSONL files of results.
-
-Each result is appended as soon as it is known, so that an interrupted run can continue.
-"""
+"""Datasets for evaluation, and the JSONL files of results: each is appended at once, so that an interrupted run can continue."""
 
 import json
 import random
@@ -52,10 +49,7 @@ TYPE_MAPPINGS: dict[str, dict[str, str]] = {
 
 
 def load_gold(path: Path, form: str, *, limit: int = 0, seed: int = 0) -> list[GoldDocument]:
-    """The annotated texts of a file or folder in this format; with `limit`, a random sample by `seed`.
-
-    Raises UsageError for an unknown format, a missing path, or content of another format.
-    """
+    """The annotated texts of a file or folder; with `limit`, a random sample by `seed`. Raises UsageError for what cannot be read."""
     if form not in _LOADERS:
         raise UsageError(f"There is no format {form!r}.", f"Formats: {', '.join(_LOADERS)}")
     if not path.exists():
@@ -103,7 +97,6 @@ def _conll04(path: Path) -> Iterator[GoldDocument]:
 
 
 def _tag_runs(tags: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-    """(first, last, type) of every BIO or BILOU run."""
     first = -1
     for i, tag in enumerate(tags):
         head, _, kind = tag.partition("-")
@@ -143,7 +136,6 @@ _CHAIN = re.compile(r"^(.+)-(\d+)$")
 
 
 def _brat(folder: Path) -> Iterator[tuple[str, str, list[GoldMention]]]:
-    """(name, text, mentions) of every pair of .txt and .ann; every mention is a group of its own."""
     for file in sorted(folder.glob("*.txt")):
         mentions = []
         for line in file.with_suffix(".ann").read_text().splitlines():
@@ -155,7 +147,6 @@ def _brat(folder: Path) -> Iterator[tuple[str, str, list[GoldMention]]]:
 
 
 def _litbank(path: Path) -> Iterator[GoldDocument]:
-    """Types from `entities/`, and the entities of mentions from `coref/` beside it."""
     entities = path / "entities" if (path / "entities").is_dir() else path
     chains: dict[tuple[str, int, int], str] = {}
     for name, _, mentions in _brat(entities.parent / "coref"):
@@ -272,10 +263,7 @@ class GoldDataset:
 
 
 def load_qa_dataset(folder: Path, *, limit: int = 0, seed: int = 0) -> GoldDataset:
-    """Read `corpus.jsonl` and `queries.jsonl`, whose questions have `answers`. `limit`: the size of a random sample of questions.
-
-    Raises UsageError that names what cannot be read.
-    """
+    """Read `corpus.jsonl` and `queries.jsonl`; `limit`: the size of a random sample of questions. Raises UsageError."""
     rows = load_rows(folder / "corpus.jsonl", "id", "text")
     name_of = {str(r["id"]): f"{n:07}.md" for n, r in enumerate(rows)}
     documents = tuple((name_of[str(r["id"])], as_markdown(str(r.get("title", "")), str(r["text"]))) for r in rows)

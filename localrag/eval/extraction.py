@@ -136,10 +136,7 @@ EVALUATED_EXTRACTORS = ("model", "phrases")
 async def evaluate_extraction(
     documents: Sequence[GoldDocument], form: str, extractor: str, file: ModelFile, options: EngineOptions, settings: IndexSettings
 ) -> dict[str, Any]:
-    """The scores and costs of an extractor on annotated texts; the types asked for are those that the gold types map to.
-
-    Raises UsageError for an unknown extractor, ModelError.
-    """
+    """Scores and costs of an extractor, asked for the types that the gold types map to. Raises UsageError, ModelError."""
     if extractor not in EVALUATED_EXTRACTORS:
         raise UsageError(f"There is no extractor {extractor!r}.", f"Extractors: {', '.join(EVALUATED_EXTRACTORS)}")
     types = TYPE_MAPPINGS[form]
@@ -193,7 +190,6 @@ def gold_chunks(document: GoldDocument, tokenizer: Tokenizer, settings: IndexSet
 async def _extract(
     chunks: Sequence[Chunk], case: DocumentCasing, extractor: str, model: ChatModel, settings: IndexSettings, tagger: Tagger | None
 ) -> list[Extraction]:
-    """Extract from a document's chunks with the extractor."""
     if extractor == "phrases":
         return [extract_noun_phrases(piece, case) for piece in chunks]
     return [await extract_chunk(piece, case, model, settings, "extractive", tagger=tagger) for piece in chunks]

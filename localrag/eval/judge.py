@@ -149,10 +149,7 @@ def plan_comparisons(question: str, names: Sequence[str], repeats: int) -> Itera
 async def judge_answers(
     wanted: Sequence[Comparison], answers: dict[str, str], judge: ChatModel | PreferenceModel, keep: Callable[[FileRow], None]
 ) -> None:
-    """Judge every comparison, and pass its row to `keep` as soon as it is known; `answers`: condition → answer to its question.
-
-    A failure is a row with its error.
-    """
+    """Judge every comparison, and pass each row, or that of its failure, to `keep`. `answers`: condition → answer to its question."""
 
     async def one(pairing: Comparison) -> None:
         keep(await _verdict(pairing, answers, judge))

@@ -44,10 +44,7 @@ class QaSetup:
 
 
 async def evaluate_answers(gold: GoldDataset, setup: QaSetup, folder: Path, on_progress: ReportProgress) -> list[dict[str, Any]]:
-    """Answer every question in every mode; one row for each, also stored in `folder`/answers.jsonl with the indexes beside it.
-
-    Stored answers are not asked for again. A failed question is a row with its error, and asked again by the next run. Raises UsageError.
-    """
+    """A row for every question and mode, kept in `folder`; only missing and failed ones are asked again. Raises UsageError."""
     if unknown := [m for m in setup.modes if m not in (*MODE_FUNCTIONS, "auto", CLOSED_BOOK)]:
         raise UsageError(f"There is no mode {unknown[0]!r}.", f"Modes: {', '.join((*MODE_FUNCTIONS, 'auto', CLOSED_BOOK))}")
     folder.mkdir(parents=True, exist_ok=True)
@@ -108,7 +105,6 @@ async def _row(name: str, question: GoldQuestion, mode: str, setup_key: str, set
 
 
 async def _answer_with_passages(question: GoldQuestion, mode: str, setup: QaSetup, project: Project) -> tuple[Answer, list[str]]:
-    """The answer, and the files of the passages that it was made from."""
     if mode == CLOSED_BOOK:
         return await _closed_book_answer(question.text, project), []
     answer = await answer_question(question.text, project, replace(setup.options, mode=mode))

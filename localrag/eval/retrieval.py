@@ -73,7 +73,6 @@ async def evaluate_retrieval(
 
 
 async def _retrieve(mode: str, question: str, project: Project) -> Sequence[Chunk]:
-    """The chunks that a mode finds for a question, best first."""
     found = RETRIEVERS[mode](question, project.embedder.embed([question])[0], project, CANDIDATES)
     return await found if isinstance(found, Awaitable) else found
 

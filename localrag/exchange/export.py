@@ -31,10 +31,7 @@ EXPORT_FORMATS = (*FOLDER_FORMATS, *FILE_FORMATS)
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """The outcome of an export: its files below `path` (or the file's own name), counts of their content, their size in bytes.
-
-    `removed` are deleted files of an earlier export.
-    """
+    """The outcome of an export: its files below `path`, counts of their content, their bytes, and `removed` files of an earlier one."""
 
     format: str
     path: Path

@@ -67,10 +67,7 @@ def staging_folder(folder: Path) -> Iterator[Path]:
 
 
 def replace_export(inner: Path, folder: Path) -> tuple[list[str], list[str]]:
-    """Move a written export into the folder, in place of the last one; returns its files, and those of the last one that were deleted.
-
-    Raises UsageError as `move_into_place`.
-    """
+    """Move a written export in place of the last one; its files, and the last one's that were deleted. Raises as `move_into_place`."""
     new = {name: hash_below(inner, name) for name in _files_below(inner)}
     suffixes = {Path(name).suffix for name in new}
     names = [item.name for item in folder.iterdir() if item.suffix in suffixes]
@@ -90,10 +87,7 @@ def _files_below(folder: Path) -> list[str]:
 
 
 def move_into_place(inner: Path, folder: Path, replaceable: Collection[str], deleted: Collection[str] = ()) -> list[str]:
-    """Move the written files into the folder; `replaceable` are files there that may be replaced, `deleted` those to delete.
-
-    Raises UsageError, before anything is moved, if a file would be replaced that is not of an export, or written through a link.
-    """
+    """Move written files into the folder. Raises UsageError, before any move, for one not `replaceable`, or written through a link."""
     new = _files_below(inner)
     for name in new:
         link, target = find_link(folder, name), folder / name

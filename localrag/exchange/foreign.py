@@ -1,7 +1,4 @@
-"""The reader of an index by Microsoft GraphRAG 1 to 3: the Parquet tables of its output folder.
-
-`graphrag.toml` has the names of its files and columns.
-"""
+"""The reader of an index by Microsoft GraphRAG 1 to 3: Parquet tables, whose files and columns `graphrag.toml` names."""
 
 import math
 import re
@@ -47,7 +44,6 @@ def read_graphrag(folder: Path) -> GraphRagOutput:
 
 
 def _find_tables(folder: Path, schema: Mapping[str, Any]) -> Path:
-    """Return the folder with the tables: the given one, or its `output`."""
     for place in (folder, folder / "output"):
         if all(_file(place, table) for table in schema.values() if table["required"]):
             return place
@@ -66,7 +62,6 @@ def _file(place: Path, table: Mapping[str, Any]) -> Path | None:
 
 
 def _table_rows(place: Path, table: Mapping[str, Any], digest: Any) -> list[GraphRagRow]:
-    """Return the rows of a table, with localrag's column names; none if the table is missing. Raises UsageError."""
     import pyarrow
     from pyarrow import parquet
 
@@ -95,7 +90,6 @@ def _table_rows(place: Path, table: Mapping[str, Any], digest: Any) -> list[Grap
 
 
 def _typed_value(name: str, value: Any) -> Any:
-    """Return a value with the type of its column. Raises TypeError."""
     if name == "findings":
         return [_finding(one) for one in value or ()]
     if name in LIST_COLUMNS:
@@ -110,20 +104,17 @@ def _typed_value(name: str, value: Any) -> Any:
 
 
 def _finding(finding: Any) -> tuple[str, str]:
-    """Return the summary and the explanation of a finding, without references into the tables."""
     if not isinstance(finding, dict):
         return "", _DATA.sub("", str(finding)).strip()
     return str(finding.get("summary") or ""), _DATA.sub("", str(finding.get("explanation") or "")).strip()
 
 
 def _whole_number(value: Any) -> int | None:
-    """Return a value as a whole number from 0; None if it is none."""
     number = _real_number(value, -1.0)
     return int(number) if 0 <= number <= MAX_NUMBER and number.is_integer() else None
 
 
 def _real_number(value: Any, otherwise: float = 0.0) -> float:
-    """Return a value as a finite number; `otherwise` if it is none."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -137,10 +128,7 @@ def strength_of(weight: float, n_chunks: int) -> int:
 
 
 def choose_communities(tables: Mapping[str, Sequence[GraphRagRow]], skipped: dict[str, str]) -> list[GraphRagRow]:
-    """Return the communities that have a report and are on the first level or below such a community on the level above.
-
-    Each has the columns of both tables, and the coarsest come first. The others are added to `skipped`, with the reason.
-    """
+    """The communities with a report on the first level or below such a one, the coarsest first; the others go to `skipped`."""
     reports = {row["number"]: row for row in tables["reports"] if row["number"] is not None}
     chosen: dict[int, GraphRagRow] = {}
     for row in sorted(tables["communities"], key=lambda row: (row["level"] is None, row["level"], row["number"] or 0)):

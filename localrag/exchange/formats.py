@@ -85,7 +85,6 @@ def _claim(row: ExportedRow, titles: Mapping[str, str]) -> ExportedRow:
 
 
 def _community_rows(db: Database) -> dict[str, ExportedRow]:
-    """Community id → its number, parent, children, title, size and date, for its own row and its report's."""
     period = str(export_rows.newest_document_time(db) or "")[:10]
     rows_by_id: dict[str, ExportedRow] = {}
     for n, (key, parent, size) in enumerate(export_rows.community_sizes(db)):
@@ -230,7 +229,6 @@ def _node_file(label: str, columns: Mapping[str, str], rows: Iterable[ExportedRo
 
 
 def _link_file(kind: str, a: str, b: str, columns: Mapping[str, str], rows: Iterable[ExportedRow]) -> Neo4jFile:
-    """Return a file of relationships from nodes with the label `a` to nodes with the label `b`."""
     ends = {"a": f":START_ID({a})", "b": f":END_ID({b})"}
     return Neo4jFile(ends | {name: f"{name}:{kind}" for name, kind in columns.items()}, kind, rows)
 
@@ -295,7 +293,6 @@ def _link_files(db: Database) -> dict[str, Neo4jFile]:
 
 
 def _write_csv(path: Path, file: Neo4jFile) -> int:
-    """Write one CSV file; the label or type ends each row."""
     n, last = 0, ":LABEL" if next(iter(file.headers)) == "id" else ":TYPE"
     with path.open("w", encoding="utf-8", newline="") as out:
         out.write(",".join([*file.headers.values(), last]) + "\n")
@@ -305,7 +302,6 @@ def _write_csv(path: Path, file: Neo4jFile) -> int:
 
 
 def _cell(value: Any) -> str:
-    """A value in a CSV file: texts in quotes, numbers without, nothing for None."""
     if value is None:
         return ""
     if isinstance(value, int | float):

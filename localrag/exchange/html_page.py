@@ -110,12 +110,11 @@ _HTML_HEAD = """<!doctype html>
 
 
 def _json(value: Any) -> str:
-    """JSON that is safe in a script element."""
+    """Safe in a script element."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _data(db: Database, view: GraphView) -> Iterator[str]:
-    """The data of the page in parts: an object whose lists have a row for each item of the graph view."""
     documents = {row["id"]: (n, row["path"]) for n, row in enumerate(export_rows.document_titles(db))}
     yield f'{{"tag":{_json(view.etag)},"counts":{_json(graph.counts(db))},"documents":{_json([path for _, path in documents.values()])}'
     yield from _list("communities", _communities(db, view))
@@ -140,7 +139,6 @@ def _communities(db: Database, view: GraphView) -> Iterator[list[Any]]:
 
 
 def _joined(db: Database, view: GraphView) -> Iterator[dict[str, Any]]:
-    """The relationships of the graph view, in its order."""
     for row in export_rows.relationships(db):
         if row["source_id"] in view.entity_numbers and row["target_id"] in view.entity_numbers:
             yield row

@@ -1,7 +1,4 @@
-"""Import of an index of Microsoft GraphRAG: locates its content in the documents' text and stores it.
-
-Chunks and names that do not occur in the text are listed as skipped; claims are not imported.
-"""
+"""Import of an index of Microsoft GraphRAG: its content is located in the documents' text; what does not occur there is skipped."""
 
 import asyncio
 from collections import defaultdict
@@ -94,7 +91,6 @@ def locate_in_documents(
 
 
 def _chunk_places(document: Document, rows: Sequence[GraphRagRow], skipped: dict[str, str]) -> dict[str, tuple[int, int]]:
-    """The spans of a document's chunks by key."""
     places: dict[str, tuple[int, int]] = {}
     at = 0
     for row in rows:
@@ -115,7 +111,6 @@ def _place(text: str, wanted: str, at: int) -> tuple[int, int] | None:
 
 
 def _chunks(document: Document, places: Mapping[str, tuple[int, int]], counts: CountTokens, size: int, overlap: int) -> list[Chunk]:
-    """The chunks of a document in order: the other program's, and new ones of the text between them."""
     spans = sorted(set(places.values()))
     new_spans: list[tuple[int, int]] = []
     at = 0
@@ -133,7 +128,6 @@ def _chunks(document: Document, places: Mapping[str, tuple[int, int]], counts: C
 
 
 def _place_entity(row: GraphRagRow, matches: Mapping[str, _ChunkMatches], located: LocatedIndex) -> None:
-    """Add an entity to every chunk that names it, in each spelling there; its description to the first."""
     kind, description = row["type"].strip('"').lower(), row["description"].strip()
     forms = located.forms.setdefault(row["name"], set())
     for f in _of(row["chunks"], matches):
@@ -151,13 +145,11 @@ def _of(keys: Sequence[str], matches: Mapping[str, _ChunkMatches]) -> Iterator[_
 
 
 def _surface_forms(text: str, name: str) -> list[str]:
-    """The spellings of a name in a text, ignoring case, each once."""
     spans = find_name_spans(text.casefold(), name.casefold()) if len(text.casefold()) == len(text) else find_name_spans(text, name)
     return list(dict.fromkeys(collapse_whitespace(text[s.start : s.end]) for s in spans))
 
 
 def _place_relationship(row: GraphRagRow, matches: Mapping[str, _ChunkMatches], located: LocatedIndex) -> None:
-    """Add a relationship to every chunk that names both of its ends; its description to the first."""
     ends = [name_key(row[name]) for name in ("source", "target")]
     description, placed = row["description"].strip(), False
     for f in _of(row["chunks"], matches):
@@ -185,10 +177,7 @@ class ImportResult:
 
 
 def import_index(output: GraphRagOutput, folder: Path, project: Project, progress: Callable[[RunProgress], None]) -> ImportResult:
-    """Store and publish another program's index of documents in `folder`; does nothing if the same was imported before.
-
-    Raises UsageError if it has no document.
-    """
+    """Store and publish another program's index; nothing if the same was imported before. Raises UsageError if it has no document."""
     db, tables = project.db, output.tables
     if not tables["documents"]:
         raise UsageError(f"There are no documents in {folder}.", "Give the output folder of a finished run.")
@@ -218,7 +207,6 @@ def import_index(output: GraphRagOutput, folder: Path, project: Project, progres
 
 
 def _paths(rows: Sequence[GraphRagRow], folder: Path, project: Project) -> dict[str, str]:
-    """The path of each document: its title within the imported folder."""
     paths: dict[str, str] = {}
     taken: set[str] = set()
     for n, row in enumerate(rows, 1):
@@ -308,8 +296,6 @@ def _members(groups: Sequence[GraphRagRow], ids: Mapping[str, str], taken: Colle
 
 
 def _report(row: GraphRagRow, key: str, mark: str, names: Mapping[str, str], of_entity: Mapping[str, Sequence[Quote]]) -> Report:
-    """A report with its findings, each with sentences of the documents about the entities that it names."""
-
     def quotes(text: str) -> tuple[Quote, ...]:
         named = [entity for name, entity in names.items() if name.casefold() in text.casefold()]
         return tuple(dict.fromkeys(q for entity in named for q in of_entity.get(entity, ())[:QUOTES_PER_NAME]))[:MAX_QUOTES]

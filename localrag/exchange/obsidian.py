@@ -1,7 +1,4 @@
-"""Pages for Obsidian: one for every document, entity and community, linked like the graph.
-
-Texts are escaped so that they cannot become markup, links, tags or comments, and page names are valid on every file system.
-"""
+"""Pages for Obsidian, linked like the graph; texts are escaped so that they cannot become markup, links, tags or comments."""
 
 import re
 import unicodedata
@@ -92,8 +89,6 @@ PageRow = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Vault:
-    """What all pages need: the index, each subject's page name, rows and titles of communities."""
-
     db: Database
     names: Mapping[str, str]
     communities: Mapping[str, PageRow]
@@ -126,10 +121,7 @@ def vault_pages(db: Database, names: Mapping[str, str]) -> Iterator[GeneratedPag
 
 
 def _communities(db: Database) -> dict[str, PageRow]:
-    """The communities that differ from their parent; `parent` is the next one above that does.
-
-    One without a report is called by its most connected entities: its number may change with any document.
-    """
+    """The communities that differ from their parent; without a report they have their entities' names: numbers change."""
     rows: dict[str, PageRow] = {}
     shown: dict[str, str] = {}
     for row in browse.community_tree(db):
@@ -194,7 +186,6 @@ def _community(vault: _Vault, row: PageRow, report: Report | None) -> GeneratedP
 
 
 def _findings(vault: _Vault, report: Report) -> Iterator[str]:
-    """The findings of a report, with those of its quotes that stand in the documents."""
     for finding in report.findings:
         yield f"## {escape_markdown(finding.summary)}"
         yield escape_markdown(finding.explanation)

@@ -92,10 +92,7 @@ def reason_to_leave_out(path: str, *, windows: bool = False) -> str:
 
 
 def conflicting_names(names: Iterable[str]) -> Iterator[str]:
-    """The names that some system confuses with an earlier one: equal but for case or encoding, or a file where another has a folder.
-
-    Of equal names the first is kept.
-    """
+    """The names that some system confuses with an earlier one: equal but for case or encoding, or a file where another has a folder."""
     keys = [(fold_member_name(name), -n, name) for n, name in enumerate(names)]
     keys.sort(key=lambda entry: (entry[0].replace("/", "\0"), *entry[:2]))  # a folder's name directly before its content
     for (key, _, name), (following, *_) in pairwise(keys):
@@ -192,7 +189,6 @@ def _documents(paths: list[str], root: Path, db: Database) -> tuple[dict[str, Pa
 
 
 def _write_archive(part: Path, files: dict[str, Path], manifest: dict[str, Any]) -> dict[str, Any]:
-    """Write the archive; returns the manifest with every member's size and SHA-256."""
     members: dict[str, dict[str, Any]] = {}
     with ZipFile(part, "w", allowZip64=True) as archive:
         for name, file in files.items():
@@ -234,10 +230,7 @@ _COPY_AGAIN_HINT = "Copy it again from the original, and check both: localrag un
 
 @dataclass(frozen=True, slots=True)
 class UnpackResult:
-    """The content of a pack: the index folder (None if it was only checked), the numbers of documents and of their files.
-
-    `left_out`: files that were not unpacked, with reasons. `dropped`: what the index stored about the machine it was made on.
-    """
+    """The content of a pack; `folder` is None if it was only checked. `left_out`: files not unpacked; `dropped`: facts of its machine."""
 
     folder: Path | None
     localrag: str
@@ -320,7 +313,6 @@ def _skipped_members(members: Iterable[str], document_paths: set[str] | None) ->
 
 
 def _open_archive(file: Path) -> ZipFile:
-    """Open a pack. Raises UsageError, LocalragError."""
     try:
         if not stat.S_ISREG(file.stat().st_mode):
             raise UsageError(f"{file} is not a file.", "Give a file that localrag pack wrote.")
@@ -379,7 +371,6 @@ def _members(archive: ZipFile, manifest: dict[str, Any], file: Path) -> list[Zip
 
 
 def _extract_member(archive: ZipFile, info: ZipInfo, listed: dict[str, Any], target: Any, file: Path) -> None:
-    """Copy a member, and check it against the manifest's entry."""
     try:
         with archive.open(info) as source:
             copied = copy_and_hash(source, target, limit=listed["size"])
@@ -390,7 +381,7 @@ def _extract_member(archive: ZipFile, info: ZipInfo, listed: dict[str, Any], tar
 
 
 def _document_targets(names: Iterable[str], folder: Path) -> dict[str, str]:
-    """The paths of documents below the folder. Raises UsageError if something exists at one, or a link on the way there."""
+    """Raises UsageError if something exists at one of the paths, or a link on the way there."""
     places = {name: name.partition("/")[2] for name in names if name.startswith(f"{ARCHIVE_DOCUMENTS}/")}
     for path in places.values():
         link, target = find_link(folder, path), folder / path
@@ -434,7 +425,6 @@ def _check_room(infos: list[ZipInfo], folder: Path) -> None:
 
 @contextmanager
 def _unpacked_index(folder: Path) -> Iterator[Database]:
-    """Open the unpacked index. Raises LocalragError if its content cannot be used."""
     db = open_index(folder, create=True)
     try:
         yield db

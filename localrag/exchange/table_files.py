@@ -20,10 +20,7 @@ T = TypeVar("T")
 
 
 def write_table(table: ResultTable, path: Path, *, force: bool = False) -> None:
-    """Write a table to a file, whose suffix is one of TABLE_SUFFIXES; only its owner can read it.
-
-    Raises UsageError for another suffix, if the file exists and `force` is not set, or if the table is too large for the format; OSError.
-    """
+    """Write a table to a private file by its suffix. Raises UsageError for another suffix, an existing file, too large a table; OSError."""
     check_output_file(path, force=force)
     _writer(path, _TABLE_WRITERS)(table, path)
 

@@ -1,7 +1,4 @@
-"""A wiki of an index that is kept up to date: only pages whose content changed are written, and what a person wrote stays.
-
-All that is known of a page stands in the page itself, so that it may be moved and renamed, and the folder needs no list of its pages.
-"""
+"""A wiki that is kept up to date: a page says itself what is known of it, so it may be moved, and what a person wrote stays."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -102,7 +99,6 @@ def update_wiki(opened: OpenIndex, folder: Path, *, force: bool = False) -> Wiki
 
 
 def _write_pages(db: Database, wiki: WikiFolder, names: PageNames, folder: Path, inner: Path) -> WikiResult:
-    """Write the new and changed pages to `inner`, and say what is to be done with the others."""
     counts = {"documents": 0, "entities": 0, "communities": 0}
     edited, seen = [], set()
     for page in vault_pages(db, names.of):
@@ -135,7 +131,6 @@ def _write_pages(db: Database, wiki: WikiFolder, names: PageNames, folder: Path,
 
 
 def _update(old: WikiPage, page: GeneratedPage, inner: Path) -> None:
-    """Write a page if it changes."""
     text = updated_page(old, page)
     if text != old.text:
         _write_page(inner / old.path, text)

@@ -1,7 +1,4 @@
-"""Checks of a wiki against the documents of its index: dead quotes, edited pages, and what a person wrote.
-
-Nothing is written. Sentences of a person are checked like those of an answer: against the passages that retrieval finds for them.
-"""
+"""Checks of a wiki against its documents: dead quotes, edited pages, and a person's sentences, which are checked like an answer's."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -78,10 +75,7 @@ class WikiStatement:
 
 
 def check_wiki(project: Project, folder: Path, on_work: OnWork | None = None) -> WikiCheckResult:
-    """Compare the pages of a wiki with the documents; `on_work` hears of the statements that are checked.
-
-    Raises UsageError if the folder has no page of a wiki.
-    """
+    """Compare the pages of a wiki with the documents; `on_work` hears of the statements. Raises UsageError for a folder that is no wiki."""
     folder = folder.absolute()
     wiki = read_wiki(folder)
     if not wiki.pages:
@@ -106,7 +100,7 @@ def _edited_line(page: WikiPage) -> int:
 
 
 def _page_quotes(text: str) -> Iterator[tuple[int, str, str]]:
-    """The quotes of a page that name their source: number of the first line, text, name of the page of the source."""
+    """Number of the first line, text, and name of the source's page."""
     first, quoted = 0, list[str]()
     for n, line in enumerate(text.split("\n"), 1):
         if source := _QUOTED_FROM.match(line):
@@ -143,7 +137,6 @@ def _one_line(text: str) -> str:
 
 
 def _statements(page: WikiPage) -> Iterator[WikiStatement]:
-    """What a person states on a page outside of the generated part."""
     if page.block is None:
         return
     heading = page.block.text.strip().partition("\n")[0].removeprefix("# ")

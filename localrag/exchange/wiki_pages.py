@@ -38,10 +38,7 @@ class GeneratedPage:
 
 @dataclass(frozen=True, slots=True)
 class PageBlock:
-    """A generated block at characters `start` to `end` of a page, with its markers.
-
-    `made_hash`: of its text as it was generated; `front_hash`: of the properties that were generated with it.
-    """
+    """A generated block of a page. `made_hash`: of its text as generated; `front_hash`: of the properties generated with it."""
 
     key: str
     start: int
@@ -88,7 +85,7 @@ def hash_text(text: str) -> str:
 
 
 def _page_blocks(text: str) -> Iterator[PageBlock]:
-    """Yield the blocks of a page; a first marker that another one follows before the last marker begins none."""
+    """A first marker that another one follows before the last marker begins none."""
     begins = list(_BEGIN.finditer(text))
     for begin, following in zip_longest(begins, begins[1:]):
         end = _END.search(text, begin.end(), following.start() if following else len(text))
@@ -97,10 +94,7 @@ def _page_blocks(text: str) -> Iterator[PageBlock]:
 
 
 def parse_page(path: str, text: str) -> WikiPage | None:
-    """Return a page of a wiki; None for any other text.
-
-    Of several blocks, the page's is the one of the subject that its properties name, as the others may have been copied there.
-    """
+    """A page of a wiki; None for any other text. Of several blocks, its own is that of the subject that its properties name."""
     front = _FRONT.match(text)
     named = _FRONT_KEY.search(front[1]) if front else None
     key = named[1] if named else ""
@@ -157,7 +151,6 @@ def _updated_front(head: str, front_hash: str, new: Properties | None) -> tuple[
 
 
 def _dump(values: Properties) -> str:
-    """Return properties as YAML."""
     import yaml
 
     cleaned = {_cleaned(key): _cleaned(value) for key, value in values.items()}

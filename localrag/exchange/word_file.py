@@ -166,7 +166,6 @@ def write_word_answer(answer: Answer, path: Path) -> None:
 
 
 def _add_passages(document: WordDocument, text: str) -> None:
-    """Add passages of documents, which are no Markdown, below their titles."""
     for line in filter(str.strip, text.split("\n")):
         is_title = len(line) > 4 and line.startswith("**") and line.endswith("**")
         document.add_paragraph(_text_runs(line[2:-2] if is_title else _ESCAPED_MARK.sub(r"[\1]", line), is_bold=is_title))

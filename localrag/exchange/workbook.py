@@ -71,7 +71,6 @@ def write_workbook(table: ResultTable, path: Path) -> None:
 
 
 def _write_cells(sheet: Any, table: ResultTable) -> None:
-    """The sheet with a row for each row; the quotes of a cell are its comment."""
     from openpyxl.utils import get_column_letter
 
     sheet.freeze_panes = "A2"
@@ -110,7 +109,6 @@ def text_cell(sheet: Any, text: str) -> Any:
 
 
 def _cut(text: str, most: int) -> str:
-    """The text, or as much of it as fits into so many UTF-16 units, with an ellipsis."""
     if len(text) * 2 <= most or len(text.encode("utf-16-le")) <= most * 2:
         return text
     return text.encode("utf-16-le")[: (most - 1) * 2].decode("utf-16-le", "ignore") + "…"
@@ -153,7 +151,6 @@ def _number_format(cell: Cell, column: Column) -> str | None:
 
 
 def _write_about(sheet: Any, table: ResultTable) -> None:
-    """The sheet with title, note and figures."""
     sheet.column_dimensions["A"].width, sheet.column_dimensions["B"].width = 24, 80
     sheet.append([_head_cell(sheet, "Title"), text_cell(sheet, table.title)])
     if table.note:

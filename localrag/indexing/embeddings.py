@@ -9,10 +9,11 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.engine.embedder import TextVectors
 from localrag.indexing.graph.stage import BuiltGraph
 from localrag.indexing.progress import ProgressReporter
 from localrag.indexing.report_stage import ReportsResult
-from localrag.indexing.tasks import EMBED_BATCH, EmbedTexts, WorkerPool, run_in_order
+from localrag.indexing.tasks import EMBED_BATCH, EmbedPassages, EmbedTexts, WorkerPool, run_in_order
 from localrag.project import Project
 from localrag.records import content_id
 from localrag.store import chunks as chunks_store
@@ -51,23 +52,32 @@ async def _embed(
         pending[text].append(key)
     done = 0
 
-    def save(results: Sequence[str], found: NDArray[np.float32]) -> None:
+    def save(results: Sequence[str], found: Sequence[vectors.StoredVector]) -> None:
         nonlocal done
-        keys = [(key, n) for n, text in enumerate(results) for key in pending[text]]
-        subjects = [key for key, _ in keys]
-        vectors.save_vectors(project.db, kind, fingerprint, subjects, hashes, found[[n for _, n in keys]], waits=set(subjects) - lasting)
-        done += len(subjects)
+        rows = {key: vector for text, vector in zip(results, found, strict=True) for key in pending[text]}
+        matrix, windows = np.stack([v for v, _ in rows.values()]), [w for _, w in rows.values()]
+        vectors.save_vectors(project.db, kind, fingerprint, list(rows), hashes, matrix, windows=windows, waits=rows.keys() - lasting)
+        done += len(rows)
         on_progress(done)
 
     cached = vectors.vectors_by_content(project.db, kind, fingerprint, set(hashes.values()))
     stored = [text for text, keys in pending.items() if hashes[keys[0]] in cached]
     if stored:
-        save(stored, np.stack([cached[hashes[pending[text][0]]] for text in stored]))
+        save(stored, [cached[hashes[pending[text][0]]] for text in stored])
     distinct = sorted(pending.keys() - set(stored), key=lambda text: (len(text), text))  # similar lengths together: less padding
     batches = [distinct[at : at + EMBED_BATCH] for at in range(0, len(distinct), EMBED_BATCH)]
-    async for results in run_in_order(pool, (EmbedTexts(tuple(batch)) for batch in batches)):
+    task: type[EmbedTexts | EmbedPassages] = EmbedPassages if kind == "chunk" else EmbedTexts
+    async for results in run_in_order(pool, (task(tuple(batch)) for batch in batches)):
         for job, found in results:
-            save(job.texts, found)
+            save(job.texts, _rows_of(found))
+
+
+def _rows_of(found: TextVectors | NDArray[np.float32]) -> list[vectors.StoredVector]:
+    """The vectors as they are stored, with those of their windows if they have any."""
+    if not isinstance(found, TextVectors):
+        return [(vector, b"") for vector in found]
+    of_text = (found.owners == n for n in range(len(found.vectors)))
+    return [(v, vectors.encode_windows(found.spans[own], found.windows[own])) for v, own in zip(found.vectors, of_text, strict=True)]
 
 
 def _missing_vectors(project: Project, kind: str, texts: Mapping[str, str]) -> dict[str, str]:

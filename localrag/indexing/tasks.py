@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.engine.embedder import EmbeddingModel
+from localrag.engine.embedder import EmbeddingModel, TextVectors
 from localrag.errors import LocalragError
 from localrag.llm.model import ChatModel
 from localrag.llm.tagger import Tagger
@@ -103,6 +103,18 @@ class EmbedTexts(Task[NDArray[np.float32]]):
     async def run(self, tools: TaskContext) -> NDArray[np.float32]:
         """The vectors, in the order of the texts."""
         return tools.embedder.embed(self.texts)
+
+
+@dataclass(frozen=True)
+class EmbedPassages(Task[TextVectors]):
+    """Embeds texts and their windows."""
+
+    texts: tuple[str, ...]
+    n_chunks = MAX_CHUNKS_PER_TASK
+
+    async def run(self, tools: TaskContext) -> TextVectors:
+        """The vectors, in the order of the texts."""
+        return tools.embedder.embed_windows(self.texts)
 
 
 class WorkerPool(Protocol):

@@ -56,10 +56,7 @@ class TokenBudgets:
 
     @classmethod
     def of(cls, window: int, *, small: bool = False) -> "TokenBudgets":
-        """The budgets for a window of so many tokens. A small model gets the smallest, since it writes worse from more context.
-
-        There are four sizes, so that a slightly different window on another day changes nothing. 0: the window is unknown.
-        """
+        """The budgets for a window of so many tokens (0: unknown), in four sizes. A small model writes worse from more context."""
         if 0 < window < 4096 and not small:
             return TINY
         if small or window < 8192:
@@ -129,11 +126,7 @@ class TokenDensity:
 
     @classmethod
     async def measure(cls, count: CountTokens, *texts: str, language: str = "") -> "TokenDensity":
-        """The density of answers from these texts, or in a requested language, by the model's own count, at least DEFAULT_TOKENS_PER_CHAR.
-
-        A few Latin words are not measured: "In 1953?" has a token per character. Of a text in another script only that script counts, not
-        Latin words in between.
-        """
+        """The measured density of answers from these texts or in a language; of a text in another script only that script counts."""
         samples = [_non_ascii_part(t) for t in (*texts, _SAMPLES.get(language.strip().lower(), language))]
         measured = [t for t in samples if len(t) >= MIN_SAMPLE_CHARS or not t.isascii()]
         return cls(max([DEFAULT_TOKENS_PER_CHAR, *[SAFETY_FACTOR * await count(t) / len(t) for t in measured]]))
@@ -236,7 +229,6 @@ def record_stage_speeds(key: str, took: Mapping[str, tuple[float, float]]) -> No
 
 
 def _read_stored(name: str) -> dict[str, Any]:
-    """The content of a file of the user cache; empty if it is missing or damaged."""
     try:
         stored = json.loads((cache_dir() / name).read_text())
     except (OSError, ValueError):

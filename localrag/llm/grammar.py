@@ -33,10 +33,7 @@ _PROSE = {"type": "string", "maxLength": MAX_DESCRIPTION_CHARS}
 
 
 def _size(text: str, script: TokenDensity | None) -> float:
-    """The number of Latin characters that take as many tokens as `text`; other characters count by the measured density.
-
-    Without one they count about nine each: a small model's vocabulary may have a token for every byte of them.
-    """
+    """The Latin characters that take as many tokens as `text`; others count by the measured density, without one about nine each."""
     latin = sum(c.isascii() for c in text)
     if script is None:
         return 3 * len(text.encode()) - 2 * latin
@@ -91,30 +88,24 @@ def _line_grammar(pattern: str, max_characters: int, to_line: Callable[[str], st
     return replace(grammar, schema=schema, from_json=lambda value: [to_line(value["line"]) + "\n"])
 
 
-def question_lines(n_lines: int, previous: Sequence[str] = ()) -> Grammar:
-    """Exactly `n_lines` lines of one question each, all different and none of the `previous` ones."""
-    return _distinct_lines(r"[^\s\-*#][^\n]{8,140}[?？]", n_lines, n_lines, previous)
-
-
 def word_lines(*, most: int) -> Grammar:
     """Different lines of one lower-case common noun or two to six Chinese characters; the model decides when the list ends."""
-    return _distinct_lines("[a-z]{3,20}|[\u4e00-\u9fff]{2,6}", 1, most)
+    return distinct_lines("[a-z]{3,20}|[\u4e00-\u9fff]{2,6}", 1, most)
 
 
-def _distinct_lines(pattern: str, min_lines: int, max_lines: int, excluded: Sequence[str] = ()) -> Grammar:
-    """`min_lines` to `max_lines` different lines of a pattern, none of the excluded ones."""
+def distinct_lines(pattern: str, min_lines: int, max_lines: int) -> Grammar:
+    """`min_lines` to `max_lines` different lines of a pattern."""
 
     def following(text: str) -> str | None:
         seen = text.split("\n")[:-1]
         if len(seen) >= max_lines:
             return None
-        left_out = [*excluded, *seen]
-        unseen = f" & ~({' | '.join(map(lark_literal, left_out))})" if left_out else ""
+        unseen = f" & ~({' | '.join(map(lark_literal, seen))})" if seen else ""
         return f'start: (LINE "\\n"){"?" if len(seen) >= min_lines else ""}\nLINE: /{pattern}/{unseen}'
 
     line = {"type": "string", "maxLength": 150}
     schema = object_schema(items={"type": "array", "items": line, "minItems": min_lines, "maxItems": max_lines})
-    key = content_id("lines", min_lines, max_lines, pattern, *excluded)
+    key = content_id("lines", min_lines, max_lines, pattern)
     return Grammar(key, following, schema, lambda value: [f"{row.strip()}\n" for row in dict.fromkeys(value["items"])])
 
 
@@ -180,7 +171,6 @@ def entity_lines(
 
 
 def _lines_in(tokens: int, each: int) -> int:
-    """Number of lines that fit into so many tokens."""
     return max(1, tokens // each)
 
 
@@ -259,7 +249,6 @@ def _repaired_claim(row: Any, names: Sequence[str], text: str, script: TokenDens
 
 
 def _repaired_description(row: dict[str, Any], about: str, script: TokenDensity | None) -> dict[str, Any]:
-    """The description as the grammar allows it, if the row has one."""
     if "description" not in row:
         return {}
     longest = _description_limit(script)
@@ -275,10 +264,7 @@ SOURCE_WORDS, SOURCE_CHARACTERS = 30, 80
 
 
 def _span_rule(text: str) -> str:
-    """The rule SPAN: any word-aligned span of a text, of characters if it is Chinese, without runs of letters over MAX_WORD_CHARS.
-
-    What punctuation joins to a word, such as a link's address, is a word of its own.
-    """
+    """The rule SPAN: any word-aligned span, of characters if it is Chinese, without runs over MAX_WORD_CHARS. Joined marks are words."""
     if is_cjk(text):
         return "SPAN: %regex " + json.dumps({"substring_chars": text}, ensure_ascii=False)
     short_words = re.sub(rf"\w{{{MAX_WORD_CHARS + 1},}}", " ", text)

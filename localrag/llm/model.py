@@ -122,10 +122,7 @@ class ChatModel:
         priority: int = INDEXING,
         on_text: Callable[[str], None] | None = None,
     ) -> ModelReply:
-        """The model's answer to a conversation; with `after`, `messages` continue from that reply.
-
-        Raises AnswerTruncated if `max_tokens` cut it off, ContextTooSmall, EngineError, ModelError.
-        """
+        """The model's answer; `messages` continue from `after`. Raises AnswerTruncated, ContextTooSmall, EngineError, ModelError."""
         conversation = (*after.messages, *messages) if after else tuple(messages)
         prompt_hash = content_id(*(part for m in conversation for part in (m["role"], m["content"])))
         drawn = f"{sampling.temperature} 1.0 0.0 {sampling.seed} {max_tokens} ()"  # with what keys once had for top-p, min-p and stop texts
@@ -216,7 +213,6 @@ class ChatModel:
             counter[task] += self._dropped_rows.get(key, 0)
 
     async def _generate(self, request: Request) -> tuple[tuple[int, ...], Generation]:
-        """The prompt of the request's conversation and the engine's generation. Raises AnswerTruncated."""
         engine = await self.engine()
         self._check_file()
         prompt = engine.backend.chat.encode(request.messages) if isinstance(engine, Engine) else ()
@@ -324,10 +320,7 @@ def _is_new_reference(reference: CallReference, call: LlmCall) -> bool:
 
 
 async def bounded_map(jobs: Iterable[Coroutine[Any, Any, T]], size: int = 256) -> list[T]:
-    """Run coroutines with at most `size` at a time and return results in order.
-
-    The default keeps all slots of an engine busy. The first error cancels the others and is raised.
-    """
+    """Run coroutines, as many at a time as keep an engine busy, and return results in order. The first error cancels the others."""
     results: dict[int, T] = {}
     waiting = iter(enumerate(jobs))
 
@@ -384,7 +377,6 @@ def _word_runs(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _copied_share(words: Sequence[str], known_runs: Iterable[tuple[str, ...]]) -> float:
-    """The share of words in known runs of words."""
     copied: set[int] = set()
     for n, run in enumerate(_word_runs(words)):
         if run in known_runs:

@@ -199,7 +199,7 @@ def _placeholders(prompt: Prompt) -> set[str]:
 
 DOMAIN_FILE = "domain.toml"
 _DOMAIN_FILE_HEADER = """# What localrag knows about these documents in advance. Edit it as you like, then run `localrag index` again.
-# Undo: localrag tune --undo. Start again: localrag tune.
+# The state before the last tuning is in domain.toml.before. Start again: localrag tune.
 """
 
 
@@ -211,7 +211,7 @@ def read_domain(folder: Path) -> Domain:
     except FileNotFoundError:
         return Domain()
     except (OSError, TypeError, KeyError, ValueError, AttributeError, RecursionError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", "Correct it, or undo it: localrag tune --undo") from error
+        raise UsageError(f"{path} cannot be read: {error}", "Correct it, or make it again: localrag tune") from error
 
 
 def _stored_domain(path: Path) -> Domain:
@@ -237,7 +237,7 @@ def _domain(values: dict[str, Any]) -> Domain:
 
 
 def write_domain(folder: Path, domain: Domain) -> None:
-    """Write a domain file and keep the previous one for `undo_domain`."""
+    """Write a domain file and keep the previous one."""
     path = folder / DOMAIN_FILE
     if path.exists():
         path.replace(_previous_file(folder))
@@ -278,17 +278,6 @@ def _domain_bytes(domain: Domain) -> bytes:
     return (_DOMAIN_FILE_HEADER + tomlkit.dumps(values)).encode()
 
 
-def undo_domain(folder: Path) -> bool:
-    """Undo the last `write_domain`: restore the previous file, or none. False if there is nothing to undo."""
-    path, before = folder / DOMAIN_FILE, _previous_file(folder)
-    if before.exists():
-        before.replace(path)
-        return True
-    existed = path.exists()
-    path.unlink(missing_ok=True)
-    return existed
-
-
 def _previous_file(folder: Path) -> Path:
     return folder / f"{DOMAIN_FILE}.before"
 
@@ -309,7 +298,6 @@ def with_domain(prompt: Prompt, domain: Domain, task: str) -> Prompt:
 
 
 def _turns(example: Example, task: str) -> tuple[tuple[str, str], tuple[str, str]] | None:
-    """An example as question and answer of the extractive prompts; None if it has none for the task."""
     import json
 
     def line(value: Any) -> str:

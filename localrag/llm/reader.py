@@ -140,23 +140,18 @@ class PassageReader:
 
 
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    """A span without the white space around it."""
     found = text[start:end]
     first = start + len(found) - len(found.lstrip())
     return first, max(first, end - len(found) + len(found.rstrip()))
 
 
 def _windows(n_tokens: int, width: int) -> Iterator[slice]:
-    """Overlapping windows over so many tokens; none where there are no tokens."""
     last = max(min(n_tokens, 1), n_tokens - MIN_WINDOW_TOKENS)
     return (slice(start, start + width) for start in range(0, last, width - OVERLAP_TOKENS))
 
 
 def best_span(logits: Array) -> tuple[int, int, float]:
-    """The first and last token of the likeliest answer, and its log odds against none.
-
-    `logits`, (1 + n, 2): of the beginning and the end, of none and of each token.
-    """
+    """First and last token of the likeliest answer, and its log odds against none. `logits`: (1 + n, 2), of none and of each token."""
     together = logits[1:, 0][:, None] + logits[1:, 1][None, :]
     if not together.size:
         return 0, 0, -np.inf
@@ -172,8 +167,6 @@ def _softmax(logits: Array) -> Array:
 
 
 class _ReaderModel:
-    """The loaded encoder, its tokenizer and its heads."""
-
     def __init__(self, bert: BertModel, tokenizer: UnigramTokenizer, heads: Mapping[str, Array]) -> None:
         self._bert, self._heads = bert, heads
         self.tokenize = tokenizer.tokenize
@@ -206,7 +199,6 @@ def _remedy() -> str:
 
 
 def _load() -> _ReaderModel:
-    """The reader that ships. Raises ModelError if one of its files is missing, damaged or another version's."""
     entry = shipped_models()["reader"]
     try:
         data = shipped_data_path(entry["path"]).read_bytes()
@@ -225,7 +217,6 @@ def _load() -> _ReaderModel:
 
 
 def _load_weights(data: bytes, base: E5File) -> tuple[BertModel, dict[str, Array]]:
-    """The encoder, and the weights of the heads."""
     import gguf
     from safetensors.numpy import load
 

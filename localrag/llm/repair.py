@@ -26,7 +26,7 @@ def verbatim_name(name: str, text: str) -> str:
 
 
 def _folded(text: str) -> str:
-    """The text in lower case with straight quotes; every character stays at its place."""
+    """Every character stays at its place."""
     return "".join(low if len(low := c.lower()) == 1 else c for c in text.translate(STRAIGHT_QUOTES))
 
 
@@ -75,10 +75,7 @@ def strength(value: Any) -> Any:
 
 
 def conformed(value: Any, schema: Mapping[str, Any]) -> Any:
-    """A JSON value as its schema has it: no other properties, numbers and lengths within their limits, options in the schema's spelling.
-
-    What cannot be repaired is left as it is.
-    """
+    """A JSON value as its schema has it, within its limits and in its spelling; what cannot be repaired is left as it is."""
     if options := schema.get("enum"):
         by_text = {str(option): option for option in options}
         return value if value in options else by_text.get(known_option(value, list(by_text)), value)

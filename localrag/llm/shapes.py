@@ -11,10 +11,7 @@ PERCENT: dict[str, Any] = {"type": "integer", "minimum": 0, "maximum": 100}
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a JSON object: its name, what it says, and its JSON schema.
-
-    Of a list of objects, `parts` are the fields of these, and `schema` has the limits only (`minItems`, `maxItems`).
-    """
+    """A field of a JSON object, what it says, and its schema. Of a list of objects, `parts` are their fields, `schema` has the limits."""
 
     name: str
     words: str

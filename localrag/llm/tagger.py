@@ -65,10 +65,7 @@ def tokenizer_of(folder: Path) -> object:
 
 
 def shape_features(text: str, tokens: Sequence[TaggerToken], likely: Sequence[tuple[int, int]]) -> Array:
-    """Spelling features, (n, 3 · N_SHAPE_FEATURES) float32: of each token, of the one before and of the one after.
-
-    `likely` are the character spans of likely names, found by rules that see the whole document.
-    """
+    """Spelling features, (n, 3 · N_SHAPE_FEATURES), of each token and its neighbours. `likely`: spans of names found by rules."""
     features = np.zeros((len(tokens) + 2, N_SHAPE_FEATURES), np.float32)
     begin = {start for start, _ in likely}
     inside = {n for start, end in likely for n in range(start, end)}
@@ -184,7 +181,6 @@ class Tagger:
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any, TaggerHeads]:
-        """The tokenizer, the model of hidden states, and the heads."""
         from safetensors import SafetensorError
 
         path, base = find_adapter("tagger")
@@ -228,7 +224,6 @@ class Tagger:
     def _read(
         heads: TaggerHeads, states: NDArray[np.float32], shape: NDArray[np.float32], sentences: Sequence[int]
     ) -> tuple[list[TaggedMention], list[tuple[int, int, float]]]:
-        """The mentions of a window, and pairs of its names with the probability that they are related."""
         named, common = heads.tag_probabilities(states, shape)
         names = decode_bio(named, ENTITY_TYPES)
         inside = {n for m in names for n in range(m.first, m.last + 1)}
@@ -268,7 +263,6 @@ def token_windows(sentences: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _whole_words(text: str, start: int, end: int) -> tuple[int, int]:
-    """The character span extended to whole words."""
     while start and text[start - 1].isalnum() and text[start].isalnum():
         start -= 1
     while end < len(text) and text[end].isalnum() and text[end - 1].isalnum():

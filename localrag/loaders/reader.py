@@ -142,17 +142,17 @@ def parser_version(suffix: str) -> int:
     return PARSER_VERSIONS[PARSERS.get(suffix, PARSERS[".txt"])]
 
 
-def content_hash_of(file: Path, digest: str, options: LoadOptions = DEFAULT_OPTIONS, version: int = 0, suffix: str = "") -> str:
-    """The content hash of a document: of its digest, its parser's version (0: today's), and the options that matter to its kind.
+def content_hash_of(file: Path, digest: str, options: LoadOptions = DEFAULT_OPTIONS) -> str:
+    """The content hash of a document: of its digest, its parser's version, and the options that matter to its kind.
 
-    Of LaTeX also of the definitions that the file takes from others. `suffix`: as if the file's name ended so.
+    Of LaTeX also of the definitions that the file takes from others.
     """
-    suffix = suffix or file.suffix.lower()
+    suffix = file.suffix.lower()
     relevant = (options.text_column, *options.metadata_columns) if suffix in TABULAR_SUFFIXES else ()
     relevant += ("ocr", options.ocr) if options.ocr and suffix in OCR_SUFFIXES else ()
     relevant += ("pandoc",) if options.pandoc_program and suffix in PANDOC_SUFFIXES else ()
     relevant += (definitions,) if suffix == ".tex" and (definitions := input_definitions(file)) else ()
-    return content_id("load", version or parser_version(suffix), digest, *relevant)
+    return content_id("load", parser_version(suffix), digest, *relevant)
 
 
 def _load(

@@ -1,16 +1,13 @@
-"""Modes global and ts: map-reduce over reports or source text, dynamic community selection, extractive themes.
+"""Modes global and ts: map-reduce over reports or source text, dynamic community selection, answers by theme.
 
 global: map-reduce over community reports (paper, section 3.1.6). ts: the same over the source text, without a graph (section 4.1.2).
-Dynamic selection descends from the coarsest level through relevant reports only. Extractive answers quote the broadest themes, each with
-the share of the documents that mention it.
+Dynamic selection descends from the coarsest level through relevant reports only. Extractive answers go by theme (`theme_answers`).
 """
 
 import json
 import math
-import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from localrag.errors import ContextTooSmall, UsageError
@@ -37,17 +34,16 @@ from localrag.query.reading_budget import (
     LoadSources,
     confirm_cost,
     cosine_to_question,
+    distinct_reports,
     is_slow_map,
     map_batches,
     map_call_overhead,
     rank_by_relevance,
 )
-from localrag.query.retriever import content_stems
-from localrag.records import PendingReport, Quote, Report, content_id
+from localrag.query.theme_answers import draft_by_theme
+from localrag.records import PendingReport, Report
 from localrag.store import chunks, graph, vectors
 from localrag.store.filtered import FilteredDatabase
-from localrag.text.quotes import informativeness, is_repetition, quote_text
-from localrag.text.sentences import is_cjk
 
 MIN_RATING = 1  # of 0 to 5, for a relevant report
 MAX_COSINE_GAP = 0.05  # to the best report of a level, for a relevant report
@@ -133,141 +129,19 @@ async def _rate(question: Question, ids: Sequence[str], cosines: dict[str, float
     return {i: by_cosine[i] if s is None else s for i, s in zip(ids, ratings, strict=True)}
 
 
-MAX_THEMES = 6
-CANDIDATE_REPORTS = 10  # reports that themes are chosen from
-SENTENCES_PER_THEME = 2
-MIN_RELATIVE_BREADTH = 1 / 10  # of the coverage of the broadest report
-SAME_TITLE_OVERLAP = 0.5  # share of common words in two titles with the same meaning
-SAMPLE_CHUNKS = 200  # passages sampled for word frequencies
-SPEECH_WEIGHT = 0.7  # of a sentence in direct speech
-MIN_QUOTED_CHARS, MAX_QUOTED_CHARS = 40, 280  # of a quoted sentence; a third for Chinese
-RELEVANCE_WEIGHT = 1.0  # of the cosines to title and question, relative to the frequent words that a sentence adds
-QUESTION_WEIGHT = 0.5  # of the cosine to the question, relative to that to the title: "What are the main themes?" is near to no sentence
-MIN_SENTENCES_ON_TITLE = 3  # of a report, that have a word of its title
-_SPEECH = re.compile(r"^[\"'“‘「『]|[“”\"「」][^“”\"「」\n]*[“”\"「」]|(?<!\w)'.{0,400}'(?!\w)")
-
-
-@dataclass(frozen=True, slots=True)
-class _Sentence:
-    """A sentence of a report (`theme`: the report's index), with its words, its weight by form, and its cosine to title and question."""
-
-    theme: int
-    quote: Quote
-    words: frozenset[str]
-    form: float
-    near: float
-
-
-def select_themes(question: Question, ids: Sequence[str], project: Project) -> tuple[AnswerPoint, ...]:
-    """Quotes from the most relevant reports, broadest first, chosen to cover the frequent words of the corpus."""
-    covered = graph.coverage_of(project.db, ids)
-    reports = _broadest(question, ids, covered, project)
-    chosen = _choose_sentences(
-        _sentences_of(reports, question, project), _word_weights(question, project), 1 if question.wants_one_sentence else MAX_THEMES
-    )
-    order = sorted(chosen, key=lambda n: -covered.get(reports[n].community_id, 0.0))
-    breadths = community_breadth(project, [reports[n].community_id for n in order], chinese=is_cjk(question.text))
-    return tuple(quote_point(*chosen[n], title=f"{reports[n].title} ({breadth})") for n, breadth in zip(order, breadths, strict=True))
-
-
-def _broadest(question: Question, ids: Sequence[str], covered: Mapping[str, float], project: Project) -> list[Report]:
-    """The most relevant reports, more than are shown, without much narrower ones and duplicates by title.
-
-    First those with a title in the question's script, of more than one word, and spoken of in several sentences; others only fill up.
-    """
-    scores = rank_by_relevance(question, ids, covered, project)
-    best = [i for i, score in scores.items() if score > 0][: 4 * MAX_THEMES]
-    min_coverage = MIN_RELATIVE_BREADTH * max((covered.get(i, 0.0) for i in best), default=0.0)
-    broad = graph.reports_of(project.db, [i for i in best if covered.get(i, 0.0) >= min_coverage])
-    is_good = {r.community_id: len(_on_title(r)) >= MIN_SENTENCES_ON_TITLE and (" " in r.title or is_cjk(r.title)) for r in broad}
-    broad.sort(key=lambda r: (is_cjk(r.title) != is_cjk(question.text), not is_good[r.community_id]))
-    chosen: list[Report] = []
-    for report in broad:
-        if report.findings and not any(is_same_title(report.title, other.title) for other in chosen):
-            chosen.append(report)
-    return chosen[: max(MAX_THEMES, min(CANDIDATE_REPORTS, sum(is_good[r.community_id] for r in chosen)))]
-
-
-def _on_title(report: Report) -> list[Quote]:
-    words = content_stems(report.title)
-    return [q for f in report.findings for q in f.quotes if words & content_stems(q.text)]
-
-
-def is_same_title(title: str, other: str) -> bool:
-    """Whether two titles have the same meaning: at least half of the shorter one's words occur in the longer one."""
-    a, b = content_stems(title), content_stems(other)
-    return title == other or len(a & b) >= SAME_TITLE_OVERLAP * max(1, min(len(a), len(b)))
-
-
-def _sentences_of(reports: Sequence[Report], question: Question, project: Project) -> list[_Sentence]:
-    sources: dict[str, tuple[int, Quote]] = {}
-    for n, report in enumerate(reports):
-        for quote in (q for f in report.findings for q in f.quotes):
-            sources.setdefault(quote_text(quote), (n, quote))
-    same_script = [t for t in sources if is_cjk(t) == is_cjk(question.text)]
-    texts = (
-        [t for t in same_script if MIN_QUOTED_CHARS <= len(t) * (3 if is_cjk(t) else 1) <= MAX_QUOTED_CHARS and informativeness(t, 1) > 1]
-        or same_script
-        or list(sources)
-    )
-    vectors, titles = (project.embedder.embed(some) for some in (texts, [r.title for r in reports]))
-    near = [float(v @ (titles[sources[t][0]] + QUESTION_WEIGHT * question.vector)) for t, v in zip(texts, vectors, strict=True)]
-    return [
-        _Sentence(*sources[t], frozenset(content_stems(t)), SPEECH_WEIGHT if _SPEECH.search(t) else 1.0, x)
-        for t, x in zip(texts, near, strict=True)
-    ]
-
-
-def _word_weights(question: Question, project: Project) -> Callable[[str], float]:
-    """A weight for words typical of the corpus: those in several passages, but not in most."""
-    sample = graph.sample_chunks(project.db, SAMPLE_CHUNKS, after=content_id(question.options.seed))
-    counts = Counter(word for c in chunks.chunks_by_id(project.db, sample) for word in content_stems(c.text))
-    return lambda word: math.log(counts[word]) if 2 <= counts[word] <= 0.6 * len(sample) else 0.0
-
-
-def _choose_sentences(sentences: Sequence[_Sentence], word_weight: Callable[[str], float], max_themes: int) -> Mapping[int, list[Quote]]:
-    """Sentences by theme, chosen greedily for the words they add; at most `max_themes`."""
-    chosen: defaultdict[int, list[Quote]] = defaultdict(list)
-    covered_words: set[str] = set()
-    candidates = list(sentences)
-    scale = max((sum(map(word_weight, s.words)) for s in candidates), default=0.0) or 1.0
-
-    def score(s: _Sentence) -> float:
-        return s.form * sum(map(word_weight, s.words - covered_words)) / scale + RELEVANCE_WEIGHT * s.near
-
-    while candidates:
-        best = max(candidates, key=score)
-        chosen[best.theme].append(best.quote)
-        covered_words |= best.words
-        is_full = len(chosen) == max_themes
-        limit = 1 if max_themes == 1 else SENTENCES_PER_THEME
-        eligible = (s for s in candidates if s is not best and len(chosen.get(s.theme, ())) < limit and (s.theme in chosen or not is_full))
-        candidates = [s for s in eligible if not is_repetition(quote_text(s.quote), quote_text(best.quote))]
-    return chosen
-
-
-def community_breadth(project: Project, ids: Sequence[str], *, chinese: bool = False) -> list[str]:
-    """Return for each community the number of documents that mention its entities; in a single document, of passages.
-
-    Documents and passages without any entity are not counted.
-    """
-    db = project.db
-    documents = graph.documents_with_entities(db)
-    if len(documents) > 1:
-        total, unit, counted = len(documents), ("documents", "份文档"), graph.document_counts(db, ids)
-    else:
-        positions = graph.mention_positions(db, ids)
-        total, unit = graph.count_chunks_with_entities(db), ("passages", "个段落")
-        counted = {i: len({chunk_id for chunk_id, _ in positions[i]}) for i in ids}
-    if chinese:
-        return [f"{total} {unit[1]}中的 {counted.get(i, 0)} {unit[1][0]}" for i in ids]
-    return [f"in {counted.get(i, 0)} of {total} {unit[0]}" for i in ids]
+def quote_reports(question: Question, ids: Sequence[str], project: Project) -> tuple[AnswerPoint, ...]:
+    """The first quotes of the most relevant reports, none of which say nearly the same."""
+    scored = rank_by_relevance(question, ids, graph.coverage_of(project.db, ids), project)
+    found = {r.community_id: r for r in graph.reports_of(project.db, list(scored)[: 4 * MAX_POINTS])}
+    reports = distinct_reports([found[i] for i in scored if i in found])
+    quotes = [(r, list(dict.fromkeys(q for f in r.findings for q in f.quotes))[:QUOTES_PER_REPORT]) for r in reports]
+    return tuple(quote_point(*some, title=r.title) for r, some in quotes if some)[: 1 if question.wants_one_sentence else MAX_POINTS]
 
 
 SAMPLE_REPORTS = 5  # whose size and author are looked up: the model wrote one of them if it wrote any but those too small for it
 TARGET_REPORTS = 30  # the default level has about this many reports: enough detail, few calls
 TARGET_QUOTED_REPORTS = 100  # the same for extractive answers
-MAX_POINTS = 6  # of an extractive answer
+MAX_POINTS, QUOTES_PER_REPORT = 6, 2  # of an extractive answer
 MAX_WRITTEN_REPORTS = 25  # for one question
 REPORTS_S = 30.0  # seconds for writing them
 TYPICAL_REPORT_TOKENS = 400  # of a report that is written
@@ -278,6 +152,11 @@ ScoredPoint = tuple[float, AnswerPoint]  # helpfulness of 0 to 100, and the poin
 
 async def ask_global(question: Question, project: Project) -> AnswerDraft:
     """Answer from the reports of one level, or from a dynamic selection of reports (`dynamic`)."""
+    chosen = question.options.dynamic or question.options.level is not None or question.options.max_calls is not None
+    if question.is_extractive and not chosen:
+        by_theme = draft_by_theme(question, project)
+        if by_theme.points:
+            return by_theme
     level: int | None = None
     if question.options.dynamic:
         ids, note = await select_reports(question, project)
@@ -285,10 +164,10 @@ async def ask_global(question: Question, project: Project) -> AnswerDraft:
         level, note = _level(question.options.level, project, TARGET_QUOTED_REPORTS if question.is_extractive else TARGET_REPORTS)
         ids = graph.report_communities_at_level(project.db, level)
     if question.is_extractive:
-        points = select_themes(question, ids, project)
+        points = quote_reports(question, ids, project)
         return AnswerDraft(points, "" if points else "No report of this level is relevant to the question.", level, note)
     if not question.options.context_only and is_slow_map(question, project, await _size_of_reports(ids, project)):
-        return await _from_themes(question, ids, project, level, note)
+        return await _write_by_theme(question, project)
     scored = rank_by_relevance(question, ids, graph.coverage_of(project.db, ids), project)
     order = [*scored, *(i for i in ids if i not in scored)]
     quoted = all(r.rating is None for r in graph.reports_of(project.db, order[:SAMPLE_REPORTS]))
@@ -300,7 +179,7 @@ async def ask_global(question: Question, project: Project) -> AnswerDraft:
     if quoted:
         first = f" The model wrote {len(written)} of the reports for this; the others quote" if written else " These reports quote"
         hint = f"{first} the documents; to have the model write them all: localrag index --write-reports"
-    return AnswerDraft(points or select_themes(question, ids, project), level=level, note=f"{note} {read}{hint}".strip())
+    return AnswerDraft(points or quote_reports(question, ids, project), level=level, note=f"{note} {read}{hint}".strip())
 
 
 async def _write_reports(question: Question, project: Project, ids: Sequence[str]) -> dict[str, Report]:
@@ -349,15 +228,15 @@ def _size_of_passages(ids: Sequence[str], project: Project) -> int:
     return sum(c.tokens for c in sample) * len(ids) // max(1, len(sample))
 
 
-async def _from_themes(question: Question, ids: Sequence[str], project: Project, level: int | None, note: str) -> AnswerDraft:
+async def _write_by_theme(question: Question, project: Project) -> AnswerDraft:
     """An answer in one call, from the themes that an answer without a model would quote: where map calls would take too long."""
-    themes = select_themes(question, ids, project)
+    draft = draft_by_theme(question, project)
     budget = (await effective_budgets(question, project)).reduce_context
-    sources = [DraftSource(f"{p.title}\n{p.text}".strip(), p.quotes) for p in themes]
+    sources = [DraftSource(f"{p.title}\n{p.text}".strip(), p.quotes) for p in draft.points]
     within = await fit_sources(sources, project, budget) or sources[:1]
     points = await write_cited_prose(question, project, within, "reduce")
-    told = f"Written from {len(within)} themes, since reading all {len(ids)} reports would take too long here. All: --max-calls 50"
-    return AnswerDraft(tuple(points) or themes, level=level, note=f"{note} {told}".strip())
+    note = f"{draft.note} Written from {len(within)} themes, since reading all reports would take too long here. All: --max-calls 50"
+    return AnswerDraft(tuple(points) or draft.points, note=note.strip())
 
 
 async def ask_text_map_reduce(question: Question, project: Project) -> AnswerDraft:

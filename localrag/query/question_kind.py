@@ -73,6 +73,24 @@ def question_kind(question: str, project: Project) -> KindProbabilities:
     return found
 
 
+class WholeForm(StrEnum):
+    """What is asked of the documents as a whole: all of it, a topic, a change over time, a comparison."""
+
+    ALL = "all"
+    TOPIC = "topic"
+    CHANGE = "change"
+    COMPARISON = "comparison"
+
+
+WHOLE_FORMS = tuple(WholeForm)
+
+
+def whole_form(question: str, project: Project) -> WholeForm:
+    """The likeliest form of a question about the whole; ALL without a reader."""
+    probabilities = classifier_probabilities("whole_forms", question, project)
+    return WHOLE_FORMS[int(np.argmax(probabilities))] if probabilities else WholeForm.ALL
+
+
 def is_about_answer(question: str, project: Project) -> bool:
     """Whether the last line of a conversation is about the answer before it, as "Shorter, please" is, or thanks for it."""
     about_answer, _ = classifier_probabilities("follow_ups", question, project) or (0.0, 0.0)

@@ -1,7 +1,4 @@
-"""The page's API: questions as streams of JSON lines, stored conversations, browsing, and the graph view.
-
-The graph view is one block of numbers; names are requested by node number, and refused for the numbers of another graph view.
-"""
+"""The page's API: questions as streams of JSON lines, conversations, browsing, and the graph view: numbers, with names by node number."""
 
 import json
 import re
@@ -32,6 +29,7 @@ from localrag.store.database import caches_of, snapshot
 from localrag.store.filtered import NoMatchingDocuments
 from localrag.store.opening import open_index, writer_lock
 from localrag.text.markdown import NeutralStream
+from localrag.themes import stored_themes
 
 MAX_CONVERSATIONS = 200  # listed, newest first
 STOPPED_NOTE = "Stopped before its end."
@@ -89,12 +87,10 @@ def model_routes(site: ServerContext) -> list[Route]:
 
 
 def _chat_models() -> list[str]:
-    """The names of the bundled chat model and of those on the user's list, without unusable ones."""
     return [row["name"] for row in list_models() if row["kind"] == "chat" and not row["problem"]]
 
 
 def _choose_model(request: Request, site: ServerContext) -> dict[str, Any]:
-    """Answer with a model of the list from the next question on, whoever asks."""
     name, names = request.path_params["name"], _chat_models()
     if name not in names:
         raise UsageError(f"There is no chat model {name!r} on the list.", f"There are: {', '.join(names)}")
@@ -103,7 +99,6 @@ def _choose_model(request: Request, site: ServerContext) -> dict[str, Any]:
 
 
 async def _events(name: str, asked: RunningQuestion) -> AsyncIterator[dict[str, Any] | None]:
-    """Events of a question as JSON values; None as a keep-alive."""
     yield {"event": "started", "id": name}
     stream = NeutralStream()
     async for kind, value in question_events(asked):
@@ -124,8 +119,6 @@ async def _events(name: str, asked: RunningQuestion) -> AsyncIterator[dict[str, 
 
 
 def _parse_options(body: dict[str, Any]) -> QueryOptions:
-    """The query options in a request body. Raises ValueError."""
-
     def number(name: str) -> int | None:
         value = None if body.get(name) is None else read_int(name, body[name])
         if value is not None and not 0 <= value < MAX_NUMBER:
@@ -157,7 +150,6 @@ def _conversation(request: Request, db: Database) -> Any:
 
 
 def _erase(request: Request, site: ServerContext) -> dict[str, Any]:
-    """Delete a conversation, as `localrag sessions rm` does."""
     key = request.path_params["id"]
     if site.query_worker.question_counts["active"]:  # it reads the index, and may belong to the conversation
         raise IndexBusy("A question is being answered.", "Wait for its answer, or stop it. Then delete the conversation.")
@@ -217,6 +209,9 @@ def browse_routes(site: ServerContext) -> list[Route]:
         ends = (request.query_params.get("from", ""), request.query_params.get("to", ""))
         return serializers.shortest_path(*ends, OpenIndex(site.root, site.folder, db))
 
+    def themes(_: Request, db: Database) -> Any:
+        return {"themes": serializers.serialize_themes(stored_themes(db, site.folder), db)}
+
     return [
         Route("/api/documents", read_handler(site, _documents)),
         Route("/api/documents/{id}", read_handler(site, _document)),
@@ -228,6 +223,7 @@ def browse_routes(site: ServerContext) -> list[Route]:
             read_handler(site, lambda request, db: serializers.serialize_relationship(request.path_params["id"], db)),
         ),
         Route("/api/path", read_handler(site, path)),
+        Route("/api/themes", read_handler(site, themes)),
         Route("/api/communities", read_handler(site, _communities)),
         Route("/api/reports/{id}", read_handler(site, lambda request, db: serializers.serialize_report(request.path_params["id"], db))),
     ]

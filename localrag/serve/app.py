@@ -1,7 +1,4 @@
-"""The server's application: routes, the page's static files, limits on connections, and running uvicorn.
-
-The page's content security policy allows only files of this server, and connections to it.
-"""
+"""The server's application: routes, static files under a content security policy, limits on connections, and running uvicorn."""
 
 import asyncio
 import logging
@@ -91,7 +88,6 @@ def page_routes(policy: AccessPolicy) -> list[Route]:
 
 
 def _static(folder: Traversable, below: str = "") -> list[tuple[str, Traversable]]:
-    """Every served file with its path below `static/`."""
     served_files = []
     for item in folder.iterdir():
         name = f"{below}{item.name}"
@@ -274,10 +270,7 @@ TCP_NODELAY = (6, 1)  # values of `socket`, which tests reserve for clients; sma
 
 
 def run_server(site: ServerContext, policy: AccessPolicy, host: str, port: int, key_file: Path, announce: Callable[[str], None]) -> None:
-    """Serve until a signal arrives. `announce` gets the address once connections are accepted, before the models are loaded.
-
-    `key_file` contains the API key, for `localrag mcp` on this machine. Raises the errors of `_listen` and of opening the project.
-    """
+    """Serve until a signal arrives; `announce` gets the address once connections are accepted. `key_file` is for `localrag mcp`."""
     _allow_open_files()
     listener = _listen(site.folder, host, port)
     config = uvicorn.Config(_not_ready_app, host=host, port=port, access_log=False, log_level="warning", lifespan="on", **uvicorn_limits())
@@ -308,7 +301,6 @@ def run_server(site: ServerContext, policy: AccessPolicy, host: str, port: int, 
 
 
 def _listen(folder: Path, host: str, port: int) -> Any:
-    """A socket that accepts connections. Raises LocalragError if the port is taken, UsageError if this machine has no such address."""
     silent = uvicorn.Config(_not_ready_app, host=host, port=port, log_level=logging.CRITICAL + 1)
     try:
         listener = silent.bind_socket()
@@ -332,7 +324,6 @@ async def _not_ready_app(*_: object) -> None:
 
 
 def _allow_open_files() -> None:
-    """Raise the limit of open files to the hard limit: each connection is one."""
     with suppress(ImportError, ValueError, OSError):
         import resource  # not on Windows
 

@@ -56,10 +56,7 @@ SECURITY_HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class AccessPolicy:
-    """Access rules: host names of the server, allowed foreign origins, the API key, and the page's token of this launch.
-
-    The page exchanges a one-time code for the token, so that neither appears in a browser's history or on a visible command line.
-    """
+    """Access rules. The page exchanges a one-time code for the token: neither is in a history or on a visible command line."""
 
     key: str
     host_names: tuple[str, ...] = OWN_NAMES
@@ -97,7 +94,6 @@ def check_access(scope: Scope, policy: AccessPolicy) -> AccessError | None:
 
 
 def _keys_in_headers(headers: Headers) -> list[str]:
-    """What may be the key in a request, by the headers in which programs send one."""
     keys = [headers.get(name, "").strip() for name in ("x-api-key", "api-key")]
     words = headers.get("authorization", "").split()
     if len(words) in (1, 2) and words[0].lower() != "basic":
@@ -128,7 +124,6 @@ def _cross_site_refusal(scope: Scope, headers: Headers, policy: AccessPolicy) ->
 
 
 def _name(host: str) -> str:
-    """The host name in a Host header, without its port; empty if the header is invalid."""
     match = _HOST.fullmatch(host)
     return match[1].lower() if match else ""
 
@@ -169,17 +164,13 @@ class AccessMiddleware:
 
 
 def _body_limit(scope: Scope) -> int | None:
-    """The largest body of a request in bytes; None if its own handler limits it."""
     if _is_file(scope):
         return None
     return MAX_CHAT_BODY_BYTES if scope["path"] in CHAT_PATHS else MAX_BODY_BYTES
 
 
 def _limited_receive(receive: Receive, limit: int | None) -> Receive:
-    """Wrap `receive` so that bodies of more than `limit` bytes, or slower than the deadline, raise HTTPException.
-
-    Only the time in which the server waits for the client counts.
-    """
+    """Wrap `receive`: bodies of more than `limit` bytes, or for which the server waits past the deadline, raise HTTPException."""
     read, waited, ended = 0, 0.0, False
 
     async def received() -> Message:

@@ -86,10 +86,7 @@ async def encode_events(events: ChatEvents, encoder: ChatEncoder) -> AsyncIterat
 
 
 class OutputLimit:
-    """Cuts a text that comes in parts after a number of tokens.
-
-    `length` is the number of characters so far, `finish` the reason in OpenAI's words.
-    """
+    """Cuts a text that comes in parts after a number of tokens. `length`: characters so far; `finish`: the reason in OpenAI's words."""
 
     def __init__(self, request: ChatRequest, count_tokens: CountTokens) -> None:
         self._tokens_left, self._count_tokens = request.max_tokens, count_tokens
@@ -105,7 +102,6 @@ class OutputLimit:
         return text
 
     async def _fit(self, text: str, tokens_left: int) -> str:
-        """As many words of a text as the remaining tokens allow."""
         (n_tokens,) = await self._count_tokens([text])
         if n_tokens <= tokens_left:
             self._tokens_left = tokens_left - n_tokens
@@ -208,7 +204,6 @@ def source_list(answer: Answer, site: ServerContext, request: ChatRequest | None
 
 
 def _state(answer: Answer, c: Citation) -> str:
-    """The state of a source in brackets; empty for supported."""
     state = answer.state_of(c.n)
     return "" if state == SUPPORTED_STATE else f"({state}) "
 

@@ -131,7 +131,6 @@ def _check_parameters(body: Mapping[str, Any]) -> None:
 
 
 def _json_schema(response_format: Any) -> dict[str, Any] | None:
-    """The JSON schema that an answer shall have, {} for any JSON; None for text. Raises ValueError."""
     if response_format is None:
         return None
     if not isinstance(response_format, dict):

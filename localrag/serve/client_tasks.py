@@ -1,7 +1,4 @@
-"""Requests that chat programs make on their own: a title, tags, follow-up questions, search queries, a completion.
-
-They come as ordinary messages. TASK_PATTERNS says what templates of programs have in common; any other message is a question of the user.
-"""
+"""Requests that chat programs make on their own in messages, such as a title or tags; TASK_PATTERNS says what they have in common."""
 
 import json
 import re
@@ -38,10 +35,7 @@ _EMPTY_VALUES: dict[str, Any] = {"array": [], "object": {}, "boolean": False, "i
 
 
 def answer_client_task(messages: Sequence[tuple[str, str]], schema: dict[str, Any] | None = None) -> str | None:
-    """Answer a chat program's own request, without index and model; None if the messages are a conversation of the user.
-
-    `messages` are (role, text). `schema`: the JSON schema that the answer has to have, if the program sent one.
-    """
+    """Answer a program's own request by its (role, text), in the `schema` it sent, without a model; None for a user's conversation."""
     spoken = [(role, text) for role, text in messages if text.strip()]
     if not spoken or spoken[-1][0] not in ("user", "system", "developer"):
         return None
@@ -79,7 +73,6 @@ def _task_answer(kind: str, prompt: str, asked: str, last: str, schema: dict[str
 
 
 def _title(text: re.Match[str] | None, prompt: str) -> str:
-    """Return the first words of a text, as many as a request allows; empty without one."""
     words = re.findall(r"(\d{1,3})[ -]?(?:words?|wörter|mots|palabras)\b", prompt, re.IGNORECASE)
     chars = re.findall(r"(\d{1,3}) ?(?:characters?\b|zeichen\b|个?字)", prompt, re.IGNORECASE)
     title = " ".join((text[1] if text else "").split()[: min([MAX_TITLE_WORDS, *map(int, words)])])

@@ -1,7 +1,4 @@
-"""ServerContext, error responses, filters of requests, and the child process that indexes.
-
-The child process reports its progress in the index, as every run does; killing it loses nothing that was committed.
-"""
+"""ServerContext, error responses, filters of requests, and the child process that indexes; killing it loses nothing that was committed."""
 
 import signal
 import subprocess
@@ -217,10 +214,7 @@ def filter_text_of(body: Mapping[str, Any]) -> str:
 
 
 def document_filter_of(body: Mapping[str, Any]) -> DocumentFilter | None:
-    """The filter of a request: `filter` and `collections` (a list, or comma-separated names). None if it has neither.
-
-    Raises ValueError and UsageError.
-    """
+    """The filter of a request: `filter` and `collections` (a list, or names with commas); None without. Raises ValueError, UsageError."""
     names = body.get("collections")
     if isinstance(names, list) and all(isinstance(n, str) for n in names):
         names = ",".join(names)

@@ -1,7 +1,4 @@
-"""Files of documents: uploads into the inbox, originals, rendered pages, and the boxes of quotes on them.
-
-An upload is stored in one folder under a plain name, completely or not at all, and never replaces a file.
-"""
+"""Files of documents: originals, pages, boxes of quotes, and uploads, stored under plain names, completely or not at all."""
 
 import asyncio
 import base64
@@ -85,7 +82,6 @@ def _name_error(sent: str, reason: str) -> ValueError:
 
 
 def _check_size(size: int, unwritten: int, site: ServerContext) -> None:
-    """Raise HTTPException if an upload is too large, or if the disk has no room for what is not written yet."""
     if size > site.most_bytes:
         raise HTTPException(413, f"At most {site.most_bytes:,} bytes are accepted; copy a larger file into an indexed folder by hand.")
     if shutil.disk_usage(site.inbox).free < unwritten + MIN_FREE_BYTES:
@@ -145,10 +141,7 @@ def _check_format(name: str, head: bytes) -> None:
 
 
 def uploaded_name(path: str, root: Path, inbox: Path) -> str:
-    """The file name of a document that was uploaded to the inbox; empty for any other. `path` is the stored path.
-
-    An inbox may be any folder, also one with files of the user.
-    """
+    """The file name of a document that was uploaded to the inbox, which may be any folder of the user's; empty for any other."""
     name = Path(path).name
     return name if path == relative_path(inbox / name, root) and written_file_hash(inbox, name) else ""
 
@@ -160,10 +153,7 @@ PAGE_WIDTH = 1_200  # pixels
 
 
 class PageRenderer:
-    """Renders pages and finds the boxes of words on them in sandboxed parser processes; the most recent pages are cached.
-
-    At most one process reads a given file, so that one that takes long does not delay the others.
-    """
+    """Renders pages and finds the boxes of words in sandboxed processes, at most one per file; the most recent pages are cached."""
 
     def __init__(self) -> None:
         self._processes = [ParserProcess(PAGE_LIMITS) for _ in range(PROCESSES)]
@@ -248,7 +238,6 @@ def _document(request: Request, site: ServerContext) -> tuple[dict[str, Any], Pa
 
 
 def _range(request: Request, site: ServerContext) -> tuple[Path, list[int], str, float, dict[int, Any]]:
-    """Arguments of `PageRenderer.find_boxes` for a range of a document's text. Raises NotFound, FileUnavailable and ValueError."""
     with snapshot(site.folder) as db:
         document, file = _file(request, db, site)
         if file.suffix.lower() not in OCR_SUFFIXES or file != site.root / document["path"]:
@@ -278,7 +267,6 @@ def _file(request: Request, db: Database, site: ServerContext) -> tuple[dict[str
 
 
 def _changed(file: Path) -> int:
-    """Modification time of a regular file in nanoseconds. Raises FileUnavailable."""
     try:
         state = file.stat()
     except OSError as error:

@@ -50,7 +50,7 @@ class McpHttp:
         return server.session_manager
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, as an ASGI application."""
+        """Pass a request on."""
         if self._manager is None:
             await openai_error(503, "The server is not running.", "server_error")(scope, receive, send)
             return

@@ -155,7 +155,6 @@ def _cost(value: Any) -> int:
 
 
 def _result(tag: str, values: ResultRow, note: str = "") -> CallToolResult:
-    """Return a tool result with its values, and a text with the same values and a note."""
     body = to_one_line(_to_json(values))
     text = fence_texts(tag, [body])(body) + f"\n\n{to_one_line(note)}" * bool(note)
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=values)

@@ -40,6 +40,7 @@ from localrag.serve.values import MAX_NUMBER, read_arguments
 from localrag.settings import QueryMode
 from localrag.store import browse
 from localrag.store.database import snapshot
+from localrag.themes import stored_themes
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -81,10 +82,7 @@ class LocalBackend:
         return mcp_results.passages_result(await self._started_worker().search(query, k, documents))
 
     async def ask(self, question: str, mode: str, seconds: float, tell: ReportProgress, documents: DocumentFilter) -> CallToolResult:
-        """An answer, or the best one so far when time runs out; `tell` is called every PROGRESS_EVERY_S.
-
-        When cancelled, it waits until the question has ended.
-        """
+        """An answer, or when time runs out the best so far; `tell` is called meanwhile. When cancelled, it waits for the end."""
         options = QueryOptions(mode=mode, max_seconds=seconds, selection=documents)
         asked, started, activity = start_question(self._started_worker(), question, options), time.monotonic(), "Starting"
         try:
@@ -104,10 +102,7 @@ class LocalBackend:
         return mcp_results.answer_result(serializers.serialize_answer(asked.task.result()))
 
     async def make_table(self, request: TableRequest, seconds: float, offset: int, tell: ReportProgress) -> CallToolResult:
-        """The rows of a table from an offset, or how far it is after so many seconds; then a review is stopped, and others go on.
-
-        `tell` is called every PROGRESS_EVERY_S. A cancelled call stops its table.
-        """
+        """The rows from an offset, or after so many seconds how far it is; then a review stops. `tell`: every PROGRESS_EVERY_S."""
         started = time.monotonic()
         tables = self._tables = self._tables or TableWorker(self._started_worker())
         task = await asyncio.to_thread(tables.find_same, request) or tables.start(request)
@@ -128,7 +123,6 @@ class LocalBackend:
 
 
 def _latest_status(asked: RunningQuestion, before: str) -> str:
-    """The current activity of a question by its events so far; `before` if there are no new ones."""
     while not asked.events.empty():
         kind, value = asked.events.get_nowait()
         if kind == "status":
@@ -186,7 +180,6 @@ _ID_VALUE = re.compile(r'\s*:\s*(?:(-?\d{1,18})|"([^"\\]{0,200})")\s*[,}]')
 
 
 def _unreadable(failed: Exception) -> JSONRPCError:
-    """The answer to a message that the library could not read."""
     given = [error["input"] for error in failed.errors()] if isinstance(failed, ValidationError) else []
     ids = (value.get("id") if isinstance(value, dict) else _request_id(str(value)) for value in given)
     said = "The request cannot be read: it is no valid JSON-RPC, is nested too deep, or has too long a number."
@@ -388,11 +381,18 @@ def _add_graph(server: IndexMcpServer, folder: Path) -> None:
             others = [r["name"] for r in matches if r["id"] != best["id"]]
             return mcp_results.item_result("entity", serializers.serialize_entity(best["id"], db) | {"others": others})
 
+    @server.tool(title="List the themes", annotations=READ_ONLY_TOOL)
+    def themes(offset: Offset = 0) -> CallToolResult:
+        """List the themes of all documents, broadest first, with the number of documents about each, and sentences of them."""
+        with snapshot(folder) as db:
+            rows = serializers.serialize_themes(stored_themes(db, folder), db)
+        return mcp_results.page_result("themes", {}, rows[offset:], offset, len(rows))
+
     @server.tool(title="List the communities", annotations=READ_ONLY_TOOL)
     def communities(
         level: Annotated[int | None, Field(ge=0, le=MAX_NUMBER, description="0 is the coarsest; left out: all")] = None, offset: Offset = 0
     ) -> CallToolResult:
-        """List the themes of the documents: communities of entities that belong together, each with the title of its report."""
+        """List the communities of entities that belong together, each with the title of its report."""
         with snapshot(folder) as db:
             rows = serializers.serialize_communities(db)
         head = {"levels": sorted({r["level"] for r in rows})}
@@ -451,7 +451,7 @@ class ServerOrLocalBackend(LocalBackend):
 
 @asynccontextmanager
 async def _connect(server: RunningServer) -> "AsyncIterator[Client]":
-    """An MCP client of a server, without using a proxy."""
+    """Without a proxy."""
     import httpx2
     from mcp import Client
     from mcp.client.streamable_http import streamable_http_client

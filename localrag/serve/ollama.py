@@ -1,7 +1,4 @@
-"""Ollama's API (`/api/chat`, `/api/generate`, `/api/embed`, `/api/tags` and so on): the same questions and answers in another wire format.
-
-Its streams are JSON lines. A client has to send the key, as for the other interfaces.
-"""
+"""Ollama's API (`/api/chat`, `/api/generate` and so on): the same questions and answers as JSON lines. A client has to send the key."""
 
 import asyncio
 import json
@@ -51,8 +48,6 @@ def ollama_routes(site: ServerContext) -> list[Route]:
 
 
 def _with_text_errors(endpoint: Endpoint, site: ServerContext) -> Callable[[Request], Awaitable[Response]]:
-    """A request handler whose errors have Ollama's form."""
-
     @wraps(endpoint)
     async def handled(request: Request) -> Response:
         try:
@@ -128,7 +123,6 @@ def _model_name(name: Any) -> Any:
 
 
 def _chat_body(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The same request as a body of the chat completions API. Raises ValueError."""
     given = body.get("options")
     options = given if isinstance(given, dict) else {}
     wanted = body.get("format")
@@ -139,7 +133,6 @@ def _chat_body(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named_format(wanted: Any) -> dict[str, Any] | None:
-    """A format that is given by its name. Raises ValueError."""
     if wanted in (None, ""):
         return None
     if wanted == "json":
@@ -186,7 +179,6 @@ class LineEncoder:
         return {"model": self._model, "created_at": datetime.now(UTC).isoformat(), "done": False} | said
 
     def _end(self, reply: ChatReply) -> dict[str, Any]:
-        """The fields of the last line, with the citations as further ones."""
         nanoseconds = int((time.monotonic() - self._started_at) * 1e9)
         counts = {"prompt_eval_count": reply.prompt_tokens, "eval_count": reply.output_tokens}
         durations = {"total_duration": nanoseconds, "load_duration": 0, "prompt_eval_duration": 0, "eval_duration": nanoseconds}

@@ -134,7 +134,6 @@ class CompletionEncoder:
 
 
 def _event(value: dict[str, Any]) -> str:
-    """A server-sent event."""
     return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
 
 

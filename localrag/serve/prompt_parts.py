@@ -143,7 +143,6 @@ def outermost(blocks: list[AttachedBlock]) -> list[AttachedBlock]:
 
 
 def _outside_text(text: str, blocks: list[AttachedBlock], gap: str) -> str:
-    """A text without its blocks, which become a gap."""
     starts, ends = [0, *(block.end for block in blocks)], [*(block.start for block in blocks), len(text)]
     return gap.join(text[start:end] for start, end in zip(starts, ends, strict=True))
 

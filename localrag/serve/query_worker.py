@@ -98,10 +98,7 @@ class QueryWorker:
         *,
         person: bool = False,
     ) -> Answer:
-        """Answer a question after a conversation; the callbacks run on the caller's loop. `person`: no program asks.
-
-        When cancelled, it waits until the question has ended in the worker. Raises ServerBusy and the errors of `answer_question`.
-        """
+        """Answer a question; callbacks run on the caller's loop. `person`: no program asks. When cancelled, it waits for the end."""
         if self._pending[person] >= MAX_CONCURRENT_QUESTIONS + MAX_QUEUED_QUESTIONS:
             raise ServerBusy("Too many questions are waiting.", "Ask again in a moment.")
         self._pending[person] += 1

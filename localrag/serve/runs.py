@@ -91,7 +91,6 @@ def _stop(_request: Request, site: ServerContext) -> dict[str, Any]:
 
 
 def _remove(request: Request, site: ServerContext) -> dict[str, Any]:
-    """Remove a document from the index, then its file if it was uploaded."""
     key = request.path_params["id"]
     with snapshot(site.folder) as db:
         document = browse.document_summary(db, key)

@@ -35,10 +35,7 @@ STOPPED_HINT = "Make it again. The cells of a review that were read are kept."
 
 @dataclass(frozen=True, slots=True)
 class TableRequest:
-    """A table to make. `text`: what a timeline is about, or what to list. `limit`: a number of rows.
-
-    `questions`: of a review, each as it is written; `first`, `second`, `include_same`: of a comparison.
-    """
+    """A table to make: `text` of a timeline or list; `questions` of a review; `first`, `second`, `include_same` of a comparison."""
 
     kind: str
     text: str = ""
@@ -52,7 +49,6 @@ class TableRequest:
 
 
 def _review_request(questions: object, rows: object, selection: DocumentFilter) -> TableRequest:
-    """The request of a review of the questions in a list of lines. Raises ValueError and UsageError."""
     from localrag.analysis.review import ROW_KINDS
     from localrag.analysis.review_questions import parse_questions
 
@@ -166,10 +162,7 @@ class TableTask:
 
 
 class TableWorker:
-    """Makes tables on a thread, each with the index opened for it as for `questions`, which go first. Must be closed.
-
-    Making a table reads for minutes without awaiting, so it runs neither on the event loop nor on the thread of questions.
-    """
+    """Makes tables, which takes minutes without awaiting, on a thread of its own; `questions` go first. Must be closed."""
 
     def __init__(self, questions: QueryWorker) -> None:
         self.questions = questions
@@ -194,10 +187,7 @@ class TableWorker:
             return self._pending.get(task_id) or self._kept.get(task_id)
 
     def find_same(self, request: TableRequest) -> TableTask | None:
-        """The table of an equal request that is pending, or kept while the index has not changed; never a review. Raises NoIndex.
-
-        A review is made again from its stored cells: somebody may have decided about some of them elsewhere.
-        """
+        """The table of an equal request, pending or up to date; never a review: somebody may have decided about its cells elsewhere."""
         if request.kind == "review":
             return None
         token = self._index_token()
@@ -295,8 +285,6 @@ def _n_cells(task: TableTask) -> int:
 
 
 def _with_cell(table: ResultTable, row_key: str, column: int, cell: Cell) -> ResultTable:
-    """A table with another cell in a row."""
-
     def changed(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
         return (*cells[:column], cell, *cells[column + 1 :])
 

@@ -95,7 +95,6 @@ async def _lines(task: TableTask, tables: TableWorker, site: ServerContext) -> A
 
 
 async def _events(task: TableTask, tables: TableWorker, site: ServerContext) -> AsyncIterator[dict[str, Any] | None]:
-    """Events of a table as JSON values; None as a keep-alive."""
     yield {"event": "started", "id": task.id}
     told, told_at = (0, 0, 0), time.monotonic()
     while not await task.wait(PROGRESS_EVERY_S):
@@ -121,7 +120,6 @@ async def _events(task: TableTask, tables: TableWorker, site: ServerContext) -> 
 
 
 def _find_table(request: Request, tables: TableWorker) -> TableTask:
-    """The table of a request, pending or made. Raises NotFound."""
     task = tables.find(request.path_params["id"])
     if task is None:
         raise NotFound("That table is not here any more.", "Make it again.")
@@ -129,7 +127,6 @@ def _find_table(request: Request, tables: TableWorker) -> TableTask:
 
 
 def _made_table(request: Request, tables: TableWorker) -> TableTask:
-    """The table of a request, which must be made. Raises NotFound."""
     task = _find_table(request, tables)
     if task.table is None:
         raise NotFound("That table is not made yet.", "Wait for it.")
@@ -137,10 +134,7 @@ def _made_table(request: Request, tables: TableWorker) -> TableTask:
 
 
 def table_json(task: TableTask, site: ServerContext) -> dict[str, Any]:
-    """A table as the page shows it: as `serialize_table` gives it, at most MAX_SHOWN_CELLS of its cells, with the ids of documents.
-
-    `total_rows` counts all rows. A review also has its `questions`, and each of its rows a `path`, the `section` and the document's id.
-    """
+    """A table as the page shows it, at most MAX_SHOWN_CELLS of its cells; `total_rows` counts all. A review also has its `questions`."""
     table = task.table
     assert table is not None
     shown = replace(table, rows=table.rows[: max(1, MAX_SHOWN_CELLS // len(table.columns))])
@@ -168,7 +162,6 @@ def _place(row: TableRow, asked: TableRequest, db: Database) -> dict[str, Any]:
 
 
 def _plan(asked: TableRequest, tables: TableWorker) -> dict[str, Any]:
-    """What a review would read, and about how many seconds that takes."""
     from localrag.analysis.review import plan_review
     from localrag.analysis.review_questions import parse_questions
 
@@ -178,7 +171,6 @@ def _plan(asked: TableRequest, tables: TableWorker) -> dict[str, Any]:
 
 
 def _file_response(task: TableTask, suffix: str) -> Response:
-    """A table as a file to be saved. Raises UsageError for an unknown format, and where the table is too large for it."""
     from localrag.exchange.table_files import write_table
 
     assert task.table is not None
@@ -209,7 +201,6 @@ def _decide(_request: Request, _site: ServerContext, *, body: Mapping[str, Any],
 
 
 def _reopen(request: Request, _site: ServerContext, *, tables: TableWorker) -> dict[str, Any]:
-    """Forget what a person decided about a cell."""
     from localrag.analysis.review import reopen_cell
     from localrag.analysis.review_questions import parse_questions
 
@@ -228,6 +219,5 @@ def _key(path: str, section: str) -> str:
 
 
 def _cell_json(cell: Cell, db: Database) -> dict[str, Any]:
-    """A cell with its citations whole."""
     cited = [serialize_citation(c) | {"document": browse.document_id_at(db, c.path)} for c in cell.citations]
     return cell.to_json() | {"citations": cited}

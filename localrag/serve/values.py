@@ -61,10 +61,7 @@ def read_bool(name: str, value: Any) -> bool:
 
 
 def read_arguments(given: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that an object with this JSON schema takes from those given. Raises ValueError with a sentence for the client.
-
-    What is null or empty counts as left out, unknown names as not given.
-    """
+    """The arguments of an object with this JSON schema; null and empty ones count as left out, unknown ones too. Raises ValueError."""
     named = {_plain(name): value for name, value in given.items() if value not in (None, "", [])}
     own, read = set(map(_plain, schema["properties"])), {}
     for name, form in schema["properties"].items():
@@ -84,7 +81,6 @@ def _plain(name: str) -> str:
 
 
 def _read_value(name: str, value: Any, form: Mapping[str, Any]) -> Any:
-    """A value of a form, which is a JSON schema."""
     form = _without_null(form)
     bounds = form.get("minimum", -math.inf), form.get("maximum", math.inf)
     if form["type"] == "integer":
@@ -110,7 +106,6 @@ def _read_list(name: str, value: Any, form: Mapping[str, Any]) -> list[Any]:
 
 
 def _as_list(value: Any) -> list[Any]:
-    """A list, also as JSON in a text; anything else is a list of itself."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             value = json.loads(value)
@@ -140,7 +135,6 @@ def _is_unicode(text: str) -> bool:
 
 
 def _expected(form: Mapping[str, Any]) -> str:
-    """What a value of a form may be, in words."""
     form = _without_null(form)
     if "enum" in form:
         return f"one of {', '.join(form['enum'])}"

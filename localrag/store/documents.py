@@ -166,6 +166,11 @@ def document_paths(db: Database) -> dict[str, str]:
     return {row["id"]: row["path"] for row in db.query("SELECT id, path FROM documents")}
 
 
+def document_dates(db: Database) -> dict[str, str]:
+    """Document id → date, empty where it is unknown."""
+    return {row["id"]: row["date"] for row in db.query("SELECT id, date FROM documents")}
+
+
 def named_paths(db: Database, question: str) -> list[str]:
     """The paths of the documents that a question names by file name or path, ignoring case, at most MAX_FILE_NAMES names of it."""
     words = (word.strip("\"'«»“”„‘’()?!,:;`").rstrip(".").removeprefix("./").lower() for word in question.split())

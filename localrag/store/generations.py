@@ -165,7 +165,7 @@ def _delete_stale_reports(db: Database) -> None:
 
 def _publish_vectors(db: Database, kind: str) -> None:
     db.execute(
-        "INSERT OR REPLACE INTO embeddings (kind, subject_id, content_hash, embedder, vector)"
+        "INSERT OR REPLACE INTO embeddings (kind, subject_id, content_hash, embedder, vector, windows)"
         f" SELECT * FROM staged_embeddings WHERE kind = ? AND subject_id IN ({SUBJECT_IDS[kind]})",
         [kind],
     )

@@ -463,3 +463,9 @@ def _supporting_sentences(staged: GraphStaging, chunks: Collection[Chunk]) -> It
             selected.update(range(index, max(index, bisect_right(begins, max(first, last - 1) - chunk.start) - 1) + 1))
         for n in sorted(selected):
             yield collapse_whitespace(chunk.text[slice(*spans[n])])
+
+
+def mentions_in_chunks(db: Database, chunk_ids: Sequence[str]) -> Iterator[tuple[str, str, str, int, str]]:
+    """The mentions in chunks: entity id, its type, chunk id, first character in the document, and the name as it is written."""
+    joined = "mentions m JOIN entities e ON e.id = m.entity_id WHERE m.chunk_id IN (SELECT value FROM json_each(?))"
+    yield from db.execute(f"SELECT m.entity_id, e.type, m.chunk_id, m.start, m.name FROM {joined}", [json.dumps(list(chunk_ids))])

@@ -21,7 +21,7 @@ from localrag.errors import IndexMismatch, LocalragError
 from localrag.store.location import SCHEMA_HASH, SchemaObjects, schema_hash, schema_objects
 from localrag.system.installation import upgrade_hint
 
-SCHEMA_VERSION = 36  # PRAGMA user_version
+SCHEMA_VERSION = 37  # PRAGMA user_version
 
 # The number of rejected names of an extraction, NULL for invalid JSON; index and query must use the same expression.
 REJECTED_NAMES_EXPR = "CASE WHEN json_valid(result) THEN json_extract(result, '$.rejected_names') END"
@@ -167,7 +167,7 @@ CREATE INDEX community_edges_by_target ON community_edges(target_id);
 
 CREATE TABLE embeddings (
     vector_id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, subject_id TEXT NOT NULL, content_hash TEXT NOT NULL,
-    embedder TEXT NOT NULL, vector BLOB NOT NULL, UNIQUE (kind, subject_id));
+    embedder TEXT NOT NULL, vector BLOB NOT NULL, windows BLOB NOT NULL DEFAULT x'', UNIQUE (kind, subject_id));
 CREATE INDEX embeddings_by_content ON embeddings(kind, content_hash);
 CREATE INDEX embeddings_by_embedder ON embeddings(kind, embedder, subject_id);
 CREATE INDEX embeddings_by_kind ON embeddings(kind);
@@ -260,7 +260,7 @@ CREATE TABLE staged_reports (
 
 CREATE TABLE staged_embeddings (
     kind TEXT NOT NULL, subject_id TEXT NOT NULL, content_hash TEXT NOT NULL, embedder TEXT NOT NULL, vector BLOB NOT NULL,
-    PRIMARY KEY (kind, subject_id));
+    windows BLOB NOT NULL DEFAULT x'', PRIMARY KEY (kind, subject_id));
 CREATE INDEX staged_embeddings_by_content ON staged_embeddings(kind, content_hash);
 CREATE TRIGGER embeddings_inserted AFTER INSERT ON embeddings BEGIN
     INSERT OR REPLACE INTO vector_versions VALUES (new.kind, hex(randomblob(8))); END;

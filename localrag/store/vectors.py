@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 
 VectorNumbers = NDArray[np.int64]
 Vectors = NDArray[np.float32]
+StoredVector = tuple[Vectors, bytes]  # (d,), and the windows of its text as `encode_windows` gives them, of chunks only
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,33 @@ def some_vectors(db: Database, wanted: VectorNumbers) -> tuple[VectorNumbers, Ve
     chosen = "SELECT vector_id, vector FROM embeddings WHERE vector_id IN (SELECT value FROM json_each(?)) ORDER BY vector_id"
     rows = db.execute(chosen, [json.dumps(wanted.tolist())]).fetchall()
     return np.array([n for n, _ in rows], np.int64), decode_vectors([v for _, v in rows])
+
+
+def encode_windows(spans: NDArray[np.int32], windows: Vectors) -> bytes:
+    """The windows of a text, (m, 2) characters and (m, d) vectors, as they are stored: half the size, which does for comparing them."""
+    packed = np.empty(len(spans), _window_type(windows.shape[1]))
+    packed["span"], packed["vector"] = spans, windows
+    return packed.tobytes()
+
+
+def _window_type(width: int) -> np.dtype[Any]:
+    return np.dtype([("span", "<i4", (2,)), ("vector", "<f2", (width,))])
+
+
+def load_windows(db: Database) -> tuple[list[str], NDArray[np.int32], Vectors]:
+    """The windows of all chunks in the order of their documents: chunk ids, characters in the chunk, (m, 2), and vectors, (m, d)."""
+    select = "SELECT c.id, length(c.text), length(e.vector) / 4, e.windows FROM chunks c JOIN embeddings e ON e.subject_id = c.id"
+    ids, parts, width = list[str](), list[NDArray[Any]](), 0
+    for key, size, width, blob in db.execute(f"{select} WHERE e.kind = 'chunk' ORDER BY c.document_id, c.ordinal"):
+        if len(blob) % _window_type(width).itemsize:
+            continue  # damaged
+        windows = np.frombuffer(blob, _window_type(width)).copy()
+        windows["span"] -= max(0, int(windows["span"].max(initial=0)) - size)  # the header of the document, where it was embedded too
+        windows = windows[windows["span"][:, 1] > 0]
+        ids += [key] * len(windows)
+        parts.append(windows)
+    found = np.concatenate(parts) if parts else np.empty(0, _window_type(1))
+    return ids, np.maximum(found["span"], 0), np.nan_to_num(found["vector"].astype(np.float32))
 
 
 def decode_vectors(blobs: list[bytes]) -> Vectors:
@@ -310,24 +338,30 @@ def save_vectors(
     hashes: Mapping[str, str],
     vectors: NDArray[np.float32],
     *,
+    windows: Sequence[bytes] = (),
     waits: Container[str] = (),
 ) -> None:
-    """Commit vectors, (n, d) float32, one per subject; those of subjects in `waits` are staged for the next generation."""
+    """Commit vectors, (n, d) float32, one per subject; those of subjects in `waits` are staged for the next generation.
+
+    `windows`: of each subject, as `encode_windows` gives them; of chunks only.
+    """
     published, staged = list[dict[str, Any]](), list[dict[str, Any]]()
-    for s, v in zip(subjects, vectors, strict=True):
+    for s, v, w in zip(subjects, vectors, windows or [b""] * len(subjects), strict=True):
         row = {"kind": kind, "subject_id": s, "content_hash": hashes[s], "embedder": embedder, "vector": v.astype("<f4").tobytes()}
-        (staged if s in waits else published).append(row)
+        (staged if s in waits else published).append(row | {"windows": w})
     with db.atomic():
         db.table("embeddings").insert_all(published, replace=True)
         db.table("staged_embeddings").insert_all(staged, replace=True)
 
 
-def vectors_by_content(db: Database, kind: str, embedder: str, hashes: Iterable[str]) -> dict[str, NDArray[np.float32]]:
-    """Content hash → vector of this embedder, (d,) float32, published or staged; only those that exist."""
-    select = "SELECT content_hash, vector FROM {} WHERE kind = ? AND +embedder = ? AND content_hash IN (SELECT value FROM json_each(?))"
+def vectors_by_content(db: Database, kind: str, embedder: str, hashes: Iterable[str]) -> dict[str, StoredVector]:
+    """Content hash → vector of this embedder, published or staged; only those that exist."""
+    select = (
+        "SELECT content_hash, vector, windows FROM {} WHERE kind = ? AND +embedder = ? AND content_hash IN (SELECT value FROM json_each(?))"
+    )
     values = [kind, embedder, json.dumps(list(hashes))]
     rows = (row for table in ("embeddings", "staged_embeddings") for row in db.execute(select.format(table), values))
-    return {key: np.frombuffer(vector, "<f4") for key, vector in rows}
+    return {key: (np.frombuffer(vector, "<f4"), windows) for key, vector, windows in rows}
 
 
 def load_vectors(db: Database, kind: str, ids: Sequence[str] | None = None) -> tuple[list[str], NDArray[np.float32]]:

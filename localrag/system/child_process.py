@@ -52,8 +52,6 @@ PICKLE = Codec(partial(pickle.dumps, protocol=5), pickle.loads)
 
 
 class _Connection:
-    """One end of the socket pair."""
-
     def __init__(self, end: socket.socket, codec: Codec) -> None:
         self._socket, self._codec = end, codec
 

@@ -46,10 +46,7 @@ def _user_dir(path: Callable[[str], Path], below: str = "") -> Path:
 
 
 def cache_dir() -> Path:
-    """The folder of requantized models, vocabularies and fingerprints (`LOCALRAG_HOME` moves it); created if possible.
-
-    If it cannot be created, writing to it fails; nothing in it is indispensable.
-    """
+    """The folder of requantized models, vocabularies and fingerprints (`LOCALRAG_HOME` moves it), created if possible; none is needed."""
     folder = _user_dir(platformdirs.user_cache_path, "cache")
     with suppress(OSError):
         ensure_private_folder(folder)
@@ -82,10 +79,7 @@ def ensure_private_folder(folder: Path) -> Path:
 
 
 def ensure_private_file(path: Path) -> Path:
-    """Create a missing file, empty and readable only by the owner; libraries that write to it keep the mode.
-
-    Raises OSError, also for a link and for what is no file.
-    """
+    """Create a missing file that only the owner can read. Raises OSError, also for a link and for what is no file."""
     with suppress(FileExistsError):
         os.close(os.open(path, _NEW_FILE, 0o600))
         return path
@@ -172,10 +166,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def open_part_file(target: Path) -> tuple[Path, BufferedRandom]:
-    """Create an empty private file beside `target`, to be renamed to it or deleted, open for writing. Raises OSError.
-
-    While it is open, no other process takes it for one of a killed process.
-    """
+    """Create a private file beside `target`, to be renamed to it or deleted; while open, it is no killed process's. Raises OSError."""
     part = target.with_name(f"{target.name[:MAX_PART_PREFIX]}.localrag-{os.getpid()}-{token_hex(4)}.part")
     file = os.fdopen(os.open(part, _NEW_FILE, 0o600), "r+b")
     if fcntl:  # a lock shows that the process lives, also across containers and machines, where process ids do not

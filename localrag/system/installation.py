@@ -1,7 +1,4 @@
-"""How this localrag was installed, and the commands that add a library to it or install it again.
-
-None names localrag's distribution to a package index: a stranger's package may have that name there.
-"""
+"""How localrag was installed, and commands that add a library. None names it to a package index, where a stranger may have the name."""
 
 import json
 import os
@@ -65,7 +62,6 @@ def upgrade_hint() -> str:
 
 
 def _is_image() -> bool:
-    """Whether this runs in a container whose image has localrag."""
     return any(mark.exists() for mark in _CONTAINER_MARKS) and not os.access(sys.prefix, os.W_OK)
 
 
@@ -80,7 +76,6 @@ def pip_install(*arguments: str) -> str:
 
 
 def _quoted(arguments: tuple[str, ...]) -> str:
-    """Arguments for a shell, a package with its bounds."""
     return " ".join(quote(argument + BOUNDS.get(argument, "")) for argument in arguments)
 
 

@@ -23,10 +23,7 @@ def import_path() -> list[str]:
 
 
 def python_process(code: str, *arguments: str, isolated: bool = False) -> tuple[list[str], dict[str, str]]:
-    """The command line and the environment of a Python process that runs code, such as RUN_MODULE, and finds what this process finds.
-
-    What is only on this process's `sys.path` comes after the libraries. `isolated`: of that, only localrag itself.
-    """
+    """Command and environment of a process that finds what this one finds, the rest of `sys.path` last; `isolated`: of it only localrag."""
     env = dict(os.environ)
     if folders := [p for p in env.pop("PYTHONPATH", "").split(os.pathsep) if not _is_working_folder(p)]:
         env["PYTHONPATH"] = os.pathsep.join(folders)

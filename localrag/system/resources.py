@@ -32,7 +32,6 @@ def cgroup_memory_left(groups: Path = GROUPS, root: Path = ROOT) -> int | None:
 
 
 def _folders(groups: Path, root: Path, file: str) -> list[Path]:
-    """The folders of this process's cgroup and its ancestors that have `file`."""
     path = next((line[3:] for line in _read_text(groups).splitlines() if line.startswith("0::")), None)
     if path is None:
         return []
@@ -42,7 +41,6 @@ def _folders(groups: Path, root: Path, file: str) -> list[Path]:
 
 
 def _memory_left(folder: Path) -> int | None:
-    """The bytes left by a cgroup's limits; None without a limit."""
     limits = [int(text) for name in ("memory.max", "memory.high") if (text := _read_text(folder / name)).isdigit()]
     used = _read_text(folder / "memory.current")
     if not limits or not used.isdigit():

@@ -147,10 +147,7 @@ def forget_written_file(folder: Path, name: str, digest: str) -> None:
 
 
 def written_file_hash(folder: Path, name: str) -> str:
-    """The hash of the file at a path below a folder if localrag wrote it there on this machine, as it is; empty for any other.
-
-    No record in the folder itself is believed: the folder, and the hashes in it, may come from somebody else.
-    """
+    """The hash of a file that localrag wrote at a path on this machine, unchanged; else empty. The folder's own records prove nothing."""
     digest = hash_below(folder, name)
     return digest if digest and is_trust_known("written-file", *_written_file(folder, name, digest)) else ""
 

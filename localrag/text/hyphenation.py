@@ -1,7 +1,4 @@
-"""Words that the end of a line divides: whether the hyphen belongs to the word or only to the line.
-
-The document decides if it has the word elsewhere; else, in English, the dictionary of TextBlob's tagger, which has 10,000 compounds, too.
-"""
+"""Whether the hyphen of a divided word belongs to the word: by the document's other words, else, in English, TextBlob's dictionary."""
 
 import re
 from dataclasses import dataclass
@@ -52,10 +49,7 @@ def _is_english(known: DocumentWords) -> bool:
 
 @cache
 def _english_words(name: str) -> frozenset[str]:
-    """Return a word list of TextBlob, "lexicon" or "spelling", which are the common words; empty where it is not installed.
-
-    It is read as a file: importing the package takes a second.
-    """
+    """A word list of TextBlob, "lexicon" or "spelling"; empty where it is not installed. Importing the package takes a second."""
     spec = find_spec("textblob")
     file = Path(spec.origin or "").parent / "en" / f"en-{name}.txt" if spec else Path()
     return frozenset(file.read_text(encoding="utf-8").lower().split()) if file.is_file() else frozenset()  # with tags and numbers

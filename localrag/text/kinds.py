@@ -1,7 +1,4 @@
-"""TextKind: whether a span is prose, a heading, code, markup, a table row, contents, a licence or a fragment; and markup stripping.
-
-Rules over the span. They decide what descriptions, reports and themes quote; everything stays searchable and citable.
-"""
+"""TextKind, by rules: what descriptions, reports and themes may quote; everything stays searchable and citable. Markup stripping."""
 
 import html
 import re
@@ -96,7 +93,6 @@ def _wording(flat: str, plain: str) -> TextKind:
 
 
 def _form(text: str, flat: str) -> TextKind | None:
-    """The kind that formal signs alone decide; None if they do not."""
     if _HASHES.match(_BULLET.sub("", flat)) or _UNDERLINED.search(text):
         return TextKind.HEADING
     if (
@@ -116,7 +112,6 @@ def _form(text: str, flat: str) -> TextKind | None:
 
 
 def _is_code(flat: str) -> bool:
-    """Whether a line is code: statements, commands, data, or more signs than prose has."""
     bare = _BULLET.sub("", _URL.sub("x", _LINK.sub(r"\1", _INLINE.sub("x", flat))))
     if _STATEMENT.match(bare) and not (_ENDED.search(bare) and len(_PROSE_WORD.findall(bare)) > 2 * _MIN_WORDS):
         return True
@@ -127,7 +122,6 @@ def _is_code(flat: str) -> bool:
 
 
 def _is_row(flat: str, plain: str) -> bool:
-    """Whether a line is a table row: cells side by side, a field and its value, or mostly numbers."""
     if len(_CELL.findall(flat)) >= 1 + (" · " not in flat):
         return True
     parts = plain.split()

@@ -155,7 +155,6 @@ class Outline:
 
 
 def _title(text: str) -> str:
-    """A heading as a reader sees it: without roles, anchors and markup."""
     text = re.sub(r"\{#[^{}]*\}|:[\w-]+:`([^`<]*+)[^`]*`", r"\1", text)
     text = re.sub(r"\[([^\]]{0,500})\]\([^)]{0,900}\)", r"\1", text)
     return " ".join(text.replace("``", "").replace("`", "").replace("**", "").split())

@@ -4,17 +4,15 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.records import Chunk, Claim, Entity, Evidence, Graph, Mention, Quote
+from localrag.records import Chunk, Claim, Entity, Graph, Mention, Quote
 from localrag.text.kinds import TextKind, classify_sentence, strip_markup
 from localrag.text.sentences import CJK, cached_sentences, collapse_whitespace, is_cjk
 
 EmbedSentences = Callable[[Sequence[str]], NDArray[np.float32]]
-SpanRecord = TypeVar("SpanRecord", Mention, Evidence)
 
 
 def sentence_quotes(chunk: Chunk, start: int, end: int) -> list[Quote]:
@@ -24,15 +22,6 @@ def sentence_quotes(chunk: Chunk, start: int, end: int) -> list[Quote]:
     first = max(0, bisect_right(starts, start - chunk.start) - 1)
     last = max(first, bisect_right(starts, max(start, end - 1) - chunk.start) - 1)
     return [Quote(chunk.id, chunk.start + a, chunk.start + b, chunk.text[a:b]) for a, b in spans[first : last + 1]]
-
-
-def relationship_quotes(graph: Graph, chunks: Mapping[str, Chunk]) -> dict[str, list[Quote]]:
-    """Relationship id → the sentences that state it, each once although chunks overlap, in the order of `chunks`."""
-    by_relationship: dict[str, dict[str, Quote]] = {e.relationship_id: {} for e in graph.evidence}
-    for e in _in_order(graph.evidence, chunks):
-        for quote in sentence_quotes(chunks[e.chunk_id], e.start, e.end):
-            by_relationship[e.relationship_id].setdefault(collapse_whitespace(quote.text), quote)
-    return {key: list(quotes.values()) for key, quotes in by_relationship.items() if quotes}
 
 
 def entity_quotes(graph: Graph, chunks: Mapping[str, Chunk]) -> dict[str, list[Quote]]:
@@ -48,13 +37,10 @@ def entity_quotes(graph: Graph, chunks: Mapping[str, Chunk]) -> dict[str, list[Q
     return {key: [quotes[t] for t in sorted(quotes, key=lambda t: -scores[t])] for key, quotes in by_entity.items()}
 
 
-def _in_order(spans: Iterable[SpanRecord], chunks: Mapping[str, Chunk]) -> list[SpanRecord]:
-    """Sort by the chunk's position in `chunks`, which is by path and ordinal, then by offset.
-
-    Not by the chunk's id: it is a hash, and an edit changes those of all chunks of a document.
-    """
+def _in_order(mentions: Iterable[Mention], chunks: Mapping[str, Chunk]) -> list[Mention]:
+    """Sort by the chunk's position in `chunks`, then by offset; its id is a hash, which every edit of a document changes."""
     number = {chunk_id: n for n, chunk_id in enumerate(chunks)}
-    return sorted(spans, key=lambda x: (number[x.chunk_id], x.start))
+    return sorted(mentions, key=lambda m: (number[m.chunk_id], m.start))
 
 
 def claim_quotes(claims: Iterable[Claim], chunks: Mapping[str, Chunk]) -> dict[str, Quote]:
@@ -104,10 +90,7 @@ def informativeness(text: str, entities: int) -> float:
 
 
 def select_central(texts: Sequence[str], matrix: NDArray[np.float32], names: Sequence[str], k: int) -> list[int]:
-    """The indices of up to `k` texts near the center of all, suitable by form, and dissimilar to each other (see `mmr`).
-
-    `matrix`: (n, d) unit vectors of the texts.
-    """
+    """Up to `k` of `matrix`, (n, d) unit vectors: near the center of all, suitable by form, and dissimilar to each other (see `mmr`)."""
     if not texts:
         return []
     center = matrix.mean(axis=0)
@@ -117,10 +100,7 @@ def select_central(texts: Sequence[str], matrix: NDArray[np.float32], names: Seq
 
 
 def mmr(relevance: NDArray[np.float32], matrix: NDArray[np.float32], k: int, *, diversity: float = 0.5) -> list[int]:
-    """Row indices of `matrix`, (n, d) unit vectors, best first: relevant, and dissimilar to the rows chosen before.
-
-    Maximal marginal relevance (Carbonell and Goldstein 1998).
-    """
+    """Rows of (n, d) unit vectors, relevant and dissimilar to earlier ones (maximal marginal relevance, Carbonell and Goldstein 1998)."""
     chosen: list[int] = []
     closest = np.zeros(len(relevance), np.float32)
     remaining = np.ones(len(relevance), bool)

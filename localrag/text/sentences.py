@@ -55,10 +55,7 @@ class Span(NamedTuple):
 
 
 def sentences(text: str) -> list[Span]:
-    """The sentences of `text` in order, without surrounding whitespace; headings, list items, table rows and fences are separate.
-
-    sentencex splits paragraphs, by rules for English or Chinese according to the paragraph.
-    """
+    """The sentences in order, by sentencex for English or Chinese; headings, list items, table rows and fences are separate."""
     spans = []
     for block in _text_blocks(text):
         part = text[block.start : block.end]
@@ -178,7 +175,6 @@ def cjk_bigrams(text: str) -> str:
 
 
 def _text_blocks(text: str) -> Iterator[Span]:
-    """Paragraphs, and single lines that are headings, list items or table rows."""
     position = 0
     for line in _BLOCK.finditer(text):
         end = _item_end(text, line) if _ITEM.match(line[0]) else line.end()
@@ -236,7 +232,7 @@ def _line_sentences(line: str, language: str) -> list[tuple[int, int]]:
 
 
 def _boundaries(line: str, language: str) -> list[tuple[int, int]]:
-    """The sentences found by sentencex, as (start, end); the whole line if it fails."""
+    """(start, end) of every sentence; the whole line if sentencex fails."""
     from sentencex import get_sentence_boundaries  # most commands need no sentences
 
     plain = _UNUSUAL.sub(lambda m: " " if m[0].isspace() else "\ufffd", _AFTER_STOP.sub("A", line))  # same length as the line

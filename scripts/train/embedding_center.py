@@ -7,6 +7,7 @@ paired by chance, for several shares of the mean, beside those of all-MiniLM-L6-
 
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,8 @@ def main() -> None:
     taken = [*chance.sample(english, ENGLISH), *chance.sample(chinese, CHINESE)]
     texts = [row["context"][:PASSAGE_CHARS] if n % 2 else row["question"] for n, row in enumerate(taken)]
     file = find_embedder("multilingual-e5-small")
-    plain = load_e5(file, centered=False)
-    mean = plain(texts).mean(axis=0)
+    model = load_e5(replace(file, bound_fingerprint=file.fingerprint))
+    mean = model(texts).vectors.mean(axis=0)
     save_file({"center": SHARE * mean}, out / "e5_center.safetensors")
 
     pairs = [r for r in rows(data / "train/nli_en_clear.jsonl.gz") if r["supported"] and len(r["premise"]) < PASSAGE_CHARS]
@@ -44,7 +45,7 @@ def main() -> None:
     small = open_embedder(find_embedder("all-minilm-l6-v2")).embed
     for what, (first, second) in sides.items():
         _print_cosines(f"all-MiniLM-L6-v2, {what}", small(first), small(second))
-        vectors = plain(first), plain(second)
+        vectors = model(first).vectors, model(second).vectors
         for share in SHARES:
             _print_cosines(f"multilingual-e5-small less {share} of the mean, {what}", *(recenter(v, share * mean) for v in vectors))
 

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from transformers import AutoModel
 
-from localrag.engine.weights import write_adapter
+from localrag.engine.weights import ALPHA_KEY
 from localrag.indexing.extraction.names import DocumentCasing, find_all_name_spans
 from localrag.indexing.extraction.nlp import ChunkText, candidate_names
 from localrag.llm.tagger import (
@@ -282,7 +282,16 @@ def export(model: Tagger, path: Path) -> None:
     written = [(n, p.detach().cpu().float().numpy()) for n, p in tensors]
     for known, a, b in differences(model.body, names):
         written += [(f"{known}.weight.lora_a", a), (f"{known}.weight.lora_b", b)]
-    write_adapter(path, written, alpha=ALPHA, architecture="bert")
+    writer = gguf.GGUFWriter(path, "bert")
+    writer.add_type("adapter")
+    writer.add_string("adapter.type", "lora")
+    writer.add_float32(ALPHA_KEY, ALPHA)
+    for name, values in written:
+        writer.add_tensor(name, np.ascontiguousarray(values, np.float16))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def main() -> None:

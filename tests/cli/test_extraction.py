@@ -71,8 +71,8 @@ def test_a_name_nobody_has_is_refused(copied):
 
 @pytest.mark.slow
 @pytest.mark.ci
-def test_tuning_is_shown_written_and_undone(copied):
-    """`tune` prints types, writes a file that indexing then uses, and takes it back."""
+def test_tuning_is_shown_and_written(copied):
+    """`tune` prints types and writes a file that indexing then uses."""
     done = run_localrag("tune", "--passages", "1", cwd=copied)
     written = copied / ".localrag" / "domain.toml"
 
@@ -81,9 +81,6 @@ def test_tuning_is_shown_written_and_undone(copied):
     assert "entity_types" in written.read_text(encoding="utf-8")
     written.write_text("nonsense = 1\n" + written.read_text(encoding="utf-8"), encoding="utf-8")
     assert "unknown nonsense" in run_localrag("index", "docs", cwd=copied).stderr
-    assert run_localrag("tune", "--undo", cwd=copied).returncode == 0
-    assert not written.exists()
-    assert run_localrag("tune", "--undo", cwd=copied).returncode == 2
 
 
 def test_an_unknown_extractor_or_type_list_is_refused(tmp_path):

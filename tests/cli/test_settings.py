@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[2]
 SWITCHES = set(
     """about all check chunks collection condition config context_only continue delete
     documents dry_run dynamic filter force format head include_same json judge k kind level limit markdown max_tokens n name
-    open out passages plan programs progress prune quick quiet ray rebuild recluster repair repeat repeats resume retune rows save seed
-    similar skipped test undo use user verify watch words write_reports yes""".split()
+    open out passages plan programs progress prune quiet ray rebuild recluster repair repeat repeats resume retune rows save seed
+    similar skipped test use user verify watch words write_reports yes""".split()
 )
 
 
@@ -389,7 +389,7 @@ def test_every_option_is_a_setting_or_a_switch():
 @pytest.mark.parametrize("name", settings.SETTING_NAMES)
 def test_a_setting_reaches_every_command_that_has_its_option(name):
     """As the value that the option takes; an option of the same name and another meaning is left alone."""
-    found = {name: settings.SetValue(settings.setting_example(name), "project", "")}
+    found = {name: settings.SetValue(("a",) if settings.SETTINGS[name].type is tuple else "a", "project", "")}
     defaults = settings.default_map(typer.main.get_command(app), found)
     for command, option, parameter in ALL:
         mine = defaults
@@ -404,7 +404,7 @@ def test_a_setting_takes_what_its_option_takes():
     for name, known in choices.items():
         assert settings.allowed_values(name) == f"{', '.join(known[:-1])} or {known[-1]}"
     for _, name, parameter in ALL:
-        if isinstance(settings.setting_default(name) if name in settings.SETTING_NAMES else None, bool):
+        if isinstance(settings.SETTINGS[name].default if name in settings.SETTING_NAMES else None, bool):
             assert parameter.secondary_opts, name
     bounds = {p.name: (p.min, p.max) for c, _, p in ALL if c in ("index", "serve", "ask")}
     for name in ("chunk_tokens", "gleanings", "port", "parallel", "max_calls"):
@@ -414,7 +414,7 @@ def test_a_setting_takes_what_its_option_takes():
     assert set(settings.EXTRACTOR_NAMES) <= set(settings.EXTRACTOR_NAMES)
     for name, kept in settings.INDEX_BOUND_SETTINGS.items():
         if name not in ("model", "embedder"):
-            assert settings.setting_default(name) == getattr(IndexSettings(), kept)
+            assert settings.SETTINGS[name].default == getattr(IndexSettings(), kept)
 
 
 def test_what_asks_a_model_takes_how_to_ask_it():
@@ -433,7 +433,7 @@ def test_settings_that_are_not_there_cost_nothing(own):
     import subprocess
     import sys
 
-    run(own, "init")
+    (own / "project" / "localrag.toml").write_text("# nothing is set\n")
     code = "import sys; sys.argv[1:] = ['status']\nfrom localrag.cli import main\ntry: main()\nexcept SystemExit: pass\n"
     code += "from localrag.cli.settings import settings_model; print(settings_model.cache_info().misses)"
 

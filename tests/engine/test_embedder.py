@@ -81,7 +81,7 @@ def file(tmp_path_factory):
 @pytest.mark.ci
 def test_both_ways_of_embedding_agree(file):
     """llama.cpp gives the vectors that torch gives, whatever is embedded beside a text."""
-    ours, theirs = open_embedder(file).embed(TEXTS), load_folder(find_embedder())(TEXTS)
+    ours, theirs = open_embedder(file).embed(TEXTS), load_folder(find_embedder())(TEXTS).vectors
     short = [n for n, text in enumerate(TEXTS) if 0 < len(text) < 600]
 
     assert ours.shape == theirs.shape == (len(TEXTS), 384)
@@ -93,8 +93,8 @@ def test_both_ways_of_embedding_agree(file):
 @pytest.mark.parametrize("way", ["torch", "llama.cpp"])
 def test_the_end_of_a_long_text_counts(file, way):
     """Two texts that differ only beyond the model's window have different vectors: nothing is cut."""
-    ways = {"torch": lambda: load_folder(find_embedder()), "llama.cpp": lambda: open_embedder(file).embed}
-    one, other = ways[way]()(["ferry " * 700, "ferry " * 500 + "harbour master " * 100])
+    ways = {"torch": lambda: load_folder(find_embedder()), "llama.cpp": lambda: open_embedder(file).embed_windows}
+    one, other = ways[way]()(["ferry " * 700, "ferry " * 500 + "harbour master " * 100]).vectors
 
     assert one @ other < 0.99
 
@@ -119,8 +119,11 @@ def test_an_index_remembers_its_embedder(tmp_path, file):
 
 def test_a_vector_does_not_depend_on_its_company():
     """Embedded alone, together, or in another order, a text has bit for bit the same vector."""
-    embed = load_folder(find_embedder())
+    model = load_folder(find_embedder())
     texts = [f"{'The ferry leaks. ' * (n % 23)}{n}" for n in range(60)]
+
+    def embed(some):
+        return model(some).vectors
 
     together = embed(texts)
 
@@ -132,13 +135,13 @@ def test_a_vector_does_not_depend_on_its_company():
 def test_what_was_embedded_before_is_not_computed_again():
     """Short texts keep their vectors, bit for bit those of a fresh embedder; only new ones are computed, each once."""
     kept, computed = open_embedder(find_embedder()), []
-    inner = kept._embed
-    kept._embed = lambda texts: computed.append(list(texts)) or inner(texts)
+    inner = kept.embed_windows
+    kept.embed_windows = lambda texts: computed.append(list(texts)) or inner(texts)
     kept.embed(["Ruth Sand", "Lars Holm"])
     again = kept.embed(["Lars Holm", "the ferry", "Ruth Sand", "the ferry"])
 
     assert computed == [["Ruth Sand", "Lars Holm"], ["the ferry"]]
-    assert np.array_equal(again, load_folder(find_embedder())(["Lars Holm", "the ferry", "Ruth Sand", "the ferry"]))
+    assert np.array_equal(again, load_folder(find_embedder())(["Lars Holm", "the ferry", "Ruth Sand", "the ferry"]).vectors)
     assert kept.embed([]).shape == (0, 384)
 
 

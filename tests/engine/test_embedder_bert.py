@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from localrag.engine.embedder import BATCH_ROWS, BertModel, load_bert, load_folder
-from localrag.engine.weights import window_tokenizer
 from localrag.errors import EngineError, ModelError
 from localrag.model_files import ModelFile, find_embedder
 from localrag.system.resources import limit_cores
@@ -44,7 +43,7 @@ def test_vectors_are_those_of_sentence_transformers(plain_cpu):
     model = SentenceTransformer(str(FOLDER), device="cpu", local_files_only=True)
     expected = np.concatenate([model.encode([text], normalize_embeddings=True) for text in TEXTS])
 
-    assert np.abs(load_folder(find_embedder())(TEXTS) - expected).max() < 1e-5
+    assert np.abs(load_folder(find_embedder())(TEXTS).vectors - expected).max() < 1e-5
 
 
 @pytest.mark.ci
@@ -54,7 +53,7 @@ def test_in_16_bits_they_are_those_but_for_rounding():
 
     model = SentenceTransformer(str(FOLDER), device="cpu", local_files_only=True)
 
-    assert (load_folder(find_embedder())(TEXTS) * model.encode(TEXTS, normalize_embeddings=True)).sum(axis=1).min() > 0.999
+    assert (load_folder(find_embedder())(TEXTS).vectors * model.encode(TEXTS, normalize_embeddings=True)).sum(axis=1).min() > 0.999
 
 
 @pytest.mark.parametrize("floats", ["own", "32 bits"])
@@ -89,18 +88,18 @@ def test_equal_windows_are_computed_once(monkeypatch):
     inner = BertModel._compute
     monkeypatch.setattr(BertModel, "_compute", lambda model, texts, *how: computed.extend(texts) or inner(model, texts, *how))
     header = "The ferry leaks and nobody knows why. " * 32  # 256 tokens and some
-    windows = window_tokenizer(FOLDER)
     texts = ["Hello.", header + "Ruth Sand.", "Hello.", header + "Lars Holm paid."]
-    vectors = embed(texts)
+    found = embed(texts)
+    vectors, parts = found.vectors, [texts[n][a:b] for n, (a, b) in zip(found.owners, found.spans, strict=True)]
 
-    assert len(computed) == len({tuple(w) for text in texts for w in windows(text)}) < sum(len(windows(text)) for text in texts)
+    assert len(computed) == len(set(parts)) < len(parts)
     assert np.array_equal(vectors[0], vectors[2])
     assert vectors[1] @ vectors[3] < 1 - 1e-4
 
 
 def test_no_text_gives_no_vector():
     """Nothing in, nothing out, of the right width."""
-    assert load_folder(find_embedder())([]).shape == (0, 384)
+    assert load_folder(find_embedder())([]).vectors.shape == (0, 384)
 
 
 def test_a_text_longer_than_the_window_is_refused():
@@ -114,9 +113,9 @@ def test_a_model_of_another_kind_is_left_to_sentence_transformers(tmp_path):
     folder = shutil.copytree(FOLDER, tmp_path / "model")
     config = folder / "config.json"
     config.write_text(config.read_text().replace('"gelu"', '"relu"'))
-    vectors = load_folder(ModelFile("m", "embedder", folder))(["Who sails the Skua?"])
+    vectors = load_folder(ModelFile("m", "embedder", folder))(["Who sails the Skua?"]).vectors
     assert vectors.shape == (1, 384)
-    assert load_folder(find_embedder())(["Who sails the Skua?"])[0] @ vectors[0] < 0.99
+    assert load_folder(find_embedder())(["Who sails the Skua?"]).vectors[0] @ vectors[0] < 0.99
     (folder / "model.safetensors").rename(folder / "other.safetensors")
     with pytest.raises(ModelError, match="cannot be loaded"):
         load_folder(ModelFile("m", "embedder", folder))(["Who sails the Skua?"])

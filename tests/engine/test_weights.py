@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import gguf
 import numpy as np
 import pytest
 
-from localrag.engine.weights import load_adapter, write_adapter
+from localrag.engine.weights import ALPHA_KEY, load_adapter
 from localrag.errors import ModelError
 from localrag.model_files import find_adapter
 
@@ -18,7 +19,14 @@ def test_an_adapter_is_read_as_it_was_written(tmp_path):
     tensors = {
         f"blk.0.attn_q.weight.lora_{part}": rng.normal(size=shape).astype(np.float16) for part, shape in (("a", (4, 8)), ("b", (8, 4)))
     }
-    write_adapter(tmp_path / "a.gguf", tensors.items(), alpha=8.0)
+    writer = gguf.GGUFWriter(tmp_path / "a.gguf", "bert")
+    writer.add_float32(ALPHA_KEY, 8.0)
+    for name, values in tensors.items():
+        writer.add_tensor(name, values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
     found = load_adapter(tmp_path / "a.gguf")
 
     assert found.alpha == 8.0

@@ -6,7 +6,7 @@ import pytest
 
 from localrag.bench.tasks import GOLD_FOLDER
 from localrag.errors import UsageError
-from localrag.eval.datasets import GOLD_FORMATS, load_gold
+from localrag.eval.datasets import load_gold
 from tests.conftest import DATA
 
 PLACES = {
@@ -38,7 +38,7 @@ def test_bilou_and_bio_tags_become_mentions(tmp_path):
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("form", GOLD_FORMATS)
+@pytest.mark.parametrize("form", PLACES)
 def test_every_format_is_read_from_the_real_thing(form):
     """The public sets load; no mention is empty or beyond its text; most begin and end at a word."""
     path = DATA / "extraction" / PLACES[form]

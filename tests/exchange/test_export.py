@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from localrag.records import Graph
 from localrag.store import chunks, documents, export_rows, generations, graph
 from localrag.store.opening import open_index
 from localrag.system.installation import install_hint
-from tests.conftest import run_localrag, run_process
+from tests.conftest import run_localrag
 from tests.exchange.made import look_into, make_index
 from tests.graphs import staged_graph
 
@@ -196,18 +195,6 @@ def test_the_command_writes_and_says_what(tmp_path):
     assert run_localrag("export", "xlsx", "out", cwd=tmp_path).returncode == 2
     (tmp_path / "empty").mkdir()
     assert run_localrag("export", "html", "x.html", "--index", "empty", cwd=tmp_path).returncode == 3
-
-
-@pytest.mark.ci
-def test_one_file_goes_to_stdout(tmp_path):
-    """`-` writes the bytes of the file, and only them; a folder cannot go there."""
-    make_index(tmp_path)
-    done = run_process("export", "graphml", "-", cwd=tmp_path)
-    assert ET.fromstring(done.stdout.encode()).tag.endswith("graphml")
-    assert done.stderr == ""
-    refused = run_process("export", "jsonl", "-", cwd=tmp_path)
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert sorted(p.name for p in tmp_path.iterdir()) == [".localrag"]
 
 
 def test_parquet_without_its_library_says_how_to_install_it(opened, tmp_path, monkeypatch):

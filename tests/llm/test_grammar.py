@@ -4,7 +4,8 @@ import pytest
 from llguidance import LLMatcher, LLTokenizer
 
 from localrag.engine.remote.replies import GrammarFilter
-from localrag.llm.grammar import question_lines, single_line, standalone_line
+from localrag.llm.grammar import single_line, standalone_line
+from tests.question_lines import question_lines
 
 SENTENCES = [
     "Obsidian Sync syncs notes. It needs a subscription plan.",

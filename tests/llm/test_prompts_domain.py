@@ -4,7 +4,7 @@ import pytest
 
 from localrag.errors import UsageError
 from localrag.indexing.extraction.extract import extraction_hash
-from localrag.llm.prompts import DOMAIN_FILE, load_prompt, read_domain, undo_domain, with_domain, write_domain
+from localrag.llm.prompts import DOMAIN_FILE, load_prompt, read_domain, with_domain, write_domain
 from localrag.settings import Domain, Example, IndexSettings
 
 DOMAIN = Domain(
@@ -26,18 +26,6 @@ def test_a_domain_is_read_as_it_was_written(tmp_path):
     assert read_domain(tmp_path) == DOMAIN
 
 
-def test_the_last_tuning_can_be_taken_back(tmp_path):
-    """Undo brings back the domain before, then none, then says there is nothing."""
-    write_domain(tmp_path, Domain(description="first"))
-    write_domain(tmp_path, DOMAIN)
-
-    assert undo_domain(tmp_path)
-    assert read_domain(tmp_path).description == "first"
-    assert undo_domain(tmp_path)
-    assert read_domain(tmp_path) == Domain()
-    assert not undo_domain(tmp_path)
-
-
 @pytest.mark.parametrize(
     "text",
     ["about = ", "colour = 'red'", "entity_types = ['ship']\n[[examples]]\ntext = 'x'\nentities = [['Lars', 'person']]", "examples = [1]"],
@@ -48,7 +36,7 @@ def test_a_broken_file_is_named_with_its_remedy(tmp_path, text):
 
     with pytest.raises(UsageError, match=DOMAIN_FILE) as error:
         read_domain(tmp_path)
-    assert "--undo" in error.value.hint
+    assert "localrag tune" in error.value.hint
 
 
 def test_examples_take_the_place_of_the_prompt_s_own():

@@ -8,7 +8,7 @@ import pytest
 
 from localrag import demo
 from tests.conftest import run_localrag, write_town
-from tests.serve.browser import focused, opened, violations
+from tests.serve.browser import opened, violations
 from tests.serve.server import served
 
 pytestmark = pytest.mark.ci
@@ -53,59 +53,25 @@ def entity_named(find, name):
     return next(one["id"] for one in find("/api/names", q=name)["entities"] if one["name"] == name)
 
 
-def at(page):
-    """The id of the community that has the focus."""
-    return page.evaluate("document.activeElement.dataset.id")
-
-
 def marked(page):
     page.locator("mark").first.wait_for()
     return page.evaluate(f"[...document.querySelectorAll('mark')].map({OWN}).join('')")
 
 
-def test_the_tree_of_themes_is_walked_by_keyboard(browser, server, communities):
-    """One tab stop; arrows unfold, fold and move, Home and End go to the ends, Enter opens the report."""
-    tops = [one for one in communities if one["parent"] is None]
-    first = next(one for one in tops if any(c["parent"] == one["id"] for c in communities))
-    children = [one for one in communities if one["parent"] == first["id"]]
+def test_a_theme_unfolds_to_sentences_that_lead_to_their_documents(browser, server, find):
+    """Each theme tells in how many documents it is; unfolded, by keyboard too, it shows sentences, which are marked in their document."""
+    themes = find("/api/themes")["themes"]
+    first = themes[0]
     with opened(browser, server, "#/reports") as (page, heard):
-        tree = page.get_by_role("tree", name="Themes")
-        tree.wait_for()
-        assert tree.locator("[tabindex='0']").count() == 1
-        item = tree.locator(f"[data-id='{first['id']}']")
-        item.focus()
-        if item.get_attribute("aria-expanded") == "true":
-            page.keyboard.press("ArrowLeft")
-        assert item.get_attribute("aria-expanded") == "false"
-        page.keyboard.press("ArrowRight")
-        assert item.get_attribute("aria-expanded") == "true"
-        assert at(page) == first["id"]
-        page.keyboard.press("ArrowRight")
-        assert at(page) == children[0]["id"]
-        assert page.evaluate("document.activeElement.getAttribute('aria-level')") == "2"
-        page.keyboard.press("ArrowLeft")
-        assert at(page) == first["id"]
-        page.keyboard.press("End")
-        assert at(page) == tops[-1]["id"]
-        page.keyboard.press("Home")
-        assert at(page) == tops[0]["id"]
-        item.focus()
+        theme = page.locator("details.theme").first
+        theme.wait_for()
+        assert page.locator(".themes > details").count() == len(themes)
+        assert f"in {first['documents']} of {first['of_documents']} documents" in theme.locator("summary").first.inner_text()
+        theme.locator("summary").first.focus()
         page.keyboard.press("Enter")
-        page.get_by_role("heading", name=first["title"], level=1).wait_for()
-        assert focused(page) == first["title"]
-        page.go_back()
-        page.get_by_role("tree").wait_for()
-        assert page.locator(f"[data-id='{first['id']}']").get_attribute("aria-expanded") == "true"
+        theme.locator(".quoted").first.click()
+        assert marked(page) == first["quotes"][0]["text"]
         assert heard.errors == []
-
-
-def test_the_tree_unfolds_down_to_a_level(browser, server, communities):
-    """A button for each level shows every community down to it, and folds what is below."""
-    with opened(browser, server, "#/reports") as (page, _):
-        page.get_by_role("button", name="level 1").click()
-        assert page.get_by_role("treeitem").count() == len([one for one in communities if one["level"] <= 1])
-        page.get_by_role("button", name="level 0").click()
-        assert page.get_by_role("treeitem").count() == len([one for one in communities if one["level"] == 0])
 
 
 def test_a_report_leads_to_the_words_it_rests_on(browser, server, find, communities):
@@ -227,12 +193,12 @@ def test_everybody_can_use_it(browser, server, find, communities, scheme, width)
     report = next(one["id"] for one in communities if one["title"])
     for place in ("#/reports", f"#/report/{report}", f"#/entity/{entity}", "#/search?q=Ingrid"):
         with opened(browser, server, place, width=width, scheme=scheme) as (page, heard):
-            page.locator(".tree, .findings, .relations, .quotes").first.wait_for()
+            page.locator(".theme, .findings, .relations, .quotes").first.wait_for()
             if "entity" in place:
                 page.locator(".relations button").first.click()
                 page.locator(".relations .quoted").first.wait_for()
             if place == "#/reports":
-                page.get_by_role("button", name="level 1").click()
+                page.locator("details.theme summary").first.click()
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             assert violations(page) == []
             assert heard.errors == []

@@ -8,7 +8,7 @@ import pytest
 
 from localrag.errors import LocalragError
 from localrag.indexing.graph.entity_resolution import add_alias, read_aliases, remove_aliases
-from localrag.llm.prompts import Domain, read_domain, undo_domain, update_domain_files, write_domain
+from localrag.llm.prompts import Domain, read_domain, update_domain_files, write_domain
 from localrag.store.database import back_up_database
 from localrag.store.opening import open_index, writer_lock
 from localrag.store.runs import save_settings
@@ -33,7 +33,6 @@ def written(folder):
     write_domain(folder, Domain("one"))
     write_domain(folder, Domain("two"))
     update_domain_files(folder, lambda domain: Domain("three"))
-    undo_domain(folder)
 
 
 @pytest.mark.parametrize("content", MINE)

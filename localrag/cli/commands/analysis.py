@@ -61,7 +61,7 @@ with_table = with_options("given", **FILTER_OPTIONS, **_TABLE_OPTIONS)
 
 def _make(given: OptionValues, make: "Callable[[Index, DocumentFilter], ResultTable]") -> None:
     """Open the index, make a table and print or write it; an existing out file is refused before the work."""
-    from localrag.cli.views.result_tables import print_result_table
+    from localrag.cli.views.answers import print_result_table
     from localrag.exchange.table_files import check_output_file, write_table
     from localrag.serializers import serialize_table
 
@@ -80,7 +80,6 @@ def _make(given: OptionValues, make: "Callable[[Index, DocumentFilter], ResultTa
 
 
 def _show_work(done: int, total: int) -> None:
-    """Show how much of a table is made, on the status line or as an event."""
     if json_events.is_active:
         write_event("progress", done=done, total=total)
     else:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 
 _COMMAND = re.compile(r"/([A-Za-z]*)(?:\s+(.*))?$", re.DOTALL)  # does not match /etc/hosts, which may begin a question
-MAX_LISTED = 20  # conversations of /sessions
 MAX_COMPLETIONS = 20  # completed names of entities
 
 
@@ -116,19 +115,6 @@ def _entity(argument: str, talk: ChatSession) -> ChatSession:
     return talk
 
 
-def _sessions(_argument: str, talk: ChatSession) -> ChatSession:
-    from localrag.cli.views.answers import print_conversations
-
-    print_conversations(talk.index.conversations(MAX_LISTED), talk.how.get("conversation"))
-    return talk
-
-
-def _resume(argument: str, talk: ChatSession) -> ChatSession:
-    if not argument.isdecimal():
-        raise UsageError("Name a conversation by its number.", "List them: /sessions")
-    return resume_session(int(argument), talk)
-
-
 def resume_session(number: int, talk: ChatSession) -> ChatSession:
     """Continue a stored conversation. Raises UsageError for an unknown number."""
     answers = tuple(answer for _, answer in conversation_of(talk.index, number))
@@ -143,7 +129,8 @@ def _save(argument: str, talk: ChatSession) -> ChatSession:
     if not argument:
         raise UsageError("Name a file.", "For example: /save ferry.md")
     if not talk.answers:
-        raise UsageError("There is nothing to save: no question was answered yet.", "Continue an earlier conversation: /sessions")
+        hint = "Continue an earlier conversation: localrag chat --resume N"
+        raise UsageError("There is nothing to save: no question was answered yet.", hint)
     path = Path(argument).expanduser()
     try:
         if path.exists() and (path.is_dir() or not confirm(f"{path} exists. Replace it?")):
@@ -169,8 +156,6 @@ COMMANDS = {
     "mode": SlashCommand("/mode [NAME]", "show or choose the query mode", _mode),
     "source": SlashCommand("/source [N]", "the passage behind a citation", _source),
     "entity": SlashCommand("/entity NAME", "show what the documents say about an entity", _entity),
-    "sessions": SlashCommand("/sessions", "past conversations", _sessions),
-    "resume": SlashCommand("/resume N", "continue one of them", _resume),
     "save": SlashCommand("/save FILE", "write this conversation as Markdown", _save),
     "quit": SlashCommand("/quit", "end; so does Ctrl-D", lambda _argument, _talk: None),
 }
@@ -183,8 +168,6 @@ def completions(before: str, index: "Index") -> list[tuple[int, str]]:
     name, argument = parse_command(before) or ("", "")
     if name == "mode":
         return [(len(argument), mode) for mode in QUERY_MODES if mode.startswith(argument)]
-    if name == "resume":
-        return [(len(argument), str(row["id"])) for row in index.conversations(MAX_LISTED) if str(row["id"]).startswith(argument)]
     if name and name != "entity":
         return []
     starts = [match.start() for match in re.finditer(r"\S+", argument if name else before)][-3:]
@@ -227,7 +210,6 @@ def chat_command(
 
 
 def _chat_loop(talk: ChatSession, read: "ReadLine") -> None:
-    """Handle lines until the end of the conversation."""
     now: ChatSession | None = talk
     while now is not None and (line := _read_line(read, now.how["mode"])) is not None:
         now = _handle_line(line, now)
@@ -366,7 +348,7 @@ def remove_sessions_command(
 
 
 def _selected_sessions(existing: Sequence[int], numbers: Sequence[int], *, is_pending: bool, all_: bool) -> list[int]:
-    """The conversations to delete: the named ones, or all; may be empty if an earlier deletion is pending. Raises UsageError."""
+    """May be empty if an earlier deletion is pending. Raises UsageError."""
     if not numbers and not all_ and not is_pending:
         raise UsageError("Name the conversations to delete: numbers, or --all.", "List them: localrag sessions list")
     if unknown := [n for n in numbers if n not in existing]:

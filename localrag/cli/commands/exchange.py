@@ -1,6 +1,5 @@
 """`localrag export`, `wiki`, `import`, `pack` and `unpack`."""
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,6 @@ import typer
 import localrag
 from localrag.cli.options import IndexOption, JsonOption, QuietOption, choice_option, engine_options
 from localrag.cli.views.terminal import escape_line, print_note, status_line, write_json, write_out, write_result
-from localrag.errors import UsageError
 
 if TYPE_CHECKING:
     from localrag.exchange.export import ExportResult
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 
 
 EXPORT_FORMATS = ("parquet", "csv", "jsonl", "graphml", "html")
-STDOUT = Path("-")
 
 
 def export_command(
@@ -33,7 +30,7 @@ def export_command(
             **choice_option("format", EXPORT_FORMATS),
         ),
     ],
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The file (graphml, html; - for stdout) or folder to write.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The file (graphml, html) or folder to write.")],
     force: Annotated[
         bool, typer.Option("--force", help="Replace an existing file; write into a folder that has other files, which are kept.")
     ] = False,
@@ -42,32 +39,12 @@ def export_command(
 ) -> None:
     """Write the graph, reports and passages as files for other programs."""
     with localrag.Index.open(index) as opened:
-        if path == STDOUT:
-            _to_stdout(lambda file: opened.export(format, file), format)
-            return
         result = opened.export(format, path, force=force)
     row = {name: getattr(result, name) for name in result.__slots__} | {"path": str(result.path)}
     write_result(row, _print_export, result, as_json=as_json)
 
 
-def _to_stdout(write: "Callable[[Path], ExportResult]", format: str) -> None:
-    """Export a single-file format to a temporary file and copy it to stdout. Raises UsageError for a format with a folder."""
-    import shutil
-    import sys
-    from tempfile import TemporaryDirectory
-
-    from localrag.exchange.export import FILE_FORMATS
-
-    if format not in FILE_FORMATS:
-        raise UsageError(f"{format} is a folder of files and cannot go to stdout.", f"Name a folder, or choose {', '.join(FILE_FORMATS)}.")
-    with TemporaryDirectory() as folder:
-        result = write(Path(folder) / f"graph.{format}")
-        with result.path.open("rb") as file:
-            shutil.copyfileobj(file, sys.stdout.buffer)
-
-
 def _print_export(result: "ExportResult") -> None:
-    """Print what was written, which files of an earlier export were removed, and how to open the export."""
     counts = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in result.counts.items() if n)
     files = "" if len(result.files) == 1 else f" in {len(result.files)} files"
     print_note(f"{result.path}: {counts}{files} ({result.size / 1e6:.1f} MB).")
@@ -118,7 +95,6 @@ def _show_statement(done: int, total: int) -> None:
 
 
 def _print_wiki(result: "WikiResult", folder: Path) -> None:
-    """Print how many pages were written and deleted, and those that need the person."""
     import shlex
 
     counts = ", ".join(f"{n} {name}" for name, n in result.counts.items())
@@ -134,7 +110,6 @@ def _print_wiki(result: "WikiResult", folder: Path) -> None:
 
 
 def _print_wiki_check(checked: "WikiCheckResult", *, as_json: bool) -> None:
-    """Print the problems, one a line, with the place in the documents where there is one."""
     from localrag.serializers import serialize_citation
 
     if as_json:
@@ -183,10 +158,7 @@ def _print_import(done: "ImportResult") -> None:
         return
     for what, n in done.n_imported.items():
         print_note(f"{what:<14}{n:>7} of {done.found[what]}")
-    for what, why in list(done.skipped.items())[:MAX_SHOWN]:
-        print_note(f"left out  {escape_line(what)}: {why}")
-    if len(done.skipped) > MAX_SHOWN:
-        print_note(f"          and {len(done.skipped) - MAX_SHOWN} more (all of them: --json)")
+    _print_listed("left out", tuple(done.skipped.items()))
 
 
 def pack_command(
@@ -223,11 +195,10 @@ def unpack_command(
 
 
 def _print_listed(what: str, listed: tuple[tuple[str, str], ...]) -> None:
-    """Print at most MAX_SHOWN names, each with its reason or value."""
-    for name, detail in listed[:20]:
+    for name, detail in listed[:MAX_SHOWN]:
         print_note(f"{what}  {escape_line(name)}: {escape_line(detail)}")
-    if len(listed) > 20:
-        print_note(f"{' ' * len(what)}  and {len(listed) - 20} more (all of them: --json)")
+    if len(listed) > MAX_SHOWN:
+        print_note(f"{' ' * len(what)}  and {len(listed) - MAX_SHOWN} more (all of them: --json)")
 
 
 def _print_pack(result: "UnpackResult", file: Path) -> None:

@@ -154,7 +154,6 @@ def _name_better_model(index: Path | None) -> None:
 
 
 def _write_plan(plan: "IndexPlan", *, as_json: bool) -> None:
-    """Write the planned files, chunks, models, calls, tokens, time and disk space of a run."""
     from localrag.cli.views.console import print_fields
 
     time_text = "not known yet: no run with this model on this machine so far (localrag doctor measures its speed)"
@@ -207,10 +206,7 @@ def run_index(
     collections: tuple[str, ...] = (),
     workers: "int | PoolFactory" = 0,
 ) -> "IndexResult":
-    """Run indexing on an index open for writing, with progress on stderr; on an interrupt, print what is saved and exit with 130.
-
-    `prune` deletes the documents of missing files, `may_ask` asks before that on a terminal; `verify`: see `DeletionPolicy`.
-    """
+    """Run indexing with progress on stderr; on an interrupt, print what is saved and exit with 130. `may_ask`: before `prune` deletes."""
     from localrag.cli.views.progress import IndexProgress, print_result, result_to_json
     from localrag.indexing.documents import DeletionPolicy
 
@@ -263,10 +259,7 @@ def _print_interrupted(index: "Index", progress: "IndexProgress") -> None:
 
 
 def _as_interrupt(_signal: int, _frame: Any) -> None:
-    """Turn SIGINT and SIGTERM into KeyboardInterrupt with an immediate message: a running batch of embeddings takes seconds to end.
-
-    A thread prints it: this one may have been interrupted while it was writing to the same stream.
-    """
+    """Turn SIGINT and SIGTERM into KeyboardInterrupt; a thread says so at once, since this one may have been writing to the same stream."""
     threading.Thread(target=print_note, args=("Stopping; finished work is saved …",), daemon=True).start()
     raise KeyboardInterrupt
 
@@ -291,10 +284,7 @@ RETRY_AFTER_S = 60.0  # seconds until a failed run is repeated without a change
 
 
 def watch_files(paths: Sequence[Path], run: Callable[[], object]) -> None:
-    """Run again whenever a file below the paths has changed and rests, until interrupted. Between runs other processes may write.
-
-    An error is printed once; the run is repeated at the next change or after RETRY_AFTER_S. Raises typer.Exit.
-    """
+    """Run again when files below the paths have changed and rest, or RETRY_AFTER_S after an error. Raises typer.Exit."""
     print_note("Watching for changes; Ctrl-C ends.")
     indexed: object = None  # run at once, for changes before the watch began
     seen, due, last_error = None, float("inf"), ""
@@ -340,7 +330,6 @@ def run_when_unlocked(run: Callable[[], object]) -> None:
 
 
 def _run_once(run: Callable[[], object]) -> tuple[float, str]:
-    """Run once; return the time of the next attempt without a change, and the error. Raises typer.Exit and KeyboardInterrupt."""
     try:
         run()
     except typer.Exit:

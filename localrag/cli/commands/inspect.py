@@ -1,7 +1,4 @@
-"""Commands that show or check what an index contains, and edit its collections and merges; none asks a chat model.
-
-`status`, `files`, `search`, `entity`, `tree`, `report`, `logs`, `source`, `collections`, `merges`, `check`, `layout`.
-"""
+"""Commands that show or check what an index contains, and edit its collections and merges; none asks a chat model."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -25,7 +22,7 @@ from localrag.cli.options import (
     with_engine,
     with_options,
 )
-from localrag.cli.views.terminal import escape_line, print_note, write_json, write_line, write_result
+from localrag.cli.views.terminal import escape_line, print_note, write_json, write_line, write_out, write_result
 from localrag.errors import LocalragError, UsageError
 from localrag.filters import NO_FILTER, parse_collection_names
 from localrag.records import CheckLine, to_row
@@ -108,6 +105,25 @@ def entity_command(
     write_result(found, print_entities, as_json=as_json)
 
 
+@with_options("selected", **FILTER_OPTIONS)
+def themes_command(
+    topic: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC…]", help="Only what the documents say about it.")] = None,
+    *,
+    selected: OptionValues,
+    index: IndexOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the themes of the documents, with the number of documents about each and sentences of them."""
+    from localrag.cli.views.contents import print_themes
+
+    about = joined_words(topic or [])
+    with localrag.Index.open(index) as opened:
+        themes = opened.themes(about, selection=document_filter(selected) or NO_FILTER)
+        if about and not themes:
+            print_note(f"The documents say nothing about {about}. All their themes: localrag themes")
+    write_result(themes, print_themes, as_json=as_json)
+
+
 def tree_command(
     level: Annotated[int | None, typer.Option("--level", min=0, help="Deepest level to show.")] = None,
     index: IndexOption = None,
@@ -183,7 +199,7 @@ def print_citation(index: "Index", last: "Answer | None", n: int, opens: str = "
     return citation.path
 
 
-collections_app = typer.Typer(no_args_is_help=True, help="Show, rename and remove collections: named sets of documents.")
+collections_app = typer.Typer(no_args_is_help=True, help="List, rename and remove collections: named sets of documents.")
 CollectionNameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A collection shown by `localrag collections list`.")]
 
 
@@ -191,22 +207,11 @@ CollectionNameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A c
 def list_collections_command(index: IndexOption = None, as_json: JsonOption = False) -> None:
     """List the collections with the number of their documents."""
     sizes = localrag.Index.open(index).collections()
-    lines = [f"{n:>6}  {escape_line(name)}" for name, n in sizes.items()]
-    write_result({"collections": [{"name": name, "documents": n} for name, n in sizes.items()]}, _write_lines, lines, as_json=as_json)
+    rows = [{"name": name, "documents": n} for name, n in sizes.items()]
+    lines = "\n".join(f"{n:>6}  {escape_line(name)}" for name, n in sizes.items())
+    write_result({"collections": rows}, write_out, lines and f"{lines}\n", as_json=as_json)
     if not sizes and not as_json:
         print_note("There is no collection. Create one: localrag index PATH --collection NAME")
-
-
-def _write_lines(lines: list[str]) -> None:
-    for line in lines:
-        write_line(line)
-
-
-@collections_app.command("show")
-def show_collection_command(name: CollectionNameArgument, index: IndexOption = None, as_json: JsonOption = False) -> None:
-    """List the documents of a collection."""
-    paths = localrag.Index.open(index).paths([name])
-    write_result({"name": name, "paths": paths}, _write_lines, paths, as_json=as_json)
 
 
 @contextmanager
@@ -305,7 +310,6 @@ def add_merge_command(
 
 
 def _decide(index: Path | None, line: str, engine: OptionValues, *, quiet: bool) -> None:
-    """Save a merge decision and rebuild the graph."""
     import asyncio
 
     from localrag.cli.views.progress import IndexProgress
@@ -374,7 +378,6 @@ def _lines(parts: "list[CheckResult]", after: "list[CheckResult] | None") -> "li
 
 
 def _what_next(parts: "list[CheckResult]", copy: Path | None, left: bool) -> str:
-    """The next step for the user, in a sentence."""
     if left and not copy:
         return "Repair it: localrag check --repair"
     if left:

@@ -71,7 +71,6 @@ def add_model_command(
 
 
 def _add(file: "ModelFile", *, test: bool, use: bool, source: str) -> None:
-    """Test a model, add it to the list, and print the next step on stderr. Raises ModelError if the test fails."""
     from localrag.model_files import add_model, set_default, user_file
 
     if test and not _tested(file):
@@ -91,7 +90,6 @@ def _add(file: "ModelFile", *, test: bool, use: bool, source: str) -> None:
 
 
 def _tested(file: "ModelFile") -> bool:
-    """Test a model, print the results, and return whether it is usable."""
     from localrag.catalog.listing import self_test
     from localrag.cli.views.tables import print_check_lines
 

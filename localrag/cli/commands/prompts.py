@@ -1,4 +1,4 @@
-"""`localrag prompts` (list, show, edit, trust and reset prompts) and `localrag tune`."""
+"""`localrag prompts` (list, show, edit and trust prompts) and `localrag tune`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from localrag.cli.options import IndexOption, JsonOption, OptionValues, QuietOption, completion_of, engine_options, with_engine
-from localrag.cli.settings import split_list
 from localrag.cli.views.terminal import print_note, write_json, write_line, write_out, write_result
 from localrag.errors import NoIndex, UsageError
 from localrag.records import to_row
@@ -111,7 +110,8 @@ def edit_command(name: NameArgument, user: UserOption = False, index: IndexOptio
         print_note(f"{name} is as shipped.")
         return
     trust_prompt(file)
-    print_note(f"{name} is your own now: {file}\nThe next run repeats the stages that use it: localrag index PATH")
+    print_note(f"{name} is your own now; to use the bundled one again, delete {file}")
+    print_note("The next run repeats the stages that use it: localrag index PATH")
 
 
 @prompts_app.command("trust")
@@ -133,17 +133,6 @@ def trust_command(
         trust_prompt(file)
         print_note(f"{prompt_name(file)} is used from now on: {file}")
     print_note("The next run repeats the stages that use them: localrag index PATH")
-
-
-@prompts_app.command("reset")
-def reset_command(name: NameArgument, user: UserOption = False, index: IndexOption = None) -> None:
-    """Use the bundled prompt again. Your own is kept beside it, as NAME.md.old."""
-    file = _folders(index)[user] / f"{_known(name)}.md"
-    if not file.exists():
-        raise UsageError(f"{file} does not exist: {name} is not your own there.", "Which are: localrag prompts list")
-    old = file.with_name(f"{file.name}.old")
-    file.replace(old)
-    print_note(f"{name} is the bundled prompt again. Yours is kept: {old}")
 
 
 def _folders(index: Path | None) -> list[Path]:
@@ -174,8 +163,6 @@ def _known(name: str) -> str:
 def tune_command(
     index: IndexOption = None,
     passages: Annotated[int, typer.Option("--passages", min=1, help="Number of chunks to read.")] = 8,
-    types: Annotated[str, typer.Option("--types", metavar="A,B,…", help="Use these entity types instead of discovering them.")] = "",
-    undo: Annotated[bool, typer.Option("--undo", help="Undo the last tuning.")] = False,
     *,
     engine: OptionValues,
     quiet: QuietOption = False,
@@ -184,28 +171,19 @@ def tune_command(
     """Describe these documents in domain.toml: subject, language, entity types, examples."""
     import asyncio
 
-    from localrag.llm.prompts import DOMAIN_FILE, undo_domain, write_domain
+    from localrag.llm.prompts import DOMAIN_FILE, write_domain
     from localrag.project import find_index, open_for_writing
 
     folder = find_index(index)
     file = folder / DOMAIN_FILE
-    if undo:
-        if not undo_domain(folder):
-            raise UsageError(f"{folder} has no {DOMAIN_FILE}: there is nothing to undo.", "Make one: localrag tune")
-        if as_json:
-            write_json({"undone": True, "file": str(file)})
-        print_note("Undone. Extract again: localrag index PATH")
-        return
     with open_for_writing(folder, engine=engine_options(engine, quiet=quiet)) as project:
-        domain = asyncio.run(_tune_domain(project, passages, split_list(types)))
+        domain = asyncio.run(_tune_domain(project, passages))
         write_domain(project.folder, domain)
     row = {"domain": to_row(domain, {"description": "about", "rating_criteria": "rating"}), "file": str(file)}
     write_result(row, _print_domain, domain, file, as_json=as_json)
 
 
-async def _tune_domain(project: "Project", passages: int, types: tuple[str, ...]) -> "Domain":
-    from dataclasses import replace
-
+async def _tune_domain(project: "Project", passages: int) -> "Domain":
     from localrag.indexing.extraction.names import DocumentCasing
     from localrag.indexing.extraction.prompt_tuning import sample_chunks, tune_domain
     from localrag.project import resolve_answer_style
@@ -218,11 +196,7 @@ async def _tune_domain(project: "Project", passages: int, types: tuple[str, ...]
     by_id = {c.id: c for c in chunks_store.all_chunks(project.db)}
     sampled = sample_chunks([by_id[i] for i in chunk_ids], matrix, passages)
     cases = [DocumentCasing(documents.document_by_id(project.db, c.document_id)) for c in sampled]
-    domain = await tune_domain(sampled, cases, project.model, project.settings, await resolve_answer_style(project))
-    if not types:
-        return domain
-    examples = tuple(e for e in domain.examples if {t for _, t in e.entities} <= set(types))
-    return replace(domain, entity_types=types, examples=examples)
+    return await tune_domain(sampled, cases, project.model, project.settings, await resolve_answer_style(project))
 
 
 def _print_domain(domain: "Domain", file: Path) -> None:
@@ -236,4 +210,4 @@ def _print_domain(domain: "Domain", file: Path) -> None:
         "entity types": ", ".join(domain.entity_types),
         "examples": len(domain.examples),
     })  # fmt: skip
-    print_note(f"Written to {file}: edit it if you like, then extract again: localrag index PATH\nUndo: localrag tune --undo")
+    print_note(f"Written to {file}: edit it if you like, then extract again: localrag index PATH")

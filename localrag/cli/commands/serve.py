@@ -102,10 +102,7 @@ def _announce(address: str, policy: "AccessPolicy", browse: ExitStack | None) ->
 
 
 def read_key(file: Path, *, make: bool) -> str:
-    """Read the API key of a file. With `make`, write a new one of 256 random bits unless the file's key was made on this machine.
-
-    The index folder may come from another person, who knows the key in it. Raises UsageError.
-    """
+    """Read the API key of a file. With `make`, write a new one unless this machine made it: a folder's author knows the key in it."""
     try:
         if make:
             _make_key(file)
@@ -189,7 +186,7 @@ def _absolute(model: str | None) -> str | None:
 
 
 def _print_config(program: str, folder: Path, options: list[str]) -> None:
-    """Print the configuration for an MCP client, with absolute paths: clients use another working folder and PATH."""
+    """Print absolute paths: clients use another working folder and PATH."""
     key, more, where = MCP_CLIENTS[program]
     command, *first = _command()
     server = {"command": command, "args": [*first, "mcp", "--index", str(folder.resolve()), *options]}
@@ -198,7 +195,6 @@ def _print_config(program: str, folder: Path, options: list[str]) -> None:
 
 
 def _command() -> list[str]:
-    """How this program is started from anywhere."""
     script = Path(sys.argv[0]).absolute()
     return [str(script)] if script.stem == "localrag" and script.is_file() else [sys.executable, "-P", "-m", "localrag"]
 

@@ -1,4 +1,4 @@
-"""`localrag config`, `init`, `help`, `demo` and `doctor`."""
+"""`localrag config`, `help`, `demo` and `doctor`."""
 
 import sys
 from difflib import get_close_matches
@@ -26,7 +26,6 @@ from localrag.cli.settings import (
     trust,
     unset_value,
     user_file,
-    write_template,
 )
 from localrag.cli.views.terminal import print_note, write_json, write_line, write_result
 from localrag.demo import CORPUS, QUESTIONS
@@ -86,19 +85,13 @@ def trust_command() -> None:
     """Trust the nearest localrag.toml with the servers, files, folders and texts that it names now."""
     path = project_file(Path.cwd())
     if path is None:
-        raise UsageError(f"There is no {PROJECT_FILE} here or in a folder above.", "Write one: localrag init")
+        raise UsageError(f"There is no {PROJECT_FILE} here or in a folder above.", "Write one: localrag config set NAME VALUE")
     values = trust(path)
     listed = ", ".join(f"{name} = {to_toml(value)}" for name, value in values.items())
     print_note(f"{path} is trusted as it is now{f': {listed}' if listed else ''}")
 
 
-def init_command() -> None:
-    """Write a localrag.toml here that lists every setting, commented out, with an explanation."""
-    print_note(f"{write_template()}: every setting with its value. Change what you need; localrag config shows the values in use.")
-
-
 def _setting_rows(index: Path | None) -> list[dict[str, Any]]:
-    """All settings in effect, with a note if the index cannot be read."""
     from localrag.project import bound_models
 
     set_values, project = read_set_values(), project_file(Path.cwd())

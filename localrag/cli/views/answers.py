@@ -1,16 +1,16 @@
-"""Printing of answers, their citations and passages, and conversations."""
+"""Printing of answers, their citations and passages, conversations, and tables made from documents."""
 
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from localrag import serializers
-from localrag.cli.views.console import stdout_console, styled
+from localrag.cli.views.console import print_table, stdout_console, styled
 from localrag.cli.views.markdown import STATE_COLORS, DraftLine, MarkdownPrinter, mark_states
 from localrag.cli.views.terminal import escape_line, print_note, status_line
 from localrag.filters import DocumentFilter
@@ -26,6 +26,9 @@ from localrag.records import (
 )
 from localrag.text.markdown import escape_plain_text, neutralize
 from localrag.text.sentences import collapse_whitespace
+
+if TYPE_CHECKING:
+    from localrag.analysis.tables import Cell, ResultTable
 
 
 class AnswerStream:
@@ -135,7 +138,6 @@ def print_answer(answer: Answer, root: Path, stream: AnswerStream, opens: str = 
 
 
 def _print_citations(answer: Answer, root: Path) -> None:
-    """Print the citations of an answer, one a line: number, place, quote, and the state unless it is supported."""
     for c in answer.citations:
         state = _state(answer, c)
         place = f"[{c.n}] {display_location(c, root)}, {c.start}-{c.end}  “{shorten(c.quote, MAX_QUOTE_CHARS)}”"
@@ -149,14 +151,12 @@ _STATE_NOTES = {
 
 
 def _bold_titles(text: str) -> Text:
-    """Passages with titles in bold and the marks of unproved sentences in colour."""
     lines = text.split("\n")
     shown = Text("\n").join(Text(t[2:-2], "bold") if len(t) > 4 and t.startswith("**") and t.endswith("**") else Text(t) for t in lines)
     return mark_states(shown)
 
 
 def _mark_answer(shown: Text, passage: AnswerPassage) -> Text:
-    """The text of a passage with its short answer underlined."""
     at = shown.plain.find(escape_marks(passage.text))
     if passage.marked and at >= 0:
         start, end = (at + len(escape_marks(passage.text[:offset])) for offset in passage.marked)
@@ -187,12 +187,11 @@ MAX_TITLE_CHARS, MAX_QUOTE_CHARS = 70, 100  # of a first question, of a quote
 CONTEXT_CHARS = 40  # shown before the searched words
 
 
-def print_conversations(rows: Sequence[dict[str, Any]], current: int | None = None) -> None:
+def print_conversations(rows: Sequence[dict[str, Any]]) -> None:
     """Print conversations: number, first question, number of answers, time of the last one."""
     for row in rows:
         many = f"{row['answers']} answer{'s' * (row['answers'] != 1)}"
-        number = f"{'*' if row['id'] == current else ' '}{row['id']}"
-        stdout_console.print(styled((number, "bold"), f"  {shorten(row['title'])}  ", (f"{many} · {row['at']}", "dim")))
+        stdout_console.print(styled((f" {row['id']}", "bold"), f"  {shorten(row['title'])}  ", (f"{many} · {row['at']}", "dim")))
     if not rows:
         stdout_console.print("There are no conversations.")
 
@@ -221,10 +220,7 @@ def print_past_answers(answers: Sequence[tuple[str, Answer]], root: Path) -> Non
 
 
 def conversation_markdown(answers: Sequence[Answer], root: Path) -> str:
-    """A conversation as Markdown: each question as a heading, with its answer and its citations.
-
-    Written answers keep their Markdown; other text is escaped. None of it can load a picture, contain HTML or hide the target of a link.
-    """
+    """A conversation as Markdown. None of it can load a picture, contain HTML or hide the target of a link."""
     parts = [f"# {_heading(answers[0].question)}" if answers else "# Conversation"]
     for answer in answers:
         parts.append(f"## {_heading(answer.question)}")
@@ -239,7 +235,6 @@ def conversation_markdown(answers: Sequence[Answer], root: Path) -> str:
 
 
 def _state(answer: Answer, c: Citation) -> str:
-    """The state of a citation after two spaces; empty if it is supported."""
     state = answer.state_of(c.n)
     return "" if state == SUPPORTED_STATE else f"  {state}"
 
@@ -272,7 +267,6 @@ def shorten(text: str, limit: int = MAX_TITLE_CHARS) -> str:
 
 
 def _around(text: str, words: Sequence[str]) -> str:
-    """The part of a text around the first match of any of the words; empty without a match."""
     plain = collapse_whitespace(text)
     offsets = [match.start() for w in words if (match := re.search(re.escape(w), plain, re.IGNORECASE))]
     if not offsets:
@@ -280,3 +274,27 @@ def _around(text: str, words: Sequence[str]) -> str:
     start = max(0, min(offsets) - CONTEXT_CHARS)
     stretch = plain[start : start + 3 * CONTEXT_CHARS]
     return f"{'…' * (start > 0)}{stretch}{'…' * (start + len(stretch) < len(plain))}"
+
+
+MIN_COLUMN_WIDTH = 22  # characters that a column needs to be read
+MAX_TABLE_QUOTE_CHARS = 160
+STATE_STYLES = {"not stated": "dim", "contradictory": "yellow", "corrected": "cyan", "approved": "green"}
+
+
+def print_result_table(table: "ResultTable", root: Path) -> None:
+    """Print a table with its quotes; what its reader should know goes to stderr."""
+    if table.rows:
+        rows = [[_cell_text(cell) for cell in row.cells] for row in table.rows]
+        print_table([column.title for column in table.columns], rows, column_width=MIN_COLUMN_WIDTH, gap=1)
+    for c in table.citations:
+        place, quote = display_location(c, root), shorten(c.quote, MAX_TABLE_QUOTE_CHARS)
+        stdout_console.print(styled((f"[{c.n}] {place}, {c.start}-{c.end}  “{quote}”", "dim")))
+    if table.note:
+        print_note(f"\n{table.note}" if table.rows else table.note)
+
+
+def _cell_text(cell: "Cell") -> Text:
+    said = cell.text or (str(cell.state) if cell.state != "found" else "–")
+    marks = "".join(f" [{c.n}]" for c in cell.citations)
+    state = f" ({cell.state})" if cell.text and cell.state != "found" else ""
+    return Text(f"{said}{marks}{state}" + (f" ({cell.note})" if cell.note else ""), STATE_STYLES.get(cell.state, ""))

@@ -13,10 +13,7 @@ from localrag.cli.views.terminal import escape_controls
 
 
 class SafeConsole(Console):
-    """A rich console that prints text literally: no markup, no emoji codes, and control characters escaped.
-
-    Styles are given by rich's `Text`; control segments of the console itself are not escaped.
-    """
+    """A rich console that prints text literally: no markup, no emoji codes, and control characters escaped, but for rich's own."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **options)
@@ -41,11 +38,7 @@ def styled(*parts: str | tuple[str, str]) -> Text:
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, column_width: int = 0, gap: int = 0) -> None:
-    """Print rows as a table, or as a block of lines each where the terminal is too narrow. A dash stands for None.
-
-    `column_width`: characters that a column needs to be read; without it, a pipe gets lines as long as they are. `gap`: blank lines between
-    rows.
-    """
+    """Print rows as a table, or as blocks of lines where columns would be narrower than `column_width` or words. A dash stands for None."""
     table = Table(*heads, box=None, pad_edge=False, header_style="dim", padding=(0, 2, gap, 0))
     for column in table.columns:
         column.overflow = "fold"

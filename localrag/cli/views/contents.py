@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.tree import Tree
 
-from localrag.cli.views.answers import answer_json, display_path
+from localrag.cli.views.answers import MAX_QUOTE_CHARS, answer_json, display_path, shorten
 from localrag.cli.views.console import print_fields, print_rows, stdout_console, styled
 from localrag.cli.views.progress import format_engine_metrics, format_progress
 from localrag.cli.views.terminal import escape_line
@@ -42,20 +42,35 @@ def entity_json(entity: dict[str, Any], root: Path) -> dict[str, Any]:
 def print_entities(entities: Sequence[dict[str, Any]]) -> None:
     """Print entities of `entity_json`."""
     for entity in entities:
-        _print_entity(entity)
+        stdout_console.print(styled((entity["name"], "bold"), f" · {entity['type']} · {len(entity['mentions'])} mentions"))
+        if len(entity["names"]) > 1:
+            stdout_console.print(f"also: {', '.join(n for n in entity['names'] if n != entity['name'])}")
+        stdout_console.print(entity["description"] + "\n")
+        related = entity["relationships"][:MAX_ROWS]
+        print_rows([{"with": r["with"], "weight": f"{r['weight']:.1f}", "": (r["how"] or [r["description"]])[0][:120]} for r in related])
+        for c in entity["claims"][:MAX_ROWS]:
+            stdout_console.print(f"{c['status']}: {c['description']}")
+        for m in entity["mentions"][:MAX_ROWS]:
+            stdout_console.print(f"{escape_line(m['path'])}:{m['start']}-{m['end']}", style="dim")
 
 
-def _print_entity(entity: dict[str, Any]) -> None:
-    stdout_console.print(styled((entity["name"], "bold"), f" · {entity['type']} · {len(entity['mentions'])} mentions"))
-    if len(entity["names"]) > 1:
-        stdout_console.print(f"also: {', '.join(n for n in entity['names'] if n != entity['name'])}")
-    stdout_console.print(entity["description"] + "\n")
-    related = entity["relationships"][:MAX_ROWS]
-    print_rows([{"with": r["with"], "weight": f"{r['weight']:.1f}", "": (r["how"] or [r["description"]])[0][:120]} for r in related])
-    for c in entity["claims"][:MAX_ROWS]:
-        stdout_console.print(f"{c['status']}: {c['description']}")
-    for m in entity["mentions"][:MAX_ROWS]:
-        stdout_console.print(f"{escape_line(m['path'])}:{m['start']}-{m['end']}", style="dim")
+def print_themes(themes: Sequence[dict[str, Any]]) -> None:
+    """Print themes as a tree, each with its breadth, and the first with a sentence."""
+    tree = Tree("themes", hide_root=True)
+
+    def add(parent: Tree, theme: dict[str, Any], depth: int) -> None:
+        total = theme["of_documents"]
+        about = f"{theme['documents']} of {total} documents" if total > 1 else f"{theme['passages']} passages"
+        named = ", ".join(theme["phrases"])
+        branch = parent.add(styled((theme["number"], "dim"), f" {theme['label']} ", (f"{named}{' · ' * bool(named)}{about}", "dim")))
+        for quote in theme["quotes"][: depth < 1]:
+            branch.add(styled(shorten(quote["text"], MAX_QUOTE_CHARS), (f"  {quote['path']}, {quote['start']}", "dim")))
+        for part in theme["parts"]:
+            add(branch, part, depth + 1)
+
+    for theme in themes:
+        add(tree, theme, 0)
+    stdout_console.print(tree)
 
 
 def tree_json(communities: Sequence[dict[str, Any]], deepest: int | None) -> list[dict[str, Any]]:
@@ -114,7 +129,6 @@ def print_report(report: dict[str, Any]) -> None:
 
 
 def _share_text(share: float) -> str:
-    """A share in percent: `12 %`, or `< 1 %` instead of a rounded zero."""
     return f"{100 * share:.0f} %" if share >= 0.01 or not share else "< 1 %"
 
 
@@ -165,7 +179,6 @@ def _status_fields(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run_line(run: dict[str, Any]) -> str:
-    """State and progress of the last run."""
     if run["state"] == "complete" or not run["stage"]:
         return str(run["state"])
     if run["alive"] is None:

@@ -75,10 +75,7 @@ def _literal(token: Token) -> str:
 
 
 class MarkdownPrinter:
-    """Prints Markdown that comes in parts, each once and as soon as its form is known: a row of a table with the whole table.
-
-    Lines are not wrapped, and those of code stay as they are.
-    """
+    """Prints Markdown that comes in parts, each once and as soon as its form is known: a row with its whole table. Wraps no line."""
 
     def __init__(self) -> None:
         self._text, self._shown = "", 0  # from the last top-level block on; how much of it is printed
@@ -120,7 +117,6 @@ class MarkdownPrinter:
             self._text, self._shown = self._text[cut:], self._shown - cut
 
     def _print_line(self, piece: str, lines: MarkdownLines, number: int) -> None:
-        """Print a line, or a further part of one that is printed already."""
         text = piece.rstrip("\r\n")
         end = "\n" if text != piece else ""
         if lines.kinds[number] in ("fence", "code"):
@@ -150,7 +146,6 @@ class MarkdownPrinter:
 
 
 def _may_become_table(text: str, lines: MarkdownLines, number: int) -> bool:
-    """Whether a line, the last so far, may turn out to be the header of a table."""
     return lines.kinds[number] == "text" and "|" in text[lines.starts[number] :]
 
 
@@ -169,7 +164,6 @@ Align = Literal["left", "center", "right"]
 
 
 def _table_rows(source: str) -> Iterator[list[tuple[Text, Align]]]:
-    """The rows of a table: its cells with their alignment."""
     row: list[tuple[Text, Align]] = []
     align: Align = "left"
     for token in _parser().parse(source):
@@ -233,7 +227,6 @@ def _write_raw(text: str) -> None:
 
 
 def _column(line: str, width: int) -> int:
-    """The column of the cursor after a line that the terminal wraps, from 0; `width` if the next character is wrapped."""
     column = 0
     for character in line:
         cells = get_character_cell_size(character)

@@ -28,22 +28,14 @@ if TYPE_CHECKING:
 
 
 ACTIVE_STATES = ("working", "waiting")
-RANGE_FACTOR = 1.5  # narrower ranges are shown as one number
 
 
 def format_seconds_left(left: Sequence[float] | None) -> str:
-    """The estimated time left: `about 40 s left`, `2 to 5 min left`, or `estimating` for None."""
+    """The estimated time left: `about 40 s left`, or `estimating` for None."""
     if left is None:
         return "estimating"
     low, high = left
-    if high < 1:
-        return "almost done"
-    if high < RANGE_FACTOR * low:
-        return f"about {_round(math.sqrt(low * high))} left"
-    first, last = _round(low), _round(high)
-    unit = last.rpartition(" ")[2]
-    first = first.removesuffix(f" {unit}") if " " in first and first.count(" ") == last.count(" ") == 1 else first
-    return f"{first} to {last} left" if first != last.removesuffix(f" {unit}") else f"about {last} left"
+    return "almost done" if high < 1 else f"about {_round(math.sqrt(low * high))} left"
 
 
 def _round(seconds: float) -> str:
@@ -85,10 +77,7 @@ PLAIN_EVERY_S = 30.0  # between lines if stderr is not a terminal
 
 
 class ProgressView(Progress):
-    """Shows the progress of a run: with `shown` "bar" as bars of the stages and of the whole, with "plain" as a line every 30 seconds.
-
-    Between reports it extrapolates. No share and no count ever decreases.
-    """
+    """Shows a run's progress as bars, or with `shown` "plain" as a line every 30 seconds. No share and no count ever decreases."""
 
     def __init__(self, shown: str) -> None:
         self._is_plain, self._ended = shown == "plain", threading.Event()
@@ -282,7 +271,6 @@ def print_result(outcome: "IndexResult", index: "Index", seconds: float) -> None
 
 
 def _run_figures(outcome: "IndexResult", merged: int) -> list[str]:
-    """Figures of a run: changed documents, model calls, merged names."""
     loaded = outcome.documents
     kinds = {"new": loaded.new, "changed": loaded.changed, "moved": loaded.moved, "deleted": loaded.deleted}
     parts = [f"{len(paths)} {kind}" for kind, paths in kinds.items() if paths]

@@ -37,7 +37,6 @@ def _percent_number(share: float | None) -> str | None:
 
 
 def _kind_row(kind: str, row: dict[str, Any]) -> dict[str, Any]:
-    """A row of the table by kind; a state shows the numbers of true and of false sentences: `3 / 0`."""
     shares = {"kind": kind, "rows": row["rows"], "kept %": _percent_number(row["kept"]), "refused %": _percent_number(row["refused"])}
     true, false = row["states"]["true"], row["states"]["false"]
     return shares | {state: f"{true[state]} / {false[state]}" for state in true}

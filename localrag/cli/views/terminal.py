@@ -193,7 +193,6 @@ def _read_piped(_prompt: str) -> str:
 
 
 def _read_plain(prompt: str) -> str:
-    """Read a line on a terminal without line editing."""
     out = sys.stdout if sys.stdout.isatty() else sys.stderr
     out.write(prompt)
     out.flush()

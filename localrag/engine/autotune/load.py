@@ -31,10 +31,7 @@ UNMEASURED_SLOTS = 4  # sequences at once, before the model is measured
 
 @dataclass(slots=True)
 class TuningRecord:
-    """The tuning results of one model on one machine.
-
-    `verified_layouts` and `rejected_layouts` are keyed by `sized_layout_key`, `choices` by the GPU memory that was free.
-    """
+    """The tuning of one model on one machine: layouts by `sized_layout_key`, `choices` by the GPU memory that was free."""
 
     path: Path
     verified_layouts: dict[str, float] = field(default_factory=dict)
@@ -88,10 +85,7 @@ class TuningRecord:
 
 
 def open_backend(file: ModelFile, options: EngineOptions) -> LlamaModel:
-    """Load the model with the settings tuned for this machine (tuning now if needed) and the user's overrides.
-
-    Raises ModelError, and NativeTrialFailed if the overrides do not work on this machine.
-    """
+    """Load the model with settings tuned for this machine, now if needed. Raises ModelError, and NativeTrialFailed for the user's own."""
     record = read_record(file)
     if options.retune:
         record = TuningRecord(record.path)
@@ -102,7 +96,6 @@ def open_backend(file: ModelFile, options: EngineOptions) -> LlamaModel:
 
 
 def _choose_settings(file: ModelFile, options: EngineOptions, record: TuningRecord) -> EngineSettings:
-    """The tuned settings with what the user set, and what this moment's free memory and `deterministic` need."""
     free = sum(d.free for d in offload_devices())
     # 5 % less memory than when measured is tolerated; if other programs have taken more, fewer layers or less KV fit.
     settings = record.cached_settings(int(free * 1.05))
@@ -166,7 +159,6 @@ def _for_free_memory(file: ModelFile, settings: EngineSettings) -> EngineSetting
 
 
 def _autotune(file: ModelFile, options: EngineOptions, record: TuningRecord, gpu_free: int) -> EngineSettings:
-    """Tune in a child process and store the result."""
     notify = options.notify
     notify(f"Measuring how {file.name} runs fastest on this machine (only once).")
 
@@ -183,7 +175,6 @@ def _autotune(file: ModelFile, options: EngineOptions, record: TuningRecord, gpu
 
 
 def _verify(file: ModelFile, settings: EngineSettings, record: TuningRecord) -> None:
-    """Try settings in a child process. Raises NativeTrialFailed, ModelError."""
     if reason := record.rejected_layouts.get(sized_layout_key(settings)):
         raise NativeTrialFailed(
             f"{file.name} with {layout_summary(sized_layout_key(settings))} does not work on this machine: {reason}.", AUTOTUNE_HINT

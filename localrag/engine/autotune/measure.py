@@ -36,10 +36,7 @@ def reference_settings(settings: EngineSettings) -> EngineSettings:
 
 
 def probe_logits(backend: LlamaModel) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Logits of typical steps of a layout.
-
-    (COMPARED_TOKENS, n_vocab) of a prefill chunk, and (slots, 2, n_vocab) of a joint decode step after it.
-    """
+    """A layout's logits: (COMPARED_TOKENS, n_vocab) of a prefill chunk, and (slots, 2, n_vocab) of a joint decode step after it."""
     tokens = _tokens(backend)
     slots = min(backend.settings.slots, PREFILL_ROWS // 2)
     for slot in range(backend.settings.slots):
@@ -61,10 +58,7 @@ def _tokens(backend: LlamaModel) -> list[int]:
 
 
 def kl_divergence(backend: LlamaModel, expected: tuple[NDArray[np.float32], NDArray[np.float32]]) -> float:
-    """Kullback-Leibler divergence from the plain layout's `probe_logits`, in nats, median over rows.
-
-    Raises NativeTrialFailed if it is too large.
-    """
+    """Divergence from the plain layout's `probe_logits`, in nats, median over rows. Raises NativeTrialFailed if it is too large."""
     (expected_read, (expected_wrote, *_)), (read, wrote) = expected, probe_logits(backend)
     rows = [*zip(expected_read, read, strict=True), *((e, g) for slot in wrote for e, g in zip(expected_wrote, slot, strict=True))]
     worst_slot = max(float(np.median([_divergence(e, g) for e, g in zip(expected_wrote, slot, strict=True)])) for slot in wrote)

@@ -95,7 +95,7 @@ class _SettingsSearch:
             return kl_divergence(model, self._reference)
 
     def _model(self, settings: EngineSettings) -> LlamaModel:
-        """The model loaded according to the settings: one at a time on the GPU, and one large one on the CPU."""
+        """One model at a time on the GPU, and one large one on the CPU."""
         layout = (bool(settings.gpu_layers), settings.gpu_layers, settings.weights, settings.extra_buffers)
         if layout not in self._loaded:
             for other in [
@@ -107,7 +107,7 @@ class _SettingsSearch:
         return self._loaded[layout]
 
     def _weight_layouts(self) -> Iterator[EngineSettings]:
-        """Ways to load the weights, most promising first; without extra buffers where a large model does not work with them."""
+        """Most promising first; without extra buffers where a large model does not work with them."""
         on_cpu = EngineSettings(threads=available_cores(), gpu_layers=0, slots=8, n_ctx=BENCHMARK_CONTEXT)
         if gpus := offload_devices():
             self.placed = offload(read_model_memory(self.file.path, "f16"), [d.free for d in gpus], [d.total for d in gpus])
@@ -122,7 +122,6 @@ class _SettingsSearch:
                 yield replace(layout, extra_buffers=False)
 
     def _best(self, stage: str, choices: Iterable[EngineSettings]) -> EngineSettings:
-        """The fastest of the choices that work here. Raises ModelError if none does."""
         working = self._working(choices)
         if len(working) == 1:
             return working[0]
@@ -137,7 +136,6 @@ class _SettingsSearch:
         return fastest([Measurement(**m | {"settings": EngineSettings(**m["settings"])}) for m in results]).settings
 
     def _working(self, choices: Iterable[EngineSettings]) -> list[EngineSettings]:
-        """The choices that work here, each once. Raises ModelError if none does."""
         working: dict[EngineSettings, None] = {}
         last_error: ModelError | None = None
         for settings in choices:
@@ -151,7 +149,6 @@ class _SettingsSearch:
         return list(working)
 
     def _drop_copies(self, chosen: str) -> None:
-        """Delete the copies of the weights that were not chosen."""
         for layout in [w for w in self._loaded if w[2] != chosen]:
             self._loaded.pop(layout).close()
         for weights in COPY_TYPES:
@@ -159,7 +156,6 @@ class _SettingsSearch:
                 copy_path(self.file, weights).unlink(missing_ok=True)
 
     def _sized(self, settings: EngineSettings) -> EngineSettings:
-        """The settings with the context and the number of sequences that fit into memory."""
         shape = read_model_memory(self.file.path, settings.kv_cache_type)
         room = kv_cache_budget(shape, self.placed if settings.gpu_layers else Offload(), available_memory())
         n_ctx, slots = context_and_slots(shape, room, most=MAX_SLOTS)

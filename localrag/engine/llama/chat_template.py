@@ -69,10 +69,7 @@ class Vocabulary:
         return buffer.raw[: max(0, n)]
 
     def grammar_tokenizer(self, end_tokens: Iterable[int]) -> LLTokenizer:
-        """The vocabulary for llguidance, built in half the time of its own function; this object must outlive it.
-
-        Control tokens, and user-defined ones that look like them, begin with a byte that no text contains, so no text can spell them.
-        """
+        """The vocabulary for llguidance, which this object must outlive. Control tokens begin with a byte that no text contains."""
         buffer = ctypes.create_string_buffer(_LONGEST)
         view, piece = memoryview(buffer).cast("B"), llama_cpp.llama_token_to_piece
         spelled = [bytes(view[: max(0, piece(self._vocabulary, t, buffer, _LONGEST, 0, True))]) for t in range(self.size)]
@@ -118,7 +115,6 @@ class Vocabulary:
         return tuple(token_ids)
 
     def _items(self, parts: Iterable[PromptPart], marks: "PlainMarkers") -> Iterator[int | str]:
-        """Control tokens and the texts between them."""
         text, after = "", 0  # the text so far and the attributes of the control token before it
         for token, part, ends in self._pieces(parts, marks):
             text += part
@@ -285,13 +281,11 @@ def _variables(template: str, vocabulary: Vocabulary) -> Iterator[dict[str, Any]
 
 
 def _render(template: str, values: dict[str, Any], messages: Seq[Message], ask: bool) -> str:
-    """The template's output. Raises ValueError with the error of the template."""
     variables = {"messages": list(messages), "add_generation_prompt": ask, "tools": None, "documents": None}
     return render_template(template, variables | values)
 
 
 def _merged(messages: Seq[Message], *, system: bool, repeats: bool) -> list[Message]:
-    """The turns adapted to a template without a system role, or without consecutive turns of one role."""
     turns: list[Message] = []
     first_user = next((n for n, m in enumerate(messages) if m["role"] == "user"), -1)
     system_texts = [m["content"] for m in messages if m["role"] == "system"] if not system else []
@@ -350,7 +344,6 @@ def _answer_prefix(format_: ChatFormat, template: str) -> str:
 
 
 def _closed(begun: str, template: str) -> str:
-    """The end tag of the thinking block at the end of an answer's beginning, empty if none is open."""
     marks = list(_THINKING_TAG.finditer(begun))
     if not marks or re.search(r"end|no_", marks[-1][0], re.IGNORECASE):
         return ""

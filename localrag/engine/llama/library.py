@@ -1,7 +1,4 @@
-"""llama.cpp library: build features, log, devices, model loading and metadata.
-
-Devices are listed by ggml's device interface, the same for CUDA, Metal, ROCm, Vulkan and SYCL.
-"""
+"""llama.cpp library: build features, log, devices (by ggml's interface, the same for every kind of card), model loading and metadata."""
 
 import ctypes
 from dataclasses import dataclass
@@ -22,7 +19,6 @@ _log_lines: list[str] = []
 
 @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
 def _record_log(_level: int, text: bytes, _data: object) -> None:
-    """Keep llama.cpp's log lines for error messages instead of printing them."""
     _log_lines.append(text.decode(errors="replace"))
     del _log_lines[:-40]
 

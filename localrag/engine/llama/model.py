@@ -66,7 +66,6 @@ class LlamaModel:
     """A loaded model with `slots` sequences of at most `n_ctx` tokens each. Not thread-safe except `tokenize` and `token_to_piece`."""
 
     def __init__(self, file: ModelFile, settings: EngineSettings) -> None:
-        """Load `file`. Raises ModelError, also if there is too little memory."""
         params, self._kept = model_params(settings)
         self._ctx: Any = None
         self._borrowed = False
@@ -188,11 +187,7 @@ class LlamaModel:
         return self._vocabulary.grammar_tokenizer(self.end_tokens)
 
     def decode(self, rows: Seq[tuple[int, int, int, bool]]) -> NDArray[np.float32]:
-        """Compute rows of (token, position, sequence, wants logits); returns (wanted rows, n_vocab) float32, valid until the next call.
-
-        At most PREFILL_ROWS rows; positions of a sequence continue from its last one. Raises EngineError, after which the KV is in an
-        unknown state and must be `reset`.
-        """
+        """Compute at most PREFILL_ROWS rows; (wanted, n_vocab), valid until the next call. After an EngineError, `reset` the KV."""
         if not 0 < len(rows) <= PREFILL_ROWS:  # more would abort the process inside llama.cpp
             raise EngineError(f"A step of {len(rows)} rows was asked for; 1 to {PREFILL_ROWS} are possible.")
         token, _, slot, _ = max(rows, key=lambda row: row[0])

@@ -25,7 +25,6 @@ class PooledModel:
     """A loaded embedding model, or with `scores` a reranker. `window`: maximal tokens of a text; `width`: numbers per text."""
 
     def __init__(self, file: ModelFile, settings: EngineSettings, *, scores: bool = False, threads: int | None = None) -> None:
-        """Load the model. Raises ModelError, also if it is of the other kind."""
         self._file, self._threads = file, threads or worker_cores()
         params, self._kept = model_params(settings)
         checked_header(file.path)
@@ -67,10 +66,7 @@ class PooledModel:
         return context
 
     def compute(self, texts: Sequence[list[int]]) -> NDArray[np.float32]:
-        """(n, width) float32 of texts given as tokens, none longer than the window. Texts of similar length are batched.
-
-        Raises EngineError.
-        """
+        """(n, width) float32 of texts as tokens, none longer than the window; those of similar length are batched. Raises EngineError."""
         if any(len(tokens) > self.window for tokens in texts):  # llama.cpp would end the process
             raise EngineError(f"A text is longer than the {self.window} tokens that {self._file.path.name} reads.")
         outputs = np.zeros((len(texts), self.width), np.float32)

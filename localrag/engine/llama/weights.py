@@ -41,10 +41,7 @@ def is_repacked(file: ModelFile) -> bool:
 
 
 def weights_file(file: ModelFile, weights: str, threads: int) -> Path:
-    """The file to load: `file` itself ("own"), or its copy in the cache, made if missing or damaged.
-
-    Raises ModelError.
-    """
+    """The file to load: `file` itself ("own"), or its copy in the cache, made if missing or damaged. Raises ModelError."""
     if weights == "own":
         checked_header(file.path)
         return file.path

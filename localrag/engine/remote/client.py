@@ -115,7 +115,6 @@ def _bind_key(digest: str, origin: str) -> None:
 
 
 def _origin(url: str) -> str:
-    """Scheme, host and port of a URL."""
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL:
@@ -225,7 +224,6 @@ class _EventReader:
 
 
 async def _body_chunks(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The body in chunks, up to MAX_RESPONSE_BYTES. Raises MalformedResponse."""
     size = 0
     async for part in response.aiter_raw():
         size += len(part)
@@ -238,7 +236,6 @@ async def _body_chunks(response: httpx.Response) -> AsyncIterator[bytes]:
 async def _open_response(
     wire: HttpConfig, method: str, url: str, body: dict[str, Any] | None, seconds: float
 ) -> AsyncIterator[tuple[httpx.Response, asyncio.Timeout]]:
-    """A response to read, and the deadline of the whole exchange, `seconds` from now."""
     content = None if body is None else json.dumps(body).encode()
     limits = httpx.Timeout(seconds, connect=min(seconds, CONNECT_TIMEOUT_S))
     try:
@@ -262,7 +259,6 @@ async def _open_response(
 
 
 async def _refusal(response: httpx.Response) -> HttpError:
-    """The error of a response that is not OK."""
     retry_after = retry_delay(response.headers.get("Retry-After", ""))
     try:
         data = b"".join([part async for part in _body_chunks(response)])

@@ -146,10 +146,7 @@ def window_in(error: HttpError, tokens: int) -> int:
 
 
 def next_omitted_fields(error: HttpError, fields: frozenset[str], without: frozenset[str]) -> tuple[frozenset[str], bool] | None:
-    """The fields to omit after an error, of those that were sent; and whether the error rejects them by name.
-
-    Without a name, first the fields that few servers support, then `response_format`. None if none are left or the error is another one.
-    """
+    """Fields to omit after an error, and whether it names them; else those that few servers support, then `response_format`; or None."""
     if error.status not in (*_BAD_REQUEST, *SERVER_FAILED, 404):
         return None
     named = [name for name, words in _NAMED_BY.items() if name in fields and words.search(error.words)]

@@ -44,8 +44,6 @@ NEAR_WINDOW_SHARE = 0.75  # of the window, from which on an answer that ended be
 
 @dataclass(slots=True)
 class _RetryState:
-    """The state of a request over its retries."""
-
     submitted_at: float
     waited: float = -1.0  # seconds until the first slot
     lost: int = 0
@@ -59,8 +57,6 @@ class _RetryState:
 
 @dataclass(slots=True)
 class _Exchange:
-    """One request to a server and what came of it."""
-
     body: dict[str, Any]
     begun: float  # time.perf_counter()
     state: StreamState
@@ -109,10 +105,7 @@ class RemoteEngine:
         return self._server.info.parameters or None
 
     async def generate(self, request: Request) -> Generation:
-        """The server's answer to the request's messages; cancelling closes the connection, and the server stops.
-
-        Waits for a server that is down or busy. Raises ContextTooSmall, EngineError; ModelError if it does not have the model any more.
-        """
+        """The server's answer, also of a busy one; cancelling stops it. Raises ContextTooSmall, EngineError, ModelError."""
         tries = _RetryState(time.perf_counter(), in_words=self._server.in_words and _has_schema(request))
         shown = _MonotonicStream(request.on_text)
         self._begin()
@@ -142,7 +135,6 @@ class RemoteEngine:
             self._end()
 
     async def _ask(self, request: Request, tries: _RetryState, shown: "_MonotonicStream") -> Generation:
-        """One answer, asked for again where its server rejects a field or the model needs more tokens to think."""
         without = self._server.omitted_fields
         while True:
             tries.in_words |= "response_format" in without and _has_schema(request)
@@ -171,15 +163,12 @@ class RemoteEngine:
         return generation
 
     async def _exchange(self, exchange: _Exchange) -> None:
-        """Send a request and read its answer."""
-
         def on_event(event: Any) -> None:
             exchange.answer.add(exchange.state.read(event))
 
         exchange.is_complete = await stream(self._wire, f"{self._server.address}/chat/completions", exchange.body, on_event)
 
     def _generation(self, request: Request, tries: _RetryState, exchange: _Exchange) -> Generation:
-        """The generation of an answer. Raises MalformedResponse, ConnectionLost, ContextTooSmall, EngineError."""
         state, answer = exchange.state, exchange.answer
         self._check_ended(tries, exchange)
         is_complete = state.finish_reason != "length"
@@ -207,10 +196,7 @@ class RemoteEngine:
         return Generation(text, is_complete, (), *counts, seconds, tries.waited, dropped_rows=answer.dropped_rows)
 
     def _check_ended(self, tries: _RetryState, exchange: _Exchange) -> None:
-        """Check that an answer ended: one that nothing ends is complete if it comes twice. Raises ConnectionLost, MalformedResponse.
-
-        llama-cpp-python's server marks the end of a stream also where another request interrupted it.
-        """
+        """Check that an answer ended; without an end mark it is complete if it comes twice. Raises ConnectionLost, MalformedResponse."""
         state = exchange.state
         if state.choices and state.finish_reason:
             return
@@ -223,10 +209,7 @@ class RemoteEngine:
         self._server.ends_silently = True
 
     def _check_cut(self, request: Request, exchange: _Exchange) -> None:
-        """Check that an answer was cut off by its limit, not by the server's window or endless thinking.
-
-        Raises ContextTooSmall, EngineError.
-        """
+        """Check that its limit cut off an answer, not the window or endless thinking. Raises ContextTooSmall, EngineError."""
         state, limit = exchange.state, request.max_tokens
         used, least = state.prompt_tokens + state.output_tokens, self._server.window * NEAR_WINDOW_SHARE or LONG_ANSWER_TOKENS
         if state.prompt_tokens and state.output_tokens < limit and used >= least:
@@ -256,12 +239,10 @@ class RemoteEngine:
         return min(spare, room)
 
     def _estimate(self, text: str) -> int:
-        """The tokens of a text by the local vocabulary."""
         self._tokenizer = self._tokenizer or Tokenizer(self._file)
         return self._tokenizer.count(text)
 
     def _size(self, request: Request, *, in_words: bool) -> int:
-        """The estimated tokens of a request's prompt and answer."""
         text, markers = _text_of(request, in_words=in_words)
         return self._estimate(text) + markers + request.max_tokens
 
@@ -387,7 +368,6 @@ def _has_schema(request: Request) -> bool:
 
 
 def _text_of(request: Request, *, in_words: bool) -> tuple[str, int]:
-    """The text of a request's messages, and the tokens of the template around them."""
     messages = request_messages(request, in_words=in_words)
     return "\n".join(m["content"] for m in messages), MARKER_TOKENS * len(messages)
 

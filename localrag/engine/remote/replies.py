@@ -114,7 +114,6 @@ class StreamState:
 
 
 def _text_in(content: Any) -> str:
-    """The text of a message's field. Raises MalformedResponse for anything but a text or null, such as a list of parts."""
     if content is not None and not isinstance(content, str):
         raise MalformedResponse("an answer in an unknown format")
     return content or ""
@@ -218,7 +217,6 @@ class GrammarFilter:
                 return  # incomplete or malformed: `finish` decides
 
     def _read_items(self, answer: str) -> bool:
-        """Read the members of `{"items": [...` that have become complete; whether there are any."""
         before, (head, bracket, _) = len(self._items), answer.partition("[")
         if not bracket or "".join(head.split()) != '{"items":':
             return False
@@ -306,10 +304,7 @@ def _byte_tokenizer() -> Any:
 
 
 def read_value(text: str, schema: dict[str, Any]) -> Any:
-    """The value of a schema in an answer, whichever of the usual shapes it has. Raises ValueError, KeyError.
-
-    A list may come as an object, an array, one JSON value a line, under another name, or as plain lines; a choice or a line as plain text.
-    """
+    """The value of a schema in an answer of any usual shape: objects, arrays, lines, under other names. Raises ValueError, KeyError."""
     properties = schema.get("properties", {})
     values = _json_values(text)
     if list(properties) == ["items"]:
@@ -322,10 +317,7 @@ def read_value(text: str, schema: dict[str, Any]) -> Any:
 
 
 def _json_values(text: str) -> list[Any]:
-    """The objects and arrays that follow one another in a text, without what stands between them.
-
-    Where something cannot be read, the text is read with the usual mistakes mended, if that gives fewer failures.
-    """
+    """The objects and arrays in a text. Where something cannot be read, usual mistakes are mended, if that gives fewer failures."""
     values, failures = _strict_values(text)
     if 0 < failures <= MAX_MENDED_VALUES:
         mended, remaining = _strict_values(_repaired_json(text))
@@ -334,10 +326,7 @@ def _json_values(text: str) -> list[Any]:
 
 
 def _strict_values(text: str) -> tuple[list[Any], int]:
-    """The values in a text, and how often a bracket began none.
-
-    The work is limited to a multiple of the text's length: brackets that never close would each be read to the end.
-    """
+    """The values in a text, and how often a bracket began none; work is limited, as brackets that never close would be read to the end."""
     values: list[Any] = []
     decoder, position, failures, budget = json.JSONDecoder(strict=False), 0, 0, 10_000 + 4 * len(text)
     while budget > 0 and failures < MAX_BROKEN_VALUES and (start := _BRACKET.search(text, position)):
@@ -387,7 +376,7 @@ def _rows_in(text: str, values: Sequence[Any], row: dict[str, Any]) -> list[Any]
 
 
 def _objects(value: Any, names: Sequence[str], depth: int = 0) -> list[Any]:
-    """The rows in a JSON value. A list of as many plain values as there are names is a row; an object of objects is a list of rows."""
+    """A list of as many plain values as there are names is a row; an object of objects is a list of rows."""
     if isinstance(value, dict):
         return _objects_of(value, names, depth)
     if not isinstance(value, list):
@@ -406,7 +395,6 @@ def _objects_of(value: dict[str, Any], names: Sequence[str], depth: int) -> list
 
 
 def _texts(value: Any) -> list[Any]:
-    """The texts of a list of texts, which may be under a name or each in an object of its own."""
     if isinstance(value, dict):
         parts = value.get("items", next((part for part in value.values() if isinstance(part, list)), None))
         return _texts(parts) if isinstance(parts, list) else [part for part in value.values() if isinstance(part, str)][:1]
@@ -414,7 +402,6 @@ def _texts(value: Any) -> list[Any]:
 
 
 def _plain_lines(text: str) -> list[str]:
-    """The lines of a text without the marks of a list, quotation marks and code fences."""
     lines = (re.sub(r"^\s{0,20}(?:[-*•–]|\d{1,3}[.):])\s+", "", line).strip().strip('"“”`').strip() for line in text.split("\n"))
     return [line for line in lines if line and line != "json" and not line.endswith(":")]
 
@@ -436,7 +423,6 @@ def _choice(text: str, values: Sequence[Any], options: Sequence[Any]) -> Any:
 
 
 def _line_in(text: str, values: Sequence[Any]) -> str:
-    """The one line of an answer: in its JSON, or the first of its text."""
     for value in values if _is_json(text) else ():
         if isinstance(value, dict) and (told := [part for part in (value.get("line"), *value.values()) if isinstance(part, str)]):
             return told[0]

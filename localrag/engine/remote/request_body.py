@@ -21,10 +21,7 @@ _MAX_SHOWN_OPTIONS = 12
 
 
 def request_messages(request: Request, *, in_words: bool) -> list[dict[str, str]]:
-    """The messages of a request, with earlier answers and the shape of the next one as JSON, which a local grammar writes as lines or text.
-
-    Where a prompt tells its JSON itself, the shape is added only `in_words`.
-    """
+    """A request's messages, with earlier answers and the next one's shape as JSON. Where a prompt tells its JSON, only `in_words`."""
     messages, schema = list(request.messages), request.grammar.schema if request.grammar else None
     if not schema or not messages:
         return messages

@@ -63,10 +63,7 @@ async def _ask(file: ModelFile, options: EngineOptions) -> ServerInfo | None:
 
 
 async def query_server(wire: HttpConfig, url: str, file: ModelFile) -> ServerInfo | None:
-    """The info of the server at a URL; None if it does not answer in SERVER_TIMEOUT_S or is not ready.
-
-    Raises EngineError for a missing key, a model that the server does not have, and one that cannot chat.
-    """
+    """A server's info; None if it does not answer in SERVER_TIMEOUT_S. Raises EngineError for a missing key, or without a chat model."""
     try:
         async with asyncio.timeout(SERVER_TIMEOUT_S):
             return await _query_server(wire, url, file)
@@ -97,7 +94,7 @@ async def _query_server(wire: HttpConfig, url: str, file: ModelFile) -> ServerIn
 
 
 async def _list_models(wire: HttpConfig, url: str) -> tuple[Any, str]:
-    """A server's list of models, and what its address lacks: "/v1" where only that has a list. Raises what `get` raises."""
+    """A server's list of models, and what its address lacks: "/v1" where only that has a list."""
     models: Any = None
     refusal: HttpError | MalformedResponse | None = None
     for suffix in ("",) if url.endswith("/v1") else ("", "/v1"):
@@ -120,10 +117,7 @@ def _listed(models: Any) -> list[dict[str, Any]]:
 
 
 def find_served_model(models: Any, name: str) -> dict[str, Any]:
-    """The entry of a model in a server's list: by its name, also without folder, ending and tag; of no name, the only chat model.
-
-    llama-server has one model, whatever its name. {} if there is none.
-    """
+    """The entry of a model in a server's list, also without folder, ending and tag; of no name, the only chat model. {} without."""
     entries = _listed(models)
     if len(entries) == 1 and entries[0].get("owned_by") == "llamacpp":
         return entries[0]
@@ -147,7 +141,6 @@ def _base_name(name: str) -> str:
 
 
 def _check_listed(url: str, models: Any, name: str) -> None:
-    """Check that a server lists no models, or this one. Raises EngineError with those that it has."""
     if names := [m["id"] for m in _listed(models)]:
         told = f"has no model {name!r}" if name != "default" else "has several models"
         more = " …" * (len(names) > MAX_LISTED_MODELS)
@@ -299,10 +292,7 @@ class ModelServer:
         self.in_words, self.was_in_words = in_words if in_words == self.was_in_words else self.in_words, in_words
 
     async def acquire(self, priority: int) -> None:
-        """Wait until the server answers and a slot is free, to be returned by `release`.
-
-        Raises EngineError if it has not answered for too long, ModelError if it serves another model.
-        """
+        """Wait for the server and a slot, for `release`. Raises EngineError after too long, ModelError for another model."""
         started, turn = time.monotonic(), next(self._turn)
         while True:
             await self._wait_until_up(started, priority)

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from localrag.indexing.tasks import MAX_CHUNKS_PER_TASK, EmbedTexts, Result, Task, TaskContext, WorkerPool
+from localrag.indexing.tasks import MAX_CHUNKS_PER_TASK, EmbedPassages, EmbedTexts, Result, Task, TaskContext, WorkerPool
 from localrag.indexing.workers.process_worker import WorkerProcesses
 from localrag.indexing.workers.worker import TaskRequest, TaskResult, WorkerConfig, run_divided
 from localrag.project import Project
@@ -84,7 +84,7 @@ class LocalPool:
 
     async def run(self, task: Task[Result]) -> Result:
         """The result of a task. Raises what the task raises."""
-        if self._use_helpers and not task.llm_task and not isinstance(task, EmbedTexts):
+        if self._use_helpers and not task.llm_task and not isinstance(task, EmbedTexts | EmbedPassages):
             try:
                 return await run_divided(task, self._run_beside)
             except OSError:  # the machine allows no further process

@@ -10,7 +10,7 @@ import { parse, route } from "./lib/route.js";
 import { load, save } from "./lib/storage.js";
 
 const VIEWS = ["ask", "documents", "work", "graph", "reports", "status"]; // in the navigation
-const WITHIN = { source: "ask", document: "documents", report: "reports", entity: "graph", search: "search" }; // the others, below which of them
+const WITHIN = { source: "ask", document: "documents", report: "graph", entity: "graph", search: "search" }; // the others, below which of them
 const theme = signal(load("theme", "auto"));
 
 function Shell() {

@@ -80,12 +80,12 @@ def test_a_line_is_edited_pasted_and_recalled(here):
 
 @pytest.mark.ci
 def test_every_command_does_what_it_says(here):
-    """/help, /mode, /source, /entity, /sessions, /resume, /save and /quit; Tab completes commands, modes and names."""
+    """/help, /mode, /source, /entity, /save and /quit; Tab completes commands, modes and names."""
     chat = Screen("chat", *QUICK, cwd=here)
     chat.wait_for("> ?")
     chat.type("/he\t\n")
     shown = chat.wait_for(r"modes: auto[^>]*Ctrl-D ends\.\n\n> ?")
-    for usage in ("/mode [NAME]", "/source [N]", "/entity NAME", "/sessions", "/resume N", "/save FILE", "/quit"):
+    for usage in ("/mode [NAME]", "/source [N]", "/entity NAME", "/save FILE", "/quit"):
         assert usage in shown
     chat.type("/mode ba\t\n")
     chat.wait_for(r"mode: basic\n\nbasic> ?")
@@ -99,20 +99,18 @@ def test_every_command_does_what_it_says(here):
     chat.wait_for(r"has no citation 99\.[^>]*\n\nbasic> ?")
     chat.type("/entity Lars H\t\n")
     assert re.search(r"\nLars Holm · \w+ · \d+ mentions", chat.wait_for(r"/entity Lars Holm\n[^>]*\n\nbasic> ?"))
-    chat.type("/sessions\n")
-    chat.wait_for(r"\*3 +Who is Ingrid Holm\? +1 answer · [^\n]*\n +1 +Who is Lars Holm\? +2 answers · [^\n]*\n\nbasic> ?")
-    chat.type("/resume 1\n")
-    chat.wait_for(r"Conversation 1 goes on: “Who is Lars Holm\?”, 2 answers\.\n\nbasic> ?")
-    chat.type("/save lars.md\n")
-    chat.wait_for(r"2 answers in lars\.md\n\nbasic> ?")
+    chat.type("What did she buy?\n")
+    chat.wait_for(r"open a source: /source 1\n\nbasic> ?")
+    chat.type("/save ingrid.md\n")
+    chat.wait_for(r"2 answers in ingrid\.md\n\nbasic> ?")
     chat.type("/quit\n")
 
     assert chat.end() == 0
-    saved = (here / "lars.md").read_text()
-    assert saved.startswith("# Who is Lars Holm?\n\n## Who is Lars Holm?\n\n")
-    assert "## What did he write?" in saved
-    last = logs("2")[1]
-    assert last["question"] == "What did he write?"
+    saved = (here / "ingrid.md").read_text()
+    assert saved.startswith("# Who is Ingrid Holm?\n\n## Who is Ingrid Holm?\n\n")
+    assert "## What did she buy?" in saved
+    last = logs("1")[0]
+    assert last["question"] == "What did she buy?"
     assert last["answer"] in saved
     for c in last["citations"]:
         assert (
@@ -143,9 +141,8 @@ def test_a_file_is_replaced_only_where_the_person_says_so(here):
 
     assert chat.end() == 0
     assert (here / "mine.md").read_text().startswith("# Who is Lars Holm?")
-    piped = piped_chat("/save mine.md\n/resume 1\n/save mine.md\n", here)
-    assert "nothing to save" in piped.stderr
-    assert "mine.md exists and was not changed" in piped.stderr
+    assert "nothing to save" in piped_chat("/save mine.md\n", here).stderr
+    assert "mine.md exists and was not changed" in piped_chat("/save mine.md\n", here, "--resume", "1").stderr
 
 
 def piped_chat(lines, here, *args, **env):
@@ -155,17 +152,13 @@ def piped_chat(lines, here, *args, **env):
 @pytest.mark.ci
 def test_what_is_no_command_is_said_with_the_nearest(here):
     """A mistyped command or mode is answered with the nearest one; a path at the beginning of a line, or a space, makes it a question."""
-    done = piped_chat(
-        "/sorce 1\n/xyzzy\n/mode globl\n/resume\n/resume 77\n/entity\n/source x\n/etc/hosts names Lars Holm?\n /tmp holds what?\n", here
-    )
+    done = piped_chat("/sorce 1\n/xyzzy\n/mode globl\n/entity\n/source x\n/etc/hosts names Lars Holm?\n /tmp holds what?\n", here)
 
     assert done.returncode == 0, done.stderr
     for said in (
         "There is no command /sorce. Did you mean /source? All: /help.",
         "There is no command /xyzzy. All: /help.",
         "There is no mode 'globl'. Did you mean global?",
-        "Name a conversation by its number.",
-        "There is no conversation 77.",
         "Name an entity.",
         "/source takes the number of a citation, not 'x'.",
     ):

@@ -89,12 +89,11 @@ def test_a_collection_lives_with_its_documents(folder):
 
 
 @pytest.mark.ci
-def test_collections_are_listed_shown_renamed_and_removed(folder):
-    """`list`, `show`, `rename`, also into one that exists, `rm`; `status` and `files` know them; documents stay."""
+def test_collections_are_listed_renamed_and_removed(folder):
+    """`list`, `rename`, also into one that exists, `rm`; `status` and `files` know them; documents stay."""
     index(folder, "one", "--collection", "ferry")
     index(folder, "二", "--collection", "b")
     assert ok(folder, "collections", "list").stdout.split() == ["1", "b", "2", "ferry"]
-    assert read(folder, "collections", "show", "ferry")["paths"] == ["one/a.md", "one/b.txt"]
     assert read(folder, "status")["collections"] == {"b": 1, "ferry": 2}
     assert "ferry (2)" in ok(folder, "status").stdout
     assert [json.loads(line)["path"] for line in ok(folder, "files", "--collection", "b", "--json").stdout.splitlines()] == ["二/c.txt"]
@@ -103,7 +102,7 @@ def test_collections_are_listed_shown_renamed_and_removed(folder):
     ok(folder, "collections", "rm", "boats")
     assert read(folder, "collections", "list") == {"collections": []}
     assert read(folder, "status")["documents"] == 3
-    for args in (["show", "boats"], ["rm", "boats"], ["rename", "boats", "x"]):
+    for args in (["rm", "boats"], ["rename", "boats", "x"]):
         assert run_localrag("collections", *args, cwd=folder).returncode == 2
 
 

@@ -35,13 +35,12 @@ def listed(folder, *args):
     return {r["name"]: r for r in json.loads(run(folder, "list", "--json", *args).stdout)["prompts"]}
 
 
-def test_a_prompt_is_edited_compared_used_and_reset(own):
-    """`edit` opens a copy of the shipped one, `diff` shows what changed, `list` where it is, `reset` keeps it beside the way back."""
+def test_a_prompt_is_edited_compared_and_used(own):
+    """`edit` opens a copy of the shipped one, `diff` shows what changed and `list` where it is."""
     edited = run(own, "edit", NAME, **editor(own, "t.replace('## user', '## user\\nBe brief.', 1)"))
     path = own / "prompts" / f"{NAME}.md"
     shown, compared, table = run(own, "show", NAME).stdout, run(own, "diff", NAME).stdout, run(own, "list").stdout
     files = listed(own)
-    reset = run(own, "reset", NAME)
 
     assert edited.returncode == 0, edited.stderr
     assert "Be brief." in shown
@@ -52,10 +51,8 @@ def test_a_prompt_is_edited_compared_used_and_reset(own):
     assert tuple(files) == prompt_names()
     assert str(path) in table
     assert "as shipped" in table
-    assert reset.returncode == 0
-    assert "Be brief." in path.with_name("report.md.old").read_text(encoding="utf-8")
+    path.unlink()
     assert run(own, "show", NAME).stdout == shipped_prompt(NAME)
-    assert listed(own)[NAME]["file"] is None
 
 
 def test_the_projects_prompt_stands_over_the_users(own, home):
@@ -111,11 +108,10 @@ def test_what_an_editor_leaves_behind_is_checked(own):
 
 
 def test_a_name_that_is_none_is_refused_with_the_nearest(own):
-    """So is a reset of what is as shipped."""
-    for command in ("show", "diff", "edit", "reset"):
+    """A prompt that is as shipped has no differences."""
+    for command in ("show", "diff", "edit"):
         done = run(own, command, "abstractive/raport")
         assert (done.returncode, "Did you mean abstractive/report" in done.stderr) == (2, True)
-    assert run(own, "reset", NAME).returncode == 2
     assert run(own, "diff", NAME).returncode == 0
 
 

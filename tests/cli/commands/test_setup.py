@@ -1,4 +1,4 @@
-"""`localrag config` and `localrag init`, as a user types them."""
+"""`localrag config`, as a user types it."""
 
 import json
 import stat
@@ -131,29 +131,3 @@ def test_the_nearest_file_is_written_to_and_paths_are_seen_from_it(own, chat_fil
     assert not (own / "below" / "localrag.toml").exists()
     assert ok(own, "config", "get", "model").strip().endswith(".gguf")
     assert run(own, "config", "get", "model").returncode == 0
-
-
-def test_init_writes_every_setting_as_a_comment(own):
-    """At its default or an example, each with a line on what it does; not over a file that is there; `set` uses the line that shows it."""
-    ok(own, "init")
-    path = own / "localrag.toml"
-    text = path.read_text(encoding="utf-8")
-    bare = "\n".join(line[1:] for line in text.splitlines() if line.startswith("#") and not line.startswith("# "))
-    again = run(own, "init")
-    ok(own, "config", "set", "mode", "global")
-    after = path.read_text(encoding="utf-8")
-
-    assert tomllib.loads(text) == {}
-    assert {*tomllib.loads(bare)} == {*settings.SETTING_NAMES} - {*settings.USER_FILE_ONLY}
-    for name, value in tomllib.loads(bare).items():
-        default = settings.setting_default(name)
-        assert (
-            value == (list(default) if isinstance(default, tuple) and default else default) or settings.SETTINGS[name].example is not None
-        )
-        assert f"# {settings.setting_help(name)}\n" in text
-    (own / "all").mkdir()
-    (own / "all" / "localrag.toml").write_text(bare, encoding="utf-8")
-    assert run(own / "all", "config").returncode == 0  # whatever comment is taken away, the file is valid
-    assert again.returncode == 2
-    assert "exists already" in again.stderr
-    assert after == text.replace('#mode = "auto"', 'mode = "global"')

@@ -14,9 +14,10 @@ from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions
 from localrag.errors import ContextTooSmall, EmptyAnswer, EngineError
 from localrag.index import Index
-from localrag.llm.grammar import choice_of, entity_lines, pair_lines, question_lines
+from localrag.llm.grammar import choice_of, entity_lines, pair_lines
 from localrag.model_files import find_chat_model
 from tests.conftest import write_town
+from tests.question_lines import question_lines
 from tests.servers import Server, answered, refusal, reply, schema_of, size_of, stream, with_window, writes_of_the_town
 
 TEXT = "Ingrid Holm bought the ferry Skua in Vardby."

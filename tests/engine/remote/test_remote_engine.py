@@ -15,10 +15,11 @@ from localrag.engine.remote.servers import DEFAULT_PARALLEL_REQUESTS
 from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions
 from localrag.errors import ContextTooSmall, EngineError, ModelError, UsageError
-from localrag.llm.grammar import choice_of, entity_lines, json_object, pair_lines, question_lines
+from localrag.llm.grammar import choice_of, entity_lines, json_object, pair_lines
 from localrag.llm.model import CALL_ERRORS
 from localrag.model_files import find_chat_model
 from tests.conftest import run_localrag, write_town
+from tests.question_lines import question_lines
 from tests.servers import Server, answered, event, refusal
 
 TEXT = "Ingrid Holm bought the ferry Skua in Vardby."

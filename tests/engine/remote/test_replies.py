@@ -8,8 +8,9 @@ import pytest
 
 from localrag.engine.remote.refusals import HttpError
 from localrag.engine.remote.replies import EmptyResponse, GrammarFilter, MalformedResponse, StreamState, read_value, strip_reasoning
-from localrag.llm.grammar import choice_of, entity_lines, json_object, pair_lines, parse_lines, question_lines, single_line, standalone_line
+from localrag.llm.grammar import choice_of, entity_lines, json_object, pair_lines, parse_lines, single_line, standalone_line
 from localrag.llm.shapes import PERCENT, Field, schema_of
+from tests.question_lines import question_lines
 
 TEXT = "Ingrid Holm bought the ferry Skua in Vardby."
 

@@ -13,9 +13,9 @@ const BEST = 10; // the highest rating
 export default function Report({ route }) {
   const id = route.args[0] ?? "";
   const { data, error, again } = useData((signal) => get(`/api/reports/${encodeURIComponent(id)}`, signal), [id]);
-  useTitle(data?.title ?? t("nav.reports"));
+  useTitle(data?.title ?? t("report.title"));
   return html`<div class="page report">
-    <p class="way"><a href="#/reports">${t("nav.reports")}</a>${data?.parent && html` › <a href=${to("report", data.parent.id)}>${communityName(data.parent)}</a>`}</p>
+    <p class="way"><a href="#/graph">${t("nav.graph")}</a>${data?.parent && html` › <a href=${to("report", data.parent.id)}>${communityName(data.parent)}</a>`}</p>
     <h1 dir="auto">${data?.title ?? t("report.title")}</h1>
     ${error && html`<${Failure} error=${error} again=${again} />`}
     ${!data && !error && html`<${Waiting} />`}

@@ -5,7 +5,7 @@ export default {
   "find.placeholder": "Suchen …",
   "find.go": "Suchen",
   "find.entities": "Entitäten",
-  "find.reports": "Themen",
+  "find.reports": "Berichte",
   "find.passages": "Textstellen",
   "find.offered": { one: "{n} Vorschlag", other: "{n} Vorschläge" },
   "find.none": "Zu „{q}“ wurde nichts gefunden.",

@@ -5,7 +5,7 @@ export default {
   "find.placeholder": "Search …",
   "find.go": "Search",
   "find.entities": "Entities",
-  "find.reports": "Themes",
+  "find.reports": "Reports",
   "find.passages": "Passages",
   "find.offered": { one: "{n} suggestion", other: "{n} suggestions" },
   "find.none": "Nothing was found for “{q}”.",

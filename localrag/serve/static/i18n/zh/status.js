@@ -5,7 +5,7 @@ export default {
   "find.placeholder": "搜索……",
   "find.go": "搜索",
   "find.entities": "实体",
-  "find.reports": "主题",
+  "find.reports": "报告",
   "find.passages": "段落",
   "find.offered": { other: "{n} 条建议" },
   "find.none": "没有找到与“{q}”有关的内容。",

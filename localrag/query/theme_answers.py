@@ -1,0 +1,194 @@
+"""Answers about the documents as a whole: by theme, with its breadth and sentences that stand for it.
+
+Without a topic these are the themes of all documents. With one, the passages near it are grouped in the same way; a question for a change
+groups them by date, one that compares periods has the themes of each. A single document is told along its parts.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localrag.project import Project
+from localrag.query.question import AnswerDraft, AnswerPoint, Question, quote_point
+from localrag.query.question_kind import WholeForm, whole_form
+from localrag.query.retriever import content_stems
+from localrag.store import chunks as chunks_store
+from localrag.store import documents as documents_store
+from localrag.store.passages import PassageSet, load_passages, passage_texts
+from localrag.text.quotes import informativeness, mmr, quote_text
+from localrag.text.sentences import is_cjk
+from localrag.themes import Theme, describe_groups, find_themes, sentences_in, stored_themes
+
+MAX_THEMES, QUOTES_ON_TOPIC = 8, 3
+DIVERSITY = 0.2  # of the sentences on a topic
+FORM_WEIGHT = 0.05  # of a sentence's form, relative to its cosine to the question
+MAX_TOPIC_PASSAGES = 40  # that are grouped; more are further from the topic than they are worth
+MIN_TOPIC_SHARE = 0.55  # of the best passage's nearness to the topic
+MIN_TOPIC_COSINE = 0.25  # of the nearest passage of a topic that the documents speak of
+WORDS_WEIGHT = 0.3  # of the question's words that a passage has, relative to its cosine
+MAX_PERIODS = 8
+MAX_PARTS = 8  # of a single document
+_YEAR = re.compile(r"\b(1[5-9]\d\d|20\d\d)\b(?:\s*(?:-|–|—|to|bis|à|a|至|到)\s*(\d{4}|\d\d)\b)?")
+
+
+def draft_by_theme(question: Question, project: Project) -> AnswerDraft:
+    """The themes that a question about the whole asks for, each with sentences of several documents; no points without passages."""
+    themes, note = themes_for(question, project)
+    most = 1 if question.wants_one_sentence else MAX_THEMES
+    points = [theme_point(theme, question, project, 1 if most == 1 else QUOTES_ON_TOPIC) for theme in themes[:most]]
+    return AnswerDraft(tuple(points), note=note)
+
+
+def themes_for(question: Question, project: Project) -> tuple[Sequence[Theme], str]:
+    """The themes that a question about the whole asks for, and how they were found."""
+    form = whole_form(question.text, project)
+    periods = _periods(question.text)
+    if form is WholeForm.COMPARISON and len(periods) > 1:
+        found = _themes_of_periods(periods, project)
+        if found:
+            return found, "The themes of each period, by the dates of the documents."
+    if form is WholeForm.TOPIC or form is WholeForm.CHANGE:
+        near = near_passages(question, project)
+        if form is WholeForm.CHANGE and (told := _by_date(question, near, project)):
+            return told, "The passages nearest to the question, in the order of their dates."
+        if near.places:
+            return group_topic(question, near, project), "The passages nearest to the question, grouped by what they are about."
+    documents = documents_store.document_paths(project.db)
+    if len(documents) == 1 and (parts := _outline(load_passages(project.db), project)):
+        return parts, "The parts of the document, in its order."
+    counted = "Counted are documents with a passage about the theme."
+    return stored_themes(project.db, project.folder), counted
+
+
+def theme_title(theme: Theme, question: Question, project: Project) -> str:
+    """The label of a theme, its key phrases, and the number of documents with a passage about it; of a single one, of passages."""
+    total, n, units = len(documents_store.document_paths(project.db)), len(theme.documents), ("documents", "份文档")
+    if total < 2:
+        return ": ".join(filter(None, (theme.label, ", ".join(theme.phrases))))
+    breadth = f"{total} {units[1]}中的 {n} 份" if is_cjk(question.text) else f"in {n} of {total} {units[0]}"
+    return f"{': '.join(filter(None, (theme.label, ', '.join(theme.phrases))))} ({breadth})"
+
+
+def theme_point(theme: Theme, question: Question, project: Project, n_quotes: int) -> AnswerPoint:
+    """A theme as a point of an answer, with sentences in the script of the question if it has some."""
+    fitting = [q for q in theme.quotes if is_cjk(q.text) == is_cjk(question.text)] or list(theme.quotes)
+    return quote_point(*fitting[:n_quotes], title=theme_title(theme, question, project))
+
+
+# Topics
+
+
+def topic_themes(topic: str, project: Project) -> Sequence[Theme]:
+    """The passages near a topic as themes; all themes without one. Empty where no passage is near it."""
+    if not topic.strip():
+        return stored_themes(project.db, project.folder)
+    question = Question(topic, project.embedder.embed([topic])[0], "extractive")
+    near = near_passages(question, project)
+    is_near = len(near.places) and float((near.vectors @ question.vector).max()) >= MIN_TOPIC_COSINE
+    return group_topic(question, near, project) if is_near else ()
+
+
+def near_passages(question: Question, project: Project) -> PassageSet:
+    """The passages nearest to a question in meaning and words, best first, at most MAX_TOPIC_PASSAGES."""
+    passages = load_passages(project.db)
+    if not passages.places:
+        return passages
+    near = passages.vectors @ question.vector + WORDS_WEIGHT * _word_shares(question.text, passage_texts(project.db, passages.places))
+    order = np.argsort(-near, kind="stable")[:MAX_TOPIC_PASSAGES]
+    return passages.some(order[near[order] >= MIN_TOPIC_SHARE * near[order[0]]])
+
+
+def _word_shares(question: str, texts: Sequence[str]) -> NDArray[np.float32]:
+    """How much of the question's words each text has, rare ones counting more, 0 to 1."""
+    words = sorted(content_stems(question))
+    has = np.array([[word in stems for word in words] for stems in map(content_stems, texts)], np.float32).reshape(len(texts), len(words))
+    rarity = np.log((1 + len(texts)) / (1 + has.sum(axis=0)))
+    return np.asarray(has @ rarity / max(float(rarity.sum()), 1e-9), np.float32)
+
+
+def _told_for(question: Question, near: PassageSet, groups: Sequence[Sequence[int]], project: Project) -> list[Theme]:
+    """Groups of passages as themes, with the sentences that are nearest to the question, first one of each document."""
+    themes, told = describe_groups(project.db, near, groups), list[Theme]()
+    chunks = {c.id: c for c in chunks_store.chunks_by_id(project.db, sorted({p.chunk for p in near.places}))}
+    for theme in themes:
+        found = (q for p in theme.passages for q in sentences_in(p, chunks[p.chunk]) if informativeness(q.text, 0) > 0)
+        quotes = list(dict.fromkeys(found)) or list(theme.quotes)
+        matrix = project.embedder.embed([quote_text(q) for q in quotes])
+        form = np.array([FORM_WEIGHT * informativeness(q.text, 0) for q in quotes], np.float32)
+        near_to_it = matrix @ question.vector + form
+        least = MIN_TOPIC_SHARE * float(near_to_it.max(initial=0.0))
+        chosen = [n for n in mmr(near_to_it, matrix, QUOTES_ON_TOPIC, diversity=DIVERSITY) if near_to_it[n] >= least]
+        told.append(replace(theme, quotes=tuple(quotes[n] for n in chosen)))
+    return told
+
+
+def group_topic(question: Question, near: PassageSet, project: Project) -> Sequence[Theme]:
+    """Passages near a topic as themes, those nearest to the topic first; those alike to no other are the last one."""
+    number = {place: n for n, place in enumerate(near.places)}
+    groups = [sorted(number[p] for p in theme.passages) for theme in find_themes(project.db, near, levels=1)]
+    groups.sort(key=lambda group: float(np.mean(group)))
+    grouped = {n for group in groups for n in group}
+    rest = [n for n in range(len(near.places)) if n not in grouped]
+    return _told_for(question, near, [*groups, rest], project)
+
+
+def _by_date(question: Question, near: PassageSet, project: Project) -> Sequence[Theme]:
+    """Passages near a topic by the year of their document, else its month; else along the documents; nothing of a single document."""
+    dates = documents_store.document_dates(project.db)
+    paths = documents_store.document_paths(project.db)
+    if len({p.document for p in near.places}) < 2:
+        return ()
+    keys = [dates.get(p.document, "")[:4] for p in near.places]
+    if len(set(filter(None, keys))) < 2:
+        keys = [dates.get(p.document, "")[:7] for p in near.places]
+    if len(set(filter(None, keys))) < 2:
+        keys = [paths[p.document] for p in near.places]
+    of_period = defaultdict[str, list[int]](list)
+    for n, key in enumerate(keys):
+        if key:
+            of_period[key].append(n)
+    periods = sorted(of_period)
+    step = -(-len(periods) // MAX_PERIODS)
+    joined = [periods[at : at + step] for at in range(0, len(periods), step)]
+    groups = [sorted(n for period in some for n in of_period[period]) for some in joined]
+    titles = [some[0] if len(some) == 1 else f"{some[0]}–{some[-1]}" for some in joined]
+    themes = _told_for(question, near, groups, project)
+    return [_titled(theme, title) for theme, title in zip(themes, titles, strict=True)]
+
+
+def _titled(theme: Theme, title: str) -> Theme:
+    return Theme(title, (theme.label, *theme.phrases[:2]), theme.passages, theme.quotes, theme.parts)
+
+
+def _periods(question: str) -> list[tuple[int, int]]:
+    """The periods of years that a question names."""
+    found = []
+    for match in _YEAR.finditer(question):
+        first, last = match[1], match[2] or match[1]
+        found.append((int(first), int(first[: 4 - len(last)] + last)))
+    return found
+
+
+def _themes_of_periods(periods: Sequence[tuple[int, int]], project: Project) -> Sequence[Theme]:
+    """The broadest themes of the documents of each period; nothing where a period has none."""
+    dates = {d: int(day[:4]) for d, day in documents_store.document_dates(project.db).items() if day[:4].isdigit()}
+    passages, found = load_passages(project.db), list[Theme]()
+    for first, last in periods[:2]:
+        inside = [n for n, p in enumerate(passages.places) if first <= dates.get(p.document, 0) <= last]
+        themes = find_themes(project.db, passages.some(inside), levels=1)[: MAX_THEMES // 2]
+        if not themes:
+            return ()
+        years = str(first) if first == last else f"{first}–{last}"
+        found += [Theme(f"{years}: {t.label}", t.phrases, t.passages, t.quotes) for t in themes]
+    return found
+
+
+def _outline(passages: PassageSet, project: Project) -> Sequence[Theme]:
+    """The parts of a single document in its order, of about as many passages each."""
+    order = sorted(range(len(passages.places)), key=lambda n: passages.places[n].start)
+    groups = [part.tolist() for part in np.array_split(np.array(order), min(MAX_PARTS, max(1, len(order) // 3))) if len(part)]
+    return describe_groups(project.db, passages, groups)

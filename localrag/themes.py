@@ -1,0 +1,378 @@
+"""Themes: groups of passages from all documents that are about the same, with a label, their breadth and sentences that stand for them.
+
+Passages are the windows whose vectors the index holds. Each is linked to its nearest others, where both count each other among their
+nearest and few are of one document; Leiden groups them, and each group of the whole into smaller ones. Labels are headings and names of
+the passages, chosen by class-based TF-IDF (Grootendorst 2022) and nearness. The same passages always give the same themes.
+"""
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlite_utils import Database
+
+from localrag.records import Chunk, Quote, content_id
+from localrag.store import chunks as chunks_store
+from localrag.store import documents as documents_store
+from localrag.store import runs
+from localrag.store.database import caches_of, folder_of, is_cache
+from localrag.store.filtered import FilteredDatabase
+from localrag.store.graph import mentions_in_chunks
+from localrag.store.passages import PassagePlace, PassageSet, load_passages, passage_texts
+from localrag.store.vectors import Vectors, vectors_state
+from localrag.system.files import atomic_file
+from localrag.system.trust import is_recorded_cache_file, record_cache_file
+from localrag.text.outline import Outline
+from localrag.text.quotes import informativeness, is_repetition, quote_text
+from localrag.text.sentences import STOP_WORDS, cached_sentences
+
+NEIGHBORS, NEIGHBORS_PER_DOCUMENT = 8, 2
+EXACT_UP_TO = 5_000  # passages; more are compared by way of lists, of which PROBED_LISTS are searched
+PROBED_LISTS = 16
+FORM_SHARE, FORM_DOCUMENTS = 0.5, 4  # a passage with this share of its letters in lines of so many documents is a form
+MIN_PASSAGES = 3  # of a theme
+MIN_DIVIDED = 24  # passages of a theme that is divided into smaller ones
+MAX_LEVELS = 3
+MIN_NEARNESS = 0.5  # to the theme's center, of the median of its passages: others belong to no theme
+LABELLED_PASSAGES = 50  # nearest to the center, from which labels and sentences are chosen
+MAX_PHRASES = 4
+MAX_QUOTES = 5
+HEADING_WEIGHT, NAME_WEIGHT = 1.5, 0.6  # of a heading, and of a person or an unknown name, relative to other noun phrases
+MAX_LABEL_CHARS = 80
+MAX_HEADED_DOCUMENTS, MAX_HEADED_SHARE = 2, 0.05  # documents with a heading; one of more, such as "Agenda", names no theme
+SPEECH_WEIGHT = 0.7  # of a sentence in direct speech
+ITERATIONS = 10
+_SPEECH = re.compile(r"^[\"'“‘「『]|[“”\"「」][^“”\"「」\n]*[“”\"「」]|(?<!\w)'.{0,400}'(?!\w)")
+
+Members = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """A theme: its label, key phrases, passages and sentences, those nearest to its center first, and the themes it divides into."""
+
+    label: str
+    phrases: tuple[str, ...]
+    passages: tuple[PassagePlace, ...]
+    quotes: tuple[Quote, ...]
+    parts: tuple["Theme", ...] = ()
+
+    @property
+    def documents(self) -> frozenset[str]:
+        """The ids of the documents with a passage of the theme."""
+        return frozenset(p.document for p in self.passages)
+
+
+def stored_themes(db: Database, folder: Path) -> tuple[Theme, ...]:
+    """The themes of the documents that the database shows, broadest first: from memory, else from the cache file, else made anew."""
+    if isinstance(db, FilteredDatabase):
+        return find_themes(db, load_passages(db))
+    file, memory = _themes_file(db, folder), caches_of(folder)
+    name, *known = memory.get("themes", ("",))
+    if name == file.name:
+        return tuple(known)
+    themes = _read_themes(file)
+    if themes is None:
+        themes = update_themes(db)
+    memory["themes"] = (file.name, *themes)
+    return themes
+
+
+def update_themes(db: Database) -> tuple[Theme, ...]:
+    """The themes of all documents, written to a cache file unless the current one is there."""
+    file = _themes_file(db, folder_of(db))
+    if (known := _read_themes(file)) is not None:
+        return known
+    themes = find_themes(db, load_passages(db))
+    try:
+        with atomic_file(file) as part:
+            part.write_text(json.dumps([asdict(theme) for theme in themes], ensure_ascii=False), encoding="utf-8")
+        record_cache_file(file)
+        for old in {f for f in file.parent.glob("themes.*") if is_cache(f)} - {file}:
+            old.unlink(missing_ok=True)
+    except OSError:  # a read-only folder, or a full disk: the themes in memory are enough
+        pass
+    return themes
+
+
+def _themes_file(db: Database, folder: Path) -> Path:
+    graph = runs.load_settings(db).get("graph_hash")
+    return folder / f"themes.{content_id('themes 1', graph, vectors_state(db, 'chunk'), vectors_state(db, 'title'))}.json"
+
+
+def _read_themes(file: Path) -> tuple[Theme, ...] | None:
+    """The themes of a file that this machine wrote; None without one."""
+    if not is_recorded_cache_file(file):
+        return None
+    return tuple(map(_theme, json.loads(file.read_text(encoding="utf-8"))))
+
+
+def _theme(row: Mapping[str, Any]) -> Theme:
+    passages, quotes = (PassagePlace(**p) for p in row["passages"]), (Quote(**q) for q in row["quotes"])
+    return Theme(row["label"], tuple(row["phrases"]), tuple(passages), tuple(quotes), tuple(map(_theme, row["parts"])))
+
+
+def find_themes(db: Database, passages: PassageSet, *, levels: int = MAX_LEVELS) -> tuple[Theme, ...]:
+    """The themes of some passages, broadest first, each divided `levels` - 1 times where it is large."""
+    lines = _lines(db, passages)
+    common = _common_lines(passages, lines)
+    passages = passages.some([n for n, own in enumerate(lines) if not _is_form(own, common)])
+    groups = _grouped(passages, np.arange(len(passages.places)), levels)
+    return _described(db, passages, groups, common)
+
+
+def describe_groups(db: Database, passages: PassageSet, groups: Sequence[Sequence[int]]) -> tuple[Theme, ...]:
+    """Given groups of passages, numbers best first, as themes, with their labels and sentences."""
+    lines = _lines(db, passages)
+    members = [np.asarray(group, np.int64) for group in groups if len(group)]
+    return _described(db, passages, [_Group(group, ()) for group in members], _common_lines(passages, lines))
+
+
+def _lines(db: Database, passages: PassageSet) -> list[Counter[str]]:
+    """The lines of each passage, as `_line_key` writes them."""
+    return [Counter(filter(None, map(_line_key, text.splitlines()))) for text in passage_texts(db, passages.places)]
+
+
+def sentences_in(place: PassagePlace, chunk: Chunk) -> list[Quote]:
+    """The sentences that begin in a passage."""
+    spans = ((chunk.start + a, chunk.start + b) for a, b in cached_sentences(chunk.text))
+    return [Quote(chunk.id, a, b, chunk.text[a - chunk.start : b - chunk.start]) for a, b in spans if place.start <= a < place.end]
+
+
+def _common_lines(passages: PassageSet, lines: Sequence[Counter[str]]) -> frozenset[str]:
+    """The lines that several documents have, such as those of a list of participants."""
+    known = defaultdict[str, set[str]](set)
+    for place, own in zip(passages.places, lines, strict=True):
+        for line in own:
+            known[line].add(place.document)
+    return frozenset(line for line, documents in known.items() if len(documents) >= FORM_DOCUMENTS)
+
+
+def _line_key(line: str) -> str:
+    """What a line of a form says each time: its letters."""
+    return " ".join(re.findall(r"[^\W\d_]+", line.lower()))
+
+
+def _is_form(lines: Counter[str], common: frozenset[str]) -> bool:
+    """Whether most of a passage's letters are in common lines."""
+    sizes = {line: len(line) * n for line, n in lines.items()}
+    return sum(size for line, size in sizes.items() if line in common) >= FORM_SHARE * max(1, sum(sizes.values()))
+
+
+def nearest_passages(vectors: Vectors, k: int) -> tuple[Members, Vectors]:
+    """The numbers of the `k` vectors nearest to each, with their cosines, (n, k) each; -1 for none. It is among them itself."""
+    import faiss
+
+    n, k = len(vectors), min(k, len(vectors))
+    if not n:
+        return np.empty((0, 0), np.int64), np.empty((0, 0), np.float32)
+    if n <= EXACT_UP_TO:
+        index: Any = faiss.IndexFlatIP(vectors.shape[1])
+    else:
+        lists = int(4 * np.sqrt(n))
+        index = faiss.IndexIVFFlat(faiss.IndexFlatIP(vectors.shape[1]), vectors.shape[1], lists, faiss.METRIC_INNER_PRODUCT)
+        index.cp.min_points_per_centroid = 1
+        index.cp.niter, index.nprobe = 5, PROBED_LISTS
+        index.train(vectors)
+    index.add(vectors)
+    cosines, numbers = index.search(vectors, k)
+    return numbers, cosines
+
+
+def _centered(vectors: Vectors) -> Vectors:
+    """The vectors less their mean, L2-normalised: all passages of a collection have much in common."""
+    rest = vectors - vectors.mean(axis=0)
+    return np.ascontiguousarray(rest / np.maximum(np.linalg.norm(rest, axis=1, keepdims=True), 1e-9), np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Numbers of passages, nearest to the center first, and the groups they divide into; `vectors` are centered in the whole."""
+
+    members: Members
+    parts: tuple["_Group", ...]
+
+
+def _grouped(passages: PassageSet, members: Members, levels: int) -> tuple[_Group, ...]:
+    """The groups of some passages, those with more documents first; what is near to no other belongs to none."""
+    if len(members) < MIN_PASSAGES:
+        return ()
+    vectors, documents = _centered(passages.vectors[members]), [passages.places[n].document for n in members]
+    groups = []
+    for part in _clusters(_mutual_neighbors(vectors, documents), len(members)):
+        center = vectors[part].sum(axis=0)
+        near = vectors[part] @ (center / max(float(np.linalg.norm(center)), 1e-9))
+        order = np.argsort(-near, kind="stable")
+        own = part[order[near[order] >= MIN_NEARNESS * np.median(near)]]
+        if len(own) >= MIN_PASSAGES:
+            inner = _grouped(passages, np.sort(members[own]), levels - 1) if levels > 1 and len(own) >= MIN_DIVIDED else ()
+            groups.append(_Group(members[own], inner if len(inner) > 1 else ()))
+    return tuple(sorted(groups, key=lambda g: (-len({passages.places[n].document for n in g.members}), -len(g.members), int(g.members[0]))))
+
+
+def _mutual_neighbors(vectors: Vectors, documents: Sequence[str]) -> dict[tuple[int, int], float]:
+    """The cosines of passages that are mutually among each other's nearest, few of one document."""
+    numbers, cosines = nearest_passages(vectors, 4 * NEIGHBORS + 1)
+    chosen: list[dict[int, float]] = []
+    for n, (others, near) in enumerate(zip(numbers.tolist(), cosines.tolist(), strict=True)):
+        row, of_document = dict[int, float](), Counter[str]()
+        for other, cosine in zip(others, near, strict=True):
+            if other not in (n, -1) and cosine > 0 and len(row) < NEIGHBORS and of_document[documents[other]] < NEIGHBORS_PER_DOCUMENT:
+                of_document[documents[other]] += 1
+                row[other] = cosine
+        chosen.append(row)
+    return {(n, other): cosine for n, row in enumerate(chosen) for other, cosine in row.items() if n < other and n in chosen[other]}
+
+
+def _clusters(links: Mapping[tuple[int, int], float], n: int) -> list[Members]:
+    import igraph
+
+    igraph.set_random_number_generator(Random(0))
+    network = igraph.Graph(n, list(links))
+    found = network.community_leiden("modularity", weights=list(links.values()), n_iterations=ITERATIONS) if links else ()
+    return [np.array(part) for part in found if len(part) >= MIN_PASSAGES]
+
+
+# What a group is called, and what stands for it
+
+
+@dataclass(frozen=True, slots=True)
+class _Phrase:
+    """A name or heading, and the numbers of the passages that it is in or above."""
+
+    text: str
+    weight: float
+    members: frozenset[int]
+
+
+def _described(db: Database, passages: PassageSet, groups: Sequence[_Group], common: frozenset[str]) -> tuple[Theme, ...]:
+    """The themes of groups, labelled, with sentences that are no `common` lines."""
+    shown = sorted({n for group in _all_groups(groups) for n in group.members[:LABELLED_PASSAGES].tolist()})
+    chunks = {c.id: c for c in chunks_store.chunks_by_id(db, sorted({passages.places[n].chunk for n in shown}))}
+    phrases = [*_headings(db, passages, shown), *_names(db, passages, shown)]
+    of_passage = defaultdict[int, list[int]](list)
+    for number, phrase in enumerate(phrases):
+        for n in phrase.members:
+            of_passage[n].append(number)
+    centered = _centered(passages.vectors) if shown else passages.vectors
+
+    def theme(group: _Group) -> Theme:
+        members = group.members[:LABELLED_PASSAGES].tolist()
+        label, *others = _ranked(members, phrases, of_passage, centered, len(shown), passages.places) or [""]
+        quotes = _quotes(members, passages.places, chunks, [label, *others], common)
+        label = label or (quote_text(quotes[0]) if quotes else "")[:MAX_LABEL_CHARS]
+        places = tuple(passages.places[n] for n in group.members.tolist())
+        return Theme(label, tuple(others[: MAX_PHRASES - 1]), places, quotes, tuple(map(theme, group.parts)))
+
+    return tuple(map(theme, groups))
+
+
+def _all_groups(groups: Sequence[_Group]) -> Iterable[_Group]:
+    for group in groups:
+        yield group
+        yield from _all_groups(group.parts)
+
+
+def _headings(db: Database, passages: PassageSet, shown: Sequence[int]) -> list[_Phrase]:
+    """The titles and headings above passages."""
+    of_document = defaultdict[str, list[int]](list)
+    for n in shown:
+        of_document[passages.places[n].document].append(n)
+    below = defaultdict[str, set[int]](set)
+    for document, members in of_document.items():
+        outline = Outline(documents_store.document_by_id(db, document))
+        for n in members:
+            for heading in outline.headings_at(passages.places[n].start)[-2:]:
+                below[heading].add(n)
+    most = max(MAX_HEADED_DOCUMENTS, MAX_HEADED_SHARE * len({p.document for p in passages.places}))
+    documents = {title: len({passages.places[n].document for n in members}) for title, members in below.items()}
+    fitting = (title for title in below if len(title) <= MAX_LABEL_CHARS and documents[title] <= most)
+    return [_Phrase(title, HEADING_WEIGHT, frozenset(below[title])) for title in fitting]
+
+
+def _names(db: Database, passages: PassageSet, shown: Sequence[int]) -> list[_Phrase]:
+    """The names and noun phrases in passages, as they are written most often."""
+    in_chunk = defaultdict[str, list[int]](list)
+    for n in shown:
+        in_chunk[passages.places[n].chunk].append(n)
+    within, forms = defaultdict[str, set[int]](set), defaultdict[str, Counter[str]](Counter)
+    kinds = dict[str, str]()
+    for entity, kind, chunk, start, name in mentions_in_chunks(db, sorted(in_chunk)):
+        kinds[entity] = kind
+        for n in in_chunk[chunk]:
+            if passages.places[n].start <= start < passages.places[n].end:
+                within[entity].add(n)
+                forms[entity][name] += 1
+    written = {e: forms[e].most_common(1)[0][0] for e in forms}
+    weights = {e: NAME_WEIGHT if kinds[e] in ("person", "name") else 1.0 for e in forms}
+    return [_Phrase(written[e], weights[e], frozenset(members)) for e, members in sorted(within.items()) if len(members) > 1]
+
+
+def _ranked(
+    members: Sequence[int],
+    phrases: Sequence[_Phrase],
+    of_passage: Mapping[int, Sequence[int]],
+    vectors: Vectors,
+    total: int,
+    places: Sequence[PassagePlace],
+) -> list[str]:
+    """The phrases that tell a group from the others, best first, none with a word of one before it."""
+    center = vectors[list(members)].mean(axis=0)
+    counts = Counter(number for n in members for number in of_passage.get(n, ()))
+    scores: dict[int, float] = {}
+    for number, count in counts.items():
+        inside = list(phrases[number].members)
+        own = vectors[inside].mean(axis=0)
+        near = float(own @ center) / max(float(np.linalg.norm(own) * np.linalg.norm(center)), 1e-9)
+        n_documents = len({places[n].document for n in members if n in phrases[number].members})
+        share, of_all = count / len(members), len(inside) / total
+        if share > of_all and (count > 1 or len(members) <= MIN_PASSAGES):
+            scores[number] = phrases[number].weight * share * np.log(share / of_all) * (1 + np.log(n_documents)) * max(0.0, near) ** 2
+    chosen, words = list[str](), set[str]()
+    for number in sorted(scores, key=lambda number: (-scores[number], phrases[number].text)):
+        text = _without_article(phrases[number].text)
+        own_words = {w.lower() for w in text.split()} - STOP_WORDS
+        if own_words and not own_words & words and len(chosen) < MAX_PHRASES:
+            chosen.append(text)
+            words |= own_words
+    return chosen
+
+
+def _without_article(text: str) -> str:
+    first, _, rest = text.partition(" ")
+    text = rest if rest and first.lower() in ("the", "a", "an") else text
+    return text.title() if text.isupper() and " " in text else text[:1].upper() + text[1:]
+
+
+def _quotes(
+    members: Sequence[int],
+    places: Sequence[PassagePlace],
+    chunks: Mapping[str, Chunk],
+    phrases: Sequence[str],
+    common: frozenset[str],
+) -> tuple[Quote, ...]:
+    """Sentences that can stand alone, from the passages nearest to the center, first one of each document."""
+    words = {w.lower() for phrase in phrases for w in phrase.split()} - STOP_WORDS
+    found: list[tuple[float, Quote]] = []
+    for rank, n in enumerate(members):
+        for quote in sentences_in(places[n], chunks[places[n].chunk]):
+            if _line_key(quote.text) not in common:
+                form = informativeness(quote.text, 0) * (SPEECH_WEIGHT if _SPEECH.search(quote.text) else 1.0)
+                on_label = min(3, sum(w in quote.text.lower() for w in words))
+                found.append((form + on_label - 2.0 * rank / len(members), quote) if form > 0 else (-9.0, quote))
+    chosen, used = list[Quote](), Counter[str]()
+    document_of = {places[n].chunk: places[n].document for n in members}
+    while found and len(chosen) < MAX_QUOTES:
+        best = max(found, key=lambda row: row[0] - 2.0 * used[document_of[row[1].chunk_id]])
+        found.remove(best)
+        if not any(is_repetition(quote_text(best[1]), quote_text(q)) for q in chosen):
+            chosen.append(best[1])
+            used[document_of[best[1].chunk_id]] += 1
+    return tuple(chosen)
