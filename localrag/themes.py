@@ -37,6 +37,7 @@ NEIGHBORS, NEIGHBORS_PER_DOCUMENT = 8, 2
 EXACT_UP_TO = 5_000  # passages; more are compared by way of lists, of which PROBED_LISTS are searched
 PROBED_LISTS = 16
 FORM_SHARE, FORM_DOCUMENTS = 0.5, 4  # a passage with this share of its letters in lines of so many documents is a form
+MIN_GROUPED = 12  # passages; of fewer, each document is a theme of its own
 MIN_PASSAGES = 3  # of a theme
 MIN_DIVIDED = 24  # passages of a theme that is divided into smaller ones
 MAX_LEVELS = 3
@@ -124,7 +125,13 @@ def find_themes(db: Database, passages: PassageSet, *, levels: int = MAX_LEVELS)
     lines = _lines(db, passages)
     common = _common_lines(passages, lines)
     passages = passages.some([n for n, own in enumerate(lines) if not _is_form(own, common)])
-    groups = _grouped(passages, np.arange(len(passages.places)), levels)
+    if len(passages.places) < MIN_GROUPED:
+        of_document = defaultdict[str, list[int]](list)
+        for n, place in enumerate(passages.places):
+            of_document[place.document].append(n)
+        groups = tuple(_Group(np.array(members), ()) for members in of_document.values())
+    else:
+        groups = _grouped(passages, np.arange(len(passages.places)), levels)
     return _described(db, passages, groups, common)
 
 

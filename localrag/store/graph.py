@@ -367,42 +367,6 @@ def _large(db: Database, ids: Sequence[str]) -> set[str]:
     return {key for (key,) in rows}
 
 
-def document_counts(db: Database, community_ids: Iterable[str]) -> dict[str, int]:
-    """Community id → number of documents that mention one of its entities."""
-    rows = db.execute(
-        "SELECT e.community_id, count(DISTINCT c.document_id) FROM community_members e JOIN mentions m ON m.entity_id = e.entity_id"
-        " JOIN chunks c ON c.id = m.chunk_id WHERE e.community_id IN (SELECT value FROM json_each(?)) GROUP BY 1",
-        [json.dumps(list(community_ids))],
-    )
-    return dict(rows.fetchall())
-
-
-def documents_with_entities(db: Database) -> list[str]:
-    """The ids of the documents that mention an entity, by path."""
-    named = "SELECT 1 FROM chunks c JOIN mentions m ON m.chunk_id = c.id WHERE c.document_id = d.id"
-    return [key for (key,) in db.execute(f"SELECT d.id FROM documents d WHERE EXISTS ({named}) ORDER BY d.path")]
-
-
-def mention_positions(db: Database, community_ids: Iterable[str]) -> dict[str, list[tuple[str, int]]]:
-    """Community id → positions of its entities' mentions, as (chunk id, offset in the document); unordered."""
-    requested = list(community_ids)
-    positions: dict[str, list[tuple[str, int]]] = {i: [] for i in requested}
-    rows = db.execute(
-        "SELECT e.community_id, m.chunk_id, m.start FROM community_members e JOIN mentions m ON m.entity_id = e.entity_id"
-        " JOIN chunks c ON c.id = m.chunk_id WHERE e.community_id IN (SELECT value FROM json_each(?))",
-        [json.dumps(requested)],
-    )
-    for community, chunk, start in rows:
-        positions[community].append((chunk, start))
-    return positions
-
-
-def count_chunks_with_entities(db: Database) -> int:
-    """The number of chunks that mention an entity."""
-    ((n,),) = db.execute("SELECT count(*) FROM chunks c WHERE EXISTS (SELECT 1 FROM mentions m WHERE m.chunk_id = c.id)")
-    return int(n)
-
-
 def sample_chunks(db: Database, n: int, after: str) -> list[str]:
     """The ids of up to `n` chunks that mention an entity: the next after the id `after`, wrapping around.
 

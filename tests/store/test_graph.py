@@ -46,13 +46,6 @@ def test_the_reach_of_a_broad_community_is_estimated_in_a_large_index(db, monkey
     assert abs(found["wide"] - 200 / CHUNKS) < 3 * (2 / 9 / 200) ** 0.5
 
 
-def test_documents_are_counted_that_mention_an_entity_of_a_community(db):
-    """Documents that mention none are in no count, and no document counts twice."""
-    assert graph.document_counts(db, ["wide", "narrow", "none"]) == {"wide": 200, "narrow": 3}
-    assert graph.documents_with_entities(db) == [content_id("d", n) for n in range(CHUNKS) if n % 3 == 0 or n % 200 == 0]
-    assert graph.count_chunks_with_entities(db) == 202
-
-
 def test_passages_are_drawn_from_those_that_mention_an_entity(db):
     """As many as asked for, begun again behind the last; all of them where there are no more; another start gives others."""
     every = set(graph.sample_chunks(db, 10_000, after=""))
