@@ -36,24 +36,11 @@ The company repairs the pontoons and the lamps on them.
 Fishermen have free access to the ice house at all times.
 The harbour master keeps the keys of the gate.
 """
-NEW_LEASE = """# Lease of the north arm
-
-## 1. Rent
-
-The marina company pays a rent of £8,200 a year to the town of Brannock.
-The rent is due within 14 days of the first of January.
-The company shall not sublet single berths to visiting yachts.
-Late payments bear interest of four per cent.
-
-## 2. Access
-
-Fishermen have free access to the ice house at all times.
-
-## 3. Repairs
-
-The town repairs the quay wall at its own cost after every winter.
-The company repairs the pontoons and the lamps on them.
-"""
+TITLE, RENT, REPAIRS, ACCESS = LEASE.strip().split("\n\n## ")
+NEW_RENT = RENT.replace("£7,500", "£8,200").replace("30 days", "14 days").replace("may sublet", "shall not sublet")
+NEW_RENT += "\nLate payments bear interest of four per cent."
+NEW_ACCESS = ACCESS.replace("3.", "2.").partition("\nThe harbour master")[0]
+NEW_LEASE = "\n\n## ".join([TITLE, NEW_RENT, NEW_ACCESS, REPAIRS.replace("2.", "3.")]) + "\n"
 BERTHS = "Berth,Owner,Length\nN1,Ruth Sand,9\nN2,Ingrid Holm,12\nN3,Lars Holm,7\n"
 NEW_BERTHS = "Berth,Owner,Length\nN1,Ruth Sand,9\nN3,Lars Holm,8\nN4,Ingrid Holm,12\n"
 DOCUMENTS = {
@@ -193,6 +180,7 @@ def test_documents_without_anything_in_common_are_said_to_have_none(project):
         ("nothing at all", "There is no document 'nothing at all'.", "List them: localrag files"),
         ("", "There is no document ''.", "List them: localrag files"),
         ("docs/late.txt", "docs/late.txt is not indexed.", "Index it: localrag index docs/late.txt"),
+        ("lease of the north arm", "Several documents are called 'lease of the north arm': docs/lease-2.md, docs/lease.md.", ""),
     ],
 )
 def test_a_name_that_means_no_single_document_is_an_error_with_its_remedy(project, name, message, hint):
@@ -204,11 +192,9 @@ def test_a_name_that_means_no_single_document_is_an_error_with_its_remedy(projec
     assert raised.value.hint.startswith(hint)
 
 
-def test_documents_are_found_by_title_and_in_any_case(project):
-    """ "LEASE.MD" is lease.md; a title names the only document that has it."""
+def test_documents_are_found_in_any_case(project):
+    """ "LEASE.MD" is lease.md."""
     assert compare_documents(project, "LEASE.MD", "lease.md").rows == ()
-    with pytest.raises(UsageError, match="Several documents are called 'lease of the north arm'"):
-        compare_documents(project, "lease of the north arm", "lease.md")
 
 
 def opened(text):
@@ -249,15 +235,6 @@ def test_tables_between_bars_name_the_changed_column():
     assert changed == [("changed", "| Rope | 30 |", "| Rope | 35 |", "Price: 30 → 35")]
 
 
-@pytest.mark.parametrize(("first", "second"), [("", ""), ("", "---\n"), ("***", "A lamp.\n"), ("A lamp.\n" * 3, "A lamp.\n")])
-def test_texts_without_passages_are_compared(first, second):
-    """Empty texts and rules between lines have none; a repeated passage is matched once for each time."""
-    found = differences(first, second)
-
-    assert sum(bool(d[1]) for d in found) == first.count("lamp")
-    assert sum(bool(d[2]) for d in found) == second.count("lamp")
-
-
 SENTENCES = [
     "The lamp burns all night.",
     "The boats leave at seven.",
@@ -272,7 +249,7 @@ SENTENCES = [
     "A: 1 · B: 3",
     "| x | y |",
 ]
-TEXTS = st.lists(st.sampled_from(SENTENCES), max_size=8).map("\n\n".join)
+TEXTS = st.lists(st.sampled_from(SENTENCES), max_size=8).map("\n\n".join) | st.text(st.characters(exclude_categories=["Cs"]))
 
 
 @given(TEXTS, TEXTS)
@@ -327,15 +304,6 @@ def test_long_documents_are_compared_without_comparing_all_pairs():
     assert sum(p.first is not None and p.first == p.second for p in pairs) > 5_900
 
 
-@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=300), st.text(st.characters(exclude_categories=["Cs"]), max_size=300))
-@settings(max_examples=100)
-def test_any_texts_can_be_compared(first, second):
-    """Whatever signs they have; each passage is in one row."""
-    found = differences(first, second)
-
-    assert all(d[1] or d[2] for d in found)
-
-
 def test_a_sentence_that_changed_within_a_moved_paragraph_keeps_its_pair():
     """It shares little more than half of its words, but stands between two that moved."""
     lines = [
@@ -347,11 +315,3 @@ def test_a_sentence_that_changed_within_a_moved_paragraph_keeps_its_pair():
     second = "\n".join([*lines, moved[0], "It costs the council some 45 crowns a month.", moved[2]])
 
     assert [d[0] for d in differences(first, second)] == ["same"] * 6 + ["moved", "moved and changed", "moved"]
-
-
-def test_progress_is_told_to_the_end(project):
-    """The reader says how many of the pairs are read."""
-    told = []
-    compare_documents(project, "lease.md", "lease-2.md", on_work=lambda done, of: told.append((done, of)))
-
-    assert told[-1] == (6, 6)

@@ -7,6 +7,7 @@ from localrag.errors import UsageError
 from localrag.filters import DocumentFilter
 from localrag.index import Index
 from localrag.store.filtered import NoMatchingDocuments
+from tests.analysis.made import make_index
 
 SHIPS = """ship,built,yard,owner,fate
 Skua,1974,Bergen,Holm,sank
@@ -31,12 +32,8 @@ The weather was fine. Petra Niel was fired in August, after the fire. Lena Brand
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, home):
     """An index of a table of four ships, twice, of another table, and of prose."""
-    folder = tmp_path_factory.mktemp("ships")
-    for name, text in (("ships.csv", SHIPS), ("copy.csv", SHIPS), ("suppliers.md", SUPPLIERS), ("letters.md", PROSE)):
-        (folder / name).write_text(text, encoding="utf-8")
-    with Index.create(folder, extractor="phrases") as index:
-        index.add(folder)
-    return folder
+    documents = {"ships.csv": SHIPS, "copy.csv": SHIPS, "suppliers.md": SUPPLIERS, "letters.md": PROSE}
+    return make_index(tmp_path_factory.mktemp("ships"), documents)
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +54,9 @@ def names(table):
         ("ships that did not sink", ["Tern", "Gull"]),
         ("ships built after 1980", ["Tern", "Heron", "Gull"]),
         ("ships built in Bergen", ["Skua", "Heron"]),
-        ("ships of Holm built in Hull", ["Tern"]),
         ("ships built in Hull or Lisbon", ["Tern", "Gull"]),
         ("How many ships are there?", ["Skua", "Tern", "Heron", "Gull"]),
         ("Which suppliers are not certified?", ["Holm & Sons"]),
-        ("suppliers that were never late", ["Vey Tools"]),
         ("suppliers of sail cloth or paint", ["Holm & Sons", "Ostra GmbH"]),
     ],
 )
@@ -77,17 +72,11 @@ def test_nothing_is_listed_where_no_row_meets_a_condition(made, request_text):
 
 
 def test_a_record_that_two_documents_have_is_one_item(made):
-    """It cites both."""
+    """It cites both; the list says how many items it has and what was compared, as figures and in words."""
     table = made("all ships that sank")
 
     assert [row.cells[2].text for row in table.rows] == ["copy.csv, ships.csv"] * 2
     assert all(c.quote.startswith("ship: ") for c in table.citations)
-
-
-def test_the_list_says_how_many_items_it_has_and_what_was_compared(made):
-    """As figures and in words."""
-    table = made("all ships that sank")
-
     assert table.figures == {"records_compared": 8, "items": 2, "candidates": 0}
     assert table.note == "All 8 rows of the tables that fit best were compared. Prose is not part of the list."
 
@@ -101,13 +90,9 @@ def test_out_of_prose_come_candidates_without_a_count(made):
     assert (table.figures["items"], table.note) == (0, CANDIDATES)
 
 
-def test_an_empty_request_is_refused(made):
-    """With a hint."""
+def test_what_asks_for_nothing_is_refused(made):
+    """An empty request, and a selection without documents."""
     with pytest.raises(UsageError):
         made("  ")
-
-
-def test_a_selection_without_documents_is_refused(made):
-    """As for every other table."""
     with pytest.raises(NoMatchingDocuments):
         made("all ships", selection=DocumentFilter("path = nowhere/*"))

@@ -3,6 +3,7 @@
 import pytest
 
 from localrag.index import Index
+from tests.analysis.made import make_index
 
 SHIPS = """ship,built,yard,crew,fate
 Skua,1974,Bergen,12,sank
@@ -15,11 +16,8 @@ REASON = "it asks for all records of a kind"
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory, home):
     """A function that asks about a table of three ships and a note."""
-    folder = tmp_path_factory.mktemp("ships")
-    (folder / "ships.csv").write_text(SHIPS, encoding="utf-8")
-    (folder / "note.md").write_text("The harbour has four cranes. Two of them were bought in 1999.\n", encoding="utf-8")
-    with Index.create(folder, extractor="phrases") as index:
-        index.add(folder)
+    documents = {"ships.csv": SHIPS, "note.md": "The harbour has four cranes. Two of them were bought in 1999.\n"}
+    with Index.open(make_index(tmp_path_factory.mktemp("ships"), documents)) as index:
         yield lambda question: index.ask(question, style="extractive")
 
 

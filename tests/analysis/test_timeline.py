@@ -9,6 +9,7 @@ from localrag.errors import UsageError
 from localrag.filters import DocumentFilter
 from localrag.index import Index
 from localrag.project import open_for_query
+from tests.analysis.made import make_index
 
 SALE = "The ferry Skua was sold to Ingrid Holm on 12 March 2019 for £350,000."
 DOCUMENTS = {
@@ -26,14 +27,6 @@ DOCUMENTS = {
     "Walter Muir became a pilot in 1960. He retired in 1990.\n",
     "soup.txt": "Take two carrots, an onion and a cod. Boil the bones for an hour.\n",
 }
-
-
-def make_index(folder, documents, extractor="phrases"):
-    for name, text in documents.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    with Index.create(folder, extractor=extractor) as index:
-        index.add(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -83,17 +76,6 @@ def test_quotes_are_verbatim(table):
         assert all(cell.citations for cell in row.cells[:2])
 
 
-def test_ranges_and_uncertain_dates(table):
-    """What is not exact, a period or open says so."""
-    shown = {row.cells[0].value: row.cells[0].text for row in table.rows}
-
-    assert shown["1850~"] == "about 1850"
-    assert shown["../1900"] == "before 1900"
-    assert shown["1926-05-03/1926-05-05"] == "3 May 1926 to 5 May 1926"
-    assert shown["196X"] == "the 1960s"
-    assert shown["1967/.."] == "since 1967"
-
-
 def test_reckoned_dates(table):
     """Dates in relation to another are marked, and cite what they are reckoned from where the text names it."""
     yesterday, resigned, pool = (row_with(table, words) for words in ("new bridge", "chairman resigned", "swimming pool"))
@@ -111,11 +93,7 @@ def test_an_event_told_twice_is_one_row(table):
     assert row.cells[1].text == SALE
     assert sorted(citation.path for citation in row.cells[1].citations) == ["history.txt", "news.md"]
     assert row.cells[2].text == "history.txt; news.md"
-
-
-def test_a_denial_is_no_repetition(table):
-    """A statement with "not" is not merged with the same one without."""
-    assert len(rows_with(table, "brewery")) == 2
+    assert len(rows_with(table, "brewery")) == 2  # a denial is no repetition
 
 
 def test_a_date_above_a_paragraph_dates_it(table):
@@ -143,43 +121,30 @@ def test_a_list_belongs_to_the_heading_of_its_own_day(tmp_path, home):
     ]
 
 
-def test_about_an_entity(harbor):
-    """Only what mentions the entity, or goes on about the person with "she"."""
-    table = timeline_of(harbor, "Ingrid Holm")
+@pytest.mark.parametrize(
+    ("about", "dates", "note"),
+    [
+        ("Ingrid Holm", ["1931", "1955", "2019-03-12"], ""),
+        ("the burning of the mill", ["../1900"], ""),
+        ("the election of a pope", [], "No dated statement about “the election of a pope” was found. Documents read: 6."),
+    ],
+)
+def test_about_something(harbor, about, dates, note):
+    """Only what mentions an entity, or goes on about a person with "she"; what the reader finds relevant to a topic; nothing made up."""
+    table = timeline_of(harbor, about)
 
-    assert [row.cells[0].value for row in table.rows] == ["1931", "1955", "2019-03-12"]
-    assert table.title == "Timeline of Ingrid Holm"
-
-
-def test_about_a_topic(harbor):
-    """Only what the reader finds relevant to the topic."""
-    table = timeline_of(harbor, "the burning of the mill")
-
-    assert [row.cells[0].value for row in table.rows] == ["../1900"]
-
-
-def test_about_something_unknown(harbor):
-    """Nothing is made up: a table without rows whose note says so."""
-    table = timeline_of(harbor, "the election of a pope")
-
-    assert table.rows == ()
-    assert table.note.startswith("No dated statement about “the election of a pope” was found. Documents read: 6.")
+    assert [row.cells[0].value for row in table.rows] == dates
+    assert table.title == f"Timeline of {about}"
+    assert table.note.startswith(note)
 
 
-def test_limit(harbor):
-    """The first rows, and how many are left out."""
-    table = timeline_of(harbor, limit=2)
+def test_limit_and_selection(harbor):
+    """The first rows, and how many are left out; of only the documents that are filtered to."""
+    table = timeline_of(harbor, limit=1, selection=DocumentFilter("path = 'diary.md'"))
 
-    assert [row.cells[0].value for row in table.rows] == ["1850~", "../1900"]
-    assert table.figures["omitted"] == 17
-    assert "Later rows left out: 17." in table.note
-
-
-def test_selection(harbor):
-    """Only the documents that are filtered to."""
-    table = timeline_of(harbor, selection=DocumentFilter("path = 'diary.md'"))
-
-    assert [row.cells[0].value for row in table.rows] == ["1973-11-09", "1973-12-02"]
+    assert [row.cells[0].value for row in table.rows] == ["1973-11-09"]
+    assert table.figures["omitted"] == 1
+    assert "Later rows left out: 1." in table.note
 
 
 def test_no_dates(tmp_path, home):
@@ -198,16 +163,6 @@ def test_unknown_days(tmp_path, home):
     assert table.note.endswith("do not say what day they start from: 1.")
 
 
-def test_the_same_document_twice(tmp_path, home):
-    """A copy of a document adds its quotes and no rows."""
-    text = DOCUMENTS["history.txt"]
-
-    table = timeline_of(make_index(tmp_path, {"a.txt": text, "b.txt": text}))
-
-    assert [row.cells[0].value for row in table.rows] == ["1850~", "../1900", "1926-05-03/1926-05-05", "196X", "1967/..", "2019-03-12"]
-    assert {row.cells[2].text for row in table.rows} == {"a.txt; b.txt"}
-
-
 def test_long_lines(tmp_path, home):
     """Of a line without sentences, the part around the date is quoted."""
     line = "alpha beta gamma " * 1000 + "delta on 12 March 2019 epsilon " + "zeta eta theta " * 1000
@@ -217,11 +172,6 @@ def test_long_lines(tmp_path, home):
     (row,) = table.rows
     assert "12 March 2019" in row.cells[1].text
     assert len(row.cells[1].text) <= 600
-
-
-def test_the_same_index_gives_the_same_table(harbor, table):
-    """Tables do not depend on the run."""
-    assert timeline_of(harbor) == table
 
 
 def test_a_topic_needs_the_reader(harbor):

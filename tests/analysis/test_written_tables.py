@@ -7,6 +7,7 @@ import pytest
 
 from localrag.analysis.written_cells import MODEL_ALONE
 from localrag.index import Index
+from tests.analysis.made import make_index
 from tests.servers import Server, llama
 
 LEASES = {
@@ -42,11 +43,7 @@ def writes(body):
 @pytest.fixture
 def leases(tmp_path, home):
     """An index of two contracts."""
-    for name, text in LEASES.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    with Index.create(tmp_path, extractor="phrases") as index:
-        index.add(tmp_path)
-    return tmp_path
+    return make_index(tmp_path, LEASES)
 
 
 def serve(says, name="writer"):
@@ -85,14 +82,16 @@ def test_a_chat_model_that_writes_fills_the_cells_with_quotes_of_the_document(le
 @pytest.mark.parametrize(
     "said",
     [
-        {"quote": "The contract ends when the sea freezes over.", "answer": "30 June 2025"},
-        {"quote": "The contract ends on 30 June 2025.", "answer": "31 July 2031 and 2032"},
+        json.dumps({"quote": "The contract ends when the sea freezes over.", "answer": "30 June 2025"}),
+        json.dumps({"quote": "The contract ends on 30 June 2025.", "answer": "31 July 2031 and 2032"}),
+        "I would rather not.",
+        400,
     ],
-    ids=["an invented quote", "an invented date"],
+    ids=["an invented quote", "an invented date", "no JSON", "a failure"],
 )
 def test_what_the_documents_do_not_bear_out_is_not_taken_from_a_model(leases, said):
     """The reader's own cell is kept."""
-    cells, _ = review(leases, lambda _: json.dumps(said), [ENDS])
+    cells, _ = review(leases, lambda _: said, [ENDS])
 
     assert cells["bruun.txt"][ENDS].value == "2025-06-30"
     assert cells["bruun.txt"][ENDS].citations[0].quote in LEASES["bruun.txt"]
@@ -119,14 +118,6 @@ def test_a_quote_is_found_despite_its_case_and_line_breaks(leases):
     cells, _ = review(leases, lambda _: json.dumps(said), [ENDS])
 
     assert cells["bruun.txt"][ENDS].citations[0].quote == "The contract ends on 30 June 2025."
-
-
-def test_a_model_that_fails_leaves_the_cells_of_the_reader(leases):
-    """As one whose answers are no JSON."""
-    cells, _ = review(leases, lambda _: 400, [ENDS])
-    assert cells["bruun.txt"][ENDS].value == "2025-06-30"
-    cells, _ = review(leases, lambda _: "I would rather not.", [ENDS])
-    assert cells["bruun.txt"][ENDS].value == "2025-06-30"
 
 
 def test_a_list_has_a_quote_for_each_item(leases):

@@ -6,7 +6,7 @@ import pytest
 
 from localrag.bench.tasks import GOLD_FOLDER
 from localrag.errors import UsageError
-from localrag.eval.datasets import join_tokens, load_gold
+from localrag.eval.datasets import load_gold
 from tests.conftest import DATA
 
 PLACES = {
@@ -16,16 +16,6 @@ PLACES = {
     "redocred": "redocred_dev.json",
     "marked": GOLD_FOLDER / "paragraphs.md",
 }
-
-
-def test_tokens_are_joined_as_people_write():
-    """Points, brackets and contractions stand close; every token keeps its place."""
-    tokens = ["He", "did", "n't", "see", "the", "``", "Skua", "''", "-LRB-", "a", "ferry", "-RRB-", ",", "Lars", "'s", "own", "."]
-
-    text, places = join_tokens(tokens)
-
-    assert text.endswith("(a ferry), Lars's own.")
-    assert [text[a:b] for a, b in places][-4:] == ["Lars", "'s", "own", "."]
 
 
 def test_bilou_and_bio_tags_become_mentions(tmp_path):

@@ -62,7 +62,6 @@ def test_shares_are_of_the_true_and_of_the_false_sentences():
     ("text", "message"),
     [
         ("", "is empty"),
-        ("\n \n", "is empty"),
         (json.dumps(ROWS[0]) + "\nnot json", "line 2 is not JSON"),
         ("[1, 2]", "line 1 is not a JSON object"),
         (json.dumps({"source": "a", "sentence": "b"}), 'line 1 has no "supported"'),

@@ -3,32 +3,9 @@
 import re
 from dataclasses import replace
 
-import igraph
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from localrag.indexing.extraction.names import DocumentCasing, cooccurring_pairs, find_name_spans, sentence_numbers
-from localrag.indexing.extraction.nlp import ChunkText, candidate_names
-from localrag.indexing.graph.entity_resolution import name_key
+from localrag import records
 from localrag.indexing.reports import ReportSources, build_report_context
-from localrag.records import (
-    Chunk,
-    Claim,
-    Community,
-    Entity,
-    ExtractedEntity,
-    ExtractedRelationship,
-    Extraction,
-    Finding,
-    Graph,
-    Quote,
-    Relationship,
-    Report,
-)
-from localrag.text.sentences import sentences
-from tests.conftest import DATA
-from tests.graphs import detect_communities
+from localrag.records import Chunk, Claim, Community, Entity, Finding, Graph, Quote, Relationship, Report
 from tests.indexing.graph.in_memory_graph import build_graph_in_memory
 
 TEXT = "Mr. Scrooge paid Bob\nCratchit. Scrooge's nephew Fred called. Bob Cratchit has a son, Tiny Tim. The counting-house was cold."
@@ -38,54 +15,13 @@ def chunk_of(text, ident="c", start=0):
     return Chunk(ident, "d", 0, start, start + len(text), text, 10)
 
 
-def test_candidates_are_names_not_sentence_beginnings():
-    """Capitalised runs are names, words that only begin a sentence are not; possessives and titles are handled."""
-    text = (
-        "The old man laughed. Laughed too did Fred Holm. Old Fezziwig's clerk saw Mr. Marley of London. When Fred came, the old clerk left."
-    )
-
-    assert candidate_names(ChunkText(text, DocumentCasing(text))) == ["Fred Holm", "Fezziwig", "Mr. Marley of London", "Fred"]
-
-
-def test_chinese_names_are_candidates():
-    """What a dictionary marks as a person or place, and what stands in Chinese quotation marks, are candidates."""
-    text = "王海明是“海鸥号”的轮机长。香港的沃尔特·缪尔认识王海明。"
-
-    found = candidate_names(ChunkText(text, DocumentCasing(text)))
-
-    assert {"王海明", "海鸥号", "沃尔特·缪尔"} <= set(found)
-    assert all(name in text for name in found)
-
-
-def test_names_are_found_across_line_breaks_but_not_inside_words():
-    """A wrapped name is found; `Bob` is not found in `Bobbin`."""
-    assert [TEXT[a:b] for a, b in find_name_spans(TEXT, "Bob Cratchit")] == ["Bob\nCratchit", "Bob Cratchit"]
-    assert find_name_spans("Bobbin", "Bob") == []
-
-
-def test_pairs_share_a_sentence_or_stand_next_to_each_other():
-    """Names of one sentence pair up; a name alone in its sentence pairs with those of the adjacent ones."""
-    text = "Anna met Bert. Carl slept. Doris and Emil left. Frida sang."
-    places = sentence_numbers({n: find_name_spans(text, n) for n in ("Anna", "Bert", "Carl", "Doris", "Emil")}, sentences(text))
-
-    assert set(cooccurring_pairs(places)) == {
-        ("Anna", "Bert"), ("Anna", "Carl"), ("Bert", "Carl"), ("Carl", "Doris"), ("Carl", "Emil"), ("Doris", "Emil")}  # fmt: skip
-
-
-def test_same_names_become_one_entity():
-    """Case, possessive and Mr. are no difference; Mrs. is."""
-    assert name_key("Mr. SCROOGE's") == name_key("Scrooge") == "scrooge"
-    assert name_key("Mrs. Cratchit") != name_key("Cratchit")
-    assert name_key("The Northern Line") == "northern line"
-
-
 def test_resolving_counts_chunks_votes_on_types_and_keeps_offsets():
     """Weight is the number of chunks that state a relationship in either direction; mentions are verbatim at their offsets."""
     one, two = chunk_of(TEXT, "c1", 0), chunk_of(TEXT, "c2", 1000)
-    entity, related = ExtractedEntity, ExtractedRelationship
+    entity, related = records.ExtractedEntity, records.ExtractedRelationship
     extractions = [
-        Extraction("c1", (entity("Scrooge", "person"), entity("Fred", "person")), (related("Scrooge", "Fred", strength=8),)),
-        Extraction("c2", (entity("Mr. Scrooge", "place"), entity("Fred", "person"), entity("Scrooge", "person")),
+        records.Extraction("c1", (entity("Scrooge", "person"), entity("Fred", "person")), (related("Scrooge", "Fred", strength=8),)),
+        records.Extraction("c2", (entity("Mr. Scrooge", "place"), entity("Fred", "person"), entity("Scrooge", "person")),
                    (related("Fred", "Scrooge", strength=4), related("Mr. Scrooge", "Scrooge"))),
     ]  # fmt: skip
 
@@ -108,45 +44,6 @@ def graph_of(edges, extra=()):
     degree = {n: sum(n in e for e in edges) for n in names}
     entities = tuple(Entity(n, n, "person", degree=degree[n]) for n in names)
     return Graph(entities, tuple(Relationship(f"{a}-{b}", a, b) for a, b in edges))
-
-
-edge_lists = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=120)
-
-
-@given(edge_lists, st.integers(2, 10))
-def test_every_level_covers_every_entity_once(pairs, most):
-    """At every level each entity is in exactly one community, and a child's members are its parent's."""
-    edges = sorted({(f"n{min(p):02d}", f"n{max(p):02d}") for p in pairs if p[0] != p[1]})
-    graph = graph_of(edges, extra=["alone"])
-    found = detect_communities(graph, max_size=most, seed=0)
-    by_id = {c.id: c for c in found}
-
-    for level in {c.level for c in found}:
-        members = [e for c in found if c.level == level for e in c.entity_ids]
-        assert sorted(members) == [e.id for e in graph.entities]
-    for c in found:
-        assert (c.parent_id is None) == (c.level == 0)
-        assert c.parent_id is None or set(c.entity_ids) <= set(by_id[c.parent_id].entity_ids)
-
-
-def test_the_same_seed_gives_the_same_partition():
-    """Clustering twice gives equal communities with equal ids."""
-    graph = graph_of([(f"n{a}", f"n{b}") for a in range(30) for b in range(a) if (a * b) % 7 == 1])
-
-    assert detect_communities(graph, max_size=5, seed=3) == detect_communities(graph, max_size=5, seed=3)
-
-
-@pytest.mark.ci
-@pytest.mark.skipif(not DATA.exists(), reason="the gold graphs are not here")
-@pytest.mark.parametrize(("name", "best"), [("dolphins", 0.5285), ("football", 0.6046)])
-def test_partitions_are_as_good_as_the_best_known(name, best):
-    """The coarsest level reaches the best modularity known for graphs with gold groups."""
-    network = igraph.Graph.Read_GML(str(next((DATA / "communities").glob(f"{name}*.gml"))))
-    graph = graph_of([(f"{e.source:04d}", f"{e.target:04d}") for e in network.es])
-    coarsest = [c for c in detect_communities(graph, max_size=10, seed=0) if c.level == 0]
-    group = {e: n for n, c in enumerate(coarsest) for e in c.entity_ids}
-
-    assert network.modularity([group[f"{v.index:04d}"] for v in network.vs]) >= best - 0.002
 
 
 def ten(text):

@@ -7,7 +7,7 @@ import pytest
 
 from localrag.engine.settings import EngineOptions
 from localrag.errors import UsageError
-from localrag.eval.datasets import load_qa_dataset
+from localrag.eval.datasets import load_qa_dataset, read_jsonl
 from localrag.eval.metrics import evidence_recall, exact_match, is_quoted, strip_marks_and_titles, word_f1
 from localrag.eval.qa import QaSetup, averages, evaluate_answers
 from localrag.query.question import QueryOptions
@@ -60,7 +60,6 @@ def test_what_is_no_set_of_questions_is_refused(tmp_path):
         ("A red boat", ["the red ferry"], 0, 0.5),
         ("红色的船", ["红船"], 0, 2 * 2 / 6),
         ("nothing", ["42"], 0, 0.0),
-        ("blue", ["red", "blue"], 1, 1.0),
     ],
 )
 def test_words_are_compared_as_squad_does(answer, gold, em, f1):
@@ -122,7 +121,7 @@ def test_answers_are_scored_and_a_stopped_run_goes_on(meeting, tmp_path, tiny):
 
     assert [r["answer"] for r in again] == [r["answer"] for r in rows]
     assert file.read_text(encoding="utf-8").splitlines()[:3] == lines[:3]
-    assert len(load_lines(file)) == 6
+    assert len(read_jsonl(file)) == 6
 
 
 @pytest.mark.ci
@@ -131,25 +130,15 @@ def test_a_question_that_failed_is_asked_again(meeting, tmp_path):
     setup = QaSetup(("mix",), "phrases", None, QueryOptions(), EngineOptions())
     gold, file = load_qa_dataset(meeting), tmp_path / "out" / "answers.jsonl"
     first = asyncio.run(evaluate_answers(gold, setup, tmp_path / "out", lambda _: None))
-    rows = load_lines(file)
+    rows = read_jsonl(file)
     failed = {k: rows[0][k] for k in ("set", "id", "type", "asked_mode", "setup")} | {"error": "The server is gone."}
     file.write_text("".join(json.dumps(r) + "\n" for r in (failed, *rows[1:])), encoding="utf-8")
     again = asyncio.run(evaluate_answers(gold, setup, tmp_path / "out", lambda _: None))
     asyncio.run(evaluate_answers(gold, setup, tmp_path / "out", lambda _: None))
 
     assert [r.get("answer") for r in again] == [r["answer"] for r in first]
-    assert len(load_lines(file)) == len(rows) + 1
-    assert sum("error" in r for r in load_lines(file)) == 1
-
-
-def load_lines(file):
-    found = []
-    for line in file.read_text(encoding="utf-8").splitlines():
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
-    return found
+    assert len(read_jsonl(file)) == len(rows) + 1
+    assert sum("error" in r for r in read_jsonl(file)) == 1
 
 
 def test_a_mode_there_is_none_of_is_refused(meeting, tmp_path):

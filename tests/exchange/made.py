@@ -4,23 +4,9 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+from localrag import records
 from localrag.project import OpenIndex, documents_root
-from localrag.records import (
-    Chunk,
-    Claim,
-    Document,
-    DocumentPart,
-    Entity,
-    Evidence,
-    Finding,
-    Graph,
-    GraphLayout,
-    Mention,
-    Quote,
-    Relationship,
-    Report,
-    content_id,
-)
+from localrag.records import Chunk, Claim, Document, Entity, Evidence, Finding, Graph, Mention, Quote, Relationship, Report, content_id
 from localrag.store import documents, generations, graph
 from localrag.store.opening import open_index
 from tests.graphs import detect_communities, lay_out_records, staged_graph
@@ -62,15 +48,8 @@ def make_index(folder: Path, names=NAMES, *, claims: bool = True, reports: bool 
     for name in names:
         spans.append((len(text) + 4, len(text) + 4 + len(name)))
         text += f"The {name} was there. Nobody saw it.\n"
-    document = Document(
-        content_id("a"),
-        "docs/a.txt",
-        "The first\nfile",
-        text,
-        content_id(text),
-        (("author", "R. Sand: 'x'"),),
-        (DocumentPart("page 1", 0, 60),),
-    )
+    author, page = ("author", "R. Sand: 'x'"), records.DocumentPart("page 1", 0, 60)
+    document = Document(content_id("a"), "docs/a.txt", "The first\nfile", text, content_id(text), (author,), (page,))
     half = spans[len(names) // 2][0] - 4
     chunks = [
         Chunk(content_id("chunk", n), document.id, n, a, b, text[a:b], 7)
@@ -87,7 +66,7 @@ def make_index(folder: Path, names=NAMES, *, claims: bool = True, reports: bool 
     for c in levels if reports else ():
         graph.save_reports(db, [_report(c.id, text, chunks[0])])
     published = {"without_report": []} if reports else {}
-    placed = lay_out_records(made, levels, GraphLayout()) if layout else None
+    placed = lay_out_records(made, levels, records.GraphLayout()) if layout else None
     generations.publish(
         db, staged_graph(db, made, levels), layout=placed, settings={"graph_hash": "one", "layout_hash": "one"}, **published
     )

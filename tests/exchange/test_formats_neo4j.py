@@ -1,16 +1,13 @@
 """The files for Neo4j, read back by the rules of the headers of `neo4j-admin`."""
 
 import csv
-import io
 import re
 import shlex
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from localrag.exchange.export import export_index
-from localrag.exchange.formats import ARRAY_DELIMITER, _cell
+from localrag.exchange.formats import ARRAY_DELIMITER
 from localrag.store import export_rows, graph
 from localrag.text.sentences import replace_control_characters
 from tests.exchange.made import make_index
@@ -94,10 +91,3 @@ def test_files_without_rows_are_not_in_the_command(tmp_path):
     readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "entities.csv" in readme
     assert "claims.csv" not in readme
-
-
-@given(st.text())
-def test_any_text_is_read_as_it_was_written(text):
-    """In a cell of CSV."""
-    cleaned = replace_control_characters(text)
-    assert list(csv.reader(io.StringIO(f"{_cell(cleaned)},x\n", newline=""), strict=True)) == [[cleaned, "x"]]

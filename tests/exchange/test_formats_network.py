@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from localrag.exchange.export import export_index
 from localrag.store import export_rows, graph, layout
 from localrag.text.sentences import replace_control_characters
-from tests.exchange.made import make_index
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +68,3 @@ def test_whatever_was_cleaned_is_xml(text):
     assert replace_control_characters(cleaned) == cleaned
     element = ET.fromstring(ET.tostring(ET.Element("a", {"b": cleaned}), encoding="unicode"))
     assert element.get("b") == cleaned
-
-
-def test_an_index_without_a_picture_is_written_without_places(tmp_path):
-    """One made by an earlier version: no x and y, and everything else."""
-    old = make_index(tmp_path, ("Ada", "Bob"), layout=False)
-    export_index(old, "graphml", tmp_path / "g.graphml")
-    read = nx.read_graphml(tmp_path / "g.graphml")
-    assert read.number_of_edges() == 1
-    assert all("x" not in node for node in read.nodes.values())

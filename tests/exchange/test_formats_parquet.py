@@ -11,21 +11,8 @@ from localrag.exchange.export import export_index
 from localrag.exchange.formats import parquet_schema
 from localrag.store import export_rows, graph
 from tests.conftest import DATA
-from tests.exchange.made import make_index
 
 parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
-# What its page for looking at graphs reads of each file (`readParquetFile` of graphrag-visualizer), but for columns it has no data in.
-VISUALIZER = {
-    "entities": "id human_readable_id title type description text_unit_ids",
-    "relationships": "id human_readable_id source target description weight combined_degree text_unit_ids",
-    "documents": "id human_readable_id title text text_unit_ids",
-    "text_units": "id human_readable_id text n_tokens entity_ids relationship_ids",
-    "communities": "id human_readable_id community parent level title entity_ids relationship_ids text_unit_ids period size",
-    "community_reports": "id human_readable_id community parent level title summary full_content rank findings full_content_json"
-    " period size",
-    "covariates": "id human_readable_id covariate_type type description subject_id object_id status start_date end_date source_text"
-    " text_unit_id",
-}
 # A Python that has GraphRAG: its libraries do not go together with all of ours.
 GRAPHRAG = os.environ.get("LOCALRAG_TEST_GRAPHRAG_PYTHON", "")
 READ = """
@@ -121,34 +108,6 @@ def test_documents_have_the_columns_of_version_3(folder):
     names = parquet.read_schema(folder / "documents.parquet").names
     assert names == ["id", "human_readable_id", "title", "text", "text_unit_ids", "creation_date", "raw_data"]
     assert json.loads(rows(folder, "documents")[0]["raw_data"]) == {"author": "R. Sand: 'x'"}
-
-
-@pytest.mark.parametrize(("name", "columns"), VISUALIZER.items())
-def test_graphrag_visualizer_finds_what_it_reads(folder, name, columns):
-    """Every file and column that it reads is there, and numbers are numbers to it."""
-    for row in rows(folder, name):
-        assert set(columns.split()) <= row.keys()
-        for column in ("human_readable_id", "community", "parent", "level", "size", "n_tokens", "combined_degree"):
-            assert column not in row or isinstance(row[column], int)
-
-
-def test_rows_are_written_in_groups(opened, tmp_path, monkeypatch):
-    """A large table is several row groups, none longer than the limit."""
-    monkeypatch.setattr("localrag.exchange.formats.GROUP_ROWS", 10)
-    export_index(opened, "parquet", tmp_path / "out")
-    file = parquet.ParquetFile(tmp_path / "out" / "entities.parquet")
-    assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [10, 10, 6]
-
-
-def test_without_claims_their_table_is_missing(tmp_path):
-    """As in GraphRAG's own output; and one of an earlier export, which had claims, goes."""
-    plain = make_index(tmp_path / "a", ("Ada", "Bob", "Cid"))
-    made = export_index(plain, "parquet", tmp_path / "out")
-    assert "covariates.parquet" in made.files
-    other = make_index(tmp_path / "b", ("Ada", "Bob", "Cid"), claims=False)
-    again = export_index(other, "parquet", tmp_path / "out")
-    assert again.removed == ("covariates.parquet",)
-    assert not (tmp_path / "out" / "covariates.parquet").exists()
 
 
 @pytest.mark.slow

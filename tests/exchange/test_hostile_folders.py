@@ -66,17 +66,23 @@ def test_an_export_beside_files_from_elsewhere_deletes_nothing(kind, opened, tmp
     after = files_in(out)
     assert {name: after[name] for name in before} == before
     assert set(made.files) <= set(after)
+    assert export_index(opened, kind, out, force=True).removed == ()
+    assert files_in(out) == after
 
 
-def test_a_file_from_elsewhere_with_the_name_of_an_exported_one_is_not_replaced(opened, tmp_path):
-    """Without force nothing is written beside it, with force it is not replaced."""
+@pytest.mark.parametrize("is_exported", [False, True])
+def test_a_file_that_is_not_as_an_export_wrote_it_is_the_users(opened, tmp_path, is_exported):
+    """From elsewhere or changed since: without force nothing is written beside it, with force it is not replaced."""
     out = tmp_path / "out"
     out.mkdir()
-    (out / "documents.jsonl").write_text("mine")
+    if is_exported:
+        export_index(opened, "jsonl", out)
+    (out / "claims.jsonl").write_text("mine")
+    before = files_in(out)
     for force in (False, True):
-        with pytest.raises(UsageError, match=r"documents\.jsonl|other files"):
+        with pytest.raises(UsageError, match=r"other files|claims\.jsonl exists and is not part of an export"):
             export_index(opened, "jsonl", out, force=force)
-        assert files_in(out) == {"documents.jsonl": b"mine"}
+        assert files_in(out) == before
 
 
 @pytest.mark.parametrize("target", ["precious.txt", "gone.txt"])
@@ -104,17 +110,6 @@ def test_a_folder_that_is_a_link_is_no_place_for_an_export(kind, target, opened,
     assert str(tmp_path / target) in refused.value.hint
     assert files_in(private) == before
     assert not (tmp_path / "nowhere").exists()
-
-
-def test_a_file_that_changed_since_the_export_is_the_users(opened, tmp_path):
-    """It is neither replaced nor removed by the next export."""
-    out = tmp_path / "out"
-    export_index(opened, "jsonl", out)
-    (out / "claims.jsonl").write_text("my own list")
-    for force in (False, True):
-        with pytest.raises(UsageError, match=r"other files|claims\.jsonl exists and is not part of an export"):
-            export_index(opened, "jsonl", out, force=force)
-    assert (out / "claims.jsonl").read_text() == "my own list"
 
 
 def test_an_export_removes_what_it_wrote_itself_and_no_longer_needs(opened, tmp_path):

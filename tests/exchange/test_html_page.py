@@ -118,22 +118,6 @@ def test_a_search_leads_to_an_entity_with_its_words(browser, page_file):
 
 
 @pytest.mark.ci
-def test_it_is_zoomed_and_shows_communities(browser, page_file, opened):
-    """Zooming in changes what is seen; a community's panel has its report's title and summary."""
-    with shown(browser, page_file) as (page, heard):
-        before = page.evaluate("localragGraph.camera.scale")
-        page.get_by_role("button", name="Zoom in").click()
-        page.wait_for_timeout(300)
-        assert page.evaluate("localragGraph.camera.scale") > before
-        page.locator("[role=treeitem]").first.click()
-        page.locator(".export-about").wait_for()
-        titles = {r.title for r in graph.reports(opened.db)}
-        assert page.locator(".export-about h2").inner_text() in titles
-        assert "What *happened*." in page.locator(".export-about").inner_text()
-        assert not heard.errors
-
-
-@pytest.mark.ci
 def test_a_path_between_two_entities_is_found(browser, page_file, opened):
     """Breadth first, without a server: the path's steps are listed."""
     first = next(e for e in graph.entities(opened.db) if e.name == "Ingrid Holm")
@@ -146,19 +130,6 @@ def test_a_path_between_two_entities_is_found(browser, page_file, opened):
         assert steps.first.inner_text() == "Ingrid Holm"
         assert steps.last.inner_text() == "王海明"
         assert not heard.errors
-
-
-@pytest.mark.parametrize(("locale", "word"), [("de-DE", "Erwähnungen"), ("zh-CN", "提及之处")])
-@pytest.mark.ci
-def test_it_speaks_the_readers_language(browser, page_file, opened, locale, word):
-    """As far as the page of the server does: its texts are in the file, too."""
-    first = next(e for e in graph.entities(opened.db) if e.name == "Ingrid Holm")
-    context = browser.new_context(locale=locale, offline=True)
-    page = context.new_page()
-    page.goto(f"{page_file.as_uri()}#/graph/entity/{first.id}")
-    page.locator(".export-about h3").first.wait_for()
-    assert page.locator(".export-about h3").first.inner_text() == word
-    context.close()
 
 
 def test_a_graph_without_a_picture_says_what_to_run(tmp_path):

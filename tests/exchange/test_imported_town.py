@@ -30,8 +30,8 @@ GROUPS = {0: (0, -1, [*ENTITIES]), 1: (1, 0, ["INGRID HOLM", "SKUA"]), 2: (1, 0,
 FINDING = {"summary": "A sale", "explanation": "INGRID HOLM bought the ship."}
 
 
-def write(folder, *, reports=True):
-    """The tables over the town's documents, a chunk each."""
+def write(folder, *, reports=True, **other):
+    """The tables over the town's documents, a chunk each; `other`: rows of tables in place of these."""
     from pyarrow import parquet
 
     report = {"summary": "What it says.", "rank": 6.5, "rating_explanation": "It matters.", "findings": [FINDING]}
@@ -52,7 +52,7 @@ def write(folder, *, reports=True):
                                  for n, (level, parent, names) in GROUPS.items()]  # fmt: skip
         tables["community_reports"] = [{"community": n, "title": f"The ferry trade {n}"} | report for n in GROUPS]
     folder.mkdir()
-    for name, rows in tables.items():
+    for name, rows in (tables | other).items():
         parquet.write_table(pyarrow.Table.from_pylist(rows), folder / f"{name}.parquet")
     return folder
 
@@ -77,8 +77,9 @@ def test_an_output_is_taken_over(tmp_path):
     answer = json.loads(run_localrag("ask", "Who bought the ferry Skua?", "--json", cwd=tmp_path).stdout)
     assert any("Ingrid Holm bought the ferry Skua" in c["quote"] for c in answer["citations"])
     assert sorted(documents_store.document_hashes(db)) == ["work/a.md", "work/b.txt", "work/c.txt"]
-    db.close()
+    rows = sorted(db.conn.iterdump())
     assert json.loads(run_localrag("import", "graphrag", "work", "--json", "-q", cwd=tmp_path).stdout)["known"] is True
+    assert sorted(db.conn.iterdump()) == rows
 
 
 def test_reports_are_kept(tmp_path):

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import stat
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -90,11 +91,8 @@ def test_no_text_is_left_as_a_formula(text):
     ("text", "value", "shown"),
     [
         ("30 days", 30.0, (30, 'General" days"')),
-        ("58 %", 58.0, (58, 'General" %"')),
         ("$10,000", 10_000.0, (10_000, '#,##0.00 "$"')),
         ("1 hour and 48 minutes", 1.8, ("1 hour and 48 minutes", "General")),
-        ("five (5) years", 5.0, ("five (5) years", "General")),
-        ("2.5 million barrels", 2_500_000.0, ("2.5 million barrels", "General")),
         ("$50 / $500", 50.0, ("$50 / $500", "General")),
     ],
 )
@@ -138,13 +136,16 @@ def test_no_cell_of_a_workbook_is_a_formula_or_too_long(tmp_path):
     assert "_x0041_" in loaded(parse_xlsx, path)
 
 
-def test_a_table_with_more_rows_than_a_sheet_is_refused(tmp_path):
-    """Nothing is cut off without a word."""
-    table = make_table("list", "Many", [Column("a")], ())
-    object.__setattr__(table, "rows", (TableRow((Cell("x"),)),) * MAX_ROWS)
-    with pytest.raises(UsageError, match="too large") as refused:
-        write_table(table, tmp_path / "t.xlsx")
-    assert ".csv" in refused.value.hint
+@pytest.mark.parametrize(
+    ("name", "columns", "rows", "said", "other"), [("t.xlsx", 1, MAX_ROWS, "too large", ".csv"), ("t.docx", 64, 1, "63 columns", ".xlsx")]
+)
+def test_a_table_that_a_format_has_no_room_for_is_refused(tmp_path, name, columns, rows, said, other):
+    """Nothing is cut off without a word; the hint names a format that has room."""
+    table = make_table("list", "Many", [Column("a")] * columns, ())
+    object.__setattr__(table, "rows", (TableRow((Cell("x"),) * columns),) * rows)
+    with pytest.raises(UsageError, match=said) as refused:
+        write_table(table, tmp_path / name)
+    assert other in refused.value.hint
     assert not list(tmp_path.iterdir())
 
 
@@ -178,14 +179,6 @@ def test_localrag_reads_the_sources_that_it_writes(tmp_path):
     assert re.search(r"2 May 1974 ?\[1\]", text)
     assert "[1] “Signed on 2 May 1974.” — docs/a.md › page 1 › The deal | x" in text
     assert "[3] “The fee is due.” — docs/a.md" in text
-
-
-def test_a_table_with_more_columns_than_word_allows_is_refused(tmp_path):
-    """The hint names the format that has room for them."""
-    wide = make_table("review", "Wide", [Column(str(n)) for n in range(64)], [TableRow((Cell("x"),) * 64)])
-    with pytest.raises(UsageError, match="63 columns") as refused:
-        write_table(wide, tmp_path / "t.docx")
-    assert ".xlsx" in refused.value.hint
 
 
 def test_json_has_the_whole_table(tmp_path):
@@ -259,12 +252,8 @@ WRITTEN += "> quoted\n\n| a | b |\n|---|---|\n| c | d [2] |\n\n```\ncode <b>\n``
 
 def answer_of(text, **values):
     marks = tuple((found.start(), int(found[1])) for found in re.finditer(r"(?<!x)\[([12])\]", text))
-    citations = (replace_n(cited(DATE, 10), 1), replace_n(cited(PRICE, 40), 2), replace_n(cited("More.", 70), 3))
+    citations = tuple(replace(c, n=n) for n, c in enumerate((cited(DATE, 10), cited(PRICE, 40), cited("More.", 70)), 1))
     return Answer("Who bought the <b>Skua</b>?", text, "mix", citations=citations, citation_marks=marks, note="A note.", **values)
-
-
-def replace_n(citation, n):
-    return Citation(n, *(getattr(citation, name) for name in citation.__slots__[1:]))
 
 
 def test_a_written_answer_keeps_its_markdown_and_gets_footnotes(tmp_path):
@@ -308,8 +297,7 @@ def test_passages_of_an_answer_stay_as_they_stand(tmp_path):
     """They are no Markdown: signs in them are shown, their own marks are text."""
     text = "**docs/a.md › page 1**\n# Not a heading\n*Starred* \\[1\\] text. [1]"
     passage = AnswerPassage(1, "docs/a.md", (), 0, 10, "# Not a heading\n*Starred* [1] text.")
-    answer = answer_of(text, passages=(passage,))
-    answer = Answer(**{name: getattr(answer, name) for name in answer.__dataclass_fields__} | {"citation_marks": ((len(text) - 3, 1),)})
+    answer = replace(answer_of(text, passages=(passage,)), citation_marks=((len(text) - 3, 1),))
 
     assert "**docs/a.md › page 1**\n\\# Not a heading\n*Starred* \\[1\\] text.[^1]" in answer_markdown(answer)
     write_answer(answer, tmp_path / "a.docx")

@@ -14,16 +14,8 @@ from hypothesis import strategies as st
 
 import localrag
 from localrag.errors import IndexMismatch, LocalragError
-from localrag.exchange.pack import (
-    MAX_MEMBER_NAME_BYTES,
-    _documents,
-    conflicting_names,
-    fold_member_name,
-    pack_index,
-    reason_to_leave_out,
-    unpack_index,
-    verify_pack,
-)
+from localrag.exchange import pack
+from localrag.exchange.pack import pack_index, unpack_index, verify_pack
 from localrag.store import runs
 from localrag.store.database import snapshot
 from localrag.store.foreign import MACHINE_BOUND, PORTABLE, UNLISTED
@@ -62,10 +54,11 @@ def schema_of(folder):
     "name",
     ["index/serve.key", "index/network.a.b.arrays", "index/chunk.0.faiss", "index/writer.lock", "index/index.db-wal", "index/index.db.part",
      "index/index.db.before-m030", "index/prompts", "index/INDEX.DB", "models/a.gguf",
-     "documents/.LocalRAG/index.db", "documents/" + "a" * 1001],
+     "documents/.LocalRAG/index.db", "documents/" + "a" * 1001, "../evil", "documents/../../evil", "/etc/evil", "documents//evil",
+     "documents/C:/evil", "documents/a\\..\\b", "index/sub/index.db", "elsewhere/a", "documents/.localrag/index.db", "documents/"],
 )  # fmt: skip
 def test_a_member_that_pack_never_writes_is_refused(database, tmp_path, name):
-    """Caches, keys, locks and copies of the database are refused, even if the manifest lists them."""
+    """Caches, keys, locks, copies of the database and what would lie elsewhere are refused, even if the manifest lists them."""
     file = sealed(tmp_path / "evil", {INDEX: database, name: b"x"})
 
     for call in (lambda: verify_pack(file), lambda: unpack_index(file, tmp_path / "there")):
@@ -103,7 +96,7 @@ def test_pack_leaves_out_what_unpack_would_not_take(plain_town, tmp_path):
     assert [name for name, _ in made.skipped_files] == [".notes.md"]
     assert found.left_out == ()
     with snapshot(tmp_path / "town" / ".localrag") as db:
-        left_out = _documents(["docs/a.md", f"docs/{'a' * MAX_MEMBER_NAME_BYTES}.md"], tmp_path / "town", db)[1]
+        left_out = pack._documents(["docs/a.md", f"docs/{'a' * pack.MAX_MEMBER_NAME_BYTES}.md"], tmp_path / "town", db)[1]
     assert left_out[0][1] == "its path is too long for a pack"
     with closing(sqlite3.connect(tmp_path / "there" / ".localrag" / "index.db")) as db:
         assert db.execute("SELECT count(*) FROM documents WHERE path = '.notes.md'").fetchone() == (1,)
@@ -120,14 +113,6 @@ def test_instructions_to_models_do_not_come_with_an_index(database, tmp_path):
     assert (checked.left_out, checked.files, found.files) == (found.left_out, 0, 0)
 
 
-def test_a_kind_of_vector_that_is_no_text_is_dropped(database, tmp_path):
-    """SQLite takes bytes where text should be: the rows go, the rest stays."""
-    evil = altered(database, tmp_path, "UPDATE embeddings SET kind = x'ff' WHERE vector_id = (SELECT min(vector_id) FROM embeddings)")
-    found = unpack_index(sealed(tmp_path / "evil", {INDEX: evil}), tmp_path / "there")
-
-    assert [what for what, _ in found.dropped if "embeddings" in what] == ["1 rows of embeddings"]
-
-
 @pytest.mark.parametrize("other", ["docs/A.MD", "docs/a.md/b", "DOCS", "docs/\uff41.md", "docs/a\u200d.md"])
 def test_names_that_some_system_takes_for_one_another_are_refused(database, tmp_path, other):
     """In another case, another width, with invisible characters, or a file where another member has a folder."""
@@ -141,10 +126,10 @@ def test_names_that_some_system_takes_for_one_another_are_refused(database, tmp_
 @given(st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=6), max_size=6))
 def test_names_that_are_told_apart_are_different_however_they_are_folded(names):
     """Names without clashes fold to different names."""
-    bad = {*conflicting_names(names)}
+    bad = {*pack.conflicting_names(names)}
     kept = [name for name in names if name not in bad]
-    assert len({fold_member_name(name) for name in kept}) == len(kept)
-    assert all(isinstance(reason_to_leave_out(name, windows=True), str) for name in names)
+    assert len({pack.fold_member_name(name) for name in kept}) == len(kept)
+    assert all(isinstance(pack.reason_to_leave_out(name, windows=True), str) for name in names)
 
 
 def test_a_manifest_larger_than_its_members_need_is_refused_unread(database, tmp_path):
@@ -185,9 +170,9 @@ def test_an_unpacked_index_deletes_no_folder_of_its_user(database, plain_town, t
     assert ("study", str(home)) in found.dropped
 
 
-def test_what_is_bound_to_another_machine_is_dropped_and_listed(database, tmp_path):
+def test_what_is_bound_to_another_machine_is_dropped_and_listed(database, plain_town, tmp_path):
     """Folders, addresses, permissions, runs, file stats, index files, and unknown or unreadable settings."""
-    with closing(open_index_of(database, tmp_path)) as db:
+    with closing(open_index(plain_town / ".localrag")) as db:
         settings = runs.load_settings(db)
     chat = settings["chat_model"] | {"path": "http://10.0.0.9:8080/v1#mine", "name": "mine", "fingerprint": "f" * 16}
     evil = altered(
@@ -214,12 +199,6 @@ def test_what_is_bound_to_another_machine_is_dropped_and_listed(database, tmp_pa
     assert db.execute("SELECT DISTINCT pid, engine_metrics, progress FROM runs").fetchall() == [(0, "{}", "{}")]
     assert db.execute("SELECT count(*) FROM runs WHERE state = 'running' OR ended_at IS NULL").fetchone() == (0,)
     db.close()
-
-
-def open_index_of(content, tmp_path):
-    (tmp_path / "looked").mkdir()
-    (tmp_path / "looked" / "index.db").write_bytes(content)
-    return open_index(tmp_path / "looked")
 
 
 @pytest.mark.ci
@@ -256,15 +235,16 @@ def test_the_address_of_a_server_is_asked_for_again_and_nothing_is_sent_to_it(da
 
 
 def test_vectors_that_fit_no_matrix_are_dropped_and_questions_answered(database, tmp_path):
-    """Of another length, or no bytes at all: they are counted, and `index` makes them again."""
+    """Of another length, no bytes at all, or of a kind that is no text: they are counted, and `index` makes them again."""
     nth = "WHERE vector_id = (SELECT vector_id FROM embeddings WHERE kind = 'entity' ORDER BY vector_id LIMIT 1 OFFSET {})"
     values = ("x'0102'", "7", "zeroblob(4000004)")
     changes = [f"UPDATE embeddings SET vector = {value} {nth.format(n)}" for n, value in enumerate(values)]
+    changes.append("UPDATE embeddings SET kind = x'ff' WHERE vector_id = (SELECT min(vector_id) FROM embeddings WHERE kind = 'chunk')")
     evil = altered(database, tmp_path, *changes)
     found = unpack_index(sealed(tmp_path / "evil", {INDEX: evil}), tmp_path / "there")
     asked = run_localrag("ask", "Who bought the ferry Skua?", "--json", cwd=tmp_path / "there")
 
-    assert [what for what, _ in found.dropped if "embeddings" in what] == ["3 rows of embeddings"]
+    assert [what for what, _ in found.dropped if "embeddings" in what] == ["4 rows of embeddings"]
     assert asked.returncode == 0, asked.stderr
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from localrag.errors import UsageError
 from localrag.exchange.foreign import read_graphrag, strength_of
+from tests.exchange.test_imported_town import write
 
 ROOT = Path(__file__).resolve().parents[2]
 NAN = float("nan")
@@ -36,26 +37,12 @@ def read(folder):
     return json.loads(done.stdout)
 
 
-def graphrag(folder, communities, other=()):
-    """An output of Microsoft GraphRAG with these communities, as (number, level, parent), all of one entity."""
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    tables = {
-        "documents": [{"id": "d", "title": "a.txt", "text": "Ingrid Holm bought the Skua."}],
-        "text_units": [{"id": "t", "text": "Ingrid Holm bought the Skua.", "document_id": "d"}],
-        "entities": [{"id": "e", "human_readable_id": 0, "title": "INGRID HOLM", "type": "PERSON", "description": "",
-                      "text_unit_ids": ["t"]}],
-        "relationships": [{"human_readable_id": 0, "source": "INGRID HOLM", "target": "SKUA", "description": "", "weight": 1.0,
-                           "text_unit_ids": ["t"]}],
-        "communities": [{"community": n, "level": level, "parent": parent, "entity_ids": ["e"]} for n, level, parent in communities],
-        "community_reports": [{"community": n, "title": f"r{n}", "summary": "s", "rank": 1.0, "rating_explanation": "", "findings": []}
-                              for n, *_ in communities],
-    }  # fmt: skip
-    folder.mkdir()
-    for name, rows in (tables | dict(other)).items():
-        parquet.write_table(pyarrow.Table.from_pylist(rows), folder / f"{name}.parquet")
-    return folder
+def graphrag(folder, groups, **other):
+    """An output of Microsoft GraphRAG with these communities, as (number, level, parent), all of one entity, and with other tables."""
+    report = {"summary": "s", "rank": 1.0, "rating_explanation": "", "findings": []}
+    reports = [{"community": n, "title": f"r{n}"} | report for n, *_ in groups]
+    listed = [{"community": n, "level": level, "parent": parent, "entity_ids": ["SKUA"]} for n, level, parent in groups]
+    return write(folder, **{"communities": listed, "community_reports": reports} | other)
 
 
 CIRCLES = {
@@ -84,8 +71,8 @@ def test_communities_that_are_in_no_tree_are_listed(tmp_path, kind):
 @pytest.mark.ci
 def test_many_communities_are_read_in_finite_time(tmp_path):
     """A table of an early version says no parents."""
-    many = [{"community": n, "level": n % 2, "entity_ids": ["e"]} for n in range(20_000)]
-    found, _ = read(graphrag(tmp_path / "output", [(0, 0, -1)], {"communities": many}))
+    many = [{"community": n, "level": n % 2, "entity_ids": ["SKUA"]} for n in range(20_000)]
+    found, _ = read(graphrag(tmp_path / "output", [(0, 0, -1)], communities=many))
     assert found == [0]  # no report but one
 
 
@@ -99,7 +86,7 @@ def test_many_communities_are_read_in_finite_time(tmp_path):
 def test_ids_of_another_kind_are_refused_with_a_sentence(tmp_path, other):
     """No traceback: the folder is named, and what to do."""
     with pytest.raises(UsageError, match="not as Microsoft GraphRAG writes it") as error:
-        read_graphrag(graphrag(tmp_path / "output", [(0, 0, -1)], other))
+        read_graphrag(graphrag(tmp_path / "output", [(0, 0, -1)], **other))
     assert error.value.hint
 
 

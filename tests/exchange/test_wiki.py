@@ -99,19 +99,6 @@ def test_an_edited_document_changes_only_pages_that_say_something_else(edited_to
     assert len(unchanged) == len(after) - len(result.written)
 
 
-def test_quotes_stand_in_their_documents(edited_town):
-    """Each one letter by letter, but for white space and escapes, in the document that it links to."""
-    folder, _ = edited_town
-    sources = {p.name: " ".join(p.read_text(encoding="utf-8").split()) for p in (folder / "docs").iterdir()}
-    found = [
-        (re.sub(r"\\(.)", r"\1", quote), name)
-        for text in notes(folder / "wiki").values()
-        for quote, name in re.findall(r"^> (.+)\n> — \[\[[^|\]]+\|([^\]]+)\]\]", text, re.MULTILINE)
-    ]
-    assert len(found) > 10
-    assert all(quote in sources[name] for quote, name in found)
-
-
 def test_a_quote_that_no_longer_stands_in_its_document_is_left_out(tmp_path):
     """A report keeps its words, but not as a quote."""
     index = make_index(tmp_path / "a", SOME)

@@ -1,6 +1,5 @@
 """Checks of a wiki: quotes that are dead, and what a person wrote that the documents do not say."""
 
-import csv
 import shutil
 from pathlib import Path
 
@@ -12,8 +11,6 @@ from localrag.exchange.wiki import update_wiki
 from localrag.exchange.wiki_check import WikiProblem, check_wiki
 from localrag.project import open_for_query, open_read_only
 from tests.conftest import run_localrag
-
-STATEMENTS = Path(__file__).resolve().parents[1] / "data" / "wiki_statements.tsv"
 
 
 @pytest.fixture(scope="module")
@@ -134,10 +131,3 @@ def test_a_folder_without_pages_is_no_wiki(town_wiki):
             with pytest.raises(UsageError, match="holds no wiki") as refused:
                 check_wiki(project, folder)
             assert "localrag wiki" in refused.value.hint
-
-
-def test_the_measured_statements_are_labelled():
-    """Page, statement, and whether the demo corpus says so; as many of each."""
-    rows = list(csv.reader(STATEMENTS.open(encoding="utf-8"), delimiter="\t"))
-    labels = [label for _, _, label in rows]
-    assert {label: labels.count(label) for label in labels} == {"supported": 22, "contradicted": 22, "unsupported": 22}

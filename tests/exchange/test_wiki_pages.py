@@ -104,12 +104,6 @@ def edited():
     return new_page(page_of(FIRST)).replace("met Bob", "married Bob") + "Mine.\n"
 
 
-def test_an_edited_block_stays():
-    """Whatever its new content is."""
-    for page in (page_of(FIRST), page_of(SECOND), page_of(THIRD, mentions=3)):
-        assert updated(edited(), page) == edited()
-
-
 def test_only_a_page_that_nobody_wrote_in_is_only_generated():
     """White space is nothing; a property, a word or a changed block is something."""
     text = new_page(page_of(FIRST))

@@ -6,8 +6,7 @@ import pytest
 
 from localrag.engine.settings import EngineOptions
 from localrag.llm.grammar import choice_of
-from localrag.llm.model import CURRENT_SUBJECT, ChatModel
-from localrag.records import content_id
+from localrag.llm.model import ChatModel
 from localrag.store.llm_cache import SqliteLlmCache
 from localrag.store.opening import open_index
 
@@ -56,21 +55,3 @@ def test_who_gives_up_does_not_take_the_others_along(model):
 
     assert asyncio.run(two()).text
     assert model.calls == 1
-
-
-def test_the_answers_about_one_text_are_side_by_side_in_the_ledger(model, db):
-    """Of three texts with three answers each, those of one text follow each other by their keys."""
-
-    async def about(text, n):
-        CURRENT_SUBJECT.set(content_id(text))
-        await ask(model, [{"role": "user", "content": f"{text} {n}?"}])
-
-    async def all_of_them():
-        for n in range(3):
-            await asyncio.gather(*(asyncio.create_task(about(text, n)) for text in ("Ferry", "Quota", "Harbour")))
-
-    asyncio.run(all_of_them())
-
-    texts = [about for (about,) in db.execute("SELECT subject FROM llm_calls ORDER BY key")]
-    assert len(texts) == 9
-    assert [texts[n] for n in range(0, 9, 3)] == [texts[n] for n in range(2, 9, 3)]

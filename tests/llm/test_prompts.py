@@ -1,10 +1,8 @@
 """Prompts and the user's own in their place: found, checked, passed on, and part of what is made with them."""
 
 import ast
-import asyncio
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 
@@ -14,14 +12,10 @@ from llguidance import LLMatcher, LLTokenizer
 from localrag.errors import LocalragError, UsageError
 from localrag.indexing import reports as reports_indexing
 from localrag.indexing.extraction import extract
-from localrag.indexing.pipeline import build_index
 from localrag.llm.grammar import standalone_line
 from localrag.llm.prompts import PROMPT_STYLES, load_overrides, load_prompt, prompt_names, shipped_prompt, trust_prompt, untrusted_prompts
-from localrag.project import open_for_query, open_for_writing
 from localrag.settings import IndexSettings
-from localrag.store import graph, runs
 from localrag.system.trust import remember_trust
-from tests.conftest import TOWN
 
 ROOT = Path(__file__).parents[2]
 
@@ -164,14 +158,6 @@ def test_a_prompt_changes_the_recipes_of_its_stage_alone():
     assert recipes() == plain
 
 
-def test_settings_keep_no_prompt_in_the_index():
-    """They are read from their files whenever an index is opened."""
-    settings = IndexSettings(prompts=(("abstractive/map", "x", "y"),))
-
-    assert "prompts" not in settings.to_json()
-    assert IndexSettings.from_json(settings.to_json() | {"prompts": [1]}).prompts == ()
-
-
 @pytest.mark.ci
 def test_no_stage_forgets_the_users_prompts():
     """Whatever loads a prompt that users may write passes theirs on; what measures uses the shipped ones."""
@@ -182,42 +168,6 @@ def test_no_stage_forgets_the_users_prompts():
                 measures = path.parent.name == "bench" or asked.startswith(("'eval/", "f'eval/", "'bench/"))
                 inside = path.name == "prompts.py"
                 assert len(node.args) == 2 or measures or inside, f"{path.name}: {ast.unparse(node)}"
-
-
-@pytest.mark.slow
-def test_a_changed_report_prompt_writes_reports_anew_and_nothing_else(tmp_path):
-    """Taken away again, the old answers are found: no call is made, and the reports are what they were."""
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.md").write_text(TOWN["a.md"], encoding="utf-8")
-    folder = tmp_path / ".localrag"
-
-    def index():
-        with open_for_writing(folder) as opened:
-            project = replace(opened, settings=replace(opened.settings, style="abstractive"))
-            runs.save_settings(project.db, settings=project.settings.to_json())
-            before = {r["key"] for r in project.db.query("SELECT key FROM llm_calls")}
-            outcome = asyncio.run(build_index([tmp_path / "docs"], project, lambda _: None))
-            assert not outcome.failures
-            rows = list(project.db.query("SELECT key, task FROM llm_calls"))
-            return project.model.calls, {r["task"] for r in rows if r["key"] not in before}
-
-    def reports():
-        with open_for_query(folder) as project:
-            return [r.markdown for r in graph.reports(project.db)]
-
-    index()
-    written = reports()
-    text = shipped_prompt("abstractive/report")
-    path = own(tmp_path / "prompts", "abstractive/report", text.replace("## user", "## user\nWrite of ships only.", 1))
-    changed_calls, changed_tasks = index()
-    path.unlink()
-    calls, tasks = index()
-
-    assert written
-    assert changed_tasks == {"report"}
-    assert changed_calls > 0
-    assert (calls, tasks) == (0, set())
-    assert reports() == written
 
 
 def test_a_rewritten_question_ends_with_its_question_mark():

@@ -43,14 +43,6 @@ def test_chinese_is_read(reader):
     assert "霍尔姆" in OTHERS[2][found[2].start : found[2].end]
 
 
-def test_what_is_read_beside_changes_nothing(reader):
-    """A passage is read bit for bit the same alone and among others."""
-    alone = reader.read("Who bought the ferry?", [FERRY])
-    among = reader.read("Who bought the ferry?", [*OTHERS, FERRY, *OTHERS])
-
-    assert among[len(OTHERS)] == alone[0]
-
-
 def test_the_pieces_of_the_texts_suffice(reader):
     """Texts of many scripts have the tokens that all pieces give them; unknown signs beside each other are one token."""
     tokenizer = e5.E5File(e5.package_file()).tokenizer()
@@ -131,18 +123,11 @@ def test_a_reader_that_loads_beside_other_work_reads_the_same(reader):
     assert beside.read("Who bought the ferry?", [FERRY]) == reader.read("Who bought the ferry?", [FERRY])
 
 
-def test_what_is_wrong_is_raised_where_the_reader_is_asked(monkeypatch):
-    """A model that cannot be loaded ends its thread without a word; reading raises the error."""
+def test_without_its_package_the_reader_says_what_to_install(monkeypatch):
+    """The error names the package; where a thread loads the reader beside other work it is raised when the reader is asked."""
     monkeypatch.setattr(e5, "BASE_PACKAGE", "no_such_package")
     beside = PassageReader()
     beside.start_loading()
-    with pytest.raises(ModelError, match="no_such_package is not installed"):
-        beside.read("Who bought the ferry?", [FERRY])
-
-
-def test_without_its_package_the_reader_says_what_to_install(monkeypatch):
-    """The error names the package."""
-    monkeypatch.setattr(e5, "BASE_PACKAGE", "no_such_package")
     with pytest.raises(ModelError, match="no_such_package is not installed") as refused:
-        PassageReader().load()
+        beside.read("Who bought the ferry?", [FERRY])
     assert "pip install" in refused.value.hint

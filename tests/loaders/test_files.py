@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from localrag.errors import UsageError
 from localrag.loaders.discover import MAX_IGNORE_FILE_BYTES, find_files
 
 NAMES = ["a", "b", "ab", "ba", "a.txt", "b.md", "aab", "a b", "c"]
@@ -78,16 +77,6 @@ def test_ignore_files_are_honoured_as_git_does(tmp_path):
     assert names(tmp_path, "out", "a.log") == ["a.log", "out/e.txt"]  # given by name, they are read
 
 
-def test_git_itself_agrees(tmp_path):
-    """The files found are those that git would not ignore."""
-    tree(tmp_path, *"a.txt b/a.txt b/c/a.txt b/c/d.txt e/x1.txt e/f/x2.txt #i.txt j/k/l.txt m.bak n/m.bak".split(), "g h.txt")
-    (tmp_path / ".gitignore").write_text("/a.txt\nb/**/d.txt\nx?.txt\ng\\ h.txt\n\\#i.txt\nj/*\n!j/k/\n*.bak\n!/m.bak\n")
-    (tmp_path / "n" / ".gitignore").write_text("!*.bak\n")
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-
-    assert names(tmp_path) == names_by_git(tmp_path)
-
-
 def test_links_lead_nowhere_twice(tmp_path):
     """A link and its target are one file; links to folders, loops among them, are not followed; hidden files are left out."""
     tree(tmp_path, "docs/a.txt", "elsewhere/b.txt", ".hidden/c.txt", "docs/.d.txt", "docs/sub/e.txt")
@@ -106,12 +95,6 @@ def test_a_folder_that_is_an_index_is_left_out(tmp_path):
     tree(tmp_path, "a.txt", "kept/index.db", "kept/writer.lock", "kept/aliases.txt", ".localrag/aliases.txt")
 
     assert names(tmp_path) == ["a.txt"]
-
-
-def test_a_path_where_there_is_nothing_is_an_error(tmp_path):
-    """It is named, with the command that mends it."""
-    with pytest.raises(UsageError, match="There is nothing at"):
-        find_files([tmp_path / "nowhere"])
 
 
 @pytest.mark.parametrize(

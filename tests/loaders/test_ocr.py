@@ -8,7 +8,6 @@ import re
 import struct
 import zlib
 from functools import partial
-from itertools import chain
 
 import numpy as np
 import pypdfium2
@@ -16,7 +15,6 @@ import pytest
 from PIL import Image, ImageDraw
 
 from localrag.loaders.content import LoadOptions, OpenFile
-from localrag.loaders.discover import find_files
 from localrag.loaders.ocr import find_ocr, ocr_pages_reader
 from localrag.loaders.page_images import MAX_RENDERED_PIXELS, render_for_ocr
 from localrag.loaders.quote_boxes import find_quote_boxes
@@ -268,14 +266,6 @@ def noise(seed=0):
     return Image.fromarray(np.random.default_rng(seed).integers(0, 255, (900, 1200), dtype="uint8"))
 
 
-def test_pages_of_nonsense_are_listed_and_not_indexed(tmp_path):
-    """The words that Tesseract sees in noise are no text; the other pages are read."""
-    found = read(tmp_path, "scan.pdf", scanned_pdf(drawn("The ferry leaves at nine."), noise()))
-
-    assert found.text == "The ferry leaves at nine."
-    assert dict(found.metadata)["not read"] == "page 2: no legible text"
-
-
 def bomb():
     """What 3 kB say they unpack to."""
     head = struct.pack(">IIBBBBB", 60_000, 60_000, 1, 0, 0, 0, 0)
@@ -313,13 +303,6 @@ def test_a_picture_that_ends_too_early_does_not_take_the_run_with_it(tmp_path):
 
 def test_a_page_as_large_as_a_wall_is_drawn_smaller(tmp_path):
     """A poster of two metres would have 560 million pixels at 300 dpi."""
-    made = pypdfium2.PdfDocument.new()
-    made.new_page(5_700, 5_700)
-    data = io.BytesIO()
-    made.save(data)
-    (tmp_path / "poster.pdf").write_bytes(data.getvalue().replace(b"/Contents", b"/Contents"))
-    assert render_for_ocr(opened(tmp_path / "poster.pdf"), 1) == {"blank": True}
-
     document = pypdfium2.PdfDocument(files.pdf_of(["0 0 5000 5000 re f"]))
     document[0].set_mediabox(0, 0, 5_700, 5_700)
     data = io.BytesIO()
@@ -327,32 +310,3 @@ def test_a_page_as_large_as_a_wall_is_drawn_smaller(tmp_path):
     (tmp_path / "poster.pdf").write_bytes(data.getvalue())
     image = Image.open(io.BytesIO(base64.b64decode(render_for_ocr(opened(tmp_path / "poster.pdf"), 1)["image"])))
     assert 0.9 * MAX_RENDERED_PIXELS < image.width * image.height <= 1.01 * MAX_RENDERED_PIXELS
-
-
-def test_a_page_that_looks_the_same_is_not_read_again(tmp_path):
-    """A page is added to a scan: what was read of the others is taken over, whatever the file's bytes."""
-    kept, heard = Kept(), []
-    one, two, three = (drawn(f"This is page {name}.") for name in ("one", "two", "three"))
-    read(tmp_path, "a.pdf", scanned_pdf(one, two), kept=kept)
-    looks = {looks for looks, _ in kept.values()}
-    for key, (seen, page) in list(kept.items()):
-        kept[key] = seen, page | {"by": "whoever was first"}
-    found = read(tmp_path, "a.pdf", scanned_pdf(one, two, three), kept=kept, heard=heard)
-
-    assert [page["by"].partition(" ")[0] for (scan, _), (_, page) in kept.items() if scan == kept.owner[1]] == [
-        "whoever",
-        "whoever",
-        "Tesseract",
-    ]
-    assert len(looks) == 2
-    assert found.text.endswith("This is page three.")
-
-
-def test_pages_are_found_among_other_files(tmp_path):
-    """A folder of notes and pictures: each is a document, none is missed."""
-    (tmp_path / "a.txt").write_text("A note.")
-    (tmp_path / "b.PNG").write_bytes(saved(drawn("A picture of words.")))
-    reader = ocr_pages_reader(find_ocr("eng"), "eng", Kept(), lambda *_: None)
-    found = load_files(find_files([tmp_path]).files, tmp_path, LoadOptions(ocr="eng"), scans=reader)
-
-    assert list(chain.from_iterable((d.path, d.text) for d in found)) == ["a.txt", "A note.", "b.PNG", "A picture of words."]

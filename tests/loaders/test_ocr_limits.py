@@ -12,7 +12,7 @@ from localrag.loaders.content import LoadOptions
 from localrag.loaders.discover import DigestCache
 from localrag.loaders.ocr import OUT_OF_TIME, OcrProgram, ocr_pages_reader, parse_json
 from localrag.loaders.reader import content_hash_of, load_files
-from localrag.records import Document, SkippedFile
+from localrag.records import SkippedFile
 from localrag.store.documents import OcrPages, delete_unused_ocr_pages, replace_skipped_files
 from localrag.store.opening import open_index
 from tests.indexing.scans import Kept, drawn, scanned_pdf
@@ -87,11 +87,3 @@ def test_a_scan_of_nonsense_is_not_begun_anew_by_each_run(file, tmp_path):
     replace_skipped_files(db, [])
     delete_unused_ocr_pages(db)
     assert db.execute("SELECT count(*) FROM ocr_pages").fetchone()[0] == 0
-
-
-def test_a_short_scan_has_nothing_listed(tmp_path):
-    """One that is read within the hour."""
-    (tmp_path / "a.pdf").write_bytes(scanned_pdf(drawn("Page", size=(600, 300), at=(40, 40))))
-    found = loaded(tmp_path / "a.pdf", Kept())
-    assert isinstance(found, Document)
-    assert "not read" not in dict(found.metadata)

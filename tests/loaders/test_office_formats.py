@@ -8,35 +8,14 @@ import zipfile
 import pytest
 
 from localrag.filters import day_from_metadata
-from localrag.loaders.content import LoadOptions, Unreadable
+from localrag.loaders.content import Unreadable
 from localrag.loaders.discover import find_files
 from localrag.loaders.reader import load_files
 from localrag.records import SkippedFile
 from tests.conftest import mostly_ci
 from tests.indexing.files import zipped
 from tests.loaders import office_files as made
-from tests.loaders.office_files import (
-    COVERED,
-    LOW,
-    NAMES,
-    SUPER,
-    ap,
-    cell,
-    docx,
-    frame,
-    numbering,
-    odf,
-    odf_cell,
-    odf_table,
-    p,
-    pptx,
-    raised,
-    run,
-    shape,
-    slide_table,
-    table,
-    xlsx,
-)
+from tests.loaders.office_files import LOW, NAMES, SUPER, cell, docx, odf, odf_cell, odf_table, p, pptx, run, shape, table, xlsx
 from tests.loaders.parsing import parsed, text_of
 from tests.loaders.test_load import write
 
@@ -51,8 +30,8 @@ ODF_RICH = (
 )
 RAISED = {
     "a.docx": docx(p("Lit in 1871", run("3", SUP), " by CO", run("2", SUB), ", 10", run("6", SUP))),
-    "a.pptx": pptx(shape(f"<a:r><a:t>Lit in 1871</a:t></a:r>{raised(3, 30000)}<a:r><a:t> by CO</a:t></a:r>{raised(2, -25000)}"
-                         f"<a:r><a:t>, 10</a:t></a:r>{raised(6, '30%')}")),
+    "a.pptx": pptx(shape(f"<a:r><a:t>Lit in 1871</a:t></a:r>{made.raised(3, 30000)}<a:r><a:t> by CO</a:t></a:r>{made.raised(2, -25000)}"
+                         f"<a:r><a:t>, 10</a:t></a:r>{made.raised(6, '30%')}")),
     "a.xlsx": xlsx([['<c t="s"><v>0</v></c>']], strings=[XLSX_RICH]),
     "b.xlsx": xlsx([[f'<c t="inlineStr"><is>{XLSX_RICH}</is></c>']]),
     "a.odt": odf("text", ODF_RICH, SUPER + LOW),
@@ -70,67 +49,46 @@ def numbers(rows):
     return [[v if isinstance(v, str) else (float(v), -1) for v in row] for row in rows]
 
 
-RATES = [["Zone", "Class", "Rate"], ["Inner", "small", 12], ["", "large", 30], ["Outer", "small", 9]]
-ODF_RATES = odf_table(
-    odf_cell("Zone") + odf_cell("Class") + odf_cell("Rate"),
-    spanning("Inner", rows=2) + odf_cell("small") + odf_cell("12"),
-    COVERED + odf_cell("large") + odf_cell("30"),
-    odf_cell("Outer") + odf_cell("small") + odf_cell("9"),
-)
-# A cell that spans rows names all of them.
-GROUPED_TEXT = "Zone: Inner · Class: small · Rate: 12\nZone: Inner · Class: large · Rate: 30\nZone: Outer · Class: small · Rate: 9"
-GROUPED = {
-    "a.docx": docx(table(
-        cell("Zone") + cell("Class") + cell("Rate"),
-        cell("Inner", '<w:vMerge w:val="restart"/>') + cell("small") + cell("12"),
-        cell("", "<w:vMerge/>") + cell("large") + cell("30"),
-        cell("Outer") + cell("small") + cell("9"),
-    )),
-    "a.pptx": pptx(slide_table(
-        ["Zone", "Class", "Rate"], [("Inner", 'rowSpan="2"'), "small", "12"], [("", 'vMerge="1"'), "large", "30"], ["Outer", "small", "9"],
-    )),
-    "a.xlsx": xlsx(RATES, '<mergeCells><mergeCell ref="A2:A3"/></mergeCells>'),
-    "a.xls": made.xls(numbers(RATES), merged=[(1, 2, 0, 0)]),
-    "a.odt": odf("text", ODF_RATES),
-    "a.ods": odf("spreadsheet", ODF_RATES),
-    "a.odp": odf("presentation", f"<draw:page><draw:frame>{ODF_RATES}</draw:frame></draw:page>"),
-}  # fmt: skip
-CATCHES = [["Port", "1901", "", "1902"], ["", "Herring", "Cod", "Herring"], ["Ness", 412, 87, 300], ["Wessel", 388, 140, 310]]
+def merged(*ranges):
+    cells = "".join(f'<mergeCell ref="{one}"/>' for one in ranges)
+    return f"<mergeCells>{cells}</mergeCells>"
+
+
+CATCHES = [["Port", "1901", "", "1902"], ["", "Herring", "Cod", "Herring"], ["Ness", 412, 87, 300], ["", 388, 140, 310]]
 ODF_CATCHES = odf_table(
-    spanning("Port", rows=2) + spanning("1901", columns=2) + COVERED + odf_cell("1902"),
-    COVERED + odf_cell("Herring") + odf_cell("Cod") + odf_cell("Herring"),
-    odf_cell("Ness") + odf_cell("412") + odf_cell("87") + odf_cell("300"),
-    odf_cell("Wessel") + odf_cell("388") + odf_cell("140") + odf_cell("310"),
+    spanning("Port", rows=2) + spanning("1901", columns=2) + made.COVERED + odf_cell("1902"),
+    made.COVERED + odf_cell("Herring") + odf_cell("Cod") + odf_cell("Herring"),
+    spanning("Ness", rows=2) + odf_cell("412") + odf_cell("87") + odf_cell("300"),
+    made.COVERED + odf_cell("388") + odf_cell("140") + odf_cell("310"),
 )
-# A year above the kinds of fish is part of each of their names.
+# A year above the kinds of fish is part of each of their names; a cell that spans rows names all of them.
 SPANNED_TEXT = (
-    "Port: Ness · 1901 Herring: 412 · 1901 Cod: 87 · 1902 Herring: 300\n"
-    "Port: Wessel · 1901 Herring: 388 · 1901 Cod: 140 · 1902 Herring: 310"
+    "Port: Ness · 1901 Herring: 412 · 1901 Cod: 87 · 1902 Herring: 300\nPort: Ness · 1901 Herring: 388 · 1901 Cod: 140 · 1902 Herring: 310"
 )
 SPANNED = {
     "a.docx": docx(table(
         cell("Port", '<w:vMerge w:val="restart"/>') + cell("1901", '<w:gridSpan w:val="2"/>') + cell("1902"),
         cell("", "<w:vMerge/>") + cell("Herring") + cell("Cod") + cell("Herring"),
-        cell("Ness") + cell("412") + cell("87") + cell("300"),
-        cell("Wessel") + cell("388") + cell("140") + cell("310"),
+        cell("Ness", '<w:vMerge w:val="restart"/>') + cell("412") + cell("87") + cell("300"),
+        cell("", "<w:vMerge/>") + cell("388") + cell("140") + cell("310"),
     )),
-    "a.pptx": pptx(slide_table(
+    "a.pptx": pptx(made.slide_table(
         [("Port", 'rowSpan="2"'), ("1901", 'gridSpan="2"'), ("", 'hMerge="1"'), "1902"], [("", 'vMerge="1"'), "Herring", "Cod", "Herring"],
-        ["Ness", "412", "87", "300"], ["Wessel", "388", "140", "310"],
+        [("Ness", 'rowSpan="2"'), "412", "87", "300"], [("", 'vMerge="1"'), "388", "140", "310"],
     )),
-    "a.xlsx": xlsx(CATCHES, '<mergeCells><mergeCell ref="A1:A2"/><mergeCell ref="B1:C1"/></mergeCells>'),
-    "a.xls": made.xls(numbers(CATCHES), merged=[(0, 1, 0, 0), (0, 0, 1, 2)]),
+    "a.xlsx": xlsx(CATCHES, merged("A1:A2", "B1:C1", "A3:A4")),
+    "a.xls": made.xls(numbers(CATCHES), merged=[(0, 1, 0, 0), (0, 0, 1, 2), (2, 3, 0, 0)]),
     "a.odt": odf("text", ODF_CATCHES),
     "a.ods": odf("spreadsheet", ODF_CATCHES),
     "a.odp": odf("presentation", f"<draw:page><draw:frame>{ODF_CATCHES}</draw:frame></draw:page>"),
 }  # fmt: skip
 # The mark of a note stands in brackets, an exponent behind ^, the digit of a formula as it is.
-ENDINGS = {"Lit in 1871[3] by CO2, 10^6": RAISED, GROUPED_TEXT: GROUPED, SPANNED_TEXT: SPANNED}
+ENDINGS = {"Lit in 1871[3] by CO2, 10^6": RAISED, SPANNED_TEXT: SPANNED}
 
 
 @pytest.mark.parametrize(("name", "data", "text"), [(name, data, text) for text, files in ENDINGS.items() for name, data in files.items()])
 def test_every_format_says_the_same(name, data, text):
-    """Raised and lowered text, rows of a group below one label, and two rows of headers."""
+    """Raised and lowered text, and a group of rows below one label and two rows of headers."""
     assert text_of(name, data).endswith(text)
 
 
@@ -235,9 +193,6 @@ ODF_FOOTED += '<draw:page presentation:use-footer-name="f"><text:p>Dear Ane,</te
 LETTER = "Header: Pilots of Ness\n\nDear Ane,\n\nFooter: Reference KB-77"
 INSERTED = {
     "chunk.html": "<html><body><p>The keys are with <b>Bo Rask</b>.</p></body></html>",
-    "chunk.rtf": r"{\rtf1\ansi The keys are with \b Bo Rask\b0.\par}",
-    "chunk.docx": docx(p("The keys are with Bo Rask.")),
-    "chunk.txt": "The keys are with Bo Rask.",
     "chunk.mht": 'MIME-Version: 1.0\nContent-Type: multipart/related; boundary="b"\n\n--b\nContent-Type: text/html\n'
     "Content-Transfer-Encoding: quoted-printable\n\n<p>The keys are with Bo=20Rask.</p>\n--b--\n",
 }
@@ -249,7 +204,7 @@ def with_inserted(name, data, more=""):
 
 
 POINTS = "".join(
-    f'<dgm:pt modelId="{n}"><dgm:t>{ap(text)}</dgm:t></dgm:pt>' for n, text in enumerate(["", "Iduna Kell", "Claus Dahlin", "Bo Rask"])
+    f'<dgm:pt modelId="{n}"><dgm:t>{made.ap(text)}</dgm:t></dgm:pt>' for n, text in enumerate(["", "Iduna Kell", "Claus Dahlin", "Bo Rask"])
 )
 LINKS = "".join(
     f'<dgm:cxn modelId="c{n}" srcId="{source}" destId="{target}" srcOrd="{order}"/>'
@@ -258,10 +213,6 @@ LINKS = "".join(
 DIAGRAM = {"word/d.xml": f"<dgm:dataModel {NAMES}><dgm:ptLst>{POINTS}</dgm:ptLst><dgm:cxnLst>{LINKS}</dgm:cxnLst></dgm:dataModel>"}
 DIAGRAM_IDS = '<dgm:relIds r:dm="d"/>'
 DIAGRAM_RELATION = {"d": ("diagramData", "/word/d.xml")}
-DIAGRAM_SHEET = DIAGRAM | {
-    "xl/drawings/drawing1.xml": f"<d {NAMES}>{DIAGRAM_IDS}</d>",
-    "xl/drawings/_rels/drawing1.xml.rels": made.relationships(DIAGRAM_RELATION),
-}
 DIAGRAM_TEXT = "- Iduna Kell\n  - Claus Dahlin\n  - Bo Rask"
 
 
@@ -278,9 +229,8 @@ def alternatives(choice, fallback):
 
 
 BOX = f"<w:r><w:pict><w:txbxContent>{p('In a box.')}</w:txbxContent></w:pict></w:r>"
-XLSX_BOX = {"xl/d.xml": f'<d xmlns:x="urn:x" {NAMES}><x:sp><x:txBody>{ap("In a box.")}</x:txBody></x:sp></d>'}
+XLSX_BOX = {"xl/d.xml": f'<d xmlns:x="urn:x" {NAMES}><x:sp><x:txBody>{made.ap("In a box.")}</x:txBody></x:sp></d>'}
 ODF_SHAPE = "<text:p>Beside<draw:custom-shape><text:p>In a box.</text:p></draw:custom-shape></text:p>"
-ODF_BOX = "Beside <draw:frame><draw:text-box><text:p>In a box.</text:p></draw:text-box></draw:frame>"
 EMBEDDED = {"e": ("package", "embeddings/catches.xlsx"), "o": ("oleObject", "embeddings/deed.bin")}
 ODF_CHART = (
     f"<office:document-content {made.ODF}><office:body><office:chart><chart:chart><chart:title><text:p>Landings</text:p></chart:title>"
@@ -338,18 +288,10 @@ FORMULAS = [
     ["Tar", 40, '<c><f t="shared" si="0">_xlfn.CEILING(B3)</f><v></v></c>'],
     ["Oak", 10, '<c><f t="shared" si="0"/></c>'],
 ]
-WHEN_WHO_WHAT = [["when", "who", "what"], [1901, "Ane", "The Skua leaks."]]
 OLD_TABLE = "Rates\rZone\x07Class\x07Rate\x07\x07Inner\x07small\x0712\x07\x07Paid \x13 DATE \x144 May\x15 for X\x1eray\x0bsalt\x1fworks.\r"
 HUGE_COUNT = made.summary(b"Tolls", b"Ane", 0)
 HUGE_COUNT = HUGE_COUNT[:52] + struct.pack("<I", 0xFFFFFFFF) + HUGE_COUNT[56:]
 BROKEN_PARTS = {"s": ("styles", "styles.xml"), "n": ("numbering", "n.xml"), "c": ("comments", "c.xml"), "f": ("footnotes", "f.xml")}
-
-
-MERGED = '<mergeCell ref="{}"/>'
-
-
-def merged(*ranges):
-    return f"<mergeCells>{''.join(map(MERGED.format, ranges))}</mergeCells>"
 
 
 TEXTS = [
@@ -398,18 +340,15 @@ TEXTS = [
      docx(p(f"<w:r><w:drawing><a:graphic><a:graphicData>{DIAGRAM_IDS}</a:graphicData></a:graphic></w:drawing></w:r>"),
           {"d": ("diagramData", "../word/d.xml")}, DIAGRAM),
      DIAGRAM_TEXT),
-    ("diagram.pptx", pptx(frame(DIAGRAM_IDS), relations=DIAGRAM_RELATION, parts=DIAGRAM), DIAGRAM_TEXT),
-    ("diagram.xlsx", xlsx([["Posts"]], relations={"x": ("drawing", "../drawings/drawing1.xml")}, parts=DIAGRAM_SHEET),
-     f"# Toll\n\nPosts\n\n{DIAGRAM_TEXT}"),
+    ("diagram.pptx", pptx(made.frame(DIAGRAM_IDS), relations=DIAGRAM_RELATION, parts=DIAGRAM), DIAGRAM_TEXT),
     # Of two alternatives the newer one is read, unless only the older one says anything.
-    *alternatives("The fee is 77 crowns.", ""), *alternatives("", "The fee is 77 crowns."),
+    *alternatives("", "The fee is 77 crowns."),
     *alternatives("The fee is 77 crowns.", "The old fee."),
     # Text boxes are read where they are anchored, also in cells, and shapes with text as well.
     ("box.docx", docx(p("Beside", BOX)), "Beside\n\nIn a box."),
     ("box-in-cell.docx", docx(table(f"<w:tc>{p('Beside', BOX)}</w:tc>{cell('b')}{cell('c')}")), "Beside · b · c\n\nIn a box."),
     ("box.xlsx", xlsx([["Beside"]], relations={"x": ("drawing", "../d.xml")}, parts=XLSX_BOX), "# Toll\n\nBeside\n\nIn a box."),
     ("box.odt", odf("text", ODF_SHAPE), "Beside\n\nIn a box."),
-    ("box.ods", odf("spreadsheet", odf_table(odf_cell(ODF_BOX))), "# Toll\n\nBeside In a box."),
     # Embedded files are named; the charts of OpenDocument are read like others.
     ("embedded.docx", docx(p("Text"), EMBEDDED), "Text\n\nEmbedded files: catches.xlsx, deed.bin"),
     ("embedded.pptx", pptx(shape("Text"), relations=EMBEDDED), "Text\n\nEmbedded files: catches.xlsx, deed.bin"),
@@ -422,7 +361,6 @@ TEXTS = [
     ("comments.ods", odf("spreadsheet", ODF_COMMENTED),
      "# Toll\n\nZone: Inner · Rate: 12\n\nComment by H. Lund on B2 (Inner · 12), 2024-03-01: was 11"),
     ("comments.odt", odf("text", f"<text:p>Rates{ODF_COMMENT}</text:p>"), COMMENTED),
-    ("comments.odp", odf("presentation", f"<draw:page>{ODF_COMMENT}<text:p>Rates</text:p></draw:page>"), COMMENTED),
     ("comments.docx", docx(p("Rates"), {"c": ("comments", "c.xml")}, {"word/c.xml": WORD_COMMENT}), COMMENTED),
     # Titles of slides are headings, boxes one below the other are read from above, groups too, speaker notes are said to be such.
     ("slides.pptx",
@@ -469,17 +407,6 @@ TEXTS = [
 def test_office_documents_are_read_as_they_are_shown(name, data, text):
     """Every kind of thing that stands in them, in each format that has it."""
     assert text_of(name, data) == text
-
-
-@pytest.mark.parametrize(("name", "data"), {"a.xlsx": xlsx(WHEN_WHO_WHAT), "a.xls": made.xls(numbers(WHEN_WHO_WHAT))}.items())
-def test_sheets_may_have_a_text_column(name, data):
-    """As in tables of text: each row a paragraph with its metadata before it."""
-    assert text_of(name, data, LoadOptions("what", ("when", "who"))) == "# Toll\n\nwhen: 1901 · who: Ane\nThe Skua leaks."
-
-
-def test_the_title_of_a_presentation_is_its_first_slides():
-    """As a person would call it."""
-    assert parsed("a.odp", odf("presentation", ODF_SLIDE)).title == "Pilots"
 
 
 FORMATS = {
@@ -580,8 +507,8 @@ def listed(paragraphs, lists, style):
 RESTART = '<w:lvlOverride w:ilvl="0"><w:startOverride w:val="5"/></w:lvlOverride>'
 LETTERS = '<w:lvlOverride w:ilvl="0"><w:lvl w:ilvl="0"><w:start w:val="1"/><w:numFmt w:val="lowerLetter"/><w:lvlText w:val="%1)"/></w:lvl>'
 LETTERS += "</w:lvlOverride>"
-RESTARTED = numbering(("decimal", "%1.", 1), ("lowerRoman", "%1.%2", 1), nums={1: "", 2: "", 3: RESTART, 4: LETTERS})
-GOING_ON = numbering(("upperRoman", "%1.", 1), ("decimal", "%1-%2", 1), nums={1: ""}).replace(
+RESTARTED = made.numbering(("decimal", "%1.", 1), ("lowerRoman", "%1.%2", 1), nums={1: "", 2: "", 3: RESTART, 4: LETTERS})
+GOING_ON = made.numbering(("upperRoman", "%1.", 1), ("decimal", "%1-%2", 1), nums={1: ""}).replace(
     '<w:lvlText w:val="%1-%2"/>', '<w:lvlRestart w:val="0"/><w:pStyle w:val="Clause"/><w:isLgl/><w:lvlText w:val="%1-%2"/>'
 )
 BARE = "<w:pPr><w:numPr><w:ilvl w:val='1'/></w:numPr></w:pPr>"
@@ -611,7 +538,7 @@ OUTLINE = (
 )
 HEADINGS = "".join(f'<text:h text:outline-level="{level}">x</text:h>' for level in (1, 2, 2, 1, 2))
 SLIDE_ITEMS = "".join(
-    ap(text, f"<a:pPr {properties}</a:pPr>")
+    made.ap(text, f"<a:pPr {properties}</a:pPr>")
     for text, properties in (
         ("a", 'lvl="0"><a:buAutoNum type="arabicPeriod"/>'),
         ("b", 'lvl="1"><a:buAutoNum type="alphaLcParenR"/>'),
@@ -631,7 +558,7 @@ NUMBERED = {
     "goes-on.docx": (listed([(1, 0), "Clause", (1, 0), "Clause"], GOING_ON, numbered_style("Clause")), "I. x|  1-1 x|II. x|  2-2 x"),
     # A style with a level but no list, as Word's subtitles have, is numbered only where it is based on a numbered one.
     "based.docx": (
-        listed(["Subtitle", "Duty", "Lower"], numbering(("decimal", "%1.", 1), ("decimal", "%1.%2", 1), nums={1: ""}),
+        listed(["Subtitle", "Duty", "Lower"], made.numbering(("decimal", "%1.", 1), ("decimal", "%1.%2", 1), nums={1: ""}),
                numbered_style("Duty", BASED)),
         "x||1. x|  1.1 x"),
     # Numbers, letters, starts of levels and items, lists that go on, bullets, and what follows in an item.
@@ -725,7 +652,7 @@ HOSTILE = {
     "spans.docx": lambda: docx(table(*[cell("a", '<w:gridSpan w:val="200"/><w:vMerge w:val="restart"/>') * 20 + cell("b")] * 60)),
     "lists.docx": lambda: docx("".join(p("a", number=(n, n % 9)) for n in range(2000))),
     "fields.docx": lambda: docx(p(*['<w:r><w:fldChar w:fldCharType="begin"/></w:r>'] * 3000) + p("a")),
-    "loop.pptx": lambda: pptx(frame('<dgm:relIds r:dm="d"/>') + shape("a"),
+    "loop.pptx": lambda: pptx(made.frame('<dgm:relIds r:dm="d"/>') + shape("a"),
                               relations={"d": ("diagramData", "/d.xml")}, parts={"d.xml": DIAGRAM["word/d.xml"]}),
     "repeats.ods": lambda: odf("spreadsheet", odf_table(
         odf_cell("a", 'table:number-columns-repeated="999999999" table:number-rows-spanned="99999"')

@@ -3,7 +3,7 @@
 import pytest
 
 from localrag.loaders.content import Unreadable
-from localrag.loaders.pdf import HYPHEN, PageLine, join_paragraphs, sentence_continues, strip_running_heads
+from localrag.loaders.pdf import HYPHEN, PageLine, join_paragraphs, strip_running_heads
 from localrag.text.outline import Outline
 from tests.indexing import files
 from tests.loaders.parsing import parsed, text_of
@@ -87,21 +87,6 @@ def test_heads_of_tables_and_pages_without_text_are_in_nobodys_way():
     assert strip_running_heads(table) == table
     assert strip_running_heads([]) == []
     assert texts(strip_running_heads(pages_of([], ["1"], ["Text.", "2"], ["More.", "3"]))) == [[], [], ["Text."], ["More."]]
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "goes_on"),
-    [
-        ("first\nwrote to the master", "of the harbour", True),
-        ("He wrote.", "of the harbour", False),
-        ("wrote to the master", "Of the harbour", False),
-        ("wrote to the master", "b) of the harbour", False),
-        ("Name · Port", "of the harbour", False),
-    ],
-)
-def test_only_a_sentence_that_was_not_ended_goes_on(before, after, goes_on):
-    """A new sentence, an item of a list and a row of a table begin something else."""
-    assert sentence_continues(before, after) == goes_on
 
 
 @pytest.mark.parametrize(
@@ -220,42 +205,27 @@ def pdf_with(more_catalog="", more_page="", objects=()):
     return (body + "trailer << /Root 1 0 R >>\n%%EOF\n").encode("cp1252")  # PDFium finds the objects without a table
 
 
-@pytest.mark.parametrize(
-    ("catalog", "page", "objects", "shown", "parts"),
-    [
-        (
-            "/AcroForm << /Fields [7 0 R 8 0 R] >>",
-            "/Annots [7 0 R 8 0 R]",
-            [
-                "<< /Type /Annot /Subtype /Widget /FT /Tx /T (name) /V (Torvald Hesse) /Rect [110 695 300 712] >>",
-                "<< /Type /Annot /Subtype /Widget /FT /Btn /T (paid) /V /Yes /AS /Yes /Rect [300 655 312 668] >>",
-            ],
-            ["Name: Torvald Hesse", "The rent is 900 crowns. ☒"],
-            ["page 1"],
-        ),
-        (
-            "",
-            "/Annots [7 0 R 8 0 R]",
-            [
-                "<< /Type /Annot /Subtype /FreeText /Contents (Amended: 1,150 crowns) /Rect [50 500 200 520] >>",
-                "<< /Type /Annot /Subtype /Text /Contents (Ask Rowe) /T (Agda Wen) /M (D:20240301) /Rect [50 400 60 410] >>",
-            ],
-            ["Comment: Amended: 1,150 crowns", "Comment by Agda Wen, 2024-03-01: Ask Rowe"],
-            ["page 1"],
-        ),
-        (
-            "/Names << /EmbeddedFiles << /Names [(annex.txt) 7 0 R] >> >>",
-            "",
-            [
-                "<< /Type /Filespec /F (annex.txt) /UF (annex.txt) /EF << /F 8 0 R >> >>",
-                "<< /Type /EmbeddedFile /Length 22 >>\nstream\nThe deposit is 75 kr.  \nendstream",
-            ],
-            ["The deposit is 75 kr."],
-            ["page 1", "attachment annex.txt"],
-        ),
-    ],
-    ids=["form", "comments", "attachment"],
-)
+WIDGET, ANNOTATION = "<< /Type /Annot /Subtype /Widget", "<< /Type /Annot /Subtype"
+LYING = {
+    "form": (
+        "/AcroForm << /Fields [7 0 R 8 0 R] >>", "/Annots [7 0 R 8 0 R]",
+        [f"{WIDGET} /FT /Tx /T (name) /V (Torvald Hesse) /Rect [110 695 300 712] >>",
+         f"{WIDGET} /FT /Btn /T (paid) /V /Yes /AS /Yes /Rect [300 655 312 668] >>"],
+        ["Name: Torvald Hesse", "The rent is 900 crowns. ☒"], ["page 1"]),
+    "comments": (
+        "", "/Annots [7 0 R 8 0 R]",
+        [f"{ANNOTATION} /FreeText /Contents (Amended: 1,150 crowns) /Rect [50 500 200 520] >>",
+         f"{ANNOTATION} /Text /Contents (Ask Rowe) /T (Agda Wen) /M (D:20240301) /Rect [50 400 60 410] >>"],
+        ["Comment: Amended: 1,150 crowns", "Comment by Agda Wen, 2024-03-01: Ask Rowe"], ["page 1"]),
+    "attachment": (
+        "/Names << /EmbeddedFiles << /Names [(annex.txt) 7 0 R] >> >>", "",
+        ["<< /Type /Filespec /F (annex.txt) /UF (annex.txt) /EF << /F 8 0 R >> >>",
+         "<< /Type /EmbeddedFile /Length 22 >>\nstream\nThe deposit is 75 kr.  \nendstream"],
+        ["The deposit is 75 kr."], ["page 1", "attachment annex.txt"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("catalog", "page", "objects", "shown", "parts"), LYING.values(), ids=LYING)
 def test_what_lies_on_a_page_is_read(catalog, page, objects, shown, parts):
     """Filled fields beside their names, ticked boxes, comments with their author and day; attached files are parts, read by their kind."""
     content = parsed("a.pdf", pdf_with(catalog, page, objects))

@@ -8,12 +8,11 @@ import pytest
 from PIL import Image
 
 from localrag.errors import UsageError
-from localrag.loaders.ocr import OcrReader, checked_languages, find_ocr, load_options, mean_confidence, ocr_pages_reader, rapidocr_program
+from localrag.loaders.ocr import OcrReader, checked_languages, find_ocr, load_options, mean_confidence, rapidocr_program
 from localrag.loaders.rapid_ocr import TextBox, page_words
-from localrag.loaders.reader import load_files
 from localrag.loaders.sandbox import landlock_version
 from localrag.settings import IndexSettings
-from tests.indexing.scans import GERMAN, TEXT, Kept, drawn, remove_ocr, saved, scanned_pdf, share_found, without_tesseract
+from tests.indexing.scans import TEXT, drawn, remove_ocr, saved, share_found, without_tesseract
 
 pytest.importorskip("rapidocr", reason="RapidOCR is not installed")
 
@@ -86,15 +85,11 @@ def test_without_tesseract_it_reads_the_languages_whose_letters_it_knows(no_tess
 
 
 def test_without_either_there_is_no_program(tmp_path, monkeypatch):
-    """Whichever the languages are meant for."""
+    """Whichever the languages are meant for; where OCR is switched off, none is looked for."""
+    assert find_ocr(load_options(IndexSettings(ocr=False)).ocr) is None
     remove_ocr(monkeypatch, tmp_path)
     assert find_ocr("rapidocr") is None
     assert find_ocr("eng") is None
-
-
-def test_no_language_needs_no_program():
-    """Where OCR is switched off, none is looked for."""
-    assert find_ocr(load_options(IndexSettings(ocr=False)).ocr) is None
 
 
 @pytest.mark.ci
@@ -110,20 +105,6 @@ def test_a_page_is_read_however_it_is_turned(turn):
     assert all(0 <= a < c <= image.width and 0 <= b < d <= image.height for _, a, b, c, d, *_ in page["words"])
     assert len({w[6] for w in page["words"]}) == 5
     assert mean_confidence(page) > 90
-
-
-@pytest.mark.ci
-def test_scans_are_read_without_another_installation(no_tesseract, tmp_path):
-    """A PDF of an English and a German page becomes a document; its metadata say who read it."""
-    (tmp_path / "scan.pdf").write_bytes(scanned_pdf(drawn(TEXT), drawn(GERMAN)))
-    options = load_options(IndexSettings())
-    reader = ocr_pages_reader(find_ocr(options.ocr), options.ocr, Kept(), lambda *_: None)
-    (found,) = load_files([tmp_path / "scan.pdf"], tmp_path, options, scans=reader)
-
-    assert share_found(f"{TEXT} {GERMAN}", found.text) >= 0.95
-    assert "ninety crowns. The harbour master" in found.text
-    assert [p.label for p in found.parts] == ["page 1", "page 2"]
-    assert dict(found.metadata)["ocr"].startswith("RapidOCR 3")
 
 
 @pytest.mark.ci

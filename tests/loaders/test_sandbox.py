@@ -232,16 +232,17 @@ def test_a_reader_that_crashes_costs_its_file_only(how, tmp_path, monkeypatch):
 REFUSED = [
     *("os.remove(path)", "os.rename(path, path + '2')", "os.mkdir(path + '2')", "os.symlink(path, path + '2')", "os.truncate(path, 0)"),
     *("shutil.rmtree(path)", "os.chmod(path, 0)", "open(path).read()", "os.open(path, os.O_RDONLY)", "os.listdir(os.path.dirname(path))"),
-    *("os.listdir()", "os.kill(os.getppid(), 0)", "ctypes.CDLL(None)", "ctypes.CDLL('libc.so.6')"),
+    *("os.listdir()", "os.kill(os.getppid(), 0)", "ctypes.CDLL(None)", "ctypes.CDLL('libc.so.6')", "open(path + '2', 'w')"),
+    *("socket.socket()", "subprocess.run(['true'])", "os.system('true')"),
 ]
 
 
 def test_python_code_in_the_reader_is_refused_everywhere(tmp_path):
-    """Also where the kernel has no filter, a hook refuses what would change a file, signal a process or load a foreign library."""
+    """Also where the kernel has no filter, a hook refuses to change a file, connect, start or signal a process, or load a library."""
     path = tmp_path / "kept.txt"
     path.write_text("kept")
     code = f"""
-import ctypes, os, shutil, sys, localrag.loaders.parser_process as process
+import ctypes, os, shutil, socket, subprocess, sys, localrag.loaders.parser_process as process
 process.readable_paths()
 sys.addaudithook(process._refuse)
 path = {str(path)!r}

@@ -76,12 +76,6 @@ def test_an_answer_is_split_into_claims_and_layout():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 11, 40, 9999])
-def test_the_units_do_not_depend_on_the_pieces(size):
-    """Whether a text comes by the letter or at once, its units are the same."""
-    assert taken(ANSWER, endless(size)) == list(parse_units(ANSWER))
-
-
 def test_pieces_of_any_length_make_the_same_units():
     """Two hundred random ways to cut the text, and the same in Chinese."""
     draw = random.Random(7)
@@ -125,9 +119,3 @@ def test_links_are_no_citations():
     assert list(parse_units("See [1](http://a.example/) now.")) == [
         AnswerUnit(UnitKind.SENTENCE, "See [1](http://a.example/) now.", claim="See 1 now.")
     ]
-
-
-def test_ten_thousand_words_without_an_end_take_no_longer_than_their_length():
-    """A text without a full stop or a line break is split all the same, and so is one of brackets."""
-    for text in ("word " * 10_000, "[" * 20_000, "| a " * 10_000, "```\n" * 5_000, "- " * 10_000, "**" * 10_000):
-        assert taken(text, endless(50))

@@ -4,11 +4,9 @@ import time
 
 import pytest
 
-from localrag.engine.embedder import open_embedder
 from localrag.entailment import MAX_SENTENCE_CHARS, parse_sentence
-from localrag.model_files import find_embedder
 from localrag.query.answer_markdown import parse_units
-from localrag.query.attribution import clauses, declines, is_entailed, proving_row, strip_location, support_checker, unit_verdict
+from localrag.query.attribution import declines, is_entailed, proving_row, support_checker, unit_verdict
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Quote
 
 HANDBOOK = """Every employee gets 20 days of paid vacation in a year. Interns get 5 days of paid vacation.
@@ -29,9 +27,9 @@ MINUTES = "Ingrid Holm sold the ferry Skua in 1971. The mayor promised a new pie
 SHOWN = [Quote("a", 0, len(HANDBOOK), HANDBOOK), Quote("b", 0, len(MINUTES), MINUTES)]
 
 
-@pytest.fixture(scope="module")
-def check():
-    return support_checker(open_embedder(find_embedder(None)).embed)
+@pytest.fixture
+def check(embed):
+    return support_checker(embed)
 
 
 @pytest.fixture
@@ -101,19 +99,11 @@ def test_an_item_is_read_below_the_line_of_its_list(states):
     assert states("Ingrid Holm of Petersburg gets:\n\n- 20 days of paid vacation in a year\n") != [SUPPORTED_STATE]
 
 
-def test_a_pronoun_means_the_subject_of_the_sentence_before(states):
-    """ "She" is the one of whom the sentence before speaks."""
-    assert states("Ingrid Holm sold the Skua. She sold the ferry Skua in 1971.")[1] == SUPPORTED_STATE
-
-
 @pytest.mark.parametrize(
     "text",
     [
         "The documents do not say who won.",
-        "The provided sources don't mention a mayor.",
-        "There is no information about this in the text.",
         "Das steht in den Dokumenten nicht.",
-        "文档中没有提到这一点。",
         "This information is found in the charter.md file, which is the source number 1.",
         "## Vacation",
         "Here is what is known:",
@@ -131,37 +121,6 @@ def test_a_sentence_that_denies_something_claims_it(text):
 
 
 @pytest.mark.parametrize(
-    ("sentence", "parts"),
-    [
-        ("Anna Marsh sold the yard, and the railway closed it in 1953.", ["Anna Marsh sold the yard.", "the railway closed it in 1953."]),
-        ("Anna Marsh sold the yard but kept the house.", ["Anna Marsh sold the yard.", "Anna Marsh kept the house."]),
-        ("Bread and butter are cheap.", []),
-        ("The men of the yard opposed the sale.", []),
-    ],
-)
-def test_a_sentence_is_split_where_a_clause_with_a_verb_begins(sentence, parts):
-    """A clause without a subject gets that of the first; nouns that are joined are not split."""
-    assert clauses(sentence) == parts
-
-
-@pytest.mark.parametrize(
-    ("claim", "source", "left"),
-    [
-        ("A blueprint in Flask is a plan.", "A blueprint is a plan.", "A blueprint is a plan."),
-        ("The oven cost 9 crowns, as stated in the Minutes of 4 June 2024.", "The oven cost 9 crowns.", "The oven cost 9 crowns."),
-        ("A blueprint in Django is a plan.", "A blueprint is a plan.", "A blueprint in Django is a plan."),
-        ("It keeps users from uploading files.", "Users cannot send anything.", "It keeps users from uploading files."),
-        ("The plan was made in 2024.", "The plan was made in 2024.", "The plan was made in 2024."),
-    ],
-)
-def test_what_only_says_where_a_source_stands_is_no_claim(claim, source, left):
-    """Names and numbers of its file, title and headings after a preposition; not other words, nor what the source says itself."""
-    place = "flask/docs/plans.md › Minutes of the board, 4 June 2024 › Uploading files"
-
-    assert strip_location(claim, place, source) == left
-
-
-@pytest.mark.parametrize(
     ("claim", "source"),
     [
         ("A blueprint in Flask groups related views.", "A :class:`Blueprint` groups related views."),
@@ -170,9 +129,9 @@ def test_what_only_says_where_a_source_stands_is_no_claim(claim, source, left):
         ("The harbour was opened on the 4th of July 2014.", "The harbour was opened on 4 July 2014."),
     ],
 )
-def test_markup_and_the_form_of_a_date_make_no_difference(claim, source):
+def test_markup_and_the_form_of_a_date_make_no_difference(claim, source, embed):
     """Of Markdown and reStructuredText; a heading or a path counts as said."""
-    check = support_checker(open_embedder(find_embedder(None)).embed, places=lambda _: "flask/blueprints.rst")
+    check = support_checker(embed, places=lambda _: "flask/blueprints.rst")
 
     given = [Quote("a", 0, len(source), source)]
     other = claim.replace("Flask", "Django").replace("4", "5").replace("8001", "8002")

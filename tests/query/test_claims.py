@@ -5,16 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from localrag.asking import answer_question
 from localrag.engine.settings import EngineOptions
 from localrag.indexing.extraction.nlp import PHRASES_HASH
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
 from localrag.query import local_search
-from localrag.query.question import QueryOptions
 from localrag.records import ExtractedClaim
 from localrag.store import chunks, runs
 from tests.fakes import Scripted, answered_by
+from tests.query.made import ask
 
 WEATHER = "The wind turned to the north and it rained on the roofs of the upper street until the morning. " * 12
 SAID = "It is said that Ruth Sand took money for the quay."
@@ -51,20 +50,16 @@ def test_a_written_local_answer_is_shown_the_claims(index):
 
     with open_for_query(index) as project:
         answered_by(project, Scripted(says))
-        asyncio.run(answer_question(QUESTION, project, QueryOptions("local", style="abstractive")))
+        ask(project, QUESTION, "local", style="abstractive")
 
     assert "Ruth Sand (bribery, SUSPECTED, 1953-02-01): She took money." in shown[-1]
 
 
 def test_an_extractive_local_answer_may_quote_a_claim(index, monkeypatch):
     """The sentence of a claim is quoted also where none of the passages found holds it."""
-    monkeypatch.setattr(local_search, "passages_mentioning", without_the_claim(local_search.passages_mentioning))
+    found = local_search.passages_mentioning
+    monkeypatch.setattr(local_search, "passages_mentioning", lambda *args: [c for c in found(*args) if SAID not in c.text])
     with open_for_query(index) as project:
-        given = asyncio.run(answer_question(QUESTION, project, QueryOptions("local", style="extractive")))
+        given = ask(project, QUESTION, "local", style="extractive")
 
     assert any(SAID in c.quote for c in given.citations)
-
-
-def without_the_claim(search):
-    """A search that does not find the passage with the claim."""
-    return lambda *args: [c for c in search(*args) if SAID not in c.text]

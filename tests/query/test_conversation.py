@@ -17,7 +17,6 @@ INSTEAD = "And how do I restore a setting instead?"
         ("How do I restore a setting in Obsidian?", INSTEAD),
         (INSTEAD, INSTEAD),
         ("How do I restore a deleted note in Obsidian on a phone?", "And on a phone?"),
-        ("Welcher Vertrag wurde am 3. Mai in Vardby geschlossen?", "Und am 3. Mai?"),
         ("Translate the steps to restore a deleted note in Obsidian into German", "translate that into German"),
         ("怎样在Obsidian里恢复设置？", "设置呢？"),
         (RESTORE, RESTORE),

@@ -1,24 +1,18 @@
 """An answer from the documents' sentences: the short answer, the sentence that holds it first, and what leads to it."""
 
-import asyncio
-import io
 import json
 from dataclasses import asdict
 
 import pytest
 
 from localrag import serializers
-from localrag.asking import answer_question
 from localrag.cli.views import answers as views
-from localrag.cli.views import markdown
-from localrag.cli.views.console import SafeConsole
 from localrag.engine.settings import EngineOptions
-from localrag.indexing.pipeline import build_index
-from localrag.project import open_for_query, open_for_writing
-from localrag.query.question import AnswerCallbacks, QueryOptions
+from localrag.project import open_for_query
 from localrag.serve import mcp_results
 from localrag.system.installation import reinstall_hint
 from tests.conftest import run_localrag
+from tests.query.made import ask, index_of
 
 TEXTS = {
     "skua": "# The Skua\n\nThe ferry Skua was bought by Ingrid Holm in 1974. Her aunt lent her the money. The Skua is painted green.\n",
@@ -31,22 +25,14 @@ TEXTS = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Short documents under a title, indexed without a model."""
-    made = tmp_path_factory.mktemp("brief")
-    for name, text in TEXTS.items():
-        (made / f"{name}.md").write_text(text, encoding="utf-8")
-    with open_for_writing(made / ".localrag", extractor="phrases") as opened:
-        asyncio.run(build_index([made], opened, lambda _: None))
-    return made
+    with index_of(tmp_path_factory.mktemp("brief"), {f"{name}.md": text for name, text in TEXTS.items()}) as opened:
+        return opened.root
 
 
 @pytest.fixture(scope="module")
 def project(folder):
     with open_for_query(folder / ".localrag") as opened:
         yield opened
-
-
-def asked(text, project, **options):
-    return asyncio.run(answer_question(text, project, QueryOptions(**options)))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +45,7 @@ def asked(text, project, **options):
 )
 def test_the_short_answer_comes_first(project, question, short):
     """In bold, in the documents' words; then the passage that holds it, marked there, and three passages at most."""
-    found = asked(question, project)
+    found = ask(project, question)
 
     assert found.short_answer is not None
     assert short in found.short_answer
@@ -70,30 +56,9 @@ def test_the_short_answer_comes_first(project, question, short):
     assert first.text[slice(*first.marked)] == found.short_answer
 
 
-@pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_terminal_underlines_the_short_answer(project, monkeypatch, is_terminal):
-    """Where it stands in its passage, below file and headings in bold; a pipe gets the Markdown as it is."""
-    shown = io.StringIO()
-    console = SafeConsole(file=shown, force_terminal=is_terminal, soft_wrap=True)
-    for module in (views, markdown):
-        monkeypatch.setattr(module, "stdout_console", console)
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    stream = views.AnswerStream(live=True)
-    watch = AnswerCallbacks(on_text=stream.write, on_passage=stream.add_passage)
-    found = asyncio.run(answer_question("Who bought the ferry Skua?", project, QueryOptions(), watch))
-    stream.finish(found.answer)
-
-    if is_terminal:
-        assert "The ferry Skua was bought by \x1b[1;4mIngrid Holm\x1b[0m in 1974." in shown.getvalue()
-        assert "\x1b[1mskua.md › The Skua\x1b[0m\n" in shown.getvalue()
-    else:
-        assert shown.getvalue() == found.answer + "\n"
-
-
 def test_passages_have_one_shape_in_every_interface(project):
     """The library's record, and the same keys and values in the JSON of the command line, the server and MCP."""
-    found = asked("Who bought the ferry Skua?", project)
+    found = ask(project, "Who bought the ferry Skua?")
     stored = serializers.serialize_answer(found)
     of_mcp = mcp_results.answer_result(stored).structured_content["passages"]
     of_cli = [shown | {"path": p.path} for shown, p in zip(views.answer_json(found, project.root)["passages"], found.passages, strict=True)]
@@ -102,26 +67,10 @@ def test_passages_have_one_shape_in_every_interface(project):
     assert of_cli == stored["passages"] == of_mcp == json.loads(json.dumps([asdict(p) for p in found.passages]))
 
 
-def test_what_the_question_says_is_no_answer(project):
-    """A short answer holds a word that the question does not."""
-    found = asked("What colour is the ferry Skua painted?", project)
-
-    assert found.short_answer is None or not set(found.short_answer.lower().split()) <= {"the", "ferry", "skua", "painted"}
-
-
-def test_what_documents_do_not_say_has_no_short_answer(project):
-    """Where the answer is that the documents do not say it, there is none; nor for a question of the whole."""
-    unsaid = asked("Who won the chess championship in Reykjavik?", project)
-
-    assert not unsaid.is_answerable
-    assert unsaid.short_answer is None
-    assert asked("What are the main themes?", project).short_answer is None
-
-
 def test_a_first_question_loads_no_chat_model(folder):
     """Whether a model is small, and so whether sentences are quoted, stands in its file's header."""
     with open_for_query(folder / ".localrag") as opened:
-        asked("Who bought the ferry Skua?", opened)
+        ask(opened, "Who bought the ferry Skua?")
 
         assert opened.model.metrics() == {}
 
@@ -154,8 +103,8 @@ def test_a_damaged_reader_costs_the_reading_only(folder, tmp_path, monkeypatch, 
     monkeypatch.setattr(opened_projects, "SHARED_READER", reader.PassageReader())
     said = []
     with open_for_query(folder / ".localrag", engine=EngineOptions(notify=said.append)) as opened:
-        found = asked("Who bought the ferry Skua?", opened)
-        asked("Where was Ingrid Holm born?", opened)
+        found = ask(opened, "Who bought the ferry Skua?")
+        ask(opened, "Where was Ingrid Holm born?")
 
     assert found.short_answer is None
     assert "Ingrid Holm" in found.answer

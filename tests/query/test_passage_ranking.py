@@ -1,6 +1,7 @@
 """Passages of both searches are ranked by fitted trees over what the signals say of them."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,16 +10,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from localrag import model_files
 from localrag.errors import ModelError
 from localrag.query import passage_ranking
-from localrag.query.passage_ranking import (
-    FEATURES,
-    LEADING,
-    WALK_WEIGHT,
-    SearchSignals,
-    load_trees,
-    rank_passages,
-    rank_rows,
-    ranking_features,
-)
+from localrag.query.passage_ranking import FEATURES, SearchSignals, load_trees, rank_passages, ranking_features
 from localrag.records import Chunk
 from localrag.system.installation import reinstall_hint
 from scripts.train.ranking import RankedQuestion, fit
@@ -50,24 +42,13 @@ def test_the_trees_give_what_scikit_learn_gives(monkeypatch):
     assert np.ptp(given) > 1
 
 
-def test_fitted_trees_find_the_evidence_of_other_questions():
-    """Of questions that they were not fitted on they rank more evidence among the first than any one signal."""
-    trees = fit(questions(1))
-    others = questions(3)
-    by = [np.argsort(-trees.scores(q.features)) for q in others]
-    ranked = np.mean([q.recall(order, 2) for q, order in zip(others, by, strict=True)])
-
-    assert ranked > 0.6
-    assert ranked > max(np.mean([q.recall(np.argsort(-q.features[:, n]), 2) for q in others]) for n in range(len(FEATURES))) + 0.2
-
-
 def test_the_best_of_the_walks_stay_first():
     """Behind them the order is that of the trees, with the walk's probability."""
     trees, features = fit(questions(1)), questions(5, 1)[0].features
-    order = rank_rows(features, trees)
+    order = passage_ranking.rank_rows(features, trees)
 
-    assert order[:LEADING].tolist() == np.argsort(-features[:, 0])[:LEADING].tolist()
-    behind = (trees.scores(features) + WALK_WEIGHT * features[:, 0])[order[LEADING:]]
+    assert order[: passage_ranking.LEADING].tolist() == np.argsort(-features[:, 0])[: passage_ranking.LEADING].tolist()
+    behind = (trees.scores(features) + passage_ranking.WALK_WEIGHT * features[:, 0])[order[passage_ranking.LEADING :]]
     assert (np.diff(behind) <= 0).all()
     assert sorted(order) == list(range(30))
 
@@ -79,10 +60,7 @@ def chunks():
     return [Chunk(f"c{n}", "d", n, 0, len(text), text, 9) for n, text in enumerate(texts)]
 
 
-class NoEntities:
-    """Stands for a project whose index names nothing; `named_entities` is replaced."""
-
-    db = None
+NO_ENTITIES = SimpleNamespace(db=None)  # a project whose index names nothing; `named_entities` is replaced
 
 
 def signals(text, best):
@@ -95,14 +73,14 @@ def test_what_all_signals_prefer_comes_first(monkeypatch, chunks):
     monkeypatch.setattr(passage_ranking, "named_entities", lambda *_: [])
     first = signals("Who bought the ferry Skua?", 2)
     second = replace(signals("", 2), text="Who bought the ferry Skua? Ingrid Holm bought the ferry Skua.")
-    features = ranking_features(chunks, first, second, NoEntities)
+    features = ranking_features(chunks, first, second, NO_ENTITIES)
 
     assert features.shape == (4, len(FEATURES))
     assert np.isfinite(features).all()
-    assert rank_passages(chunks, first, second, NoEntities)[0].id == "c2"
+    assert rank_passages(chunks, first, second, NO_ENTITIES)[0].id == "c2"
     empty = SearchSignals("?", {}, {}, {})
-    assert {c.id for c in rank_passages(chunks, empty, empty, NoEntities)} == {c.id for c in chunks}
-    assert rank_passages([], empty, empty, NoEntities) == []
+    assert {c.id for c in rank_passages(chunks, empty, empty, NO_ENTITIES)} == {c.id for c in chunks}
+    assert rank_passages([], empty, empty, NO_ENTITIES) == []
 
 
 def test_embedders_whose_cosines_lie_closer_together_rank_alike(monkeypatch, chunks):
@@ -111,8 +89,8 @@ def test_embedders_whose_cosines_lie_closer_together_rank_alike(monkeypatch, chu
     wide = replace(signals("Who bought the ferry Skua?", 2), cosines={"c0": 0.2, "c1": 0.3, "c2": 0.7})
     close = replace(wide, cosines={key: 0.75 + cosine / 5 for key, cosine in wide.cosines.items()})
 
-    features = ranking_features(chunks, wide, wide, NoEntities)
-    assert np.allclose(features, ranking_features(chunks, close, close, NoEntities))
+    features = ranking_features(chunks, wide, wide, NO_ENTITIES)
+    assert np.allclose(features, ranking_features(chunks, close, close, NO_ENTITIES))
     unseen = features[3, FEATURES.index("cosine_first")]
     assert unseen < features[0, FEATURES.index("cosine_first")] < features[2, FEATURES.index("cosine_first")] == 0
 

@@ -31,13 +31,13 @@ def ask(plain_town, tmp_path):
     folder = tmp_path / ".localrag"
     shutil.copytree(plain_town / ".localrag", folder)
 
-    def asked(says=well, pending=pending_reports, **options):
+    def asked(says=well, **options):
         with open_for_query(folder) as project:
             project.model.file = asked.file or project.model.file
             engine = answered_by(project, Scripted(says, window=16384))
             engine.parameters = asked.parameters
             made = asyncio.run(
-                answer_question(QUESTION, project, QueryOptions("global", style="abstractive", **options), pending_reports=pending)
+                answer_question(QUESTION, project, QueryOptions("global", style="abstractive", **options), pending_reports=pending_reports)
             )
         return made, engine
 
@@ -106,11 +106,3 @@ def test_a_small_model_writes_no_reports(ask, monkeypatch):
 
     assert "report" not in engine.tasks
     assert made.is_answerable
-
-
-def test_without_a_writer_nothing_is_written(ask):
-    """A caller that gives no way to write reports gets the quoting ones, and the command that has them written."""
-    made, engine = ask(pending=None)
-
-    assert "report" not in engine.tasks
-    assert "localrag index --write-reports" in made.note

@@ -1,14 +1,12 @@
 """A question that names a time finds first the documents of that time."""
 
-import asyncio
 from datetime import date
 
 import pytest
 
-from localrag.indexing.pipeline import build_index
-from localrag.project import open_for_writing
 from localrag.query.retriever import documents_of_dates, retrieve
 from localrag.store import documents
+from tests.query.made import index_of
 
 TODAY = date(2024, 9, 10)
 MONTHS = range(1, 10)
@@ -18,14 +16,11 @@ FACTS = "The council met in the town hall. It decided on the harbour fees, the l
 @pytest.fixture(scope="module")
 def minutes(tmp_path_factory):
     """Minutes of nine months with nearly the same words: the date is in the file's name, or in its header."""
-    folder = tmp_path_factory.mktemp("minutes")
+    documents = {f"budget_{year}.txt": f"{FACTS} The budget was {n} crowns." for year, n in ((1974, 500), (1975, 600))}
     for month in MONTHS:
         name, header = (f"minutes-2024-{month:02}", "") if month % 2 else (f"council-{month}", f"---\ndate: 2024-{month:02}-07\n---\n")
-        (folder / f"{name}.md").write_text(f"{header}# Minutes\n\n{FACTS} The fee was set at {month * 11} crowns.\n", encoding="utf-8")
-    (folder / "budget_1974.txt").write_text(f"{FACTS} The budget was 500 crowns.", encoding="utf-8")
-    (folder / "budget_1975.txt").write_text(f"{FACTS} The budget was 600 crowns.", encoding="utf-8")
-    with open_for_writing(folder / ".localrag", extractor="phrases") as opened:
-        asyncio.run(build_index([folder], opened, lambda _: None))
+        documents[f"{name}.md"] = f"{header}# Minutes\n\n{FACTS} The fee was set at {month * 11} crowns.\n"
+    with index_of(tmp_path_factory.mktemp("minutes"), documents) as opened:
         yield opened
 
 
@@ -39,7 +34,6 @@ def dated(project, question):
         ("Which fee do last March's minutes set?", {"minutes-2024-03.md"}),
         ("What was decided in April 2024?", {"council-4.md"}),
         ("What did the council decide in 1974?", {"budget_1974.txt"}),
-        ("What was decided on 7 June 2024?", {"council-6.md"}),
         ("What was decided since July 2024?", {"minutes-2024-07.md", "council-8.md", "minutes-2024-09.md"}),
         ("Was wurde im Februar 2024 beschlossen?", {"council-2.md"}),
         ("What did the council decide in 1931?", set()),
@@ -55,9 +49,7 @@ def test_documents_of_the_time_of_a_question(minutes, question, paths):
     ("question", "first"),
     [
         ("Which fee was set in April 2024?", "council-4.md"),
-        ("Which fee was set in May 2024?", "minutes-2024-05.md"),
         ("What was the budget in 1974?", "budget_1974.txt"),
-        ("What was the budget in 1975?", "budget_1975.txt"),
     ],
 )
 def test_a_document_of_that_time_comes_first(minutes, question, first):

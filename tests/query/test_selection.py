@@ -1,7 +1,6 @@
 """Questions to some of the documents: nothing outside them is quoted, cited or used, in any mode."""
 
 import asyncio
-import json
 import re
 import shutil
 from dataclasses import replace
@@ -18,12 +17,13 @@ from localrag.project import filter_project, open_for_query
 from localrag.query.local_search import _relationship_sources, _report_sources
 from localrag.query.modes import MODE_FUNCTIONS
 from localrag.query.question import QueryOptions
-from localrag.query.retriever import hybrid_search, named_entities, retrieve
+from localrag.query.retriever import hybrid_search, named_entities
 from localrag.store import answers, documents, graph, runs, vectors
 from localrag.store import chunks as chunks_store
 from localrag.store.database import caches_of, snapshot
-from localrag.store.filtered import FilteredDatabase, NoMatchingDocuments
+from localrag.store.filtered import NoMatchingDocuments
 from localrag.store.opening import open_index
+from tests.query import made
 
 QUESTIONS = (
     "What happened to the Marian Dace?",
@@ -46,7 +46,7 @@ def demo(demo_town, tmp_path_factory):
 
 
 def ask(project, question, where="", **options):
-    return asyncio.run(answer_question(question, project, QueryOptions(selection=DocumentFilter(where), **options)))
+    return made.ask(project, question, selection=DocumentFilter(where), **options)
 
 
 def some_paths(least=1):
@@ -120,18 +120,6 @@ def test_basic_finds_what_an_index_of_only_these_documents_finds(demo, tmp_path_
     alone.db.close()
 
 
-@settings(max_examples=20)
-@given(some_paths(), st.sampled_from(QUESTIONS))
-@pytest.mark.ci
-def test_a_walk_stays_inside(demo, paths, question):
-    """Passages of the walk are of the selected documents, and as many as there are, up to k, where the words or names lead to them."""
-    vector = demo.embedder.embed([question])[0]
-    with filter_project(demo, DocumentFilter(only(paths))) as project:
-        found = retrieve(question, vector, project, 10)
-        assert {documents.document_path(project.db, c.id) for c, _ in found} <= set(paths)
-        assert len(found) >= min(3, graph.counts(project.db, ["chunks"])["chunks"])
-
-
 @settings(max_examples=15)
 @given(some_paths())
 @pytest.mark.ci
@@ -160,15 +148,6 @@ def test_graph_and_reports_are_seen_through_the_selected_documents(demo, paths):
                 assert "".join(text.split()).casefold() in flat
         sources = [*_report_sources(project, named), *_relationship_sources(project, named)]
         assert {q.chunk_id for s in sources for q in s.quotes} <= inside
-
-
-@pytest.mark.ci
-@pytest.mark.parametrize("where", ["path=**", "type=md,type=txt", "path!=nowhere", ""])
-def test_a_selection_of_everything_is_none(demo, where):
-    """The connection is an ordinary one: nothing is filtered, and the answer is that of no selection."""
-    with filter_project(demo, DocumentFilter(where)) as project:
-        assert not isinstance(project.db, FilteredDatabase)
-    assert ask(demo, QUESTIONS[0], where, mode="mix").answer == ask(demo, QUESTIONS[0], mode="mix").answer
 
 
 def test_nothing_matches(demo):
@@ -252,24 +231,3 @@ def test_the_database_is_not_written_to(demo):
             assert len(project.db.execute("SELECT id FROM documents").fetchall()) == 4
         assert before == (db.execute("PRAGMA data_version").fetchone(), db.execute("SELECT count(*) FROM sqlite_master").fetchone())
         assert len(db.execute("SELECT id FROM documents").fetchall()) == len(PATHS)
-
-
-def test_vectors_among_the_selected_are_those_of_brute_force(demo):
-    """Chunks, entities and reports: cosine of every selected vector, best first."""
-    vector = demo.embedder.embed([QUESTIONS[1]])[0]
-    with filter_project(demo, DocumentFilter("path=docs/letters/*,path=docs/logs/*")) as project:
-        for kind in ("chunk", "entity", "report"):
-            inside = project.db.subject_ids(kind)
-            ids, matrix = vectors.load_vectors(demo.db, kind, sorted(inside))
-            cosine = dict(zip(ids, (matrix @ vector).tolist(), strict=True))
-            found = vectors.nearest(project.db, demo.folder, kind, vector, 10)
-            assert [s for _, s in found] == pytest.approx(sorted(cosine.values(), reverse=True)[:10], abs=1e-5)
-            assert [s for _, s in found] == pytest.approx([cosine[i] for i, _ in found], abs=1e-5)
-            assert len(vectors.nearest(project.db, demo.folder, kind, vector, 10_000)) == len(ids)
-
-
-def test_json_of_an_answer_says_which_documents(demo):
-    """As it is stored."""
-    ask(demo, "Who is Chen Guoliang?", "path=docs/press/*")
-    row = demo.db.execute("SELECT answer_json FROM answers ORDER BY id DESC LIMIT 1").fetchone()[0]
-    assert json.loads(row)["filter_text"] == "path=docs/press/*"

@@ -2,7 +2,6 @@
 
 import random
 import shutil
-import sys
 
 import psutil
 import pytest
@@ -36,9 +35,3 @@ def test_memory_stays_flat_over_hundreds_of_questions(plain_town, tmp_path):
         used = used_memory(index, 600, 200)
 
     assert used[2] - used[1] < GROWS, used
-
-
-if __name__ == "__main__":  # python -m tests.query.test_soak FOLDER QUESTIONS
-    with Index.open(sys.argv[1]) as opened:
-        for n, size in enumerate(used_memory(opened, int(sys.argv[2]), 200), 1):
-            sys.stdout.write(f"{200 * n:>6} questions {size / 1e6:8.1f} MB\n")

@@ -59,17 +59,3 @@ def test_every_mode_says_its_steps_with_counts(told, mode, options, steps):
 def test_an_extractive_answer_says_that_it_searches(told, mode):
     """It takes no steps that have parts."""
     assert told(mode, "extractive") == ["searching …"]
-
-
-@pytest.mark.ci
-def test_nothing_is_kept_of_a_project_that_does_not_log(town):  # noqa: F811
-    """The answer has no number, the same call is not made twice, and the database has no row more."""
-    with open_for_query(town, engine=EngineOptions(use_adapters=False), logs=False) as project:
-        answered_by(project, Scripted(well))
-        before = project.db.execute("SELECT (SELECT count(*) FROM llm_calls), (SELECT count(*) FROM answers)").fetchone()
-        first, second = (asyncio.run(answer_question(QUESTION, project, QueryOptions("basic", style="abstractive"))) for _ in range(2))
-        after = project.db.execute("SELECT (SELECT count(*) FROM llm_calls), (SELECT count(*) FROM answers)").fetchone()
-
-    assert (first.id, first.conversation, first.llm_calls, second.llm_calls) == (0, 0, 1, 0)
-    assert first.answer == second.answer
-    assert before == after

@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 
 from localrag import model_files
-from localrag.engine.embedder import open_embedder
 from localrag.llm.reader import PassageReader
-from localrag.model_files import find_embedder
-from localrag.query import support_score
 from localrag.query.attribution import SentenceVectors, support_checker
-from localrag.query.support_score import FEATURES, SupportScorer, load_weights
+from localrag.query.support_score import SupportScorer, load_weights
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, SUPPORTED_STATE, UNSUPPORTED_STATE, Quote
 
 CHARTER = (
@@ -19,11 +16,6 @@ CHARTER = (
 )
 PASSAGE = Quote("charter", 0, len(CHARTER), CHARTER)
 READER = PassageReader()
-
-
-@pytest.fixture(scope="module")
-def embed():
-    return open_embedder(find_embedder(None)).embed
 
 
 @pytest.fixture(scope="module")
@@ -71,15 +63,6 @@ def test_without_the_weights_or_a_reader_the_rules_decide(embed, monkeypatch):
     assert by_rules == [SUPPORTED_STATE, CONTRADICTED_STATE, UNSUPPORTED_STATE]
 
 
-def test_the_weights_are_those_of_the_features():
-    """Both heads have a weight for each feature; the one for other languages uses the reader and the numbers only."""
-    weights = load_weights()
-
-    assert weights["parsed.weight"].shape == weights["other.weight"].shape == (len(FEATURES),)
-    assert len(set(FEATURES)) == len(FEATURES)
-    assert {name for name, w in zip(FEATURES, weights["other.weight"], strict=True) if w} == set(support_score.OTHER_LANGUAGE_FEATURES)
-
-
 def test_a_sentence_is_scored_in_any_script_and_shape(embed):
     """Signs alone, one word, Chinese and German have finite features; passages without a sentence have no estimate."""
     scorer = SupportScorer(SentenceVectors(embed).cosines, READER, load_weights())
@@ -89,16 +72,3 @@ def test_a_sentence_is_scored_in_any_script_and_shape(embed):
         assert np.isfinite(scorer.features(claim, [PASSAGE], views, is_proved=False, has_names=True)).all()
 
     assert scorer.estimate("Yes.", [Quote("c", 0, 1, " ")], is_proved=False, language="en") is None
-
-
-def test_the_reader_reads_a_pair_of_texts_once(embed, monkeypatch):
-    """A sentence that is checked twice against the same passages is read once, as one batch."""
-    read = []
-    entailments = PassageReader.entailments
-    monkeypatch.setattr(PassageReader, "entailments", lambda self, pairs: read.append(len(pairs)) or entailments(self, pairs))
-    checked = support_checker(embed, reader=READER)
-    for _ in range(2):
-        checked("Tom Brandl could not come, being ill.", [PASSAGE], ())
-
-    assert len(read) == 1
-    assert read[0] <= 2

@@ -2,16 +2,14 @@
 
 import asyncio
 import json
-import random
 
 import pytest
 
 from localrag.asking import answer_question
-from localrag.errors import EngineError
-from localrag.indexing.pipeline import build_index
-from localrag.project import open_for_query, open_for_writing
+from localrag.project import open_for_query
 from localrag.query.question import AnswerCallbacks, QueryOptions
 from localrag.records import SUPPORTED_STATE, UNSUPPORTED_STATE, Answer
+from tests.query.made import index_of
 from tests.servers import Server, event, llama
 
 HANDBOOK = """# Handbook
@@ -40,21 +38,15 @@ Restart=always
 Salaries are reviewed twice a year, in June and December.
 """
 LEAVE, PAY, UNIT = "How much vacation is there?", "What do the roles earn?", "How is the server deployed?"
-GERMAN, LONG, NOTHING = "Wie viel Urlaub bekommt jeder Angestellte?", "How long is the year?", "Who cleans the windows?"
-WORDS = "whale boat river stone lamp garden winter doctor bridge letter market island window forest bell paper wagon candle sailor".split()
+GERMAN = "Wie viel Urlaub bekommt jeder Angestellte?"
 FOREIGN = "Where do whales go?"
 SHORTER = "Summarize that in one sentence."
-CIRCLES = "Who was it?"
 WRITTEN = {
-    CIRCLES: "Every employee gets 20 days of paid vacation in a year [1]." + " The office is closed on Mondays and on Fridays." * 50,
     LEAVE: "Every employee gets **20 days** of paid vacation in a year [1].\n\n- Interns get 5 days of paid vacation in a year [99]\n"
     "- Whales migrate north to feed [1]\n\n**Sources:**\n[1] forged.md › Nothing\n",
     PAY: "## Pay\n\n| Role | Salary |\n|---|---|\n| Programmer | 85,000 [1] |\n| Lead Programmer | 99,000 [1] |\n\n"
     "Salaries are reviewed once a year.",
     UNIT: "Write this unit file:\n\n```ini\n[Service]\nExecStart=/usr/bin/datasette serve\nRestart=always\n```\n\nSee ![p](http://evil.example/p.png).",
-    LONG: "Every employee gets 20 days of paid vacation in a year. [1] "
-    + " ".join(f"{' '.join(random.Random(n).sample(WORDS, 9)).capitalize()} {n}." for n in range(1200)),
-    NOTHING: "The documents do not mention who cleans the windows.",
     FOREIGN: "Whales migrate north to feed. Submarines follow them under the ice. Nobody has counted them.",
     SHORTER: "Every employee gets 20 days of paid vacation in a year. [1]",
 }
@@ -80,12 +72,8 @@ class Writer:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("written")
-    (made / "docs").mkdir()
-    (made / "docs" / "handbook.md").write_text(HANDBOOK, encoding="utf-8")
-    with open_for_writing(made / "docs" / ".localrag", extractor="phrases") as project:
-        asyncio.run(build_index([made / "docs"], project, lambda _: None, reports=False))
-    return made / "docs" / ".localrag"
+    with index_of(tmp_path_factory.mktemp("written"), {"handbook.md": HANDBOOK}, reports=False) as project:
+        return project.folder
 
 
 @pytest.fixture
@@ -167,25 +155,6 @@ def test_an_answer_in_another_language_is_asked_for_again(ask):
     assert made.answer.startswith("Jeder Angestellte bekommt")
 
 
-def test_the_requested_form_is_given(ask):
-    """One sentence is one; another form is named in the prompt."""
-    one, *_ = ask(LEAVE, response_type="single sentence")
-    _, _, prompts = ask(LEAVE, response_type="a table")
-
-    assert one.answer == "Every employee gets **20 days** of paid vacation in a year. [1]"
-    assert "Form: a table" in prompts[0][-1]["content"]
-
-
-@pytest.mark.ci
-def test_ten_thousand_words_end_with_a_whole_sentence(ask):
-    """The answer stops at its length, and says so; no sentence is cut."""
-    made, *_ = ask(LONG)
-
-    assert len(made.answer) < 12_000
-    assert made.answer.rstrip().endswith("[unsupported]")
-    assert "cut off at its limit" in made.note
-
-
 @pytest.mark.ci
 def test_an_answer_that_no_source_bears_out_is_called_that(ask):
     """Its note says so before it counts sentences; an answer with a supported sentence has no such note."""
@@ -207,29 +176,6 @@ def test_a_question_about_the_last_answer_is_asked_with_it(ask):
     assert [state for _, state in states(made)] == [SUPPORTED_STATE]
 
 
-def test_an_answer_in_place_of_a_rewritten_question_is_not_asked(ask):
-    """The question stands as it was asked, with the one before it."""
-
-    def writer(body):
-        rewrites = "Last question: " in body["messages"][-1]["content"]
-        return "To take vacation, follow these steps: 1. Ask the steward. 2. Wait." if rewrites else Writer()(body)
-
-    made, _, prompts = ask(LEAVE, writer, history=[Answer(PAY, "A Programmer earns 85,000.", "basic")])
-
-    assert "Last question: " in prompts[0][-1]["content"]
-    assert f"Question: {LEAVE} ({PAY})\n" in prompts[-1][-1]["content"]
-    assert "steward" not in made.standalone_question
-
-
-@pytest.mark.ci
-def test_a_model_that_goes_round_in_circles_is_stopped(ask):
-    """What came before is the answer, and its note says so."""
-    made, *_ = ask(CIRCLES)
-
-    assert len(made.answer) < 900
-    assert "The model repeated itself, so" in made.note
-
-
 @pytest.mark.parametrize("said", ["", "   \n\n", "[1]", "```\n```"])
 def test_a_model_that_writes_nothing_leaves_the_passages(ask, said):
     """Without a word of the model the answer is what a model is not needed for; the note says that it wrote nothing."""
@@ -240,22 +186,6 @@ def test_a_model_that_writes_nothing_leaves_the_passages(ask, said):
     assert ("the model wrote nothing" in made.note) == (not said.strip())
 
 
-def test_a_model_declines_in_its_own_words(ask):
-    """Its sentence bears no mark; the closest passages follow."""
-    made, *_ = ask(NOTHING)
-
-    assert made.answer.startswith(f"{WRITTEN[NOTHING]}\n\nClosest:")
-    assert not made.is_answerable
-
-
-def test_a_window_of_2048_tokens_is_enough(ask):
-    """Fewer sources are sent, and the answer is the same."""
-    made, _, prompts = ask(LEAVE, window=2048)
-
-    assert made.answer.startswith("Every employee gets **20 days** of paid vacation in a year. [1]")
-    assert sum(len(m["content"].split()) for m in prompts[-1]) < 2048
-
-
 def test_a_server_that_breaks_off_leaves_whole_sentences(ask):
     """What was complete before the token limit is kept."""
     end = b"data: " + json.dumps({"choices": [{"delta": {}, "finish_reason": "length"}]}).encode() + b"\n\n"
@@ -263,13 +193,6 @@ def test_a_server_that_breaks_off_leaves_whole_sentences(ask):
 
     assert made.answer == "Every employee gets 20 days of paid vacation in a year. [1]"
     assert "cut off at its limit" in made.note
-
-
-@pytest.mark.ci
-def test_an_unknown_prompt_is_an_error(ask):
-    """The replay fails on a prompt that it does not recognise, so that no test passes by accident."""
-    with pytest.raises(EngineError):
-        ask("Who is the king of the moon?")
 
 
 def test_the_sources_of_a_prompt_keep_their_lines_and_say_where_they_stand(ask):

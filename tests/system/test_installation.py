@@ -76,15 +76,12 @@ def test_every_extra_that_a_command_asks_for_brings_what_it_asks_for():
         )
 
 
-def test_libraries_are_added_by_the_pip_of_the_environment(prefix):
-    """By the environment's own Python, whatever `pip` the shell would find; without pip by uv."""
+def test_libraries_are_added_by_the_pip_of_the_environment(prefix, monkeypatch):
+    """By the environment's own Python, whatever `pip` the shell would find; without pip, as uv makes environments, by uv."""
     assert command_of(install_hint("matplotlib", "ray")) == [
         *(f"{prefix}/bin/python", "-m", "pip", "install", "matplotlib", "ray>=2.60,<3")
     ]
 
-
-def test_without_pip_uv_adds_libraries(prefix, monkeypatch):
-    """An environment that uv made has no pip."""
     monkeypatch.setattr(installation, "find_spec", lambda _: None)
 
     assert command_of(install_hint("pyarrow")) == ["uv", "pip", "install", "--python", f"{prefix}/bin/python", "pyarrow"]
@@ -196,18 +193,6 @@ def names_the_distribution(line):
 def test_what_the_next_test_looks_for_is_found(line):
     """Each of these would install whatever an index has under the name."""
     assert names_the_distribution(line)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        *("uv tool install .", "pipx inject localrag-graph watchfiles", "uv tool uninstall localrag", "pip install dist/*.whl"),
-        *("podman build -t localrag .", "/opt/localrag/bin/pip install uv", "pip install wheels/localrag_graph-*.whl"),
-    ],
-)
-def test_what_names_a_file_or_an_environment_may_stay(line):
-    """These install nothing by the name."""
-    assert not names_the_distribution(line)
 
 
 def texts():

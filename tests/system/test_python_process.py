@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from localrag.system.python_process import RUN_MODULE, python_process
+from localrag.system.python_process import python_process
 from tests.conftest import ROOT, write_town
 from tests.serve.server import served_by
 
@@ -91,11 +91,3 @@ def test_a_checkout_as_the_working_folder_comes_last(monkeypatch):
     without_libraries = [command[0], "-S", *command[1:]]  # in whose folders localrag may be installed
     printed = subprocess.run(without_libraries, env=env, check=True, capture_output=True, text=True).stdout
     assert printed.split() == [str(Path(ROOT, "localrag", "__init__.py")), str(ROOT)]
-
-
-def test_a_module_gets_its_arguments_and_exit_code(tmp_path):
-    """As by `python -m`."""
-    command, env = python_process(RUN_MODULE, "localrag", "--no-such-option")
-    done = subprocess.run(command, env=env, check=False, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "Usage: python -m localrag" in done.stderr

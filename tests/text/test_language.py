@@ -11,9 +11,7 @@ from localrag.text.language import LANGUAGE_NAMES, detect_language
     [
         ("tr", "Bütçeye kim karşı oy verdi?"),
         ("nl", "Hoeveel kost de nieuwe zwembad?"),
-        ("pl", "Kto zbudował basen?"),
         ("de", "Wer wurde verletzt?"),
-        ("fr", "Qui a été élu président ?"),
         ("es", "¿Quién trató a Mirko Sand?"),
         ("ru", "Кто построил мост?"),
         ("uk", "Скільки коштує оренда?"),
