@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localrag.engine.engine import Engine
-from localrag.engine.request import PromptLookup, Request, Sequence, common_prefix_length
+from localrag.engine.request import Request, Sequence
 from localrag.engine.scheduler import SlotManager, StepPlanner
 from localrag.engine.settings import EngineSettings
-from localrag.errors import ContextTooSmall, EngineError, ModelError
+from localrag.errors import ContextTooSmall, EngineError
 from tests.fakes import FakeLlama, inconsistencies
 
 PIECE = 16
@@ -64,15 +64,6 @@ def test_guesses_that_come_true_save_steps():
 
     assert steps[True][1] == steps[False][1]
     assert steps[True][0] < steps[False][0] / 2
-
-
-def test_a_guess_is_what_followed_the_last_time():
-    """The lookup finds the last place of the longest known ending."""
-    lookup = PromptLookup()
-
-    assert lookup.propose([1, 2, 3]) == []
-    assert lookup.propose([1, 2, 3, 9, 2, 3, 8, 2, 3]) == [8, 2, 3]
-    assert lookup.propose([1, 2, 3, 9, 2, 3, 8, 2, 3, 1, 2, 3]) == [9, 2, 3, 8, 2, 3, 1, 2, 3]
 
 
 def test_a_shared_beginning_is_kept_for_the_next_run(tmp_path):
@@ -197,14 +188,6 @@ def test_people_overtake_indexing():
     assert order == [person, first, second]
 
 
-@given(prompts, prompts)
-def test_common_length_is_the_first_difference(a, b):
-    """The shared length equals that of a cell by cell comparison."""
-    expected = next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-
-    assert common_prefix_length(a, b) == expected
-
-
 def test_a_request_that_cannot_fit_says_the_numbers():
     """A prompt and answer over the window are refused before anything is computed."""
     with pytest.raises(ContextTooSmall, match=r"250 tokens.*up to 20.*270.*256"):
@@ -264,27 +247,6 @@ def test_closing_fails_what_still_runs_and_frees_the_model():
         await asyncio.to_thread(engine.close)
         with pytest.raises(EngineError):
             await task
-
-    asyncio.run(run())
-    assert backend.closed
-
-
-def test_a_kv_that_cannot_be_made_anew_closes_the_engine():
-    """When not even an empty KV can be had after a failed step, requests end in errors and nothing is computed on what is gone."""
-    backend = FakeLlama(slots=2, fail_on=9)
-    engine = Engine(lambda: backend, max_rows=PIECE)
-
-    def no_memory():
-        raise ModelError("no memory")
-
-    backend.reset = no_memory
-
-    async def run():
-        with pytest.raises(EngineError):
-            await engine.generate(request([9, 9]))
-        await asyncio.to_thread(engine._thread.join, 5)
-        with pytest.raises(EngineError, match="closed"):
-            await engine.generate(request([1, 2]))
 
     asyncio.run(run())
     assert backend.closed

@@ -12,17 +12,15 @@ from PIL import Image
 
 from localrag.engine.settings import EngineOptions
 from localrag.indexing import documents
-from localrag.indexing.documents import DeletionPolicy
 from localrag.indexing.pipeline import build_index
 from localrag.loaders.reader import load_files
 from localrag.project import open_for_writing
 from localrag.records import Entity, Graph, Relationship, content_id
 from localrag.store import documents as documents_store
 from localrag.store import erasure
-from tests.cli.commands.test_index import rows
 from tests.conftest import TOWN, run_localrag, seeds
-from tests.graphs import detect_communities
 from tests.indexing.files import pdf
+from tests.indexing.runs import index, rows
 from tests.indexing.scans import drawn, needs, remove_ocr, saved, without_tesseract
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
@@ -40,12 +38,6 @@ SAME = {  # by names, paths and places: the ids of documents that moved are made
     "full text": f"SELECT path, ordinal, s.text FROM chunks_fts s {OF_CHUNK.format('chunk_id')} ORDER BY 1, 2",
     "sentences": f"SELECT path, ordinal, spans FROM sentence_spans s {OF_CHUNK.format('chunk_id')} ORDER BY 1, 2",
 }
-
-
-def index(folder, *, reports=False, prune=False, **settings):
-    with open_for_writing(folder / ".localrag", extractor="phrases", engine=EngineOptions(), **settings) as project:
-        build = build_index([folder / "docs"], project, lambda _: None, reports=reports, deletion=DeletionPolicy(prune))
-        return asyncio.run(build).documents
 
 
 def sentence(rng):
@@ -249,37 +241,6 @@ def ring(n, extra=()):
     return Graph(tuple(Entity(i, i, "person") for i in names), tuple(Relationship(f"{a}-{b}", a, b) for a, b in pairs))
 
 
-def test_communities_that_live_on_keep_their_ids():
-    """A new member changes its own community's members and no community's id; a community that falls apart gives its id to one part."""
-    before = detect_communities(ring(6), max_size=10, seed=0)
-    after = detect_communities(ring(6, ["a9"]), max_size=10, seed=0, before=before)
-
-    assert len(before) == 4
-    assert {c.id for c in after} == {c.id for c in before}
-    assert [c.id for c in before if "a0" in c.entity_ids] == [c.id for c in after if "a9" in c.entity_ids]
-    assert len({c.id for c in detect_communities(ring(3), max_size=10, seed=0, before=before)}) == 4
-
-
-def test_only_reports_whose_input_changed_are_written_again(tmp_path):
-    """A document more about one group leaves the reports on the others as they were."""
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    for group, names in {"x": "Ada Quist,Bo Lund,Cy Marsh", "y": "Dora Feld,Eli Storm,Finn Gray"}.items():
-        people = names.split(",")
-        for n, (a, b) in enumerate([(0, 1), (1, 2), (0, 2)]):
-            (docs / f"{group}{n}.txt").write_text(f"{people[a]} met {people[b]}. {people[b]} wrote to {people[a]} about day {n}.")
-    index(tmp_path, reports=True)
-    before = dict(rows(tmp_path, "SELECT community_id, findings || title FROM reports"))
-    (docs / "x9.txt").write_text("Ada Quist and Bo Lund paid Cy Marsh for a boat. Ada Quist thanked Bo Lund.")
-    index(tmp_path, reports=True)
-    after = dict(rows(tmp_path, "SELECT community_id, findings || title FROM reports"))
-
-    assert before.keys() == after.keys()
-    changed = {i for i in after if before[i] != after[i]}
-    assert 0 < len(changed) < len(after)
-    assert all("Dora Feld" not in after[i] for i in changed)
-
-
 def words_in(folder, *words):
     """The files of a folder that hold one of the words, in any of the ways text is stored."""
     found = []
@@ -319,24 +280,6 @@ def test_removed_documents_leave_no_trace(tmp_path, home):
     assert calls and calls <= {key for (key,) in rows(tmp_path, "SELECT key FROM llm_calls")}
     assert run_localrag("check", cwd=tmp_path).returncode == 0
     assert "Lars Holm" in run_localrag("ask", "Who is the mate of the Skua?", cwd=tmp_path).stdout
-
-
-def test_everything_can_be_removed_and_what_is_not_there_cannot(tmp_path):
-    """`rm --all` empties an index, which can be filled again; a path without documents and a call without a path are refused."""
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "a.txt").write_text(TOWN["b.txt"])
-    index(tmp_path)
-    for args, message in ((["rm", "docs/b.txt"], "The index has no document at docs/b.txt"), (["rm"], "Name what to remove")):
-        refused = run_localrag(*args, cwd=tmp_path)
-        assert refused.returncode == 2
-        assert message in refused.stderr
-
-    done = run_localrag("rm", "--all", "--yes", cwd=tmp_path)
-
-    assert done.returncode == 0, done.stderr
-    assert words_in(tmp_path / ".localrag", "Skua", "Holm") == []
-    assert index(tmp_path).new == ("docs/a.txt",)
 
 
 def test_an_erasure_that_was_cut_off_is_finished_by_the_next_run(tmp_path):

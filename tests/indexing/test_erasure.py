@@ -28,9 +28,9 @@ from localrag.store import database, documents, runs
 from localrag.store.check import check_index, problems
 from localrag.store.database import back_up_database
 from localrag.store.erasure import STUDY_FILES
-from tests.cli.commands.test_index import rows
 from tests.conftest import TOWN, run_localrag
 from tests.fakes import Scripted, example
+from tests.indexing.runs import rows
 from tests.indexing.test_documents_update import words_in
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
@@ -309,10 +309,12 @@ def test_a_reader_holds_up_the_end_of_an_erasure(town, monkeypatch):
 def test_all_is_asked_about(town):
     """Without a yes `rm --all` removes nothing and says how it would; with --yes nothing of any document or study is left."""
     refused = run_localrag("rm", "--all", cwd=town)
+    unnamed = run_localrag("rm", cwd=town)
     kept = rows(town, "SELECT count(*) FROM documents")
     done = run_localrag("rm", "--all", "--yes", cwd=town)
 
-    assert (refused.returncode, kept) == (2, [(4,)])
+    assert (refused.returncode, unnamed.returncode, kept) == (2, 2, [(4,)])
+    assert "Name what to remove" in unnamed.stderr
     assert "localrag rm --all --yes" in refused.stderr
     assert done.returncode == 0, done.stderr
     assert words_in(town / ".localrag", *SECRETS, "Skua", "Holm") == []

@@ -13,7 +13,7 @@ from localrag.indexing.pipeline import build_index
 from localrag.llm.model import ChatModel
 from localrag.project import open_for_writing
 from localrag.records import Entity, Graph
-from localrag.store import graph, runs
+from localrag.store import graph
 from localrag.store.llm_cache import SqliteLlmCache
 from localrag.store.opening import open_index
 from tests.conftest import TOWN
@@ -204,11 +204,3 @@ def test_a_smaller_window_writes_what_is_new_and_leaves_the_rest(index, tmp_path
     assert same.tasks == []
     assert failures == ()
     assert "report" in third.tasks
-
-
-def test_the_user_is_told_what_failed(index, tmp_path):
-    """Failures are in the index by stage and kind, for `status` and the summary of a run."""
-    index(failing("describe", EngineError("the step failed")))
-
-    with open_for_writing(tmp_path / ".localrag") as project:
-        assert [(f.stage, f.reason) for f in runs.failures(project.db)] == [("description", "the step failed")]

@@ -19,8 +19,8 @@ from localrag.loaders.content import InnerDocument
 from localrag.loaders.reader import _inner_documents, load_files
 from localrag.project import open_for_writing
 from localrag.records import DocumentPart, file_path, format_path
-from tests.cli.commands.test_index import rows
 from tests.conftest import run_localrag
+from tests.indexing.runs import rows
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
 BRIDGE, SHIPS = "archive.mbox/2019-03-02 Re: bridge", "archive.mbox/2019-03-02 Re: bridge/ships.csv"

@@ -187,11 +187,6 @@ def test_the_speed_of_an_extraction_is_remembered():
     assert extraction_seconds(file, 100) == 200.0
 
 
-def test_settings_that_are_written_are_read_again():
-    """Each as it was."""
-    assert IndexSettings.from_json(IndexSettings(extractor="model").to_json()).extractor == "model"
-
-
 @pytest.mark.ci
 def test_reports_are_written_on_demand_by_another_model_than_the_index_was_made_with(docs, server):
     """`index --write-reports` needs no path; the reports stay the model's when a document changes."""

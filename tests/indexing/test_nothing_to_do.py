@@ -1,25 +1,22 @@
 """A run with nothing to do costs nothing: no file that looks as it did is opened, no model, no text of the index is read."""
 
-import asyncio
 import os
 import sqlite3
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from localrag.engine.settings import EngineOptions
 from localrag.indexing import documents
-from localrag.indexing.documents import DeletionPolicy
-from localrag.indexing.pipeline import build_index
 from localrag.loaders import discover, parser_process
-from localrag.project import open_for_writing
 from localrag.system.files import FileStat
-from tests.cli.commands.test_index import rows
 from tests.conftest import TOWN, run_localrag
+from tests.indexing import runs
 from tests.indexing.files import pdf
+from tests.indexing.runs import rows
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
 ROOT = Path(__file__).parents[2]
@@ -35,11 +32,7 @@ def write(file, text, at=OLD):
     os.utime(file, (at, at))
 
 
-def index(folder, *, reports=True, verify=False, said=None, **settings):
-    engine = EngineOptions(notify=said.append) if said is not None else EngineOptions()
-    with open_for_writing(folder / ".localrag", extractor="phrases", engine=engine, **settings) as project:
-        deletion = DeletionPolicy(prune=True, rehash=verify)
-        return asyncio.run(build_index([folder / "docs"], project, lambda _: None, reports=reports, deletion=deletion)).documents
+index = partial(runs.index, prune=True, reports=True)
 
 
 @pytest.fixture

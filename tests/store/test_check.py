@@ -15,7 +15,6 @@ from localrag.project import open_for_writing
 from localrag.records import Chunk, Document, content_id
 from localrag.store import documents, entity_network, runs
 from localrag.store.check import CHECKS, check_full_text, check_index, problems, repair_index
-from localrag.store.full_text import search_chunks
 from localrag.store.opening import open_index, writer_lock
 from localrag.store.schema import CONTENT_TABLES
 from localrag.system.trust import record_cache_file
@@ -72,12 +71,8 @@ DAMAGES = {
         [f"UPDATE chunks SET text = 'other' WHERE {ONE('chunks')}"], "is not a slice of it"),
     "a chunk that is missing": (
         [f"DELETE FROM chunks WHERE {ONE('chunks')}"], "has chunks that do not cover it"),
-    "offsets of a chunk": (
-        [f"UPDATE chunks SET start = start + 1 WHERE {ONE('chunks')}"], "has chunks that do not cover it"),
     "a row of the full text that is missing": (
         [f"DELETE FROM chunks_fts WHERE {ONE('chunks_fts')}"], "1 chunks are not in the full-text index as they are"),
-    "a row of the full text twice": (
-        ["INSERT INTO chunks_fts SELECT * FROM chunks_fts LIMIT 1"], "full text: the full-text index has "),
     "a row of the full text of no chunk": (
         ["INSERT INTO chunks_fts VALUES ('gone', 'gone', '')"], "full text: the full-text index has "),
     "a row of the full text of another text": (
@@ -106,10 +101,6 @@ DAMAGES = {
         "not the sum of what documents say"),
     "an entity in no community": (
         [f"DELETE FROM community_members WHERE {ONE('community_members')}"], "1 entities not in just one community of level 0"),
-    "an entity in two communities": (
-        ["INSERT INTO community_members SELECT c.id, m.entity_id FROM communities c, community_members m WHERE m.community_id <> c.id"
-         " AND c.level = (SELECT level FROM communities WHERE id = m.community_id) LIMIT 1"],
-        "entities not in just one community"),
     "a parent that is missing": (
         ["UPDATE communities SET level = level + 1, parent_id = 'gone' WHERE level = (SELECT max(level) FROM communities)"],
         "communities whose parent is missing"),
@@ -120,11 +111,6 @@ DAMAGES = {
     "a place of nothing": (
         [f"UPDATE entity_positions SET entity_id = 'gone' WHERE {ONE('entity_positions')}"],
         "1 rows of entity_positions belong to entities that are missing"),
-    "a link of nothing": (
-        ["INSERT INTO community_edges SELECT level, id, 'gone', 1 FROM communities LIMIT 1"],
-        "1 rows of community_edges belong to communities that are missing"),
-    "a report of no community": (
-        [f"UPDATE reports SET community_id = 'gone' WHERE {ONE('reports')}"], "reports belong to communities that are missing"),
     "a report that is missing": ([f"DELETE FROM reports WHERE {ONE('reports')}"], "1 communities have no report"),
     "a quote that is not verbatim": (
         [f"UPDATE reports SET findings = json_set(findings, '$[0].quotes[0].text', 'never said') WHERE {ONE('reports')}"],
@@ -176,16 +162,6 @@ def rows(folder, sql):
         return db.execute(sql).fetchall()
     finally:
         db.close()
-
-
-def test_a_mended_full_text_finds_as_before(folder):
-    """Made anew from the chunks, the full-text index finds English by stem and Chinese by character pairs."""
-    damage(folder, "DELETE FROM chunks_fts_data WHERE id > 10")
-    remedy(folder)
-    db = open_index(folder)
-
-    assert len(search_chunks(db, "leaking", 5)) == 1
-    assert len(search_chunks(db, "轮机长", 5)) == 1
 
 
 def test_caches_that_disagree_with_the_database_are_found_and_dropped(folder):
@@ -406,16 +382,6 @@ def test_answers_of_models_with_a_changed_byte_stay(folder):
 
     assert found(folder)[0] == []
     assert rows(folder, "SELECT text FROM llm_calls") == [('"park of llm_calls"',)]
-
-
-def test_a_repair_leaves_a_run_due(folder):
-    """Where something is left to make, the last run counts as interrupted, so that status says so."""
-    damage(folder, DAMAGES["a degree"][0][0])
-    remedy(folder)
-    db = open_index(folder)
-
-    assert runs.last_run(db)["state"] == "interrupted"
-    assert "graph_hash" not in runs.load_settings(db)
 
 
 @pytest.mark.ci

@@ -29,7 +29,6 @@ from localrag.records import (
 )
 from localrag.store import answers, documents, generations, graph, llm_cache, runs, vectors
 from localrag.store import chunks as chunks_store
-from localrag.store.database import ImmediateDatabase, connect
 from localrag.store.full_text import search_chunks
 from localrag.store.opening import open_index, writer_lock
 from tests.graphs import replace_graph
@@ -144,24 +143,6 @@ def test_full_text_finds_inflected_and_chinese_words(db):
     assert [c for c, _ in search_chunks(db, 'Who "sells" the quay? (vote*) AND -NOT', 5)] == ["a.txt-0"]
     assert [c for c, _ in search_chunks(db, "谁是轮机长？", 5)] == ["b.txt-0"]
     assert search_chunks(db, "?!", 5) == []
-
-
-def test_the_nearest_vectors_are_those_of_brute_force(db, tmp_path):
-    """The order and the cosines of a matrix product, read or from memory; nothing is written beside the database."""
-    random = np.random.default_rng(0)
-    matrix = random.normal(size=(300, 16)).astype(np.float32)
-    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
-    ids = [f"s{n:03d}" for n in range(300)]
-    vectors.save_vectors(db, "chunk", "e", ids, dict.fromkeys(ids, "h"), matrix)
-    query = matrix[17]
-    expected = [ids[n] for n in np.argsort(-(matrix @ query), kind="stable")[:5]]
-    folder = tmp_path / "index"
-
-    for _ in range(2):
-        found = vectors.nearest(db, folder, "chunk", query, 5)
-        assert [i for i, _ in found] == expected
-        assert found[0][1] == pytest.approx(1.0, abs=1e-5)
-    assert list(folder.glob("*.faiss")) == []
 
 
 def test_only_changed_texts_need_a_vector(db):
@@ -325,7 +306,7 @@ def reported(db):
 
 
 def test_documents_that_reports_quote_are_counted_and_those_in_none_are_named(reported):
-    """A document that went is not counted any more; one without an entity of a report is in none."""
+    """A document that went is not counted any more; one without an entity of a report is in none, and without reports all are."""
     add(reported, "b.txt", "Nobody came. ")
 
     assert graph.report_coverage(reported) == {"quoted": 1, "in_no_report": ["b.txt"]}
@@ -333,6 +314,9 @@ def test_documents_that_reports_quote_are_counted_and_those_in_none_are_named(re
     documents.remove_document(reported, "a.txt")
     generations.publish(reported, without_report=[])
     assert graph.report_coverage(reported) == {"quoted": 0, "in_no_report": ["b.txt"]}
+    add(reported, "a.txt", "Ann met Bert. ")
+    reported["reports"].delete_where()
+    assert graph.report_coverage(reported) == {"quoted": 0, "in_no_report": ["a.txt", "b.txt"]}
 
 
 def test_coverage_is_the_share_of_passages_today(reported):
@@ -369,32 +353,6 @@ def test_vectors_of_some_subjects_are_read_alone(db):
     assert ids == ["a", "c"]
     assert matrix.tolist() == [[0, 1, 0], [0, 0, 1]]
     assert vectors.load_vectors(db, "report", [])[0] == []
-
-
-def test_without_any_report_every_document_is_in_none(reported):
-    """Also one whose entities are known: so an index is between its first publication and its reports."""
-    reported["reports"].delete_where()
-
-    assert graph.report_coverage(reported) == {"quoted": 0, "in_no_report": ["a.txt"]}
-
-
-def test_a_transaction_takes_the_writers_place_in_the_database_alone(tmp_path):
-    """Nobody else writes to it meanwhile; what is attached, as temporary tables are, is left alone until something is written there."""
-    open_index(tmp_path / "index", create=True).close()
-    db = ImmediateDatabase(connect(tmp_path / "index" / "index.db"))
-    db.attach("other", tmp_path / "other.db")
-    main, other = (sqlite3.connect(path, timeout=0) for path in (tmp_path / "index" / "index.db", tmp_path / "other.db"))
-
-    with db.atomic():
-        with pytest.raises(sqlite3.OperationalError, match="locked"):
-            main.execute("BEGIN IMMEDIATE")
-        other.execute("BEGIN IMMEDIATE")
-        other.rollback()
-        runs.save_settings(db, kept=1)
-    main.execute("BEGIN IMMEDIATE")
-    main.rollback()
-
-    assert runs.load_settings(db)["kept"] == 1
 
 
 def test_an_extraction_is_read_as_it_was_stored(tmp_path):

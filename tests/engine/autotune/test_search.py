@@ -1,6 +1,5 @@
 """What the engine finds out about a machine, and what can be set by hand."""
 
-import asyncio
 import json
 from dataclasses import replace
 
@@ -12,11 +11,6 @@ from localrag.engine.llama import weights
 from localrag.engine.llama.model import LlamaModel
 from localrag.engine.settings import EngineOptions, EngineSettings
 from localrag.errors import ModelError, UsageError
-from localrag.llm.grammar import choice_of
-from localrag.llm.model import ChatModel
-from localrag.model_files import ModelFile
-from localrag.store.llm_cache import SqliteLlmCache
-from localrag.store.opening import open_index
 from tests.conftest import run_localrag
 
 
@@ -56,15 +50,6 @@ def test_a_setting_that_cannot_be_is_refused_in_words(text, said):
     """A mistake in --engine names the setting and what it may be."""
     with pytest.raises(UsageError, match=said):
         EngineSettings().with_values(text)
-
-
-def test_a_mistake_in_engine_settings_ends_before_anything_is_made(tmp_path):
-    """The command line refuses it with exit code 2 and leaves no index behind."""
-    (tmp_path / "a.txt").write_text("Lars Holm is the mate.")
-    done = run_localrag("index", "a.txt", "--engine", "slots=0", cwd=tmp_path)
-
-    assert done.returncode == 2
-    assert not (tmp_path / ".localrag").exists()
 
 
 def test_too_little_memory_is_said_with_the_numbers(engine, chat_file):
@@ -124,23 +109,3 @@ def test_a_workload_that_is_longer_than_the_demo_is_refused():
     """How many words there are is said, and how to ask for fewer."""
     with pytest.raises(UsageError, match=r"40 chunks of 9000 need 360000"):
         read_workload(chunks=40, words=9000, max_tokens=5)
-
-
-@pytest.mark.ci
-def test_a_replaced_model_file_is_noticed(tmp_path, chat_file):
-    """A model file that changes under a running engine ends the run in words, before another answer is committed under its name."""
-    path = tmp_path / "model.gguf"
-    path.write_bytes(chat_file.path.read_bytes())
-    model = ChatModel(
-        SqliteLlmCache(open_index(tmp_path / "index", create=True)), ModelFile("m", "chat", path), EngineOptions("slots=2,n_ctx=512")
-    )
-
-    async def run():
-        question = [{"role": "user", "content": "Hello"}]
-        await model.ask("t", question, max_tokens=30, grammar=choice_of(["yes", "no"]))
-        path.touch()
-        await model.ask("t", [*question, {"role": "user", "content": "Again"}], max_tokens=30, grammar=choice_of(["yes", "no"]))
-
-    with pytest.raises(ModelError, match="was replaced while it was in use"):
-        asyncio.run(run())
-    model.close()

@@ -81,15 +81,6 @@ def test_pairs_are_allowed_different_and_not_repeated(engine):
     assert set(found) <= {frozenset(p) for p in pairs}
 
 
-def test_described_pairs_are_complete_json(engine):
-    """With descriptions every line has its four fields, the strength from 1 to 10."""
-    (answer,) = run(engine, ask(engine, TEXT, max_tokens=600, grammar=pair_lines([("Ingrid Holm", "Skua")], described=True, most=3)))
-
-    for row in parse_lines(answer.text):
-        assert set(row) == {"source", "target", "description", "strength"}
-        assert 1 <= row["strength"] <= 10
-
-
 def test_a_schema_is_followed_to_its_end(engine):
     """A JSON schema gives one complete object with the properties in their order."""
     schema = {"type": "object", "properties": {"title": {"type": "string", "maxLength": 30}, "rating": {"type": "integer", "minimum": 0,
@@ -144,17 +135,6 @@ def test_tokens_are_cut_as_llama_cpp_would(chat_file, engine):
 
     for text in texts:
         assert ours.decode_tokens_bytes(ours.encode_ordinary(text)) == [engine.backend.token_to_piece(t) for t in theirs(text)]
-
-
-def test_a_damaged_file_is_refused_in_words(tmp_path, chat_file):
-    """A file that is no GGUF, or half of one, gives a ModelError that names it."""
-    noise, half = tmp_path / "noise.gguf", tmp_path / "half.gguf"
-    noise.write_bytes(b"not a model")
-    half.write_bytes(chat_file.path.read_bytes()[:1_000_000])
-
-    for path in (noise, half):
-        with pytest.raises(ModelError, match=path.name):
-            LlamaModel(ModelFile("x", "chat", path), EngineSettings())
 
 
 def test_an_embedding_model_is_refused_as_a_chat_model(tmp_path):

@@ -2,12 +2,6 @@
 
 import asyncio
 import json
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 
 import pytest
 
@@ -19,34 +13,20 @@ from localrag.errors import ContextTooSmall
 from localrag.llm.grammar import choice_of
 from localrag.model_files import find_chat_model
 from tests.conftest import run_process, write_town
+from tests.servers import ModelServer
 
 pytestmark = pytest.mark.ci
 WINDOW = 2048
 
 
 @pytest.fixture(scope="module")
-def url(chat_file, tmp_path_factory):
+def url(chat_file):
     """The address of a running server."""
     pytest.importorskip("fastapi")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    log = tmp_path_factory.mktemp("server") / "log"
-    command = [sys.executable, "-m", "llama_cpp.server", "--model", str(chat_file.path), "--port", str(port), "--n_ctx", str(WINDOW)]
-    with log.open("w") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out)
-    try:
-        for _ in range(600):
-            assert process.poll() is None, log.read_text()[-2000:]
-            try:
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models", timeout=10)
-                break
-            except OSError:
-                time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        process.kill()
-        process.wait()
+    arguments = ("--model", chat_file.path, "--port", "{port}", "--n_ctx", WINDOW)
+    server = ModelServer("-m", "llama_cpp.server", *arguments, health="/v1/models")
+    yield server.url
+    server.kill()
 
 
 def remote(url):

@@ -202,13 +202,6 @@ def test_marks_that_an_answer_is_about_stay_in_it():
     assert kept(None, "It is <s>two</s>") == "It is <s>two</s>"
 
 
-@pytest.mark.parametrize("content", [{"text": "x"}, [{"type": "text", "text": "x"}], 3, True])
-def test_content_of_another_kind_is_no_answer(content):
-    """It is no text."""
-    with pytest.raises(MalformedResponse):
-        StreamState().read({"choices": [{"delta": {"content": content}}]})
-
-
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "thinking"])
 def test_an_answer_in_the_field_of_thinking_is_found(name):
     """Where a server's parser takes the whole answer for thinking, it is read from there, without the thinking in it."""

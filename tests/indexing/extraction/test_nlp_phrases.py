@@ -39,11 +39,3 @@ def test_weights_are_surprise_and_nobody_loses_the_last_relationship():
     weight = {frozenset((names[r.source_id], names[r.target_id])): r.weight for r in weighed.relationships}
     assert weight[frozenset(("Lars Holm", "Ruth Sand"))] > weight.get(frozenset(("Lars Holm", "Vardby")), 0)
     assert {n for pair in weight for n in pair} == {names[end] for r in graph.relationships for end in (r.source_id, r.target_id)}
-
-
-def test_what_the_model_has_read_keeps_its_weight():
-    """Only relationships known from unread chunks alone are weighed anew."""
-    chunk = chunk_of(TEXT)
-    graph = build_graph_in_memory([extract_noun_phrases(chunk, DocumentCasing(TEXT))], {"c": chunk})
-
-    assert weigh_by_pmi(graph, {"c": chunk}, set()) == graph

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -23,7 +22,7 @@ from localrag.store import runs
 from localrag.store.llm_cache import SqliteLlmCache
 from localrag.store.opening import open_index
 from tests.fakes import Scripted, example
-from tests.servers import Server, llama_server, refusal
+from tests.servers import Server, refusal
 
 PEOPLE = ["Ingrid Holm", "Lars Holm", "Ruth Sand", "Odile Ferrant", "Idris Kovac", "Petra Niel"]
 TEXT = " ".join(
@@ -62,18 +61,6 @@ def model(tmp_path, chat_file):
 def test_a_chunk_is_read_in_a_window_of_2048_tokens(model, style):
     """Names are found, and nothing is lost, in a window that has no room for the longest list there may be."""
     found, lost = read(model(2048), style=style)
-
-    assert lost == []
-    assert {"Ingrid Holm", "Lars Holm"} & {e.name for e in found.entities}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("style", ["abstractive", "extractive"])
-def test_a_chunk_is_read_by_a_server_with_2048_tokens_a_slot(model, chat_file, style):
-    """The same with llama.cpp's own server, started with `-c 4096 -np 2`."""
-    pytest.importorskip("xllamacpp")
-    with llama_server(Path(chat_file.path), slots=2, window=2048) as url:
-        found, lost = read(model(url=f"{url}#smol"), style=style)
 
     assert lost == []
     assert {"Ingrid Holm", "Lars Holm"} & {e.name for e in found.entities}
