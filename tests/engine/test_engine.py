@@ -172,22 +172,6 @@ def test_a_person_gets_the_slot_of_an_indexing_request():
     assert indexed == generate([Request((1, 2, 3), 150)], alone)[0].text
 
 
-def test_people_overtake_indexing():
-    """Of the waiting sequences the lowest priority number comes first, then the oldest."""
-    slots = SlotManager(EngineSettings(slots=1))
-    first, second, person = (Sequence(Request((n,), 1, priority=p)) for n, p in ((1, 1), (2, 1), (3, 0)))
-    for sequence in (first, second, person):
-        slots.add(sequence)
-
-    order = []
-    for _ in range(3):
-        place = slots.admit()
-        order.append(place.sequence)
-        slots.release(place.sequence)
-
-    assert order == [person, first, second]
-
-
 def test_a_request_that_cannot_fit_says_the_numbers():
     """A prompt and answer over the window are refused before anything is computed."""
     with pytest.raises(ContextTooSmall, match=r"250 tokens.*up to 20.*270.*256"):

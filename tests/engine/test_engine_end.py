@@ -226,19 +226,6 @@ def test_the_files_of_all_models_share_one_bound(tmp_path, monkeypatch):
     assert books.find([*PREFIX, 1])[0] == len(PREFIX)
 
 
-def test_what_is_used_stays(tmp_path, monkeypatch):
-    """A file that is read again and again is newer than one that was made later."""
-    monkeypatch.setattr(prefix_cache, "MAX_CACHE_BYTES", 250)
-    kept(tmp_path / "kind", [("70-often.kv", 9), ("80-once.kv", 1)])
-    books = prefix_cache.PrefixCache(tmp_path / "kind")
-
-    books.touch(tmp_path / "kind" / "70-often.kv")
-    books.store(PREFIX, lambda path: path.write_bytes(bytes(100)) > 0)
-
-    assert "kind/70-often.kv" in names(tmp_path)
-    assert "kind/80-once.kv" not in names(tmp_path)
-
-
 def test_an_engine_marks_what_it_reads(tmp_path):
     """The file of a shared beginning is touched when its KV is taken from it."""
     texts(FakeLlama(slots=1, prefix_folder=tmp_path / "kind"))

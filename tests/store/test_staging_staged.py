@@ -2,7 +2,6 @@
 
 import pytest
 
-from localrag.store import staging
 from localrag.store.opening import open_index
 from localrag.store.staging import GRAPH_TABLES, GraphStaging
 
@@ -78,26 +77,6 @@ def test_rows_that_take_the_place_of_all_others_are_written_only_where_they_diff
     with db.atomic():
         staged.publish()
     assert sorted(db.execute("SELECT * FROM relationships").fetchall()) == sorted(now)
-
-
-@pytest.mark.parametrize("name", ["corpus_names", "name_index", "mentions"])
-def test_a_table_that_is_filled_is_as_one_whose_rows_were_put(tmp_path, monkeypatch, name):
-    """Whatever their order: the same rows, found by the same indexes, and others can be put beside them."""
-    monkeypatch.setattr(staging, "ROWS_PER_INSERT", 3)
-    width = len(GRAPH_TABLES[name].columns)
-    rows = [(f"k{n * 7 % 11:02}", f"{n % 3}", *([n] * (width - 2))) for n in range(11)]
-    first, second = (GraphStaging(open_index(tmp_path / folder, create=True)) for folder in ("a", "b"))
-    first.bulk_insert(name, iter(rows[1:]))
-    first.upsert(name, rows[:1])
-    second.upsert(name, rows)
-
-    def kept(staged):
-        indexes = "SELECT name, sql FROM temp.sqlite_master WHERE tbl_name = ? ORDER BY name"
-        return sorted(staged.select(name)), staged.db.execute(indexes, [f"next_{name}"]).fetchall()
-
-    assert kept(first) == kept(second)
-    first.discard()
-    second.discard()
 
 
 @pytest.mark.parametrize("from_scratch", [False, True])

@@ -250,20 +250,6 @@ def test_refusals_of_requests_that_were_under_way_shrink_a_window_once():
     assert engine.window == 2048
 
 
-def test_ollama_s_setting_of_the_window_is_read_before_its_model_is_loaded():
-    """From the parameters of the model."""
-    gets = {
-        "/v1/models": {"data": [{"id": "m"}]},
-        "/api/tags": {"models": [{"name": "m", "digest": "abc"}]},
-        "/api/show": lambda _: {"parameters": "stop  <|x|>\nnum_ctx    16384\n", "capabilities": ["completion"]},
-    }
-    with Server(lambda _: "yes", gets) as server:
-        engine = remote(server.url)
-        generate(engine)
-
-    assert engine.window == 16384
-
-
 @pytest.mark.usefixtures("hashed")
 @pytest.mark.parametrize("is_told", [True, False])
 @pytest.mark.parametrize("window", [2048, 4096])
@@ -334,11 +320,9 @@ def test_an_outage_that_many_requests_meet_at_once_changes_nothing():
     "said",
     [
         stream({"role": "assistant", "content": None}, {"reasoning_content": '{"answer": '}, {"reasoning_content": '"yes"}'}),
-        stream("<|channel|>analysis<|message|>JSON like {}?<|end|><|start|>assistant<|channel|>final<|message|>", '{"answer": "yes"}'),
-        stream("[THINK]JSON like {}?[/THINK]", '{"answer": "yes"}', "<|im_end|>"),
         b": ping\r\n\r\n" + stream('{"answer": ', '"yes"}').replace(b"data: ", b"data:").replace(b"\n", b"\r\n"),
     ],
-    ids=["in the field of thinking", "harmony", "tags with braces", "CRLF and comments"],
+    ids=["in the field of thinking", "CRLF and comments"],
 )
 def test_the_answer_is_found_wherever_it_stands(said):
     """In one request, whatever the server wraps it in."""

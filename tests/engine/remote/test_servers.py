@@ -122,14 +122,6 @@ def test_another_model_behind_the_address_gets_nothing():
         assert other.bodies == []
 
 
-def test_a_model_is_the_same_at_every_address():
-    """The fingerprint is of name and model: another port changes nothing, another model or name does."""
-    with Server(lambda _: "a", llama()) as one, Server(lambda _: "a", llama()) as two, Server(lambda _: "a", llama("tuned.gguf")) as three:
-        first = known(one.url)
-        assert first.fingerprint == known(two.url).fingerprint
-        assert len({first.fingerprint, known(three.url).fingerprint, known(one.url, name="other").fingerprint}) == 3
-
-
 def test_of_a_server_that_does_not_answer_nothing_is_known():
     """It is said at once, with what to do; so is a host that is not allowed."""
     with pytest.raises(EngineError, match="does not answer") as error:
@@ -184,6 +176,7 @@ STUDIO = {
         (VLLM, 9000, 8, None),
         (OLLAMA, 32768, 8, 8_200_000_000),
         (OLLAMA | {"/api/ps": {"models": []}}, 4096, 8, None),
+        (OLLAMA | {"/api/ps": {"models": []}, "/api/show": lambda _: {"parameters": "stop  <|x|>\nnum_ctx    16384\n"}}, 16384, 8, None),
         (STUDIO, 8192, 8, None),
         ({}, 4096, 8, None),
         ({"/v1/models": {"data": [{"id": "m"}]}}, 4096, 8, None),
