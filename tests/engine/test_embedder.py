@@ -11,7 +11,6 @@ from safetensors.numpy import load_file
 from localrag.engine.embedder import load_folder, open_embedder
 from localrag.engine.weights import gguf_tensors
 from localrag.model_files import ModelFile, find_embedder
-from tests.conftest import run_localrag, write_town
 
 
 def write_gguf(folder, path, head=None):
@@ -64,18 +63,6 @@ def test_the_end_of_a_long_text_counts(file, way):
     one, other = ways[way]()(["ferry " * 700, "ferry " * 500 + "harbour master " * 100])
 
     assert one @ other < 0.99
-
-
-@pytest.mark.slow
-@pytest.mark.ci
-def test_an_index_remembers_its_embedder(tmp_path, file):
-    """Indexed with a GGUF embedder, questions use it again without being told."""
-    write_town(tmp_path / "docs")
-    indexed = run_localrag("index", "docs", "--embedder", str(file.path), cwd=tmp_path)
-    asked = run_localrag("ask", "Who is the mate of the Skua?", cwd=tmp_path)
-
-    assert indexed.returncode == 0, indexed.stderr
-    assert "Lars Holm" in asked.stdout, asked.stderr
 
 
 def test_what_was_embedded_before_is_not_computed_again():

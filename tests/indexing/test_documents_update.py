@@ -21,7 +21,7 @@ from localrag.store import erasure
 from tests.conftest import TOWN, run_localrag, seeds
 from tests.indexing.files import pdf
 from tests.indexing.runs import index, rows
-from tests.indexing.scans import drawn, needs, remove_ocr, saved, without_tesseract
+from tests.indexing.scans import remove_ocr, saved, without_tesseract
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
 PEOPLE = ["Ruth Sand", "Lars Holm", "Ingrid Holm", "Walter Muir", "Agnes Thorburn", "Chen Guoliang"]
@@ -100,27 +100,6 @@ def test_an_updated_index_equals_a_fresh_one(tmp_path, seed):
         assert rows(tmp_path / "a", sql) == rows(tmp_path / "b", sql), name
 
 
-def test_what_became_of_each_file_is_told(tmp_path):
-    """New, changed, moved and deleted files are told apart; nothing is touched on a run without a change."""
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    for name, text in TOWN.items():
-        (docs / name).write_text(text)
-    names = [f"docs/{n}" for n in sorted(TOWN)]
-    assert sorted(index(tmp_path).new) == names
-    first, second, *_ = sorted(TOWN)
-    (docs / first).rename(docs / "moved.md")
-    (docs / second).write_text(f"{TOWN[second]} Ruth Sand came later.")
-    (docs / "new.txt").write_text("Agnes Thorburn met Ruth Sand.")
-
-    loaded = index(tmp_path)
-
-    assert (loaded.new, loaded.changed, loaded.moved, loaded.deleted) == (("docs/new.txt",), (f"docs/{second}",), ("docs/moved.md",), ())
-    (docs / "new.txt").unlink()
-    assert index(tmp_path).deleted == ("docs/new.txt",)
-    assert index(tmp_path).n_changed == 0
-
-
 def test_a_file_that_cannot_be_read_any_more_keeps_its_content(tmp_path):
     """A read file that is damaged later is listed as failed, its stored content stays; one that is gone is forgotten."""
     docs = tmp_path / "docs"
@@ -186,30 +165,6 @@ def test_a_scan_is_opened_again_where_something_else_keeps_it_from_being_read(tm
     missing, refused = "a picture: neither Tesseract nor RapidOCR is installed (localrag doctor)", "a picture: --no-ocr"
     assert reasons == [missing] * 2 + [refused] * 2 + ["a picture: Tesseract has no data for eng (localrag doctor)"] * 2
     assert opened == ["a.txt", "scan.png", "scan.png", "scan.png"]
-
-
-@pytest.mark.ci
-@needs("eng")
-def test_a_scan_that_changed_where_nothing_reads_it_is_opened_once(tmp_path, opened, monkeypatch):
-    """Its earlier words are kept and it is listed; where Tesseract is there again, its new words are read."""
-    (tmp_path / "docs").mkdir()
-    scan = tmp_path / "docs" / "scan.png"
-    scan.write_bytes(saved(drawn("Ruth Sand bought the ferry Skua.", size=(1400, 500))))
-    index(tmp_path)
-    scan.write_bytes(saved(drawn("Lars Holm sold the ferry Heron.", size=(1400, 500))))
-    opened.clear()
-    with monkeypatch.context() as machine:
-        remove_ocr(machine, tmp_path)
-        runs = [index(tmp_path) for _ in range(3)]
-    kept = rows(tmp_path, "SELECT text FROM documents")
-    index(tmp_path)
-
-    assert [s.reason for run in runs for s in run.skipped] == [
-        "a picture: neither Tesseract nor RapidOCR is installed (localrag doctor); its earlier content is kept"
-    ] * 3
-    assert kept == [("Ruth Sand bought the ferry Skua.",)]
-    assert rows(tmp_path, "SELECT text FROM documents") == [("Lars Holm sold the ferry Heron.",)]
-    assert opened == ["scan.png", "scan.png"]
 
 
 def tesseract_without_data(folder):

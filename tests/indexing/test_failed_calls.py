@@ -5,20 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from localrag.engine.settings import EngineOptions
 from localrag.errors import EngineError
 from localrag.indexing.graph import stage
-from localrag.indexing.graph.stage import describe_graph
 from localrag.indexing.pipeline import build_index
-from localrag.llm.model import ChatModel
 from localrag.project import open_for_writing
-from localrag.records import Entity, Graph
 from localrag.store import graph
-from localrag.store.llm_cache import SqliteLlmCache
-from localrag.store.opening import open_index
 from tests.conftest import TOWN
 from tests.fakes import CutOff, Scripted, example
-from tests.indexing.workers.tools import here
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
 NAMES = ("Ingrid Holm", "Lars Holm", "Skua", "Northern Line", "Ruth Sand")
@@ -81,28 +74,6 @@ def test_a_summary_that_fails_is_asked_again_by_the_next_run(index, how):
     assert engine.tasks.count("describe") == 1
     assert all(e.description not in e.descriptions for e in entities if len(e.descriptions) > 1)
     assert index(well)[1].tasks == []
-
-
-@pytest.mark.ci
-def test_a_summary_that_a_real_model_has_no_room_for_is_a_failure_and_succeeds_with_room(tmp_path, chat_file):
-    """In a window that the descriptions do not fit, the subject keeps its longest one and is noted; in a larger one it is summarised."""
-    said = tuple(f"Ingrid Holm {what} the ferry Skua " + "in the harbour of Vardby " * 30 for what in ("bought", "sold again"))
-    whole = Graph((Entity("e", "Ingrid Holm", "person", said), Entity("f", "Lars Holm", "person", ("the mate",))), ())
-    found = {}
-    for window in (256, 2048):
-        model = ChatModel(
-            SqliteLlmCache(open_index(tmp_path / str(window), create=True)), chat_file, EngineOptions(f"slots=1,n_ctx={window}")
-        )
-        try:
-            found[window] = asyncio.run(describe_graph(whole, lambda _: (), lambda _: (), here(model), "abstractive"))
-        finally:
-            model.close()
-    (small, failed), (large, none) = found[256], found[2048]
-
-    assert [(f.stage, f.subject, f.kind) for f in failed] == [("description", "e", "too long for the model's window")]
-    assert [e.description for e in small.entities] == [max(said, key=len), "the mate"]
-    assert none == []
-    assert large.entities[0].description not in said
 
 
 def test_a_same_entity_call_that_fails_leaves_the_pair_open(index, tmp_path):

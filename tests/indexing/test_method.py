@@ -115,26 +115,6 @@ def test_with_a_slow_server_the_tagger_extracts_and_reports_quote(docs, slow_ser
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize(("late", "by"), [("in Vardby", "model"), ("", "tagger")])
-def test_only_finished_chunks_are_measured_and_none_is_asked_for_twice(docs, monkeypatch, late, by):
-    """One of two chunks done in time promises that the model is quick enough, and the other is waited for; none promises nothing."""
-    monkeypatch.setattr(stage, "MAX_MEASURED_S", 1.0)
-
-    def answer(body):
-        if late in body["messages"][-1]["content"]:
-            time.sleep(3)
-        return writes(body)
-
-    with Server(answer, big()) as server:
-        _, read_by, _ = index(docs, server)
-        bodies = [json.dumps(b["messages"]) for b in server.bodies]
-
-    assert by in read_by
-    assert {"model", "tagger"} - {by} - read_by
-    assert len(bodies) == len(set(bodies))
-
-
-@pytest.mark.ci
 def test_the_tagger_never_asks_and_the_model_always_does(docs, server):
     """`tagger` and `model` hold whatever is measured; changing from one to the other extracts again, and back costs nothing."""
     asked, read_by, reports = index(docs, server, extractor="tagger")

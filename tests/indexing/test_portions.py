@@ -15,16 +15,6 @@ from tests.indexing.test_edits import facts, update, write, wrong
 pytestmark = pytest.mark.usefixtures("hashed_module")
 
 
-@pytest.mark.parametrize(
-    ("new", "whole", "portions"), [(0, 50, [0]), (9, 9, [9]), (40, 40, [5, 5, 10, 20]), (43, 43, [5, 5, 10, 23]), (12, 1000, [12])]
-)
-def test_as_much_is_read_each_time_as_there_was(monkeypatch, new, whole, portions):
-    """No portion is smaller than what a graph is worth; what would be left over is read with the last one."""
-    monkeypatch.setattr(pipeline, "MIN_BATCH_CHUNKS", 5)
-
-    assert pipeline._chunk_batches(new, whole) == portions
-
-
 @pytest.mark.ci
 def test_documents_are_in_the_graph_while_others_are_read(tmp_path, monkeypatch):
     """Entities and reports of the first ones can be asked, and in the end all is as if it had been read at once."""

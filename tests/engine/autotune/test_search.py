@@ -1,17 +1,14 @@
 """What the engine finds out about a machine, and what can be set by hand."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
 from localrag.bench.engine import read_workload
 from localrag.engine.autotune.load import open_backend, read_record, with_row_rules
-from localrag.engine.llama import weights
 from localrag.engine.llama.model import LlamaModel
 from localrag.engine.settings import EngineOptions, EngineSettings
 from localrag.errors import ModelError, UsageError
-from tests.conftest import run_localrag
 
 
 def test_what_was_measured_is_kept(engine, chat_file):
@@ -59,22 +56,6 @@ def test_too_little_memory_is_said_with_the_numbers(engine, chat_file):
     assert "--engine slots=128" in error.value.hint
 
 
-def test_rows_follow_a_rule(chat_file, monkeypatch):
-    """On a CPU an answer is exact with two rows a sequence, in fours where weights are rearranged; a GPU has no such rule."""
-    settings = EngineSettings(gpu_layers=0)
-    rules = {
-        (15, settings): (2, 4),  # Q4_K_M
-        (15, replace(settings, extra_buffers=False)): (2, 1),
-        (15, replace(settings, weights="bf16")): (2, 1),
-        (1, settings): (2, 1),  # F16
-        (15, replace(settings, gpu_layers=-1)): (1, 1),
-    }
-    for (kind, given), rule in rules.items():
-        monkeypatch.setattr(weights, "file_type", lambda _, kind=kind: kind)
-        ruled = with_row_rules(chat_file, given)
-        assert (ruled.min_rows, ruled.row_multiple) == rule
-
-
 def test_deterministic_settings_win_over_fast_ones(chat_file, engine):
     """With flash attention asked for, answers would depend on their company; --deterministic takes the plain layout."""
     options = EngineOptions("flash_attention=yes,kv_cache_type=f16,slots=2,n_ctx=512", deterministic=True)
@@ -83,26 +64,6 @@ def test_deterministic_settings_win_over_fast_ones(chat_file, engine):
 
     assert (backend.settings.flash_attention, backend.settings.extra_buffers, backend.settings.weights) == (False, False, "own")
     assert (backend.settings.slots, backend.settings.min_rows) == (2, 2)
-
-
-@pytest.mark.ci
-def test_bench_engine_prints_what_a_comparison_needs(tmp_path):
-    """The workload runs, and one JSON object with all figures is all that stdout gets."""
-    done = run_localrag("bench", "engine", "--chunks", "3", "--words", "30", "--max-tokens", "40", "--json", cwd=tmp_path)
-    figures = json.loads(done.stdout)
-
-    assert done.returncode == 0, done.stderr
-    assert {
-        "output_tokens",
-        "seconds",
-        "output_tokens_per_s",
-        "chunks_per_s",
-        "forced_tokens",
-        "prefix_tokens_saved",
-        "steps",
-    } <= figures.keys()
-    assert 0 < figures["output_tokens"] <= 120
-    assert figures["settings"]["threads"] >= 1
 
 
 def test_a_workload_that_is_longer_than_the_demo_is_refused():

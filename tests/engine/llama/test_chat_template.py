@@ -125,22 +125,6 @@ def test_every_kind_indexes_and_answers(made, tmp_path, name):
     assert found.answer
 
 
-@pytest.mark.ci
-def test_a_model_with_a_small_window_indexes_or_says_so(made, tmp_path):
-    """A window of 512 tokens: what fits is done, and what does not is a failed chunk with its reason, not the end of the run."""
-    write_town(tmp_path / "docs")
-    engine = EngineOptions("slots=2,threads=1")
-    folder = tmp_path / "index"
-
-    with open_for_writing(folder, model=str(made("Qwen 2.5", context=512).path), engine=engine) as project:
-        outcome = asyncio.run(build_index([tmp_path / "docs"], project, lambda _: None))
-    with open_for_query(folder, engine=engine) as project:
-        found = asyncio.run(answer_question("Who bought the ferry Skua?", project, QueryOptions()))
-
-    assert all("window" in failure.reason for failure in outcome.failures)
-    assert found.answer
-
-
 @pytest.mark.parametrize(
     ("template", "said"), [("", "contains no chat template"), ("{% for m in messages %}{{ m.content ", "cannot be used: line 1")]
 )

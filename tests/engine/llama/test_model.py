@@ -7,13 +7,14 @@ import pytest
 
 from localrag.engine.llama.chat_template import open_vocabulary
 from localrag.engine.llama.model import LlamaModel
+from localrag.engine.llama.weights import convert_to_gguf
 from localrag.engine.request import Request
 from localrag.engine.sampler import Sampling
 from localrag.engine.settings import EngineSettings
 from localrag.engine.tokenizer import Tokenizer
 from localrag.errors import ModelError
 from localrag.llm.grammar import choice_of, entity_lines, json_object, pair_lines, parse_lines, parse_pairs
-from localrag.model_files import ModelFile
+from localrag.model_files import find_embedder
 from tests.conftest import TOWN
 
 TEXT = TOWN["a.md"]
@@ -41,15 +42,6 @@ def test_batched_answers_are_bit_for_bit_those_of_one_at_a_time(engine):
     apart = [run(engine, p)[0] for p in prompts]
 
     assert [g.token_ids for g in together] == [g.token_ids for g in apart]
-
-
-def test_a_shared_prompt_is_not_read_again(engine):
-    """The second of two prompts that differ at their end reads only what differs."""
-    run(engine, ask(engine, TEXT + " Who?"))
-    before = engine.figures.rows
-    run(engine, ask(engine, TEXT + " Why?", max_tokens=1))
-
-    assert engine.figures.rows - before < 30
 
 
 def test_entities_are_verbatim_and_listed_once(engine):
@@ -137,21 +129,12 @@ def test_tokens_are_cut_as_llama_cpp_would(chat_file, engine):
         assert ours.decode_tokens_bytes(ours.encode_ordinary(text)) == [engine.backend.token_to_piece(t) for t in theirs(text)]
 
 
-def test_an_embedding_model_is_refused_as_a_chat_model(tmp_path):
+def test_an_embedding_model_is_refused_as_a_chat_model():
     """A BERT GGUF is named for what it is."""
-    import gguf
+    file = convert_to_gguf(find_embedder())
 
-    path = tmp_path / "embedder.gguf"
-    writer = gguf.GGUFWriter(path, "bert")
-    writer.add_uint32("bert.pooling_type", 1)
-    writer.add_file_type(0)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-    with pytest.raises(ModelError, match=r"embedder\.gguf"):
-        LlamaModel(ModelFile("x", "chat", path), EngineSettings())
+    with pytest.raises(ModelError, match=file.path.name):
+        LlamaModel(file, EngineSettings())
 
 
 @pytest.mark.ci

@@ -367,35 +367,6 @@ def test_an_answer_that_is_cut_off_is_shown():
 # Servers that cannot be relied on
 
 
-def test_a_server_that_changes_its_mind_in_every_answer_gives_one_or_an_error():
-    """Every kind of answer and refusal in turn: each request ends, with an answer or an error of its own, and none hangs."""
-    turns = [
-        "Hm.",
-        refusal(400, "Unknown field: seed"),
-        '["yes"]',
-        stream({"reasoning_content": "Hm."}, ended="length"),
-        refusal(400, OVERFLOW.format(512, 900)),
-        "<think>{}</think>yes",
-        refusal(422, "response_format is not supported"),
-        b"data: nothing\n\n",
-        '{"answer": "no"}',
-        stream("no"),
-    ]
-    count = iter(range(10_000))
-
-    def answer(_):
-        return turns[next(count) % len(turns)]
-
-    with Server(answer) as server:
-        engine = remote(server.url)
-        for _ in range(12):
-            try:
-                assert generate(engine, YES_OR_NO).text in ("yes", "no")
-            except (EngineError, ContextTooSmall) as error:
-                assert "127.0.0.1" in str(error)
-    assert len(server.bodies) < 100
-
-
 def test_a_megabyte_in_one_line_is_an_answer_like_any_other():
     """A line without an end, in a stream and in one piece, fails its request; nothing is read over and over again."""
     long = "x" * (1 << 20)
