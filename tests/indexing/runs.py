@@ -10,6 +10,13 @@ from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_writing
 from localrag.store.check import check_index
 from localrag.store.opening import open_index
+from tests.conftest import write_documents
+
+
+def put(folder, documents):
+    """Documents in the folder's `docs`, which is given back."""
+    write_documents(folder / "docs", documents)
+    return folder / "docs"
 
 
 def index(folder, *paths, prune=False, verify=False, reports=False, **settings):

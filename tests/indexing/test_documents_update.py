@@ -20,7 +20,7 @@ from localrag.store import documents as documents_store
 from localrag.store import erasure
 from tests.conftest import TOWN, run_localrag, seeds
 from tests.indexing.files import pdf
-from tests.indexing.runs import index, rows
+from tests.indexing.runs import index, put, rows
 from tests.indexing.scans import remove_ocr, saved, without_tesseract
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
@@ -69,8 +69,7 @@ def edit(rng, docs):
 def test_another_chunk_size_cuts_unchanged_files_anew(tmp_path):
     """Indexed again with smaller chunks, the index is the one that smaller chunks give at once; the same size again changes nothing."""
     for name in ("a", "b"):
-        (tmp_path / name / "docs").mkdir(parents=True)
-        (tmp_path / name / "docs" / "one.txt").write_text("\n\n".join(sentence(random.Random(n)) for n in range(80)))
+        put(tmp_path / name, {"one.txt": "\n\n".join(sentence(random.Random(n)) for n in range(80))})
     index(tmp_path / "a")
     again = index(tmp_path / "a", chunk_tokens=200, chunk_overlap=30)
     index(tmp_path / "b", chunk_tokens=200, chunk_overlap=30)
@@ -102,10 +101,7 @@ def test_an_updated_index_equals_a_fresh_one(tmp_path, seed):
 
 def test_a_file_that_cannot_be_read_any_more_keeps_its_content(tmp_path):
     """A read file that is damaged later is listed as failed, its stored content stays; one that is gone is forgotten."""
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "table.csv").write_text("Name,Port\nRuth Sand,Brannock Harbour\n")
-    (docs / "a.txt").write_text(TOWN["b.txt"])
+    docs = put(tmp_path, {"table.csv": "Name,Port\nRuth Sand,Brannock Harbour\n", "a.txt": TOWN["b.txt"]})
     index(tmp_path)
     (docs / "table.csv").write_bytes(b"PK\x03\x04" + bytes(range(256)) * 4)
 
@@ -131,11 +127,7 @@ def test_a_file_without_text_is_not_read_again_until_it_changes(machine, tmp_pat
     """What nothing can be read of is known by its content: later runs list it unread; a damaged file is tried again every time."""
     if machine == "without OCR":
         remove_ocr(monkeypatch, tmp_path)
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "a.txt").write_text(TOWN["b.txt"])
-    (docs / "scan.pdf").write_bytes(pdf([]))
-    (docs / "broken.csv").write_bytes(b"PK\x03\x04" + bytes(range(256)) * 4)
+    docs = put(tmp_path, {"a.txt": TOWN["b.txt"], "scan.pdf": pdf([]), "broken.csv": b"PK\x03\x04" + bytes(range(256)) * 4})
     first = index(tmp_path)
     opened.clear()
 
@@ -151,9 +143,7 @@ def test_a_file_without_text_is_not_read_again_until_it_changes(machine, tmp_pat
 
 def test_a_scan_is_opened_again_where_something_else_keeps_it_from_being_read(tmp_path, opened, monkeypatch):
     """Not in every run; the reason listed is that of the last run: --no-ocr, no OCR, or no data for the language."""
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.txt").write_text(TOWN["b.txt"])
-    (tmp_path / "docs" / "scan.png").write_bytes(saved(Image.new("L", (60, 60), 255)))
+    put(tmp_path, {"a.txt": TOWN["b.txt"], "scan.png": saved(Image.new("L", (60, 60), 255))})
     reasons = []
     remove_ocr(monkeypatch, tmp_path)
     none, no_data = without_tesseract(tmp_path), tesseract_without_data(tmp_path)
@@ -208,13 +198,8 @@ def words_in(folder, *words):
 @pytest.mark.ci
 def test_removed_documents_leave_no_trace(tmp_path, home):
     """After `rm` no byte of a document's own words is in any file of the index or the cache: passages, entities, answers, conversations."""
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    for name, text in TOWN.items():
-        (docs / name).write_text(text)
-    (docs / "secret.txt").write_text(
-        "Zebulon Quarrick met Lars Holm at Xanthorpe. Zebulon Quarrick paid Ingrid Holm in guilders. Lars Holm kept it quiet."
-    )
+    secret = "Zebulon Quarrick met Lars Holm at Xanthorpe. Zebulon Quarrick paid Ingrid Holm in guilders. Lars Holm kept it quiet."
+    docs = put(tmp_path, TOWN | {"secret.txt": secret})
     assert run_localrag("index", "docs", cwd=tmp_path).returncode == 0
     for question in ("Who is Zebulon Quarrick?", "What are the main themes?", "Who is the mate of the Skua?"):
         run_localrag("ask", question, cwd=tmp_path)
@@ -239,10 +224,7 @@ def test_removed_documents_leave_no_trace(tmp_path, home):
 
 def test_an_erasure_that_was_cut_off_is_finished_by_the_next_run(tmp_path):
     """Killed between forgetting and writing anew, the index is rid of the words after the next `index`."""
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "a.txt").write_text(TOWN["b.txt"])
-    (docs / "secret.txt").write_text("Zebulon Quarrick met Lars Holm at Xanthorpe.")
+    docs = put(tmp_path, {"a.txt": TOWN["b.txt"], "secret.txt": "Zebulon Quarrick met Lars Holm at Xanthorpe."})
     index(tmp_path, reports=True)
     with open_for_writing(tmp_path / ".localrag", engine=EngineOptions()) as project:
         erasure.delete_documents(project.db, ["docs/secret.txt"])
@@ -254,10 +236,7 @@ def test_an_erasure_that_was_cut_off_is_finished_by_the_next_run(tmp_path):
 
 def test_an_erasure_takes_along_what_killed_processes_left(tmp_path, home):
     """Half-written copies, FAISS files and kept beginnings may hold its words: none is left, and no empty folder of the latter."""
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "a.txt").write_text(TOWN["b.txt"])
-    (docs / "secret.txt").write_text("Zebulon Quarrick met Lars Holm at Xanthorpe.")
+    put(tmp_path, {"a.txt": TOWN["b.txt"], "secret.txt": "Zebulon Quarrick met Lars Holm at Xanthorpe."})
     index(tmp_path)
     kept = home / "cache" / "prefixes" / "some model"
     kept.mkdir(parents=True)
@@ -275,10 +254,7 @@ def test_an_erasure_takes_along_what_killed_processes_left(tmp_path, home):
 
 def test_a_plan_says_what_a_run_would_cost_and_does_nothing(tmp_path):
     """`index --plan` counts files, chunks and calls and names what cannot be read; no index is made, and an old one stays as it is."""
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "a.txt").write_text(TOWN["b.txt"])
-    (docs / "b.bin").write_bytes(bytes(range(256)) * 9)
+    docs = put(tmp_path, {"a.txt": TOWN["b.txt"], "b.bin": bytes(range(256)) * 9})
     planned = run_localrag("index", "docs", "--plan", "--engine", "adapter=no", cwd=tmp_path)
     tagged = run_localrag("index", "docs", "--plan", cwd=tmp_path)
     nothing_made = not (tmp_path / ".localrag").exists()
@@ -299,10 +275,7 @@ def test_a_plan_says_what_a_run_would_cost_and_does_nothing(tmp_path):
 
 def test_a_document_without_a_name_is_in_no_report(tmp_path):
     """`status` names the documents that no report rests on, and counts those quoted."""
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "a.txt").write_text(TOWN["b.txt"])
-    (docs / "plain.txt").write_text("it rained. nothing was said, and nobody came.")
+    put(tmp_path, {"a.txt": TOWN["b.txt"], "plain.txt": "it rained. nothing was said, and nobody came."})
     index(tmp_path, reports=True)
     found = run_localrag("status", cwd=tmp_path)
 

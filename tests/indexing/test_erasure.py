@@ -30,7 +30,7 @@ from localrag.store.database import back_up_database
 from localrag.store.erasure import STUDY_FILES
 from tests.conftest import TOWN, run_localrag
 from tests.fakes import Scripted, example
-from tests.indexing.runs import rows
+from tests.indexing.runs import put, rows
 from tests.indexing.test_documents_update import words_in
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
@@ -86,11 +86,7 @@ def remove(folder, *paths):
 def made(tmp_path_factory):
     """Four documents, one of them secret, with answers, a backup, a tuning and decisions on names."""
     folder = tmp_path_factory.mktemp("made")
-    docs = folder / "docs"
-    docs.mkdir()
-    for name, text in TOWN.items():
-        (docs / name).write_text(text)
-    (docs / "secret.txt").write_text(SECRET)
+    put(folder, TOWN | {"secret.txt": SECRET})
     index(folder)
     with opened(folder) as project:
         for question in QUESTIONS:

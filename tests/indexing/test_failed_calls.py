@@ -12,6 +12,7 @@ from localrag.project import open_for_writing
 from localrag.store import graph
 from tests.conftest import TOWN
 from tests.fakes import CutOff, Scripted, example
+from tests.indexing.runs import put
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
 NAMES = ("Ingrid Holm", "Lars Holm", "Skua", "Northern Line", "Ruth Sand")
@@ -24,9 +25,7 @@ def index(tmp_path, monkeypatch):
     The model is asked for every description, also for a short one.
     """
     monkeypatch.setattr(stage, "MAX_JOINED_CHARS", 0)
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.md").write_text(TOWN["a.md"])
-    (tmp_path / "docs" / "b.txt").write_text(TOWN["b.txt"])
+    put(tmp_path, {name: TOWN[name] for name in ("a.md", "b.txt")})
 
     def indexed(says, *, window=4096, at_once=8, seconds=0, **settings):
         with open_for_writing(tmp_path / ".localrag") as opened:

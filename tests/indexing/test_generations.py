@@ -27,6 +27,7 @@ from localrag.store import database, runs
 from localrag.store.check import check_index, problems
 from localrag.store.opening import open_index
 from tests.conftest import TOWN
+from tests.indexing.runs import put
 
 STAGES = (
     "documents",
@@ -71,9 +72,7 @@ def index(folder, progress=lambda _: None, **options):
 def indexed(tmp_path_factory):
     """Five documents and their index; what every mode answers from it."""
     folder = tmp_path_factory.mktemp("generations")
-    (folder / "docs").mkdir()
-    for name, text in OLD.items():
-        (folder / "docs" / name).write_text(text, encoding="utf-8")
+    put(folder, OLD)
     index(folder)
     return folder, answers(folder)
 

@@ -23,6 +23,7 @@ from localrag.project import open_for_writing
 from localrag.settings import Domain, IndexSettings
 from tests.conftest import TOWN, run_localrag
 from tests.fakes import example
+from tests.indexing.runs import put
 from tests.servers import Server, llama
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
@@ -69,11 +70,7 @@ def slow_server(monkeypatch):
 @pytest.fixture
 def docs(tmp_path):
     """Two documents."""
-    folder = tmp_path / "docs"
-    folder.mkdir()
-    for name in ("a.md", "b.txt"):
-        (folder / name).write_text(TOWN[name])
-    return folder
+    return put(tmp_path, {name: TOWN[name] for name in ("a.md", "b.txt")})
 
 
 def index(docs, server, **settings):

@@ -15,6 +15,7 @@ from localrag.loaders.ocr import OcrReader
 from localrag.model_files import find_chat_model
 from localrag.project import open_for_writing
 from tests.conftest import run_localrag
+from tests.indexing.runs import put, rows
 from tests.indexing.scans import drawn, needs, remove_ocr, saved, scanned_pdf, without_tesseract
 
 pytestmark = [pytest.mark.ci, needs("eng")]
@@ -22,16 +23,8 @@ NAMES = ("herring", "timber", "lantern", "anchor", "barrel", "compass")
 PAGES = [f"Ruth Sand wrote page {n} about the {name}\nof the ferry Skua in Brannock." for n, name in enumerate(NAMES, 1)]
 
 
-def rows(folder, sql):
-    with sqlite3.connect(folder / ".localrag" / "index.db") as db:
-        return db.execute(sql).fetchall()
-
-
 def docs(folder, **files):
-    (folder / "docs").mkdir(exist_ok=True)
-    for name, data in files.items():
-        (folder / "docs" / name.replace("_", ".")).write_bytes(data)
-    return folder
+    put(folder, {name.replace("_", "."): data for name, data in files.items()})
 
 
 @pytest.fixture

@@ -20,22 +20,24 @@ from localrag.engine.settings import EngineOptions
 from localrag.llm.grammar import choice_of, entity_lines
 from localrag.model_files import find_chat_model
 from tests.conftest import run_process
+from tests.indexing.runs import put
 from tests.servers import llama_server
 
 pytest.importorskip("xllamacpp")
 pytestmark = pytest.mark.ci
 SLOTS, WINDOW = 2, 4096
 DOCUMENTS = {
-    "note": "# The ferry\n\nIngrid Holm bought the ferry Skua from the Northern Line in Vardby. Lars Holm is the mate of the Skua.\n",
-    "letter": "Lars Holm wrote to Mayor Ruth Sand that the Skua leaks. Mayor Ruth Sand asked the Northern Line to pay.\n",
-    "minutes": "The council of Vardby met in 1974. Mayor Ruth Sand said that the harbour needs a new pier.\n",
-    "answer": "The Northern Line answered that Ingrid Holm had seen the Skua in Tromso before she signed.\n",
+    "note.md": "# The ferry\n\nIngrid Holm bought the ferry Skua from the Northern Line in Vardby. Lars Holm is the mate of the Skua.\n",
+    "letter.md": "Lars Holm wrote to Mayor Ruth Sand that the Skua leaks. Mayor Ruth Sand asked the Northern Line to pay.\n",
+    "minutes.md": "The council of Vardby met in 1974. Mayor Ruth Sand said that the harbour needs a new pier.\n",
+    "answer.md": "The Northern Line answered that Ingrid Holm had seen the Skua in Tromso before she signed.\n",
 }
 
 
 @pytest.fixture
-def start(chat_file):
-    """A function that starts a server; all are killed in the end."""
+def start(chat_file, tmp_path):
+    """A function that starts a server beside a folder of documents; all are killed in the end."""
+    put(tmp_path, DOCUMENTS)
     made = []
 
     def started():
@@ -86,13 +88,6 @@ def calls(folder):
     return committed, sum(t["requests"] for f in figures for t in f.get("tasks", {}).values()), failures
 
 
-def folder_of(path):
-    (path / "docs").mkdir(parents=True)
-    for name, text in DOCUMENTS.items():
-        (path / "docs" / f"{name}.md").write_text(text)
-    return path
-
-
 def test_llama_cpp_tells_and_answers(shared):
     """Its window, slots and size are known; a yes or no, names and plain text come back in their forms; streams are what is kept."""
     engine, shown = remote(shared), []
@@ -126,7 +121,7 @@ def test_llama_cpp_stops_when_nobody_waits(shared):
 @pytest.mark.slow
 def test_a_folder_is_indexed_through_llama_cpp_and_moves_with_it(start, tmp_path):
     """Index and questions work through the server without a failed call; at another port the same model is asked nothing again."""
-    folder, first = folder_of(tmp_path), start()
+    folder, first = tmp_path, start()
     done = run_process("index", "docs", "--model", f"{first.url}#smol", "--extractor", "model", cwd=folder)
     assert done.returncode == 0, done.stderr
     committed, asked, failures = calls(folder)
@@ -167,7 +162,7 @@ class Kills(threading.Thread):
 @pytest.mark.slow
 def test_a_server_killed_twice_costs_no_chunk(start, tmp_path):
     """Killed in the middle of answers and started again, twice: the run waits, says so, ends without a failure and repeats no answer."""
-    folder, server = folder_of(tmp_path), start()
+    folder, server = tmp_path, start()
     kills = Kills(server, folder, after=(2, 6))
     kills.start()
     done = run_process("index", "docs", "--model", f"{server.url}#smol", "--extractor", "model", cwd=folder)
@@ -183,7 +178,7 @@ def test_a_server_killed_twice_costs_no_chunk(start, tmp_path):
 @pytest.mark.slow
 def test_an_interrupt_ends_a_run_at_once(start, tmp_path):
     """Ctrl-C while the server writes: the process ends, and the server stops writing for nobody."""
-    folder, server = folder_of(tmp_path), start()
+    folder, server = tmp_path, start()
     options = ["--model", f"{server.url}#smol", "--chunk-tokens", "100", "--extractor", "model"]
     command = [sys.executable, "-m", "localrag", "index", "docs", *options]
     process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=os.environ)
