@@ -6,13 +6,10 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 from localrag.indexing.pipeline import build_index
-from localrag.indexing.tasks import TaskContext
-from localrag.indexing.workers.pool import LocalPool, in_process_pool
+from localrag.indexing.workers.pool import in_process_pool
 from localrag.project import open_for_writing
-from localrag.settings import IndexSettings
 from localrag.store.opening import open_index
 from tests.fakes import Scripted, example
 
@@ -31,11 +28,6 @@ OF_A_RUN = {
     "added_at",
     "date",
 }
-
-
-def here(model=None, embed=None, **settings):
-    """A pool of this process with a chat model, or a function that embeds texts."""
-    return LocalPool(TaskContext(model, SimpleNamespace(embed=embed), None, IndexSettings(**settings), lambda _: ""))
 
 
 def well(request):
