@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from localrag.engine.embedder import BertModel, load_bert, load_folder
-from localrag.engine.weights import window_tokenizer
+from localrag.engine.embedder import load_bert, load_folder
 from localrag.errors import EngineError, ModelError
 from localrag.model_files import ModelFile, find_embedder
 from localrag.system.resources import limit_cores
@@ -63,21 +62,6 @@ def test_a_texts_states_do_not_depend_on_company_order_or_cores(floats, monkeypa
     assert all(np.array_equal(s, model.hidden_states([t])[0]) for s, t in zip(together, TOKENS, strict=True))
 
 
-def test_equal_windows_are_computed_once(monkeypatch):
-    """A page that stands in many texts costs what it costs in one."""
-    embed, computed = load_folder(find_embedder()), []
-    inner = BertModel._compute
-    monkeypatch.setattr(BertModel, "_compute", lambda model, texts, *how: computed.extend(texts) or inner(model, texts, *how))
-    header = "The ferry leaks and nobody knows why. " * 32  # 256 tokens and some
-    windows = window_tokenizer(FOLDER)
-    texts = ["Hello.", header + "Ruth Sand.", "Hello.", header + "Lars Holm paid."]
-    vectors = embed(texts)
-
-    assert len(computed) == len({tuple(w) for text in texts for w in windows(text)}) < sum(len(windows(text)) for text in texts)
-    assert np.array_equal(vectors[0], vectors[2])
-    assert vectors[1] @ vectors[3] < 1 - 1e-4
-
-
 def test_a_text_longer_than_the_window_is_refused():
     """It is never cut in silence; an embedder gives the model windows."""
     with pytest.raises(EngineError, match="longer than the 256 tokens"):
@@ -110,16 +94,3 @@ def test_indexing_never_waits_for_sentence_transformers():
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
 
     assert done.stdout.strip() == "set()"
-
-
-def test_a_few_texts_are_divided_among_the_cores(cores, monkeypatch):
-    """Where a batch need not be full; their states are the same on one core."""
-    model = load_bert(FOLDER)
-    monkeypatch.setattr(model, "_multiple", 128)
-    texts = [[7, n, 9] * 33 for n in range(20, 24)]
-    assert [len(batch.texts) for batch in model._batches(texts, 2)] == [2, 2]
-    assert [len(batch.texts) for batch in model._batches(texts)] == [4]
-    cores(1)
-    alone = model.hidden_states(texts)
-    cores(2)
-    assert all(map(np.array_equal, alone, model.hidden_states(texts)))

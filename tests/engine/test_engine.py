@@ -90,26 +90,17 @@ def test_a_shared_beginning_is_kept_for_the_next_run(tmp_path):
 def test_a_conversation_goes_on_as_if_it_were_never_evicted(token_lists, shared):
     """A second turn gives the same answer whether its first turn is still in the KV or was overwritten and computed again."""
 
-    def second_turn(first, tail):
-        return Request((*first.token_ids, *tail), 8)
-
-    async def kept(tokens):
-        engine = Engine(lambda: FakeLlama(slots=2), max_rows=PIECE)
+    async def second_turn(tokens, slots, *between):
+        engine = Engine(lambda: FakeLlama(slots=slots), max_rows=PIECE)
         first = await engine.generate(request(shared + tokens))
-        answer = await engine.generate(second_turn(first, tokens))
-        engine.close()
-        return answer.text
-
-    async def evicted(tokens):
-        engine = Engine(lambda: FakeLlama(slots=1), max_rows=PIECE)
-        first = await engine.generate(request(shared + tokens))
-        await engine.generate(request([5, 5, 4, 5, 5]))
-        answer = await engine.generate(second_turn(first, tokens))
+        for other in between:
+            await engine.generate(request(other))
+        answer = await engine.generate(Request((*first.token_ids, *tokens), 8))
         engine.close()
         return answer.text
 
     for tokens in token_lists:
-        assert asyncio.run(kept(tokens)) == asyncio.run(evicted(tokens))
+        assert asyncio.run(second_turn(tokens, 2)) == asyncio.run(second_turn(tokens, 1, [5, 5, 4, 5, 5]))
 
 
 def test_a_shared_prefix_is_computed_once():

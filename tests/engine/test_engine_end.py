@@ -123,19 +123,6 @@ def test_a_prompt_that_cannot_be_started_fails_alone(monkeypatch):
     engine.close()
 
 
-def test_an_engine_that_cannot_be_set_up_frees_its_model():
-    """Where something fails after the model was opened, it is closed again."""
-    backend = FakeLlama()
-    backend.settings = None
-    with pytest.raises(AttributeError):
-        Engine(lambda: backend, max_rows=16)
-    deadline = time.monotonic() + 60
-    while not backend.closed and time.monotonic() < deadline:
-        time.sleep(0.01)
-
-    assert backend.closed
-
-
 def test_a_kv_in_an_unknown_state_is_made_anew(tmp_path):
     """A failed step while a kept beginning is read fails what runs, and what comes after is computed on an empty KV."""
     expected = texts(FakeLlama(slots=1, prefix_folder=tmp_path / "kind"))

@@ -9,7 +9,6 @@ import pytest
 from localrag.index import Index
 from localrag.indexing import pipeline
 from localrag.store.opening import open_index
-from tests.hashed_embedder import HashedEmbedder
 from tests.indexing.test_edits import facts, update, write, wrong
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
@@ -75,21 +74,3 @@ def test_what_an_interrupted_run_left_is_in_the_graph_before_the_model_reads(tmp
     assert in_graph() == (5, 20)
     until("extraction", 1)
     assert in_graph() == (20, 20)
-
-
-@pytest.mark.ci
-def test_equal_texts_are_embedded_once(tmp_path, monkeypatch):
-    """Also where the second stands in another portion than the first."""
-    monkeypatch.setattr(pipeline, "MIN_BATCH_CHUNKS", 5)
-    rng, folder = random.Random(0), tmp_path / "docs"
-    for n in range(10):
-        write(folder / f"{n:02}.txt", rng)
-        (folder / f"{n:02} copy.txt").write_bytes((folder / f"{n:02}.txt").read_bytes())
-    (folder / "99.txt").write_bytes((folder / "00.txt").read_bytes())
-    embedded, embed = [], HashedEmbedder.embed
-    monkeypatch.setattr(HashedEmbedder, "embed", lambda self, texts: embedded.extend(texts) or embed(self, texts))
-    update(folder, Index.open(tmp_path / "index", missing_ok=True))
-
-    with closing(open_index(tmp_path / "index")) as db:
-        chunks = {text for (text,) in db.execute("SELECT text FROM chunks")}
-    assert sorted(text for text in embedded if text in chunks) == sorted(chunks)

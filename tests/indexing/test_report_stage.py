@@ -20,9 +20,6 @@ from localrag.query.reading_budget import rank_by_relevance
 from localrag.records import ExtractedClaim
 from localrag.store import chunks as chunks_store
 from localrag.store import graph, runs
-from localrag.text import sentences
-from localrag.text.sentences import cached_sentences
-from localrag.text.sentences import sentences as sentences_sentences
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
 
@@ -66,20 +63,6 @@ def test_an_edit_embeds_sentences_of_the_reports_it_changes_only(town):
     stayed = {s.explanation for i, r in after.items() if before.get(i) == r for s in r.findings}
     assert len(stayed) > 100
     assert len(stayed & set(seen)) < len(stayed) / 2
-
-
-def test_sentences_are_split_once(town, monkeypatch):
-    """What an index keeps of its chunks' sentences is what the splitter says, and no later process asks it again."""
-    folder, *_ = town
-    sentences._bounds.clear()
-    cached_sentences.cache_clear()
-    with open_for_writing(folder / ".localrag", engine=EngineOptions()) as project:
-        chunks = chunks_store.all_chunks(project.db)
-        assert list(chunks_store.chunks_without_sentences(project.db)) == []
-    split = {c.text: sentences_sentences(c.text) for c in chunks}
-    monkeypatch.setattr(sentences, "sentences", lambda _: pytest.fail("split again"))
-
-    assert all(list(cached_sentences(c.text)) == split[c.text] for c in chunks)
 
 
 def test_sentences_of_another_splitter_are_not_used(town):

@@ -4,6 +4,7 @@ import pytest
 
 from localrag.store.opening import open_index
 from localrag.store.staging import GRAPH_TABLES, GraphStaging
+from tests.graphs import steps_of
 
 ONLY = {"document_cooccurrences": "t.descriptions <> ''"}  # what is looked up by other columns than the key
 
@@ -90,16 +91,16 @@ def test_all_rows_take_the_place_of_others_in_proportion_to_how_many_they_are(tm
         first.upsert("community_members", [(f"c{n:05}", f"e{n:05}") for n in range(size)])
         with db.atomic():
             first.publish()
-        taken = []
-        db.conn.set_progress_handler(lambda: taken.append(1) and None, 100)
-        staged = GraphStaging(db, from_scratch=from_scratch)
-        staged.replace_all("community_members", [(f"c{n:05}", f"e{n:05}") for n in range(size // 2, size + size // 2)])
-        with db.atomic():
-            staged.publish()
-        db.conn.set_progress_handler(None, 0)
-        assert [row[0] for row in db.execute("SELECT community_id FROM community_members ORDER BY 1")] == [
-            f"c{n:05}" for n in range(size // 2, size + size // 2)
-        ]
-        return len(taken)
+
+        def replace():
+            staged = GraphStaging(db, from_scratch=from_scratch)
+            staged.replace_all("community_members", now)
+            with db.atomic():
+                staged.publish()
+
+        now = [(f"c{n:05}", f"e{n:05}") for n in range(size // 2, size + size // 2)]
+        taken = steps_of(db, replace, 100)
+        assert db.execute("SELECT * FROM community_members ORDER BY 1").fetchall() == now
+        return taken
 
     assert steps(4000) < 2.5 * steps(2000)

@@ -31,7 +31,7 @@ from localrag.store import answers, documents, generations, graph, llm_cache, ru
 from localrag.store import chunks as chunks_store
 from localrag.store.full_text import search_chunks
 from localrag.store.opening import open_index, writer_lock
-from tests.graphs import replace_graph
+from tests.graphs import replace_graph, steps_of
 
 
 @pytest.fixture
@@ -91,48 +91,35 @@ def test_chunks_are_chosen_and_read_in_steps_that_grow_with_their_number(db):
     """Four times as many documents take SQLite four times as many steps, not sixteen, while a run has the next generation in view."""
 
     def steps():
-        taken = []
         with generations.view_next_generation(db):
-            db.conn.set_progress_handler(lambda: taken.append(1), 100)
-            read = [len(list(some)) for some in (chunks_store.chunks_without_sentences(db), chunks_store.chunks_without_vector(db, "e"))]
-            db.conn.set_progress_handler(None, 0)
-        return len(taken), read
+            found = chunks_store.chunks_without_sentences(db), chunks_store.chunks_without_vector(db, "e")
+            return steps_of(db, lambda: read.append([len(list(some)) for some in found]))
 
+    read = []
     for n in range(300):
         add(db, f"{n}.txt", f"Letter {n}.")
-    few, read = steps()
+    few = steps()
     for n in range(300, 1200):
         add(db, f"{n}.txt", f"Letter {n}.")
-    many, all_read = steps()
 
-    assert (read, all_read) == ([300, 300], [1200, 1200])
-    assert many < 6 * few
+    assert steps() < 6 * few
+    assert read == [[300, 300], [1200, 1200]]
 
 
 def test_a_document_costs_the_same_however_many_there_are(db):
     """Storing, replacing and taking one out looks at its own rows: SQLite takes as many steps beside 600 documents as beside 60."""
-
-    def steps(work):
-        taken = []
-        db.conn.set_progress_handler(lambda: taken.append(1), 10)
-        work()
-        db.conn.set_progress_handler(None, 0)
-        return len(taken)
-
-    def cost():
-        return [
-            steps(lambda: add(db, "new.txt", "The ferry leaks. ", "Nobody knows.")),
-            steps(lambda: add(db, "new.txt", "The ferry leaks. ", "Everybody knows.")),
-            steps(lambda: documents.remove_document(db, "new.txt")),
-        ]
-
+    work = (
+        lambda: add(db, "new.txt", "The ferry leaks. ", "Nobody knows."),
+        lambda: add(db, "new.txt", "The ferry leaks. ", "Everybody knows."),
+        lambda: documents.remove_document(db, "new.txt"),
+    )
     for n in range(60):
         add(db, f"{n}.txt", f"Letter {n}.")
-    few = cost()
+    few = [steps_of(db, one) for one in work]
     for n in range(60, 600):
         add(db, f"{n}.txt", f"Letter {n}.")
 
-    assert all(b < 2 * a for a, b in zip(few, cost(), strict=True))
+    assert all(steps_of(db, one) < 2 * before for one, before in zip(work, few, strict=True))
 
 
 def test_full_text_finds_inflected_and_chinese_words(db):

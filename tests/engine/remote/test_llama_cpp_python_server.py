@@ -1,7 +1,6 @@
 """The server of llama-cpp-python with the bundled model: what it tells, answers in a form, an index and a question."""
 
 import asyncio
-import json
 
 import pytest
 
@@ -12,7 +11,6 @@ from localrag.engine.settings import EngineOptions
 from localrag.errors import ContextTooSmall
 from localrag.llm.grammar import choice_of
 from localrag.model_files import find_chat_model
-from tests.conftest import run_process, write_town
 from tests.servers import ModelServer
 
 pytestmark = pytest.mark.ci
@@ -56,14 +54,3 @@ def test_a_request_beyond_its_window_is_known_and_the_window_remembered(url):
     with pytest.raises(ContextTooSmall):
         asyncio.run(engine.generate(request("The ferry leaks. " * 1400)))
     assert engine.window == WINDOW
-
-
-@pytest.mark.slow
-def test_a_folder_is_indexed_and_asked_through_it(url, tmp_path):
-    """Every chunk is read, and a question gets an answer with sources."""
-    write_town(tmp_path / "docs")
-    done = run_process("index", "docs", "--model", url, "--extractor", "model", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    asked = run_process("ask", "Who is the mate of the Skua?", "--json", cwd=tmp_path)
-    assert asked.returncode == 0, asked.stderr
-    assert json.loads(asked.stdout)["answer"]

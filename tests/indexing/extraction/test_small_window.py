@@ -2,23 +2,16 @@
 
 import asyncio
 import json
-from dataclasses import replace
 
 import pytest
 
-from localrag.asking import answer_question
 from localrag.engine.settings import EngineOptions
-from localrag.errors import ContextTooSmall
 from localrag.indexing.extraction.extract import extract_chunk
 from localrag.indexing.extraction.names import DocumentCasing
-from localrag.indexing.pipeline import build_index
 from localrag.llm.model import ChatModel
 from localrag.model_files import find_chat_model
-from localrag.project import open_for_query, open_for_writing
-from localrag.query.question import QueryOptions
 from localrag.records import Chunk
 from localrag.settings import IndexSettings
-from localrag.store import runs
 from localrag.store.llm_cache import SqliteLlmCache
 from localrag.store.opening import open_index
 from tests.fakes import Scripted, example
@@ -92,23 +85,3 @@ def test_a_chunk_that_leaves_no_room_is_read_sentence_by_sentence(model):
     assert lost == []
     assert engine.tasks.count("entities") > 2
     assert {"Ingrid Holm", "Lars Holm"} <= {e.name for e in found.entities}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["basic", "global"])
-def test_an_index_is_made_and_asked_in_a_window_of_2048_tokens(tmp_path, mode):
-    """Descriptions, reports, claims and answers are written, and no call fails because the window is too small."""
-    for n in range(2):
-        (tmp_path / f"{n}.txt").write_text(f"Letter {n}. {TEXT}", encoding="utf-8")
-    options = EngineOptions("n_ctx=2048")
-    with open_for_writing(tmp_path / ".localrag", engine=options) as opened:
-        project = replace(opened, settings=replace(opened.settings, style="abstractive", claims=True, max_gleanings=1))
-        runs.save_settings(project.db, settings=project.settings.to_json())
-        outcome = asyncio.run(build_index([tmp_path], project, lambda _: None))
-    with open_for_query(tmp_path / ".localrag", engine=options) as project:
-        given = asyncio.run(answer_question("Who wrote that the Skua leaks?", project, QueryOptions(mode)))
-
-    assert [f for f in outcome.failures if f.kind == ContextTooSmall.kind] == []
-    assert given.llm_calls > 0
-    assert "too small" not in given.note
-    assert "failed" not in given.note
