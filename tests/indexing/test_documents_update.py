@@ -5,10 +5,8 @@ import json
 import random
 import re
 import shutil
-from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from localrag.engine.settings import EngineOptions
 from localrag.indexing import documents
@@ -21,7 +19,7 @@ from localrag.store import erasure
 from tests.conftest import TOWN, run_localrag, seeds
 from tests.indexing.files import pdf
 from tests.indexing.runs import index, put, rows
-from tests.indexing.scans import remove_ocr, saved, without_tesseract
+from tests.indexing.scans import remove_ocr
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
 PEOPLE = ["Ruth Sand", "Lars Holm", "Ingrid Holm", "Walter Muir", "Agnes Thorburn", "Chen Guoliang"]
@@ -139,32 +137,6 @@ def test_a_file_without_text_is_not_read_again_until_it_changes(machine, tmp_pat
     assert [s.path for s in third.skipped] == ["docs/broken.csv"]
     assert third.new == ("docs/scan.pdf",)
     assert opened == ["broken.csv", "broken.csv", "scan.pdf"]
-
-
-def test_a_scan_is_opened_again_where_something_else_keeps_it_from_being_read(tmp_path, opened, monkeypatch):
-    """Not in every run; the reason listed is that of the last run: --no-ocr, no OCR, or no data for the language."""
-    put(tmp_path, {"a.txt": TOWN["b.txt"], "scan.png": saved(Image.new("L", (60, 60), 255))})
-    reasons = []
-    remove_ocr(monkeypatch, tmp_path)
-    none, no_data = without_tesseract(tmp_path), tesseract_without_data(tmp_path)
-    for path, settings in ((none, {}), (none, {}), (none, {"ocr": False}), (none, {}), (no_data, {"ocr": True}), (no_data, {})):
-        with monkeypatch.context() as machine:
-            machine.setenv("PATH", path)
-            reasons += [s.reason for s in index(tmp_path, **settings).skipped]
-
-    missing, refused = "a picture: neither Tesseract nor RapidOCR is installed (localrag doctor)", "a picture: --no-ocr"
-    assert reasons == [missing] * 2 + [refused] * 2 + ["a picture: Tesseract has no data for eng (localrag doctor)"] * 2
-    assert opened == ["a.txt", "scan.png", "scan.png", "scan.png"]
-
-
-def tesseract_without_data(folder):
-    """A PATH with a Tesseract that has data for no language."""
-    (folder / "bare").mkdir(exist_ok=True)
-    bare = without_tesseract(folder / "bare")
-    program = Path(bare) / "tesseract"
-    program.write_text('#!/bin/sh\ncase "$1" in --version) echo "tesseract 5.3.0";; *) echo "List of available languages (0):";; esac\n')
-    program.chmod(0o755)
-    return bare
 
 
 def test_files_left_out_elsewhere_stay_listed(tmp_path):
