@@ -137,8 +137,7 @@ KILLED = [pytest.param(s, "SIGKILL", marks=pytest.mark.ci if s in ("chunk embedd
 
 @pytest.mark.parametrize(("stage", "how"), [*STOPPED, *KILLED])
 def test_after_an_interrupt_in_any_stage_every_mode_answers_as_before(indexed, town, stage, how):
-    """Stopped or killed in whichever stage of an update, each mode gives the answer it gave before, every quote of the old documents; the
-    same command then ends with an index in which nothing is wrong and nothing due."""
+    """Each mode gives the answer it gave before, quoting the old documents; the same command then ends with nothing wrong and nothing due."""
     _, before = indexed
     assert of_the_old_documents(before)
     edit(town)
@@ -163,8 +162,7 @@ def checked(folder):
 
 @pytest.mark.ci
 def test_added_files_are_found_while_the_rest_is_made(indexed, town):
-    """Passages of new files are found by words and meaning before the graph speaks of them; a changed file is still what it was, and a
-    question about everything gets the answer that it got before."""
+    """New files are found by words and meaning before the graph speaks of them; a changed file, and what is said of all, are as before."""
     _, before = indexed
     edit(town)
     (town / "docs" / "new.txt").write_text("Halvor Berg painted the ferry Skua green. Nobody had asked Halvor Berg to paint the Skua.\n")
@@ -192,8 +190,7 @@ def test_added_files_are_found_while_the_rest_is_made(indexed, town):
 
 
 def test_every_transaction_that_writes_begins_as_a_writer(town):
-    """In an update, a removal and an embedding anew, no transaction begins by reading: another process that writes in between is waited
-    for."""
+    """No transaction of an update, a removal or an embedding anew begins by reading: who writes in between is waited for."""
     edit(town)
     said = []
     with open_for_writing(town / ".localrag", engine=EngineOptions()) as project:
@@ -208,8 +205,7 @@ def test_every_transaction_that_writes_begins_as_a_writer(town):
 
 
 def test_while_an_index_is_embedded_anew_questions_use_the_vectors_there_are(indexed, town):
-    """Interrupted in its last stage, the embedding by another model has changed no answer; finished, the index is bound to that model and
-    has no vector of another."""
+    """Interrupted in its last stage, it has changed no answer; finished, the index is bound to the model and has no vector of another."""
     file = ModelFile("other", "embedder", find_chat_model(None).path)
     other = SimpleNamespace(file=file, embed=lambda texts: np.eye(len(texts), 8, dtype=np.float32))
 
@@ -305,8 +301,7 @@ while not (folder / "stop").exists():
 
 @pytest.mark.slow
 def test_two_hundred_questions_while_another_process_indexes_edit_after_edit(tmp_path):
-    """Every document is changed again and again: no question of any mode fails, no quote is unsupported, and all quotes of an answer are of
-    the same day."""
+    """No question of any mode fails, no quote is unsupported, and all quotes of an answer are of the same day."""
     docs = tmp_path / "docs"
     docs.mkdir()
     people = ["Lars Holm", "Ingrid Holm", "Ruth Sand", "Walter Muir", "Agnes Thorburn", "Ada Quist"]

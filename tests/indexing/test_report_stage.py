@@ -129,11 +129,7 @@ def test_reports_are_the_same_whether_all_of_a_level_are_written_or_branch_by_br
 
 @pytest.mark.slow
 def test_reports_are_of_today_however_they_came_about(tmp_path):
-    """After thousands of unrelated passages, titles, findings, coverage and order are those of an index made of all at once.
-
-    Communities that follow an edit need not be those found from scratch: the demo's graph has many partitions of the same modularity
-    (0.3149 and 0.3148 here). So those that both have are compared, and all of them once they are found anew.
-    """
+    """After thousands of unrelated passages they are those of an index made at once: of common communities, and of all once found anew."""
     shutil.copytree(CORPUS, tmp_path / "grown" / "docs")
     before, _, few = of_today(tmp_path / "grown")
     (tmp_path / "grown" / "docs" / "unrelated.txt").write_text(unrelated(6000))
@@ -193,10 +189,7 @@ def test_a_rename_writes_no_report_anew(tmp_path):
 
 @pytest.mark.ci
 def test_an_edit_looks_only_at_reports_that_something_new_bears_on(tmp_path, monkeypatch):
-    """A paragraph before all others moves every sentence of its document: few reports are made ready to be written, nearly all stay.
-
-    Where all are, after the edit, none of them says or quotes anything else.
-    """
+    """A first paragraph moves every sentence of its document: few reports are looked at; where all are, none says anything else."""
     shutil.copytree(CORPUS, tmp_path / "docs")
     short = {"chunk_tokens": 100, "chunk_overlap": 0}
     _, before = index(tmp_path, **short)

@@ -48,8 +48,7 @@ print(n - int(sys.argv[2]))
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS * 3 + 600)
 def test_a_writer_a_watcher_removals_and_four_askers_get_along(tmp_path):
-    """Files change all the time; one process indexes them again and again, one watches them, one removes documents, four ask in every mode:
-    nobody fails but for a writer that is told that another writes, every answer is kept, and nothing is wrong with the index at the end."""
+    """Nobody fails but a writer that is told that another writes, every answer is kept, and nothing is wrong with the index at the end."""
     docs, index = put(tmp_path, OLD), tmp_path / ".localrag"
     assert run_localrag("index", "docs", "--extractor", "phrases", cwd=tmp_path).returncode == 0
     watcher = subprocess.Popen(

@@ -162,10 +162,7 @@ def failures_of(folder, server, question=""):
 @pytest.mark.usefixtures("hashed")
 @pytest.mark.parametrize("refuses", [False, True])
 def test_an_index_of_a_model_that_obeys_no_schema_is_complete(tmp_path, refuses):
-    """JSON lines, plain text and a report in a code block with its rating as a fraction: every chunk and report has its data.
-
-    So it is whether the server ignores a schema or refuses it.
-    """
+    """JSON lines, plain text, a report in a code block: every chunk and report has its data, whether the schema is ignored or refused."""
     write_town(tmp_path / "docs")
     with Server(lambda body: NO_SCHEMA if refuses and "response_format" in body else writes_of_the_town(body)) as server:
         assert failures_of(tmp_path, server) == (0, "")

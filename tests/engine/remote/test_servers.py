@@ -132,8 +132,7 @@ def test_of_a_server_that_does_not_answer_nothing_is_known():
 
 
 def test_an_index_outlives_the_addresses_of_its_server(tmp_path):
-    """Opened for questions while the server is down, an index knows its model; a new address of it is accepted, and another model refused
-    once the first has computed something in it."""
+    """While the server is down an index knows its model; a new address is accepted, another model refused once the first was used."""
     folder = tmp_path / ".localrag"
     with Server(lambda _: "a", llama()) as one, open_for_writing(folder, model=f"{one.url}#m") as project:
         first = project.model.file.fingerprint

@@ -30,8 +30,7 @@ def names(text):
     ],
 )
 def test_a_name_is_found_whole(text, found):
-    """Names go on over "of", "for the" and "and" where they begin or end as a body's name does, not over the end of a short line; the first
-    word of a sentence is none."""
+    """Names go on over "of", "for the" and "and", not over the end of a short line; the first word of a sentence is none."""
     assert names(text) == found
 
 
