@@ -153,7 +153,7 @@ def test_after_random_edits_the_index_is_that_of_the_files(tmp_path, seed):
 @pytest.mark.parametrize("seed", seeds(3, 4))
 @pytest.mark.ci
 def test_after_random_edits_no_report_would_be_another(tmp_path, seed):
-    """Where a run looks at all reports, every one says and quotes what it did; but for renames, after which they may be in another order."""
+    """Where a run looks at all reports, every one says and quotes what it did; renames may give another order."""
     rng, folder, index = begun(tmp_path, seed)
     for turn in range(5):
         for _ in range(rng.choice([1, 1, 3])):

@@ -20,7 +20,7 @@ NAMES = ("Ingrid Holm", "Lars Holm", "Skua", "Northern Line", "Ruth Sand")
 
 @pytest.fixture
 def index(tmp_path, monkeypatch):
-    """A function that indexes two documents in the abstractive style; the scripted model is asked for every description, also a short one."""
+    """Indexes two documents in the abstractive style; the scripted model is asked for every description, even a short one."""
     monkeypatch.setattr(stage, "MAX_JOINED_CHARS", 0)
     put(tmp_path, {name: TOWN[name] for name in ("a.md", "b.txt")})
 

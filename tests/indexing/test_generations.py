@@ -137,7 +137,7 @@ KILLED = [pytest.param(s, "SIGKILL", marks=pytest.mark.ci if s in ("chunk embedd
 
 @pytest.mark.parametrize(("stage", "how"), [*STOPPED, *KILLED])
 def test_after_an_interrupt_in_any_stage_every_mode_answers_as_before(indexed, town, stage, how):
-    """Each mode gives the answer it gave before, quoting the old documents; the same command then ends with nothing wrong and nothing due."""
+    """Each mode answers as before, quoting the old documents; the same command then ends with nothing wrong and nothing due."""
     _, before = indexed
     assert of_the_old_documents(before)
     edit(town)

@@ -173,12 +173,7 @@ def test_a_name_within_a_file_leads_nowhere_else():
 def test_no_file_within_a_file_is_lost_whatever_the_names(names, tmp_path):
     """Also where one is called as another one's number makes it, in mails, mailboxes and archives; each text has a path of its own."""
     texts = [f"Text number {n} of the harbour." for n in range(len(names))]
-    mail = EmailMessage()
-    mail["Subject"], mail["Date"], mail["From"] = "Papers", "Tue, 12 Mar 2024 10:00:00 +0000", "r@example.org"
-    mail.set_content("See below.")
-    packed = EmailMessage()
-    packed["Subject"], packed["Date"], packed["From"] = "Archive", "Tue, 12 Mar 2024 10:00:00 +0000", "r@example.org"
-    packed.set_content("See below.")
+    mail, packed = (message(subject, "See below.") for subject in ("Papers", "Archive"))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of names that are there twice
@@ -188,9 +183,7 @@ def test_no_file_within_a_file_is_lost_whatever_the_names(names, tmp_path):
     packed.add_attachment(buffer.getvalue(), maintype="application", subtype="zip", filename="c.zip")
     (tmp_path / "mail.eml").write_bytes(mail.as_bytes())
     (tmp_path / "packed.eml").write_bytes(packed.as_bytes())
-    (tmp_path / "box.mbox").write_bytes(
-        b"".join(b"From r@example.org Tue Mar 12 10:00:00 2024\n" + m.as_bytes() + b"\n" for m in (mail, mail))
-    )
+    write_mailbox(tmp_path / "box.mbox", mail, mail)
     for file, times in (("mail.eml", 1), ("packed.eml", 1), ("box.mbox", 2)):
         read = list(load_files([tmp_path / file], tmp_path))
         assert len({document.path for document in read}) == len(read)
@@ -199,8 +192,7 @@ def test_no_file_within_a_file_is_lost_whatever_the_names(names, tmp_path):
 
 def test_every_file_within_a_file_that_is_not_read_is_listed(tmp_path):
     """Also two of one name, with the reason of each."""
-    mail = EmailMessage()
-    mail.set_content("See below.")
+    mail = message("Papers", "See below.")
     for data in (b"MZ\0\1" * 99, b"MZ\0\2" * 99):
         mail.add_attachment(data, maintype="application", subtype="octet-stream", filename="run.exe")
     mail.add_attachment(b"no zip", maintype="application", subtype="zip", filename="a.zip")

@@ -12,7 +12,7 @@ from localrag.text.sentences import cached_sentences
 
 
 def weigh_by_pmi(graph: Graph, chunks: Mapping[str, Chunk], unread: set[str]) -> Graph:
-    """Weigh relationships known only from chunks no model has read by shared sentences × their normalised PMI (Bouma 2009); prune the weakest."""
+    """Weigh relationships known only from chunks that no model read by shared sentences × normalised PMI (Bouma 2009); prune weak ones."""
     if not unread:
         return graph
     stated: defaultdict[str, set[str]] = defaultdict(set)
