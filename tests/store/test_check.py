@@ -9,7 +9,6 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from localrag.errors import IndexBusy
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_writing
 from localrag.records import Chunk, Document, content_id
@@ -284,17 +283,6 @@ def test_a_vector_that_a_repair_took_is_made_by_a_run_with_something_else_to_do(
 
     assert rows(folder, f"SELECT 1 FROM embeddings WHERE subject_id = '{entity}'")
     assert found(folder) == ([], [])
-
-
-def test_only_one_repairs_and_nobody_while_another_writes(folder):
-    """A repair takes the writer's lock; looking does not."""
-    with writer_lock(folder):
-        looked = run_localrag("check", cwd=folder.parent)
-        refused = run_localrag("check", "--repair", cwd=folder.parent)
-
-    assert looked.returncode == 0
-    assert refused.returncode == IndexBusy.exit_code
-    assert "is writing" in refused.stderr
 
 
 @pytest.mark.parametrize("table", ["mentions", "relationships", "embeddings"])

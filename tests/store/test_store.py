@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex
+from localrag.errors import IndexMismatch, LocalragError, NoIndex
 from localrag.records import (
     Answer,
     Chunk,
@@ -17,7 +17,6 @@ from localrag.records import (
     Document,
     Entity,
     ExtractedClaim,
-    ExtractedEntity,
     Extraction,
     Failure,
     Finding,
@@ -30,7 +29,7 @@ from localrag.records import (
 from localrag.store import answers, documents, generations, graph, llm_cache, runs, vectors
 from localrag.store import chunks as chunks_store
 from localrag.store.full_text import search_chunks
-from localrag.store.opening import open_index, writer_lock
+from localrag.store.opening import open_index
 from tests.graphs import replace_graph, steps_of
 
 
@@ -57,18 +56,6 @@ def test_documents_and_chunks_come_back_as_they_went_in(db):
     assert chunks_store.chunks_by_id(db, ["a.txt-1", "missing", "a.txt-0"]) == [chunks[1], chunks[0]]
     assert documents.document_text(db, "a.txt") == document.text
     assert documents.document_hashes(db) == {"a.txt": document.content_hash}
-
-
-def test_a_new_content_of_a_path_replaces_the_old_one(db):
-    """After a change nothing of the old content is found, extractions of it included."""
-    add(db, "a.txt", "ancient words")
-    chunks_store.save_extractions(db, "r", [Extraction("a.txt-0", (ExtractedEntity("ancient", "event"),), ())])
-    add(db, "a.txt", "recent words")
-
-    assert search_chunks(db, "ancient", 5) == []
-    assert [c for c, _ in search_chunks(db, "recent", 5)] == ["a.txt-0"]
-    assert chunks_store.extractions(db, "r") == []
-    assert [c.id for c in chunks_store.chunks_without_extraction(db, "r")] == ["a.txt-0"]
 
 
 def test_chosen_chunks_are_read_page_by_page(db, monkeypatch):
@@ -192,14 +179,6 @@ def test_what_is_no_index_is_refused_in_words(tmp_path):
     (tmp_path / "index.db").write_bytes(b"not a database" * 1000)
     with pytest.raises(LocalragError, match=r"index\.db is not a usable index"):
         open_index(tmp_path)
-
-
-def test_there_is_one_writer(tmp_path):
-    """A second writer is refused while the first holds the lock, and let in after it."""
-    with writer_lock(tmp_path), pytest.raises(IndexBusy, match="process"), writer_lock(tmp_path):
-        pass
-    with writer_lock(tmp_path):
-        pass
 
 
 def test_a_failed_transaction_leaves_nothing(db):
