@@ -3,6 +3,7 @@
 import asyncio
 
 from localrag.engine.remote.remote_engine import RemoteEngine
+from localrag.engine.remote.servers import with_server_info
 from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions
 from localrag.llm.grammar import choice_of
@@ -16,6 +17,11 @@ YES_OR_NO = choice_of(["yes", "no"])
 def remote(url, **options):
     """An engine over a server, before it was asked anything."""
     return RemoteEngine(find_chat_model(f"{url}#m"), EngineOptions(**options))
+
+
+def known(url, name="m", **options):
+    """A served model with what its server tells."""
+    return with_server_info(find_chat_model(f"{url}#{name}"), EngineOptions(**options))
 
 
 def request(grammar=None, text=TEXT, max_tokens=50, **options):

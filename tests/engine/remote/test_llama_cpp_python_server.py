@@ -5,12 +5,9 @@ import asyncio
 import pytest
 
 from localrag.engine.remote.remote_engine import RemoteEngine
-from localrag.engine.remote.servers import with_server_info
-from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions
 from localrag.errors import ContextTooSmall
-from localrag.llm.grammar import choice_of
-from localrag.model_files import find_chat_model
+from tests.engine.remote.asking import YES_OR_NO, known, request
 from tests.servers import ModelServer
 
 pytestmark = pytest.mark.ci
@@ -27,21 +24,13 @@ def url(chat_file):
     server.kill()
 
 
-def remote(url):
-    return RemoteEngine(with_server_info(find_chat_model(url), EngineOptions()), EngineOptions())
-
-
-def request(content, grammar=None, **options):
-    return Request((), 40, grammar, messages=({"role": "user", "content": content},), **options)
-
-
 def test_it_answers_in_prose_and_in_a_form(url):
     """Streamed text is the answer; a choice is one of its options."""
     shown = []
-    engine = remote(url)
+    engine = RemoteEngine(known(url, "default"), EngineOptions())
 
-    said = asyncio.run(engine.generate(request("What is a ferry?", on_text=shown.append)))
-    chosen = asyncio.run(engine.generate(request("Is the sea wet? Answer yes or no.", choice_of(["yes", "no"]))))
+    said = asyncio.run(engine.generate(request(text="What is a ferry?", on_text=shown.append)))
+    chosen = asyncio.run(engine.generate(request(YES_OR_NO, "Is the sea wet? Answer yes or no.")))
 
     assert said.text
     assert "".join(shown) == said.text
@@ -50,7 +39,7 @@ def test_it_answers_in_prose_and_in_a_form(url):
 
 def test_a_request_beyond_its_window_is_known_and_the_window_remembered(url):
     """It does not tell its window; its error does."""
-    engine = remote(url)
+    engine = RemoteEngine(known(url, "default"), EngineOptions())
     with pytest.raises(ContextTooSmall):
-        asyncio.run(engine.generate(request("The ferry leaks. " * 1400)))
+        asyncio.run(engine.generate(request(text="The ferry leaks. " * 1400)))
     assert engine.window == WINDOW

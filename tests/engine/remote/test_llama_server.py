@@ -14,12 +14,10 @@ import time
 import pytest
 
 from localrag.engine.remote.remote_engine import RemoteEngine
-from localrag.engine.remote.servers import with_server_info
-from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions
-from localrag.llm.grammar import choice_of, entity_lines
-from localrag.model_files import find_chat_model
+from localrag.llm.grammar import entity_lines
 from tests.conftest import run_process
+from tests.engine.remote.asking import YES_OR_NO, known, request
 from tests.indexing.runs import put
 from tests.servers import llama_server
 
@@ -70,12 +68,11 @@ def idle_in_time(server):
     return busy(server) == 0
 
 
+QUESTION = "Ingrid Holm bought the ferry Skua in Vardby. What is the Skua?"
+
+
 def remote(server):
-    return RemoteEngine(with_server_info(find_chat_model(f"{server.url}#smol"), EngineOptions()), EngineOptions())
-
-
-def request(grammar=None, max_tokens=60, content="Ingrid Holm bought the ferry Skua in Vardby. What is the Skua?", **options):
-    return Request((), max_tokens, grammar, messages=({"role": "user", "content": content},), **options)
+    return RemoteEngine(known(server.url, "smol"), EngineOptions())
 
 
 def calls(folder):
@@ -95,7 +92,7 @@ def test_llama_cpp_tells_and_answers(shared):
 
     async def ask():
         kinds = entity_lines(["Skua", "Vardby"], ["thing", "place"])
-        asked = [request(choice_of(["yes", "no"]), 4), request(kinds, 100), request(on_text=shown.append)]
+        asked = [request(YES_OR_NO, QUESTION, 4), request(kinds, QUESTION, 100), request(text=QUESTION, on_text=shown.append)]
         return await asyncio.gather(*(engine.generate(one) for one in asked))
 
     verdict, typed, plain = asyncio.run(ask())
@@ -112,7 +109,7 @@ def test_llama_cpp_stops_when_nobody_waits(shared):
     async def run():
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
-                await remote(shared).generate(request(max_tokens=1500, content="Write a long story about a ferry, in many chapters."))
+                await remote(shared).generate(request(max_tokens=1500, text="Write a long story about a ferry, in many chapters."))
 
     asyncio.run(run())
     assert idle_in_time(shared)

@@ -10,8 +10,6 @@ import pytest
 
 from localrag.engine.remote import servers
 from localrag.engine.remote.remote_engine import RemoteEngine
-from localrag.engine.remote.servers import with_server_info
-from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions
 from localrag.errors import ContextTooSmall, EngineError, IndexMismatch, ModelError, UsageError
 from localrag.model_files import ServerInfo, find_chat_model
@@ -19,18 +17,12 @@ from localrag.project import open_for_query, open_for_writing, resolve_answer_st
 from localrag.records import Document, LlmCall
 from localrag.settings import IndexSettings
 from localrag.store import documents, llm_cache, runs
+from tests.engine.remote.asking import TEXT, known, request
 from tests.servers import Server, answered, llama
 
-TEXT = "Ingrid Holm bought the ferry Skua in Vardby."
 
-
-def known(url, name="m", **options):
-    """A served model with what its server tells."""
-    return with_server_info(find_chat_model(f"{url}#{name}"), EngineOptions(**options))
-
-
-def question(text=TEXT, priority=1, **options):
-    return Request((), 5, priority=priority, messages=({"role": "user", "content": text},), **options)
+def question(text=TEXT, priority=1):
+    return request(text=text, max_tokens=5, priority=priority)
 
 
 def free_port():
