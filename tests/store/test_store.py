@@ -285,14 +285,6 @@ def test_documents_that_reports_quote_are_counted_and_those_in_none_are_named(re
     assert graph.report_coverage(reported) == {"quoted": 0, "in_no_report": ["a.txt", "b.txt"]}
 
 
-def test_coverage_is_the_share_of_passages_today(reported):
-    """A passage counts once however often it names them; with every new passage the share is another."""
-    assert graph.coverage_of(reported, ["both", "one", "none"]) == {"both": 0.75, "one": 0.5}
-    add(reported, "b.txt", *(f"Number {n}. " for n in range(36)))
-
-    assert graph.coverage_of(reported, ["both", "one"]) == {"both": 3 / 40, "one": 2 / 40}
-
-
 def test_reports_come_one_by_one_and_stand_for_parts_without(reported):
     """Chosen reports come in the order asked for; a part without one has that above it, once."""
     assert [r.title for r in graph.reports_of(reported, ["one", "none", "both"])] == ["one", "both"]
@@ -309,16 +301,6 @@ def test_a_report_without_a_reason_for_its_rating_has_none(reported, why, rating
     reported.execute("UPDATE reports SET rating = 9.5, rating_explanation = ?", [why])
 
     assert [r.rating for r in graph.reports(reported)] == [rating, rating]
-
-
-def test_vectors_of_some_subjects_are_read_alone(db):
-    """Those asked for that have a vector, sorted by id."""
-    vectors.save_vectors(db, "report", "e", ["b", "a", "c"], dict.fromkeys("abc", "h"), np.eye(3, dtype=np.float32))
-    ids, matrix = vectors.load_vectors(db, "report", ["c", "a", "d"])
-
-    assert ids == ["a", "c"]
-    assert matrix.tolist() == [[0, 1, 0], [0, 0, 1]]
-    assert vectors.load_vectors(db, "report", [])[0] == []
 
 
 def test_an_extraction_is_read_as_it_was_stored(tmp_path):

@@ -131,21 +131,6 @@ def test_examples_and_the_schema_have_one_shape(grammar, said, shown):
     assert 'Answer with JSON of this shape and nothing else: {"items": [' in body["messages"][-1]["content"]
 
 
-def test_a_stream_in_which_nothing_came_says_why_without_one():
-    """A server that fails once the stream began is asked again without streaming."""
-
-    def of_window(body):
-        if size_of(body) > 2000:
-            return b"" if body.get("stream") else refusal(400, OVERFLOW.format(2000, size_of(body)))
-        return "yes"
-
-    with Server(of_window) as server:
-        engine = remote(server.url)
-        with pytest.raises(ContextTooSmall):
-            generate(engine, text="Skua " * 2000)
-        assert engine.window == 2000
-
-
 def failures_of(folder, server, question=""):
     """How much failed while a server's model made an index of a folder with its reports, and the answer to a question."""
     with Index.open(folder / ".localrag", model=f"{server.url}#m", missing_ok=True) as index:

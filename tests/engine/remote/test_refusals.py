@@ -6,7 +6,6 @@ import pytest
 
 from localrag.engine.remote import refusals
 from localrag.engine.remote.refusals import (
-    HttpError,
     error_in,
     is_passing,
     is_too_long,
@@ -137,17 +136,6 @@ def test_a_field_that_an_error_names_is_omitted_for_good(message, omitted):
     assert next_omitted_fields(error, FIELDS, frozenset()) == (frozenset(omitted), True)
     for value in omitted & {refusals.JSON_SCHEMA, refusals.LEAST_REASONING}:
         assert next_omitted_fields(error, FIELDS, frozenset({value})) == (frozenset({value, value.partition("=")[0]}), True)
-
-
-def test_an_error_without_a_name_leads_to_the_plainest_request():
-    """First what few servers support is left out, then the schema, then nothing is left to try; none of it is certain."""
-    error, sent, without, steps = HttpError(400), FIELDS, frozenset(), []
-    while step := next_omitted_fields(error, sent, without):
-        steps.append((sorted(step[0] - without), step[1]))
-        without = step[0]
-        sent -= without
-
-    assert steps == [(["chat_template_kwargs", "reasoning_effort", "seed", "stream_options"], False), (["response_format"], False)]
 
 
 def test_an_unknown_model_is_known():
