@@ -182,25 +182,6 @@ def test_after_random_edits_the_file_of_the_network_is_that_of_the_tables(tmp_pa
             assert entity_network.matches_graph(db, tmp_path / "index")
 
 
-def test_the_network_follows_the_titles_of_renamed_files(tmp_path, monkeypatch):
-    """A title says whom a document is about: the network of a renamed file is that of a fresh index, though no graph is published."""
-    monkeypatch.setattr(entity_network, "CACHE_FROM_CHUNKS", 0)
-    _, folder, index = begun(tmp_path, 5)
-    file = min(folder.rglob("*.txt"))
-    with closing(open_index(tmp_path / "index")) as db:
-        before, graph = entity_network.load_entity_network(db, tmp_path / "index"), runs.load_settings(db)["graph_hash"]
-    named = next(f"{a} {b}" for a in GIVEN for b in SURNAMES if f"{a} {b}" in file.read_text(encoding="utf-8"))
-    file.rename(file.with_name(f"{named}.txt"))
-
-    update(folder, index)
-
-    with closing(open_index(tmp_path / "index")) as db:
-        assert entity_network.matches_graph(db, tmp_path / "index")
-        after = entity_network.load_entity_network(db, tmp_path / "index")
-        assert runs.load_settings(db)["graph_hash"] == graph
-    assert (after.entity_to_chunk != before.entity_to_chunk).nnz > 0
-
-
 @pytest.mark.slow
 def test_a_month_of_days_that_end_too_early_converges(tmp_path):
     """Each day documents are added, edited, renamed, deleted and exchanged, and most runs are killed; the last is not."""

@@ -157,17 +157,3 @@ def test_as_many_conversations_as_slots(index, tmp_path):
 
     assert len(first) >= 32
     assert engine.most_of["entities"] == 20
-
-
-@pytest.mark.ci
-def test_a_smaller_window_writes_what_is_new_and_leaves_the_rest(index, tmp_path):
-    """Reports of a large window are not written anew in a small one; what is new is written from less."""
-    _, first, _, _ = index(well, window=16384)
-    _, same, _, _ = index(well, window=4096)
-    (tmp_path / "docs" / "c.txt").write_text("Ruth Sand met Ingrid Holm in Vardby. She asked the Northern Line to pay for the Skua.")
-    failures, third, _, _ = index(well, window=4096)
-
-    assert "report" in first.tasks
-    assert same.tasks == []
-    assert failures == ()
-    assert "report" in third.tasks

@@ -11,14 +11,13 @@ import pytest
 
 from localrag.engine.settings import EngineOptions
 from localrag.exchange.pack import pack_index
-from localrag.filters import suffix_of
 from localrag.indexing.documents import DeletionPolicy
 from localrag.indexing.pipeline import build_index
 from localrag.loaders.containers import safe_name, split_text
 from localrag.loaders.content import InnerDocument
 from localrag.loaders.reader import _inner_documents, load_files
 from localrag.project import open_for_writing
-from localrag.records import DocumentPart, file_path, format_path
+from localrag.records import DocumentPart
 from tests.conftest import run_localrag
 from tests.indexing.runs import rows
 
@@ -238,17 +237,3 @@ def test_places_that_no_parser_sends_are_ignored(rows):
 
     assert _inner_documents(named, "text") == []
     assert len(_inner_documents([{"name": "a", "title": "", "metadata": [], "cut": 0, "start": 0, "end": 4}], "text")) == 1
-
-
-def test_a_place_within_a_file_reads_as_one():
-    """`archive.mbox › 2019-03-02 Re: bridge` for people, slashes in paths; a folder stays a folder."""
-    assert format_path(SHIPS) == "archive.mbox › 2019-03-02 Re: bridge › ships.csv"
-    assert format_path("docs/notes/a.md") == "docs/notes/a.md"
-    assert (file_path(f"docs/{SHIPS}"), file_path("docs/a.eml")) == ("docs/archive.mbox", "docs/a.eml")
-    assert [suffix_of(path) for path in (SHIPS, BRIDGE, f"{BRIDGE} v1.2 final", "notes/v1.2 final", ".env")] == [
-        "csv",
-        "mbox",
-        "mbox",
-        "",
-        "",
-    ]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from localrag.indexing import documents
 from localrag.loaders import discover, parser_process
 from localrag.system.files import FileStat
 from tests.conftest import TOWN, run_localrag
@@ -164,19 +163,6 @@ def test_a_kept_stat_leaves_with_its_document(town):
     assert "docs/b.txt" not in {path for (path,) in rows(town, "SELECT path FROM file_stats")}
 
 
-def test_a_vector_that_is_missing_is_made(town):
-    """Lost vectors of a chunk, an entity and a report are made by the next run although no file changed."""
-    before = rows(town, "SELECT kind, count(*) FROM embeddings GROUP BY 1")
-    with sqlite3.connect(town / ".localrag" / "index.db") as db:
-        for kind in ("chunk", "entity", "report"):
-            chosen = "SELECT rowid FROM embeddings WHERE kind = ? LIMIT 1"
-            db.execute(f"DELETE FROM embeddings WHERE rowid IN ({chosen})", [kind])
-    db.close()
-    index(town)
-
-    assert rows(town, "SELECT kind, count(*) FROM embeddings GROUP BY 1") == before
-
-
 def test_a_headers_change_makes_vectors_anew(town):
     """With and again without titles before the chunks, vectors are those of an index made so at once."""
     plain = rows(town, "SELECT subject_id, content_hash FROM embeddings WHERE kind = 'chunk' ORDER BY 1")
@@ -186,4 +172,3 @@ def test_a_headers_change_makes_vectors_anew(town):
 
     assert [a[1] for a in headed] != [a[1] for a in plain]
     assert rows(town, "SELECT subject_id, content_hash FROM embeddings WHERE kind = 'chunk' ORDER BY 1") == plain
-    assert documents.DEFAULT_DELETION.rehash is False

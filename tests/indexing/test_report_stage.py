@@ -52,19 +52,6 @@ def test_a_community_carried_down_has_the_report_of_its_copy(town):
     assert len(of_members) < len(communities)
 
 
-def test_an_edit_embeds_sentences_of_the_reports_it_changes_only(town):
-    """After a new document, hardly a sentence of the reports that stay is looked at: only those that changed ones might quote too."""
-    folder, _, before = town
-    (folder / "docs" / "more.txt").write_text("Ruth Sand paid Lars Holm for a boat.")
-    seen = []
-    _, after = index(folder, seen)
-    (folder / "docs" / "more.txt").unlink()
-
-    stayed = {s.explanation for i, r in after.items() if before.get(i) == r for s in r.findings}
-    assert len(stayed) > 100
-    assert len(stayed & set(seen)) < len(stayed) / 2
-
-
 def test_sentences_of_another_splitter_are_not_used(town):
     """What was kept by another version of the splitter counts as missing."""
     folder, *_ = town

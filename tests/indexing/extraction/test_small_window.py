@@ -1,7 +1,6 @@
 """A small window: what an answer may take shrinks to what is left, and a chunk that is still too long is read in parts."""
 
 import asyncio
-import json
 
 import pytest
 
@@ -15,7 +14,6 @@ from localrag.settings import IndexSettings
 from localrag.store.llm_cache import SqliteLlmCache
 from localrag.store.opening import open_index
 from tests.fakes import Scripted, example
-from tests.servers import Server, refusal
 
 PEOPLE = ["Ingrid Holm", "Lars Holm", "Ruth Sand", "Odile Ferrant", "Idris Kovac", "Petra Niel"]
 TEXT = " ".join(
@@ -57,24 +55,6 @@ def test_a_chunk_is_read_in_a_window_of_2048_tokens(model, style):
 
     assert lost == []
     assert {"Ingrid Holm", "Lars Holm"} & {e.name for e in found.entities}
-
-
-def test_a_server_that_refuses_what_is_too_long_is_asked_for_less(model):
-    """Where a server does not tell its window, a shorter answer is asked for until it takes the request."""
-    asked = []
-
-    def answers(body):
-        asked.append(body["max_tokens"])
-        if body["max_tokens"] > 700:
-            return refusal(400, f"This model's maximum context length is 2048 tokens. You requested {body['max_tokens']}.")
-        return json.dumps(example(body["response_format"]["json_schema"]["schema"]))
-
-    with Server(answers) as server:
-        found, lost = read(model(url=f"{server.url}#small"), "Ingrid Holm met Lars Holm in Vardby.", style="extractive")
-
-    assert lost == []
-    assert "Ingrid Holm" in {e.name for e in found.entities}
-    assert max(asked) > 700
 
 
 def test_a_chunk_that_leaves_no_room_is_read_sentence_by_sentence(model):
