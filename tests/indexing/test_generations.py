@@ -29,15 +29,8 @@ from localrag.store.opening import open_index
 from tests.conftest import TOWN
 from tests.indexing.runs import put
 
-STAGES = (
-    "documents",
-    "chunk embeddings",
-    "sentences",
-    "noun phrases",
-    "entity resolution",
-    "reports",
-    "entity embeddings",
-    "report embeddings",
+STAGES = "documents, chunk embeddings, sentences, noun phrases, entity resolution, reports, entity embeddings, report embeddings".split(
+    ", "
 )
 QUESTIONS = {
     "global": "What are the main themes?",

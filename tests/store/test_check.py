@@ -61,76 +61,66 @@ def remedy(folder):
         db.close()
 
 
-ONE = "rowid = (SELECT min(rowid) FROM {})".format
 VECTOR = np.full(384, 0.5, "<f4").tobytes().hex()
+
+
+def one(table, change):
+    """Changes one row of a table."""
+    return f"UPDATE {table} SET {change} WHERE rowid = (SELECT min(rowid) FROM {table})"
+
+
+def less(table):
+    """Deletes one row of a table."""
+    return f"DELETE FROM {table} WHERE rowid = (SELECT min(rowid) FROM {table})"
+
+
 DAMAGES = {
-    "a document that is not what was read": (
-        ["UPDATE documents SET text = 'x' || text WHERE path = 'docs/a.md'"], "chunks: docs/a.md is not what was read"),
-    "a chunk that is no slice": (
-        [f"UPDATE chunks SET text = 'other' WHERE {ONE('chunks')}"], "is not a slice of it"),
-    "a chunk that is missing": (
-        [f"DELETE FROM chunks WHERE {ONE('chunks')}"], "has chunks that do not cover it"),
-    "a row of the full text that is missing": (
-        [f"DELETE FROM chunks_fts WHERE {ONE('chunks_fts')}"], "1 chunks are not in the full-text index as they are"),
-    "a row of the full text of no chunk": (
-        ["INSERT INTO chunks_fts VALUES ('gone', 'gone', '')"], "full text: the full-text index has "),
-    "a row of the full text of another text": (
-        [f"UPDATE chunks_fts SET text = 'other' WHERE {ONE('chunks_fts')}"], "1 chunks are not in the full-text index as they are"),
-    "a row of the full text kept as another chunk's": (
-        ["UPDATE chunks_fts_rows SET row = row + 1000"], "chunks are not in the full-text index as they are"),
-    "the full-text index itself": (
-        ["DELETE FROM chunks_fts_data WHERE id > 10"], "full text: the full-text index is damaged"),
-    "a mention of a chunk that is missing": (
-        [f"UPDATE mentions SET chunk_id = 'gone' WHERE {ONE('mentions')}"], "1 rows of mentions belong to chunks that are missing"),
-    "a mention outside its chunk": (
-        [f"UPDATE mentions SET start = 90000, end = 90003 WHERE {ONE('mentions')}"], "1 mentions outside their chunk: docs/"),
-    "a mention of another name": (
-        [f"UPDATE mentions SET name = 'Nemo' WHERE {ONE('mentions')}"], "1 mentions with another name than the text has: docs/"),
-    "evidence outside its chunk": (
-        [f"UPDATE evidence SET end = 90000 WHERE {ONE('evidence')}"], "1 evidence outside their chunk: docs/"),
-    "an entity without a mention": (
-        ["DELETE FROM mentions WHERE entity_id = (SELECT min(id) FROM entities)"], "1 entities without a mention"),
-    "a relationship with itself": (
-        [f"UPDATE relationships SET target_id = source_id WHERE {ONE('relationships')}"], "1 relationships of an entity with itself"),
-    "a relationship without an end": (
-        [f"UPDATE relationships SET target_id = 'gone' WHERE {ONE('relationships')}"], "relationships belong to entities"),
-    "a degree": ([f"UPDATE entities SET degree = degree + 1 WHERE {ONE('entities')}"], "1 entities with another degree"),
+    "other text": ("UPDATE documents SET text = 'x' || text WHERE path = 'docs/a.md'", "chunks: docs/a.md is not what was read"),
+    "a chunk that is no slice": (one("chunks", "text = 'other'"), "is not a slice of it"),
+    "a chunk that is missing": (less("chunks"), "has chunks that do not cover it"),
+    "no full text of a chunk": (less("chunks_fts"), "1 chunks are not in the full-text index as they are"),
+    "full text of no chunk": ("INSERT INTO chunks_fts VALUES ('gone', 'gone', '')", "full text: the full-text index has "),
+    "full text of another text": (one("chunks_fts", "text = 'other'"), "1 chunks are not in the full-text index as they are"),
+    "full text of another chunk": ("UPDATE chunks_fts_rows SET row = row + 1000", "are not in the full-text index as they are"),
+    "the full-text index": ("DELETE FROM chunks_fts_data WHERE id > 10", "full text: the full-text index is damaged"),
+    "a mention of no chunk": (one("mentions", "chunk_id = 'gone'"), "1 rows of mentions belong to chunks that are missing"),
+    "a mention outside its chunk": (one("mentions", "start = 90000, end = 90003"), "1 mentions outside their chunk: docs/"),
+    "a mention of another name": (one("mentions", "name = 'Nemo'"), "1 mentions with another name than the text has: docs/"),
+    "evidence outside its chunk": (one("evidence", "end = 90000"), "1 evidence outside their chunk: docs/"),
+    "no mention": ("DELETE FROM mentions WHERE entity_id = (SELECT min(id) FROM entities)", "1 entities without a mention"),
+    "a relationship with itself": (one("relationships", "target_id = source_id"), "1 relationships of an entity with itself"),
+    "a relationship without an end": (one("relationships", "target_id = 'gone'"), "relationships belong to entities"),
+    "a degree": (one("entities", "degree = degree + 1"), "1 entities with another degree"),
     "a count of a pair": (
-        ["UPDATE cooccurrences SET n_chunks = n_chunks + 1 WHERE a = (SELECT min(a) FROM cooccurrences) AND is_relationship"],
-        "not the sum of what documents say"),
-    "an entity in no community": (
-        [f"DELETE FROM community_members WHERE {ONE('community_members')}"], "1 entities not in just one community of level 0"),
+        "UPDATE cooccurrences SET n_chunks = n_chunks + 1 WHERE a = (SELECT min(a) FROM cooccurrences) AND is_relationship",
+        "not the sum of what documents say",
+    ),
+    "an entity in no community": (less("community_members"), "1 entities not in just one community of level 0"),
     "a parent that is missing": (
-        ["UPDATE communities SET level = level + 1, parent_id = 'gone' WHERE level = (SELECT max(level) FROM communities)"],
-        "communities whose parent is missing"),
-    "no communities": (["DELETE FROM communities", "DELETE FROM community_members", "DELETE FROM reports"], "entities, but no community"),
-    "a place that is missing": (
-        [f"DELETE FROM entity_positions WHERE {ONE('entity_positions')}"],
-        "places: 1 entities and communities have no place"),
-    "a place of nothing": (
-        [f"UPDATE entity_positions SET entity_id = 'gone' WHERE {ONE('entity_positions')}"],
-        "1 rows of entity_positions belong to entities that are missing"),
-    "a report that is missing": ([f"DELETE FROM reports WHERE {ONE('reports')}"], "1 communities have no report"),
+        "UPDATE communities SET level = level + 1, parent_id = 'gone' WHERE level = (SELECT max(level) FROM communities)",
+        "communities whose parent is missing",
+    ),
+    "no communities": ("DELETE FROM communities; DELETE FROM community_members; DELETE FROM reports", "entities, but no community"),
+    "no place": (less("entity_positions"), "places: 1 entities and communities have no place"),
+    "a place of nothing": (one("entity_positions", "entity_id = 'gone'"), "1 rows of entity_positions belong to entities"),
+    "a report that is missing": (less("reports"), "1 communities have no report"),
     "a quote that is not verbatim": (
-        [f"UPDATE reports SET findings = json_set(findings, '$[0].quotes[0].text', 'never said') WHERE {ONE('reports')}"],
-        "1 reports with a quote that is not where they say"),
-    "findings that cannot be read": (
-        [f"UPDATE reports SET findings = '[{{' WHERE {ONE('reports')}"], "1 rows of reports cannot be read"),
-    "an extraction that cannot be read": (
-        [f"UPDATE extractions SET result = '{{' WHERE {ONE('extractions')}"], "1 rows of extractions cannot be read"),
-    "a vector that is missing": ([f"DELETE FROM embeddings WHERE {ONE('embeddings')}"], "have no vector"),
-    "a vector of another text": (
-        [f"UPDATE embeddings SET content_hash = 'x' WHERE {ONE('embeddings')}"], "are of another text"),
-    "a vector of another embedder": (
-        [f"UPDATE embeddings SET embedder = 'x' WHERE {ONE('embeddings')}"], "are of another embedder"),
-    "a vector of another dimension": (
-        [f"UPDATE embeddings SET vector = x'0000803f' WHERE {ONE('embeddings')}"], "have another dimension"),
-    "a vector of another length": (
-        [f"UPDATE embeddings SET vector = x'{VECTOR}' WHERE {ONE('embeddings')}"], "are not of length 1"),
+        one("reports", "findings = json_set(findings, '$[0].quotes[0].text', 'never said')"),
+        "1 reports with a quote that is not where they say",
+    ),
+    "findings that cannot be read": (one("reports", "findings = '[{'"), "1 rows of reports cannot be read"),
+    "an extraction that cannot be read": (one("extractions", "result = '{'"), "1 rows of extractions cannot be read"),
+    "a vector that is missing": (less("embeddings"), "have no vector"),
+    "a vector of another text": (one("embeddings", "content_hash = 'x'"), "are of another text"),
+    "a vector of another embedder": (one("embeddings", "embedder = 'x'"), "are of another embedder"),
+    "a vector of another dimension": (one("embeddings", "vector = x'0000803f'"), "have another dimension"),
+    "a vector of another length": (one("embeddings", f"vector = x'{VECTOR}'"), "are not of length 1"),
     "a vector of nothing": (
-        ["INSERT INTO embeddings (kind, subject_id, content_hash, embedder, vector)"
-         " SELECT 'entity', 'gone', content_hash, embedder, vector FROM embeddings LIMIT 1"], "belong to nothing"),
-}  # fmt: skip
+        "INSERT INTO embeddings (kind, subject_id, content_hash, embedder, vector)"
+        " SELECT 'entity', 'gone', content_hash, embedder, vector FROM embeddings LIMIT 1",
+        "belong to nothing",
+    ),
+}
 
 
 def test_a_sound_index_is_sound(folder):
@@ -146,7 +136,7 @@ def test_a_damage_is_found_and_mended(folder, name):
     """Each damage is named; after --repair nothing is wrong that the next `localrag index` does not make anew."""
     statements, expected = DAMAGES[name]
     kept = [rows(folder, "SELECT count(*) FROM documents"), rows(folder, "SELECT * FROM llm_calls")]
-    damage(folder, *statements)
+    damage(folder, *statements.split("; "))
 
     assert any(expected in text for text in found(folder)[0]), found(folder)
     remedy(folder)
@@ -243,10 +233,9 @@ def test_everything_at_once_is_mended_by_repair_and_the_next_run(folder):
     before = {t: sorted(rows(folder, f"SELECT * FROM {t}"), key=repr) for t in tables}
     content = "SELECT kind, subject_id, content_hash, hex(vector) FROM embeddings ORDER BY 1, 2"
     embedded = rows(folder, content)
-    names = ("a document that is not what was read", "a chunk that is no slice", "the full-text index itself", "a mention of another name",
-             "an entity in no community", "a relationship without an end", "a quote that is not verbatim",
-             "a vector of another length")  # fmt: skip
-    damage(folder, *(sql for name in names for sql in DAMAGES[name][0]))
+    names = ("other text", "a chunk that is no slice", "the full-text index", "a mention of another name", "an entity in no community",
+             "a relationship without an end", "a quote that is not verbatim", "a vector of another length")  # fmt: skip
+    damage(folder, *(DAMAGES[name][0] for name in names))
 
     checked = run_localrag("check", "--json", cwd=town)
     repaired = run_localrag("check", "--repair", cwd=town)

@@ -20,12 +20,7 @@ OVERFLOWS = [
     (400, "request (9031 tokens) exceeds the available context size (2048 tokens), try increasing it", 2048),
     (500, "rpc error: code = Internal desc = request (9031 tokens) exceeds the available context size (2048 tokens)", 2048),
     (400, "Cannot truncate prompt with n_keep (9031) >= n_ctx (4096)", 4096),
-    (
-        400,
-        "Trying to keep the first 9031 tokens when context the overflows. However, the model is loaded with context length of only 4096 "
-        "tokens, which is not enough. Try to load the model with a larger context length, or provide a shorter input.",
-        4096,
-    ),
+    (400, "Trying to keep the first 9031 tokens. However, the model is loaded with context length of only 4096 tokens", 4096),
     (400, "This model's maximum context length is 4096 tokens. However, you requested 9031 tokens (8031 in the messages)", 4096),
     (400, "You passed 9015 input tokens. However, the model's context length is only 1024 tokens", 1024),
     (400, "the prompt is longer than the maximum model length of 4096", 4096),
@@ -123,10 +118,7 @@ FIELDS = frozenset({"max_tokens", "seed", "response_format", "reasoning_effort",
         ("This response_format type is unavailable now", {refusals.JSON_SCHEMA}),
         ("structured outputs are not supported by this model", {refusals.JSON_SCHEMA}),
         ("Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead.", {"max_tokens"}),
-        (
-            "Unsupported value: 'temperature' does not support 0.0 with this model. Only the default (1) is.",
-            {"temperature"},
-        ),
+        ("Unsupported value: 'temperature' does not support 0.0 with this model. Only the default (1) is.", {"temperature"}),
         ('"gemma3" does not support thinking', {refusals.LEAST_REASONING}),
     ],
 )

@@ -15,19 +15,7 @@ from tests.fakes import Scripted, example
 
 NAMES = ("Ingrid Holm", "Lars Holm", "Skua", "Northern Line", "Ruth Sand", "Vardby")
 # What two equal indexes differ in: when things happened, and which of two texts that share a sentence was asked about it first.
-OF_A_RUN = {
-    "created_at",
-    "seconds",
-    "failed_at",
-    "started_at",
-    "ended_at",
-    "updated_at",
-    "progress",
-    "engine_metrics",
-    "pid",
-    "added_at",
-    "date",
-}
+OF_A_RUN = set("created_at seconds failed_at started_at ended_at updated_at progress engine_metrics pid added_at date".split())
 
 
 def well(request):
