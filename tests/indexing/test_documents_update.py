@@ -4,7 +4,6 @@ import asyncio
 import json
 import random
 import re
-import shutil
 
 import pytest
 
@@ -16,7 +15,7 @@ from localrag.project import open_for_writing
 from localrag.records import Entity, Graph, Relationship, content_id
 from localrag.store import documents as documents_store
 from localrag.store import erasure
-from tests.conftest import TOWN, run_localrag, seeds
+from tests.conftest import TOWN, run_localrag
 from tests.indexing.files import pdf
 from tests.indexing.runs import index, put, rows
 from tests.indexing.scans import remove_ocr
@@ -43,26 +42,6 @@ def sentence(rng):
     return f"{a} {rng.choice(['wrote to', 'met', 'paid', 'blamed'])} {b} at {rng.choice(PLACES)} on day {rng.randrange(99)}."
 
 
-def edit(rng, docs):
-    """One random change of a folder: a new file, a sentence more or less, a file gone, moved or copied."""
-    files = sorted(docs.rglob("*.txt"))
-    kind = rng.choice(["new", "more", "more", "less", "gone", "move", "copy"]) if len(files) > 2 else "new"
-    file = rng.choice(files) if files else None
-    if kind == "new":
-        (docs / f"new{rng.randrange(10**6)}.txt").write_text("\n\n".join(sentence(rng) for _ in range(rng.randrange(1, 60))))
-    elif kind == "gone":
-        file.unlink()
-    elif kind in ("move", "copy"):
-        target = docs / f"sub{rng.randrange(3)}" / f"{file.stem}x.txt"
-        target.parent.mkdir(exist_ok=True)
-        (shutil.move if kind == "move" else shutil.copy)(file, target)
-    else:
-        lines = file.read_text().split("\n\n")
-        at = rng.randrange(len(lines))
-        lines[at : at + (kind == "less")] = [] if kind == "less" and len(lines) > 1 else [sentence(rng)]
-        file.write_text("\n\n".join(lines))
-
-
 @pytest.mark.ci
 def test_another_chunk_size_cuts_unchanged_files_anew(tmp_path):
     """Indexed again with smaller chunks, the index is the one that smaller chunks give at once; the same size again changes nothing."""
@@ -73,26 +52,6 @@ def test_another_chunk_size_cuts_unchanged_files_anew(tmp_path):
     index(tmp_path / "b", chunk_tokens=200, chunk_overlap=30)
 
     assert again.changed and not index(tmp_path / "a").n_changed
-    for name, sql in SAME.items():
-        assert rows(tmp_path / "a", sql) == rows(tmp_path / "b", sql), name
-
-
-@pytest.mark.parametrize("seed", seeds(0, 1, 2, 3))
-def test_an_updated_index_equals_a_fresh_one(tmp_path, seed):
-    """After any series of edits, documents, chunks, entities, relationships, vectors and full text are those of an index made at once."""
-    rng = random.Random(seed)
-    docs = tmp_path / "a" / "docs"
-    docs.mkdir(parents=True)
-    for _ in range(4):
-        edit(rng, docs)
-    index(tmp_path / "a")
-    for _ in range(3):
-        for _ in range(rng.randrange(1, 4)):
-            edit(rng, docs)
-        index(tmp_path / "a", prune=True)
-    shutil.copytree(docs, tmp_path / "b" / "docs")
-    index(tmp_path / "b")
-
     for name, sql in SAME.items():
         assert rows(tmp_path / "a", sql) == rows(tmp_path / "b", sql), name
 

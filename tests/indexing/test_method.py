@@ -216,19 +216,6 @@ def test_the_users_default_model_answers_in_an_index_of_the_bundled_one(docs, se
         assert opened.model.file.url == server.url
 
 
-@pytest.mark.ci
-def test_a_global_answer_from_quoting_reports_says_how_reports_get_written(docs, server):
-    """The note names the option as long as the reports quote, and no longer once they are the model's."""
-    index(docs, server, extractor="tagger")
-    question = "What are the main themes of these documents?"
-    with Index.open(docs.parent / ".localrag") as opened:
-        assert "localrag index --write-reports" in opened.ask(question, mode="global").note
-    with Index.open(docs.parent / ".localrag") as opened:
-        opened.write_reports()
-    with Index.open(docs.parent / ".localrag") as opened:
-        assert "--write-reports" not in opened.ask(question, mode="global").note
-
-
 def test_while_a_chat_model_extracts_a_graph_of_phrases_can_be_asked(docs, monkeypatch):
     """With `--extractor model` it is there before the model is asked for the first time."""
     monkeypatch.setattr(pipeline, "PRELIMINARY_GRAPH_FROM_SECONDS", -1.0)

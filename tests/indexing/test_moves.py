@@ -9,7 +9,7 @@ import pytest
 
 from localrag.store import collections, documents
 from localrag.store.opening import open_index
-from tests.conftest import run_localrag
+from tests.conftest import run_localrag, seeds
 from tests.indexing.runs import rows, wrong_in
 from tests.indexing.test_documents_update import SAME, sentence
 from tests.indexing.test_nothing_to_do import OLD, index, opened, write
@@ -217,16 +217,15 @@ def test_a_moved_document_can_be_removed_without_a_trace(folder):
     assert not [w for w in (b"zebulon", b"quarrick", b"xanthorpe") if w in data]
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.ci
+@pytest.mark.parametrize("seed", seeds(0, 1, 2, 3))
 def test_any_moves_and_edits_end_in_the_index_of_the_files(folder, seed):
-    """Files moved, exchanged, copied, edited and deleted at random, over several runs: the index is that of the files made at once."""
+    """Files added, moved, exchanged, copied, edited and deleted at random: the index is that of the files made at once."""
     rng = random.Random(seed)
     for run in range(4):
         for _ in range(rng.randrange(2, 7)):
             files = sorted((folder / "docs").rglob("*.txt"))
             a, b = rng.sample(files, 2)
-            kind = rng.choice(["move", "move", "swap", "copy", "edit", "over", "gone"])
+            kind, at = rng.choice("new move move swap copy more less over gone".split()), OLD + 1000 * run + rng.randrange(900)
             if kind == "move":
                 to = folder / "docs" / rng.choice(["p", "q"]) / rng.choice([a.name, f"n{rng.randrange(20)}.txt"])
                 to.parent.mkdir(exist_ok=True)
@@ -236,8 +235,13 @@ def test_any_moves_and_edits_end_in_the_index_of_the_files(folder, seed):
                 a.rename(spare), b.rename(a), spare.rename(b)
             elif kind == "copy":
                 shutil.copy2(a, folder / "docs" / f"copy{rng.randrange(20)}.txt")
-            elif kind == "edit":
-                write(a, a.read_text() + f"\n\n{sentence(rng)}", OLD + 1000 * run + rng.randrange(900))
+            elif kind in ("more", "less"):
+                said = a.read_text().split("\n\n")
+                said[rng.randrange(len(said))] += f"\n\n{sentence(rng)}" if kind == "more" else " Nobody came."
+                write(a, "\n\n".join(said[kind == "less" and len(said) > 1 :]), at)
+            elif kind == "new":
+                many = "\n\n".join(sentence(rng) for _ in range(rng.randrange(1, 60)))
+                write(folder / "docs" / f"new{rng.randrange(10**6)}.txt", many, at)
             elif kind == "over":
                 a.replace(b)
             elif len(files) > 6:
