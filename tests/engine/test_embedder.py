@@ -1,8 +1,5 @@
 """Texts to vectors: the same model through torch and, written as a GGUF file, through llama.cpp."""
 
-import subprocess
-import sys
-
 import gguf
 import numpy as np
 import pytest
@@ -76,24 +73,3 @@ def test_what_was_embedded_before_is_not_computed_again():
     assert computed == [["Ruth Sand", "Lars Holm"], ["the ferry"]]
     assert np.array_equal(again, load_folder(find_embedder())(["Lars Holm", "the ferry", "Ruth Sand", "the ferry"]))
     assert kept.embed([]).shape == (0, 384)
-
-
-@pytest.mark.ci
-def test_a_model_that_nobody_holds_is_freed(home):
-    """Opening an index for one question after the other does not keep a model for each."""
-    code = (
-        "import gc, psutil\n"
-        "from localrag.engine.embedder import open_embedder\n"
-        "from localrag.model_files import find_embedder\n"
-        "sizes = []\n"
-        "for n in range(6):\n"
-        "    embedder = open_embedder(find_embedder(None), quick=True)\n"
-        "    embedder.embed([f'text {n}'])\n"
-        "    del embedder\n"
-        "    gc.collect()\n"
-        "    sizes.append(psutil.Process().memory_info().rss)\n"
-        "print((sizes[-1] - sizes[1]) >> 20)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert int(done.stdout) < 60  # MiB; each takes some 50

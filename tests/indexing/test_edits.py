@@ -131,9 +131,20 @@ def wrong(db):
     return found
 
 
-@pytest.mark.parametrize("seed", seeds(0, 1, 2))
-def test_after_random_edits_the_index_is_that_of_the_files(tmp_path, seed):
-    """Documents, chunks, entities, relationships and weights equal those of a fresh index; communities are as good; nothing is damaged."""
+def as_made_at_once(folder, place, fresh):
+    """Whether an index is that of the files of a folder, as a fresh one, and nothing is wrong with it."""
+    update(folder, Index.open(fresh, missing_ok=True))
+    with closing(open_index(place)) as db, closing(open_index(fresh)) as other:
+        assert facts(db) == facts(other)
+        assert not wrong(db)
+        assert not [w for part in check_index(db, place) for w in part.problems]
+    return True
+
+
+@pytest.mark.parametrize("seed", seeds(0, 1, 2, 5, 6))
+def test_after_random_edits_the_index_is_that_of_the_files(tmp_path, seed, monkeypatch):
+    """Documents, chunks, entities and weights are those of a fresh index; communities are as good; the network's file is right."""
+    monkeypatch.setattr(entity_network, "CACHE_FROM_CHUNKS", 0)
     rng, folder, index = begun(tmp_path, seed)
     for turn in range(6):
         for _ in range(rng.choice([1, 1, 3])):
@@ -142,12 +153,9 @@ def test_after_random_edits_the_index_is_that_of_the_files(tmp_path, seed):
 
         with closing(open_index(tmp_path / "index")) as db:
             assert not wrong(db)
+            assert entity_network.matches_graph(db, tmp_path / "index")
 
-    fresh = Index.open(tmp_path / "fresh", missing_ok=True)
-    update(folder, fresh)
-    with closing(open_index(tmp_path / "index")) as db, closing(open_index(tmp_path / "fresh")) as other:
-        assert facts(db) == facts(other)
-        assert not [w for part in check_index(db, tmp_path / "index") for w in part.problems]
+    assert as_made_at_once(folder, tmp_path / "index", tmp_path / "fresh")
 
 
 @pytest.mark.parametrize("seed", seeds(3, 4))
@@ -165,21 +173,6 @@ def test_after_random_edits_no_report_would_be_another(tmp_path, seed):
         update(folder, index)
         with closing(open_index(tmp_path / "index")) as db:
             assert {r.community_id: r for r in graph_store.reports(db)} == found
-
-
-@pytest.mark.parametrize("seed", seeds(5, 6))
-@pytest.mark.ci
-def test_after_random_edits_the_file_of_the_network_is_that_of_the_tables(tmp_path, seed, monkeypatch):
-    """It is made with each publication; a question finds it."""
-    monkeypatch.setattr(entity_network, "CACHE_FROM_CHUNKS", 0)
-    rng, folder, index = begun(tmp_path, seed)
-    for turn in range(6):
-        for _ in range(rng.choice([1, 1, 3])):
-            edit(folder, rng, turn)
-        update(folder, index)
-
-        with closing(open_index(tmp_path / "index")) as db:
-            assert entity_network.matches_graph(db, tmp_path / "index")
 
 
 @pytest.mark.slow
@@ -201,10 +194,5 @@ def test_a_month_of_days_that_end_too_early_converges(tmp_path):
         ended.append(process.wait())
     assert subprocess.run(command, cwd=tmp_path, check=True, env=env).returncode == 0
 
-    fresh = Index.open(tmp_path / "fresh", missing_ok=True)
-    update(folder, fresh)
     assert {0, -signal.SIGKILL} <= set(ended)
-    with closing(open_index(tmp_path / ".localrag")) as db, closing(open_index(tmp_path / "fresh")) as other:
-        assert facts(db) == facts(other)
-        assert not wrong(db)
-        assert not [w for part in check_index(db, tmp_path / ".localrag") for w in part.problems]
+    assert as_made_at_once(folder, tmp_path / ".localrag", tmp_path / "fresh")

@@ -9,7 +9,7 @@ import pytest
 from localrag.index import Index
 from localrag.indexing import pipeline
 from localrag.store.opening import open_index
-from tests.indexing.test_edits import facts, update, write, wrong
+from tests.indexing.test_edits import as_made_at_once, write
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
 
@@ -38,10 +38,7 @@ def test_documents_are_in_the_graph_while_others_are_read(tmp_path, monkeypatch)
     assert all(before[2] < after[2] for before, after in itertools.pairwise(seen))
     assert all(reports for *_, reports in seen[1:])
     assert shares == sorted(shares)
-    update(folder, Index.open(tmp_path / "at_once", missing_ok=True))
-    with closing(open_index(tmp_path / "index")) as db, closing(open_index(tmp_path / "at_once")) as other:
-        assert facts(db) == facts(other)
-        assert not wrong(db)
+    assert as_made_at_once(folder, tmp_path / "index", tmp_path / "at_once")
 
 
 @pytest.mark.ci
