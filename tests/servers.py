@@ -122,14 +122,15 @@ def llama(name="smol.gguf", slots=2, window=2048, **meta):
     }
 
 
-class ModelServer:
-    """A server of models in a process of its own, which can be killed and started again at its port; `{port}` in `command` is that."""
+class LlamaServer:
+    """llama.cpp's own server with a model, in a process of its own, which can be killed and started again at its port."""
 
-    def __init__(self, *command, health):
+    def __init__(self, model, *, slots, window):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        self.command, self.health = [str(part).format(port=port) for part in (sys.executable, *command)], health
+        script = Path(__file__).with_name("llama_server.py")
+        self.command = [sys.executable, *map(str, (script, model, port, slots, window))]
         self.root = f"http://127.0.0.1:{port}"
         self.url = f"{self.root}/v1"
         self.start()
@@ -137,7 +138,7 @@ class ModelServer:
     def start(self):
         """Start it, and wait until it answers."""
         self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while not self.get(self.health):
+        while not self.get("/health"):
             assert self.process.poll() is None
             time.sleep(0.1)
 
@@ -150,13 +151,6 @@ class ModelServer:
         """SIGKILL: what it computed is lost, its connections break."""
         self.process.kill()
         self.process.wait()
-
-    close = kill
-
-
-def llama_server(model, *, slots, window):
-    """llama.cpp's own server with a model."""
-    return ModelServer(Path(__file__).with_name("llama_server.py"), model, "{port}", slots, window, health="/health")
 
 
 def stream(*deltas, ended="stop", usage=None, done=True):

@@ -19,7 +19,7 @@ from localrag.llm.grammar import entity_lines
 from tests.conftest import run_process
 from tests.engine.remote.asking import YES_OR_NO, known, request
 from tests.indexing.runs import put
-from tests.servers import llama_server
+from tests.servers import LlamaServer
 
 pytest.importorskip("xllamacpp")
 pytestmark = pytest.mark.ci
@@ -39,7 +39,7 @@ def start(chat_file, tmp_path):
     made = []
 
     def started():
-        made.append(llama_server(chat_file.path, slots=SLOTS, window=WINDOW))
+        made.append(LlamaServer(chat_file.path, slots=SLOTS, window=WINDOW))
         return made[-1]
 
     yield started
@@ -50,7 +50,7 @@ def start(chat_file, tmp_path):
 @pytest.fixture(scope="module")
 def shared(chat_file):
     """A server for the tests that leave it as it is."""
-    server = llama_server(chat_file.path, slots=SLOTS, window=WINDOW)
+    server = LlamaServer(chat_file.path, slots=SLOTS, window=WINDOW)
     yield server
     server.kill()
 
