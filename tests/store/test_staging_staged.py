@@ -59,19 +59,6 @@ def published(tmp_path, rows):
     return db
 
 
-def test_rows_that_take_the_place_of_all_others_are_written_only_where_they_differ(tmp_path):
-    """Those that are as before stay, those that are none of them go."""
-    db = published(tmp_path, map(relationship, range(100)))
-    staged = GraphStaging(db)
-    now = [*(relationship(n) for n in range(10, 100)), (*relationship(5)[:4], 2.0, 1.0, "[]"), relationship(200)]
-    staged.replace_all("relationships", now)
-
-    assert sorted(staged.select("relationships")) == sorted(now)
-    assert {key for (key,) in staged.changed_keys("relationships")} == {f"r{n:03}" for n in (*range(10), 200)}
-    publish(staged)
-    assert sorted(db.execute("SELECT * FROM relationships").fetchall()) == sorted(now)
-
-
 @pytest.mark.parametrize("from_scratch", [False, True])
 def test_all_rows_take_the_place_of_others_in_proportion_to_how_many_they_are(tmp_path, from_scratch):
     """Where half of them are as they were: with twice as many rows SQLite takes some twice as many steps, not four times."""

@@ -6,6 +6,7 @@ import pytest
 
 from localrag.bench.engine import read_workload
 from localrag.engine.autotune.load import open_backend, read_record, with_row_rules
+from localrag.engine.autotune.measure import Measurement, fastest
 from localrag.engine.llama.model import LlamaModel
 from localrag.engine.settings import EngineOptions, EngineSettings
 from localrag.errors import ModelError, UsageError
@@ -70,3 +71,12 @@ def test_a_workload_that_is_longer_than_the_demo_is_refused():
     """How many words there are is said, and how to ask for fewer."""
     with pytest.raises(UsageError, match=r"40 chunks of 9000 need 360000"):
         read_workload(chunks=40, words=9000, max_tokens=5)
+
+
+def test_a_later_choice_must_be_clearly_faster():
+    """A gain of more than 8 % decides; the order is that of preference."""
+    first, much, little = (Measurement(EngineSettings(), seconds, seconds) for seconds in (1.0, 0.9, 0.95))
+
+    assert fastest([first, much]) is much
+    assert fastest([first, little]) is first
+    assert fastest([first, much, little]) is much

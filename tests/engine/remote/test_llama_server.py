@@ -3,11 +3,7 @@
 import asyncio
 import contextlib
 import json
-import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 
@@ -170,19 +166,3 @@ def test_a_server_killed_twice_costs_no_chunk(start, tmp_path):
     assert done.stderr.count("does not answer; waiting for it") == done.stderr.count("is back.") == 2
     assert failures == []
     assert committed == asked
-
-
-@pytest.mark.slow
-def test_an_interrupt_ends_a_run_at_once(start, tmp_path):
-    """Ctrl-C while the server writes: the process ends, and the server stops writing for nobody."""
-    folder, server = tmp_path, start()
-    options = ["--model", f"{server.url}#smol", "--chunk-tokens", "100", "--extractor", "model"]
-    command = [sys.executable, "-m", "localrag", "index", "docs", *options]
-    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=os.environ)
-    while not busy(server):
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 130
-    assert "Stopped." in process.stderr.read()
-    assert idle_in_time(server)

@@ -30,7 +30,6 @@ def entities_of(*names, document="d", decisions=None, defined=None):
         ("Mr. Scrooge", "person", "Ebenezer Scrooge"),
         ("Bob", "person", "Bob Cratchit"),
         ("President Reagan", "person", "Ronald Reagan"),
-        ("G. Bush", "person", "George W. Bush"),
         ("George Bush", "person", "George W. Bush"),
         ("de Masi", "person", "Francesco de Masi"),
         ("Skipper Hugh Dunmore", "person", "Hugh Dunmore"),
@@ -61,9 +60,7 @@ def test_a_variant_belongs_to_the_fuller_name(variant, kind, full):
         ("Siemens", "Siemens Healthineers", "organization"),
         ("Quillmere", "Quillmere Glassworks", "organization"),
         ("Quillmere", "Quillmere Glassworks", "place"),
-        ("York", "New York", "place"),
         ("Johnson", "Johnston", "person"),
-        ("Enix", "Square Enix", "organization"),
         ("Lars Holm", "Ingrid Holm", "person"),
         ("王海明", "王海", "person"),
         ("Marian Dace", "Marian Dace Strikes", "person"),
@@ -76,16 +73,6 @@ def test_names_that_only_look_alike_stay_apart(one, other, kind):
     found = entities_of((one, kind), (other, kind))
 
     assert found[one] != found[other]
-
-
-@pytest.mark.parametrize("kind", ["person", "place", "thing"])
-def test_a_first_word_alone_makes_no_entity_of_two(kind):
-    """A village is not the works that are called after it, also where it is taken for a person."""
-    found = entities_of(
-        ("Quillmere", kind), ("Quillmere Glassworks", "organization"), ("Siemens", kind), ("Siemens Energy", "organization")
-    )
-
-    assert len(set(found.values())) == 4
 
 
 def test_a_surname_shared_by_two_belongs_to_neither():
