@@ -187,29 +187,19 @@ def test_a_folder_that_goes_away_costs_nothing(tmp_path):
     engine.close()
 
 
-def kept(folder, ages):
-    """Files of kept beginnings, of 100 bytes each, as (name, hours since they were used)."""
-    folder.mkdir(parents=True)
-    now = time.time()
-    for name, hours in ages:
-        (folder / name).write_bytes(bytes(100))
-        os.utime(folder / name, (now - 3600 * hours,) * 2)
-
-
-def names(place):
-    return sorted(str(p.relative_to(place)) for p in place.rglob("*"))
-
-
 def test_the_files_of_all_models_share_one_bound(tmp_path, monkeypatch):
     """Those of any model that were not used for the longest time make room, and folders they leave empty go."""
     monkeypatch.setattr(prefix_cache, "MAX_CACHE_BYTES", 350)
-    kept(tmp_path / "old model", [("70-a.kv", 9), ("80-b.kv", 8)])
-    kept(tmp_path / "other model", [("70-a.kv", 7), ("80-b.kv", 1)])
+    for name, hours in {"old/70-a.kv": 9, "old/80-b.kv": 8, "other/70-a.kv": 7, "other/80-b.kv": 1}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(bytes(100))
+        os.utime(tmp_path / name, (time.time() - 3600 * hours,) * 2)
     books = prefix_cache.PrefixCache(tmp_path / "mine")
 
     books.store(PREFIX, lambda path: path.write_bytes(bytes(100)) > 0)
 
-    assert [n for n in names(tmp_path) if "mine" not in n] == ["other model", "other model/70-a.kv", "other model/80-b.kv"]
+    left = sorted(p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if "mine" not in p.parts)
+    assert left == ["other", "other/70-a.kv", "other/80-b.kv"]
     assert books.find([*PREFIX, 1])[0] == len(PREFIX)
 
 

@@ -78,6 +78,9 @@ def texts(folder):
         return " ".join(text for (text,) in db.execute("SELECT text FROM documents"))
 
 
+WAYS_IN = (open_index, lambda f: snapshot(f).__enter__(), lambda f: open_index(f, create=True))
+
+
 # The schema
 
 
@@ -86,8 +89,7 @@ def test_an_index_with_another_schema_is_not_read(clone, kind):
     """Whatever runs by itself in a database is found before a table is read, by every way in; the rows are kept by a repair."""
     edit(clone, *HOSTILE[kind])
     folder = clone / ".localrag"
-    ways = [open_index, lambda f: snapshot(f).__enter__(), lambda f: open_index(f, create=True)]
-    for way_in in ways:
+    for way_in in WAYS_IN:
         with pytest.raises((LocalragError, sqlite3.DatabaseError), match="schema is not localrag's own"):
             way_in(folder)
     refused = run_localrag("status", cwd=clone)
@@ -112,7 +114,7 @@ def test_an_index_of_an_older_schema_is_refused_with_the_command_that_builds_it_
     open_index(folder, create=True).close()
     edit(tmp_path, f"PRAGMA user_version = {SCHEMA_VERSION - 1}")
     content = (folder / "index.db").read_bytes()
-    for way_in in (open_index, lambda f: snapshot(f).__enter__(), lambda f: open_index(f, create=True)):
+    for way_in in WAYS_IN:
         with pytest.raises(IndexMismatch, match="none of its conversations, review decisions, merges and collections") as refused:
             way_in(folder)
         assert refused.value.hint == f"Build it anew: mv {folder} {folder}.old && localrag index PATH"
@@ -173,7 +175,7 @@ def test_a_file_of_an_index_that_is_a_link_or_a_pipe_is_refused(clone, tmp_path,
     else:
         os.mkfifo(place)
     folder = clone / ".localrag"
-    for way_in in (open_index, lambda f: snapshot(f).__enter__(), lambda f: writer_lock(f).__enter__()):
+    for way_in in (*WAYS_IN, lambda f: writer_lock(f).__enter__()):
         with pytest.raises(UsageError, match=f"{name} .*no file of its own"):
             way_in(folder)
     refused = run_localrag("index", "docs", cwd=clone)
