@@ -106,7 +106,7 @@ def test_steps_that_llama_cpp_fails_harm_no_answer(tiny):
     shared = [chance.randrange(20, 40000) for _ in range(50)]
     prompts = [tuple(shared[: 50 * (n % 2)] + [chance.randrange(20, 40000) for _ in range(5 + 3 * n)]) for n in range(24)]
     plain = Engine(lambda: LlamaModel(file, settings))
-    expected = asyncio.run(_answers(plain, prompts))
+    expected = [asyncio.run(plain.generate(Request(p, 10))).token_ids for p in prompts]
     plain.close()
     engine = Engine(lambda: Sabotaged(file, settings))
     answered = wrong = cancelled = failed = 0
@@ -143,7 +143,3 @@ def test_steps_that_llama_cpp_fails_harm_no_answer(tiny):
     assert answered > 20
     assert failed and failures
     assert cancelled
-
-
-async def _answers(engine, prompts):
-    return [(await engine.generate(Request(p, 10))).token_ids for p in prompts]

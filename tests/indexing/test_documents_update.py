@@ -12,7 +12,7 @@ from localrag.indexing import documents
 from localrag.indexing.pipeline import build_index
 from localrag.loaders.reader import load_files
 from localrag.project import open_for_writing
-from localrag.records import Entity, Graph, Relationship, content_id
+from localrag.records import content_id
 from localrag.store import documents as documents_store
 from localrag.store import erasure
 from tests.conftest import TOWN, run_localrag
@@ -108,13 +108,6 @@ def test_files_left_out_elsewhere_stay_listed(tmp_path):
     with open_for_writing(tmp_path / ".localrag", engine=EngineOptions()) as project:
         asyncio.run(build_index([tmp_path / "more"], project, lambda _: None, reports=False))
         assert [s.path for s in documents_store.skipped_files(project.db)] == ["docs/empty.txt", "more/empty.txt"]
-
-
-def ring(n, extra=()):
-    """Four groups of `n` people who all know each other, in a ring of groups."""
-    names = [f"{g}{i}" for g in "abcd" for i in range(n)] + list(extra)
-    pairs = [(a, b) for a in names for b in names if a < b and a[0] == b[0]] + [("a0", "b0"), ("b0", "c0"), ("c0", "d0"), ("a0", "d0")]
-    return Graph(tuple(Entity(i, i, "person") for i in names), tuple(Relationship(f"{a}-{b}", a, b) for a, b in pairs))
 
 
 def words_in(folder, *words):

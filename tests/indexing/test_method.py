@@ -227,13 +227,8 @@ def test_while_a_chat_model_extracts_a_graph_of_phrases_can_be_asked(docs, monke
         return writes(body)
 
     with Server(looks, big()) as one:
-        record_extraction_speed(SimpleNamespace(fingerprint=fingerprint_of(one)), 1, 1.0)
+        record_extraction_speed(with_server_info(find_chat_model(f"{one.url}#writer"), EngineOptions()), 1, 1.0)
         index(docs, one, extractor="model")
 
     assert there
     assert min(there) > 0
-
-
-def fingerprint_of(server):
-    """The fingerprint of a server's model."""
-    return with_server_info(find_chat_model(f"{server.url}#writer"), EngineOptions()).fingerprint

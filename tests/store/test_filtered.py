@@ -36,10 +36,6 @@ def filled(folder, texts, only=None):
     return db
 
 
-def narrowed(folder, paths):
-    return DocumentFilter(",".join(f"path={p}" for p in paths))
-
-
 @settings(max_examples=40)
 @given(st.data(), TEXTS, st.lists(st.sampled_from(WORDS), min_size=1, max_size=12))
 @pytest.mark.ci
@@ -51,7 +47,7 @@ def test_full_text_is_that_of_an_index_of_these_documents(tmp_path_factory, data
     alone = filled(part, texts, only)
     asked = " ".join(query)
     with snapshot(whole) as db:
-        chosen = open_filtered(db, narrowed(whole, [f"{n}.txt" for n in only]), whole)
+        chosen = open_filtered(db, DocumentFilter(",".join(f"path={n}.txt" for n in only)), whole)
         assert isinstance(chosen, FilteredDatabase)
         found, wanted = search_chunks(chosen, asked, 10), search_chunks(alone, asked, 10)
         assert {c for c, _ in found} == {c for c, _ in wanted}

@@ -65,10 +65,6 @@ def edit(folder, *statements):
             db.execute(*statement) if isinstance(statement, tuple) else db.execute(statement)
 
 
-def set_value(folder, key, value):
-    edit(folder, ("INSERT OR REPLACE INTO index_settings VALUES (?, ?)", [key, json.dumps(value)]))
-
-
 def set_field(folder, name, value):
     edit(folder, ("UPDATE index_settings SET value = json_set(value, ?, json(?)) WHERE key = 'settings'", [f"$.{name}", json.dumps(value)]))
 
@@ -225,7 +221,7 @@ def test_places_outside_the_folder_are_an_indexs_own_only_where_it_was_read(clon
     """A place that the index names, or one behind a link in its folder, is not; what was indexed here is, as long as the index stays."""
     home = tmp_path / "home"
     (clone / "docs" / "more").symlink_to(home)
-    set_value(clone, "source_paths", ["docs", str(home), "docs/more"])
+    edit(clone, ("INSERT OR REPLACE INTO index_settings VALUES ('source_paths', ?)", [json.dumps(["docs", str(home), "docs/more"])]))
     with snapshot(clone / ".localrag") as db:
         before = [is_own_place(db, clone, path) for path in (clone / "docs", home, home / "private.txt", clone / "docs/more/private.txt")]
         packed, left_out = _documents(["docs/a.md", "docs/more/private.txt"], clone, db)

@@ -44,11 +44,6 @@ def test_rows_are_found_and_deleted_without_a_look_at_all(staged, name):
     assert not [step for some in found + deleted for step in some if step.startswith(("SCAN t", "SCAN g", f"SCAN {name}", "SCAN main"))]
 
 
-def relationship(n):
-    """A row of a relationship."""
-    return (f"r{n:03}", f"e{n % 7}", f"e{n % 5}", "", 1.0, 1.0, "[]")
-
-
 def published(tmp_path, rows):
     """An index with these relationships and with the entities that they join."""
     db = open_index(tmp_path / "index", create=True)

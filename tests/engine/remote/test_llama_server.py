@@ -56,14 +56,6 @@ def busy(server):
     return sum(slot["is_processing"] for slot in server.get("/slots") or [])
 
 
-def idle_in_time(server):
-    """Whether no slot computes any more, within a minute."""
-    until = time.monotonic() + 60
-    while busy(server) and time.monotonic() < until:
-        time.sleep(0.05)
-    return busy(server) == 0
-
-
 QUESTION = "Ingrid Holm bought the ferry Skua in Vardby. What is the Skua?"
 
 
@@ -108,7 +100,10 @@ def test_llama_cpp_stops_when_nobody_waits(shared):
                 await remote(shared).generate(request(max_tokens=1500, text="Write a long story about a ferry, in many chapters."))
 
     asyncio.run(run())
-    assert idle_in_time(shared)
+    until = time.monotonic() + 60
+    while busy(shared) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert busy(shared) == 0
 
 
 @pytest.mark.slow

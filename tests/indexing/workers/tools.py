@@ -35,14 +35,10 @@ class Noting(Scripted):
 
     async def generate(self, request):
         generation = await super().generate(request)
+        said = repr([(m["role"], m["content"]) for m in request.messages]).encode().hex()
         with Path(self.log).open("a", encoding="utf-8") as log:
-            log.write(f"{os.getpid()} {request.task} {hash_of(request)}\n")
+            log.write(f"{os.getpid()} {request.task} {said}\n")
         return generation
-
-
-def hash_of(request):
-    """What tells requests apart."""
-    return repr([(m["role"], m["content"]) for m in request.messages]).encode().hex()
 
 
 @dataclass(frozen=True)
