@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from localrag.engine.embedder import open_reranker
-from localrag.errors import ModelError
-from localrag.model_files import ModelFile, find_embedder, find_reranker
+from localrag.model_files import find_embedder, find_reranker
 from tests.conftest import run_localrag, write_town
 from tests.engine.test_embedder import write_gguf
 
@@ -65,13 +64,3 @@ def test_the_reranker_has_a_say_in_the_order(file, tmp_path):
 
     assert len(plain) == len(reranked) == 12
     assert [p["path"] for p in plain] != [p["path"] for p in reranked]
-
-
-def test_what_is_no_reranker_is_refused(chat_file):
-    """A model of another kind, a missing file and an unknown name are named, each with what to do."""
-    with pytest.raises(ModelError, match="is not a reranker"):
-        open_reranker(ModelFile("x", "reranker", chat_file.path))(QUESTION, ["a"])
-    with pytest.raises(ModelError, match=r"no reranker at /nowhere\.gguf"):
-        find_reranker("/nowhere.gguf")
-    with pytest.raises(ModelError, match="No reranker model is called"):
-        find_reranker("bge")

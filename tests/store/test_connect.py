@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 import psutil
 import pytest
 
-from localrag.errors import IndexBusy, IndexMismatch, LocalragError, NoIndex, UsageError
+from localrag.errors import IndexBusy, IndexMismatch, NoIndex, UsageError
 from localrag.project import open_for_query, open_for_writing, open_read_only
 from localrag.store import database
 from localrag.store.collections import collections
@@ -116,15 +116,6 @@ def test_an_index_that_another_process_holds_for_itself_is_not_read_past_it(town
             pass
         with pytest.raises(IndexBusy, match="holds the index"):
             open_index(folder)
-
-
-def test_a_database_that_cannot_be_opened_at_all_is_told_as_that(tmp_path):
-    """A folder in place of the database is reported as an index that cannot be opened."""
-    (tmp_path / "index.db").mkdir()
-    with pytest.raises(LocalragError, match="cannot be opened: ") as told, snapshot(tmp_path):
-        pass
-
-    assert "localrag check" in told.value.hint
 
 
 @pytest.mark.parametrize(

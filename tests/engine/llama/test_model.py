@@ -6,15 +6,10 @@ import json
 import pytest
 
 from localrag.engine.llama.chat_template import open_vocabulary
-from localrag.engine.llama.model import LlamaModel
-from localrag.engine.llama.weights import convert_to_gguf
 from localrag.engine.request import Request
 from localrag.engine.sampler import Sampling
-from localrag.engine.settings import EngineSettings
 from localrag.engine.tokenizer import Tokenizer
-from localrag.errors import ModelError
 from localrag.llm.grammar import choice_of, entity_lines, json_object, pair_lines, parse_lines, parse_pairs
-from localrag.model_files import find_embedder
 from tests.conftest import TOWN
 
 TEXT = TOWN["a.md"]
@@ -127,14 +122,6 @@ def test_tokens_are_cut_as_llama_cpp_would(chat_file, engine):
 
     for text in texts:
         assert ours.decode_tokens_bytes(ours.encode_ordinary(text)) == [engine.backend.token_to_piece(t) for t in theirs(text)]
-
-
-def test_an_embedding_model_is_refused_as_a_chat_model():
-    """A BERT GGUF is named for what it is."""
-    file = convert_to_gguf(find_embedder())
-
-    with pytest.raises(ModelError, match=file.path.name):
-        LlamaModel(file, EngineSettings())
 
 
 @pytest.mark.ci
