@@ -18,6 +18,7 @@ from localrag.store.opening import open_index, writer_lock
 from localrag.store.schema import CONTENT_TABLES
 from localrag.system.trust import record_cache_file
 from tests.conftest import TOWN, run_localrag
+from tests.indexing.runs import rows
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
 
@@ -135,22 +136,14 @@ def test_a_sound_index_is_sound(folder):
 def test_a_damage_is_found_and_mended(folder, name):
     """Each damage is named; after --repair nothing is wrong that the next `localrag index` does not make anew."""
     statements, expected = DAMAGES[name]
-    kept = [rows(folder, "SELECT count(*) FROM documents"), rows(folder, "SELECT * FROM llm_calls")]
+    kept = [rows(folder.parent, "SELECT count(*) FROM documents"), rows(folder.parent, "SELECT * FROM llm_calls")]
     damage(folder, *statements.split("; "))
 
     assert any(expected in text for text in found(folder)[0]), found(folder)
     remedy(folder)
     assert found(folder)[0] == []
     assert (folder / "index.db.before-repair").stat().st_mode & 0o777 == 0o600
-    assert [rows(folder, "SELECT count(*) FROM documents"), rows(folder, "SELECT * FROM llm_calls")] == kept
-
-
-def rows(folder, sql):
-    db = sqlite3.connect(folder / "index.db")
-    try:
-        return db.execute(sql).fetchall()
-    finally:
-        db.close()
+    assert [rows(folder.parent, "SELECT count(*) FROM documents"), rows(folder.parent, "SELECT * FROM llm_calls")] == kept
 
 
 def test_caches_that_disagree_with_the_database_are_found_and_dropped(folder):
@@ -210,7 +203,7 @@ def test_what_waits_and_is_damaged_is_dropped_and_read_again(folder):
     remedy(folder)
     assert found(folder) == ([], [])
     index_again(folder.parent)
-    assert rows(folder, "SELECT text FROM documents WHERE path = 'docs/b.txt'") == [("Lars Holm sold the Skua to Ruth Sand.",)]
+    assert rows(folder.parent, "SELECT text FROM documents WHERE path = 'docs/b.txt'") == [("Lars Holm sold the Skua to Ruth Sand.",)]
     assert found(folder) == ([], [])
 
 
@@ -230,9 +223,9 @@ def test_everything_at_once_is_mended_by_repair_and_the_next_run(folder):
     """After many damages, `check --repair` and `localrag index` the graph, the reports and the vectors are what they were."""
     town = folder.parent
     tables = ("chunks", "mentions", "evidence", "relationships", "entities", "community_members", "communities", "reports")
-    before = {t: sorted(rows(folder, f"SELECT * FROM {t}"), key=repr) for t in tables}
+    before = {t: sorted(rows(folder.parent, f"SELECT * FROM {t}"), key=repr) for t in tables}
     content = "SELECT kind, subject_id, content_hash, hex(vector) FROM embeddings ORDER BY 1, 2"
-    embedded = rows(folder, content)
+    embedded = rows(folder.parent, content)
     names = ("other text", "a chunk that is no slice", "the full-text index", "a mention of another name", "an entity in no community",
              "a relationship without an end", "a quote that is not verbatim", "a vector of another length")  # fmt: skip
     damage(folder, *(DAMAGES[name][0] for name in names))
@@ -246,28 +239,28 @@ def test_everything_at_once_is_mended_by_repair_and_the_next_run(folder):
     assert repaired.returncode == 0, repaired.stdout + repaired.stderr
     assert "localrag index PATH" in repaired.stderr
     assert found(folder) == ([], [])
-    assert {t: sorted(rows(folder, f"SELECT * FROM {t}"), key=repr) for t in tables} == before
-    assert rows(folder, content) == embedded
+    assert {t: sorted(rows(folder.parent, f"SELECT * FROM {t}"), key=repr) for t in tables} == before
+    assert rows(folder.parent, content) == embedded
 
 
 def test_a_vector_that_a_repair_took_is_made_by_a_run_with_something_else_to_do(folder):
     """An edit does not look through all entities for those without a vector; after a repair it does."""
-    entity = rows(folder, "SELECT subject_id FROM embeddings WHERE kind = 'entity' ORDER BY 1")[0][0]
+    entity = rows(folder.parent, "SELECT subject_id FROM embeddings WHERE kind = 'entity' ORDER BY 1")[0][0]
     damage(folder, f"UPDATE embeddings SET vector = x'{VECTOR}' WHERE subject_id = '{entity}'")
     remedy(folder)
-    assert not rows(folder, f"SELECT 1 FROM embeddings WHERE subject_id = '{entity}'")
+    assert not rows(folder.parent, f"SELECT 1 FROM embeddings WHERE subject_id = '{entity}'")
     (folder.parent / "docs" / "b.txt").write_text("Nothing is told in this line.\n\n" + TOWN["b.txt"], encoding="utf-8")
     index_again(folder.parent)
 
-    assert rows(folder, f"SELECT 1 FROM embeddings WHERE subject_id = '{entity}'")
+    assert rows(folder.parent, f"SELECT 1 FROM embeddings WHERE subject_id = '{entity}'")
     assert found(folder) == ([], [])
 
 
 @pytest.mark.parametrize("table", ["mentions", "relationships", "embeddings"])
 def test_a_database_with_torn_pages_is_made_anew_from_the_rest(folder, table):
     """A page that SQLite cannot read costs the rows on it and nothing else; what they were is due."""
-    kept = {t: rows(folder, f"SELECT * FROM {t}") for t in ("documents", "chunks", "extractions", "llm_calls", "reports")}
-    ((root, size),) = rows(folder, f"SELECT rootpage, page_size FROM sqlite_master, pragma_page_size WHERE name = '{table}'")
+    kept = {t: rows(folder.parent, f"SELECT * FROM {t}") for t in ("documents", "chunks", "extractions", "llm_calls", "reports")}
+    ((root, size),) = rows(folder.parent, f"SELECT rootpage, page_size FROM sqlite_master, pragma_page_size WHERE name = '{table}'")
     with (folder / "index.db").open("r+b") as f:
         f.seek((root - 1) * size)
         f.write(b"\xff" * size)
@@ -276,7 +269,7 @@ def test_a_database_with_torn_pages_is_made_anew_from_the_rest(folder, table):
     remedy(folder)
     assert found(folder)[0] == []
     for other, before in kept.items():
-        assert rows(folder, f"SELECT * FROM {other}") == before
+        assert rows(folder.parent, f"SELECT * FROM {other}") == before
 
 
 def store_marked_row(folder, table):
@@ -322,9 +315,9 @@ def test_what_a_changed_byte_spoilt_is_made_again(folder, table):
     """The command that check names, and the next run, give every table the rows it had."""
     kept = "SELECT kind, subject_id, hex(vector) FROM embeddings ORDER BY 1, 2"
     contents = {name: kept if name == "embeddings" else f"SELECT * FROM {name} ORDER BY 1, 2" for name in SPOILT}
-    before = {name: rows(folder, sql) for name, sql in contents.items()}
+    before = {name: rows(folder.parent, sql) for name, sql in contents.items()}
     column = SPOILT[table]
-    ((value,),) = rows(folder, f"SELECT {column} FROM {table} ORDER BY length({column}) DESC LIMIT 1")
+    ((value,),) = rows(folder.parent, f"SELECT {column} FROM {table} ORDER BY length({column}) DESC LIMIT 1")
     blob = value.encode() if isinstance(value, str) else value
     changed = blob[:-4] + bytes([blob[-4] ^ 1]) + blob[-3:]  # the least bits of a number, or a letter
     with closing(sqlite3.connect(folder / "index.db")) as db, db:
@@ -337,7 +330,7 @@ def test_what_a_changed_byte_spoilt_is_made_again(folder, table):
     assert run_localrag("check", "--repair", cwd=folder.parent).returncode == 0
     index_again(folder.parent)
     assert found(folder) == ([], [])
-    assert {name: rows(folder, sql) for name, sql in contents.items()} == before
+    assert {name: rows(folder.parent, sql) for name, sql in contents.items()} == before
 
 
 def test_answers_of_models_with_a_changed_byte_stay(folder):
@@ -347,7 +340,7 @@ def test_answers_of_models_with_a_changed_byte_stay(folder):
     remedy(folder)
 
     assert found(folder)[0] == []
-    assert rows(folder, "SELECT text FROM llm_calls") == [('"park of llm_calls"',)]
+    assert rows(folder.parent, "SELECT text FROM llm_calls") == [('"park of llm_calls"',)]
 
 
 @pytest.mark.ci
