@@ -108,4 +108,4 @@ def test_the_time_of_a_question_holds_in_every_phase(town, phase):
         done = run_process(*asked, cwd=town, timeout=40)
     if phase in PHASES[2:]:
         assert done.returncode == 0, done.stderr
-        assert "Stopped at the limit of 5 s" in done.stdout
+        assert "Stopped at the limit of 5 s" in done.stderr
