@@ -242,4 +242,5 @@ def test_any_moves_and_edits_end_in_the_index_of_the_files(folder, seed):
             elif len(files) > 6:
                 a.unlink()
         index(folder)
-        assert equals_fresh(folder)
+        assert wrong_in(folder) == []
+    assert equals_fresh(folder)
