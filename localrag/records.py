@@ -252,15 +252,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The resolved graph of all extractions. `undecided_merges`: names of similar spelling that were kept apart."""
+    """The resolved graph of all extractions."""
 
     entities: tuple[Entity, ...] = ()
     relationships: tuple[Relationship, ...] = ()
     mentions: tuple[Mention, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     claims: tuple[Claim, ...] = ()
-    merges: tuple[NameMerge, ...] = ()
-    undecided_merges: tuple[NameMerge, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Whole graphs put into an index at once, as an index run never does: it changes the stored graph by difference. Circles that overlap."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,15 @@ def _columns(record: Any) -> dict[str, Any]:
 
 def _described(record: Entity | Relationship) -> dict[str, Any]:
     return _columns(record) | {"descriptions": json.dumps(record.descriptions, ensure_ascii=False)}
+
+
+def steps_of(db: Database, work: Callable[[], object], every: int = 10) -> int:
+    """How many times `every` steps SQLite takes for some work."""
+    taken: list[int] = []
+    db.conn.set_progress_handler(lambda: taken.append(1), every)
+    work()
+    db.conn.set_progress_handler(None, 0)
+    return len(taken)
 
 
 def overlapping(places: Sequence[Position]) -> list[tuple[str, str]]:

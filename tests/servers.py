@@ -122,26 +122,35 @@ def llama(name="smol.gguf", slots=2, window=2048, **meta):
     }
 
 
-@contextlib.contextmanager
-def llama_server(model, *, slots, window):
-    """The address of llama.cpp's own server with a model, in a process of its own, which is killed at the end."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    script = Path(__file__).with_name("llama_server.py")
-    command = [sys.executable, str(script), str(model), str(port), str(slots), str(window)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        for _ in range(600):
-            assert process.poll() is None
-            with contextlib.suppress(OSError):
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=10)
-                break
+class LlamaServer:
+    """llama.cpp's own server with a model, in a process of its own, which can be killed and started again at its port."""
+
+    def __init__(self, model, *, slots, window):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        script = Path(__file__).with_name("llama_server.py")
+        self.command = [sys.executable, *map(str, (script, model, port, slots, window))]
+        self.root = f"http://127.0.0.1:{port}"
+        self.url = f"{self.root}/v1"
+        self.start()
+
+    def start(self):
+        """Start it, and wait until it answers."""
+        self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while not self.get("/health"):
+            assert self.process.poll() is None
             time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        process.kill()
-        process.wait()
+
+    def get(self, path):
+        """What it tells; None while it does not."""
+        with contextlib.suppress(OSError):
+            return json.load(urllib.request.urlopen(self.root + path, timeout=10))
+
+    def kill(self):
+        """SIGKILL: what it computed is lost, its connections break."""
+        self.process.kill()
+        self.process.wait()
 
 
 def stream(*deltas, ended="stop", usage=None, done=True):

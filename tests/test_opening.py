@@ -12,7 +12,7 @@ from localrag.project import find_index, index_folder_or_default
 from localrag.store import runs
 from localrag.store.opening import open_index
 from tests.conftest import run_localrag, run_process
-from tests.engine.remote.test_remote_engine import example
+from tests.fakes import example
 from tests.servers import Server
 
 posix = pytest.mark.skipif(os.name != "posix", reason="files have neither owners nor modes there")

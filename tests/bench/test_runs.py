@@ -12,7 +12,7 @@ from localrag.bench.report import warnings
 from localrag.bench.runs import load_run, measure_models, run_child
 from localrag.errors import UsageError
 from tests.conftest import run_localrag
-from tests.engine.remote.test_remote_engine import example
+from tests.fakes import example
 from tests.servers import Server
 
 

@@ -65,17 +65,6 @@ def test_batched_and_shared_like_one_by_one(tiny, tmp_path, architecture):
     engine.close()
 
 
-@pytest.mark.parametrize(
-    ("architecture", "cut"), mostly_ci([("llama", True), ("gemma2", True), ("mamba", False), ("lfm2", False)], ("llama", True))
-)
-def test_what_can_be_cut_back_is_found_out(tiny, architecture, cut):
-    """Attention forgets the end of a sequence, also with sliding windows; a recurrent state cannot."""
-    backend = LlamaModel(tiny(architecture), SETTINGS)
-
-    assert backend.can_truncate is cut
-    backend.close()
-
-
 @pytest.mark.ci
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_settings_are_found_for_every_kind(tiny, architecture):

@@ -106,45 +106,32 @@ def test_every_command_says_it(tmp_path, cut, command):
     assert not (tmp_path / ".localrag" / "index.db").exists()
 
 
-def test_a_question_says_it(plain_town, tmp_path, cut):
-    """`ask` with such a model ends in the same words."""
-    done = run_localrag("ask", "Who is the mate?", "--mode", "local", "--model", str(cut("weights")), cwd=plain_town)
+SPOILT = {
+    "version 1": struct.pack("<I", 1),
+    "big-endian": struct.pack("<I", 3 << 24) + bytes(16),
+    "dimensions": struct.pack("<IQQ", 3, 1, 0) + struct.pack("<Q", 1) + b"t" + struct.pack("<I", 1 << 30),
+    "kind": struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<I", 99),
+    "nested": struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<IIQ", 9, 9, 1 << 60),
+    "endless texts": struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<IIQ", 9, 8, 1 << 60),
+    "endless key": struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1 << 63) + b"k",
+    "alignment": struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 17) + b"general.alignment" + struct.pack("<II", 4, 0),
+    "endless text": struct.pack("<IQQ", 3, 0, 1)
+    + struct.pack("<Q", 1)
+    + b"k"
+    + struct.pack("<IIQ", 9, 8, 2)
+    + struct.pack("<QQ", 2**64 - 1, 0),
+    "endless value": struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<IQ", 8, 2**64 - 1),
+    "endless tensor": struct.pack("<IQQ", 3, 1, 0)
+    + struct.pack("<Q", 1)
+    + b"t"
+    + struct.pack("<I", 8)
+    + struct.pack("<Q", 2**64 - 1) * 9
+    + bytes(9),
+    "noise": b"\xff" * 100,
+}
 
-    assert done.returncode == 4, done.stdout + done.stderr
-    assert "weights.gguf cannot be loaded: the file is incomplete" in done.stderr
 
-
-@pytest.mark.parametrize(
-    "spoilt",
-    [
-        struct.pack("<I", 1),
-        struct.pack("<I", 3 << 24) + bytes(16),
-        struct.pack("<IQQ", 3, 1, 0) + struct.pack("<Q", 1) + b"t" + struct.pack("<I", 1 << 30),
-        struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<I", 99),
-        struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<IIQ", 9, 9, 1 << 60),
-        struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<IIQ", 9, 8, 1 << 60),
-        struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1 << 63) + b"k",
-        struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 17) + b"general.alignment" + struct.pack("<II", 4, 0),
-        struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<IIQ", 9, 8, 2) + struct.pack("<QQ", 2**64 - 1, 0),
-        struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<IQ", 8, 2**64 - 1),
-        struct.pack("<IQQ", 3, 1, 0) + struct.pack("<Q", 1) + b"t" + struct.pack("<I", 8) + struct.pack("<Q", 2**64 - 1) * 9 + bytes(9),
-        b"\xff" * 100,
-    ],
-    ids=[
-        "version 1",
-        "big-endian",
-        "dimensions",
-        "kind",
-        "nested",
-        "endless texts",
-        "endless key",
-        "alignment",
-        "endless text",
-        "endless value",
-        "endless tensor",
-        "noise",
-    ],
-)
+@pytest.mark.parametrize("spoilt", SPOILT.values(), ids=SPOILT)
 def test_a_spoilt_header_is_refused_at_once(tmp_path, spoilt):
     """Numbers that cannot be end the reading; nothing huge is tried."""
     path = tmp_path / "spoilt.gguf"

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localrag.engine.engine import Engine
-from localrag.engine.request import PromptLookup, Request, Sequence, common_prefix_length
+from localrag.engine.request import Request, Sequence
 from localrag.engine.scheduler import SlotManager, StepPlanner
 from localrag.engine.settings import EngineSettings
-from localrag.errors import ContextTooSmall, EngineError, ModelError
+from localrag.errors import ContextTooSmall, EngineError
 from tests.fakes import FakeLlama, inconsistencies
 
 PIECE = 16
@@ -66,15 +66,6 @@ def test_guesses_that_come_true_save_steps():
     assert steps[True][0] < steps[False][0] / 2
 
 
-def test_a_guess_is_what_followed_the_last_time():
-    """The lookup finds the last place of the longest known ending."""
-    lookup = PromptLookup()
-
-    assert lookup.propose([1, 2, 3]) == []
-    assert lookup.propose([1, 2, 3, 9, 2, 3, 8, 2, 3]) == [8, 2, 3]
-    assert lookup.propose([1, 2, 3, 9, 2, 3, 8, 2, 3, 1, 2, 3]) == [9, 2, 3, 8, 2, 3, 1, 2, 3]
-
-
 def test_a_shared_beginning_is_kept_for_the_next_run(tmp_path):
     """What a task's prompts begin with is read once in the life of its file, not once a process; a spoilt file is read anew."""
     prefix = [1 + n % 5 for n in range(100)]
@@ -99,26 +90,17 @@ def test_a_shared_beginning_is_kept_for_the_next_run(tmp_path):
 def test_a_conversation_goes_on_as_if_it_were_never_evicted(token_lists, shared):
     """A second turn gives the same answer whether its first turn is still in the KV or was overwritten and computed again."""
 
-    def second_turn(first, tail):
-        return Request((*first.token_ids, *tail), 8)
-
-    async def kept(tokens):
-        engine = Engine(lambda: FakeLlama(slots=2), max_rows=PIECE)
+    async def second_turn(tokens, slots, *between):
+        engine = Engine(lambda: FakeLlama(slots=slots), max_rows=PIECE)
         first = await engine.generate(request(shared + tokens))
-        answer = await engine.generate(second_turn(first, tokens))
-        engine.close()
-        return answer.text
-
-    async def evicted(tokens):
-        engine = Engine(lambda: FakeLlama(slots=1), max_rows=PIECE)
-        first = await engine.generate(request(shared + tokens))
-        await engine.generate(request([5, 5, 4, 5, 5]))
-        answer = await engine.generate(second_turn(first, tokens))
+        for other in between:
+            await engine.generate(request(other))
+        answer = await engine.generate(Request((*first.token_ids, *tokens), 8))
         engine.close()
         return answer.text
 
     for tokens in token_lists:
-        assert asyncio.run(kept(tokens)) == asyncio.run(evicted(tokens))
+        assert asyncio.run(second_turn(tokens, 2)) == asyncio.run(second_turn(tokens, 1, [5, 5, 4, 5, 5]))
 
 
 def test_a_shared_prefix_is_computed_once():
@@ -181,30 +163,6 @@ def test_a_person_gets_the_slot_of_an_indexing_request():
     assert indexed == generate([Request((1, 2, 3), 150)], alone)[0].text
 
 
-def test_people_overtake_indexing():
-    """Of the waiting sequences the lowest priority number comes first, then the oldest."""
-    slots = SlotManager(EngineSettings(slots=1))
-    first, second, person = (Sequence(Request((n,), 1, priority=p)) for n, p in ((1, 1), (2, 1), (3, 0)))
-    for sequence in (first, second, person):
-        slots.add(sequence)
-
-    order = []
-    for _ in range(3):
-        place = slots.admit()
-        order.append(place.sequence)
-        slots.release(place.sequence)
-
-    assert order == [person, first, second]
-
-
-@given(prompts, prompts)
-def test_common_length_is_the_first_difference(a, b):
-    """The shared length equals that of a cell by cell comparison."""
-    expected = next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-
-    assert common_prefix_length(a, b) == expected
-
-
 def test_a_request_that_cannot_fit_says_the_numbers():
     """A prompt and answer over the window are refused before anything is computed."""
     with pytest.raises(ContextTooSmall, match=r"250 tokens.*up to 20.*270.*256"):
@@ -264,27 +222,6 @@ def test_closing_fails_what_still_runs_and_frees_the_model():
         await asyncio.to_thread(engine.close)
         with pytest.raises(EngineError):
             await task
-
-    asyncio.run(run())
-    assert backend.closed
-
-
-def test_a_kv_that_cannot_be_made_anew_closes_the_engine():
-    """When not even an empty KV can be had after a failed step, requests end in errors and nothing is computed on what is gone."""
-    backend = FakeLlama(slots=2, fail_on=9)
-    engine = Engine(lambda: backend, max_rows=PIECE)
-
-    def no_memory():
-        raise ModelError("no memory")
-
-    backend.reset = no_memory
-
-    async def run():
-        with pytest.raises(EngineError):
-            await engine.generate(request([9, 9]))
-        await asyncio.to_thread(engine._thread.join, 5)
-        with pytest.raises(EngineError, match="closed"):
-            await engine.generate(request([1, 2]))
 
     asyncio.run(run())
     assert backend.closed

@@ -54,7 +54,6 @@ def test_a_model_that_cannot_be_used_is_freed(tiny, monkeypatch, fails):
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not say what a process has in memory")
-@pytest.mark.ci
 def test_a_model_that_is_none_of_its_kind_is_freed(tiny):
     """A chat model given as an embedder."""
     with pytest.raises(ModelError, match="is not an embedding model"):

@@ -1,7 +1,6 @@
 """Models cut into several files, `name-00001-of-00003.gguf` and so on."""
 
 import asyncio
-import json
 import re
 import shutil
 
@@ -14,8 +13,11 @@ from localrag.engine.llama.model import LlamaModel
 from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions, EngineSettings
 from localrag.errors import ModelError
+from localrag.llm.grammar import choice_of
+from localrag.llm.model import ChatModel
 from localrag.model_files import find_chat_model, shard_paths, total_size
 from localrag.store.llm_cache import SqliteLlmCache
+from localrag.store.opening import open_index
 
 
 @pytest.fixture(scope="module")
@@ -119,16 +121,15 @@ def test_links_keep_their_names(three, tmp_path):
 
 
 def test_a_replaced_file_is_noticed(copies, tmp_path):
-    """Also the second file of a model must not change while it is in use."""
-    from localrag.llm.model import ChatModel
-    from localrag.store.opening import open_index
+    """A file that changes under a running engine ends the run in words, before another answer is committed under its name."""
+    cache = SqliteLlmCache(open_index(tmp_path / "index", create=True))
+    model = ChatModel(cache, find_chat_model(str(copies[0])), EngineOptions("slots=1,n_ctx=256"))
 
-    model = ChatModel(
-        SqliteLlmCache(open_index(tmp_path / "index", create=True)), find_chat_model(str(copies[0])), EngineOptions("slots=1,n_ctx=256")
-    )
-    model._check_file()
+    async def ask(text):
+        return await model.ask("t", [{"role": "user", "content": text}], max_tokens=30, grammar=choice_of(["yes", "no"]))
+
+    assert asyncio.run(ask("Hello"))
     copies[1].touch()
-
     with pytest.raises(ModelError, match="was replaced while it was in use"):
-        model._check_file()
-    assert json.dumps(model.metrics()) == "{}"
+        asyncio.run(ask("Again"))
+    model.close()

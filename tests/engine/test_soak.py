@@ -106,7 +106,7 @@ def test_steps_that_llama_cpp_fails_harm_no_answer(tiny):
     shared = [chance.randrange(20, 40000) for _ in range(50)]
     prompts = [tuple(shared[: 50 * (n % 2)] + [chance.randrange(20, 40000) for _ in range(5 + 3 * n)]) for n in range(24)]
     plain = Engine(lambda: LlamaModel(file, settings))
-    expected = asyncio.run(_answers(plain, prompts))
+    expected = [asyncio.run(plain.generate(Request(p, 10))).token_ids for p in prompts]
     plain.close()
     engine = Engine(lambda: Sabotaged(file, settings))
     answered = wrong = cancelled = failed = 0
@@ -143,28 +143,3 @@ def test_steps_that_llama_cpp_fails_harm_no_answer(tiny):
     assert answered > 20
     assert failed and failures
     assert cancelled
-
-
-async def _answers(engine, prompts):
-    return [(await engine.generate(Request(p, 10))).token_ids for p in prompts]
-
-
-@pytest.mark.ci
-def test_ten_thousand_queued_requests_are_no_ten_thousand_tasks():
-    """However many requests there are, a bounded number of tasks and little memory serve them."""
-    backend = FakeLlama(slots=16)
-    engine = Engine(lambda: backend, max_rows=512)
-    most = 0
-
-    async def one(n):
-        nonlocal most
-        most = max(most, len(asyncio.all_tasks()))
-        return (await engine.generate(Request((1 + n % 7, 1 + n % 11), 1))).output_tokens
-
-    before = memory()
-    done = asyncio.run(bounded_map((one(n) for n in range(10_000)), size=32))
-    engine.close()
-
-    assert len(done) == 10_000
-    assert most <= 34
-    assert memory() - before < 50_000

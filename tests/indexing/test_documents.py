@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from localrag.indexing.documents import split_document
 from localrag.records import Document
-from localrag.text.sentences import cjk_bigrams, is_cjk, sentences
 
 WORDS = st.sampled_from(
     "Anna sold the boat. Mr. Holm, 3.5 kg of fish!\n\n # Heading\n - item one\n 王海明走了。 他没有回来！ “Why?” ".split(" ")
@@ -24,45 +23,6 @@ def words(texts):
 
 def document(text):
     return Document("d", "d.txt", "d", text, "h")
-
-
-@given(texts)
-def test_sentences_cover_every_visible_character(text):
-    """Sentences are in order, do not overlap, and leave only whitespace between them."""
-    spans = sentences(text)
-    gaps, at = [], 0
-    for start, end in spans:
-        assert start >= at
-        gaps.append(text[at:start])
-        at = end
-    gaps.append(text[at:])
-
-    assert not "".join(gaps).strip()
-
-
-def test_abbreviations_quotes_and_wrapped_lines_do_not_end_a_sentence():
-    """Mr. and initials are no sentence ends; a line break after a long line is none either, a heading stands alone."""
-    text = (
-        "# The yard\nMr. J. Holm paid 3.50 to St. Mary's in the long winter of that year, and\nnobody thanked him. He left.\n\n"
-        "Short line\nAnother\n"
-    )
-
-    assert [text[a:b] for a, b in sentences(text)] == [
-        "# The yard",
-        "Mr. J. Holm paid 3.50 to St. Mary's in the long winter of that year, and\nnobody thanked him.",
-        "He left.",
-        "Short line",
-        "Another",
-    ]
-
-
-def test_chinese_sentences_end_at_chinese_stops():
-    """。！？ end sentences, also inside quotation marks."""
-    text = "王海明走了。他没有回来！“为什么？”她问。"
-
-    assert [text[a:b] for a, b in sentences(text)][:2] == ["王海明走了。", "他没有回来！"]
-    assert is_cjk(text)
-    assert cjk_bigrams("海鸥号 ok 王") == "海鸥 鸥号 王"
 
 
 @given(texts, st.integers(5, 40), st.integers(0, 10))

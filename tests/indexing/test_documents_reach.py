@@ -1,25 +1,18 @@
 """Sources that cannot be reached, links, and documents without a file: what was read once is not lost because a drive is missing."""
 
-import asyncio
 import json
 import os
-import pty
-import select
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from localrag.engine.settings import EngineOptions
-from localrag.indexing.documents import DeletionPolicy
-from localrag.indexing.pipeline import build_index
 from localrag.loaders.discover import find_files
-from localrag.project import open_for_writing
-from tests.cli.commands.test_index import rows
 from tests.conftest import TOWN, run_localrag
+from tests.indexing.runs import index, rows
+from tests.terminals import Screen
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
 NOBODY = 65534
@@ -32,13 +25,6 @@ def put(folder, **texts):
         file = folder / f"{name.replace('__', '/')}.txt"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-
-
-def index(folder, *paths, deletion=None, **settings):
-    with open_for_writing(folder / ".localrag", extractor="phrases", engine=EngineOptions(), **settings) as project:
-        kept = {"deletion": deletion} if deletion else {}
-        found = [folder / p for p in paths or ["docs"]]
-        return asyncio.run(build_index(found, project, lambda _: None, reports=False, **kept)).documents
 
 
 def town(folder):
@@ -122,7 +108,7 @@ def test_a_folder_without_permission_keeps_its_documents_whatever_is_asked(tmp_p
 
     put(docs, copy="Agnes Thorburn paid Walter Muir.")
     monkeypatch.setattr(os, "scandir", refused)
-    loaded = index(tmp_path, deletion=DeletionPolicy(prune=True))
+    loaded = index(tmp_path, prune=True)
 
     assert (loaded.new, loaded.moved, loaded.deleted) == (("docs/copy.txt",), (), ())
     assert [(s.path, s.is_failure) for s in loaded.skipped] == [("docs/nas", True)]
@@ -198,9 +184,9 @@ def test_prune_forgets_what_is_missing_or_empty(tmp_path):
     docs = town(tmp_path)
     emptied(docs / "nas")
     shutil.rmtree(docs / "own")
-    some = index(tmp_path, deletion=DeletionPolicy(prune=True))
+    some = index(tmp_path, prune=True)
     emptied(docs)
-    none = index(tmp_path, deletion=DeletionPolicy(prune=True))
+    none = index(tmp_path, prune=True)
 
     assert len(some.deleted) == 4
     assert none.deleted == ("docs/a.txt", "docs/b.txt")
@@ -229,42 +215,21 @@ def test_what_was_left_out_of_a_missing_folder_stays_listed(tmp_path):
     assert rows(tmp_path, "SELECT path FROM skipped_files ORDER BY path") == [("docs/nas",), ("docs/nas/b.bin",)]
 
 
-def answered(command, folder, answer):
-    """A command at a terminal where a question is answered; its exit code and what it wrote."""
-    own, theirs = pty.openpty()
-    process = subprocess.Popen(command, cwd=folder, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, close_fds=True)
-    os.close(theirs)
-    said, deadline, asked = "", time.monotonic() + 120, False
-    while time.monotonic() < deadline:
-        if select.select([own], [], [], 0.2)[0]:
-            try:
-                piece = os.read(own, 4096).decode(errors="replace")
-            except OSError:  # the other end is closed
-                break
-            said += piece
-            if not asked and "[y/N]" in said:
-                asked = os.write(own, f"{answer}\n".encode()) > 0
-        elif process.poll() is not None:
-            break
-    os.close(own)
-    return process.wait(timeout=60), said
-
-
 @pytest.mark.ci
 def test_a_terminal_is_asked(tmp_path):
     """At a terminal many deletions are asked about: no keeps the documents, yes forgets them."""
     docs = town(tmp_path)
     for name in ("a", "b", "own/e"):
         (docs / f"{name}.txt").unlink()
-    command = [sys.executable, "-m", "localrag", "index", "docs", "--extractor", "phrases"]
+    seen = []
+    for answer in ("n", "y"):
+        screen = Screen("index", "docs", "--extractor", "phrases", cwd=tmp_path)
+        screen.wait_for_passing(r"\[y/N\]")
+        screen.type(f"{answer}\n")
+        seen.append((screen.end(120), len(rows(tmp_path, PATHS))))
 
-    refused, said = answered(command, tmp_path, "n")
-    kept = len(rows(tmp_path, PATHS))
-    agreed, _ = answered(command, tmp_path, "y")
-
-    assert "The files of 3 of 6 documents are gone" in said
-    assert (refused, kept) == (5, 6)
-    assert (agreed, len(rows(tmp_path, PATHS))) == (0, 3)
+    assert "The files of 3 of 6 documents are gone" in screen.written
+    assert seen == [(5, 6), (0, 3)]
 
 
 def links(folder):

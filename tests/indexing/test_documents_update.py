@@ -4,26 +4,21 @@ import asyncio
 import json
 import random
 import re
-import shutil
-from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from localrag.engine.settings import EngineOptions
 from localrag.indexing import documents
-from localrag.indexing.documents import DeletionPolicy
 from localrag.indexing.pipeline import build_index
 from localrag.loaders.reader import load_files
 from localrag.project import open_for_writing
-from localrag.records import Entity, Graph, Relationship, content_id
+from localrag.records import content_id
 from localrag.store import documents as documents_store
 from localrag.store import erasure
-from tests.cli.commands.test_index import rows
-from tests.conftest import TOWN, run_localrag, seeds
-from tests.graphs import detect_communities
+from tests.conftest import TOWN, run_localrag
 from tests.indexing.files import pdf
-from tests.indexing.scans import drawn, needs, remove_ocr, saved, without_tesseract
+from tests.indexing.runs import index, put, rows
+from tests.indexing.scans import remove_ocr
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
 PEOPLE = ["Ruth Sand", "Lars Holm", "Ingrid Holm", "Walter Muir", "Agnes Thorburn", "Chen Guoliang"]
@@ -42,43 +37,16 @@ SAME = {  # by names, paths and places: the ids of documents that moved are made
 }
 
 
-def index(folder, *, reports=False, prune=False, **settings):
-    with open_for_writing(folder / ".localrag", extractor="phrases", engine=EngineOptions(), **settings) as project:
-        build = build_index([folder / "docs"], project, lambda _: None, reports=reports, deletion=DeletionPolicy(prune))
-        return asyncio.run(build).documents
-
-
 def sentence(rng):
     a, b = rng.sample(PEOPLE, 2)
     return f"{a} {rng.choice(['wrote to', 'met', 'paid', 'blamed'])} {b} at {rng.choice(PLACES)} on day {rng.randrange(99)}."
-
-
-def edit(rng, docs):
-    """One random change of a folder: a new file, a sentence more or less, a file gone, moved or copied."""
-    files = sorted(docs.rglob("*.txt"))
-    kind = rng.choice(["new", "more", "more", "less", "gone", "move", "copy"]) if len(files) > 2 else "new"
-    file = rng.choice(files) if files else None
-    if kind == "new":
-        (docs / f"new{rng.randrange(10**6)}.txt").write_text("\n\n".join(sentence(rng) for _ in range(rng.randrange(1, 60))))
-    elif kind == "gone":
-        file.unlink()
-    elif kind in ("move", "copy"):
-        target = docs / f"sub{rng.randrange(3)}" / f"{file.stem}x.txt"
-        target.parent.mkdir(exist_ok=True)
-        (shutil.move if kind == "move" else shutil.copy)(file, target)
-    else:
-        lines = file.read_text().split("\n\n")
-        at = rng.randrange(len(lines))
-        lines[at : at + (kind == "less")] = [] if kind == "less" and len(lines) > 1 else [sentence(rng)]
-        file.write_text("\n\n".join(lines))
 
 
 @pytest.mark.ci
 def test_another_chunk_size_cuts_unchanged_files_anew(tmp_path):
     """Indexed again with smaller chunks, the index is the one that smaller chunks give at once; the same size again changes nothing."""
     for name in ("a", "b"):
-        (tmp_path / name / "docs").mkdir(parents=True)
-        (tmp_path / name / "docs" / "one.txt").write_text("\n\n".join(sentence(random.Random(n)) for n in range(80)))
+        put(tmp_path / name, {"one.txt": "\n\n".join(sentence(random.Random(n)) for n in range(80))})
     index(tmp_path / "a")
     again = index(tmp_path / "a", chunk_tokens=200, chunk_overlap=30)
     index(tmp_path / "b", chunk_tokens=200, chunk_overlap=30)
@@ -88,53 +56,9 @@ def test_another_chunk_size_cuts_unchanged_files_anew(tmp_path):
         assert rows(tmp_path / "a", sql) == rows(tmp_path / "b", sql), name
 
 
-@pytest.mark.parametrize("seed", seeds(0, 1, 2, 3))
-def test_an_updated_index_equals_a_fresh_one(tmp_path, seed):
-    """After any series of edits, documents, chunks, entities, relationships, vectors and full text are those of an index made at once."""
-    rng = random.Random(seed)
-    docs = tmp_path / "a" / "docs"
-    docs.mkdir(parents=True)
-    for _ in range(4):
-        edit(rng, docs)
-    index(tmp_path / "a")
-    for _ in range(3):
-        for _ in range(rng.randrange(1, 4)):
-            edit(rng, docs)
-        index(tmp_path / "a", prune=True)
-    shutil.copytree(docs, tmp_path / "b" / "docs")
-    index(tmp_path / "b")
-
-    for name, sql in SAME.items():
-        assert rows(tmp_path / "a", sql) == rows(tmp_path / "b", sql), name
-
-
-def test_what_became_of_each_file_is_told(tmp_path):
-    """New, changed, moved and deleted files are told apart; nothing is touched on a run without a change."""
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    for name, text in TOWN.items():
-        (docs / name).write_text(text)
-    names = [f"docs/{n}" for n in sorted(TOWN)]
-    assert sorted(index(tmp_path).new) == names
-    first, second, *_ = sorted(TOWN)
-    (docs / first).rename(docs / "moved.md")
-    (docs / second).write_text(f"{TOWN[second]} Ruth Sand came later.")
-    (docs / "new.txt").write_text("Agnes Thorburn met Ruth Sand.")
-
-    loaded = index(tmp_path)
-
-    assert (loaded.new, loaded.changed, loaded.moved, loaded.deleted) == (("docs/new.txt",), (f"docs/{second}",), ("docs/moved.md",), ())
-    (docs / "new.txt").unlink()
-    assert index(tmp_path).deleted == ("docs/new.txt",)
-    assert index(tmp_path).n_changed == 0
-
-
 def test_a_file_that_cannot_be_read_any_more_keeps_its_content(tmp_path):
     """A read file that is damaged later is listed as failed, its stored content stays; one that is gone is forgotten."""
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "table.csv").write_text("Name,Port\nRuth Sand,Brannock Harbour\n")
-    (docs / "a.txt").write_text(TOWN["b.txt"])
+    docs = put(tmp_path, {"table.csv": "Name,Port\nRuth Sand,Brannock Harbour\n", "a.txt": TOWN["b.txt"]})
     index(tmp_path)
     (docs / "table.csv").write_bytes(b"PK\x03\x04" + bytes(range(256)) * 4)
 
@@ -160,11 +84,7 @@ def test_a_file_without_text_is_not_read_again_until_it_changes(machine, tmp_pat
     """What nothing can be read of is known by its content: later runs list it unread; a damaged file is tried again every time."""
     if machine == "without OCR":
         remove_ocr(monkeypatch, tmp_path)
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "a.txt").write_text(TOWN["b.txt"])
-    (docs / "scan.pdf").write_bytes(pdf([]))
-    (docs / "broken.csv").write_bytes(b"PK\x03\x04" + bytes(range(256)) * 4)
+    docs = put(tmp_path, {"a.txt": TOWN["b.txt"], "scan.pdf": pdf([]), "broken.csv": b"PK\x03\x04" + bytes(range(256)) * 4})
     first = index(tmp_path)
     opened.clear()
 
@@ -176,58 +96,6 @@ def test_a_file_without_text_is_not_read_again_until_it_changes(machine, tmp_pat
     assert [s.path for s in third.skipped] == ["docs/broken.csv"]
     assert third.new == ("docs/scan.pdf",)
     assert opened == ["broken.csv", "broken.csv", "scan.pdf"]
-
-
-def test_a_scan_is_opened_again_where_something_else_keeps_it_from_being_read(tmp_path, opened, monkeypatch):
-    """Not in every run; the reason listed is that of the last run: --no-ocr, no OCR, or no data for the language."""
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.txt").write_text(TOWN["b.txt"])
-    (tmp_path / "docs" / "scan.png").write_bytes(saved(Image.new("L", (60, 60), 255)))
-    reasons = []
-    remove_ocr(monkeypatch, tmp_path)
-    none, no_data = without_tesseract(tmp_path), tesseract_without_data(tmp_path)
-    for path, settings in ((none, {}), (none, {}), (none, {"ocr": False}), (none, {}), (no_data, {"ocr": True}), (no_data, {})):
-        with monkeypatch.context() as machine:
-            machine.setenv("PATH", path)
-            reasons += [s.reason for s in index(tmp_path, **settings).skipped]
-
-    missing, refused = "a picture: neither Tesseract nor RapidOCR is installed (localrag doctor)", "a picture: --no-ocr"
-    assert reasons == [missing] * 2 + [refused] * 2 + ["a picture: Tesseract has no data for eng (localrag doctor)"] * 2
-    assert opened == ["a.txt", "scan.png", "scan.png", "scan.png"]
-
-
-@pytest.mark.ci
-@needs("eng")
-def test_a_scan_that_changed_where_nothing_reads_it_is_opened_once(tmp_path, opened, monkeypatch):
-    """Its earlier words are kept and it is listed; where Tesseract is there again, its new words are read."""
-    (tmp_path / "docs").mkdir()
-    scan = tmp_path / "docs" / "scan.png"
-    scan.write_bytes(saved(drawn("Ruth Sand bought the ferry Skua.", size=(1400, 500))))
-    index(tmp_path)
-    scan.write_bytes(saved(drawn("Lars Holm sold the ferry Heron.", size=(1400, 500))))
-    opened.clear()
-    with monkeypatch.context() as machine:
-        remove_ocr(machine, tmp_path)
-        runs = [index(tmp_path) for _ in range(3)]
-    kept = rows(tmp_path, "SELECT text FROM documents")
-    index(tmp_path)
-
-    assert [s.reason for run in runs for s in run.skipped] == [
-        "a picture: neither Tesseract nor RapidOCR is installed (localrag doctor); its earlier content is kept"
-    ] * 3
-    assert kept == [("Ruth Sand bought the ferry Skua.",)]
-    assert rows(tmp_path, "SELECT text FROM documents") == [("Lars Holm sold the ferry Heron.",)]
-    assert opened == ["scan.png", "scan.png"]
-
-
-def tesseract_without_data(folder):
-    """A PATH with a Tesseract that has data for no language."""
-    (folder / "bare").mkdir(exist_ok=True)
-    bare = without_tesseract(folder / "bare")
-    program = Path(bare) / "tesseract"
-    program.write_text('#!/bin/sh\ncase "$1" in --version) echo "tesseract 5.3.0";; *) echo "List of available languages (0):";; esac\n')
-    program.chmod(0o755)
-    return bare
 
 
 def test_files_left_out_elsewhere_stay_listed(tmp_path):
@@ -242,44 +110,6 @@ def test_files_left_out_elsewhere_stay_listed(tmp_path):
         assert [s.path for s in documents_store.skipped_files(project.db)] == ["docs/empty.txt", "more/empty.txt"]
 
 
-def ring(n, extra=()):
-    """Four groups of `n` people who all know each other, in a ring of groups."""
-    names = [f"{g}{i}" for g in "abcd" for i in range(n)] + list(extra)
-    pairs = [(a, b) for a in names for b in names if a < b and a[0] == b[0]] + [("a0", "b0"), ("b0", "c0"), ("c0", "d0"), ("a0", "d0")]
-    return Graph(tuple(Entity(i, i, "person") for i in names), tuple(Relationship(f"{a}-{b}", a, b) for a, b in pairs))
-
-
-def test_communities_that_live_on_keep_their_ids():
-    """A new member changes its own community's members and no community's id; a community that falls apart gives its id to one part."""
-    before = detect_communities(ring(6), max_size=10, seed=0)
-    after = detect_communities(ring(6, ["a9"]), max_size=10, seed=0, before=before)
-
-    assert len(before) == 4
-    assert {c.id for c in after} == {c.id for c in before}
-    assert [c.id for c in before if "a0" in c.entity_ids] == [c.id for c in after if "a9" in c.entity_ids]
-    assert len({c.id for c in detect_communities(ring(3), max_size=10, seed=0, before=before)}) == 4
-
-
-def test_only_reports_whose_input_changed_are_written_again(tmp_path):
-    """A document more about one group leaves the reports on the others as they were."""
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    for group, names in {"x": "Ada Quist,Bo Lund,Cy Marsh", "y": "Dora Feld,Eli Storm,Finn Gray"}.items():
-        people = names.split(",")
-        for n, (a, b) in enumerate([(0, 1), (1, 2), (0, 2)]):
-            (docs / f"{group}{n}.txt").write_text(f"{people[a]} met {people[b]}. {people[b]} wrote to {people[a]} about day {n}.")
-    index(tmp_path, reports=True)
-    before = dict(rows(tmp_path, "SELECT community_id, findings || title FROM reports"))
-    (docs / "x9.txt").write_text("Ada Quist and Bo Lund paid Cy Marsh for a boat. Ada Quist thanked Bo Lund.")
-    index(tmp_path, reports=True)
-    after = dict(rows(tmp_path, "SELECT community_id, findings || title FROM reports"))
-
-    assert before.keys() == after.keys()
-    changed = {i for i in after if before[i] != after[i]}
-    assert 0 < len(changed) < len(after)
-    assert all("Dora Feld" not in after[i] for i in changed)
-
-
 def words_in(folder, *words):
     """The files of a folder that hold one of the words, in any of the ways text is stored."""
     found = []
@@ -292,13 +122,8 @@ def words_in(folder, *words):
 @pytest.mark.ci
 def test_removed_documents_leave_no_trace(tmp_path, home):
     """After `rm` no byte of a document's own words is in any file of the index or the cache: passages, entities, answers, conversations."""
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    for name, text in TOWN.items():
-        (docs / name).write_text(text)
-    (docs / "secret.txt").write_text(
-        "Zebulon Quarrick met Lars Holm at Xanthorpe. Zebulon Quarrick paid Ingrid Holm in guilders. Lars Holm kept it quiet."
-    )
+    secret = "Zebulon Quarrick met Lars Holm at Xanthorpe. Zebulon Quarrick paid Ingrid Holm in guilders. Lars Holm kept it quiet."
+    docs = put(tmp_path, TOWN | {"secret.txt": secret})
     assert run_localrag("index", "docs", cwd=tmp_path).returncode == 0
     for question in ("Who is Zebulon Quarrick?", "What are the main themes?", "Who is the mate of the Skua?"):
         run_localrag("ask", question, cwd=tmp_path)
@@ -321,30 +146,9 @@ def test_removed_documents_leave_no_trace(tmp_path, home):
     assert "Lars Holm" in run_localrag("ask", "Who is the mate of the Skua?", cwd=tmp_path).stdout
 
 
-def test_everything_can_be_removed_and_what_is_not_there_cannot(tmp_path):
-    """`rm --all` empties an index, which can be filled again; a path without documents and a call without a path are refused."""
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "a.txt").write_text(TOWN["b.txt"])
-    index(tmp_path)
-    for args, message in ((["rm", "docs/b.txt"], "The index has no document at docs/b.txt"), (["rm"], "Name what to remove")):
-        refused = run_localrag(*args, cwd=tmp_path)
-        assert refused.returncode == 2
-        assert message in refused.stderr
-
-    done = run_localrag("rm", "--all", "--yes", cwd=tmp_path)
-
-    assert done.returncode == 0, done.stderr
-    assert words_in(tmp_path / ".localrag", "Skua", "Holm") == []
-    assert index(tmp_path).new == ("docs/a.txt",)
-
-
 def test_an_erasure_that_was_cut_off_is_finished_by_the_next_run(tmp_path):
     """Killed between forgetting and writing anew, the index is rid of the words after the next `index`."""
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "a.txt").write_text(TOWN["b.txt"])
-    (docs / "secret.txt").write_text("Zebulon Quarrick met Lars Holm at Xanthorpe.")
+    docs = put(tmp_path, {"a.txt": TOWN["b.txt"], "secret.txt": "Zebulon Quarrick met Lars Holm at Xanthorpe."})
     index(tmp_path, reports=True)
     with open_for_writing(tmp_path / ".localrag", engine=EngineOptions()) as project:
         erasure.delete_documents(project.db, ["docs/secret.txt"])
@@ -356,10 +160,7 @@ def test_an_erasure_that_was_cut_off_is_finished_by_the_next_run(tmp_path):
 
 def test_an_erasure_takes_along_what_killed_processes_left(tmp_path, home):
     """Half-written copies, FAISS files and kept beginnings may hold its words: none is left, and no empty folder of the latter."""
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "a.txt").write_text(TOWN["b.txt"])
-    (docs / "secret.txt").write_text("Zebulon Quarrick met Lars Holm at Xanthorpe.")
+    put(tmp_path, {"a.txt": TOWN["b.txt"], "secret.txt": "Zebulon Quarrick met Lars Holm at Xanthorpe."})
     index(tmp_path)
     kept = home / "cache" / "prefixes" / "some model"
     kept.mkdir(parents=True)
@@ -377,10 +178,7 @@ def test_an_erasure_takes_along_what_killed_processes_left(tmp_path, home):
 
 def test_a_plan_says_what_a_run_would_cost_and_does_nothing(tmp_path):
     """`index --plan` counts files, chunks and calls and names what cannot be read; no index is made, and an old one stays as it is."""
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "a.txt").write_text(TOWN["b.txt"])
-    (docs / "b.bin").write_bytes(bytes(range(256)) * 9)
+    docs = put(tmp_path, {"a.txt": TOWN["b.txt"], "b.bin": bytes(range(256)) * 9})
     planned = run_localrag("index", "docs", "--plan", "--engine", "adapter=no", cwd=tmp_path)
     tagged = run_localrag("index", "docs", "--plan", cwd=tmp_path)
     nothing_made = not (tmp_path / ".localrag").exists()
@@ -401,10 +199,7 @@ def test_a_plan_says_what_a_run_would_cost_and_does_nothing(tmp_path):
 
 def test_a_document_without_a_name_is_in_no_report(tmp_path):
     """`status` names the documents that no report rests on, and counts those quoted."""
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "a.txt").write_text(TOWN["b.txt"])
-    (docs / "plain.txt").write_text("it rained. nothing was said, and nobody came.")
+    put(tmp_path, {"a.txt": TOWN["b.txt"], "plain.txt": "it rained. nothing was said, and nobody came."})
     index(tmp_path, reports=True)
     found = run_localrag("status", cwd=tmp_path)
 

@@ -113,12 +113,3 @@ def test_the_small_embedder_is_kept(folder, how):
         set_default("embedder", "all-minilm-l6-v2")
 
     assert embedder_of(docs, **options) == "all-minilm-l6-v2"
-
-
-def test_documents_that_an_index_has_stay_with_its_embedder(folder):
-    """Also if German ones are added later."""
-    docs = folder("en")
-    assert embedder_of(docs) == "all-minilm-l6-v2"
-    for n in range(9):
-        (docs / f"more{n}.md").write_text(20 * TEXTS["de"], encoding="utf-8")
-    assert embedder_of(docs) == "all-minilm-l6-v2"

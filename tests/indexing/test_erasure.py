@@ -28,9 +28,9 @@ from localrag.store import database, documents, runs
 from localrag.store.check import check_index, problems
 from localrag.store.database import back_up_database
 from localrag.store.erasure import STUDY_FILES
-from tests.cli.commands.test_index import rows
 from tests.conftest import TOWN, run_localrag
 from tests.fakes import Scripted, example
+from tests.indexing.runs import put, rows
 from tests.indexing.test_documents_update import words_in
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
@@ -86,11 +86,7 @@ def remove(folder, *paths):
 def made(tmp_path_factory):
     """Four documents, one of them secret, with answers, a backup, a tuning and decisions on names."""
     folder = tmp_path_factory.mktemp("made")
-    docs = folder / "docs"
-    docs.mkdir()
-    for name, text in TOWN.items():
-        (docs / name).write_text(text)
-    (docs / "secret.txt").write_text(SECRET)
+    put(folder, TOWN | {"secret.txt": SECRET})
     index(folder)
     with opened(folder) as project:
         for question in QUESTIONS:
@@ -123,40 +119,22 @@ def town(made, tmp_path, home):
     shutil.rmtree(kept, ignore_errors=True)  # not every test erases, and the user cache is the whole test run's
 
 
-def unchanged(folder):
-    return "docs/secret.txt"
+def written(docs):
+    (docs / "secret.txt").write_text("Nothing of interest happened.")
 
 
-def renamed(folder):
-    (folder / "docs" / "secret.txt").rename(folder / "docs" / "new.txt")
-    index(folder)
-    return "docs/new.txt"
+def renamed(docs):
+    (docs / "secret.txt").rename(docs / "new.txt")
 
 
-def renamed_and_edited(folder):
-    (folder / "docs" / "secret.txt").unlink()
-    (folder / "docs" / "new.txt").write_text("Nothing of interest happened.")
-    index(folder)
-    return "docs/secret.txt"
+def replaced(docs):
+    (docs / "secret.txt").unlink()
+    (docs / "new.txt").write_text("Nothing of interest happened.")
 
 
-def edited(folder):
-    (folder / "docs" / "secret.txt").write_text("Nothing of interest happened.")
-    index(folder)
-    return "docs/secret.txt"
-
-
-def deleted(folder):
-    (folder / "docs" / "secret.txt").unlink()
-    index(folder)
-    return "docs/secret.txt"
-
-
-def deleted_after_a_rename(folder):
-    renamed(folder)
-    (folder / "docs" / "new.txt").unlink()
-    index(folder)
-    return "docs/new.txt"
+def deleted(docs):
+    for path in (docs / "secret.txt", docs / "new.txt"):
+        path.unlink(missing_ok=True)
 
 
 def but_for_the_secret(db, path, real=documents.remove_document, **how):
@@ -164,43 +142,49 @@ def but_for_the_secret(db, path, real=documents.remove_document, **how):
         real(db, path, **how)
 
 
-def interrupted_in_a_rename(folder):
+def interrupted_in_a_rename(docs):
     """The new path is stored; then the process is killed, before the old one is taken out."""
-    (folder / "docs" / "secret.txt").rename(folder / "docs" / "new.txt")
+    renamed(docs)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("localrag.indexing.documents._skipped_in_run", lambda *_: 1 / 0)
         patch.setattr(documents, "remove_document", but_for_the_secret)
         with pytest.raises(ZeroDivisionError):
-            index(folder)
-    index(folder)
-    return "docs/new.txt"
+            index(docs.parent)
 
 
-def stopped_in_the_removal(folder):
+def stopped_in_the_removal(docs):
     """The documents are out; then the process is killed, before the graph is built from the others."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("localrag.indexing.pipeline.rebuild_graph", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            remove(folder, "docs/secret.txt")
-    (folder / "docs" / "secret.txt").unlink()
-    index(folder)
-    return ""
+            remove(docs.parent, "docs/secret.txt")
+    deleted(docs)
 
 
-HISTORIES = [
-    unchanged, renamed, renamed_and_edited, edited, deleted, deleted_after_a_rename, interrupted_in_a_rename, stopped_in_the_removal
-]  # fmt: skip
+# What happened to the file, each followed by a run, and by what path it is removed then; none where it was before.
+HISTORIES = {
+    "unchanged": ([], "secret"),
+    "renamed": ([renamed], "new"),
+    "renamed and edited": ([replaced], "secret"),
+    "edited": ([written], "secret"),
+    "deleted": ([deleted], "secret"),
+    "deleted after a rename": ([renamed, deleted], "new"),
+    "interrupted in a rename": ([interrupted_in_a_rename], "new"),
+    "stopped in the removal": ([stopped_in_the_removal], ""),
+}
 
 
-@pytest.mark.parametrize("history", HISTORIES)
-def test_no_byte_is_left(town, home, history):
+@pytest.mark.parametrize(("history", "path"), HISTORIES.values(), ids=HISTORIES)
+def test_no_byte_is_left(town, home, history, path):
     """Whatever became of the file before: no word of it is in any file of the index or the cache, and what others say is kept."""
     chunks = "SELECT c.text FROM chunks c JOIN documents d ON d.id = c.document_id WHERE d.path <> 'docs/secret.txt'"
     others = {content_id(text) for (text,) in rows(town, chunks)}
     calls = {(key,) for key, about in rows(town, "SELECT key, subject FROM llm_calls") if about in others}
-    path = history(town)
+    for change in history:
+        change(town / "docs")
+        index(town)
     if path:
-        remove(town, path)
+        remove(town, f"docs/{path}.txt")
 
     assert words_in(town / ".localrag", *SECRETS) == []
     assert words_in(home / "cache" / "prefixes", *SECRETS) == []
@@ -309,10 +293,12 @@ def test_a_reader_holds_up_the_end_of_an_erasure(town, monkeypatch):
 def test_all_is_asked_about(town):
     """Without a yes `rm --all` removes nothing and says how it would; with --yes nothing of any document or study is left."""
     refused = run_localrag("rm", "--all", cwd=town)
+    unnamed = run_localrag("rm", cwd=town)
     kept = rows(town, "SELECT count(*) FROM documents")
     done = run_localrag("rm", "--all", "--yes", cwd=town)
 
-    assert (refused.returncode, kept) == (2, [(4,)])
+    assert (refused.returncode, unnamed.returncode, kept) == (2, 2, [(4,)])
+    assert "Name what to remove" in unnamed.stderr
     assert "localrag rm --all --yes" in refused.stderr
     assert done.returncode == 0, done.stderr
     assert words_in(town / ".localrag", *SECRETS, "Skua", "Holm") == []
@@ -415,7 +401,8 @@ def test_a_moved_index_still_erases_its_studies(town, tmp_path_factory):
 
 def test_a_path_that_never_was_is_refused(town):
     """`rm` takes what is or was in the index; a mistyped path is an error, also after a removal of another one."""
-    deleted(town)
+    deleted(town / "docs")
+    index(town)
     for path in ("docs/sceret.txt", "doc"):
         with pytest.raises(UsageError, match="The index has no document at"):
             remove(town, path)

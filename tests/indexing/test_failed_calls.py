@@ -5,20 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from localrag.engine.settings import EngineOptions
 from localrag.errors import EngineError
 from localrag.indexing.graph import stage
-from localrag.indexing.graph.stage import describe_graph
 from localrag.indexing.pipeline import build_index
-from localrag.llm.model import ChatModel
 from localrag.project import open_for_writing
-from localrag.records import Entity, Graph
-from localrag.store import graph, runs
-from localrag.store.llm_cache import SqliteLlmCache
-from localrag.store.opening import open_index
+from localrag.store import graph
 from tests.conftest import TOWN
 from tests.fakes import CutOff, Scripted, example
-from tests.indexing.workers.tools import here
+from tests.indexing.runs import put
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
 NAMES = ("Ingrid Holm", "Lars Holm", "Skua", "Northern Line", "Ruth Sand")
@@ -26,14 +20,9 @@ NAMES = ("Ingrid Holm", "Lars Holm", "Skua", "Northern Line", "Ruth Sand")
 
 @pytest.fixture
 def index(tmp_path, monkeypatch):
-    """A function that indexes two documents in the abstractive style with a scripted model, as often as it is called.
-
-    The model is asked for every description, also for a short one.
-    """
+    """Indexes two documents in the abstractive style; the scripted model is asked for every description, even a short one."""
     monkeypatch.setattr(stage, "MAX_JOINED_CHARS", 0)
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "a.md").write_text(TOWN["a.md"])
-    (tmp_path / "docs" / "b.txt").write_text(TOWN["b.txt"])
+    put(tmp_path, {name: TOWN[name] for name in ("a.md", "b.txt")})
 
     def indexed(says, *, window=4096, at_once=8, seconds=0, **settings):
         with open_for_writing(tmp_path / ".localrag") as opened:
@@ -81,28 +70,6 @@ def test_a_summary_that_fails_is_asked_again_by_the_next_run(index, how):
     assert engine.tasks.count("describe") == 1
     assert all(e.description not in e.descriptions for e in entities if len(e.descriptions) > 1)
     assert index(well)[1].tasks == []
-
-
-@pytest.mark.ci
-def test_a_summary_that_a_real_model_has_no_room_for_is_a_failure_and_succeeds_with_room(tmp_path, chat_file):
-    """In a window that the descriptions do not fit, the subject keeps its longest one and is noted; in a larger one it is summarised."""
-    said = tuple(f"Ingrid Holm {what} the ferry Skua " + "in the harbour of Vardby " * 30 for what in ("bought", "sold again"))
-    whole = Graph((Entity("e", "Ingrid Holm", "person", said), Entity("f", "Lars Holm", "person", ("the mate",))), ())
-    found = {}
-    for window in (256, 2048):
-        model = ChatModel(
-            SqliteLlmCache(open_index(tmp_path / str(window), create=True)), chat_file, EngineOptions(f"slots=1,n_ctx={window}")
-        )
-        try:
-            found[window] = asyncio.run(describe_graph(whole, lambda _: (), lambda _: (), here(model), "abstractive"))
-        finally:
-            model.close()
-    (small, failed), (large, none) = found[256], found[2048]
-
-    assert [(f.stage, f.subject, f.kind) for f in failed] == [("description", "e", "too long for the model's window")]
-    assert [e.description for e in small.entities] == [max(said, key=len), "the mate"]
-    assert none == []
-    assert large.entities[0].description not in said
 
 
 def test_a_same_entity_call_that_fails_leaves_the_pair_open(index, tmp_path):
@@ -190,25 +157,3 @@ def test_as_many_conversations_as_slots(index, tmp_path):
 
     assert len(first) >= 32
     assert engine.most_of["entities"] == 20
-
-
-@pytest.mark.ci
-def test_a_smaller_window_writes_what_is_new_and_leaves_the_rest(index, tmp_path):
-    """Reports of a large window are not written anew in a small one; what is new is written from less."""
-    _, first, _, _ = index(well, window=16384)
-    _, same, _, _ = index(well, window=4096)
-    (tmp_path / "docs" / "c.txt").write_text("Ruth Sand met Ingrid Holm in Vardby. She asked the Northern Line to pay for the Skua.")
-    failures, third, _, _ = index(well, window=4096)
-
-    assert "report" in first.tasks
-    assert same.tasks == []
-    assert failures == ()
-    assert "report" in third.tasks
-
-
-def test_the_user_is_told_what_failed(index, tmp_path):
-    """Failures are in the index by stage and kind, for `status` and the summary of a run."""
-    index(failing("describe", EngineError("the step failed")))
-
-    with open_for_writing(tmp_path / ".localrag") as project:
-        assert [(f.stage, f.reason) for f in runs.failures(project.db)] == [("description", "the step failed")]

@@ -19,8 +19,8 @@ from localrag.query.question import QueryOptions
 from localrag.store import retention, runs
 from localrag.store.database import back_up_database
 from localrag.store.opening import open_index
-from tests.cli.commands.test_index import rows
 from tests.conftest import run_localrag, write_town
+from tests.indexing.runs import rows
 from tests.indexing.test_documents_update import words_in
 from tests.indexing.test_erasure import SECRET, SECRETS, index, opened
 

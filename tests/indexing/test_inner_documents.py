@@ -11,16 +11,15 @@ import pytest
 
 from localrag.engine.settings import EngineOptions
 from localrag.exchange.pack import pack_index
-from localrag.filters import suffix_of
 from localrag.indexing.documents import DeletionPolicy
 from localrag.indexing.pipeline import build_index
 from localrag.loaders.containers import safe_name, split_text
 from localrag.loaders.content import InnerDocument
 from localrag.loaders.reader import _inner_documents, load_files
 from localrag.project import open_for_writing
-from localrag.records import DocumentPart, file_path, format_path
-from tests.cli.commands.test_index import rows
+from localrag.records import DocumentPart
 from tests.conftest import run_localrag
+from tests.indexing.runs import rows
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
 BRIDGE, SHIPS = "archive.mbox/2019-03-02 Re: bridge", "archive.mbox/2019-03-02 Re: bridge/ships.csv"
@@ -173,12 +172,7 @@ def test_a_name_within_a_file_leads_nowhere_else():
 def test_no_file_within_a_file_is_lost_whatever_the_names(names, tmp_path):
     """Also where one is called as another one's number makes it, in mails, mailboxes and archives; each text has a path of its own."""
     texts = [f"Text number {n} of the harbour." for n in range(len(names))]
-    mail = EmailMessage()
-    mail["Subject"], mail["Date"], mail["From"] = "Papers", "Tue, 12 Mar 2024 10:00:00 +0000", "r@example.org"
-    mail.set_content("See below.")
-    packed = EmailMessage()
-    packed["Subject"], packed["Date"], packed["From"] = "Archive", "Tue, 12 Mar 2024 10:00:00 +0000", "r@example.org"
-    packed.set_content("See below.")
+    mail, packed = (message(subject, "See below.") for subject in ("Papers", "Archive"))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of names that are there twice
@@ -188,9 +182,7 @@ def test_no_file_within_a_file_is_lost_whatever_the_names(names, tmp_path):
     packed.add_attachment(buffer.getvalue(), maintype="application", subtype="zip", filename="c.zip")
     (tmp_path / "mail.eml").write_bytes(mail.as_bytes())
     (tmp_path / "packed.eml").write_bytes(packed.as_bytes())
-    (tmp_path / "box.mbox").write_bytes(
-        b"".join(b"From r@example.org Tue Mar 12 10:00:00 2024\n" + m.as_bytes() + b"\n" for m in (mail, mail))
-    )
+    write_mailbox(tmp_path / "box.mbox", mail, mail)
     for file, times in (("mail.eml", 1), ("packed.eml", 1), ("box.mbox", 2)):
         read = list(load_files([tmp_path / file], tmp_path))
         assert len({document.path for document in read}) == len(read)
@@ -199,8 +191,7 @@ def test_no_file_within_a_file_is_lost_whatever_the_names(names, tmp_path):
 
 def test_every_file_within_a_file_that_is_not_read_is_listed(tmp_path):
     """Also two of one name, with the reason of each."""
-    mail = EmailMessage()
-    mail.set_content("See below.")
+    mail = message("Papers", "See below.")
     for data in (b"MZ\0\1" * 99, b"MZ\0\2" * 99):
         mail.add_attachment(data, maintype="application", subtype="octet-stream", filename="run.exe")
     mail.add_attachment(b"no zip", maintype="application", subtype="zip", filename="a.zip")
@@ -246,17 +237,3 @@ def test_places_that_no_parser_sends_are_ignored(rows):
 
     assert _inner_documents(named, "text") == []
     assert len(_inner_documents([{"name": "a", "title": "", "metadata": [], "cut": 0, "start": 0, "end": 4}], "text")) == 1
-
-
-def test_a_place_within_a_file_reads_as_one():
-    """`archive.mbox › 2019-03-02 Re: bridge` for people, slashes in paths; a folder stays a folder."""
-    assert format_path(SHIPS) == "archive.mbox › 2019-03-02 Re: bridge › ships.csv"
-    assert format_path("docs/notes/a.md") == "docs/notes/a.md"
-    assert (file_path(f"docs/{SHIPS}"), file_path("docs/a.eml")) == ("docs/archive.mbox", "docs/a.eml")
-    assert [suffix_of(path) for path in (SHIPS, BRIDGE, f"{BRIDGE} v1.2 final", "notes/v1.2 final", ".env")] == [
-        "csv",
-        "mbox",
-        "mbox",
-        "",
-        "",
-    ]

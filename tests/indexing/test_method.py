@@ -23,6 +23,7 @@ from localrag.project import open_for_writing
 from localrag.settings import Domain, IndexSettings
 from tests.conftest import TOWN, run_localrag
 from tests.fakes import example
+from tests.indexing.runs import put
 from tests.servers import Server, llama
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
@@ -69,11 +70,7 @@ def slow_server(monkeypatch):
 @pytest.fixture
 def docs(tmp_path):
     """Two documents."""
-    folder = tmp_path / "docs"
-    folder.mkdir()
-    for name in ("a.md", "b.txt"):
-        (folder / name).write_text(TOWN[name])
-    return folder
+    return put(tmp_path, {name: TOWN[name] for name in ("a.md", "b.txt")})
 
 
 def index(docs, server, **settings):
@@ -112,26 +109,6 @@ def test_with_a_slow_server_the_tagger_extracts_and_reports_quote(docs, slow_ser
     asked, read_by, _ = index(docs, slow_server)
     assert asked == 0
     assert "model" not in read_by
-
-
-@pytest.mark.ci
-@pytest.mark.parametrize(("late", "by"), [("in Vardby", "model"), ("", "tagger")])
-def test_only_finished_chunks_are_measured_and_none_is_asked_for_twice(docs, monkeypatch, late, by):
-    """One of two chunks done in time promises that the model is quick enough, and the other is waited for; none promises nothing."""
-    monkeypatch.setattr(stage, "MAX_MEASURED_S", 1.0)
-
-    def answer(body):
-        if late in body["messages"][-1]["content"]:
-            time.sleep(3)
-        return writes(body)
-
-    with Server(answer, big()) as server:
-        _, read_by, _ = index(docs, server)
-        bodies = [json.dumps(b["messages"]) for b in server.bodies]
-
-    assert by in read_by
-    assert {"model", "tagger"} - {by} - read_by
-    assert len(bodies) == len(set(bodies))
 
 
 @pytest.mark.ci
@@ -187,11 +164,6 @@ def test_the_speed_of_an_extraction_is_remembered():
     assert extraction_seconds(file, 100) == 200.0
 
 
-def test_settings_that_are_written_are_read_again():
-    """Each as it was."""
-    assert IndexSettings.from_json(IndexSettings(extractor="model").to_json()).extractor == "model"
-
-
 @pytest.mark.ci
 def test_reports_are_written_on_demand_by_another_model_than_the_index_was_made_with(docs, server):
     """`index --write-reports` needs no path; the reports stay the model's when a document changes."""
@@ -244,19 +216,6 @@ def test_the_users_default_model_answers_in_an_index_of_the_bundled_one(docs, se
         assert opened.model.file.url == server.url
 
 
-@pytest.mark.ci
-def test_a_global_answer_from_quoting_reports_says_how_reports_get_written(docs, server):
-    """The note names the option as long as the reports quote, and no longer once they are the model's."""
-    index(docs, server, extractor="tagger")
-    question = "What are the main themes of these documents?"
-    with Index.open(docs.parent / ".localrag") as opened:
-        assert "localrag index --write-reports" in opened.ask(question, mode="global").note
-    with Index.open(docs.parent / ".localrag") as opened:
-        opened.write_reports()
-    with Index.open(docs.parent / ".localrag") as opened:
-        assert "--write-reports" not in opened.ask(question, mode="global").note
-
-
 def test_while_a_chat_model_extracts_a_graph_of_phrases_can_be_asked(docs, monkeypatch):
     """With `--extractor model` it is there before the model is asked for the first time."""
     monkeypatch.setattr(pipeline, "PRELIMINARY_GRAPH_FROM_SECONDS", -1.0)
@@ -268,13 +227,8 @@ def test_while_a_chat_model_extracts_a_graph_of_phrases_can_be_asked(docs, monke
         return writes(body)
 
     with Server(looks, big()) as one:
-        record_extraction_speed(SimpleNamespace(fingerprint=fingerprint_of(one)), 1, 1.0)
+        record_extraction_speed(with_server_info(find_chat_model(f"{one.url}#writer"), EngineOptions()), 1, 1.0)
         index(docs, one, extractor="model")
 
     assert there
     assert min(there) > 0
-
-
-def fingerprint_of(server):
-    """The fingerprint of a server's model."""
-    return with_server_info(find_chat_model(f"{server.url}#writer"), EngineOptions()).fingerprint

@@ -1,25 +1,21 @@
 """A run with nothing to do costs nothing: no file that looks as it did is opened, no model, no text of the index is read."""
 
-import asyncio
 import os
 import sqlite3
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from localrag.engine.settings import EngineOptions
-from localrag.indexing import documents
-from localrag.indexing.documents import DeletionPolicy
-from localrag.indexing.pipeline import build_index
 from localrag.loaders import discover, parser_process
-from localrag.project import open_for_writing
 from localrag.system.files import FileStat
-from tests.cli.commands.test_index import rows
 from tests.conftest import TOWN, run_localrag
+from tests.indexing import runs
 from tests.indexing.files import pdf
+from tests.indexing.runs import rows
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
 ROOT = Path(__file__).parents[2]
@@ -35,11 +31,7 @@ def write(file, text, at=OLD):
     os.utime(file, (at, at))
 
 
-def index(folder, *, reports=True, verify=False, said=None, **settings):
-    engine = EngineOptions(notify=said.append) if said is not None else EngineOptions()
-    with open_for_writing(folder / ".localrag", extractor="phrases", engine=engine, **settings) as project:
-        deletion = DeletionPolicy(prune=True, rehash=verify)
-        return asyncio.run(build_index([folder / "docs"], project, lambda _: None, reports=reports, deletion=deletion)).documents
+index = partial(runs.index, prune=True, reports=True)
 
 
 @pytest.fixture
@@ -171,19 +163,6 @@ def test_a_kept_stat_leaves_with_its_document(town):
     assert "docs/b.txt" not in {path for (path,) in rows(town, "SELECT path FROM file_stats")}
 
 
-def test_a_vector_that_is_missing_is_made(town):
-    """Lost vectors of a chunk, an entity and a report are made by the next run although no file changed."""
-    before = rows(town, "SELECT kind, count(*) FROM embeddings GROUP BY 1")
-    with sqlite3.connect(town / ".localrag" / "index.db") as db:
-        for kind in ("chunk", "entity", "report"):
-            chosen = "SELECT rowid FROM embeddings WHERE kind = ? LIMIT 1"
-            db.execute(f"DELETE FROM embeddings WHERE rowid IN ({chosen})", [kind])
-    db.close()
-    index(town)
-
-    assert rows(town, "SELECT kind, count(*) FROM embeddings GROUP BY 1") == before
-
-
 def test_a_headers_change_makes_vectors_anew(town):
     """With and again without titles before the chunks, vectors are those of an index made so at once."""
     plain = rows(town, "SELECT subject_id, content_hash FROM embeddings WHERE kind = 'chunk' ORDER BY 1")
@@ -193,4 +172,3 @@ def test_a_headers_change_makes_vectors_anew(town):
 
     assert [a[1] for a in headed] != [a[1] for a in plain]
     assert rows(town, "SELECT subject_id, content_hash FROM embeddings WHERE kind = 'chunk' ORDER BY 1") == plain
-    assert documents.DEFAULT_DELETION.rehash is False

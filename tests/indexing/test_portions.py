@@ -9,20 +9,9 @@ import pytest
 from localrag.index import Index
 from localrag.indexing import pipeline
 from localrag.store.opening import open_index
-from tests.hashed_embedder import HashedEmbedder
-from tests.indexing.test_edits import facts, update, write, wrong
+from tests.indexing.test_edits import as_made_at_once, write
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
-
-
-@pytest.mark.parametrize(
-    ("new", "whole", "portions"), [(0, 50, [0]), (9, 9, [9]), (40, 40, [5, 5, 10, 20]), (43, 43, [5, 5, 10, 23]), (12, 1000, [12])]
-)
-def test_as_much_is_read_each_time_as_there_was(monkeypatch, new, whole, portions):
-    """No portion is smaller than what a graph is worth; what would be left over is read with the last one."""
-    monkeypatch.setattr(pipeline, "MIN_BATCH_CHUNKS", 5)
-
-    assert pipeline._chunk_batches(new, whole) == portions
 
 
 @pytest.mark.ci
@@ -49,10 +38,7 @@ def test_documents_are_in_the_graph_while_others_are_read(tmp_path, monkeypatch)
     assert all(before[2] < after[2] for before, after in itertools.pairwise(seen))
     assert all(reports for *_, reports in seen[1:])
     assert shares == sorted(shares)
-    update(folder, Index.open(tmp_path / "at_once", missing_ok=True))
-    with closing(open_index(tmp_path / "index")) as db, closing(open_index(tmp_path / "at_once")) as other:
-        assert facts(db) == facts(other)
-        assert not wrong(db)
+    assert as_made_at_once(folder, tmp_path / "index", tmp_path / "at_once")
 
 
 @pytest.mark.ci
@@ -85,21 +71,3 @@ def test_what_an_interrupted_run_left_is_in_the_graph_before_the_model_reads(tmp
     assert in_graph() == (5, 20)
     until("extraction", 1)
     assert in_graph() == (20, 20)
-
-
-@pytest.mark.ci
-def test_equal_texts_are_embedded_once(tmp_path, monkeypatch):
-    """Also where the second stands in another portion than the first."""
-    monkeypatch.setattr(pipeline, "MIN_BATCH_CHUNKS", 5)
-    rng, folder = random.Random(0), tmp_path / "docs"
-    for n in range(10):
-        write(folder / f"{n:02}.txt", rng)
-        (folder / f"{n:02} copy.txt").write_bytes((folder / f"{n:02}.txt").read_bytes())
-    (folder / "99.txt").write_bytes((folder / "00.txt").read_bytes())
-    embedded, embed = [], HashedEmbedder.embed
-    monkeypatch.setattr(HashedEmbedder, "embed", lambda self, texts: embedded.extend(texts) or embed(self, texts))
-    update(folder, Index.open(tmp_path / "index", missing_ok=True))
-
-    with closing(open_index(tmp_path / "index")) as db:
-        chunks = {text for (text,) in db.execute("SELECT text FROM chunks")}
-    assert sorted(text for text in embedded if text in chunks) == sorted(chunks)

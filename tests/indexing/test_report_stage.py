@@ -20,9 +20,6 @@ from localrag.query.reading_budget import rank_by_relevance
 from localrag.records import ExtractedClaim
 from localrag.store import chunks as chunks_store
 from localrag.store import graph, runs
-from localrag.text import sentences
-from localrag.text.sentences import cached_sentences
-from localrag.text.sentences import sentences as sentences_sentences
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
 
@@ -53,33 +50,6 @@ def test_a_community_carried_down_has_the_report_of_its_copy(town):
         of_members.setdefault(frozenset(c.entity_ids), set()).add((reports[c.id].title, reports[c.id].findings))
     assert all(len(different) == 1 for different in of_members.values())
     assert len(of_members) < len(communities)
-
-
-def test_an_edit_embeds_sentences_of_the_reports_it_changes_only(town):
-    """After a new document, hardly a sentence of the reports that stay is looked at: only those that changed ones might quote too."""
-    folder, _, before = town
-    (folder / "docs" / "more.txt").write_text("Ruth Sand paid Lars Holm for a boat.")
-    seen = []
-    _, after = index(folder, seen)
-    (folder / "docs" / "more.txt").unlink()
-
-    stayed = {s.explanation for i, r in after.items() if before.get(i) == r for s in r.findings}
-    assert len(stayed) > 100
-    assert len(stayed & set(seen)) < len(stayed) / 2
-
-
-def test_sentences_are_split_once(town, monkeypatch):
-    """What an index keeps of its chunks' sentences is what the splitter says, and no later process asks it again."""
-    folder, *_ = town
-    sentences._bounds.clear()
-    cached_sentences.cache_clear()
-    with open_for_writing(folder / ".localrag", engine=EngineOptions()) as project:
-        chunks = chunks_store.all_chunks(project.db)
-        assert list(chunks_store.chunks_without_sentences(project.db)) == []
-    split = {c.text: sentences_sentences(c.text) for c in chunks}
-    monkeypatch.setattr(sentences, "sentences", lambda _: pytest.fail("split again"))
-
-    assert all(list(cached_sentences(c.text)) == split[c.text] for c in chunks)
 
 
 def test_sentences_of_another_splitter_are_not_used(town):
@@ -146,11 +116,7 @@ def test_reports_are_the_same_whether_all_of_a_level_are_written_or_branch_by_br
 
 @pytest.mark.slow
 def test_reports_are_of_today_however_they_came_about(tmp_path):
-    """After thousands of unrelated passages, titles, findings, coverage and order are those of an index made of all at once.
-
-    Communities that follow an edit need not be those found from scratch: the demo's graph has many partitions of the same modularity
-    (0.3149 and 0.3148 here). So those that both have are compared, and all of them once they are found anew.
-    """
+    """After thousands of unrelated passages they are those of an index made at once: of common communities, and of all once found anew."""
     shutil.copytree(CORPUS, tmp_path / "grown" / "docs")
     before, _, few = of_today(tmp_path / "grown")
     (tmp_path / "grown" / "docs" / "unrelated.txt").write_text(unrelated(6000))
@@ -188,19 +154,6 @@ def test_claims_are_quoted_in_reports_and_local_answers(tmp_path):
         assert any("took money" in f.explanation for r in graph.reports(project.db) for f in r.findings)
 
 
-def rewritten(folder, before):
-    """What a further run embeds of reports that were there, and the reports after it, their quotes checked."""
-    seen = []
-    _, after = index(folder, seen)
-    with open_for_writing(folder / ".localrag", engine=EngineOptions()) as project:
-        chunks = {c.id: c for c in chunks_store.all_chunks(project.db)}
-    for quote in (q for r in after.values() for f in r.findings for q in f.quotes):
-        chunk = chunks[quote.chunk_id]
-        assert chunk.text[quote.start - chunk.start : quote.end - chunk.start] == quote.text
-    said = {f.explanation for r in before.values() for f in r.findings if f.explanation.endswith(".")}  # headings are names as well
-    return said & set(seen), {i: (r.summary, r.input_hash) for i, r in after.items()}
-
-
 @pytest.mark.ci
 def test_a_rename_writes_no_report_anew(tmp_path):
     """The reports stay; what they quote is found in the document under its new name."""
@@ -208,30 +161,25 @@ def test_a_rename_writes_no_report_anew(tmp_path):
     _, before = index(tmp_path)
     for file in sorted((tmp_path / "docs").rglob("*.*")):
         file.rename(file.with_name(f"{file.stem} 2{file.suffix}"))
-    seen, after = rewritten(tmp_path, before)
+    seen = []
+    _, after = index(tmp_path, seen)
+    with open_for_writing(tmp_path / ".localrag", engine=EngineOptions()) as project:
+        chunks = {c.id: c for c in chunks_store.all_chunks(project.db)}
+    said = {f.explanation for r in before.values() for f in r.findings if f.explanation.endswith(".")}  # headings are names as well
 
-    assert seen == set()
-    assert after == {i: (r.summary, r.input_hash) for i, r in before.items()}
-
-
-@pytest.mark.ci
-def test_an_edit_writes_no_report_anew_that_it_says_nothing_about(tmp_path):
-    """A paragraph before all others moves every sentence of its document to another place; reports on what it does not name stay."""
-    shutil.copytree(CORPUS, tmp_path / "docs")
-    _, before = index(tmp_path)
-    file = max((f for f in (tmp_path / "docs").rglob("*.*") if f.suffix in (".md", ".txt")), key=lambda f: f.stat().st_size)
-    file.write_text("Zebulon Quarrington greeted Hildegund Perrywinkle.\n\n" + file.read_text(encoding="utf-8"), encoding="utf-8")
-    _, after = rewritten(tmp_path, before)
-
-    assert sum(after.get(i) == (r.summary, r.input_hash) for i, r in before.items()) > 0.9 * len(before)
+    for quote in (q for r in after.values() for f in r.findings for q in f.quotes):
+        chunk = chunks[quote.chunk_id]
+        assert chunk.text[quote.start - chunk.start : quote.end - chunk.start] == quote.text
+    assert not said & set(seen)
+    assert {i: (r.summary, r.input_hash) for i, r in after.items()} == {i: (r.summary, r.input_hash) for i, r in before.items()}
 
 
 @pytest.mark.ci
 def test_an_edit_looks_only_at_reports_that_something_new_bears_on(tmp_path, monkeypatch):
-    """Few are made ready to be written; where all are, after the edit, none of them says or quotes anything else."""
+    """A first paragraph moves every sentence of its document: few reports are looked at; where all are, none says anything else."""
     shutil.copytree(CORPUS, tmp_path / "docs")
     short = {"chunk_tokens": 100, "chunk_overlap": 0}
-    index(tmp_path, **short)
+    _, before = index(tmp_path, **short)
     looked = []
     sources = ReportSourceReader.sources
     monkeypatch.setattr(ReportSourceReader, "sources", lambda self, community: (looked.append(community.id), sources(self, community))[1])
@@ -244,5 +192,6 @@ def test_an_edit_looks_only_at_reports_that_something_new_bears_on(tmp_path, mon
     _, again = index(tmp_path, **short)
 
     assert 0 < few < 0.2 * len(levels)
+    assert sum(i in after and after[i].summary == r.summary for i, r in before.items()) > 0.9 * len(before)
     assert len(looked) - few > 0.5 * len(levels)  # of a community carried down the report is taken over
     assert again == after

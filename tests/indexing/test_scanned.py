@@ -7,14 +7,17 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
+import psutil
 import pytest
 
-from localrag.indexing.pipeline import build_index, erase_documents, plan_index
+from localrag.indexing.pipeline import plan_index
 from localrag.loaders.ocr import OcrReader
 from localrag.model_files import find_chat_model
 from localrag.project import open_for_writing
 from tests.conftest import run_localrag
+from tests.indexing.runs import put, rows
 from tests.indexing.scans import drawn, needs, remove_ocr, saved, scanned_pdf, without_tesseract
 
 pytestmark = [pytest.mark.ci, needs("eng")]
@@ -22,16 +25,8 @@ NAMES = ("herring", "timber", "lantern", "anchor", "barrel", "compass")
 PAGES = [f"Ruth Sand wrote page {n} about the {name}\nof the ferry Skua in Brannock." for n, name in enumerate(NAMES, 1)]
 
 
-def rows(folder, sql):
-    with sqlite3.connect(folder / ".localrag" / "index.db") as db:
-        return db.execute(sql).fetchall()
-
-
 def docs(folder, **files):
-    (folder / "docs").mkdir(exist_ok=True)
-    for name, data in files.items():
-        (folder / "docs" / name.replace("_", ".")).write_bytes(data)
-    return folder
+    put(folder, {name.replace("_", "."): data for name, data in files.items()})
 
 
 @pytest.fixture
@@ -99,32 +94,18 @@ def test_an_interrupt_ends_a_scan_at_once(tmp_path):
     docs(tmp_path, a_pdf=scanned_pdf(*(drawn("\n".join([t] * 12), size=(2480, 3000)) for t in PAGES)))
     command = [sys.executable, "-m", "localrag", "index", "docs", "--extractor", "phrases", "-q"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    children = f"/proc/{process.pid}/task/{process.pid}/children"
-    deadline = time.monotonic() + 300
-    reading = []
+    deadline, reading = time.monotonic() + 300, []
     while not reading and time.monotonic() < deadline:
         time.sleep(0.05)
-        reading = [pid for pid in _descendants(process.pid) if _program(pid).endswith("tesseract")]
-    assert reading, children
+        with suppress(psutil.Error):  # one that has just ended
+            reading = [p for p in psutil.Process(process.pid).children(recursive=True) if p.name() == "tesseract"]
+    assert reading
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
 
     assert process.returncode == 130, said
     assert "Stopped. Saved:" in said
-    assert not [pid for pid in reading if _program(pid).endswith("tesseract")]
-
-
-def _descendants(pid):
-    import psutil
-
-    return [child.pid for child in psutil.Process(pid).children(recursive=True)]
-
-
-def _program(pid):
-    try:
-        return os.path.realpath(f"/proc/{pid}/exe")
-    except OSError:
-        return ""
+    assert not psutil.wait_procs(reading, timeout=5)[1]
 
 
 def test_scans_wait_until_there_is_something_to_read_them_with(tmp_path, monkeypatch):
@@ -212,18 +193,11 @@ def test_the_plan_counts_the_pages(tmp_path, calls):
     assert not calls
 
 
-async def _indexed_and_erased(folder):
-    with open_for_writing(folder / ".localrag", extractor="phrases") as project:
-        await build_index([folder / "docs"], project, lambda _: None)
-        await erase_documents(["docs/a.pdf"], project, lambda _: None)
-
-
 def test_the_words_of_a_scan_are_erased_with_its_document(tmp_path):
     """After `rm` no page of it is stored, also none of what looked the same; the other scan's are."""
-    import asyncio
-
     docs(tmp_path, a_pdf=scanned_pdf(drawn(PAGES[0], size=(1800, 600))), b_pdf=scanned_pdf(drawn(PAGES[1], size=(1800, 600))))
-    asyncio.run(_indexed_and_erased(tmp_path))
+    index(tmp_path)
+    assert run_localrag("rm", "docs/a.pdf", cwd=tmp_path).returncode == 0
 
     assert rows(tmp_path, "SELECT s.content_hash = d.content_hash FROM ocr_documents s, documents d") == [(1,)]
     assert rows(tmp_path, "SELECT count(*) FROM ocr_pages") == [(1,)]

@@ -19,6 +19,7 @@ from localrag.errors import IndexBusy
 from localrag.store.check import check_index, problems
 from localrag.store.opening import open_index
 from tests.conftest import run_localrag
+from tests.indexing.runs import put
 from tests.indexing.test_generations import OLD
 
 SECONDS = float(os.environ.get("LOCALRAG_TEST_SOAK", "60"))
@@ -47,12 +48,8 @@ print(n - int(sys.argv[2]))
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS * 3 + 600)
 def test_a_writer_a_watcher_removals_and_four_askers_get_along(tmp_path):
-    """Files change all the time; one process indexes them again and again, one watches them, one removes documents, four ask in every mode:
-    nobody fails but for a writer that is told that another writes, every answer is kept, and nothing is wrong with the index at the end."""
-    docs, index = tmp_path / "docs", tmp_path / ".localrag"
-    docs.mkdir()
-    for name, text in OLD.items():
-        (docs / name).write_text(text, encoding="utf-8")
+    """Nobody fails but a writer that is told that another writes, every answer is kept, and nothing is wrong with the index at the end."""
+    docs, index = put(tmp_path, OLD), tmp_path / ".localrag"
     assert run_localrag("index", "docs", "--extractor", "phrases", cwd=tmp_path).returncode == 0
     watcher = subprocess.Popen(
         [sys.executable, "-m", "localrag", "index", "docs", "--watch"], cwd=tmp_path, stderr=subprocess.PIPE, text=True

@@ -11,7 +11,7 @@ from localrag.errors import UsageError
 from localrag.filters import DocumentFilter
 from localrag.pagerank import PageRankGraph, build_graph, personalized_pagerank
 from localrag.records import Chunk, Claim, Community, Document, Entity, Evidence, Finding, Graph, Mention, Quote, Relationship, Report
-from localrag.store import collections, documents, generations, graph, vectors
+from localrag.store import collections, documents, generations, graph
 from localrag.store.database import snapshot
 from localrag.store.filtered import FilteredDatabase, NoMatchingDocuments, metadata_keys, open_filtered
 from localrag.store.full_text import document_frequencies, exists_chunk_with_all, search_chunks
@@ -36,10 +36,6 @@ def filled(folder, texts, only=None):
     return db
 
 
-def narrowed(folder, paths):
-    return DocumentFilter(",".join(f"path={p}" for p in paths))
-
-
 @settings(max_examples=40)
 @given(st.data(), TEXTS, st.lists(st.sampled_from(WORDS), min_size=1, max_size=12))
 @pytest.mark.ci
@@ -51,7 +47,7 @@ def test_full_text_is_that_of_an_index_of_these_documents(tmp_path_factory, data
     alone = filled(part, texts, only)
     asked = " ".join(query)
     with snapshot(whole) as db:
-        chosen = open_filtered(db, narrowed(whole, [f"{n}.txt" for n in only]), whole)
+        chosen = open_filtered(db, DocumentFilter(",".join(f"path={n}.txt" for n in only)), whole)
         assert isinstance(chosen, FilteredDatabase)
         found, wanted = search_chunks(chosen, asked, 10), search_chunks(alone, asked, 10)
         assert {c for c, _ in found} == {c for c, _ in wanted}
@@ -60,35 +56,6 @@ def test_full_text_is_that_of_an_index_of_these_documents(tmp_path_factory, data
         plain = [w for w in query if w.isascii() and w.isalnum()]
         assert not plain or exists_chunk_with_all(chosen, plain) == exists_chunk_with_all(alone, plain)
     alone.close()
-
-
-@pytest.mark.parametrize("share", [0.01, 0.2, 0.9])
-def test_vectors_are_those_of_brute_force(tmp_path, share):
-    """The best of the selected, all of them (of more vectors than are compared one by one, see test_vector_index)."""
-    rng = np.random.default_rng(1)
-    db = open_index(tmp_path, create=True)
-    ids = []
-    for d in range(100):
-        chunks = [Chunk(f"{d:03}-{k}", f"d{d}", k, 0, 1, "x", 1) for k in range(10)]
-        documents.save_document(db, Document(f"d{d}", f"{d}.txt", "x", "x" * 10, str(d)), chunks)
-        ids += [c.id for c in chunks]
-    matrix = rng.normal(size=(len(ids), 32)).astype(np.float32)
-    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
-    vectors.save_vectors(db, "chunk", "m", ids, dict.fromkeys(ids, "h"), matrix)
-    names = [f"{d}.txt" for d in range(round(100 * share))]
-    db.close()
-    with snapshot(tmp_path) as whole:
-        chosen = open_filtered(whole, narrowed(tmp_path, names), tmp_path)
-        inside = chosen.subject_ids("chunk")
-        assert len(inside) == 10 * len(names)
-        hits = 0
-        for query in matrix[::50]:
-            found = vectors.nearest(chosen, tmp_path, "chunk", query, 10)
-            assert len(found) == 10
-            assert {i for i, _ in found} <= inside
-            best = sorted(((float(query @ v), i) for i, v in zip(ids, matrix, strict=True) if i in inside), reverse=True)[:10]
-            hits += len({i for i, _ in found} & {i for _, i in best})
-        assert hits == 200
 
 
 @settings(max_examples=40)

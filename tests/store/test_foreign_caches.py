@@ -12,7 +12,6 @@ from unittest import mock
 import pytest
 
 from localrag.errors import UsageError
-from localrag.pagerank import personalized_pagerank
 from localrag.records import Chunk, Document
 from localrag.store import documents, entity_network, runs, vectors
 from localrag.store.opening import open_index
@@ -130,16 +129,6 @@ def test_a_cache_that_is_no_file_is_not_waited_for(folder):
         with pytest.raises(UsageError, match="no file of its own"):
             open_index(folder)
         assert entity_network._read_network(file) is None
-
-
-def test_a_walk_over_mapped_arrays_is_one_over_those_in_memory(folder):
-    """What is read back from the file is the network that was written, to the last number."""
-    with closing(open_index(folder)) as db:
-        kept = entity_network._read_network(file_of(folder, "network.*.arrays"))
-        made = entity_network.network_of_tables(db)
-    start = ({0: 1.0}, {3: 1.0}, {3: {0: 1.0}})
-    assert kept is not None
-    assert (personalized_pagerank(kept, *start) == personalized_pagerank(made, *start)).all()
 
 
 @pytest.mark.parametrize("name", ["../secret.faiss", "/dev/zero"])

@@ -65,10 +65,6 @@ def edit(folder, *statements):
             db.execute(*statement) if isinstance(statement, tuple) else db.execute(statement)
 
 
-def set_value(folder, key, value):
-    edit(folder, ("INSERT OR REPLACE INTO index_settings VALUES (?, ?)", [key, json.dumps(value)]))
-
-
 def set_field(folder, name, value):
     edit(folder, ("UPDATE index_settings SET value = json_set(value, ?, json(?)) WHERE key = 'settings'", [f"$.{name}", json.dumps(value)]))
 
@@ -76,6 +72,9 @@ def set_field(folder, name, value):
 def texts(folder):
     with closing(sqlite3.connect(folder / ".localrag" / "index.db")) as db:
         return " ".join(text for (text,) in db.execute("SELECT text FROM documents"))
+
+
+WAYS_IN = (open_index, lambda f: snapshot(f).__enter__(), lambda f: open_index(f, create=True))
 
 
 # The schema
@@ -86,8 +85,7 @@ def test_an_index_with_another_schema_is_not_read(clone, kind):
     """Whatever runs by itself in a database is found before a table is read, by every way in; the rows are kept by a repair."""
     edit(clone, *HOSTILE[kind])
     folder = clone / ".localrag"
-    ways = [open_index, lambda f: snapshot(f).__enter__(), lambda f: open_index(f, create=True)]
-    for way_in in ways:
+    for way_in in WAYS_IN:
         with pytest.raises((LocalragError, sqlite3.DatabaseError), match="schema is not localrag's own"):
             way_in(folder)
     refused = run_localrag("status", cwd=clone)
@@ -112,7 +110,7 @@ def test_an_index_of_an_older_schema_is_refused_with_the_command_that_builds_it_
     open_index(folder, create=True).close()
     edit(tmp_path, f"PRAGMA user_version = {SCHEMA_VERSION - 1}")
     content = (folder / "index.db").read_bytes()
-    for way_in in (open_index, lambda f: snapshot(f).__enter__(), lambda f: open_index(f, create=True)):
+    for way_in in WAYS_IN:
         with pytest.raises(IndexMismatch, match="none of its conversations, review decisions, merges and collections") as refused:
             way_in(folder)
         assert refused.value.hint == f"Build it anew: mv {folder} {folder}.old && localrag index PATH"
@@ -173,7 +171,7 @@ def test_a_file_of_an_index_that_is_a_link_or_a_pipe_is_refused(clone, tmp_path,
     else:
         os.mkfifo(place)
     folder = clone / ".localrag"
-    for way_in in (open_index, lambda f: snapshot(f).__enter__(), lambda f: writer_lock(f).__enter__()):
+    for way_in in (*WAYS_IN, lambda f: writer_lock(f).__enter__()):
         with pytest.raises(UsageError, match=f"{name} .*no file of its own"):
             way_in(folder)
     refused = run_localrag("index", "docs", cwd=clone)
@@ -223,7 +221,7 @@ def test_places_outside_the_folder_are_an_indexs_own_only_where_it_was_read(clon
     """A place that the index names, or one behind a link in its folder, is not; what was indexed here is, as long as the index stays."""
     home = tmp_path / "home"
     (clone / "docs" / "more").symlink_to(home)
-    set_value(clone, "source_paths", ["docs", str(home), "docs/more"])
+    edit(clone, ("INSERT OR REPLACE INTO index_settings VALUES ('source_paths', ?)", [json.dumps(["docs", str(home), "docs/more"])]))
     with snapshot(clone / ".localrag") as db:
         before = [is_own_place(db, clone, path) for path in (clone / "docs", home, home / "private.txt", clone / "docs/more/private.txt")]
         packed, left_out = _documents(["docs/a.md", "docs/more/private.txt"], clone, db)

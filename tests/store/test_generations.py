@@ -179,18 +179,6 @@ def test_vectors_that_wait_are_not_searched(db, folder):
     assert generations.count_staged(db)["vectors"] == 0
 
 
-def test_vectors_that_wait_for_another_text_are_dropped(db, monkeypatch):
-    """Also those of another embedder, and of what is no more; looked at page by page."""
-    monkeypatch.setattr(vectors, "ROWS_PER_PAGE", 2)
-    texts = {f"e{n}": f"text {n}" for n in range(7)}
-    hashes = {key: content_id(text) for key, text in texts.items()} | {"e2": content_id("before"), "gone": "g"}
-    for embedder, keys in (("m", ["e0", "e1", "e2", "e3", "e5", "gone"]), ("other", ["e4", "e6"])):
-        vectors.save_vectors(db, "entity", embedder, keys, hashes, np.ones((len(keys), 4), np.float32), waits=keys)
-    vectors.delete_stale_vectors(db, "entity", "m", lambda ids: {key: texts[key] for key in ids if key in texts})
-
-    assert [key for (key,) in db.execute("SELECT subject_id FROM staged_embeddings ORDER BY 1")] == ["e0", "e1", "e3", "e5"]
-
-
 def test_a_question_reads_from_one_moment(db, folder):
     """Whatever is published while a snapshot is open, it shows what it showed, and cannot be written to."""
     with snapshot(folder) as reader:
@@ -201,30 +189,6 @@ def test_a_question_reads_from_one_moment(db, folder):
         with pytest.raises(Exception, match="readonly"):
             runs.save_settings(reader, other=1)
     assert seen(folder)[0]["a.txt"] == "Nobody wrote a.txt."
-
-
-@pytest.mark.ci
-def test_an_asker_waits_for_a_long_write_and_its_wait_has_an_end(db, folder, monkeypatch):
-    """A write that lasts is waited for; one that lasts longer than an asker waits is an error that says so, not a lost wait."""
-    monkeypatch.setattr(database, "READER_BUSY_TIMEOUT_S", 0.3)
-    asker = open_index(folder)
-
-    def hold(seconds, begun):
-        with open_index(folder).atomic():
-            begun.set()
-            time.sleep(seconds)
-
-    for seconds, error in ((0.1, None), (1.5, "locked")):
-        begun = threading.Event()
-        thread = threading.Thread(target=hold, args=(seconds, begun))
-        thread.start()
-        begun.wait()
-        if error:
-            with pytest.raises(Exception, match=error):
-                runs.save_settings(asker, one=1)
-        else:
-            runs.save_settings(asker, one=1)
-        thread.join()
 
 
 @pytest.mark.ci

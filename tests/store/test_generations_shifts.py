@@ -6,9 +6,8 @@ import pytest
 
 from localrag.records import Chunk, Document, Finding, Quote, Report, content_id
 from localrag.store import documents, graph
-from localrag.store.generations import ChunkShift, changed_subjects, reports_quoting_ended_chunks, shifted_chunks, shifted_report
+from localrag.store.generations import ChunkShift, reports_quoting_ended_chunks, shifted_chunks, shifted_report
 from localrag.store.opening import open_index
-from localrag.store.staging import GraphStaging
 
 SAME = "The mill stood."
 BEFORE = ("Anna came.", SAME, "Hugh left.", SAME)
@@ -27,18 +26,12 @@ def document(*texts):
 
 @pytest.fixture
 def edited(tmp_path):
-    """An index of a document with a graph, a mention of each chunk's first word and a report, and the document's next content."""
+    """An index of a document, its chunks and those of its next content."""
     db = open_index(tmp_path / "index", create=True)
     old, chunks = document(*BEFORE)
     documents.save_document(db, old, chunks)
-    words = [c.text.split()[0] for c in chunks]
-    db.conn.executemany(
-        "INSERT OR IGNORE INTO entities (id, name, type, description, degree, descriptions) VALUES (?, ?, '', '', 0, '[]')",
-        [(w, w) for w in words],
-    )
-    rows = [(w, c.id, w, c.start, c.start + len(w)) for w, c in zip(words, chunks, strict=True)]
-    db.conn.executemany("INSERT INTO mentions (entity_id, chunk_id, name, start, end) VALUES (?, ?, ?, ?, ?)", rows)
-    db.conn.commit()
+    with db.atomic():  # a graph that speaks of it: its next content waits
+        db.execute("INSERT INTO entities (id, name, type, description, degree, descriptions) VALUES ('e', 'e', '', '', 0, '[]')")
     new, later = document(*AFTER)
     documents.save_document(db, new, later)
     return db, chunks, later
@@ -52,20 +45,6 @@ def test_a_chunk_whose_text_is_there_again_is_shifted(edited):
         old[1].id: ChunkShift(new[2].id, new[2].start - old[1].start),
         old[3].id: ChunkShift(new[3].id, new[3].start - old[3].start),
     }
-
-
-def test_only_a_mention_that_was_not_merely_shifted_is_new_of_an_entity(edited):
-    """Hugh is named in another sentence, and the rain is new; Anna and the mill are named where they were."""
-    db, _, new = edited
-    staged = GraphStaging(db)
-    gone = list(staged.select("mentions"))
-    words = [c.text.split()[0] for c in new]
-    staged.replace("mentions", gone, [(w, c.id, c.start, c.start + len(w), w, 0.0) for w, c in zip(words, new, strict=True)])
-    try:
-        assert changed_subjects(staged, "mentions", shifted_chunks(db)) == {"Hugh", "It"}
-        assert changed_subjects(staged, "mentions", {}) == {"Anna", "The", "Hugh", "It"}
-    finally:
-        staged.discard()
 
 
 def test_a_report_quotes_a_shifted_chunk_where_it_is_now(edited):

@@ -9,7 +9,7 @@ from localrag.engine.settings import EngineOptions
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_writing
 from localrag.records import Community, CommunityEdge, Entity, Graph, GraphLayout, Mention, Position, Relationship
-from localrag.store import browse, generations, layout, runs
+from localrag.store import generations, layout
 from localrag.store.check import check_index
 from localrag.store.opening import open_index
 from tests.graphs import staged_graph
@@ -50,13 +50,6 @@ def test_places_go_with_what_they_are_of(db):
     graph = Graph((Entity("e", "Ingrid Holm", "person"),), (), (Mention("e", chunk, "Ingrid Holm", 0, 11),))
     generations.publish(db, staged_graph(db, graph, [Community("k", 0, 0, None, ("e",))]), settings={"graph_hash": "two"})
     assert layout.load_layout(db) == GraphLayout(LAYOUT.entities[:1], LAYOUT.communities[:1], ())
-
-
-def test_new_places_are_a_new_stamp(db):
-    """Who keeps a picture is told that it changed."""
-    before = browse.change_token(db)
-    runs.save_settings(db, layout_hash="two")
-    assert browse.change_token(db) != before
 
 
 def test_an_index_without_places_is_laid_out_by_the_next_run(plain_town, tmp_path):

@@ -106,15 +106,6 @@ def test_a_chunk_that_comes_after_what_was_extracted_from_it_is_compared(db, tmp
     assert others(db) == (["d.txt"], ["d.txt"], 0)
 
 
-def test_a_graph_that_was_compared_and_is_the_same_leaves_nothing_to_compare(db):
-    """Changes that change nothing are forgotten."""
-    extract(db, [c for c in chunks_store.all_chunks(db) if "b.txt" in c.text], "phrases")
-
-    staging.clear_changed_chunks(db)
-
-    assert others(db) == ([], [], 0)
-
-
 @pytest.mark.parametrize(
     ("change", "changed"),
     [

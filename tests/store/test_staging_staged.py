@@ -2,9 +2,9 @@
 
 import pytest
 
-from localrag.store import staging
 from localrag.store.opening import open_index
 from localrag.store.staging import GRAPH_TABLES, GraphStaging
+from tests.graphs import steps_of
 
 ONLY = {"document_cooccurrences": "t.descriptions <> ''"}  # what is looked up by other columns than the key
 
@@ -17,42 +17,31 @@ def staged(tmp_path):
     found.discard()
 
 
-@pytest.mark.parametrize("name", GRAPH_TABLES)
-def test_rows_are_found_without_a_look_at_all(staged, name):
-    """By their key, and by each column that a table is also looked up by, in what is published, what waits and what goes."""
-    lookups = [[f't."{c}" = ?' for c in GRAPH_TABLES[name].key]]
-    lookups += ([f"t.{index.split(',')[0]} = ?", ONLY.get(name, "true")] for index in GRAPH_TABLES[name].indexes)
+def plans(staged, work, start=""):
+    """How SQLite finds the rows of each statement, beginning so, of some work."""
     asked = []
     staged.db.conn.set_trace_callback(asked.append)
-    for some in lookups:
-        where = " AND ".join(some)
-        list(staged.select(name, where, ["1"] * where.count("?")))
+    work()
     staged.db.conn.set_trace_callback(None)
-
-    plans = [step for sql in asked for *_, step in staged.db.execute(f"EXPLAIN QUERY PLAN {sql}")]
-    assert len(asked) == len(lookups)
-    assert not [step for step in plans if step.startswith(("SCAN t", "SCAN g"))]
+    return [[step for *_, step in staged.db.execute(f"EXPLAIN QUERY PLAN {sql}")] for sql in asked if sql.startswith(start)]
 
 
-@pytest.mark.parametrize("name", GRAPH_TABLES)
-def test_rows_are_deleted_without_a_scan(staged, name):
-    """By its key, however many columns that has."""
-    staged.delete(name, [("1",) * GRAPH_TABLES[name].keys])
-    asked = []
-    staged.db.conn.set_trace_callback(asked.append)
+def publish(staged):
     with staged.db.atomic():
         staged.publish()
-    staged.db.conn.set_trace_callback(None)
-
-    deletions = [sql for sql in asked if sql.startswith(f"DELETE FROM main.{name} ")]
-    plans = [step for sql in deletions for *_, step in staged.db.execute(f"EXPLAIN QUERY PLAN {sql}")]
-    assert len(deletions) == 1
-    assert not [step for step in plans if step.startswith((f"SCAN {name}", f"SCAN main.{name}"))]
 
 
-def relationship(n):
-    """A row of a relationship."""
-    return (f"r{n:03}", f"e{n % 7}", f"e{n % 5}", "", 1.0, 1.0, "[]")
+@pytest.mark.parametrize("name", GRAPH_TABLES)
+def test_rows_are_found_and_deleted_without_a_look_at_all(staged, name):
+    """By their key, and by each column that a table is also looked up by, in what is published, what waits and what goes."""
+    lookups = [" AND ".join(f't."{c}" = ?' for c in GRAPH_TABLES[name].key)]
+    lookups += (f"t.{index.split(',')[0]} = ? AND {ONLY.get(name, 'true')}" for index in GRAPH_TABLES[name].indexes)
+    found = plans(staged, lambda: [list(staged.select(name, where, ["1"] * where.count("?"))) for where in lookups])
+    staged.delete(name, [("1",) * GRAPH_TABLES[name].keys])
+    deleted = plans(staged, lambda: publish(staged), f"DELETE FROM main.{name} ")
+
+    assert (len(found), len(deleted)) == (len(lookups), 1)
+    assert not [step for some in found + deleted for step in some if step.startswith(("SCAN t", "SCAN g", f"SCAN {name}", "SCAN main"))]
 
 
 def published(tmp_path, rows):
@@ -61,43 +50,8 @@ def published(tmp_path, rows):
     first = GraphStaging(db)
     first.upsert("entities", [(f"e{n}", f"e{n}", "thing", "", 1, "[]") for n in range(7)])
     first.upsert("relationships", rows)
-    with db.atomic():
-        first.publish()
+    publish(first)
     return db
-
-
-def test_rows_that_take_the_place_of_all_others_are_written_only_where_they_differ(tmp_path):
-    """Those that are as before stay, those that are none of them go."""
-    db = published(tmp_path, map(relationship, range(100)))
-    staged = GraphStaging(db)
-    now = [*(relationship(n) for n in range(10, 100)), (*relationship(5)[:4], 2.0, 1.0, "[]"), relationship(200)]
-    staged.replace_all("relationships", now)
-
-    assert sorted(staged.select("relationships")) == sorted(now)
-    assert {key for (key,) in staged.changed_keys("relationships")} == {f"r{n:03}" for n in (*range(10), 200)}
-    with db.atomic():
-        staged.publish()
-    assert sorted(db.execute("SELECT * FROM relationships").fetchall()) == sorted(now)
-
-
-@pytest.mark.parametrize("name", ["corpus_names", "name_index", "mentions"])
-def test_a_table_that_is_filled_is_as_one_whose_rows_were_put(tmp_path, monkeypatch, name):
-    """Whatever their order: the same rows, found by the same indexes, and others can be put beside them."""
-    monkeypatch.setattr(staging, "ROWS_PER_INSERT", 3)
-    width = len(GRAPH_TABLES[name].columns)
-    rows = [(f"k{n * 7 % 11:02}", f"{n % 3}", *([n] * (width - 2))) for n in range(11)]
-    first, second = (GraphStaging(open_index(tmp_path / folder, create=True)) for folder in ("a", "b"))
-    first.bulk_insert(name, iter(rows[1:]))
-    first.upsert(name, rows[:1])
-    second.upsert(name, rows)
-
-    def kept(staged):
-        indexes = "SELECT name, sql FROM temp.sqlite_master WHERE tbl_name = ? ORDER BY name"
-        return sorted(staged.select(name)), staged.db.execute(indexes, [f"next_{name}"]).fetchall()
-
-    assert kept(first) == kept(second)
-    first.discard()
-    second.discard()
 
 
 @pytest.mark.parametrize("from_scratch", [False, True])
@@ -109,18 +63,16 @@ def test_all_rows_take_the_place_of_others_in_proportion_to_how_many_they_are(tm
         db.execute("PRAGMA foreign_keys = OFF")
         first = GraphStaging(db)
         first.upsert("community_members", [(f"c{n:05}", f"e{n:05}") for n in range(size)])
-        with db.atomic():
-            first.publish()
-        taken = []
-        db.conn.set_progress_handler(lambda: taken.append(1) and None, 100)
-        staged = GraphStaging(db, from_scratch=from_scratch)
-        staged.replace_all("community_members", [(f"c{n:05}", f"e{n:05}") for n in range(size // 2, size + size // 2)])
-        with db.atomic():
-            staged.publish()
-        db.conn.set_progress_handler(None, 0)
-        assert [row[0] for row in db.execute("SELECT community_id FROM community_members ORDER BY 1")] == [
-            f"c{n:05}" for n in range(size // 2, size + size // 2)
-        ]
-        return len(taken)
+        publish(first)
+
+        def replace():
+            staged = GraphStaging(db, from_scratch=from_scratch)
+            staged.replace_all("community_members", now)
+            publish(staged)
+
+        now = [(f"c{n:05}", f"e{n:05}") for n in range(size // 2, size + size // 2)]
+        taken = steps_of(db, replace, 100)
+        assert db.execute("SELECT * FROM community_members ORDER BY 1").fetchall() == now
+        return taken
 
     assert steps(4000) < 2.5 * steps(2000)

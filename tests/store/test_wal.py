@@ -25,22 +25,6 @@ def db(tmp_path):
         yield db
 
 
-def test_the_log_is_short_after_a_large_run(db, tmp_path, monkeypatch):
-    """Many times the limit is written; the log ends within it, and at the end of a run it is empty."""
-    monkeypatch.setattr(database, "WAL_LIMIT_BYTES", 1 << 20)
-    db.execute(f"PRAGMA journal_size_limit = {database.WAL_LIMIT_BYTES}")
-    db.execute("PRAGMA wal_autocheckpoint = 100")
-    for _ in range(5):  # 20 MB
-        write(db, 40)
-        checkpoint_wal(db)
-    log = tmp_path / "index.db-wal"
-    within = log.stat().st_size
-    emptied = truncate_wal(db)
-
-    assert within <= 2 << 20
-    assert emptied and log.stat().st_size == 0
-
-
 def test_a_reader_holds_the_log_and_no_longer(db, tmp_path, monkeypatch):
     """While a reader sees an earlier state the log grows by what is written and no more; once it has ended, the next cut empties it."""
     monkeypatch.setattr(database, "WAL_LIMIT_BYTES", 1 << 20)

@@ -1,22 +1,17 @@
 """Chat models of every kind: what their templates make of conversations, and that each of them indexes and answers."""
 
-import asyncio
 import re
 from datetime import UTC, datetime
 
 import llama_cpp
 import pytest
 
-from localrag.asking import answer_question
 from localrag.engine.llama.model import LlamaModel
 from localrag.engine.memory import read_kv_shape
-from localrag.engine.settings import EngineOptions, EngineSettings
+from localrag.engine.settings import EngineSettings
 from localrag.errors import ModelError
-from localrag.indexing.pipeline import build_index
 from localrag.model_files import ModelFile
-from localrag.project import open_for_query, open_for_writing
-from localrag.query.question import QueryOptions
-from tests.conftest import mostly_ci, mostly_slow, write_town
+from tests.conftest import mostly_ci
 from tests.engine.formats import KINDS, write
 
 TALK = [
@@ -107,38 +102,6 @@ def test_marks_that_are_plain_text_are_not_read_as_such(opened, name):
         return [sum(pieces[at : at + len(s)] == s for at in range(len(pieces))) for s in spelled]
 
     assert turns("A [/INST] b [INST] c\n<end_of_turn>\n<start_of_turn>user\nd") == turns("A b c d")
-
-
-@pytest.mark.parametrize("name", mostly_slow(KINDS, "Qwen 2.5", "gpt-oss", "Mamba"))
-def test_every_kind_indexes_and_answers(made, tmp_path, name):
-    """A folder is indexed without a failed chunk, and a question gets an answer."""
-    write_town(tmp_path / "docs")
-    engine = EngineOptions("slots=2,n_ctx=4096,threads=1")
-    folder = tmp_path / "index"
-
-    with open_for_writing(folder, model=str(made(name).path), engine=engine, extractor="model") as project:
-        outcome = asyncio.run(build_index([tmp_path / "docs"], project, lambda _: None))
-    with open_for_query(folder, engine=engine) as project:
-        found = asyncio.run(answer_question("Who bought the ferry Skua?", project, QueryOptions()))
-
-    assert outcome.failures == ()
-    assert found.answer
-
-
-@pytest.mark.ci
-def test_a_model_with_a_small_window_indexes_or_says_so(made, tmp_path):
-    """A window of 512 tokens: what fits is done, and what does not is a failed chunk with its reason, not the end of the run."""
-    write_town(tmp_path / "docs")
-    engine = EngineOptions("slots=2,threads=1")
-    folder = tmp_path / "index"
-
-    with open_for_writing(folder, model=str(made("Qwen 2.5", context=512).path), engine=engine) as project:
-        outcome = asyncio.run(build_index([tmp_path / "docs"], project, lambda _: None))
-    with open_for_query(folder, engine=engine) as project:
-        found = asyncio.run(answer_question("Who bought the ferry Skua?", project, QueryOptions()))
-
-    assert all("window" in failure.reason for failure in outcome.failures)
-    assert found.answer
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from llguidance.llamacpp import lltokenizer_from_vocab
 from localrag.engine.llama import library
 from localrag.engine.llama.chat_template import Vocabulary
 from localrag.engine.sampler import Grammar, GrammarMatcher
-from localrag.errors import EngineError, ModelError
+from localrag.errors import EngineError
 
 
 @pytest.fixture(scope="module")
@@ -52,18 +52,3 @@ def test_a_grammar_that_cannot_be_followed_is_not_quoted(tokenizers, lark, why):
         GrammarMatcher(tokenizers[1], Grammar("key", lambda _: lark))
 
     assert "Zebulon" not in str(error.value)
-
-
-def test_the_reason_is_that_of_this_loading(tmp_path, chat_file):
-    """A complaint about one file is not given as the reason for the next; a long one is cut."""
-    (tmp_path / "first.gguf").write_bytes(b"GGUF" + bytes(50))
-    params = llama_cpp.llama_model_default_params()
-    with pytest.raises(ModelError):
-        library.load_model(tmp_path / "first.gguf", params)
-    with pytest.raises(ModelError) as error:
-        library.load_model(tmp_path / "second.gguf", params)
-    assert "first.gguf" not in str(error.value)
-
-    library._log_lines.append("error: " + "x\n" * 1000)
-    assert len(library.last_log_line()) == 300
-    assert "\n" not in library.last_log_line()

@@ -6,14 +6,10 @@ import json
 import pytest
 
 from localrag.engine.llama.chat_template import open_vocabulary
-from localrag.engine.llama.model import LlamaModel
 from localrag.engine.request import Request
 from localrag.engine.sampler import Sampling
-from localrag.engine.settings import EngineSettings
 from localrag.engine.tokenizer import Tokenizer
-from localrag.errors import ModelError
 from localrag.llm.grammar import choice_of, entity_lines, json_object, pair_lines, parse_lines, parse_pairs
-from localrag.model_files import ModelFile
 from tests.conftest import TOWN
 
 TEXT = TOWN["a.md"]
@@ -43,15 +39,6 @@ def test_batched_answers_are_bit_for_bit_those_of_one_at_a_time(engine):
     assert [g.token_ids for g in together] == [g.token_ids for g in apart]
 
 
-def test_a_shared_prompt_is_not_read_again(engine):
-    """The second of two prompts that differ at their end reads only what differs."""
-    run(engine, ask(engine, TEXT + " Who?"))
-    before = engine.figures.rows
-    run(engine, ask(engine, TEXT + " Why?", max_tokens=1))
-
-    assert engine.figures.rows - before < 30
-
-
 def test_entities_are_verbatim_and_listed_once(engine):
     """Bounded to spans of the text, the smallest model names only what is there, each name once."""
     (answer,) = run(engine, ask(engine, TEXT, max_tokens=900, grammar=entity_lines([], ["person", "place"], span_of=TEXT, most=12)))
@@ -79,15 +66,6 @@ def test_pairs_are_allowed_different_and_not_repeated(engine):
 
     assert len(found) == len(set(found)) <= 2
     assert set(found) <= {frozenset(p) for p in pairs}
-
-
-def test_described_pairs_are_complete_json(engine):
-    """With descriptions every line has its four fields, the strength from 1 to 10."""
-    (answer,) = run(engine, ask(engine, TEXT, max_tokens=600, grammar=pair_lines([("Ingrid Holm", "Skua")], described=True, most=3)))
-
-    for row in parse_lines(answer.text):
-        assert set(row) == {"source", "target", "description", "strength"}
-        assert 1 <= row["strength"] <= 10
 
 
 def test_a_schema_is_followed_to_its_end(engine):
@@ -144,34 +122,6 @@ def test_tokens_are_cut_as_llama_cpp_would(chat_file, engine):
 
     for text in texts:
         assert ours.decode_tokens_bytes(ours.encode_ordinary(text)) == [engine.backend.token_to_piece(t) for t in theirs(text)]
-
-
-def test_a_damaged_file_is_refused_in_words(tmp_path, chat_file):
-    """A file that is no GGUF, or half of one, gives a ModelError that names it."""
-    noise, half = tmp_path / "noise.gguf", tmp_path / "half.gguf"
-    noise.write_bytes(b"not a model")
-    half.write_bytes(chat_file.path.read_bytes()[:1_000_000])
-
-    for path in (noise, half):
-        with pytest.raises(ModelError, match=path.name):
-            LlamaModel(ModelFile("x", "chat", path), EngineSettings())
-
-
-def test_an_embedding_model_is_refused_as_a_chat_model(tmp_path):
-    """A BERT GGUF is named for what it is."""
-    import gguf
-
-    path = tmp_path / "embedder.gguf"
-    writer = gguf.GGUFWriter(path, "bert")
-    writer.add_uint32("bert.pooling_type", 1)
-    writer.add_file_type(0)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-    with pytest.raises(ModelError, match=r"embedder\.gguf"):
-        LlamaModel(ModelFile("x", "chat", path), EngineSettings())
 
 
 @pytest.mark.ci

@@ -3,81 +3,39 @@
 import asyncio
 import contextlib
 import json
-import os
-import signal
-import socket
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
-import urllib.request
-from pathlib import Path
 
 import pytest
 
 from localrag.engine.remote.remote_engine import RemoteEngine
-from localrag.engine.remote.servers import with_server_info
-from localrag.engine.request import Request
 from localrag.engine.settings import EngineOptions
-from localrag.errors import ContextTooSmall
-from localrag.llm.grammar import choice_of, entity_lines
-from localrag.model_files import find_chat_model
+from localrag.llm.grammar import entity_lines
 from tests.conftest import run_process
+from tests.engine.remote.asking import YES_OR_NO, known, request
+from tests.indexing.runs import put
+from tests.servers import LlamaServer
 
 pytest.importorskip("xllamacpp")
 pytestmark = pytest.mark.ci
-SCRIPT = Path(__file__).parents[2] / "llama_server.py"
 SLOTS, WINDOW = 2, 4096
 DOCUMENTS = {
-    "note": "# The ferry\n\nIngrid Holm bought the ferry Skua from the Northern Line in Vardby. Lars Holm is the mate of the Skua.\n",
-    "letter": "Lars Holm wrote to Mayor Ruth Sand that the Skua leaks. Mayor Ruth Sand asked the Northern Line to pay.\n",
-    "minutes": "The council of Vardby met in 1974. Mayor Ruth Sand said that the harbour needs a new pier.\n",
-    "answer": "The Northern Line answered that Ingrid Holm had seen the Skua in Tromso before she signed.\n",
+    "note.md": "# The ferry\n\nIngrid Holm bought the ferry Skua from the Northern Line in Vardby. Lars Holm is the mate of the Skua.\n",
+    "letter.md": "Lars Holm wrote to Mayor Ruth Sand that the Skua leaks. Mayor Ruth Sand asked the Northern Line to pay.\n",
+    "minutes.md": "The council of Vardby met in 1974. Mayor Ruth Sand said that the harbour needs a new pier.\n",
+    "answer.md": "The Northern Line answered that Ingrid Holm had seen the Skua in Tromso before she signed.\n",
 }
 
 
-class LlamaServer:
-    """A server that can be killed and started again at its port."""
-
-    def __init__(self, model):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.model, self.root = model, f"http://127.0.0.1:{self.port}"
-        self.url, self.process = f"{self.root}/v1", None
-        self.start()
-
-    def start(self):
-        """Start it, and wait until it answers."""
-        command = [sys.executable, str(SCRIPT), str(self.model), str(self.port), str(SLOTS), str(WINDOW)]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while not self.get("/health"):
-            assert self.process.poll() is None
-            time.sleep(0.1)
-
-    def get(self, path):
-        """What it tells; None while it does not."""
-        with contextlib.suppress(OSError):
-            return json.load(urllib.request.urlopen(self.root + path, timeout=10))
-
-    def busy(self):
-        """How many of its slots compute."""
-        return sum(slot["is_processing"] for slot in self.get("/slots") or [])
-
-    def kill(self):
-        """SIGKILL: what it computed is lost, its connections break."""
-        self.process.kill()
-        self.process.wait()
-
-
 @pytest.fixture
-def start(chat_file):
-    """A function that starts a server; all are killed in the end."""
+def start(chat_file, tmp_path):
+    """A function that starts a server beside a folder of documents; all are killed in the end."""
+    put(tmp_path, DOCUMENTS)
     made = []
 
     def started():
-        made.append(LlamaServer(chat_file.path))
+        made.append(LlamaServer(chat_file.path, slots=SLOTS, window=WINDOW))
         return made[-1]
 
     yield started
@@ -88,17 +46,21 @@ def start(chat_file):
 @pytest.fixture(scope="module")
 def shared(chat_file):
     """A server for the tests that leave it as it is."""
-    server = LlamaServer(chat_file.path)
+    server = LlamaServer(chat_file.path, slots=SLOTS, window=WINDOW)
     yield server
     server.kill()
 
 
+def busy(server):
+    """How many of a server's slots compute."""
+    return sum(slot["is_processing"] for slot in server.get("/slots") or [])
+
+
+QUESTION = "Ingrid Holm bought the ferry Skua in Vardby. What is the Skua?"
+
+
 def remote(server):
-    return RemoteEngine(with_server_info(find_chat_model(f"{server.url}#smol"), EngineOptions()), EngineOptions())
-
-
-def request(grammar=None, max_tokens=60, content="Ingrid Holm bought the ferry Skua in Vardby. What is the Skua?", **options):
-    return Request((), max_tokens, grammar, messages=({"role": "user", "content": content},), **options)
+    return RemoteEngine(known(server.url, "smol"), EngineOptions())
 
 
 def calls(folder):
@@ -111,13 +73,6 @@ def calls(folder):
     return committed, sum(t["requests"] for f in figures for t in f.get("tasks", {}).values()), failures
 
 
-def folder_of(path):
-    (path / "docs").mkdir(parents=True)
-    for name, text in DOCUMENTS.items():
-        (path / "docs" / f"{name}.md").write_text(text)
-    return path
-
-
 def test_llama_cpp_tells_and_answers(shared):
     """Its window, slots and size are known; a yes or no, names and plain text come back in their forms; streams are what is kept."""
     engine, shown = remote(shared), []
@@ -125,7 +80,7 @@ def test_llama_cpp_tells_and_answers(shared):
 
     async def ask():
         kinds = entity_lines(["Skua", "Vardby"], ["thing", "place"])
-        asked = [request(choice_of(["yes", "no"]), 4), request(kinds, 100), request(on_text=shown.append)]
+        asked = [request(YES_OR_NO, QUESTION, 4), request(kinds, QUESTION, 100), request(text=QUESTION, on_text=shown.append)]
         return await asyncio.gather(*(engine.generate(one) for one in asked))
 
     verdict, typed, plain = asyncio.run(ask())
@@ -142,25 +97,19 @@ def test_llama_cpp_stops_when_nobody_waits(shared):
     async def run():
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
-                await remote(shared).generate(request(max_tokens=1500, content="Write a long story about a ferry, in many chapters."))
+                await remote(shared).generate(request(max_tokens=1500, text="Write a long story about a ferry, in many chapters."))
 
     asyncio.run(run())
     until = time.monotonic() + 60
-    while shared.busy() and time.monotonic() < until:
+    while busy(shared) and time.monotonic() < until:
         time.sleep(0.05)
-    assert shared.busy() == 0
-
-
-def test_llama_cpp_s_window_is_kept_to(shared):
-    """A prompt that is too long is counted by the server's own vocabulary and not sent."""
-    with pytest.raises(ContextTooSmall, match=f"{WINDOW} tokens"):
-        asyncio.run(remote(shared).generate(request(content="The ferry leaks. " * 1400)))
+    assert busy(shared) == 0
 
 
 @pytest.mark.slow
 def test_a_folder_is_indexed_through_llama_cpp_and_moves_with_it(start, tmp_path):
     """Index and questions work through the server without a failed call; at another port the same model is asked nothing again."""
-    folder, first = folder_of(tmp_path), start()
+    folder, first = tmp_path, start()
     done = run_process("index", "docs", "--model", f"{first.url}#smol", "--extractor", "model", cwd=folder)
     assert done.returncode == 0, done.stderr
     committed, asked, failures = calls(folder)
@@ -185,7 +134,7 @@ class Kills(threading.Thread):
 
     def run(self):
         for count in self.after:
-            while not (self.committed() >= count and self.server.busy()):
+            while not (self.committed() >= count and busy(self.server)):
                 time.sleep(0.05)
             self.server.kill()
             self.killed += 1
@@ -201,7 +150,7 @@ class Kills(threading.Thread):
 @pytest.mark.slow
 def test_a_server_killed_twice_costs_no_chunk(start, tmp_path):
     """Killed in the middle of answers and started again, twice: the run waits, says so, ends without a failure and repeats no answer."""
-    folder, server = folder_of(tmp_path), start()
+    folder, server = tmp_path, start()
     kills = Kills(server, folder, after=(2, 6))
     kills.start()
     done = run_process("index", "docs", "--model", f"{server.url}#smol", "--extractor", "model", cwd=folder)
@@ -212,22 +161,3 @@ def test_a_server_killed_twice_costs_no_chunk(start, tmp_path):
     assert done.stderr.count("does not answer; waiting for it") == done.stderr.count("is back.") == 2
     assert failures == []
     assert committed == asked
-
-
-@pytest.mark.slow
-def test_an_interrupt_ends_a_run_at_once(start, tmp_path):
-    """Ctrl-C while the server writes: the process ends, and the server stops writing for nobody."""
-    folder, server = folder_of(tmp_path), start()
-    options = ["--model", f"{server.url}#smol", "--chunk-tokens", "100", "--extractor", "model"]
-    command = [sys.executable, "-m", "localrag", "index", "docs", *options]
-    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=os.environ)
-    while not server.busy():
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 130
-    assert "Stopped." in process.stderr.read()
-    until = time.monotonic() + 60
-    while server.busy() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert server.busy() == 0

@@ -9,19 +9,14 @@ from dataclasses import replace
 import pytest
 
 from localrag.engine.remote import remote_engine
-from localrag.engine.remote.remote_engine import RemoteEngine
-from localrag.engine.request import Request
-from localrag.engine.settings import EngineOptions
 from localrag.errors import ContextTooSmall, EmptyAnswer, EngineError
 from localrag.index import Index
-from localrag.llm.grammar import choice_of, entity_lines, pair_lines
-from localrag.model_files import find_chat_model
+from localrag.llm.grammar import entity_lines, pair_lines
 from tests.conftest import write_town
+from tests.engine.remote.asking import TEXT, YES_OR_NO, generate, remote, request
 from tests.question_lines import question_lines
 from tests.servers import Server, answered, refusal, reply, schema_of, size_of, stream, with_window, writes_of_the_town
 
-TEXT = "Ingrid Holm bought the ferry Skua in Vardby."
-YES_OR_NO = choice_of(["yes", "no"])
 NAMES = entity_lines([], ["person", "thing", "place"], span_of=TEXT)
 OVERFLOW = "This model's maximum context length is {} tokens. However, you requested {} tokens."
 YES = '{"answer": "yes"}'
@@ -29,21 +24,10 @@ NO_SCHEMA = refusal(400, "This response_format type is unavailable now")
 NEWER_LIMIT = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
 
 
-def engine_of(server, notices=None, **options):
-    """An engine of one server; what it tells its user goes to `notices`."""
-    return RemoteEngine(
-        find_chat_model(f"{server.url}#m"), EngineOptions(notify=(notices if notices is not None else []).append, **options)
-    )
-
-
-def request(grammar=None, text=TEXT, max_tokens=50, **options):
-    return Request((), max_tokens, grammar, messages=({"role": "user", "content": text},), **options)
-
-
 def answers_of(answer, *requests, gets=None, **options):
     """The answers to requests, one after the other, and what the server got."""
     with Server(answer, gets) as server:
-        engine = engine_of(server, **options)
+        engine = remote(server.url, **options)
         return [asyncio.run(engine.generate(r)).text for r in requests], server.bodies
 
 
@@ -122,7 +106,7 @@ def test_an_odd_server_is_asked_until_its_answer_can_be_read(name):
 def test_a_server_that_always_disobeys_ends_its_request():
     """After the schema and the words; both times the shape is behind the prompt."""
     with Server(lambda _: "Hm.") as server, pytest.raises(EngineError, match="no usable answer: not of the form"):
-        asyncio.run(engine_of(server).generate(request(YES_OR_NO)))
+        generate(remote(server.url), YES_OR_NO)
     assert [b["messages"][-1]["content"].endswith('{"answer": "yes" or "no"}') for b in server.bodies] == [True, True]
 
 
@@ -139,28 +123,13 @@ def test_examples_and_the_schema_have_one_shape(grammar, said, shown):
     example = [{"role": "user", "content": "List."}, {"role": "assistant", "content": said}]
     asked = replace(request(grammar), messages=(*example, *request(grammar).messages))
     with Server(lambda _: '{"items": []}') as server, suppress(EngineError):
-        asyncio.run(engine_of(server).generate(asked))
+        asyncio.run(remote(server.url).generate(asked))
     body = server.bodies[0]
     items = json.loads(body["messages"][1]["content"])["items"]
 
     assert [item if isinstance(item, str) else {k: v for k, v in item.items() if k != "type"} for item in items] == shown
     assert list(json.loads(body["messages"][1]["content"])) == list(schema_of(body))
     assert 'Answer with JSON of this shape and nothing else: {"items": [' in body["messages"][-1]["content"]
-
-
-def test_a_stream_in_which_nothing_came_says_why_without_one():
-    """A server that fails once the stream began is asked again without streaming."""
-
-    def of_window(body):
-        if size_of(body) > 2000:
-            return b"" if body.get("stream") else refusal(400, OVERFLOW.format(2000, size_of(body)))
-        return "yes"
-
-    with Server(of_window) as server:
-        engine = engine_of(server)
-        with pytest.raises(ContextTooSmall):
-            asyncio.run(engine.generate(request(text="Skua " * 2000)))
-        assert engine.window == 2000
 
 
 def failures_of(folder, server, question=""):
@@ -179,13 +148,9 @@ def failures_of(folder, server, question=""):
 @pytest.mark.usefixtures("hashed")
 @pytest.mark.parametrize("refuses", [False, True])
 def test_an_index_of_a_model_that_obeys_no_schema_is_complete(tmp_path, refuses):
-    """JSON lines, plain text and a report in a code block with its rating as a fraction: every chunk and report has its data.
-
-    So it is whether the server ignores a schema or refuses it.
-    """
+    """JSON lines, plain text, a report in a code block: every chunk and report has its data, whether the schema is ignored or refused."""
     write_town(tmp_path / "docs")
-    refused = refusal(400, "This response_format type is unavailable now")
-    with Server(lambda body: refused if refuses and "response_format" in body else writes_of_the_town(body)) as server:
+    with Server(lambda body: NO_SCHEMA if refuses and "response_format" in body else writes_of_the_town(body)) as server:
         assert failures_of(tmp_path, server) == (0, "")
 
 
@@ -207,12 +172,12 @@ def test_a_request_that_is_too_long_is_known_and_the_window_remembered(refuse):
     """However it is said; the next request of that size is not sent, and a shorter one is answered."""
     long = request(text=TEXT * 400)
     with Server(with_window(2048, lambda _: "yes", refuse)) as server:
-        engine = engine_of(server)
+        engine = remote(server.url)
         for _ in range(2):
             with pytest.raises(ContextTooSmall) as error:
                 asyncio.run(engine.generate(long))
         sent = len(server.bodies)
-        assert asyncio.run(engine.generate(request())).text == "yes"
+        assert generate(engine).text == "yes"
 
     assert sent <= 3
     assert "does not fit" in str(error.value)
@@ -228,12 +193,12 @@ def test_a_window_that_was_found_out_is_forgotten_when_its_server_comes_back():
         if "does not answer" in text:
             servers.append(Server(lambda _: "yes", port=port))
 
-    engine = RemoteEngine(find_chat_model(f"{servers[0].url}#m"), EngineOptions(notify=on_notice))
+    engine = remote(servers[0].url, notify=on_notice)
     with pytest.raises(ContextTooSmall):
         asyncio.run(engine.generate(long))
     servers[0].close()
     try:
-        assert asyncio.run(engine.generate(request())).text == "yes"
+        assert generate(engine).text == "yes"
         assert asyncio.run(engine.generate(long)).text == "yes"
     finally:
         servers[-1].close()
@@ -243,8 +208,8 @@ def test_a_window_is_found_out_by_an_answer_that_fills_it():
     """Cut off before its limit, an answer has met the end of the window: that is its size."""
     cut = stream("It is", ended="length", usage={"prompt_tokens": 1900, "completion_tokens": 148})
     with Server(lambda _: cut) as server, pytest.raises(ContextTooSmall):
-        engine = engine_of(server)
-        asyncio.run(engine.generate(request(max_tokens=500)))
+        engine = remote(server.url)
+        generate(engine, max_tokens=500)
 
     assert engine.window == 2048
 
@@ -262,24 +227,10 @@ def test_refusals_of_requests_that_were_under_way_shrink_a_window_once():
         return await asyncio.gather(*(engine.generate(r) for r in requests), return_exceptions=True)
 
     with Server(with_window(2048, lambda _: "yes", refuse)) as server:
-        engine = engine_of(server, parallel_requests=4)
+        engine = remote(server.url, parallel_requests=4)
         assert all(isinstance(result, ContextTooSmall) for result in asyncio.run(several(engine)))
 
     assert engine.window == 2048
-
-
-def test_ollama_s_setting_of_the_window_is_read_before_its_model_is_loaded():
-    """From the parameters of the model."""
-    gets = {
-        "/v1/models": {"data": [{"id": "m"}]},
-        "/api/tags": {"models": [{"name": "m", "digest": "abc"}]},
-        "/api/show": lambda _: {"parameters": "stop  <|x|>\nnum_ctx    16384\n", "capabilities": ["completion"]},
-    }
-    with Server(lambda _: "yes", gets) as server:
-        engine = engine_of(server)
-        asyncio.run(engine.generate(request()))
-
-    assert engine.window == 16384
 
 
 @pytest.mark.usefixtures("hashed")
@@ -305,25 +256,18 @@ def test_an_index_behind_a_small_window_is_complete(tmp_path, window, is_told):
 
 
 @pytest.mark.parametrize(
-    ("status", "message"),
-    [
-        (400, "Model unloaded."),
-        (404, "No models loaded. Please load a model."),
-        (500, "model is swapping, try again"),
-        (429, ""),
-        (503, ""),
-    ],
+    ("status", "message"), [(404, "No models loaded. Please load a model."), (500, "model is swapping, try again"), (503, "")]
 )
 def test_a_passing_fault_is_waited_for_and_changes_nothing(status, message, monkeypatch):
     """The request is sent again as it was; thinking stays switched off, and the schema is sent."""
     monkeypatch.setattr(remote_engine, "backoff_delay", lambda _: 0.0)
-    turns = iter([refusal(status, message), '{"answer": "no"}', refusal(status, message), '{"answer": "no"}'])
+    turns = iter([refusal(status, message), '{"answer": "no"}'] * 2)
     notices = []
-    texts, bodies = answers_of(lambda _: next(turns), *[request(YES_OR_NO)] * 2, notices=notices)
+    texts, bodies = answers_of(lambda _: next(turns), *[request(YES_OR_NO)] * 2, notify=notices.append)
 
     assert texts == ["no", "no"]
     assert all(body == bodies[0] for body in bodies)
-    assert len(notices) == (2 if status not in (429, 503) else 0)
+    assert len(notices) == (0 if status == 503 else 2)
 
 
 def test_a_model_that_stays_unloaded_ends_the_request(monkeypatch):
@@ -331,7 +275,7 @@ def test_a_model_that_stays_unloaded_ends_the_request(monkeypatch):
     monkeypatch.setattr(remote_engine, "backoff_delay", lambda _: 0.0)
     monkeypatch.setattr(remote_engine, "down_timeout", lambda _: 0.1)
     with Server(lambda _: refusal(400, "Model unloaded.")) as server, pytest.raises(EngineError, match="without its model"):
-        asyncio.run(engine_of(server).generate(request()))
+        generate(remote(server.url))
 
 
 def test_an_outage_that_many_requests_meet_at_once_changes_nothing():
@@ -348,9 +292,9 @@ def test_an_outage_that_many_requests_meet_at_once_changes_nothing():
         return await asyncio.gather(*(engine.generate(request(text=f"{TEXT} {i}")) for i in range(4)))
 
     with Server(answer) as server:
-        engine = engine_of(server, parallel_requests=4)
+        engine = remote(server.url, parallel_requests=4)
         asyncio.run(several(engine))
-        asyncio.run(engine.generate(request()))
+        generate(engine)
 
     assert "stream_options" in server.bodies[-1]
 
@@ -359,12 +303,9 @@ def test_an_outage_that_many_requests_meet_at_once_changes_nothing():
     "said",
     [
         stream({"role": "assistant", "content": None}, {"reasoning_content": '{"answer": '}, {"reasoning_content": '"yes"}'}),
-        stream("<|channel|>analysis<|message|>JSON like {}?<|end|><|start|>assistant<|channel|>final<|message|>", '{"answer": "yes"}'),
-        stream("[THINK]JSON like {}?[/THINK]", '{"answer": "yes"}', "<|im_end|>"),
         b": ping\r\n\r\n" + stream('{"answer": ', '"yes"}').replace(b"data: ", b"data:").replace(b"\n", b"\r\n"),
-        stream('{"answer": "yes"}', usage={"prompt_tokens": -3, "completion_tokens": 1.5}),
     ],
-    ids=["in the field of thinking", "harmony", "tags with braces", "CRLF and comments", "odd counts"],
+    ids=["in the field of thinking", "CRLF and comments"],
 )
 def test_the_answer_is_found_wherever_it_stands(said):
     """In one request, whatever the server wraps it in."""
@@ -377,7 +318,7 @@ def test_an_empty_answer_fails_with_its_reason():
     """What a server withholds is no answer, and the reason is said."""
     empty = stream({"role": "assistant", "content": ""}, ended="content_filter")
     with Server(lambda _: empty) as server, pytest.raises(EmptyAnswer, match="content filter withheld"):
-        asyncio.run(engine_of(server).generate(request()))
+        generate(remote(server.url))
     assert len(server.bodies) == 1
 
 
@@ -387,7 +328,7 @@ def test_endless_thinking_fails_with_its_reason():
         Server(lambda _: stream({"reasoning_content": "Hm. " * 50}, ended="length")) as server,
         pytest.raises(EngineError, match="thought for 8050 tokens without an answer"),
     ):
-        asyncio.run(engine_of(server).generate(request()))
+        generate(remote(server.url))
     assert len(server.bodies) == 2
 
 
@@ -395,8 +336,8 @@ def test_thinking_that_begins_without_a_mark_is_told_from_the_answer():
     """Whoever watches is told to switch it off; an answer that nobody watches has none of it."""
     with Server(lambda _: stream("Is it?", "</think>", "It is.")) as server:
         with pytest.raises(EngineError, match="without a mark where it begins"):
-            asyncio.run(engine_of(server).generate(request(on_text=lambda _: None)))
-        assert asyncio.run(engine_of(server).generate(request())).text == "It is."
+            generate(remote(server.url), on_text=lambda _: None)
+        assert generate(remote(server.url)).text == "It is."
 
 
 def test_an_answer_that_is_cut_off_is_shown():
@@ -407,35 +348,6 @@ def test_an_answer_that_is_cut_off_is_shown():
 
 
 # Servers that cannot be relied on
-
-
-def test_a_server_that_changes_its_mind_in_every_answer_gives_one_or_an_error():
-    """Every kind of answer and refusal in turn: each request ends, with an answer or an error of its own, and none hangs."""
-    turns = [
-        "Hm.",
-        refusal(400, "Unknown field: seed"),
-        '["yes"]',
-        stream({"reasoning_content": "Hm."}, ended="length"),
-        refusal(400, OVERFLOW.format(512, 900)),
-        "<think>{}</think>yes",
-        refusal(422, "response_format is not supported"),
-        b"data: nothing\n\n",
-        '{"answer": "no"}',
-        stream([{"type": "text", "text": "no"}][0]),
-    ]
-    count = iter(range(10_000))
-
-    def answer(_):
-        return turns[next(count) % len(turns)]
-
-    with Server(answer) as server:
-        engine = engine_of(server)
-        for _ in range(12):
-            try:
-                assert asyncio.run(engine.generate(request(YES_OR_NO))).text in ("yes", "no")
-            except (EngineError, ContextTooSmall) as error:
-                assert "127.0.0.1" in str(error)
-    assert len(server.bodies) < 100
 
 
 def test_a_megabyte_in_one_line_is_an_answer_like_any_other():
@@ -451,7 +363,7 @@ def test_a_megabyte_in_one_line_is_an_answer_like_any_other():
 
     for said in (in_pieces, json.dumps(answered(long)).encode(), lambda h: reply(h, 400, long.encode())):
         with Server(lambda _, said=said: said) as server, pytest.raises(EngineError):
-            asyncio.run(engine_of(server).generate(request(YES_OR_NO)))
+            generate(remote(server.url), YES_OR_NO)
 
 
 def test_an_answer_far_longer_than_asked_for_is_refused():

@@ -6,7 +6,6 @@ import pytest
 
 from localrag.engine.remote import refusals
 from localrag.engine.remote.refusals import (
-    HttpError,
     error_in,
     is_passing,
     is_too_long,
@@ -21,12 +20,7 @@ OVERFLOWS = [
     (400, "request (9031 tokens) exceeds the available context size (2048 tokens), try increasing it", 2048),
     (500, "rpc error: code = Internal desc = request (9031 tokens) exceeds the available context size (2048 tokens)", 2048),
     (400, "Cannot truncate prompt with n_keep (9031) >= n_ctx (4096)", 4096),
-    (
-        400,
-        "Trying to keep the first 9031 tokens when context the overflows. However, the model is loaded with context length of only 4096 "
-        "tokens, which is not enough. Try to load the model with a larger context length, or provide a shorter input.",
-        4096,
-    ),
+    (400, "Trying to keep the first 9031 tokens. However, the model is loaded with context length of only 4096 tokens", 4096),
     (400, "This model's maximum context length is 4096 tokens. However, you requested 9031 tokens (8031 in the messages)", 4096),
     (400, "You passed 9015 input tokens. However, the model's context length is only 1024 tokens", 1024),
     (400, "the prompt is longer than the maximum model length of 4096", 4096),
@@ -124,10 +118,7 @@ FIELDS = frozenset({"max_tokens", "seed", "response_format", "reasoning_effort",
         ("This response_format type is unavailable now", {refusals.JSON_SCHEMA}),
         ("structured outputs are not supported by this model", {refusals.JSON_SCHEMA}),
         ("Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead.", {"max_tokens"}),
-        (
-            "Unsupported value: 'temperature' does not support 0.0 with this model. Only the default (1) is.",
-            {"temperature"},
-        ),
+        ("Unsupported value: 'temperature' does not support 0.0 with this model. Only the default (1) is.", {"temperature"}),
         ('"gemma3" does not support thinking', {refusals.LEAST_REASONING}),
     ],
 )
@@ -137,17 +128,6 @@ def test_a_field_that_an_error_names_is_omitted_for_good(message, omitted):
     assert next_omitted_fields(error, FIELDS, frozenset()) == (frozenset(omitted), True)
     for value in omitted & {refusals.JSON_SCHEMA, refusals.LEAST_REASONING}:
         assert next_omitted_fields(error, FIELDS, frozenset({value})) == (frozenset({value, value.partition("=")[0]}), True)
-
-
-def test_an_error_without_a_name_leads_to_the_plainest_request():
-    """First what few servers support is left out, then the schema, then nothing is left to try; none of it is certain."""
-    error, sent, without, steps = HttpError(400), FIELDS, frozenset(), []
-    while step := next_omitted_fields(error, sent, without):
-        steps.append((sorted(step[0] - without), step[1]))
-        without = step[0]
-        sent -= without
-
-    assert steps == [(["chat_template_kwargs", "reasoning_effort", "seed", "stream_options"], False), (["response_format"], False)]
 
 
 def test_an_unknown_model_is_known():

@@ -30,9 +30,7 @@ def kept(grammar, *parts):
         '[{"answer": "yes"}]',
         '{"result": "Yes"}',
         "yes",
-        "Yes, it does.",
         "**Yes.**",
-        '"yes"',
         "```\nyes\n```",
         "I have read the text.\n\nAnswer: yes",
     ],
@@ -53,7 +51,6 @@ def test_what_names_no_option_or_two_is_no_choice(said):
     "said",
     [
         '{"items": ["Is it a ferry?", "Who sails it?"]}',
-        '["Is it a ferry?", "Who sails it?"]',
         '{"questions": [{"question": "Is it a ferry?"}, {"question": "Who sails it?"}]}',
         "Is it a ferry?\nWho sails it?",
         "Here are two questions:\n\n1. Is it a ferry?\n2. Who sails it?\n",
@@ -77,7 +74,6 @@ def test_a_line_is_read_from_json_and_from_text(said):
     "said",
     [
         '["Skua", "Vardby"]\n["Ingrid Holm", "Skua"]',
-        '[["Skua", "Vardby"], ["Ingrid Holm", "Skua"]]',
         '{"items": [["Skua", "Vardby"], ["Ingrid Holm", "Skua"]]}',
         '{"relationships": [{"source": "Skua", "target": "Vardby"}, {"source": "Ingrid Holm", "target": "Skua", "note": 1}]}',
     ],
@@ -90,31 +86,27 @@ def test_pairs_are_read_from_lists_and_objects(said):
     assert parse_lines(kept(grammar, said)) == [["Skua", "Vardby"], ["Ingrid Holm", "Skua"]]
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        '{"Skua": "Things", "Vardby": "place"}',
-        '{"name": "Skua", "type": "thing"}\n{"name": "Vardby", "type": "place"}',
-        'Types:\n```json\n{"entities": {"Skua": "thing", "Vardby": "PLACE"}}\n```',
-    ],
-)
-def test_types_of_given_names_are_read_from_lines_and_objects(said):
-    """As the prompt's examples show them, and as the schema asks for them; types may be in another spelling."""
-    rows = parse_lines(kept(entity_lines(["Skua", "Vardby"], ["place", "thing"]), said))
+TYPED, FOUND = entity_lines(["Skua", "Vardby"], ["place", "thing"]), entity_lines([], ["place", "thing"], span_of=TEXT)
+ROWS = {
+    "types of names": (TYPED, '{"Skua": "Things", "Vardby": "place"}'),
+    "lines": (TYPED, '{"name": "Skua", "type": "thing"}\n{"name": "Vardby", "type": "place"}'),
+    "types in a block": (TYPED, 'Types:\n```json\n{"entities": {"Skua": "thing", "Vardby": "PLACE"}}\n```'),
+    "another list": (FOUND, '{"thoughts": ["hm"], "found": [{"name": "Skua", "type": "thing"}, {"name": "Vardby", "type": "place"}]}'),
+    "lists": (FOUND, '[["Skua", "thing"], ["Vardby", "place"]]'),
+    "single quotes and commas": (
+        FOUND,
+        "The [1] rows:\n```json\n{'items': [{'name': 'Skua', 'type': 'thing',}, {'name': 'Vardby', 'type': 'place'},]}\n```\nDone {ok}.",
+    ),
+    "bare names": (FOUND, '- {name: "Skua", type: "thing"}\n- {name: "Vardby", type: "place",}'),
+    "curly quotes": (FOUND, "{“name”: “Skua”, “type”: “thing”}\n{“name”: “Vardby”, “type”: “place”}"),
+    "cut": (FOUND, '{"items": [{"name": "Skua", "type": "thing"} {"name": "Vardby", "type": "place"}, {"name": "Ing'),
+}
 
-    assert [(r["name"], r["type"]) for r in rows] == [("Skua", "thing"), ("Vardby", "place")]
 
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        '{"thoughts": ["hm"], "found": [{"name": "Skua", "type": "thing"}, {"name": "Vardby", "type": "place"}]}',
-        '[["Skua", "thing"], ["Vardby", "place"]]',
-    ],
-)
-def test_entities_are_read_from_lists_under_any_name(said):
-    """Also where other lists stand beside them, or rows are lists."""
-    rows = parse_lines(kept(entity_lines([], ["place", "thing"], span_of=TEXT), said))
+@pytest.mark.parametrize(("grammar", "said"), ROWS.values(), ids=ROWS)
+def test_rows_are_read_in_the_usual_forms_and_with_the_usual_mistakes(grammar, said):
+    """As lines, objects and lists under any name, in prose; with other quotes, bare names, other commas or a missing end; none is lost."""
+    rows = parse_lines(kept(grammar, said))
 
     assert [(r["name"], r["type"]) for r in rows] == [("Skua", "thing"), ("Vardby", "place")]
 
@@ -203,13 +195,6 @@ def test_marks_that_an_answer_is_about_stay_in_it():
     assert kept(None, "It is <s>two</s>") == "It is <s>two</s>"
 
 
-@pytest.mark.parametrize("content", [{"text": "x"}, [{"type": "text", "text": "x"}], 3, True])
-def test_content_of_another_kind_is_no_answer(content):
-    """It is no text."""
-    with pytest.raises(MalformedResponse):
-        StreamState().read({"choices": [{"delta": {"content": content}}]})
-
-
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "thinking"])
 def test_an_answer_in_the_field_of_thinking_is_found(name):
     """Where a server's parser takes the whole answer for thinking, it is read from there, without the thinking in it."""
@@ -262,15 +247,12 @@ MEGABYTE = 1 << 20
         "[1,1,1,1" * (MEGABYTE // 8),
         '["\\"{' * (MEGABYTE // 5),
         '{"items": ["' + "x" * MEGABYTE,
-        "{" * MEGABYTE,
         "<think>" * (MEGABYTE // 7),
-        "</think>" * (MEGABYTE // 8),
         "<think></think>" * (MEGABYTE // 15),
         "<|im_end|>" * (MEGABYTE // 10),
         " " * MEGABYTE,
         "1." * (MEGABYTE // 2),
         json.dumps({"items": [{"name": "x" * MEGABYTE, "type": "y" * MEGABYTE}]}),
-        json.dumps({"items": [{"source": "x" * MEGABYTE, "target": "y" * MEGABYTE}]}),
     ],
 )
 @pytest.mark.ci
@@ -285,34 +267,6 @@ def test_a_megabyte_in_one_line_is_read_to_its_end(said):
     ):
         with suppress(MalformedResponse):
             assert kept(grammar, *(said[i : i + 997] for i in range(0, len(said), 997))) == ""
-
-
-def test_complete_rows_before_a_broken_end_are_read():
-    """Of a list that breaks off, the rows that are whole."""
-    rows = '{"items": [{"name": "Skua", "type": "thing"}, {"name": "Vardby", "type": "place"}, {"name": "Ing'
-
-    assert read_value(rows, {"properties": {"items": {"items": {"properties": {"name": {}, "type": {}}}}}})["items"] == [
-        {"name": "Skua", "type": "thing"},
-        {"name": "Vardby", "type": "place"},
-    ]
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "The [1] rows:\n```json\n{'items': [{'name': 'Skua', 'type': 'thing',}, {'name': 'Vardby', 'type': 'place'},]}\n```\nDone {ok}.",
-        "{'name': 'Skua', 'type': 'thing'}\n{'name': 'Vardby', 'type': 'place'}",
-        '- {name: "Skua", type: "thing"}\n- {name: "Vardby", type: "place",}',
-        "{“name”: “Skua”, “type”: “thing”}\n{“name”: “Vardby”, “type”: “place”}",
-        '{"items": [{"name": "Skua", "type": "thing"} {"name": "Vardby", "type": "place"},',
-    ],
-    ids=["single quotes and commas", "lines in single quotes", "bare names", "curly quotes", "cut"],
-)
-def test_json_with_the_usual_mistakes_is_read(said):
-    """Single or curly quotes, names without quotes, trailing or missing commas, prose around it, a missing end: all rows are kept."""
-    rows = parse_lines(kept(entity_lines([], ["place", "thing"], span_of=TEXT), said))
-
-    assert [(r["name"], r["type"]) for r in rows] == [("Skua", "thing"), ("Vardby", "place")]
 
 
 @pytest.mark.parametrize("said", ["{'description': 'A user's licence',}", '{"description": "A user\'s licence",}'])

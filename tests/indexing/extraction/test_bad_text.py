@@ -77,10 +77,7 @@ def test_without_a_model_nothing_is_made_up(kind):
 @pytest.mark.parametrize("kind", mostly_slow(TEXTS, "emoji", "right to left", "nothing but signs", "injection"))
 @pytest.mark.timeout(300)
 def test_the_model_makes_nothing_up(kind, style, model):
-    """Entities, relationships and claims come from the text in either style, also with gleaning; the answer ends.
-
-    How a small model goes on with what it cannot read differs between machines: where it fills its limit, nothing is stored.
-    """
+    """Entities, relationships and claims come from the text, also with gleaning; an answer that fills its limit is not stored."""
     document = Document("d", "d", "d", TEXTS[kind], "d")
     text = split_document(document, Tokenizer(model.file).counts, size=600, overlap=0)[0].text
     settings = IndexSettings(max_gleanings=1, claims=True)

@@ -1,16 +1,12 @@
 """Which stretches of a text are offered as names, and which are noise."""
 
-import gc
 import subprocess
 import sys
-import weakref
 
 import pytest
 
 from localrag.indexing.extraction.names import Boilerplate, DocumentCasing, find_name_spans, is_not_a_name
 from localrag.indexing.extraction.nlp import ChunkText, candidate_names, recurring_noun_phrases
-from localrag.indexing.tasks import MAX_CACHED_DOCUMENTS, TaskContext
-from localrag.settings import IndexSettings
 
 
 def names(text):
@@ -34,8 +30,7 @@ def names(text):
     ],
 )
 def test_a_name_is_found_whole(text, found):
-    """Names go on over "of", "for the" and "and" where they begin or end as a body's name does, not over the end of a short line; the first
-    word of a sentence is none."""
+    """Names go on over "of", "for the" and "and", not over the end of a short line; the first word of a sentence is none."""
     assert names(text) == found
 
 
@@ -79,18 +74,6 @@ def test_chinese_noun_phrases_are_found_by_dictionary():
         *recurring_noun_phrases(ChunkText(text, DocumentCasing(text)), []),
         *candidate_names(ChunkText(text, DocumentCasing(text))),
     }
-
-
-def test_how_a_document_writes_its_words_is_kept_while_its_chunks_are_read():
-    """Chunks of one document share what is known of it; a few documents later it is let go, or a corpus would be in memory twice."""
-    tools = TaskContext(None, None, None, IndexSettings(), "Ruth Sand wrote {}.".format)
-    first = weakref.ref(tools.cached_per_document("a", DocumentCasing))
-    assert tools.cached_per_document("a", DocumentCasing) is first()
-    for n in range(MAX_CACHED_DOCUMENTS):
-        tools.cached_per_document(str(n), DocumentCasing)
-    gc.collect()
-
-    assert first() is None
 
 
 @pytest.mark.parametrize(

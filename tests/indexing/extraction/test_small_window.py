@@ -1,29 +1,19 @@
 """A small window: what an answer may take shrinks to what is left, and a chunk that is still too long is read in parts."""
 
 import asyncio
-import json
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from localrag.asking import answer_question
 from localrag.engine.settings import EngineOptions
-from localrag.errors import ContextTooSmall
 from localrag.indexing.extraction.extract import extract_chunk
 from localrag.indexing.extraction.names import DocumentCasing
-from localrag.indexing.pipeline import build_index
 from localrag.llm.model import ChatModel
 from localrag.model_files import find_chat_model
-from localrag.project import open_for_query, open_for_writing
-from localrag.query.question import QueryOptions
 from localrag.records import Chunk
 from localrag.settings import IndexSettings
-from localrag.store import runs
 from localrag.store.llm_cache import SqliteLlmCache
 from localrag.store.opening import open_index
 from tests.fakes import Scripted, example
-from tests.servers import Server, llama_server, refusal
 
 PEOPLE = ["Ingrid Holm", "Lars Holm", "Ruth Sand", "Odile Ferrant", "Idris Kovac", "Petra Niel"]
 TEXT = " ".join(
@@ -67,36 +57,6 @@ def test_a_chunk_is_read_in_a_window_of_2048_tokens(model, style):
     assert {"Ingrid Holm", "Lars Holm"} & {e.name for e in found.entities}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("style", ["abstractive", "extractive"])
-def test_a_chunk_is_read_by_a_server_with_2048_tokens_a_slot(model, chat_file, style):
-    """The same with llama.cpp's own server, started with `-c 4096 -np 2`."""
-    pytest.importorskip("xllamacpp")
-    with llama_server(Path(chat_file.path), slots=2, window=2048) as url:
-        found, lost = read(model(url=f"{url}#smol"), style=style)
-
-    assert lost == []
-    assert {"Ingrid Holm", "Lars Holm"} & {e.name for e in found.entities}
-
-
-def test_a_server_that_refuses_what_is_too_long_is_asked_for_less(model):
-    """Where a server does not tell its window, a shorter answer is asked for until it takes the request."""
-    asked = []
-
-    def answers(body):
-        asked.append(body["max_tokens"])
-        if body["max_tokens"] > 700:
-            return refusal(400, f"This model's maximum context length is 2048 tokens. You requested {body['max_tokens']}.")
-        return json.dumps(example(body["response_format"]["json_schema"]["schema"]))
-
-    with Server(answers) as server:
-        found, lost = read(model(url=f"{server.url}#small"), "Ingrid Holm met Lars Holm in Vardby.", style="extractive")
-
-    assert lost == []
-    assert "Ingrid Holm" in {e.name for e in found.entities}
-    assert max(asked) > 700
-
-
 def test_a_chunk_that_leaves_no_room_is_read_sentence_by_sentence(model):
     """Where the window is too small for the whole chunk, its names are found beforehand and typed, and nothing is lost."""
     engine = Scripted(lambda request: example(request.grammar.schema), window=1500)
@@ -105,23 +65,3 @@ def test_a_chunk_that_leaves_no_room_is_read_sentence_by_sentence(model):
     assert lost == []
     assert engine.tasks.count("entities") > 2
     assert {"Ingrid Holm", "Lars Holm"} <= {e.name for e in found.entities}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["basic", "global"])
-def test_an_index_is_made_and_asked_in_a_window_of_2048_tokens(tmp_path, mode):
-    """Descriptions, reports, claims and answers are written, and no call fails because the window is too small."""
-    for n in range(2):
-        (tmp_path / f"{n}.txt").write_text(f"Letter {n}. {TEXT}", encoding="utf-8")
-    options = EngineOptions("n_ctx=2048")
-    with open_for_writing(tmp_path / ".localrag", engine=options) as opened:
-        project = replace(opened, settings=replace(opened.settings, style="abstractive", claims=True, max_gleanings=1))
-        runs.save_settings(project.db, settings=project.settings.to_json())
-        outcome = asyncio.run(build_index([tmp_path], project, lambda _: None))
-    with open_for_query(tmp_path / ".localrag", engine=options) as project:
-        given = asyncio.run(answer_question("Who wrote that the Skua leaks?", project, QueryOptions(mode)))
-
-    assert [f for f in outcome.failures if f.kind == ContextTooSmall.kind] == []
-    assert given.llm_calls > 0
-    assert "too small" not in given.note
-    assert "failed" not in given.note

@@ -1,14 +1,7 @@
-"""The graph of extractions, built in memory at once: for texts that are not in an index, as in `eval extraction`.
-
-An index updates its graph incrementally (`indexing/graph/merge.py`) by the same rules; tests compare the two.
-"""
+"""The graph of extractions, built in memory at once by the rules by which an index updates its own: tests compare the two."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
-from rapidfuzz import fuzz, process
+from collections.abc import Collection, Mapping, Sequence
 
 from localrag.indexing.graph.contributions import (
     DocumentContribution,
@@ -23,35 +16,19 @@ from localrag.indexing.graph.contributions import (
     relationship_id,
 )
 from localrag.indexing.graph.entity_resolution import (
-    MAX_BLOCK_SIZE,
-    MAX_SIMILAR_PAIRS,
-    MIN_SIMILARITY,
     DocumentName,
     MergeDecisions,
     NameForm,
-    NameTarget,
     find_targets,
     majority_type,
-    numbers_in_key,
     resolve_chain,
     targets_by_decision,
 )
-from localrag.records import Chunk, Entity, Evidence, Extraction, Graph, Mention, NameMerge, Relationship
-
-
-@dataclass(slots=True)
-class NameResolution:
-    """The entity (key) of each name of each document, the merges with reasons, and the undecided pairs."""
-
-    entity_of: dict[DocumentName, str] = field(default_factory=dict)
-    merges: list[NameMerge] = field(default_factory=list)
-    undecided_pairs: list[NameMerge] = field(default_factory=list)
+from localrag.records import Chunk, Entity, Evidence, Extraction, Graph, Mention, Relationship
 
 
 def build_graph_in_memory(extractions: Sequence[Extraction], chunks: Mapping[str, Chunk], decisions: MergeDecisions | None = None) -> Graph:
-    """Build the graph: one entity for all variants of a name, its type by vote; relationships undirected, weighted by the chunks that state
-    them.
-    """
+    """One entity for all variants of a name, its type by vote; relationships undirected, weighted by the chunks that state them."""
     decisions = decisions or MergeDecisions()
     documents: defaultdict[str, list[Extraction]] = defaultdict(list)
     for extraction in extractions:
@@ -63,12 +40,12 @@ def build_graph_in_memory(extractions: Sequence[Extraction], chunks: Mapping[str
         votes |= {(document, key): v for key, v in votes_of.items()}
         defined |= {(document, key): other for key, other in same.items()}
     names = [NameForm(document, key, majority(v.texts), majority(v.types), v.texts.total()) for (document, key), v in votes.items()]
-    resolution = resolve_all_names(names, defined, decisions)
-    split_homonyms(names, resolution, _neighbours(_contributions(documents, chunks, resolution)), decisions)
-    parts = _contributions(documents, chunks, resolution).values()
+    entities = resolve_all_names(names, defined, decisions)
+    split_homonyms(names, entities, _neighbours(_contributions(documents, chunks, entities)), decisions)
+    parts = _contributions(documents, chunks, entities).values()
     relationships = _relationships(parts)
     of_entity: defaultdict[str, list[tuple[str, NameVotes]]] = defaultdict(list)
-    for node, key in resolution.entity_of.items():
+    for node, key in entities.items():
         of_entity[key].append((node[1], votes[node]))
     degree = Counter(end for r in relationships for end in (r.source_id, r.target_id))
     evidence = {Evidence(relationship_id(ends), chunk, start, end) for made in parts for chunk, ends, start, end in made.statements}
@@ -78,17 +55,15 @@ def build_graph_in_memory(extractions: Sequence[Extraction], chunks: Mapping[str
         tuple(Mention(e, c, name, start, end) for e, c, start, end, name, _ in sorted(m for made in parts for m in made.mentions)),
         tuple(sorted(evidence, key=lambda e: (e.relationship_id, e.chunk_id, e.start))),
         tuple(claim for made in parts for claim in made.claims),
-        tuple(resolution.merges),
-        tuple(resolution.undecided_pairs),
     )
 
 
 def _contributions(
-    documents: Mapping[str, Sequence[Extraction]], chunks: Mapping[str, Chunk], resolution: NameResolution
+    documents: Mapping[str, Sequence[Extraction]], chunks: Mapping[str, Chunk], entities: Mapping[DocumentName, str]
 ) -> dict[str, DocumentContribution]:
     """The contribution of each document."""
     entity_of: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    for (document, key), entity in resolution.entity_of.items():
+    for (document, key), entity in entities.items():
         entity_of[document][key] = entity
     return {document: document_contribution(extractions, chunks, entity_of[document]) for document, extractions in documents.items()}
 
@@ -127,32 +102,22 @@ def _relationships(parts: Collection[DocumentContribution]) -> tuple[Relationshi
 
 def resolve_all_names(
     names: Sequence[NameForm], defined: Mapping[DocumentName, tuple[str, str]], decisions: MergeDecisions
-) -> NameResolution:
-    """Assign every name to an entity. `defined`: name of a document → the key of the name that it is defined to equal there, and the
-    reason.
-    """
+) -> dict[DocumentName, str]:
+    """The entity of every name. `defined`: name of a document → the key of the name that it is defined to equal there, and the reason."""
     documents: defaultdict[str, dict[str, NameForm]] = defaultdict(dict)
     for name in names:
         documents[name.document][name.key] = name
     defined_in: defaultdict[str, dict[str, tuple[str, str]]] = defaultdict(dict)
     for (document, key), other in defined.items():
         defined_in[document][key] = other
-    corpus = _most_frequent(names)
-    everywhere = find_targets(corpus, {})
+    everywhere = find_targets(_most_frequent(names), {})
     decided = targets_by_decision(decisions)
-    resolution, target = NameResolution(), dict[DocumentName, NameTarget]()
+    entities: dict[DocumentName, str] = {}
     for document, local_names in documents.items():
-        targets = {
-            k: t
-            for k, t in (everywhere | find_targets(local_names, defined_in[document], one_document=True) | decided).items()
-            if k in local_names
-        }
-        target |= {(document, key): t for key, t in targets.items()}
-        for key in local_names:
-            resolution.entity_of[document, key] = resolve_chain(key, targets.get, decisions)
-    resolution.merges = _log(resolution.entity_of, target, documents, corpus)
-    resolution.undecided_pairs = list(_similar(corpus, resolution.entity_of, decisions))
-    return resolution
+        targets = everywhere | find_targets(local_names, defined_in[document], one_document=True) | decided
+        here = {k: t for k, t in targets.items() if k in local_names}
+        entities |= {(document, key): resolve_chain(key, here.get, decisions) for key in local_names}
+    return entities
 
 
 def _most_frequent(names: Sequence[NameForm]) -> dict[str, NameForm]:
@@ -169,53 +134,17 @@ def _rank(name: NameForm) -> tuple[int, str, str]:
     return name.count, name.text, name.type
 
 
-def _log(
-    entity_of: Mapping[DocumentName, str],
-    target: Mapping[DocumentName, NameTarget],
-    documents: Mapping[str, Mapping[str, NameForm]],
-    corpus: Mapping[str, NameForm],
-) -> list[NameMerge]:
-    """One merge for every name and entity, with the reason of its first step."""
-    log: dict[tuple[str, str], NameMerge] = {}
-    for (document, key), entity in sorted(entity_of.items()):
-        if key != entity:
-            _, reason, score = target[document, key]
-            into = corpus[entity].text if entity in corpus else entity
-            log.setdefault((key, entity), NameMerge(documents[document][key].text, entity, into, reason, score))
-    return list(log.values())
-
-
-def _similar(corpus: Mapping[str, NameForm], entity_of: Mapping[DocumentName, str], decisions: MergeDecisions) -> Iterator[NameMerge]:
-    """Pairs of entities of one type with similar spelling (Johnson, Johnston), the most similar first."""
-    blocks: defaultdict[tuple[str, str], list[NameForm]] = defaultdict(list)
-    for key in sorted(set(entity_of.values()) & corpus.keys()):
-        if len(key) > 5:
-            blocks[corpus[key].type, key[:2]].append(corpus[key])
-    pairs = []
-    for every in blocks.values():
-        block = sorted(every, key=lambda n: (-n.count, n.key))[:MAX_BLOCK_SIZE]
-        keys = [n.key for n in block]
-        scores = process.cdist(keys, keys, scorer=fuzz.ratio, score_cutoff=MIN_SIMILARITY)
-        for i, j in np.argwhere(np.triu(scores, 1) > 0):
-            a, b = block[int(i)], block[int(j)]
-            if numbers_in_key(a.key) == numbers_in_key(b.key) and frozenset((a.key, b.key)) not in decisions.separate_pairs:
-                pairs.append((float(scores[i, j]), a, b))
-    for score, a, b in sorted(pairs, key=lambda p: (-p[0], p[1].key, p[2].key))[:MAX_SIMILAR_PAIRS]:
-        yield NameMerge(b.text, a.key, a.text, "spelt alike", round(score / 100, 2))
-
-
 def split_homonyms(
-    names: Sequence[NameForm], resolution: NameResolution, neighbours: Mapping[DocumentName, set[str]], decisions: MergeDecisions
+    names: Sequence[NameForm], entities: dict[DocumentName, str], neighbours: Mapping[DocumentName, set[str]], decisions: MergeDecisions
 ) -> None:
     """Split a name in two entities if it is a person in some documents and not in others, and the two have no neighbour in common.
 
-    Each side needs two documents and a neighbour: small models often mistake the type of a single one. `Paris = Paris` among the user's
-    decisions keeps a name as one entity.
+    Each side needs two documents and a neighbour. `Paris = Paris` among the user's decisions keeps a name as one entity.
     """
     unsplit = {a for a, b in decisions.merged_pairs if a == b}
     uses: defaultdict[str, defaultdict[bool, list[NameForm]]] = defaultdict(lambda: defaultdict(list))
     for name in names:
-        uses[resolution.entity_of[name.document, name.key]][name.type == "person"].append(name)
+        uses[entities[name.document, name.key]][name.type == "person"].append(name)
     for key, sides in sorted((key, sides) for key, sides in uses.items() if len(sides) == 2):
         neighbours_of_side = {side: set().union(*(neighbours.get((n.document, key), set()) for n in some)) for side, some in sides.items()}
         sure = all(len({n.document for n in some}) > 1 and neighbours_of_side[side] for side, some in sides.items())
@@ -225,5 +154,4 @@ def split_homonyms(
         fewer = min(sides.values(), key=lambda some: (sum(n.count for n in some), majority_type(n.type for n in some)))
         other = f"{key} ({majority_type(n.type for n in fewer)})"
         for name in fewer:
-            resolution.entity_of[name.document, name.key] = other
-        resolution.merges.append(NameMerge(fewer[0].text, other, fewer[0].text, "homonym: kept apart", 0.9))
+            entities[name.document, name.key] = other

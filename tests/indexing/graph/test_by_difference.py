@@ -8,7 +8,7 @@ import pytest
 from sqlite_utils import Database
 
 from localrag.indexing.graph.entity_resolution import MergeDecisions
-from localrag.indexing.graph.merge import GraphUpdate
+from localrag.indexing.graph.merge import GraphUpdate, find_similar_spellings, undecided_pairs
 from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship, Extraction
 from localrag.store.schema import create_schema
 from localrag.store.staging import GRAPH_TABLES, GraphStaging
@@ -182,3 +182,18 @@ def test_a_name_that_is_two_entities_becomes_one_again(db):
     update(db, documents, ["d3"], [], MergeDecisions())
 
     assert sorted(n for (n,) in db.execute("SELECT name FROM entities")) == ["Anna Sand", "Harbour Line", "Paris"]
+
+
+def test_every_merge_is_logged_with_reason_and_score(db):
+    """The log says which name went where and why; names that are merely spelt alike are open."""
+    names = ("Scrooge", "Ebenezer Scrooge", "Zakhary", "Zachary")
+    text = " met ".join(names)
+    found = Extraction("c", tuple(ExtractedEntity(name, "person") for name in names), ())
+    staged = GraphStaging(db)
+    made = GraphUpdate(staged, lambda _: ({"c": Chunk("c", "d", 0, 0, len(text), text, 10)}, [found]), MergeDecisions())
+    made.apply(["d"], [], [])
+    find_similar_spellings(staged, made.blocks)
+
+    assert list(staged.select("name_merges")) == [("scrooge", "ebenezer scrooge", 1, "surname", 0.95)]
+    assert [{a, b} for a, b, _ in undecided_pairs(staged, MergeDecisions())] == [{"zachary", "zakhary"}]
+    staged.discard()

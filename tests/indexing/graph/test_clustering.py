@@ -7,7 +7,7 @@ import igraph
 import pytest
 from sqlite_utils import Database
 
-from localrag.indexing.graph.clustering import AffectedSubgraph, changed_edges, modularity, update_communities
+from localrag.indexing.graph.clustering import modularity, update_communities
 from localrag.indexing.graph.communities import ATTACHMENT_WEIGHT, graph_arrays, hierarchical_leiden
 from localrag.store import graph
 from localrag.store.schema import create_schema
@@ -88,36 +88,10 @@ class Living:
         return done.changed, found, best(ids, edges)
 
 
-def test_only_an_entity_of_which_enough_changed_is_looked_at(db):
-    """One of two hundred relationships is little to the entity that has them all, and everything to the one at its other end."""
-
-    def put(weight):
-        staged = GraphStaging(db)
-        leaves = [f"leaf{n:03}" for n in range(200)]
-        rows = {
-            "entities": [(e, e, "thing", "", 1, "[]") for e in ("hub", *leaves)],
-            "relationships": [(e, "hub", e, "", weight if e == "leaf007" else 1.0, 1.0, "[]") for e in leaves],
-        }
-        for table, some in rows.items():
-            staged.replace(table, staged.select(table), some)
-        return staged
-
-    before = put(1.0)
-    with db.atomic():
-        before.publish()
-    after = put(1.5)
-    changes = changed_edges(after)
-    reach = AffectedSubgraph(after, changes, [], [], 1)
-
-    assert changes == {("hub", "leaf007"): (1.0, 1.5)}
-    assert reach.nodes.keys() == {"leaf007"}
-    assert reach.edges() == [("hub", "leaf007", 1.0, 1.5)]
-    after.discard()
-
-
-def best(ids, edges):
+def best(ids, edges, most=MAX_SIZE):
     """The modularity of communities that are found anew."""
-    home = {e: n for n, c in enumerate(found_anew(ids, edges, MAX_SIZE)) if c.level == 0 for e in c.entity_ids}
+    found = hierarchical_leiden(graph_arrays([(e, 0) for e in ids], edges), max_size=most, seed=0)
+    home = {e: n for n, c in enumerate(found) if c.level == 0 for e in c.entity_ids}
     return as_igraph(ids, edges).modularity([home[e] for e in ids], weights="weight")
 
 
@@ -128,11 +102,6 @@ def network(staged):
     return sorted(key for (key,) in staged.select("entities", columns="t.id")), edges
 
 
-def found_anew(ids, edges, max_size):
-    """The communities of all levels."""
-    return hierarchical_leiden(graph_arrays([(e, 0) for e in ids], edges), max_size=max_size, seed=0)
-
-
 def as_igraph(ids, edges):
     """The graph as igraph has it."""
     number = {e: n for n, e in enumerate(ids)}
@@ -141,8 +110,8 @@ def as_igraph(ids, edges):
     return made
 
 
-def wrong(db):
-    """What of the stored communities is not as it should be."""
+def wrong(db, most=MAX_SIZE):
+    """What of the stored communities of at most so many entities is not as it should be."""
     levels, found = graph.communities(db), []
     staged = GraphStaging(db)
     ids, edges = network(staged)
@@ -159,7 +128,7 @@ def wrong(db):
                 found.append(f"{c} is not inside of the one above it")
             if len(whole.induced_subgraph([number[e] for e in c.entity_ids]).connected_components()) != 1:
                 found.append(f"{c} does not hang together")
-            if len(above) <= MAX_SIZE and level and len(c.entity_ids) != len(above):
+            if len(above) <= most and level and len(c.entity_ids) != len(above):
                 found.append(f"{c} is a part of one within the limit")
             own = set(c.entity_ids)
             strength = sum(w * ((a in own) + (b in own)) for a, b, w in edges if a in above and b in above)
@@ -224,23 +193,14 @@ def test_two_communities_that_come_to_belong_together_become_one(db):
     assert found == pytest.approx(from_scratch)
 
 
-def test_much_change_finds_all_communities_anew(db):
-    """Where every weight is another, nothing says which communities stay."""
+@pytest.mark.parametrize(("factor", "options"), [(1.3, {}), (1, {"from_scratch": True})])
+def test_much_change_finds_all_communities_anew(db, factor, options):
+    """Where every weight is another, nothing says which communities stay; so it is where that is asked for."""
     living = Living(db, random.Random(1), 240)
     living.update()
     for pair in living.edges:
-        living.edges[pair] *= 1.3
+        living.edges[pair] *= factor
 
-    changed, *_ = living.update()
-
-    assert changed is None
-
-
-def test_all_are_found_anew_where_that_is_asked_for(db):
-    """Though nothing has changed."""
-    living = Living(db, random.Random(1), 240)
-    living.update()
-
-    changed, *_ = living.update(from_scratch=True)
+    changed, *_ = living.update(**options)
 
     assert changed is None

@@ -44,12 +44,6 @@ def test_every_entity_is_in_one_community_of_every_level(pairs, most):
     assert len({c.id for c in found}) == len(found)
 
 
-def test_without_held_communities_nothing_is_done():
-    """The clustering's own result is given back."""
-    graph = graph_of("ab", [("a", "b")])
-    assert cluster_around([], graph_arrays_of(graph), lambda _: [TREE[0]]) == [TREE[0]]
-
-
 def test_a_tree_ends_whole_when_text_that_it_was_made_of_is_gone():
     """Or an entity of it; other trees stay."""
     now = {n: n for n in "abcd"}

@@ -1,7 +1,4 @@
-"""igraph's Leiden against leidenalg, the authors' own (Traag et al. 2019), on the same graphs.
-
-leidenalg serves here as the reference only: it takes at least fifteen times as long for the same number of iterations.
-"""
+"""igraph's Leiden against leidenalg, the authors' own (Traag et al. 2019), on the same graphs."""
 
 import random
 

@@ -112,19 +112,6 @@ def test_the_same_graph_has_the_same_places(graph, levels, layout):
     assert lay_out_records(shuffled, mixed.sample(levels, len(levels)), GraphLayout()) == layout
 
 
-def test_what_is_related_lies_closer(levels, graph, layout):
-    """Communities of level 0 that relationships join lie nearer to each other than others do."""
-    circle = at(layout.communities)
-    home = {e: c.id for c in levels if c.level == 0 for e in c.entity_ids}
-    large = [c.id for c in levels if c.level == 0 and len(c.entity_ids) > 5]
-    joined = {frozenset((home[r.source_id], home[r.target_id])) for r in graph.relationships} - {frozenset([i]) for i in large}
-    far = {frozenset((a, b)): np.hypot(*(circle[a] - circle[b])[:2]) for n, a in enumerate(large) for b in large[n + 1 :]}
-    near = [d for pair, d in far.items() if pair in joined]
-    others = [d for pair, d in far.items() if pair not in joined]
-    assert near
-    assert not others or np.mean(near) < np.mean(others)
-
-
 def test_a_graph_that_did_not_change_does_not_move(graph, levels, layout):
     """Laid out again from its own places, everything stays where it is."""
     again = lay_out_records(graph, levels, layout)

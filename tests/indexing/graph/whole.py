@@ -12,11 +12,7 @@ from localrag.text.sentences import cached_sentences
 
 
 def weigh_by_pmi(graph: Graph, chunks: Mapping[str, Chunk], unread: set[str]) -> Graph:
-    """Weigh relationships known only from chunks no model has read by how surprising it is that their ends share sentences.
-
-    Weight: sentences shared × normalised pointwise mutual information (Bouma 2009), 0 to 1, of the two ends' sentences. The weakest
-    are pruned, but never the strongest of an entity.
-    """
+    """Weigh relationships known only from chunks that no model read by shared sentences × normalised PMI (Bouma 2009); prune weak ones."""
     if not unread:
         return graph
     stated: defaultdict[str, set[str]] = defaultdict(set)

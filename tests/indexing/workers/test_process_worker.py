@@ -92,21 +92,6 @@ def test_for_a_few_chunks_no_process_is_begun(town, monkeypatch):
     assert town.index(local_pool()).failures == ()
 
 
-@pytest.mark.slow
-def test_what_is_there_is_not_asked_for_again(town):
-    """A second run asks nothing; after a document was changed only what is new, also of those beside it and of reports."""
-    town.index(TWO)
-    first = town.asked()
-    town.index(TWO)
-    assert town.asked() == first
-
-    (town.folder / "docs" / "001.txt").write_text("Lars Holm met Ruth Sand in the year 1990.")
-    town.index(TWO)
-
-    assert sum(town.asked().values()) > sum(first.values())
-    assert set(town.asked().values()) == {1}
-
-
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_a_worker_that_is_killed_costs_what_it_had_under_way(tmp_path, seed):
     """At any moment: it is done again, a new process takes its place, and the index is the same."""

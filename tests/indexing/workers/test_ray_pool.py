@@ -42,9 +42,8 @@ def token():
 @pytest.fixture(scope="module")
 def machines(token, tmp_path_factory):
     """Two machines; what a test loses it puts back."""
-    made = Machines(tmp_path_factory.mktemp("machines"))
-    yield made
-    made.close()
+    with closing(Machines(tmp_path_factory.mktemp("machines"))) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +190,10 @@ def test_a_run_that_is_killed_goes_on(machines, corpus, tmp_path):
     run = subprocess.Popen([sys.executable, "-c", RUN, machines.address, docs, index], env=os.environ | {"PYTHONPATH": str(ROOT)})
     When(index, some_moment(5, expected), run.kill).thread.join(120)
     assert run.wait(10) == -signal.SIGKILL
-    until(lambda: not bench_processes(machines))
+    until = time.monotonic() + 30
+    while bench_processes(machines):
+        assert time.monotonic() < until
+        time.sleep(0.1)
     known, at = committed(index), time.time()
     outcome, found, _ = indexed(docs, index, on_ray(machines))
 
@@ -205,8 +207,8 @@ def test_a_run_that_is_killed_goes_on(machines, corpus, tmp_path):
 def test_a_machine_that_joins_late_works_too(token, tmp_path):
     """The run waits for the first one and says so; a second one gets its part; where one is silent for seconds, the other does it all."""
     docs = write_corpus(tmp_path / "docs", 120)
-    expected, machines, said = indexed(docs, tmp_path / "alone")[1], Machines(tmp_path / "machines", 0), []
-    try:
+    expected, said = indexed(docs, tmp_path / "alone")[1], []
+    with closing(Machines(tmp_path / "machines", 0)) as machines:
         threading.Timer(4, lambda: machines.nodes.append(machines.add())).start()
         index = tmp_path / "index"
         When(index, 1, lambda: machines.nodes.append(machines.add()))
@@ -214,10 +216,7 @@ def test_a_machine_that_joins_late_works_too(token, tmp_path):
 
         assert found == expected
         assert "waiting" in said[0]
-        assert [row["units"] > 0 for row in figures["workers"]] == [True, True], (
-            [(r["units"], r["state"]) for r in figures["workers"]],
-            said,
-        )
+        assert [row["units"] > 0 for row in figures["workers"]] == [True, True], (figures["workers"], said)
 
         raylet = machines.nodes[1].all_processes["raylet"][0].process.pid
         parted = tmp_path / "parted"
@@ -225,32 +224,26 @@ def test_a_machine_that_joins_late_works_too(token, tmp_path):
         _, found, figures = indexed(docs, parted, on_ray(machines, 1.5), said)
         assert found == expected, said
         assert any("gone" in row["state"] for row in figures["workers"]), figures
-    finally:
-        machines.close()
 
 
 @pytest.mark.slow
 def test_where_the_head_ends_the_run_says_so_and_goes_on_with_another(token, corpus, tmp_path):
     """A clear error within seconds; the same command makes the same index with a new cluster, and asks for nothing that was committed."""
     docs, expected = corpus
-    index, machines = docs.parent / tmp_path.name, Machines(tmp_path / "first", 1)
-    try:
+    index = docs.parent / tmp_path.name
+    with closing(Machines(tmp_path / "first", 1)) as machines:
         When(index, some_moment(6, expected), machines.cluster.head_node.kill_gcs_server)
         with pytest.raises(ModelError, match="has ended") as ended:
             indexed(docs, index, on_ray(machines, 0.1))
         assert "run the same command again" in ended.value.hint
-    finally:
-        machines.close()
-    known, machines = committed(index), Machines(tmp_path / "second", 1)
-    try:
+    known = committed(index)
+    with closing(Machines(tmp_path / "second", 1)) as machines:
         at = time.time()
         outcome, found, _ = indexed(docs, index, on_ray(machines))
         assert known
         assert outcome.failures == ()
         assert found == expected
         assert not known & asked_after(machines, at)
-    finally:
-        machines.close()
 
 
 @pytest.mark.slow
@@ -301,7 +294,7 @@ files.shipped_data_path = lambda name, own=files.shipped_data_path: Path(__file_
 def test_what_a_machine_lacks_is_named(token, corpus, tmp_path, tiny, lacks):
     """The run ends with the machine and the remedy where one has other prompts, or not the model."""
     docs, _ = corpus
-    machines, chat = Machines(tmp_path / "machines", 0), tmp_path / "mine.gguf"
+    chat = tmp_path / "mine.gguf"
     shutil.copy(tiny("llama").path, chat)
     other = tmp_path / "other"
     shutil.copytree(ROOT / "prompts", other / "prompts")
@@ -309,21 +302,11 @@ def test_what_a_machine_lacks_is_named(token, corpus, tmp_path, tiny, lacks):
     prompt.write_text(prompt.read_text() + "\nBe brief.\n")
     shutil.copy(ROOT / "models.toml", other)
     (other / "sitecustomize.py").write_text(HIDDEN_MODEL if lacks == "the model" else OTHER_PROMPTS)
-    try:
+    with closing(Machines(tmp_path / "machines", 0)) as machines, pytest.raises(LocalragError) as refused:
         machines.add(PYTHONPATH=f"{other}{os.pathsep}{ROOT}")
-        with pytest.raises(LocalragError) as refused:
-            indexed(docs, docs.parent / tmp_path.name, on_ray(machines, 0.02), model=str(chat))
-    finally:
-        machines.close()
+        indexed(docs, docs.parent / tmp_path.name, on_ray(machines, 0.02), model=str(chat))
 
     expected = "does not have the model mine" if lacks == "the model" else "has localrag's own files"
     assert platform.node() in str(refused.value)
     assert expected in str(refused.value)
     assert refused.value.hint
-
-
-def until(true, seconds=30):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.1)

@@ -6,36 +6,16 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 from localrag.indexing.pipeline import build_index
-from localrag.indexing.tasks import TaskContext
-from localrag.indexing.workers.pool import LocalPool, in_process_pool
+from localrag.indexing.workers.pool import in_process_pool
 from localrag.project import open_for_writing
-from localrag.settings import IndexSettings
 from localrag.store.opening import open_index
 from tests.fakes import Scripted, example
 
 NAMES = ("Ingrid Holm", "Lars Holm", "Skua", "Northern Line", "Ruth Sand", "Vardby")
 # What two equal indexes differ in: when things happened, and which of two texts that share a sentence was asked about it first.
-OF_A_RUN = {
-    "created_at",
-    "seconds",
-    "failed_at",
-    "started_at",
-    "ended_at",
-    "updated_at",
-    "progress",
-    "engine_metrics",
-    "pid",
-    "added_at",
-    "date",
-}
-
-
-def here(model=None, embed=None, **settings):
-    """A pool of this process with a chat model, or a function that embeds texts."""
-    return LocalPool(TaskContext(model, SimpleNamespace(embed=embed), None, IndexSettings(**settings), lambda _: ""))
+OF_A_RUN = set("created_at seconds failed_at started_at ended_at updated_at progress engine_metrics pid added_at date".split())
 
 
 def well(request):
@@ -55,14 +35,10 @@ class Noting(Scripted):
 
     async def generate(self, request):
         generation = await super().generate(request)
+        said = repr([(m["role"], m["content"]) for m in request.messages]).encode().hex()
         with Path(self.log).open("a", encoding="utf-8") as log:
-            log.write(f"{os.getpid()} {request.task} {hash_of(request)}\n")
+            log.write(f"{os.getpid()} {request.task} {said}\n")
         return generation
-
-
-def hash_of(request):
-    """What tells requests apart."""
-    return repr([(m["role"], m["content"]) for m in request.messages]).encode().hex()
 
 
 @dataclass(frozen=True)
