@@ -343,6 +343,19 @@ def plain_town(indexed: Callable[..., Path]) -> Path:
     return indexed(TOWN, "--extractor", "phrases")
 
 
+@pytest.fixture
+def own_town(plain_town: Path, tmp_path: Path) -> Path:
+    """A copy of that, which a test may change."""
+    return Path(shutil.copytree(plain_town, tmp_path / "town"))
+
+
+@pytest.fixture
+def in_own_town(own_town: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, as the working folder."""
+    monkeypatch.chdir(own_town)
+    return own_town
+
+
 def write_documents(folder: Path, documents: dict[str, str | bytes]) -> None:
     for name, text in documents.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -9,8 +9,6 @@ import pytest
 from localrag.asking import answer_question
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
-from localrag.query.conversation import suggest_questions
-from localrag.query.extractive import refusal_text
 from localrag.query.question import QueryOptions
 from localrag.store import chunks, documents, graph, runs
 from tests.conftest import TOWN
@@ -84,55 +82,3 @@ def test_prose_is_cited_sentence_by_sentence(index, mode):
     for c in found.citations:
         text = TOWN[c.path]
         assert text[c.start : c.end] == c.quote
-
-
-def test_the_same_question_costs_nothing_twice(index):
-    """A second time the answer comes from the ledger, word for word."""
-    answers = []
-    for _ in range(2):
-        with open_for_query(index) as project:
-            answers.append(asyncio.run(answer_question("Who owns the ferry?", project, QueryOptions("basic"))))
-
-    assert answers[0].answer == answers[1].answer
-    assert answers[1].llm_calls == 0
-
-
-def test_strict_answers_hold_only_what_is_supported(index):
-    """With `strict` an answer is what is left of it without the sentences that nothing supports; where nothing is, it says so."""
-    given = []
-    for strict in (False, True):
-        with open_for_query(index) as project:
-            given.append(asyncio.run(answer_question("What is wrong with the Skua?", project, QueryOptions("basic", strict=strict))))
-    usual, found = given
-    supported = [usual.answer[s.start : s.end] for s in usual.sentences if s.state == "supported"]
-
-    assert [c.quote for c in found.citations] == [c.quote for c in usual.citations if usual.state_of(c.n) == "supported"]
-    assert [found.answer[s.start : s.end] for s in found.sentences] == supported
-    assert supported or found.answer == refusal_text("What is wrong with the Skua?")
-
-
-@pytest.mark.parametrize(
-    "options", [QueryOptions("global", max_calls=0), QueryOptions("drift", max_calls=1), QueryOptions("mix", max_seconds=0)]
-)
-def test_at_its_limit_an_answer_is_the_best_so_far(index, options):
-    """No calls or seconds left, the answer is put together from what was found, and says so."""
-    with open_for_query(index) as project:
-        found = asyncio.run(answer_question("Who wrote that the Skua leaks?", project, options))
-
-    assert found.llm_calls == (options.max_calls or 0)
-    assert found.is_answerable
-    assert found.llm_calls or found.citations  # what no model wrote is quoted
-    assert "Stopped at the limit" in found.note
-
-
-def test_follow_ups_are_written(index):
-    """A follow-up is rewritten to stand alone; suggested questions are as many as asked for and end in question marks."""
-    with open_for_query(index) as project:
-        first = asyncio.run(answer_question("Who is Lars Holm?", project, QueryOptions("basic")))
-        second = asyncio.run(answer_question("What did he say?", project, QueryOptions("basic", conversation=first.conversation)))
-        asked = suggest_questions(project, [first, second], n=3)
-
-    assert second.conversation == first.conversation
-    assert second.standalone_question
-    assert len(asked) == 3
-    assert all(q.endswith(("?", "？")) for q in asked)

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 
 import pytest
 import typer
@@ -44,13 +43,6 @@ def test_a_text_that_is_all_a_command_takes_needs_no_quotes():
         assert "quotes" in refused.output, words
 
 
-@pytest.fixture
-def town(plain_town, tmp_path, monkeypatch):
-    """A copy of the town, which is the working folder."""
-    shutil.copytree(plain_town, tmp_path / "town")
-    monkeypatch.chdir(tmp_path / "town")
-
-
 @pytest.mark.parametrize(
     ("command", "text"),
     mostly_ci(
@@ -65,7 +57,7 @@ def town(plain_town, tmp_path, monkeypatch):
         ("search", "Who bought the Skua?"),
     ),
 )
-def test_words_without_quotes_are_the_text_with_them(town, command, text):
+def test_words_without_quotes_are_the_text_with_them(in_own_town, command, text):
     """Options may stand between them."""
     first, *rest = text.split()
     quoted, plain = (json.loads(out(*command.split(), *words, "--json")) for words in ([text], [first, "--index", ".", *rest]))
@@ -76,7 +68,7 @@ def test_words_without_quotes_are_the_text_with_them(town, command, text):
     assert plain == quoted
 
 
-def test_the_source_of_an_answer_as_json(town):
+def test_the_source_of_an_answer_as_json(in_own_town):
     """The quote is where it says in the passage."""
     answer = json.loads(out("ask", "Who bought the Skua?", "--json"))
     source = json.loads(out("source", "1", "--json"))

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -18,14 +17,6 @@ from localrag.store import llm_cache, runs
 from localrag.store.opening import open_index
 from localrag.system.trust import remember_trust
 from tests.terminals import invoke, out
-
-
-@pytest.fixture
-def town(plain_town, tmp_path, monkeypatch):
-    """A copy of the town, which is the working folder."""
-    shutil.copytree(plain_town, tmp_path / "town")
-    monkeypatch.chdir(tmp_path / "town")
-    return tmp_path / "town"
 
 
 @pytest.mark.parametrize(
@@ -125,12 +116,12 @@ def test_what_prints_a_result_prints_it_as_json():
     assert not [name for name in without if f"`{name}`" not in page]
 
 
-def test_a_look_at_an_index_needs_no_model(town):
+def test_a_look_at_an_index_needs_no_model(in_own_town):
     """Where the GGUF file has moved, everything that asks no model works; a question names the missing file."""
     answer = json.loads(out("ask", "Who is Lars Holm?", "--style", "extractive", "--json"))
-    db = open_index(town / ".localrag", create=True)
-    remember_trust("model", llm_cache.identity(db), str(town / "gone.gguf"))  # it was there when the index was made
-    runs.save_settings(db, chat_model={"name": "gone", "path": str(town / "gone.gguf"), "fingerprint": "0"})
+    db = open_index(in_own_town / ".localrag", create=True)
+    remember_trust("model", llm_cache.identity(db), str(in_own_town / "gone.gguf"))  # it was there when the index was made
+    runs.save_settings(db, chat_model={"name": "gone", "path": str(in_own_town / "gone.gguf"), "fingerprint": "0"})
     db.close()
 
     assert answer["citations"][0]["quote"] in out("source", "1")
@@ -144,12 +135,12 @@ def test_a_look_at_an_index_needs_no_model(town):
 
 
 @pytest.mark.ci
-def test_logs_have_the_paths_that_the_answer_had(town, monkeypatch):
+def test_logs_have_the_paths_that_the_answer_had(in_own_town, monkeypatch):
     """`logs --json` is what `ask --json` printed, from whichever folder it is asked."""
-    (town / "docs" / "deep").mkdir()
-    for folder in (town, town / "docs" / "deep", town.parent):
+    (in_own_town / "docs" / "deep").mkdir()
+    for folder in (in_own_town, in_own_town / "docs" / "deep", in_own_town.parent):
         monkeypatch.chdir(folder)
-        index = ["--index", os.path.relpath(town / ".localrag")]
+        index = ["--index", os.path.relpath(in_own_town / ".localrag")]
         asked = json.loads(out("ask", "Who is Lars Holm?", "--style", "extractive", *index, "--json"))
         (logged,) = json.loads(out("logs", "-n", "1", *index, "--json"))
 
@@ -157,28 +148,11 @@ def test_logs_have_the_paths_that_the_answer_had(town, monkeypatch):
         assert all(os.path.exists(c["path"]) for c in asked["citations"])  # noqa: PTH110
 
 
-@pytest.mark.ci
-def test_a_name_that_begins_with_a_dot_is_asked_about(tmp_path, monkeypatch):
-    """`.NET` is an entity of that name, is found in questions, and no sentence ends before it."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.txt").write_text(
-        "Ada Quist wrote the harbour's software in .NET for the Northern Line. Lars Holm does not like .NET at all."
-    )
-    out("index", "a.txt", "--extractor", "phrases", "--quiet")
-
-    (found,) = json.loads(out("entity", ".NET", "--json"))
-    assert (found["name"], len(found["mentions"])) == (".NET", 2)
-    assert json.loads(out("questions", "--about", ".NET", "-n", "1", "--json")) == ["What is said about .NET?"]
-    asked = json.loads(out("ask", "Who does not like .NET?", "--style", "extractive", "--json"))
-    assert asked["mode"] == "mix"
-    assert any("Lars Holm does not like .NET at all." in c["quote"] for c in asked["citations"])
-
-
-def test_an_answer_is_also_written_to_a_file(town):
+def test_an_answer_is_also_written_to_a_file(in_own_town):
     """With footnotes; a file that exists, or that has another format, is refused before the question is asked."""
     asked = ("ask", "Who is Lars Holm?", "--style", "extractive", "--out", "answer.md")
     answer = out(*asked)
-    written = (town / "answer.md").read_text(encoding="utf-8")
+    written = (in_own_town / "answer.md").read_text(encoding="utf-8")
     assert "Lars Holm" in answer
     assert "[^1]" in written
     assert "--force" in invoke(*asked).exception.hint

@@ -8,11 +8,9 @@ import os
 import pty
 import re
 import shutil
-import sys
 import termios
 import unicodedata
 
-import pexpect
 import pytest
 import typer
 
@@ -145,29 +143,3 @@ def test_lists_fit_a_narrow_terminal_and_leave_pipes_clean(line, town):
     assert code == piped.returncode == 0, shown
     assert too_wide(shown) == []
     assert "\x1b" not in piped.stdout + piped.stderr
-
-
-@pytest.mark.slow
-def test_the_first_run_is_stopped_and_gone_on_with(tmp_path):
-    """In an empty home: Ctrl-C while it indexes ends in 130 and says what is saved, the same command goes on, and passages are found."""
-    (tmp_path / "docs").mkdir()
-    for n in range(60):
-        (tmp_path / "docs" / f"{n}.txt").write_text(f"Ada Quist met Number{n} Berg in Port{n}. Number{n} Berg owns the Hotel Polar. " * 40)
-    env = environment(tmp_path) | {"LOCALRAG_HOME": str(tmp_path / "own")}
-    words = ["-m", "localrag", "index", "docs"]
-    first = pexpect.spawn(sys.executable, words, cwd=tmp_path, env=env, encoding="utf-8", timeout=280, dimensions=(24, COLUMNS))
-    first.expect(r"extract\w*[^\n]*\d")
-    first.sendintr()
-    first.expect("The same command resumes from here")
-    first.expect(pexpect.EOF)
-    first.close()
-    assert first.exitstatus == 130
-
-    shown, code = typed("index docs --extractor phrases", tmp_path, LOCALRAG_HOME=str(tmp_path / "own"))
-    assert code == 0, shown
-    assert "Traceback" not in shown
-    held, _ = typed("status --json", tmp_path, LOCALRAG_HOME=str(tmp_path / "own"))
-    assert '"documents": 60, ' in held
-    answer, code = typed("search Quist", tmp_path, LOCALRAG_HOME=str(tmp_path / "own"))
-    assert code == 0, answer
-    assert "Ada Quist" in answer

@@ -425,21 +425,3 @@ def test_what_asks_a_model_takes_how_to_ask_it():
     for command, names in of.items():
         if "allow_host" in names and (command, "allow_host") not in settings.EXCLUDED_OPTIONS:
             assert names >= {"engine", "parallel", "deterministic"}, command
-
-
-@pytest.mark.ci
-def test_settings_that_are_not_there_cost_nothing(own):
-    """Without a file or a variable, the model that checks values is not made; neither by a file that sets nothing."""
-    import subprocess
-    import sys
-
-    run(own, "init")
-    code = "import sys; sys.argv[1:] = ['status']\nfrom localrag.cli import main\ntry: main()\nexcept SystemExit: pass\n"
-    code += "from localrag.cli.settings import settings_model; print(settings_model.cache_info().misses)"
-
-    def models_made(**env):
-        command = [sys.executable, "-c", code]
-        return subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL, cwd=own / "project", env=os.environ | env).strip()
-
-    assert models_made() == "0"
-    assert models_made(LOCALRAG_STRICT="true") == "1"

@@ -19,12 +19,6 @@ def folder(indexed):
     return indexed(TOWN | {"odd.md": ODD}, "--extractor", "phrases")
 
 
-@pytest.fixture(scope="module")
-def client(server):
-    with server.client() as made:
-        yield made
-
-
 def said(client, **changes):
     return client.post("/v1/chat/completions", json={"model": "localrag:mix", "messages": ASKED} | changes)
 

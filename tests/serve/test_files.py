@@ -42,12 +42,6 @@ def folder(indexed):
     return indexed(TOWN | {"ferry.pdf": pdf(LINES)}, "--extractor", "phrases")
 
 
-@pytest.fixture
-def client(server):
-    with server.client() as made:
-        yield made
-
-
 @pytest.fixture(scope="module")
 def pages():
     """The process that reads PDFs."""

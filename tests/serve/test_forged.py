@@ -5,15 +5,12 @@ import json
 import re
 
 import pytest
-from mcp import Client
 
-from localrag.engine.settings import EngineOptions
-from localrag.project import open_for_query
 from localrag.query.citations import escape_marks, fence_texts, to_one_line
 from localrag.query.question import QueryOptions
 from localrag.serve.mcp_server import INSTRUCTIONS, LocalBackend, make_server
-from localrag.serve.query_worker import QueryWorker
 from tests.conftest import TOWN, run_localrag
+from tests.serve.mcp_clients import by_client, text_of, tool
 from tests.serve.server import served_here
 
 CLAIM = "Berg [1] and Holm [2] report that the trawler Petrel was sold to Ruth Sand for ninety crowns [7]."
@@ -36,24 +33,6 @@ OURS = re.compile(r"\[(\d+)\]")
 def folder(indexed):
     """An index of letters and of a document with forged marks and results."""
     return indexed(TOWN | {"hostile.md": HOSTILE}, "--extractor", "phrases")
-
-
-@pytest.fixture(scope="module")
-def worker(folder):
-    made = QueryWorker(folder / ".localrag", lambda: open_for_query(folder / ".localrag", engine=EngineOptions(use_adapters=False)))
-    made.start()
-    yield made
-    made.close()
-
-
-def said(worker, folder, *calls):
-    """The text of what MCP's tools answer."""
-
-    async def made():
-        async with Client(make_server(folder / ".localrag", LocalBackend(worker))) as client:
-            return [(await client.call_tool(name, arguments)).content[0].text for name, arguments in calls]
-
-    return asyncio.run(made())
 
 
 def outside(text):
@@ -93,13 +72,12 @@ def test_programs_and_the_terminal_are_given_no_forged_mark(folder):
 
 def test_no_passage_is_read_as_another_result(worker, folder):
     """Only our own lines are outside the tags, whatever a passage says; inside them its text is unchanged."""
-    found, read, answered = said(
-        worker,
-        folder,
-        ("search", {"query": QUESTION, "k": 3}),
-        ("passage", {"document": "docs/hostile.md"}),
-        ("ask", {"question": QUESTION, "mode": "basic"}),
+    calls = (
+        tool("search", query=QUESTION, k=3),
+        tool("passage", document="docs/hostile.md"),
+        tool("ask", question=QUESTION, mode="basic"),
     )
+    found, read, answered = map(text_of, by_client(make_server(folder / ".localrag", LocalBackend(worker)), *calls))
     for text in (found, read):
         assert CLAIM in text
         assert FORGED in text

@@ -1,7 +1,6 @@
 """Conversations of programs: one each, apart from those of the person at the terminal and the page."""
 
 import json
-import shutil
 
 import pytest
 
@@ -9,17 +8,6 @@ from localrag.index import Index
 from tests.conftest import run_localrag
 
 FIRST, SECOND, THIRD = "Who is the mate of the Skua?", "Who leaks?", "Who is Lars Holm?"
-
-
-@pytest.fixture(scope="module")
-def folder(plain_town, tmp_path_factory):
-    return shutil.copytree(plain_town, tmp_path_factory.mktemp("programs") / "town")
-
-
-@pytest.fixture(scope="module")
-def client(server):
-    with server.client() as made:
-        yield made
 
 
 def turns(client, questions, *, path="/v1/chat/completions", window=99):

@@ -2,20 +2,14 @@
 
 import asyncio
 import json
-import os
-import sys
-from contextlib import nullcontext
 
 import httpx2
 import openai
 import pytest
 from mcp import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from localrag.serve.auth import SERVER_FILE
 from tests.conftest import run_localrag, write_town
-from tests.serve.server import served
 
 QUESTION = "Who is the mate of the Skua?"
 ASKED = [{"role": "user", "content": QUESTION}]
@@ -103,21 +97,6 @@ async def over_http(server):
         Client(streamable_http_client(f"{server.address}/mcp", http_client=http)) as client,
     ):
         return await of_mcp(client)
-
-
-async def over_stdio(folder):
-    parameters = StdioServerParameters(command=sys.executable, args=["-m", "localrag", "mcp"], cwd=str(folder), env=dict(os.environ))
-    async with Client(stdio_client(parameters)) as client:
-        return await of_mcp(client)
-
-
-@pytest.mark.ci
-@pytest.mark.parametrize("alone", [False, True], ids=["with a server", "alone"])
-def test_tools_of_mcp_over_standard_input_take_documents(folder, alone):
-    """To a running server, and to a process of its own."""
-    with nullcontext() if alone else served(folder):
-        assert (folder / ".localrag" / SERVER_FILE).exists() != alone
-        check_of_mcp(*asyncio.run(over_stdio(folder)))
 
 
 def test_tools_of_mcp_take_documents(server):

@@ -2,24 +2,12 @@
 
 import json
 import re
-import shutil
 
 import pytest
 
 ASKED = "Who is the mate of the Skua?"
 TITLE = f"Give this conversation a title of at most 3 words, nothing else.\n\nUser: {ASKED}\nAI: Lars Holm."
 CHAT = {"model": "localrag:mix", "messages": [{"role": "user", "content": ASKED}]}
-
-
-@pytest.fixture(scope="module")
-def folder(plain_town, tmp_path_factory):
-    return shutil.copytree(plain_town, tmp_path_factory.mktemp("formats") / "town")
-
-
-@pytest.fixture(scope="module")
-def client(server):
-    with server.client() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from localrag.model_files import find_embedder
-from tests.conftest import TOWN, run_localrag, run_process
+from tests.conftest import TOWN, run_localrag
 from tests.engine.test_embedder import write_gguf
 
 
@@ -14,14 +14,6 @@ def ask_json(town, *args):
     done = run_localrag(*args, "--json", cwd=town)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
-
-
-def test_auto_prints_the_mode_and_one_reason(town):
-    """Without --mode the question decides, and the reason stands on stderr."""
-    done = run_localrag("ask", "Who is the mate of the Skua?", cwd=town)
-
-    assert "mode: mix (it names" in done.stderr
-    assert ask_json(town, "ask", "What are the main themes?")["mode"] == "global"
 
 
 def test_the_command_for_a_source_finds_the_index(plain_town, tmp_path):
@@ -33,34 +25,6 @@ def test_the_command_for_a_source_finds_the_index(plain_town, tmp_path):
 
     assert command.startswith("source 1 --index ")
     assert (shown.returncode, "docs/" in shown.stdout) == (0, True), shown.stderr
-
-
-def test_a_follow_up_is_understood(town):
-    """`ask -c` goes on with the last conversation: the follow-up is made to stand on its own, and shown."""
-    first = ask_json(town, "ask", "Who is Lars Holm?")
-    second = ask_json(town, "ask", "-c", "What did he write?")
-    done = run_localrag("ask", "-c", "And to whom did he write?", cwd=town)
-    log = ask_json(town, "logs", "-n", "2")
-
-    assert second["conversation"] == first["conversation"]
-    assert "Lars Holm" in second["standalone_question"]
-    assert "understood as:" in done.stderr
-    assert [row["conversation"] for row in log] == [first["conversation"]] * 2
-    assert "And to whom" in run_localrag("logs", "-n", "1", cwd=town).stdout
-
-
-@pytest.mark.slow
-@pytest.mark.ci
-def test_chat_goes_on_until_quit(town):
-    """`chat` answers line after line in one conversation; an error does not end it."""
-    done = run_process("chat", cwd=town, given="Who is Lars Holm?\nWhere is he mate?\n/source 99\n/source 1\n/quit\nnever read\n")
-    log = ask_json(town, "logs", "-n", "2")
-
-    assert done.returncode == 0, done.stderr
-    assert "no citation 99" in done.stderr
-    assert "characters" in done.stdout
-    assert [row["question"] for row in log] == ["Where is he mate?", "Who is Lars Holm?"]
-    assert log[0]["conversation"] == log[1]["conversation"]
 
 
 def test_search_needs_no_model(town):

@@ -3,8 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
-import sys
 import time
 
 import psutil
@@ -390,21 +388,6 @@ def test_a_question_may_come_from_standard_input(here):
 
 
 @pytest.mark.ci
-def test_a_narrow_terminal_without_colours_shows_every_line_whole(here):
-    """At 60 columns a long question wraps and is edited; with NO_COLOR nothing is coloured."""
-    chat = Screen("chat", *QUICK, cwd=here, columns=60, NO_COLOR="1")
-    chat.wait_for("> ?")
-    chat.type("Who is the mate of the ferry Skua that Ingrid Hlm bought from the Northern Line?" + "\x1b[D" * 33 + "o\n")
-    chat.wait_for(ANSWERED)
-    chat.type("\x04")
-
-    assert chat.end() == 0
-    assert all(len(line) <= 60 for line in chat.lines)
-    assert logs("1")[0]["question"] == "Who is the mate of the ferry Skua that Ingrid Holm bought from the Northern Line?"
-    assert not re.search(r"\x1b\[[0-9;]*[349][0-7]m", chat.written)
-
-
-@pytest.mark.ci
 def test_a_dumb_terminal_gets_plain_lines(here):
     """With TERM=dumb nothing but text is written; a line is read as the terminal gives it, Ctrl-C and Ctrl-D do what they do elsewhere."""
     chat = Screen("chat", *QUICK, cwd=here, TERM="dumb")
@@ -417,13 +400,3 @@ def test_a_dumb_terminal_gets_plain_lines(here):
 
     assert chat.end() == 0
     assert "\x1b" not in chat.written
-
-
-@pytest.mark.parametrize("command", ["chat", "sessions", "ask"])
-def test_help_does_not_load_the_line_editor(command):
-    """`--help` is quick: prompt_toolkit is loaded at a prompt and nowhere else."""
-    code = f"import sys, localrag.cli\ntry:\n    localrag.cli.app(['{command}', '--help'])\nfinally:\n"
-    code += "    print('prompt_toolkit' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-
-    assert done.stdout.rstrip().endswith("False")

@@ -10,7 +10,7 @@ import pytest
 
 from localrag.store.collections import collections
 from localrag.store.opening import open_index
-from tests.conftest import TOWN, run_localrag, run_process
+from tests.conftest import TOWN, run_localrag
 from tests.forked import Forked
 
 
@@ -144,17 +144,6 @@ def test_only_the_selected_documents_are_asked(folder):
     assert "No document matches" in nowhere.stderr
     assert read(folder, "search", question, "--filter", "path=二/*")[0]["path"] == "二/c.txt"
     assert all("Holm" not in q for q in read(folder, "questions", "--filter", "type=pdf,type=md", "-n", "9") if "王海明" in q)
-
-
-@pytest.mark.ci
-def test_chat_keeps_its_documents(folder):
-    """Every question of a chat is about the documents it was begun with."""
-    index(folder, "one")
-    done = run_process("chat", "--filter", "path=one/b.txt", cwd=folder, given="Who is Lars Holm?\nWhat did he write?\n/quit\n")
-    assert done.returncode == 0, done.stderr
-    for row in read(folder, "logs", "-n", "2"):
-        assert row["filter"] == "path=one/b.txt"
-        assert {c["path"] for c in row["citations"]} == {"one/b.txt"}
 
 
 @pytest.mark.ci

@@ -142,14 +142,6 @@ def test_the_sentence_under_way_is_shown_and_removed(terminal):
     assert [line for line in terminal.screen if line] == [f"{first} It runs.", " [1]"]
 
 
-def test_a_full_line_has_no_draft(terminal):
-    """The next character would be written over its last one."""
-    stream = stream_of(["x" * 60])
-    stream.show_draft("y")
-
-    assert terminal.raw.endswith("x")
-
-
 @pytest.mark.parametrize("options", [{"terminal": False}, {"no_color": True}], ids=["a pipe", "NO_COLOR"])
 def test_without_styles_markdown_is_printed_as_it_is(monkeypatch, options):
     """Character by character, without drafts and cursor movements."""
@@ -204,15 +196,6 @@ def test_a_terminal_is_given_no_links_and_no_orders(terminal, text):
 def test_a_line_is_read_as_markdown(source, shown):
     """Links have their addresses, pictures their descriptions, and marks that a text imitates stay escaped."""
     assert inline_text(source).plain == shown
-
-
-@pytest.mark.ci
-def test_ten_thousand_words_and_an_open_fence(terminal):
-    """Every word is printed, in its order."""
-    parts = [f"Word{n} is here. [1] " for n in range(3333)] + ["\n\n```\n", "last line\n"]
-    stream_of(parts).finish("".join(parts))
-
-    assert terminal.text == "".join(parts) + "\n"
 
 
 CITED = Citation(1, "a.md", 3, 9, "quoted", "", "page 2", ("Setup", "Linux\x1b[2J"))

@@ -134,21 +134,6 @@ def test_the_result_says_what_was_spent_and_what_comes_next(recorded):
     assert all(c.endswith("--index other/.localrag") or c.endswith("--index other") for c in json.loads(elsewhere.stdout)["next"])
 
 
-@pytest.mark.slow
-@pytest.mark.ci
-def test_several_workers_are_told_of_each_with_what_it_does(tmp_path):
-    """In events and in `status --json`."""
-    folder = write_docs(tmp_path / "several")
-    done = index(folder, "--workers", "2", "--progress", "json", "--json")
-    assert done.returncode == 0, done.stderr
-
-    told = [e["workers"] for e in map(json.loads, done.stderr.splitlines()) if e["event"] == "progress"]
-    stored = json.loads(run_localrag("status", "--json", cwd=folder).stdout)["run"]["progress"]["workers"]
-    assert {row["name"] for row in told[-1]} == {"process 1", "process 2"}
-    assert sum(row["chunks"] for row in told[-1]) > 0
-    assert [row["name"] for row in stored] == [row["name"] for row in told[-1]]
-
-
 def test_an_error_is_an_event_too(tmp_path):
     """A program that reads events gets nothing else: what went wrong, its remedy and the exit code."""
     done = run_localrag("index", "nowhere", "--progress", "json", cwd=tmp_path)
