@@ -23,16 +23,11 @@ from tests.terminals import invoke, out
     ("args", "said"),
     [
         ("ask x --mode best", "There is no mode 'best'. Choose auto, mix,"),
-        ("chat --mode best", "There is no mode 'best'"),
         ("ask x --style poetic", "There is no style 'poetic'. Choose extractive or abstractive."),
-        ("chat --style poetic", "There is no style 'poetic'"),
         ("index docs --extractor magic", "There is no extractor 'magic'. Choose auto, tagger, model or phrases."),
-        ("eval extraction x --format marked --extractor magic", "There is no extractor 'magic'"),
         ("eval retrieval x --extractor magic", "There is no extractor 'magic'"),
         ("eval retrieval x --mode mix --mode best", "There is no mode 'best'"),
         ("eval qa x --mode best", "There is no mode 'best'"),
-        ("eval qa x --style poetic", "There is no style 'poetic'"),
-        ("eval answers q.txt --style poetic", "There is no style 'poetic'"),
         ("bench --style poetic", "There is no style 'poetic'"),
     ],
 )

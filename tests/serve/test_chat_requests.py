@@ -38,19 +38,14 @@ TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {}}}
     [
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}}, "response_format"),
-        ({"response_format": "json"}, "response_format"),
         ({"tools": [TOOL], "tool_choice": "required"}, "tool_choice"),
         ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "look_up"}}}, "tool_choice"),
-        ({"functions": [], "function_call": {"name": "look_up"}}, "function_call"),
         ({"n": 2}, "`n`"),
         ({"logprobs": True}, "logprobs"),
         ({"modalities": ["text", "audio"]}, "modalities"),
         ({"stop": "Sources"}, "stop"),
-        ({"stop": ["never", "Holm"]}, "stop"),
         ({"max_tokens": 0}, "max_tokens"),
-        ({"max_tokens": "many"}, "max_tokens"),
         ({"max_completion_tokens": -3}, "max_completion_tokens"),
-        ({"max_tokens": 2.5}, "max_tokens"),
         ({"stream": "perhaps"}, "stream"),
         ({"seed": "perhaps"}, "seed"),
     ],
@@ -65,14 +60,11 @@ def test_what_cannot_be_done_is_refused_by_name(client, changes, named):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"response_format": {"type": "text"}},
         {"tools": [TOOL], "tool_choice": "auto"},
         {"n": 1, "stop": None, "max_tokens": None, "logprobs": False},
-        {"modalities": ["text"]},
         {"n": 1.0, "stop": "", "max_tokens": -1, "logprobs": "false"},
         {"stop": ["", None], "max_tokens": "256", "seed": "7"},
         {"max_completion_tokens": 256.0, "max_tokens": ""},
-        {"stream": "false"},
         {"stream": "False", "stream_options": {"include_usage": "true"}},
     ],
 )
@@ -167,7 +159,6 @@ def test_half_a_character_is_refused_and_a_whole_one_stays(client):
     "messages",
     [
         [{"role": "system", "content": "Be brief."}, {"role": "system", "content": "Speak English."}, *ASKED],
-        [{"role": "developer", "content": "Be brief."}, *ASKED],
         [*ASKED, {"role": "assistant", "content": None, "tool_calls": []}, {"role": "tool", "content": "x", "tool_call_id": "1"}],
         [*ASKED, {"role": "system", "content": "Answer now."}],
     ],
@@ -185,7 +176,6 @@ def test_prompts_of_the_system_and_tools_do_not_keep_the_question_away(client, m
         ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]}], "Pictures"),
         ([{"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}}]}], "sound"),
         ([{"role": "user", "content": ["?"]}], "No message of the user"),
-        (["?"], "list of objects"),
         ("?", "list of objects"),
     ],
 )

@@ -86,10 +86,8 @@ def test_every_argument_of_every_tool_takes_any_value_or_says_what_it_may_be(fol
     [
         ("search", {"query": "x", "k": 500}, {"k": 20}),
         ("search", {"query": "x", "k": "3"}, {"k": 3}),
-        ("search", {"query": "x", "k": 3.0}, {"k": 3}),
         ("search", {"query": "x", "k": None, "filter": None, "collections": None}, {"k": 8, "filter": ""}),
         ("search", {"query": "x", "collections": "[]"}, {"collections": ()}),
-        ("search", {"query": "x", "collections": ["a", "b"]}, {"collections": ("a", "b")}),
         ("search", {"query": "x", "collections": '["a"]'}, {"collections": ("a",)}),
         ("search", {"question": "x", "top_k": 2}, {"query": "x", "k": 2}),
         ("search", {"Query": "x", "unknown": {"a": 1}}, {"query": "x"}),
@@ -97,7 +95,6 @@ def test_every_argument_of_every_tool_takes_any_value_or_says_what_it_may_be(fol
         ("ask", {"question": "Who?", "mode": "BASIC", "max_seconds": 1e9}, {"mode": "basic", "max_seconds": 45}),
         ("ask", {"question": "Who?", "mode": "", "max_seconds": None}, {"mode": "auto", "max_seconds": 45}),
         ("timeline", {"topic": "Lars", "offset": 1 << 80}, {"offset": 1 << 40}),
-        ("timeline", {"offset": -5}, {"offset": 0}),
     ],
 )
 def test_what_is_written_nearly_right_is_understood(folder, tool, arguments, asked):

@@ -58,11 +58,12 @@ def test_everything_is_there_through_a_running_serve(folder, mode):
         told.append(said)
 
     with served(folder):
-        tools, answered, found, nobody, unknown = by_client(
+        tools, answered, found, made, nobody, unknown = by_client(
             started(folder, *NO_MODEL),
             lambda client: client.list_tools(),
             lambda client: client.call_tool("ask", WHO, progress_callback=hear),
             tool("search", query="Who bought the ferry?", k=2),
+            tool("timeline"),
             tool("entity", name="Zaphod"),
             no_tool,
             mode=mode,
@@ -76,6 +77,7 @@ def test_everything_is_there_through_a_running_serve(folder, mode):
     assert answered.structured_content["citations"]
     assert told
     assert len(found.structured_content["passages"]) == 2
+    assert made.structured_content["complete"]
     assert nobody.is_error
     assert unknown
 

@@ -217,13 +217,10 @@ def test_what_there_is_not_is_said_in_words(worker, folder, name, arguments, wor
     ("name", "path"),
     [
         ("./docs/b.txt", "docs/b.txt"),
-        ("docs//x/../b.txt", "docs/b.txt"),
         ("docs\\b.txt", "docs/b.txt"),
         ("b.txt", "docs/b.txt"),
-        ("/b.txt", "docs/b.txt"),
         ("B.TXT", "docs/b.txt"),
         ("/home/ada/town/docs/b.txt", "docs/b.txt"),
-        ("deep/b.md", "docs/deep/b.md"),
         (STRANGE, f"docs/{STRANGE}"),
     ],
 )

@@ -11,12 +11,11 @@ from localrag.analysis.tables import Cell, CellState, Column, TableRow, make_tab
 from localrag.project import open_for_query
 from localrag.records import Citation
 from localrag.serve import mcp_results, table_worker
-from localrag.serve.mcp_server import LocalBackend, ServerOrLocalBackend, make_server
+from localrag.serve.mcp_server import LocalBackend, make_server
 from localrag.serve.query_worker import QueryWorker
 from localrag.serve.table_worker import TableWorker
-from tests.serve.mcp_clients import by_client, size_of, tool
+from tests.serve.mcp_clients import by_client, size_of
 from tests.serve.result_tables import TABLES, review
-from tests.serve.server import served
 
 QUESTIONS = ["Who is the mate of the Skua?", "date: When was it bought?"]
 
@@ -192,24 +191,3 @@ def test_states_are_told_in_words(folder, backend, monkeypatch):
         assert f'"state": "{state}", "confidence": 0.8' in text
     assert "Not read yet" in text
     assert found.structured_content["complete"] is False
-
-
-@pytest.mark.ci
-def test_a_running_server_makes_the_tables_of_the_bridge(folder):
-    """So that models are loaded once; without one this process makes them."""
-    index = folder / ".localrag"
-
-    def refused():
-        raise AssertionError("this process opens nothing while a server runs")
-
-    def by(opened):
-        nearest = ServerOrLocalBackend(index, opened)
-        (found,) = by_client(make_server(index, nearest), tool("review", questions=QUESTIONS[:1], filter="path=docs/b*"))
-        nearest.close()
-        return found
-
-    with served(folder):
-        bridged = by(refused)
-    alone = by(lambda: open_for_query(index))
-    assert [row["key"] for row in bridged.structured_content["rows"]] == ["docs/b.txt"]
-    assert alone.structured_content["rows"] == bridged.structured_content["rows"]

@@ -8,7 +8,6 @@ from contextlib import closing
 
 import pytest
 
-from localrag.store.opening import writer_lock
 from tests.conftest import TOWN
 from tests.serve.browser import LOOKS, assert_accessible, focused, opened, own_words, violations
 from tests.serve.server import served
@@ -321,23 +320,6 @@ def test_a_conversation_is_deleted_after_a_question(browser, server, folder):
         page.goto(place)
         page.get_by_role("alert").wait_for()
         assert "There is no conversation" in page.get_by_role("alert").inner_text()
-
-
-def test_a_conversation_that_cannot_be_deleted_now_says_why(browser, server, folder):
-    """While another process writes to the index; it stays in the list, and can be deleted afterwards."""
-    asked = "Who is the mate of the Skua, Orlando Pym?"
-    with opened(browser, server, allowed="409") as (page, _):
-        ask(page, asked).locator("footer.foot").wait_for()
-        page.get_by_role("button", name=f"Delete conversation: {asked}").click()
-        dialog = page.get_by_role("dialog")
-        with writer_lock(folder / ".localrag"):
-            dialog.get_by_role("button", name="Delete").click()
-            dialog.get_by_role("alert").wait_for()
-            assert "is writing to" in dialog.inner_text()
-            assert page.get_by_role("link", name=re.compile(re.escape(asked))).count() > 0
-        dialog.get_by_role("button", name="Delete").click()
-        dialog.wait_for(state="hidden")
-        page.get_by_role("link", name=re.compile(re.escape(asked))).first.wait_for(state="detached")
 
 
 def test_no_conversation_is_deleted_while_a_question_is_answered(writing):

@@ -1,14 +1,9 @@
 """The page's documents in a real browser: files in, files out, what was read, one of them with its passage."""
 
-import os
 import re
-import time
 
 import pytest
 
-from localrag.indexing.progress import RunProgress
-from localrag.store import runs
-from localrag.store.opening import open_index
 from tests.conftest import run_localrag, write_town
 from tests.serve.browser import LOOKS, assert_accessible, focused, opened, violations
 from tests.serve.server import served
@@ -114,23 +109,6 @@ def test_a_file_that_is_refused_is_said(browser, server):
         page.locator(".uploads").get_by_text("Files of this kind cannot be read.").wait_for()
         page.get_by_role("button", name="Remove twice.txt from the list").click()
         page.get_by_text("A file with this name already exists.").wait_for(state="detached")
-
-
-def test_a_file_beyond_the_limit_is_not_sent(browser, server):
-    """The page knows the limit and says it at once."""
-    with opened(browser, server, "#/documents") as (page, heard):
-
-        def small(route):
-            route.fulfill(json=route.fetch().json() | {"most_bytes": 10})
-
-        page.route("**/api/status", small)
-        page.reload()
-        page.get_by_text("up to 10 bytes each").wait_for()
-        page.get_by_label("Drop files here").set_input_files([given("large.txt", "More than ten bytes.")])
-        failure = page.locator(".uploads").get_by_role("alert")
-        failure.wait_for()
-        assert "too large" in failure.inner_text()
-        assert not [url for url in heard.requests if "/api/files/" in url]
 
 
 def test_files_are_dropped_anywhere_on_the_page(browser, server):
@@ -248,24 +226,3 @@ def test_everybody_can_use_it(browser, server, scheme, width):
             if place == "#/documents":
                 page.get_by_role("button", name=re.compile("^Remove ")).first.click()
                 assert violations(page) == []
-
-
-def test_each_of_several_workers_has_a_row(browser, server, folder):
-    """Its state, speed, what it has done and when it was last heard of, also on a narrow page."""
-    row = {"place": "2 cores", "units": 3, "chunks_per_s": 1.5, "decode_tokens_per_s": None, "seen_at": time.time()}
-    workers = [row | {"name": "process 1", "state": "working", "chunks": 71}, row | {"name": "process 2", "state": "gone", "chunks": 12}]
-    facts = RunProgress("extraction", 4, 9, fraction=0.4, workers=tuple(workers)).to_json()
-    db = open_index(folder / ".localrag", create=True)
-    run = runs.start_run(db, os.getpid())
-    try:
-        runs.update_run(db, run, facts)
-        with opened(browser, server, "#/documents", width=320) as (page, _):
-            table = page.get_by_role("table", name="Workers")
-            table.wait_for()
-            told = table.inner_text()
-            assert violations(page) == []
-    finally:
-        runs.end_run(db, run, "complete", {})
-        db.close()
-    assert re.search(r"process 1.*working\s+1.5 chunks/s\s+71", told, re.DOTALL)
-    assert re.search(r"process 2.*gone.*12", told, re.DOTALL)

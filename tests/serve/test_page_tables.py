@@ -175,23 +175,6 @@ def test_the_grid_is_used_with_the_keyboard_alone(browser, server, made):
         assert at(page) == "29.6"
 
 
-def test_the_head_and_the_first_column_stay_and_only_the_grid_scrolls(browser, server, made):
-    """Of 200 documents and 20 questions, at any width; every cell is there."""
-    made["review"] = review(200, 20)
-    for width in (1280, 320):
-        with opened(browser, server, "#/work", width=width) as (page, _):
-            fill(page)
-            make(page)
-            assert page.get_by_role("gridcell").count() == 4_000
-            page.locator(".grid-box").evaluate("box => box.scrollTo(3000, 3000)")
-            box = page.locator(".grid-box").bounding_box()
-            head, first = page.locator("[data-cell='-1.0']").bounding_box(), page.locator("[data-cell='60.0']").bounding_box()
-            assert head["x"] == pytest.approx(box["x"], abs=2)
-            assert head["y"] == pytest.approx(box["y"], abs=2)
-            assert first["x"] == pytest.approx(box["x"], abs=2)
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
 def test_a_longer_table_is_shown_in_pages(browser, server, made):
     """And the keys stay on the page that is shown."""
     made["review"] = review(400, 20)

@@ -12,10 +12,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from localrag.errors import LocalragError
 from localrag.project import open_for_query
 from localrag.query.question import QueryOptions
-from localrag.serve.query_worker import QueryWorker, RunningQuestion
+from localrag.serve.query_worker import QueryWorker
 
 SOON = 60.0  # seconds after which a test gives up
 
@@ -127,33 +126,6 @@ def test_a_worker_that_was_never_started_is_closed_at_once(tmp_path):
     assert not closing.is_alive()
 
 
-def test_a_worker_may_be_closed_twice(folder):
-    """The second call does nothing."""
-    before = set(threading.enumerate())
-    worker = QueryWorker(folder, lambda: open_for_query(folder))
-    worker.start()
-    worker.close()
-    worker.close()
-    assert {thread for thread in threading.enumerate() if thread.name == "localrag-questions"} <= before
-
-
-def test_callers_get_the_error_even_if_the_callback_for_it_raises(tmp_path):
-    """A caller gets the error that kept the worker from starting; it does not wait for ever."""
-
-    def failed(_error):
-        raise RuntimeError
-
-    worker = QueryWorker(tmp_path, None)
-    hook, threading.excepthook = threading.excepthook, lambda _: None
-    try:
-        worker.start(failed)
-        with pytest.raises(LocalragError, match="no index"):
-            in_time(worker.count(["a"]))
-        worker.close()
-    finally:
-        threading.excepthook = hook
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
 @pytest.mark.ci
 def test_an_interrupt_ends_the_wait_for_models_that_are_being_loaded(folder):
@@ -181,33 +153,6 @@ def test_an_interrupt_ends_the_wait_for_models_that_are_being_loaded(folder):
         process.kill()
     assert "closed" not in said
     assert "KeyboardInterrupt" in failed
-
-
-def test_waiting_for_the_end_of_a_question_can_be_cancelled(folder):
-    """The question ends all the same, and its own failure is not raised."""
-
-    async def asked():
-        ended = asyncio.Event()
-
-        async def question():
-            try:
-                await asyncio.sleep(SOON)
-            finally:
-                await asyncio.sleep(0.2)  # what it takes to end
-                ended.set()
-                raise RuntimeError
-
-        made = RunningQuestion(asyncio.create_task(question()), asyncio.Queue())
-        await asyncio.sleep(0)
-        waiting = asyncio.create_task(made.end())
-        await asyncio.sleep(0.05)
-        waiting.cancel()
-        await asyncio.wait({waiting})
-        assert waiting.cancelled()
-        await ended.wait()
-        await made.end()
-
-    in_time(asked())
 
 
 def test_a_question_ends_in_the_worker_before_its_caller_goes_on(folder):

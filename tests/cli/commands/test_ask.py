@@ -3,11 +3,7 @@
 import json
 import shutil
 
-import pytest
-
-from localrag.model_files import find_embedder
 from tests.conftest import TOWN, run_localrag
-from tests.engine.test_embedder import write_gguf
 
 
 def ask_json(town, *args):
@@ -104,31 +100,3 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(town):
     ):
         done = run_localrag(*args, cwd=town)
         assert (done.returncode, message in done.stderr) == (2, True), done.stderr
-
-
-@pytest.fixture(scope="module")
-def minilm_gguf(tmp_path_factory):
-    """The embedded embedding model as a GGUF file: another embedder."""
-    path = tmp_path_factory.mktemp("gguf") / "minilm.gguf"
-    write_gguf(find_embedder(None).path, path)
-    return path
-
-
-@pytest.mark.ci
-def test_another_embedder_is_refused_until_the_index_is_embedded_anew(town, tmp_path, minilm_gguf):
-    """Vectors of two models are never mixed: `index --embedder` names the remedy, `reembed` does it, questions work after it."""
-    shutil.copytree(town, tmp_path / "town")
-    here = tmp_path / "town"
-    calls = ask_json(here, "status")["spent"]["calls"]
-
-    refused = run_localrag("index", "docs", "--embedder", str(minilm_gguf), cwd=here)
-    done = run_localrag("reembed", "--embedder", str(minilm_gguf), cwd=here)
-    after = ask_json(here, "status")
-
-    assert refused.returncode == 1
-    assert "localrag reembed" in refused.stderr
-    assert done.returncode == 0, done.stderr
-    assert after["models"]["embedder"]["path"] == str(minilm_gguf)
-    assert after["spent"]["calls"] == calls
-    assert after["run"]["state"] == "complete"
-    assert ask_json(here, "search", "Who wrote to the mayor?")[0]["path"] == "docs/b.txt"

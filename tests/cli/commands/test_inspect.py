@@ -1,10 +1,8 @@
 """Collections over the life of an index, and questions to some of its documents, on the command line."""
 
 import json
-import os
 import shutil
 import subprocess
-import time
 
 import pytest
 
@@ -144,35 +142,6 @@ def test_only_the_selected_documents_are_asked(folder):
     assert "No document matches" in nowhere.stderr
     assert read(folder, "search", question, "--filter", "path=二/*")[0]["path"] == "二/c.txt"
     assert all("Holm" not in q for q in read(folder, "questions", "--filter", "type=pdf,type=md", "-n", "9") if "王海明" in q)
-
-
-@pytest.mark.ci
-def test_dates_are_the_metadata_s_else_the_file_s(folder):
-    """And the database says which; the year 2024 is after=2024,before=2025, without gap or overlap."""
-    (folder / "one" / "dated.md").write_text("---\ndate: 31 December 2024\nauthor: 王 & A. Holm, B.\n---\n\nThe pier was sold.\n")
-    for name, day in (("a.md", "2023-12-31"), ("b.txt", "2024-01-01")):
-        moment = time.mktime(time.strptime(day, "%Y-%m-%d")) + 3600
-        os.utime(folder / "one" / name, (moment, moment))
-    index(folder, "one")
-    db = open_index(folder / ".localrag")
-    rows = db.execute("SELECT path, date, date_source FROM documents ORDER BY path").fetchall()
-    db.close()
-    assert rows == [
-        ("one/a.md", "2023-12-31", "file"),
-        ("one/b.txt", "2024-01-01", "file"),
-        ("one/dated.md", "2024-12-31", "metadata"),
-    ]
-
-    def found(where):
-        return {row["path"] for row in read(folder, "search", "Skua pier", "--filter", where)}
-
-    assert found("after=2024,before=2025") == {"one/b.txt", "one/dated.md"}
-    assert found("before=2024-01-01") == {"one/a.md"}
-    assert found('meta.AUTHOR="a. holm, b"') == found("meta.author=王") == {"one/dated.md"}
-    assert found("meta.author!=holm,type!=md") == {"one/b.txt"}
-    wrong = run_localrag("search", "x", "--filter", "meta.autor=x", cwd=folder)
-    assert wrong.returncode == 2
-    assert "Did you mean author?" in wrong.stderr
 
 
 @pytest.mark.slow
