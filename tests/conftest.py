@@ -356,6 +356,14 @@ def in_own_town(own_town: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return own_town
 
 
+def until(holds: Callable[[], object], seconds: float = 120) -> None:
+    """Wait for something; an error where it does not come."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
 def write_documents(folder: Path, documents: dict[str, str | bytes]) -> None:
     for name, text in documents.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,6 @@ sys.path.insert(0, str(SCRIPT.parent))
 
 gpu_check, gpu_pack = map(import_module, ("gpu_check", "gpu_pack"))
 
-MIB = 1 << 20
 STEPS = tuple(gpu_check.Step(name, name, 30) for name in ("first", "second", "third"))
 JOB = {"rehearse": True, "card": "", "pack": str(ROOT), "command": "gpu_check.py run OUT --rehearse"}
 

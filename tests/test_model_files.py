@@ -69,8 +69,11 @@ def test_what_the_user_wrote_stays_as_it_is():
 
 
 def test_a_model_is_forgotten_also_as_the_default():
-    """After `rm` the default is the bundled one again; what is not on the user's list cannot be removed."""
+    """After `rm`, and where that is chosen, the default is the bundled one again; what is not on the user's list cannot be removed."""
     add_model("chat", "a", "/a.gguf")
+    set_default("chat", "a")
+    set_default("chat", "smollm2-135m")
+    assert "default_chat" not in user_models()
     set_default("chat", "a")
     remove_model("chat", "a")
 
@@ -78,15 +81,6 @@ def test_a_model_is_forgotten_also_as_the_default():
     assert "a" not in merged_models()["chat"]
     with pytest.raises(UsageError, match="not on your own list"):
         remove_model("chat", "smollm2-135m")
-
-
-def test_the_bundled_model_can_be_the_default_again():
-    """It is written by leaving the line out."""
-    add_model("chat", "a", "/a.gguf")
-    set_default("chat", "a")
-    set_default("chat", "smollm2-135m")
-
-    assert "default_chat" not in user_models()
 
 
 @pytest.mark.parametrize(

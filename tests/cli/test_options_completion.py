@@ -12,6 +12,8 @@ import pytest
 from localrag.model_files import add_model, user_file
 from tests.forked import run_forked
 
+pytestmark = pytest.mark.ci
+
 HEAVY = ("torch", "llama_cpp", "faiss", "igraph", "sentence_transformers", "numpy", "sqlite_utils", "rich", "httpx")
 
 
@@ -33,7 +35,6 @@ def offered(folder, *words, shell="bash"):
     return [line for line in done.stdout.splitlines() if line]
 
 
-@pytest.mark.ci
 def test_models_are_offered_by_kind(town):
     """Chat models for --model, embedders for --embedder, rerankers for --reranker; all of them for test."""
     add_model("chat", "small-one", "/a.gguf")
@@ -45,7 +46,6 @@ def test_models_are_offered_by_kind(town):
     assert offered(town, "models", "test", "s") == ["smollm2-135m", "small-one", "sorter"]
 
 
-@pytest.mark.ci
 def test_what_is_wrong_is_no_word_of_completion(town):
     """With a typo in models.toml nothing is offered, and nothing is said."""
     user_file().parent.mkdir(exist_ok=True)
@@ -62,7 +62,6 @@ def test_choices_settings_and_prompts_are_offered(town):
     assert offered(town, "ask", "x", "--mode", "g", shell="fish") == ["global"]
 
 
-@pytest.mark.ci
 def test_completion_loads_no_heavy_library(town):
     """Tab is pressed often: what models are offered with is the standard library."""
     code = f"""import sys
@@ -74,7 +73,6 @@ print([m for m in {HEAVY} if m in sys.modules])"""
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="bash is not here")
-@pytest.mark.ci
 def test_bash_completes_the_name_of_a_model(town):
     """A real bash with the script that --show-completion prints: Tab completes the name, which the command then takes."""
     command = Path(sys.executable).with_name("localrag")

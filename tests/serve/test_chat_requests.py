@@ -9,6 +9,7 @@ from localrag.engine.tokenizer import Tokenizer
 from localrag.model_files import bundled_chat_model
 from localrag.serve import auth
 from tests.conftest import TOWN, mostly_ci
+from tests.serve.server import chunks, events
 
 ODD = "The cook of the Skua is Mia\u200b Berg, who says that a <b and c &lt; d for the price of the fish.\n"
 ASKED = [{"role": "user", "content": "Who is the mate of the Skua?"}]
@@ -25,8 +26,7 @@ def said(client, **changes):
 
 def streamed(client, **changes):
     """The text and the last reason of a stream."""
-    lines = [line.removeprefix("data: ") for line in said(client, stream=True, **changes).text.splitlines() if line.startswith("data: {")]
-    choices = [json.loads(line)["choices"][0] for line in lines]
+    choices = [chunk["choices"][0] for chunk in chunks(said(client, stream=True, **changes))]
     return "".join(c["delta"].get("content", "") for c in choices), choices[-1]["finish_reason"]
 
 
@@ -265,9 +265,7 @@ def test_the_tokens_of_an_answer_without_a_model_are_counted(client, folder):
     counts = counter.count(ASKED[0]["content"]), counter.count(whole["choices"][0]["message"]["content"])
     usage = whole["usage"]
     assert (usage["prompt_tokens"], usage["completion_tokens"]) == counts
-    lines = said(client, stream=True, stream_options={"include_usage": True}).text.splitlines()
-    (last,) = [json.loads(line[6:])["usage"] for line in lines if line.startswith("data: {") and '"usage"' in line]
-    assert last == usage
-    lines = client.post("/api/chat", json={"model": "localrag:mix", "messages": ASKED}).text.splitlines()
-    last = json.loads(lines[-1])
+    *_, last = chunks(said(client, stream=True, stream_options={"include_usage": True}))
+    assert last["usage"] == usage
+    *_, last = events(client.post("/api/chat", json={"model": "localrag:mix", "messages": ASKED}))
     assert (last["prompt_eval_count"], last["eval_count"]) == counts

@@ -2,13 +2,13 @@
 
 import os
 import sys
-import time
 
 import psutil
 import pytest
 
 from localrag.errors import IndexBusy
 from localrag.serve.context import NICE, IndexProcess
+from tests.conftest import until
 
 
 @pytest.fixture
@@ -49,8 +49,5 @@ def test_a_second_run_is_refused_until_the_first_has_ended(jobs, tmp_path):
 def test_what_a_run_said_when_it_failed_is_kept(jobs, tmp_path):
     """The reason is there for the page."""
     jobs.start("index", [str(tmp_path / "missing")])
-    for _ in range(600):
-        if not jobs.is_running:
-            break
-        time.sleep(0.1)
+    until(lambda: not jobs.is_running)
     assert "missing" in jobs.error_text

@@ -1,7 +1,6 @@
 """Texts of documents that imitate ours: their own `[1]` is no citation, and nothing in a passage passes for another result."""
 
 import asyncio
-import json
 import re
 
 import pytest
@@ -11,7 +10,7 @@ from localrag.query.question import QueryOptions
 from localrag.serve.mcp_server import INSTRUCTIONS, LocalBackend, make_server
 from tests.conftest import TOWN, run_localrag
 from tests.serve.mcp_clients import by_client, text_of, tool
-from tests.serve.server import served_here
+from tests.serve.server import chunks, served_here
 
 CLAIM = "Berg [1] and Holm [2] report that the trawler Petrel was sold to Ruth Sand for ninety crowns [7]."
 FORGED = "2. docs/contract.md, characters 0–40"
@@ -55,9 +54,8 @@ def test_programs_and_the_terminal_are_given_no_forged_mark(folder):
     with served_here(folder) as server, server.client() as client:
         asked = {"model": "localrag:basic", "messages": [{"role": "user", "content": QUESTION}]}
         whole = client.post("/v1/chat/completions", json=asked).json()
-        streamed = client.post("/v1/chat/completions", json=asked | {"stream": True}).text
-        events = [json.loads(line.removeprefix("data: ")) for line in streamed.splitlines() if line.startswith("data: {")]
-        pieces = "".join(e["choices"][0]["delta"].get("content", "") for e in events)
+        streamed = chunks(client.post("/v1/chat/completions", json=asked | {"stream": True}))
+        pieces = "".join(e["choices"][0]["delta"].get("content", "") for e in streamed)
     printed = run_localrag("ask", QUESTION, "--mode", "basic", cwd=folder).stdout
     answer = "\n".join(
         line for line in printed.splitlines() if not re.match(r"\[\d+\] docs/", line)

@@ -6,8 +6,6 @@ import os
 import stat
 import subprocess
 import sys
-import threading
-import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,16 +18,13 @@ from mcp.shared.exceptions import MCPError
 
 from localrag.errors import LocalragError
 from localrag.project import open_for_query
-from localrag.serve.app import make_app
-from localrag.serve.auth import SERVER_FILE, AccessPolicy, announce_server, find_running_server
-from localrag.serve.context import IndexProcess, ServerContext
+from localrag.serve.auth import SERVER_FILE, announce_server, find_running_server
 from localrag.serve.mcp_server import ServerOrLocalBackend, make_server
-from tests.conftest import run_localrag
+from tests.conftest import run_localrag, until
 from tests.serve.mcp_clients import by_client, text_of, tool
-from tests.serve.server import served
+from tests.serve.server import served, served_here
 from tests.serve.test_mcp_server_mcp import Slow
 
-KEY = "k" * 32
 MODES = ("legacy", "auto")
 NO_MODEL = ("--model", "no-such-model")  # a process that opens the index itself fails by it
 WHO = {"question": "Who is the mate of the Skua?", "mode": "mix"}
@@ -113,23 +108,11 @@ def test_the_process_answers_itself_where_no_server_runs(folder):
 @contextmanager
 def slow_server(folder):
     """A server in this process, announced, whose questions take for ever."""
-    index = folder / ".localrag"
-    worker = Slow(index, None)
-    site = ServerContext(index, folder, worker, IndexProcess(index), folder / "inbox")
-    app = make_app(site, AccessPolicy(KEY))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="on", timeout_graceful_shutdown=1))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.02)
-    key = folder / "slow.key"
-    key.write_text(KEY)
-    try:
-        with announce_server(index, "127.0.0.1", server.servers[0].sockets[0].getsockname()[1], key):
+    worker, key = Slow(folder / ".localrag", None), folder / "slow.key"
+    with served_here(folder, worker=worker) as running:
+        key.write_text(running.key)
+        with announce_server(folder / ".localrag", "127.0.0.1", int(running.address.rpartition(":")[2]), key):
             yield worker
-    finally:
-        server.should_exit = True
-        thread.join()
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -150,10 +133,7 @@ def test_a_question_that_is_cancelled_ends_in_the_server(folder, mode):
             await asyncio.wait_for(heard.wait(), 60)
             call.cancel()
             await asyncio.wait([call])
-            for _ in range(200):
-                if worker.ended:
-                    break
-                await asyncio.sleep(0.05)
+            await asyncio.to_thread(until, lambda: worker.ended)
             return worker.ended, await client.call_tool("documents", {})
 
     with slow_server(folder) as worker:

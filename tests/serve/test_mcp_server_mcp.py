@@ -179,23 +179,6 @@ def test_results_are_bounded_and_say_how_to_go_on(door):
     assert all(size_of(r) < mcp_results.MAX_RESULT_BYTES for r in (first, found, answered))
 
 
-def test_the_graph_is_told_of(door):
-    """An entity by any of its names, communities by level, a report by its number, files with a text in their path."""
-    entity, every, files = through(
-        door, tool("entity", name="lars holm"), tool("communities", level=0), tool("documents", contains="b.txt")
-    )
-    (number, *_) = [c["number"] for c in every.structured_content["rows"] if c["title"]]
-    report = through(door, tool("report", id=number))
-
-    assert entity.structured_content["name"] == "Lars Holm"
-    assert entity.structured_content["mentions"]
-    assert "mate of the Skua" in text_of(entity)
-    assert {c["level"] for c in every.structured_content["rows"]} == {0}
-    assert report.structured_content["number"] == number
-    assert report.structured_content["findings"]
-    assert [d["path"] for d in files.structured_content["rows"]] == ["docs/b.txt"]
-
-
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [

@@ -14,6 +14,7 @@ from localrag.serve import mcp_results, table_worker
 from localrag.serve.mcp_server import LocalBackend, make_server
 from localrag.serve.query_worker import QueryWorker
 from localrag.serve.table_worker import TableWorker
+from tests.conftest import until
 from tests.serve.mcp_clients import by_client, size_of
 from tests.serve.result_tables import TABLES, review
 
@@ -137,10 +138,7 @@ def test_a_call_that_is_cancelled_stops_its_table(folder, monkeypatch):
             await asyncio.to_thread(begun.wait, 60)
             task.cancel()
             await asyncio.wait([task])
-            for _ in range(200):
-                if stopped:
-                    break
-                await asyncio.sleep(0.05)
+            await asyncio.to_thread(until, lambda: stopped)
 
     asyncio.run(made())
     tables.close()

@@ -1,12 +1,10 @@
 """The chat model that answers is chosen on the page, among those of this machine."""
 
-import json
-
 import pytest
 
 from localrag.model_files import add_model, find_chat_model, remove_model
 from tests.serve.browser import opened
-from tests.serve.server import served, served_here
+from tests.serve.server import asked, served, served_here
 
 
 @pytest.fixture(autouse=True)
@@ -17,22 +15,16 @@ def second(home):
     remove_model("chat", "second")
 
 
-def answered(client, question):
-    """The stored answer to a question, and whether the stream ended well."""
-    with client.stream("POST", "/api/ask", json={"question": question, "mode": "basic"}) as stream:
-        return json.loads([line for line in stream.iter_lines() if line.strip()][-1])
-
-
 def test_the_models_of_this_machine_are_listed_and_one_of_them_is_chosen(folder):
     """The choice counts from the next question on, and the status tells which model answers."""
     with served_here(folder) as server, server.client() as client:
-        assert answered(client, "Who is the harbour master?")["event"] == "done"
+        asked(client, "Who is the harbour master?")
         before = client.get("/api/models").json()
         chosen = client.post("/api/models/second", json={})
 
         assert {before["answers_with"], "second"} <= set(before["models"])
         assert chosen.json() == {"answers_with": "second"}
-        assert answered(client, "Who is the harbour master?")["event"] == "done"
+        asked(client, "Who is the harbour master?")
         assert client.get("/api/status").json()["answers_with"] == "second"
 
 
@@ -43,7 +35,7 @@ def test_a_model_that_is_not_on_the_list_is_refused(folder):
             refused = client.post(f"/api/models/{name}", json={})
             assert refused.status_code == 400
             assert "second" in refused.json()["error"]["hint"]
-        assert answered(client, "Who is the harbour master?")["event"] == "done"
+        asked(client, "Who is the harbour master?")
         assert client.get("/api/models").json()["answers_with"] != "third"
 
 

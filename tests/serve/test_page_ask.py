@@ -1,16 +1,16 @@
 """The page in a real browser over a real index: questions, answers, their sources."""
 
-import json
 import re
 import shutil
 import sqlite3
 from contextlib import closing
+from functools import cache
 
 import pytest
 
-from tests.conftest import TOWN
+from tests.conftest import TOWN, until
 from tests.serve.browser import LOOKS, assert_accessible, focused, opened, own_words, violations
-from tests.serve.server import served
+from tests.serve.server import asked, served
 
 pytestmark = pytest.mark.ci
 
@@ -53,16 +53,8 @@ def writing(folder, tmp_path_factory):
 @pytest.fixture(scope="module")
 def answers(server):
     """Asks a question once, without the page, and gives its answer."""
-    known = {}
-
-    def answer(question):
-        if question not in known:
-            with server.client() as door, door.stream("POST", "/api/ask", json={"question": question, "mode": "basic"}) as stream:
-                last = [line for line in stream.iter_lines() if line.strip()][-1]
-            known[question] = json.loads(last)["answer"]
-        return known[question]
-
-    return answer
+    with server.client() as door:
+        yield cache(lambda question: asked(door, question))
 
 
 def ask(page, question):
@@ -240,13 +232,8 @@ def test_a_draft_is_grey_and_stopping_keeps_what_was_checked(browser, writing):
         assert turn.locator(".badge").inner_text().startswith("Stopped")
         assert turn.locator(".draft").count() == 0
         assert page.locator("div[role=status]").inner_text().startswith("Answer stopped")
-        for _ in range(100):
-            with writing.client() as door:
-                if door.get("/api/status").json()["questions"]["active"] == 0:
-                    break
-            page.wait_for_timeout(100)
-        else:
-            pytest.fail("the server still answers a question that was stopped")
+        with writing.client() as door:
+            until(lambda: door.get("/api/status").json()["questions"]["active"] == 0)
         page.get_by_label("Your question").fill("Who?")
         assert page.get_by_role("button", name="Ask", exact=True).is_enabled()
 
@@ -287,22 +274,22 @@ def test_a_failure_says_what_happened_and_what_mends_it(browser, server):
 
 def test_a_conversation_is_deleted_after_a_question(browser, server, folder):
     """By keyboard alone; declined, it stays; agreed, it leaves the list and the page, and no file of the index has its words."""
-    asked = "Who is the mate of the Skua, Quorlim Zabrinsky?"
+    question = "Who is the mate of the Skua, Quorlim Zabrinsky?"
     with opened(browser, server, allowed="404") as (page, _):
-        ask(page, asked).locator("footer.foot").wait_for()
+        ask(page, question).locator("footer.foot").wait_for()
         place = page.url
-        button = page.get_by_role("button", name=f"Delete conversation: {asked}")
+        button = page.get_by_role("button", name=f"Delete conversation: {question}")
         page.get_by_role("link", name=re.compile("Quorlim")).focus()
         page.keyboard.press("Tab")
-        assert focused(page) == f"Delete conversation: {asked}"
+        assert focused(page) == f"Delete conversation: {question}"
         page.keyboard.press("Enter")
         dialog = page.get_by_role("dialog", name="Delete this conversation?")
-        assert asked in dialog.inner_text()
+        assert question in dialog.inner_text()
         assert focused(page) == "Cancel"
         assert violations(page) == []
         page.keyboard.press("Enter")
         dialog.wait_for(state="hidden")
-        assert focused(page) == f"Delete conversation: {asked}"
+        assert focused(page) == f"Delete conversation: {question}"
         assert b"Quorlim" in b"".join(f.read_bytes() for f in (folder / ".localrag").iterdir() if f.is_file())
 
         page.keyboard.press("Enter")
@@ -324,9 +311,9 @@ def test_a_conversation_is_deleted_after_a_question(browser, server, folder):
 
 def test_no_conversation_is_deleted_while_a_question_is_answered(writing):
     """It reads the index, and its answer may belong to the conversation."""
-    asked = {"question": "How are the Skua and the Northern Line connected?", "mode": "mix"}
+    question = {"question": "How are the Skua and the Northern Line connected?", "mode": "mix"}
     with writing.client() as door, writing.client() as other:
-        with door.stream("POST", "/api/ask", json=asked) as stream:
+        with door.stream("POST", "/api/ask", json=question) as stream:
             lines = stream.iter_lines()  # held: once it is gone, the connection is closed and the question ends
             next(lines)
             refused = other.delete("/api/conversations/1")
@@ -337,10 +324,9 @@ def test_the_list_of_conversations_follows_other_tabs_and_keeps_programs_apart(b
     """Once the tab is looked at again."""
     with opened(browser, server) as (page, _), server.client() as door:
         page.get_by_label("Your question").wait_for()
-        with door.stream("POST", "/api/ask", json={"question": "Who was asked for elsewhere?", "mode": "basic"}) as stream:
-            list(stream.iter_lines())
-        asked = {"model": "localrag:basic", "messages": [{"role": "user", "content": "Who was asked for by a program?"}]}
-        assert door.post("/v1/chat/completions", json=asked).status_code == 200
+        asked(door, "Who was asked for elsewhere?")
+        by_program = {"model": "localrag:basic", "messages": [{"role": "user", "content": "Who was asked for by a program?"}]}
+        assert door.post("/v1/chat/completions", json=by_program).status_code == 200
         page.evaluate("window.dispatchEvent(new Event('focus'))")
         page.get_by_role("link", name="Who was asked for elsewhere?").wait_for()
         assert not page.get_by_role("link", name="Who was asked for by a program?").is_visible()

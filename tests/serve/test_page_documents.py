@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import run_localrag, write_town
 from tests.serve.browser import LOOKS, assert_accessible, focused, opened, violations
-from tests.serve.server import served
+from tests.serve.server import document_of, served
 
 pytestmark = pytest.mark.ci
 
@@ -202,8 +202,8 @@ def test_the_status_says_what_runs_and_what_leaves_the_machine(browser, server, 
 def test_a_document_shows_what_it_is(browser, server, folder):
     """Its place and the original, to be saved as it is; the entities there are ways on."""
     with server.client() as door:
-        rows = door.get("/api/documents", params={"q": "bell.txt"}).json()["documents"]
-    with opened(browser, server, f"#/document/{rows[0]['id']}") as (page, _):
+        key, _ = document_of(door, "bell.txt")
+    with opened(browser, server, f"#/document/{key}") as (page, _):
         with page.expect_download() as waited:
             page.get_by_role("button", name="Download original").click()
         assert waited.value.suggested_filename == "bell.txt"

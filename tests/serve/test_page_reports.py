@@ -9,14 +9,13 @@ import pytest
 from localrag import demo
 from tests.conftest import run_localrag, write_town
 from tests.serve.browser import LOOKS, assert_accessible, focused, opened, own_words
-from tests.serve.server import served
 
 pytestmark = pytest.mark.ci
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory, home):
-    """A server over letters whose first signs count twice in JavaScript, and over enough documents for several levels of themes."""
+def folder(tmp_path_factory, home):
+    """Letters whose first signs count twice in JavaScript, and enough documents for several levels of themes."""
     folder = tmp_path_factory.mktemp("themes")
     write_town(folder / "docs")
     for file in (folder / "docs").iterdir():
@@ -26,8 +25,7 @@ def server(tmp_path_factory, home):
     (folder / "docs" / "rope.txt").write_text("Nora Bly sold rope to Olaf Brandt. Olaf Brandt paid Nora Bly in salt.\n", encoding="utf-8")
     done = run_localrag("index", "docs", "--extractor", "phrases", "-q", cwd=folder)
     assert done.returncode == 0, done.stderr
-    with served(folder) as running:
-        yield running
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -89,15 +87,6 @@ def test_the_tree_of_themes_is_walked_by_keyboard(browser, server, communities):
         page.go_back()
         page.get_by_role("tree").wait_for()
         assert page.locator(f"[data-id='{first['id']}']").get_attribute("aria-expanded") == "true"
-
-
-def test_the_tree_unfolds_down_to_a_level(browser, server, communities):
-    """A button for each level shows every community down to it, and folds what is below."""
-    with opened(browser, server, "#/reports") as (page, _):
-        page.get_by_role("button", name="level 1").click()
-        assert page.get_by_role("treeitem").count() == len([one for one in communities if one["level"] <= 1])
-        page.get_by_role("button", name="level 0").click()
-        assert page.get_by_role("treeitem").count() == len([one for one in communities if one["level"] == 0])
 
 
 def test_a_report_leads_to_the_words_it_rests_on(browser, server, find, communities):

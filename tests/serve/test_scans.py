@@ -8,7 +8,7 @@ from PIL import Image
 
 from tests.conftest import run_localrag
 from tests.indexing.scans import drawn, needs, saved, scanned_pdf
-from tests.serve.server import served_here
+from tests.serve.server import document_of, served_here
 
 pytestmark = [pytest.mark.ci, needs("eng")]
 FIRST = "The minutes of the harbour council of Brannock.\nRuth Sand bought the ferry Skua in spring."
@@ -33,19 +33,13 @@ def server(tmp_path_factory, home):
         yield running
 
 
-def cited(door, name):
-    """The id of a document and where the quote stands in it."""
-    [row] = [d for d in door.get("/api/documents").json()["documents"] if d["path"] == f"docs/{name}"]
-    text = "".join(s["text"] for s in door.get(f"/api/documents/{row['id']}").json()["segments"])
-    return row["id"], text.index(QUOTE), text.index(QUOTE) + len(QUOTE)
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_the_quoted_words_are_framed_where_they_stand(server, name):
     """Two lines, two boxes: they hold the ink of these words on the picture that the page shows."""
     with server.client() as door:
-        key, start, end = cited(door, name)
-        [page] = door.get(f"/api/documents/{key}/boxes", params={"start": start, "end": end}).json()["pages"]
+        key, text = document_of(door, f"docs/{name}")
+        place = {"start": text.index(QUOTE), "end": text.index(QUOTE) + len(QUOTE)}
+        [page] = door.get(f"/api/documents/{key}/boxes", params=place).json()["pages"]
         shown = Image.open(io.BytesIO(door.get(f"/api/documents/{key}/pages/{page['n']}.png", params={"width": 1800}).content))
     alone = drawn("On the second page", size=(1800, 900))
     quoted = (np.asarray(drawn("On the second page Lars Holm answered the\ncouncil", size=(1800, 900))) < 128) & ~(np.asarray(alone) < 128)

@@ -1,7 +1,6 @@
 """Some of the documents, asked over the API and MCP by real clients."""
 
 import asyncio
-import json
 
 import httpx2
 import openai
@@ -10,6 +9,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.conftest import run_localrag, write_town
+from tests.serve.server import asked
 
 QUESTION = "Who is the mate of the Skua?"
 ASKED = [{"role": "user", "content": QUESTION}]
@@ -57,13 +57,8 @@ def test_filter_is_a_field_of_a_request(openai_client):
 def test_the_page_s_questions_take_documents_too(server):
     """`/api/ask` with `filter` and `collections`; a question that goes on keeps them; `/api/search` says why nothing was found."""
     with server.client() as door:
-
-        def asked(**body):
-            lines = [json.loads(line) for line in door.post("/api/ask", json={"question": QUESTION} | body).text.splitlines() if line]
-            return next(line["answer"] for line in lines if line["event"] == "done")
-
-        first = asked(collections=["信"], filter="type=txt")
-        on = asked(conversation=first["conversation"])
+        first = asked(door, QUESTION, collections=["信"], filter="type=txt")
+        on = asked(door, QUESTION, conversation=first["conversation"])
         for made in (first, on):
             assert {c["path"] for c in made["citations"]} == {"docs/b.txt"}
             assert (made["filter"], made["collections"]) == ("type=txt", ["信"])

@@ -17,7 +17,7 @@ from localrag.serve import table_worker
 from localrag.serve.query_worker import QueryWorker, ServerBusy
 from localrag.serve.table_worker import MAX_KEPT_TABLES, MAX_PENDING_TABLES, TableRequest, TableStopped, TableWorker
 from tests.conftest import mostly_ci, write_documents
-from tests.serve.server import served_here
+from tests.serve.server import events, served_here
 
 CONTRACTS = {
     "anders.txt": "Supply agreement\n\nThe harbour pays a fee of $1,200 a month until 2 March 2024.\n\nThe supplier is Anders Boats.\n",
@@ -49,7 +49,7 @@ def events_of(client, kind, **body):
     """The events of a table that is made."""
     answer = client.post(f"/api/tables/{kind}", json=body)
     assert answer.status_code == 200, answer.text
-    return [json.loads(line) for line in answer.text.splitlines() if line]
+    return events(answer)
 
 
 def read_lines(answer):
@@ -201,12 +201,6 @@ def test_a_table_is_downloaded_as_a_file(client, suffix):
     assert "bruun.md" in text
 
 
-def test_a_timeline_is_made(client):
-    """Its dates are in the values that the page draws."""
-    made = made_table(client, "timeline", about="", limit=5)
-    assert [row["cells"][0]["value"] for row in made["table"]["rows"]] == ["../2024-03-02"]
-
-
 def test_two_documents_are_compared(client):
     """Passage by passage, each with its place; an unknown one is said in the stream, with its hint."""
     table = made_table(client, "compare", first="anders.txt", second="bruun.md")["table"]
@@ -283,16 +277,6 @@ def test_a_stopped_table_ends_after_its_unit_of_work_and_a_waiting_one_at_once(t
         with pytest.raises(TableStopped):
             ended(task)
     assert [request.text for request, _ in work.made] == ["ships"]
-
-
-def test_a_stopped_review_has_what_was_read(tables, work):
-    """For who still waits for it."""
-    task = tables.start(TableRequest("review", questions=("Who?",)))
-    with task.watched():
-        assert work.begun.wait(SOON)
-        tables.stop(task)
-        assert ended(task).kind == "review"
-    assert [seconds for _, seconds in work.made] == [None, 0.0]
 
 
 def test_no_more_tables_wait_than_can_be_made_soon(tables, work):

@@ -77,18 +77,6 @@ def test_questions_can_be_answered_from_the_documents(town):
     assert "No entity" in run_localrag("questions", "--about", "Atlantis", cwd=town).stderr
 
 
-def test_the_form_of_an_answer_can_be_chosen(town):
-    """A single sentence is one; a list has bullets; --context-only prints sources without a call of the model."""
-    one = ask_json(town, "ask", "What is wrong with the Skua?", "--response-type", "single sentence")
-    several = ask_json(town, "ask", "What is wrong with the Skua?", "--response-type", "list of points")
-    shown = ask_json(town, "ask", "What is wrong with the Skua?", "--context-only")
-
-    assert len(one["citations"]) == 1
-    assert several["answer"].startswith("- ")
-    assert shown["calls"] == 0
-    assert any("leaks" in c["quote"] for c in shown["citations"])
-
-
 def test_what_cannot_be_asked_is_refused_in_a_sentence(town):
     """An unknown mode, style or level, an empty or endless question: exit code 2 and what to do."""
     for args, message in (

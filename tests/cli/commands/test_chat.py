@@ -15,6 +15,8 @@ from localrag.store.opening import open_index
 from tests.conftest import run_localrag, run_process
 from tests.terminals import Screen, out
 
+pytestmark = pytest.mark.ci
+
 QUICK = ["--style", "extractive", "--engine", "adapter=no"]  # no chat model is loaded
 ANSWERED = r"open a source: /source 1[^>]*\n\n\w*> ?"
 ENDED = r"abstractive · [^>]*\n\n\w*> ?"  # also an answer that cites nothing
@@ -50,7 +52,6 @@ def files_with(folder, text):
     return [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() and any(f in p.read_bytes() for f in forms)]
 
 
-@pytest.mark.ci
 def test_a_line_is_edited_pasted_and_recalled(here):
     """A word in the middle is mended, a paste of several lines is one question, Up and Ctrl-R bring back those of the index."""
     chat = Screen("chat", *QUICK, cwd=here)
@@ -76,7 +77,6 @@ def test_a_line_is_edited_pasted_and_recalled(here):
     assert asked == ["What did he write?", "Who asked\nthe Northern Line\nto pay?", "Who is Lars Holm?"]
 
 
-@pytest.mark.ci
 def test_every_command_does_what_it_says(here):
     """/help, /mode, /source, /entity, /sessions, /resume, /save and /quit; Tab completes commands, modes and names."""
     chat = Screen("chat", *QUICK, cwd=here)
@@ -119,7 +119,6 @@ def test_every_command_does_what_it_says(here):
         )
 
 
-@pytest.mark.ci
 def test_a_file_is_replaced_only_where_the_person_says_so(here):
     """/save asks before it replaces a file; no, Ctrl-C and standard input that is no terminal leave it; what cannot be written is said."""
     (here / "mine.md").write_text("mine")
@@ -150,7 +149,6 @@ def piped_chat(lines, here, *args, **env):
     return run_process("chat", *QUICK, *args, cwd=here, timeout=300, given=lines, **env)
 
 
-@pytest.mark.ci
 def test_what_is_no_command_is_said_with_the_nearest(here):
     """A mistyped command or mode is answered with the nearest one; a path at the beginning of a line, or a space, makes it a question."""
     done = piped_chat(
@@ -171,7 +169,6 @@ def test_what_is_no_command_is_said_with_the_nearest(here):
     assert [one["question"] for one in logs("2")] == ["/tmp holds what?", "/etc/hosts names Lars Holm?"]
 
 
-@pytest.mark.ci
 def test_ctrl_c_takes_a_line_back_and_ctrl_d_ends(here):
     """What was typed is gone without being asked; on an empty line Ctrl-C says how to end, and Ctrl-D ends in 0."""
     chat = Screen("chat", *QUICK, cwd=here)
@@ -189,7 +186,6 @@ def test_ctrl_c_takes_a_line_back_and_ctrl_d_ends(here):
 
 
 @pytest.mark.slow
-@pytest.mark.ci
 def test_ctrl_c_stops_an_answer_and_the_next_question_is_answered(here):
     """The engine is idle after it, the conversation goes on, and no status line is left on the screen."""
     out("ask", "What is wrong with the Skua?", *PROSE)  # what is measured and made once is made now
@@ -214,7 +210,6 @@ def test_ctrl_c_stops_an_answer_and_the_next_question_is_answered(here):
     assert logs("1")[0]["question"] == "Who is the mate of the Skua?"
 
 
-@pytest.mark.ci
 def test_a_conversation_goes_on_in_another_process(here):
     """`chat -c` and `chat --resume N` go on with it: follow-ups lean on its answers; both, or a number that is none, are refused."""
     out("ask", "Who asked the Northern Line to pay?", *QUICK)
@@ -250,7 +245,6 @@ def test_conversations_are_listed_searched_and_shown(here):
 
 
 @pytest.mark.slow
-@pytest.mark.ci
 def test_a_deleted_conversation_leaves_no_byte(here, home):
     """Question, answer and what the model said of them stand in no file of the index any more, nor in the cache; the others stay."""
     secret = "Is Quibblewort the mate of the Skua, or who wrote to Quibblewort?"
@@ -324,7 +318,6 @@ def changed(before, after):
 
 
 @pytest.mark.slow
-@pytest.mark.ci
 def test_a_chat_that_is_not_logged_writes_nothing(here, home):
     """Neither while it runs nor after: the index has the same bytes, and no file of the index or the cache has a word of it."""
     out("ask", "What is wrong with the Skua?", *PROSE)  # what is measured and made once is made now
@@ -350,7 +343,6 @@ def test_a_chat_that_is_not_logged_writes_nothing(here, home):
     assert changed(before, bytes_of(here)) == ["notes.md"]
 
 
-@pytest.mark.ci
 def test_a_question_that_is_not_logged_writes_nothing(here):
     """`ask --no-history`, also in a conversation: it reads what was asked, and the next `ask -c` does not know of it."""
     before = bytes_of(here)
@@ -366,7 +358,6 @@ def from_stdin(given, here, *args):
     return run_process("ask", *args, *QUICK, cwd=here, timeout=300, given=given)
 
 
-@pytest.mark.ci
 def test_a_question_may_come_from_standard_input(here):
     """Without an argument or as `-`, several lines are one question; what is no question is a mistake in usage, said before any work."""
     assert from_stdin(b"Who is\nLars Holm?\n", here).returncode == 0
@@ -387,7 +378,6 @@ def test_a_question_may_come_from_standard_input(here):
     assert "There is no question." in "\n".join(terminal.lines)
 
 
-@pytest.mark.ci
 def test_a_dumb_terminal_gets_plain_lines(here):
     """With TERM=dumb nothing but text is written; a line is read as the terminal gives it, Ctrl-C and Ctrl-D do what they do elsewhere."""
     chat = Screen("chat", *QUICK, cwd=here, TERM="dumb")

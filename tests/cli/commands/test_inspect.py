@@ -11,6 +11,8 @@ from localrag.store.opening import open_index
 from tests.conftest import TOWN, run_localrag
 from tests.forked import Forked
 
+pytestmark = pytest.mark.ci
+
 
 def ok(folder, *args):
     done = run_localrag(*args, cwd=folder)
@@ -57,7 +59,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.ci
 def test_a_collection_lives_with_its_documents(folder):
     """Made by index, kept over runs without it, edits and renames; a document may be in several; files that go leave it."""
     index(folder, "one", "--collection", "ferry")
@@ -86,7 +87,6 @@ def test_a_collection_lives_with_its_documents(folder):
     assert members(folder) == {"二/信.txt": ["all", "ferry"]}
 
 
-@pytest.mark.ci
 def test_collections_are_listed_shown_renamed_and_removed(folder):
     """`list`, `show`, `rename`, also into one that exists, `rm`; `status` and `files` know them; documents stay."""
     index(folder, "one", "--collection", "ferry")
@@ -105,7 +105,6 @@ def test_collections_are_listed_shown_renamed_and_removed(folder):
         assert run_localrag("collections", *args, cwd=folder).returncode == 2
 
 
-@pytest.mark.ci
 def test_names_that_are_not_there_are_errors_with_what_there_is(folder):
     """An unknown collection, with what may have been meant; a name that cannot be one; an unknown key; before anything is asked."""
     index(folder, "one", "--collection", "ferry")
@@ -120,7 +119,6 @@ def test_names_that_are_not_there_are_errors_with_what_there_is(folder):
     assert "Did you mean path?" in done.stderr
 
 
-@pytest.mark.ci
 def test_only_the_selected_documents_are_asked(folder):
     """`--filter` and `--collection` together hold both; the answer, its record and the log say which documents; nothing is an answer."""
     index(folder, "one", "--collection", "ferry")
@@ -145,7 +143,6 @@ def test_only_the_selected_documents_are_asked(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.ci
 def test_a_killed_run_goes_on_with_its_collection(folder):
     """Killed while it reads or builds, and started again: each document is in the collection, a renamed one in those it was in."""
     index(folder, "one", "--collection", "ferry")
@@ -175,7 +172,6 @@ def test_a_killed_run_goes_on_with_its_collection(folder):
     db.close()
 
 
-@pytest.mark.ci
 def test_a_file_that_could_not_be_read_is_in_no_collection(folder):
     """Only documents count, and the path of one that is none is forgotten."""
     (folder / "one" / "empty.txt").write_text("")

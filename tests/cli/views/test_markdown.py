@@ -9,7 +9,7 @@ import pytest
 
 from localrag.cli.views import answers as answers_view
 from localrag.cli.views import markdown as markdown_view
-from localrag.cli.views.answers import AnswerStream, conversation_markdown, print_answer, print_answer_text
+from localrag.cli.views.answers import AnswerStream, conversation_markdown, print_answer
 from localrag.cli.views.console import SafeConsole
 from localrag.cli.views.markdown import inline_text
 from localrag.records import Answer, AnswerPassage, AnswerSentence, Citation
@@ -225,10 +225,3 @@ def test_a_saved_conversation_keeps_markdown_and_nothing_active(text, tmp_path):
     assert active_parts(saved) == []
     assert "## Kept\n\n- **x**\n" in saved
     assert saved.endswith("quoted”  related\n") or "\n```\n\n- [1]" in saved
-
-
-def test_stored_answers_look_as_they_did(terminal):
-    """In `logs` and `sessions show`."""
-    print_answer_text(answer_of("".join(PROSE)))
-
-    assert terminal.text.startswith("Setup\n\nRun pip install x. [1] Then restart. [related][2]\n\n• one [1]\n")

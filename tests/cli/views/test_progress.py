@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from localrag.cli.views.progress import format_seconds_left
-from localrag.indexing.progress import RunProgress, extrapolate
+from localrag.indexing.progress import RunProgress
 from tests.cli.commands.test_index import rows
 from tests.conftest import TOWN, mostly_ci, run_localrag, run_process
 from tests.forked import Forked
@@ -227,18 +227,6 @@ def test_a_run_that_was_killed_is_told_from_one_that_goes_on(tmp_path):
     assert "running: " in running
     assert "its process is gone" in run_localrag("status", cwd=tmp_path).stdout
     assert json.loads(run_localrag("status", "--json", cwd=tmp_path).stdout)["run"]["alive"] is False
-
-
-def test_what_is_not_told_for_a_while_is_reckoned_on():
-    """Seconds after it was told, more of the run is over and less is left, but never nothing, and never all."""
-    facts = RunProgress("graph", 1, 4, fraction=0.5, seconds_left=(8.0, 12.5), seconds=10.0).to_json()
-    later = [extrapolate(facts, seconds) for seconds in (0, 2, 5, 10, 100)]
-
-    assert later[0] == facts
-    assert [f["fraction"] for f in later] == sorted(f["fraction"] for f in later)
-    assert all(0.5 <= f["fraction"] < 1 and f["seconds_left"][0] > 0 for f in later)
-    assert later[1]["seconds_left"] == [6.4, 10.8] or later[1]["seconds_left"][0] < 8
-    assert extrapolate(facts | {"seconds_left": None}, 5)["seconds_left"] is None
 
 
 @pytest.mark.parametrize(
