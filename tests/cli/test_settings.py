@@ -229,7 +229,7 @@ def test_a_localrag_toml_that_others_may_change_is_refused(project):
         ("types = [1]", "line 1: types cannot be [1].", "a list of texts"),
         ("types = ['a\"b']", "line 1: a type of entities has no quotation marks", "a list of texts"),
         ('engine = "slotz=4"', "line 1: The engine has no setting 'slotz'.", "a text"),
-        ('engine = "slots=257"', "line 1: slots", "a text"),
+        ('engine = "slots=257"', "line 1: Engine setting slots must be at most 256", "a text"),
         ("mode = mix", "is not valid TOML", "localrag.toml"),
         ('allow_host = ["x"]', "line 1: allow_host opens this machine", "localrag config set allow_host VALUE --user"),
     ],

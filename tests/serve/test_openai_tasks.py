@@ -68,10 +68,6 @@ PROGRAMS = {
         ),
         "Who bought the ferry Skua",
     ),
-    "librechat-assistants": (
-        one(f"Please generate a concise title (max 40 characters) for a conversation that starts with:\nUser: {ASKED}\nAI: x\n\nTitle:"),
-        "Who bought the ferry Skua in 1974",
-    ),
     "chatbox-name": (
         one(
             "Based on the chat history, give this conversation a name.\nKeep it short - 10 words max, no quotes.\nUse English.\nJust"
@@ -86,10 +82,6 @@ PROGRAMS = {
     "cherry-studio-chinese": (
         [("system", "你是一名擅长会话的助理，你需要将用户的会话总结为 10 个字以内的标题，不要使用标点符号"), ("user", "谁买下了渡轮？")],
         "谁买下了渡轮",
-    ),
-    "jan": (
-        one(f"Summarize in a 10-word Title. Give the title only. Here is the message: {ASKED}"),
-        "Who bought the ferry Skua in 1974",
     ),
     "nextchat-title": (
         [
@@ -123,7 +115,6 @@ UNSEEN = {
     "six-words": one(f"Come up with a snappy headline of at most six words for the dialogue below, nothing else.\n\n{LINES}"),
     "german": one(f"Erstelle einen kurzen Titel (höchstens 5 Wörter) für die folgende Unterhaltung.\n\nNutzer: {ASKED}\nBot: {SAID}"),
     "chinese": one(f"请为下面的对话生成一个不超过10个字的标题，只返回标题。\n\n用户：{ASKED}\n助手：{SAID}"),
-    "french": one(f"Génère un titre de 5 mots maximum pour cette conversation, sans ponctuation.\n\nUtilisateur: {ASKED}"),
     "tagged": one(
         f"<instructions>\nYou name chats. Write a title. Respond with the title only.\n</instructions>\n<chat>\n{LINES}\n</chat>"
     ),
@@ -136,14 +127,10 @@ QUESTIONS = {
     "tags": one('In which file does "tags" stand?'),
     "about-a-prompt": one('Please explain what a prompt with "### Task", <chat_history> and { "title": "" } does.'),
     "summary": one("Give me a short summary of the letters of Lars Holm."),
-    "one-word": one("What title did Ruth Sand have? Answer in one word only."),
-    "last-answer": [*BEFORE, ("user", "Summarize that in five words.")],
-    "minutes-summary": one("Summarize the discussion in the minutes of May in two sentences only."),
     "message-date": one("Find the message in which Lars Holm says that the Skua leaks, and give only its date."),
     "follow-up-actions": one("Generate a list of follow-up actions from the minutes."),
     "contract": [*BEFORE, ("user", "Give the title of the contract in one word, only the title.")],
     "e-mail": one("Write an e-mail with a subject and a short message to Ruth Sand about the leak.\nUse only facts."),
-    "may-you": one("Can you suggest a title for the exchange of letters?\n\nUse only names from the documents."),
     "german": one("Gib mir nur den Namen des Steuermanns."),
     "chinese": one("总结一下渡轮的历史，只用一句话。"),
     "anything-llm": [
