@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import platformdirs
@@ -230,6 +231,13 @@ def run_localrag(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProce
             for number, handler in handlers.items():
                 signal.signal(number, handler)
     return subprocess.CompletedProcess(args, code, said.getvalue(), told.getvalue())
+
+
+def run_json(*args: str, cwd: Path, **env: str) -> Any:
+    """What a command that succeeds prints with --json."""
+    done = run_localrag(*args, "--json", cwd=cwd, **env)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def run_process(

@@ -156,19 +156,18 @@ def stopped_between_locks(writer, index):
 
 
 @pytest.fixture
-def written_to(plain_town, tmp_path):
+def written_to(own_town):
     """A folder whose index another process is writing to: a real run, stopped in the middle; and that process.
 
     It is not stopped within the moment in which SQLite opens its log and lets nobody else read.
     """
-    folder = shutil.copytree(plain_town, tmp_path / "town")
-    (folder / "docs" / "new.txt").write_text("Ada Quill painted the Skua green.")
-    writer = subprocess.Popen([sys.executable, "-m", "localrag", "index", "docs", "-q"], cwd=folder)
-    lock = folder / ".localrag" / "writer.lock"
-    while lock.read_text() != str(writer.pid) or not stopped_between_locks(writer, folder / ".localrag"):
+    (own_town / "docs" / "new.txt").write_text("Ada Quill painted the Skua green.")
+    writer = subprocess.Popen([sys.executable, "-m", "localrag", "index", "docs", "-q"], cwd=own_town)
+    lock = own_town / ".localrag" / "writer.lock"
+    while lock.read_text() != str(writer.pid) or not stopped_between_locks(writer, own_town / ".localrag"):
         assert writer.poll() is None
         time.sleep(0.002)
-    yield folder, writer
+    yield own_town, writer
     writer.send_signal(signal.SIGCONT)
     assert writer.wait(120) == 0
 

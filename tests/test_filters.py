@@ -180,12 +180,6 @@ def test_the_day_of_a_file(path, day):
     assert day_of_file(path, 86_400 * 1.5) == (day, "file" if day.startswith("1970") else "name")
 
 
-@given(st.text())
-def test_any_text_has_a_day_or_none(text):
-    """Nothing is raised."""
-    assert len(parse_day(text)) in (0, 10)
-
-
 def test_the_day_of_metadata():
     """`date` comes before `published`; what names no day is passed over."""
     assert day_from_metadata([("Published", "2020-01-02"), ("date", "2021-01-02")]) == "2021-01-02"

@@ -85,18 +85,17 @@ def test_several_changes_share_one_opening(tmp_path):
         assert index.counts()["entities"] == 0
 
 
-def test_what_is_not_to_be_kept_is_not(plain_town, tmp_path):
+def test_what_is_not_to_be_kept_is_not(own_town):
     """Without `logs` the index holds no answer; a conversation goes on by its `history`, and a watch hears the answer it would keep."""
-    folder = shutil.copytree(plain_town, tmp_path / "town")
     heard = []
-    with Index.open(folder, logs=False) as index:
+    with Index.open(own_town, logs=False) as index:
         first = index.ask("Who bought the ferry Skua?", style="extractive", watch=AnswerCallbacks(on_stored=heard.append))
         second = index.ask("Where is the Northern Line?", style="extractive", history=[first])
         assert heard == [first]
         assert second.citations
         assert index.last_answer() is None
         assert index.calls == first.llm_calls + second.llm_calls
-    with Index.open(folder) as index:
+    with Index.open(own_town) as index:
         kept = index.ask("Who bought the ferry Skua?", style="extractive")
         again = index.ask("Where is the Northern Line?", style="extractive", conversation=kept.conversation)
         assert [made.question for _, made in index.conversation(kept.conversation)] == [kept.question, again.question]
@@ -104,13 +103,12 @@ def test_what_is_not_to_be_kept_is_not(plain_town, tmp_path):
         assert [row["answers"] for row in index.conversations()] == [2]
 
 
-def test_a_look_holds_nothing_back(plain_town, tmp_path):
+def test_a_look_holds_nothing_back(own_town):
     """After every look, what another program removes can be erased at once."""
-    folder = shutil.copytree(plain_town, tmp_path / "town")
-    with Index.open(folder) as looks, Index.open(folder) as other:
+    with Index.open(own_town) as looks, Index.open(own_town) as other:
         looks.entities()
         looks.status()
-        other.remove(folder / "docs" / "b.txt")
+        other.remove(own_town / "docs" / "b.txt")
         assert looks.paths() == ["docs/a.md", "docs/c.txt"]
 
 
@@ -151,16 +149,15 @@ def test_a_closed_index_keeps_nothing_in_memory(plain_town, tmp_path):
     assert not caches_of(folder / ".localrag")
 
 
-def test_another_index_in_the_same_place_is_answered_from_itself(plain_town, tmp_path):
+def test_another_index_in_the_same_place_is_answered_from_itself(own_town, tmp_path):
     """An index that takes the place of another, also under an open `Index`, is asked for its own passages."""
-    folder = shutil.copytree(plain_town, tmp_path / "town")
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.txt").write_text("Halvor Berg painted the ferry Skua green. Nobody had asked Halvor Berg.")
     with Index.create(tmp_path, extractor="phrases") as index:
         index.add(tmp_path / "docs")
-    with Index.open(folder) as before:
+    with Index.open(own_town) as before:
         assert "Lars Holm" in before.search("Who is the mate of the ferry?")[0].text
-        shutil.rmtree(folder / ".localrag")
-        shutil.copytree(tmp_path / ".localrag", folder / ".localrag")
-        with Index.open(folder) as after:
+        shutil.rmtree(own_town / ".localrag")
+        shutil.copytree(tmp_path / ".localrag", own_town / ".localrag")
+        with Index.open(own_town) as after:
             assert [p.path for p in after.search("Who painted the ferry?")] == ["docs/a.txt"]

@@ -94,16 +94,6 @@ def test_embeddings_have_their_own_dimensions_only(openai_client):
         openai_client.embeddings.create(model="localrag", input="the ferry", dimensions=8)
 
 
-def test_a_model_is_found_by_its_name(openai_client):
-    """As the list names it; another one is not, and a question to it is an error of OpenAI's client."""
-    with pytest.raises(openai.NotFoundError):
-        openai_client.chat.completions.create(model="gpt-9", messages=ASKED)
-    assert openai_client.models.retrieve("localrag:mix").id == "localrag:mix"
-    for name in ("gpt-9", "localrag:fast"):
-        with pytest.raises(openai.NotFoundError):
-            openai_client.models.retrieve(name)
-
-
 def test_two_slashes_are_one_for_everybody(client, server):
     """An address that ends with a slash works; the key is asked for as ever, and pages of others are kept out."""
     for path in ("//v1/models", "/v1//models", "//v1///models"):

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -305,16 +304,6 @@ def test_a_pages_picture_is_a_png_of_the_width_that_is_asked_for(client):
     assert missing.json()["error"]["message"] == "ferry.pdf cannot be shown: it has no page 9"
 
 
-def test_marked_words_are_boxed_where_they_stand(client, folder):
-    """A quote over a line's end has a box for each line, and nothing else lies in them."""
-    key, text = document_of(client, "ferry.pdf")
-    start = text.index("Ruth")
-    [page] = client.get(f"/api/documents/{key}/boxes", params={"start": start, "end": text.index("after.") + 6}).json()["pages"]
-    assert page["n"] == 1
-    assert len(page["boxes"]) == 2
-    assert "".join(under(folder / "docs" / "ferry.pdf", 0, page["boxes"]).split()) == "".join("".join(LINES[1:]).split())
-
-
 def test_a_document_without_pages_has_no_boxes(client):
     """It is said, not guessed."""
     refused = client.get(f"/api/documents/{document_of(client, 'c.txt')[0]}/boxes", params={"start": 0, "end": 5})
@@ -392,13 +381,12 @@ def test_a_file_that_takes_the_reader_down_is_an_error_in_words(pages, tmp_path)
     assert asyncio.run(pages.picture(good, 1, 200)).startswith(b"\x89PNG")
 
 
-def test_an_index_from_elsewhere_names_no_place_for_the_page(plain_town, tmp_path):
+def test_an_index_from_elsewhere_names_no_place_for_the_page(own_town, tmp_path):
     """Neither its sources nor its documents, whatever it says that it has read, also behind a link of the folder that it came with."""
-    shutil.copytree(plain_town, tmp_path / "town")
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "private.txt").write_text("4711")
-    (tmp_path / "town" / "docs" / "more").symlink_to(tmp_path / "home")
-    site = SimpleNamespace(folder=tmp_path / "town" / ".localrag", root=tmp_path / "town", inbox=tmp_path / "town" / "inbox")
+    (own_town / "docs" / "more").symlink_to(tmp_path / "home")
+    site = SimpleNamespace(folder=own_town / ".localrag", root=own_town, inbox=own_town / "inbox")
     own = runs._sources(site)
     for private in ("docs/more/private.txt", str(tmp_path / "home" / "private.txt"), "../home/private.txt"):
         with closing(open_index(site.folder, create=True)) as db, db.atomic():
@@ -412,4 +400,4 @@ def test_an_index_from_elsewhere_names_no_place_for_the_page(plain_town, tmp_pat
             _file(SimpleNamespace(path_params={"id": key}), db, site)
         assert "localrag index" in refused.value.hint
 
-    assert own == [str(tmp_path / "town" / "docs")]
+    assert own == [str(own_town / "docs")]

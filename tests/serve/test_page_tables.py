@@ -353,23 +353,6 @@ def test_an_address_fills_the_form_and_makes_nothing(browser, server):
         assert [url for url in heard.requests if "/api/tables/" in url] == [f"{server.address}/api/tables/0123456789abcdef"]
 
 
-@pytest.mark.parametrize(("language", "name"), [("de", "Tabellen"), ("zh", "表格")])
-def test_every_language_names_everything(browser, server, made, language, name):
-    """No key of a text stands on the page."""
-    made["review"] = review(4, 6)
-    with opened(browser, server, "#/work") as (page, _):
-        page.get_by_label("Settings").first.click()
-        page.get_by_label("Language").select_option(language)
-        page.get_by_role("heading", name=name, level=1).wait_for()
-        for kind, query in (("review", "q=Wer%3F"), *((kind, "request=x&first=a&second=b") for kind in TABLES)):
-            page.goto(f"{server.address}/#/work/{kind}?{query}")
-            page.locator(".table-form button.main").click()
-            page.locator(".made").wait_for()
-            for details in page.locator("details:not(.settings)").all():
-                details.evaluate("d => { d.open = true; }")
-            assert "tables." not in page.locator("main").inner_text()
-
-
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 320)])
 def test_everybody_can_use_it(browser, server, made, scheme, width):
     """No finding of axe-core and no sideways scrolling: every form and every table, a cell, the cost of a review."""

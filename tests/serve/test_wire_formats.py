@@ -6,7 +6,6 @@ import re
 import pytest
 
 ASKED = "Who is the mate of the Skua?"
-TITLE = f"Give this conversation a title of at most 3 words, nothing else.\n\nUser: {ASKED}\nAI: Lars Holm."
 CHAT = {"model": "localrag:mix", "messages": [{"role": "user", "content": ASKED}]}
 
 
@@ -90,23 +89,6 @@ def test_ollamas_errors_are_texts(client, changes, status, words):
     refused = client.post("/api/chat", json=CHAT | changes)
     assert refused.status_code == status
     assert words in refused.json()["error"]
-
-
-@pytest.mark.parametrize(("path", "body"), [("/api/chat", CHAT), ("/api/show", {"model": "localrag"})])
-def test_no_format_is_open_without_the_key(client, path, body):
-    """As for chat completions; `/api/tags` and `/api/version` neither."""
-    nobody = {"authorization": ""}
-    assert client.post(path, json=body, headers=nobody).status_code == 401
-    assert client.get("/api/tags", headers=nobody).status_code == client.get("/api/version", headers=nobody).status_code == 401
-
-
-def test_a_title_is_made_too(client):
-    """Without the index, as for chat completions."""
-    assert content(lines_of(client, messages=[{"role": "user", "content": TITLE}])) == "Who is the"
-    (formed,) = lines_of(
-        client, messages=[{"role": "user", "content": TITLE}], stream=False, format={"properties": {"title": {"type": "string"}}}
-    )
-    assert json.loads(content([formed])) == {"title": "Who is the"}
 
 
 def test_a_stream_that_fails_ends_with_the_reason(client):

@@ -6,13 +6,7 @@ import sqlite3
 
 import pytest
 
-from tests.conftest import run_localrag, write_town
-
-
-def ask(town, *args):
-    done = run_localrag("ask", *args, "--json", cwd=town)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+from tests.conftest import TOWN, run_json, run_localrag, write_town
 
 
 def rows(folder, sql):
@@ -43,7 +37,7 @@ def test_status_counts_what_was_indexed(town):
 @pytest.mark.parametrize("mode", ["mix", "local", "global", "drift", "basic", "ts", "ss"])
 def test_answers_cite_verbatim(town, mode):
     """Each mode gives a cited answer whose quotes are verbatim; `--json` prints that object and nothing else."""
-    answer = ask(town, "What is wrong with the Skua?", "--mode", mode)
+    answer = run_json("ask", "What is wrong with the Skua?", "--mode", mode, cwd=town)
 
     expected = ["answer", "mode", "level", "citations", "calls", "prompt_tokens", "output_tokens", "seconds"]
     assert list(answer)[:8] == expected
@@ -99,8 +93,83 @@ def test_questions_on_an_index_without_a_graph_fall_back(tmp_path):
     (tmp_path / "plain.txt").write_text("harbours freeze in most winters, and nobody can leave them until ice breaks in april.")
     assert "No entity was found" in run_localrag("index", "plain.txt", cwd=tmp_path).stderr
     for mode in ("global", "local"):
-        answer = ask(tmp_path, "When does the harbour freeze?", "--mode", mode)
+        answer = run_json("ask", "When does the harbour freeze?", "--mode", mode, cwd=tmp_path)
 
         assert answer["mode"] == "basic"
         assert answer["note"]
         assert "freeze in most winters" in answer["citations"][0]["quote"]
+
+
+def test_the_command_for_a_source_finds_the_index(own_town, tmp_path):
+    """Where the index was named, it names it, too, and works as it stands."""
+    asked = run_localrag("ask", "Who is the mate of the Skua?", "--mode", "basic", "--index", "town/.localrag", cwd=tmp_path)
+    command = asked.stderr.partition("open a source: localrag ")[2].splitlines()[0]
+    shown = run_localrag(*command.split(), cwd=tmp_path)
+
+    assert command.startswith("source 1 --index ")
+    assert (shown.returncode, "docs/" in shown.stdout) == (0, True), shown.stderr
+
+
+def test_search_needs_no_model(town):
+    """Passages with their place and best sentence, and no call of the model."""
+    found = run_json("search", "Who wrote to the mayor?", cwd=town)
+
+    assert found[0]["path"] == "docs/b.txt"
+    assert "wrote to Mayor Ruth Sand" in found[0]["snippet"]
+    for row in found:
+        text = TOWN[row["path"].removeprefix("docs/")]
+        assert text[row["start"] : row["end"]] == row["text"]
+    assert "docs/b.txt" in run_localrag("search", "mayor", cwd=town).stdout
+
+
+def test_an_entity_is_shown_by_any_of_its_names(town):
+    """Names, description, relationships and places; an unknown name is answered with the nearest ones."""
+    (found,) = run_json("entity", "lars holm", cwd=town)
+    unknown = run_localrag("entity", "Lars Hölm", cwd=town)
+
+    assert found["type"] == "person"
+    assert {r["with"] for r in found["relationships"]}
+    assert all(TOWN[m["path"].removeprefix("docs/")][m["start"] : m["end"]] in found["names"] for m in found["mentions"])
+    assert "Lars Holm" in run_localrag("entity", "Lars Holm", cwd=town).stdout
+    assert unknown.returncode == 1
+    assert "Lars Holm" in unknown.stderr
+
+
+def test_the_tree_holds_every_community_and_its_report_opens(town):
+    """`tree` shows communities below each other; `report` prints one with verbatim passages."""
+    roots = run_json("tree", cwd=town)
+    status = run_json("status", cwd=town)
+    waiting, ids = list(roots), []
+    while waiting:
+        node = waiting.pop()
+        ids.append(node["id"])
+        waiting += node["parts"]
+    report = run_json("report", roots[0]["id"], cwd=town)
+
+    assert len(ids) == len(set(ids)) == status["communities"]
+    assert report["title"] == roots[0]["title"]
+    for q in report["quotes"]:
+        assert TOWN[q["path"].removeprefix("docs/")][q["start"] : q["end"]] == q["quote"]
+    assert roots[0]["title"].split()[0] in run_localrag("tree", cwd=town).stdout
+    assert run_localrag("report", roots[0]["id"], cwd=town).stdout.startswith("# ")
+    assert "no community 9.9" in run_localrag("report", "9.9", cwd=town).stderr
+
+
+def test_questions_can_be_answered_from_the_documents(town):
+    """Suggested questions name what the documents name; an unknown subject is refused."""
+    about = run_json("questions", "--about", "Skua", "-n", "3", cwd=town)
+
+    assert len(about) == 3
+    assert all("Skua" in q or "海鸥号" in q for q in about[:1])
+    assert "No entity" in run_localrag("questions", "--about", "Atlantis", cwd=town).stderr
+
+
+def test_what_cannot_be_asked_is_refused_in_a_sentence(town):
+    """An unknown level, an empty question: exit code 2 and what to do."""
+    for args, message in (
+        (["ask", "x", "--mode", "global", "--level", "99"], "no community level 99"),
+        (["ask", "  "], "question is empty"),
+        (["search", ""], "query is empty"),
+    ):
+        done = run_localrag(*args, cwd=town)
+        assert (done.returncode, message in done.stderr) == (2, True), done.stderr

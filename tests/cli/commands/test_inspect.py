@@ -8,7 +8,7 @@ import pytest
 
 from localrag.store.collections import collections
 from localrag.store.opening import open_index
-from tests.conftest import TOWN, run_localrag
+from tests.conftest import TOWN, run_json, run_localrag
 from tests.forked import Forked
 
 pytestmark = pytest.mark.ci
@@ -22,10 +22,6 @@ def ok(folder, *args):
 
 def index(folder, *args):
     return ok(folder, "index", *args, "--extractor", "phrases", "-q")
-
-
-def read(folder, *args):
-    return json.loads(ok(folder, *args, "--json").stdout)
 
 
 def collections_of(db):
@@ -74,12 +70,12 @@ def test_a_collection_lives_with_its_documents(folder):
     (folder / "new.md").write_text("# New\n\nGreta Lind came to Vardby in May with her own boat.\n", encoding="utf-8")
     index(folder, ".")
     assert members(folder) == {"one/a.md": ["all", "ferry"], "二/信.txt": ["all", "ferry"], "二/c.txt": ["all", "中文"]}
-    assert read(folder, "search", "Who wrote to the mayor?", "--collection", "ferry", "-k", "1")[0]["path"] == "二/信.txt"
+    assert run_json("search", "Who wrote to the mayor?", "--collection", "ferry", "-k", "1", cwd=folder)[0]["path"] == "二/信.txt"
 
     (folder / "二" / "c.txt").unlink()
     index(folder, ".")
     assert members(folder) == {"one/a.md": ["all", "ferry"], "二/信.txt": ["all", "ferry"]}
-    assert read(folder, "collections", "list")["collections"] == [{"name": n, "documents": 2} for n in ("all", "ferry")]
+    assert run_json("collections", "list", cwd=folder)["collections"] == [{"name": n, "documents": 2} for n in ("all", "ferry")]
 
     ok(folder, "rm", "one/a.md", "-q")
     assert members(folder) == {"二/信.txt": ["all", "ferry"]}
@@ -92,15 +88,15 @@ def test_collections_are_listed_shown_renamed_and_removed(folder):
     index(folder, "one", "--collection", "ferry")
     index(folder, "二", "--collection", "b")
     assert ok(folder, "collections", "list").stdout.split() == ["1", "b", "2", "ferry"]
-    assert read(folder, "collections", "show", "ferry")["paths"] == ["one/a.md", "one/b.txt"]
-    assert read(folder, "status")["collections"] == {"b": 1, "ferry": 2}
+    assert run_json("collections", "show", "ferry", cwd=folder)["paths"] == ["one/a.md", "one/b.txt"]
+    assert run_json("status", cwd=folder)["collections"] == {"b": 1, "ferry": 2}
     assert "ferry (2)" in ok(folder, "status").stdout
     assert [json.loads(line)["path"] for line in ok(folder, "files", "--collection", "b", "--json").stdout.splitlines()] == ["二/c.txt"]
     assert "boats has 2 documents" in ok(folder, "collections", "rename", "ferry", "boats").stderr
     assert "boats has 3 documents" in ok(folder, "collections", "rename", "b", "boats").stderr
     ok(folder, "collections", "rm", "boats")
-    assert read(folder, "collections", "list") == {"collections": []}
-    assert read(folder, "status")["documents"] == 3
+    assert run_json("collections", "list", cwd=folder) == {"collections": []}
+    assert run_json("status", cwd=folder)["documents"] == 3
     for args in (["show", "boats"], ["rm", "boats"], ["rename", "boats", "x"]):
         assert run_localrag("collections", *args, cwd=folder).returncode == 2
 
@@ -124,22 +120,22 @@ def test_only_the_selected_documents_are_asked(folder):
     index(folder, "one", "--collection", "ferry")
     index(folder, "二", "--collection", "b")
     question = "Who is the mate of the Skua?"
-    made = read(folder, "ask", question, "--collection", "ferry,b", "--filter", "type=txt")
+    made = run_json("ask", question, "--collection", "ferry,b", "--filter", "type=txt", cwd=folder)
     assert {c["path"] for c in made["citations"]} <= {"one/b.txt", "二/c.txt"}
     assert made["citations"]
     assert (made["filter"], made["collections"]) == ("type=txt", ["ferry", "b"])
-    assert read(folder, "logs", "-n", "1")[0]["collections"] == ["ferry", "b"]
+    assert run_json("logs", "-n", "1", cwd=folder)[0]["collections"] == ["ferry", "b"]
     shown = ok(folder, "ask", question, "-c")
     assert "documents: type=txt in collection ferry or b" in shown.stderr
-    assert read(folder, "ask", question, "-c", "--filter", "")["collections"] == []
+    assert run_json("ask", question, "-c", "--filter", "", cwd=folder)["collections"] == []
     nothing = ok(folder, "ask", question, "--filter", "path=one,type=pdf")
     assert nothing.stdout.strip() == "No document matches path=one,type=pdf."
     assert "type=pdf matches none. There is: txt (2), md (1)." in nothing.stderr
     nowhere = ok(folder, "search", question, "--filter", "path=nowhere", "--json")
     assert json.loads(nowhere.stdout) == []
     assert "No document matches" in nowhere.stderr
-    assert read(folder, "search", question, "--filter", "path=二/*")[0]["path"] == "二/c.txt"
-    assert all("Holm" not in q for q in read(folder, "questions", "--filter", "type=pdf,type=md", "-n", "9") if "王海明" in q)
+    assert run_json("search", question, "--filter", "path=二/*", cwd=folder)[0]["path"] == "二/c.txt"
+    assert all("Holm" not in q for q in run_json("questions", "--filter", "type=pdf,type=md", "-n", "9", cwd=folder) if "王海明" in q)
 
 
 @pytest.mark.slow
