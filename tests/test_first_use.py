@@ -85,15 +85,6 @@ def test_an_answer_is_never_followed_or_delayed_by_measuring(place, quantised, c
     assert not record(place)["choices"]
 
 
-@pytest.mark.slow
-def test_a_test_of_a_model_measures_it(place, chat_file):
-    """`models test` leaves a record of the fastest settings, with which the next answer runs."""
-    done = run(place, "models", "test", str(chat_file.path))
-
-    assert done.returncode == 0, done.stdout
-    assert record(place)["choices"]
-
-
 def test_a_layout_given_by_hand_that_does_not_work_is_an_error_with_its_remedy(place, quantised):
     """What the user asks for and the machine cannot do ends in exit code 4 and words, not in a crash."""
     model = ["--model", quantised, "--extractor", "model"]

@@ -24,7 +24,6 @@ from localrag.model_files import (
     user_file,
     user_models,
 )
-from tests.conftest import run_localrag, write_town
 
 
 @pytest.fixture(autouse=True)
@@ -191,23 +190,3 @@ def test_a_model_of_another_kind_is_refused_where_it_is_named(kind, wanted, tmp_
         with pytest.raises(ModelError, match=f"x.gguf is {NAMES[kind]}; {NAMES[wanted]} is needed") as refused:
             FIND[wanted](name)
         assert ("--model" if wanted == "chat" else f"--{wanted}") in refused.value.hint
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("index", "docs", "--plan", "--embedder"),
-        ("index", "docs", "--embedder"),
-        ("reembed", "--embedder"),
-    ],
-    ids=" ".join,
-)
-def test_a_chat_model_as_the_embedder_is_refused_before_anything_is_done(words, plain_town, tmp_path):
-    """Also when only the plan is asked for; nothing is written."""
-    write_town(tmp_path / "docs")
-    index = tmp_path / ".localrag" if words[0] == "index" else plain_town / ".localrag"
-    done = run_localrag(*words, write_model(tmp_path / "x.gguf", "chat"), "--index", str(index), cwd=tmp_path)
-
-    assert done.returncode == 4
-    assert "x.gguf is a chat model; an embedding model is needed" in done.stderr
-    assert sorted(p.name for p in tmp_path.iterdir() if p.name != "own") == ["docs", "x.gguf"]

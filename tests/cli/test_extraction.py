@@ -3,8 +3,6 @@
 import json
 import sqlite3
 
-import pytest
-
 from tests.conftest import run_localrag
 
 
@@ -34,20 +32,3 @@ def test_a_name_nobody_has_is_refused(own_town):
     assert run_localrag("merges", "add", "Nobody", "Skua", cwd=own_town).returncode == 2
     assert "localrag merges list" in run_localrag("merges", "undo", "999", cwd=own_town).stderr
     assert not (own_town / ".localrag" / "aliases.txt").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.ci
-def test_tuning_is_shown_written_and_undone(own_town):
-    """`tune` prints types, writes a file that indexing then uses, and takes it back."""
-    done = run_localrag("tune", "--passages", "1", cwd=own_town)
-    written = own_town / ".localrag" / "domain.toml"
-
-    assert done.returncode == 0, done.stderr
-    assert "entity types" in done.stdout
-    assert "entity_types" in written.read_text(encoding="utf-8")
-    written.write_text("nonsense = 1\n" + written.read_text(encoding="utf-8"), encoding="utf-8")
-    assert "unknown nonsense" in run_localrag("index", "docs", cwd=own_town).stderr
-    assert run_localrag("tune", "--undo", cwd=own_town).returncode == 0
-    assert not written.exists()
-    assert run_localrag("tune", "--undo", cwd=own_town).returncode == 2

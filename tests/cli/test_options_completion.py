@@ -4,9 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
-import pexpect
 import pytest
 
 from localrag.model_files import add_model, user_file
@@ -70,22 +68,3 @@ assert options.any_model("s")
 print([m for m in {HEAVY} if m in sys.modules])"""
     done = subprocess.run([sys.executable, "-c", code], check=True, cwd=town, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
-
-
-@pytest.mark.skipif(not shutil.which("bash"), reason="bash is not here")
-def test_bash_completes_the_name_of_a_model(town):
-    """A real bash with the script that --show-completion prints: Tab completes the name, which the command then takes."""
-    command = Path(sys.executable).with_name("localrag")
-    if not command.exists():
-        pytest.skip("localrag is not installed as a command")
-    env = os.environ | {"PATH": f"{command.parent}:{os.environ['PATH']}", "TERM": "dumb"}
-    script = subprocess.run([command], check=True, capture_output=True, text=True, env=env | {"_LOCALRAG_COMPLETE": "source_bash"}).stdout
-    (town / "script").write_text(script)
-    shell = pexpect.spawn("bash", ["--norc", "-i"], cwd=town, env=env, encoding="utf-8", timeout=60, dimensions=(50, 200))
-    shell.sendline("source ./script; PS1='ready> '")
-    shell.expect("ready> ")
-    shell.send("localrag models test smol\t")
-    shell.expect("smollm2-135m")
-    shell.sendline("--json")
-    shell.expect('"ok": true')
-    shell.close(force=True)
