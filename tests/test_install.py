@@ -20,12 +20,8 @@ case "$*" in
   *"cache dir"*) echo {cache} ;;
   *"cache list"*) ls {cache}/*.whl 2>/dev/null ;;
   *"install --verbose llama-cpp-python"*)
-    echo "  Downloading https://host/llama_cpp_python.tar.gz (76.6 MB)"
-    for n in 1 2 3 4 5 6 7 8 9 10; do echo "  [$n/10] Building C object $n"; done
     {failure}
     echo "Installing collected packages: diskcache, llama-cpp-python" ;;
-  *"install"*) echo "  Downloading https://host/small-1.0-py3-none-any.whl (1.2 MB)"
-    echo "  Downloading https://host/large-2.0-py3-none-any.whl (83.5 MB)" ;;
 esac
 """
 

@@ -14,9 +14,9 @@ from localrag.serve import mcp_results, table_worker
 from localrag.serve.mcp_server import LocalBackend, make_server
 from localrag.serve.query_worker import QueryWorker
 from localrag.serve.table_worker import TableWorker
-from tests.conftest import until
 from tests.serve.mcp_clients import by_client, size_of
-from tests.serve.result_tables import TABLES, review
+from tests.serve.result_tables import review
+from tests.serve.test_tables import MadeTables
 
 QUESTIONS = ["Who is the mate of the Skua?", "date: When was it bought?"]
 
@@ -93,56 +93,35 @@ def test_a_review_out_of_time_has_what_was_read_and_the_same_call_goes_on(folder
 
 def test_another_table_out_of_time_is_made_on_and_fetched_by_the_same_call(folder, backend, monkeypatch):
     """How far it is, is said; it is made once."""
-    go_on, made = threading.Event(), []
-
-    def slow(request, _project, on_work, max_seconds=None):
-        made.append(request)
-        for done in range(1000):
-            on_work(done, 1000)
-            if go_on.wait(0.01):
-                break
-        return TABLES["timeline"]()
-
-    monkeypatch.setattr(table_worker, "make_requested_table", slow)
+    work = MadeTables()
+    monkeypatch.setattr(table_worker, "make_requested_table", work)
     asked = {"about": "fees", "max_seconds": 1}
     late = call(folder, backend, "timeline", **asked)
-    go_on.set()
+    work.go_on.set()
     whole = call(folder, backend, "timeline", **asked)
     assert late.structured_content["complete"] is False
     assert "of 1000 steps" in late.content[0].text
     assert "the same call goes on" in late.content[0].text
-    assert whole.structured_content["total"] == 11
-    assert len(made) == 1
+    assert whole.structured_content["total"] == len(work.made) == 1
 
 
 def test_a_call_that_is_cancelled_stops_its_table(folder, monkeypatch):
     """The thread is free for the next one."""
-    begun, stopped = threading.Event(), []
-
-    def slow(request, _project, on_work, max_seconds=None):
-        try:
-            while True:
-                begun.set()
-                on_work(1, 2)
-        except BaseException as error:
-            stopped.append(type(error).__name__)
-            raise
-
-    monkeypatch.setattr(table_worker, "make_requested_table", slow)
-    index = folder / ".localrag"
+    work, index = MadeTables(), folder / ".localrag"
+    monkeypatch.setattr(table_worker, "make_requested_table", work)
     tables = TableWorker(QueryWorker(index, lambda: open_for_query(index)))
 
     async def made():
         async with Client(make_server(index, LocalBackend(tables.questions, tables))) as client:
             task = asyncio.create_task(client.call_tool("list_items", {"request": "all ships"}))
-            await asyncio.to_thread(begun.wait, 60)
+            await asyncio.to_thread(work.begun.wait, 60)
             task.cancel()
             await asyncio.wait([task])
-            await asyncio.to_thread(until, lambda: stopped)
+            await asyncio.to_thread(work.stopped.wait, 60)
 
     asyncio.run(made())
     tables.close()
-    assert stopped == ["TableStopped"]
+    assert work.stopped.is_set()
 
 
 def test_a_long_table_is_read_on_with_an_offset(folder, backend, monkeypatch):

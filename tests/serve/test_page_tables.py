@@ -1,7 +1,6 @@
 """The page's tables in a real browser: forms, the grid of a review, its cells, the other kinds, keyboard, small windows, hostile texts."""
 
 import re
-import threading
 
 import pytest
 
@@ -12,6 +11,7 @@ from tests.serve.browser import assert_accessible, focused, opened, violations
 from tests.serve.result_tables import DOCUMENTS, TABLES, quote, review
 from tests.serve.server import served_here
 from tests.serve.test_page_hostile import EVIL, TEXTS, unharmed
+from tests.serve.test_tables import MadeTables
 
 pytestmark = pytest.mark.ci
 
@@ -211,15 +211,7 @@ def test_what_a_long_review_costs_is_said_before_it_begins(browser, server, made
 
 def test_a_table_shows_how_far_it_is_and_is_stopped(browser, server, monkeypatch):
     """Also while another view is open; a stopped review has what was read."""
-    go_on = threading.Event()
-
-    def working(request, _project, on_work, max_seconds=None):
-        for done in range(0 if max_seconds is not None else 10_000):
-            on_work(40 + done // 100, 1_000)
-            go_on.wait(0.01)
-        return review(1, 1)
-
-    monkeypatch.setattr(table_worker, "make_requested_table", working)
+    monkeypatch.setattr(table_worker, "make_requested_table", MadeTables())
     with opened(browser, server, "#/work") as (page, _):
         fill(page)
         page.get_by_role("button", name=REVIEW).click()

@@ -1,14 +1,11 @@
 """Some of the documents, asked over the API and MCP by real clients."""
 
-import asyncio
-
-import httpx2
 import openai
 import pytest
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
 
+from localrag.serve.mcp_server import LocalBackend, make_server
 from tests.conftest import run_localrag, write_town
+from tests.serve.mcp_clients import by_client, tool
 from tests.serve.server import asked
 
 QUESTION = "Who is the mate of the Skua?"
@@ -75,34 +72,17 @@ def test_the_page_s_questions_take_documents_too(server):
         assert "`where` is called `filter` now." in refused.text
 
 
-async def of_mcp(client):
-    """What a client gets: the paths of an answer and of a search, and what is said where there is nothing."""
-    answer = await client.call_tool("ask", {"question": QUESTION, "filter": "type=txt", "collections": "信"})
-    found = await client.call_tool("search", {"query": QUESTION, "filter": "path=docs/*.md"})
-    none = await client.call_tool("search", {"query": QUESTION, "filter": "path=nowhere"})
-    wrong = await client.call_tool("ask", {"question": QUESTION, "collections": "nowhere"})
-    cited = {c["path"] for c in answer.structured_content["citations"]}
-    return cited, {p["path"] for p in found.structured_content["passages"]}, none, wrong
-
-
-async def over_http(server):
-    headers = {"authorization": f"Bearer {server.key}"}
-    async with (
-        httpx2.AsyncClient(headers=headers, trust_env=False, timeout=60) as http,
-        Client(streamable_http_client(f"{server.address}/mcp", http_client=http)) as client,
-    ):
-        return await of_mcp(client)
-
-
-def test_tools_of_mcp_take_documents(server):
-    """`ask` and `search` over HTTP."""
-    check_of_mcp(*asyncio.run(over_http(server)))
-
-
-def check_of_mcp(cited, found, none, wrong):
-    """Only the documents that were selected, or what there is."""
-    assert cited == {"docs/b.txt"}
-    assert found == {"docs/a.md"}
+def test_tools_of_mcp_take_documents(worker, folder):
+    """`ask` and `search` use only the documents that were selected, or say what there is."""
+    answer, found, none, wrong = by_client(
+        make_server(folder / ".localrag", LocalBackend(worker)),
+        tool("ask", question=QUESTION, filter="type=txt", collections="信"),
+        tool("search", query=QUESTION, filter="path=docs/*.md"),
+        tool("search", query=QUESTION, filter="path=nowhere"),
+        tool("ask", question=QUESTION, collections="nowhere"),
+    )
+    assert {c["path"] for c in answer.structured_content["citations"]} == {"docs/b.txt"}
+    assert {p["path"] for p in found.structured_content["passages"]} == {"docs/a.md"}
     assert "No document matches path=nowhere." in none.content[0].text
     assert wrong.is_error
     assert "There are: all, 信" in wrong.content[0].text
