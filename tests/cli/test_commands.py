@@ -4,23 +4,9 @@ import json
 import re
 
 import pytest
-import typer
 
-from localrag.cli import app
 from tests.conftest import mostly_ci
-from tests.terminals import invoke, out
-
-
-def commands(group=None, names=()):
-    """(words, command) of every command that can be run."""
-    group = group or typer.main.get_command(app)
-    for name, command in group.commands.items():
-        inner = hasattr(command, "commands")
-        if not inner or command.invoke_without_command:
-            yield " ".join((*names, name)), command
-        if inner:
-            yield from commands(command, (*names, name))
-
+from tests.terminals import invoke, out, runnable
 
 ONE_TEXT = {"ask", "search", "entity", "timeline", "list", "sessions search"}
 
@@ -31,10 +17,10 @@ def arguments_of(command):
 
 def test_a_text_that_is_all_a_command_takes_needs_no_quotes():
     """As many words as are given; where there are other arguments, too, the error names quotes."""
-    taking = {words: arguments_of(command) for words, command in commands() if arguments_of(command)}
+    taking = {words: arguments_of(command) for words, command in runnable() if arguments_of(command)}
 
     assert all(len(taking[words]) == 1 and taking[words][0].nargs == -1 for words in ONE_TEXT)
-    asking = {words for words, command in commands() if any(p.required for p in command.params if p.param_type_name == "option")}
+    asking = {words for words, command in runnable() if any(p.required for p in command.params if p.param_type_name == "option")}
     limited = {w: sum(a.nargs for a in found) for w, found in taking.items() if w not in asking and all(a.nargs > 0 for a in found)}
     assert limited.keys() >= {"compare", "merges add", "collections rename"}
     for words, n in limited.items():

@@ -6,9 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-import typer
 
-from localrag.cli import app
 from localrag.cli.commands import evaluate
 from localrag.eval.extraction import EVALUATED_EXTRACTORS
 from localrag.eval.retrieval import RETRIEVERS
@@ -17,7 +15,7 @@ from localrag.settings import QUERY_MODES
 from localrag.store import llm_cache, runs
 from localrag.store.opening import open_index
 from localrag.system.trust import remember_trust
-from tests.terminals import invoke, out
+from tests.terminals import commands, invoke, out
 
 
 @pytest.mark.parametrize(
@@ -58,16 +56,9 @@ def test_the_choices_are_those_there_are():
     assert "|".join(QUERY_MODES) in " ".join(out("ask", "--help").split())
 
 
-def commands(group, path=()):
-    for name, one in group.commands.items():
-        if hasattr(one, "commands"):
-            yield from commands(one, (*path, name))
-        yield " ".join((*path, name)), one
-
-
 def test_what_may_ask_a_server_takes_the_option_its_error_recommends():
     """A model on another machine is refused with `--allow-host`: every command that may ask a model has it. Files go to `--out`."""
-    have = {name: {o for p in one.params for o in p.opts} for name, one in commands(typer.main.get_command(app))}
+    have = {name: {o for p in one.params for o in p.opts} for name, one in commands()}
     asking = "index ask chat questions tune rm bench".split()
     asking += ["merges undo", "merges add", "eval extraction", "eval retrieval", "eval qa", "eval answers"]
 
@@ -79,7 +70,7 @@ def test_what_prints_a_result_prints_it_as_json():
     """Every command takes --json, or stands in the reference among those that print nothing which a program could take."""
     page = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text(encoding="utf-8")
     others = page.partition("The other commands print none:")[2].partition("## ")[0]
-    have = {name: {o for p in one.params for o in p.opts} for name, one in commands(typer.main.get_command(app))}
+    have = {name: {o for p in one.params for o in p.opts} for name, one in commands()}
     groups = {name.rpartition(" ")[0] for name in have} - {""}
 
     assert {name for name, options in have.items() if "--json" not in options} - groups == set(re.findall(r"`(.+?)`", others))

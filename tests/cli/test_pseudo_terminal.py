@@ -12,11 +12,9 @@ import termios
 import unicodedata
 
 import pytest
-import typer
 
-from localrag.cli import app
 from tests.forked import Forked, run_forked
-from tests.terminals import STYLE
+from tests.terminals import STYLE, runnable
 
 COLUMNS = 60
 # What a command ends in where there is nothing yet: no index, no model of one's own, no file. 0: it works all the same.
@@ -42,16 +40,7 @@ FIRST = {
 }  # fmt: skip
 
 
-def commands(command, path=()):
-    """The name of every command, as it is typed."""
-    inner = getattr(command, "commands", {})
-    for name, one in inner.items():
-        yield from commands(one, (*path, name))
-    if not inner or command.invoke_without_command:
-        yield " ".join(path)
-
-
-ALL = sorted(name for name in commands(typer.main.get_command(app)) if name)
+ALL = sorted(name for name, _ in runnable())
 
 
 def environment(home, **more):

@@ -13,6 +13,7 @@ from localrag.cli import app, settings
 from localrag.errors import UsageError
 from localrag.settings import QUERY_MODES, IndexSettings
 from tests.conftest import TOWN, run_localrag, write_town
+from tests.terminals import commands
 from tests.test_model_files import write_model
 
 ROOT = Path(__file__).parents[2]
@@ -60,16 +61,8 @@ def put(own, text, user=False):
             settings.trust(path)
 
 
-def options(group, path=""):
-    """Every option of every command: command, what the option is called, the parameter."""
-    for name, command in group.commands.items():
-        here = f"{path} {name}".strip()
-        yield from ((here, settings.option_name(p), p) for p in command.params if settings.option_name(p) not in ("", "help"))
-        if hasattr(command, "commands"):
-            yield from options(command, here)
-
-
-ALL = list(options(typer.main.get_command(app)))
+# Every option of every command: command, what the option is called, the parameter.
+ALL = [(name, called, p) for name, one in commands() for p in one.params if (called := settings.option_name(p)) not in ("", "help")]
 
 
 def counts(own, **env):

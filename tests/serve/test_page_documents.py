@@ -156,17 +156,6 @@ def test_a_run_shows_how_far_it_is_and_is_stopped(browser, server):
         assert deleted == ["DELETE"]
 
 
-def test_an_empty_index_says_what_to_do(browser, server):
-    """Here with an empty list that the test gives."""
-    with opened(browser, server, "#/documents") as (page, _):
-        nothing = {"total": 0, "states": {"indexed": 0, "skipped": 0, "failed": 0}, "documents": []}
-        page.route(re.compile(r"/api/documents\?"), lambda route: route.fulfill(json=nothing))
-        page.reload()
-        page.get_by_role("heading", name="There are no documents yet").wait_for()
-        assert "localrag index" in page.locator(".empty-index").inner_text()
-        assert page.get_by_role("button", name="Index again").count() == 0
-
-
 def test_a_server_that_only_reads_offers_no_change(browser, fixed):
     """No field for files, nothing that removes or indexes, and no conversation is deleted."""
     with opened(browser, fixed, "#/documents") as (page, _):
@@ -202,8 +191,8 @@ def test_the_status_says_what_runs_and_what_leaves_the_machine(browser, server, 
 def test_a_document_shows_what_it_is(browser, server, folder):
     """Its place and the original, to be saved as it is; the entities there are ways on."""
     with server.client() as door:
-        key, _ = document_of(door, "bell.txt")
-    with opened(browser, server, f"#/document/{key}") as (page, _):
+        key, text = document_of(door, "bell.txt")
+    with opened(browser, server, f"#/document/{key}?mark={text.index('bell')}-{len(text) - 1}") as (page, _):
         with page.expect_download() as waited:
             page.get_by_role("button", name="Download original").click()
         assert waited.value.suggested_filename == "bell.txt"

@@ -104,9 +104,10 @@ def test_a_report_leads_to_the_words_it_rests_on(browser, server, find, communit
 
 
 def test_a_relationship_shows_its_evidence_which_leads_to_the_document(browser, server, find):
-    """The words are read when they are asked for, and marked in their document on the right characters."""
+    """The words are read when they are asked for, and marked in their document on the right characters; so are mentions."""
     key = entity_named(find, "Lars Holm")
-    relation = find(f"/api/entities/{key}")["relationships"][0]
+    found = find(f"/api/entities/{key}")
+    relation, mention = found["relationships"][0], found["mentions"][-1]
     place = find(f"/api/relationships/{relation['id']}")["evidence"][0]
     with opened(browser, server, f"#/entity/{key}") as (page, heard):
         page.get_by_role("heading", name="Lars Holm", level=1).wait_for()
@@ -118,21 +119,11 @@ def test_a_relationship_shows_its_evidence_which_leads_to_the_document(browser, 
         assert place["quote"].strip() in link.inner_text()
         link.click()
         assert own_words(page) == place["quote"]
-
-
-def test_an_entity_shows_where_it_is_mentioned(browser, server, find):
-    """In its sentence, which leads to the name in its document; its themes and the graph are a link away."""
-    key = entity_named(find, "Ingrid Holm")
-    found = find(f"/api/entities/{key}")
-    place = found["mentions"][-1]
-    with opened(browser, server, f"#/entity/{key}") as (page, _):
-        links = page.locator(".mentions a")
-        links.first.wait_for()
-        assert links.count() == len(found["mentions"])
-        assert page.get_by_role("link", name="Show in the graph").get_attribute("href") == f"#/graph/entity/{key}"
-        assert page.get_by_role("link", name=found["communities"][0]["title"]).count() >= 1
-        links.last.click()
-        assert own_words(page) == place["name"]
+        page.go_back()
+        page.get_by_role("link", name=found["communities"][0]["title"]).first.wait_for()
+        assert page.locator(".mentions a").count() == len(found["mentions"])
+        page.locator(".mentions a").last.click()
+        page.wait_for_url(lambda url: url.endswith(f"mark={mention['start']}-{mention['end']}"))
 
 
 def test_the_way_to_another_entity_is_found_by_its_name(browser, server, find):

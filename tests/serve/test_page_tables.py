@@ -337,7 +337,7 @@ def test_what_cannot_be_made_is_said(browser, server):
 
 def test_an_address_fills_the_form_and_makes_nothing(browser, server):
     """A link from elsewhere starts no work; one to a table that is gone shows the form."""
-    with opened(browser, server, "#/work/timeline?about=Vardby&limit=7&table=0123456789abcdef") as (page, heard):
+    with opened(browser, server, "#/work/timeline?about=Vardby&limit=7&table=0123456789abcdef", allowed="404") as (page, heard):
         page.wait_for_load_state("networkidle")
         assert page.get_by_role("combobox", name="Name or topic").input_value() == "Vardby"
         assert page.get_by_label("At most").input_value() == "7"
