@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from tests.conftest import mostly_ci
 from tests.terminals import invoke, out, runnable
 
 ONE_TEXT = {"ask", "search", "entity", "timeline", "list", "sessions search"}
@@ -29,27 +28,11 @@ def test_a_text_that_is_all_a_command_takes_needs_no_quotes():
         assert "quotes" in refused.output, words
 
 
-@pytest.mark.parametrize(
-    ("command", "text"),
-    mostly_ci(
-        [
-            ("search", "Who bought the Skua?"),
-            ("ask", "Who bought the Skua?"),
-            ("entity", "Ingrid Holm"),
-            ("timeline", "Ingrid Holm"),
-            ("list", "all vessels that sank"),
-            ("sessions search", "bought the Skua"),
-        ],
-        ("search", "Who bought the Skua?"),
-    ),
-)
-def test_words_without_quotes_are_the_text_with_them(in_own_town, command, text):
+def test_words_without_quotes_are_the_text_with_them(in_own_town):
     """Options may stand between them."""
-    first, *rest = text.split()
-    quoted, plain = (json.loads(out(*command.split(), *words, "--json")) for words in ([text], [first, "--index", ".", *rest]))
-    for result in (quoted, plain):
-        if isinstance(result, dict):
-            [result.pop(key, None) for key in ("seconds", "conversation")]
+    quoted, plain = (
+        out("search", *words, "--json") for words in (["Who bought the Skua?"], ["Who", "--index", ".", "bought", "the", "Skua?"])
+    )
 
     assert plain == quoted
 
