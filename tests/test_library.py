@@ -14,6 +14,7 @@ import pytest
 import localrag
 from localrag.errors import IndexBusy, NoIndex, UsageError
 from localrag.index import Index
+from localrag.indexing.workers.pool import in_process_pool
 from localrag.query.question import AnswerCallbacks
 from localrag.store.database import caches_of
 from localrag.store.opening import writer_lock
@@ -57,6 +58,15 @@ def test_an_index_is_made_once_and_with_known_settings(tmp_path):
         assert not empty.ask("Who?").citations
     with pytest.raises(NoIndex, match="There is no index"):
         Index.open(tmp_path / "c")
+
+
+def test_others_can_do_the_work(tmp_path):
+    """`workers` is a number of processes, or whoever is hired for the run."""
+    hired = []
+    write_town(tmp_path / "docs")
+    with Index.create(tmp_path, extractor="phrases") as index:
+        index.add(tmp_path / "docs", workers=lambda project: hired.append(project.folder) or in_process_pool(project))
+        assert hired == [index.folder]
 
 
 def test_several_changes_share_one_opening(tmp_path):

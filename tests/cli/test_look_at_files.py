@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from localrag.index import Index
 from tests.conftest import run_localrag
 from tests.indexing import files
 
@@ -52,3 +53,14 @@ def test_a_citation_names_its_page(office):
     assert (first["path"], first["part"]) == ("docs/log.pdf", "page 2")
     assert "] docs/log.pdf › page 2" in shown
     assert "docs/log.pdf › page 2, " in run_localrag("source", str(first["n"]), cwd=office).stdout
+
+
+def test_the_columns_of_tables_are_kept_as_settings(office):
+    """--text-column reads the rows anew and stays in force."""
+    run_localrag("index", "docs", "--extractor", "phrases", "--text-column", "story", "--metadata-columns", "name", cwd=office)
+    again = run_localrag("index", "docs", cwd=office)
+    with Index.open(office) as index:
+        (text,) = (d.text for d in index.documents() if d.path == "docs/crew.csv")
+
+    assert text == "name: Ruth Sand\nRuth Sand sailed to Brannock.\n\nname: Lars Holm\nLars Holm stayed in Vardby."
+    assert "Nothing new" in again.stderr

@@ -28,6 +28,7 @@ from tests.terminals import commands, invoke, out
         ("eval retrieval x --mode mix --mode best", "There is no mode 'best'"),
         ("eval qa x --mode best", "There is no mode 'best'"),
         ("bench --style poetic", "There is no style 'poetic'"),
+        ("mcp --config emacs", "There is no program 'emacs'. Choose claude,"),
     ],
 )
 def test_a_value_that_is_no_choice_is_refused_with_the_choices(args, said, tmp_path, monkeypatch):

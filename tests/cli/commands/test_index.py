@@ -7,6 +7,7 @@ import sqlite3
 import pytest
 
 from tests.conftest import TOWN, run_json, run_localrag, write_town
+from tests.test_model_files import write_model
 
 
 def rows(folder, sql):
@@ -75,7 +76,7 @@ def test_bad_input_gets_a_sentence_and_a_code(tmp_path, args, code, words):
 
 
 def test_another_model_is_refused_with_the_way_out(town, tmp_path, chat_file):
-    """An index made with one model is not silently continued with another."""
+    """An index made with one model, or one embedder, is not silently continued with another."""
     shutil.copytree(town, tmp_path / "town")
     data = bytearray(chat_file.path.read_bytes())
     data[-1] ^= 1
@@ -85,6 +86,9 @@ def test_another_model_is_refused_with_the_way_out(town, tmp_path, chat_file):
     assert done.returncode == 1
     assert "was made with smollm2-135m" in done.stderr
     assert "--rebuild" in done.stderr
+    embedder = write_model(tmp_path / "bert.gguf", "embedder")
+    refused = run_localrag("index", "docs", "--embedder", embedder, cwd=tmp_path / "town")
+    assert (refused.returncode, "localrag reembed" in refused.stderr) == (1, True)
 
 
 @pytest.mark.ci
