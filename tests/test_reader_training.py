@@ -134,30 +134,19 @@ def write(path, rows):
 
 
 def invented(folder):
-    """A folder with every set, by a pattern: who did what when, in which town."""
-    rng = random.Random(0)
+    """A folder with every set, by a pattern: who founded the mill of whom, and when."""
     people = [f"{a} {b}" for a in ("Ada", "Olav", "Mira", "Karl") for b in ("Quist", "Berg", "Lund", "Vogt")]
-    facts = [
-        (p, rng.choice(("founded", "sold", "closed")), f"the mill of {t}", 1800 + n)
-        for n, (p, t) in enumerate(zip(people, people[::-1], strict=True))
-    ]
-    texts = [f"In {year} {who} {did} {what}. Nobody else was there." for who, did, what, year in facts]
+    facts = [(p, f"founded the mill of {t}", 1800 + n) for n, (p, t) in enumerate(zip(people, people[::-1], strict=True))]
+    texts = [f"In {year} {who} {did}. Nobody else was there." for who, did, year in facts]
     spans = [
-        {
-            "title": "Mills",
-            "question": f"Who {did} {what}?",
-            "context": text,
-            "answers": [who],
-            "starts": [text.index(who)],
-            "source": "invented",
-        }
-        for (who, did, what, _), text in zip(facts, texts, strict=True)
+        {"title": "Mills", "question": f"Who {did}?", "context": text, "answers": [who], "starts": [text.index(who)], "source": "invented"}
+        for (who, did, _), text in zip(facts, texts, strict=True)
     ]
     ranked = [{"question": s["question"], "passage": s["context"], "source": "SQuAD"} for s in spans]
     judged = [{**r, "answerable": n % 4 < 2} for n, r in enumerate(ranked)]
     pairs = [
-        {"premise": t, "hypothesis": f"{who} {did} {what} in {year}.", "label": "entailment", "source": "invented"}
-        for t, (who, did, what, year) in zip(texts, facts, strict=True)
+        {"premise": t, "hypothesis": f"{who} {did} in {year}.", "label": "entailment", "source": "invented"}
+        for t, (who, did, year) in zip(texts, facts, strict=True)
     ]
     kinds = {"reader": spans, "rank": ranked, "clapnq": judged, "nli": pairs}
     for name in SETS:

@@ -113,10 +113,7 @@ def test_every_command_does_what_it_says(here):
     assert last["question"] == "What did he write?"
     assert last["answer"] in saved
     for c in last["citations"]:
-        assert (
-            f"- [{c['n']}] docs/{' › '.join([c['path'].removeprefix('docs/'), *c['headings']])}, characters {c['start']}-{c['end']}: “"
-            in saved
-        )
+        assert f"- [{c['n']}] {' › '.join([c['path'], *c['headings']])}, characters {c['start']}-{c['end']}: “" in saved
 
 
 def test_a_file_is_replaced_only_where_the_person_says_so(here):

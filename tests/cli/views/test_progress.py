@@ -3,7 +3,6 @@
 import json
 import re
 import signal
-from itertools import pairwise
 
 import pytest
 
@@ -77,26 +76,6 @@ def test_every_event_has_the_fields_that_are_documented(recorded):
     skipped = [{k: v for k, v in e.items() if k != "event"} for e in events if e["event"] == "skipped"]
     assert skipped == [{"path": "docs/void.md", "reason": "empty", "failed": False}] == result["skipped"]
     assert {k: v for k, v in events[-1].items() if k not in ("event", "seconds")} == {k: v for k, v in result.items() if k != "seconds"}
-
-
-def test_the_share_of_the_whole_only_grows_and_ends_at_one(recorded):
-    """So does each stage, and the total of a stage is what it was; stages come in the order that was announced."""
-    _, events, _ = recorded
-    told = [e for e in events if e["event"] == "progress"]
-    shares = [e["fraction"] for e in told]
-
-    assert shares == sorted(shares)
-    assert shares[0] < 0.2
-    assert shares[-1] == 1.0
-    assert all(s < 1 for s in shares[:-1])
-    for stage in {e["stage"] for e in told}:
-        some = [e for e in told if e["stage"] == stage]
-        assert [e["done"] for e in some] == sorted(e["done"] for e in some)
-        assert len({e["total"] for e in some}) == 1
-    begun = [e for e in events if e["event"] == "stage"]
-    for before, after in pairwise(begun):
-        assert after["stage"] in before["ahead"]
-    assert [e["stage"] for e in begun if e["stage"] in STAGES] == list(STAGES)
 
 
 def test_the_store_says_what_the_stream_said(recorded):
