@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from localrag.index import Index
 from scripts.measure.bench_graph import make_index
+from tests.conftest import run_process
 from tests.serve.browser import LOOKS, assert_accessible, focused, opened
 from tests.serve.server import served
 from tests.serve.test_api import read
@@ -235,8 +235,7 @@ def test_the_graph_is_accessible(browser, server, scheme, width):
 def test_an_empty_graph_says_why(browser, tmp_path):
     """Documents without entities: the page says so and what to run."""
     (tmp_path / "a.txt").write_text("nothing here has a name.")
-    with Index.create(tmp_path, extractor="phrases") as index:
-        index.add(tmp_path)
+    assert run_process("index", "a.txt", "--extractor", "phrases", "-q", cwd=tmp_path).returncode == 0
     with served(tmp_path) as server, opened(browser, server, "#/graph") as (page, _):
         page.get_by_text("no entities have been found").wait_for()
         assert page.get_by_text("localrag index").count()

@@ -109,7 +109,7 @@ def test_hostile_documents_harm_no_view(browser, server, places, width):
 
 def test_hostile_questions_searches_and_addresses_do_nothing(browser, server):
     """Neither typed text nor an address from another page runs or loads anything."""
-    with opened(browser, server, "#/ask") as (page, heard):
+    with opened(browser, server, "#/ask", allowed="Failed to load resource") as (page, heard):
         for kind, text in TEXTS.items():
             page.goto(f"{server.address}/#/ask")
             box = page.get_by_label("Your question")
