@@ -9,9 +9,9 @@ import pytest
 
 from localrag.model_files import add_model, user_file
 from tests.forked import run_forked
-from tests.test_house import HEAVY
 
 pytestmark = pytest.mark.ci
+HEAVY = ("torch", "llama_cpp", "faiss", "igraph", "sentence_transformers", "numpy", "sqlite_utils", "rich", "httpx")
 
 
 @pytest.fixture
