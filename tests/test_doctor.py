@@ -92,6 +92,16 @@ def test_a_model_that_is_not_there_or_no_model_is_a_line_with_its_remedy(tmp_pat
         assert "memory" not in found
 
 
+def test_a_damaged_database_is_a_line(tmp_path):
+    """An index that cannot be opened does not keep the machine from being examined."""
+    (tmp_path / ".localrag").mkdir()
+    (tmp_path / ".localrag" / "index.db").write_bytes(b"not a database" * 100)
+    done = run_localrag("doctor", cwd=tmp_path)
+
+    assert (done.returncode, "✓ SQLite" in done.stdout) == (1, True)
+    assert "is not a usable index" in done.stdout
+
+
 def test_more_memory_than_there_is_fails():
     """The KV is computed from the model's metadata and the settings; what cannot fit is said before it is tried."""
     found = lines(None, "slots=256,n_ctx=8192,kv_cache_type=f32")["memory"]
