@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import platformdirs
@@ -232,6 +233,13 @@ def run_localrag(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProce
     return subprocess.CompletedProcess(args, code, said.getvalue(), told.getvalue())
 
 
+def run_json(*args: str, cwd: Path, **env: str) -> Any:
+    """What a command that succeeds prints with --json."""
+    done = run_localrag(*args, "--json", cwd=cwd, **env)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 def run_process(
     *args: str, cwd: Path, timeout: float = 600, given: str | bytes | None = None, hashed: bool = False, **env: str
 ) -> subprocess.CompletedProcess[str]:
@@ -341,6 +349,27 @@ def town(indexed: Callable[..., Path]) -> Path:
 def plain_town(indexed: Callable[..., Path]) -> Path:
     """The same documents, indexed without a language model."""
     return indexed(TOWN, "--extractor", "phrases")
+
+
+@pytest.fixture
+def own_town(plain_town: Path, tmp_path: Path) -> Path:
+    """A copy of that, which a test may change."""
+    return Path(shutil.copytree(plain_town, tmp_path / "town"))
+
+
+@pytest.fixture
+def in_own_town(own_town: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, as the working folder."""
+    monkeypatch.chdir(own_town)
+    return own_town
+
+
+def until(holds: Callable[[], object], seconds: float = 120) -> None:
+    """Wait for something; an error where it does not come."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
 
 
 def write_documents(folder: Path, documents: dict[str, str | bytes]) -> None:

@@ -13,8 +13,6 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from localrag.indexing.pipeline import build_index
 from localrag.indexing.tasks import TaskContext
 from localrag.indexing.workers.pool import in_process_pool
@@ -23,26 +21,11 @@ from localrag.project import open_for_writing
 from localrag.records import content_id
 from localrag.store import runs
 from tests.fakes import Scripted, example
-from tests.hashed_embedder import whole_texts
+from tests.hashed_embedder import HashedEmbedder
 
 os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"  # as `cluster.connect` sets it; read when Ray is imported
 ROOT = Path(__file__).parents[1]
 EXPECTED = "Ingrid Holm bought the ferry Skua from the Northern Line. Lars Holm wrote to Ruth Sand that the Skua leaks."
-
-
-class HashEmbedder:
-    """Vectors that are functions of the text."""
-
-    def __init__(self, file):
-        self.file = file
-
-    def embed(self, texts):
-        seeds = [int.from_bytes(hashlib.sha256(t.encode()).digest()[:4], "big") for t in texts]
-        found = np.stack([np.random.default_rng(s).standard_normal(32) for s in seeds]) if texts else np.empty((0, 0))
-        return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32) if texts else found
-
-    def embed_windows(self, texts):
-        return whole_texts(texts, self.embed(texts))
 
 
 WORDS = (b"Ingrid Holm", b"ferry Skua", b"Northern Line")  # that no file of a worker's machine may hold
@@ -84,7 +67,7 @@ class ScriptedKit(WorkerConfig):
         os.environ["LOCALRAG_TEST_WORKER"] = "1"
         tools = WorkerConfig.open(self)
         tools.model._engine = Slow(says, self.seconds)
-        return TaskContext(tools.model, HashEmbedder(self.embedder), None, tools.settings, tools.text_of)
+        return TaskContext(tools.model, HashedEmbedder(self.embedder), None, tools.settings, tools.text_of)
 
 
 def scripted_kit(project, *, seconds=0.0):
@@ -107,7 +90,7 @@ def indexed(docs, index, hire=in_process_pool, said=None, hosts=(), model=None, 
         options = replace(opened.model.options, notify=(said.append if said is not None else lambda _: None), allowed_hosts=tuple(hosts))
         opened.model.options = options
         settings = replace(opened.settings, style="abstractive", **settings)
-        project = replace(opened, settings=settings, tagger=None, embedder=HashEmbedder(opened.embedder.file))
+        project = replace(opened, settings=settings, tagger=None, embedder=HashedEmbedder(opened.embedder.file))
         if not project.model.file.url:
             project.model._engine = Scripted(says)
         outcome = asyncio.run(build_index([docs], project, lambda _: None, hire=hire))

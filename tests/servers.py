@@ -193,55 +193,26 @@ def writes_of_the_town(body):
     return "Ingrid Holm bought the ferry Skua. [1]"
 
 
-class Dripping:
-    """A llama-server that answers the addresses of `slow` with a byte every 0.2 s and no end: headers, spaces, comments, or a text."""
+class Dripping(Server):
+    """A llama-server that answers the addresses of `slow` with a part every 0.2 s and no end: headers, spaces, comments, or a text."""
 
     def __init__(self, slow, form="spaces"):
-        self.slow, self.form, self.begun = slow, form, threading.Event()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/v1"
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.form, self.begun = form, threading.Event()
+        super().__init__(lambda _: "The town bought the ferry.", gets=llama())
+        handler = self._http.RequestHandlerClass
+        usual = handler.parse_request
+        handler.parse_request = lambda request: usual(request) and (request.path not in slow or self.drip(request))
 
-    def _accept(self):
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection):
-        with connection, connection.makefile("rb") as received:
-            _, path, _ = received.readline().decode().split(" ")
-            size = 0
-            while (line := received.readline()).strip():
-                size = int(line.partition(b":")[2]) if line.lower().startswith(b"content-length") else size
-            body = json.loads(received.read(size) or b"{}")
-            if path in self.slow:
-                self.begun.set()
-                self._drip(connection)
-            else:
-                told = llama()
-                value = told[path](body) if path == "/tokenize" else told.get(path) or answered("The town bought the ferry.")
-                data = json.dumps(value).encode()
-                connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(data), data))
-
-    def _drip(self, connection):
-        head, part = b"HTTP/1.1 200 OK\r\n", b"x-more: 1\r\n"
+    def drip(self, handler):
+        """An answer without an end."""
+        self.begun.set()
+        handler.send_response(200)
         if self.form != "headers":
-            head += b"content-type: application/json\r\n\r\n"
-            text = b'data: {"choices": [{"delta": {"content": "so "}}]}\n\n'
-            part = {"spaces": b" ", "comments": b": still there\n\n", "text": text}[self.form]
-        try:
-            connection.sendall(head)
+            handler.send_header("content-type", "application/json")
+            handler.end_headers()
+        part = {"headers": b"x-more: 1\r\n", "spaces": b" ", "comments": b": still there\n\n", "text": event("so ")}[self.form]
+        handler.flush_headers()
+        with contextlib.suppress(OSError):
             while True:
-                connection.sendall(part)
+                handler.wfile.write(part)
                 time.sleep(0.2)
-        except OSError:
-            return
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._listener.close()

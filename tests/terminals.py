@@ -8,9 +8,12 @@ import select
 import signal
 import termios
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyte
+import typer
 from typer.testing import CliRunner, Result
 
 from localrag.cli import app
@@ -36,6 +39,19 @@ def out(*args: str) -> str:
     done = invoke(*args)
     assert done.exit_code == 0, (args, done.output, done.exception)
     return done.stdout
+
+
+def commands(group: Any = None, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The name and the command of everything on the command line, groups included."""
+    for name, one in (group or typer.main.get_command(app)).commands.items():
+        yield (here := f"{path} {name}".strip()), one
+        if hasattr(one, "commands"):
+            yield from commands(one, here)
+
+
+def runnable() -> Iterator[tuple[str, Any]]:
+    """Those that do something without another word."""
+    return ((name, one) for name, one in commands() if not hasattr(one, "commands") or one.invoke_without_command)
 
 
 class Terminal:

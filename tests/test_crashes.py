@@ -143,23 +143,6 @@ def test_a_disk_that_is_read_only_for_a_moment(tmp_path):
     assert "Traceback" not in (tmp_path / "refused.txt").read_text() + done.stderr
 
 
-@pytest.mark.slow
-def test_many_read_while_one_writes(tmp_path):
-    """Questions asked while an index is rebuilt are answered whole, each from one state of it."""
-    write_town(tmp_path / "docs")
-    assert run_process("index", "docs", "--extractor", "phrases", cwd=tmp_path).returncode == 0
-    for n in range(40):
-        (tmp_path / "docs" / f"n{n}.txt").write_text(TOWN["b.txt"] * 20 + f" Number {n} met Ruth Sand.")
-    writer = subprocess.Popen([sys.executable, "-m", "localrag", "index", "docs", "-q"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    answered = []
-    while writer.poll() is None:
-        answered.append(run_process("ask", "Who is the mate of the Skua?", cwd=tmp_path))
-    assert writer.returncode == 0, writer.stderr.read()
-
-    assert answered
-    assert all(a.returncode == 0 and "Lars Holm" in a.stdout for a in answered), [a.stderr for a in answered]
-
-
 def stopped_between_locks(writer, index):
     """Stop a process; let it go on, and return False, if nobody can read the index while it stands still."""
     writer.send_signal(signal.SIGSTOP)
@@ -173,19 +156,18 @@ def stopped_between_locks(writer, index):
 
 
 @pytest.fixture
-def written_to(plain_town, tmp_path):
+def written_to(own_town):
     """A folder whose index another process is writing to: a real run, stopped in the middle; and that process.
 
     It is not stopped within the moment in which SQLite opens its log and lets nobody else read.
     """
-    folder = shutil.copytree(plain_town, tmp_path / "town")
-    (folder / "docs" / "new.txt").write_text("Ada Quill painted the Skua green.")
-    writer = subprocess.Popen([sys.executable, "-m", "localrag", "index", "docs", "-q"], cwd=folder)
-    lock = folder / ".localrag" / "writer.lock"
-    while lock.read_text() != str(writer.pid) or not stopped_between_locks(writer, folder / ".localrag"):
+    (own_town / "docs" / "new.txt").write_text("Ada Quill painted the Skua green.")
+    writer = subprocess.Popen([sys.executable, "-m", "localrag", "index", "docs", "-q"], cwd=own_town)
+    lock = own_town / ".localrag" / "writer.lock"
+    while lock.read_text() != str(writer.pid) or not stopped_between_locks(writer, own_town / ".localrag"):
         assert writer.poll() is None
         time.sleep(0.002)
-    yield folder, writer
+    yield own_town, writer
     writer.send_signal(signal.SIGCONT)
     assert writer.wait(120) == 0
 

@@ -92,25 +92,14 @@ def test_a_model_that_is_not_there_or_no_model_is_a_line_with_its_remedy(tmp_pat
         assert "memory" not in found
 
 
-def test_a_missing_model_ends_the_command_in_1(tmp_path):
-    """Every line is printed, the failed one with its remedy below it."""
-    done = run_localrag("doctor", "--model", "./none.gguf", cwd=tmp_path)
-
-    assert done.returncode == 1
-    assert "✗ chat model" in done.stdout
-    assert "→ Check the path" in done.stdout
-    assert "0 network sockets" in done.stdout
-
-
 def test_a_damaged_database_is_a_line(tmp_path):
     """An index that cannot be opened does not keep the machine from being examined."""
     (tmp_path / ".localrag").mkdir()
     (tmp_path / ".localrag" / "index.db").write_bytes(b"not a database" * 100)
     done = run_localrag("doctor", cwd=tmp_path)
 
-    assert done.returncode == 1
+    assert (done.returncode, "✓ SQLite" in done.stdout) == (1, True)
     assert "is not a usable index" in done.stdout
-    assert "✓ SQLite" in done.stdout
 
 
 def test_more_memory_than_there_is_fails():

@@ -85,23 +85,6 @@ def test_an_answer_is_never_followed_or_delayed_by_measuring(place, quantised, c
     assert not record(place)["choices"]
 
 
-@pytest.mark.slow
-def test_a_test_of_a_model_measures_it(place, chat_file):
-    """`models test` leaves a record of the fastest settings, with which the next answer runs."""
-    done = run(place, "models", "test", str(chat_file.path))
-
-    assert done.returncode == 0, done.stdout
-    assert record(place)["choices"]
-
-
-def test_kernels_for_this_cpu_that_end_the_process_are_left_out(place, quantised):
-    """Where rearranged weights end the process, as with a badly compiled AMX, the file's own arrangement is used."""
-    done = run(place, "index", "docs", "--model", quantised, "--extractor", "model", faults={"extra_buffers=yes": "SIGSEGV"})
-
-    assert done.returncode == 0, done.stderr
-    assert record(place)["choices"]["@0"]["settings"]["extra_buffers"] is False
-
-
 def test_a_layout_given_by_hand_that_does_not_work_is_an_error_with_its_remedy(place, quantised):
     """What the user asks for and the machine cannot do ends in exit code 4 and words, not in a crash."""
     model = ["--model", quantised, "--extractor", "model"]
@@ -123,13 +106,3 @@ def test_doctor_lists_what_was_refused_and_why(place, quantised):
 
     assert "kv_cache_type=q8_0/f32" in lines["layouts"]["text"]
     assert "SIGSEGV" in lines["layouts"]["text"]
-
-
-@pytest.mark.slow
-def test_the_demo_runs_on_a_machine_whose_first_two_layouts_die(place):
-    """The first command of all ends well, with answers, where the two layouts tried first end their process."""
-    done = run(place, "demo", faults={"kv_cache_type=q8_0/bf16": "SIGSEGV", "kv_cache_type=q8_0/f32": "SIGSEGV"})
-
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("Not used here") == 2
-    assert "[1]" in done.stdout

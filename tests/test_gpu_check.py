@@ -1,6 +1,5 @@
 """The check of a machine with a graphics card (scripts/gpu_check.py): errors, resumed and failed steps, the pack, a rehearsal."""
 
-import io
 import json
 import os
 import subprocess
@@ -18,7 +17,6 @@ sys.path.insert(0, str(SCRIPT.parent))
 
 gpu_check, gpu_pack = map(import_module, ("gpu_check", "gpu_pack"))
 
-MIB = 1 << 20
 STEPS = tuple(gpu_check.Step(name, name, 30) for name in ("first", "second", "third"))
 JOB = {"rehearse": True, "card": "", "pack": str(ROOT), "command": "gpu_check.py run OUT --rehearse"}
 
@@ -114,61 +112,30 @@ def is_running(pid):
         return False
 
 
-@pytest.fixture
-def sdist(tmp_path):
-    """A source distribution with a file that is needed, with a name longer than an old archive's field, and some that are not."""
-    path = tmp_path / "llama_cpp_python-0.3.36.tar.gz"
-    names = ("vendor/llama.cpp/ggml/src/ggml-cuda/template-instances/fattn-mma-f16-instance-ncols1_16-ncols2_16.cu",
-             "vendor/llama.cpp/ggml/src/ggml-vulkan/ggml-vulkan.cpp", "vendor/llama.cpp/docs/ops/a.md", gpu_pack.TOKENIZER,
-             "vendor/llama.cpp/models/ggml-vocab-gemma-4.gguf", "llama_cpp/llama.py", "tests/test_llama.py")  # fmt: skip
-    with tarfile.open(path, "w:gz") as archive:
-        for name in names:
-            member = tarfile.TarInfo(f"llama_cpp_python-0.3.36/{name}")
-            member.size = 4
-            archive.addfile(member, io.BytesIO(b"text"))
-    return path
-
-
-@pytest.fixture
-def pack(tmp_path, sdist, monkeypatch):
-    """A function that writes a pack of two of localrag's files, with a wheel of this many random bytes."""
+def test_a_pack_has_the_sources_that_a_build_needs_under_their_names(tmp_path, monkeypatch):
+    """Long names stay, other devices, documentation and vocabularies stay behind; one over the limit is refused with its largest part."""
+    cuda = "vendor/llama.cpp/ggml/src/ggml-cuda/template-instances/fattn-mma-f16-instance-ncols1_16-ncols2_16.cu"
+    kept = {cuda, gpu_pack.TOKENIZER, "llama_cpp/llama.py"}
+    others = {"vendor/llama.cpp/docs/a.md", "vendor/llama.cpp/models/ggml-vocab-gemma-4.gguf", "tests/test_llama.py"}
+    for name in kept | others | {"vendor/llama.cpp/ggml/src/ggml-vulkan/ggml-vulkan.cpp"}:
+        (tmp_path / "llama_cpp_python-0.3.36" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "llama_cpp_python-0.3.36" / name).write_text("text")
+    with tarfile.open(tmp_path / "llama_cpp_python-0.3.36.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "llama_cpp_python-0.3.36", "llama_cpp_python-0.3.36")
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "wheels" / "made-1-py3-none-any.whl").write_bytes(os.urandom(1000))
     monkeypatch.setattr(gpu_pack, "SOURCES", ("LICENSE", "localrag/records.py"))
+    given = {"sdist": tmp_path / "llama_cpp_python-0.3.36.tar.gz", "wheels": tmp_path / "wheels", "python": "3.12"}
+    sizes = gpu_pack.write_pack(tmp_path / "pack.tar.xz", **given)
+    folder = gpu_pack.unpack(tmp_path / "pack.tar.xz", tmp_path / "there")
 
-    def written(wheel_bytes):
-        wheels = tmp_path / "wheels"
-        wheels.mkdir(exist_ok=True)
-        (wheels / "made-1-py3-none-any.whl").write_bytes(os.urandom(wheel_bytes))
-        out = tmp_path / "pack.tar.xz"
-        return out, gpu_pack.write_pack(out, sdist=sdist, wheels=wheels, python="3.12")
-
-    return written
-
-
-def test_a_pack_has_the_sources_that_a_build_needs_under_their_names(pack, tmp_path):
-    """Long names stay, other devices, documentation and vocabularies stay behind, and a second unpacking does nothing."""
-    archive, sizes = pack(1000)
-    folder = gpu_pack.unpack(archive, tmp_path / "there")
-    names = {p.relative_to(folder / "llama").as_posix() for p in (folder / "llama").rglob("*") if p.is_file()}
-
-    assert names == {
-        "vendor/llama.cpp/ggml/src/ggml-cuda/template-instances/fattn-mma-f16-instance-ncols1_16-ncols2_16.cu",
-        gpu_pack.TOKENIZER,
-        "llama_cpp/llama.py",
-    }
+    assert {p.relative_to(folder / "llama").as_posix() for p in (folder / "llama").rglob("*") if p.is_file()} == kept
     assert {p.name for p in folder.iterdir()} >= {"LICENSE", "localrag", "wheels"}
     assert "of 64 allowed" in gpu_pack.summary(sizes)
-    archive.unlink()
-    assert gpu_pack.unpack(archive, tmp_path / "there") == folder
-
-
-def test_a_pack_over_the_limit_is_refused_with_its_largest_part(pack, monkeypatch, tmp_path):
-    """No archive is left, and the line names what takes the space."""
-    assert gpu_pack.MAX_PACK_BYTES == 64 * MIB
-    monkeypatch.setattr(gpu_pack, "MAX_PACK_BYTES", MIB)
-    with pytest.raises(gpu_pack.PackError, match=r"1 are allowed \(wheels 1 MB"):
-        pack(MIB + 1)
-
-    assert not (tmp_path / "pack.tar.xz").exists()
+    monkeypatch.setattr(gpu_pack, "MAX_PACK_BYTES", 1000)
+    with pytest.raises(gpu_pack.PackError, match=r"allowed \("):
+        gpu_pack.write_pack(tmp_path / "larger.tar.xz", **given)
+    assert not (tmp_path / "larger.tar.xz").exists()
 
 
 @pytest.mark.ci

@@ -479,6 +479,7 @@ HEAVY = (
     "httpx",
     "tomlkit",
     "psutil",
+    "prompt_toolkit",
     "ray",
 )
 

@@ -14,6 +14,7 @@ import pytest
 import localrag
 from localrag.errors import IndexBusy, NoIndex, UsageError
 from localrag.index import Index
+from localrag.indexing.workers.pool import in_process_pool
 from localrag.query.question import AnswerCallbacks
 from localrag.store.database import caches_of
 from localrag.store.opening import writer_lock
@@ -59,44 +60,13 @@ def test_an_index_is_made_once_and_with_known_settings(tmp_path):
         Index.open(tmp_path / "c")
 
 
-@pytest.mark.ci
 def test_others_can_do_the_work(tmp_path):
     """`workers` is a number of processes, or whoever is hired for the run."""
-    from contextlib import asynccontextmanager
-
-    from localrag.indexing.workers.pool import in_process_pool
-
     hired = []
-
-    @asynccontextmanager
-    async def noted(project):
-        hired.append(project.folder)
-        async with in_process_pool(project) as found:
-            yield found
-
     write_town(tmp_path / "docs")
     with Index.create(tmp_path, extractor="phrases") as index:
-        index.add(tmp_path / "docs", workers=noted)
-        (tmp_path / "docs" / "b.txt").write_text("Mayor Ruth Sand sold the town hall to Olga Brandt.")
-        assert index.add(tmp_path / "docs", workers=2).documents.changed == ("docs/b.txt",)
-
+        index.add(tmp_path / "docs", workers=lambda project: hired.append(project.folder) or in_process_pool(project))
         assert hired == [index.folder]
-
-
-def test_documents_are_added_changed_and_removed(tmp_path):
-    """`add` follows the files, `remove` takes documents out with what was made of them; the index is asked in between."""
-    write_town(tmp_path / "docs")
-    with Index.create(tmp_path, extractor="phrases") as index:
-        index.add(tmp_path / "docs")
-        assert "Ingrid Holm" in index.ask("Who bought the ferry?").answer
-        (tmp_path / "docs" / "b.txt").write_text("Mayor Ruth Sand sold the town hall to Olga Brandt.")
-        assert index.add([tmp_path / "docs"]).documents.changed == ("docs/b.txt",)
-        assert "Olga Brandt" in index.ask("Who got the town hall?").answer
-        assert index.remove(tmp_path / "docs" / "b.txt") == ["docs/b.txt"]
-
-        assert [d.path for d in index.documents()] == ["docs/a.md", "docs/c.txt"]
-        assert not index.entities(named=["Olga Brandt"])
-        assert index.status()["documents"] == 2
 
 
 def test_several_changes_share_one_opening(tmp_path):
@@ -125,31 +95,17 @@ def test_several_changes_share_one_opening(tmp_path):
         assert index.counts()["entities"] == 0
 
 
-def test_a_plan_does_nothing(tmp_path):
-    """It counts what would be read and asked, also of an index that is not there yet, and leaves no folder."""
-    write_town(tmp_path / "docs")
-    index = Index.open(tmp_path / ".localrag", missing_ok=True)
-    phrases, by_model = index.plan(tmp_path / "docs", extractor="phrases"), index.plan(tmp_path / "docs", style="abstractive")
-
-    assert (phrases.to_read, phrases.chunks, phrases.calls) == (3, 3, 0)
-    assert by_model.calls > 0
-    assert by_model.model
-    assert not index.exists
-    assert [p.name for p in tmp_path.iterdir()] == ["docs"]
-
-
-def test_what_is_not_to_be_kept_is_not(plain_town, tmp_path):
+def test_what_is_not_to_be_kept_is_not(own_town):
     """Without `logs` the index holds no answer; a conversation goes on by its `history`, and a watch hears the answer it would keep."""
-    folder = shutil.copytree(plain_town, tmp_path / "town")
     heard = []
-    with Index.open(folder, logs=False) as index:
+    with Index.open(own_town, logs=False) as index:
         first = index.ask("Who bought the ferry Skua?", style="extractive", watch=AnswerCallbacks(on_stored=heard.append))
         second = index.ask("Where is the Northern Line?", style="extractive", history=[first])
         assert heard == [first]
         assert second.citations
         assert index.last_answer() is None
         assert index.calls == first.llm_calls + second.llm_calls
-    with Index.open(folder) as index:
+    with Index.open(own_town) as index:
         kept = index.ask("Who bought the ferry Skua?", style="extractive")
         again = index.ask("Where is the Northern Line?", style="extractive", conversation=kept.conversation)
         assert [made.question for _, made in index.conversation(kept.conversation)] == [kept.question, again.question]
@@ -157,23 +113,13 @@ def test_what_is_not_to_be_kept_is_not(plain_town, tmp_path):
         assert [row["answers"] for row in index.conversations()] == [2]
 
 
-def test_a_look_holds_nothing_back(plain_town, tmp_path):
+def test_a_look_holds_nothing_back(own_town):
     """After every look, what another program removes can be erased at once."""
-    folder = shutil.copytree(plain_town, tmp_path / "town")
-    with Index.open(folder) as looks, Index.open(folder) as other:
+    with Index.open(own_town) as looks, Index.open(own_town) as other:
         looks.entities()
         looks.status()
-        other.remove(folder / "docs" / "b.txt")
+        other.remove(own_town / "docs" / "b.txt")
         assert looks.paths() == ["docs/a.md", "docs/c.txt"]
-
-
-def test_a_busy_index_is_said(plain_town, tmp_path):
-    """While another process writes, `add` ends at once, and questions are answered."""
-    folder = shutil.copytree(plain_town, tmp_path / "town")
-    with Index.open(folder) as index, writer_lock(index.folder):
-        with pytest.raises(IndexBusy):
-            index.add(folder / "docs")
-        assert index.ask("Who bought the ferry?", style="extractive").citations
 
 
 @pytest.mark.ci
@@ -189,18 +135,6 @@ def test_a_stream_that_is_left_stops_the_model(town, tmp_path):
         assert isinstance(asyncio.run(left(index)), str)
         assert index._query_project().model.metrics().get("in_flight", 0) == 0
         assert index.ask("Who bought the ferry?", style="extractive").citations
-
-
-def test_progress_comes_in_order_and_ends_complete(tmp_path):
-    """Stages come one after the other, and the last step of each is all of it."""
-    write_town(tmp_path / "docs")
-    steps = []
-    with Index.create(tmp_path, extractor="phrases") as index:
-        index.add(tmp_path / "docs", on_progress=steps.append)
-    last = {step.stage: step for step in steps}
-
-    assert next(iter(last)) == "documents"
-    assert all(step.done == step.total for step in last.values())
 
 
 @pytest.mark.ci
@@ -225,16 +159,15 @@ def test_a_closed_index_keeps_nothing_in_memory(plain_town, tmp_path):
     assert not caches_of(folder / ".localrag")
 
 
-def test_another_index_in_the_same_place_is_answered_from_itself(plain_town, tmp_path):
+def test_another_index_in_the_same_place_is_answered_from_itself(own_town, tmp_path):
     """An index that takes the place of another, also under an open `Index`, is asked for its own passages."""
-    folder = shutil.copytree(plain_town, tmp_path / "town")
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.txt").write_text("Halvor Berg painted the ferry Skua green. Nobody had asked Halvor Berg.")
     with Index.create(tmp_path, extractor="phrases") as index:
         index.add(tmp_path / "docs")
-    with Index.open(folder) as before:
+    with Index.open(own_town) as before:
         assert "Lars Holm" in before.search("Who is the mate of the ferry?")[0].text
-        shutil.rmtree(folder / ".localrag")
-        shutil.copytree(tmp_path / ".localrag", folder / ".localrag")
-        with Index.open(folder) as after:
+        shutil.rmtree(own_town / ".localrag")
+        shutil.copytree(tmp_path / ".localrag", own_town / ".localrag")
+        with Index.open(own_town) as after:
             assert [p.path for p in after.search("Who painted the ferry?")] == ["docs/a.txt"]

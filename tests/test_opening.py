@@ -20,10 +20,9 @@ STRANGER = 12345
 
 
 @pytest.fixture
-def foreign(plain_town, tmp_path):
+def foreign(own_town):
     """An index as it comes from another machine; a function that sets what it names."""
-    shutil.copytree(plain_town, tmp_path / "town")
-    folder = tmp_path / "town" / ".localrag"
+    folder = own_town / ".localrag"
 
     def names(**bound):
         db = open_index(folder, create=True)
@@ -31,7 +30,7 @@ def foreign(plain_town, tmp_path):
         changed = {kind: settings[kind] | {"path": path, "name": "theirs"} for kind, path in bound.items()}
         runs.save_settings(db, id=os.urandom(16).hex(), **changed)
         db.close()
-        return tmp_path / "town"
+        return own_town
 
     return names
 
@@ -119,14 +118,13 @@ def test_a_model_on_the_users_list_is_theirs_wherever_it_lies(foreign, chat_file
 
 
 @posix
-def test_an_index_that_others_may_write_to_is_not_taken_for_ones_own(plain_town, tmp_path, monkeypatch):
+def test_an_index_that_others_may_write_to_is_not_taken_for_ones_own(own_town, tmp_path, monkeypatch):
     """A folder above may be anybody's: the index in it is used only where it is named, and none is made in its place."""
-    shutil.copytree(plain_town, tmp_path / "town")
-    folder = tmp_path / "town" / ".localrag"
-    monkeypatch.chdir(tmp_path / "town" / "docs")
+    folder = own_town / ".localrag"
+    monkeypatch.chdir(own_town / "docs")
     mine = find_index(None)
     folder.chmod(0o777)
-    refused = run_localrag("index", ".", cwd=tmp_path / "town" / "docs")
+    refused = run_localrag("index", ".", cwd=own_town / "docs")
     with pytest.raises(UsageError):
         index_folder_or_default(None)
     named = run_localrag("status", "--json", "--index", str(folder), cwd=tmp_path)
@@ -143,17 +141,16 @@ def test_an_index_that_others_may_write_to_is_not_taken_for_ones_own(plain_town,
 
 @posix
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only the superuser gives files away")
-def test_an_index_of_another_user_is_not_taken_for_ones_own(plain_town, tmp_path, monkeypatch):
+def test_an_index_of_another_user_is_not_taken_for_ones_own(own_town, tmp_path, monkeypatch):
     """Nor one behind a link that another user made; the command that uses it all the same is named."""
-    shutil.copytree(plain_town, tmp_path / "town")
-    folder = tmp_path / "town" / ".localrag"
+    folder = own_town / ".localrag"
     (tmp_path / "tmp").mkdir()
     (tmp_path / "tmp" / ".localrag").symlink_to(folder)
     os.chown(tmp_path / "tmp" / ".localrag", STRANGER, STRANGER, follow_symlinks=False)
     linked = run_localrag("status", cwd=tmp_path / "tmp")
     os.chown(folder, STRANGER, STRANGER)
-    refused = run_localrag("status", cwd=tmp_path / "town")
-    named = run_localrag("status", "--index", str(folder), cwd=tmp_path / "town")
+    refused = run_localrag("status", cwd=own_town)
+    named = run_localrag("status", "--index", str(folder), cwd=own_town)
 
     assert (linked.returncode, refused.returncode, named.returncode) == (2, 2, 0)
     assert "belongs to another user" in refused.stderr

@@ -112,16 +112,15 @@ def test_a_folder_that_was_there_keeps_its_mode(tmp_path):
 
 
 @pytest.mark.ci
-def test_an_unexpected_error_tells_nothing_of_the_documents(plain_town, tmp_path):
+def test_an_unexpected_error_tells_nothing_of_the_documents(own_town):
     """What crashes is named by kind and place; its message, which may hold a passage, is printed only when asked for."""
-    shutil.copytree(plain_town, tmp_path / "town")
-    db = sqlite3.connect(tmp_path / "town" / ".localrag" / "index.db")
+    db = sqlite3.connect(own_town / ".localrag" / "index.db")
     foreign = {"citation_marks": [], "citations": [], "collections": [], "sentences": [{"a secret passage": 1, "citations": []}]}
     db.execute("INSERT INTO answers (question, mode, answer_json) VALUES ('q', 'local', ?)", [json.dumps(foreign)])
     db.commit()
     db.close()
-    done = run_localrag("logs", cwd=tmp_path / "town")
-    told = run_process("logs", cwd=tmp_path / "town", LOCALRAG_DEBUG="1")
+    done = run_localrag("logs", cwd=own_town)
+    told = run_process("logs", cwd=own_town, LOCALRAG_DEBUG="1")
 
     assert done.returncode == 1
     assert "TypeError in answers.py" in done.stderr

@@ -11,10 +11,7 @@ from localrag.query.question_kind import QUESTION_KINDS
 from scripts.train.question_kinds_data import (
     KIND_LABELS,
     PARTICULAR,
-    LabelledQuestion,
     public_questions,
-    varied,
-    with_typos,
     written_questions,
 )
 from tests.conftest import run_module
@@ -55,19 +52,6 @@ def test_public_sets_are_labelled(folder, capsys):
         ("What did Ada say?", PARTICULAR),
     }
     assert "MedQuAD: not there, and not learned from" in capsys.readouterr().out
-
-
-def test_variants_keep_their_label():
-    """In lower case without signs, and with typing errors; of Chinese without signs only."""
-    rng = random.Random(1)
-    english = list(varied(LabelledQuestion("Who painted the lighthouse of Skarn in the spring?", "fact", "written", 3.0), rng))
-    chinese = list(varied(LabelledQuestion("谁修了屋顶？", "fact", "written"), rng))
-
-    assert english[1].text == "who painted the lighthouse of skarn in the spring"
-    assert [q.weight for q in english] == [3.0, 1.5, 1.5]
-    assert {q.label for q in english} == {"fact"}
-    assert [q.text for q in chinese] == ["谁修了屋顶？", "谁修了屋顶"]
-    assert with_typos("lighthouse keeper", random.Random(0)) != with_typos("lighthouse keeper", random.Random(2))
 
 
 def test_written_questions_have_every_kind_once_each():

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from scripts.train.reader_data import (
     CONTRADICTION,
@@ -27,7 +26,7 @@ from scripts.train.reader_data import (
     Texts,
     minimal_pairs,
 )
-from scripts.train.reader_model import Reader, Start, minilm, read_reader, write_reader
+from scripts.train.reader_model import Reader, Start, minilm, read_reader
 from tests.conftest import run_module
 
 CHECKPOINT = Path(__file__).resolve().parents[1] / "adapters" / "reader_e5.safetensors"
@@ -111,21 +110,6 @@ def test_minimal_pairs_claim_something_else():
     assert all(rules[rule] > 20 for rule in ("number", "not", "opposite", "names")), rules
 
 
-def test_the_file_holds_what_was_trained_in_8_bits(tmp_path, start):
-    """Large matrices come back within half a step of their row's scale, the rest in 16 bits; embeddings of words are not written."""
-    torch.manual_seed(2)
-    large = {"rows": torch.randn(400, 300) * torch.logspace(-3, 1, 400)[:, None], "few": torch.randn(3, 384)}
-    write_reader(tmp_path / "r.safetensors", large, {"encoder": "minilm", "steps": 7})
-    found, metadata = read_reader(tmp_path / "r.safetensors")
-
-    assert metadata == {"encoder": "minilm", "steps": "7"}
-    assert load_file(tmp_path / "r.safetensors")["rows"].dtype == torch.int8
-    steps = large["rows"].abs().amax(1, keepdim=True) / 127
-    assert ((found["rows"] - large["rows"]).abs() <= 0.6 * steps).all()
-    assert torch.equal(found["few"], large["few"].half().float())
-    assert not any("word_embeddings" in name for name in Reader(start).trained())
-
-
 def test_the_kept_checkpoint_fits_the_model():
     """A reader of multilingual-e5-small's shape takes all of its tensors, and another model's are refused."""
     tensors, metadata = read_reader(CHECKPOINT)
@@ -150,30 +134,19 @@ def write(path, rows):
 
 
 def invented(folder):
-    """A folder with every set, by a pattern: who did what when, in which town."""
-    rng = random.Random(0)
+    """A folder with every set, by a pattern: who founded the mill of whom, and when."""
     people = [f"{a} {b}" for a in ("Ada", "Olav", "Mira", "Karl") for b in ("Quist", "Berg", "Lund", "Vogt")]
-    facts = [
-        (p, rng.choice(("founded", "sold", "closed")), f"the mill of {t}", 1800 + n)
-        for n, (p, t) in enumerate(zip(people, people[::-1], strict=True))
-    ]
-    texts = [f"In {year} {who} {did} {what}. Nobody else was there." for who, did, what, year in facts]
+    facts = [(p, f"founded the mill of {t}", 1800 + n) for n, (p, t) in enumerate(zip(people, people[::-1], strict=True))]
+    texts = [f"In {year} {who} {did}. Nobody else was there." for who, did, year in facts]
     spans = [
-        {
-            "title": "Mills",
-            "question": f"Who {did} {what}?",
-            "context": text,
-            "answers": [who],
-            "starts": [text.index(who)],
-            "source": "invented",
-        }
-        for (who, did, what, _), text in zip(facts, texts, strict=True)
+        {"title": "Mills", "question": f"Who {did}?", "context": text, "answers": [who], "starts": [text.index(who)], "source": "invented"}
+        for (who, did, _), text in zip(facts, texts, strict=True)
     ]
     ranked = [{"question": s["question"], "passage": s["context"], "source": "SQuAD"} for s in spans]
     judged = [{**r, "answerable": n % 4 < 2} for n, r in enumerate(ranked)]
     pairs = [
-        {"premise": t, "hypothesis": f"{who} {did} {what} in {year}.", "label": "entailment", "source": "invented"}
-        for t, (who, did, what, year) in zip(texts, facts, strict=True)
+        {"premise": t, "hypothesis": f"{who} {did} in {year}.", "label": "entailment", "source": "invented"}
+        for t, (who, did, year) in zip(texts, facts, strict=True)
     ]
     kinds = {"reader": spans, "rank": ranked, "clapnq": judged, "nli": pairs}
     for name in SETS:

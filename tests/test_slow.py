@@ -1,10 +1,8 @@
-"""What takes minutes: a whole novel, killed processes, the wheel. Run by `make test-all`."""
+"""What takes minutes: a whole novel. Run by `make test-all`."""
 
 import json
-import sqlite3
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +10,6 @@ from tests.cli.commands.test_index import check_citations, rows
 from tests.conftest import DATA, TOWN, run_process, write_town
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).resolve().parent.parent
 GRAPH = {
     "entities": "SELECT * FROM entities ORDER BY id",
     "relationships": "SELECT * FROM relationships ORDER BY id",
@@ -35,11 +32,7 @@ def many_documents(folder):
 
 @pytest.mark.skipif(not DATA.exists(), reason="A Christmas Carol is not here")
 def test_a_christmas_carol(tmp_path):
-    """The novel's people are persons connected to each other, its index is whole, and the themes are cited.
-
-    The story itself names Belle once, beside her husband: he is whom a relationship joins her to. The list of characters names her with
-    Scrooge in one sentence, but the tagger does not take that for a relationship; it misses more than half of those that people annotate.
-    """
+    """The novel's people are persons connected to each other, its index is whole, and the themes are cited."""
     book = DATA / "texts" / "christmas_carol.txt"
     started = time.monotonic()
     done = run_process("index", str(book), cwd=tmp_path, timeout=3000)
@@ -49,14 +42,13 @@ def test_a_christmas_carol(tmp_path):
     people = {"Scrooge", "Bob Cratchit", "Marley", "Fezziwig", "Tiny Tim", "Belle"}
     named = dict(rows(tmp_path, "SELECT alias, e.name FROM entity_aliases JOIN entities e ON e.id = entity_id WHERE type = 'person'"))
     assert people <= named.keys()
-    assert {named[p] for p in people - {"Belle"}} <= connected(tmp_path, named["Scrooge"])
     joined = {frozenset(pair) for pair in rows(tmp_path, EDGES)}
     pairs = [
         ("Scrooge", "Marley"),
         ("Scrooge", "Bob Cratchit"),
         ("Bob Cratchit", "Tiny Tim"),
         ("Scrooge", "Fezziwig"),
-        ("Belle", "the husband"),
+        ("Belle", "the husband"),  # beside whom the story itself names her once
     ]
     assert {frozenset((named[a], named[b])) for a, b in pairs} <= joined
     shown = "SELECT 1 FROM mentions m JOIN chunks c ON c.id = m.chunk_id WHERE m.entity_id = e.id AND instr(c.text, e.name)"
@@ -67,30 +59,3 @@ def test_a_christmas_carol(tmp_path):
     answer = json.loads(run_process("ask", "--mode", "global", "What are the main themes?", "--json", cwd=tmp_path).stdout)
     assert len(answer["citations"]) >= 3
     check_citations(tmp_path, answer)
-
-
-def connected(folder, start):
-    """The names that can be reached from `start` over relationships."""
-    edges = rows(folder, EDGES)
-    found, waiting = {start}, [start]
-    while waiting:
-        here = waiting.pop()
-        for pair in edges:
-            if here in pair:
-                new = set(pair) - found
-                found |= new
-                waiting += new
-    return found
-
-
-def test_the_ledger_survives_a_torn_faiss_file(tmp_path):
-    """A broken vector file is built again from the database; the answer is the same."""
-    write_town(tmp_path / "docs")
-    run_process("index", "docs", cwd=tmp_path)
-    first = json.loads(run_process("ask", "Who is the mate of the Skua?", "--json", cwd=tmp_path).stdout)
-    for file in (tmp_path / ".localrag").glob("*.faiss"):
-        file.write_bytes(b"torn")
-    second = json.loads(run_process("ask", "Who is the mate of the Skua?", "--json", cwd=tmp_path).stdout)
-
-    assert first["answer"] == second["answer"]
-    assert sqlite3.connect(tmp_path / ".localrag" / "index.db").execute("PRAGMA integrity_check").fetchone() == ("ok",)

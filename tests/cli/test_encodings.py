@@ -1,19 +1,12 @@
 """A terminal that is not UTF-8."""
 
 import os
-import shutil
 import subprocess
 import sys
 
 import pytest
 
 QUESTION = "列出所有文件"  # list all files
-
-
-@pytest.fixture
-def town(plain_town, tmp_path):
-    """A copy of the index of letters: its answers are kept."""
-    return shutil.copytree(plain_town, tmp_path / "town")
 
 
 def ask(folder, **env):
@@ -24,18 +17,18 @@ def ask(folder, **env):
 
 @pytest.mark.ci
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_what_a_terminal_cannot_show_becomes_a_question_mark(town, encoding):
+def test_what_a_terminal_cannot_show_becomes_a_question_mark(own_town, encoding):
     """The command ends well; the rest of the line is there."""
-    done = ask(town, PYTHONIOENCODING=encoding)
+    done = ask(own_town, PYTHONIOENCODING=encoding)
 
     assert done.returncode == 0, done.stderr
     assert b"???: 3 (2 txt, 1 md)" in done.stdout
 
 
 @pytest.mark.ci
-def test_arguments_in_a_plain_locale_are_read_as_utf8(town):
+def test_arguments_in_a_plain_locale_are_read_as_utf8(own_town):
     """A question in Chinese is understood where the locale is C and nothing puts UTF-8 in its place."""
-    done = ask(town, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    done = ask(own_town, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
 
     assert done.returncode == 0, done.stderr
     assert b"2 txt, 1 md" in done.stdout

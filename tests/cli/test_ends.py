@@ -12,7 +12,7 @@ import time
 import psutil
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, until
 from tests.forked import Forked, run_forked
 from tests.serve.server import served_by
 
@@ -30,13 +30,6 @@ def place(plain_town, tmp_path):
     return tmp_path
 
 
-def wait_until(holds, seconds=60):
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def gone(processes):
     """Whether these processes end by themselves."""
     return not psutil.wait_procs(processes, timeout=30)[1]
@@ -47,7 +40,7 @@ def test_a_server_that_is_ended_while_it_indexes_ends_the_run_too(place, number)
     """What a service manager, a closed terminal and Ctrl-C send. Nothing is left: no process, and no note that it serves."""
     with served_by(Forked("serve", "--port", "0", "--no-open", cwd=place, stderr=subprocess.PIPE)) as site, site.client() as client:
         client.post("/api/index", json={})
-        wait_until(lambda: client.get("/api/status").json()["run"]["state"] == "running")
+        until(lambda: client.get("/api/status").json()["run"]["state"] == "running")
         started = psutil.Process(site.process.pid).children(recursive=True)
         assert any(".localrag" in " ".join(p.cmdline()) for p in started)
         assert (place / ".localrag" / "serve.lock").exists()

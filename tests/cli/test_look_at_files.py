@@ -1,16 +1,12 @@
 """Files of all kinds on the command line: what was read, what was left out and why, pages in citations, rows with a text column."""
 
 import json
-import sqlite3
 
 import pytest
 
+from localrag.index import Index
 from tests.conftest import run_localrag
 from tests.indexing import files
-
-
-def rows(folder, sql):
-    return sqlite3.connect(folder / ".localrag" / "index.db").execute(sql).fetchall()
 
 
 @pytest.fixture(autouse=True)
@@ -59,32 +55,12 @@ def test_a_citation_names_its_page(office):
     assert "docs/log.pdf › page 2, " in run_localrag("source", str(first["n"]), cwd=office).stdout
 
 
-def test_an_unchanged_file_costs_nothing_and_a_known_text_nothing_but_reading(office):
-    """Files are known by their bytes; one whose hash is of another version is read anew, and what was made of its text stays."""
-    chunks = "SELECT id, rowid FROM chunks ORDER BY rowid"
-    before = rows(office, "SELECT id, content_hash, metadata, parts FROM documents ORDER BY id"), rows(office, chunks)
-    with sqlite3.connect(office / ".localrag" / "index.db") as db:
-        db.execute("UPDATE documents SET content_hash = 'of old', metadata = '[]', parts = '[]' WHERE path = 'docs/log.pdf'")
-    done = run_localrag("index", "docs", "--extractor", "phrases", cwd=office)
-
-    assert "Nothing new" in done.stderr
-    assert (rows(office, "SELECT id, content_hash, metadata, parts FROM documents ORDER BY id"), rows(office, chunks)) == before
-
-
-def test_columns_and_headers_are_kept_as_settings(office):
-    """--text-column reads the rows anew and stays in force; --prepend-metadata embeds chunks anew, and their text stays verbatim."""
-    vectors = dict(rows(office, "SELECT subject_id, content_hash FROM embeddings WHERE kind = 'chunk'"))
-    options = ("--text-column", "story", "--metadata-columns", "name", "--prepend-metadata")
-    run_localrag("index", "docs", "--extractor", "phrases", *options, cwd=office)
-    ((text,),) = rows(office, "SELECT text FROM documents WHERE path = 'docs/crew.csv'")
+def test_the_columns_of_tables_are_kept_as_settings(office):
+    """--text-column reads the rows anew and stays in force."""
+    run_localrag("index", "docs", "--extractor", "phrases", "--text-column", "story", "--metadata-columns", "name", cwd=office)
     again = run_localrag("index", "docs", cwd=office)
-    after = dict(rows(office, "SELECT subject_id, content_hash FROM embeddings WHERE kind = 'chunk'"))
+    with Index.open(office) as index:
+        (text,) = (d.text for d in index.documents() if d.path == "docs/crew.csv")
 
     assert text == "name: Ruth Sand\nRuth Sand sailed to Brannock.\n\nname: Lars Holm\nLars Holm stayed in Vardby."
     assert "Nothing new" in again.stderr
-    ((chunk, body, whole, tokens),) = rows(
-        office, "SELECT c.id, c.text, d.text, c.tokens FROM chunks c JOIN documents d ON d.id = c.document_id WHERE path = 'docs/log.pdf'"
-    )
-    assert body == whole
-    assert vectors[chunk] != after[chunk]
-    assert tokens > len(body.split()) + 5  # those of the header are counted

@@ -71,19 +71,6 @@ PHRASES = ("index", "docs", "--extractor", "phrases")
 
 
 @pytest.mark.ci
-def test_an_index_keeps_the_model_it_was_made_with(docs, tiny):
-    """Another default is for new indexes; the old one goes on with its own, and its adapters."""
-    assert run_localrag(*PHRASES, cwd=docs).returncode == 0
-    run(docs, "add", str(tiny("llama").path), "--name", "other", "--no-test", "--use")
-    again = run_localrag("index", "docs", cwd=docs)
-    status = json.loads(run_localrag("status", "--json", cwd=docs).stdout)
-
-    assert again.returncode == 0, again.stderr
-    assert status["models"]["chat_model"]["name"] == "smollm2-135m"
-    assert run_localrag("ask", "Who bought the ferry?", cwd=docs).returncode == 0
-
-
-@pytest.mark.ci
 def test_an_index_finds_its_model_when_its_name_is_gone_or_another_files(docs, chat_file, tiny):
     """Forgotten, its file is used where it was; moved and listed anew, where it is; the name given to another file does not mislead."""
     path, moved = docs / "model.gguf", docs / "moved.gguf"
@@ -120,21 +107,6 @@ def test_a_new_index_names_the_model_that_suits_this_machine(docs, monkeypatch):
     assert said[1] == '  → localrag models pull qwen3-4b --use && localrag ask "…"'
     assert quiet.stderr == ""
     assert "Best for this machine" not in again.stderr + chosen.stderr
-
-
-def test_another_default_needs_no_advice(docs, chat_file):
-    """Who has chosen a model for new indexes is not told of others."""
-    run(docs, "add", str(chat_file.path), "--name", "mine", "--no-test", "--use")
-    assert "bundled" not in run_localrag(*PHRASES, cwd=docs).stderr
-
-
-def test_a_default_that_is_not_on_the_list_is_an_error_with_its_remedy(docs):
-    """By its file, wherever it is met, also in the list itself."""
-    user_file().write_text('default_chat = "smolm2-135m"\n')
-    for done in (run_localrag(*PHRASES, cwd=docs), run(docs, "list")):
-        assert done.returncode == 4
-        assert f"{user_file()}: default_chat" in done.stderr
-        assert "There are: smollm2-135m" in done.stderr
 
 
 def test_a_model_that_fails_its_test_is_not_added(own, chat_file):
@@ -193,11 +165,3 @@ def test_names_that_are_unknown_are_said_with_near_ones(own):
     assert "Did you mean 'smollm2-135m'" in test.stderr
     assert pull.returncode == 2
     assert "Did you mean 'qwen3-4b'" in pull.stderr
-
-
-def test_the_embedder_is_tested_by_meaning(own):
-    """The bundled embedder finds the paraphrase nearer than the stranger."""
-    done = json.loads(run(own, "test", "all-minilm-l6-v2", "--json").stdout)
-
-    assert done["ok"]
-    assert [line["name"] for line in done["checks"]] == ["loads", "meaning"]

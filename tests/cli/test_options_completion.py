@@ -4,14 +4,13 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
-import pexpect
 import pytest
 
 from localrag.model_files import add_model, user_file
 from tests.forked import run_forked
 
+pytestmark = pytest.mark.ci
 HEAVY = ("torch", "llama_cpp", "faiss", "igraph", "sentence_transformers", "numpy", "sqlite_utils", "rich", "httpx")
 
 
@@ -33,7 +32,6 @@ def offered(folder, *words, shell="bash"):
     return [line for line in done.stdout.splitlines() if line]
 
 
-@pytest.mark.ci
 def test_models_are_offered_by_kind(town):
     """Chat models for --model, embedders for --embedder, rerankers for --reranker; all of them for test."""
     add_model("chat", "small-one", "/a.gguf")
@@ -45,7 +43,6 @@ def test_models_are_offered_by_kind(town):
     assert offered(town, "models", "test", "s") == ["smollm2-135m", "small-one", "sorter"]
 
 
-@pytest.mark.ci
 def test_what_is_wrong_is_no_word_of_completion(town):
     """With a typo in models.toml nothing is offered, and nothing is said."""
     user_file().parent.mkdir(exist_ok=True)
@@ -62,7 +59,6 @@ def test_choices_settings_and_prompts_are_offered(town):
     assert offered(town, "ask", "x", "--mode", "g", shell="fish") == ["global"]
 
 
-@pytest.mark.ci
 def test_completion_loads_no_heavy_library(town):
     """Tab is pressed often: what models are offered with is the standard library."""
     code = f"""import sys
@@ -71,23 +67,3 @@ assert options.any_model("s")
 print([m for m in {HEAVY} if m in sys.modules])"""
     done = subprocess.run([sys.executable, "-c", code], check=True, cwd=town, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
-
-
-@pytest.mark.skipif(not shutil.which("bash"), reason="bash is not here")
-@pytest.mark.ci
-def test_bash_completes_the_name_of_a_model(town):
-    """A real bash with the script that --show-completion prints: Tab completes the name, which the command then takes."""
-    command = Path(sys.executable).with_name("localrag")
-    if not command.exists():
-        pytest.skip("localrag is not installed as a command")
-    env = os.environ | {"PATH": f"{command.parent}:{os.environ['PATH']}", "TERM": "dumb"}
-    script = subprocess.run([command], check=True, capture_output=True, text=True, env=env | {"_LOCALRAG_COMPLETE": "source_bash"}).stdout
-    (town / "script").write_text(script)
-    shell = pexpect.spawn("bash", ["--norc", "-i"], cwd=town, env=env, encoding="utf-8", timeout=60, dimensions=(50, 200))
-    shell.sendline("source ./script; PS1='ready> '")
-    shell.expect("ready> ")
-    shell.send("localrag models test smol\t")
-    shell.expect("smollm2-135m")
-    shell.sendline("--json")
-    shell.expect('"ok": true')
-    shell.close(force=True)

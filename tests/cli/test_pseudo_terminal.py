@@ -8,23 +8,20 @@ import os
 import pty
 import re
 import shutil
-import sys
 import termios
 import unicodedata
 
-import pexpect
 import pytest
-import typer
 
-from localrag.cli import app
 from tests.forked import Forked, run_forked
-from tests.terminals import STYLE
+from tests.terminals import STYLE, runnable
 
 COLUMNS = 60
 # What a command ends in where there is nothing yet: no index, no model of one's own, no file. 0: it works all the same.
 FIRST = {
     "index": ("docs", 2), "ask": ("Who?", 3), "chat": ("", 3), "source": ("1", 3), "search": ("ferry", 3), "entity": ("Skua", 3),
-    "themes": ("", 3), "tree": ("", 3), "report": ("0.0", 3), "questions": ("", 3), "logs": ("", 3), "status": ("", 3), "files": ("", 3), "check": ("", 3),
+    "themes": ("", 3),
+    "tree": ("", 3), "report": ("0.0", 3), "questions": ("", 3), "logs": ("", 3), "status": ("", 3), "files": ("", 3), "check": ("", 3),
     "doctor": ("--index nowhere", 3), "rm": ("a.txt", 3), "reembed": ("", 3), "demo": ("-i /dev/null/x", 1), "tune": ("", 3),
     "serve": ("", 3), "mcp": ("", 3), "help": ("", 0), "models list": ("--all", 0), "models add": ("a.gguf", 4),
     "models test": ("nothing", 4), "models use": ("nothing", 4), "models rm": ("nothing", 2),
@@ -44,16 +41,7 @@ FIRST = {
 }  # fmt: skip
 
 
-def commands(command, path=()):
-    """The name of every command, as it is typed."""
-    inner = getattr(command, "commands", {})
-    for name, one in inner.items():
-        yield from commands(one, (*path, name))
-    if not inner or command.invoke_without_command:
-        yield " ".join(path)
-
-
-ALL = sorted(name for name in commands(typer.main.get_command(app)) if name)
+ALL = sorted(name for name, _ in runnable())
 
 
 def environment(home, **more):
@@ -145,29 +133,3 @@ def test_lists_fit_a_narrow_terminal_and_leave_pipes_clean(line, town):
     assert code == piped.returncode == 0, shown
     assert too_wide(shown) == []
     assert "\x1b" not in piped.stdout + piped.stderr
-
-
-@pytest.mark.slow
-def test_the_first_run_is_stopped_and_gone_on_with(tmp_path):
-    """In an empty home: Ctrl-C while it indexes ends in 130 and says what is saved, the same command goes on, and passages are found."""
-    (tmp_path / "docs").mkdir()
-    for n in range(60):
-        (tmp_path / "docs" / f"{n}.txt").write_text(f"Ada Quist met Number{n} Berg in Port{n}. Number{n} Berg owns the Hotel Polar. " * 40)
-    env = environment(tmp_path) | {"LOCALRAG_HOME": str(tmp_path / "own")}
-    words = ["-m", "localrag", "index", "docs"]
-    first = pexpect.spawn(sys.executable, words, cwd=tmp_path, env=env, encoding="utf-8", timeout=280, dimensions=(24, COLUMNS))
-    first.expect(r"extract\w*[^\n]*\d")
-    first.sendintr()
-    first.expect("The same command resumes from here")
-    first.expect(pexpect.EOF)
-    first.close()
-    assert first.exitstatus == 130
-
-    shown, code = typed("index docs --extractor phrases", tmp_path, LOCALRAG_HOME=str(tmp_path / "own"))
-    assert code == 0, shown
-    assert "Traceback" not in shown
-    held, _ = typed("status --json", tmp_path, LOCALRAG_HOME=str(tmp_path / "own"))
-    assert '"documents": 60, ' in held
-    answer, code = typed("search Quist", tmp_path, LOCALRAG_HOME=str(tmp_path / "own"))
-    assert code == 0, answer
-    assert "Ada Quist" in answer

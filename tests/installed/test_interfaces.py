@@ -2,17 +2,13 @@
 
 import asyncio
 import json
-import re
-import signal
 import subprocess
-import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from mcp import Client, StdioServerParameters
 
@@ -24,6 +20,7 @@ from localrag.serve.mcp_http import McpHttp
 from localrag.serve.mcp_server import LocalBackend, make_server
 from localrag.serve.query_worker import QueryWorker
 from localrag.serve.table_worker import TableWorker
+from tests.serve.server import served_by
 
 QUESTION = "date: When does the repair begin?"
 ASKED = {"messages": [{"role": "user", "content": "Who bought the Skua?"}], "stream": False}
@@ -205,23 +202,10 @@ def test_every_method_of_the_library_is_called():
 @contextmanager
 def serving(place):
     """A client of `localrag serve`, which is interrupted at the end and must end well."""
-    process = subprocess.Popen(
-        [place.command, "serve", "--port", "0", "--no-open"], cwd=place.folder, env=place.environment, stderr=subprocess.PIPE, text=True
-    )
-    said = ""
-    while "Ctrl-C ends" not in said:
-        line = process.stderr.readline()
-        assert line, said
-        said += line
-    heard = []
-    threading.Thread(target=lambda: heard.append(process.stderr.read()), daemon=True).start()
-    address, key = re.search(r"Page: (\S+)/#", said)[1], re.search(r"Key: (\S+)", said)[1]
-    try:
-        with httpx.Client(base_url=address, headers={"authorization": f"Bearer {key}"}, trust_env=False, timeout=120) as client:
-            yield client
-    finally:
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) in (0, 130), heard
+    command = [place.command, "serve", "--port", "0", "--no-open"]
+    process = subprocess.Popen(command, cwd=place.folder, env=place.environment, stderr=subprocess.PIPE, text=True)
+    with served_by(process) as server, server.client() as client:
+        yield client
 
 
 def ids_of(client):

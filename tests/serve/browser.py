@@ -1,6 +1,7 @@
 """A real Chromium for tests of the page, with what it asked for, said and refused written down."""
 
 import os
+import re
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -40,8 +41,11 @@ def chromium():
 
 
 @contextmanager
-def opened(browser, server, place="", *, width=1280, height=800, scheme="light", token=True, **kwargs):
-    """A page of its own storage at a fragment of the server, and what is heard of it; `token` False: without the link."""
+def opened(browser, server, place="", *, width=1280, height=800, scheme="light", token=True, allowed="", **kwargs):
+    """A page of its own storage at a fragment of the server, and what is heard of it, in the end no errors but `allowed` ones.
+
+    `token` False: without the link.
+    """
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, locale="en-GB", **kwargs)
     page, heard = context.new_page(), Heard()
     page.set_default_timeout(180_000)
@@ -57,6 +61,7 @@ def opened(browser, server, place="", *, width=1280, height=800, scheme="light",
         page.goto(f"{server.address}/{place}")
         page.locator("h1").first.wait_for()
         yield page, heard
+        assert [error for error in heard.errors if not (allowed and re.search(allowed, error))] == []
     finally:
         context.close()
 
@@ -64,6 +69,22 @@ def opened(browser, server, place="", *, width=1280, height=800, scheme="light",
 def focused(page):
     """What has the focus, in words: its accessible label or its text."""
     return page.evaluate("(document.activeElement.getAttribute('aria-label') ?? document.activeElement.innerText ?? '').trim()")
+
+
+LOOKS = pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 320), ("dark", 320)])
+
+
+def assert_accessible(page, width):
+    """Nothing for axe-core to find, and no sideways scrolling."""
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert violations(page) == []
+
+
+def own_words(page):
+    """The marked words, without what is only read aloud."""
+    page.locator("mark").first.wait_for()
+    own = "m => [...m.childNodes].filter(n => n.nodeType === 3).map(n => n.data).join('')"
+    return page.evaluate(f"[...document.querySelectorAll('mark')].map({own}).join('')")
 
 
 def violations(page):

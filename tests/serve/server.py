@@ -1,5 +1,6 @@
 """A server for tests, spoken to over loopback: `localrag serve` as a process that is interrupted at the end, or the same in a thread."""
 
+import json
 import re
 import secrets
 import subprocess
@@ -34,6 +35,29 @@ class Served:
         return httpx.Client(base_url=self.address, headers={"authorization": f"Bearer {self.key}"}, trust_env=False, timeout=120, **kwargs)
 
 
+def events(answer):
+    """The events of an answer of one JSON object a line."""
+    return [json.loads(line) for line in answer.text.splitlines() if line.strip()]
+
+
+def chunks(answer):
+    """The objects of a stream of OpenAI's protocol."""
+    return [json.loads(line.removeprefix("data: ")) for line in answer.text.splitlines() if line.startswith("data: {")]
+
+
+def asked(client, question, **more):
+    """The answer to a question, as the page asks it."""
+    *_, last = events(client.post("/api/ask", json={"question": question, "mode": "basic"} | more))
+    assert last["event"] == "done", last
+    return last["answer"]
+
+
+def document_of(client, name):
+    """The id and the text of a document whose path ends so."""
+    [key] = [row["id"] for row in client.get("/api/documents").json()["documents"] if row["path"].endswith(name)]
+    return key, "".join(part["text"] for part in client.get(f"/api/documents/{key}").json()["segments"])
+
+
 @contextmanager
 def served(folder, *args):
     """A server over the index in a folder; at its end it is interrupted, and must end well."""
@@ -61,17 +85,17 @@ def served_by(process):
 
 
 @contextmanager
-def served_here(folder, *, reads=False, read_only=False):
+def served_here(folder, *, reads=False, read_only=False, worker=None):
     """The server over the index in a folder, in a thread of this process: for tests that are not about its process.
 
-    No reader is loaded unless it `reads`, which would give answers of one sentence their few words.
+    No reader is loaded unless it `reads`, which would give answers of one sentence their few words. `worker`: answers in place of its own.
     """
     index, key = folder / ".localrag", secrets.token_urlsafe(32)
     door = AccessPolicy(key)
     config = uvicorn.Config(None, host="127.0.0.1", port=0, access_log=False, log_level="warning", lifespan="on", **uvicorn_limits())
     bound = config.bind_socket()
     address = f"http://127.0.0.1:{bound.getsockname()[1]}"
-    worker = QueryWorker(index, lambda name=None: open_for_query(index, model=name, engine=EngineOptions(use_adapters=reads)))
+    worker = worker or QueryWorker(index, lambda name=None: open_for_query(index, model=name, engine=EngineOptions(use_adapters=reads)))
     config.app = make_app(ServerContext(index, folder, worker, IndexProcess(index), folder / "inbox", address, read_only=read_only), door)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)

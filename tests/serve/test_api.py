@@ -93,28 +93,6 @@ def test_the_block_holds_the_graph(made, client):
     assert levels
 
 
-def test_a_node_lies_in_its_community(client):
-    """Each node's community is one that no other lies in around it, and has the node within."""
-    nodes, _, circles, _, _ = read(client.get("/api/graph.bin").content)
-    at = nodes["below"].astype(np.int64)
-    far = np.hypot(nodes["x"] - circles["x"][at], nodes["y"] - circles["y"][at])
-    assert (far + nodes["r"] <= circles["r"][at] * (1 + 1e-4)).all()
-    assert not set(at.tolist()) & set(circles["above"].tolist())
-
-
-def test_links_join_different_communities(client):
-    """No link joins a community with itself or with one that it lies in, and the heaviest stand first."""
-    *_, circles, links, _ = read(client.get("/api/graph.bin").content)
-    assert len(links["ends"])
-    assert (np.diff(links["weight"]) <= 0).all()
-    above = circles["above"].tolist()
-    for a, b in links["ends"].tolist():
-        line = [b]
-        while above[line[-1]] != 0xFFFFFFFF:
-            line.append(above[line[-1]])
-        assert a not in line
-
-
 def test_names_and_titles_by_number(made, client):
     """Names in the numbers of the picture; ids back to numbers; numbers that are none are left out."""
     ranked = sorted(made[1].entities, key=lambda e: (-e.degree, e.id))

@@ -9,6 +9,7 @@ from localrag.engine.tokenizer import Tokenizer
 from localrag.model_files import bundled_chat_model
 from localrag.serve import auth
 from tests.conftest import TOWN, mostly_ci
+from tests.serve.server import chunks, events
 
 ODD = "The cook of the Skua is Mia\u200b Berg, who says that a <b and c &lt; d for the price of the fish.\n"
 ASKED = [{"role": "user", "content": "Who is the mate of the Skua?"}]
@@ -19,20 +20,13 @@ def folder(indexed):
     return indexed(TOWN | {"odd.md": ODD}, "--extractor", "phrases")
 
 
-@pytest.fixture(scope="module")
-def client(server):
-    with server.client() as made:
-        yield made
-
-
 def said(client, **changes):
     return client.post("/v1/chat/completions", json={"model": "localrag:mix", "messages": ASKED} | changes)
 
 
 def streamed(client, **changes):
     """The text and the last reason of a stream."""
-    lines = [line.removeprefix("data: ") for line in said(client, stream=True, **changes).text.splitlines() if line.startswith("data: {")]
-    choices = [json.loads(line)["choices"][0] for line in lines]
+    choices = [chunk["choices"][0] for chunk in chunks(said(client, stream=True, **changes))]
     return "".join(c["delta"].get("content", "") for c in choices), choices[-1]["finish_reason"]
 
 
@@ -44,19 +38,14 @@ TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {}}}
     [
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}}, "response_format"),
-        ({"response_format": "json"}, "response_format"),
         ({"tools": [TOOL], "tool_choice": "required"}, "tool_choice"),
         ({"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "look_up"}}}, "tool_choice"),
-        ({"functions": [], "function_call": {"name": "look_up"}}, "function_call"),
         ({"n": 2}, "`n`"),
         ({"logprobs": True}, "logprobs"),
         ({"modalities": ["text", "audio"]}, "modalities"),
         ({"stop": "Sources"}, "stop"),
-        ({"stop": ["never", "Holm"]}, "stop"),
         ({"max_tokens": 0}, "max_tokens"),
-        ({"max_tokens": "many"}, "max_tokens"),
         ({"max_completion_tokens": -3}, "max_completion_tokens"),
-        ({"max_tokens": 2.5}, "max_tokens"),
         ({"stream": "perhaps"}, "stream"),
         ({"seed": "perhaps"}, "seed"),
     ],
@@ -71,14 +60,11 @@ def test_what_cannot_be_done_is_refused_by_name(client, changes, named):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"response_format": {"type": "text"}},
         {"tools": [TOOL], "tool_choice": "auto"},
         {"n": 1, "stop": None, "max_tokens": None, "logprobs": False},
-        {"modalities": ["text"]},
         {"n": 1.0, "stop": "", "max_tokens": -1, "logprobs": "false"},
         {"stop": ["", None], "max_tokens": "256", "seed": "7"},
         {"max_completion_tokens": 256.0, "max_tokens": ""},
-        {"stream": "false"},
         {"stream": "False", "stream_options": {"include_usage": "true"}},
     ],
 )
@@ -106,16 +92,6 @@ def test_embeddings_have_their_own_dimensions_only(openai_client):
     assert openai_client.embeddings.create(model="localrag", input="the ferry", dimensions=len(made)).data
     with pytest.raises(openai.BadRequestError, match=f"{len(made)} dimensions"):
         openai_client.embeddings.create(model="localrag", input="the ferry", dimensions=8)
-
-
-def test_a_model_is_found_by_its_name(openai_client):
-    """As the list names it; another one is not, and a question to it is an error of OpenAI's client."""
-    with pytest.raises(openai.NotFoundError):
-        openai_client.chat.completions.create(model="gpt-9", messages=ASKED)
-    assert openai_client.models.retrieve("localrag:mix").id == "localrag:mix"
-    for name in ("gpt-9", "localrag:fast"):
-        with pytest.raises(openai.NotFoundError):
-            openai_client.models.retrieve(name)
 
 
 def test_two_slashes_are_one_for_everybody(client, server):
@@ -173,7 +149,6 @@ def test_half_a_character_is_refused_and_a_whole_one_stays(client):
     "messages",
     [
         [{"role": "system", "content": "Be brief."}, {"role": "system", "content": "Speak English."}, *ASKED],
-        [{"role": "developer", "content": "Be brief."}, *ASKED],
         [*ASKED, {"role": "assistant", "content": None, "tool_calls": []}, {"role": "tool", "content": "x", "tool_call_id": "1"}],
         [*ASKED, {"role": "system", "content": "Answer now."}],
     ],
@@ -191,7 +166,6 @@ def test_prompts_of_the_system_and_tools_do_not_keep_the_question_away(client, m
         ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]}], "Pictures"),
         ([{"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}}]}], "sound"),
         ([{"role": "user", "content": ["?"]}], "No message of the user"),
-        (["?"], "list of objects"),
         ("?", "list of objects"),
     ],
 )
@@ -281,9 +255,7 @@ def test_the_tokens_of_an_answer_without_a_model_are_counted(client, folder):
     counts = counter.count(ASKED[0]["content"]), counter.count(whole["choices"][0]["message"]["content"])
     usage = whole["usage"]
     assert (usage["prompt_tokens"], usage["completion_tokens"]) == counts
-    lines = said(client, stream=True, stream_options={"include_usage": True}).text.splitlines()
-    (last,) = [json.loads(line[6:])["usage"] for line in lines if line.startswith("data: {") and '"usage"' in line]
-    assert last == usage
-    lines = client.post("/api/chat", json={"model": "localrag:mix", "messages": ASKED}).text.splitlines()
-    last = json.loads(lines[-1])
+    *_, last = chunks(said(client, stream=True, stream_options={"include_usage": True}))
+    assert last["usage"] == usage
+    *_, last = events(client.post("/api/chat", json={"model": "localrag:mix", "messages": ASKED}))
     assert (last["prompt_eval_count"], last["eval_count"]) == counts

@@ -3,27 +3,15 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.serve.server import served_here
-
 pytestmark = pytest.mark.ci
 
 QUESTION = "Who is the mate of the Skua?"
-
-
-@pytest.fixture(scope="module")
-def server(plain_town, tmp_path_factory):
-    """A server over an index of letters."""
-    folder = Path(shutil.copytree(plain_town, tmp_path_factory.mktemp("clients") / "town"))
-    with served_here(folder) as running:
-        yield running
 
 
 @pytest.fixture
@@ -97,16 +85,3 @@ def test_ollamas_own_client_asks_the_index(server):
     assert "Lars Holm" in whole
     assert "".join(part.message.content or "" for part in client.chat(**asked, stream=True)) == whole
     assert any(model.model.startswith("localrag:mix") for model in client.list().models)
-
-
-def test_langchains_chat_model_asks_the_index(server, monkeypatch):
-    """`ChatOpenAI`, whole and streamed, with a conversation."""
-    monkeypatch.setenv("LANGCHAIN_TRACING_V2", "false")
-    from langchain_openai import ChatOpenAI
-
-    model = ChatOpenAI(model="localrag:mix", base_url=f"{server.address}/v1", api_key=server.key, max_retries=0)
-    turns = [("human", "Who is Lars Holm?"), ("ai", "Lars Holm is the mate of the Skua."), ("human", QUESTION)]
-
-    whole = model.invoke(turns).content
-    assert "Lars Holm" in whole
-    assert "".join(part.content for part in model.stream(turns)) == whole

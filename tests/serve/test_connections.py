@@ -18,6 +18,7 @@ from localrag.serve import app as app_serve
 from localrag.serve import auth
 from localrag.serve.app import _EXCEPTION_HANDLERS, uvicorn_limits
 from localrag.serve.auth import AccessMiddleware, AccessPolicy
+from tests.conftest import until
 
 SHORT = 0.6  # seconds that are allowed
 LONG = 20.0  # seconds after which a test gives up
@@ -73,13 +74,6 @@ def server(monkeypatch):
     running.should_exit = True
     thread.join(LONG)
     assert not thread.is_alive()
-
-
-def until(holds):
-    end = time.monotonic() + LONG
-    while not holds():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
 
 
 @contextmanager

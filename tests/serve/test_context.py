@@ -1,18 +1,14 @@
 """Runs that the page starts: one at a time, as processes that leave the processors to questions."""
 
-import json
 import os
-import shutil
 import sys
-import time
 
 import psutil
 import pytest
 
 from localrag.errors import IndexBusy
 from localrag.serve.context import NICE, IndexProcess
-from tests.conftest import run_process
-from tests.serve.server import served
+from tests.conftest import until
 
 
 @pytest.fixture
@@ -53,36 +49,5 @@ def test_a_second_run_is_refused_until_the_first_has_ended(jobs, tmp_path):
 def test_what_a_run_said_when_it_failed_is_kept(jobs, tmp_path):
     """The reason is there for the page."""
     jobs.start("index", [str(tmp_path / "missing")])
-    for _ in range(600):
-        if not jobs.is_running:
-            break
-        time.sleep(0.1)
+    until(lambda: not jobs.is_running)
     assert "missing" in jobs.error_text
-
-
-@pytest.mark.slow
-@pytest.mark.ci
-def test_a_run_that_the_page_starts_says_how_far_the_whole_is(plain_town, tmp_path):
-    """Its share grows in the page's status, and `status --watch` in a terminal follows it to its end."""
-    folder = tmp_path / "town"
-    shutil.copytree(plain_town, folder)
-    for n in range(30):
-        (folder / "docs" / f"letter{n}.txt").write_text(f"Ada Quist met Number{n} Berg in Port{n}. " * 60, encoding="utf-8")
-    with served(folder) as server, server.client() as client:
-        client.post("/api/index", json={})
-        shares, lines = [], ""
-        for _ in range(600):
-            run = client.get("/api/status").json()["run"]
-            if run["state"] != "running":
-                break
-            if run["fraction"] and not lines:
-                lines = run_process("status", "--watch", "--json", cwd=folder).stdout
-            shares.append(run["fraction"] or 0.0)
-            time.sleep(0.1)
-    followed = [json.loads(line) for line in lines.splitlines()]
-
-    assert run["state"] == "done"
-    assert shares == sorted(shares)
-    assert len(followed) > 2
-    assert followed[-1]["state"] == "complete"
-    assert followed[-1]["progress"]["fraction"] == 1.0

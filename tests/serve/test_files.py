@@ -3,11 +3,9 @@
 import asyncio
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
-import threading
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,9 +27,9 @@ from localrag.serve.query_worker import QueryWorker
 from localrag.store.database import snapshot
 from localrag.store.opening import open_index, writer_lock
 from localrag.system.trust import delete_written_file
-from tests.conftest import TOWN
+from tests.conftest import TOWN, until
 from tests.indexing.files import pdf, pdf_of
-from tests.serve.server import served
+from tests.serve.server import document_of, served
 
 LINES = ["The ferry Skua was built in 1974.", "Ruth Sand bought it in the spring", "of the year after."]
 
@@ -42,24 +40,12 @@ def folder(indexed):
     return indexed(TOWN | {"ferry.pdf": pdf(LINES)}, "--extractor", "phrases")
 
 
-@pytest.fixture
-def client(server):
-    with server.client() as made:
-        yield made
-
-
 @pytest.fixture(scope="module")
 def pages():
     """The process that reads PDFs."""
     made = PageRenderer()
     yield made
     made.close()
-
-
-def document(client, name):
-    """The key of a document."""
-    [found] = [d for d in client.get("/api/documents").json()["documents"] if d["path"].endswith(name)]
-    return found["id"]
 
 
 def head_of(server, name, length):
@@ -98,11 +84,8 @@ def test_a_file_that_is_sent_lies_whole_in_the_inbox(client, folder):
     "name",
     [
         "Bericht: 2024.txt",
-        "a#b?c.txt",
         "\"quoted\" 'twice'.txt",
-        " leading and trailing .txt ",
         "a<b>|c*.txt",
-        "100%.txt",
         "a%2fb.txt",
         "--index.md",
         *["thesis.part", "dot at the end.", "👨\u200d👩\u200d👧.txt", "می\u200cخواهم.txt", "é" * 125 + ".txt", "x" * 251 + ".txt"],
@@ -123,11 +106,8 @@ def test_a_name_that_the_disk_can_hold_is_taken(client, folder, name):
         ("a/b.txt", "a /, which separates folders"),
         ("..\\b.txt", "which separates folders"),
         ("a\0.txt", "U+0000"),
-        ("a\n.txt", "U+000A"),
         ("\u202eexe.txt", "U+202E"),
         (".bashrc", "hidden files"),
-        ("~$letter.docx", "hidden files"),
-        ("  ", "blank"),
         ("", "blank"),
         ("Index.db", "uses this name itself"),
         ("localrag.toml", "uses this name itself"),
@@ -142,12 +122,17 @@ def test_a_name_that_is_refused_is_told_why_and_what_helps(name, reason):
     assert reason in str(refused.value)
 
 
+def client_of(folder, inbox, **more):
+    """A client of a server whose inbox is a folder of a test."""
+    site = ServerContext(folder, folder, QueryWorker(folder, None), IndexProcess(folder), inbox, **more)
+    headers = {"host": "127.0.0.1:8765", "authorization": f"Bearer {'k' * 32}"}
+    return TestClient(make_app(site, AccessPolicy("k" * 32)), headers=headers)
+
+
 @pytest.fixture
 def client_here(tmp_path):
-    """A client of a server whose inbox is a folder of this test, and that folder."""
-    site = ServerContext(tmp_path, tmp_path, QueryWorker(tmp_path, None), IndexProcess(tmp_path), tmp_path / "inbox")
-    headers = {"host": "127.0.0.1:8765", "authorization": f"Bearer {'k' * 32}"}
-    with TestClient(make_app(site, AccessPolicy("k" * 32)), headers=headers) as client:
+    """Such a client, and its inbox."""
+    with client_of(tmp_path, tmp_path / "inbox") as client:
         yield client, tmp_path / "inbox"
 
 
@@ -189,9 +174,7 @@ def test_whatever_is_sent_is_one_name_in_the_folder_or_refused(sent):
 
 def test_a_file_that_is_too_large_is_refused_before_it_is_sent_and_while_it_comes(tmp_path):
     """By its length where it is said, else when the bytes have come; nothing of it stays."""
-    site = ServerContext(tmp_path, tmp_path, QueryWorker(tmp_path, None), IndexProcess(tmp_path), tmp_path / "inbox", most_bytes=1000)
-    headers = {"host": "127.0.0.1:8765", "authorization": f"Bearer {'k' * 32}"}
-    with TestClient(make_app(site, AccessPolicy("k" * 32)), headers=headers) as client:
+    with client_of(tmp_path, tmp_path / "inbox", most_bytes=1000) as client:
         said = client.put("/api/files/large.txt", content=b"a" * 1_001)
         unsaid = client.put("/api/files/large.txt", content=(b"a" * 100 for _ in range(20)))
     assert (said.status_code, unsaid.status_code) == (413, 413)
@@ -229,10 +212,7 @@ def test_a_file_that_breaks_off_leaves_nothing(server, folder):
     with socket.create_connection((host, int(port)), timeout=20) as link:
         link.sendall(head_of(server, "half.txt", 1000) + b"half")
     with server.client() as client:
-        for _ in range(50):
-            if not list((folder / "inbox").glob("half*")):
-                break
-            threading.Event().wait(0.1)
+        until(lambda: not list((folder / "inbox").glob("half*")))
         assert client.put("/api/files/half.txt", content=b"whole").status_code == 201
 
 
@@ -254,9 +234,8 @@ def test_a_server_deletes_only_uploads_that_a_killed_server_left(tmp_path):
     assert process.stdout.readline()
     process.kill()
     process.wait()
-    site = ServerContext(tmp_path, tmp_path, QueryWorker(tmp_path, None), IndexProcess(tmp_path), tmp_path)
     assert len(list(tmp_path.glob("half.txt*.part"))) == 1
-    with TestClient(make_app(site, AccessPolicy("k" * 32))):
+    with client_of(tmp_path, tmp_path):
         assert not list(tmp_path.glob("half.txt*"))
     assert {name: (tmp_path / name).read_text() for name in theirs} == dict.fromkeys(theirs, "mine")
     assert (tmp_path / "link.localrag-99999999-abcd.part").is_symlink()
@@ -290,51 +269,33 @@ def test_only_a_file_that_was_sent_goes_with_its_document(client_here, tmp_path)
 
 @pytest.mark.slow
 @pytest.mark.ci
-def test_a_document_that_was_dragged_in_goes_with_its_file(folder, home, tmp_path):
-    """One that lies elsewhere is only forgotten."""
+def test_a_document_that_was_dragged_in_goes_with_its_file(folder, home):
+    """Once the index has dropped it, which fails while another program writes; one that lies elsewhere is only forgotten."""
     with served(folder) as server, server.client() as client:
         client.put("/api/files/note.txt", content=b"The harbour of Vardby has two piers.")
         client.post("/api/index", json={})
         ended(client)
-        removed = client.delete(f"/api/documents/{document(client, 'inbox/note.txt')}")
-        assert removed.json() == {"started": True, "file": "removed"}
-        ended(client)
-        kept = client.delete(f"/api/documents/{document(client, 'docs/b.txt')}")
-        assert kept.json() == {"started": True, "file": "kept"}
-        ended(client)
+        with writer_lock(folder / ".localrag"):
+            client.delete(f"/api/documents/{document_of(client, 'inbox/note.txt')[0]}")
+            ended(client)
+            assert client.get("/api/status").json()["run"]["state"] == "failed"
+        assert (folder / "inbox" / "note.txt").exists()
+        for path, file in (("inbox/note.txt", "removed"), ("docs/b.txt", "kept")):
+            removed = client.delete(f"/api/documents/{document_of(client, path)[0]}")
+            assert removed.json() == {"started": True, "file": file}
+            ended(client)
     assert not (folder / "inbox" / "note.txt").exists()
     assert (folder / "docs" / "b.txt").exists()
 
 
-@pytest.mark.slow
-@pytest.mark.ci
-def test_a_document_that_cannot_be_removed_keeps_its_file(folder, home):
-    """The file is removed only after the index has dropped its document, which fails while another program writes."""
-    with served(folder) as server, server.client() as client:
-        client.put("/api/files/kept.txt", content=b"The mole of Vardby has a lamp.")
-        client.post("/api/index", json={})
-        ended(client)
-        with writer_lock(folder / ".localrag"):
-            client.delete(f"/api/documents/{document(client, 'inbox/kept.txt')}")
-            ended(client)
-            run = client.get("/api/status").json()["run"]
-        assert run["state"] == "failed"
-        assert document(client, "inbox/kept.txt")
-        assert (folder / "inbox" / "kept.txt").exists()
-
-
 def ended(client):
     """Wait until no run goes on."""
-    for _ in range(600):
-        if not client.get("/api/status").json()["run"]["ours"]:
-            return
-        threading.Event().wait(0.1)
-    raise AssertionError("the run does not end")
+    until(lambda: not client.get("/api/status").json()["run"]["ours"])
 
 
 def test_a_pages_picture_is_a_png_of_the_width_that_is_asked_for(client):
     """A page that is not there is said so."""
-    key = document(client, "ferry.pdf")
+    key = document_of(client, "ferry.pdf")[0]
     found = client.get(f"/api/documents/{key}/pages/1.png", params={"width": 300})
     assert found.headers["content-type"] == "image/png"
     assert int.from_bytes(found.content[16:20], "big") == 300
@@ -343,27 +304,16 @@ def test_a_pages_picture_is_a_png_of_the_width_that_is_asked_for(client):
     assert missing.json()["error"]["message"] == "ferry.pdf cannot be shown: it has no page 9"
 
 
-def test_marked_words_are_boxed_where_they_stand(client, folder):
-    """A quote over a line's end has a box for each line, and nothing else lies in them."""
-    key = document(client, "ferry.pdf")
-    text = "".join(s["text"] for s in client.get(f"/api/documents/{key}").json()["segments"])
-    start = text.index("Ruth")
-    [page] = client.get(f"/api/documents/{key}/boxes", params={"start": start, "end": text.index("after.") + 6}).json()["pages"]
-    assert page["n"] == 1
-    assert len(page["boxes"]) == 2
-    assert "".join(under(folder / "docs" / "ferry.pdf", 0, page["boxes"]).split()) == "".join("".join(LINES[1:]).split())
-
-
 def test_a_document_without_pages_has_no_boxes(client):
     """It is said, not guessed."""
-    refused = client.get(f"/api/documents/{document(client, 'c.txt')}/boxes", params={"start": 0, "end": 5})
+    refused = client.get(f"/api/documents/{document_of(client, 'c.txt')[0]}/boxes", params={"start": 0, "end": 5})
     assert refused.status_code == 404
     assert "no pages" in refused.json()["error"]["message"]
 
 
 def test_the_original_is_saved_and_never_shown(client, folder):
     """A browser saves it under its name, whatever it holds."""
-    found = client.get(f"/api/documents/{document(client, 'ferry.pdf')}/original")
+    found = client.get(f"/api/documents/{document_of(client, 'ferry.pdf')[0]}/original")
     assert found.content == (folder / "docs" / "ferry.pdf").read_bytes()
     assert found.headers["content-disposition"].startswith("attachment")
     assert found.headers["content-type"] == "application/octet-stream"
@@ -371,7 +321,7 @@ def test_the_original_is_saved_and_never_shown(client, folder):
 
 def test_a_file_that_is_gone_is_said_so(client, folder):
     """The text stays askable; the picture cannot be made."""
-    key = document(client, "ferry.pdf")
+    key = document_of(client, "ferry.pdf")[0]
     file = folder / "docs" / "ferry.pdf"
     file.rename(folder / "aside.pdf")
     try:
@@ -431,13 +381,12 @@ def test_a_file_that_takes_the_reader_down_is_an_error_in_words(pages, tmp_path)
     assert asyncio.run(pages.picture(good, 1, 200)).startswith(b"\x89PNG")
 
 
-def test_an_index_from_elsewhere_names_no_place_for_the_page(plain_town, tmp_path):
+def test_an_index_from_elsewhere_names_no_place_for_the_page(own_town, tmp_path):
     """Neither its sources nor its documents, whatever it says that it has read, also behind a link of the folder that it came with."""
-    shutil.copytree(plain_town, tmp_path / "town")
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "private.txt").write_text("4711")
-    (tmp_path / "town" / "docs" / "more").symlink_to(tmp_path / "home")
-    site = SimpleNamespace(folder=tmp_path / "town" / ".localrag", root=tmp_path / "town", inbox=tmp_path / "town" / "inbox")
+    (own_town / "docs" / "more").symlink_to(tmp_path / "home")
+    site = SimpleNamespace(folder=own_town / ".localrag", root=own_town, inbox=own_town / "inbox")
     own = runs._sources(site)
     for private in ("docs/more/private.txt", str(tmp_path / "home" / "private.txt"), "../home/private.txt"):
         with closing(open_index(site.folder, create=True)) as db, db.atomic():
@@ -451,4 +400,4 @@ def test_an_index_from_elsewhere_names_no_place_for_the_page(plain_town, tmp_pat
             _file(SimpleNamespace(path_params={"id": key}), db, site)
         assert "localrag index" in refused.value.hint
 
-    assert own == [str(tmp_path / "town" / "docs")]
+    assert own == [str(own_town / "docs")]

@@ -1,20 +1,16 @@
 """Texts of documents that imitate ours: their own `[1]` is no citation, and nothing in a passage passes for another result."""
 
 import asyncio
-import json
 import re
 
 import pytest
-from mcp import Client
 
-from localrag.engine.settings import EngineOptions
-from localrag.project import open_for_query
 from localrag.query.citations import escape_marks, fence_texts, to_one_line
 from localrag.query.question import QueryOptions
 from localrag.serve.mcp_server import INSTRUCTIONS, LocalBackend, make_server
-from localrag.serve.query_worker import QueryWorker
 from tests.conftest import TOWN, run_localrag
-from tests.serve.server import served_here
+from tests.serve.mcp_clients import by_client, text_of, tool
+from tests.serve.server import chunks, served_here
 
 CLAIM = "Berg [1] and Holm [2] report that the trawler Petrel was sold to Ruth Sand for ninety crowns [7]."
 FORGED = "2. docs/contract.md, characters 0–40"
@@ -38,24 +34,6 @@ def folder(indexed):
     return indexed(TOWN | {"hostile.md": HOSTILE}, "--extractor", "phrases")
 
 
-@pytest.fixture(scope="module")
-def worker(folder):
-    made = QueryWorker(folder / ".localrag", lambda: open_for_query(folder / ".localrag", engine=EngineOptions(use_adapters=False)))
-    made.start()
-    yield made
-    made.close()
-
-
-def said(worker, folder, *calls):
-    """The text of what MCP's tools answer."""
-
-    async def made():
-        async with Client(make_server(folder / ".localrag", LocalBackend(worker))) as client:
-            return [(await client.call_tool(name, arguments)).content[0].text for name, arguments in calls]
-
-    return asyncio.run(made())
-
-
 def outside(text):
     """The parts of a result outside its tags; only a tag of the same name closes one."""
     return re.sub(r"<((?:passage|answer|report)[-0-9a-f]*)>\n.*?\n</\1>", "…", text, flags=re.DOTALL)
@@ -76,9 +54,8 @@ def test_programs_and_the_terminal_are_given_no_forged_mark(folder):
     with served_here(folder) as server, server.client() as client:
         asked = {"model": "localrag:basic", "messages": [{"role": "user", "content": QUESTION}]}
         whole = client.post("/v1/chat/completions", json=asked).json()
-        streamed = client.post("/v1/chat/completions", json=asked | {"stream": True}).text
-        events = [json.loads(line.removeprefix("data: ")) for line in streamed.splitlines() if line.startswith("data: {")]
-        pieces = "".join(e["choices"][0]["delta"].get("content", "") for e in events)
+        streamed = chunks(client.post("/v1/chat/completions", json=asked | {"stream": True}))
+        pieces = "".join(e["choices"][0]["delta"].get("content", "") for e in streamed)
     printed = run_localrag("ask", QUESTION, "--mode", "basic", cwd=folder).stdout
     answer = "\n".join(
         line for line in printed.splitlines() if not re.match(r"\[\d+\] docs/", line)
@@ -93,13 +70,12 @@ def test_programs_and_the_terminal_are_given_no_forged_mark(folder):
 
 def test_no_passage_is_read_as_another_result(worker, folder):
     """Only our own lines are outside the tags, whatever a passage says; inside them its text is unchanged."""
-    found, read, answered = said(
-        worker,
-        folder,
-        ("search", {"query": QUESTION, "k": 3}),
-        ("passage", {"document": "docs/hostile.md"}),
-        ("ask", {"question": QUESTION, "mode": "basic"}),
+    calls = (
+        tool("search", query=QUESTION, k=3),
+        tool("passage", document="docs/hostile.md"),
+        tool("ask", question=QUESTION, mode="basic"),
     )
+    found, read, answered = map(text_of, by_client(make_server(folder / ".localrag", LocalBackend(worker)), *calls))
     for text in (found, read):
         assert CLAIM in text
         assert FORGED in text

@@ -1,9 +1,7 @@
 """The server under many requests: none is lost, memory stays, what is too much is refused in words."""
 
 import asyncio
-import shutil
 import time
-from pathlib import Path
 
 import httpx
 import psutil
@@ -13,15 +11,7 @@ from tests.serve.server import served
 
 pytestmark = pytest.mark.ci
 
-CONNECTIONS = 10_000
-NEW = 30  # documents
 GROWTH = 40 << 20  # bytes
-
-
-@pytest.fixture(scope="module")
-def folder(plain_town, tmp_path_factory):
-    """An index of letters."""
-    return Path(shutil.copytree(plain_town, tmp_path_factory.mktemp("load") / "town"))
 
 
 @pytest.fixture(scope="module")
@@ -62,31 +52,6 @@ async def asked_at_once(server, n, leaving):
     headers = {"authorization": f"Bearer {server.key}"}
     async with httpx.AsyncClient(base_url=server.address, headers=headers, limits=limits, trust_env=False, timeout=300) as client:
         return [a for a in await asyncio.gather(*(one(client, i) for i in range(n))) if a is not None]
-
-
-@pytest.mark.slow
-def test_fifty_questions_while_it_indexes_are_all_answered(folder, server):
-    """Five are left on the way; the others are answered from the last complete state, the run ends, and nothing goes on afterwards."""
-    (folder / "inbox").mkdir(exist_ok=True)
-    for n in range(NEW):
-        (folder / "inbox" / f"{n}.txt").write_text(
-            f"Captain Number{n} Berg sold the boat Tern{n} to Ruth Sand in Vardby. " * 20, encoding="utf-8"
-        )
-    with server.client() as client:
-        before = client.get("/api/status").json()["counts"]["documents"]
-        client.post("/api/index", json={}).raise_for_status()
-        answers = asyncio.run(asked_at_once(server, 50, leaving=5))
-        idle(client)
-        for _ in range(1200):
-            run = client.get("/api/status").json()["run"]
-            if run["state"] != "running":
-                break
-            time.sleep(0.1)
-        after = client.get("/api/status").json()["counts"]["documents"]
-    assert [a.status_code for a in answers] == [200] * 45
-    assert all("[1]" in a.json()["choices"][0]["message"]["content"] for a in answers)
-    assert run["state"] == "done"
-    assert after == before + NEW
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """Arguments of MCP tools that models write nearly right: understood, or refused by a sentence that names the argument."""
 
-import asyncio
 import json
 import os
 import re
@@ -8,11 +7,12 @@ import subprocess
 import sys
 
 import pytest
-from mcp import Client, StdioServerParameters
+from mcp import StdioServerParameters
 
 from localrag.serve import mcp_results
 from localrag.serve.mcp_server import make_server
 from localrag.serve.table_worker import TableRequest
+from tests.serve.mcp_clients import by_client, tool
 from tests.serve.server import served_here
 
 GIVEN = {
@@ -61,34 +61,24 @@ def calls(folder, *made):
     """What a server says to calls of its tools, and what it was asked."""
     recorded = Recorded()
 
-    async def through():
-        async with Client(make_server(folder, recorded), raise_exceptions=False) as client:
-            return [await client.call_tool(tool, arguments) for tool, arguments in made]
-
-    return asyncio.run(through()), recorded.asked
-
-
-def schemas(folder):
-    async def listed():
-        async with Client(make_server(folder, Recorded())) as client:
-            return {tool.name: tool.input_schema for tool in (await client.list_tools()).tools}
-
-    return asyncio.run(listed())
+    results = by_client(make_server(folder, recorded), *(tool(name, **given) for name, given in made), raise_exceptions=False)
+    return results, recorded.asked
 
 
 def test_every_argument_of_every_tool_takes_any_value_or_says_what_it_may_be(folder):
     """Null and empty are as left out; nothing is said in the words of a library."""
-    forms = schemas(folder)
+    (listed,) = by_client(make_server(folder, Recorded()), lambda client: client.list_tools())
+    forms = {t.name: t.input_schema for t in listed.tools}
     assert forms.keys() == GIVEN.keys()
-    made = [(tool, GIVEN[tool] | {name: odd}) for tool, form in forms.items() for name in form["properties"] for odd in ODD]
+    made = [(called, GIVEN[called] | {name: odd}) for called, form in forms.items() for name in form["properties"] for odd in ODD]
     results, _ = calls(folder, *made)
-    for (tool, arguments), result in zip(made, results, strict=True):
+    for (called, arguments), result in zip(made, results, strict=True):
         said = result.content[0].text
-        changed = {name for name, value in arguments.items() if GIVEN[tool].get(name) is not value}
-        assert not re.search(r"pydantic|validation error|https?://|unexpected", said), (tool, arguments, said)
-        if any(arguments[name] in (None, "", []) and name not in GIVEN[tool] for name in changed):
-            assert not result.is_error, (tool, arguments, said)
-        if any(arguments[name] in (None, "", []) and name in forms[tool].get("required", ()) for name in changed):
+        changed = {name for name, value in arguments.items() if GIVEN[called].get(name) is not value}
+        assert not re.search(r"pydantic|validation error|https?://|unexpected", said), (called, arguments, said)
+        if any(arguments[name] in (None, "", []) and name not in GIVEN[called] for name in changed):
+            assert not result.is_error, (called, arguments, said)
+        if any(arguments[name] in (None, "", []) and name in forms[called].get("required", ()) for name in changed):
             assert result.is_error and all(f"`{name}`" in said for name in changed)
 
 
@@ -97,10 +87,8 @@ def test_every_argument_of_every_tool_takes_any_value_or_says_what_it_may_be(fol
     [
         ("search", {"query": "x", "k": 500}, {"k": 20}),
         ("search", {"query": "x", "k": "3"}, {"k": 3}),
-        ("search", {"query": "x", "k": 3.0}, {"k": 3}),
         ("search", {"query": "x", "k": None, "filter": None, "collections": None}, {"k": 8, "filter": ""}),
         ("search", {"query": "x", "collections": "[]"}, {"collections": ()}),
-        ("search", {"query": "x", "collections": ["a", "b"]}, {"collections": ("a", "b")}),
         ("search", {"query": "x", "collections": '["a"]'}, {"collections": ("a",)}),
         ("search", {"question": "x", "top_k": 2}, {"query": "x", "k": 2}),
         ("search", {"Query": "x", "unknown": {"a": 1}}, {"query": "x"}),
@@ -108,7 +96,6 @@ def test_every_argument_of_every_tool_takes_any_value_or_says_what_it_may_be(fol
         ("ask", {"question": "Who?", "mode": "BASIC", "max_seconds": 1e9}, {"mode": "basic", "max_seconds": 45}),
         ("ask", {"question": "Who?", "mode": "", "max_seconds": None}, {"mode": "auto", "max_seconds": 45}),
         ("timeline", {"topic": "Lars", "offset": 1 << 80}, {"offset": 1 << 40}),
-        ("timeline", {"offset": -5}, {"offset": 0}),
     ],
 )
 def test_what_is_written_nearly_right_is_understood(folder, tool, arguments, asked):
@@ -207,13 +194,8 @@ def test_over_http_a_request_that_cannot_be_read_is_answered(folder):
 @pytest.mark.ci
 def test_mcp_starts_without_an_index_and_its_tools_say_what_is_missing(tmp_path):
     """With the command that makes one, which only the user can run."""
-
-    async def made():
-        parameters = StdioServerParameters(command=sys.executable, args=["-m", "localrag", "mcp"], env=dict(os.environ), cwd=str(tmp_path))
-        async with Client(parameters) as client:
-            return [await client.call_tool(tool, arguments) for tool, arguments in GIVEN.items()]
-
-    for result in asyncio.run(made()):
+    parameters = StdioServerParameters(command=sys.executable, args=["-m", "localrag", "mcp"], env=dict(os.environ), cwd=str(tmp_path))
+    for result in by_client(parameters, *(tool(name, **arguments) for name, arguments in GIVEN.items())):
         assert result.is_error
         assert "There is no index" in result.content[0].text
         assert "localrag index" in result.content[0].text

@@ -3,12 +3,9 @@
 import asyncio
 import json
 import os
-import shutil
 import stat
 import subprocess
 import sys
-import threading
-import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,49 +18,22 @@ from mcp.shared.exceptions import MCPError
 
 from localrag.errors import LocalragError
 from localrag.project import open_for_query
-from localrag.serve.app import make_app
-from localrag.serve.auth import SERVER_FILE, AccessPolicy, announce_server, find_running_server
-from localrag.serve.context import IndexProcess, ServerContext
+from localrag.serve.auth import SERVER_FILE, announce_server, find_running_server
 from localrag.serve.mcp_server import ServerOrLocalBackend, make_server
-from localrag.serve.query_worker import QueryWorker
-from tests.conftest import run_localrag
-from tests.serve.server import served
+from tests.conftest import run_localrag, until
+from tests.serve.mcp_clients import by_client, text_of, tool
+from tests.serve.server import served, served_here
 from tests.serve.test_mcp_server_mcp import Slow
 
-KEY = "k" * 32
 MODES = ("legacy", "auto")
 NO_MODEL = ("--model", "no-such-model")  # a process that opens the index itself fails by it
 WHO = {"question": "Who is the mate of the Skua?", "mode": "mix"}
-
-
-@pytest.fixture(scope="module")
-def folder(plain_town, tmp_path_factory):
-    return Path(shutil.copytree(plain_town, tmp_path_factory.mktemp("bridge") / "town"))
 
 
 def started(folder, *args):
     command = ["-m", "localrag", "mcp", "--index", str(folder), *args]
     proxy = dict.fromkeys(("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"), "http://127.0.0.1:1")  # is never asked
     return StdioServerParameters(command=sys.executable, args=command, env=os.environ | proxy, cwd="/")
-
-
-def by(server, mode, *calls):
-    """What some calls give, one after the other, by one client that starts one process."""
-
-    async def made():
-        async with Client(server, mode=mode) as client:
-            return [await call(client) for call in calls]
-
-    return asyncio.run(made())
-
-
-def tool(called, /, **arguments):
-    return lambda client: client.call_tool(called, arguments)
-
-
-def prose(result):
-    assert not result.is_error, result.content
-    return result.content[0].text
 
 
 async def no_tool(client):
@@ -83,24 +53,26 @@ def test_everything_is_there_through_a_running_serve(folder, mode):
         told.append(said)
 
     with served(folder):
-        tools, answered, found, nobody, unknown = by(
+        tools, answered, found, made, nobody, unknown = by_client(
             started(folder, *NO_MODEL),
-            mode,
             lambda client: client.list_tools(),
             lambda client: client.call_tool("ask", WHO, progress_callback=hear),
             tool("search", query="Who bought the ferry?", k=2),
+            tool("timeline"),
             tool("entity", name="Zaphod"),
             no_tool,
+            mode=mode,
         )
 
     assert {t.name for t in tools.tools} == {
         *("search", "ask", "passage", "entity", "themes", "communities", "report", "documents"),
         *("review", "timeline", "list_items", "compare"),
     }
-    assert "Lars Holm" in prose(answered)
+    assert "Lars Holm" in text_of(answered)
     assert answered.structured_content["citations"]
     assert told
     assert len(found.structured_content["passages"]) == 2
+    assert made.structured_content["complete"]
     assert nobody.is_error
     assert unknown
 
@@ -117,7 +89,7 @@ def test_the_process_answers_itself_where_no_server_runs(folder):
     }
     (folder / ".localrag" / SERVER_FILE).touch(0o600)
     (folder / ".localrag" / SERVER_FILE).write_text(json.dumps(stale))
-    (own,) = by(started(folder), "auto", tool("ask", **WHO))
+    (own,) = by_client(started(folder), tool("ask", **WHO))
 
     async def through_its_end():
         async with Client(started(folder, *NO_MODEL)) as client:
@@ -127,8 +99,8 @@ def test_the_process_answers_itself_where_no_server_runs(folder):
 
     during, after = asyncio.run(through_its_end())
 
-    assert "Lars Holm" in prose(own)
-    assert "Lars Holm" in prose(during)
+    assert "Lars Holm" in text_of(own)
+    assert "Lars Holm" in text_of(during)
     assert after.is_error
     assert "no-such-model" in after.content[0].text
 
@@ -136,23 +108,11 @@ def test_the_process_answers_itself_where_no_server_runs(folder):
 @contextmanager
 def slow_server(folder):
     """A server in this process, announced, whose questions take for ever."""
-    index = folder / ".localrag"
-    worker = Slow(index, None)
-    site = ServerContext(index, folder, worker, IndexProcess(index), folder / "inbox")
-    app = make_app(site, AccessPolicy(KEY))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="on", timeout_graceful_shutdown=1))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.02)
-    key = folder / "slow.key"
-    key.write_text(KEY)
-    try:
-        with announce_server(index, "127.0.0.1", server.servers[0].sockets[0].getsockname()[1], key):
+    worker, key = Slow(folder / ".localrag", None), folder / "slow.key"
+    with served_here(folder, worker=worker) as running:
+        key.write_text(running.key)
+        with announce_server(folder / ".localrag", "127.0.0.1", int(running.address.rpartition(":")[2]), key):
             yield worker
-    finally:
-        server.should_exit = True
-        thread.join()
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -173,10 +133,7 @@ def test_a_question_that_is_cancelled_ends_in_the_server(folder, mode):
             await asyncio.wait_for(heard.wait(), 60)
             call.cancel()
             await asyncio.wait([call])
-            for _ in range(200):
-                if worker.ended:
-                    break
-                await asyncio.sleep(0.05)
+            await asyncio.to_thread(until, lambda: worker.ended)
             return worker.ended, await client.call_tool("documents", {})
 
     with slow_server(folder) as worker:
@@ -220,32 +177,12 @@ def test_what_could_not_be_opened_is_tried_again(folder):
             raise LocalragError("The model file is not there.")
         return open_for_query(index)
 
-    async def made():
-        nearest = ServerOrLocalBackend(index, opened)
-        async with Client(make_server(index, nearest)) as client:
-            found = [await client.call_tool("search", {"query": "ferry"}) for _ in range(2)]
-        nearest.close()
-        return found
-
-    first, second = asyncio.run(made())
+    nearest = ServerOrLocalBackend(index, opened)
+    first, second = by_client(make_server(index, nearest), *[tool("search", query="ferry")] * 2)
+    nearest.close()
 
     assert "not there" in first.content[0].text
     assert second.structured_content["passages"]
-
-
-def test_who_waits_for_what_cannot_be_opened_is_told_last(folder):
-    """So that a question asked right after is not given to the thread that has failed."""
-    heard = []
-
-    def opened():
-        raise LocalragError("The model file is not there.")
-
-    worker = QueryWorker(folder / ".localrag", opened)
-    worker.start(lambda error: (time.sleep(0.2), heard.append(str(error))))
-
-    with pytest.raises(LocalragError, match="not there"):
-        worker._ready.result()
-    assert heard
 
 
 @pytest.mark.parametrize(
@@ -310,11 +247,5 @@ def test_the_settings_of_programs_are_printed(folder, tmp_path, program, key, mo
     assert server["args"][-2:] == ["--index", str(folder / ".localrag")]
     if program == "claude":
         parameters = StdioServerParameters(command=server["command"], args=server["args"], env=dict(os.environ), cwd=str(tmp_path))
-        (listed,) = by(parameters, "auto", lambda client: client.list_tools())
+        (listed,) = by_client(parameters, lambda client: client.list_tools())
         assert len(listed.tools) == 11
-
-
-def test_an_index_that_is_not_there_and_a_program_nobody_knows(tmp_path):
-    """Both are said, with the exit codes of every command."""
-    assert run_localrag("mcp", "--config", "claude", cwd=tmp_path).returncode == 3
-    assert run_localrag("mcp", "--config", "emacs", cwd=tmp_path).returncode == 2

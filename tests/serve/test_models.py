@@ -1,13 +1,10 @@
 """The chat model that answers is chosen on the page, among those of this machine."""
 
-import json
-import shutil
-
 import pytest
 
 from localrag.model_files import add_model, find_chat_model, remove_model
 from tests.serve.browser import opened
-from tests.serve.server import served, served_here
+from tests.serve.server import asked, served, served_here
 
 
 @pytest.fixture(autouse=True)
@@ -18,28 +15,16 @@ def second(home):
     remove_model("chat", "second")
 
 
-@pytest.fixture(scope="module")
-def folder(plain_town, tmp_path_factory):
-    """A copy of the index of letters: its answers are kept."""
-    return shutil.copytree(plain_town, tmp_path_factory.mktemp("models") / "town")
-
-
-def answered(client, question):
-    """The stored answer to a question, and whether the stream ended well."""
-    with client.stream("POST", "/api/ask", json={"question": question, "mode": "basic"}) as stream:
-        return json.loads([line for line in stream.iter_lines() if line.strip()][-1])
-
-
 def test_the_models_of_this_machine_are_listed_and_one_of_them_is_chosen(folder):
     """The choice counts from the next question on, and the status tells which model answers."""
     with served_here(folder) as server, server.client() as client:
-        assert answered(client, "Who is the harbour master?")["event"] == "done"
+        asked(client, "Who is the harbour master?")
         before = client.get("/api/models").json()
         chosen = client.post("/api/models/second", json={})
 
         assert {before["answers_with"], "second"} <= set(before["models"])
         assert chosen.json() == {"answers_with": "second"}
-        assert answered(client, "Who is the harbour master?")["event"] == "done"
+        asked(client, "Who is the harbour master?")
         assert client.get("/api/status").json()["answers_with"] == "second"
 
 
@@ -50,7 +35,7 @@ def test_a_model_that_is_not_on_the_list_is_refused(folder):
             refused = client.post(f"/api/models/{name}", json={})
             assert refused.status_code == 400
             assert "second" in refused.json()["error"]["hint"]
-        assert answered(client, "Who is the harbour master?")["event"] == "done"
+        asked(client, "Who is the harbour master?")
         assert client.get("/api/models").json()["answers_with"] != "third"
 
 
@@ -64,7 +49,7 @@ def test_a_read_only_server_keeps_its_model(folder):
 @pytest.mark.ci
 def test_the_page_offers_them(browser, folder):
     """The menu shows which model answers, and changes it; the question after that is answered."""
-    with served_here(folder) as server, opened(browser, server) as (page, heard):
+    with served_here(folder) as server, opened(browser, server) as (page, _):
         menu = page.get_by_label("Model that answers")
         menu.select_option("second")
         page.wait_for_function("document.querySelector('select[title=\"Model that answers\"]').value === 'second'")
@@ -74,4 +59,3 @@ def test_the_page_offers_them(browser, folder):
         box.fill("Who is the harbour master?")
         box.press("Enter")
         page.locator("article.turn footer.foot").wait_for()
-        assert heard.errors == []

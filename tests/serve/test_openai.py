@@ -45,21 +45,6 @@ def test_a_whole_answer_has_its_citations_in_every_form(openai_client, server):
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
 
 
-def test_a_stream_says_the_same_as_a_whole_answer(openai_client):
-    """Chunks of checked text that add up to it, the annotations, then the usage where it was asked for."""
-    whole = openai_client.chat.completions.create(model="localrag:mix", messages=QUESTION)
-    chunks = list(
-        openai_client.chat.completions.create(model="localrag:mix", messages=QUESTION, stream=True, stream_options={"include_usage": True})
-    )
-    deltas = [c.choices[0].delta for c in chunks if c.choices]
-
-    assert "".join(d.content or "" for d in deltas) == whole.choices[0].message.content
-    assert [a for d in deltas for a in (d.model_extra or {}).get("annotations", [])]
-    assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == "stop"
-    assert not chunks[-1].choices
-    assert chunks[-1].usage is not None
-
-
 def test_a_question_that_leans_on_the_conversation_is_understood_from_its_messages(openai_client):
     """Of whom "he" is said, the messages before tell; the index keeps nothing of it."""
     before = [{"role": "user", "content": "Who is Lars Holm?"}, {"role": "assistant", "content": "Lars Holm is the mate of the Skua."}]

@@ -31,17 +31,6 @@ BEFORE = [("user", ASKED), ("assistant", SAID)]
 # What programs send, each shortened to its parts: (messages, the whole answer or its beginning).
 PROGRAMS = {
     "open-webui-title": (one(TITLE), '{"title": "Who bought the ferry Skua"}'),
-    "open-webui-title-before": (
-        one(
-            f"Here is the query:\n{ASKED}\n\nCreate a concise, 3-5 word phrase with an emoji as a title for the previous query. Suitable"
-            " emojis can be used. RESPOND ONLY WITH THE TITLE TEXT.\n\nExamples of titles:\n📉 Stock Market Trends"
-        ),
-        "Who bought the ferry Skua",
-    ),
-    "open-webui-header": (
-        one(f"Create a concise, 3-5 word phrase as a header for the following query, strictly adhering to the 3-5 word limit: {ASKED}"),
-        "Who bought the ferry Skua",
-    ),
     "open-webui-tags": (
         one(f'### Task:\nGenerate 1-3 broad tags for the chat history.\n### Output:\nJSON format: {{ "tags": ["tag1"] }}\n{HISTORY}'),
         '{"tags": []}',
@@ -52,19 +41,6 @@ PROGRAMS = {
             f'JSON format: {{ "follow_ups": ["Question 1?"] }}\n{HISTORY}'
         ),
         '{"follow_ups": []}',
-    ),
-    "open-webui-queries": (
-        one(
-            "### Task:\nAnalyze the chat history to determine the necessity of generating search queries.\n### Output:\n"
-            f'Strictly return in JSON format: \n{{\n  "queries": ["query1", "query2"]\n}}\n\n{HISTORY}'
-        ),
-        '{"queries": []}',
-    ),
-    "open-webui-picture": (
-        one(
-            f'### Task:\nGenerate a detailed prompt for am image generation task.\n### Output:\n{{\n    "prompt": "Here."\n}}\n\n{HISTORY}'
-        ),
-        '{"prompt": ""}',
     ),
     "open-webui-autocomplete": (
         one(
@@ -92,24 +68,6 @@ PROGRAMS = {
         ),
         "Who bought the ferry Skua",
     ),
-    "librechat-completion": (
-        one(
-            "Provide a concise, 5-word-or-less title for the conversation, using title case conventions. Only return the title itself.\n\n"
-            f"Conversation:\nUser: {ASKED}\nAI: {SAID}"
-        ),
-        "Who bought the ferry Skua",
-    ),
-    "librechat-assistants": (
-        one(f"Please generate a concise title (max 40 characters) for a conversation that starts with:\nUser: {ASKED}\nAI: x\n\nTitle:"),
-        "Who bought the ferry Skua in 1974",
-    ),
-    "librechat-before": (
-        one(
-            "Detect user language and write in the same language an extremely concise title for this conversation.\nWrite in the detected"
-            f' language. Title in 5 Words or Less.\n\n||>User:\n"{ASKED}"\n||>Response:\n"{SAID}"\n\n||>Title:'
-        ),
-        "Who bought the ferry Skua",
-    ),
     "chatbox-name": (
         one(
             "Based on the chat history, give this conversation a name.\nKeep it short - 10 words max, no quotes.\nUse English.\nJust"
@@ -121,24 +79,9 @@ PROGRAMS = {
         [("system", SYSTEM_TITLE), ("user", json.dumps([{"role": "user", "mainText": ASKED}, {"role": "assistant", "mainText": SAID}]))],
         "Who bought the ferry Skua in 1974",
     ),
-    "cherry-studio-messages": (
-        [("system", SYSTEM_TITLE), *BEFORE, ("user", "And who sold it?")],
-        "Who bought the ferry Skua in 1974",
-    ),
     "cherry-studio-chinese": (
         [("system", "你是一名擅长会话的助理，你需要将用户的会话总结为 10 个字以内的标题，不要使用标点符号"), ("user", "谁买下了渡轮？")],
         "谁买下了渡轮",
-    ),
-    "big-agi": (
-        one(
-            "Analyze the given short conversation (every line is truncated) and extract a concise chat title that summarizes it.\nOnly"
-            f" respond with the lowercase short title and nothing else.\n\n```\n- user: {ASKED}\n- assistant: {SAID}\n```\n"
-        ),
-        "Who bought the ferry Skua in 1974",
-    ),
-    "jan": (
-        one(f"Summarize in a 10-word Title. Give the title only. Here is the message: {ASKED}"),
-        "Who bought the ferry Skua in 1974",
     ),
     "nextchat-title": (
         [
@@ -159,7 +102,6 @@ PROGRAMS = {
         "Ingrid Holm bought it",
     ),
     "continue-completion": (one("<fim_prefix>def f(x):\n<fim_suffix>\n    return y<fim_middle>"), ""),
-    "continue-hole": (one("You are a HOLE FILLER.\n<QUERY>\nfunction sum(){\n {{FILL_HERE}}\n}</QUERY>\nTASK: Fill it."), ""),
     "langchain-condense": (
         one(
             "Given the following conversation and a follow up question, rephrase the follow up question to be a standalone question.\n\n"
@@ -173,13 +115,9 @@ UNSEEN = {
     "six-words": one(f"Come up with a snappy headline of at most six words for the dialogue below, nothing else.\n\n{LINES}"),
     "german": one(f"Erstelle einen kurzen Titel (höchstens 5 Wörter) für die folgende Unterhaltung.\n\nNutzer: {ASKED}\nBot: {SAID}"),
     "chinese": one(f"请为下面的对话生成一个不超过10个字的标题，只返回标题。\n\n用户：{ASKED}\n助手：{SAID}"),
-    "french": one(f"Génère un titre de 5 mots maximum pour cette conversation, sans ponctuation.\n\nUtilisateur: {ASKED}"),
-    "spanish": one(f"Crea un título breve de máximo 6 palabras para esta conversación.\n\nUsuario: {ASKED}"),
-    "label": one(f"Please provide a brief label (2-4 words) that captures what this chat is about.\n\nuser: {ASKED}"),
     "tagged": one(
         f"<instructions>\nYou name chats. Write a title. Respond with the title only.\n</instructions>\n<chat>\n{LINES}\n</chat>"
     ),
-    "short-system": [("system", "Write a conversation title. Maximum 5 words, no punctuation."), ("user", ASKED)],
     "afterwards": [*BEFORE, ("user", "Now write a title for our chat, five words or fewer, plain text.")],
 }
 QUESTIONS = {
@@ -189,21 +127,10 @@ QUESTIONS = {
     "tags": one('In which file does "tags" stand?'),
     "about-a-prompt": one('Please explain what a prompt with "### Task", <chat_history> and { "title": "" } does.'),
     "summary": one("Give me a short summary of the letters of Lars Holm."),
-    "one-word": one("What title did Ruth Sand have? Answer in one word only."),
-    "report-title": one("Write a short title for the report on the ferry."),
-    "headline": one("Give me a headline for the ferry story in five words."),
-    "last-answer": [*BEFORE, ("user", "Summarize that in five words.")],
-    "minutes": [*BEFORE, ("user", "What was said in the discussion in the council? Only names.")],
-    "minutes-summary": one("Summarize the discussion in the minutes of May in two sentences only."),
-    "role": one("User: who is the mate of the Skua?"),
-    "messages": one("List all messages that Lars Holm wrote to the mayor."),
     "message-date": one("Find the message in which Lars Holm says that the Skua leaks, and give only its date."),
     "follow-up-actions": one("Generate a list of follow-up actions from the minutes."),
     "contract": [*BEFORE, ("user", "Give the title of the contract in one word, only the title.")],
-    "person": [*BEFORE, ("user", "Give only the name of the person who sent the message.")],
-    "letter": [*BEFORE, ("user", "Suggest a title for a letter to her, at most five words.")],
     "e-mail": one("Write an e-mail with a subject and a short message to Ruth Sand about the leak.\nUse only facts."),
-    "may-you": one("Can you suggest a title for the exchange of letters?\n\nUse only names from the documents."),
     "german": one("Gib mir nur den Namen des Steuermanns."),
     "chinese": one("总结一下渡轮的历史，只用一句话。"),
     "anything-llm": [
@@ -218,11 +145,6 @@ QUESTIONS = {
         ("system", "Answer from the documents. At the end suggest three follow-up questions about the conversation. Only short answers."),
         ("user", "Who is the mate?"),
     ],
-    "own-system-with-code": [
-        ("system", "Answer from the documents. At the end suggest three follow-up questions about the conversation. Only short answers."),
-        ("user", "What does this do?\n```\nprint(1)\n```"),
-    ],
-    "json-system": [("system", 'Return only JSON with the key {"text": ""}. Keep the conversation short.'), ("user", "Who is the mate?")],
     "attached": one(
         '### Task:\nRespond to the user query using the provided context.\n### Example\n{"title": "x"}\n<context>\n'
         f'<source id="1" name="a.pdf">{LINES}</source>\n</context>\n\nWho is the mate?'

@@ -1,44 +1,36 @@
 """The page in a real browser over a real index: questions, answers, their sources."""
 
-import json
 import re
 import shutil
 import sqlite3
 from contextlib import closing
+from functools import cache
 
 import pytest
 
-from localrag.store.opening import writer_lock
-from tests.conftest import run_localrag, write_town
-from tests.indexing.files import pdf
-from tests.serve.browser import focused, opened, violations
-from tests.serve.server import served
+from tests.conftest import TOWN, until
+from tests.serve.browser import LOOKS, assert_accessible, focused, opened, own_words, violations
+from tests.serve.server import asked, served
 
 pytestmark = pytest.mark.ci
 
 BELL = "On 4 May 😀 the crane driver Piet Vos dropped the copper bell into the basin."
-CHINESE = "王海明在五月修好了铜钟。"
 POISON = "The cook Olaf Brandt served <script>alert(1)</script> soup with ![map](http://evil.example/x.png) on the Skua."
 HERON = "In the year of the heron the bell founder Mats Ek cast the bronze anchor."
 ANSWERED = "article.turn[data-state=done]"  # a run on the page has a state as well
-PAGE_WORDS = "The lamp keeper Nora Bly painted the lighthouse green."
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, home):
-    """An index of letters, a log with signs beyond the first plane, a Chinese note, a PDF and a document that means ill."""
-    folder = tmp_path_factory.mktemp("page")
-    write_town(folder / "docs")
+def folder(indexed):
+    """An index of letters, a log with signs beyond the first plane, a long chronicle and a document that means ill."""
     entries = [f"Entry {i} 😀: the wind turned.\n\n" for i in range(40)]
-    (folder / "docs" / "log.txt").write_text("".join([*entries[:30], f"{BELL}\n\n", *entries[30:]]), encoding="utf-8")
-    (folder / "docs" / "钟.txt").write_text(f"港口日志。😀\n\n{CHINESE}\n", encoding="utf-8")
-    (folder / "docs" / "poison.md").write_text(f"# Soup\n\n{POISON} He wrote [here](javascript:alert(1)).\n", encoding="utf-8")
     years = [f"In the year {i} {'the tide came in and the tide went out over the long sands, ' * 8}and so on.\n\n" for i in range(160)]
-    (folder / "docs" / "chronicle.txt").write_text("".join([*years[:110], f"{HERON}\n\n", *years[110:]]), encoding="utf-8")
-    (folder / "docs" / "light.pdf").write_bytes(pdf(["The harbour book."], ["Second page.", PAGE_WORDS]))
-    done = run_localrag("index", "docs", "--extractor", "phrases", "-q", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return folder
+    more = {
+        "log.txt": "".join([*entries[:30], f"{BELL}\n\n", *entries[30:]]),
+        "chronicle.txt": "".join([*years[:110], f"{HERON}\n\n", *years[110:]]),
+        "poison.md": f"# Soup\n\n{POISON} He wrote [here](javascript:alert(1)).\n",
+    }
+    return indexed(TOWN | more, "--extractor", "phrases")
 
 
 @pytest.fixture(scope="module")
@@ -61,16 +53,8 @@ def writing(folder, tmp_path_factory):
 @pytest.fixture(scope="module")
 def answers(server):
     """Asks a question once, without the page, and gives its answer."""
-    known = {}
-
-    def answer(question):
-        if question not in known:
-            with server.client() as door, door.stream("POST", "/api/ask", json={"question": question, "mode": "basic"}) as stream:
-                last = [line for line in stream.iter_lines() if line.strip()][-1]
-            known[question] = json.loads(last)["answer"]
-        return known[question]
-
-    return answer
+    with server.client() as door:
+        yield cache(lambda question: asked(door, question))
 
 
 def ask(page, question):
@@ -78,13 +62,6 @@ def ask(page, question):
     box.fill(question)
     box.press("Enter")
     return page.locator("article.turn").last
-
-
-def marked(page):
-    """The marked words, without what is only read aloud."""
-    page.locator("mark").first.wait_for()
-    own = "m => [...m.childNodes].filter(n => n.nodeType === 3).map(n => n.data).join('')"
-    return page.evaluate(f"[...document.querySelectorAll('mark')].map({own}).join('')")
 
 
 def test_a_question_is_answered_and_its_chip_opens_the_exact_words(browser, server):
@@ -101,7 +78,7 @@ def test_a_question_is_answered_and_its_chip_opens_the_exact_words(browser, serv
 
         chip.click()
         assert page.locator(".source .state").inner_text() == "The document says exactly this."
-        assert marked(page) == BELL
+        assert own_words(page) == BELL
         assert page.locator("mark").first.evaluate("m => m.querySelector('.offscreen').textContent.trim()") == "Quoted passage begins:"
         assert page.locator("mark").first.is_visible()
         assert "log.txt" in focused(page)
@@ -109,7 +86,6 @@ def test_a_question_is_answered_and_its_chip_opens_the_exact_words(browser, serv
         page.keyboard.press("Escape")
         page.locator(".source").wait_for(state="detached")
         assert focused(page) == label
-        assert heard.errors == []
         assert heard.outside(server.address) == []
 
 
@@ -127,38 +103,12 @@ def test_a_screen_reader_hears_finished_sentences_and_the_end(browser, server):
         assert page.locator("[role=log] .draft").count() == 0
 
 
-def test_a_source_can_be_reached_by_its_address(browser, server, answers):
-    """As from another program: the conversation comes with it, the words in Chinese are marked."""
-    made = answers("王海明在五月修好了什么？")
-    n = next(c["n"] for c in made["citations"] if CHINESE in c["quote"])
-    with opened(browser, server, f"#/source/{made['id']}/{n}") as (page, _):
-        assert CHINESE in marked(page)
-        assert page.locator("article.turn h2").first.inner_text() == made["question"]
-        page.reload()
-        assert CHINESE in marked(page)
-
-
-def test_the_page_of_a_pdf_is_shown_with_the_words_marked(browser, server, answers):
-    """Its picture comes through the key, the marks lie on it, and its text is a button away."""
-    made = answers("Who painted the lighthouse green?")
-    cited = next(c for c in made["citations"] if "Nora Bly" in c["quote"])
-    with opened(browser, server, f"#/source/{made['id']}/{cited['n']}") as (page, heard):
-        picture = page.locator(".paper img")
-        picture.wait_for()
-        assert picture.get_attribute("src").startswith("blob:")
-        assert picture.evaluate("async i => (await i.decode(), i.naturalWidth)") > 300
-        assert page.locator(".over rect").count() >= 1
-        page.get_by_role("button", name="Text", exact=True).click()
-        assert marked(page) == cited["quote"]
-        assert heard.errors == []
-
-
 def test_a_long_document_is_read_on_from_the_passage(browser, server, answers):
     """A window of it is loaded, the rest on demand; what comes before the passage does not move it away."""
     made = answers("Who cast the bronze anchor?")
     n = next(c["n"] for c in made["citations"] if "Mats Ek" in c["quote"])
-    with opened(browser, server, f"#/source/{made['id']}/{n}") as (page, heard):
-        assert marked(page) == HERON
+    with opened(browser, server, f"#/source/{made['id']}/{n}") as (page, _):
+        assert own_words(page) == HERON
         text = page.locator(".scroller.text")
         assert "In the year 0 " not in text.text_content()
         assert "In the year 159 " in text.text_content()
@@ -166,8 +116,7 @@ def test_a_long_document_is_read_on_from_the_passage(browser, server, answers):
         page.get_by_text("In the year 0 ").wait_for(state="attached")
         assert text.text_content().count("In the year 50 ") == 1
         assert page.get_by_role("button", name="Show earlier text").count() == 0
-        assert marked(page) == HERON
-        assert heard.errors == []
+        assert own_words(page) == HERON
 
 
 TABLE = (
@@ -183,11 +132,6 @@ MARKDOWN = [
     ([{"text": "```\n<b>**x**</b>\n```"}], '<pre tabindex="0"><code>&lt;b&gt;**x**&lt;/b&gt;\n</code></pre>'),
     ([{"text": "snake_case_name, 3 * 4 * 5, `a*b`, *open"}], "<p>snake_case_name, 3 * 4 * 5, <code>a*b</code>, *open</p>"),
     ([{"text": "![map](http://evil.example/x.png) <img src=x>"}], "<p>[map] &lt;img src=x&gt;</p>"),
-    (
-        [{"text": "Old. [related]"}, {"n": 2}],
-        '<p>Old. <span class="mark related" title="The source is about the topic of this sentence but does not support it.">related</span>'
-        "<i>2</i></p>",
-    ),
     (
         [{"text": "New. [contradicted]"}, {"n": 3}],
         '<p>New. <span class="mark contradicted" title="The source says something else.">contradicted</span><i>3</i></p>',
@@ -210,13 +154,6 @@ MARKDOWN = [
             'title="No passage of the documents supports this sentence.">no source</span>3 <i>2</i></td></tr>',
         ),
     ),
-    (
-        [{"text": "| a | b |\n|---|---|\n| cut"}],
-        TABLE.format(
-            '<th scope="col" dir="auto">a</th><th scope="col" dir="auto">b</th>',
-            '<tr><td dir="auto">cut</td><td dir="auto"></td></tr>',
-        ),
-    ),
     ([{"text": "not | a table\nbut | text"}], "<p>not | a table but | text</p>"),
     (
         [
@@ -234,10 +171,6 @@ MARKDOWN = [
         "<p>a [7] *b* <code>c[7]</code> &lt;b&gt; [map]</p>",
     ),
     ([{"text": "---\n\n第一 **二** مرحبا"}], "<hr><p>第一 <strong>二</strong> مرحبا</p>"),
-    (
-        [{"text": "![a][p] <img src=p.png> ![d](data:image/png;base64,AA)\n\n[p]: http-evil.example/p.png"}],
-        "<p>![a][p] &lt;img src=p.png&gt; [d]</p><p>[p]: http-evil.example/p.png</p>",
-    ),
     ([{"text": "first\nsecond\n\n"}, {"draft": "thi"}], '<p>first second</p><p><span class="draft" aria-hidden="true">thi</span></p>'),
 ]
 
@@ -278,12 +211,10 @@ def test_a_document_cannot_act_on_the_page(browser, server, answers):
     made = answers("What did the cook Olaf Brandt serve on the Skua?")
     n = next(c["n"] for c in made["citations"] if "Olaf" in c["quote"])
     with opened(browser, server, f"#/source/{made['id']}/{n}") as (page, heard):
-        assert "<script>alert(1)</script>" in marked(page)
+        assert "<script>alert(1)</script>" in own_words(page)
         assert "<script>alert(1)</script>" in page.locator("article.turn .answer").inner_text()
         assert page.locator("main img[src^='http'], main script, main a[href^='javascript']").count() == 0
-        assert heard.outside(server.address) == []
-        assert heard.dialogs == []
-        assert heard.errors == []
+        assert (heard.outside(server.address), heard.dialogs) == ([], [])
 
 
 def test_a_draft_is_grey_and_stopping_keeps_what_was_checked(browser, writing):
@@ -301,13 +232,8 @@ def test_a_draft_is_grey_and_stopping_keeps_what_was_checked(browser, writing):
         assert turn.locator(".badge").inner_text().startswith("Stopped")
         assert turn.locator(".draft").count() == 0
         assert page.locator("div[role=status]").inner_text().startswith("Answer stopped")
-        for _ in range(100):
-            with writing.client() as door:
-                if door.get("/api/status").json()["questions"]["active"] == 0:
-                    break
-            page.wait_for_timeout(100)
-        else:
-            pytest.fail("the server still answers a question that was stopped")
+        with writing.client() as door:
+            until(lambda: door.get("/api/status").json()["questions"]["active"] == 0)
         page.get_by_label("Your question").fill("Who?")
         assert page.get_by_role("button", name="Ask", exact=True).is_enabled()
 
@@ -332,26 +258,9 @@ def test_an_answer_goes_on_while_another_view_is_open(browser, server):
         assert page.url == place
 
 
-def test_an_answer_that_ended_elsewhere_is_never_seen_without_its_address(browser, server):
-    """As soon as the answer is on the page again, the address names its conversation: a reload at that moment loses nothing."""
-    observe = """() => new MutationObserver(() => {
-        if (document.querySelector("article[data-state=done]")) window.seenAt ??= location.hash;
-    }).observe(document.body, {childList: true, subtree: true})"""
-    with opened(browser, server) as (page, _):
-        turn = ask(page, "Who is the mate of the Skua?")
-        page.get_by_role("link", name="Status").click()
-        turn.wait_for(state="detached")
-        while not page.evaluate("() => performance.getEntriesByType('resource').some(e => e.name.endsWith('/api/ask'))"):
-            page.wait_for_timeout(50)  # an entry is there when all of the stream is read
-        page.evaluate(observe)
-        page.get_by_role("link", name="Ask", exact=True).click()
-        page.locator(ANSWERED).wait_for()
-        assert re.fullmatch(r"#/ask/\d+", page.evaluate("window.seenAt"))
-
-
 def test_a_failure_says_what_happened_and_what_mends_it(browser, server):
     """Here the server cannot be reached; the question can be asked again."""
-    with opened(browser, server) as (page, _):
+    with opened(browser, server, allowed="Failed to load") as (page, _):
         page.route("**/api/ask", lambda route: route.abort())
         turn = ask(page, "Who is the mate of the Skua?")
         failure = turn.get_by_role("alert")
@@ -365,22 +274,22 @@ def test_a_failure_says_what_happened_and_what_mends_it(browser, server):
 
 def test_a_conversation_is_deleted_after_a_question(browser, server, folder):
     """By keyboard alone; declined, it stays; agreed, it leaves the list and the page, and no file of the index has its words."""
-    asked = "Who is the mate of the Skua, Quorlim Zabrinsky?"
-    with opened(browser, server) as (page, heard):
-        ask(page, asked).locator("footer.foot").wait_for()
+    question = "Who is the mate of the Skua, Quorlim Zabrinsky?"
+    with opened(browser, server, allowed="404") as (page, _):
+        ask(page, question).locator("footer.foot").wait_for()
         place = page.url
-        button = page.get_by_role("button", name=f"Delete conversation: {asked}")
+        button = page.get_by_role("button", name=f"Delete conversation: {question}")
         page.get_by_role("link", name=re.compile("Quorlim")).focus()
         page.keyboard.press("Tab")
-        assert focused(page) == f"Delete conversation: {asked}"
+        assert focused(page) == f"Delete conversation: {question}"
         page.keyboard.press("Enter")
         dialog = page.get_by_role("dialog", name="Delete this conversation?")
-        assert asked in dialog.inner_text()
+        assert question in dialog.inner_text()
         assert focused(page) == "Cancel"
         assert violations(page) == []
         page.keyboard.press("Enter")
         dialog.wait_for(state="hidden")
-        assert focused(page) == f"Delete conversation: {asked}"
+        assert focused(page) == f"Delete conversation: {question}"
         assert b"Quorlim" in b"".join(f.read_bytes() for f in (folder / ".localrag").iterdir() if f.is_file())
 
         page.keyboard.press("Enter")
@@ -398,48 +307,13 @@ def test_a_conversation_is_deleted_after_a_question(browser, server, folder):
         page.goto(place)
         page.get_by_role("alert").wait_for()
         assert "There is no conversation" in page.get_by_role("alert").inner_text()
-        assert [e for e in heard.errors if "404" not in e] == []
-
-
-def test_a_dialog_that_is_opened_again_at_once_stays_open(browser, server):
-    """Before the browser has told the page that the first one is closed: that message must not close the second."""
-    asked = "Who is the mate of the Skua, Orlando Pym?"
-    with opened(browser, server) as (page, _):
-        ask(page, asked).locator("footer.foot").wait_for()
-        button = page.get_by_role("button", name=f"Delete conversation: {asked}")
-        button.click()
-        page.get_by_role("dialog").wait_for()
-        button.evaluate("""async (button) => {
-            document.querySelector("dialog [autofocus]").click();
-            await Promise.resolve();
-            button.click();
-            await new Promise((done) => setTimeout(done, 300));
-        }""")
-        assert page.get_by_role("dialog").is_visible()
-
-
-def test_a_conversation_that_cannot_be_deleted_now_says_why(browser, server, folder):
-    """While another process writes to the index; it stays in the list, and can be deleted afterwards."""
-    asked = "Which colour has the lighthouse that Nora Bly painted?"
-    with opened(browser, server) as (page, _):
-        ask(page, asked).locator("footer.foot").wait_for()
-        page.get_by_role("button", name=f"Delete conversation: {asked}").click()
-        dialog = page.get_by_role("dialog")
-        with writer_lock(folder / ".localrag"):
-            dialog.get_by_role("button", name="Delete").click()
-            dialog.get_by_role("alert").wait_for()
-            assert "is writing to" in dialog.inner_text()
-            assert page.get_by_role("link", name=re.compile(re.escape(asked))).count() > 0
-        dialog.get_by_role("button", name="Delete").click()
-        dialog.wait_for(state="hidden")
-        page.get_by_role("link", name=re.compile(re.escape(asked))).first.wait_for(state="detached")
 
 
 def test_no_conversation_is_deleted_while_a_question_is_answered(writing):
     """It reads the index, and its answer may belong to the conversation."""
-    asked = {"question": "How are the Skua and the Northern Line connected?", "mode": "mix"}
+    question = {"question": "How are the Skua and the Northern Line connected?", "mode": "mix"}
     with writing.client() as door, writing.client() as other:
-        with door.stream("POST", "/api/ask", json=asked) as stream:
+        with door.stream("POST", "/api/ask", json=question) as stream:
             lines = stream.iter_lines()  # held: once it is gone, the connection is closed and the question ends
             next(lines)
             refused = other.delete("/api/conversations/1")
@@ -450,10 +324,9 @@ def test_the_list_of_conversations_follows_other_tabs_and_keeps_programs_apart(b
     """Once the tab is looked at again."""
     with opened(browser, server) as (page, _), server.client() as door:
         page.get_by_label("Your question").wait_for()
-        with door.stream("POST", "/api/ask", json={"question": "Who was asked for elsewhere?", "mode": "basic"}) as stream:
-            list(stream.iter_lines())
-        asked = {"model": "localrag:basic", "messages": [{"role": "user", "content": "Who was asked for by a program?"}]}
-        assert door.post("/v1/chat/completions", json=asked).status_code == 200
+        asked(door, "Who was asked for elsewhere?")
+        by_program = {"model": "localrag:basic", "messages": [{"role": "user", "content": "Who was asked for by a program?"}]}
+        assert door.post("/v1/chat/completions", json=by_program).status_code == 200
         page.evaluate("window.dispatchEvent(new Event('focus'))")
         page.get_by_role("link", name="Who was asked for elsewhere?").wait_for()
         assert not page.get_by_role("link", name="Who was asked for by a program?").is_visible()
@@ -463,7 +336,7 @@ def test_the_list_of_conversations_follows_other_tabs_and_keeps_programs_apart(b
 
 def test_without_the_link_nothing_is_shown_until_a_key_is_given(browser, server):
     """A wrong key is refused in words; the right one opens the page, and neither stays in the address."""
-    with opened(browser, server, token=False) as (page, _):
+    with opened(browser, server, token=False, allowed="401") as (page, _):
         assert page.locator("h1").inner_text() == "Open with the link"
         assert page.locator("nav").count() == 0
         page.get_by_label("Link or key").fill("wrong")
@@ -514,7 +387,7 @@ def test_the_keyboard_alone_is_enough(browser, server):
         page.get_by_role("heading", name="This page does not exist").wait_for()
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 320), ("dark", 320)])
+@LOOKS
 def test_everybody_can_read_it(browser, server, answers, scheme, width):
     """No finding of axe-core, and no sideways scrolling on a narrow screen: empty, with an answer, with its source."""
     made = answers("Who bought the ferry Skua?")
@@ -524,5 +397,4 @@ def test_everybody_can_read_it(browser, server, answers, scheme, width):
                 page.locator("mark").first.wait_for()
             elif "new" not in place:
                 page.locator("article.turn footer").wait_for()
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
-            assert violations(page) == []
+            assert_accessible(page, width)

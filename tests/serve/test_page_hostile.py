@@ -4,7 +4,6 @@ import pytest
 
 from tests.conftest import run_localrag
 from tests.serve.browser import opened
-from tests.serve.server import served
 
 pytestmark = pytest.mark.ci
 
@@ -61,12 +60,6 @@ def folder(tmp_path_factory, home):
 
 
 @pytest.fixture(scope="module")
-def server(folder):
-    with served(folder) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def places(server):
     """Every view of what the index holds, as fragments; each question is asked once, so that there are conversations."""
     with server.client() as client:
@@ -106,18 +99,17 @@ def unharmed(page, heard, server, place):
 @pytest.mark.parametrize("width", [1280, 390])
 def test_hostile_documents_harm_no_view(browser, server, places, width):
     """Lists, documents, names, themes, the graph, sources, conversations and the state of the index."""
-    with opened(browser, server, width=width) as (page, heard):
+    with opened(browser, server, width=width, allowed="404|410") as (page, heard):
         for place in places:
             page.goto(f"{server.address}/{place}")
             page.locator("h1").first.wait_for()
             page.wait_for_load_state("networkidle") if place.startswith("#/graph") else page.wait_for_timeout(150)
             unharmed(page, heard, server, place)
-        assert [error for error in heard.errors if "404" not in error and "410" not in error] == []
 
 
 def test_hostile_questions_searches_and_addresses_do_nothing(browser, server):
     """Neither typed text nor an address from another page runs or loads anything."""
-    with opened(browser, server, "#/ask") as (page, heard):
+    with opened(browser, server, "#/ask", allowed="Failed to load resource") as (page, heard):
         for kind, text in TEXTS.items():
             page.goto(f"{server.address}/#/ask")
             box = page.get_by_label("Your question")

@@ -1,20 +1,17 @@
 """The page's tables in a real browser: forms, the grid of a review, its cells, the other kinds, keyboard, small windows, hostile texts."""
 
-import csv
-import io
 import re
-import shutil
-import threading
 
 import pytest
 
 from localrag.analysis.tables import Cell, Column, TableRow, make_table
 from localrag.index import Index
 from localrag.serve import table_worker
-from tests.serve.browser import focused, opened, violations
+from tests.serve.browser import assert_accessible, focused, opened, violations
 from tests.serve.result_tables import DOCUMENTS, TABLES, quote, review
 from tests.serve.server import served_here
 from tests.serve.test_page_hostile import EVIL, TEXTS, unharmed
+from tests.serve.test_tables import MadeTables
 
 pytestmark = pytest.mark.ci
 
@@ -92,12 +89,11 @@ def test_a_review_is_asked_for_read_and_found_again(browser, server):
         assert page.get_by_label("Questions, one a line").input_value() == QUESTIONS
         posted = [url for url in heard.requests if url.endswith("/api/tables/review")]
         assert len(posted) == 1
-        assert heard.errors == []
 
 
 def test_a_cell_is_corrected_approved_and_opened_again(browser, server):
     """By buttons that say what they did; the grid shows the state in words, also after the page was loaded anew."""
-    with opened(browser, server, "#/work") as (page, heard):
+    with opened(browser, server, "#/work") as (page, _):
         fill(page)
         make(page)
         cell = page.get_by_role("gridcell").nth(3)
@@ -130,13 +126,12 @@ def test_a_cell_is_corrected_approved_and_opened_again(browser, server):
         dialog.get_by_role("button", name="Reopen").wait_for(state="detached")
         dialog.get_by_role("button", name="Approve").wait_for()  # it was read again by itself
         assert "approved" not in dialog.locator(".answer").inner_text()
-        assert heard.errors == []
 
 
 def test_the_grid_is_used_with_the_keyboard_alone(browser, server, made):
     """One cell is reached by Tab; arrows, Home, End and pages move within; Enter opens a cell or follows a link, Escape comes back."""
     made["review"] = review(30, 6)
-    with opened(browser, server, "#/work") as (page, heard):
+    with opened(browser, server, "#/work") as (page, _):
         fill(page)
         make(page)
         assert page.locator("table.review [tabindex='0']").count() == 1
@@ -178,25 +173,6 @@ def test_the_grid_is_used_with_the_keyboard_alone(browser, server, made):
         assert page.evaluate("document.activeElement.closest('table')") is None
         page.keyboard.press("Shift+Tab")
         assert at(page) == "29.6"
-        assert heard.errors == []
-
-
-def test_the_head_and_the_first_column_stay_and_only_the_grid_scrolls(browser, server, made):
-    """Of 200 documents and 20 questions, at any width; every cell is there."""
-    made["review"] = review(200, 20)
-    for width in (1280, 320):
-        with opened(browser, server, "#/work", width=width) as (page, heard):
-            fill(page)
-            make(page)
-            assert page.get_by_role("gridcell").count() == 4_000
-            page.locator(".grid-box").evaluate("box => box.scrollTo(3000, 3000)")
-            box = page.locator(".grid-box").bounding_box()
-            head, first = page.locator("[data-cell='-1.0']").bounding_box(), page.locator("[data-cell='60.0']").bounding_box()
-            assert head["x"] == pytest.approx(box["x"], abs=2)
-            assert head["y"] == pytest.approx(box["y"], abs=2)
-            assert first["x"] == pytest.approx(box["x"], abs=2)
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
-            assert heard.errors == []
 
 
 def test_a_longer_table_is_shown_in_pages(browser, server, made):
@@ -235,16 +211,8 @@ def test_what_a_long_review_costs_is_said_before_it_begins(browser, server, made
 
 def test_a_table_shows_how_far_it_is_and_is_stopped(browser, server, monkeypatch):
     """Also while another view is open; a stopped review has what was read."""
-    go_on = threading.Event()
-
-    def working(request, _project, on_work, max_seconds=None):
-        for done in range(0 if max_seconds is not None else 10_000):
-            on_work(40 + done // 100, 1_000)
-            go_on.wait(0.01)
-        return review(1, 1)
-
-    monkeypatch.setattr(table_worker, "make_requested_table", working)
-    with opened(browser, server, "#/work") as (page, heard):
+    monkeypatch.setattr(table_worker, "make_requested_table", MadeTables())
+    with opened(browser, server, "#/work") as (page, _):
         fill(page)
         page.get_by_role("button", name=REVIEW).click()
         page.get_by_text("Reading documents").wait_for()
@@ -262,12 +230,11 @@ def test_a_table_shows_how_far_it_is_and_is_stopped(browser, server, monkeypatch
         page.get_by_role("button", name="Stop").click()
         page.locator(".table-note").get_by_text("Stopped before its end.").wait_for()
         assert page.locator(".made").count() == 0
-        assert heard.errors == []
 
 
 def test_a_timeline_is_a_picture_and_a_table(browser, server, made):
     """Each date has a mark, those that are not sure another one; the picture says nothing that the table does not say."""
-    with opened(browser, server, "#/work/timeline") as (page, heard):
+    with opened(browser, server, "#/work/timeline") as (page, _):
         make(page, "Make the timeline")
         assert page.locator("svg rect.date").count() == 10  # an empty value is no date
         assert page.locator("svg rect.about").count() == 1
@@ -277,7 +244,6 @@ def test_a_timeline_is_a_picture_and_a_table(browser, server, made):
         assert page.locator("table.dates thead").inner_text().split("\n")[0].startswith("Date")
         page.locator("table.dates").get_by_role("link").first.click()
         page.locator("mark").wait_for()
-        assert heard.errors == []
 
 
 def test_dates_are_understood_as_they_are_written(browser, server):
@@ -290,20 +256,15 @@ def test_dates_are_understood_as_they_are_written(browser, server):
     }"""
     dates = {
         "1974-03-12": ["1974-03-12", "1974-03-13", False, False],
-        "1974-02": ["1974-02-01", "1974-03-01", False, False],
-        "1974-24": ["1973-12-01", "1974-03-01", False, False],
         "1974-22": ["1974-06-01", "1974-09-01", False, False],
         "2019-35": ["2019-07-01", "2019-10-01", False, False],
         "196X": ["1960-01-01", "1970-01-01", False, False],
         "18XX": ["1800-01-01", "1900-01-01", False, False],
-        "0079~": ["0079-01-01", "0080-01-01", True, False],
         "-0043": ["-000043-01-01", "-000042-01-01", False, False],
         "1914/1918": ["1914-01-01", "1919-01-01", False, False],
-        "../1900": ["1900-01-01", "1901-01-01", False, True],
         "1967/..": ["1967-01-01", "1968-01-01", False, True],
         "": None,
         "soon": None,
-        "1/2/3": None,
         "../..": None,
     }
     with opened(browser, server, "#/work") as (page, _):
@@ -311,8 +272,8 @@ def test_dates_are_understood_as_they_are_written(browser, server):
 
 
 def test_a_list_is_counted_and_says_whether_it_is_complete(browser, server, made):
-    """Each item with its quotes, of which the first is seen at once."""
-    with opened(browser, server, "#/work/list") as (page, heard):
+    """Each item with its quotes, of which the first is seen at once; it is saved as a file."""
+    with opened(browser, server, "#/work/list") as (page, _):
         page.get_by_label("What to list").fill("all items")
         make(page, "Make the list")
         page.get_by_text("3 items").wait_for()
@@ -322,12 +283,15 @@ def test_a_list_is_counted_and_says_whether_it_is_complete(browser, server, made
         assert first.get_by_role("link").first.is_visible()
         first.get_by_text("1 more quote").click()
         assert first.get_by_role("link").nth(1).is_visible()
-        assert heard.errors == []
+        with page.expect_download() as waited:
+            page.get_by_role("button", name="CSV").click()
+        assert waited.value.suggested_filename == "list.csv"
+        assert "Item 0" in waited.value.path().read_text(encoding="utf-8-sig")
 
 
 def test_compared_documents_show_the_words_that_changed(browser, server, made):
     """Removed words in the first, new words in the second; kinds are counted and can be hidden."""
-    with opened(browser, server, "#/work/compare?first=old.txt&second=new.txt") as (page, heard):
+    with opened(browser, server, "#/work/compare?first=old.txt&second=new.txt") as (page, _):
         assert page.get_by_role("combobox", name="First document").input_value() == "old.txt"
         make(page, "Compare")
         first = page.locator(".differences > li").first
@@ -340,39 +304,10 @@ def test_compared_documents_show_the_words_that_changed(browser, server, made):
         assert page.locator(".differences > li").count() == 2
         changed.click()
         assert "contradictory" in page.locator(".differences > li").last.inner_text()
-        assert heard.errors == []
 
 
-def test_documents_to_compare_are_offered_by_name(browser, server, made):
-    """While one types; and a document's own page leads there."""
-    with opened(browser, server, "#/work/compare") as (page, heard):
-        field = page.get_by_role("combobox", name="Second document")
-        field.fill("new")
-        page.get_by_role("option", name="new.txt").first.wait_for()
-        field.press("ArrowDown")
-        field.press("Enter")
-        assert field.input_value() == "new.txt"
-        with server.client() as client:
-            (row,) = client.get("/api/documents", params={"q": "old.txt"}).json()["documents"]
-        page.goto(f"{server.address}/#/document/{row['id']}")
-        page.get_by_role("link", name="Compare …").click()
-        page.get_by_role("combobox", name="First document").wait_for()
-        assert page.get_by_role("combobox", name="First document").input_value() == "old.txt"
-        assert heard.errors == []
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "removed", "added"),
-    [
-        ("a b c", "a x c", ["b"], ["x"]),
-        ("a b", "a b", [], []),
-        ("", "a", [], ["a"]),
-        ("渡轮漏水", "渡船漏水", ["轮"], ["船"]),
-        ("He may go", "He must not go", ["may"], ["must not"]),
-    ],
-)
-def test_words_that_differ_are_found(browser, server, first, second, removed, added):
-    """By the longest sequence of words that both have; of Chinese, characters."""
+def test_words_that_differ_are_found(browser, server):
+    """By the longest sequence of words that both have; of Chinese, characters; not in texts so long that they would stop the page."""
     marked = """async ([a, b]) => {
         const { markWords } = await import("/static/work/compare.js");
         const words = piece => [piece.props.children].flat().join("").trim();
@@ -380,56 +315,29 @@ def test_words_that_differ_are_found(browser, server, first, second, removed, ad
         const [one, two] = markWords(a, b);
         return [of(one, "del"), of(two, "ins")];
     }"""
+    long = "async () => (await import('/static/work/compare.js')).commonWords(Array(2000).fill('a'), Array(2000).fill('b'))"
     with opened(browser, server, "#/work") as (page, _):
-        assert page.evaluate(marked, [first, second]) == [removed, added]
-
-
-def test_texts_too_long_to_compare_are_shown_unmarked(browser, server):
-    """So that no passage stops the page."""
-    with opened(browser, server, "#/work") as (page, _):
-        long = "async () => (await import('/static/work/compare.js')).commonWords(Array(2000).fill('a'), Array(2000).fill('b'))"
+        for first, second, removed, added in (
+            ("a b c", "a x c", ["b"], ["x"]),
+            ("", "a", [], ["a"]),
+            ("渡轮漏水", "渡船漏水", ["轮"], ["船"]),
+            ("He may go", "He must not go", ["may"], ["must not"]),
+        ):
+            assert page.evaluate(marked, [first, second]) == [removed, added]
         assert page.evaluate(long) is None
 
 
-def test_a_table_is_saved_as_a_file(browser, server, made):
-    """Under the name of its kind."""
-    with opened(browser, server, "#/work/list?request=all+items") as (page, heard):
-        make(page, "Make the list")
-        with page.expect_download() as waited:
-            page.get_by_role("button", name="CSV").click()
-        assert waited.value.suggested_filename == "list.csv"
-        rows = list(csv.reader(io.StringIO(waited.value.path().read_text(encoding="utf-8-sig"))))
-        assert any("Item 0" in row for row in rows)
-        assert heard.errors == []
-
-
-def test_a_server_that_only_reads_offers_no_decision(browser, folder, tmp_path, made):
-    """Cells open all the same."""
-    made["review"] = review(2, 2)
-    own = shutil.copytree(folder, tmp_path / "own")
-    with served_here(own, reads=True, read_only=True) as fixed, opened(browser, fixed, "#/work") as (page, _):
-        fill(page)
-        make(page)
-        page.get_by_role("gridcell").first.click()
-        page.locator("dialog.cell .quotes").wait_for()
-        assert page.locator("dialog.cell button").count() == 1  # closes it
-
-
-def test_what_cannot_be_made_is_said(browser, server, monkeypatch):
-    """With what mends it, for wrong conditions and for what goes wrong while a table is made."""
-    with opened(browser, server, "#/work/list?request=ships&filter=pth%3Da") as (page, _):
+def test_what_cannot_be_made_is_said(browser, server):
+    """With what mends it."""
+    with opened(browser, server, "#/work/list?request=ships&filter=pth%3Da", allowed="400") as (page, _):
         page.get_by_role("button", name="Make the list").click()
         page.get_by_role("alert").wait_for()
         assert "there is no key 'pth'" in page.get_by_role("alert").inner_text()
-    with opened(browser, server, "#/work?q=Who%3F&filter=path%3Dnothing") as (page, _):
-        page.get_by_role("button", name=REVIEW).click()
-        page.get_by_role("alert").wait_for()
-        assert "No document matches" in page.get_by_role("alert").inner_text()
 
 
 def test_an_address_fills_the_form_and_makes_nothing(browser, server):
     """A link from elsewhere starts no work; one to a table that is gone shows the form."""
-    with opened(browser, server, "#/work/timeline?about=Vardby&limit=7&table=0123456789abcdef") as (page, heard):
+    with opened(browser, server, "#/work/timeline?about=Vardby&limit=7&table=0123456789abcdef", allowed="404") as (page, heard):
         page.wait_for_load_state("networkidle")
         assert page.get_by_role("combobox", name="Name or topic").input_value() == "Vardby"
         assert page.get_by_label("At most").input_value() == "7"
@@ -437,55 +345,23 @@ def test_an_address_fills_the_form_and_makes_nothing(browser, server):
         assert [url for url in heard.requests if "/api/tables/" in url] == [f"{server.address}/api/tables/0123456789abcdef"]
 
 
-def test_kinds_of_tables_remember_what_was_asked(browser, server, made):
-    """Who goes to another kind and back finds the table."""
-    with opened(browser, server, "#/work/list") as (page, _):
-        page.get_by_label("What to list").fill("all items")
-        make(page, "Make the list")
-        page.get_by_role("link", name="Compare", exact=True).click()
-        page.get_by_role("combobox", name="First document").wait_for()
-        page.get_by_role("link", name="List", exact=True).click()
-        page.locator(".items").wait_for()
-        assert page.get_by_label("What to list").input_value() == "all items"
-
-
-@pytest.mark.parametrize(("language", "name"), [("de", "Tabellen"), ("zh", "表格")])
-def test_every_language_names_everything(browser, server, made, language, name):
-    """No key of a text stands on the page."""
-    made["review"] = review(4, 6)
-    with opened(browser, server, "#/work") as (page, heard):
-        page.get_by_label("Settings").first.click()
-        page.get_by_label("Language").select_option(language)
-        page.get_by_role("heading", name=name, level=1).wait_for()
-        for kind, query in (("review", "q=Wer%3F"), *((kind, "request=x&first=a&second=b") for kind in TABLES)):
-            page.goto(f"{server.address}/#/work/{kind}?{query}")
-            page.locator(".table-form button.main").click()
-            page.locator(".made").wait_for()
-            for details in page.locator("details:not(.settings)").all():
-                details.evaluate("d => { d.open = true; }")
-            assert "tables." not in page.locator("main").inner_text()
-        assert heard.errors == []
-
-
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 320)])
 def test_everybody_can_use_it(browser, server, made, scheme, width):
     """No finding of axe-core and no sideways scrolling: every form and every table, a cell, the cost of a review."""
     made["review"] = review(6, 4)
-    with opened(browser, server, "#/work", width=width, scheme=scheme) as (page, heard):
+    with opened(browser, server, "#/work", width=width, scheme=scheme) as (page, _):
         for kind, query in (("review", "q=Who%3F"), *((kind, "request=x&first=a&second=b") for kind in TABLES)):
             page.goto(f"{server.address}/#/work/{kind}?{query}")
             page.locator(".table-form button.main").click()
             page.locator(".made").wait_for()
             for details in page.locator("main details").all():
                 details.evaluate("d => { d.open = true; }")
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, kind
-            assert violations(page) == [], kind
+            assert_accessible(page, width)
         page.goto(f"{server.address}/#/work/review?q=Who%3F&cell=0.1")
         page.locator("dialog.cell").wait_for()
         page.get_by_role("button", name="Correct").click()
         assert violations(page) == []
         assert page.locator("dialog.cell").bounding_box()["width"] <= width
-        assert heard.errors == []
 
 
 def hostile_tables(text):
@@ -500,7 +376,7 @@ def test_hostile_texts_do_nothing(browser, server, monkeypatch, width):
     """In questions, answers, quotes, titles and notes: nothing runs, nothing is loaded, nothing breaks the layout."""
     tables = {}
     monkeypatch.setattr(table_worker, "make_requested_table", lambda request, *_, **__: tables[request.kind])
-    with opened(browser, server, "#/work", width=width) as (page, heard):
+    with opened(browser, server, "#/work", width=width, allowed="400") as (page, heard):
         for name, hostile in TEXTS.items():
             text = f"Who? {hostile}"  # a question may not begin with a number sign
             tables.update(hostile_tables(text))
@@ -514,5 +390,4 @@ def test_hostile_texts_do_nothing(browser, server, monkeypatch, width):
                     page.get_by_role("gridcell").last.click()
                     page.locator("dialog.cell").wait_for()
                 unharmed(page, heard, server, f"{name} in {kind}")
-        assert [error for error in heard.errors if "400" not in error] == []
         assert not [url for url in heard.requests if EVIL in url]

@@ -1,25 +1,12 @@
 """Conversations of programs: one each, apart from those of the person at the terminal and the page."""
 
-import json
-import shutil
-
 import pytest
 
 from localrag.index import Index
 from tests.conftest import run_localrag
+from tests.serve.server import asked
 
 FIRST, SECOND, THIRD = "Who is the mate of the Skua?", "Who leaks?", "Who is Lars Holm?"
-
-
-@pytest.fixture(scope="module")
-def folder(plain_town, tmp_path_factory):
-    return shutil.copytree(plain_town, tmp_path_factory.mktemp("programs") / "town")
-
-
-@pytest.fixture(scope="module")
-def client(server):
-    with server.client() as made:
-        yield made
 
 
 def turns(client, questions, *, path="/v1/chat/completions", window=99):
@@ -37,11 +24,6 @@ def turns(client, questions, *, path="/v1/chat/completions", window=99):
 
 def programs(client):
     return client.get("/api/conversations").json()["programs"]
-
-
-def by_person(client, question):
-    events = [json.loads(line) for line in client.post("/api/ask", json={"question": question, "mode": "mix"}).text.splitlines() if line]
-    return events[-1]["answer"]["conversation"]
 
 
 @pytest.mark.parametrize(("path", "window"), [("/v1/chat/completions", 99), ("/api/chat", 99), ("/api/chat", 2)])
@@ -66,7 +48,7 @@ def test_two_conversations_that_begin_alike_stay_two(client):
 
 def test_what_a_person_asked_is_continued_not_what_a_program_did(client, folder):
     """By `last_answer`, which `ask -c` and `source` go by, and in the lists of the page, the terminal and the library."""
-    number = by_person(client, FIRST)
+    number = asked(client, FIRST, mode="mix")["conversation"]
     turns(client, [SECOND, THIRD])
     with Index.open(folder / ".localrag") as index:
         assert index.last_answer().conversation == number
@@ -81,7 +63,7 @@ def test_what_a_person_asked_is_continued_not_what_a_program_did(client, folder)
 
 def test_a_program_never_continues_a_persons_conversation(client):
     """Though it asks the same questions."""
-    number = by_person(client, FIRST)
+    number = asked(client, FIRST, mode="mix")["conversation"]
     messages = [{"role": "user", "content": FIRST}, {"role": "assistant", "content": "Lars Holm."}, {"role": "user", "content": SECOND}]
     client.post("/v1/chat/completions", json={"model": "localrag:mix", "messages": messages})
     assert len(client.get(f"/api/conversations/{number}").json()["answers"]) == 1

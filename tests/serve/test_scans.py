@@ -8,9 +8,7 @@ from PIL import Image
 
 from tests.conftest import run_localrag
 from tests.indexing.scans import drawn, needs, saved, scanned_pdf
-from tests.serve.browser import opened
-from tests.serve.server import served_here
-from tests.serve.test_page_formats import OWN
+from tests.serve.server import document_of, served_here
 
 pytestmark = [pytest.mark.ci, needs("eng")]
 FIRST = "The minutes of the harbour council of Brannock.\nRuth Sand bought the ferry Skua in spring."
@@ -35,19 +33,13 @@ def server(tmp_path_factory, home):
         yield running
 
 
-def cited(door, name):
-    """The id of a document and where the quote stands in it."""
-    [row] = [d for d in door.get("/api/documents").json()["documents"] if d["path"] == f"docs/{name}"]
-    text = "".join(s["text"] for s in door.get(f"/api/documents/{row['id']}").json()["segments"])
-    return row["id"], text.index(QUOTE), text.index(QUOTE) + len(QUOTE)
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_the_quoted_words_are_framed_where_they_stand(server, name):
     """Two lines, two boxes: they hold the ink of these words on the picture that the page shows."""
     with server.client() as door:
-        key, start, end = cited(door, name)
-        [page] = door.get(f"/api/documents/{key}/boxes", params={"start": start, "end": end}).json()["pages"]
+        key, text = document_of(door, f"docs/{name}")
+        place = {"start": text.index(QUOTE), "end": text.index(QUOTE) + len(QUOTE)}
+        [page] = door.get(f"/api/documents/{key}/boxes", params=place).json()["pages"]
         shown = Image.open(io.BytesIO(door.get(f"/api/documents/{key}/pages/{page['n']}.png", params={"width": 1800}).content))
     alone = drawn("On the second page", size=(1800, 900))
     quoted = (np.asarray(drawn("On the second page Lars Holm answered the\ncouncil", size=(1800, 900))) < 128) & ~(np.asarray(alone) < 128)
@@ -61,20 +53,3 @@ def test_the_quoted_words_are_framed_where_they_stand(server, name):
     assert len(page["boxes"]) == 2
     assert (quoted & mask).sum() >= 0.9 * quoted.sum()
     assert ((np.asarray(shown.convert("L")) < 128) & mask).sum() <= 1.15 * quoted.sum()
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_citation_of_a_scan_shows_its_page_with_the_words_framed(browser, server, name):
-    """The page's picture comes first, with a frame on each line; its text is a click away."""
-    with server.client() as door:
-        key, start, end = cited(door, name)
-    with opened(browser, server, f"#/document/{key}?mark={start}-{end}") as (page, heard):
-        page.locator(".over rect").first.wait_for()
-        assert page.locator(".over rect").count() == 2
-        page.locator(".paper img").first.wait_for()
-        picture, frame = page.locator(".paper img").first.bounding_box(), page.locator(".over rect").first.bounding_box()
-        assert picture["x"] < frame["x"] and frame["y"] + frame["height"] < picture["y"] + picture["height"]
-        page.get_by_role("button", name="Text", exact=True).click()
-        page.locator("mark").first.wait_for()
-        assert page.evaluate(OWN) == QUOTE
-        assert heard.errors == []

@@ -1,21 +1,12 @@
 """Some of the documents, asked over the API and MCP by real clients."""
 
-import asyncio
-import json
-import os
-import sys
-from contextlib import nullcontext
-
-import httpx2
 import openai
 import pytest
-from mcp import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
-from mcp.client.streamable_http import streamable_http_client
 
-from localrag.serve.auth import SERVER_FILE
+from localrag.serve.mcp_server import LocalBackend, make_server
 from tests.conftest import run_localrag, write_town
-from tests.serve.server import served
+from tests.serve.mcp_clients import by_client, tool
+from tests.serve.server import asked
 
 QUESTION = "Who is the mate of the Skua?"
 ASKED = [{"role": "user", "content": QUESTION}]
@@ -63,13 +54,8 @@ def test_filter_is_a_field_of_a_request(openai_client):
 def test_the_page_s_questions_take_documents_too(server):
     """`/api/ask` with `filter` and `collections`; a question that goes on keeps them; `/api/search` says why nothing was found."""
     with server.client() as door:
-
-        def asked(**body):
-            lines = [json.loads(line) for line in door.post("/api/ask", json={"question": QUESTION} | body).text.splitlines() if line]
-            return next(line["answer"] for line in lines if line["event"] == "done")
-
-        first = asked(collections=["信"], filter="type=txt")
-        on = asked(conversation=first["conversation"])
+        first = asked(door, QUESTION, collections=["信"], filter="type=txt")
+        on = asked(door, QUESTION, conversation=first["conversation"])
         for made in (first, on):
             assert {c["path"] for c in made["citations"]} == {"docs/b.txt"}
             assert (made["filter"], made["collections"]) == ("type=txt", ["信"])
@@ -86,49 +72,17 @@ def test_the_page_s_questions_take_documents_too(server):
         assert "`where` is called `filter` now." in refused.text
 
 
-async def of_mcp(client):
-    """What a client gets: the paths of an answer and of a search, and what is said where there is nothing."""
-    answer = await client.call_tool("ask", {"question": QUESTION, "filter": "type=txt", "collections": "信"})
-    found = await client.call_tool("search", {"query": QUESTION, "filter": "path=docs/*.md"})
-    none = await client.call_tool("search", {"query": QUESTION, "filter": "path=nowhere"})
-    wrong = await client.call_tool("ask", {"question": QUESTION, "collections": "nowhere"})
-    cited = {c["path"] for c in answer.structured_content["citations"]}
-    return cited, {p["path"] for p in found.structured_content["passages"]}, none, wrong
-
-
-async def over_http(server):
-    headers = {"authorization": f"Bearer {server.key}"}
-    async with (
-        httpx2.AsyncClient(headers=headers, trust_env=False, timeout=60) as http,
-        Client(streamable_http_client(f"{server.address}/mcp", http_client=http)) as client,
-    ):
-        return await of_mcp(client)
-
-
-async def over_stdio(folder):
-    parameters = StdioServerParameters(command=sys.executable, args=["-m", "localrag", "mcp"], cwd=str(folder), env=dict(os.environ))
-    async with Client(stdio_client(parameters)) as client:
-        return await of_mcp(client)
-
-
-@pytest.mark.ci
-@pytest.mark.parametrize("alone", [False, True], ids=["with a server", "alone"])
-def test_tools_of_mcp_over_standard_input_take_documents(folder, alone):
-    """To a running server, and to a process of its own."""
-    with nullcontext() if alone else served(folder):
-        assert (folder / ".localrag" / SERVER_FILE).exists() != alone
-        check_of_mcp(*asyncio.run(over_stdio(folder)))
-
-
-def test_tools_of_mcp_take_documents(server):
-    """`ask` and `search` over HTTP."""
-    check_of_mcp(*asyncio.run(over_http(server)))
-
-
-def check_of_mcp(cited, found, none, wrong):
-    """Only the documents that were selected, or what there is."""
-    assert cited == {"docs/b.txt"}
-    assert found == {"docs/a.md"}
+def test_tools_of_mcp_take_documents(worker, folder):
+    """`ask` and `search` use only the documents that were selected, or say what there is."""
+    answer, found, none, wrong = by_client(
+        make_server(folder / ".localrag", LocalBackend(worker)),
+        tool("ask", question=QUESTION, filter="type=txt", collections="信"),
+        tool("search", query=QUESTION, filter="path=docs/*.md"),
+        tool("search", query=QUESTION, filter="path=nowhere"),
+        tool("ask", question=QUESTION, collections="nowhere"),
+    )
+    assert {c["path"] for c in answer.structured_content["citations"]} == {"docs/b.txt"}
+    assert {p["path"] for p in found.structured_content["passages"]} == {"docs/a.md"}
     assert "No document matches path=nowhere." in none.content[0].text
     assert wrong.is_error
     assert "There are: all, 信" in wrong.content[0].text

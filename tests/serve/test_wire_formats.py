@@ -2,24 +2,11 @@
 
 import json
 import re
-import shutil
 
 import pytest
 
 ASKED = "Who is the mate of the Skua?"
-TITLE = f"Give this conversation a title of at most 3 words, nothing else.\n\nUser: {ASKED}\nAI: Lars Holm."
 CHAT = {"model": "localrag:mix", "messages": [{"role": "user", "content": ASKED}]}
-
-
-@pytest.fixture(scope="module")
-def folder(plain_town, tmp_path_factory):
-    return shutil.copytree(plain_town, tmp_path_factory.mktemp("formats") / "town")
-
-
-@pytest.fixture(scope="module")
-def client(server):
-    with server.client() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
@@ -89,10 +76,8 @@ def test_a_request_without_messages_loads_the_model(client):
 @pytest.mark.parametrize(
     ("changes", "status", "words"),
     [
-        ({"model": "llama3"}, 404, "llama3"),
         ({"model": "llama3", "messages": []}, 404, "llama3"),
         ({"format": "json"}, 400, "response_format"),
-        ({"format": {"type": "object", "properties": {}}}, 400, "response_format"),
         ({"format": "yaml"}, 400, "json"),
         ({"options": {"num_predict": "many"}}, 400, "max_tokens"),
         ({"messages": [{"role": "user", "content": "", "images": ["AA"]}]}, 400, "No message of the user"),
@@ -104,23 +89,6 @@ def test_ollamas_errors_are_texts(client, changes, status, words):
     refused = client.post("/api/chat", json=CHAT | changes)
     assert refused.status_code == status
     assert words in refused.json()["error"]
-
-
-@pytest.mark.parametrize(("path", "body"), [("/api/chat", CHAT), ("/api/show", {"model": "localrag"})])
-def test_no_format_is_open_without_the_key(client, path, body):
-    """As for chat completions; `/api/tags` and `/api/version` neither."""
-    nobody = {"authorization": ""}
-    assert client.post(path, json=body, headers=nobody).status_code == 401
-    assert client.get("/api/tags", headers=nobody).status_code == client.get("/api/version", headers=nobody).status_code == 401
-
-
-def test_a_title_is_made_too(client):
-    """Without the index, as for chat completions."""
-    assert content(lines_of(client, messages=[{"role": "user", "content": TITLE}])) == "Who is the"
-    (formed,) = lines_of(
-        client, messages=[{"role": "user", "content": TITLE}], stream=False, format={"properties": {"title": {"type": "string"}}}
-    )
-    assert json.loads(content([formed])) == {"title": "Who is the"}
 
 
 def test_a_stream_that_fails_ends_with_the_reason(client):
@@ -150,12 +118,6 @@ def test_ollamas_embeddings_are_those_of_the_index(client, openai_client):
     assert many["prompt_eval_count"] > 0
     (one,) = client.post("/api/embed", json={"model": "localrag", "input": "ferry"}).json()["embeddings"]
     assert one == pytest.approx(first, abs=1e-4)
-
-
-def test_the_index_is_loaded(client):
-    """As Ollama's clients ask before they send a question."""
-    (model,) = client.get("/api/ps").json()["models"]
-    assert model["name"] == "localrag"
 
 
 @pytest.mark.parametrize(

@@ -12,19 +12,17 @@ from contextlib import contextmanager
 
 import pytest
 
-from localrag.errors import LocalragError
 from localrag.project import open_for_query
 from localrag.query.question import QueryOptions
-from localrag.serve.query_worker import QueryWorker, RunningQuestion
+from localrag.serve.query_worker import QueryWorker
 
 SOON = 60.0  # seconds after which a test gives up
 
 
 @pytest.fixture
-def folder(plain_town, tmp_path):
-    """A copy of the index of letters."""
-    shutil.copytree(plain_town, tmp_path / "town")
-    return tmp_path / "town" / ".localrag"
+def folder(own_town):
+    """The index of a copy of the letters."""
+    return own_town / ".localrag"
 
 
 def replaced(folder):
@@ -35,11 +33,6 @@ def replaced(folder):
 
 def in_time(work):
     return asyncio.run(asyncio.wait_for(work, SOON))
-
-
-async def until(holds):
-    while not holds():
-        await asyncio.sleep(0.01)
 
 
 class Watched:
@@ -74,49 +67,39 @@ class Watched:
                 self.said.append("closed")
 
 
-def test_an_index_that_is_replaced_is_closed_when_its_questions_have_ended(folder):
-    """A question that runs is answered from the index it began with; one that comes after the replacement waits for the new one."""
-    index = Watched(folder)
-    worker = QueryWorker(folder, index.opened)
+@contextmanager
+def working(folder, opened):
+    """A worker that has been started."""
+    worker = QueryWorker(folder, opened)
     worker.start()
-
-    async def asked():
-        first = asyncio.create_task(worker.count(["a"]))
-        await asyncio.to_thread(index.counting.wait, SOON)
-        replaced(folder)
-        second = asyncio.create_task(worker.count(["bb"]))
-        await asyncio.wait({second}, timeout=0.5)
-        index.go_on.set()
-        return await first, await second
-
     try:
-        found = in_time(asked())
+        yield worker
     finally:
         worker.close()
-    assert found == ([1], [2])
-    assert index.said == ["opened", "counted a by 1", "closed", "opened", "counted bb by 2", "closed"]
 
 
-def test_a_question_that_is_given_up_does_not_hold_the_old_index(folder):
-    """A question that waits for the new index goes on at once."""
-    index = Watched(folder)
-    worker = QueryWorker(folder, index.opened)
-    worker.start()
-
-    async def asked():
-        first = asyncio.create_task(worker.count(["a"]))
-        await asyncio.to_thread(index.counting.wait, SOON)
-        replaced(folder)
-        second = asyncio.create_task(worker.count(["bb"]))
-        await asyncio.wait({second}, timeout=0.2)
+async def two_questions(worker, index, between, *, gives_up=False):
+    """What the first question is answered, and one that comes after something has happened while the first was under way."""
+    first = asyncio.create_task(worker.count(["a"]))
+    await asyncio.to_thread(index.counting.wait, SOON)
+    between()
+    second = asyncio.create_task(worker.count(["bb"]))
+    await asyncio.wait({second}, timeout=0.5)
+    if gives_up:
         first.cancel()
-        return await second
+        return None, await second
+    index.go_on.set()
+    return await first, await second
 
-    try:
-        assert in_time(asked()) == [2]
-    finally:
-        worker.close()
-    assert index.said == ["opened", "gave up a", "closed", "opened", "counted bb by 2", "closed"]
+
+@pytest.mark.parametrize("gives_up", [False, True])
+def test_an_index_that_is_replaced_is_closed_when_its_questions_have_ended(folder, gives_up):
+    """A question that runs is answered from the index it began with, or given up; one that comes after waits for the new one."""
+    index = Watched(folder)
+    with working(folder, index.opened) as worker:
+        found = in_time(two_questions(worker, index, lambda: replaced(folder), gives_up=gives_up))
+    assert found == (None if gives_up else [1], [2])
+    assert index.said == ["opened", "gave up a" if gives_up else "counted a by 1", "closed", "opened", "counted bb by 2", "closed"]
 
 
 def test_another_model_answers_from_the_next_question_on(folder):
@@ -127,22 +110,9 @@ def test_another_model_answers_from_the_next_question_on(folder):
         names.append(name)
         return index.opened()
 
-    worker = QueryWorker(folder, opened)
-    worker.start()
-
-    async def asked():
-        first = asyncio.create_task(worker.count(["a"]))
-        await asyncio.to_thread(index.counting.wait, SOON)
-        worker.use_model("other")
-        second = asyncio.create_task(worker.count(["bb"]))
-        await asyncio.wait({second}, timeout=0.5)
-        index.go_on.set()
-        return await first, await second, worker.answers_with
-
-    try:
-        assert in_time(asked()) == ([1], [2], "other")
-    finally:
-        worker.close()
+    with working(folder, opened) as worker:
+        assert in_time(two_questions(worker, index, lambda: worker.use_model("other"))) == ([1], [2])
+        assert worker.answers_with == "other"
     assert names == [(), ("other",)]
     assert index.said == ["opened", "counted a by 1", "closed", "opened", "counted bb by 2", "closed"]
 
@@ -154,33 +124,6 @@ def test_a_worker_that_was_never_started_is_closed_at_once(tmp_path):
     closing.start()
     closing.join(5)
     assert not closing.is_alive()
-
-
-def test_a_worker_may_be_closed_twice(folder):
-    """The second call does nothing."""
-    before = set(threading.enumerate())
-    worker = QueryWorker(folder, lambda: open_for_query(folder))
-    worker.start()
-    worker.close()
-    worker.close()
-    assert {thread for thread in threading.enumerate() if thread.name == "localrag-questions"} <= before
-
-
-def test_callers_get_the_error_even_if_the_callback_for_it_raises(tmp_path):
-    """A caller gets the error that kept the worker from starting; it does not wait for ever."""
-
-    def failed(_error):
-        raise RuntimeError
-
-    worker = QueryWorker(tmp_path, None)
-    hook, threading.excepthook = threading.excepthook, lambda _: None
-    try:
-        worker.start(failed)
-        with pytest.raises(LocalragError, match="no index"):
-            in_time(worker.count(["a"]))
-        worker.close()
-    finally:
-        threading.excepthook = hook
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
@@ -212,40 +155,11 @@ def test_an_interrupt_ends_the_wait_for_models_that_are_being_loaded(folder):
     assert "KeyboardInterrupt" in failed
 
 
-def test_waiting_for_the_end_of_a_question_can_be_cancelled(folder):
-    """The question ends all the same, and its own failure is not raised."""
-
-    async def asked():
-        ended = asyncio.Event()
-
-        async def question():
-            try:
-                await asyncio.sleep(SOON)
-            finally:
-                await asyncio.sleep(0.2)  # what it takes to end
-                ended.set()
-                raise RuntimeError
-
-        made = RunningQuestion(asyncio.create_task(question()), asyncio.Queue())
-        await asyncio.sleep(0)
-        waiting = asyncio.create_task(made.end())
-        await asyncio.sleep(0.05)
-        waiting.cancel()
-        await asyncio.wait({waiting})
-        assert waiting.cancelled()
-        await ended.wait()
-        await made.end()
-
-    in_time(asked())
-
-
 def test_a_question_ends_in_the_worker_before_its_caller_goes_on(folder):
     """Also a question that was cancelled."""
     index = Watched(folder)
-    worker = QueryWorker(folder, index.opened)
-    worker.start()
 
-    async def asked():
+    async def asked(worker):
         first = asyncio.create_task(worker.count(["a"]))
         await asyncio.to_thread(index.counting.wait, SOON)
         first.cancel()
@@ -254,7 +168,5 @@ def test_a_question_ends_in_the_worker_before_its_caller_goes_on(folder):
         assert index.said == ["opened", "gave up a"]
         return (await worker.ask("Who is the mate of the Skua?", QueryOptions(mode="basic"))).answer
 
-    try:
-        assert in_time(asked())
-    finally:
-        worker.close()
+    with working(folder, index.opened) as worker:
+        assert in_time(asked(worker))

@@ -14,8 +14,6 @@ from localrag.records import Answer, AnswerSentence, Citation
 from localrag.serve import api, chat, mcp_results, openai
 from localrag.serve.chat_request import ChatRequest
 from localrag.serve.query_worker import RunningQuestion
-from localrag.store import answers
-from localrag.store.opening import open_index
 from tests.text.test_markdown import HOSTILE, KEPT, active_parts
 
 
@@ -155,20 +153,3 @@ def test_sentences_and_marks_are_found_in_the_text_that_is_given():
     assert made["citations"][1]["headings"] == ["Prices", "![h](http://evil.example/)"]
     streamed = [s for e in lines_of(ANSWER, PARTS) if e["event"] == "text" for s in e["segments"]]
     assert [s["n"] for s in streamed if "n" in s] == [1, 2, 1, 2]
-
-
-def test_ten_thousand_words_in_one_list():
-    """An answer of a model that does not stop is the same in parts and whole."""
-    parts = [f"{n}. Item <b>{n}</b> of `the` list is here and goes on. [1]\n" for n in range(900)]
-    answer = answer_of(parts)
-
-    assert completion_of(answer, parts)[0] == serializers.serialize_answer(answer)["answer"] + chat.source_list(answer, SITE)
-
-
-def test_stored_answers_have_headings(tmp_path):
-    """An answer is read back as it was kept."""
-    db = open_index(tmp_path / "index", create=True)
-    kept = answers.save_answer(db, ANSWER)
-
-    assert answers.answer_by_id(db, kept.id)[1] == kept
-    assert all(c.headings for c in kept.citations)

@@ -2,21 +2,12 @@
 
 import json
 import shutil
-import signal
 import sqlite3
-import subprocess
-import time
 
 import pytest
 
-from tests.conftest import TOWN, run_localrag, write_town
-from tests.forked import Forked
-
-
-def ask(town, *args):
-    done = run_localrag("ask", *args, "--json", cwd=town)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+from tests.conftest import TOWN, run_json, run_localrag, write_town
+from tests.test_model_files import write_model
 
 
 def rows(folder, sql):
@@ -44,50 +35,10 @@ def test_status_counts_what_was_indexed(town):
     assert "documents" in run_localrag("status", cwd=town).stdout
 
 
-def test_the_graph_is_grounded(town):
-    """Every entity's name stands verbatim in a chunk it cites; every mention and every evidence passage at its offsets."""
-    texts = {path: (town / "docs" / path).read_text(encoding="utf-8") for path in TOWN}
-    mentions = rows(town, "SELECT d.path, m.start, m.end, m.name, e.name FROM mentions m JOIN entities e ON e.id = m.entity_id "
-                          "JOIN chunks c ON c.id = m.chunk_id JOIN documents d ON d.id = c.document_id")  # fmt: skip
-    shown = {name for *_, name in mentions}
-
-    assert {"Ingrid Holm", "Skua", "Northern Line"} <= shown
-    assert "王海明" in shown
-    for path, start, end, name, _ in mentions:
-        assert texts[path.removeprefix("docs/")][start:end] == name
-    for (name,) in rows(town, "SELECT name FROM entities"):
-        assert any(name in text for text in texts.values())
-
-
-def test_every_entity_is_in_one_community_per_level(town):
-    """The communities of a level partition the entities, and each has a report."""
-    (entities,) = rows(town, "SELECT count(*) FROM entities")[0]
-    levels = rows(
-        town,
-        "SELECT level, count(*), count(DISTINCT entity_id) FROM community_members m JOIN communities c ON c.id = m.community_id GROUP BY 1",
-    )
-
-    assert levels
-    assert all(members == distinct == entities for _, members, distinct in levels)
-    assert rows(town, "SELECT count(*) FROM communities WHERE id NOT IN (SELECT community_id FROM reports)") == [(0,)]
-
-
-def test_running_again_does_nothing(town):
-    """A finished index is recognised without loading a model and without a call."""
-    before = rows(town, "SELECT count(*) FROM llm_calls")
-    done = run_localrag("index", "docs", cwd=town)
-    run = json.loads(run_localrag("status", "--json", cwd=town).stdout)["run"]
-
-    assert done.returncode == 0
-    assert "Nothing new" in done.stderr
-    assert rows(town, "SELECT count(*) FROM llm_calls") == before
-    assert (run["state"], run["figures"]) == ("complete", {})  # no engine was opened
-
-
 @pytest.mark.parametrize("mode", ["mix", "local", "global", "drift", "basic", "ts", "ss"])
 def test_answers_cite_verbatim(town, mode):
     """Each mode gives a cited answer whose quotes are verbatim; `--json` prints that object and nothing else."""
-    answer = ask(town, "What is wrong with the Skua?", "--mode", mode)
+    answer = run_json("ask", "What is wrong with the Skua?", "--mode", mode, cwd=town)
 
     expected = ["answer", "mode", "level", "citations", "calls", "prompt_tokens", "output_tokens", "seconds"]
     assert list(answer)[:8] == expected
@@ -97,64 +48,15 @@ def test_answers_cite_verbatim(town, mode):
     check_citations(town, answer)
 
 
-def test_a_fact_is_found_in_local_mode(town):
-    """The sentence that answers is among those quoted, in English and in Chinese."""
-    english = ask(town, "Who is the mate of the Skua?")
-    chinese = ask(town, "谁是“海鸥号”的轮机长？")
-
-    assert any("Lars Holm is the mate" in c["quote"] for c in english["citations"])
-    assert any("王海明是“海鸥号”的轮机长" in c["quote"] for c in chinese["citations"])
-
-
-def test_source_prints_the_passage_of_the_last_answer(town):
-    """`source N` shows the file, the range and the passage; a number too high is a sentence."""
-    answer = ask(town, "Who is the mate of the Skua?")
-    done = run_localrag("source", "1", cwd=town)
-
-    assert answer["citations"][0]["path"] in done.stdout
-    assert answer["citations"][0]["quote"] in done.stdout
-    missing = run_localrag("source", "99", cwd=town)
-    assert missing.returncode == 1
-    assert "no citation 99" in missing.stderr
-
-
-def test_text_answers_list_their_sources(town):
-    """Without --json the answer goes to stdout with file, range and quote; how it came about goes to stderr."""
-    done = run_localrag("ask", "What are the main themes?", "--mode", "global", cwd=town)
-
-    assert "] docs/a.md › The ferry, " in done.stdout
-    assert "mode: global" in done.stderr
-    assert "Level 0" in done.stderr
-
-
-def test_edits_and_deletions_are_followed(town, tmp_path):
-    """A changed file is read again, a deleted one is gone, and what did not change costs no call."""
-    shutil.copytree(town, tmp_path / "town")
-    folder = tmp_path / "town"
-    (folder / "docs" / "b.txt").unlink()
-    (folder / "docs" / "a.md").write_text(TOWN["a.md"] + "\nOlaf Berg sold the old pier to the Northern Line.\n", encoding="utf-8")
-    done = run_localrag("index", "docs", cwd=folder)
-
-    assert done.returncode == 0, done.stderr
-    names = {name for (name,) in rows(folder, "SELECT name FROM entities")}
-    assert "Olaf Berg" in names
-    assert "Mayor Ruth Sand" not in names
-    assert rows(folder, "SELECT count(*) FROM chunks WHERE text LIKE '%leaks%'") == [(0,)]
-    again = rows(folder, "SELECT count(*) FROM llm_calls WHERE task = 'entities'")[0][0]
-    assert again <= rows(town, "SELECT count(*) FROM llm_calls WHERE task = 'entities'")[0][0] + 1
-
-
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
         (["index", "nowhere"], 2, "There is nothing at nowhere"),
         (["index", "empty"], 2, "There is nothing to index in empty: no files"),
         (["index", "binary"], 2, "none of them readable text"),
-        (["index", "docs", "--model", "gpt-9"], 4, "No model is called 'gpt-9'"),
         (["index", "docs", "--model", "smollm2-135n"], 4, "Did you mean 'smollm2-135m'?"),
         (["index", "docs", "--model", "./no.gguf"], 4, "There is no model file at no.gguf"),
         (["ask", "Why?"], 3, "There is no index here"),
-        (["status"], 3, "localrag index PATH"),
         (["search"], 2, "Missing argument"),
         (["index", "docs", "--index", "file/inside"], 1, "cannot be made or written to"),
     ],
@@ -173,18 +75,8 @@ def test_bad_input_gets_a_sentence_and_a_code(tmp_path, args, code, words):
     assert "Traceback" not in done.stderr
 
 
-def test_a_damaged_model_is_named(tmp_path):
-    """A file that is no GGUF ends in code 4; the documents stay stored for the next run."""
-    write_town(tmp_path / "docs")
-    (tmp_path / "bad.gguf").write_bytes(b"GGUF but broken")
-    done = run_localrag("index", "docs", "--model", "./bad.gguf", cwd=tmp_path)
-
-    assert done.returncode == 4
-    assert "bad.gguf" in done.stderr
-
-
 def test_another_model_is_refused_with_the_way_out(town, tmp_path, chat_file):
-    """An index made with one model is not silently continued with another."""
+    """An index made with one model, or one embedder, is not silently continued with another."""
     shutil.copytree(town, tmp_path / "town")
     data = bytearray(chat_file.path.read_bytes())
     data[-1] ^= 1
@@ -194,66 +86,94 @@ def test_another_model_is_refused_with_the_way_out(town, tmp_path, chat_file):
     assert done.returncode == 1
     assert "was made with smollm2-135m" in done.stderr
     assert "--rebuild" in done.stderr
-
-
-def test_files_that_cannot_be_read_are_listed_and_the_rest_is_indexed(tmp_path):
-    """Binary and damaged files are named with their reason; a broken one makes the run partly done (5)."""
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    (docs / "plain.txt").write_text("nothing but small words, and no name at all in them.")
-    (docs / "binary.txt").write_bytes(b"\x80\x81\xfe")
-    (docs / "sheet.ods").write_bytes(b"x")
-    (docs / "void.md").write_text("  \n")
-    done = run_localrag("index", "docs", cwd=tmp_path)
-    status = json.loads(run_localrag("status", "--json", cwd=tmp_path).stdout)
-
-    assert done.returncode == 5, done.stderr
-    assert {s["path"]: s["reason"] for s in status["skipped"]} == {
-        "docs/binary.txt": "binary, not text", "docs/sheet.ods": "damaged: File is not a zip file", "docs/void.md": "empty"}  # fmt: skip
-    assert status["documents"] == 1
-    assert status["entities"] == 0
-    assert "No entity was found" in done.stderr
+    embedder = write_model(tmp_path / "bert.gguf", "embedder")
+    refused = run_localrag("index", "docs", "--embedder", embedder, cwd=tmp_path / "town")
+    assert (refused.returncode, "localrag reembed" in refused.stderr) == (1, True)
 
 
 @pytest.mark.ci
 def test_questions_on_an_index_without_a_graph_fall_back(tmp_path):
     """A file without entities is answered from its passages, and the answer says so; no apology."""
     (tmp_path / "plain.txt").write_text("harbours freeze in most winters, and nobody can leave them until ice breaks in april.")
-    run_localrag("index", "plain.txt", cwd=tmp_path)
+    assert "No entity was found" in run_localrag("index", "plain.txt", cwd=tmp_path).stderr
     for mode in ("global", "local"):
-        answer = ask(tmp_path, "When does the harbour freeze?", "--mode", mode)
+        answer = run_json("ask", "When does the harbour freeze?", "--mode", mode, cwd=tmp_path)
 
         assert answer["mode"] == "basic"
         assert answer["note"]
         assert "freeze in most winters" in answer["citations"][0]["quote"]
 
 
-@pytest.mark.ci
-def test_ctrl_c_says_what_is_saved_and_the_same_command_goes_on(tmp_path):
-    """Interrupted while extracting, the run ends in 130 with what is saved; the next run keeps every committed call."""
-    write_town(tmp_path / "docs")
-    for n in range(12):
-        (tmp_path / "docs" / f"more{n}.txt").write_text(f"Ada Quist met Number{n} Berg in Port{n}. {TOWN['b.txt']}", encoding="utf-8")
-    process = Forked("index", "docs", cwd=tmp_path, stderr=subprocess.PIPE)
-    wait_for_calls(tmp_path, 3)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+def test_the_command_for_a_source_finds_the_index(own_town, tmp_path):
+    """Where the index was named, it names it, too, and works as it stands."""
+    asked = run_localrag("ask", "Who is the mate of the Skua?", "--mode", "basic", "--index", "town/.localrag", cwd=tmp_path)
+    command = asked.stderr.partition("open a source: localrag ")[2].splitlines()[0]
+    shown = run_localrag(*command.split(), cwd=tmp_path)
 
-    assert process.returncode == 130
-    assert "Saved: 15 documents" in errors
-    saved = set(rows(tmp_path, "SELECT key, created_at, output_tokens FROM llm_calls"))
-    done = run_localrag("index", "docs", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert saved <= set(rows(tmp_path, "SELECT key, created_at, output_tokens FROM llm_calls"))
+    assert command.startswith("source 1 --index ")
+    assert (shown.returncode, "docs/" in shown.stdout) == (0, True), shown.stderr
 
 
-def wait_for_calls(folder, number, seconds=120):
-    """Wait until the index of a running process holds that many committed calls."""
-    for _ in range(seconds * 10):
-        time.sleep(0.1)
-        try:
-            if rows(folder, "SELECT count(*) FROM llm_calls")[0][0] >= number:
-                return
-        except sqlite3.OperationalError:
-            continue
-    raise AssertionError(f"fewer than {number} calls after {seconds} s")
+def test_search_needs_no_model(town):
+    """Passages with their place and best sentence, and no call of the model."""
+    found = run_json("search", "Who wrote to the mayor?", cwd=town)
+
+    assert found[0]["path"] == "docs/b.txt"
+    assert "wrote to Mayor Ruth Sand" in found[0]["snippet"]
+    for row in found:
+        text = TOWN[row["path"].removeprefix("docs/")]
+        assert text[row["start"] : row["end"]] == row["text"]
+    assert "docs/b.txt" in run_localrag("search", "mayor", cwd=town).stdout
+
+
+def test_an_entity_is_shown_by_any_of_its_names(town):
+    """Names, description, relationships and places; an unknown name is answered with the nearest ones."""
+    (found,) = run_json("entity", "lars holm", cwd=town)
+    unknown = run_localrag("entity", "Lars Hölm", cwd=town)
+
+    assert found["type"] == "person"
+    assert {r["with"] for r in found["relationships"]}
+    assert all(TOWN[m["path"].removeprefix("docs/")][m["start"] : m["end"]] in found["names"] for m in found["mentions"])
+    assert "Lars Holm" in run_localrag("entity", "Lars Holm", cwd=town).stdout
+    assert unknown.returncode == 1
+    assert "Lars Holm" in unknown.stderr
+
+
+def test_the_tree_holds_every_community_and_its_report_opens(town):
+    """`tree` shows communities below each other; `report` prints one with verbatim passages."""
+    roots = run_json("tree", cwd=town)
+    status = run_json("status", cwd=town)
+    waiting, ids = list(roots), []
+    while waiting:
+        node = waiting.pop()
+        ids.append(node["id"])
+        waiting += node["parts"]
+    report = run_json("report", roots[0]["id"], cwd=town)
+
+    assert len(ids) == len(set(ids)) == status["communities"]
+    assert report["title"] == roots[0]["title"]
+    for q in report["quotes"]:
+        assert TOWN[q["path"].removeprefix("docs/")][q["start"] : q["end"]] == q["quote"]
+    assert roots[0]["title"].split()[0] in run_localrag("tree", cwd=town).stdout
+    assert run_localrag("report", roots[0]["id"], cwd=town).stdout.startswith("# ")
+    assert "no community 9.9" in run_localrag("report", "9.9", cwd=town).stderr
+
+
+def test_questions_can_be_answered_from_the_documents(town):
+    """Suggested questions name what the documents name; an unknown subject is refused."""
+    about = run_json("questions", "--about", "Skua", "-n", "3", cwd=town)
+
+    assert len(about) == 3
+    assert all("Skua" in q or "海鸥号" in q for q in about[:1])
+    assert "No entity" in run_localrag("questions", "--about", "Atlantis", cwd=town).stderr
+
+
+def test_what_cannot_be_asked_is_refused_in_a_sentence(town):
+    """An unknown level, an empty question: exit code 2 and what to do."""
+    for args, message in (
+        (["ask", "x", "--mode", "global", "--level", "99"], "no community level 99"),
+        (["ask", "  "], "question is empty"),
+        (["search", ""], "query is empty"),
+    ):
+        done = run_localrag(*args, cwd=town)
+        assert (done.returncode, message in done.stderr) == (2, True), done.stderr

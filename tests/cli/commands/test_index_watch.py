@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing, contextmanager
 import pytest
 
 from localrag.store.opening import open_index, writer_lock
-from tests.conftest import TOWN
+from tests.conftest import TOWN, until
 from tests.forked import Forked
 
 pytestmark = pytest.mark.ci
@@ -44,14 +44,6 @@ def watching_beside_a_writer(folder, index):
             time.sleep(3)
             assert process.poll() is None
         yield said
-
-
-def until(holds, seconds=120):
-    """Wait for something; an error where it does not come."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 def query(folder, sql, index=".localrag"):

@@ -55,20 +55,6 @@ def test_a_prompt_is_edited_compared_and_used(own):
     assert run(own, "show", NAME).stdout == shipped_prompt(NAME)
 
 
-def test_the_projects_prompt_stands_over_the_users(own, home):
-    """--user is for all indexes; a project's own, beside its localrag.toml, is over it, also from a folder below."""
-    (own / "below").mkdir()
-    (own / "localrag.toml").touch()
-    run(own, "edit", NAME, "--user", **editor(own, "t.replace('## user', '## user\\nFor all.', 1)"))
-    users = run(own / "below", "show", NAME).stdout
-    run(own / "below", "edit", NAME, **editor(own, "t.replace('## user', '## user\\nFor this.', 1)"))
-
-    assert "For all." in users
-    assert (home / "prompts" / f"{NAME}.md").is_file()
-    assert (own / "prompts" / f"{NAME}.md").is_file()
-    assert "For this." in run(own / "below", "show", NAME).stdout
-
-
 def test_an_index_finds_the_prompts_beside_it_from_anywhere(own, plain_town):
     """What counts is where the index is, not the working folder; a prompt without one of its fields stops what would use it."""
     shutil.copytree(plain_town, own / "town")

@@ -2,13 +2,11 @@
 
 import asyncio
 import atexit
-import contextlib
 import os
 import secrets
 import shutil
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import time
@@ -218,96 +216,6 @@ def test_other_versions_are_named_with_what_mends_them():
     assert "with Python 3.11.7" in python.hint
     assert ray.hint.endswith(pip_install("ray==2.61.0"))
     assert "another Ray or Python" in str(ray_cluster.version_mismatch_error("a:1", "Version mismatch"))
-
-
-OTHER_PYTHON = os.environ.get("LOCALRAG_TEST_OTHER_PYTHON", "")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not OTHER_PYTHON, reason="needs LOCALRAG_TEST_OTHER_PYTHON: another patch version with localrag's dependencies")
-def test_a_worker_of_another_python_is_told_both_versions(tmp_path):
-    """It ends at once, and says what the cluster has, what it has, and the command that mends it."""
-    address = f"127.0.0.1:{free_port()}"
-    head = Shell(tmp_path, "--head", "--ray", address)
-    try:
-        head.said("Ctrl-C ends")
-        command = [OTHER_PYTHON, "-m", "localrag", "worker", "--ray", address]
-        done = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, check=False, timeout=60)
-    finally:
-        assert head.interrupt() == 0
-
-    own = ".".join(map(str, sys.version_info[:3]))
-    assert done.returncode == 2
-    assert f"and Python {own}; this machine has Ray" in done.stderr
-    assert f"with Python {own}" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def raylets(home):
-    """The processes of Ray that are a machine of a cluster, and belong to workers with this home."""
-    import psutil
-
-    found = []
-    for process in psutil.process_iter(["name"]):
-        with contextlib.suppress(psutil.Error):
-            if process.info["name"] == "raylet" and process.environ().get("HOME") == str(home):
-                found.append(process)
-    return sorted(found, key=lambda p: p.create_time())
-
-
-@pytest.mark.slow
-def test_where_ray_ends_on_the_machine_of_the_run_it_says_so_and_goes_on(tmp_path):
-    """No wait and no traceback but one clear error; the same command, with a new cluster, makes the index."""
-    docs, index = write_corpus(tmp_path / "docs", 60), tmp_path / "index"
-    for kills in (True, False):
-        address = f"127.0.0.1:{free_port()}"
-        head = Shell(tmp_path, "--head", "--ray", address)
-        try:
-            head.said("Ctrl-C ends")
-            worker = Shell(tmp_path, "--ray", address)
-            try:
-                worker.said("Ctrl-C ends")
-                if kills:
-                    killed = subprocess.Popen(
-                        [
-                            sys.executable,
-                            "-c",
-                            RUN.replace("pack=scripted_kit", "pack=partial(scripted_kit, seconds=0.5)"),
-                            address,
-                            docs,
-                            index,
-                        ],
-                        env=environment(tmp_path),
-                        stdout=subprocess.PIPE,
-                        stderr=subprocess.PIPE,
-                        text=True,
-                    )
-                    end = time.monotonic() + 60
-                    while not answered(index):
-                        assert killed.poll() is None
-                        assert time.monotonic() < end
-                        time.sleep(0.1)
-                    for raylet in raylets(tmp_path):
-                        raylet.kill()
-                    _, told = killed.communicate(timeout=90)
-                    assert killed.returncode == 1, told
-                    assert "ModelError: The Ray cluster" in told.strip().splitlines()[-1], told
-                else:
-                    known = answered(index)
-                    done = run(tmp_path, address, docs, index)
-                    assert done.returncode == 0, done.stderr
-                    assert answered(index) > known > 0
-            finally:
-                worker.interrupt()
-        finally:
-            head.interrupt()
-
-
-def answered(index):
-    """How many answers are committed."""
-    with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(f"file:{index}/index.db?mode=ro", uri=True)) as db:
-        return db.execute("SELECT count(*) FROM llm_calls").fetchone()[0]
-    return 0
 
 
 def test_an_address_is_a_host_and_a_port():

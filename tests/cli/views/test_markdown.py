@@ -9,7 +9,7 @@ import pytest
 
 from localrag.cli.views import answers as answers_view
 from localrag.cli.views import markdown as markdown_view
-from localrag.cli.views.answers import AnswerStream, conversation_markdown, print_answer, print_answer_text
+from localrag.cli.views.answers import AnswerStream, conversation_markdown, print_answer
 from localrag.cli.views.console import SafeConsole
 from localrag.cli.views.markdown import inline_text
 from localrag.records import Answer, AnswerPassage, AnswerSentence, Citation
@@ -142,14 +142,6 @@ def test_the_sentence_under_way_is_shown_and_removed(terminal):
     assert [line for line in terminal.screen if line] == [f"{first} It runs.", " [1]"]
 
 
-def test_a_full_line_has_no_draft(terminal):
-    """The next character would be written over its last one."""
-    stream = stream_of(["x" * 60])
-    stream.show_draft("y")
-
-    assert terminal.raw.endswith("x")
-
-
 @pytest.mark.parametrize("options", [{"terminal": False}, {"no_color": True}], ids=["a pipe", "NO_COLOR"])
 def test_without_styles_markdown_is_printed_as_it_is(monkeypatch, options):
     """Character by character, without drafts and cursor movements."""
@@ -206,15 +198,6 @@ def test_a_line_is_read_as_markdown(source, shown):
     assert inline_text(source).plain == shown
 
 
-@pytest.mark.ci
-def test_ten_thousand_words_and_an_open_fence(terminal):
-    """Every word is printed, in its order."""
-    parts = [f"Word{n} is here. [1] " for n in range(3333)] + ["\n\n```\n", "last line\n"]
-    stream_of(parts).finish("".join(parts))
-
-    assert terminal.text == "".join(parts) + "\n"
-
-
 CITED = Citation(1, "a.md", 3, 9, "quoted", "", "page 2", ("Setup", "Linux\x1b[2J"))
 
 
@@ -242,10 +225,3 @@ def test_a_saved_conversation_keeps_markdown_and_nothing_active(text, tmp_path):
     assert active_parts(saved) == []
     assert "## Kept\n\n- **x**\n" in saved
     assert saved.endswith("quoted”  related\n") or "\n```\n\n- [1]" in saved
-
-
-def test_stored_answers_look_as_they_did(terminal):
-    """In `logs` and `sessions show`."""
-    print_answer_text(answer_of("".join(PROSE)))
-
-    assert terminal.text.startswith("Setup\n\nRun pip install x. [1] Then restart. [related][2]\n\n• one [1]\n")

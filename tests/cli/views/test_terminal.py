@@ -81,16 +81,6 @@ def test_json_escapes_what_a_terminal_would_obey(evil, monkeypatch):
         assert "\x1b" in json.dumps(values, ensure_ascii=False).replace("\\u001b", "\x1b")
 
 
-@pytest.mark.ci
-def test_without_colours_there_are_none(evil):
-    """NO_COLOR is respected: no colour is set, on stdout or stderr."""
-    shown = Terminal("doctor", cwd=evil, NO_COLOR="1")
-    shown.end()
-
-    assert not re.search(r"\x1b\[[0-9;]*[349][0-7]m", shown.text("out") + shown.text("err"))
-    assert "✓" in shown.text("out")
-
-
 def test_signs_stand_for_orders_and_everything_else_stays():
     """Each order of C0, C1, DEL and the marks of direction becomes one sign; tabs, lines and every script stay."""
     plain = "a\tb\nc é 王 עברית العربية \U0001f600 \u200f"
