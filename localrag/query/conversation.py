@@ -51,9 +51,9 @@ ANAPHORA_BY_LANGUAGE = {
         fixed=rf"(?:this|these)(?: \w+)? (?:{_TEXTS})|(?:this|these|those) (?:year|month|week|days|morning|who|which|of|in|that|with|from)"
         r"|that \w+(?: [\w']+){0,4} (?:when|who|which|where|that|of)|it (?:takes?|took|rain\w*|snow\w*)|what time is it"
         r"|(?:it(?:'s| is| was)|(?:is|was) it) (?:true|possible|said|known|likely|clear|necessary|important|that)"
-        r"|(?:is|are|was|were|be|been|exists?) there(?! *[?.!]*$)|how many [\w ]+ were there|there(?:'s| is| are| was| were| has| have)"
+        r"|(?:is|are|was|were|be|been|exists?) there(?![ ?.!]*$)|how many [^,]+ (?:a|we)re there|there(?:'s| is| are| was| were| has| have)"
         r"|the same [\w ]+ as|at the same time|no one|one another|(?:the|which) (?:\w+ )?ones? (?:who|that|which|to|of|in|from|with)",
-        openers="and|but|or|so|what about|how about|how come|then|same|anything else|what else",
+        openers=r"and|but|or|so|what about|how about|how come|then|same|anything else|what else|the(?=(?: \w+){1,3}\?$)",
         demonstratives=r"this|these|those|there|that(?= *[?.!,]|$)|(?:then|afterwards)(?= *[?.!]*$)|(?:by|since|until) then|aforementioned"
         r"|(?:of|about|after|before|for|with|from|by|like|to|in|on|is|was|are|did|does|do|has|had|would|can|why|how|explain|during) that"
         r"|(?:which|that|other|first|second|third|last|next|older|newer|same|right) ones?|the (?:ones?|former|latter|others?)",
@@ -62,8 +62,9 @@ ANAPHORA_BY_LANGUAGE = {
         articles="the|an?|which|what|whose|every|each|any|no",
     ),
     "de": AnaphoraWords(
-        fixed=rf"(?:gibt|gab|geht|ging|handelt|gäbe) es|es (?:gibt|gab|geht|sich)|dies(?:e[mnrs]?)?(?: \w+)? (?:{_TEXTS})",
-        openers="und|aber|oder|was ist mit|wie steht es|wieso das|sonst noch",
+        fixed=rf"(?:gibt|gab|geht|ging|handelt|gäbe) es|es (?:gibt|gab|geht|sich)|dies(?:e[mnrs]?)?(?: \w+)? (?:{_TEXTS})"
+        r"|das(?= (?:\w+e[sn]? )?(?-i:[A-ZÄÖÜ]))|(?-i:(?<=[a-zäöüß,] )(?:Sie|Ihnen|Ihre?[mnrs]?))",
+        openers=r"und|aber|oder|was ist mit|wie steht es|wieso das|sonst noch|d(?:er|ie|as)(?=(?: \w+){1,3}\?$)",
         demonstratives=r"da(?:von|zu|für|gegen|rüber|ran|rin|raus|bei|nach|hin|mals|vor)|dort|daraufhin|dies(?:e[mnrs]?)?|jene[mnrs]?"
         r"|dessen|deren|(?:war|ist|hat|haben|wurde) das|(?:das|dann)(?= *[?.!]*$)",
         personal="er|sie|es|ihn|ihm|ihnen",
@@ -71,16 +72,16 @@ ANAPHORA_BY_LANGUAGE = {
         articles="der|die|das|den|dem|ein|eine[mnr]?",
     ),
     "es": AnaphoraWords(
-        fixed=rf"lo (?:que|más|mismo|cual)|est[aeo]s?(?: \w+)? (?:{_TEXTS})",
-        openers="¿?(?:y|pero|o|entonces|qué hay de|qué tal)",
+        fixed=rf"lo (?:que|más|mismo|cual)|a lo largo|est[aeo]s?(?: \w+)? (?:{_TEXTS})",
+        openers=r"¿?(?:y|pero|o|entonces|qué hay de|qué tal|(?:el|la)(?=(?: \w+){1,3}\?$))",
         demonstratives=r"eso|esto|aquello|allí|ahí|es[ae]s?|est[ae]s?|aquel\w*|entonces(?= *[?.!]*$)",
         personal="él|ellas?|ellos|lo",
-        possessives="sus?|les?",
+        possessives=r"sus?|les?(?!.* (?:al?|del?|el|la|los|las) )",
         articles="el|la|los|las|una?|al|del|qué",
     ),
     "fr": AnaphoraWords(
         fixed=rf"il y (?:a|avait|aura)|y a-t-il|s'agit-il|est-il (?:vrai|possible)|il (?:faut|s'agit)|ce(?:t|tte|s)?(?: \w+)? (?:{_TEXTS})",
-        openers="et|mais|ou|alors|qu'en est-il",
+        openers=r"et|mais|ou|alors|qu'en est-il|l(?:e|a|es)(?=(?: \w+){1,3}\?$)",
         demonstratives=r"cela|ça|ceci|cel(?:ui|le|les)|ceux|cet|cette|ces|là|ce(?= [^\W\d_]{4,})|y (?:est|sont|ont)|alors(?= *[?.!]*$)",
         personal="",
         possessives="ils?|elles?|lui|leurs?|son|sa|ses",
@@ -113,7 +114,7 @@ _CJK_EMPTY = re.compile(
 def is_follow_up(question: str, names: Sequence[str] = ()) -> bool:
     """Whether a question needs the previous ones to be understood; `names` are the entities that it names."""
     if is_cjk(question):
-        return _is_follow_up_cjk(question, names)
+        return _CJK_BACK.search(question) is not None or _is_follow_up_cjk(question, names)
     text = question.strip().replace("’", "'")
     language = detect_language(text)
     words = re.findall(r"[^\W\d_]+", text.lower())
@@ -145,8 +146,6 @@ def _find(words: str, text: str) -> re.Match[str] | None:
 
 def _is_follow_up_cjk(question: str, names: Sequence[str]) -> bool:
     first_name = min((position for name in names if (position := question.find(name)) >= 0), default=len(question))
-    if _CJK_BACK.search(question):
-        return True
     if person := _CJK_PERSON.search(question):
         return person.start() < first_name
     content = re.sub(r"[\s？?。！!，,吗呢了的是在有和请]", "", _CJK_EMPTY.sub("", question))
