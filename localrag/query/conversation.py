@@ -51,7 +51,7 @@ ANAPHORA_BY_LANGUAGE = {
         fixed=rf"(?:this|these)(?: \w+)? (?:{_TEXTS})|(?:this|these|those) (?:year|month|week|days|morning|who|which|of|in|that|with|from)"
         r"|that \w+(?: [\w']+){0,4} (?:when|who|which|where|that|of)|it (?:takes?|took|rain\w*|snow\w*)|what time is it"
         r"|(?:it(?:'s| is| was)|(?:is|was) it) (?:true|possible|said|known|likely|clear|necessary|important|that)"
-        r"|(?:is|are|was|were|be|been|exists?) there(?! *[?.!]*$)|how many [\w ]+ were there|there(?:'s| is| are| was| were| has| have)"
+        r"|(?:is|are|was|were|be|been|exists?) there(?![ ?.!]*$)|how many [^,]+ (?:a|we)re there|there(?:'s| is| are| was| were| has| have)"
         r"|the same [\w ]+ as|at the same time|no one|one another|(?:the|which) (?:\w+ )?ones? (?:who|that|which|to|of|in|from|with)",
         openers="and|but|or|so|what about|how about|how come|then|same|anything else|what else",
         demonstratives=r"this|these|those|there|that(?= *[?.!,]|$)|(?:then|afterwards)(?= *[?.!]*$)|(?:by|since|until) then|aforementioned"
@@ -62,7 +62,8 @@ ANAPHORA_BY_LANGUAGE = {
         articles="the|an?|which|what|whose|every|each|any|no",
     ),
     "de": AnaphoraWords(
-        fixed=rf"(?:gibt|gab|geht|ging|handelt|gäbe) es|es (?:gibt|gab|geht|sich)|dies(?:e[mnrs]?)?(?: \w+)? (?:{_TEXTS})",
+        fixed=rf"(?:gibt|gab|geht|ging|handelt|gäbe) es|es (?:gibt|gab|geht|sich)|dies(?:e[mnrs]?)?(?: \w+)? (?:{_TEXTS})"
+        r"|(?-i:das(?= (?:\w+e[sn]? )?[A-ZÄÖÜ])|(?<=[\w,] )(?:Sie|Ih[nr]\w*))",
         openers="und|aber|oder|was ist mit|wie steht es|wieso das|sonst noch",
         demonstratives=r"da(?:von|zu|für|gegen|rüber|ran|rin|raus|bei|nach|hin|mals|vor)|dort|daraufhin|dies(?:e[mnrs]?)?|jene[mnrs]?"
         r"|dessen|deren|(?:war|ist|hat|haben|wurde) das|(?:das|dann)(?= *[?.!]*$)",
@@ -71,18 +72,18 @@ ANAPHORA_BY_LANGUAGE = {
         articles="der|die|das|den|dem|ein|eine[mnr]?",
     ),
     "es": AnaphoraWords(
-        fixed=rf"lo (?:que|más|mismo|cual)|est[aeo]s?(?: \w+)? (?:{_TEXTS})",
+        fixed=rf"lo (?:que|más|mismo|cual)|a lo largo|est[aeo]s?(?: \w+)? (?:{_TEXTS})",
         openers="¿?(?:y|pero|o|entonces|qué hay de|qué tal)",
         demonstratives=r"eso|esto|aquello|allí|ahí|es[ae]s?|est[ae]s?|aquel\w*|entonces(?= *[?.!]*$)",
         personal="él|ellas?|ellos|lo",
-        possessives="sus?|les?",
+        possessives=r"sus?|les?(?!.* (?:al?|del?|el|l[ao]s?) )",
         articles="el|la|los|las|una?|al|del|qué",
     ),
     "fr": AnaphoraWords(
         fixed=rf"il y (?:a|avait|aura)|y a-t-il|s'agit-il|est-il (?:vrai|possible)|il (?:faut|s'agit)|ce(?:t|tte|s)?(?: \w+)? (?:{_TEXTS})",
         openers="et|mais|ou|alors|qu'en est-il",
         demonstratives=r"cela|ça|ceci|cel(?:ui|le|les)|ceux|cet|cette|ces|là|ce(?= [^\W\d_]{4,})|y (?:est|sont|ont)|alors(?= *[?.!]*$)",
-        personal="",
+        personal="(?!)",
         possessives="ils?|elles?|lui|leurs?|son|sa|ses",
         articles="le|la|les|un|une|du|des|quelle?s?",
     ),
@@ -107,13 +108,14 @@ _CJK_BACK = re.compile(
 _CJK_PERSON = re.compile(r"(?<!其)(?<!吉)[他她它]")
 _CJK_EMPTY = re.compile(
     r"为什么|怎么样|怎么回事|什么时候|哪里|多少|几|谁|何时|为何|还有|更多|具体|一点|详细|なぜ|いつ|どこ|どうして|誰|왜|언제|어디|누구"
+    r"|[\s？?。！!，,吗呢了的是在有和请]"
 )
 
 
 def is_follow_up(question: str, names: Sequence[str] = ()) -> bool:
     """Whether a question needs the previous ones to be understood; `names` are the entities that it names."""
     if is_cjk(question):
-        return _is_follow_up_cjk(question, names)
+        return _CJK_BACK.search(question) is not None or _is_follow_up_cjk(question, names)
     text = question.strip().replace("’", "'")
     language = detect_language(text)
     words = re.findall(r"[^\W\d_]+", text.lower())
@@ -121,36 +123,34 @@ def is_follow_up(question: str, names: Sequence[str] = ()) -> bool:
     if not names and not re.search(r"\d", text) and all(w in small for w in words):
         return True
     pointers = ANAPHORA_BY_LANGUAGE.get(language, ANAPHORA_BY_LANGUAGE["en"])
-    return _find(f"^(?:{pointers.openers})", text) is not None or _has_unresolved_pointer(text, pointers, names)
+    opener = rf"^(?:{pointers.openers}|(?:the|der|die|das|el|la|les?)(?=(?: \w+){{1,3}}\?$))"
+    return _find(opener, text) is not None or _has_unresolved_pointer(text, pointers, names)
 
 
 def _has_unresolved_pointer(text: str, pointers: AnaphoraWords, names: Sequence[str]) -> bool:
     text = re.sub(rf"\b(?:{pointers.fixed})\b", lambda m: "·" * len(m.group()), text, flags=re.IGNORECASE)
     if _find(pointers.demonstratives, text):
         return True
-    noun = rf"{_NAME}|(?i:\b(?:{pointers.articles}) (?!did\b|does\b|is\b|was\b|were\b|has\b)[^\W_]{{3,}})"
+    noun = rf"{_NAME}|(?i:\b(?:{pointers.articles}) (?!(?:did|does|is|was|were|has)\b)[^\W_]{{3,}})"
     nouns = [m.start() for m in re.finditer(noun, text)]
     nouns += [position for name in names if (position := text.lower().find(name.lower())) >= 0]
     first = min(nouns, default=len(text))
     possessive = _find(pointers.possessives, text)
     if possessive and possessive.start() < first and not (_ASKS_WHO.match(text) and possessive[0].lower() not in ("else", "the same")):
         return True
-    personal = _find(pointers.personal, text) if pointers.personal else None
+    personal = _find(pointers.personal, text)
     return personal is not None and not any(first < joint.start() for joint in _CLAUSE_BREAK.finditer(text, 1, personal.start()))
 
 
 def _find(words: str, text: str) -> re.Match[str] | None:
-    return re.search(rf"\b(?:{words})\b" if words[0] != "^" else rf"{words}\b", text, re.IGNORECASE)
+    return re.search(rf"(?:^|\b)(?:{words})\b", text, re.IGNORECASE)
 
 
 def _is_follow_up_cjk(question: str, names: Sequence[str]) -> bool:
     first_name = min((position for name in names if (position := question.find(name)) >= 0), default=len(question))
-    if _CJK_BACK.search(question):
-        return True
     if person := _CJK_PERSON.search(question):
         return person.start() < first_name
-    content = re.sub(r"[\s？?。！!，,吗呢了的是在有和请]", "", _CJK_EMPTY.sub("", question))
-    return len(content) <= 1
+    return len(_CJK_EMPTY.sub("", question)) <= 1
 
 
 MAX_REWRITTEN_CHARS = 200  # of a standalone question
@@ -158,7 +158,6 @@ CANDIDATE_ENTITIES, MAX_PAIRS = 200, 30  # for opening questions
 MAX_HISTORY_TURNS = 5  # newest turns that a follow-up may refer to
 MAX_ADDED_CHARS = 80  # of a standalone question, beyond the question and the longest one before it
 MAX_ANSWER_SHARE = 0.6  # of a standalone question that may stand in an answer in one piece
-_QUESTION_MARKS = ("?", "？")
 _LIST_ITEM = re.compile(r"(?:^|[.:：]\s+)(?:[-*•]|\d{1,2}[.)])\s")
 
 
@@ -169,7 +168,7 @@ def is_rewrite(made: str, asked: str, history: Sequence[Answer]) -> bool:
     before = [a.standalone_question or a.question for a in history]
     if made in before or _LIST_ITEM.search(made) or len(made) > len(asked) + max(map(len, before), default=0) + MAX_ADDED_CHARS:
         return False
-    if asked.rstrip().endswith(_QUESTION_MARKS) and not made.endswith(_QUESTION_MARKS):
+    if asked.rstrip().endswith(("?", "？")) and not made.endswith(("?", "？")):
         return False
     same = (SequenceMatcher(None, unmarked_text(a), made, autojunk=False).find_longest_match().size for a in history)
     return max(same, default=0) <= MAX_ANSWER_SHARE * len(made)
@@ -178,8 +177,8 @@ def is_rewrite(made: str, asked: str, history: Sequence[Answer]) -> bool:
 async def rewrite_standalone(question: Question, history: Sequence[Answer], project: Project) -> str:
     """A follow-up as a standalone question; any other question is returned unchanged.
 
-    A model that writes prose is given every question of a conversation to rewrite; otherwise the names of the last question with names are
-    appended to a question that refers back. Where it wrote something else, the question stands as asked, with the one before it.
+    A model that writes prose rewrites every question of a conversation; without one, a question that refers back gets the names of the last
+    question with names. Where it wrote something else, the question stands as asked, with the one before it.
     """
     if question.style == "abstractive":
         turns = "\n".join(f"Q: {a.standalone_question or a.question}\nA: {unmarked_text(a)[:400]}" for a in history[-MAX_HISTORY_TURNS:])
@@ -199,19 +198,18 @@ async def rewrite_standalone(question: Question, history: Sequence[Answer], proj
     for turn in reversed(history[-MAX_HISTORY_TURNS:]):
         names = list(dict.fromkeys(n.text for n in named_entities(turn.standalone_question or turn.question, project)))
         proper = [n for n in names if n[0].isupper() or is_cjk(n)] or names
-        new = [n for n in proper if n.lower() not in question.text.lower()]
-        if new:
+        if new := [n for n in proper if n.lower() not in question.text.lower()]:
             return f"{question.text}（{'、'.join(new)}）" if is_cjk(question.text) else f"{question.text} ({', '.join(new)})"
     return question.text
 
 
 def suggest_questions(project: Project, history: Sequence[Answer] = (), *, about: str = "", n: int = 5) -> list[str]:
     """Return `n` questions that the index can answer: follow-ups of a conversation, questions about an entity, or opening questions."""
-    return _worded(_subjects(project, history, about), n, start=not about and not history)
+    return _worded(_subjects(project, history, about), n, start=not (about or history))
 
 
 def _worded(names: Sequence[tuple[str, str]], n: int, *, start: bool) -> list[str]:
-    chinese = all(is_cjk(a) for a, _ in names) if names else False
+    chinese = bool(names) and all(is_cjk(a) for a, _ in names)
     pair = "{}和{}有什么关系？" if chinese else "How are {} and {} connected?"
     questions = [pair.format(a, b) if b else f"What is said about {a}?" for a, b in names]
     general = "这些文档的主题是什么？" if chinese else "What are the main themes of these documents?"
@@ -225,8 +223,7 @@ def _subjects(project: Project, history: Sequence[Answer], about: str) -> list[t
         named += [x.entity_id for x in named_entities(f"{turn.standalone_question or turn.question} {turn.answer[:500]}", project)]
     wanted = list(dict.fromkeys(named)) or browse.most_connected_entities(project.db, CANDIDATE_ENTITIES)
     entities = {e.id: e for e in graph.entities(project.db, wanted) if e.type != "thing" or named}
-    chosen = dict.fromkeys(list(entities)[:20])
-    ends = (graph.entities(project.db, [r.source_id, r.target_id]) for r in graph.relationships(project.db, chosen))
+    ends = (graph.entities(project.db, [r.source_id, r.target_id]) for r in graph.relationships(project.db, list(entities)[:20]))
     connected = ((e[0].name, e[1].name) for e in ends if len(e) == 2 and all(x.type != "thing" for x in e))
     pairs = list(islice(connected, MAX_PAIRS))
     singles = [(e.name, "") for e in list(entities.values())[:10]]

@@ -43,6 +43,28 @@ def test_follow_ups_kept_from_tuning_are_told_apart():
 @pytest.mark.parametrize(
     "question",
     [
+        "How many lighthouses are there?",
+        "Was ist das Ziel der Genossenschaft?",
+        "Wann wurde das Amt gegründet?",
+        "Nennen Sie eine Aktion, die der Verein unterstützte.",
+        "¿A qué se le atribuye la muerte de la reina?",
+        "¿Cuándo le declaró Inglaterra la guerra a Francia?",
+    ],
+)
+def test_a_complete_question_is_no_follow_up(question):
+    """Whether or not it has words that may refer back: the article `das`, the polite `Sie`, an object that is named afterwards."""
+    assert not is_follow_up(question)
+
+
+@pytest.mark.parametrize("question", ["How many are there?", "Was ist das?", "Wann wurde das gesagt?", "¿Qué le pasó?", "the address?"])
+def test_a_question_that_lacks_its_subject_is_a_follow_up(question):
+    """A word that refers back, or a noun without a verb."""
+    assert is_follow_up(question)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
         "What are these documents about?",
         "tl;dr",
         "De quoi parlent ces documents ?",
