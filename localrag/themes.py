@@ -47,6 +47,8 @@ MAX_PHRASES = 4
 MAX_QUOTES = 5
 HEADING_WEIGHT, NAME_WEIGHT = 1.5, 0.6  # of a heading, and of a person or an unknown name, relative to other noun phrases
 MAX_LABEL_CHARS = 80
+NOVELTY = 4.0  # what a sentence loses whose words all stand in those before it
+RESOLUTION = 1.6  # of the groups; the modularity of 1 puts two subjects of a small collection into one
 MAX_HEADED_DOCUMENTS, MAX_HEADED_SHARE = 2, 0.05  # documents with a heading; one of more, such as "Agenda", names no theme
 SPEECH_WEIGHT = 0.7  # of a sentence in direct speech
 ITERATIONS = 10
@@ -243,7 +245,11 @@ def _clusters(links: Mapping[tuple[int, int], float], n: int) -> list[Members]:
 
     igraph.set_random_number_generator(Random(0))
     network = igraph.Graph(n, list(links))
-    found = network.community_leiden("modularity", weights=list(links.values()), n_iterations=ITERATIONS) if links else ()
+    found = (
+        network.community_leiden("modularity", weights=list(links.values()), resolution=RESOLUTION, n_iterations=ITERATIONS)
+        if links
+        else ()
+    )
     return [np.array(part) for part in found if len(part) >= MIN_PASSAGES]
 
 
@@ -374,12 +380,19 @@ def _quotes(
                 form = informativeness(quote.text, 0) * (SPEECH_WEIGHT if _SPEECH.search(quote.text) else 1.0)
                 on_label = min(3, sum(w in quote.text.lower() for w in words))
                 found.append((form + on_label - 2.0 * rank / len(members), quote) if form > 0 else (-9.0, quote))
-    chosen, used = list[Quote](), Counter[str]()
+    chosen, used, heard = list[Quote](), Counter[str](), set[str]()
     document_of = {places[n].chunk: places[n].document for n in members}
     while found and len(chosen) < MAX_QUOTES:
-        best = max(found, key=lambda row: row[0] - 2.0 * used[document_of[row[1].chunk_id]])
+        best = max(found, key=lambda row: row[0] - 2.0 * used[document_of[row[1].chunk_id]] - NOVELTY * _shared(row[1].text, heard))
         found.remove(best)
         if not any(is_repetition(quote_text(best[1]), quote_text(q)) for q in chosen):
             chosen.append(best[1])
             used[document_of[best[1].chunk_id]] += 1
+            heard |= set(best[1].text.lower().split())
     return tuple(chosen)
+
+
+def _shared(text: str, heard: set[str]) -> float:
+    """The share of a text's words that were heard before."""
+    words = {w for w in text.lower().split() if w not in STOP_WORDS}
+    return len(words & heard) / max(1, len(words))

@@ -7,7 +7,7 @@ import random
 import pytest
 from safetensors.numpy import load_file
 
-from localrag.query.question_kind import QUESTION_KINDS
+from localrag.query.question_kind import QUESTION_KINDS, WHOLE_FORMS
 from scripts.train.question_kinds_data import (
     KIND_LABELS,
     PARTICULAR,
@@ -55,10 +55,11 @@ def test_public_sets_are_labelled(folder, capsys):
 
 
 def test_written_questions_have_every_kind_once_each():
-    """In a dozen languages; no question stands twice."""
+    """In a dozen languages, those about the documents as a whole in every form; no question stands twice."""
     texts = [q.text for q in written_questions()]
 
     assert {q.label for q in written_questions()} == {kind.value for kind in QUESTION_KINDS} <= KIND_LABELS
+    assert {q.form for q in written_questions() if q.label == "global"} == set(WHOLE_FORMS)
     assert len(texts) == len(set(texts))
 
 
@@ -70,7 +71,8 @@ def test_a_tenth_of_the_questions_teaches_something(folder, tmp_path):
     tensors = load_file(out / "question_kinds.safetensors")
     second = run_module("scripts.train.question_kinds", out, folder, "--share", 0.1)
 
-    assert tensors["weight"].shape == (len(QUESTION_KINDS), 384)
+    assert tensors["weight"].shape == (len(QUESTION_KINDS), 3 * 384)
+    assert load_file(out / "whole_forms.safetensors")["weight"].shape == (len(WHOLE_FORMS), 3 * 384)
     assert (out / "question_kinds.safetensors").stat().st_size < 100_000
     right = int(first.split("kept: ")[1].split()[0])
     assert right > 100

@@ -118,11 +118,14 @@ class PassageReader:
         return best
 
     def question_vectors(self, questions: Sequence[str]) -> list[Array]:
-        """Of each question, read alone, the mean of its states after QUESTION_LAYERS, (width,). Raises ModelError as `read` does."""
+        """Of each question, read alone, the mean, maximum and minimum of its states after QUESTION_LAYERS, (3 * width,).
+
+        Raises ModelError as `read` does.
+        """
         with self._lock:
             tokens = self._model.tokenize([QUERY_PREFIX + question for question in questions])
             asked = [t.ids[:MAX_QUESTION_TOKENS] for t in tokens]
-            return [states.mean(axis=0) for states in self._model.question_states(asked)]
+            return [np.concatenate([s.mean(axis=0), s.max(axis=0), s.min(axis=0)]) for s in self._model.question_states(asked)]
 
     def entailments(self, pairs: Sequence[tuple[str, str]]) -> list[Entailment]:
         """Of each premise with a hypothesis; of a long premise by the window that entails most. Raises ModelError as `read` does."""

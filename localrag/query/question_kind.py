@@ -34,7 +34,17 @@ class QuestionKind(StrEnum):
     COMPARISON = "comparison"
 
 
+class WholeForm(StrEnum):
+    """What a question about the documents as a whole asks for: everything, one topic, what changed, or what differs or is most frequent."""
+
+    ALL = "all"
+    TOPIC = "topic"
+    CHANGE = "change"
+    COMPARISON = "comparison"
+
+
 QUESTION_KINDS = tuple(QuestionKind)
+WHOLE_FORMS = tuple(WholeForm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +83,8 @@ def question_kind(question: str, project: Project) -> KindProbabilities:
     return found
 
 
-class WholeForm(StrEnum):
-    """What is asked of the documents as a whole: all of it, a topic, a change over time, a comparison."""
-
-    ALL = "all"
-    TOPIC = "topic"
-    CHANGE = "change"
-    COMPARISON = "comparison"
-
-
-WHOLE_FORMS = tuple(WholeForm)
-
-
 def whole_form(question: str, project: Project) -> WholeForm:
-    """The likeliest form of a question about the whole; ALL without a reader."""
+    """The likeliest form of a question about the documents as a whole; `ALL` without a reader."""
     probabilities = classifier_probabilities("whole_forms", question, project)
     return WHOLE_FORMS[int(np.argmax(probabilities))] if probabilities else WholeForm.ALL
 
@@ -136,7 +134,7 @@ class KindClassifier:
 
 @cache
 def load_classifier(name: str) -> KindClassifier:
-    """A classifier that ships: `question_kinds`, `follow_ups` or `collection_questions`.
+    """A classifier that ships: `question_kinds`, `whole_forms`, `follow_ups` or `collection_questions`.
 
     Raises ModelError if its file is missing or damaged.
     """

@@ -3,10 +3,10 @@
     python -m scripts.train.question_kinds OUT DATA… [--share 1.0] [--seed 1]
 
 Each DATA folder holds some of the sets of `scripts/train/question_kinds_data.py`; a set that none has is left out. OUT gets
-question_kinds.safetensors, follow_ups.safetensors (whether the last line of a conversation is about the answer),
-collection_questions.safetensors (whether a question is about the files themselves), and vectors.npz, which the same command reads instead
-of computing the vectors again. Prints what they get right of questions that they did not learn from: those of
-tests/query/data, and of DATA/docqa.jsonl where there is one.
+question_kinds.safetensors, whole_forms.safetensors (the form of a question about the documents as a whole), follow_ups.safetensors (whether
+the last line of a conversation is about the answer), collection_questions.safetensors (whether a question is about the files themselves),
+and vectors.npz, which the same command reads instead of computing the vectors again. Prints what they get right of questions that they did
+not learn from: those of tests/query/data, and of DATA/docqa.jsonl where there is one.
 """
 
 import argparse
@@ -25,7 +25,14 @@ from safetensors.numpy import save_file
 
 from localrag.llm.reader import PassageReader
 from localrag.query.collection_questions import COLLECTION_KINDS, MIN_COLLECTION, CollectionKind
-from localrag.query.question_kind import MIN_ABOUT_ANSWER, QUESTION_KINDS, KindClassifier, KindProbabilities, QuestionKind
+from localrag.query.question_kind import (
+    MIN_ABOUT_ANSWER,
+    QUESTION_KINDS,
+    WHOLE_FORMS,
+    KindClassifier,
+    KindProbabilities,
+    QuestionKind,
+)
 from scripts.train.question_kinds_data import (
     COLLECTION_QUESTIONS,
     FOLLOW_UPS,
@@ -39,20 +46,29 @@ from scripts.train.question_kinds_data import (
 )
 
 Array = NDArray[np.float32]
-DECAY = 0.002  # of weights on standardized vectors
-STEPS = 100  # of L-BFGS
+DECAY = 0.004  # of weights on standardized vectors
+STEPS = 60  # of L-BFGS
+GLOBAL_WEIGHT = 1.5  # of the questions about the documents as a whole, which have several forms, beside 1 of each other kind
 KEPT = Path(__file__).resolve().parents[2] / "tests" / "query" / "data"
 ABOUT_DOCUMENTS = "documents"
 FOLLOW_UP_KINDS = ("answer", ABOUT_DOCUMENTS)  # what the last line of a conversation is about
 DOCQA_KINDS = {"fact": "fact", "howto": "how_to", "list": "list", "explain": "explanation", "compare": "comparison"}
 
 
-def examples(folders: Sequence[Path], rng: random.Random, share: float) -> list[LabelledQuestion]:
+def examples(folders: Sequence[Path], seed: int, share: float) -> list[LabelledQuestion]:
     """The questions to learn from, each with variants."""
-    written = list(written_questions())
-    chosen = rng.sample(written, round(share * len(written)))
-    labelled = [variant for q in [*chosen, *public_questions(folders, rng, share)] for variant in varied(q, rng)]
-    return [*labelled, *noise_questions(rng)]
+    public = public_questions(folders, random.Random(seed), share)
+    return [*part_with_variants([*written_questions()], seed, share), *with_variants(public, seed), *noise_questions(random.Random(seed))]
+
+
+def part_with_variants(questions: Sequence[LabelledQuestion], seed: int, share: float) -> list[LabelledQuestion]:
+    """A share of the questions by chance, each with variants."""
+    return with_variants(random.Random(seed).sample(questions, round(share * len(questions))), seed)
+
+
+def with_variants(questions: Iterable[LabelledQuestion], seed: int) -> list[LabelledQuestion]:
+    """Each question with its variants, which stay the same, and their kept vectors with them, when other questions are added."""
+    return [variant for q in questions for variant in varied(q, random.Random(f"{seed} {q.text}"))]
 
 
 def vectors_of(texts: Iterable[str], cache: Path) -> dict[str, Array]:
@@ -75,7 +91,7 @@ def _allowed_kinds(label: str) -> set[str]:
 def fit(questions: Sequence[LabelledQuestion], vectors: dict[str, Array], kinds: Sequence[str] = QUESTION_KINDS) -> KindClassifier:
     """The classifier; of a question that is only known to be particular, the probability of all kinds but global is raised.
 
-    Every kind weighs the same. Vectors are standardized for training, which the weights that are returned undo.
+    Every kind but global weighs the same. Vectors are standardized for training, which the weights that are returned undo.
     """
     x = np.array([vectors[q.text] for q in questions], np.float32)
     mean, scale = x.mean(0), x.std(0) + 1e-6
@@ -83,7 +99,7 @@ def fit(questions: Sequence[LabelledQuestion], vectors: dict[str, Array], kinds:
     total: dict[str, float] = defaultdict(float)
     for q in questions:
         total[q.label] += q.weight
-    weights = torch.tensor([q.weight / total[q.label] for q in questions])
+    weights = torch.tensor([q.weight / total[q.label] * (GLOBAL_WEIGHT if q.label == QuestionKind.GLOBAL else 1) for q in questions])
     weights /= weights.sum()
     given = torch.from_numpy((x - mean) / scale)
     weight, bias = torch.zeros(len(kinds), x.shape[1], requires_grad=True), torch.zeros(len(kinds), requires_grad=True)
@@ -138,18 +154,23 @@ def tell(name: str, rows: Sequence[tuple[str, str]], classifier: KindClassifier,
     print(f"{name}: {right} of {len(rows)} right, {wrong} wrong, {len(rows) - right - wrong} unsure; {errors}", flush=True)
 
 
-def follow_ups(rng: random.Random, share: float) -> list[LabelledQuestion]:
+def whole_questions(seed: int, share: float) -> list[LabelledQuestion]:
+    """The written questions about the documents as a whole, as such of their form."""
+    return part_with_variants([replace(q, label=q.form) for q in written_questions() if q.form], seed, share)
+
+
+def follow_ups(seed: int, share: float) -> list[LabelledQuestion]:
     """Last lines of conversations, and questions of all kinds that are about the documents, but for those about all of them."""
     others = [replace(q, label=ABOUT_DOCUMENTS) for q in written_questions() if q.label != QuestionKind.GLOBAL]
     rows = [*written_questions(FOLLOW_UPS), *others]
-    return [variant for q in rng.sample(rows, round(share * len(rows))) for variant in varied(q, rng)]
+    return part_with_variants(rows, seed, share)
 
 
-def collection_questions(rng: random.Random, share: float) -> list[LabelledQuestion]:
+def collection_questions(seed: int, share: float) -> list[LabelledQuestion]:
     """Questions about the files, and questions of all kinds about what they say."""
     others = [replace(q, label=CollectionKind.OTHER, weight=q.weight / 4) for q in (*written_questions(), *written_questions(FOLLOW_UPS))]
     rows = [*written_questions(COLLECTION_QUESTIONS), *others]
-    return [variant for q in rng.sample(rows, round(share * len(rows))) for variant in varied(q, rng)]
+    return part_with_variants(rows, seed, share)
 
 
 def tell_collection_questions(classifier: KindClassifier, vectors: dict[str, Array]) -> None:
@@ -197,12 +218,13 @@ def main() -> None:
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)  # the matrices are small
-    learned = examples(args.data, random.Random(args.seed), args.share)
-    last_lines = follow_ups(random.Random(args.seed), args.share)
+    learned = examples(args.data, args.seed, args.share)
+    last_lines = follow_ups(args.seed, args.share)
     measured = {**kept_questions(), "docqa": docqa_questions(args.data)}
-    about_files = collection_questions(random.Random(args.seed), args.share)
+    about_files = collection_questions(args.seed, args.share)
+    wholes = whole_questions(args.seed, args.share)
     kept = (*measured.values(), kept_follow_ups(), kept_collection_questions())
-    texts = [*(q.text for q in (*learned, *last_lines, *about_files)), *(text for rows in kept for _, text in rows)]
+    texts = [*(q.text for q in (*learned, *wholes, *last_lines, *about_files)), *(text for rows in kept for _, text in rows)]
     vectors = vectors_of(texts, args.out / "vectors.npz")
     about_answer = fit(last_lines, vectors, FOLLOW_UP_KINDS)
     save(about_answer, args.out / "follow_ups.safetensors", FOLLOW_UP_KINDS, last_lines)
@@ -210,6 +232,7 @@ def main() -> None:
     files = fit(about_files, vectors, COLLECTION_KINDS)
     save(files, args.out / "collection_questions.safetensors", COLLECTION_KINDS, about_files)
     tell_collection_questions(files, vectors)
+    save(fit(wholes, vectors, WHOLE_FORMS), args.out / "whole_forms.safetensors", WHOLE_FORMS, wholes)
     classifier = fit(learned, vectors)
     save(classifier, args.out / "question_kinds.safetensors", QUESTION_KINDS, learned)
     for name, rows in measured.items():

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from localrag.query.question_kind import QuestionKind
+from localrag.query.question_kind import QuestionKind, WholeForm
 from localrag.text.language import FUNCTION_WORDS_BY_LANGUAGE
 from localrag.text.sentences import is_cjk
 
@@ -24,6 +24,7 @@ PARTICULAR = "particular"  # of a question that is not global, and nothing more 
 KIND_LABELS = frozenset({kind.value for kind in QuestionKind} | {PARTICULAR})
 MAX_FACT_WORDS, MAX_FACT_CHARS = 6, 12  # of a short answer; characters of a Chinese one
 WRITTEN_WEIGHT = 24.0  # of a question written for this project, beside 1 of a public one
+ALL_WEIGHT = 2.0  # of a question about everything, beside 1 of one of another form: few words such as "summary" must do
 COLLECTION_QUESTIONS = Path(__file__).with_name("collection_questions.txt")  # about the files themselves, and others that resemble them
 LEANING = ("how come?", "Go on.", "and after that?", "Which one?", "wieso?", "¿y luego?", "et ensuite ?", "为何？", "然后呢？")
 TYPO_SHARE = 0.08  # of letters
@@ -34,22 +35,25 @@ _NO_FACT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LabelledQuestion:
-    """A question, its kind or `PARTICULAR`, the set that it is from, and how much it weighs."""
+    """A question, its kind or `PARTICULAR`, the set that it is from, how much it weighs, and its form if it is global and written."""
 
     text: str
     label: str
     source: str
     weight: float = 1.0
+    form: str = ""
 
 
 def written_questions(path: Path = WRITTEN) -> Iterator[LabelledQuestion]:
-    """The questions written for this project, below `== KIND LANGUAGE`."""
-    label = ""
+    """The questions written for this project, below `== KIND LANGUAGE`, or `== global LANGUAGE FORM`."""
+    label = form = ""
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("== "):
-            label = line.split()[1]
+            label, _, form = [*line.split()[1:], WholeForm.ALL.value][:3]
         elif line and not line.startswith("#"):
-            yield LabelledQuestion(line, label, "written", WRITTEN_WEIGHT)
+            found = form if label == QuestionKind.GLOBAL else ""
+            weight = WRITTEN_WEIGHT * (ALL_WEIGHT if found == WholeForm.ALL else 1)
+            yield LabelledQuestion(line, label, "written", weight, found)
 
 
 def noise_questions(rng: random.Random) -> Iterator[LabelledQuestion]:

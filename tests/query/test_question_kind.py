@@ -10,7 +10,16 @@ import pytest
 
 from localrag import model_files
 from localrag.llm.reader import PassageReader
-from localrag.query.question_kind import QUESTION_KINDS, UNKNOWN_KIND, QuestionKind, is_about_answer, load_classifier, question_kind
+from localrag.query.question_kind import (
+    QUESTION_KINDS,
+    UNKNOWN_KIND,
+    QuestionKind,
+    WholeForm,
+    is_about_answer,
+    load_classifier,
+    question_kind,
+    whole_form,
+)
 from localrag.system.installation import reinstall_hint
 
 DATA = Path(__file__).parent / "data"
@@ -52,6 +61,17 @@ def test_kinds_of_questions_kept_from_training_are_told():
     assert found["wrong"] <= 0.07 * found.total()
 
 
+@pytest.mark.ci
+def test_questions_about_the_whole_are_recognized_with_their_form():
+    """Of 60 in five languages, kept from training, 95 % or more, nine in ten of them with their form; of 60 others 97 % are left alone."""
+    kept = [(form, told(text).kind is QuestionKind.GLOBAL, text) for form, _, text in rows("whole_questions.tsv")]
+    recognized = [(form, text) for form, is_global, text in kept if form != "none" and is_global]
+
+    assert len(recognized) >= 0.95 * 60
+    assert sum(not is_global for form, is_global, _ in kept if form == "none") >= 0.97 * 60
+    assert sum(whole_form(text, project_with()) == form for form, text in recognized) >= 0.9 * len(recognized)
+
+
 @pytest.mark.parametrize(
     ("question", "kind"),
     [
@@ -70,22 +90,24 @@ def test_a_kind_is_told_without_case_signs_or_spelling(question, kind):
 
 @pytest.mark.parametrize("question", ["the of and", "x" * 2000, "what are the main themes " * 80, "ཀ་ཁ་ག་ང་", "Ruth", "\u200b"])
 def test_an_odd_question_has_probabilities(question):
-    """Stop words, 2,000 characters, an unknown script, one word: seven probabilities that sum to one, and nothing about everything."""
+    """Stop words, 2,000 characters, an unknown script, one word: seven probabilities that sum to one; about everything is
+    only what asks for it again and again."""
     found = told(question)
 
     assert len(found.values) == len(QUESTION_KINDS)
     assert sum(found.values) == pytest.approx(1, abs=1e-5)
-    assert found.kind is not QuestionKind.GLOBAL
+    assert (found.kind is QuestionKind.GLOBAL) == question.startswith("what are")
 
 
 def test_without_a_reader_the_kind_is_unknown():
-    """Nothing is said of it, and neither a short answer nor an answer from the reports follows."""
+    """Nothing is said of it, and neither a short answer nor an answer from the reports follows; its form is that without a topic."""
     project = project_with(reader=None)
     found = question_kind("What are the main themes?", project)
 
     assert found == UNKNOWN_KIND
     assert found.kind is None
     assert not found.wants_few_words
+    assert whole_form("How did the minutes change?", project) is WholeForm.ALL
     assert not project.said
 
 
