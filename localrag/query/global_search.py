@@ -167,7 +167,7 @@ async def ask_global(question: Question, project: Project) -> AnswerDraft:
         points = quote_reports(question, ids, project)
         return AnswerDraft(points, "" if points else "No report of this level is relevant to the question.", level, note)
     if not question.options.context_only and is_slow_map(question, project, await _size_of_reports(ids, project)):
-        return await _write_by_theme(question, project)
+        return await _write_by_theme(question, ids, project)
     scored = rank_by_relevance(question, ids, graph.coverage_of(project.db, ids), project)
     order = [*scored, *(i for i in ids if i not in scored)]
     quoted = all(r.rating is None for r in graph.reports_of(project.db, order[:SAMPLE_REPORTS]))
@@ -228,9 +228,12 @@ def _size_of_passages(ids: Sequence[str], project: Project) -> int:
     return sum(c.tokens for c in sample) * len(ids) // max(1, len(sample))
 
 
-async def _write_by_theme(question: Question, project: Project) -> AnswerDraft:
-    """An answer in one call, from the themes that an answer without a model would quote: where map calls would take too long."""
+async def _write_by_theme(question: Question, ids: Sequence[str], project: Project) -> AnswerDraft:
+    """An answer in one call, from the themes that an answer without a model would quote, else from reports: where map calls would take too
+    long.
+    """
     draft = draft_by_theme(question, project)
+    draft = draft if draft.points else AnswerDraft(quote_reports(question, ids, project))
     budget = (await effective_budgets(question, project)).reduce_context
     sources = [DraftSource(f"{p.title}\n{p.text}".strip(), p.quotes) for p in draft.points]
     within = await fit_sources(sources, project, budget) or sources[:1]

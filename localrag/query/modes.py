@@ -11,13 +11,13 @@ from localrag.query.drift_search import ask_drift
 from localrag.query.global_search import ask_global, ask_text_map_reduce
 from localrag.query.local_search import ask_local
 from localrag.query.question import AnswerDraft, Question
-from localrag.query.question_kind import QuestionKind, question_kind
+from localrag.query.question_kind import QuestionKind, WholeForm, question_kind, whole_form
 from localrag.query.retriever import named_entities
 from localrag.store import graph, runs
 from localrag.store.filtered import FilteredDatabase
 from localrag.text.language import has_few_words_beside
 
-MIN_GLOBAL_DESPITE_NAMES = 0.9  # probability from which on a question that names an entity is about the documents as a whole
+MIN_SURE_GLOBAL = 0.9  # probability from which on a question with a topic or a name is about the documents as a whole
 MODE_FUNCTIONS = {
     "mix": ask_graph_walk,
     "local": ask_local,
@@ -40,7 +40,8 @@ def route_question(question: str, project: Project) -> tuple[str, str]:
     """
     probabilities = question_kind(question, project)
     kind, named = probabilities.kind, named_entities(question, project)
-    if kind is QuestionKind.GLOBAL and (not named or probabilities.of(kind) >= MIN_GLOBAL_DESPITE_NAMES):
+    is_sure = probabilities.of(QuestionKind.GLOBAL) >= MIN_SURE_GLOBAL
+    if kind is QuestionKind.GLOBAL and (is_sure or not (named or whole_form(question, project) is WholeForm.TOPIC)):
         if isinstance(project.db, FilteredDatabase):
             counts = graph.counts(project.db, ["documents", "chunks"])
             if counts["documents"] == 1 and counts["chunks"] <= MIN_BUDGETS.passages:

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 SWITCHES = set(
     """about all check chunks collection condition config context_only continue delete
     documents dry_run dynamic filter force format head include_same json judge k kind level limit markdown max_tokens n name
-    open out passages plan programs progress prune quiet ray rebuild recluster repair repeat repeats resume retune rows save seed
+    open out passages plan programs progress prune quick quiet ray rebuild recluster repair repeat repeats resume retune rows save seed
     similar skipped test use user verify watch words write_reports yes""".split()
 )
 

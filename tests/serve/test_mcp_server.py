@@ -248,4 +248,4 @@ def test_the_settings_of_programs_are_printed(folder, tmp_path, program, key, mo
     if program == "claude":
         parameters = StdioServerParameters(command=server["command"], args=server["args"], env=dict(os.environ), cwd=str(tmp_path))
         (listed,) = by_client(parameters, lambda client: client.list_tools())
-        assert len(listed.tools) == 11
+        assert len(listed.tools) == 12

@@ -83,6 +83,8 @@ def everything_huge():
         yield mcp_results.document_text_result(part)
     yield mcp_results.item_result("entity", known)
     yield mcp_results.item_result("report", one | {"findings": [finding] * 9, "markdown": HUGE, "children": [one] * 99})
+    theme = {"number": "1", "label": HUGE, "phrases": [HUGE] * 3, "documents": 9, "paths": [HUGE] * 999, "quotes": [quote] * 5}
+    yield mcp_results.page_result("themes", {}, [theme | {"parts": [theme] * 9}] * 99, 0, 99)
     yield mcp_results.page_result("communities", {"levels": [0, 1]}, [one] * 999, 0, 999)
     yield mcp_results.page_result("documents", {}, [listed] * 100, 0, 999)
     for n_columns in (2, 4, 6, 21):
