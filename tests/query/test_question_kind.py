@@ -63,7 +63,7 @@ def test_kinds_of_questions_kept_from_training_are_told():
 
 @pytest.mark.ci
 def test_questions_about_the_whole_are_recognized_with_their_form():
-    """Of 60 in five languages, kept from training, 93 % (the goal is 95), nine in ten of them with their form; of 60 others 97 % are left alone."""
+    """Of 60 in five languages, kept from training, 93 % (the goal is 95), nine in ten with their form; of 60 others 97 % are left alone."""
     kept = [(form, told(text).kind is QuestionKind.GLOBAL, text) for form, _, text in rows("whole_questions.tsv")]
     recognized = [(form, text) for form, is_global, text in kept if form != "none" and is_global]
 
