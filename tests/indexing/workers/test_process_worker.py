@@ -101,7 +101,7 @@ def test_a_worker_that_is_killed_costs_what_it_had_under_way(tmp_path, seed):
 
     def killer():
         chance = random.Random(seed)
-        while not ended.wait(chance.uniform(0.05, 0.4)) and len(kills) < 4:
+        while not ended.wait(chance.uniform(0.05, 0.4)) and len(kills) < 2:  # a third might end the same task, which is then given up
             if found := workers_of():
                 victim = chance.choice(found)
                 kills.append(victim.pid)
