@@ -77,7 +77,7 @@ def stored_themes(db: Database, folder: Path) -> tuple[Theme, ...]:
     """The themes of the documents that the database shows, broadest first: from memory, else from the cache file, else made anew."""
     if isinstance(db, FilteredDatabase):
         return find_themes(db, load_passages(db))
-    file, memory = _themes_file(db, folder), caches_of(folder)
+    file, memory = themes_file(db, folder), caches_of(folder)
     name, *known = memory.get("themes", ("",))
     if name == file.name:
         return tuple(known)
@@ -89,11 +89,11 @@ def stored_themes(db: Database, folder: Path) -> tuple[Theme, ...]:
 
 
 def update_themes(db: Database) -> tuple[Theme, ...]:
-    """The themes of all documents, written to a cache file unless the current one is there."""
-    file = _themes_file(db, folder_of(db))
+    """The themes of the documents that the graph covers, written to a cache file unless the current one is there."""
+    file = themes_file(db, folder_of(db))
     if (known := _read_themes(file)) is not None:
         return known
-    themes = find_themes(db, load_passages(db))
+    themes = find_themes(db, load_passages(db, in_graph=True))
     try:
         with atomic_file(file) as part:
             part.write_text(json.dumps([asdict(theme) for theme in themes], ensure_ascii=False), encoding="utf-8")
@@ -105,9 +105,11 @@ def update_themes(db: Database) -> tuple[Theme, ...]:
     return themes
 
 
-def _themes_file(db: Database, folder: Path) -> Path:
-    graph = runs.load_settings(db).get("graph_hash")
-    return folder / f"themes.{content_id('themes 1', graph, vectors_state(db, 'chunk'), vectors_state(db, 'title'))}.json"
+def themes_file(db: Database, folder: Path) -> Path:
+    """The cache file of the present graph, and of its documents' vectors by the present embedder."""
+    settings = runs.load_settings(db)
+    graph = settings.get("graph_hash") or vectors_state(db, "chunk")
+    return folder / f"themes.{content_id('themes 1', graph, settings.get('embedder'))}.json"
 
 
 def _read_themes(file: Path) -> tuple[Theme, ...] | None:

@@ -68,6 +68,7 @@ from localrag.store import runs as runs_store
 from localrag.store.documents import file_stats
 from localrag.store.retention import CollectedItems
 from localrag.system.resources import infrequent_gc
+from localrag.themes import update_themes
 
 MIN_BATCH_CHUNKS = 4096  # chunks, some five minutes of the bundled model: extracted before the graph is first updated
 PRELIMINARY_GRAPH_FROM_CHUNKS = 200  # for more, or for more seconds, a graph without the model is published first
@@ -346,6 +347,10 @@ async def _build_and_publish(
             embedder=changed_embedder(project),
             settings=states,
         )
+    if reports:
+        progress("themes", 0, 1)
+        update_themes(db)
+        progress("themes", 1, 1)
 
 
 def documents_below(paths: Sequence[Path], opened: OpenIndex) -> list[str]:

@@ -34,6 +34,7 @@ STAGE_SECONDS: Mapping[str, tuple[float, float]] = {
     "reports": (1.2, 0.035),
     "entity embeddings": (1.5, 0.03),
     "report embeddings": (1.5, 0.03),
+    "themes": (0.3, 0.005),
 }
 MODEL_STAGE_SECONDS = {"entity duplicates": 3.0, "description summaries": 15.0, "reports": 50.0}  # per chunk, if the chat model writes
 MODEL_EXTRACTION_SECONDS = 20.0
@@ -60,7 +61,7 @@ SPEED_WINDOW_S = 15.0  # seconds over which the engine's speed is averaged
 BYTES_PER_CHUNK = 2000  # bytes of an unread file per chunk: at most 680 tokens of text, in files that have little else
 CHUNK_STAGES = ("documents", "chunk embeddings", "sentences", "noun phrases")
 GRAPH_STAGES = ("entity resolution", "entity duplicates", "description summaries", "communities", "layout")
-REPORT_STAGES = ("reports", "entity embeddings", "report embeddings")
+REPORT_STAGES = ("reports", "entity embeddings", "report embeddings", "themes")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlite_utils import Database
 
+from localrag.store import runs
 from localrag.store.vectors import Vectors, load_windows
 
 
@@ -33,12 +34,16 @@ class PassageSet:
         return PassageSet([self.places[n] for n in members], self.vectors[np.asarray(members, np.int64)])
 
 
-def load_passages(db: Database) -> PassageSet:
-    """The passages of all documents that the database shows, in their order."""
+def load_passages(db: Database, *, in_graph: bool = False) -> PassageSet:
+    """The passages of all documents that the database shows, in their order; `in_graph`: without what a graph does not cover yet."""
     ids, spans, vectors = load_windows(db)
     at = {key: (document, start) for key, document, start in db.execute("SELECT id, document_id, start FROM chunks")}
     places = [PassagePlace(at[key][0], key, at[key][1] + a, at[key][1] + b) for key, (a, b) in zip(ids, spans.tolist(), strict=True)]
-    return PassageSet(places, vectors)
+    found = PassageSet(places, vectors)
+    if not in_graph or not runs.load_settings(db).get("graph_hash"):
+        return found
+    covered = {key for (key,) in db.execute("SELECT chunk_id FROM graph_inputs")}
+    return found.some([n for n, key in enumerate(ids) if key in covered])
 
 
 def passage_texts(db: Database, places: Sequence[PassagePlace]) -> list[str]:
