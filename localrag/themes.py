@@ -50,6 +50,7 @@ MAX_LABEL_CHARS = 80
 NOVELTY = 4.0  # what a sentence loses whose words all stand in those before it
 RESOLUTION = 1.6  # of the groups; the modularity of 1 puts two subjects of a small collection into one
 MAX_HEADED_DOCUMENTS, MAX_HEADED_SHARE = 2, 0.05  # documents with a heading; one of more, such as "Agenda", names no theme
+MIN_NAMED_DOCUMENTS, MAX_NAMED_SHARE = 5, 0.4  # documents with a name; one of more, such as a writer's own, names no theme
 SPEECH_WEIGHT = 0.7  # of a sentence in direct speech
 ITERATIONS = 10
 _SPEECH = re.compile(r"^[\"'“‘「『]|[“”\"「」][^“”\"「」\n]*[“”\"「」]|(?<!\w)'.{0,400}'(?!\w)")
@@ -307,8 +308,10 @@ def _headings(db: Database, passages: PassageSet, shown: Sequence[int]) -> list[
             for heading in outline.headings_at(passages.places[n].start)[-2:]:
                 below[heading].add(n)
     most = max(MAX_HEADED_DOCUMENTS, MAX_HEADED_SHARE * len({p.document for p in passages.places}))
-    documents = {title: len({passages.places[n].document for n in members}) for title, members in below.items()}
-    fitting = (title for title in below if len(title) <= MAX_LABEL_CHARS and documents[title] <= most)
+    documents = defaultdict[str, set[str]](set)
+    for title, numbers in below.items():
+        documents[_line_key(title)] |= {passages.places[n].document for n in numbers}
+    fitting = (title for title in below if len(title) <= MAX_LABEL_CHARS and len(documents[_line_key(title)]) <= most)
     return [_Phrase(title, HEADING_WEIGHT, frozenset(below[title])) for title in fitting]
 
 
@@ -327,7 +330,10 @@ def _names(db: Database, passages: PassageSet, shown: Sequence[int]) -> list[_Ph
                 forms[entity][name] += 1
     written = {e: forms[e].most_common(1)[0][0] for e in forms}
     weights = {e: NAME_WEIGHT if kinds[e] in ("person", "name") else 1.0 for e in forms}
-    return [_Phrase(written[e], weights[e], frozenset(members)) for e, members in sorted(within.items()) if len(members) > 1]
+    of_entity = {e: len({passages.places[n].document for n in members}) for e, members in within.items()}
+    most = max(MIN_NAMED_DOCUMENTS, MAX_NAMED_SHARE * len({p.document for p in passages.places}))
+    telling = (e for e, members in sorted(within.items()) if len(members) > 1 and of_entity[e] <= most)
+    return [_Phrase(written[e], weights[e], frozenset(within[e])) for e in telling]
 
 
 def _ranked(

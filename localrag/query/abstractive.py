@@ -97,7 +97,8 @@ async def write_cited_prose(question: Question, project: Project, sources: Seque
     if not sources:
         return []
     budgets = await effective_budgets(question, project)
-    question.report_status(f"reading {len(sources)} {'passages' if task == 'answer' else 'points'} …")
+    if task != "theme":  # several at once
+        question.report_status(f"reading {len(sources)} {'passages' if task == 'answer' else 'points'} …")
     more = ""
     for is_last in (False, True):
         stream = await _write_points(question, project, sources, task, budgets, more, is_last=is_last)

@@ -8,6 +8,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 from localrag.errors import ContextTooSmall, UsageError
@@ -40,7 +41,7 @@ from localrag.query.reading_budget import (
     map_call_overhead,
     rank_by_relevance,
 )
-from localrag.query.theme_answers import draft_by_theme
+from localrag.query.theme_answers import draft_by_theme, write_by_theme
 from localrag.records import PendingReport, Report
 from localrag.store import chunks, graph, vectors
 from localrag.store.filtered import FilteredDatabase
@@ -229,17 +230,16 @@ def _size_of_passages(ids: Sequence[str], project: Project) -> int:
 
 
 async def _write_by_theme(question: Question, ids: Sequence[str], project: Project) -> AnswerDraft:
-    """An answer in one call, from the themes that an answer without a model would quote, else from reports: where map calls would take too
-    long.
-    """
-    draft = draft_by_theme(question, project)
-    draft = draft if draft.points else AnswerDraft(quote_reports(question, ids, project))
+    """An answer by theme, where map calls over the reports would take too long; without themes, from the most relevant reports."""
+    note = "Written theme by theme, since reading all reports would take too long here. All: --max-calls 50"
+    draft = await write_by_theme(question, project)
+    if draft.points:
+        return replace(draft, note=f"{draft.note} {note}")
+    quoted = draft_by_theme(question, project).points or quote_reports(question, ids, project)
     budget = (await effective_budgets(question, project)).reduce_context
-    sources = [DraftSource(f"{p.title}\n{p.text}".strip(), p.quotes) for p in draft.points]
-    within = await fit_sources(sources, project, budget) or sources[:1]
-    points = await write_cited_prose(question, project, within, "reduce")
-    note = f"{draft.note} Written from {len(within)} themes, since reading all reports would take too long here. All: --max-calls 50"
-    return AnswerDraft(tuple(points) or draft.points, note=note.strip())
+    sources = await fit_sources([DraftSource(f"{p.title}\n{p.text}".strip(), p.quotes) for p in quoted], project, budget)
+    points = await write_cited_prose(question, project, sources, "reduce")
+    return AnswerDraft(tuple(points) or quoted, note=note)
 
 
 async def ask_text_map_reduce(question: Question, project: Project) -> AnswerDraft:

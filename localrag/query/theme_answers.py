@@ -4,21 +4,26 @@ Without a topic these are the themes of all documents. With one, the passages ne
 groups them by date, one that compares periods has the themes of each. A single document is told along its parts.
 """
 
+import asyncio
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localrag.project import Project
-from localrag.query.question import AnswerDraft, AnswerPoint, Question, quote_point
+from localrag.query.abstractive import fit_sources, write_cited_prose
+from localrag.query.answer_markdown import AnswerUnit, UnitKind
+from localrag.query.basic_search import place_of
+from localrag.query.question import AnswerDraft, AnswerPoint, DraftSource, Question, quote_point
 from localrag.query.question_kind import WholeForm, whole_form
 from localrag.query.retriever import content_stems
+from localrag.records import Quote
 from localrag.store import chunks as chunks_store
 from localrag.store import documents as documents_store
-from localrag.store.passages import PassageSet, load_passages, passage_texts
+from localrag.store.passages import PassagePlace, PassageSet, load_passages, passage_texts
 from localrag.text.quotes import informativeness, mmr, quote_text
 from localrag.text.sentences import is_cjk
 from localrag.themes import Theme, describe_groups, find_themes, sentences_in, stored_themes
@@ -31,6 +36,9 @@ MIN_TOPIC_SHARE = 0.55  # of the best passage's nearness to the topic
 MIN_TOPIC_COSINE = 0.25  # of the nearest passage of a topic that the documents speak of
 WORDS_WEIGHT = 0.3  # of the question's words that a passage has, relative to its cosine
 MAX_PERIODS = 8
+MAX_WRITTEN_THEMES, MAX_THEME_PASSAGES = 6, 5
+MIN_THEME_TOKENS, MAX_THEME_TOKENS = 350, 900  # of the passages from which a model writes about a theme
+READING_S = 25.0  # seconds for reading the passages of all themes
 MAX_PARTS = 8  # of a single document
 _YEAR = re.compile(r"\b(1[5-9]\d\d|20\d\d)\b(?:\s*(?:-|–|—|to|bis|à|a|至|到)\s*(\d{4}|\d\d)\b)?")
 
@@ -64,13 +72,67 @@ def themes_for(question: Question, project: Project) -> tuple[Sequence[Theme], s
     return stored_themes(project.db, project.folder), counted
 
 
+async def write_by_theme(question: Question, project: Project) -> AnswerDraft:
+    """A section for each of the broadest themes that a question asks for, written from passages of the theme alone; no points without any.
+
+    A small model says more that is true of a few passages than of many. The themes are written side by side and shown in their order.
+    """
+    themes, note = themes_for(question, project)
+    themes = themes[: 1 if question.wants_one_sentence else MAX_WRITTEN_THEMES]
+    speed = project.model.prefill_speed()
+    room = MAX_THEME_TOKENS if speed is None else max(MIN_THEME_TOKENS, int(speed * READING_S / max(1, len(themes))))
+
+    form = question.options.response_type or "two or three sentences"
+    of_section = replace(question, on_point=None, options=replace(question.options, response_type=form))
+
+    async def section(theme: Theme) -> list[AnswerPoint]:
+        sources = await fit_sources(_theme_sources(theme, project), project, min(MAX_THEME_TOKENS, room))
+        return await write_cited_prose(of_section, project, sources, "theme")
+
+    advance, points = question.progress_counter("writing {} themes …", len(themes)), list[AnswerPoint]()
+    sections = [asyncio.create_task(section(theme)) for theme in themes]
+    try:
+        for theme, task in zip(themes, sections, strict=True):
+            written = await task
+            advance(1)
+            for point in _section(theme_title(theme, question, project), written):
+                points.append(point)
+                if question.on_point:
+                    question.on_point(point)
+    finally:
+        for task in sections:
+            task.cancel()
+    return AnswerDraft(tuple(points), note=note)
+
+
+def _theme_sources(theme: Theme, project: Project) -> list[DraftSource]:
+    """The passages of a theme, best first, one of each document before a second of any."""
+    seen, first, others = set[str](), list[PassagePlace](), list[PassagePlace]()
+    for place in theme.passages:
+        (others if place.document in seen else first).append(place)
+        seen.add(place.document)
+    places = [*first, *others][:MAX_THEME_PASSAGES]
+    paths, texts = documents_store.document_paths(project.db), passage_texts(project.db, places)
+    return [
+        DraftSource(text, (Quote(p.chunk, p.start, p.end, text),), place_of(paths[p.document], ()))
+        for p, text in zip(places, texts, strict=True)
+    ]
+
+
+def _section(title: str, written: Sequence[AnswerPoint]) -> Iterator[AnswerPoint]:
+    """What the model wrote about a theme, below its title; nothing of nothing."""
+    told = [point for point in written if point.unit and point.unit.claim]
+    if told:
+        yield AnswerPoint(title, (), unit=AnswerUnit(UnitKind.LAYOUT, f"**{title}**", "\n\n"), is_generated=True)
+    for n, point in enumerate(told):
+        yield replace(point, unit=replace(point.unit, before=" " if n else "\n")) if point.unit else point
+
+
 def theme_title(theme: Theme, question: Question, project: Project) -> str:
-    """The label of a theme, its key phrases, and the number of documents with a passage about it; of a single one, of passages."""
-    total, n, units = len(documents_store.document_paths(project.db)), len(theme.documents), ("documents", "份文档")
-    if total < 2:
-        return ": ".join(filter(None, (theme.label, ", ".join(theme.phrases))))
-    breadth = f"{total} {units[1]}中的 {n} 份" if is_cjk(question.text) else f"in {n} of {total} {units[0]}"
-    return f"{': '.join(filter(None, (theme.label, ', '.join(theme.phrases))))} ({breadth})"
+    """The label of a theme, its key phrases, and the number of documents with a passage about it, unless there is a single document."""
+    total, n, label = len(documents_store.document_paths(project.db)), len(theme.documents), [theme.label, ", ".join(theme.phrases)]
+    breadth = f"{total} 份文档中的 {n} 份" if is_cjk(question.text) else f"in {n} of {total} documents"
+    return ": ".join(filter(None, label)) + (f" ({breadth})" if total > 1 else "")
 
 
 def theme_point(theme: Theme, question: Question, project: Project, n_quotes: int) -> AnswerPoint:

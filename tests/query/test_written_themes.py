@@ -1,0 +1,90 @@
+"""On a slow machine a model writes an answer about the whole theme by theme, each from passages of that theme."""
+
+import re
+import shutil
+from pathlib import PurePosixPath
+
+import pytest
+
+from localrag.engine.settings import EngineOptions
+from localrag.filters import DocumentFilter
+from localrag.project import open_for_query
+from tests.fakes import Scripted, answered_by
+from tests.query import made
+
+READING_SPEED = 10.0  # tokens per second: reading all reports would take too long
+WHOLE = "What are the main themes?"
+
+
+@pytest.fixture
+def ask(demo_town, tmp_path):
+    """A function that asks a copy of the demo a question of a slow model, which `says` to each request what that returns."""
+    shutil.copytree(demo_town, tmp_path / "town")
+
+    def asked(says, question=WHOLE, window=4096, **options):
+        with open_for_query(tmp_path / "town" / ".localrag", engine=EngineOptions()) as project:
+            scripted = answered_by(project, Scripted(says, window=window))
+            project.model.prefill_speed = lambda: READING_SPEED
+            return made.ask(project, question, "global", style="abstractive", **options), scripted.requests
+
+    return asked
+
+
+def sources_in(request):
+    """The numbers and files of a request's passages."""
+    return re.findall(r"^\[(\d+)\] (\S+)", request.messages[-1]["content"], re.MULTILINE)
+
+
+def first_sentence(request):
+    """The first sentence of the request's first passage in English, with its number; where none is in English, one that says little."""
+    passages = re.split(r"^\[(\d+)\] \S+\n", request.messages[-1]["content"].split("A reader asks")[0], flags=re.MULTILINE)[1:]
+    for number, text in zip(passages[::2], passages[1::2], strict=True):
+        if text.isascii() or "é" in text:
+            return f"{' '.join(text.replace('#', '').split('. ')[0].split())}. [{number}]"
+    return f"The captain said {len(text)} words in court. [1]"
+
+
+def test_each_theme_is_written_from_its_own_passages(ask):
+    """Every request has passages of one theme, numbered from 1, and the question; the answer has a section for each, in their order."""
+    answer, requests = ask(first_sentence)
+
+    assert [r.task for r in requests] == ["theme"] * 6
+    assert all([int(n) for n, _ in sources_in(r)] == list(range(1, len(sources_in(r)) + 1)) for r in requests)
+    assert all(WHOLE in r.messages[-1]["content"] for r in requests)
+    headings = re.findall(r"^\*\*\S.* \(in (\d+) of 17 documents\)\*\*$", answer.answer, re.MULTILINE)
+    assert len(headings) == 6
+    assert [int(n) for n in headings] == sorted(map(int, headings), reverse=True)
+    assert {PurePosixPath(c.path) for c in answer.citations} <= {PurePosixPath(path) for r in requests for _, path in sources_in(r)}
+    assert len(answer.citations) >= 4
+
+
+def test_a_theme_of_which_the_model_says_nothing_is_left_out(ask):
+    """No heading stands above nothing."""
+    answer, requests = ask(lambda request: "" if "Silver Promise" in request.messages[-1]["content"] else first_sentence(request))
+    n_silent = sum("Silver Promise" in r.messages[-1]["content"] for r in requests)
+
+    assert 0 < n_silent < 6
+    assert len(re.findall(r"^\*\*\S.* \(in \d+ of 17 documents\)\*\*$", answer.answer, re.MULTILINE)) == 6 - n_silent
+
+
+def test_a_topic_is_written_from_the_passages_near_it(ask):
+    """The groups of passages that are near the topic are its themes."""
+    _, requests = ask(first_sentence, "What do the documents say about the lighthouse?")
+
+    assert {r.task for r in requests} == {"theme"}
+    assert sum("light" in r.messages[-1]["content"].split("A reader asks")[0].lower() for r in requests) >= len(requests) - 1
+
+
+def test_only_selected_documents_are_read(ask):
+    """With a filter the themes are those of the selected documents."""
+    _, requests = ask(first_sentence, selection=DocumentFilter("path=docs/council/*"))
+
+    assert {str(PurePosixPath(path).parent) for r in requests for _, path in sources_in(r)} == {"docs/council"}
+
+
+def test_a_model_that_writes_nothing_leaves_the_sentences_of_the_themes(ask):
+    """The answer is then what it is without a model."""
+    answer, _ = ask(lambda _: "")
+
+    assert len(answer.citations) >= 4
+    assert answer.unsupported_sentences == 0
