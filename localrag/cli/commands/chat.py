@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,10 +24,9 @@ from localrag.cli.options import (
     joined_words,
     with_options,
 )
-from localrag.cli.views.terminal import confirm, line_reader, print_note, write_json, write_out, write_result
+from localrag.cli.views.terminal import confirm, line_reader, print_note, write_result
 from localrag.errors import LocalragError, UsageError
 from localrag.settings import QUERY_MODES
-from localrag.system.files import write_atomically
 
 if TYPE_CHECKING:
     from localrag.cli.views.terminal import ReadLine
@@ -123,25 +121,6 @@ def resume_session(number: int, talk: ChatSession) -> ChatSession:
     return replace(talk, answers=answers, how={**talk.how, "conversation": number})
 
 
-def _save(argument: str, talk: ChatSession) -> ChatSession:
-    from localrag.cli.views.answers import conversation_markdown
-
-    if not argument:
-        raise UsageError("Name a file.", "For example: /save ferry.md")
-    if not talk.answers:
-        hint = "Continue an earlier conversation: localrag chat --resume N"
-        raise UsageError("There is nothing to save: no question was answered yet.", hint)
-    path = Path(argument).expanduser()
-    try:
-        if path.exists() and (path.is_dir() or not confirm(f"{path} exists. Replace it?")):
-            raise UsageError(f"{path} exists and was not changed.", "Name another file: /save FILE")
-        write_atomically(path, conversation_markdown(talk.answers, talk.index.root).encode("utf-8", "replace"))
-    except OSError as error:
-        raise LocalragError(f"{path} cannot be written: {error.strerror}.", "Name another file: /save FILE") from error
-    print_note(f"{len(talk.answers)} answer{'s' * (len(talk.answers) != 1)} in {path}")
-    return talk
-
-
 @dataclass(frozen=True, slots=True)
 class SlashCommand:
     """A slash command: its usage and help, and the function that runs it (see `run_command`)."""
@@ -156,7 +135,6 @@ COMMANDS = {
     "mode": SlashCommand("/mode [NAME]", "show or choose the query mode", _mode),
     "source": SlashCommand("/source [N]", "the passage behind a citation", _source),
     "entity": SlashCommand("/entity NAME", "show what the documents say about an entity", _entity),
-    "save": SlashCommand("/save FILE", "write this conversation as Markdown", _save),
     "quit": SlashCommand("/quit", "end; so does Ctrl-D", lambda _argument, _talk: None),
 }
 
@@ -294,22 +272,17 @@ def search_command(
 @sessions_app.command("show")
 def show_session_command(
     number: NumberArgument,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print it as Markdown.")] = False,
     index: IndexOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print a conversation: questions, answers, citations."""
-    from localrag.cli.views.answers import conversation_markdown, print_past_answers
+    from localrag.cli.views.answers import print_past_answers
     from localrag.cli.views.contents import log_json
 
     opened = localrag.Index.open(index)
     answers = conversation_of(opened, number)
-    if as_json:
-        write_json([log_json(answer.id, at, answer, opened.root) for at, answer in answers])
-    elif markdown:
-        write_out(conversation_markdown([answer for _, answer in answers], opened.root))
-    else:
-        print_past_answers(answers, opened.root)
+    rows = [log_json(answer.id, at, answer, opened.root) for at, answer in answers]
+    write_result(rows, print_past_answers, answers, opened.root, as_json=as_json)
 
 
 def conversation_of(index: "Index", number: int) -> "list[tuple[str, Answer]]":

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from localrag import serializers
 from localrag.cli.views.console import print_table, stdout_console, styled
-from localrag.cli.views.markdown import STATE_COLORS, DraftLine, MarkdownPrinter, mark_states
+from localrag.cli.views.markdown import STATE_COLORS, MarkdownPrinter, mark_states
 from localrag.cli.views.terminal import escape_line, print_note, status_line
 from localrag.filters import DocumentFilter
 from localrag.query.citations import escape_marks
@@ -24,7 +24,6 @@ from localrag.records import (
     Chunk,
     Citation,
 )
-from localrag.text.markdown import escape_plain_text, neutralize
 from localrag.text.sentences import collapse_whitespace
 
 if TYPE_CHECKING:
@@ -34,30 +33,23 @@ if TYPE_CHECKING:
 class AnswerStream:
     """Prints an answer while it is written, if `live`; otherwise only collects it in `heard`.
 
-    On a terminal its Markdown has styles, and the unfinished sentence is shown behind it; elsewhere, or with NO_COLOR, it is printed as it
-    is. Passages of documents are no Markdown: their lines stay as they are, with the short answers marked.
+    On a terminal its Markdown has styles; elsewhere, or with NO_COLOR, it is printed as it is. Passages of documents are no Markdown: their
+    lines stay as they are, with the short answers marked.
     """
 
     def __init__(self, *, live: bool) -> None:
         self.live, self.heard = live, ""
         self._is_styled = stdout_console.is_terminal and not (stdout_console.no_color or stdout_console.is_dumb_terminal)
-        self._has_draft = self._is_styled and live and not stdout_console.legacy_windows
-        self._printer, self._draft = MarkdownPrinter(), DraftLine()
+        self._printer = MarkdownPrinter()
         self._next_passage: AnswerPassage | None = None
 
     def add_passage(self, passage: AnswerPassage) -> None:
         """Take a passage whose text comes next."""
         self._next_passage = passage
 
-    def show_draft(self, text: str) -> None:
-        """Show the sentence, row or line that is being written."""
-        if self._has_draft:
-            self._draft.show(text, self._printer.line)
-
     def show_status(self, text: str) -> None:
         """Show what is being done, unless a line of the answer stands where it would be shown."""
         if not (self.live and self._printer.line):
-            self._draft.clear()
             status_line.show(text)
 
     def write(self, text: str) -> None:
@@ -66,7 +58,6 @@ class AnswerStream:
         passage, self._next_passage = self._next_passage, None
         if not self.live:
             return
-        self._draft.clear()
         if passage and stdout_console.is_terminal:
             self._printer.print(_mark_answer(_bold_titles(text), passage))
         elif self._is_styled:
@@ -75,8 +66,7 @@ class AnswerStream:
             self._printer.print(text)
 
     def stop(self) -> None:
-        """Remove the draft, and print what was held back."""
-        self._draft.clear()
+        """Print what was held back."""
         if self.live:
             self._printer.finish()
 
@@ -89,13 +79,9 @@ class AnswerStream:
         self.stop()
 
 
-def print_answer_text(answer: Answer) -> None:
-    """Print the text of a stored answer."""
-    stream = AnswerStream(live=True)
-    if answer.passages and stdout_console.is_terminal:
-        stdout_console.print(_bold_titles(answer.answer))
-    else:
-        stream.finish(answer.answer)
+def print_markdown(text: str) -> None:
+    """Print a Markdown text, with styles on a terminal."""
+    AnswerStream(live=True).finish(text)
 
 
 def display_path(path: str, root: Path) -> str:
@@ -212,52 +198,19 @@ def print_past_answers(answers: Sequence[tuple[str, Answer]], root: Path) -> Non
         stdout_console.print(styled((f"{answer.id}  {answer.question}", "bold"), (f"  {at} · {answer.mode}", "dim")))
         if answer.standalone_question not in ("", answer.question):
             stdout_console.print(f"understood as: {answer.standalone_question}", style="dim")
-        print_answer_text(answer)
+        if answer.passages and stdout_console.is_terminal:
+            stdout_console.print(_bold_titles(answer.answer))
+        else:
+            print_markdown(answer.answer)
         _print_citations(answer, root)
         stdout_console.print()
     if not answers:
         stdout_console.print("No question has been asked of this index yet.")
 
 
-def conversation_markdown(answers: Sequence[Answer], root: Path) -> str:
-    """A conversation as Markdown. None of it can load a picture, contain HTML or hide the target of a link."""
-    parts = [f"# {_heading(answers[0].question)}" if answers else "# Conversation"]
-    for answer in answers:
-        parts.append(f"## {_heading(answer.question)}")
-        if answer.standalone_question not in ("", answer.question):
-            parts.append(f"*Understood as: {_escape_markdown(collapse_whitespace(answer.standalone_question))}*")
-        parts.append(_escape_markdown(answer.answer) if answer.passages else neutralize(escape_controls_keep_lines(answer.answer)).text)
-        if answer.citations:
-            parts.append("\n".join(_citation(c, root, _state(answer, c)) for c in answer.citations))
-        if answer.note:
-            parts.append(f"*{_escape_markdown(collapse_whitespace(answer.note))}*")
-    return "\n\n".join(parts) + "\n"
-
-
 def _state(answer: Answer, c: Citation) -> str:
     state = answer.state_of(c.n)
     return "" if state == SUPPORTED_STATE else f"  {state}"
-
-
-def _citation(c: Citation, root: Path, state: str) -> str:
-    return (
-        f"- [{c.n}] {_escape_markdown(display_location(c, root))}, characters {c.start}-{c.end}: "
-        f"“{_escape_markdown(collapse_whitespace(c.quote))}”{state}"
-    )
-
-
-def _heading(question: str) -> str:
-    return _escape_markdown(collapse_whitespace(question))
-
-
-def _escape_markdown(text: str) -> str:
-    """Escape a text that is no Markdown, except for bold titles and lists."""
-    return escape_plain_text(escape_controls_keep_lines(text))
-
-
-def escape_controls_keep_lines(text: str) -> str:
-    """Replace control characters except line breaks by visible signs."""
-    return "\n".join(map(escape_line, text.split("\n")))
 
 
 def shorten(text: str, limit: int = MAX_TITLE_CHARS) -> str:
