@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 
 _COMMAND = re.compile(r"/([A-Za-z]*)(?:\s+(.*))?$", re.DOTALL)  # does not match /etc/hosts, which may begin a question
-MAX_COMPLETIONS = 20  # completed names of entities
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +80,8 @@ def _help(_argument: str, talk: ChatSession) -> ChatSession:
     for command in COMMANDS.values():
         stdout_console.print(f"{command.usage:<{width}}  {command.help}")
     stdout_console.print(f"\nmodes: {', '.join(QUERY_MODES)}")
-    stdout_console.print("Tab completes commands, modes and names of entities.\nUp, Down and Ctrl-R recall questions.")
-    stdout_console.print(
-        "Alt-Enter starts a new line; pasted text is one question.\nCtrl-C stops an answer or discards a line. Ctrl-D ends."
-    )
+    stdout_console.print("Tab completes commands and modes.\nUp, Down and Ctrl-R recall questions. Pasted text is one question.")
+    stdout_console.print("Ctrl-C stops an answer or discards a line. Ctrl-D ends.")
     return talk
 
 
@@ -101,15 +98,6 @@ def _source(argument: str, talk: ChatSession) -> ChatSession:
         raise UsageError(f"/source takes the number of a citation, not {argument!r}.", "For example: /source 1")
     last = talk.answers[-1] if talk.answers else talk.index.last_answer()
     print_citation(talk.index, last, int(argument or 1), "/source")
-    return talk
-
-
-def _entity(argument: str, talk: ChatSession) -> ChatSession:
-    from localrag.cli.views.contents import entity_json, print_entities
-
-    if not argument:
-        raise UsageError("Name an entity.", "For example: /entity Ingrid Holm")
-    print_entities([entity_json(one, talk.index.root) for one in talk.index.describe(argument)])
     return talk
 
 
@@ -134,27 +122,16 @@ COMMANDS = {
     "help": SlashCommand("/help", "this list", _help),
     "mode": SlashCommand("/mode [NAME]", "show or choose the query mode", _mode),
     "source": SlashCommand("/source [N]", "the passage behind a citation", _source),
-    "entity": SlashCommand("/entity NAME", "show what the documents say about an entity", _entity),
     "quit": SlashCommand("/quit", "end; so does Ctrl-D", lambda _argument, _talk: None),
 }
 
 
-def completions(before: str, index: "Index") -> list[tuple[int, str]]:
-    """Completions of the text before the cursor, as (number of replaced characters, replacement)."""
+def completions(before: str) -> list[tuple[int, str]]:
+    """Completions of a command or mode before the cursor, as (number of replaced characters, replacement)."""
     if before.startswith("/") and not any(c.isspace() for c in before):
         return [(len(before), f"/{name}") for name in COMMANDS if f"/{name}".startswith(before.lower())]
     name, argument = parse_command(before) or ("", "")
-    if name == "mode":
-        return [(len(argument), mode) for mode in QUERY_MODES if mode.startswith(argument)]
-    if name and name != "entity":
-        return []
-    starts = [match.start() for match in re.finditer(r"\S+", argument if name else before)][-3:]
-    text = argument if name else before
-    for begun in (text[start:] for start in starts):  # the longest first, for names of several words: "Lars H"
-        names = index.complete_entity_names(begun, MAX_COMPLETIONS) if len(begun) > 1 and begun == begun.strip() else []
-        if fit := [n for n in names if n.lower().startswith(begun.lower()) and n.isprintable()]:
-            return [(len(begun), n) for n in fit]
-    return []
+    return [(len(argument), mode) for mode in QUERY_MODES if mode.startswith(argument)] if name == "mode" else []
 
 
 MAX_HISTORY_LINES = 200  # questions recalled by the arrow keys
@@ -184,7 +161,7 @@ def chat_command(
             talk = resume_session(last_conversation(opened) if resume is None else resume, talk)
         print_note("Ask a question. /help lists commands, Ctrl-C stops an answer, Ctrl-D ends." + " Nothing is kept." * no_history)
         past = [a.question for *_, a in reversed(opened.answers(MAX_HISTORY_LINES))]
-        _chat_loop(talk, line_reader(past, lambda before: completions(before, opened)))
+        _chat_loop(talk, line_reader(past, completions))
 
 
 def _chat_loop(talk: ChatSession, read: "ReadLine") -> None:
@@ -266,7 +243,7 @@ def search_command(
     if not (text := joined_words(words)).strip():
         raise UsageError("There is nothing to search for.", 'Name some words: localrag sessions search "ferry"')
     hits = localrag.Index.open(index).search_conversations(text)
-    write_result(hits, print_hits, hits, text, as_json=as_json)
+    write_result(hits, print_hits, as_json=as_json)
 
 
 @sessions_app.command("show")

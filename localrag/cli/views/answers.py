@@ -1,7 +1,6 @@
 """Printing of answers, their citations and passages, conversations, and tables made from documents."""
 
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -170,7 +169,6 @@ def source_json(citation: Citation, chunk: Chunk | None, root: Path, state: str)
 
 
 MAX_TITLE_CHARS, MAX_QUOTE_CHARS = 70, 100  # of a first question, of a quote
-CONTEXT_CHARS = 40  # shown before the searched words
 
 
 def print_conversations(rows: Sequence[dict[str, Any]]) -> None:
@@ -182,12 +180,10 @@ def print_conversations(rows: Sequence[dict[str, Any]]) -> None:
         stdout_console.print("There are no conversations.")
 
 
-def print_hits(rows: Sequence[dict[str, Any]], text: str) -> None:
-    """Print the answers that contain the searched words: conversation, question, and the text around the first match."""
+def print_hits(rows: Sequence[dict[str, Any]]) -> None:
+    """Print the answers that contain the searched words: conversation, question, time."""
     for row in rows:
         stdout_console.print(styled((str(row["id"]), "bold"), f"  {shorten(row['question'])}  ", (row["at"], "dim")))
-        if around := _around(row["text"], text.split()):
-            stdout_console.print(f"   {around}")
     if not rows:
         stdout_console.print("Nothing was found.")
 
@@ -217,16 +213,6 @@ def shorten(text: str, limit: int = MAX_TITLE_CHARS) -> str:
     """A text on one line, cut after `limit` characters."""
     plain = collapse_whitespace(text)
     return plain if len(plain) <= limit else f"{plain[: limit - 1]}…"
-
-
-def _around(text: str, words: Sequence[str]) -> str:
-    plain = collapse_whitespace(text)
-    offsets = [match.start() for w in words if (match := re.search(re.escape(w), plain, re.IGNORECASE))]
-    if not offsets:
-        return ""
-    start = max(0, min(offsets) - CONTEXT_CHARS)
-    stretch = plain[start : start + 3 * CONTEXT_CHARS]
-    return f"{'…' * (start > 0)}{stretch}{'…' * (start + len(stretch) < len(plain))}"
 
 
 MIN_COLUMN_WIDTH = 22  # characters that a column needs to be read

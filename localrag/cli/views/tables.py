@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
@@ -107,34 +108,13 @@ def bench_progress(*, quiet: bool) -> Iterator[Callable[[str, dict[str, Any]], N
 
 
 def print_compared_models(first: str, a: dict[str, Any], second: str, b: dict[str, Any], comparisons: Sequence[MetricComparison]) -> None:
-    """Print a comparison of two models: per metric both figures, the difference with its interval, and the verdict."""
+    """Print a comparison of two models: per metric both figures, the bounds of the difference's 95 % interval, and the verdict."""
     stdout_console.print(f"first:  {first}\nsecond: {second}\n")
-    print_rows([
-        {
-            "": one.name,
-            "first": _format_figure(d.first),
-            "second": _format_figure(d.second),
-            "difference": _format_figure(d.value, signed=True),
-            "95 % interval": _interval(d.low, d.high),
-            "verdict": Text(one.verdict, "bold" if d.is_significant else ""),
-            "over": f"{d.items} items, paired" if one.paired else f"{d.items} measurement{'s' * (d.items != 1)} each",
-        }
-        for one in comparisons
-        for d in [one.difference]
-    ])  # fmt: skip
+    figures = [{name: value and round(value, 3) for name, value in asdict(one.difference).items()} for one in comparisons]
+    print_rows([{"": one.name} | row | {"verdict": one.verdict} for one, row in zip(comparisons, figures, strict=True)])
     for name, row in ((first, a), (second, b)):
         if why := reliability_warning(row["figures"]):
             stdout_console.print(f"{name}: not reliable: {why}", style="red")
-
-
-def _interval(low: float | None, high: float | None) -> str | None:
-    return None if low is None or high is None else f"{_format_figure(low, signed=True)} to {_format_figure(high, signed=True)}"
-
-
-def _format_figure(value: float, *, signed: bool = False) -> str:
-    """A figure with about three significant digits."""
-    text = f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
-    return f"+{text}" if signed and value > 0 else text
 
 
 def print_study(study: dict[str, Any]) -> None:

@@ -70,7 +70,7 @@ def test_an_index_finds_the_prompts_beside_it_from_anywhere(own, plain_town):
     assert "$context is missing" in run(own, "list", "--index", "town").stdout
     assert asked.returncode == 2
     assert f"{path}: $context is missing." in asked.stderr
-    assert f"localrag prompts diff {NAME}" in asked.stderr
+    assert f"localrag prompts edit {NAME}" in asked.stderr
     path.unlink()
     assert run_localrag("search", "ferry", "--index", "town", cwd=own).returncode == 0
 
