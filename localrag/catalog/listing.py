@@ -25,13 +25,11 @@ from localrag.model_files import (
     parameters_of,
     path_mode,
     remove_model,
-    shard_paths,
     shipped_models,
     total_size,
     user_models,
 )
 from localrag.records import CheckLine
-from localrag.system.files import data_dir
 from localrag.system.resources import available_cores, available_memory
 
 MEMORY_MARGIN = 1 << 30  # bytes that localrag itself needs beside the chat model: Python, the embedder, FAISS
@@ -177,14 +175,6 @@ def remove_from_list(name: str) -> None:
     """Remove a model from the user's list. Raises UsageError if it is not on it."""
     kind = next((k for k in MODEL_KINDS if name in user_models().get(k, {})), "chat")
     remove_model(kind, name)
-
-
-def downloaded_files(name: str) -> list[Path]:
-    """The files of a model in the folder of pulled models; none for any other model."""
-    entry: dict[str, str] = next((user_models()[k][name] for k in MODEL_KINDS if name in user_models().get(k, {})), {})
-    path = Path(entry.get("path", ""))
-    folder = data_dir() / "models"
-    return shard_paths(path) if entry.get("source") and path.is_file() and path.resolve().is_relative_to(folder.resolve()) else []
 
 
 def parse_pull_target(target: str) -> tuple[str, str, str]:

@@ -114,16 +114,6 @@ app.add_typer(evaluate.eval_app, name="eval")
 app.add_typer(evaluate.bench_app, name="bench")
 
 
-def _as_utf8(word: str) -> str:
-    """An argument that is UTF-8, although the locale says that it is ASCII; any other as it is."""
-    if word.isascii() or not any("\ud800" <= c <= "\udfff" for c in word):
-        return word
-    try:
-        return os.fsencode(word).decode()
-    except UnicodeDecodeError:
-        return word
-
-
 def main() -> None:
     """Run a command. A LocalragError is printed with its hint; of any other error only type and location, without its message."""
     _open_missing_streams()
@@ -137,7 +127,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # a terminal of another encoding gets "?" for what it cannot show
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    sys.argv[1:] = [_as_utf8(word) for word in sys.argv[1:]]
     try:
         app()
     except SystemExit as end:

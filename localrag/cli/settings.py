@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from localrag.cli.views.terminal import write_line
-from localrag.errors import IndexMismatch, LocalragError, UsageError
+from localrag.errors import IndexMismatch, UsageError
 from localrag.settings import ENV_PREFIX, PROJECT_FILE, QUERY_MODES, IndexSettings, project_file
 from localrag.system.files import config_dir, ensure_private_folder, read_linked_file, write_atomically
 from localrag.system.trust import is_trust_known, remember_trust, untrusted_reason
@@ -490,12 +490,10 @@ def as_option_text(value: Any) -> str:
 
 
 def print_settings(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print settings, one per line: name, value, origin, and a different value of the index."""
+    """Print settings, one per line: name, value, origin."""
     names, values = max(len(r["name"]) for r in rows), max(len(to_toml(r["value"])) for r in rows)
     for row in rows:
-        differs = f" (the index was made with {to_toml(row['index'])})" if row["index"] is not None else ""
-        place = row["where"] or row["origin"]
-        write_line(f"{row['name']:<{names}}  {to_toml(row['value']):<{min(values, 40)}}  {place}{differs}")
+        write_line(f"{row['name']:<{names}}  {to_toml(row['value']):<{min(values, 40)}}  {row['where'] or row['origin']}")
 
 
 COMMANDS_WITHOUT_SETTINGS = ("config", "help")  # must work with invalid settings
@@ -614,24 +612,15 @@ def _mismatch(name: str, setting: SetValue, has: Any) -> IndexMismatch:
 def effective_settings(set_values: Mapping[str, SetValue], bound: Mapping[str, Any]) -> list[dict[str, Any]]:
     """All settings with their values and where each comes from, from the values that were set and the `bound_models` of the index.
 
-    `origin` is environment, project, user, index or default; `where` the variable, or the file and line. `index` is the value of the index
-    if it differs: indexing ends with an error until one of the two is changed.
+    `origin` is environment, project, user, index or default; `where` the variable, or the file and line.
     """
     rows = []
     for name in SETTING_NAMES:
         given, has = set_values.get(name), value_in_index(name, bound) if bound and name in INDEX_BOUND_SETTINGS else None
-        row = {"name": name, "value": SETTINGS[name].default, "origin": "default", "where": "", "index": None, "about": setting_help(name)}
+        row = {"name": name, "value": SETTINGS[name].default, "origin": "default", "where": "", "about": setting_help(name)}
         if given is not None:
-            differs = has is not None and _differs(name, given, bound)
-            row |= {"value": given.value, "origin": given.origin, "where": given.location, "index": has if differs else None}
+            row |= {"value": given.value, "origin": given.origin, "where": given.location}
         elif has is not None:
             row |= {"value": has, "origin": "index"}
         rows.append(row)
     return rows
-
-
-def _differs(name: str, given: SetValue, bound: Mapping[str, Any]) -> bool:
-    try:
-        return conflicting_value(name, given.value, bound) is not None
-    except LocalragError:  # a missing model counts as different
-        return True

@@ -106,7 +106,7 @@ def load_overrides(folders: Iterable[Path]) -> PromptOverrides:
             load_override(name, path)
             raise UsageError(
                 f"{path} was changed since you trusted it.",
-                f"Show the change: localrag prompts diff {name}. To use it: localrag prompts trust {name}",
+                f"Read it. To use it: localrag prompts trust {name}",
             )
     return tuple(overrides[name] for name in sorted(overrides))
 
@@ -167,7 +167,7 @@ def load_override(name: str, path: Path) -> str:
     """The text of a user's prompt. Raises UsageError if it cannot replace the shipped one."""
     if name not in prompt_names():
         raise UsageError(f"{path} replaces no prompt.", suggestion(name))
-    hint = f"See what differs: localrag prompts diff {name}"
+    hint = f"Correct it, or delete it and begin with the bundled one: localrag prompts edit {name}"
     try:
         text = read_user_prompt(path)
         override = parse_prompt(name, text)

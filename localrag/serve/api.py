@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import AsyncIterator
+from contextlib import closing
 from secrets import token_hex
 from threading import Lock
 from typing import Any
@@ -156,12 +157,8 @@ def _erase(request: Request, site: ServerContext) -> dict[str, Any]:
     with snapshot(site.folder) as db:
         if not answers.conversation(db, key):
             raise NotFound(f"There is no conversation {key}.")
-    with writer_lock(site.folder):
-        db = open_index(site.folder)
-        try:
-            erasure.erase_conversations(db, site.folder, [key])
-        finally:
-            db.close()
+    with writer_lock(site.folder), closing(open_index(site.folder)) as db:
+        erasure.erase_conversations(db, site.folder, [key])
     return {"deleted": key}
 
 

@@ -9,9 +9,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from errno import EADDRINUSE
-from hashlib import blake2b
-from importlib.resources import files as importlib_files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -48,26 +45,24 @@ CONTENT_SECURITY_POLICY = (
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
 MEDIA_TYPES = {  # fixed, because the system's table may be wrong
-    "html": "text/html; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-    "css": "text/css; charset=utf-8",
-    "svg": "image/svg+xml",
-    "png": "image/png",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
 }
 
 
 def page_routes(policy: AccessPolicy) -> list[Route]:
     """Routes of the page, its static files, the exchange of a code for the token, and the health check."""
-    responses = {
-        name: _file_response(name, item.read_bytes()) for name, item in _static(importlib_files("localrag.serve").joinpath("static"))
-    }
+    folder = Path(__file__).parent / "static"
+    responses = {file.relative_to(folder).as_posix(): _file_response(file) for file in folder.rglob("*") if file.suffix in MEDIA_TYPES}
 
-    def page(request: Request) -> Response:
-        return _conditional_response(request, responses["index.html"])
+    def page(_request: Request) -> Response:
+        return responses["index.html"]
 
     def static(request: Request) -> Response:
-        response = responses.get(request.path_params["name"])
-        return _conditional_response(request, response) if response else openai_error(404, f"There is nothing at {request.url.path}.")
+        return responses.get(request.path_params["name"]) or openai_error(404, f"There is nothing at {request.url.path}.")
 
     async def session(request: Request) -> Response:
         code = str(json_body(await request.body(), ["code"])["code"]).strip()
@@ -87,32 +82,10 @@ def page_routes(policy: AccessPolicy) -> list[Route]:
     ]
 
 
-def _static(folder: Traversable, below: str = "") -> list[tuple[str, Traversable]]:
-    served_files = []
-    for item in folder.iterdir():
-        name = f"{below}{item.name}"
-        if item.is_dir():
-            served_files += _static(item, f"{name}/")
-        elif name.rpartition(".")[2] in MEDIA_TYPES:
-            served_files.append((name, item))
-    return served_files
-
-
-def _file_response(name: str, data: bytes) -> Response:
-    kind = MEDIA_TYPES[name.rpartition(".")[2]]
-    tag = blake2b(data, digest_size=8).hexdigest()
-    # Revalidated at each request, which is cheap on one machine, so that pages and files of two versions are never mixed.
-    headers = {"etag": f'"{tag}"', "cache-control": "no-cache", "content-security-policy": CONTENT_SECURITY_POLICY}
-    return Response(data, headers=headers, media_type=kind)
-
-
-def _conditional_response(request: Request, answer: Response) -> Response:
-    tag = answer.headers["etag"]
-    headers = {k: answer.headers[k] for k in ("etag", "cache-control", "content-security-policy")}
-    return Response(status_code=304, headers=headers) if request.headers.get("if-none-match") == tag else answer
-
-
-EXPOSED_HEADERS = ("mcp-session-id",)  # response headers that pages of other origins may read
+def _file_response(file: Path) -> Response:
+    # Loaded anew each time, which is cheap on one machine, so that pages and files of two versions are never mixed.
+    headers = {"cache-control": "no-cache", "content-security-policy": CONTENT_SECURITY_POLICY}
+    return Response(file.read_bytes(), headers=headers, media_type=MEDIA_TYPES[file.suffix])
 
 
 def all_routes(
@@ -128,7 +101,7 @@ def all_routes(
 def make_app(site: ServerContext, policy: AccessPolicy) -> Starlette:
     """The application behind AccessMiddleware, CORS and the handler of failures."""
     shared = Middleware(
-        CORSMiddleware, allow_origins=policy.origins, allow_methods=["*"], allow_headers=["*"], expose_headers=list(EXPOSED_HEADERS)
+        CORSMiddleware, allow_origins=policy.origins, allow_methods=["*"], allow_headers=["*"], expose_headers=["mcp-session-id"]
     )
     table_worker = TableWorker(site.query_worker)
     mcp = McpHttp(site.query_worker, site.folder, table_worker)

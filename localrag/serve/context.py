@@ -204,8 +204,6 @@ def query_int(request: Request, name: str, minimum: int, maximum: int, default: 
 
 def filter_text_of(body: Mapping[str, Any]) -> str:
     """The `filter` of a request; empty where it has none. Raises ValueError and UsageError."""
-    if body.get("where") is not None:  # its former name: it must not be ignored
-        raise ValueError("`where` is called `filter` now.")
     text = body.get("filter")
     if text is not None and not isinstance(text, str):
         raise ValueError(f"`filter` is a text like path=contracts/*,type=pdf, not {text!r:.40}.")

@@ -6,7 +6,6 @@ import os
 import shutil
 import stat
 import unicodedata
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -146,32 +145,24 @@ def uploaded_name(path: str, root: Path, inbox: Path) -> str:
     return name if path == relative_path(inbox / name, root) and written_file_hash(inbox, name) else ""
 
 
-PAGE_CACHE_BYTES = 64 << 20  # of rendered pages
 PAGE_LIMITS = Limits(seconds=20.0)
 PROCESSES = 3  # parser processes
 PAGE_WIDTH = 1_200  # pixels
 
 
 class PageRenderer:
-    """Renders pages and finds the boxes of words in sandboxed processes, at most one per file; the most recent pages are cached."""
+    """Renders pages and finds the boxes of words in sandboxed processes, at most one per file."""
 
     def __init__(self) -> None:
         self._processes = [ParserProcess(PAGE_LIMITS) for _ in range(PROCESSES)]
         self._idle = list(self._processes)
         self._limiter = asyncio.Semaphore(PROCESSES)
         self._files: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()  # locked while a process reads the file
-        self._png_cache: OrderedDict[tuple[Any, ...], bytes] = OrderedDict()
 
     async def picture(self, file: Path, page: int, width: int) -> bytes:
         """Page number `page` (from 1) as PNG. Raises FileUnavailable."""
-        key = (file, _changed(file), page, width)
-        png = self._png_cache.get(key)
-        if png is None:
-            png = self._png_cache[key] = base64.b64decode((await self._request(file, picture=[page, width]))["png"])
-        self._png_cache.move_to_end(key)  # before the eviction: another request may have cached it meanwhile
-        while sum(map(len, self._png_cache.values())) > PAGE_CACHE_BYTES and len(self._png_cache) > 1:
-            self._png_cache.popitem(last=False)
-        return png
+        _check_readable(file)
+        return base64.b64decode((await self._request(file, picture=[page, width]))["png"])
 
     async def find_boxes(
         self, file: Path, pages: list[int], words: str, before: float, read: dict[int, Any] | None = None
@@ -266,17 +257,16 @@ def _file(request: Request, db: Database, site: ServerContext) -> tuple[dict[str
     return document, file
 
 
-def _changed(file: Path) -> int:
+def _check_readable(file: Path) -> None:
     try:
         state = file.stat()
     except OSError as error:
         raise FileUnavailable(f"{file.name} cannot be read: {error.strerror}.", "Its text is in the index anyway.") from None
     if not stat.S_ISREG(state.st_mode):
         raise FileUnavailable(f"{file.name} no longer exists.", "Its text is in the index anyway.")
-    return state.st_mtime_ns
 
 
 def _attachment(file: Path) -> Response:
     """Response that makes a browser save a file instead of showing it, so that its content cannot act as a page of this server."""
-    _changed(file)
+    _check_readable(file)
     return FileResponse(file, media_type="application/octet-stream", filename=file.name, headers={"content-security-policy": "sandbox"})

@@ -43,17 +43,16 @@ class ShownProgress:
     n_waiting: int = 0  # long polls
 
     def shown(self, run: dict[str, Any]) -> dict[str, Any]:
-        """Completed share of the run, estimated seconds left (None if unknown), and the state of each worker."""
-        if run["ended_at"] is not None:  # its process is ending, or the next run is starting
-            return {"fraction": self.fraction if run["id"] == self.run else 0.0, "seconds_left": None, "workers": []}
-        if not run.get("facts"):
-            return {"fraction": 0.0, "seconds_left": None, "workers": []}
+        """Completed share of the run, and estimated seconds left (None if unknown)."""
+        if run["id"] != self.run:
+            self.run, self.fraction = run["id"], 0.0
+        if run["ended_at"] is not None or not run.get("facts"):  # its process is ending, or the next run is starting
+            return {"fraction": self.fraction, "seconds_left": None}
         facts = extrapolate(run["facts"], max(0.0, time.time() - run["seen_at"]))
-        self.fraction = max(facts["fraction"], self.fraction if run["id"] == self.run else 0.0)
-        self.run = run["id"]
+        self.fraction = max(facts["fraction"], self.fraction)
         left = facts["seconds_left"]
         seconds_left = round(math.sqrt(left[0] * left[1]), 1) if left else None
-        return {"fraction": self.fraction, "seconds_left": seconds_left, "workers": facts.get("workers", [])}
+        return {"fraction": self.fraction, "seconds_left": seconds_left}
 
 
 def status_routes(site: ServerContext) -> list[Route]:

@@ -23,12 +23,3 @@ def test_what_a_terminal_cannot_show_becomes_a_question_mark(own_town, encoding)
 
     assert done.returncode == 0, done.stderr
     assert b"???: 3 (2 txt, 1 md)" in done.stdout
-
-
-@pytest.mark.ci
-def test_arguments_in_a_plain_locale_are_read_as_utf8(own_town):
-    """A question in Chinese is understood where the locale is C and nothing puts UTF-8 in its place."""
-    done = ask(own_town, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
-
-    assert done.returncode == 0, done.stderr
-    assert b"2 txt, 1 md" in done.stdout

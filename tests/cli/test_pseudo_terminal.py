@@ -33,7 +33,7 @@ FIRST = {
     "config": ("", 0), "config get": ("mode", 0), "config set": ("mode best", 2),
     "config unset": ("mode", 2), "config trust": ("", 2),
     "prompts list": ("", 0), "prompts show": ("nothing", 2), "prompts edit": ("nothing", 2), "prompts trust": ("", 2),
-    "prompts diff": ("abstractive/answer", 0), "sessions list": ("", 3), "sessions search": ("ferry", 3),
+    "sessions list": ("", 3), "sessions search": ("ferry", 3),
     "sessions show": ("1", 3), "sessions rm": ("1", 3), "export": ("jsonl out", 3), "pack": ("a.pack", 3), "unpack": ("a.pack", 2),
     "import graphrag": ("nothing", 2),
     "worker": ("", 2), "gc": ("", 3), "wiki": ("out", 3),

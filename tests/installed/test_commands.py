@@ -33,7 +33,6 @@ class Call:
     before: tuple[str, ...] = ()
 
 
-EDITED = ("prompts edit abstractive/answer",)
 LISTED = ("models add {model} --name mine --no-test",)
 # Command → its calls. The last word of a name is the command, as `localrag --help` shows it.
 CALLS: dict[str, tuple[Call, ...]] = {
@@ -93,7 +92,6 @@ CALLS: dict[str, tuple[Call, ...]] = {
     "config trust": (Call("config trust", "is trusted", before=("config set mode global",)),),
     "prompts list": (Call("prompts list", "as shipped"),),
     "prompts show": (Call("prompts show abstractive/answer", "passages|sources"),),
-    "prompts diff": (Call("prompts diff abstractive/answer", r"\+Be brief", before=EDITED),),
     "prompts edit": (Call("prompts edit abstractive/answer", "abstractive/answer"),),
     "prompts trust": (Call("prompts trust", "no untrusted prompt", 2),),
     "merges list": (Call("merges list", "Mayor Ruth Sand"),),

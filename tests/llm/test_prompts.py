@@ -94,14 +94,14 @@ def test_the_first_folder_counts_and_the_rest_is_as_shipped(tmp_path):
     ],
 )
 def test_a_prompt_that_cannot_stand_in_is_refused(tmp_path, name, change, said):
-    """What is missing or too much is named with the file, and how to see what differs."""
+    """What is missing or too much is named with the file, and how to begin anew."""
     path = own(tmp_path, name, shipped_prompt(name).replace(*change))
     with pytest.raises(UsageError) as refused:
         load_overrides([tmp_path])
 
     assert str(path) in str(refused.value)
     assert said in str(refused.value)
-    assert refused.value.hint == f"See what differs: localrag prompts diff {name}"
+    assert refused.value.hint.endswith(f"localrag prompts edit {name}")
 
 
 def test_a_file_that_stands_for_no_prompt_is_refused_with_the_nearest(tmp_path):

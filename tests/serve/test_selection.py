@@ -66,10 +66,6 @@ def test_the_page_s_questions_take_documents_too(server):
         assert none["passages"] == []
         assert "No document matches type=pdf." in none["note"]
         assert door.get("/api/search", params={"q": QUESTION, "collections": "nowhere"}).status_code == 400
-        assert door.get("/api/search", params={"q": QUESTION, "where": "path=nowhere"}).status_code == 400
-        refused = door.post("/v1/chat/completions", json={"model": "localrag", "messages": ASKED, "where": "path=nowhere"})
-        assert refused.status_code == 400
-        assert "`where` is called `filter` now." in refused.text
 
 
 def test_tools_of_mcp_take_documents(worker, folder):

@@ -5,7 +5,6 @@ import os
 import shutil
 import sqlite3
 from contextlib import closing, suppress
-from unittest import mock
 
 import pytest
 from sqlite_utils import Database
@@ -237,21 +236,6 @@ def test_places_outside_the_folder_are_an_indexs_own_only_where_it_was_read(clon
     assert ([*packed], [path for path, _ in left_out]) == (["docs/a.md"], ["docs/more/private.txt"])
     assert after == [True, True, False]
     assert not copied
-
-
-@pytest.mark.ci
-def test_a_file_that_an_answer_names_is_opened_only_if_it_was_read_here(clone, tmp_path):
-    """The stored answer of a foreign index may cite any file of this machine; `source --open` would start a program with it."""
-    private = tmp_path / "home" / "private.txt"
-    asked = run_localrag("ask", "Who bought the ferry Skua?", "--style", "extractive", cwd=clone)
-    with mock.patch("typer.launch", return_value=0) as launch:
-        own = run_localrag("source", "1", "--open", cwd=clone)
-        edit(clone, f"UPDATE answers SET answer_json = replace(answer_json, 'docs/a.md', '{private}')")
-        refused = run_localrag("source", "1", "--open", cwd=clone)
-
-    assert (asked.returncode, own.returncode, refused.returncode) == (0, 0, 1), asked.stderr + own.stderr
-    assert launch.call_count == 1
-    assert f"{private} was not indexed on this machine" in refused.stderr
 
 
 def test_the_id_of_an_index_does_not_leave_the_machine(clone, tmp_path):

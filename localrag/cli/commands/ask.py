@@ -147,7 +147,6 @@ def ask_and_print(
     try:
         watch = AnswerCallbacks(
             on_text=stream.write,
-            on_draft=stream.show_draft,
             on_status=stream.show_status,
             confirm_cost=agree,
             on_stored=kept,
@@ -159,7 +158,6 @@ def ask_and_print(
         print_note(_interrupted_answer(bool(stream.heard), index.calls - calls) if index.logs else "\nStopped. Nothing was stored.")
         raise typer.Exit(130) from None
     finally:
-        stream.show_draft("")
         status_line.clear()
     if as_json:
         write_json(answer_json(result, index.root))

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,10 +24,9 @@ from localrag.cli.options import (
     joined_words,
     with_options,
 )
-from localrag.cli.views.terminal import confirm, line_reader, print_note, write_json, write_out, write_result
+from localrag.cli.views.terminal import confirm, line_reader, print_note, write_result
 from localrag.errors import LocalragError, UsageError
 from localrag.settings import QUERY_MODES
-from localrag.system.files import write_atomically
 
 if TYPE_CHECKING:
     from localrag.cli.views.terminal import ReadLine
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
 
 
 _COMMAND = re.compile(r"/([A-Za-z]*)(?:\s+(.*))?$", re.DOTALL)  # does not match /etc/hosts, which may begin a question
-MAX_COMPLETIONS = 20  # completed names of entities
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +80,8 @@ def _help(_argument: str, talk: ChatSession) -> ChatSession:
     for command in COMMANDS.values():
         stdout_console.print(f"{command.usage:<{width}}  {command.help}")
     stdout_console.print(f"\nmodes: {', '.join(QUERY_MODES)}")
-    stdout_console.print("Tab completes commands, modes and names of entities.\nUp, Down and Ctrl-R recall questions.")
-    stdout_console.print(
-        "Alt-Enter starts a new line; pasted text is one question.\nCtrl-C stops an answer or discards a line. Ctrl-D ends."
-    )
+    stdout_console.print("Tab completes commands and modes.\nUp, Down and Ctrl-R recall questions. Pasted text is one question.")
+    stdout_console.print("Ctrl-C stops an answer or discards a line. Ctrl-D ends.")
     return talk
 
 
@@ -106,40 +101,12 @@ def _source(argument: str, talk: ChatSession) -> ChatSession:
     return talk
 
 
-def _entity(argument: str, talk: ChatSession) -> ChatSession:
-    from localrag.cli.views.contents import entity_json, print_entities
-
-    if not argument:
-        raise UsageError("Name an entity.", "For example: /entity Ingrid Holm")
-    print_entities([entity_json(one, talk.index.root) for one in talk.index.describe(argument)])
-    return talk
-
-
 def resume_session(number: int, talk: ChatSession) -> ChatSession:
     """Continue a stored conversation. Raises UsageError for an unknown number."""
     answers = tuple(answer for _, answer in conversation_of(talk.index, number))
     many = f"{len(answers)} answer{'s' * (len(answers) != 1)}"
     print_note(f"Conversation {number} goes on: “{answers[0].question}”, {many}.")
     return replace(talk, answers=answers, how={**talk.how, "conversation": number})
-
-
-def _save(argument: str, talk: ChatSession) -> ChatSession:
-    from localrag.cli.views.answers import conversation_markdown
-
-    if not argument:
-        raise UsageError("Name a file.", "For example: /save ferry.md")
-    if not talk.answers:
-        hint = "Continue an earlier conversation: localrag chat --resume N"
-        raise UsageError("There is nothing to save: no question was answered yet.", hint)
-    path = Path(argument).expanduser()
-    try:
-        if path.exists() and (path.is_dir() or not confirm(f"{path} exists. Replace it?")):
-            raise UsageError(f"{path} exists and was not changed.", "Name another file: /save FILE")
-        write_atomically(path, conversation_markdown(talk.answers, talk.index.root).encode("utf-8", "replace"))
-    except OSError as error:
-        raise LocalragError(f"{path} cannot be written: {error.strerror}.", "Name another file: /save FILE") from error
-    print_note(f"{len(talk.answers)} answer{'s' * (len(talk.answers) != 1)} in {path}")
-    return talk
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,28 +122,16 @@ COMMANDS = {
     "help": SlashCommand("/help", "this list", _help),
     "mode": SlashCommand("/mode [NAME]", "show or choose the query mode", _mode),
     "source": SlashCommand("/source [N]", "the passage behind a citation", _source),
-    "entity": SlashCommand("/entity NAME", "show what the documents say about an entity", _entity),
-    "save": SlashCommand("/save FILE", "write this conversation as Markdown", _save),
     "quit": SlashCommand("/quit", "end; so does Ctrl-D", lambda _argument, _talk: None),
 }
 
 
-def completions(before: str, index: "Index") -> list[tuple[int, str]]:
-    """Completions of the text before the cursor, as (number of replaced characters, replacement)."""
+def completions(before: str) -> list[tuple[int, str]]:
+    """Completions of a command or mode before the cursor, as (number of replaced characters, replacement)."""
     if before.startswith("/") and not any(c.isspace() for c in before):
         return [(len(before), f"/{name}") for name in COMMANDS if f"/{name}".startswith(before.lower())]
     name, argument = parse_command(before) or ("", "")
-    if name == "mode":
-        return [(len(argument), mode) for mode in QUERY_MODES if mode.startswith(argument)]
-    if name and name != "entity":
-        return []
-    starts = [match.start() for match in re.finditer(r"\S+", argument if name else before)][-3:]
-    text = argument if name else before
-    for begun in (text[start:] for start in starts):  # the longest first, for names of several words: "Lars H"
-        names = index.complete_entity_names(begun, MAX_COMPLETIONS) if len(begun) > 1 and begun == begun.strip() else []
-        if fit := [n for n in names if n.lower().startswith(begun.lower()) and n.isprintable()]:
-            return [(len(begun), n) for n in fit]
-    return []
+    return [(len(argument), mode) for mode in QUERY_MODES if mode.startswith(argument)] if name == "mode" else []
 
 
 MAX_HISTORY_LINES = 200  # questions recalled by the arrow keys
@@ -206,7 +161,7 @@ def chat_command(
             talk = resume_session(last_conversation(opened) if resume is None else resume, talk)
         print_note("Ask a question. /help lists commands, Ctrl-C stops an answer, Ctrl-D ends." + " Nothing is kept." * no_history)
         past = [a.question for *_, a in reversed(opened.answers(MAX_HISTORY_LINES))]
-        _chat_loop(talk, line_reader(past, lambda before: completions(before, opened)))
+        _chat_loop(talk, line_reader(past, completions))
 
 
 def _chat_loop(talk: ChatSession, read: "ReadLine") -> None:
@@ -288,28 +243,23 @@ def search_command(
     if not (text := joined_words(words)).strip():
         raise UsageError("There is nothing to search for.", 'Name some words: localrag sessions search "ferry"')
     hits = localrag.Index.open(index).search_conversations(text)
-    write_result(hits, print_hits, hits, text, as_json=as_json)
+    write_result(hits, print_hits, as_json=as_json)
 
 
 @sessions_app.command("show")
 def show_session_command(
     number: NumberArgument,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print it as Markdown.")] = False,
     index: IndexOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print a conversation: questions, answers, citations."""
-    from localrag.cli.views.answers import conversation_markdown, print_past_answers
+    from localrag.cli.views.answers import print_past_answers
     from localrag.cli.views.contents import log_json
 
     opened = localrag.Index.open(index)
     answers = conversation_of(opened, number)
-    if as_json:
-        write_json([log_json(answer.id, at, answer, opened.root) for at, answer in answers])
-    elif markdown:
-        write_out(conversation_markdown([answer for _, answer in answers], opened.root))
-    else:
-        print_past_answers(answers, opened.root)
+    rows = [log_json(answer.id, at, answer, opened.root) for at, answer in answers]
+    write_result(rows, print_past_answers, answers, opened.root, as_json=as_json)
 
 
 def conversation_of(index: "Index", number: int) -> "list[tuple[str, Answer]]":

@@ -24,7 +24,7 @@ from localrag.cli.options import (
     with_options,
 )
 from localrag.cli.settings import ANSWER_STYLES
-from localrag.cli.views.terminal import print_note, write_json, write_out, write_result
+from localrag.cli.views.terminal import print_note, write_json, write_result
 from localrag.errors import UsageError
 from localrag.settings import QUERY_MODES, IndexSettings
 
@@ -224,7 +224,6 @@ def bench_command(
     *,
     settings: OptionValues,  # `engine` is a command of this group, so its option has another name
     quiet: QuietOption = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print it as Markdown.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure models on this machine: memory, speed, extraction, yes/no questions, an index with ten questions."""
@@ -233,12 +232,11 @@ def bench_command(
             name, option = context.invoked_subcommand, "--model" if models else "--json"
             raise UsageError(f"{option} belongs after the subcommand.", f"localrag bench {name} {option}{' …' * bool(models)}")
         return
-    if as_json and markdown:
-        raise UsageError("Either --json or --markdown, not both.", "Leave out one of them.")
     from localrag.bench.measure import ModelBenchmark
     from localrag.bench.report import as_markdown, warnings
     from localrag.bench.runs import measure_models, new_path
-    from localrag.cli.views.tables import bench_progress, print_run
+    from localrag.cli.views.answers import print_markdown
+    from localrag.cli.views.tables import bench_progress
 
     engine_options({**settings, "engine": settings["values"]})  # reports errors before models are opened
     hosts = ",".join(settings["allow_host"] or ())
@@ -246,10 +244,7 @@ def bench_command(
     path = save or new_path()
     with bench_progress(quiet=quiet) as progress:
         run = measure_models(models or [None], task, progress, path)
-    if markdown:
-        write_out(as_markdown(run))
-    else:
-        write_result(run, print_run, as_json=as_json)
+    write_result(run, print_markdown, as_markdown(run), as_json=as_json)
     if not quiet:
         print_note(f"Kept: {path} · compare with another: localrag bench compare {path.stem if not save else path} RUN")
     if all(m["error"] for m in run["models"]):

@@ -40,7 +40,7 @@ from localrag.cli.views.terminal import (
     write_json,
     write_result,
 )
-from localrag.errors import IndexBusy, LocalragError, UsageError, error_location, known_error
+from localrag.errors import IndexBusy, UsageError, error_location, known_error
 from localrag.filters import parse_collection_names
 from localrag.loaders.discover import check_paths, exists_visibly, find_files
 from localrag.records import to_row
@@ -280,26 +280,20 @@ def reembed_command(embedder: EmbedderOption = None, index: IndexOption = None, 
 
 POLL_EVERY_S = 1.0
 POLL_SHARE = 0.05  # of the time that looking at the files may take
-RETRY_AFTER_S = 60.0  # seconds until a failed run is repeated without a change
 
 
 def watch_files(paths: Sequence[Path], run: Callable[[], object]) -> None:
-    """Run again when files below the paths have changed and rest, or RETRY_AFTER_S after an error. Raises typer.Exit."""
+    """Run again when files below the paths have changed; an error is printed. Raises typer.Exit."""
     print_note("Watching for changes; Ctrl-C ends.")
     indexed: object = None  # run at once, for changes before the watch began
-    seen, due, last_error = None, float("inf"), ""
     try:
         while True:
             began = time.monotonic()
             state = _file_states(paths)
             took = time.monotonic() - began
-            if state == seen and (state != indexed or time.monotonic() > due):
+            if state != indexed:
                 indexed = state
-                due, error = _run_once(run)
-                if error and error != last_error:
-                    print_note(error)
-                last_error = error
-            seen = state
+                _run_and_print_error(run)
             time.sleep(max(POLL_EVERY_S, took / POLL_SHARE))
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
@@ -329,22 +323,17 @@ def run_when_unlocked(run: Callable[[], object]) -> None:
             return
 
 
-def _run_once(run: Callable[[], object]) -> tuple[float, str]:
+def _run_and_print_error(run: Callable[[], object]) -> None:
     try:
-        run()
+        run_when_unlocked(run)
     except typer.Exit:
         raise
-    except IndexBusy:  # another process writes: retry in a second
-        return time.monotonic(), ""
-    except LocalragError as error:
-        return time.monotonic() + RETRY_AFTER_S, f"{error} {error.hint} Still watching."
     except Exception as error:  # noqa: BLE001 — any failure is printed, and watching continues
         from localrag.store.database import store_error
 
         known = known_error(error) or store_error(error)
         message = f"{known} {known.hint}" if known else f"Something unexpected happened: {error_location(error)}."
-        return time.monotonic() + RETRY_AFTER_S, f"{message} Still watching."
-    return float("inf"), ""
+        print_note(f"{message} Still watching.")
 
 
 @with_engine

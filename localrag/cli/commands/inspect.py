@@ -26,7 +26,6 @@ from localrag.cli.views.terminal import escape_line, print_note, write_json, wri
 from localrag.errors import LocalragError, UsageError
 from localrag.filters import NO_FILTER, parse_collection_names
 from localrag.records import CheckLine, to_row
-from localrag.system.files import containing_file
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -166,25 +165,16 @@ def logs_command(
 
 def source_command(
     n: Annotated[int, typer.Argument(metavar="N", help="Number of a citation in the last answer.")],
-    opens: Annotated[bool, typer.Option("--open", help="Open the file in its default program.")] = False,
     index: IndexOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print the passage behind citation N of the last answer."""
-    from localrag.project import is_own_place, open_read_only
-
     opened = localrag.Index.open(index)
-    path = print_citation(opened, opened.last_answer(), n, as_json=as_json)
-    file = containing_file(opened.root / path)
-    with open_read_only(opened.folder) as of:
-        if opens and not is_own_place(of.db, of.root, file):
-            raise LocalragError(f"{file} was not indexed on this machine.", "If it is yours, index its folder: localrag index PATH")
-    if opens and typer.launch(str(file)) != 0:
-        print_note(f"{file} could not be opened.")
+    print_citation(opened, opened.last_answer(), n, as_json=as_json)
 
 
-def print_citation(index: "Index", last: "Answer | None", n: int, opens: str = "localrag source", *, as_json: bool = False) -> str:
-    """Print the passage of a citation and return its path. `opens` is the command for error hints. Raises LocalragError."""
+def print_citation(index: "Index", last: "Answer | None", n: int, opens: str = "localrag source", *, as_json: bool = False) -> None:
+    """Print the passage of a citation. `opens` is the command for error hints. Raises LocalragError."""
     from localrag.cli.views.answers import print_source, source_json
 
     if last is None:
@@ -196,7 +186,6 @@ def print_citation(index: "Index", last: "Answer | None", n: int, opens: str = "
         )
     shown = (citation, index.passage(citation), index.root, last.state_of(n))
     write_result(source_json(*shown), print_source, *shown, as_json=as_json)
-    return citation.path
 
 
 collections_app = typer.Typer(no_args_is_help=True, help="List, rename and remove collections: named sets of documents.")

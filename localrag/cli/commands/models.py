@@ -7,8 +7,8 @@ import typer
 
 from localrag.cli.commands.inspect import print_check_result
 from localrag.cli.options import AllowHostOption, JsonOption, QuietOption, any_model, choice_option
-from localrag.cli.views.terminal import confirm, print_note, write_json
-from localrag.errors import ModelError, UsageError
+from localrag.cli.views.terminal import print_note, write_json
+from localrag.errors import ModelError
 from localrag.records import to_row
 from localrag.system.files import data_dir
 
@@ -132,23 +132,12 @@ def use_command(name: NameArgument) -> None:
 @models_app.command("rm")
 def remove_model_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A model of your own list.", autocompletion=any_model)],
-    delete: Annotated[bool, typer.Option("--delete", help="Also delete the file, if localrag downloaded it.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before deleting.")] = False,
 ) -> None:
-    """Remove a model from your list. Its file is kept, unless you give --delete."""
-    from localrag.catalog.listing import downloaded_files, remove_from_list
+    """Remove a model from your list. Its file is kept."""
+    from localrag.catalog.listing import remove_from_list
 
-    files = downloaded_files(name) if delete else []
-    if delete and not files:
-        raise UsageError(
-            f"localrag did not download {name}, so it does not delete its file.", "Leave out --delete, and delete the file yourself."
-        )
-    if files and not yes and not confirm(f"Delete {', '.join(str(f) for f in files)}?"):
-        raise typer.Exit(1)
     remove_from_list(name)
-    for file in files:
-        file.unlink(missing_ok=True)
-    print_note(f"Forgot {name}." + (f" Deleted {len(files)} file{'s' * (len(files) > 1)}." if files else " Its file stays where it is."))
+    print_note(f"Forgot {name}. Its file stays where it is.")
 
 
 @models_app.command("pull")

@@ -65,25 +65,6 @@ def show_prompt_command(name: NameArgument, index: IndexOption = None, as_json: 
     write_result({"name": name, "file": str(files[0]) if files else None, "text": text}, write_out, text, as_json=as_json)
 
 
-@prompts_app.command("diff")
-def diff_command(name: NameArgument, index: IndexOption = None, as_json: JsonOption = False) -> None:
-    """Show the difference between your own prompt and the bundled one."""
-    from difflib import unified_diff
-
-    from localrag.llm.prompts import read_user_prompt, shipped_prompt
-
-    file = _own(_known(name), _folders(index))
-    used = read_user_prompt(file) if file else shipped_prompt(name)
-    shipped, own = (text.splitlines(keepends=True) for text in (shipped_prompt(name), used))
-    difference = "".join(unified_diff(shipped, own, f"shipped/{name}.md", str(file)))
-    if as_json:
-        write_json({"name": name, "file": str(file) if file else None, "diff": difference})
-    elif file:
-        write_out(difference)
-    else:
-        print_note(f"{name} is as shipped.")
-
-
 @prompts_app.command("edit")
 def edit_command(name: NameArgument, user: UserOption = False, index: IndexOption = None) -> None:
     """Open a prompt in your editor ($VISUAL or $EDITOR), as a copy of your own."""

@@ -1,7 +1,6 @@
 """Printing of answers, their citations and passages, conversations, and tables made from documents."""
 
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from rich.text import Text
 
 from localrag import serializers
 from localrag.cli.views.console import print_table, stdout_console, styled
-from localrag.cli.views.markdown import STATE_COLORS, DraftLine, MarkdownPrinter, mark_states
+from localrag.cli.views.markdown import STATE_COLORS, MarkdownPrinter, mark_states
 from localrag.cli.views.terminal import escape_line, print_note, status_line
 from localrag.filters import DocumentFilter
 from localrag.query.citations import escape_marks
@@ -24,7 +23,6 @@ from localrag.records import (
     Chunk,
     Citation,
 )
-from localrag.text.markdown import escape_plain_text, neutralize
 from localrag.text.sentences import collapse_whitespace
 
 if TYPE_CHECKING:
@@ -34,30 +32,23 @@ if TYPE_CHECKING:
 class AnswerStream:
     """Prints an answer while it is written, if `live`; otherwise only collects it in `heard`.
 
-    On a terminal its Markdown has styles, and the unfinished sentence is shown behind it; elsewhere, or with NO_COLOR, it is printed as it
-    is. Passages of documents are no Markdown: their lines stay as they are, with the short answers marked.
+    On a terminal its Markdown has styles; elsewhere, or with NO_COLOR, it is printed as it is. Passages of documents are no Markdown: their
+    lines stay as they are, with the short answers marked.
     """
 
     def __init__(self, *, live: bool) -> None:
         self.live, self.heard = live, ""
         self._is_styled = stdout_console.is_terminal and not (stdout_console.no_color or stdout_console.is_dumb_terminal)
-        self._has_draft = self._is_styled and live and not stdout_console.legacy_windows
-        self._printer, self._draft = MarkdownPrinter(), DraftLine()
+        self._printer = MarkdownPrinter()
         self._next_passage: AnswerPassage | None = None
 
     def add_passage(self, passage: AnswerPassage) -> None:
         """Take a passage whose text comes next."""
         self._next_passage = passage
 
-    def show_draft(self, text: str) -> None:
-        """Show the sentence, row or line that is being written."""
-        if self._has_draft:
-            self._draft.show(text, self._printer.line)
-
     def show_status(self, text: str) -> None:
         """Show what is being done, unless a line of the answer stands where it would be shown."""
         if not (self.live and self._printer.line):
-            self._draft.clear()
             status_line.show(text)
 
     def write(self, text: str) -> None:
@@ -66,7 +57,6 @@ class AnswerStream:
         passage, self._next_passage = self._next_passage, None
         if not self.live:
             return
-        self._draft.clear()
         if passage and stdout_console.is_terminal:
             self._printer.print(_mark_answer(_bold_titles(text), passage))
         elif self._is_styled:
@@ -75,8 +65,7 @@ class AnswerStream:
             self._printer.print(text)
 
     def stop(self) -> None:
-        """Remove the draft, and print what was held back."""
-        self._draft.clear()
+        """Print what was held back."""
         if self.live:
             self._printer.finish()
 
@@ -89,13 +78,9 @@ class AnswerStream:
         self.stop()
 
 
-def print_answer_text(answer: Answer) -> None:
-    """Print the text of a stored answer."""
-    stream = AnswerStream(live=True)
-    if answer.passages and stdout_console.is_terminal:
-        stdout_console.print(_bold_titles(answer.answer))
-    else:
-        stream.finish(answer.answer)
+def print_markdown(text: str) -> None:
+    """Print a Markdown text, with styles on a terminal."""
+    AnswerStream(live=True).finish(text)
 
 
 def display_path(path: str, root: Path) -> str:
@@ -184,7 +169,6 @@ def source_json(citation: Citation, chunk: Chunk | None, root: Path, state: str)
 
 
 MAX_TITLE_CHARS, MAX_QUOTE_CHARS = 70, 100  # of a first question, of a quote
-CONTEXT_CHARS = 40  # shown before the searched words
 
 
 def print_conversations(rows: Sequence[dict[str, Any]]) -> None:
@@ -196,12 +180,10 @@ def print_conversations(rows: Sequence[dict[str, Any]]) -> None:
         stdout_console.print("There are no conversations.")
 
 
-def print_hits(rows: Sequence[dict[str, Any]], text: str) -> None:
-    """Print the answers that contain the searched words: conversation, question, and the text around the first match."""
+def print_hits(rows: Sequence[dict[str, Any]]) -> None:
+    """Print the answers that contain the searched words: conversation, question, time."""
     for row in rows:
         stdout_console.print(styled((str(row["id"]), "bold"), f"  {shorten(row['question'])}  ", (row["at"], "dim")))
-        if around := _around(row["text"], text.split()):
-            stdout_console.print(f"   {around}")
     if not rows:
         stdout_console.print("Nothing was found.")
 
@@ -212,26 +194,14 @@ def print_past_answers(answers: Sequence[tuple[str, Answer]], root: Path) -> Non
         stdout_console.print(styled((f"{answer.id}  {answer.question}", "bold"), (f"  {at} · {answer.mode}", "dim")))
         if answer.standalone_question not in ("", answer.question):
             stdout_console.print(f"understood as: {answer.standalone_question}", style="dim")
-        print_answer_text(answer)
+        if answer.passages and stdout_console.is_terminal:
+            stdout_console.print(_bold_titles(answer.answer))
+        else:
+            print_markdown(answer.answer)
         _print_citations(answer, root)
         stdout_console.print()
     if not answers:
         stdout_console.print("No question has been asked of this index yet.")
-
-
-def conversation_markdown(answers: Sequence[Answer], root: Path) -> str:
-    """A conversation as Markdown. None of it can load a picture, contain HTML or hide the target of a link."""
-    parts = [f"# {_heading(answers[0].question)}" if answers else "# Conversation"]
-    for answer in answers:
-        parts.append(f"## {_heading(answer.question)}")
-        if answer.standalone_question not in ("", answer.question):
-            parts.append(f"*Understood as: {_escape_markdown(collapse_whitespace(answer.standalone_question))}*")
-        parts.append(_escape_markdown(answer.answer) if answer.passages else neutralize(escape_controls_keep_lines(answer.answer)).text)
-        if answer.citations:
-            parts.append("\n".join(_citation(c, root, _state(answer, c)) for c in answer.citations))
-        if answer.note:
-            parts.append(f"*{_escape_markdown(collapse_whitespace(answer.note))}*")
-    return "\n\n".join(parts) + "\n"
 
 
 def _state(answer: Answer, c: Citation) -> str:
@@ -239,41 +209,10 @@ def _state(answer: Answer, c: Citation) -> str:
     return "" if state == SUPPORTED_STATE else f"  {state}"
 
 
-def _citation(c: Citation, root: Path, state: str) -> str:
-    return (
-        f"- [{c.n}] {_escape_markdown(display_location(c, root))}, characters {c.start}-{c.end}: "
-        f"“{_escape_markdown(collapse_whitespace(c.quote))}”{state}"
-    )
-
-
-def _heading(question: str) -> str:
-    return _escape_markdown(collapse_whitespace(question))
-
-
-def _escape_markdown(text: str) -> str:
-    """Escape a text that is no Markdown, except for bold titles and lists."""
-    return escape_plain_text(escape_controls_keep_lines(text))
-
-
-def escape_controls_keep_lines(text: str) -> str:
-    """Replace control characters except line breaks by visible signs."""
-    return "\n".join(map(escape_line, text.split("\n")))
-
-
 def shorten(text: str, limit: int = MAX_TITLE_CHARS) -> str:
     """A text on one line, cut after `limit` characters."""
     plain = collapse_whitespace(text)
     return plain if len(plain) <= limit else f"{plain[: limit - 1]}…"
-
-
-def _around(text: str, words: Sequence[str]) -> str:
-    plain = collapse_whitespace(text)
-    offsets = [match.start() for w in words if (match := re.search(re.escape(w), plain, re.IGNORECASE))]
-    if not offsets:
-        return ""
-    start = max(0, min(offsets) - CONTEXT_CHARS)
-    stretch = plain[start : start + 3 * CONTEXT_CHARS]
-    return f"{'…' * (start > 0)}{stretch}{'…' * (start + len(stretch) < len(plain))}"
 
 
 MIN_COLUMN_WIDTH = 22  # characters that a column needs to be read

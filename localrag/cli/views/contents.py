@@ -8,7 +8,7 @@ from rich.tree import Tree
 
 from localrag.cli.views.answers import MAX_QUOTE_CHARS, answer_json, display_path, shorten
 from localrag.cli.views.console import print_fields, print_rows, stdout_console, styled
-from localrag.cli.views.progress import format_engine_metrics, format_progress
+from localrag.cli.views.progress import format_progress
 from localrag.cli.views.terminal import escape_line
 from localrag.errors import LocalragError
 from localrag.indexing.progress import extrapolate
@@ -140,10 +140,6 @@ def log_json(number: int, at: str, answer: Answer, root: Path) -> dict[str, Any]
 def print_status(status: dict[str, Any]) -> None:
     """Print the status as named values, then skipped and failed items."""
     print_fields(_status_fields(status))
-    if status["run"]:
-        names = {"requests": "requests", "prompt_tokens": "read", "cached_tokens": "cached", "output_tokens": "written", "p50_s": "p50 s"}
-        tasks = status["run"]["figures"].get("tasks") or {}
-        print_rows([{"task": name} | {head: task[key] for key, head in names.items()} for name, task in tasks.items()])
     if missing := status["coverage"]["in_no_report"]:
         named = ", ".join(map(escape_line, missing[:5])) + " …" * (len(missing) > 5)
         stdout_console.print(f"in no report: {len(missing)} of {status['documents']} documents: {named}")
@@ -173,8 +169,6 @@ def _status_fields(status: dict[str, Any]) -> dict[str, Any]:
         shown["kept for now"] = f"{unused / 1e6:.1f} MB of unused answers and copies (to delete them: localrag gc)"
     if run:
         shown["last run"] = _run_line(run)
-        if line := format_engine_metrics(run["figures"]):
-            shown["its engine"] = line
     return shown
 
 

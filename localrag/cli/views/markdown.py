@@ -1,4 +1,4 @@
-"""Markdown on a terminal: printed line by line while it is written, tables when they are complete; and the line under way."""
+"""Markdown on a terminal: printed line by line while it is written, tables when they are complete."""
 
 import re
 from bisect import bisect_right
@@ -9,22 +9,19 @@ from typing import Literal
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich import box
-from rich.cells import cell_len, get_character_cell_size
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from localrag.cli.views.console import stdout_console
-from localrag.cli.views.terminal import escape_controls, escape_line, status_line
+from localrag.cli.views.terminal import escape_controls, status_line
 from localrag.records import CONTRADICTED_STATE, RELATED_STATE, UNSUPPORTED_STATE
 from localrag.text.markdown import MarkdownLines, markdown_lines
-from localrag.text.sentences import collapse_whitespace
 
 # Colours of the marks of unproved sentences.
 STATE_COLORS = {RELATED_STATE: "cyan", CONTRADICTED_STATE: "bold red", UNSUPPORTED_STATE: "yellow"}
 CODE_STYLE = "green"
 MAX_INLINE_CHARS = 20_000  # of a line; a longer one is printed as it is
-MIN_DRAFT_CELLS = 24  # below, the draft is shown on the next line
 _STYLES = {"strong": "bold", "em": "italic", "s": "strike"}
 _HEADING = re.compile(r"[ \t>]*(#{1,6})[ \t]+")
 _BULLET = re.compile(r"([ \t>]*)[-+*](?=[ \t])")
@@ -192,51 +189,3 @@ def _rich_table(rows: Sequence[Sequence[tuple[Text, Align]]]) -> Table:
     for row in rows[1:]:
         table.add_row(*(cell for cell, _ in row))
     return table
-
-
-class DraftLine:
-    """Shows the end of the unfinished sentence behind the text of a terminal, and removes it before anything else is printed."""
-
-    def __init__(self) -> None:
-        self._erase = ""
-
-    def show(self, draft: str, line: str) -> None:
-        """Show a draft instead of the one before. `line` is what is printed on the line of the cursor."""
-        self.clear()
-        width = stdout_console.width
-        column = _column(line, width)
-        if column >= width or not (text := escape_line(collapse_whitespace(draft))):  # a full line would be continued at the wrong place
-            return
-        status_line.clear()
-        is_below = width - column < MIN_DRAFT_CELLS
-        room = width - 1 if is_below else width - column - 1
-        shown = _last_cells(f" {text}" if column and not is_below else text, room)
-        self._erase = f"\r\x1b[K\x1b[A\x1b[{column}C" if is_below else f"\x1b[{cell_len(shown)}D\x1b[K"
-        _write_raw(f"{chr(10) * is_below}\x1b[2m{shown}\x1b[22m")
-
-    def clear(self) -> None:
-        """Remove the draft."""
-        if self._erase:
-            _write_raw(self._erase)
-            self._erase = ""
-
-
-def _write_raw(text: str) -> None:
-    stdout_console.file.write(text)
-    stdout_console.file.flush()
-
-
-def _column(line: str, width: int) -> int:
-    column = 0
-    for character in line:
-        cells = get_character_cell_size(character)
-        column = cells if column + cells > width else column + cells
-    return column
-
-
-def _last_cells(text: str, room: int) -> str:
-    """The end of a text that fits into a number of cells, after an ellipsis if it is not all of it."""
-    start, room = len(text), room - 1
-    while start and (room := room - get_character_cell_size(text[start - 1])) >= 0:
-        start -= 1
-    return text if not start else f"…{text[start:]}"

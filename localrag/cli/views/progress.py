@@ -323,15 +323,3 @@ def print_retained(loaded: "LoadResult") -> None:
             f"{len(loaded.retained_paths)} documents, more than a third, have no readable file any more; they are kept. "
             "To remove them, run the same command with --prune. List them: localrag files --skipped"
         )
-
-
-def format_engine_metrics(figures: dict[str, Any]) -> str:
-    """The metrics of an engine in one line; empty if it computed nothing."""
-    if not figures.get("steps"):  # also if workers computed everything
-        return ""
-    tasks = figures["tasks"].values()
-    prompt, cached, wrote = (sum(t[k] for t in tasks) for k in ("prompt_tokens", "cached_tokens", "output_tokens"))
-    if "server" in figures:
-        return f"{figures['server']} read {prompt} tokens and wrote {wrote}"
-    read_at, wrote_at = figures["prefill_tokens_per_s"], figures["decode_tokens_per_s"]
-    return f"read {prompt} tokens ({cached} from the KV cache) at {read_at:.0f} tok/s · wrote {wrote} at {wrote_at:.0f} tok/s"

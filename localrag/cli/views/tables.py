@@ -1,19 +1,16 @@
 """Tables: models, downloads, benchmarks, evaluations, studies and checks."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.text import Text
 
-from localrag.bench.report import recommendation, run_summary, table, warnings
 from localrag.bench.runs import MetricComparison, reliability_warning
-from localrag.cli.views.console import print_rows, print_table, stderr_console, stdout_console, styled
-from localrag.cli.views.progress import PLAIN_EVERY_S
+from localrag.cli.views.console import print_fields, print_rows, stderr_console, stdout_console, styled
 from localrag.cli.views.terminal import print_note, status_line
-from localrag.eval.judge import CRITERIA
 from localrag.eval.win_rates import mean_rates
 from localrag.records import CheckLine
 
@@ -22,24 +19,10 @@ if TYPE_CHECKING:
 
 
 def print_support(scores: dict[str, Any], rows: int) -> None:
-    """Print the shares of true sentences kept and of false ones refused, in percent, and the number of sentences by state and by kind."""
-    percent = {k: _percent_number(scores[k]) for k in ("kept", "refused", "precision", "recall")}
-    print_rows([{"rows": rows} | {f"{name} %": value for name, value in percent.items()}])
-    stdout_console.print()
-    print_rows([{"sentences": name} | counts for name, counts in scores["states"].items()])
-    if scores["by_kind"]:
-        stdout_console.print()
-        print_rows([_kind_row(kind, row) for kind, row in scores["by_kind"].items()])
-
-
-def _percent_number(share: float | None) -> str | None:
-    return None if share is None else f"{100 * share:.1f}"
-
-
-def _kind_row(kind: str, row: dict[str, Any]) -> dict[str, Any]:
-    shares = {"kind": kind, "rows": row["rows"], "kept %": _percent_number(row["kept"]), "refused %": _percent_number(row["refused"])}
-    true, false = row["states"]["true"], row["states"]["false"]
-    return shares | {state: f"{true[state]} / {false[state]}" for state in true}
+    """Print the shares of true sentences kept and of false ones refused, of all and by kind, and the number of sentences by state."""
+    shares = {"all": scores | {"rows": rows}} | scores["by_kind"]
+    print_rows([{"kind": kind} | {name: row[name] for name in ("rows", "kept", "refused")} for kind, row in shares.items()])
+    print_fields(scores["states"])
 
 
 def print_check_lines(lines: Sequence[CheckLine]) -> None:
@@ -101,43 +84,22 @@ def print_curated(models: Sequence["RecommendedModel"], best: "RecommendedModel 
 
 @contextmanager
 def download_progress(name: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """Yield what shows the downloaded and the total bytes: a bar on a terminal, else a plain line every 30 seconds."""
-    if not quiet and stderr_console.is_terminal:
-        columns = (TextColumn("{task.description}"), BarColumn(30), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=stderr_console) as bars:
-            task = bars.add_task(name.rpartition("/")[2], total=None)
-            yield lambda done, total: bars.update(task, completed=done, total=total)
-        return
-    printed_at = time.monotonic()
-
-    def show(done: int, total: int) -> None:
-        nonlocal printed_at
-        if not quiet and time.monotonic() - printed_at > PLAIN_EVERY_S:
-            printed_at = time.monotonic()
-            print_note(f"{name}: {format_bytes(done)} of {format_bytes(total)}")
-
-    yield show
-
-
-MAX_MODEL_COLUMNS = 4  # further models get another table below
+    """Yield what shows the downloaded and the total bytes, as a bar on a terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(30), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=stderr_console, disable=quiet or not stderr_console.is_terminal) as bars:
+        task = bars.add_task(name.rpartition("/")[2], total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
 
 
 @contextmanager
 def bench_progress(*, quiet: bool) -> Iterator[Callable[[str, dict[str, Any]], None]]:
-    """Yield what shows the events of a model's benchmark: the status line on a terminal, and a plain line for each stage elsewhere."""
-    stage = ""
+    """Yield what shows the events of a model's benchmark: notes, and the stage in the status line."""
 
     def show(model: str, line: dict[str, Any]) -> None:
-        nonlocal stage
-        if quiet:
-            return
-        if "say" in line:
+        if "say" in line and not quiet:
             print_note(f"{model}: {line['say']}")
-        elif stderr_console.is_terminal:
+        elif not quiet:
             status_line.show(f"{model}: {line['stage']}, {line['done']} of {line['total']}")
-        elif stage != f"{model}: {line['stage']}":
-            stage = f"{model}: {line['stage']}"
-            print_note(stage)
 
     try:
         yield show
@@ -145,70 +107,25 @@ def bench_progress(*, quiet: bool) -> Iterator[Callable[[str, dict[str, Any]], N
         status_line.clear()
 
 
-def print_run(run: dict[str, Any]) -> None:
-    """Print the table of a benchmark run, warnings, and the lines for models.toml."""
-    good = [m for m in run["models"] if not m["error"]]
-    stdout_console.print(run_summary(run), style="dim")
-    for start in range(0, len(good), MAX_MODEL_COLUMNS):
-        content = table(good[start : start + MAX_MODEL_COLUMNS])
-        lines = [(Text(title, "bold"), *("" for _ in content.heads)) for title, _ in content.groups]
-        rows = [row for title, (_, group) in zip(lines, content.groups, strict=True) for row in (title, *group)]
-        print_table(("", *content.heads), rows)
-    for note in warnings(run["models"]):
-        stdout_console.print(note, style="red")
-    if good:
-        stdout_console.print("\nFor models.toml:\n")
-        stdout_console.print(recommendation(run["models"]))
-
-
 def print_compared_models(first: str, a: dict[str, Any], second: str, b: dict[str, Any], comparisons: Sequence[MetricComparison]) -> None:
-    """Print a comparison of two models: per metric both figures, the difference with its interval, and the verdict."""
+    """Print a comparison of two models: per metric both figures, the bounds of the difference's 95 % interval, and the verdict."""
     stdout_console.print(f"first:  {first}\nsecond: {second}\n")
-    print_rows([
-        {
-            "": one.name,
-            "first": _format_figure(d.first),
-            "second": _format_figure(d.second),
-            "difference": _format_figure(d.value, signed=True),
-            "95 % interval": _interval(d.low, d.high),
-            "verdict": Text(one.verdict, "bold" if d.is_significant else ""),
-            "over": f"{d.items} items, paired" if one.paired else f"{d.items} measurement{'s' * (d.items != 1)} each",
-        }
-        for one in comparisons
-        for d in [one.difference]
-    ])  # fmt: skip
+    figures = [{name: value and round(value, 3) for name, value in asdict(one.difference).items()} for one in comparisons]
+    print_rows([{"": one.name} | row | {"verdict": one.verdict} for one, row in zip(comparisons, figures, strict=True)])
     for name, row in ((first, a), (second, b)):
         if why := reliability_warning(row["figures"]):
             stdout_console.print(f"{name}: not reliable: {why}", style="red")
 
 
-def _interval(low: float | None, high: float | None) -> str | None:
-    return None if low is None or high is None else f"{_format_figure(low, signed=True)} to {_format_figure(high, signed=True)}"
-
-
-def _format_figure(value: float, *, signed: bool = False) -> str:
-    """A figure with about three significant digits."""
-    text = f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
-    return f"+{text}" if signed and value > 0 else text
-
-
 def print_study(study: dict[str, Any]) -> None:
-    """Print the results of a study: conditions, win rates, and the quality of the judge."""
+    """Print the results of a study: conditions, win rates in percent with their intervals over questions, and the quality of the judge."""
     shown = [c for c in study["conditions"] if not c["same_as"]]
     rates = mean_rates(study["wins"], [c["name"] for c in shown])
     figures = {"context_tokens": "tokens read", "supported": "supported %", "calls": "calls", "seconds": "s", "answered": "answers"}
     wins = {c["name"]: {f"wins by {k}, %": rate for k, rate in rates[c["name"]].items()} for c in shown}
     print_rows([{"condition": c["name"]} | {head: c[name] for name, head in figures.items()} | wins[c["name"]] for c in shown])
-    stdout_console.print()
-    pairs = dict.fromkeys((w["a"], w["b"]) for w in study["wins"])
-    print_table(("", *CRITERIA), [(f"{a} beats {b}", *(_rate(w) for w in study["wins"] if (w["a"], w["b"]) == (a, b))) for a, b in pairs])
-    stdout_console.print("Percent, a tie counts half; in brackets 95 % intervals over questions.\n", style="dim")
-    judge = study["judge"]
-    stdout_console.print(
-        f"Judge {study['study'].get('judge', '–')}: {judge['verdicts']} verdicts, {judge['failed']} failed, "
-        f"{_percent_text(judge['ties'])} ties, {_percent_text(judge['first'])} of its choices the answer shown first, "
-        f"{_percent_text(judge['consistent'])} stay when the answers change places, {_percent_text(judge['agrees'])} when asked again."
-    )
+    print_rows([{"": f"{w['a']} beats {w['b']}", "criterion": w["criterion"], "%": _rate(w)} for w in study["wins"]])
+    print_fields({"judge": study["study"].get("judge"), **study["judge"]})
     for line in study["warnings"]:
         stdout_console.print(styled(("!", "yellow"), f" {line}"))
 
@@ -217,7 +134,3 @@ def _rate(win: dict[str, Any]) -> str | None:
     if win["rate"] is None:
         return None
     return f"{win['rate']:.0f}" + ("" if win["low"] is None else f" ({win['low']:.0f}–{win['high']:.0f})")
-
-
-def _percent_text(value: float | None) -> str:
-    return "–" if value is None else f"{value:.0f} %"

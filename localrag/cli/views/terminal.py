@@ -15,7 +15,6 @@ import typer
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
-    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
     from localrag.index import Index
 
@@ -224,31 +223,8 @@ def _prompt_session(history: Iterable[str], complete: Complete, stream: TextIO) 
         reserve_space_for_menu=0,
         prompt_continuation="  ",
         enable_suspend=True,
-        key_bindings=_key_bindings(),
         output=output,
     )
-
-
-def _key_bindings() -> "KeyBindings":
-    """Key bindings: Alt-Enter inserts a line break; Ctrl-C discards the typed text, or raises KeyboardInterrupt if there is none."""
-    from prompt_toolkit.filters import is_searching
-    from prompt_toolkit.key_binding import KeyBindings
-
-    keys = KeyBindings()
-
-    @keys.add("escape", "enter")
-    def _new_line(event: "KeyPressEvent") -> None:
-        event.current_buffer.insert_text("\n")
-
-    @keys.add("c-c", filter=~is_searching)
-    @keys.add("<sigint>", filter=~is_searching)
-    def _discard(event: "KeyPressEvent") -> None:
-        if event.current_buffer.text:
-            event.current_buffer.reset()
-        else:
-            event.app.exit(exception=KeyboardInterrupt(), style="class:aborting")
-
-    return keys
 
 
 def index_argument(opened: "Index") -> str:

@@ -78,16 +78,16 @@ def test_a_line_is_edited_pasted_and_recalled(here):
 
 
 def test_every_command_does_what_it_says(here):
-    """/help, /mode, /source, /entity, /save and /quit; Tab completes commands, modes and names."""
+    """/help, /mode, /source and /quit; Tab completes commands and modes."""
     chat = Screen("chat", *QUICK, cwd=here)
     chat.wait_for("> ?")
     chat.type("/he\t\n")
     shown = chat.wait_for(r"modes: auto[^>]*Ctrl-D ends\.\n\n> ?")
-    for usage in ("/mode [NAME]", "/source [N]", "/entity NAME", "/save FILE", "/quit"):
+    for usage in ("/mode [NAME]", "/source [N]", "/quit"):
         assert usage in shown
     chat.type("/mode ba\t\n")
     chat.wait_for(r"mode: basic\n\nbasic> ?")
-    chat.type("Who is Ingrid Ho\t?\n")
+    chat.type("Who is Ingrid Holm?\n")
     shown = chat.wait_for(r"open a source: /source 1\n\nbasic> ?")
     assert "> Who is Ingrid Holm?" in shown
     assert "mode: basic" in shown
@@ -95,48 +95,12 @@ def test_every_command_does_what_it_says(here):
     chat.wait_for(r"characters \d+-\d+\n[^>]*\n\nbasic> ?")
     chat.type("/source 99\n")
     chat.wait_for(r"has no citation 99\.[^>]*\n\nbasic> ?")
-    chat.type("/entity Lars H\t\n")
-    assert re.search(r"\nLars Holm · \w+ · \d+ mentions", chat.wait_for(r"/entity Lars Holm\n[^>]*\n\nbasic> ?"))
     chat.type("What did she buy?\n")
     chat.wait_for(r"open a source: /source 1\n\nbasic> ?")
-    chat.type("/save ingrid.md\n")
-    chat.wait_for(r"2 answers in ingrid\.md\n\nbasic> ?")
     chat.type("/quit\n")
 
     assert chat.end() == 0
-    saved = (here / "ingrid.md").read_text()
-    assert saved.startswith("# Who is Ingrid Holm?\n\n## Who is Ingrid Holm?\n\n")
-    assert "## What did she buy?" in saved
-    last = logs("1")[0]
-    assert last["question"] == "What did she buy?"
-    assert last["answer"] in saved
-    for c in last["citations"]:
-        assert f"- [{c['n']}] {' › '.join([c['path'], *c['headings']])}, characters {c['start']}-{c['end']}: “" in saved
-
-
-def test_a_file_is_replaced_only_where_the_person_says_so(here):
-    """/save asks before it replaces a file; no, Ctrl-C and standard input that is no terminal leave it; what cannot be written is said."""
-    (here / "mine.md").write_text("mine")
-    chat = Screen("chat", "-c", *QUICK, cwd=here)
-    chat.wait_for("> ?")
-    for answer in ("n\n", "\x03"):
-        chat.type("/save mine.md\n")
-        chat.wait_for(r"mine\.md exists\. Replace it\? \[y/N\]:")
-        chat.type(answer)
-        chat.wait_for(r"(was not changed|Stopped)\.[^>]*\n\n> ?")
-        assert (here / "mine.md").read_text() == "mine"
-    chat.type("/save no/such/folder.md\n")
-    chat.wait_for(r"no/such/folder\.md cannot be written: No such file[^>]*\n\n> ?")
-    chat.type("/save mine.md\n")
-    chat.wait_for(r"\[y/N\]:")
-    chat.type("y\n")
-    chat.wait_for(r"2 answers in mine\.md\n\n> ?")
-    chat.type("\x04")
-
-    assert chat.end() == 0
-    assert (here / "mine.md").read_text().startswith("# Who is Lars Holm?")
-    assert "nothing to save" in piped_chat("/save mine.md\n", here).stderr
-    assert "mine.md exists and was not changed" in piped_chat("/save mine.md\n", here, "--resume", "1").stderr
+    assert logs("1")[0]["question"] == "What did she buy?"
 
 
 def piped_chat(lines, here, *args, **env):
@@ -145,14 +109,13 @@ def piped_chat(lines, here, *args, **env):
 
 def test_what_is_no_command_is_said_with_the_nearest(here):
     """A mistyped command or mode is answered with the nearest one; a path at the beginning of a line, or a space, makes it a question."""
-    done = piped_chat("/sorce 1\n/xyzzy\n/mode globl\n/entity\n/source x\n/etc/hosts names Lars Holm?\n /tmp holds what?\n", here)
+    done = piped_chat("/sorce 1\n/xyzzy\n/mode globl\n/source x\n/etc/hosts names Lars Holm?\n /tmp holds what?\n", here)
 
     assert done.returncode == 0, done.stderr
     for said in (
         "There is no command /sorce. Did you mean /source? All: /help.",
         "There is no command /xyzzy. All: /help.",
         "There is no mode 'globl'. Did you mean global?",
-        "Name an entity.",
         "/source takes the number of a citation, not 'x'.",
     ):
         assert said in done.stderr
@@ -215,7 +178,7 @@ def test_a_conversation_goes_on_in_another_process(here):
 
 
 def test_conversations_are_listed_searched_and_shown(here):
-    """By number, first question, answers and time; found by words of question or answer in any case; printed whole, also as Markdown."""
+    """By number, first question, answers and time; found by words of question or answer in any case; printed whole."""
     out("ask", "Who asked the Northern Line to pay?", *QUICK)
     listed = json.loads(out("sessions", "list", "--json"))
     assert [(r["id"], r["title"], r["answers"]) for r in listed] == [
@@ -229,7 +192,6 @@ def test_conversations_are_listed_searched_and_shown(here):
     assert out("sessions", "search", "xyzzy") == "Nothing was found.\n"
     shown = out("sessions", "show", "1")
     assert shown.index("Who is Lars Holm?") < shown.index("What did he write?")
-    assert out("sessions", "show", "1", "--markdown").startswith("# Who is Lars Holm?")
     assert [one["id"] for one in json.loads(out("sessions", "show", "1", "--json"))] == [1, 2]
     assert run_localrag("sessions", "show", "2", cwd=here).returncode == 2
 
@@ -323,14 +285,12 @@ def test_a_chat_that_is_not_logged_writes_nothing(here, home):
         chat.type(f"{line}\n")
         chat.wait_for(rf"> {re.escape(line)}\n[^>]*{shown}\n\nbasic> ?", 240)
     running = changed(before, bytes_of(here)), files_with(here, "Quibblewort"), files_with(home, "Quibblewort")
-    chat.type("/save notes.md\n")
-    chat.wait_for(r"3 answers in notes\.md\n\nbasic> ?")
     chat.type("\x04")
 
     assert chat.end() == 0
     assert running == ([], [], [])
-    assert files_with(here, "Quibblewort") == ["notes.md"]
-    assert changed(before, bytes_of(here)) == ["notes.md"]
+    assert files_with(here, "Quibblewort") == []
+    assert changed(before, bytes_of(here)) == []
 
 
 def test_a_question_that_is_not_logged_writes_nothing(here):

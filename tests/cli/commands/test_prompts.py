@@ -35,17 +35,15 @@ def listed(folder, *args):
     return {r["name"]: r for r in json.loads(run(folder, "list", "--json", *args).stdout)["prompts"]}
 
 
-def test_a_prompt_is_edited_compared_and_used(own):
-    """`edit` opens a copy of the shipped one, `diff` shows what changed and `list` where it is."""
+def test_a_prompt_is_edited_listed_and_used(own):
+    """`edit` opens a copy of the shipped one, and `list` shows where it is."""
     edited = run(own, "edit", NAME, **editor(own, "t.replace('## user', '## user\\nBe brief.', 1)"))
     path = own / "prompts" / f"{NAME}.md"
-    shown, compared, table = run(own, "show", NAME).stdout, run(own, "diff", NAME).stdout, run(own, "list").stdout
+    shown, table = run(own, "show", NAME).stdout, run(own, "list").stdout
     files = listed(own)
 
     assert edited.returncode == 0, edited.stderr
     assert "Be brief." in shown
-    assert "+Be brief." in compared.splitlines()
-    assert compared.startswith(f"--- shipped/{NAME}.md\n+++ {path}\n")
     assert {n for n, r in files.items() if r["file"]} == {NAME}
     assert files[NAME]["file"] == str(path)
     assert tuple(files) == prompt_names()
@@ -70,7 +68,7 @@ def test_an_index_finds_the_prompts_beside_it_from_anywhere(own, plain_town):
     assert "$context is missing" in run(own, "list", "--index", "town").stdout
     assert asked.returncode == 2
     assert f"{path}: $context is missing." in asked.stderr
-    assert f"localrag prompts diff {NAME}" in asked.stderr
+    assert f"localrag prompts edit {NAME}" in asked.stderr
     path.unlink()
     assert run_localrag("search", "ferry", "--index", "town", cwd=own).returncode == 0
 
@@ -94,11 +92,10 @@ def test_what_an_editor_leaves_behind_is_checked(own):
 
 
 def test_a_name_that_is_none_is_refused_with_the_nearest(own):
-    """A prompt that is as shipped has no differences."""
-    for command in ("show", "diff", "edit"):
+    """Whatever is to be done with it."""
+    for command in ("show", "edit"):
         done = run(own, command, "abstractive/raport")
         assert (done.returncode, "Did you mean abstractive/report" in done.stderr) == (2, True)
-    assert run(own, "diff", NAME).returncode == 0
 
 
 def test_a_folders_prompts_are_used_once_they_are_trusted(own, plain_town):

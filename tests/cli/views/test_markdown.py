@@ -9,12 +9,12 @@ import pytest
 
 from localrag.cli.views import answers as answers_view
 from localrag.cli.views import markdown as markdown_view
-from localrag.cli.views.answers import AnswerStream, conversation_markdown, print_answer
+from localrag.cli.views.answers import AnswerStream, print_answer
 from localrag.cli.views.console import SafeConsole
 from localrag.cli.views.markdown import inline_text
 from localrag.records import Answer, AnswerPassage, AnswerSentence, Citation
 from tests.terminals import plain
-from tests.text.test_markdown import HOSTILE, active_parts
+from tests.text.test_markdown import HOSTILE
 
 PROSE = ["## Setup\n\n", "Run `pip install x`. [1]", " Then **restart**. [related][2]\n\n", "- one [1]\n", "  - two [unsupported]\n\n"]
 TABLE = ["| Plan | Price |\n", "|---|---:|\n", "| Basic \\| small | 10 € [1] |\n", "| 中文 | 2000 [contradicted][2] |\n", "\n"]
@@ -121,35 +121,13 @@ def test_a_line_with_bars_that_is_no_table_stays_a_line(terminal):
     assert terminal.text == "Use a | b. [1]\nNext.\n"
 
 
-def test_the_sentence_under_way_is_shown_and_removed(terminal):
-    """Behind the text, on the next line where there is no room, and on the screen at the end is only the answer."""
-    first = "The ferry leaves from the northern quay at six. [1]"
-    stream = AnswerStream(live=True)
-    stream.show_draft("The fer")
-    assert terminal.screen[0] == "The fer"
-    stream.show_draft("The ferry leaves from the northern quay at six o'clock, and then it goes on to Vardby")
-    assert terminal.screen[0].startswith("…")
-    assert terminal.screen[0].endswith("goes on to Vardby")
-    stream.write(first)
-    stream.show_draft("It does not")
-    assert terminal.screen[:2] == [first, "It does not"]
-    stream.write(" It runs. [1]\n")
-    stream.show_draft("\x1b[31mred\n\x9b5A 中文")
-    assert terminal.screen[2] == "␛[31mred �5A 中文"
-    stream.finish(f"{first} It runs. [1]\n")
-
-    assert terminal.text == f"{first} It runs. [1]\n\n"
-    assert [line for line in terminal.screen if line] == [f"{first} It runs.", " [1]"]
-
-
 @pytest.mark.parametrize("options", [{"terminal": False}, {"no_color": True}], ids=["a pipe", "NO_COLOR"])
 def test_without_styles_markdown_is_printed_as_it_is(monkeypatch, options):
-    """Character by character, without drafts and cursor movements."""
+    """Character by character, without cursor movements."""
     shown = Shown(monkeypatch, **options)
     parts = PROSE + TABLE + CODE
     stream = AnswerStream(live=True)
     for part in parts:
-        stream.show_draft("some words")
         stream.write(part)
     stream.finish("".join(parts))
 
@@ -175,13 +153,12 @@ def test_passages_of_documents_are_no_markdown(terminal):
 def test_a_terminal_is_given_no_links_and_no_orders(terminal, text):
     """No hyperlinks, no control characters; the address of a link is there to be read, a picture is its description."""
     stream = stream_of([text])
-    stream.show_draft(text)
     stream.finish(text)
 
     bad = [c for c in terminal.text.replace("\n", "") if unicodedata.category(c) in ("Cc", "Cf", "Cs")]
     assert not bad, bad
     assert "\x1b]" not in terminal.raw
-    assert "\x1b" not in terminal.text  # styles and the draft's own movements are gone
+    assert "\x1b" not in terminal.text  # styles are gone
 
 
 @pytest.mark.parametrize(
@@ -206,22 +183,8 @@ def answer_of(text, **more):
 
 
 def test_sources_name_file_part_and_headings(terminal, tmp_path, monkeypatch):
-    """In the list below an answer, in a shown conversation and in a saved one; an older answer has no headings."""
+    """In the list below an answer; an older answer has no headings."""
     monkeypatch.chdir(tmp_path)
     print_answer(answer_of("Yes. [related][1]"), tmp_path, AnswerStream(live=True))
 
     assert "[1] a.md › page 2 › Setup › Linux␛[2J, 3-9  “quoted”  related" in terminal.text
-    assert "- [1] a.md › page 2 › Setup › Linux␛\\[2J" in conversation_markdown([answer_of("Yes.")], tmp_path).replace("␛[", "␛\\[")
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_a_saved_conversation_keeps_markdown_and_nothing_active(text, tmp_path):
-    """In the answer, its question, its note and its quotes."""
-    hostile = Answer(
-        text, f"## Kept\n\n- **x**\n\n{text}", "mix", citations=(Citation(1, "a.md", 0, 1, text, "", text, (text,)),), note=text
-    )
-    saved = conversation_markdown([hostile, answer_of("```\ncut")], tmp_path)
-
-    assert active_parts(saved) == []
-    assert "## Kept\n\n- **x**\n" in saved
-    assert saved.endswith("quoted”  related\n") or "\n```\n\n- [1]" in saved

@@ -49,25 +49,5 @@ function Bar({ run, removing }) {
   return html`<div class="bar">
     <p><strong>${name}</strong> <span class="soft">${[percent, known && `${number(run.done)} / ${number(run.total)}`, left].filter(Boolean).join(" · ")}</span></p>
     <progress aria-label=${name} max=${known && !whole ? run.total : 1} value=${whole ? fraction : known ? run.done : null}></progress>
-    ${run.workers?.length > 0 && html`<${Workers} rows=${run.workers} />`}
   </div>`;
-}
-
-/** What each of several workers does: its speed, what it has done, when it was last heard of. */
-function Workers({ rows }) {
-  const written = (row) => row.decode_tokens_per_s;
-  const speed = (row) => (written(row) ? t("run.tokens", { n: number(Math.round(written(row))) })
-    : row.chunks_per_s ? t("run.chunks_speed", { n: number(row.chunks_per_s) }) : "–");
-  const states = ["working", "waiting"];
-  return html`<div class="table-scroll" tabindex="0" role="region" aria-label=${t("run.workers")}><table class="workers">
-    <caption>${t("run.workers")}</caption>
-    <thead><tr>${["worker", "state", "speed", "chunks", "seen"].map((c) => html`<th scope="col">${t(`run.column.${c}`)}</th>`)}</tr></thead>
-    <tbody>${rows.map((row) => html`<tr>
-      <th scope="row">${row.name} <span class="soft">${row.place}</span></th>
-      <td>${states.includes(row.state) ? t(`run.worker.${row.state}`) : row.state}</td>
-      <td>${speed(row)}</td>
-      <td>${number(row.chunks)}</td>
-      <td>${when(new Date(row.seen_at * 1000).toISOString())}</td>
-    </tr>`)}</tbody>
-  </table></div>`;
 }
