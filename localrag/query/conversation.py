@@ -153,7 +153,7 @@ def _is_follow_up_cjk(question: str, names: Sequence[str]) -> bool:
 
 
 MAX_REWRITTEN_CHARS = 200  # of a standalone question
-CANDIDATE_ENTITIES, MAX_PAIRS = 200, 30  # for opening questions
+CANDIDATE_ENTITIES = 200  # for opening questions
 MAX_HISTORY_TURNS = 5  # newest turns that a follow-up may refer to
 MAX_ADDED_CHARS = 80  # of a standalone question, beyond the question and the longest one before it
 MAX_ANSWER_SHARE = 0.6  # of a standalone question that may stand in an answer in one piece

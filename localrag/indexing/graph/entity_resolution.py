@@ -13,7 +13,7 @@ full, then at the whole corpus. Names that differ in digits are never merged.
 
 import re
 import unicodedata
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -353,12 +353,6 @@ def _is_word(word: str) -> bool:
 
 def _initials(text: str) -> str:
     return "".join(w[0] for w in re.findall(r"[^\W\d_]+", text) if w[0].isupper())
-
-
-def majority_type(types: Iterable[str]) -> str:
-    """The most frequent type, of equals the alphabetically first."""
-    kinds = Counter(types)
-    return min(kinds, key=lambda kind: (-kinds[kind], kind))
 
 
 ALIASES_FILE = "aliases.txt"
