@@ -18,31 +18,33 @@ from localrag.query.passages import ReadWindow
 from localrag.query.question import Question
 from localrag.store import graph
 from localrag.store.documents import named_paths
-from localrag.store.full_text import document_frequencies
+from localrag.store.full_text import document_frequencies, exists_chunk_with_all
 from localrag.text.language import FUNCTION_WORDS_BY_LANGUAGE, detect_language
 from localrag.text.sentences import STOP_WORDS, cached_sentences, cjk_bigrams, collapse_whitespace, is_cjk
 
 PASSAGES_CHECKED = 5  # nearest passages
 SENTENCES = 4  # those with most of the question's words, whose meaning is compared with its own
 MIN_RARITY_CHUNKS = 50  # in a smaller index a word is as rare as if it had this many chunks
-MAX_WORDS = 60  # of a question
+MAX_WORDS, MAX_NAMES = 60, 20  # of a question
 
 _WORD = re.compile(r"[^\W_]+")
+_NAME = re.compile(r"[A-ZÀ-Þ][\w'’.-]*(?: [A-ZÀ-Þ][\w'’.-]*)*")
 _SMALL = {code: {*words.split(), *STOP_WORDS} for code, words in FUNCTION_WORDS_BY_LANGUAGE.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What the words of the nearest passages say, each 0 to 1.
+    """What the words of the nearest passages say, each 0 to 1, and about the texts.
 
     The share of the question's words, weighed by rarity, in the `passage` and the `sentence` that have most of them and in the passages
-    `together`; the `cosine` of the best sentence.
+    `together`; the `cosine` of the best sentence. `foreign`: the question is in another language than the passages.
     """
 
     passage: float
     sentence: float
     together: float
     cosine: float
+    foreign: bool
 
 
 # Logistic weights of the reader's log odds, `Signals.passage` and `.cosine`, and of 1, fitted and measured by
@@ -50,11 +52,11 @@ class Signals:
 EVIDENCE_WEIGHTS, EVIDENCE_LIMIT = (0.68, 2.84, 4.72, -4.91), -1.4
 SMALL_COLLECTION_CHUNKS = 100  # in a smaller collection the words must agree with the reader
 
-# Logistic weights of the words' signals in their order, and of 1, fitted on questions to their own paragraphs and others'. Below FLOOR (log
-# odds) a question is far from the documents; a higher floor refuses questions in other words than the text's. Character pairs are no words,
-# and the bundled embedder knows little Chinese: CJK text has its own.
-WEIGHTS = (3.1, 1.3, 1.6, 7.0, -5.8)
-CJK_WEIGHTS = (6.8, 5.0, 5.4, 0.0, -4.2)
+# Logistic weights of the words' signals in their order, of the names that no passage has, and of 1, fitted on questions to their own
+# paragraphs and others'. Below FLOOR (log odds) a question is far from the documents; a higher floor refuses questions in other words than
+# the text's. Character pairs are no words, and the bundled embedder knows little Chinese: CJK text has its own.
+WEIGHTS = (3.1, 1.3, 1.6, 7.0, -2.9, -5.8)
+CJK_WEIGHTS = (6.8, 5.0, 5.4, 0.0, 0.0, -4.2)
 FLOOR, CJK_FLOOR = -4.6, -0.7
 
 
@@ -87,7 +89,8 @@ def _is_far(question: Question, read: Sequence[ReadWindow], project: Project) ->
     if found is None:
         return False
     *weights, bias = CJK_WEIGHTS if is_cjk(question.text) else WEIGHTS
-    log_odds = np.dot(weights, (found.passage, found.sentence, found.together, found.cosine)) + bias
+    unnamed = unmatched_name_share(question.text, project, foreign=found.foreign)
+    log_odds = np.dot(weights, (found.passage, found.sentence, found.together, found.cosine, unnamed)) + bias
     return bool(log_odds < (CJK_FLOOR if is_cjk(question.text) else FLOOR))
 
 
@@ -107,7 +110,27 @@ def signals(question: Question, read: Sequence[ReadWindow], project: Project) ->
     texts = [collapse_whitespace(text[a:b]) for text in passages for a, b in cached_sentences(text)]
     best = sorted(texts, key=share, reverse=True)[:SENTENCES]
     cosine = float((project.embedder.embed(best) @ question.vector).max()) if best else 0.0
-    return Signals(max(map(share, passages)), max(map(share, best), default=0.0), share(" ".join(passages)), cosine)
+    return Signals(
+        max(map(share, passages)),
+        max(map(share, best), default=0.0),
+        share(" ".join(passages)),
+        cosine,
+        foreign,
+    )
+
+
+def unmatched_name_share(question: str, project: Project, *, foreign: bool = False) -> float:
+    """The share of a question's names (runs of capitalised words that do not just begin it) whose words no passage has together.
+
+    Where it is `foreign` to the passages, one name that they have is enough.
+    """
+    names = []
+    for m in _NAME.finditer(question):
+        words = [w for part in re.sub(r"['’]s\b", "", m.group()).split() for w in _WORD.findall(part)]
+        names.append(words[1:] if not question[: m.start()].strip(' ¿¡"“«') else words)
+    names = [n for n in names[:MAX_NAMES] if n]
+    lost = sum(not exists_chunk_with_all(project.db, n) for n in names)
+    return 0.0 if not names or (foreign and lost < len(names)) else lost / len(names)
 
 
 def _words(question: str, project: Project, *, foreign: bool) -> dict[str, float]:

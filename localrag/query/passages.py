@@ -270,22 +270,16 @@ def passages_of(read: Sequence[ReadWindow], short: ReadWindow | None, kind: Ques
     first = short or read[0]
     listed = _listed(first) if short is None and kind is QuestionKind.LIST else None
     shown = [_holding(first) if short else listed or _section(first)]
-    for other in read:
-        if len(shown) == PASSAGES_SHOWN:
-            break
-        if not any(_overlap(p, other.window) for p in shown):
-            shown.append(window_passage(other.window))
-    return shown
+    for other in (window_passage(window.window) for window in read):
+        if not any(other.overlaps(p) for p in shown):
+            shown.append(other)
+    return shown[:PASSAGES_SHOWN]
 
 
 def window_passage(window: Window) -> ShownPassage:
     """A window as a passage, without the headings at its beginning."""
     start = next(b.start for b in window.blocks if b.kind is not BlockKind.HEADING)
     return _passage(window, start, _cut(window, start, window.end, WINDOW_CHARS))
-
-
-def _overlap(passage: ShownPassage, window: Window) -> bool:
-    return passage.document.id == window.document.id and passage.start < window.end and window.start < passage.end
 
 
 def _passage(window: Window, start: int, end: int, marked: tuple[int, int] | None = None) -> ShownPassage:
