@@ -509,11 +509,6 @@ def description_subject(subject: str, descriptions: Iterable[str]) -> str:
     return f"{MULTI_CHUNK_PREFIX}{content_id('description', subject, *sorted(set(descriptions)))}"
 
 
-def same_entity_subject(first: str, second: str) -> str:
-    """The subject of calls that decide whether two names are of the same entity."""
-    return f"{MULTI_CHUNK_PREFIX}{content_id('name', first)} {content_id('name', second)}"
-
-
 def report_subject(input_hash: str) -> str:
     """The subject of calls that write a report."""
     return f"{MULTI_CHUNK_PREFIX}{content_id('report', input_hash)}"

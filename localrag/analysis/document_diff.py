@@ -14,7 +14,7 @@ from localrag.analysis.passage_alignment import AlignedPair, ComparablePassage, 
 from localrag.analysis.placed_sentences import OpenedDocument, PlacedSentence
 from localrag.analysis.reading import entailments
 from localrag.analysis.tables import Cell, CellState, Column, OnWork, ResultTable, TableRow, make_table
-from localrag.analysis.word_changes import describe_changes, describe_row_changes, may_be_reworded, split_number
+from localrag.analysis.word_changes import describe_changes, describe_row_changes, split_number
 from localrag.entailment.normalization import normalize_sentence
 from localrag.errors import UsageError
 from localrag.loaders.discover import exists_visibly
@@ -25,7 +25,7 @@ from localrag.store import documents as documents_store
 from localrag.store.browse import documents_called
 
 MAX_READ_PAIRS = 500  # changed pairs whose contradiction the reader looks for
-MIN_CONTRADICTED, MIN_ENTAILED = 0.8, 0.8  # mean probability of both directions; probability of each
+MIN_CONTRADICTED = 0.8  # mean probability of both directions
 MIN_READ_WORDS = 5  # of both passages of a pair that is read: what is shorter states nothing
 MIN_ALIGNED_SHARE = 0.1  # of the passages; below it, the two documents have little in common
 
@@ -55,7 +55,7 @@ COLUMNS = (Column("kind", "choice"), Column("first passage"), Column("second pas
 class PassageDifference:
     """A pair of passages, or one without a counterpart.
 
-    `is_statement`: whether it is a changed pair that the reader can read; `contradicted`, `is_reworded`: what it finds.
+    `is_statement`: whether it is a changed pair that the reader can read; `contradicted`: what it finds.
     """
 
     kind: DifferenceKind
@@ -64,7 +64,6 @@ class PassageDifference:
     changes: str = ""
     is_statement: bool = False
     contradicted: float | None = None
-    is_reworded: bool = False
 
 
 def compare_documents(
@@ -133,14 +132,9 @@ def _read_changes(
         return result, 0
     texts = [(_statement_text(a), _statement_text(b)) for _, a, b in read]
     found = entailments([*texts, *((b, a) for a, b in texts)], project, on_work)
-    for (n, a, b), forward, back in zip(read, found[: len(read)], found[len(read) :], strict=True):
+    for (n, *_), forward, back in zip(read, found[: len(read)], found[len(read) :], strict=True):
         contradicted = (forward.contradicted + back.contradicted) / 2
-        is_reworded = min(forward.entailed, back.entailed) >= MIN_ENTAILED and may_be_reworded(a, b)
-        result[n] = replace(
-            differences[n],
-            contradicted=contradicted if contradicted >= MIN_CONTRADICTED and not is_reworded else None,
-            is_reworded=is_reworded,
-        )
+        result[n] = replace(differences[n], contradicted=contradicted if contradicted >= MIN_CONTRADICTED else None)
     return result, len(pairs) - len(read)
 
 
@@ -155,7 +149,7 @@ def _table_rows(differences: Sequence[PassageDifference]) -> Iterator[TableRow]:
     for d in differences:
         key = content_id(d.first and d.first.text, d.second and d.second.text)
         seen[key] += 1
-        found = "contradicts" if d.contradicted is not None else "reworded" if d.is_reworded else ""
+        found = "contradicts" if d.contradicted is not None else ""
         yield TableRow(
             (
                 Cell(str(d.kind)),
@@ -171,11 +165,10 @@ def _table_rows(differences: Sequence[PassageDifference]) -> Iterator[TableRow]:
 
 
 def _count_by_kind(differences: Sequence[PassageDifference]) -> dict[str, int]:
-    """The number of passages of each kind, and of those that are renumbered, reworded or contradict each other."""
+    """The number of passages of each kind, and of those that are renumbered or contradict each other."""
     counts = Counter(d.kind for d in differences)
     return {str(kind): counts[kind] for kind in DifferenceKind} | {
         "renumbered": sum(bool(d.changes) for d in differences if d.kind in (DifferenceKind.SAME, DifferenceKind.MOVED)),
-        "reworded": sum(d.is_reworded for d in differences),
         "contradicting": sum(d.contradicted is not None for d in differences),
     }
 
@@ -200,7 +193,7 @@ def _note(differences: Sequence[PassageDifference], names: tuple[str, str], n_un
         found = ", ".join(
             [f"{_passages_do(n_same, 'is', 'are')} the same", *(f"{counts[kind]} {what}" for kind, what in kinds if counts[kind])]
         )
-    details = ((figures["contradicting"], "contradicting"), (figures["reworded"], "reworded"), (figures["renumbered"], "renumbered"))
+    details = ((figures["contradicting"], "contradicting"), (figures["renumbered"], "renumbered"))
     listed = ", ".join(f"{n} {what}" for n, what in details if n)
     notes = [f"{found} ({listed})." if listed else f"{found}."]
     if n_aligned < MIN_ALIGNED_SHARE * len(differences):

@@ -66,15 +66,13 @@ _GENERIC_WORDS = frozenset(
 class RequestWord:
     """A word of a condition, in lower case; `is_negated`: what is asked for lacks it.
 
-    `is_optional`: a table need not have it, as "work" in "who work in Bergen", whose columns say what is meant; `is_joined`: it stands
-    right after the word before it, as a number in "hall 3". `choice`: the number of the "A or B" that it is a word of, 0 for none; `side`:
-    whether it is of A (0) or of B (1).
+    `is_optional`: a table need not have it, as "work" in "who work in Bergen", whose columns say what is meant. `choice`: the number of the
+    "A or B" that it is a word of, 0 for none; `side`: whether it is of A (0) or of B (1).
     """
 
     text: str
     is_negated: bool = False
     is_optional: bool = False
-    is_joined: bool = False
     choice: int = 0
     side: int = 0
 
@@ -193,9 +191,7 @@ def _content_words(text: str, language: str, head: str, comparisons: Sequence[Nu
         elif word.text in small | NEGATIONS or word.text == head or (len(word.text) < 2 and not word.text.isdigit()):
             side, run = (0, []) if run else (side, run)
         elif word.text not in found:
-            found[word.text] = replace(
-                word, is_optional=word.text in optional, is_joined=bool(run), choice=choice if side else 0, side=side
-            )
+            found[word.text] = replace(word, is_optional=word.text in optional, choice=choice if side else 0, side=side)
             run.append(word.text)
     return tuple(found.values())
 

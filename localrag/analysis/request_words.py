@@ -1,7 +1,6 @@
 """How far the words and numbers of a list request are met by a text or a record, with negation."""
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -72,7 +71,7 @@ def meant_columns(words: Sequence[RequestWord], hits: Sequence[Sequence[WordHit]
     """For each word the label of the column that it is meant of; None if that is not sure. `hits`: of each record.
 
     "Bergen" in "built in Bergen" is meant of the column "Builder", whose label another word has, or of a column whose whole value it is,
-    and not of remarks that mention it. Of "Halle 3" the number is meant of the column that has the word beside it.
+    and not of remarks that mention it.
     """
     return [_meant_column(n, words, hits) for n in range(len(words))]
 
@@ -82,16 +81,10 @@ def _meant_column(n: int, words: Sequence[RequestWord], hits: Sequence[Sequence[
     for hit in (record[n] for record in hits):
         if hit.label and hit.fullness:
             fullness.setdefault(hit.label, []).append(hit.fullness)
-    if words[n].is_joined and words[n].text.isdigit() and (labels := Counter(r[n - 1].label for r in hits if r[n - 1].label)):
-        return labels.most_common(1)[0][0]
     if len(fullness) < 2:
         return None
     others = [word.text for m, word in enumerate(words) if m != n]
-    beside = [m for m in (n - 1, n + 1) if 0 <= m < len(words) and words[max(m, n)].is_joined]
     score = {label: sum(f) / len(f) + any(_label_hit(o, label) >= MIN_LIKENESS for o in others) for label, f in fullness.items()}
-    for label, found in fullness.items():
-        together = sum(record[n].label == label and any(record[m].label == label for m in beside) for record in hits)
-        score[label] += together / len(found)
     best, second = sorted(score, key=lambda label: -score[label])[:2]
     return best if score[best] - score[second] >= MIN_COLUMN_LEAD else None
 

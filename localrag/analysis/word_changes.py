@@ -1,8 +1,7 @@
-"""What changed between two versions of a passage, in plain words: "30 days → 14 days; shall → may; negation added: not"."""
+"""What changed between two versions of a passage, in plain words: "30 days → 14 days; shall → may; added: not"."""
 
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rapidfuzz.distance import Indel
@@ -24,20 +23,6 @@ _NUMBERING = re.compile(
 )
 _HEADING_NUMBER = re.compile(r"\d{1,3}(?:\.\d{1,3}){0,4}\s+")
 _CELL = re.compile(r" · ")
-# English, German, Spanish, French; Chinese is read by the character.
-NEGATIONS = frozenset(
-    """
-    not no none never nor neither nothing nobody without cannot except unless nicht kein keine keinen keinem keiner keines nie niemals ohne
-    weder noch außer no nunca jamás sin ningún ninguna ninguno nadie nada ni ne pas non jamais sans aucun aucune rien sauf
-    不 没 未 无 非 勿 莫
-    """.split()
-)
-OBLIGATIONS = frozenset(
-    """
-    shall must may should will would can could might ought need muss müssen darf dürfen kann können soll sollen sollte
-    debe deben deberá deberán puede pueden podrá podrán doit doivent peut peuvent pourra devra 应 须 必 可 得 能 会
-    """.split()
-)
 
 
 class DiffToken(NamedTuple):
@@ -108,7 +93,7 @@ def _end_of(pattern: "re.Pattern[str]", text: str) -> int:
 
 
 def describe_changes(before: str, after: str) -> str:
-    """Return the words that changed, numbers, negations and obligations said as such."""
+    """Return the words that changed."""
     (old_number, before), (new_number, after) = split_number(before), split_number(after)
     renumbered = [f"renumbered: {old_number} → {new_number}"] if old_number and new_number and old_number != new_number else []
     old, new = tokens_of(before), tokens_of(after)
@@ -119,8 +104,7 @@ def describe_changes(before: str, after: str) -> str:
         return _listed(["worded differently", *_differing_numbers(old, new), *renumbered])
     changes = _word_changes(old, new)
     worded = [c for c in changes if any(t.is_word for t in (*old[c.a : c.b], *new[c.c : c.d]))]
-    weighty = _weighty_words(old) ^ _weighty_words(new)
-    return _listed([*(_describe(c, old, new, before, after, weighty) for c in worded), *renumbered])
+    return _listed([*(_describe(c, old, new, before, after) for c in worded), *renumbered])
 
 
 def _describe_signs(old: Sequence[DiffToken], new: Sequence[DiffToken]) -> str:
@@ -128,33 +112,6 @@ def _describe_signs(old: Sequence[DiffToken], new: Sequence[DiffToken]) -> str:
     if [t.text for t in old if t.is_word] != [t.text for t in new if t.is_word]:
         return "only capital letters"
     return "only links" if [t.text for t in old if t.is_link] != [t.text for t in new if t.is_link] else "only punctuation or spaces"
-
-
-def may_be_reworded(before: str, after: str) -> bool:
-    """Whether two passages have different words, but the same numbers, negations and obligations."""
-    old, new = tokens_of(split_number(before)[1]), tokens_of(split_number(after)[1])
-    has_other_words = [t.text.casefold() for t in old if t.is_word] != [t.text.casefold() for t in new if t.is_word]
-    return has_other_words and _weighty_words(old) == _weighty_words(new)
-
-
-def _weighty_words(tokens: Sequence[DiffToken]) -> set[tuple[str, int]]:
-    """The numbers, negations and obligations among tokens, the n-th occurrence of each as (word, n)."""
-    words = Counter[str]()
-    weighty = set[tuple[str, int]]()
-    for word in (_folded(t.text) for t in tokens if t.is_word):
-        if _is_negation(word) or word in OBLIGATIONS or _NUMBER.search(word):
-            words[word] += 1
-            weighty.add((word, words[word]))
-    return weighty
-
-
-def _folded(word: str) -> str:
-    """A word in small letters; "May" may be the month."""
-    return word if word == "May" else word.casefold()
-
-
-def _is_negation(word: str) -> bool:
-    return word in NEGATIONS or word.endswith(("n't", "n’t"))
 
 
 def _word_changes(old: Sequence[DiffToken], new: Sequence[DiffToken]) -> list[WordChange]:
@@ -177,18 +134,10 @@ def _is_filler(tokens: Sequence[DiffToken]) -> bool:
     )
 
 
-def _describe(
-    change: WordChange,
-    old: Sequence[DiffToken],
-    new: Sequence[DiffToken],
-    before: str,
-    after: str,
-    weighty: Set[tuple[str, int]],
-) -> str:
-    """One change, such as "30 days → 14 days". `weighty`: as of `_weighty_words`, those that only one of the passages has."""
+def _describe(change: WordChange, old: Sequence[DiffToken], new: Sequence[DiffToken], before: str, after: str) -> str:
+    """One change, such as "30 days → 14 days"."""
     a, b, c, d = change
     removed, added = old[a:b], new[c:d]
-    label = _label(removed, added, {word for word, _ in weighty})
     if removed and added and _NUMBER.search(removed[-1].text + added[-1].text) and b < len(old) and _is_word(old[b]):
         b, d = b + 1, d + 1  # the unit of a number
     if removed and added and a and c and not old[a - 1].text.isalnum() and old[a - 1].text in "$€£¥":
@@ -198,22 +147,12 @@ def _describe(
         for text, tokens, n, m in ((before, old, a, b), (after, new, c, d))
     ]
     if all(sides):
-        return f"{label + ': ' if label else ''}{sides[0]} → {sides[1]}"
-    verb, what = ("added", sides[1]) if sides[1] else ("removed", sides[0])
-    return f"{label} {verb}: {what}" if label else f"{verb}: {what}"
+        return f"{sides[0]} → {sides[1]}"
+    return f"added: {sides[1]}" if sides[1] else f"removed: {sides[0]}"
 
 
 def _is_word(token: DiffToken) -> bool:
     return token.text.isalpha() and token.text.casefold() not in STOP_WORDS
-
-
-def _label(removed: Sequence[DiffToken], added: Sequence[DiffToken], weighty: Set[str]) -> str:
-    """Return what kind of words changed, if it matters: negation, obligation or number."""
-    before, after = ({_folded(t.text) for t in tokens} for tokens in (removed, added))
-    changed = (before ^ after) & weighty
-    if any(map(_is_negation, changed)):
-        return "negation"
-    return "obligation" if changed & OBLIGATIONS else "number" if changed else ""
 
 
 def _differing_numbers(old: Sequence[DiffToken], new: Sequence[DiffToken]) -> list[str]:

@@ -343,7 +343,7 @@ def _manifest(archive: ZipFile, file: Path) -> dict[str, Any]:
         sound = sound and all(isinstance(m["size"], int) and isinstance(m["sha256"], str) for m in manifest["members"].values())
         if not sound or not isinstance(manifest["documents"], int) or not isinstance(manifest["localrag"], str):
             raise _damage_error(file, "its manifest cannot be read")
-    except (KeyError, TypeError, ValueError, EOFError, BadZipFile, zlib.error, AttributeError, RuntimeError) as error:
+    except (KeyError, TypeError, ValueError, EOFError, OSError, BadZipFile, zlib.error, AttributeError, RuntimeError) as error:
         raise _damage_error(file, "its manifest cannot be read") from error
     return dict(manifest)
 

@@ -27,7 +27,6 @@ STAGE_SECONDS: Mapping[str, tuple[float, float]] = {
     "noun phrases": (0.5, 0.02),
     "extraction": (3.0, 0.5),  # by the tagger
     "entity resolution": (0.5, 0.008),
-    "entity duplicates": (0.0, 0.0),
     "description summaries": (0.1, 0.005),
     "communities": (0.1, 0.002),
     "layout": (0.2, 0.004),
@@ -36,7 +35,7 @@ STAGE_SECONDS: Mapping[str, tuple[float, float]] = {
     "report embeddings": (1.5, 0.03),
     "themes": (0.3, 0.005),
 }
-MODEL_STAGE_SECONDS = {"entity duplicates": 3.0, "description summaries": 15.0, "reports": 50.0}  # per chunk, if the chat model writes
+MODEL_STAGE_SECONDS = {"description summaries": 15.0, "reports": 50.0}  # per chunk, if the chat model writes
 MODEL_EXTRACTION_SECONDS = 20.0
 PER_NEW_CHUNK_STAGES = frozenset({"documents", "chunk embeddings", "sentences", "noun phrases", "extraction"})  # the others work on all
 RATE_WINDOW_S = 120.0  # seconds over which the speed of the run is measured
@@ -60,7 +59,7 @@ STORE_EVERY_S = 1.0  # seconds between two writes of the progress to the store
 SPEED_WINDOW_S = 15.0  # seconds over which the engine's speed is averaged
 BYTES_PER_CHUNK = 2000  # bytes of an unread file per chunk: at most 680 tokens of text, in files that have little else
 CHUNK_STAGES = ("documents", "chunk embeddings", "sentences", "noun phrases")
-GRAPH_STAGES = ("entity resolution", "entity duplicates", "description summaries", "communities", "layout")
+GRAPH_STAGES = ("entity resolution", "description summaries", "communities", "layout")
 REPORT_STAGES = ("reports", "entity embeddings", "report embeddings", "themes")
 
 

@@ -80,7 +80,7 @@ def support_checker(
         proof = next(filter(None, (supporting_quotes(sentence, passages, aliases, places) for passages in passage_groups)), [])
         estimate = _estimate(scorer, sentence, [*cited, *uncited], aliases, places, is_proved=bool(proof)) if scorer else None
         if proof and (estimate is None or estimate >= MIN_PROVED):
-            scores = similarity_matrix([sentence], [normalize_sentence(p.text) for p in proof], embed)[0]
+            scores = vectors.cosines(sentence, [normalize_sentence(p.text) for p in proof])
             return Verdict(SUPPORTED_STATE, tuple(proof[int(i)] for i in np.argsort(-scores, kind="stable")[:MAX_SUPPORTING_QUOTES]))
         verdicts = [_unproved(sentence, passages, vectors, aliases, places, cited, estimate) for passages in passage_groups]
         best = next((v for v in verdicts if v.state != UNSUPPORTED_STATE), None)
@@ -336,15 +336,6 @@ def _holds(text: str, name: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None if not is_cjk(name) else name in text
 
 
-def similarity_matrix(sentences: Sequence[str], texts: Sequence[str], embed: EmbedSentences) -> NDArray[np.float32]:
-    """Similarity of each sentence and text, (sentences, texts): the mean of cosine and share of the sentence's words."""
-    vectors = embed([*sentences, *texts])
-    have = [content_stems(t) for t in texts]
-    wanted = [content_stems(s) for s in sentences]
-    words = np.array([[len(w & h) / max(1, len(w)) for h in have] for w in wanted], np.float32)
-    return np.asarray((vectors[: len(sentences)] @ vectors[len(sentences) :].T + words) / 2, np.float32)
-
-
 _CLAUSE_BREAK = re.compile(
     r"(?:;|，|；|\s[–—]\s|,?\s(?:and|but|while|whereas|although|because|since|so|und|aber|während|weil)\s|,\s(?:which|who|die|der|das)\s)"
 )
@@ -396,8 +387,6 @@ def unit_verdict(
 def _sentence_verdict(unit: AnswerUnit, cited: Sequence[Quote], shown: Sequence[Quote], check: SupportCheck, previous: str) -> Verdict:
     """The verdict on a sentence, else on it with its pronoun resolved or below its list's introduction, else on its clauses together."""
     verdict = check(unit.claim, cited, shown)
-    if verdict.state == SUPPORTED_STATE and unit.lead and not _is_about(unit.lead[0], verdict.quotes, [*cited, *shown]):
-        verdict = Verdict(RELATED_STATE, verdict.quotes[:1])
     variants = [_resolve_pronoun(unit.claim, previous), *[f"{lead} {unit.claim}" for lead in unit.lead]]
     for variant in filter(None, variants):
         if verdict.state == SUPPORTED_STATE:
@@ -418,13 +407,6 @@ def _sentence_verdict(unit: AnswerUnit, cited: Sequence[Quote], shown: Sequence[
     if verdict.state == UNSUPPORTED_STATE and proved and all(v.state in (SUPPORTED_STATE, RELATED_STATE) for v in verdicts):
         return Verdict(RELATED_STATE, tuple(dict.fromkeys(proved))[:MAX_SUPPORTING_QUOTES])
     return verdict
-
-
-def _is_about(lead: str, quotes: Sequence[Quote], passages: Sequence[Quote]) -> bool:
-    """Whether the names in the introduction of a list occur in a passage that has one of the quotes."""
-    names = [n for n in _NAMES.findall(lead)[0 if is_cjk(lead) else 1 :] if len(n) > 2]
-    around = [p.text for p in passages if any(q.chunk_id == p.chunk_id for q in quotes)]
-    return all(any(_holds(text, name) for text in around) for name in names)
 
 
 def clauses(sentence: str) -> list[str]:

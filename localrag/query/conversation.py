@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import islice
 
 from localrag.llm.budgets import TokenDensity
 from localrag.llm.grammar import standalone_line
@@ -154,7 +153,7 @@ def _is_follow_up_cjk(question: str, names: Sequence[str]) -> bool:
 
 
 MAX_REWRITTEN_CHARS = 200  # of a standalone question
-CANDIDATE_ENTITIES, MAX_PAIRS = 200, 30  # for opening questions
+CANDIDATE_ENTITIES = 200  # for opening questions
 MAX_HISTORY_TURNS = 5  # newest turns that a follow-up may refer to
 MAX_ADDED_CHARS = 80  # of a standalone question, beyond the question and the longest one before it
 MAX_ANSWER_SHARE = 0.6  # of a standalone question that may stand in an answer in one piece
@@ -205,27 +204,12 @@ async def rewrite_standalone(question: Question, history: Sequence[Answer], proj
 
 def suggest_questions(project: Project, history: Sequence[Answer] = (), *, about: str = "", n: int = 5) -> list[str]:
     """Return `n` questions that the index can answer: follow-ups of a conversation, questions about an entity, or opening questions."""
-    return _worded(_subjects(project, history, about), n, start=not (about or history))
-
-
-def _worded(names: Sequence[tuple[str, str]], n: int, *, start: bool) -> list[str]:
-    chinese = bool(names) and all(is_cjk(a) for a, _ in names)
-    pair = "{}和{}有什么关系？" if chinese else "How are {} and {} connected?"
-    questions = [pair.format(a, b) if b else f"What is said about {a}?" for a, b in names]
-    general = "这些文档的主题是什么？" if chinese else "What are the main themes of these documents?"
-    return [*[general] * start, *dict.fromkeys(questions)][:n]
-
-
-def _subjects(project: Project, history: Sequence[Answer], about: str) -> list[tuple[str, str]]:
-    """Subjects of questions: pairs of strongly related entities, or single ones ("" as the second)."""
     named = [x.entity_id for x in named_entities(about, project)] if about else []
     for turn in reversed(history[-MAX_HISTORY_TURNS:]):
         named += [x.entity_id for x in named_entities(f"{turn.standalone_question or turn.question} {turn.answer[:500]}", project)]
     wanted = list(dict.fromkeys(named)) or browse.most_connected_entities(project.db, CANDIDATE_ENTITIES)
-    entities = {e.id: e for e in graph.entities(project.db, wanted) if e.type != "thing" or named}
-    ends = (graph.entities(project.db, [r.source_id, r.target_id]) for r in graph.relationships(project.db, list(entities)[:20]))
-    connected = ((e[0].name, e[1].name) for e in ends if len(e) == 2 and all(x.type != "thing" for x in e))
-    pairs = list(islice(connected, MAX_PAIRS))
-    singles = [(e.name, "") for e in list(entities.values())[:10]]
-    mixed = [p for candidates in zip(singles, pairs, strict=False) for p in candidates]
-    return list(dict.fromkeys([*mixed, *pairs, *singles]))
+    names = [e.name for e in graph.entities(project.db, wanted) if e.type != "thing" or named]
+    chinese = bool(names) and is_cjk(names[0])
+    general = "这些文档的主题是什么？" if chinese else "What are the main themes of these documents?"
+    questions = [f"文档中关于{name}说了什么？" if chinese else f"What is said about {name}?" for name in names]
+    return [*[general] * (not (about or history)), *dict.fromkeys(questions)][:n]

@@ -6,9 +6,8 @@ of PRIMER_REPORTS reports, FOLLOW_UPS in each of DRIFT_ROUNDS rounds, and one fo
 
 import asyncio
 import json
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
 
 from localrag.llm.budgets import TokenDensity, max_json_tokens
 from localrag.llm.grammar import json_object
@@ -28,7 +27,6 @@ from localrag.text.sentences import collapse_whitespace
 PRIMER_REPORTS, PRIMER_CANDIDATES = 5, 20  # reports of the first step, and those that they are chosen from
 FOLLOW_UPS = 3  # local questions per round
 DRIFT_ROUNDS = 2
-T = TypeVar("T")
 MAX_REPORT_ANSWER_CHARS, MAX_FOLLOW_UP_CHARS = 500, 150  # a report's answer, and a follow-up question
 
 
@@ -45,7 +43,8 @@ async def ask_drift(question: Question, project: Project) -> AnswerDraft:
     points_found: list[tuple[float, AnswerPoint]] = []
     primers = reports if budget.calls is None else reports[: max(1, budget.calls - 1)]  # one call is for the final answer
     budget.is_exhausted |= len(primers) < len(reports)
-    primed = await _gather_counted(question, "reading {} reports …", [_prime(question, r, project) for r in primers])
+    question.report_status(f"reading {len(primers)} reports …")
+    primed = await asyncio.gather(*(_prime(question, r, project) for r in primers))
     points_found += [(score, p) for score, p, _ in primed if p is not None]
     open_questions = [q for *_, follow_ups in sorted(primed, key=lambda w: -w[0]) for q in follow_ups]
     for _ in range(DRIFT_ROUNDS):
@@ -55,7 +54,8 @@ async def ask_drift(question: Question, project: Project) -> AnswerDraft:
             budget.is_exhausted |= remaining_calls < 1
             break
         asked_questions.update(chosen)
-        drafts = await _gather_counted(question, "following up {} questions …", [_follow(question, q, project) for q in chosen])
+        question.report_status(f"following up {len(chosen)} questions …")
+        drafts = await asyncio.gather(*(_follow(question, q, project) for q in chosen))
         points_found += [(60.0, p) for d in drafts for p in d.points]
         open_questions = [q for q in open_questions if q not in asked_questions]
     best, budgets = best_points(points_found), await effective_budgets(question, project)
@@ -63,18 +63,6 @@ async def ask_drift(question: Question, project: Project) -> AnswerDraft:
     points = await write_cited_prose(question, project, sources, "reduce") or best[:6]
     followed = sorted(asked_questions - {question.text})
     return AnswerDraft(tuple(points), note=f"{len(followed)} follow-up questions: {'; '.join(followed)}" if followed else "")
-
-
-async def _gather_counted(question: Question, status: str, steps: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run the steps concurrently and return their results in order, with progress messages (see `Question.progress_counter`)."""
-    advance = question.progress_counter(status, len(steps))
-
-    async def done(step: Coroutine[Any, Any, T]) -> T:
-        result = await step
-        advance(1)
-        return result
-
-    return await asyncio.gather(*map(done, steps))
 
 
 async def _confirm_cost(question: Question, project: Project, reports: Sequence[Report]) -> None:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence, Set
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +17,12 @@ from localrag.records import Chunk, Claim, Entity, Quote, Relationship
 from localrag.store import chunks as chunks_store
 from localrag.store import graph, vectors
 from localrag.text.quotes import claim_quotes, format_claim, sentence_quotes
-from localrag.text.sentences import collapse_whitespace, is_cjk, join_names
+from localrag.text.sentences import collapse_whitespace
 
 MAX_LOCAL_ENTITIES, OUTSIDE_RELATIONSHIPS = 10, 10  # OUTSIDE_RELATIONSHIPS: to other entities, per chosen one
 PASSAGES_SHARE, ENTITIES_SHARE, EDGES_SHARE, REPORTS_SHARE = 0.55, 0.1, 0.2, 0.15  # of the budget; EDGES_SHARE includes claims
 CLAIMS_SHARE = 0.1  # part of EDGES_SHARE
-CLAIMS_COMPARED, CLAIMED = 100, 3  # claims compared with the question; their sentences in an extractive answer
+CLAIMS_COMPARED = 100  # with the question
 MAX_LOCAL_PASSAGES, MAX_CANDIDATE_PASSAGES = 10, 30
 MAX_REPORTS_TRIED = 50  # for REPORTS_SHARE
 
@@ -40,8 +39,7 @@ async def ask_local(question: Question, project: Project) -> AnswerDraft:
         points = await write_cited_prose(question, project, await _sources(question, project, entities, passages), "answer")
         if points:
             return AnswerDraft(tuple(points))
-    claimed = _claim_passages(question, project, named)
-    return await extractive_draft(question, [*claimed, *passages], project, _opening_sentence(entities[: len(named)]))
+    return await extractive_draft(question, passages, project)
 
 
 def _claims(question: Question, project: Project, entity_ids: Sequence[str]) -> list[Claim]:
@@ -50,25 +48,6 @@ def _claims(question: Question, project: Project, entity_ids: Sequence[str]) -> 
         return []
     cosines = project.embedder.embed([c.description for c in claims]) @ question.vector
     return [claims[i] for i in np.argsort(-cosines, kind="stable")]
-
-
-def _claim_passages(question: Question, project: Project, named: Sequence[str]) -> list[Chunk]:
-    """The sentences of the nearest claims about the named entities, each as a passage."""
-    claims = _claims(question, project, named)[:CLAIMED]
-    chunks = _chunks_of_claims(claims, project)
-    quotes = claim_quotes(claims, chunks).values()
-    return [replace(chunks[q.chunk_id], start=q.start, end=q.end, text=q.text) for q in quotes]
-
-
-def _chunks_of_claims(claims: Sequence[Claim], project: Project) -> dict[str, Chunk]:
-    return {c.id: c for c in chunks_store.chunks_by_id(project.db, [c.chunk_id for c in claims])}
-
-
-def _opening_sentence(named: list[Entity]) -> str:
-    names = join_names([e.name for e in named])
-    if is_cjk(names):
-        return f"文档中关于{names}的内容："
-    return f"What the documents say about {names}:" if names else ""
 
 
 def passages_mentioning(question: str, vector: NDArray[np.float32], project: Project, k: int, about: Sequence[str] = ()) -> list[Chunk]:
@@ -132,7 +111,8 @@ def _report_sources(project: Project, chosen: Set[str]) -> list[DraftSource]:
 
 def _claim_sources(question: Question, project: Project, chosen: Set[str]) -> list[DraftSource]:
     claims = _claims(question, project, sorted(chosen))
-    quotes = claim_quotes(claims, _chunks_of_claims(claims, project))
+    chunks = {c.id: c for c in chunks_store.chunks_by_id(project.db, [c.chunk_id for c in claims])}
+    quotes = claim_quotes(claims, chunks)
     entities = {e.id: e for e in graph.entities(project.db, [i for c in claims for i in (c.subject_id, c.object_id) if i])}
     return [DraftSource(format_claim(c, entities), (quotes[c.id],)) for c in claims if c.id in quotes]
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from rapidfuzz.distance import LCSseq
 
 from localrag.entailment import ParsedSentence, parse_sentence
 from localrag.entailment.comparison import contradiction, matched, unsupported_reason
@@ -24,9 +25,8 @@ from localrag.text.sentences import STOP_WORDS, cached_sentences, is_cjk
 PARSED_LANGUAGES = ("en", "zh")
 # Log odds of support; see the card. The score alone proves nothing: on other people's data it would believe too many false sentences.
 MIN_PROVED, MIN_RELATED = 0.0, -0.2
-MAX_CONTRADICTED = (
-    -1.0
-)  # from which on the rules' negations, roles and quantifiers are mistaken for contradictions: 9 of 12 true, 27 of 119 false
+# From which on the rules' negations, roles and quantifiers are mistaken for contradictions: 9 of 12 true, 27 of 119 false.
+MAX_CONTRADICTED = -1.0
 STRUCTURAL_REASONS = (
     *("quantifier", "counted", "part", "apart", "negation", "mode", "particle", "role", "elsewhere", "preposition", "turned"),
 )  # why the rules reject a sentence all whose words the source has
@@ -159,15 +159,6 @@ def _telling(claim: ParsedSentence) -> list[int]:
     return [i for i, word in enumerate(claim.words) if not word.soft]
 
 
-def _common_subsequence(a: Sequence[str], b: Sequence[str]) -> int:
-    row = [0] * (len(b) + 1)
-    for x in a:
-        diagonal = 0
-        for j, y in enumerate(b, 1):
-            diagonal, row[j] = row[j], diagonal + 1 if x == y else max(row[j], row[j - 1])
-    return row[-1]
-
-
 def _view_features(claim: str, text: str, reading: tuple[float, float], *, has_names: bool) -> dict[str, float]:
     mine, source = parse_sentence(claim), parse_sentence(text)
     match, telling = matched(mine, source), _telling(mine)
@@ -189,7 +180,7 @@ def _view_features(claim: str, text: str, reading: tuple[float, float], *, has_n
         "otherwise contradicted": bool(against) and not is_number and not is_name,
         "negation": any(c.negated for c in mine.clauses) != any(c.negated for c in source.clauses),
         "quantifier": bool(mine.quantifiers - source.quantifiers),
-        "subsequence": _common_subsequence(tokens, others) / max(1, len(tokens)),
+        "subsequence": LCSseq.similarity(tokens, others) / max(1, len(tokens)),
         "new tokens": len(set(tokens) - set(others)),
         "structural": structural,
         "structural × stems": structural * share,

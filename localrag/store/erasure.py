@@ -170,13 +170,11 @@ def delete_derived_text(db: Database) -> None:
 
 
 def _delete_decisions(db: Database, is_left_over: Callable[[str], bool]) -> None:
-    """Delete merge decisions about names that no document contains any more, of the user and of a model."""
-    settings = runs.load_settings(db)
-    for key in ("merge_decisions", "llm_same_entity"):
-        lists = {name: pairs for name, pairs in settings.get(key, {}).items() if isinstance(pairs, list)}
-        remaining = {name: [pair for pair in pairs if not any(map(is_left_over, pair))] for name, pairs in lists.items()}
-        if remaining != lists:
-            runs.save_settings(db, **{key: settings[key] | remaining})
+    """Delete merge decisions about names that no document contains any more."""
+    lists = runs.load_settings(db).get("merge_decisions", {})
+    remaining = {name: [pair for pair in pairs if not any(map(is_left_over, pair))] for name, pairs in lists.items()}
+    if remaining != lists:
+        runs.save_settings(db, merge_decisions=remaining)
 
 
 def _rests_on_remaining_documents(db: Database, answer: dict[str, Any], removed: set[str], is_left_over: Callable[[str], bool]) -> bool:

@@ -27,7 +27,7 @@ SQLITE_MAGIC = b"SQLite format 3\0"
 # Settings that are kept; all others stay on the machine where they were written.
 UNLISTED = frozenset({"id", *INDEX_FILE_SETTINGS})  # every index has its own: dropped without being reported
 PORTABLE = frozenset(
-    "settings chat_model embedder prepend_metadata chunk_tokens chunk_embedding_text merge_decisions llm_same_entity graph_hash"
+    "settings chat_model embedder prepend_metadata chunk_tokens chunk_embedding_text merge_decisions graph_hash"
     " graph_options_hash extraction_hashes merge_rules_version descriptions_hash clustering_statistics reports_state reports_hash"
     " title_corpus_size layout_hash graph_embeddings_hash gc_config layout_method imports reclustered budgets_model"
     " style_model auto_extractor reports_style dropped_rows is_embedder_named"

@@ -121,7 +121,7 @@ def claims(db: Database, entity_ids: Iterable[str] | None = None) -> list[Claim]
 
 def name_merges(db: Database, *, done: bool) -> list[tuple[int, NameMerge]]:
     """The applied name merges, or the rejected candidates of similar spelling, each with its number."""
-    form = "coalesce((SELECT form FROM corpus_names WHERE name_key IN ({0}, (SELECT name_key FROM homonyms WHERE entity_key = {0}))), {0})"
+    form = "coalesce((SELECT form FROM corpus_names WHERE name_key = {0}), {0})"
     rows = db.execute(
         f"SELECT {form.format('m.name_key')}, m.entity_key, {form.format('m.entity_key')}, m.reason, m.score"
         " FROM name_merges m WHERE m.is_applied = ?"

@@ -20,10 +20,8 @@ from localrag.records import (
     IN_DOUBT_SUBJECT,
     MULTI_CHUNK_PREFIX,
     QUERY_SUBJECT,
-    content_id,
     description_subject,
     report_subject,
-    same_entity_subject,
 )
 from localrag.store import runs
 from localrag.store.chunks import text_subjects
@@ -164,16 +162,6 @@ def _multi_chunk_subjects(db: Database) -> Iterator[str]:
         yield description_subject(f"{first} and {second}", json.loads(descriptions))
     for (key,) in db.execute("SELECT input_hash FROM reports UNION SELECT input_hash FROM staged_reports"):
         yield report_subject(key)
-    yield from _pairs(db)
-
-
-def _pairs(db: Database) -> Iterator[str]:
-    """The subjects of calls that compare two names, if both names still exist."""
-    names = {content_id("name", name): name for (name,) in db.execute("SELECT name FROM entities UNION SELECT alias FROM entity_aliases")}
-    for (subject,) in db.execute(f"SELECT DISTINCT subject FROM llm_calls WHERE {_IS_MULTI_CHUNK} AND task = 'same'"):
-        first, _, second = subject.removeprefix(MULTI_CHUNK_PREFIX).partition(" ")
-        if first in names and second in names:
-            yield same_entity_subject(names[first], names[second])
 
 
 def _delete_extractions(db: Database, today: CurrentConfig) -> CollectedItems:

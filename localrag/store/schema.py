@@ -21,7 +21,7 @@ from localrag.errors import IndexMismatch, LocalragError
 from localrag.store.location import SCHEMA_HASH, SchemaObjects, schema_hash, schema_objects
 from localrag.system.installation import upgrade_hint
 
-SCHEMA_VERSION = 37  # PRAGMA user_version
+SCHEMA_VERSION = 38  # PRAGMA user_version
 
 # The number of rejected names of an extraction, NULL for invalid JSON; index and query must use the same expression.
 REJECTED_NAMES_EXPR = "CASE WHEN json_valid(result) THEN json_extract(result, '$.rejected_names') END"
@@ -184,10 +184,10 @@ CREATE INDEX graph_inputs_by_document ON graph_inputs(document_id);
 
 CREATE TABLE document_names (
     document_id TEXT NOT NULL, name_key TEXT NOT NULL, form_counts TEXT NOT NULL, type_counts TEXT NOT NULL, descriptions TEXT NOT NULL,
-    form TEXT NOT NULL, type TEXT NOT NULL, count INTEGER NOT NULL, target_key TEXT, reason TEXT, score REAL, canonical_key TEXT NOT NULL,
-    entity_key TEXT NOT NULL, PRIMARY KEY (document_id, name_key)) WITHOUT ROWID;
+    form TEXT NOT NULL, type TEXT NOT NULL, count INTEGER NOT NULL, target_key TEXT, reason TEXT, score REAL, entity_key TEXT NOT NULL,
+    PRIMARY KEY (document_id, name_key)) WITHOUT ROWID;
 CREATE INDEX document_names_by_key ON document_names(name_key);
-CREATE INDEX document_names_by_canonical_key ON document_names(canonical_key, type);
+CREATE INDEX document_names_by_entity ON document_names(entity_key);
 
 CREATE TABLE corpus_names (
     name_key TEXT PRIMARY KEY, form TEXT NOT NULL, type TEXT NOT NULL, count INTEGER NOT NULL, target_key TEXT, reason TEXT, score REAL)
@@ -199,15 +199,12 @@ CREATE TABLE name_index (lookup_key TEXT NOT NULL, name_key TEXT NOT NULL, PRIMA
 
 CREATE TABLE name_queries (lookup_key TEXT NOT NULL, name_key TEXT NOT NULL, PRIMARY KEY (lookup_key, name_key)) WITHOUT ROWID;
 
-CREATE TABLE homonyms (name_key TEXT PRIMARY KEY, is_person INTEGER NOT NULL, entity_key TEXT NOT NULL) WITHOUT ROWID;
-
 CREATE TABLE similar_names (
     block TEXT NOT NULL, a TEXT NOT NULL, b TEXT NOT NULL, score REAL NOT NULL, PRIMARY KEY (block, a, b)) WITHOUT ROWID;
 CREATE INDEX similar_names_by_score ON similar_names(score);
 
 CREATE TABLE graph_nodes (
-    id INTEGER PRIMARY KEY, entity_key TEXT NOT NULL UNIQUE, canonical_key TEXT NOT NULL, n_sentences INTEGER NOT NULL,
-    strongest_neighbor INTEGER NOT NULL);
+    id INTEGER PRIMARY KEY, entity_key TEXT NOT NULL UNIQUE, n_sentences INTEGER NOT NULL, strongest_neighbor INTEGER NOT NULL);
 
 CREATE TABLE cooccurrences (
     a INTEGER NOT NULL, b INTEGER NOT NULL, relationship_id TEXT NOT NULL, shared_sentences INTEGER NOT NULL, n_chunks INTEGER NOT NULL,

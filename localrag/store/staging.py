@@ -57,7 +57,7 @@ def _read_tables(names: Sequence[str]) -> dict[str, StagedTable]:
 
 GRAPH_TABLES = _read_tables(  # referenced tables before those that refer to them
     "entities entity_aliases relationships mentions evidence claims communities community_members community_weights isolated_entities"
-    " name_merges graph_inputs document_names corpus_names name_index name_queries homonyms graph_nodes cooccurrences"
+    " name_merges graph_inputs document_names corpus_names name_index name_queries graph_nodes cooccurrences"
     " document_entity_counts document_cooccurrences relationship_spans weight_histogram similar_names".split()
 )
 

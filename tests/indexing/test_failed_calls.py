@@ -72,29 +72,6 @@ def test_a_summary_that_fails_is_asked_again_by_the_next_run(index, how):
     assert index(well)[1].tasks == []
 
 
-def test_a_same_entity_call_that_fails_leaves_the_pair_open(index, tmp_path):
-    """The run goes on; the pair is undecided and noted, and the next run asks about it again."""
-    (tmp_path / "docs" / "c.txt").write_text("Zakhary Lund met Ingrid Holm on the Skua. Zachary Lund met Lars Holm on the Skua.")
-
-    def named(request):
-        if request.task != "entities":
-            return well(request)
-        said = request.messages[-1]["content"]
-        names = [n for n in (*NAMES, "Zakhary Lund", "Zachary Lund") if n in said]
-        return {"items": [{"name": n, "type": "person", "description": f"{n} is in it"} for n in names]}
-
-    failures, engine, entities, _ = index(lambda r: EngineError("the step failed") if r.task == "same" else named(r))
-    n = engine.tasks.count("same")
-    assert n > 0
-    assert [f.stage for f in failures] == ["same entity"] * n
-    assert {"Zakhary Lund", "Zachary Lund"} <= {e.name for e in entities}
-
-    again, engine, entities, _ = index(lambda r: {"answer": "yes"} if r.task == "same" else named(r))
-    assert again == ()
-    assert engine.tasks.count("same") == n
-    assert len({"Zakhary Lund", "Zachary Lund"} & {e.name for e in entities}) == 1
-
-
 @pytest.mark.parametrize(("task", "nth", "settings"), [
     ("gleaning", 1, {"max_gleanings": 1}), ("gleaning", 2, {"max_gleanings": 1}), ("claims", 1, {"claims": True}), ("relationships", 1, {}),
 ])  # fmt: skip

@@ -64,9 +64,7 @@ def test_what_is_stored_asks_for_stays(town):
     collected(town)
     with opened(town) as project, project.db.atomic():
         project.db.execute("DELETE FROM extractions")
-        project.db.execute(
-            "DELETE FROM index_settings WHERE key IN ('graph_hash', 'reports_state', 'descriptions_hash', 'llm_same_entity')"
-        )
+        project.db.execute("DELETE FROM index_settings WHERE key IN ('graph_hash', 'reports_state', 'descriptions_hash')")
         for table in ("reports", "sentence_spans"):
             project.db.execute(f"DELETE FROM {table}")
     asked = index(town)

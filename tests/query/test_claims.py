@@ -9,7 +9,6 @@ from localrag.engine.settings import EngineOptions
 from localrag.indexing.extraction.nlp import PHRASES_HASH
 from localrag.indexing.pipeline import build_index
 from localrag.project import open_for_query, open_for_writing
-from localrag.query import local_search
 from localrag.records import ExtractedClaim
 from localrag.store import chunks, runs
 from tests.fakes import Scripted, answered_by
@@ -53,13 +52,3 @@ def test_a_written_local_answer_is_shown_the_claims(index):
         ask(project, QUESTION, "local", style="abstractive")
 
     assert "Ruth Sand (bribery, SUSPECTED, 1953-02-01): She took money." in shown[-1]
-
-
-def test_an_extractive_local_answer_may_quote_a_claim(index, monkeypatch):
-    """The sentence of a claim is quoted also where none of the passages found holds it."""
-    found = local_search.passages_mentioning
-    monkeypatch.setattr(local_search, "passages_mentioning", lambda *args: [c for c in found(*args) if SAID not in c.text])
-    with open_for_query(index) as project:
-        given = ask(project, QUESTION, "local", style="extractive")
-
-    assert any(SAID in c.quote for c in given.citations)

@@ -90,7 +90,7 @@ def test_words_of_the_question_or_of_a_source_are_no_echo():
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in prompt_names() if n.startswith("abstractive/") and n.partition("/")[2] not in ("entities", "rate", "same")]
+    "name", [n for n in prompt_names() if n.startswith("abstractive/") and n.partition("/")[2] not in ("entities", "rate")]
 )
 def test_prompts_for_prose_have_no_examples(name):
     """A small model copies an example as its answer. Prompts that extract or choose are bound by a grammar, and keep theirs."""

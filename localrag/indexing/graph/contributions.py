@@ -216,7 +216,7 @@ MAX_CACHED_NODES = 200_000  # rows that stay in memory
 
 
 class NodeTable:
-    """The numbers and sentence counts of entities. A row: number, key, canonical key, sentences, strongest neighbour."""
+    """The numbers and sentence counts of entities. A row: number, key, sentences, strongest neighbour."""
 
     def __init__(self, staged: GraphStaging) -> None:
         self._staged = staged
@@ -240,14 +240,14 @@ class NodeTable:
             self._numbers.clear()
         self._numbers[key] = number
 
-    def get_or_create(self, key: str, base: str = "") -> int:
+    def get_or_create(self, key: str) -> int:
         """The number of an entity, creating its row if it has none."""
         number = self.find(key)
         if number is None:
             number = self._next
             self._next += 1
             self._keep(key, number)
-            self.update((number, key, base or key, 0, 0))
+            self.update((number, key, 0, 0))
         return number
 
     def row(self, number: int) -> StagedRow:
@@ -256,7 +256,7 @@ class NodeTable:
             if len(self._rows) >= MAX_CACHED_NODES:
                 self.flush()
                 self._rows.clear()
-            self._rows[number] = self._staged.get("graph_nodes", number) or (number, "", "", 0, 0)
+            self._rows[number] = self._staged.get("graph_nodes", number) or (number, "", 0, 0)
         return self._rows[number]
 
     def update(self, row: StagedRow) -> None:
@@ -267,11 +267,6 @@ class NodeTable:
         """Store changed rows, before other code reads the table."""
         self._staged.upsert("graph_nodes", self._unstored.values())
         self._unstored = {}
-
-    def canonical_key(self, key: str) -> str:
-        """The key that an entity's name comes from: that of its homonym group, or its own."""
-        number = self.find(key)
-        return key if number is None else str(self.row(number)[2])
 
     def delete(self, key: str) -> None:
         """Delete an entity without mentions."""
@@ -396,12 +391,12 @@ class PairWeights:
         everything, stale = False, []
         for node, more in self._sentences.items():
             row = self._nodes.row(node)
-            n = row[3] + more
+            n = row[2] + more
             if more and (row[1] or node == TOTAL_NODE):
-                self._nodes.update((*row[:3], n, row[4]))
+                self._nodes.update((*row[:2], n, row[3]))
             if node == TOTAL_NODE:
-                everything = rounded_total(n) != rounded_total(row[3])
-            elif round_down(n) != round_down(row[3]):
+                everything = rounded_total(n) != rounded_total(row[2])
+            elif round_down(n) != round_down(row[2]):
                 stale.append(node)
         return everything, stale
 
@@ -411,7 +406,7 @@ class PairWeights:
         old = row or (*ends, "", 0, 0, 0, 0, 0, None, 0)
         sums = [n + m for n, m in zip(old[_SHARED:_WEIGHT], more, strict=True)]
         shared, chunks, statements, _, read = sums
-        by_sentences = 0.0 if read or not statements else npmi_weight(shared, a[3], b[3], self._nodes.row(TOTAL_NODE)[3])
+        by_sentences = 0.0 if read or not statements else npmi_weight(shared, a[2], b[2], self._nodes.row(TOTAL_NODE)[2])
         weight = None if not statements else float(chunks) if read else by_sentences
         return (*ends, old[2] or relationship_id((a[1], b[1])), *sums, weight, old[_KEPT])
 
@@ -428,9 +423,9 @@ class PairWeights:
             rows = self._staged.select("cooccurrences", f"t.{end} = ? AND t.weight = ?", [node, top], "t.relationship_id, t.a, t.b")
             best += [(key, b if a == node else a, (a, b)) for key, a, b in rows]
         _, other, ends = max(best, default=("", 0, (0, 0)))
-        pairs = {ends, (node, row[4]), (row[4], node)} if other != row[4] else {ends}
-        if other != row[4]:
-            self._nodes.update((*row[:4], other))
+        pairs = {ends, (node, row[3]), (row[3], node)} if other != row[3] else {ends}
+        if other != row[3]:
+            self._nodes.update((*row[:3], other))
         return {pair for pair in pairs if all(pair) and self._staged.get("cooccurrences", *pair)}
 
     def _relate(self, rows: Sequence[StagedRow], threshold: float, degrees: Counter[int]) -> None:
@@ -469,7 +464,7 @@ class PairWeights:
 
     def _strongest(self, a: int, b: int) -> bool:
         """Whether one of the two is the strongest neighbour of the other."""
-        return bool(self._nodes.row(a)[4] == b or self._nodes.row(b)[4] == a)
+        return bool(self._nodes.row(a)[3] == b or self._nodes.row(b)[3] == a)
 
     def _relationship(self, row: StagedRow, existing: StagedRow | None, said: Iterable[StagedRow]) -> StagedRow:
         a, b = (self._nodes.row(end)[1] for end in row[:2])

@@ -1,7 +1,7 @@
 """Entity resolution: finds the names of a corpus that denote the same entity, and reads the user's `aliases.txt`.
 
 Rules on titles, surnames, initials, acronyms, company forms and spelling decide certain cases and give the reason; names that are only
-similar are left to a large model's yes or no, or to the user. A rule looks at one document first, where "Holm" is the only Holm it names in
+similar are left to the user. A rule looks at one document first, where "Holm" is the only Holm it names in
 full, then at the whole corpus. Names that differ in digits are never merged.
 
 `aliases.txt` in the index folder has one decision per line and is read whenever the graph is built:
@@ -13,7 +13,7 @@ full, then at the whole corpus. Names that differ in digits are never merged.
 
 import re
 import unicodedata
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -156,17 +156,15 @@ class NameForm:
 
 @dataclass(frozen=True, slots=True)
 class MergeDecisions:
-    """Decisions on names, by key: merged and separate pairs. `llm_pairs`: the merged pairs that the model decided, not the user."""
+    """The user's decisions on names, by key: merged and separate pairs."""
 
     merged_pairs: tuple[tuple[str, str], ...] = ()
     separate_pairs: frozenset[frozenset[str]] = frozenset()
-    llm_pairs: frozenset[tuple[str, str]] = frozenset()
 
 
 def targets_by_decision(decisions: MergeDecisions) -> dict[str, NameTarget]:
-    """The targets of names by the user's and the model's decisions."""
-    reasons = {True: ("the model's yes", 0.8), False: ("decided by the user", 1.0)}
-    return {a: (b, *reasons[(a, b) in decisions.llm_pairs]) for a, b in decisions.merged_pairs if a != b}
+    """The targets of names by the user's decisions."""
+    return {a: (b, "decided by the user", 1.0) for a, b in decisions.merged_pairs if a != b}
 
 
 def resolve_chain(key: str, target: Callable[[str], NameTarget | None], decisions: MergeDecisions) -> str:
@@ -355,12 +353,6 @@ def _is_word(word: str) -> bool:
 
 def _initials(text: str) -> str:
     return "".join(w[0] for w in re.findall(r"[^\W\d_]+", text) if w[0].isupper())
-
-
-def majority_type(types: Iterable[str]) -> str:
-    """The most frequent type, of equals the alphabetically first."""
-    kinds = Counter(types)
-    return min(kinds, key=lambda kind: (-kinds[kind], kind))
 
 
 ALIASES_FILE = "aliases.txt"

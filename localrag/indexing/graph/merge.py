@@ -5,13 +5,11 @@ One document and all of them are handled alike: a new index is an update of noth
 1. names of documents, stored as votes (`count_name_votes`), and the fuller names that they stand for (`CorpusNames`). A name's fuller name
    depends on the names that the rules find for it (`index_keys` and `query_keys` in `entity_resolution`), so only names that query a key of
    a changed name are resolved again, in the order in which all would be: the result is the same;
-2. names → entities. A name that is a person's in some documents and something else's in others becomes two entities, if both are sure
-   (`Homonyms`);
+2. names → entities;
 3. the contribution of each document (`document_contribution`) is taken out and put in again; entities and relationships are sums of
    contributions.
 
-Also finds names that are similar in spelling, which a large model or the user decides on, and the sentences behind entities and
-relationships.
+Also finds names that are similar in spelling, which the user decides on, and the sentences behind entities and relationships.
 """
 
 import heapq
@@ -19,7 +17,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count, groupby
+from itertools import groupby
 from typing import TypeVar
 
 import numpy as np
@@ -49,30 +47,22 @@ from localrag.indexing.graph.entity_resolution import (
     NameTarget,
     find_target,
     index_keys,
-    majority_type,
     numbers_in_key,
     query_keys,
     resolution_order,
     resolve_chain,
     targets_by_decision,
 )
-from localrag.indexing.tasks import Task, TaskContext, WorkerPool
-from localrag.llm.grammar import choice_of
-from localrag.llm.model import CALL_ERRORS, CURRENT_SUBJECT, bounded_map
-from localrag.llm.prompts import load_prompt
 from localrag.records import (
     Chunk,
     Claim,
     Entity,
     Evidence,
     Extraction,
-    Failure,
     Graph,
     Mention,
     Quote,
     Relationship,
-    content_id,
-    same_entity_subject,
 )
 from localrag.store import chunks as chunks_store
 from localrag.store import staging
@@ -277,72 +267,6 @@ def _asks(name: NameForm) -> set[str]:
     return {_SEPARATOR.join(v) for v in query_keys(name)}
 
 
-class Homonyms:
-    """Stores which names are split in two: the name, whether its persons or the others get another name, and that name.
-
-    `whole`: names that the user keeps as one.
-    """
-
-    def __init__(self, staged: GraphStaging, nodes: NodeTable, whole: Collection[str]) -> None:
-        self._staged, self._nodes, self._whole = staged, nodes, whole
-
-    def entity_key(self, base: str, *, person: bool) -> str:
-        """The entity of a use of a name, as a person's or something else's."""
-        row = self._staged.get("homonyms", base)
-        return str(row[2]) if row and bool(row[1]) == person else base
-
-    def redecide(self, entities: Iterable[str]) -> set[str]:
-        """Decide again on the names of these entities; returns the documents in which a name's entity changed."""
-        documents: set[str] = set()
-        for base in sorted({self._nodes.canonical_key(key) for key in entities}):
-            existing = self._staged.get("homonyms", base)
-            now = self._kept_apart(base)
-            if now != existing:
-                documents |= {d for (d,) in self._staged.select("document_names", "t.canonical_key = ?", [base], "t.document_id")}
-                self._staged.replace("homonyms", [existing] if existing else [], [now] if now else [])
-        return documents
-
-    def _kept_apart(self, base: str) -> tuple[str, int, str] | None:
-        """Split a name that is a person in some documents and not in others, if the two have no neighbour in common.
-
-        Each side needs two documents and a neighbour: small models often mistake the type of a single one.
-        """
-        kinds = {kind == "person" for (kind,) in self._staged.select("document_names", "t.canonical_key = ?", [base], "DISTINCT t.type")}
-        if len(kinds) < 2 or base in self._whole:
-            return None
-        uses: dict[bool, list[tuple[str, str, int]]] = {True: [], False: []}
-        for document, kind, n in self._staged.select("document_names", "t.canonical_key = ?", [base], "t.document_id, t.type, t.count"):
-            uses[kind == "person"].append((document, kind, n))
-        documents = {side: {d for d, *_ in some} for side, some in uses.items()}
-        if any(len(some) < 2 for some in documents.values()) or not documents[True].isdisjoint(documents[False]):
-            return None
-        few, many = sorted(documents.values(), key=len)
-        person_neighbours = set(self._neighbours(base, few))
-        if not person_neighbours or not self._is_disjoint(person_neighbours, self._neighbours(base, many)):
-            return None
-        kind = {side: majority_type(t for _, t, _ in some) for side, some in uses.items()}
-        fewer = min(uses, key=lambda side: (sum(n for *_, n in uses[side]), kind[side]))
-        return base, int(fewer), f"{base} ({kind[fewer]})"
-
-    def _neighbours(self, base: str, documents: Iterable[str]) -> Iterator[str]:
-        """The names that documents relate a name to, as either entity."""
-        numbers = [n for (n,) in self._staged.select("graph_nodes", "t.canonical_key = ?", [base], "t.id")]
-        for document in documents:
-            for number in numbers:
-                where = "t.document_id = ? AND (t.a = ? OR t.b = ?) AND t.n_statements > 0"
-                for a, b in self._staged.select("document_cooccurrences", where, [document, number, number], "t.a, t.b"):
-                    yield str(self._nodes.row(b if a == number else a)[2])
-
-    @staticmethod
-    def _is_disjoint(near: Collection[str], others: Iterable[str]) -> bool:
-        """Whether there are others, and none of them is in `near`."""
-        other = None
-        for other in others:
-            if other in near:
-                return False
-        return other is not None
-
-
 DOCUMENTS_PER_TRANSACTION = 50  # documents, or batches of names, whose changes are committed together
 T = TypeVar("T")
 ReadExtractions = Callable[[str], tuple[Mapping[str, Chunk], Sequence[Extraction]]]  # the chunks and extractions of a document
@@ -368,7 +292,6 @@ class GraphUpdate:
         self.nodes = NodeTable(self.staged)
         self.sums = PairWeights(self.staged, self.nodes)
         self._decided = targets_by_decision(self.decisions)
-        self.homonyms = Homonyms(self.staged, self.nodes, {a for a, b in self.decisions.merged_pairs if a == b})
 
     def apply(self, changed: Collection[str], removed: Collection[str], decided: Collection[str] = ()) -> None:
         """Update the graph for new, changed and removed documents, and for names with a new decision."""
@@ -386,9 +309,6 @@ class GraphUpdate:
         self._in_transactions(self._assign_entities, changed)
         self._in_transactions(self._recompute_contribution, (*changed, *again))
         self.nodes.flush()
-        for document in self.homonyms.redecide(self.entities):
-            self._assign_entities(document)
-            self._recompute_contribution(document)
         self._in_transactions(self._store_entities, batched(sorted(self.entities), ROWS_PER_BATCH))
         self.blocks |= {blocking_key(self.corpus.names[key]) for key in self.entities if key in self.corpus.names}
         self._in_transactions(self._store_merges, batched(sorted(self.keys), ROWS_PER_BATCH))
@@ -417,11 +337,9 @@ class GraphUpdate:
         for key, v in votes.items():
             votes_json = [json.dumps(x, ensure_ascii=False) for x in (_sorted(v.texts), _sorted(v.types), sorted(v.descriptions))]
             form = (majority(v.texts), majority(v.types), v.texts.total())
-            new.append(
-                (document, key, *votes_json, *form, *targets.get(key, (None, None, None)), *(old[key][11:] if key in old else ("", "")))
-            )
+            new.append((document, key, *votes_json, *form, *targets.get(key, (None, None, None)), old[key][11] if key in old else ""))
         changed = {key for _, key in self.staged.replace("document_names", old.values(), new)}
-        self.entities |= {row[12] for row in old.values()}
+        self.entities |= {row[11] for row in old.values()}
         return changed
 
     def _assign_entities(self, document: str) -> bool:
@@ -436,23 +354,22 @@ class GraphUpdate:
 
         new = []
         for key, row in rows.items():
-            base = resolve_chain(key, target, self.decisions)
-            entity = self.homonyms.entity_key(base, person=row[6] == "person")
-            if row[11:] != (base, entity):
-                new.append((*row[:11], base, entity))
+            entity = resolve_chain(key, target, self.decisions)
+            if row[11] != entity:
+                new.append((*row[:11], entity))
                 self.keys.add(key)
-                self.entities |= {row[12], entity} - {""}
+                self.entities |= {row[11], entity} - {""}
         self.staged.upsert("document_names", new)
         return bool(new)
 
     def _recompute_contribution(self, document: str) -> None:
         """Replace a document's contribution to the graph by its present one."""
         chunks, extractions = self.read(document)
-        names = list(self.staged.select("document_names", "t.document_id = ?", [document], "t.name_key, t.entity_key, t.canonical_key"))
-        for _, entity, base in names:
-            self.nodes.get_or_create(entity, base)
-        self._store_contribution(document, document_contribution(extractions, chunks, {key: entity for key, entity, _ in names}), chunks)
-        self.entities |= {entity for _, entity, _ in names}
+        names: dict[str, str] = dict(self.staged.select("document_names", "t.document_id = ?", [document], "t.name_key, t.entity_key"))
+        for entity in names.values():
+            self.nodes.get_or_create(entity)
+        self._store_contribution(document, document_contribution(extractions, chunks, names), chunks)
+        self.entities |= set(names.values())
 
     def _store_contribution(self, document: str, contribution: DocumentContribution, chunks: Mapping[str, Chunk]) -> None:
         staged = self.staged
@@ -468,13 +385,12 @@ class GraphUpdate:
         """Update entities: name and type by vote, descriptions, other names."""
         staged = self.staged
         before, now, existing, written = list[StagedRow](), list[StagedRow](), list[StagedRow](), list[StagedRow]()
-        columns = "t.name_key, t.form_counts, t.type_counts, t.descriptions, t.entity_key"
+        columns = "t.name_key, t.form_counts, t.type_counts, t.descriptions"
         for key in keys:
             ident = entity_id(key)
             before += (row for row in [staged.get("entities", ident)] if row)
             existing += staged.select("entity_aliases", "t.entity_id = ?", [ident])
-            rows = staged.select("document_names", "t.canonical_key = ?", [self.nodes.canonical_key(key)], columns)
-            uses = [row for row in rows if row[4] == key]
+            uses = list(staged.select("document_names", "t.entity_key = ?", [key], columns))
             if uses:
                 now.append(_entity(key, uses, before[-1] if before and before[-1][0] == ident else None))
                 written += ((alias, ident) for (alias,) in staged.select("mentions", "t.entity_id = ?", [ident], "DISTINCT t.name"))
@@ -493,19 +409,17 @@ class GraphUpdate:
 
     def _merge_reasons(self, key: str) -> dict[str, tuple[str, float]]:
         where = "t.name_key = ? AND t.name_key <> t.entity_key"
-        columns = "t.name_key, t.canonical_key, t.entity_key, t.target_key, t.reason, t.score"
-        rows = set(self.staged.select("document_names", where, [key], columns))
+        rows = set(self.staged.select("document_names", where, [key], "t.entity_key, t.target_key, t.reason, t.score"))
         reasons: dict[str, tuple[str, float]] = {}
-        for _, base, entity, target, reason, score in sorted(rows, key=lambda row: (-(row[5] or 0), row[4] or "")):
-            step = self._decided.get(key) or ((target, reason, score) if target else self.corpus.names.target(key))
-            if entity != base or step:
-                reasons.setdefault(entity, ("homonym: kept apart", 0.9) if entity != base or not step else step[1:])
+        for entity, target, reason, score in sorted(rows, key=lambda row: (-(row[3] or 0), row[2] or "")):
+            if step := self._decided.get(key) or ((target, reason, score) if target else self.corpus.names.target(key)):
+                reasons.setdefault(entity, step[1:])
         return reasons
 
 
 def _entity(key: str, uses: Sequence[StagedRow], existing: StagedRow | None) -> StagedRow:
     """The row of an entity, from the votes of documents on its names; description and degree stay as they are."""
-    distinct_votes = Counter(row[:4] for row in uses)  # most documents have the same votes on a common name
+    distinct_votes = Counter(uses)  # most documents have the same votes on a common name
     votes = [(r[0], NameVotes(_times(r[1], n), _times(r[2], n), dict.fromkeys(json.loads(r[3])))) for r, n in distinct_votes.items()]
     name, kind, descriptions = elect_name(key, votes)
     descriptions_json = json.dumps(descriptions, ensure_ascii=False)
@@ -645,56 +559,3 @@ def undecided_pairs(staged: GraphStaging, decisions: MergeDecisions) -> list[tup
     first = f"ORDER BY t.score DESC, t.a, t.b LIMIT {MAX_SIMILAR_PAIRS + len(decisions.separate_pairs)}"
     pairs = sorted(staged.select("similar_names", columns="t.a, t.b, t.score", first=first), key=lambda row: (-row[2], row[0], row[1]))
     return [(a, b, round(score / 100, 2)) for a, b, score in pairs if frozenset((a, b)) not in decisions.separate_pairs][:MAX_SIMILAR_PAIRS]
-
-
-@dataclass(frozen=True)
-class DecideSameEntity(Task[bool]):
-    """Decides by the model whether two names, each with a sentence, denote one entity. Raises CALL_ERRORS."""
-
-    first: str
-    first_quote: str
-    second: str
-    second_quote: str
-    llm_task = "same"
-
-    @property
-    def subjects(self) -> tuple[str, ...]:
-        """The two names."""
-        return (same_entity_subject(self.first, self.second),)
-
-    async def run(self, tools: TaskContext) -> bool:
-        """The model's decision."""
-        CURRENT_SUBJECT.set(self.subjects[0])
-        prompt = load_prompt("abstractive/same", tools.settings.prompts)
-        messages = prompt.fill(first=self.first, first_quote=self.first_quote, second=self.second, second_quote=self.second_quote)
-        reply = await tools.model.ask("same", messages, max_tokens=4, grammar=choice_of(["yes", "no"]))
-        return reply.text == "yes"
-
-
-async def decide_with_llm(
-    pairs: Sequence[tuple[tuple[str, str], tuple[str, str], tuple[str, str]]],
-    pool: WorkerPool,
-    on_progress: Callable[[int, int], None] = lambda *_: None,
-) -> tuple[list[tuple[str, str]], list[Failure]]:
-    """Ask the model which pairs are one entity; returns these, and the failures, whose pairs stay open.
-
-    A pair: its names by key (the fuller one, the other), their spellings, and a sentence of each. `on_progress` is called with the
-    number decided and the total.
-    """
-    failed: list[Failure] = []
-    done = count()
-
-    async def one(keys: tuple[str, str], names: tuple[str, str], shown: tuple[str, str]) -> tuple[str, str] | None:
-        on_progress(next(done), len(pairs))
-        if not all(shown):
-            return None
-        first, second = (collapse_whitespace(text)[:300] for text in shown)
-        try:
-            same = await pool.run(DecideSameEntity(names[0], first, names[1], second))
-        except CALL_ERRORS as error:
-            failed.append(Failure("same entity", content_id(names[1], names[0]), str(error), error.kind))
-            return None
-        return (keys[1], keys[0]) if same else None
-
-    decisions = await bounded_map(one(*pair) for pair in pairs)
-    return [pair for pair in decisions if pair], sorted(failed, key=lambda f: f.subject)

@@ -3,7 +3,7 @@
 The descriptions of an entity or relationship are joined to one (paper, section 3.1.3).
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import count
@@ -23,7 +23,6 @@ from localrag.indexing.graph.layout import LAYOUT_VERSION, compute_layout
 from localrag.indexing.graph.merge import (
     GraphUpdate,
     SupportingSentences,
-    decide_with_llm,
     entity_of_row,
     find_similar_spellings,
     load_community_arrays,
@@ -194,7 +193,7 @@ def _join(quotes: Sequence[Quote]) -> str:
     return " ".join(collapse_whitespace(q.text) for q in quotes[:SENTENCES_PER_DESCRIPTION])
 
 
-MERGE_RULES_VERSION = "graph 5"  # of the rules that build a graph: if it changes, the graph is rebuilt
+MERGE_RULES_VERSION = "graph 6"  # of the rules that build a graph: if it changes, the graph is rebuilt
 DESCRIPTIONS_PER_COMMIT = {"extractive": 5000, "abstractive": 500}  # entities, and relationships, that are described and stored together
 
 
@@ -258,12 +257,12 @@ async def build_graph(
         try:
             progress("entity resolution", 0, 2)
             build = _GraphBuild(project, staged, style, recipes, budgets, pool, progress, from_scratch)
-            made = await build.merge(decisions, changed, removed)
-            failed = [*build.failed, *await build.describe()]
+            made = build.merge(decisions, changed, removed)
+            failed = await build.describe()
             progress("communities", 0, 1)
             progress.count_entities(staged.count("entities"))
             clustered, imported_ids = _update_communities(project, staged, import_communities, from_scratch=from_scratch)
-            runs.replace_failures(db, ("same entity", "description"), failed)
+            runs.replace_failures(db, ("description",), failed)
             progress("communities", 1, 1)
         except BaseException:
             staged.discard()
@@ -296,33 +295,19 @@ class _GraphBuild:
         self.quoted = SupportingSentences(self.staged)
         self.shifted = {} if self.from_scratch else shifted_chunks(self.project.db)
         self.entities: set[str] = set()
-        self.failed: list[Failure] = []
 
-    async def merge(self, decisions: MergeDecisions, changed: Collection[str], removed: Collection[str]) -> dict[str, Any]:
-        """Merge names that are variants of one another; a model that writes prose decides on similar ones.
+    def merge(self, decisions: MergeDecisions, changed: Collection[str], removed: Collection[str]) -> dict[str, Any]:
+        """Merge names that are variants of one another.
 
         `changed` and `removed` are the documents whose contribution changed. Returns the settings that record the decisions.
         """
-        settings = runs.load_settings(self.project.db)
-        asked_of = content_id(self.project.model.file.fingerprint, *override_hashes(self.project.settings.prompts, "abstractive/same"))
-        stored = settings.get("llm_same_entity", {}) if self.style == "abstractive" else {}
-        llm_pairs = {tuple(pair) for pair in stored.get("pairs", ())} if stored.get("of") == asked_of else set()
-        before = _decided(settings.get("merge_decisions", {}))
-        now = _with_model(decisions, llm_pairs)
-        self._update(now, changed, removed, {name for _, pair in before ^ _pairs(now) for name in pair})
+        before = _decided(runs.load_settings(self.project.db).get("merge_decisions", {}))
+        self._update(decisions, changed, removed, {name for _, pair in before ^ _pairs(decisions) for name in pair})
         self.tell("entity resolution", 1, 2)
-        similar = undecided_pairs(self.staged, now)
-        self._store_undecided(similar)
+        rows = [(b, a, 0, "spelt alike", score) for a, b, score in undecided_pairs(self.staged, decisions)]
+        self.staged.replace("name_merges", list(self.staged.select("name_merges", "t.is_applied = 0")), rows)
         self.tell("entity resolution", 2, 2)
-        if self.style == "abstractive" and similar:
-            more, self.failed = await decide_with_llm(self._shown(similar), self.pool, lambda *at: self.tell("entity duplicates", *at))
-            llm_pairs |= set(more)
-            now = _with_model(decisions, llm_pairs)
-            self._update(now, [], [], {name for pair in more for name in pair})
-        return {
-            "merge_decisions": {"same": now.merged_pairs, "different": sorted(map(sorted, now.separate_pairs))},
-            "llm_same_entity": {"of": asked_of, "pairs": sorted(llm_pairs)},
-        }
+        return {"merge_decisions": {"same": decisions.merged_pairs, "different": sorted(map(sorted, decisions.separate_pairs))}}
 
     def _update(self, decisions: MergeDecisions, changed: Collection[str], removed: Collection[str], decided: Collection[str]) -> None:
         update, db = GraphUpdate(self.staged, self.read, decisions), self.project.db
@@ -333,20 +318,6 @@ class _GraphBuild:
                 self.staged.replace("graph_inputs", old, staging_store.graph_input_rows(db, document))
             find_similar_spellings(self.staged, update.blocks)
         self.entities |= {entity_id(key) for key in update.entities}
-
-    def _store_undecided(self, similar: Sequence[tuple[str, str, float]]) -> None:
-        rows = [(b, a, 0, "spelt alike", score) for a, b, score in similar]
-        self.staged.replace("name_merges", list(self.staged.select("name_merges", "t.is_applied = 0")), rows)
-
-    def _shown(self, pairs: Iterable[tuple[str, str, float]]) -> list[tuple[tuple[str, str], tuple[str, str], tuple[str, str]]]:
-        """Pairs of names as they are written, with a sentence of each."""
-        shown_pairs = []
-        for keys in dict.fromkeys((a, b) for a, b, _ in pairs):
-            rows = [self.staged.get("entities", entity_id(key)) for key in keys]
-            quotes = [self.quoted.of_entity(row[0], 1) if row else [] for row in rows]
-            names, texts = ([row[1] if row else "" for row in rows], [some[0].text if some else "" for some in quotes])
-            shown_pairs.append((keys, (names[0], names[1]), (texts[0], texts[1])))
-        return shown_pairs
 
     async def describe(self) -> list[Failure]:
         """Describe new items and items with other sentences than before; returns the failures."""
@@ -407,12 +378,6 @@ def has_extractive_graph(db: Database) -> bool:
     """Whether the published graph, if there is one, has sentences of the documents as descriptions, written without a model."""
     quoted = content_id("extractive", MIN_BUDGETS.descriptions, MIN_BUDGETS.description)
     return bool(runs.load_settings(db).get("descriptions_hash", quoted) == quoted)
-
-
-def _with_model(decisions: MergeDecisions, llm_pairs: "Collection[tuple[str, ...]]") -> MergeDecisions:
-    """The user's decisions together with the model's; the user's override them."""
-    pairs = tuple(sorted((a, b) for a, b in llm_pairs if frozenset((a, b)) not in decisions.separate_pairs))
-    return replace(decisions, merged_pairs=(*decisions.merged_pairs, *pairs), llm_pairs=frozenset(pairs))
 
 
 DecidedPairs = set[tuple[str, tuple[str, ...]]]  # same or different, and the names
@@ -502,7 +467,7 @@ def _options_hash(project: Project, style: str, budgets: TokenBudgets, decisions
     """The hash of everything that the graph is built from besides the extractions."""
     settings = project.settings
     turn = runs.load_settings(project.db).get("reclustered", 0)
-    own = override_hashes(settings.prompts, "abstractive/describe", "abstractive/same") if style == "abstractive" else []
-    decided = (decisions.merged_pairs, sorted(map(sorted, decisions.separate_pairs)), sorted(decisions.llm_pairs))
+    own = override_hashes(settings.prompts, "abstractive/describe") if style == "abstractive" else []
+    decided = (decisions.merged_pairs, sorted(map(sorted, decisions.separate_pairs)))
     sized = (budgets.descriptions, budgets.description)
     return content_id(MERGE_RULES_VERSION, settings.max_cluster_size, settings.seed, style, *decided, *sized, *own, turn)

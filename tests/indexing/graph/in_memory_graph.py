@@ -20,7 +20,6 @@ from localrag.indexing.graph.entity_resolution import (
     MergeDecisions,
     NameForm,
     find_targets,
-    majority_type,
     resolve_chain,
     targets_by_decision,
 )
@@ -41,7 +40,6 @@ def build_graph_in_memory(extractions: Sequence[Extraction], chunks: Mapping[str
         defined |= {(document, key): other for key, other in same.items()}
     names = [NameForm(document, key, majority(v.texts), majority(v.types), v.texts.total()) for (document, key), v in votes.items()]
     entities = resolve_all_names(names, defined, decisions)
-    split_homonyms(names, entities, _neighbours(_contributions(documents, chunks, entities)), decisions)
     parts = _contributions(documents, chunks, entities).values()
     relationships = _relationships(parts)
     of_entity: defaultdict[str, list[tuple[str, NameVotes]]] = defaultdict(list)
@@ -66,16 +64,6 @@ def _contributions(
     for (document, key), entity in entities.items():
         entity_of[document][key] = entity
     return {document: document_contribution(extractions, chunks, entity_of[document]) for document, extractions in documents.items()}
-
-
-def _neighbours(parts: Mapping[str, DocumentContribution]) -> dict[DocumentName, set[str]]:
-    neighbours: defaultdict[DocumentName, set[str]] = defaultdict(set)
-    for document, contribution in parts.items():
-        for (a, b), pair in contribution.pairs.items():
-            if pair.statements:
-                neighbours[document, a].add(b)
-                neighbours[document, b].add(a)
-    return neighbours
 
 
 def _entity(key: str, uses: Sequence[tuple[str, NameVotes]], degree: Counter[str]) -> Entity:
@@ -132,26 +120,3 @@ def _most_frequent(names: Sequence[NameForm]) -> dict[str, NameForm]:
 def _rank(name: NameForm) -> tuple[int, str, str]:
     """The rank of a document's form of a name among those of the corpus, independent of the order of documents."""
     return name.count, name.text, name.type
-
-
-def split_homonyms(
-    names: Sequence[NameForm], entities: dict[DocumentName, str], neighbours: Mapping[DocumentName, set[str]], decisions: MergeDecisions
-) -> None:
-    """Split a name in two entities if it is a person in some documents and not in others, and the two have no neighbour in common.
-
-    Each side needs two documents and a neighbour. `Paris = Paris` among the user's decisions keeps a name as one entity.
-    """
-    unsplit = {a for a, b in decisions.merged_pairs if a == b}
-    uses: defaultdict[str, defaultdict[bool, list[NameForm]]] = defaultdict(lambda: defaultdict(list))
-    for name in names:
-        uses[entities[name.document, name.key]][name.type == "person"].append(name)
-    for key, sides in sorted((key, sides) for key, sides in uses.items() if len(sides) == 2):
-        neighbours_of_side = {side: set().union(*(neighbours.get((n.document, key), set()) for n in some)) for side, some in sides.items()}
-        sure = all(len({n.document for n in some}) > 1 and neighbours_of_side[side] for side, some in sides.items())
-        apart = {n.document for n in sides[True]}.isdisjoint(n.document for n in sides[False])
-        if not sure or not apart or neighbours_of_side[True] & neighbours_of_side[False] or key in unsplit:
-            continue
-        fewer = min(sides.values(), key=lambda some: (sum(n.count for n in some), majority_type(n.type for n in some)))
-        other = f"{key} ({majority_type(n.type for n in fewer)})"
-        for name in fewer:
-            entities[name.document, name.key] = other

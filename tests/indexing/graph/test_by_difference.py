@@ -2,7 +2,6 @@
 
 import json
 import random
-from dataclasses import replace
 
 import pytest
 from sqlite_utils import Database
@@ -157,31 +156,6 @@ def test_an_index_whose_documents_are_all_gone_holds_no_name(db):
     update(db, {}, [], list(documents), MergeDecisions())
 
     assert {table: db[table].count for table in GRAPH_TABLES if db[table].count} == {"graph_nodes": 1}  # how many sentences there are: none
-
-
-def test_a_name_that_is_two_entities_becomes_one_again(db):
-    """Homonyms are decided anew with every document that has the name: a neighbour in common, and they are one."""
-    documents = {}
-    for n in range(4):
-        kind, other = ("person", "Anna Sand") if n < 2 else ("place", "Harbour Line")
-        text = f"Paris met {other} in the year of the strike."
-        chunk = Chunk(f"c{n}", f"d{n}", 0, 0, len(text), text, 10)
-        entities = ExtractedEntity("Paris", kind), ExtractedEntity(other, "person" if n < 2 else "organization")
-        documents[f"d{n}"] = {chunk.id: chunk}, [Extraction(chunk.id, entities, (ExtractedRelationship("Paris", other),))]
-    update(db, documents, list(documents), [], MergeDecisions())
-    assert sorted(n for (n,) in db.execute("SELECT name FROM entities")) == ["Anna Sand", "Harbour Line", "Paris", "Paris"]
-
-    chunks, (found,) = documents["d3"]
-    (chunk,) = chunks.values()
-    text = f"{chunk.text} Paris and Anna Sand left."
-    both = ExtractedEntity("Anna Sand", "person"), ExtractedRelationship("Paris", "Anna Sand")
-    documents["d3"] = (
-        {chunk.id: replace(chunk, text=text, end=len(text))},
-        [replace(found, entities=(*found.entities, both[0]), relationships=(*found.relationships, both[1]))],
-    )
-    update(db, documents, ["d3"], [], MergeDecisions())
-
-    assert sorted(n for (n,) in db.execute("SELECT name FROM entities")) == ["Anna Sand", "Harbour Line", "Paris"]
 
 
 def test_every_merge_is_logged_with_reason_and_score(db):

@@ -131,23 +131,6 @@ def extraction(chunk, types, *pairs):
     return Extraction(chunk.id, found, tuple(ExtractedRelationship(a, b) for a, b in pairs))
 
 
-def test_homonyms_of_two_documents_are_two_entities():
-    """A name that is a person here and a place there, with nobody in common, is two entities; `Paris = Paris` keeps it one."""
-    one = "Paris loved Helen. Helen fled with Paris."
-    two = "The Seine flows through Paris. Paris lies on the Seine."
-    chunks = {i: Chunk(i, i, 0, 0, len(t), t, 9) for i, t in (("a", one), ("a2", one), ("b", two), ("b2", two))}
-    found = [
-        *(extraction(chunks[i], {"Paris": "person", "Helen": "person"}, ("Paris", "Helen")) for i in ("a", "a2")),
-        *(extraction(chunks[i], {"Paris": "place", "Seine": "place"}, ("Paris", "Seine")) for i in ("b", "b2")),
-    ]
-
-    split = build_graph_in_memory(found, chunks)
-    whole = build_graph_in_memory(found, chunks, MergeDecisions(merged_pairs=(("paris", "paris"),)))
-
-    assert sorted((e.name, e.type) for e in split.entities if e.name == "Paris") == [("Paris", "person"), ("Paris", "place")]
-    assert sum(e.name == "Paris" for e in whole.entities) == 1
-
-
 def test_a_name_inside_a_longer_one_is_no_mention_of_its_own():
     """York is not mentioned in "New York Times"."""
     text = "York is old. The New York Times wrote of York."

@@ -58,7 +58,6 @@ export default {
   "run.stage.extraction": "Entitäten werden extrahiert",
   "run.stage.entity resolution": "Der Graph entsteht",
   "run.stage.chunk embeddings": "Textstellen werden eingebettet",
-  "run.stage.entity duplicates": "Namen werden verglichen",
   "run.stage.description summaries": "Entitäten werden beschrieben",
   "run.stage.communities": "Themen werden gesucht",
   "run.stage.layout": "Der Graph wird gezeichnet",

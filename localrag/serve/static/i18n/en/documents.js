@@ -58,7 +58,6 @@ export default {
   "run.stage.extraction": "Extracting entities",
   "run.stage.entity resolution": "Building the graph",
   "run.stage.chunk embeddings": "Embedding passages",
-  "run.stage.entity duplicates": "Comparing names",
   "run.stage.description summaries": "Describing entities",
   "run.stage.communities": "Finding themes",
   "run.stage.layout": "Drawing the graph",

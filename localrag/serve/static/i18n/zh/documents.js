@@ -58,7 +58,6 @@ export default {
   "run.stage.extraction": "抽取实体",
   "run.stage.entity resolution": "构建图谱",
   "run.stage.chunk embeddings": "生成段落向量",
-  "run.stage.entity duplicates": "比较名称",
   "run.stage.description summaries": "描述实体",
   "run.stage.communities": "划分主题",
   "run.stage.layout": "绘制图谱",
