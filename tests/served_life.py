@@ -67,6 +67,7 @@ def visit(folder: Path) -> list[str]:
         for mode in ("auto", "mix", "global"):
             does("POST", "/api/ask", json={"question": "What is wrong with the Skua?", "mode": mode})
         does("POST", "/v1/chat/completions", json={"model": "localrag", "messages": [{"role": "user", "content": "Who is the mate?"}]})
+        does("POST", "/v1/embeddings", json={"model": "localrag", "input": "ferry"})
         does("GET", "/api/search", params={"q": "渡轮漏水"})
         does("GET", "/api/graph.bin")
         question = "Who is the mate of the Skua?"

@@ -138,10 +138,12 @@ def _patterns(language: str) -> tuple[DatePattern, ...]:
 
 
 def _joined(candidates: Sequence[Candidate], text: str) -> Iterator[Candidate]:
-    """Yield the candidates, two with "to" between them, or "between" before them, as one."""
+    """Yield the candidates, two with "to" between them, or "between" before them, as one; without weekdays of opening hours."""
     waiting: Candidate | None = None
     for candidate in candidates:
-        if waiting is not None and (both := _range_of(waiting, candidate, text)):
+        if waiting is not None and _is_schedule(waiting, candidate, text):
+            waiting = None
+        elif waiting is not None and (both := _range_of(waiting, candidate, text)):
             waiting = both
         else:
             if waiting is not None:
@@ -149,6 +151,12 @@ def _joined(candidates: Sequence[Candidate], text: str) -> Iterator[Candidate]:
             waiting = candidate
     if waiting is not None:
         yield waiting
+
+
+def _is_schedule(first: Candidate, last: Candidate, text: str) -> bool:
+    """Whether two candidates are weekdays from one to the other, as opening hours name them."""
+    are_weekdays = all(c.rule is not None and c.rule.base == "near" for c in (first, last))
+    return are_weekdays and _JOINED.fullmatch(text, first.end, last.start) is not None
 
 
 def _range_of(first: Candidate, last: Candidate, text: str) -> Candidate | None:
@@ -178,7 +186,7 @@ def _resolve(candidate: Candidate, text: str, bases: _Bases, language: str) -> D
         return None
     bound = _PREFIX.search(text[max(0, start - PREFIX_CHARS) : start])
     direction = -1 if bound and bound["since"] else 1 if mention else _tense(text, start, end, language)
-    value = _reckoned(candidate, base) if candidate.rule else _with_year(candidate, base, direction)
+    value = _reckoned(candidate, base, direction) if candidate.rule else _with_year(candidate, base, direction)
     return DateMention(start, end, value, True, (mention.start, mention.end) if mention else None) if value else None
 
 
@@ -232,7 +240,7 @@ def _qualified(mention: DateMention, text: str) -> DateMention:
 
 
 def _with_year(candidate: Candidate, base: PartialDate, direction: int) -> DateRange | None:
-    """A date without a year in the year next to the base; None without such a year.
+    """A date without a year in the year next to the base, and fits a weekday that is named with it; None without such a year.
 
     `direction`: 1 if the text goes on from the base, -1 if it looks back, 0 if that is not known.
     """
@@ -245,7 +253,11 @@ def _with_year(candidate: Candidate, base: PartialDate, direction: int) -> DateR
         days = _days_between(base, replace(candidate.first, year=year))
         return abs(days) * (AGAINST_FACTOR if days * direction < 0 else 1), year
 
-    return _in_year(candidate, min(range(base.year - 3, base.year + 4), key=distance))
+    years = sorted(range(base.year - 3, base.year + 4), key=distance)
+    if candidate.weekday is not None:
+        days = ((year, _as_date(replace(candidate.first, year=year))) for year in years)
+        return _in_year(candidate, next((year for year, day in days if day and day.weekday() == candidate.weekday), years[0]))
+    return _in_year(candidate, years[0])
 
 
 def _in_year(candidate: Candidate, year: int) -> DateRange | None:
@@ -274,14 +286,17 @@ def _as_partial(day: date) -> PartialDate:
     return PartialDate(day.year, day.month, day.day)
 
 
-def _reckoned(candidate: Candidate, base: PartialDate) -> DateRange | None:
-    """The date that a rule's words give from a base; None if the base is not exact enough, or the calendar ends before it."""
+def _reckoned(candidate: Candidate, base: PartialDate, direction: int) -> DateRange | None:
+    """The date that a rule's words give from a base; None if the base is not exact enough, or the calendar ends before it.
+
+    `direction`: where a weekday alone is looked for, as in `_with_year`.
+    """
     rule, m = candidate.rule, candidate.match
     assert rule is not None and m is not None
     unit, number = rule.named(m)
     try:
         if unit == "weekday":
-            return _weekday(base, number, rule.direction)
+            return _weekday(base, number, rule.direction, direction if rule.base == "near" else None)
         if unit == "month name":
             return _named_month(base, number, rule.direction)
         count = rule.number(m)
@@ -313,13 +328,19 @@ def _shifted(base: PartialDate, unit: str, n: int, *, is_counted: bool) -> DateR
     return _single(_as_partial(day + timedelta(days=7 * n if unit == "week" else n)))
 
 
-def _weekday(base: PartialDate, weekday: int, direction: int) -> DateRange | None:
-    """The next or last such weekday from a day, not that day itself; without a direction that of the same week."""
+def _weekday(base: PartialDate, weekday: int, direction: int, tense: int | None) -> DateRange | None:
+    """The next or last such weekday from a day, not that day itself; without a direction that of the same week.
+
+    `tense`: of a weekday alone, which may also be the day itself: 1 the next, -1 the last, 0 the nearest.
+    """
     day = _as_date(base)
     if day is None:
         return None
     ahead = (weekday - day.weekday()) % 7
-    days = (ahead or 7) if direction > 0 else (ahead - 7) if direction < 0 else weekday - day.weekday()
+    if tense is not None:
+        days = ahead if tense > 0 or (tense == 0 and ahead <= 3) or not ahead else ahead - 7
+    else:
+        days = (ahead or 7) if direction > 0 else (ahead - 7) if direction < 0 else weekday - day.weekday()
     return _single(_as_partial(day + timedelta(days=days)))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from localrag.dates.date_words import SPACE, RelativeRule, alternatives, date_words
+from localrag.dates.date_words import SPACE, RelativeRule, alternatives, cjk_number, date_words
 from localrag.dates.edtf import FIRST_QUARTER, PartialDate
 from localrag.text.language import FUNCTION_WORDS_BY_LANGUAGE
 
@@ -30,15 +30,19 @@ _MONTH_ALONE_AFTER = {  # a month alone is one only behind such words
 }
 
 
-_ORDINAL_QUARTERS = ("first", "second", "third", "fourth")
+_EN_ORDINALS = (
+    *"first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth".split(),
+    *"sixteenth seventeenth eighteenth nineteenth twentieth twenty-first twenty-second twenty-third twenty-fourth twenty-fifth".split(),
+    *"twenty-sixth twenty-seventh twenty-eighth twenty-ninth thirtieth thirty-first".split(),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A date at characters `start` to `end`, from the beginning of `first` to the end of `last`.
 
-    `has_year`: False where the year is to be told from other dates. `rule`: that of a date in relation to another, with its `match`. Not
-    `is_possible`: written as a date that the calendar lacks, or as a range of numbers that are no years.
+    `has_year`: False where the year is to be told from other dates. `weekday`: that named with the date. `rule`: that of a date in relation
+    to another, with its `match`. Not `is_possible`: written as a date that the calendar lacks, or as a range of numbers that are no years.
     """
 
     start: int
@@ -46,6 +50,7 @@ class Candidate:
     first: PartialDate
     last: PartialDate
     has_year: bool = True
+    weekday: int | None = None
     rule: RelativeRule | None = None
     match: re.Match[str] | None = None
     is_possible: bool = True
@@ -101,26 +106,30 @@ def _day_patterns(language: str) -> Iterator[DatePattern]:
     languages = [language, *COMMON_LANGUAGES]
     months, numbers = names_pattern(languages)
     own_months = names_pattern([language, "en"])[1]
-    weekdays = names_pattern(languages, "weekdays")[0]
+    weekdays, weekday_numbers = names_pattern(languages, "weekdays")
 
     def read(m: re.Match[str]) -> Candidate | None:
         groups, name = m.groupdict(), m["m"].lower()
         if not m["y"] and name not in own_months:
             return None
         year, month = int(m["y"] or 0), numbers[name]
-        day = int(m["d"]) or 99
+        day = int(m["d"]) or 99 if m["d"].isdigit() else _EN_ORDINALS.index("-".join(m["d"].lower().split())) + 1
         first_day = int(groups.get("d0") or day)
         if groups.get("also") and day != first_day + 1:
             first_day = day  # two days, and no range
         first, last = PartialDate(year, month, first_day), PartialDate(year, month, int(groups.get("d2") or day))
-        return candidate_of(m, first, last, has_year=bool(m["y"]))
+        found = candidate_of(m, first, last, has_year=bool(m["y"]))
+        weekday = weekday_numbers.get((groups.get("w") or "").lower())
+        return replace(found, weekday=weekday) if found and first == last else found
 
-    before = rf"(?:\b(?:{weekdays}),?{S}(?:(?:the|den|dem|le|el|día){S})?)?"
+    before = rf"(?:\b(?P<w>{weekdays}),?{S}(?:(?:the|den|dem|le|el|día){S})?)?"
     year = rf"(?:(?:(?:{S})?,?{S}{_OF}|[-/.])(?P<y>\d{{4}})(?!\d|[.,]\d)|{_NO_YEAR})"
     earlier = rf"(?:(?P<d0>{DAY}){_ORDINAL}(?:{_TO}|(?P<also>{S}(?:and|und|y|et){S})))?"
     month = rf"(?:{S}(?:day{S})?{_OF}|[-/]|(?<=\.))(?P<m>{months})\b\.?"
     yield re.compile(rf"{before}(?<![\w.,/:$€£#]){earlier}(?P<d>{DAY}){_ORDINAL}{month}{year}"), read
     if language == "en":
+        ordinals = "|".join(sorted(_EN_ORDINALS, key=len, reverse=True))
+        yield re.compile(rf"\b(?P<d>(?i:{ordinals})){S}(?:day{S})?(?:of{S})?(?P<m>{months})\b{year}"), read
         year = rf"(?:(?:(?:{S})?,(?:{S})?|{S})(?P<y>\d{{4}})(?!\d|[.,]\d)|{_NO_YEAR})"
         day = rf"(?:the{S})?(?P<d>{DAY})(?:st|nd|rd|th)?(?:{_TO}(?P<d2>{DAY})(?:st|nd|rd|th)?)?(?![\w%]|[.,:]\d|-\d)"
         yield re.compile(rf"{before}\b(?P<m>{names_pattern(['en'])[0]})\b\.?{S}{day}{year}"), read
@@ -147,12 +156,13 @@ def _month_patterns(language: str) -> Iterator[DatePattern]:
 
 def _quarter_pattern() -> DatePattern:
     """Return the pattern of Q3 2019, the third quarter of 2019, 3. Quartal 2019."""
+    words = _EN_ORDINALS[:4]
 
     def read(m: re.Match[str]) -> Candidate | None:
-        n = int(m["q"] or m["n"] or 0) or _ORDINAL_QUARTERS.index(m["word"].lower()) + 1
+        n = int(m["q"] or m["n"] or 0) or words.index(m["word"].lower()) + 1
         return candidate_of(m, PartialDate(int(m["y"]), FIRST_QUARTER - 1 + n))
 
-    number = rf"Q(?P<q>[1-4])|(?P<word>{'|'.join(_ORDINAL_QUARTERS)}){S}quarter|(?P<n>[1-4])\.{S}Quartal"
+    number = rf"Q(?P<q>[1-4])|(?P<word>{'|'.join(words)}){S}quarter|(?P<n>[1-4])\.{S}Quartal"
     return re.compile(rf"(?<!\w)(?:{number})(?:{S}of)?{S}{_YEAR}", re.IGNORECASE), read
 
 
@@ -179,10 +189,11 @@ def _decade_patterns() -> Iterator[DatePattern]:
 
 
 def _cjk_patterns() -> Iterator[DatePattern]:
-    """2019年3月12日 and its parts, and ranges of them."""
+    """2019年3月12日 and its parts, and ranges of them, also in Chinese digits."""
+    digits = "一二三四五六七八九十"
 
     def read(m: re.Match[str]) -> Candidate | None:
-        groups = {name: int(value) for name, value in m.groupdict().items() if value}
+        groups = {name: cjk_number(value) for name, value in m.groupdict().items() if value}
         first = PartialDate(groups.get("y", 0), groups.get("m", 0), groups.get("d", 0))
         if "y2" in groups:
             last = PartialDate(groups["y2"], groups.get("m2", 0), groups.get("d2", 0))
@@ -190,14 +201,15 @@ def _cjk_patterns() -> Iterator[DatePattern]:
             last = replace(first, day=groups.get("d2", first.day))
         return candidate_of(m, first, last, has_year="y" in groups)
 
-    number, year = r"\d{1,2}", r"[12]\d{3}"
+    number, year = rf"(?:\d{{1,2}}|[{digits}]{{1,3}})", r"(?:[12]\d{3}|[一二][〇○零一二三四五六七八九]{3})"
     to = r"(?:日?[至到–—－~～-])"
     month_day = rf"(?P<m>{number})月(?:份|(?P<d>{number})[日号號])?"
     until = rf"(?:{to}\s?(?P<y2>{year})\s?年(?:(?P<m2>{number})月(?:(?P<d2>{number})[日号])?)?)?"
     past = r"(?<!过去)(?<!过去\s)(?<!长达)"  # "the past 1000 years"
     yield re.compile(rf"(?<![\d.]){past}(?P<y>{year})\s?年(?!代|前的?历史|来)(?:\s?{month_day})?\s?{until}"), read
     yield re.compile(rf"(?<![\d.])(?P<y>{year}){to}(?P<y2>{year})年(?!代)"), read
-    yield re.compile(rf"(?<![\d.个年])(?P<m>{number})月(?P<d>{number})[日号號](?:{to}(?P<d2>{number})[日号號])?"), read
+    no_year = rf"(?<![\d.个{digits}年])"
+    yield re.compile(rf"{no_year}(?P<m>{number})月(?P<d>{number})[日号號](?:{to}(?P<d2>{number})[日号號])?"), read
 
 
 # Dates in digits, and years

@@ -30,9 +30,10 @@ _OTHER_COUNTS = {
     "en": {"a": 1, "an": 1} | {word: 10 * n for n, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)},
     "de": {"einem": 1, "einer": 1, "einen": 1, "eine": 1, "zwanzig": 20, "dreißig": 30},
 }
-# What each reckons from ("own": the document's date, "text": the date before it in the text), by how much, of which unit; then its words.
-# <what> is a unit, weekday, month or season; n and <n> are how many. "Today" is mostly "nowadays" in other languages than English, so a
-# time of day must follow it there.
+_CJK_DIGITS = {c: n for n, c in enumerate("零一二三四五六七八九")} | {"〇": 0, "○": 0, "两": 2, "十": 10}
+# What each reckons from ("own": the document's date, "text": the date before it in the text, "near": the weekday next to the document's
+# date), by how much, of which unit; then its words. <what> is a unit, weekday, month or season; n and <n> are how many;
+# <days> are days of a month. "Today" is mostly "nowadays" in other languages than English, so a time of day must follow it there.
 RELATIVE = {
     "en": r"""
         own -2 day: the day before yesterday
@@ -53,6 +54,7 @@ RELATIVE = {
         text 0: (?:(?:the|that) same|that) <what>
         text +n: (?<!the\s)<n> <unit> (?:later|afterwards?|after that|thereafter)
         text -n: <n> <unit> (?:earlier|before that|previously)
+        near 0: (?:on )?<weekday>(?!['’]?s\b| (?-i:[A-Z]))
     """,
     "de": r"""
         own -2 day: vorgestern
@@ -74,6 +76,7 @@ RELATIVE = {
         text 0: (?:selben|gleichen|demselben) <what>
         text +n: <n> <unit> (?:später|danach|darauf)
         text -n: <n> <unit> (?:zuvor|davor|vorher|früher)
+        near 0: (?:am|bis|seit|ab) <weekday>(?:abend|nachmittag|vormittag|morgen|mittag|nacht)?
     """,
 }
 
@@ -125,6 +128,17 @@ class DateWords:
         return [max((name for name, n in self.months.items() if n == month), key=len) for month in sorted(set(self.months.values()))]
 
 
+def cjk_number(text: str) -> int:
+    """The number that Chinese or other digits write: 2019, 二〇一九, 二十三."""
+    if text.isdecimal():
+        return int(text)
+    values = [_CJK_DIGITS[c] for c in text]
+    if 10 in values:
+        at = values.index(10)
+        return (values[at - 1] if at else 1) * 10 + (values[at + 1] if at + 1 < len(values) else 0)
+    return int("".join(map(str, values)))
+
+
 def alternatives(names: Iterable[str], language: str = "") -> str:
     """A pattern of any of the names, the longest first: in lower case, except in English and German, with a capital, or in capitals."""
     is_capitalized = language in CAPITALIZING
@@ -159,21 +173,23 @@ def _names(forms: Iterable[str], least: int) -> set[str]:
 def _rules(language: str, words: DateWords) -> Iterator[RelativeRule]:
     if language not in RELATIVE:
         return
+    weekday = alternatives(words.weekdays, language)
     named = {
         "unit": PERIODS[language],
-        "weekday": alternatives(words.weekdays, language),
+        "weekday": weekday,
         "month": alternatives(words.full_months, language),
     }
     count = "|".join(sorted(words.counts, key=len, reverse=True))
     parts = {
         "what": "(?:" + "|".join(f"(?P<{name}>{pattern})" for name, pattern in named.items()) + ")",
         "unit": f"(?P<unit>{'|'.join(UNITS[language].values())})",
+        "weekday": f"(?P<weekday>{weekday})",
         "n": rf"(?P<n>(?<![\d.,])\d{{1,3}}|(?:{count})(?:-(?:{count}))?)",
     }
     for line in filter(None, map(str.strip, RELATIVE[language].splitlines())):
         head, _, forms = line.partition(": ")
         base, step, *unit = head.split()
-        pattern = re.sub("<(what|unit|n)>", lambda m: parts[m[1]], forms.replace(" ", SPACE))
+        pattern = re.sub("<(what|unit|weekday|n)>", lambda m: parts[m[1]], forms.replace(" ", SPACE))
         direction = (step > "+" and step[0] == "+") - (step[0] == "-")
         steps = 0 if step.endswith("n") else abs(int(step))
         yield RelativeRule(base, direction, steps, "".join(unit), re.compile(rf"(?<![\w-])(?:{pattern})\b", re.IGNORECASE), language)

@@ -387,6 +387,8 @@ def unit_verdict(
 def _sentence_verdict(unit: AnswerUnit, cited: Sequence[Quote], shown: Sequence[Quote], check: SupportCheck, previous: str) -> Verdict:
     """The verdict on a sentence, else on it with its pronoun resolved or below its list's introduction, else on its clauses together."""
     verdict = check(unit.claim, cited, shown)
+    if verdict.state == SUPPORTED_STATE and unit.lead and not _is_about(unit.lead[0], verdict.quotes, [*cited, *shown]):
+        verdict = Verdict(RELATED_STATE, verdict.quotes[:1])
     variants = [_resolve_pronoun(unit.claim, previous), *[f"{lead} {unit.claim}" for lead in unit.lead]]
     for variant in filter(None, variants):
         if verdict.state == SUPPORTED_STATE:
@@ -407,6 +409,13 @@ def _sentence_verdict(unit: AnswerUnit, cited: Sequence[Quote], shown: Sequence[
     if verdict.state == UNSUPPORTED_STATE and proved and all(v.state in (SUPPORTED_STATE, RELATED_STATE) for v in verdicts):
         return Verdict(RELATED_STATE, tuple(dict.fromkeys(proved))[:MAX_SUPPORTING_QUOTES])
     return verdict
+
+
+def _is_about(lead: str, quotes: Sequence[Quote], passages: Sequence[Quote]) -> bool:
+    """Whether the names in the introduction of a list occur in a passage that has one of the quotes."""
+    names = [n for n in _NAMES.findall(lead)[0 if is_cjk(lead) else 1 :] if len(n) > 2]
+    around = [p.text for p in passages if any(q.chunk_id == p.chunk_id for q in quotes)]
+    return all(any(_holds(text, name) for text in around) for name in names)
 
 
 def clauses(sentence: str) -> list[str]:

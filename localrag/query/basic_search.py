@@ -117,7 +117,7 @@ async def best_sources(question: Question, chunks: Sequence[Chunk], project: Pro
     read, is_read = await read_chunks(question.text, chunks, project)
     if not read:
         return previous
-    shown = passages_of(read, None, question_kind(question.text, project).kind)[:COMPLETE_PASSAGES]
+    shown = passages_of(read, None, question.text, question_kind(question.text, project).kind)[:COMPLETE_PASSAGES]
     if is_read and budget < ROOM_FOR_UNLIKELY:
         windows = likely_windows(read)
     else:

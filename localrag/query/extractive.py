@@ -30,9 +30,27 @@ _REFUSAL_TEXTS = {
     "fr": ("Les documents ne le disent pas.", "Au plus près :"),
     "it": ("I documenti non lo dicono.", "Il più vicino:"),
     "pt": ("Os documentos não o dizem.", "O mais próximo:"),
+    "nl": ("De documenten zeggen dat niet.", "Het dichtst erbij:"),
     "zh": ("文档中没有提到。", "最接近的内容："),
     "ja": ("文書には書かれていません。", "最も近い箇所："),
+    "ko": ("문서에 나와 있지 않습니다.", "가장 가까운 내용:"),
     "ru": ("В документах этого нет.", "Ближе всего:"),
+    "uk": ("У документах цього немає.", "Найближче:"),
+    "pl": ("Dokumenty tego nie podają.", "Najbliżej:"),
+    "cs": ("V dokumentech to není.", "Nejblíže:"),
+    "tr": ("Belgelerde bu yazmıyor.", "En yakını:"),
+    "sv": ("Det står inte i dokumenten.", "Närmast:"),
+    "da": ("Det står ikke i dokumenterne.", "Tættest på:"),
+    "no": ("Det står ikke i dokumentene.", "Nærmest:"),
+    "fi": ("Asiakirjoissa ei sanota sitä.", "Lähimpänä:"),
+    "hu": ("Ez nem szerepel a dokumentumokban.", "A legközelebbi:"),
+    "ro": ("Documentele nu spun asta.", "Cel mai apropiat:"),
+    "el": ("Τα έγγραφα δεν το λένε.", "Πιο κοντά:"),
+    "ar": ("لا تذكر الوثائق ذلك.", "الأقرب:"),
+    "he": ("המסמכים אינם אומרים זאת.", "הקרוב ביותר:"),
+    "vi": ("Tài liệu không nói điều đó.", "Gần nhất:"),
+    "id": ("Dokumen tidak menyebutkannya.", "Yang terdekat:"),
+    "hi": ("दस्तावेज़ों में यह नहीं है।", "सबसे निकट:"),
 }
 
 
@@ -75,7 +93,7 @@ async def extractive_draft(question: Question, chunks: Sequence[Chunk], project:
         best = dict.fromkeys([*filter(None, [short]), *read][: 1 if question.wants_one_sentence else PASSAGES_SHOWN])
         sentences = tuple(quote_point(window.sentence) for window in best)
         return AnswerDraft(sentences, confidence=sure, short_answer=short.answer if short else "")
-    points = tuple(map(_passage_point, passages_of(read, short, kind.kind)))
+    points = tuple(map(_passage_point, passages_of(read, short, question.text, kind.kind)))
     if short is None:
         return AnswerDraft(points, confidence=sure)
     return AnswerDraft(points, f"**{short.answer}**", confidence=sure, short_answer=short.answer)

@@ -262,24 +262,43 @@ def is_short_answer(question: str, answer: str) -> bool:
     return 0 < len(answer.split()) <= MAX_SHORT_WORDS and "\n" not in answer and not (stems and stems <= content_stems(question))
 
 
-def passages_of(read: Sequence[ReadWindow], short: ReadWindow | None, kind: QuestionKind | None = None) -> list[ShownPassage]:
+def passages_of(
+    read: Sequence[ReadWindow], short: ReadWindow | None, question: str = "", kind: QuestionKind | None = None
+) -> list[ShownPassage]:
     """The passages that are shown.
 
-    First that of the short answer; of a list the list or table of the best window; else the section around the best window.
+    First that of the short answer; of a list the list or table of the best window; else the section around the best window. Of a
+    comparison the second is a section, too, of the best window with words of the question that the first lacks.
     """
     first = short or read[0]
     listed = _listed(first) if short is None and kind is QuestionKind.LIST else None
     shown = [_holding(first) if short else listed or _section(first)]
-    for other in (window_passage(window.window) for window in read):
-        if not any(other.overlaps(p) for p in shown):
-            shown.append(other)
-    return shown[:PASSAGES_SHOWN]
+    if kind is QuestionKind.COMPARISON and (second := _other_side(question, shown[0], read)):
+        shown.append(_section(second, shown[0]))
+    for other in read:
+        if len(shown) == PASSAGES_SHOWN:
+            break
+        if not any(_overlap(p, other.window) for p in shown):
+            shown.append(window_passage(other.window))
+    return shown
 
 
 def window_passage(window: Window) -> ShownPassage:
     """A window as a passage, without the headings at its beginning."""
     start = next(b.start for b in window.blocks if b.kind is not BlockKind.HEADING)
     return _passage(window, start, _cut(window, start, window.end, WINDOW_CHARS))
+
+
+def _other_side(question: str, first: ShownPassage, read: Sequence[ReadWindow]) -> ReadWindow | None:
+    """The best window with words of the question that the first passage lacks; else the next best; None without another."""
+    others = [w for w in read if not _overlap(first, w.window)]
+    wanted = content_stems(question) - content_stems(" ".join([*first.headings, first.text]))
+    named = (w for w in others if wanted & content_stems(" ".join([*w.window.blocks[0].headings, w.window.text])))
+    return next(named, others[0] if others else None)
+
+
+def _overlap(passage: ShownPassage, window: Window) -> bool:
+    return passage.document.id == window.document.id and passage.start < window.end and window.start < passage.end
 
 
 def _passage(window: Window, start: int, end: int, marked: tuple[int, int] | None = None) -> ShownPassage:
@@ -316,10 +335,12 @@ def _listed(read: ReadWindow) -> ShownPassage | None:
     return _passage(window, first, _cut(window, first, group[-1].end, MAX_PASSAGE_CHARS))
 
 
-def _section(read: ReadWindow) -> ShownPassage:
-    """The window with its section, up to MAX_PASSAGE_CHARS: what follows, then what precedes."""
+def _section(read: ReadWindow, other: ShownPassage | None = None) -> ShownPassage:
+    """The window with its section, up to MAX_PASSAGE_CHARS: what follows, to a passage that is shown already, then what precedes."""
     window, end = read.window, read.window.end
     most = window.start + MAX_PASSAGE_CHARS
+    if other is not None and other.document.id == window.document.id and other.start >= end:
+        most = min(most, other.start)
     start = next(b.start for b in window.blocks if b.kind is not BlockKind.HEADING)  # its headings stand above it
     depth, part = _place(window.document, window.blocks[0])
     after = window.outline.blocks_between(window.end, most + MAX_REST_CHARS)
@@ -332,7 +353,7 @@ def _section(read: ReadWindow) -> ShownPassage:
         goes_on = following is not None and _place(window.document, following) == (headings, label)
         if not _is_title(block, following if goes_on else None, window.document.text):  # a heading with nothing below it is not shown
             end = block.end
-    if depth:
+    if depth and other is None:
         start = min([start, *_starts_before(window, end - MAX_PASSAGE_CHARS)])
     return _passage(window, start, _cut(window, start, end, MAX_PASSAGE_CHARS))
 

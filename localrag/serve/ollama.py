@@ -16,8 +16,9 @@ from starlette.routing import Route
 from localrag import __version__
 from localrag.serve.auth import json_body
 from localrag.serve.chat import ChatReply, chat_response
-from localrag.serve.chat_request import all_model_names, read_chat_request, split_model_name
+from localrag.serve.chat_request import MODEL_NAME, all_model_names, read_chat_request, split_model_name
 from localrag.serve.context import ServerContext, error_response
+from localrag.serve.openai import embed_input
 from localrag.serve.values import read_bool
 
 DEFAULT_TAG = ":latest"  # that Ollama's clients append to a name without one
@@ -39,8 +40,10 @@ def ollama_routes(site: ServerContext) -> list[Route]:
         Route("/api/tags", _with_text_errors(tags_endpoint, site)),
         Route("/api/version", _with_text_errors(version_endpoint, site)),
         Route("/api/show", _with_text_errors(show_endpoint, site), methods=["POST"]),
+        Route("/api/ps", _with_text_errors(loaded_endpoint, site)),
         Route("/api/chat", _with_text_errors(chat_endpoint, site), methods=["POST"]),
         Route("/api/generate", _with_text_errors(chat_endpoint, site), methods=["POST"]),
+        Route("/api/embed", _with_text_errors(embed_endpoint, site), methods=["POST"]),
     ]
 
 
@@ -69,6 +72,19 @@ async def tags_endpoint(_request: Request, site: ServerContext) -> Response:
     """`GET /api/tags`: the index and each of its collections, in every mode."""
     names = await asyncio.to_thread(all_model_names, site)
     return JSONResponse({"models": [_model(name) for name in names]})
+
+
+async def loaded_endpoint(_request: Request, _site: ServerContext) -> Response:
+    """`GET /api/ps`: the index, which is always loaded."""
+    return JSONResponse({"models": [_model(MODEL_NAME) | {"size_vram": 0, "expires_at": "9999-12-31T23:59:59Z"}]})
+
+
+async def embed_endpoint(request: Request, site: ServerContext) -> Response:
+    """`POST /api/embed`: vectors by the embedding model of the index, whatever model is named."""
+    body, started_at = await asyncio.to_thread(json_body, await request.body(), ["input"]), time.monotonic()
+    vectors, counts = await embed_input(body, site)
+    more = {"total_duration": int((time.monotonic() - started_at) * 1e9), "load_duration": 0, "prompt_eval_count": sum(counts)}
+    return JSONResponse({"model": str(body.get("model", MODEL_NAME)), "embeddings": vectors.tolist()} | more)
 
 
 def _model(name: str) -> dict[str, Any]:
@@ -113,7 +129,7 @@ def _chat_body(body: Mapping[str, Any]) -> dict[str, Any]:
     more: dict[str, Any] = {"model": _model_name(body["model"]), "messages": body["messages"]}
     more |= {"stop": options.get("stop") or None, "seed": options.get("seed"), "max_tokens": options.get("num_predict")}
     more["response_format"] = {"type": "json_schema", "schema": wanted} if isinstance(wanted, dict) else _named_format(wanted)
-    return more | {"filter": body.get("filter")}
+    return more | {name: body.get(name) for name in ("filter", "where")}
 
 
 def _named_format(wanted: Any) -> dict[str, Any] | None:

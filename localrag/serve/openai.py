@@ -1,6 +1,7 @@
-"""OpenAI's API (`/v1`): the index as a chat model whose answers carry citations."""
+"""OpenAI's API (`/v1`): the index as a chat model whose answers carry citations, and as an embedding model."""
 
 import asyncio
+import base64
 import json
 import time
 from collections.abc import Mapping
@@ -8,16 +9,19 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
+from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from localrag.serve.auth import json_body
 from localrag.serve.chat import ChatReply, chat_response
-from localrag.serve.chat_request import all_model_names, read_chat_request, split_model_name
+from localrag.serve.chat_request import MODEL_NAME, all_model_names, read_chat_request, split_model_name
 from localrag.serve.context import ServerContext
-from localrag.serve.values import read_bool
+from localrag.serve.values import read_bool, read_int
 
+MAX_EMBEDDING_INPUTS = 2048  # of a request
 SSE_MEDIA_TYPE = "text/event-stream"
 KEEPALIVE_LINE = ": still there\n\n"
 
@@ -28,6 +32,7 @@ def openai_routes(site: ServerContext) -> list[Route]:
         Route("/v1/models", partial(list_models_endpoint, site=site)),
         Route("/v1/models/{name:path}", partial(model_endpoint, site=site)),
         Route("/v1/chat/completions", partial(chat_endpoint, site=site), methods=["POST"]),
+        Route("/v1/embeddings", partial(embeddings_endpoint, site=site), methods=["POST"]),
     ]
 
 
@@ -46,6 +51,35 @@ async def model_endpoint(request: Request, site: ServerContext) -> Response:
 
 def _model(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "localrag"}
+
+
+async def embeddings_endpoint(request: Request, site: ServerContext) -> Response:
+    """`POST /v1/embeddings`: vectors as numbers or in base64, by the embedding model of the index, whatever model is named."""
+    body = json_body(await request.body(), ["input"])
+    if body.get("encoding_format") not in (None, "float", "base64"):
+        raise ValueError("`encoding_format` is float or base64.")
+    vectors, counts = await embed_input(body, site)
+    packed = body.get("encoding_format") == "base64"
+    data = [
+        {"object": "embedding", "index": n, "embedding": base64.b64encode(v.astype("<f4").tobytes()).decode() if packed else v.tolist()}
+        for n, v in enumerate(vectors)
+    ]
+    usage = {"prompt_tokens": sum(counts), "total_tokens": sum(counts)}
+    return JSONResponse({"object": "list", "data": data, "model": str(body.get("model", MODEL_NAME)), "usage": usage})
+
+
+async def embed_input(body: Mapping[str, Any], site: ServerContext) -> tuple[NDArray[np.float32], list[int]]:
+    """The vectors of the texts of a request, (n, d), and their numbers of tokens. Raises ValueError."""
+    texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
+    if isinstance(texts, list) and any(isinstance(part, int) for text in texts for part in (text if isinstance(text, list) else [text])):
+        hint = "In LangChain: OpenAIEmbeddings(check_embedding_ctx_length=False)"
+        raise ValueError(f"`input` has tokens of another model: send texts. {hint}")
+    if not isinstance(texts, list) or not texts or not all(isinstance(t, str) and t for t in texts) or len(texts) > MAX_EMBEDDING_INPUTS:
+        raise ValueError(f"`input` is a text, or a list of 1 to {MAX_EMBEDDING_INPUTS} texts.")
+    vectors, counts = np.asarray(await site.query_worker.embed(texts), np.float32), await site.query_worker.count(texts)
+    if body.get("dimensions") is not None and read_int("dimensions", body["dimensions"]) != vectors.shape[1]:
+        raise ValueError(f"The embedding model of this index has {vectors.shape[1]} dimensions: leave out `dimensions`.")
+    return vectors, counts
 
 
 async def chat_endpoint(request: Request, site: ServerContext) -> Response:

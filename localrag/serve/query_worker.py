@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from starlette.requests import Request
 
 from localrag import serializers
@@ -123,6 +125,15 @@ class QueryWorker:
                 return suggest_questions(project, n=n)
 
         return await self._run_in_worker(suggest())
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Embeddings of texts by the index's model: (n, d) float32, rows L2-normalised."""
+
+        async def embedded() -> NDArray[np.float32]:
+            async with self._current_project() as project:
+                return project.embedder.embed(texts)
+
+        return await self._run_in_worker(embedded())
 
     async def count(self, texts: Sequence[str]) -> list[int]:
         """The number of tokens of each text."""

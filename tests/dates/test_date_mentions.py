@@ -46,10 +46,11 @@ def test_annotated_sentences(language, own, text, dates):
     ("language", "text", "words", "value"),
     [
         ("en", "On March 3rd, 2019 it rained.", "March 3rd, 2019", "2019-03-03"),
+        ("en", "It was the twenty-first of June 1850.", "twenty-first of June 1850", "1850-06-21"),
         ("en", "Seen between 1915 and 1927.", "1915 and 1927", "1915/1927"),
         ("de", "Er kam am Montag, den 4. März 1974.", "Montag, den 4. März 1974", "1974-03-04"),
         ("de", "Vom 3. bis 5. Mai 1999 war Markt.", "3. bis 5. Mai 1999", "1999-05-03/1999-05-05"),
-        ("zh", "2008年8月8日开幕。", "2008年8月8日", "2008-08-08"),
+        ("zh", "二〇〇八年八月八日开幕。", "二〇〇八年八月八日", "2008-08-08"),
     ],
 )
 def test_words_and_value(language, text, words, value):
@@ -61,7 +62,7 @@ def test_words_and_value(language, text, words, value):
     ("language", "text", "values"),
     [
         ("en", "Yesterday it rained; three weeks ago it snowed.", ["2020-05-14", "2020-04-24"]),
-        ("en", "They met last Tuesday and will meet next Monday.", ["2020-05-12", "2020-05-18"]),
+        ("en", "They met last Tuesday and will meet on Monday.", ["2020-05-12", "2020-05-18"]),
         ("en", "He resigned in March; his successor will begin in October.", ["2020-03", "2020-10"]),
         ("zh", "十二年后他回来了。", []),
     ],

@@ -95,8 +95,8 @@ def test_every_answer_has_the_headers_that_keep_it_inert(client):
 def test_no_more_is_read_than_allowed(client):
     """With a length that says so, and without one; the error is one that OpenAI's clients read."""
     big = b"x" * (MAX_BODY_BYTES + 1)
-    with_length = client.post("/api/ask", headers=GOOD, content=big)
-    without = client.post("/api/ask", headers=GOOD, content=(big[:1000] for _ in range(MAX_BODY_BYTES // 1000 + 2)))
+    with_length = client.post("/v1/embeddings", headers=GOOD, content=big)
+    without = client.post("/v1/embeddings", headers=GOOD, content=(big[:1000] for _ in range(MAX_BODY_BYTES // 1000 + 2)))
 
     assert with_length.status_code == without.status_code == 413
     assert with_length.json()["error"]["message"]

@@ -2,6 +2,7 @@
 
 import json
 
+import openai
 import pytest
 
 from localrag.engine.tokenizer import Tokenizer
@@ -83,6 +84,14 @@ def test_the_largest_number_of_tokens_is_kept(client, name):
     assert choice["finish_reason"] == "length"
     assert streamed(client, **{name: 6}) == (choice["message"]["content"], "length")
     assert said(client, **{name: 5000}).json()["choices"][0]["finish_reason"] == "stop"
+
+
+def test_embeddings_have_their_own_dimensions_only(openai_client):
+    """The model's own number may be named; vectors are never cut."""
+    made = openai_client.embeddings.create(model="localrag", input="the ferry", encoding_format="float").data[0].embedding
+    assert openai_client.embeddings.create(model="localrag", input="the ferry", dimensions=len(made)).data
+    with pytest.raises(openai.BadRequestError, match=f"{len(made)} dimensions"):
+        openai_client.embeddings.create(model="localrag", input="the ferry", dimensions=8)
 
 
 def test_two_slashes_are_one_for_everybody(client, server):
@@ -172,14 +181,16 @@ FIELDS = {
     "/v1/chat/completions": "model messages stream stream_options stop max_tokens n seed tools tool_choice response_format filter logprobs",
     "/api/chat": "model messages stream options format think tools",
     "/api/show": "model name",
+    "/v1/embeddings": "input dimensions encoding_format model",
 }
 
 
-@pytest.mark.parametrize("path", mostly_ci(FIELDS, "/api/show"))
+@pytest.mark.parametrize("path", mostly_ci(FIELDS, "/api/show", "/v1/embeddings"))
 def test_no_value_of_a_field_is_unexpected(client, path):
     """Each is accepted or refused with a reason; nothing else happens, whichever field has it."""
     title = "Give this conversation a title of at most 3 words, nothing else.\n\nUser: Who is the mate?\nAI: Lars Holm."
     asked = {"model": "localrag:mix", "messages": [{"role": "user", "content": title}]}
+    good = asked | {"input": title}
     inner = {
         "/v1/chat/completions": [
             *({"messages": [{"role": "user", "content": [{"type": "text", "text": value}]}], "n": 2} for value in VALUES),
@@ -191,7 +202,7 @@ def test_no_value_of_a_field_is_unexpected(client, path):
         "/api/chat": [{"options": {"stop": value, "num_predict": value, "seed": value}} for value in VALUES],
     }.get(path, [])
     for changes in [{field: value} for field in FIELDS[path].split() for value in VALUES] + inner:
-        body = json.dumps(asked | changes).encode()
+        body = json.dumps(good | changes).encode()
         said = client.post(path, content=body, headers={"content-type": "application/json"})
         assert said.status_code in (200, 400, 404), (changes, said.text)
         assert "Something unexpected" not in said.text, changes
@@ -203,6 +214,15 @@ def test_a_text_may_say_that_it_streams(client):
     assert said(client, stream="true").headers["content-type"].startswith("text/event-stream")
     body = json.dumps({"model": "localrag:mix", "messages": ASKED}).encode("utf-8-sig")
     assert "Lars Holm" in client.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"}).text
+
+
+@pytest.mark.parametrize("tokens", [[15496, 995], [[15496, 995], [3]], [[15496], "ferry"]])
+def test_tokens_are_not_taken_for_texts(client, tokens):
+    """They are of a vocabulary that only the program knows; the error names the setting that sends texts."""
+    for path, name in (("/v1/embeddings", "input"), ("/api/embed", "input")):
+        refused = client.post(path, json={"model": "localrag", name: tokens})
+        assert refused.status_code == 400
+        assert "check_embedding_ctx_length=False" in refused.text
 
 
 @pytest.mark.parametrize("number", [-(1 << 70), 1 << 63, 1 << 70, "9" * 5000])

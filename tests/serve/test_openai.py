@@ -1,7 +1,10 @@
 """`localrag serve` as a real process, spoken to by OpenAI's own client."""
 
+import base64
 import re
 
+import httpx
+import numpy as np
 import openai
 import pytest
 
@@ -53,6 +56,23 @@ def test_a_question_that_leans_on_the_conversation_is_understood_from_its_messag
     assert "Lars Holm" not in alone.model_extra["asked"]
 
 
+def test_embeddings_as_numbers_and_in_base64_are_the_same(openai_client, server):
+    """By the index's embedder, of length 1; the SDK asks for base64 by itself."""
+    texts = ["the ferry", "der Hafen"]
+    plain = openai_client.embeddings.create(model="localrag", input=texts, encoding_format="float")
+    raw = httpx.post(
+        f"{server.address}/v1/embeddings",
+        headers={"authorization": f"Bearer {server.key}"},
+        json={"input": texts, "encoding_format": "base64"},
+        trust_env=False,
+    ).json()
+    vectors = [np.frombuffer(base64.b64decode(d["embedding"]), "<f4") for d in raw["data"]]
+
+    assert np.allclose([d.embedding for d in plain.data], vectors, atol=1e-6)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    assert plain.usage.prompt_tokens > 0
+
+
 @pytest.mark.ci
 def test_a_model_that_fails_is_said_and_the_server_stays(folder):
     """A model behind a server that answers with errors: a program is told which, each time, and gets what needs no model."""
@@ -64,8 +84,7 @@ def test_a_model_that_fails_is_said_and_the_server_stays(folder):
             with pytest.raises(openai.InternalServerError, match=re.escape(f"{model.url} refused the request")):
                 client.chat.completions.create(**question)
 
-        with running.client() as door:
-            assert door.get("/api/search", params={"q": "the ferry"}).json()["passages"]
+        assert client.embeddings.create(model="localrag", input=["the ferry"]).data
 
 
 @pytest.mark.parametrize(

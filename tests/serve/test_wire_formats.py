@@ -109,6 +109,17 @@ def test_a_prompt_is_answered_as_a_chat_is(client, full_text):
     assert client.post("/api/chat", json=CHAT | {"stream": "false"}).json()["message"]["content"] == full_text
 
 
+def test_ollamas_embeddings_are_those_of_the_index(client, openai_client):
+    """For one text and several."""
+    texts = ["ferry", "mayor"]
+    first, second = (e.embedding for e in openai_client.embeddings.create(model="localrag", input=texts, encoding_format="float").data)
+    many = client.post("/api/embed", json={"model": "localrag", "input": texts}).json()
+    assert many["embeddings"] == [pytest.approx(first, abs=1e-4), pytest.approx(second, abs=1e-4)]
+    assert many["prompt_eval_count"] > 0
+    (one,) = client.post("/api/embed", json={"model": "localrag", "input": "ferry"}).json()["embeddings"]
+    assert one == pytest.approx(first, abs=1e-4)
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [*(("POST", f"/api/{name}", 404) for name in ("pull", "create", "copy")), ("DELETE", "/api/delete", 404), ("GET", "/api/chat", 404)],

@@ -283,17 +283,19 @@ POLL_SHARE = 0.05  # of the time that looking at the files may take
 
 
 def watch_files(paths: Sequence[Path], run: Callable[[], object]) -> None:
-    """Run again when files below the paths have changed; an error is printed. Raises typer.Exit."""
+    """Run again when files below the paths have changed and rest; an error is printed. Raises typer.Exit."""
     print_note("Watching for changes; Ctrl-C ends.")
     indexed: object = None  # run at once, for changes before the watch began
+    seen = None
     try:
         while True:
             began = time.monotonic()
             state = _file_states(paths)
             took = time.monotonic() - began
-            if state != indexed:
+            if state == seen != indexed:
                 indexed = state
                 _run_and_print_error(run)
+            seen = state
             time.sleep(max(POLL_EVERY_S, took / POLL_SHARE))
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
