@@ -116,33 +116,6 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(tmp_path):
     assert "Traceback" not in told
 
 
-@pytest.mark.slow
-@able
-def test_a_disk_that_is_read_only_for_a_moment(tmp_path):
-    """A read-only index still answers and says that the answer is not kept; writing is refused in a sentence, and goes on later."""
-    write_town(tmp_path / "docs")
-    done = in_a_small_world(
-        f"""
-        mkdir small; mount -t tmpfs -o size=64m none small
-        {LOCALRAG} index docs --index small/idx --extractor phrases -q
-        mount -o remount,ro small
-        {LOCALRAG} ask "Who is the mate of the Skua?" --mode basic --index small/idx
-        echo "More of Ruth Sand." > docs/new.txt
-        {LOCALRAG} index docs --index small/idx -q 2> refused.txt && exit 9 || echo "refused: $?"
-        mount -o remount,rw small
-        {LOCALRAG} index docs --index small/idx -q
-        {LOCALRAG} files --index small/idx
-        """,
-        tmp_path,
-    )
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Lars Holm" in done.stdout
-    assert "refused: 1" in done.stdout
-    assert "docs/new.txt" in done.stdout
-    assert "Traceback" not in (tmp_path / "refused.txt").read_text() + done.stderr
-
-
 def stopped_between_locks(writer, index):
     """Stop a process; let it go on, and return False, if nobody can read the index while it stands still."""
     writer.send_signal(signal.SIGSTOP)

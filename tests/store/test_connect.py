@@ -85,12 +85,14 @@ def test_a_log_that_can_be_read_is_read_on_a_read_only_disk(town):
 @able
 @pytest.mark.ci
 def test_an_index_without_a_log_is_read_on_a_read_only_disk(town):
-    """With no log, or an empty one, the database alone is the newest state."""
+    """With no log, or an empty one, the database alone is the newest state; writing is refused in a sentence."""
     (town / ".localrag" / "index.db-wal").touch()
     done = read_only(f"{LOCALRAG} files", town)
+    refused = read_only(f"{LOCALRAG} index docs", town)
 
     assert done.returncode == 0, done.stderr
     assert "docs/b.txt" in done.stdout
+    assert (refused.returncode, "Traceback" in refused.stderr) == (1, False)
 
 
 @able

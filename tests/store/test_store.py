@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from localrag.errors import LocalragError, NoIndex
 from localrag.records import (
     Answer,
     Chunk,
@@ -26,7 +25,6 @@ from localrag.records import (
 )
 from localrag.store import answers, documents, generations, graph, llm_cache, runs
 from localrag.store import chunks as chunks_store
-from localrag.store.database import snapshot
 from localrag.store.full_text import search_chunks
 from localrag.store.opening import open_index
 from tests.graphs import replace_graph, steps_of
@@ -139,18 +137,6 @@ def test_failures_runs_and_answers_are_kept(db):
     assert answers.conversation(db, kept.conversation) == [kept, following]
     assert [n for n, *_ in answers.newest_answers(db, 5)] == [2, 1]
     assert graph.counts(db)["documents"] == 0
-
-
-def test_what_is_no_index_is_refused_in_words(tmp_path):
-    """A missing index, a file that is no database and a folder in its place are told apart."""
-    with pytest.raises(NoIndex):
-        open_index(tmp_path)
-    (tmp_path / "index.db").write_bytes(b"not a database" * 1000)
-    with pytest.raises(LocalragError, match=r"index\.db is not a usable index"):
-        open_index(tmp_path)
-    (tmp_path / "folder" / "index.db").mkdir(parents=True)
-    with pytest.raises(LocalragError, match="cannot be opened: "), snapshot(tmp_path / "folder"):
-        pass
 
 
 def test_a_failed_transaction_leaves_nothing(db):
