@@ -83,42 +83,6 @@ def docx(**properties):
     return made.getvalue()
 
 
-def noted_docx():
-    """A document with a footnote, a comment, a numbered heading, a text box and a merged cell."""
-    import docx as word
-
-    document = word.Document()
-    line = document.add_paragraph("The Skua leaks.")
-    document.add_comment(line.runs, text="Since when?", author="Lars")
-    document.add_paragraph("Boats", style="List Number")
-    document.add_paragraph("Fish", style="List Number")
-    table = document.add_table(rows=3, cols=3)
-    for n, value in enumerate(("Name", "Port", "Year", "Ruth", "Vardby", "1974", "", "Brannock", "1975")):
-        table.cell(n // 3, n % 3).text = value
-    table.cell(1, 0).merge(table.cell(2, 0))
-    made = io.BytesIO()
-    document.save(made)
-    names = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
-    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-    box = "<w:p><w:r><w:pict><w:txbxContent><w:p><w:r><w:t>In a box.</w:t></w:r></w:p></w:txbxContent></w:pict></w:r></w:p>"
-    note = '<w:r><w:footnoteReference w:id="7"/></w:r>'
-    relation = f'<Relationship Id="n" Type="{office}/footnotes" Target="notes.xml"/>'
-    changes = {
-        "word/document.xml": ("leaks.</w:t></w:r>", f"leaks.</w:t></w:r>{note}", "<w:tbl>", f"{box}<w:tbl>"),
-        "word/_rels/document.xml.rels": ("</Relationships>", f"{relation}</Relationships>"),
-    }
-    with zipfile.ZipFile(made) as archive:
-        entries = {n: archive.read(n).decode("utf-8", "surrogateescape") for n in archive.namelist()}
-    for name, pairs in changes.items():
-        for old, new in zip(pairs[::2], pairs[1::2], strict=True):
-            assert old in entries[name]
-            entries[name] = entries[name].replace(old, new, 1)
-    entries["word/notes.xml"] = (
-        f'<w:footnotes {names}><w:footnote w:id="7"><w:p><w:r><w:t>At the bow.</w:t></w:r></w:p></w:footnote></w:footnotes>'
-    )
-    return zipped({n: t.encode("utf-8", "surrogateescape") for n, t in entries.items()})
-
-
 def pptx():
     import pptx as powerpoint
     from pptx.chart.data import CategoryChartData

@@ -44,16 +44,6 @@ def test_rows_are_found_and_deleted_without_a_look_at_all(staged, name):
     assert not [step for some in found + deleted for step in some if step.startswith(("SCAN t", "SCAN g", f"SCAN {name}", "SCAN main"))]
 
 
-def published(tmp_path, rows):
-    """An index with these relationships and with the entities that they join."""
-    db = open_index(tmp_path / "index", create=True)
-    first = GraphStaging(db)
-    first.upsert("entities", [(f"e{n}", f"e{n}", "thing", "", 1, "[]") for n in range(7)])
-    first.upsert("relationships", rows)
-    publish(first)
-    return db
-
-
 @pytest.mark.parametrize("from_scratch", [False, True])
 def test_all_rows_take_the_place_of_others_in_proportion_to_how_many_they_are(tmp_path, from_scratch):
     """Where half of them are as they were: with twice as many rows SQLite takes some twice as many steps, not four times."""

@@ -14,7 +14,6 @@ from localrag.records import (
     Community,
     Document,
     Entity,
-    Extraction,
     Failure,
     Finding,
     Graph,
@@ -43,32 +42,6 @@ def add(db, path, *texts):
         at += len(text)
     documents.save_document(db, document, chunks)
     return document, chunks
-
-
-def test_documents_and_chunks_come_back_as_they_went_in(db):
-    """Stored records are equal to the ones read."""
-    document, chunks = add(db, "a.txt", "One two. ", "Three four.")
-
-    assert chunks_store.all_chunks(db) == chunks
-    assert chunks_store.chunks_by_id(db, ["a.txt-1", "missing", "a.txt-0"]) == [chunks[1], chunks[0]]
-    assert documents.document_text(db, "a.txt") == document.text
-    assert documents.document_hashes(db) == {"a.txt": document.content_hash}
-
-
-def test_chosen_chunks_are_read_page_by_page(db, monkeypatch):
-    """In the order of paths and places, those that were chosen when it was asked, whatever is written meanwhile."""
-    monkeypatch.setattr(chunks_store, "_PAGE", 3)
-    for n in range(10):
-        add(db, f"{n}.txt", f"Text {n}.")
-    left = chunks_store.chunks_without_extraction(db, "r")
-    read = []
-    for chunk in left:
-        chunks_store.save_extractions(db, "r", [Extraction(chunk.id, (), ())])
-        read.append(documents.document_path(db, chunk.id))
-
-    assert read == [f"{n}.txt" for n in range(10)]
-    assert len(left) == 10
-    assert len(chunks_store.chunks_without_extraction(db, "r")) == 0
 
 
 def test_chunks_are_chosen_and_read_in_steps_that_grow_with_their_number(db):
