@@ -34,19 +34,14 @@ def states(run):
     return {name: state.state for name, state in run.states.items()}
 
 
-@pytest.mark.parametrize(
-    ("total", "free", "said"), [(2048, 2000, "has 2.0 of 2.0 GiB free"), (81559, 900, "has 0.9 of 79.6 GiB free"), (0, 0, "no card")]
-)
-def test_a_machine_that_is_not_fit_is_told_in_one_line(tmp_path, monkeypatch, total, free, said):
-    """A small card, one that other programs use, none: the line ends with what to do, and nothing is written."""
-    line = f"NVIDIA T400, {total}, {free}, 7.5, 580.159.04" if total else "No devices were found"
-    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\necho '{line}'\n")
+def test_a_machine_without_a_card_is_told_in_one_line(tmp_path, monkeypatch):
+    """With what to do; nothing is written."""
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found'\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     done = subprocess.run([sys.executable, SCRIPT, "run", tmp_path / "out"], check=False, capture_output=True, text=True)
 
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert said in done.stderr
+    assert (done.returncode, done.stderr.count("\n"), "no card" in done.stderr) == (1, 1, True)
     assert not (tmp_path / "out").exists()
 
 

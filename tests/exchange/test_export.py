@@ -88,12 +88,6 @@ def test_a_file_that_is_there_is_not_replaced_unless_asked(kind, opened, tmp_pat
         export_index(opened, kind, tmp_path / "none" / "g")
 
 
-def test_two_formats_in_one_folder_keep_apart(opened, tmp_path):
-    """Each replaces its own files at the next export."""
-    for kind in ("jsonl", "csv", "jsonl", "csv"):
-        assert export_index(opened, kind, tmp_path / "out").removed == ()
-
-
 @pytest.mark.parametrize("kind", FOLDERS)
 def test_a_folder_that_holds_other_things_is_left_alone(kind, opened, tmp_path):
     """Refused without force; what force does there is held by test_hostile_folders.py."""

@@ -123,28 +123,6 @@ def xlsx(rows=(), sheet="Sales"):
     return made.getvalue()
 
 
-_NAMES = " ".join(
-    f'xmlns:{n}="urn:oasis:names:tc:opendocument:xmlns:{u}:1.0"'
-    for n, u in (("office", "office"), ("text", "text"), ("table", "table"), ("draw", "drawing"), ("meta", "meta"))
-)
-
-
-def opendocument(kind, body):
-    content = (
-        f"<office:document-content {_NAMES}><office:body><office:{kind}>{body}</office:{kind}></office:body></office:document-content>"
-    )
-    meta = (
-        f'<office:document-meta {_NAMES} xmlns:dc="http://purl.org/dc/elements/1.1/"><office:meta><dc:title>The log</dc:title>'
-        "<dc:creator>Ruth Sand</dc:creator></office:meta></office:document-meta>"
-    )
-    return zipped({"mimetype": f"application/vnd.oasis.opendocument.{kind}", "content.xml": content, "meta.xml": meta})
-
-
-def table(*rows):
-    cells = ("".join(f"<table:table-cell><text:p>{c}</text:p></table:table-cell>" for c in row) for row in rows)
-    return f'<table:table table:name="Ports">{"".join(f"<table:table-row>{c}</table:table-row>" for c in cells)}</table:table>'
-
-
 def epub():
     package = (
         '<package xmlns="http://www.idpf.org/2007/opf"><metadata xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>The Skua</dc:title>'

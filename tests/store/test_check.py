@@ -172,18 +172,6 @@ def test_an_interrupted_run_is_no_damage(folder):
     assert due[0].endswith("reports have no vector")
 
 
-def test_an_interrupted_update_is_no_damage(folder):
-    """A run that was stopped after it took in the files leaves everything of the old ones as it was; what it did is due, not wrong."""
-    change(folder, "UPDATE runs SET state = 'interrupted'")
-    db = open_index(folder)
-    documents.remove_document(db, "docs/b.txt")
-    db.close()
-    wrong, due = found(folder)
-
-    assert wrong == []
-    assert due == ["next generation: 1 replaced documents wait for the rest of their generation"]
-
-
 def test_what_waits_and_is_damaged_is_dropped_and_read_again(folder):
     """A waiting content that is not what was read is found; a repair drops what waits, and the next run reads the file again."""
     (folder.parent / "docs" / "b.txt").write_text("Lars Holm sold the Skua to Ruth Sand.", encoding="utf-8")

@@ -129,16 +129,6 @@ def test_after_many_changes_the_file_is_made_anew(db, folder):
     assert recall(db, folder, QUERIES) > 0.95
 
 
-def test_where_all_near_vectors_are_gone_the_next_are_found(db, folder):
-    """A topic leaves the index, and the file does not know yet: a question about it gets the nearest of what is left."""
-    query = unit(AIMS[:1])[0]
-    remove(db, [i for i, _ in brute(db, query, 120)])
-    file = file_in(folder)
-    vectors.update_indexes(db)
-    assert file.exists()
-    assert recall(db, folder, [query]) > 0.9
-
-
 @pytest.mark.parametrize("share", [0.01, 0.2, 0.9])
 def test_among_the_selected_as_by_brute_force(folder, share):
     """Whether the documents chosen are few or many: only theirs, and nearly all of the best, also of what came after the file."""
