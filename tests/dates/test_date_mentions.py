@@ -2,6 +2,7 @@
 
 import random
 import re
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,23 @@ def test_annotated_sentences(language, own, text, dates):
 def test_words_and_value(language, text, words, value):
     """A date is found at its words, with the value that they say."""
     assert found_in(text, None, language) == [(words, value)]
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "values"),
+    [
+        ("en", "Yesterday it rained; three weeks ago it snowed.", ["2020-05-14", "2020-04-24"]),
+        ("en", "They met last Tuesday and will meet on Monday.", ["2020-05-12", "2020-05-18"]),
+        ("en", "He resigned in March; his successor will begin in October.", ["2020-03", "2020-10"]),
+        ("zh", "十二年后他回来了。", []),
+    ],
+)
+def test_reckoned_from_the_texts_own_date(language, text, values):
+    """Dates in relation to the text's own date, which is 15 May 2020, a Friday."""
+    mentions = find_dates(text, date(2020, 5, 15), language).mentions
+
+    assert [str(m.value) for m in mentions] == values
+    assert all(m.is_reckoned and m.base is None for m in mentions)
 
 
 def test_reckoned_from_the_date_before():
