@@ -5,11 +5,13 @@ import os
 import subprocess
 import sys
 import tarfile
-import time
 from importlib import import_module
 from pathlib import Path
 
+import psutil
 import pytest
+
+from tests.conftest import until
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "scripts" / "gpu_check.py"
@@ -34,19 +36,14 @@ def states(run):
     return {name: state.state for name, state in run.states.items()}
 
 
-@pytest.mark.parametrize(
-    ("total", "free", "said"), [(2048, 2000, "has 2.0 of 2.0 GiB free"), (81559, 900, "has 0.9 of 79.6 GiB free"), (0, 0, "no card")]
-)
-def test_a_machine_that_is_not_fit_is_told_in_one_line(tmp_path, monkeypatch, total, free, said):
-    """A small card, one that other programs use, none: the line ends with what to do, and nothing is written."""
-    line = f"NVIDIA T400, {total}, {free}, 7.5, 580.159.04" if total else "No devices were found"
-    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\necho '{line}'\n")
+def test_a_machine_without_a_card_is_told_in_one_line(tmp_path, monkeypatch):
+    """With what to do; nothing is written."""
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found'\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     done = subprocess.run([sys.executable, SCRIPT, "run", tmp_path / "out"], check=False, capture_output=True, text=True)
 
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert said in done.stderr
+    assert (done.returncode, done.stderr.count("\n"), "no card" in done.stderr) == (1, 1, True)
     assert not (tmp_path / "out").exists()
 
 
@@ -99,17 +96,7 @@ def test_a_step_is_stopped_at_its_limit_with_what_it_started(tmp_path):
     assert "stopped after 5 s" in run.states["first"].reason
     assert run.states["first"].result == {"rate": 7}
     child = int((tmp_path / "child").read_text())
-    deadline = time.monotonic() + 10
-    while is_running(child) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not is_running(child)
-
-
-def is_running(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
+    until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE, 10)
 
 
 def test_a_pack_has_the_sources_that_a_build_needs_under_their_names(tmp_path, monkeypatch):

@@ -127,18 +127,9 @@ def container():
     return [(word, rest) for word, rest in lines]
 
 
-def stages(container):
-    found = []
-    for word, rest in container:
-        if word == "FROM":
-            found.append([])
-        found[-1].append((word, rest))
-    return found
-
-
 def test_the_container_runs_as_a_user_without_rights_and_holds_no_secret(container):
     """The last stage ends as a user that it makes, not root; nothing is added from an address, and no key is set."""
-    _, last = stages(container)
+    last = container[max(n for n, (word, _) in enumerate(container) if word == "FROM") :]
     words = [word for word, _ in last]
     user = dict(last)["USER"]
 

@@ -29,6 +29,7 @@ from scripts.train.reader_data import (
 from scripts.train.reader_model import Reader, Start, minilm, read_reader
 from tests.conftest import run_module
 
+pytestmark = pytest.mark.ci
 CHECKPOINT = Path(__file__).resolve().parents[1] / "adapters" / "reader_e5.safetensors"
 FILLING = "The harbour was quiet that year, and few ships came in before the winter storms. " * 30
 

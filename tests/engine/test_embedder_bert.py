@@ -68,6 +68,7 @@ def test_a_text_longer_than_the_window_is_refused():
         load_bert(FOLDER).hidden_states([[101] * 300])
 
 
+@pytest.mark.ci
 def test_a_model_of_another_kind_is_left_to_sentence_transformers(tmp_path):
     """Its vectors are those of that library; a folder that lacks its weights is refused."""
     folder = shutil.copytree(FOLDER, tmp_path / "model")

@@ -47,12 +47,6 @@ def test_a_sample_is_decided_by_its_seed(meeting):
     assert load_qa_dataset(meeting, limit=1, seed=3) == load_qa_dataset(meeting, limit=1, seed=3)
 
 
-def test_what_is_no_set_of_questions_is_refused(tmp_path):
-    """A file that is missing is named."""
-    with pytest.raises(UsageError, match=r"corpus\.jsonl cannot be read"):
-        load_qa_dataset(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("answer", "gold", "em", "f1"),
     [

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ import pytest
 from localrag.cli.commands import exchange
 from localrag.errors import LocalragError, NoIndex, UsageError
 from localrag.exchange.export import EXPORT_FORMATS, FILE_FORMATS, export_index
-from localrag.project import OpenIndex
 from localrag.records import Graph
 from localrag.store import chunks, documents, export_rows, generations, graph
 from localrag.store.opening import open_index
@@ -88,12 +86,6 @@ def test_a_file_that_is_there_is_not_replaced_unless_asked(kind, opened, tmp_pat
         export_index(opened, kind, tmp_path / "none" / "g")
 
 
-def test_two_formats_in_one_folder_keep_apart(opened, tmp_path):
-    """Each replaces its own files at the next export."""
-    for kind in ("jsonl", "csv", "jsonl", "csv"):
-        assert export_index(opened, kind, tmp_path / "out").removed == ()
-
-
 @pytest.mark.parametrize("kind", FOLDERS)
 def test_a_folder_that_holds_other_things_is_left_alone(kind, opened, tmp_path):
     """Refused without force; what force does there is held by test_hostile_folders.py."""
@@ -150,34 +142,21 @@ def test_a_killed_export_leaves_no_half_file(kind, moves, tmp_path):
     assert not [p for p in path.parent.rglob("*.part")]
 
 
-def test_an_export_is_of_one_moment_while_indexing_writes(tmp_path):
+def test_an_export_is_of_one_moment_while_indexing_writes(tmp_path, monkeypatch):
     """A graph that is replaced in the middle of it does not show."""
     index = make_index(tmp_path / "index", [f"Name {n}" for n in range(60)])
-    other = make_index(tmp_path / "other", ["Else"])
-    by_thread = OpenIndex(index.root, index.folder, None)  # a connection belongs to one thread
-    begun, go_on = threading.Event(), threading.Event()
-    real = export_rows.relationships
+    others, real = graph.entities(make_index(tmp_path / "other", ["Else"]).db), export_rows.relationships
 
-    def slowly(db):
-        begun.set()
-        assert go_on.wait(60)
+    def replaced_before(db):
+        writer = open_index(index.folder, create=True)
+        generations.publish(writer, staged_graph(writer, Graph(tuple(others)), []), settings={"graph_hash": "two"})
         return real(db)
 
-    made = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export_rows, "relationships", slowly)
-        thread = threading.Thread(target=lambda: made.append(export_index(by_thread, "jsonl", tmp_path / "out")))
-        thread.start()
-        assert begun.wait(60)
-        writer = open_index(index.folder, create=True)
-        new = graph.entities(other.db)
-        generations.publish(writer, staged_graph(writer, Graph(tuple(new)), []), settings={"graph_hash": "two"})
-        go_on.set()
-        thread.join()
-    assert made[0].counts["entities"] == 60
-    assert made[0].counts["mentions"] == 60
+    monkeypatch.setattr(export_rows, "relationships", replaced_before)
+    made = export_index(index, "jsonl", tmp_path / "out")
+    assert made.counts["entities"] == made.counts["mentions"] == 60
     ends = [json.loads(line) for line in (tmp_path / "out" / "relationships.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert len(ends) == made[0].counts["relationships"] > 60
+    assert len(ends) == made.counts["relationships"] > 60
 
 
 def test_the_command_writes_and_says_what(tmp_path):

@@ -200,20 +200,3 @@ def test_other_versions_and_damaged_tables_are_refused_by_name(tmp_path):
     done = run_localrag("import", "graphrag", str(old), cwd=tmp_path)
     assert done.returncode == 2
     assert not (tmp_path / ".localrag").exists()
-
-
-@pytest.mark.slow
-def test_text_that_is_in_no_chunk_gets_chunks_of_its_own(tmp_path):
-    """And a chunk whose text stands in no document is listed."""
-    import pyarrow
-
-    shutil.copytree(DULCE, tmp_path / "holes")
-    units = parquet.read_table(DULCE / "text_units.parquet").to_pylist()
-    units[2]["text"] = "This stands nowhere. " * 20
-    parquet.write_table(pyarrow.Table.from_pylist(units), tmp_path / "holes" / "text_units.parquet")
-    said = imported(tmp_path, tmp_path / "holes")
-
-    assert said["kept"]["chunks"] == 4
-    assert {"what": f"chunk {units[2]['id'][:12]}", "reason": "its text does not occur in dulce.txt"} in said["left_out"]
-    assert wrongs(tmp_path) == ""
-    assert len(chunks_store.all_chunks(opened(tmp_path))) > 5

@@ -10,7 +10,6 @@ from localrag.exchange.export import export_index
 from localrag.exchange.formats import ARRAY_DELIMITER
 from localrag.store import export_rows, graph
 from localrag.text.sentences import replace_control_characters
-from tests.exchange.made import make_index
 
 _HEADER = re.compile(r"(?P<name>\w*):(?P<kind>ID|START_ID|END_ID|LABEL|TYPE|long|double|string\[\]|string)(?:\((?P<space>\w+)\))?")
 
@@ -83,11 +82,3 @@ def test_the_readme_names_every_file(folder):
     named = [word.partition("=")[2] for word in words if word.startswith(("--nodes", "--relationships"))]
     assert sorted(named) == sorted(p.name for p in folder.glob("*.csv"))
     assert {"--multiline-fields=true", "--array-delimiter=U+001F"} <= set(words)
-
-
-def test_files_without_rows_are_not_in_the_command(tmp_path):
-    """Neo4j refuses a node file without nodes: what an index has none of is left out of the command."""
-    export_index(make_index(tmp_path, ("Ada", "Bob"), claims=False), "csv", tmp_path / "out")
-    readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert "entities.csv" in readme
-    assert "claims.csv" not in readme

@@ -51,16 +51,6 @@ def test_the_picture_and_the_communities_are_in_it(opened, read):
         assert read.nodes[row["entity_id"]][f"community_{row['level']}"] == row["number"]
 
 
-def test_every_key_of_graphml_says_what_it_is_for(opened, tmp_path):
-    """Nothing hangs on the graph itself, which Gephi refuses; no value is empty of a type."""
-    export_index(opened, "graphml", tmp_path / "g.graphml")
-    root = ET.parse(tmp_path / "g.graphml").getroot()
-    space = root.tag.removesuffix("graphml")
-    assert {key.get("for") for key in root.iter(f"{space}key")} == {"node", "edge"}
-    assert not root.find(f"{space}graph").findall(f"{space}data")
-    assert all("None" not in (value.text or "") for value in root.iter(f"{space}data"))
-
-
 @given(st.text())
 def test_whatever_was_cleaned_is_xml(text):
     """Any text at all can stand in XML once it is cleaned, and cleaning it again changes nothing."""

@@ -1,9 +1,6 @@
 """The Parquet tables: those of Microsoft GraphRAG 3, column by column, and read by its own loaders where it is installed."""
 
 import json
-import os
-import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -13,27 +10,6 @@ from localrag.store import export_rows, graph
 from tests.conftest import DATA
 
 parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
-# A Python that has GraphRAG: its libraries do not go together with all of ours.
-GRAPHRAG = os.environ.get("LOCALRAG_TEST_GRAPHRAG_PYTHON", "")
-READ = """
-import json, sys, pandas
-from pathlib import Path
-from graphrag.data_model import dfs
-from graphrag.query import indexer_adapters as read
-table = {path.stem: pandas.read_parquet(path) for path in Path(sys.argv[1]).glob("*.parquet")}
-communities, reports = dfs.communities_typed(table["communities"]), dfs.community_reports_typed(table["community_reports"])
-entities = read.read_indexer_entities(dfs.entities_typed(table["entities"]), communities, None)
-relationships = read.read_indexer_relationships(dfs.relationships_typed(table["relationships"]))
-print(json.dumps({
-    "entities": [[e.id, e.title, e.description, e.rank, len(e.text_unit_ids), sorted(e.community_ids)] for e in entities],
-    "relationships": [[r.source, r.target, r.weight, r.rank] for r in relationships],
-    "reports": len(read.read_indexer_reports(reports, communities, None, dynamic_community_selection=True)),
-    "deepest reports": len(read.read_indexer_reports(reports, communities, 0)),
-    "chunks": [u.text for u in read.read_indexer_text_units(table["text_units"])],
-    "communities": len(read.read_indexer_communities(communities, reports)),
-    "claims": [[c.subject_id, c.attributes["object_id"]] for c in read.read_indexer_covariates(table["covariates"])],
-}))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -108,27 +84,3 @@ def test_documents_have_the_columns_of_version_3(folder):
     names = parquet.read_schema(folder / "documents.parquet").names
     assert names == ["id", "human_readable_id", "title", "text", "text_unit_ids", "creation_date", "raw_data"]
     assert json.loads(rows(folder, "documents")[0]["raw_data"]) == {"author": "R. Sand: 'x'"}
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path(GRAPHRAG).is_file(), reason="LOCALRAG_TEST_GRAPHRAG_PYTHON names no Python with graphrag")
-def test_graphrags_own_loaders_read_it(opened, folder):
-    """Entities with their communities, relationships, reports, chunks and claims, as many as there are and with their values."""
-    done = subprocess.run([GRAPHRAG, "-c", READ, str(folder)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    read = json.loads(done.stdout.splitlines()[-1])
-    titles = export_rows.unique_entity_titles(opened.db)
-    entities = {row[0]: row for row in read["entities"]}
-    levels = len(graph.communities_per_level(opened.db))
-    for e in graph.entities(opened.db):
-        _, title, description, rank, chunks, communities = entities[e.id]
-        assert (title, description or "", rank, chunks) == (titles[e.id], e.description, e.degree, 1)
-        assert len(communities) == levels
-    weights = {frozenset((a, b)): (weight, rank) for a, b, weight, rank in read["relationships"]}
-    for r in graph.relationships(opened.db):
-        assert weights[frozenset((titles[r.source_id], titles[r.target_id]))][0] == r.weight
-    counts = graph.counts(opened.db)
-    assert (read["reports"], read["communities"]) == (counts["reports"], counts["communities"])
-    assert read["deepest reports"] == graph.communities_per_level(opened.db)[0]
-    assert read["chunks"] == [row["text"] for row in export_rows.chunks(opened.db)]
-    assert sorted(read["claims"]) == sorted([[titles[c.subject_id], titles.get(c.object_id, "NONE")] for c in graph.claims(opened.db)])

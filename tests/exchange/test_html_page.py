@@ -117,21 +117,6 @@ def test_a_search_leads_to_an_entity_with_its_words(browser, page_file):
         assert not heard.errors
 
 
-@pytest.mark.ci
-def test_a_path_between_two_entities_is_found(browser, page_file, opened):
-    """Breadth first, without a server: the path's steps are listed."""
-    first = next(e for e in graph.entities(opened.db) if e.name == "Ingrid Holm")
-    with shown(browser, page_file, f"#/graph/entity/{first.id}") as (page, heard):
-        page.get_by_role("combobox", name="Path from here to").fill("王海明")
-        page.locator("#graph-to-list [role=option]").first.wait_for()
-        page.keyboard.press("Enter")
-        page.locator("#graph-path").wait_for()
-        steps = page.locator("section[aria-labelledby=graph-path] li")
-        assert steps.first.inner_text() == "Ingrid Holm"
-        assert steps.last.inner_text() == "王海明"
-        assert not heard.errors
-
-
 def test_a_graph_without_a_picture_says_what_to_run(tmp_path):
     """An index of an earlier version has none."""
     old = make_index(tmp_path, ("Ada", "Bob"), layout=False)

@@ -73,6 +73,12 @@ def test_an_output_is_taken_over(tmp_path):
     assert {"Ingrid Holm", "Skua", "Northern Line"} <= found.keys()
     assert any(name.endswith("Ruth Sand") for name in found)
     assert found["Skua"].description == "The Skua is a ferry."
+    reports = graph.imported_reports(db)
+    assert {(r.title[:-2], r.rating) for r in reports.values()} == {("The ferry trade", 6.5)}
+    quotes = [q.text for r in reports.values() for f in r.findings for q in f.quotes]
+    assert quotes and all("Ingrid Holm" in text for text in quotes)
+    levels = {c.id: (c.level, len(c.entity_ids)) for c in graph.communities(db) if c.id in reports}
+    assert sorted(levels.values()) == [(0, 4), (1, 2), (1, 2)]  # one of their entities is nowhere in the text
     assert run_localrag("check", cwd=tmp_path).returncode == 0
     answer = json.loads(run_localrag("ask", "Who bought the ferry Skua?", "--json", cwd=tmp_path).stdout)
     assert any("Ingrid Holm bought the ferry Skua" in c["quote"] for c in answer["citations"])
@@ -80,22 +86,6 @@ def test_an_output_is_taken_over(tmp_path):
     rows = sorted(db.conn.iterdump())
     assert json.loads(run_localrag("import", "graphrag", "work", "--json", "-q", cwd=tmp_path).stdout)["known"] is True
     assert sorted(db.conn.iterdump()) == rows
-
-
-def test_reports_are_kept(tmp_path):
-    """With their levels, although one of their entities is nowhere in the text."""
-    write(tmp_path / "work")
-    run_localrag("import", "graphrag", "work", "-q", cwd=tmp_path)
-    db = open_index(tmp_path / ".localrag")
-    reports = graph.imported_reports(db)
-
-    assert {r.title for r in reports.values()} == {"The ferry trade 0", "The ferry trade 1", "The ferry trade 2"}
-    quotes = [q.text for r in reports.values() for f in r.findings for q in f.quotes]
-    assert quotes
-    assert all("Ingrid Holm" in text for text in quotes)
-    assert {r.rating for r in reports.values()} == {6.5}
-    levels = {c.id: (c.level, len(c.entity_ids)) for c in graph.communities(db) if c.id in reports}
-    assert sorted(levels.values()) == [(0, 4), (1, 2), (1, 2)]
 
 
 def test_several_imports_and_own_documents_stand_beside_each_other(plain_town, tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from localrag.errors import UsageError
-from localrag.exchange.foreign import read_graphrag, strength_of
+from localrag.exchange.foreign import read_graphrag
 from tests.exchange.test_imported_town import write
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,9 +88,3 @@ def test_ids_of_another_kind_are_refused_with_a_sentence(tmp_path, other):
     with pytest.raises(UsageError, match="not as Microsoft GraphRAG writes it") as error:
         read_graphrag(graphrag(tmp_path / "output", [(0, 0, -1)], **other))
     assert error.value.hint
-
-
-@pytest.mark.parametrize("weight", [0.0, -1.0, 1e300, 7.5])
-def test_a_weight_of_any_kind_gives_a_strength_from_1_to_10(weight):
-    """Whatever the sum of its chunks is."""
-    assert 1 <= strength_of(weight, 0) <= 10

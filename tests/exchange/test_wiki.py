@@ -99,18 +99,6 @@ def test_an_edited_document_changes_only_pages_that_say_something_else(edited_to
     assert len(unchanged) == len(after) - len(result.written)
 
 
-def test_a_quote_that_no_longer_stands_in_its_document_is_left_out(tmp_path):
-    """A report keeps its words, but not as a quote."""
-    index = make_index(tmp_path / "a", SOME)
-    update_wiki(index, tmp_path / "wiki")
-    quote = "> The Ada was there. Nobody saw\n"
-    assert any(quote in text for path, text in notes(tmp_path / "wiki").items() if path.startswith("Communities/"))
-    index.db.execute("UPDATE documents SET text = replace(text, 'The Ada', 'Old Ada')")
-    index.db.conn.commit()
-    update_wiki(index, tmp_path / "wiki")
-    assert not any(quote in text for path, text in notes(tmp_path / "wiki").items() if path.startswith("Communities/"))
-
-
 def test_what_a_person_wrote_stays_while_the_page_changes(changed):
     """Above and below the block, also where the page was moved and renamed; links lead to its new name."""
     wiki, index = changed

@@ -65,15 +65,6 @@ def test_no_character_of_a_person_is_ever_lost(before, inside, after):
             position = text.index(part, position) + len(part)
 
 
-@given(own_text, own_text)
-def test_the_same_content_changes_nothing(before, after):
-    """Neither at once nor after another update."""
-    text = with_own(new_page(page_of(FIRST)), before, after)
-    assert updated(text, page_of(FIRST)) == text
-    second = updated(text, page_of(SECOND))
-    assert updated(second, page_of(SECOND)) == second
-
-
 def test_a_page_without_its_markers_is_the_persons():
     """Its properties still tell what it is of; nothing in it changes, also where only the last marker is gone."""
     text = new_page(page_of(FIRST))

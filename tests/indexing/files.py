@@ -83,42 +83,6 @@ def docx(**properties):
     return made.getvalue()
 
 
-def noted_docx():
-    """A document with a footnote, a comment, a numbered heading, a text box and a merged cell."""
-    import docx as word
-
-    document = word.Document()
-    line = document.add_paragraph("The Skua leaks.")
-    document.add_comment(line.runs, text="Since when?", author="Lars")
-    document.add_paragraph("Boats", style="List Number")
-    document.add_paragraph("Fish", style="List Number")
-    table = document.add_table(rows=3, cols=3)
-    for n, value in enumerate(("Name", "Port", "Year", "Ruth", "Vardby", "1974", "", "Brannock", "1975")):
-        table.cell(n // 3, n % 3).text = value
-    table.cell(1, 0).merge(table.cell(2, 0))
-    made = io.BytesIO()
-    document.save(made)
-    names = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
-    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-    box = "<w:p><w:r><w:pict><w:txbxContent><w:p><w:r><w:t>In a box.</w:t></w:r></w:p></w:txbxContent></w:pict></w:r></w:p>"
-    note = '<w:r><w:footnoteReference w:id="7"/></w:r>'
-    relation = f'<Relationship Id="n" Type="{office}/footnotes" Target="notes.xml"/>'
-    changes = {
-        "word/document.xml": ("leaks.</w:t></w:r>", f"leaks.</w:t></w:r>{note}", "<w:tbl>", f"{box}<w:tbl>"),
-        "word/_rels/document.xml.rels": ("</Relationships>", f"{relation}</Relationships>"),
-    }
-    with zipfile.ZipFile(made) as archive:
-        entries = {n: archive.read(n).decode("utf-8", "surrogateescape") for n in archive.namelist()}
-    for name, pairs in changes.items():
-        for old, new in zip(pairs[::2], pairs[1::2], strict=True):
-            assert old in entries[name]
-            entries[name] = entries[name].replace(old, new, 1)
-    entries["word/notes.xml"] = (
-        f'<w:footnotes {names}><w:footnote w:id="7"><w:p><w:r><w:t>At the bow.</w:t></w:r></w:p></w:footnote></w:footnotes>'
-    )
-    return zipped({n: t.encode("utf-8", "surrogateescape") for n, t in entries.items()})
-
-
 def pptx():
     import pptx as powerpoint
     from pptx.chart.data import CategoryChartData
@@ -157,28 +121,6 @@ def xlsx(rows=(), sheet="Sales"):
     made = io.BytesIO()
     book.save(made)
     return made.getvalue()
-
-
-_NAMES = " ".join(
-    f'xmlns:{n}="urn:oasis:names:tc:opendocument:xmlns:{u}:1.0"'
-    for n, u in (("office", "office"), ("text", "text"), ("table", "table"), ("draw", "drawing"), ("meta", "meta"))
-)
-
-
-def opendocument(kind, body):
-    content = (
-        f"<office:document-content {_NAMES}><office:body><office:{kind}>{body}</office:{kind}></office:body></office:document-content>"
-    )
-    meta = (
-        f'<office:document-meta {_NAMES} xmlns:dc="http://purl.org/dc/elements/1.1/"><office:meta><dc:title>The log</dc:title>'
-        "<dc:creator>Ruth Sand</dc:creator></office:meta></office:document-meta>"
-    )
-    return zipped({"mimetype": f"application/vnd.oasis.opendocument.{kind}", "content.xml": content, "meta.xml": meta})
-
-
-def table(*rows):
-    cells = ("".join(f"<table:table-cell><text:p>{c}</text:p></table:table-cell>" for c in row) for row in rows)
-    return f'<table:table table:name="Ports">{"".join(f"<table:table-row>{c}</table:table-row>" for c in cells)}</table:table>'
 
 
 def epub():

@@ -19,9 +19,6 @@ crowns. The harbour master wrote that the boat leaked at the bow and
 that the council of Brannock would pay for the repair before autumn.
 Lars Holm answered in a long letter: the timber had been delivered,
 but nobody in the yard could say where it was kept."""
-GERMAN = """Der Bürgermeister von Füssen ließ die Brücke über den Fluß neu
-bauen. Größere Schäden wurden während der Überschwemmung im März
-gezählt, und die Fähre mußte für sechs Wochen am Ufer bleiben."""
 
 
 def needs(*languages):

@@ -68,6 +68,7 @@ def test_types_that_are_not_asked_for_are_things(tagger):
     assert {e.type for e in found.entities} == {"person", "thing"}
 
 
+@pytest.mark.ci
 def test_the_states_are_those_that_torch_computes():
     """Merged with its adapter, the model gives the states of transformers with the same differences."""
     import torch

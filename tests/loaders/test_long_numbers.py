@@ -9,7 +9,6 @@ LONG = "7" * 5000
 FILES = {
     "a.md": f"---\ntitle: Kept\nnumber: {LONG}\n---\nThe text.\n",
     "b.md": f"---\ntitle: Kept\nnumber: 0x{LONG}\n---\nThe text.\n",
-    "c.md": f"---\ntitle: Kept\nnumber: 1{':1' * 5000}\n---\nThe text.\n",
     "d.md": f"---\ntitle: Kept\nnumber: 1{':1' * 5000}.5\nodd: !!int {LONG}\n---\nThe text.\n",
     "e.md": f"+++\ntitle = 'Kept'\nnumber = {LONG}\n+++\nThe text.\n",
     "f.md": f"+++\ntitle = 'Kept'\nnumber = [0x{LONG}, 1.{LONG}]\n+++\nThe text.\n",

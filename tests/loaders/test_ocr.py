@@ -20,7 +20,7 @@ from localrag.loaders.page_images import MAX_RENDERED_PIXELS, render_for_ocr
 from localrag.loaders.quote_boxes import find_quote_boxes
 from localrag.loaders.reader import load_files
 from tests.indexing import files
-from tests.indexing.scans import FOUND, GERMAN, TEXT, Kept, drawn, needs, saved, scanned_pdf, share_found
+from tests.indexing.scans import FOUND, TEXT, Kept, drawn, needs, saved, scanned_pdf, share_found
 
 pytestmark = [pytest.mark.ci, needs("eng")]
 ROTATED = {3: Image.Transpose.ROTATE_180, 6: Image.Transpose.ROTATE_90, 8: Image.Transpose.ROTATE_270}  # what undoes the EXIF number
@@ -100,15 +100,6 @@ def test_sentences_are_joined_over_their_lines_and_it_is_said_who_read_them(tmp_
     assert re.fullmatch(rf"Tesseract {FOUND.version}, eng; 1 page, mean confidence of words 9\d %", dict(found.metadata)["ocr"])
 
 
-@needs("deu")
-def test_german_is_read_with_its_umlauts(tmp_path):
-    """Read in German, the umlauts and the ß are there."""
-    found = read(tmp_path, "brief.png", saved(drawn(GERMAN)), "deu")
-
-    assert share_found(GERMAN, found.text) >= 0.97
-    assert {"Bürgermeister", "Größere", "ließ"} <= set(found.text.split())
-
-
 @needs("osd")
 def test_a_page_that_was_scanned_on_its_side_is_read(tmp_path):
     """Nothing says that it is turned but its letters; what is quoted is framed where it stands on the picture."""
@@ -153,21 +144,6 @@ def test_the_frames_of_a_quote_cover_its_pixels(tmp_path):
     assert len(shown["boxes"]) == 1
     assert (ink & mask).sum() >= 0.9 * ink.sum()
     assert not (black(image) & ~ink & mask).any()
-
-
-def test_two_columns_are_read_one_after_the_other(tmp_path):
-    """No line goes over to the column beside it, and a word divided at a line's end is whole."""
-    left = "The council met on Monday\nand heard the harbour mas-\nter, who wanted a new crane\nfor the northern quay. He had\n"
-    left += "the drawings with him and a\nletter of the bank, which the\nmembers read without a word.\nNobody asked for the price\n"
-    left += "of the old one."
-    right = "Fishing was poor all winter.\nMany boats stayed in port,\nand the auction hall stood\nempty until Easter. Then the\n"
-    right += "herring came, so many that\nthe barrels ran out on the\nsecond day and salt had to\nbe brought from Vardby by\nsteamer."
-    page = drawn(right, at=(1350, 200), image=drawn(left))
-    found = read(tmp_path, "columns.png", saved(page))
-    flat = " ".join(found.text.split())
-
-    assert "heard the harbour master, who wanted a new crane for the northern quay." in flat
-    assert flat.index("of the old one.") < flat.index("Fishing was poor")
 
 
 def test_every_page_of_a_tiff_is_a_part(tmp_path):

@@ -10,7 +10,6 @@ from localrag.loaders.headers import HeadCell, find_layout
 from localrag.loaders.sheet_tables import sheet_lines
 from localrag.loaders.spans import CellRange
 from localrag.loaders.tabular import table_lines
-from tests.indexing import files as files_indexing
 from tests.loaders import office_files as made
 from tests.loaders.office_files import NAMES, docx, odf, odf_cell, odf_table, p, run, xlsx
 from tests.loaders.parsing import text_of
@@ -305,7 +304,7 @@ def test_tables_side_by_side_have_each_its_own_header(name):
     """They are read one after the other."""
     sources = {
         "a.xlsx": xlsx([[int(text) if text.isdecimal() else text for text in row] for row in grid(BESIDE)]),
-        "a.ods": files_indexing.opendocument("spreadsheet", files_indexing.table(*grid(BESIDE))),
+        "a.ods": odf("spreadsheet", odf_table(*("".join(map(odf_cell, row)) for row in grid(BESIDE)))),
         "a.xls": made.xls(grid(BESIDE)),
     }
 

@@ -8,6 +8,7 @@ from localrag.loaders.content import decode
 from localrag.loaders.discover import find_files
 from localrag.loaders.encodings import looks_binary
 from localrag.loaders.reader import Limits
+from tests.conftest import mostly_ci
 from tests.loaders.parsing import parsed, text_of
 from tests.loaders.test_load import read, write
 
@@ -303,29 +304,29 @@ def test_tex_that_is_not_well_formed_is_read_all_the_same():
     assert text.endswith("The end.")
 
 
-ENDLESS = [
-    *((f"{n}.rtf", rtf(f"deep {source * 30_000} end"))
-      for n, source in enumerate(["{", "{\\footnote ", "\\trowd a\\cell\\row ", "\\'e9", "\\super x{"])),
-    *((f"{n}.tex", f"deep {source * 5_000} end")
-      for n, source in enumerate([
+ENDLESS = {
+    **{f"{n}.rtf": rtf(f"deep {source * 30_000} end")
+       for n, source in enumerate(["{", "{\\footnote ", "\\trowd a\\cell\\row ", "\\'e9", "\\super x{"])},
+    **{f"{n}.tex": f"deep {source * 5_000} end"
+       for n, source in enumerate([
           "\\newcommand{", "\\footnote{", "\\begin{tabular}{l} ", "\\textsuperscript{", "\\newcommand{\\x}[9]{#1#1", "\\multicolumn{2}{c}{",
           "\\begin{verbatim}\\verb|\\iffalse ", "\\def\\y{\\y\\y}\\y ",
-      ])),
-    ("references.tex", "deep " + "\\ref{" * 30_000),
-    ("citations.tex", "deep " + "\\cite{" * 30_000),
-    ("lists.html", "<ul><li>" * 600 + "deep"),
-    ("spaces.html", "<p>deep<pre>" + " " * 300_000 + "."),
-    ("comments.html", "<div>" * 3000 + "deep" + "<!-- " * 60_000),
-    ("scripts.html", "deep" + "<script>" * 40_000),
-    ("tags.srt", "1\n00:00:01,000 --> 00:00:02,000\ndeep " + "{\\" * 100_000),
-    ("addresses.eml", "From: deep <" + "a@b.example, <" * 20_000 + "\n\ntext"),
-]  # fmt: skip
+       ])},
+    "references.tex": "deep " + "\\ref{" * 30_000,
+    "citations.tex": "deep " + "\\cite{" * 30_000,
+    "lists.html": "<ul><li>" * 600 + "deep",
+    "spaces.html": "<p>deep<pre>" + " " * 300_000 + ".",
+    "comments.html": "<div>" * 3000 + "deep" + "<!-- " * 60_000,
+    "scripts.html": "deep" + "<script>" * 40_000,
+    "tags.srt": "1\n00:00:01,000 --> 00:00:02,000\ndeep " + "{\\" * 100_000,
+    "addresses.eml": "From: deep <" + "a@b.example, <" * 20_000 + "\n\ntext",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "source"), ENDLESS, ids=[name for name, _ in ENDLESS])
-def test_what_is_repeated_a_thousand_times_costs_no_more_than_its_length(tmp_path, name, source):
+@pytest.mark.parametrize("name", mostly_ci(ENDLESS, *(ENDLESS.keys() - {"2.tex", "5.tex", "7.tex"})))
+def test_what_is_repeated_a_thousand_times_costs_no_more_than_its_length(tmp_path, name):
     """Markup that never ends, however deeply nested, and commands that expand to themselves are read within seconds, as a short text."""
-    text = read(write(tmp_path, {name: source.encode()}) / name, limits=Limits(seconds=20)).text
+    text = read(write(tmp_path, {name: ENDLESS[name].encode()}) / name, limits=Limits(seconds=20)).text
 
     assert "deep" in text
-    assert len(text) <= len(source) + 20_000
+    assert len(text) <= len(ENDLESS[name]) + 20_000

@@ -28,6 +28,7 @@ def questions(seed, n=40):
     return made
 
 
+@pytest.mark.ci
 def test_the_trees_give_what_scikit_learn_gives(monkeypatch):
     """As arrays they have the log odds of the model that was fitted, but for its constant."""
     kept = []
@@ -42,6 +43,7 @@ def test_the_trees_give_what_scikit_learn_gives(monkeypatch):
     assert np.ptp(given) > 1
 
 
+@pytest.mark.ci
 def test_the_best_of_the_walks_stay_first():
     """Behind them the order is that of the trees, with the walk's probability."""
     trees, features = fit(questions(1)), questions(5, 1)[0].features

@@ -99,6 +99,7 @@ def huge_table(n_columns):
     return make_table("review", HUGE, columns, [TableRow(cells, HUGE) for _ in range(40)], HUGE[:200])
 
 
+@pytest.mark.ci
 def test_no_result_is_larger_than_a_model_can_take():
     """Whatever the documents hold, in bytes of all that a model may be shown."""
     sizes = [size_of(result) for result in everything_huge()]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.indexing.files import docx, epub, mail, notebook, opendocument, pdf, pptx, xlsx
+from tests.indexing.files import docx, epub, mail, notebook, pdf, pptx, xlsx
+from tests.loaders.office_files import odf
 from tests.serve.browser import opened, own_words
 from tests.serve.server import document_of
 
@@ -27,7 +28,7 @@ FILES = {
     "a.docx": (docx(), "Ruth Sand bought the ferry"),
     "a.pptx": (pptx(), "Lars Holm answered"),
     "a.xlsx": (xlsx(), "Brannock"),
-    "a.odt": (opendocument("text", "<text:p>The ferry Scoter leaks.</text:p>"), "Scoter leaks"),
+    "a.odt": (odf("text", "<text:p>The ferry Scoter leaks.</text:p>"), "Scoter leaks"),
     "a.epub": (epub(), "It was sold."),
     "a.pdf": (pdf(["The ferry Eider leaks at", "the stern."]), "Eider leaks at the stern."),
 }

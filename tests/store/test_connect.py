@@ -46,6 +46,7 @@ def read_only(script, folder):
 
 
 @able
+@pytest.mark.ci
 @pytest.mark.parametrize("command", ["collections list", "status", 'search "the ferry"', 'ask "Who is the mate of the Skua?" --mode basic'])
 def test_a_log_that_cannot_be_read_is_said_and_its_copy_answers(town, tmp_path, command):
     """On a read-only disk an index with changes in its log is refused with the command that helps, and that command helps."""
@@ -82,16 +83,20 @@ def test_a_log_that_can_be_read_is_read_on_a_read_only_disk(town):
 
 
 @able
+@pytest.mark.ci
 def test_an_index_without_a_log_is_read_on_a_read_only_disk(town):
-    """With no log, or an empty one, the database alone is the newest state."""
+    """With no log, or an empty one, the database alone is the newest state; writing is refused in a sentence."""
     (town / ".localrag" / "index.db-wal").touch()
     done = read_only(f"{LOCALRAG} files", town)
+    refused = read_only(f"{LOCALRAG} index docs", town)
 
     assert done.returncode == 0, done.stderr
     assert "docs/b.txt" in done.stdout
+    assert (refused.returncode, "Traceback" in refused.stderr) == (1, False)
 
 
 @able
+@pytest.mark.ci
 @pytest.mark.parametrize(("command", "code", "said"), [("files", 0, "docs/b.txt"), ("index docs", 1, "The disk is full.")])
 def test_on_a_full_disk_an_index_is_read_and_writing_is_refused(town, command, code, said):
     """Not a byte is free, so SQLite has no room even for the memory that its readers share."""

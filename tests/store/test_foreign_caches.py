@@ -16,6 +16,7 @@ from localrag.records import Chunk, Document
 from localrag.store import documents, entity_network, runs, vectors
 from localrag.store.opening import open_index
 from localrag.system.trust import record_cache_file
+from tests.conftest import mostly_ci
 from tests.store.test_vectors import about, put
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,7 +96,7 @@ def file_of(folder, pattern):
 
 
 @pytest.mark.parametrize("pattern", ["network.*.arrays", "chunk.*.faiss"])
-@pytest.mark.parametrize("kind", ["cut off", "only its head", "nothing", "something else"])
+@pytest.mark.parametrize("kind", mostly_ci(["cut off", "only its head", "nothing", "something else"], "cut off"))
 def test_a_file_that_was_changed_is_made_anew_and_that_is_said_once(folder, expected, pattern, kind):
     """NumPy, SciPy and FAISS never see it; questions are answered as before."""
     file = file_of(folder, pattern)

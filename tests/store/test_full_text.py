@@ -53,15 +53,3 @@ def test_common_words_are_weighed_only_where_rare_ones_are(tmp_path, monkeypatch
             assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
             assert sum("+rowid IN" in sql for sql in asked) == (query != "usual")
         assert len(full_text.search_chunks(db, "nowhere usual", 20)) == 20
-
-
-def test_words_that_most_chunks_have_find_nothing_in_a_large_index(tmp_path, monkeypatch):
-    """To BM25 words of more than half of the chunks are worth nothing: of a million of them none comes before another."""
-    with closing(open_index(tmp_path, create=True)) as db:
-        db.execute("PRAGMA foreign_keys = OFF")
-        full_text.index_chunks(db, [(f"c{n}", "everywhere" + " seldom" * (n == 5)) for n in range(50)])
-
-        assert len(full_text.search_chunks(db, "everywhere", 10)) == 10
-        monkeypatch.setattr(full_text, "MAX_SCORED_CHUNKS", 20)
-        assert full_text.search_chunks(db, "everywhere", 10) == []
-        assert [key for key, _ in full_text.search_chunks(db, "seldom everywhere", 10)] == ["c5"]

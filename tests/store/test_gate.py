@@ -115,6 +115,9 @@ def test_an_index_of_an_older_schema_is_refused_with_the_command_that_builds_it_
         assert refused.value.hint == f"Build it anew: mv {folder} {folder}.old && localrag index PATH"
 
     assert (folder / "index.db").read_bytes() == content
+    edit(tmp_path, f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    with pytest.raises(IndexMismatch, match="newer localrag"):
+        open_index(folder)
 
 
 def test_a_database_of_another_program_is_no_index(tmp_path):

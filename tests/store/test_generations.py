@@ -86,17 +86,6 @@ def test_a_change_is_seen_by_its_writer_alone_until_it_is_published(db, folder):
     assert not any(generations.count_staged(db).values())
 
 
-def test_a_new_document_beside_a_graph_is_there_at_once(db, folder):
-    """What was added is found by its words before a graph speaks of it; mentions stay those there were."""
-    _, _, mentioned = seen(folder)
-    (new,) = add(db, "c.txt", "Somebody else wrote c.txt.")
-
-    texts, found, now = seen(folder)
-    assert "c.txt" in texts
-    assert new.id in found
-    assert now == mentioned
-
-
 def test_a_change_that_is_changed_again_leaves_nothing_of_the_first(db, folder):
     """Of contents that were never published nothing is left: no chunk, extraction or vector."""
     (first,) = add(db, "a.txt", "Zebulon wrote a.txt.")

@@ -1,16 +1,9 @@
 """The picture's places: published together with their graph, gone with it, made for an index that has none."""
 
-import asyncio
-import shutil
-
 import pytest
 
-from localrag.engine.settings import EngineOptions
-from localrag.indexing.pipeline import build_index
-from localrag.project import open_for_writing
 from localrag.records import Community, CommunityEdge, Entity, Graph, GraphLayout, Mention, Position, Relationship
 from localrag.store import generations, layout
-from localrag.store.check import check_index
 from localrag.store.opening import open_index
 from tests.graphs import staged_graph
 from tests.store.test_generations import add
@@ -50,31 +43,3 @@ def test_places_go_with_what_they_are_of(db):
     graph = Graph((Entity("e", "Ingrid Holm", "person"),), (), (Mention("e", chunk, "Ingrid Holm", 0, 11),))
     generations.publish(db, staged_graph(db, graph, [Community("k", 0, 0, None, ("e",))]), settings={"graph_hash": "two"})
     assert layout.load_layout(db) == GraphLayout(LAYOUT.entities[:1], LAYOUT.communities[:1], ())
-
-
-def test_an_index_without_places_is_laid_out_by_the_next_run(plain_town, tmp_path):
-    """An index of an earlier version, and one whose places were lost: nothing else is redone, and a finished one is not laid out again."""
-    shutil.copytree(plain_town, tmp_path / "town")
-    folder = tmp_path / "town" / ".localrag"
-    db = open_index(folder, create=True)
-    first = layout.load_layout(db)
-    assert first.entities
-    with db.atomic():
-        for table in ("entity_positions", "community_positions", "community_edges"):
-            db.execute(f"DELETE FROM {table}")
-        db.execute("DELETE FROM index_settings WHERE key = 'layout_hash'")
-    db.close()
-
-    def stages():
-        seen = set()
-        with open_for_writing(folder, extractor="phrases", engine=EngineOptions()) as project:
-            asyncio.run(build_index([tmp_path / "town" / "docs"], project, lambda p: seen.add(p.stage)))
-        return seen
-
-    assert "layout" in (again := stages())
-    assert "entity resolution" not in again
-    db = open_index(folder)
-    assert layout.load_layout(db) == first
-    assert not [w for part in check_index(db, folder) for w in part.problems]
-    db.close()
-    assert "layout" not in stages()

@@ -1,14 +1,12 @@
 """An index folder that came from somebody else may have links as its files: what they lead to is neither changed nor waited for."""
 
-import os
-import sqlite3
 import sys
 
 import pytest
 
 from localrag.errors import LocalragError
-from localrag.indexing.graph.entity_resolution import add_alias, read_aliases, remove_aliases
-from localrag.llm.prompts import Domain, read_domain, update_domain_files, write_domain
+from localrag.indexing.graph.entity_resolution import add_alias, remove_aliases
+from localrag.llm.prompts import Domain, update_domain_files, write_domain
 from localrag.store.database import back_up_database
 from localrag.store.opening import open_index, writer_lock
 from localrag.store.runs import save_settings
@@ -56,29 +54,3 @@ def test_nothing_is_written_through_a_link_in_an_index_folder(name, content, is_
     except LocalragError as error:
         assert "link" in str(error)
     assert [p.read_bytes() for p in private.iterdir()] == [MINE[content]] * is_there
-
-
-@pytest.mark.parametrize("name", ["aliases.txt", "domain.toml"])
-@pytest.mark.parametrize("kind", ["pipe", "device", "huge"])
-def test_a_file_of_an_index_that_is_no_regular_file_is_refused_in_words(name, kind, tmp_path):
-    """It is not waited for, and not read without end."""
-    if kind == "pipe":
-        os.mkfifo(tmp_path / name)
-    elif kind == "device":
-        (tmp_path / name).symlink_to("/dev/zero")
-    else:
-        (tmp_path / name).touch()
-        os.truncate(tmp_path / name, 1 << 34)
-    with pytest.raises(LocalragError, match=name):
-        (read_aliases if name == "aliases.txt" else read_domain)(tmp_path)
-
-
-def test_an_index_whose_database_is_a_link_is_not_read(tmp_path):
-    """Another index of the user does not take the documents of a folder from somebody else."""
-    open_index(tmp_path / "own", create=True).close()
-    (tmp_path / "clone").mkdir()
-    (tmp_path / "clone" / "index.db").symlink_to(tmp_path / "own" / "index.db")
-    for create in (False, True):
-        with pytest.raises(LocalragError, match="is a link"):
-            open_index(tmp_path / "clone", create=create)
-    assert sqlite3.connect(tmp_path / "own" / "index.db").execute("SELECT count(*) FROM documents").fetchone() == (0,)

@@ -125,17 +125,3 @@ def test_rows_that_anybody_changes_are_noticed(db, change, changed):
     compared, found, gone = others(db)
     assert "b.txt" in compared
     assert (found, gone) == (changed, "UPDATE e" not in change)
-
-
-def test_an_interrupt_while_sources_are_read_is_raised_as_itself(db, monkeypatch):
-    """A statement still reads the temporary table then; the next comparison begins anew."""
-
-    def interrupt(_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(staging, "content_id", interrupt)
-        extract(db, chunks_store.all_chunks(db), "varying")
-        with pytest.raises(KeyboardInterrupt):
-            others(db)
-    assert others(db)[1] == ["a.txt", "b.txt", "c.txt"]

@@ -4,7 +4,6 @@ import pytest
 
 from localrag.store.opening import open_index
 from localrag.store.staging import GRAPH_TABLES, GraphStaging
-from tests.graphs import steps_of
 
 ONLY = {"document_cooccurrences": "t.descriptions <> ''"}  # what is looked up by other columns than the key
 
@@ -42,37 +41,3 @@ def test_rows_are_found_and_deleted_without_a_look_at_all(staged, name):
 
     assert (len(found), len(deleted)) == (len(lookups), 1)
     assert not [step for some in found + deleted for step in some if step.startswith(("SCAN t", "SCAN g", f"SCAN {name}", "SCAN main"))]
-
-
-def published(tmp_path, rows):
-    """An index with these relationships and with the entities that they join."""
-    db = open_index(tmp_path / "index", create=True)
-    first = GraphStaging(db)
-    first.upsert("entities", [(f"e{n}", f"e{n}", "thing", "", 1, "[]") for n in range(7)])
-    first.upsert("relationships", rows)
-    publish(first)
-    return db
-
-
-@pytest.mark.parametrize("from_scratch", [False, True])
-def test_all_rows_take_the_place_of_others_in_proportion_to_how_many_they_are(tmp_path, from_scratch):
-    """Where half of them are as they were: with twice as many rows SQLite takes some twice as many steps, not four times."""
-
-    def steps(size):
-        db = open_index(tmp_path / f"{size} {from_scratch}", create=True)
-        db.execute("PRAGMA foreign_keys = OFF")
-        first = GraphStaging(db)
-        first.upsert("community_members", [(f"c{n:05}", f"e{n:05}") for n in range(size)])
-        publish(first)
-
-        def replace():
-            staged = GraphStaging(db, from_scratch=from_scratch)
-            staged.replace_all("community_members", now)
-            publish(staged)
-
-        now = [(f"c{n:05}", f"e{n:05}") for n in range(size // 2, size + size // 2)]
-        taken = steps_of(db, replace, 100)
-        assert db.execute("SELECT * FROM community_members ORDER BY 1").fetchall() == now
-        return taken
-
-    assert steps(4000) < 2.5 * steps(2000)

@@ -5,10 +5,8 @@ import threading
 import time
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from localrag.errors import IndexMismatch, LocalragError, NoIndex
 from localrag.records import (
     Answer,
     Chunk,
@@ -16,8 +14,6 @@ from localrag.records import (
     Community,
     Document,
     Entity,
-    ExtractedClaim,
-    Extraction,
     Failure,
     Finding,
     Graph,
@@ -26,9 +22,8 @@ from localrag.records import (
     Quote,
     Report,
 )
-from localrag.store import answers, documents, generations, graph, llm_cache, runs, vectors
+from localrag.store import answers, documents, generations, graph, llm_cache, runs
 from localrag.store import chunks as chunks_store
-from localrag.store.database import snapshot
 from localrag.store.full_text import search_chunks
 from localrag.store.opening import open_index
 from tests.graphs import replace_graph, steps_of
@@ -47,32 +42,6 @@ def add(db, path, *texts):
         at += len(text)
     documents.save_document(db, document, chunks)
     return document, chunks
-
-
-def test_documents_and_chunks_come_back_as_they_went_in(db):
-    """Stored records are equal to the ones read."""
-    document, chunks = add(db, "a.txt", "One two. ", "Three four.")
-
-    assert chunks_store.all_chunks(db) == chunks
-    assert chunks_store.chunks_by_id(db, ["a.txt-1", "missing", "a.txt-0"]) == [chunks[1], chunks[0]]
-    assert documents.document_text(db, "a.txt") == document.text
-    assert documents.document_hashes(db) == {"a.txt": document.content_hash}
-
-
-def test_chosen_chunks_are_read_page_by_page(db, monkeypatch):
-    """In the order of paths and places, those that were chosen when it was asked, whatever is written meanwhile."""
-    monkeypatch.setattr(chunks_store, "_PAGE", 3)
-    for n in range(10):
-        add(db, f"{n}.txt", f"Text {n}.")
-    left = chunks_store.chunks_without_extraction(db, "r")
-    read = []
-    for chunk in left:
-        chunks_store.save_extractions(db, "r", [Extraction(chunk.id, (), ())])
-        read.append(documents.document_path(db, chunk.id))
-
-    assert read == [f"{n}.txt" for n in range(10)]
-    assert len(left) == 10
-    assert len(chunks_store.chunks_without_extraction(db, "r")) == 0
 
 
 def test_chunks_are_chosen_and_read_in_steps_that_grow_with_their_number(db):
@@ -110,26 +79,6 @@ def test_a_document_costs_the_same_however_many_there_are(db):
     assert all(steps_of(db, one) < 2 * before for one, before in zip(work, few, strict=True))
 
 
-def test_full_text_finds_inflected_and_chinese_words(db):
-    """English words match by stem, Chinese by character pairs; punctuation in a question is no query syntax."""
-    add(db, "a.txt", "The fishermen voted on selling the quay.")
-    add(db, "b.txt", "王海明是海鸥号的轮机长。")
-
-    assert [c for c, _ in search_chunks(db, 'Who "sells" the quay? (vote*) AND -NOT', 5)] == ["a.txt-0"]
-    assert [c for c, _ in search_chunks(db, "谁是轮机长？", 5)] == ["b.txt-0"]
-    assert search_chunks(db, "?!", 5) == []
-
-
-def test_only_changed_texts_need_a_vector(db):
-    """A subject is missing when it has no vector, one of another content, or one of another embedder."""
-    one = np.ones((1, 4), np.float32)
-    vectors.save_vectors(db, "chunk", "e", ["a"], {"a": "h"}, one)
-
-    assert vectors.subjects_without_vector_of(db, "chunk", {"a": "h"}, "e") == []
-    assert vectors.subjects_without_vector_of(db, "chunk", {"a": "other", "b": "h"}, "e") == ["a", "b"]
-    assert vectors.subjects_without_vector_of(db, "chunk", {"a": "h"}, "another") == ["a"]
-
-
 def test_the_first_committed_answer_stays(db):
     """A call is found by its key; saving it again changes nothing."""
     call = LlmCall("k", "task", "m", "p", "g", "s", "text", (1, 2), 10, 2, 0.5)
@@ -163,28 +112,6 @@ def test_failures_runs_and_answers_are_kept(db):
     assert graph.counts(db)["documents"] == 0
 
 
-def test_an_index_of_a_newer_localrag_is_refused(tmp_path):
-    """A schema this version does not know is a sentence, not a traceback; nothing is touched."""
-    db = open_index(tmp_path, create=True)
-    db.execute("PRAGMA user_version = 999")
-    db.close()
-
-    with pytest.raises(IndexMismatch, match=r"newer localrag \(schema 999\)"):
-        open_index(tmp_path)
-
-
-def test_what_is_no_index_is_refused_in_words(tmp_path):
-    """A missing index, a file that is no database and a folder in its place are told apart."""
-    with pytest.raises(NoIndex):
-        open_index(tmp_path)
-    (tmp_path / "index.db").write_bytes(b"not a database" * 1000)
-    with pytest.raises(LocalragError, match=r"index\.db is not a usable index"):
-        open_index(tmp_path)
-    (tmp_path / "folder" / "index.db").mkdir(parents=True)
-    with pytest.raises(LocalragError, match="cannot be opened: "), snapshot(tmp_path / "folder"):
-        pass
-
-
 def test_a_failed_transaction_leaves_nothing(db):
     """When a document's chunks cannot be stored, neither is the document."""
     twice = Chunk("same", "d", 0, 0, 1, "x", 1)
@@ -192,37 +119,6 @@ def test_a_failed_transaction_leaves_nothing(db):
         documents.save_document(db, Document("d", "d.txt", "d", "x", "h"), [twice, twice])
 
     assert documents.document_hashes(db) == {}
-
-
-def test_every_change_of_vectors_changes_their_state(db):
-    """Adding, replacing and removing vectors each give the kind another state, and leave that of other kinds alone."""
-    one = np.eye(1, 4, dtype=np.float32)
-    states = [vectors.vectors_state(db, "chunk")]
-    vectors.save_vectors(db, "report", "m", ["r"], {"r": "h"}, one)
-    other = vectors.vectors_state(db, "report")
-    for content in ("h1", "h2"):
-        vectors.save_vectors(db, "chunk", "m", ["c"], {"c": content}, one)
-        states.append(vectors.vectors_state(db, "chunk"))
-    db.execute("DELETE FROM embeddings WHERE kind = 'chunk'")
-    states.append(vectors.vectors_state(db, "chunk"))
-
-    assert len(set(states)) == 4
-    assert vectors.vectors_state(db, "report") == other
-
-
-def test_names_are_found_in_any_case(db):
-    """An entity is found by any of its names, however a question writes it."""
-    add(db, "a.txt", "Ingrid Holm and Lars Holm.")
-    people = (Entity("e1", "Ingrid Holm", "person"), Entity("e2", "Lars Holm", "person"))
-    mentions = (
-        Mention("e1", "a.txt-0", "Ingrid Holm", 0, 11),
-        Mention("e2", "a.txt-0", "Lars Holm", 16, 25),
-        Mention("e2", "a.txt-0", "Holm", 21, 25),
-    )
-    replace_graph(db, Graph(people, (), mentions), [], "state")
-
-    assert graph.entity_ids_by_name(db, ["INGRID holm", "nobody", "holm"]) == {"ingrid holm": ("e1",), "holm": ("e2",)}
-    assert graph.aliases_of(db, ["e2"]) == {"e2": ["Holm", "Lars Holm"]}
 
 
 def test_a_long_query_is_searched_by_its_rarest_words(db):
@@ -297,23 +193,3 @@ def test_reports_come_one_by_one_and_stand_for_parts_without(reported):
     assert [r.title for r in graph.reports_at(reported, 1)] == ["one", "both"]
     assert graph.community_overlap(reported, ["ann"]) == {"both": 1, "one": 1}
     assert graph.entities_of_communities(reported, ["both", "other"]) == {"both": ["ann", "bert"], "other": ["bert"]}
-
-
-@pytest.mark.parametrize(("why", "rating"), [("", None), ("It matters.", 9.5)])
-def test_a_report_without_a_reason_for_its_rating_has_none(reported, why, rating):
-    """Only a model rates a report."""
-    reported.execute("UPDATE reports SET rating = 9.5, rating_explanation = ?", [why])
-
-    assert [r.rating for r in graph.reports(reported)] == [rating, rating]
-
-
-def test_an_extraction_is_read_as_it_was_stored(tmp_path):
-    """With its claims, its extractor and what it rejected."""
-    claim = ExtractedClaim("Ruth Sand", "", "bribery", "TRUE", "1953-02-01", "", "She took money.", 0, 9)
-    made = Extraction("c", (), (), (claim,), "phrases", 3)
-    db = open_index(tmp_path, create=True)
-    chunks_store.save_extractions(db, "r", [made])
-    ((result,),) = db.execute("SELECT result FROM extractions")
-
-    assert chunks_store.extraction_of("c", result) == made
-    assert chunks_store.count_rejected_names(db) == 3

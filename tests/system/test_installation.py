@@ -61,6 +61,7 @@ def test_the_distribution_its_extras_and_bounds_are_those_of_pyproject():
     assert {r.name for r in every if r.name in offered and any("<" in s.operator for s in r.specifier)} <= BOUNDS.keys()
 
 
+@pytest.mark.ci
 def test_every_extra_that_a_command_asks_for_brings_what_it_asks_for():
     """`require_extra` names the extra and its modules."""
     asked = []
@@ -221,6 +222,7 @@ def strings(path):
             yield " ".join([name, *(word.value for word in words if isinstance(word, ast.Constant) and isinstance(word.value, str))])
 
 
+@pytest.mark.ci
 def test_no_hint_and_no_page_installs_localrag_by_its_name():
     """Nobody holds the name on an index: whoever takes it would run code on the machines of those who follow the hint."""
     found = list(texts())

@@ -1,11 +1,9 @@
 """Limits of containers: threads and memory are counted by what the process may use, not by what the machine has."""
 
-import gc
-
 import psutil
 import pytest
 
-from localrag.system.resources import available_cores, available_memory, cgroup_core_limit, cgroup_memory_left, infrequent_gc
+from localrag.system.resources import available_cores, available_memory, cgroup_core_limit, cgroup_memory_left
 
 
 def made_up(folder, groups, files):
@@ -43,14 +41,6 @@ def test_the_tightest_group_counts(tmp_path, groups, files, cores, memory):
 
     assert cgroup_core_limit(*place) == cores
     assert cgroup_memory_left(*place) == memory
-
-
-def test_the_collector_is_as_it_was_when_the_work_ends():
-    """However it ends."""
-    before = gc.get_threshold()
-    with pytest.raises(KeyError), infrequent_gc():
-        raise KeyError
-    assert gc.get_threshold() == before
 
 
 def test_a_system_without_groups_has_no_limits(tmp_path):

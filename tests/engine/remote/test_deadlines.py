@@ -26,6 +26,7 @@ def town(plain_town, tmp_path_factory):
 
 
 @pytest.mark.parametrize("form", ["spaces", "headers"])
+@pytest.mark.ci
 def test_a_small_exchange_has_one_deadline_for_all_of_it(form):
     """Whether the headers or the body drip, for a value that is fetched and for one that is posted."""
     with Dripping(["/v1/models"], form) as server:
@@ -40,6 +41,7 @@ def test_a_small_exchange_has_one_deadline_for_all_of_it(form):
 
 
 @pytest.mark.parametrize("form", ["spaces", "headers", "comments"])
+@pytest.mark.ci
 def test_an_answer_that_brings_nothing_ends(form, monkeypatch):
     """Bytes that are no event of an answer do not prolong it."""
     monkeypatch.setattr(client, "READ_TIMEOUT_S", 0.6)
@@ -50,6 +52,7 @@ def test_an_answer_that_brings_nothing_ends(form, monkeypatch):
         assert time.monotonic() - began < 1.5
 
 
+@pytest.mark.ci
 def test_an_answer_may_take_longer_than_each_of_its_parts(monkeypatch):
     """Events prolong it, up to the time that the whole of it may take."""
     monkeypatch.setattr(client, "READ_TIMEOUT_S", 0.6)

@@ -147,6 +147,7 @@ def failures_of(folder, server, question=""):
 
 @pytest.mark.usefixtures("hashed")
 @pytest.mark.parametrize("refuses", [False, True])
+@pytest.mark.ci
 def test_an_index_of_a_model_that_obeys_no_schema_is_complete(tmp_path, refuses):
     """JSON lines, plain text, a report in a code block: every chunk and report has its data, whether the schema is ignored or refused."""
     write_town(tmp_path / "docs")

@@ -218,6 +218,7 @@ def test_one_engine_serves_several_event_loops():
 
 
 @pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.ci
 def test_a_busy_server_is_asked_again_when_it_says(status):
     """Too many requests are no failure: they wait, as long as the server asks for, and are answered."""
     turn, times = iter([refusal(status, "busy", Retry_After="1"), "yes"]), []
