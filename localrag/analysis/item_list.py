@@ -288,7 +288,6 @@ def _part_met(request: ListRequest, sentence: str) -> float:
 
 
 def _is_generic(name: str, request: ListRequest) -> bool:
-    """Whether a name has no other words than small ones and those of the request."""
     asked = request.text.casefold().split()
     return all(w in asked or w in STOP_WORDS or is_about(request.head, w) for w in name.casefold().split())
 

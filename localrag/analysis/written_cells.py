@@ -85,7 +85,6 @@ async def write_cell(question: ReviewQuestion, read: SectionReading, section: Do
 
 
 def _windows(read: SectionReading, section: DocumentSection) -> list[Window]:
-    """The windows with the units that answer likeliest, in the order of the document."""
     numbers = list(dict.fromkeys(unit.unit.window for unit in read.units))[:MAX_PASSAGES]
     return [section.windows[n] for n in sorted(numbers)]
 

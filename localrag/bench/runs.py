@@ -332,7 +332,6 @@ def compare_models(first: ComparedRow, second: ComparedRow) -> list[MetricCompar
 
 
 def _matched(first: Sequence[ComparedRow], second: Sequence[ComparedRow]) -> list[tuple[ComparedRow, ComparedRow]]:
-    """The items that both have."""
     key = "question" if first and "question" in first[0] else "id"
     other = {row[key]: row for row in second}
     return [(row, other[row[key]]) for row in first if row[key] in other]

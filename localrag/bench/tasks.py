@@ -106,7 +106,6 @@ def questions(limit: int = 0) -> list[KnownQuestion]:
 
 
 def _sample_evenly(paragraphs: list[GoldDocument], limit: int) -> list[GoldDocument]:
-    """A selection at even distances."""
     if not 0 < limit < len(paragraphs):
         return paragraphs
     return [paragraphs[i * len(paragraphs) // limit] for i in range(limit)]

@@ -258,7 +258,6 @@ def _is_allowed_host(url: httpx.URL, hub: httpx.URL, hosts: Sequence[str]) -> bo
 
 
 def _is_safe(url: httpx.URL) -> bool:
-    """Whether an address is encrypted, or on this machine."""
     return url.scheme == "https" or (url.scheme == "http" and _is_loopback(url.host))
 
 

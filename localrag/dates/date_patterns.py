@@ -285,7 +285,6 @@ def numeric_dates(text: str, language: str) -> Iterator[Candidate]:
 
 
 def _is_numbered(m: re.Match[str]) -> bool:
-    """Whether the word before a number says that it is that of a version or a section."""
     return _NO_DATE_AFTER.search(m.string[max(0, m.start() - 10) : m.start()]) is not None
 
 

@@ -26,7 +26,6 @@ from localrag.entailment.lexicon import (
 
 @lru_cache(maxsize=20_000)
 def _ways(word: str) -> tuple[str, ...]:
-    """A word and what may stand for it in a source, longest first."""
     return tuple(sorted({word, *synonyms_of(word, "zh")}, key=len, reverse=True))
 
 
@@ -58,7 +57,6 @@ def _written(word: ParsedWord, source: ParsedSentence, starts: dict[int, tuple[i
 
 
 def _resembling(word: ParsedWord, source: ParsedSentence, starts: dict[int, tuple[int, int]]) -> dict[int, int]:
-    """Words that share characters with a word that stands nowhere in the source."""
     found = {j: 2 for j, other in enumerate(source.words) if _composed(word.text, other.text)}
     found = found or {j: 2 for j, other in enumerate(source.words) if _kindred(word, other)} or _spread(word, source, starts)
     return found or (_pieces(word, source, starts) if len(word.text) > 1 and word.kind == "word" else {})

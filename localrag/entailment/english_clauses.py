@@ -85,7 +85,6 @@ def _next_of(k: int, number_of: dict[int, int], kinds: dict[int, str]) -> int:
 
 
 def _phrase(toks: list[EnglishToken], numbers: list[int]) -> str:
-    """The words from the first to the last of some, with the article before them."""
     start = min(numbers) - (min(numbers) > 0 and toks[min(numbers) - 1].low in ("the", "a", "an"))
     between = range(start, max(numbers) + 1)
     return " ".join(toks[k].text + "’s" * toks[k].owner for k in between) if len(between) < 12 else ""

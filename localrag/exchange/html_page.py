@@ -110,7 +110,6 @@ _HTML_HEAD = """<!doctype html>
 
 
 def _json(value: Any) -> str:
-    """Safe in a script element."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 

@@ -137,7 +137,6 @@ def _was_at(file: Path, digests: DigestCache) -> str:
 
 
 def _keeps_its_text(old: str, new: str, stored: StoredFiles) -> bool:
-    """Whether a document's text and chunks are the same at another path."""
     return _kind(old) == _kind(new) and (not stored.has_headers_in_chunks or Path(old).stem == Path(new).stem)
 
 
@@ -213,7 +212,6 @@ def find_unreachable(documents: Iterable[str], tops: Sequence[Path], root: Path,
 
 
 def _from(top: Path, full: Path) -> list[Path]:
-    """The given path, the folders below it that lead to the document, and the document itself."""
     between = [p for p in reversed(full.parents) if p.is_relative_to(top) and p != top]
     return [top, *between, *[full] * (full != top)]
 
@@ -565,7 +563,6 @@ def changed_files(
 
 
 def _cut_as_before(db: Database, settings: IndexSettings) -> bool:
-    """Whether the chunking settings are those that the stored chunks were made with."""
     last = runs.load_settings(db)
     before = (last.get("chunk_tokens", settings.chunk_tokens), last.get("prepend_metadata", False))
     return before == (settings.chunk_tokens, settings.prepend_metadata)

@@ -189,7 +189,6 @@ class ProgressReporter:
         self._stage_began = self._now
 
     def _weight(self, stage: str) -> float:
-        """The weight of one round of a stage."""
         rounds = self._rounds[stage] + self._upcoming.count(stage)
         return stage_seconds(stage, self._new / max(1, rounds), self._total, self._method)
 

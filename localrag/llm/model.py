@@ -313,7 +313,6 @@ def _reply(call: LlmCall, conversation: tuple[Message, ...]) -> ModelReply:
 
 
 def _is_new_reference(reference: CallReference, call: LlmCall) -> bool:
-    """Whether the cached call does not record this reference yet."""
     if call.subject == IN_DOUBT_SUBJECT or (reference.subject and call.unused_since is not None):
         return True
     return bool(reference.subject) and (reference.subject, reference.config_hash) != (call.subject, call.config_hash)

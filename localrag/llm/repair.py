@@ -26,7 +26,6 @@ def verbatim_name(name: str, text: str) -> str:
 
 
 def _folded(text: str) -> str:
-    """Every character stays at its place."""
     return "".join(low if len(low := c.lower()) == 1 else c for c in text.translate(STRAIGHT_QUOTES))
 
 

@@ -170,7 +170,6 @@ def normalize_typography(content: ParsedFile) -> ParsedFile:
 
 
 def _plain_letters(text: str) -> str:
-    """What a match of _TYPOGRAPHY is replaced by."""
     if text[0] in "\u00ad\u2060\ufeff\u200b":
         return ""
     return unicodedata.normalize("NFKC" if text[0] >= "\ufb00" else "NFC", text)

@@ -28,7 +28,6 @@ def split_rows(text: str, *, prefers_tab: bool = False) -> Iterator[list[str]]:
 
 
 def _unquoted(line: str) -> str:
-    """A line that is one field."""
     stripped = line.strip()
     return stripped[1:-1].replace('""', '"') if len(stripped) > 1 and stripped[0] == stripped[-1] == '"' else line
 
@@ -63,7 +62,6 @@ def _evenness(lines: Sequence[str], delimiter: str) -> float:
 
 
 def _holds_decimals(lines: Sequence[str], delimiter: str) -> bool:
-    """Whether most commas of the lines are decimal ones within the fields of another delimiter."""
     n_commas = sum(line.count(",") for line in lines)
     n_decimal = sum(field.count(",") for line in lines for field in line.split(delimiter) if _DECIMAL.fullmatch(field.strip(' "')))
     return n_decimal >= 0.8 * n_commas > 0

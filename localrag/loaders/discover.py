@@ -180,7 +180,6 @@ class _FolderWalk:
 
 
 def _ignored(path: Path, rules: Sequence[_IgnoreRules], *, is_folder: bool) -> bool:
-    """Whether the nearest folder with a matching pattern excludes the path."""
     return next((is_excluded for r in reversed(rules) if (is_excluded := r.say(path, is_folder=is_folder)) is not None), False)
 
 

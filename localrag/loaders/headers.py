@@ -95,7 +95,6 @@ def is_value(text: str) -> bool:
 
 
 def _is_row_marked(rows: Sequence[CellRow]) -> bool:
-    """Whether the document sets the first row apart, and hardly another one."""
     marked = [bool(filled) and all(isinstance(value, HeadCell) for value in filled) for row in rows if (filled := list(filter(None, row)))]
     return bool(marked) and marked[0] and sum(marked[1:]) <= _MARKED_SHARE * len(marked[1:])
 
@@ -142,7 +141,6 @@ def _is_quantity(text: str) -> bool:
 
 
 def _numeric_columns(rows: Sequence[CellRow]) -> int:
-    """The number of columns of numbers or dates with a name in the first row."""
     pairs = zip(rows[0], _columns(rows[1:]), strict=False)
     return sum(bool(name) and _is_numeric(column) and (not is_value(name) or _is_year(name)) for name, column in pairs)
 
@@ -211,7 +209,6 @@ def _form_evidence(name: str, column: Sequence[str]) -> float:
 
 
 def _form(text: str) -> str:
-    """A text with runs of capitals, small letters and digits as one character each."""
     kinds = ("A" if c.isupper() else "a" if c.isalpha() else "9" if c.isdigit() else c for c in text[:_MAX_LABEL_CHARS])
     return _RUN.sub(r"\1", "".join(kinds))
 

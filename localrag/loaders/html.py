@@ -233,7 +233,6 @@ def _list_marker(item: Any, lists: list[_List]) -> str:
 
 
 def _line_of(node: Any) -> str:
-    """The text of an element on one line."""
     return " ".join("".join(_raw(node)).split())
 
 
@@ -281,7 +280,6 @@ _MAX_TEXTS_BESIDE = 50
 
 
 def _selected_options(node: Any) -> str:
-    """The options that are chosen in a field of a form."""
     return " " + ", ".join(_line_of(option) for option in node.iter("{*}option") if "selected" in option.attrib) + " "
 
 
@@ -478,7 +476,6 @@ def _chapter_labels(data: bytes, path: str) -> dict[str, str]:
 
 
 def _encrypted_files(data: bytes) -> set[str]:
-    """The files of a book whose content is encrypted."""
     with suppress(Unreadable):
         return {_unquoted(str(r.get("URI") or "")) for r in xml_root(data).iter("{*}CipherReference")} if data else set()
     return set()

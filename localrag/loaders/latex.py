@@ -236,7 +236,6 @@ def _read_definition(source: str, groups: _BraceGroups, start: re.Match[str], ma
 
 
 def _definition_end(source: str, groups: _BraceGroups, position: int) -> int:
-    """The position after all groups and options of a definition."""
     while (group := groups.at(position)) or source.startswith("[", position):
         position = group[1] if group else max(source.find("]", position, position + 200), position) + 1
     return position
@@ -394,7 +393,6 @@ def _table_text(table: re.Match[str]) -> str:
 
 
 def _argument(source: str, command: str) -> str:
-    """The text in the braces of a preamble command."""
     match = re.search(rf"\\{command}\s*(?:\[[^\]]*\])?(?=\{{)", source)
     group = _BraceGroups(source).at(match.end()) if match else None
     return group[0][:5000] if group else ""

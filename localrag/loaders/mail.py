@@ -129,7 +129,6 @@ def _message(data: bytes) -> EmailMessage:
 
 
 def _place(message: EmailMessage) -> str:
-    """The day and the subject of a message."""
     headers = _headers(message)
     place = " ".join(filter(None, (headers.get("Date", "")[:10], headers.get("Subject", "")[:80])))
     return place.replace("/", "-") or "message"

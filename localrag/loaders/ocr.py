@@ -363,7 +363,6 @@ def read_hash(content_hash: str, pages: Mapping[int, OcrPage]) -> str:
 
 
 def _until_timeout(numbers: Sequence[int]) -> Iterator[int]:
-    """Page numbers, until the time for a file is over."""
     deadline = time.monotonic() + FILE_TIMEOUT_S
     return takewhile(lambda _: time.monotonic() < deadline, numbers)
 

@@ -617,7 +617,6 @@ def _own_paragraphs(element: Any) -> Iterator[Any]:
 
 
 def _has_text(shape: Any) -> bool:
-    """Whether a shape has paragraphs or a table of its own."""
     return any(child.tag in {_P, _H, _LIST, f"{_TABLE}table"} for child in shape)
 
 
@@ -630,7 +629,6 @@ def _picture(frame: Any) -> str:
 
 
 def _signature(comment: Any) -> tuple[str, str]:
-    """The author and date of a comment."""
     return str(comment.findtext(f"{_DC}creator") or ""), str(comment.findtext(f"{_DC}date") or "")
 
 

@@ -91,7 +91,6 @@ class _PandocText:
         return text
 
     def _boxed(self, kind: str, content: Any) -> str:
-        """A division, or a figure with its caption."""
         caption = self.blocks(content[1][1]) if kind == "Figure" else ""
         return "\n\n".join(filter(None, (self.blocks(content[-1]), caption)))
 

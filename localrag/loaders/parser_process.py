@@ -235,7 +235,6 @@ def restrict_process(memory: int) -> None:
 
 
 def _limit(limit: int, value: int, hard: int | None = None) -> None:
-    """Set a soft limit, and the hard one if given."""
     with contextlib.suppress(ValueError, OSError):  # some systems lack some limits
         resource.setrlimit(limit, (value, resource.getrlimit(limit)[1] if hard is None else hard))
 

@@ -482,7 +482,6 @@ def _attached_files(document: Any, options: LoadOptions) -> InnerFiles:
 
 
 def _empty(count: int, options: LoadOptions) -> str:
-    """The reason why a document has no text."""
     reasons = [value for name, value in ocr_metadata(options.pages) if name == "not read"]
     return f"only images, {reasons[0]}" if reasons else ONLY_IMAGES if count else "empty"
 

@@ -153,5 +153,4 @@ class PowerPoint97Presentation:
 
 
 def _paragraphs(text: str) -> list[str]:
-    """The paragraphs of a text, each on one line."""
     return [line for part in text.split("\r") if (line := " ".join(part.replace("\x0b", " ").split())) and line != "*"]

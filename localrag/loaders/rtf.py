@@ -266,7 +266,6 @@ class _RtfReader:
 
 
 def _joined_pairs(text: str) -> str:
-    """A text with its surrogate pairs as characters."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

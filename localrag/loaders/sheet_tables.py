@@ -99,7 +99,6 @@ def _columns(block: Sequence[CellRow], left: int, right: int) -> _Columns:
 
 
 def _is_table(group: _Columns) -> bool:
-    """Whether columns have a header of their own, or are labels and values."""
     return group.layout.is_pairs or (group.layout.n_header > 0 and not group.layout.n_above)
 
 

@@ -126,7 +126,6 @@ def _header_rows(rows: Sequence[_SpannedRow], width: int, n_marked: int) -> tupl
 
 
 def _is_caption(row: _SpannedRow, width: int) -> bool:
-    """Whether a row is one text above the table, and not a label above some of its columns."""
     if sum(map(bool, row.texts)) != 1:
         return False
     return not any(left > 0 and right - left + 1 < width for left, right in row.spans)

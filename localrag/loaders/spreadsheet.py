@@ -214,7 +214,6 @@ def _head_styles(root: Any) -> frozenset[str]:
 
 
 def _is_filled(fill: Any) -> bool:
-    """Whether a fill is a color other than white."""
     pattern = fill.find("{*}patternFill[@patternType='solid']")
     color = None if pattern is None else pattern.find("{*}fgColor")
     return color is not None and not (str(color.get("rgb") or "").upper().endswith("FFFFFF") or color.get("theme") == "0")

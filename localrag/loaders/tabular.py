@@ -71,7 +71,6 @@ def table_lines(rows: Iterable[CellRow], *, likely: bool, header_rows: int | Non
 
 
 def _captions(rows: list[CellRow]) -> Iterator[str]:
-    """Remove and return the rows of one cell above a wider table."""
     is_wide = max(sum(map(bool, row)) for row in rows) > 1
     while is_wide and len(rows) > 1 and sum(map(bool, rows[0])) == 1:
         yield next(value for value in rows.pop(0) if value)

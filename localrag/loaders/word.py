@@ -559,7 +559,6 @@ def _symbol(element: Any) -> str:
 
 
 def _ruby_parts(ruby: Any) -> list[Any]:
-    """The base and the reading of a word with its reading above it."""
     parts = (ruby.find(f"{WORD_NS}{name}") for name in ("rubyBase", "rt"))
     return [() if part is None else part for part in parts]
 

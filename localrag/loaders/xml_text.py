@@ -62,7 +62,6 @@ def _name(element: Any) -> str:
 
 
 def _is_prose(root: Any) -> bool:
-    """Whether elements occur within sentences."""
     return any((e.tail or "").strip() or (len(e) and (e.text or "").strip()) for e in root.iter("*"))
 
 
@@ -103,7 +102,6 @@ def _paragraphs(element: Any) -> Iterator[str]:
 
 
 def _heading_level(element: Any) -> int:
-    """The level of a heading by the sections around it."""
     return min(max(sum(_name(e) in _SECTIONS for e in element.iterancestors()), 1), 6)
 
 
@@ -114,7 +112,6 @@ def _labelled(label: str, line: str) -> str:
 
 
 def _one_line(element: Any) -> str:
-    """The running text of an element on one line."""
     return " ".join(_sentence(element, []).split())
 
 
@@ -182,7 +179,6 @@ def _article_meta(article: Any) -> Any:
 
 
 def _authors(meta: Any) -> list[str]:
-    """The names of the authors, given names first."""
     contributors = (c for c in meta.iterfind("{*}contrib-group/{*}contrib") if c.get("contrib-type") in (None, "author"))
     names = (next(c.iter("{*}name", "{*}string-name", "{*}collab", "{*}anonymous"), None) for c in contributors)
     return list(filter(None, (_person(name) for name in names if name is not None)))

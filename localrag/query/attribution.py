@@ -412,7 +412,6 @@ def _sentence_verdict(unit: AnswerUnit, cited: Sequence[Quote], shown: Sequence[
 
 
 def _is_about(lead: str, quotes: Sequence[Quote], passages: Sequence[Quote]) -> bool:
-    """Whether the names in the introduction of a list occur in a passage that has one of the quotes."""
     names = [n for n in _NAMES.findall(lead)[0 if is_cjk(lead) else 1 :] if len(n) > 2]
     around = [p.text for p in passages if any(q.chunk_id == p.chunk_id for q in quotes)]
     return all(any(_holds(text, name) for text in around) for name in names)

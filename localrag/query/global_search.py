@@ -217,14 +217,12 @@ async def _write_reports(question: Question, project: Project, ids: Sequence[str
 
 
 async def _size_of_reports(ids: Sequence[str], project: Project) -> int:
-    """About how many tokens the reports have, by a sample of them."""
     sample = graph.reports_of(project.db, ids[:SAMPLE_REPORTS])
     sizes = [await project.model.count(r.markdown) for r in sample]
     return sum(sizes) * len(ids) // max(1, len(sizes))
 
 
 def _size_of_passages(ids: Sequence[str], project: Project) -> int:
-    """About how many tokens the passages have, by a sample of them."""
     sample = chunks.chunks_by_id(project.db, ids[:SAMPLE_REPORTS])
     return sum(c.tokens for c in sample) * len(ids) // max(1, len(sample))
 
@@ -268,7 +266,6 @@ def _passages(project: Project) -> LoadSources:
 
 
 def _nearest(question: Question, ids: Sequence[str], project: Project) -> list[str]:
-    """The passages ranked by cosine to the question, truncated if not all can be read."""
     k = len(ids) if question.budget.calls is None else MAX_CHUNKS_READ
     ranked = [i for i, _ in vectors.nearest(project.db, project.folder, "chunk", question.vector, k)]
     return [*ranked, *sorted(set(ids) - set(ranked))][:k]

@@ -125,7 +125,6 @@ def _named_share(chunks: Sequence[Chunk], question: str, project: Project) -> Ar
 
 
 def _share_of_first_line(text: str, asked: set[str]) -> float:
-    """The share of the words of a chunk's first line, usually a title, that are in the question."""
     words = content_stems(text.partition("\n")[0])
     return len(words & asked) / max(1, len(words))
 

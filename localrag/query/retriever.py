@@ -255,7 +255,6 @@ def cosine_spread(cosines: Collection[float]) -> float:
 
 
 def _seed_chunks(question: str, vector: NDArray[np.float32], project: Project) -> dict[str, float]:
-    """Restart probability by chunk id, highest first."""
     return dict(_cached(project, ("passages", question, vector.tobytes()), lambda: _find_starting_passages(question, vector, project)))
 
 

@@ -250,7 +250,6 @@ def _themes_of_periods(periods: Sequence[tuple[int, int]], project: Project) -> 
 
 
 def _outline(passages: PassageSet, project: Project) -> Sequence[Theme]:
-    """The parts of a single document in its order, of about as many passages each."""
     order = sorted(range(len(passages.places)), key=lambda n: passages.places[n].start)
     groups = [part.tolist() for part in np.array_split(np.array(order), min(MAX_PARTS, max(1, len(order) // 3))) if len(part)]
     return describe_groups(project.db, passages, groups)

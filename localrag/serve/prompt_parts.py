@@ -78,7 +78,6 @@ def read_prompt(text: str) -> UserPrompt:
 
 
 def _has_source(blocks: list[AttachedBlock]) -> bool:
-    """Whether one of the blocks is a source or a file, and no question and no state of an editor."""
     return any(block.text.strip() and not block.is_question and (not block.name or _SOURCE_TAG.search(block.name)) for block in blocks)
 
 

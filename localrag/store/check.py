@@ -335,14 +335,12 @@ def _list_staged(db: Database) -> tuple[str, list[Problem]]:
 
 
 def _check_checksums(db: Database) -> tuple[str, list[Problem]]:
-    """Check that the rows of each table are those that localrag wrote."""
     text = "{} has rows that are not what was written: a byte changed, or another program wrote to it"
     found = [Problem(text.format(table), table) for table in changed_tables(db)]
     return f"the rows of {len(CONTENT_TABLES)} tables as they were written", found
 
 
 def _list_failures(db: Database) -> tuple[str, list[Problem]]:
-    """List the failures of the last run as pending problems."""
     return "none", [Problem(f"{f.stage} {f.subject}: {f.reason}", is_pending=True) for f in runs.failures(db)]
 
 

@@ -78,7 +78,6 @@ def _document_row(document: Document) -> dict[str, Any]:
 
 
 def _has_graph(db: Database) -> bool:
-    """Whether a graph is published."""
     return bool(db.execute("SELECT EXISTS (SELECT 1 FROM entities)").fetchone()[0])
 
 

@@ -73,7 +73,6 @@ def _search_terms(db: Database, query: str, language: str, count: dict[SearchTer
 
 
 def _n_chunks(db: Database) -> int:
-    """At least the number of chunks in the full-text index."""
     return int(db.execute("SELECT coalesce(max(row), 0) FROM chunks_fts_rows").fetchone()[0])
 
 

@@ -157,7 +157,6 @@ def _publish_reports(db: Database, without: Collection[str]) -> None:
 
 
 def _delete_stale_reports(db: Database) -> None:
-    """Delete the reports that quote a deleted chunk."""
     quoted = "json_each(findings) AS f, json_each(f.value, '$.quotes') AS q"
     missing = f"SELECT 1 FROM {quoted} WHERE json_extract(q.value, '$.chunk_id') NOT IN (SELECT id FROM main.chunks)"
     db.execute(f"DELETE FROM reports WHERE CASE WHEN json_valid(findings) THEN EXISTS ({missing}) ELSE true END")
@@ -201,7 +200,6 @@ def changed_subjects(staged: GraphStaging, table: str, shifted: Mapping[str, Chu
 
 
 def _shifted(row: StagedRow, shifted: Mapping[str, ChunkShift]) -> StagedRow:
-    """A row (subject, chunk, start, end, …) after the shift of its chunk."""
     shift = shifted.get(row[1])
     return row if shift is None else (row[0], shift.chunk_id, row[2] + shift.offset, row[3] + shift.offset, *row[4:])
 

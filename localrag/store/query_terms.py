@@ -159,7 +159,6 @@ def _words_of(tokens: Sequence[str]) -> tuple[str, ...]:
 
 
 def _vocabulary(db: Database, prefix: str) -> list[str]:
-    """The tokens of the index that begin so, the shortest first."""
     ranged = "SELECT term FROM chunks_fts_vocab WHERE term >= ? AND term < ? ORDER BY length(term), term"
     return [term for (term,) in db.execute(ranged, [prefix, prefix + "\U0010ffff"])] if prefix else []
 

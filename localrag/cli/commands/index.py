@@ -129,7 +129,6 @@ def index_command(
 
 
 def _check(paths: list[Path], begun: "Index") -> None:
-    """Raise UsageError for a missing path, unless documents of the index came from it."""
     stored_paths = [] if all(map(exists_visibly, paths)) or not begun.exists else begun.paths()
     check_paths(paths, [begun.root / path for path in stored_paths])
 

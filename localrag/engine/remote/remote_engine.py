@@ -358,7 +358,6 @@ def _no_room(server: ModelServer, subject: str, remaining: int = 0) -> ContextTo
 
 
 def _still_failing(server: ModelServer, error: HttpError, seconds: float) -> EngineError:
-    """The error for a server whose fault has not passed within these seconds."""
     remedy = "Lower --parallel." if error.status in BUSY else "Load the model in the server, and run the command again."
     return EngineError(f"{server.url} has been busy or without its model for {seconds:.0f} s.", remedy)
 

@@ -320,7 +320,6 @@ def _end(text: str, at: int, words: Sequence[str]) -> int:
 
 
 def _goes_on(character: str) -> bool:
-    """Whether a word continues at this adjacent character."""
     return (character.isalnum() or character == "_") and not "\u3040" <= character <= "\u9fff"
 
 

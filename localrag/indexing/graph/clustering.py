@@ -232,7 +232,6 @@ class DynamicLeiden:
         return self._reach.published_community(node, level - 1) if before else self._reach.current_community(node, level - 1)
 
     def _together(self, a: str, b: str, level: int, *, before: bool = False) -> bool:
-        """Whether two nodes lie in the same community above a level."""
         above = self._above(a, level, before=before)
         return above is not None and above == self._above(b, level, before=before)
 
@@ -388,7 +387,6 @@ class DynamicLeiden:
         return list(settled.membership)
 
     def _total(self) -> float:
-        """The strength of all nodes of the graph."""
         tops = [key for (key,) in self._staged.select("communities", "t.level = 0", columns="t.id")]
         return sum(self._stored(key)[0] for key in tops) + 2 * sum(now - before for before, now in self._reach.changes.values())
 

@@ -463,7 +463,6 @@ class PairWeights:
         return rows_by_pair
 
     def _strongest(self, a: int, b: int) -> bool:
-        """Whether one of the two is the strongest neighbour of the other."""
         return bool(self._nodes.row(a)[3] == b or self._nodes.row(b)[3] == a)
 
     def _relationship(self, row: StagedRow, existing: StagedRow | None, said: Iterable[StagedRow]) -> StagedRow:

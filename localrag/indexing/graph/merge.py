@@ -177,7 +177,6 @@ class CorpusNames:
         return set(map(blocking_key, forms)), other_target
 
     def _found_before(self, key: str) -> Callable[[str], NameTarget | None]:
-        """The targets of names that are resolved before this one."""
         return lambda other: self.names.target(other) if resolution_order(other) < resolution_order(key) else None
 
     def _forms_changed(self, before: Mapping[str, NameForm | None]) -> set[str]:
