@@ -164,7 +164,6 @@ async def answer_from_records(question: Question, project: Project) -> Question 
 
 
 def _asks_freely(question: Question) -> bool:
-    """Whether no mode was chosen for a question, and it is not about the last answer."""
     return question.options.mode == "auto" and not question.history and not question.options.context_only
 
 

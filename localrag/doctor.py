@@ -20,7 +20,7 @@ from localrag.model_files import ModelFile, checked_header, find_chat_model, fin
 from localrag.project import bound_model
 from localrag.records import CheckLine
 from localrag.store.full_text import sqlite_version
-from localrag.system.files import cache_dir, check_platform
+from localrag.system.files import cache_dir
 from localrag.system.installation import pip_install, reinstall_hint
 from localrag.system.python_process import python_process
 from localrag.system.resources import available_cores, available_memory
@@ -130,7 +130,6 @@ def _permissions(folder: Path | None) -> CheckLine:
 
 def _reader() -> CheckLine:
     """The restrictions of the parser process, tried in a child process, because they are irrevocable."""
-    check_platform()
     code = "from localrag.loaders import sandbox; print(sandbox.landlock_version(), sandbox.apply_sandbox())"
     command, environment = python_process(code)
     process = subprocess.run(command, env=environment, check=False, capture_output=True, text=True, timeout=60)

@@ -422,7 +422,7 @@ def _chat_model(folder: Path, model: str | None, engine: EngineOptions | None, *
     file = find_chat_model(model) if model or fresh else bound_model(folder, "chat_model")
     settings = None if fresh else _bound_settings(folder)
     if model and settings is not None:
-        remember_trust("model", _index_identity(settings, folder), file.cli_argument)
+        remember_trust("model", str(settings.get("id")), file.cli_argument)
     if not file.url:
         return file
     from localrag.engine.remote.servers import with_server_info  # a network client, imported only for served models
@@ -441,12 +441,6 @@ def _save_model_path(db: Database, stored: dict[str, str], chat: ModelFile) -> N
 def _bound_settings(folder: Path) -> dict[str, Any]:
     with closing(open_index(folder)) as db:
         return runs.load_settings(db)
-
-
-def _index_identity(settings: dict[str, Any], folder: Path) -> str:
-    """The id by which this machine identifies an index; its folder for an index of an older version without an id."""
-    index_id = settings.get("id")
-    return index_id if isinstance(index_id, str) else str(folder.resolve())
 
 
 def bound_model(folder: Path, kind: str) -> ModelFile:
@@ -479,7 +473,7 @@ def _model_candidates(folder: Path, settings: dict[str, Any], kind: str, listed:
     name, path = str(settings[kind]["name"]), str(settings[kind]["path"])
     candidates = [name] if name in listed and "://" not in path else []
     argument = find_chat_model(path).cli_argument if "://" in path else path
-    if is_trust_known("model", _index_identity(settings, folder), argument) or path in (entry["path"] for entry in listed.values()):
+    if is_trust_known("model", str(settings.get("id")), argument) or path in (entry["path"] for entry in listed.values()):
         candidates.append(path)
     if not candidates:
         raise _untrusted_model(folder, kind, name, path)

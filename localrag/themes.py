@@ -114,7 +114,6 @@ def themes_file(db: Database, folder: Path) -> Path:
 
 
 def _read_themes(file: Path) -> tuple[Theme, ...] | None:
-    """The themes of a file that this machine wrote; None without one."""
     if not is_recorded_cache_file(file):
         return None
     return tuple(map(_theme, json.loads(file.read_text(encoding="utf-8"))))
@@ -148,7 +147,6 @@ def describe_groups(db: Database, passages: PassageSet, groups: Sequence[Sequenc
 
 
 def _lines(db: Database, passages: PassageSet) -> list[Counter[str]]:
-    """The lines of each passage, as `_line_key` writes them."""
     return [Counter(filter(None, map(_line_key, text.splitlines()))) for text in passage_texts(db, passages.places)]
 
 
@@ -173,7 +171,6 @@ def _line_key(line: str) -> str:
 
 
 def _is_form(lines: Counter[str], common: frozenset[str]) -> bool:
-    """Whether most of a passage's letters are in common lines."""
     sizes = {line: len(line) * n for line, n in lines.items()}
     return sum(size for line, size in sizes.items() if line in common) >= FORM_SHARE * max(1, sum(sizes.values()))
 
@@ -401,6 +398,5 @@ def _quotes(
 
 
 def _shared(text: str, heard: set[str]) -> float:
-    """The share of a text's words that were heard before."""
     words = {w for w in text.lower().split() if w not in STOP_WORDS}
     return len(words & heard) / max(1, len(words))

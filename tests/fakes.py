@@ -162,9 +162,9 @@ class Scripted:
         if isinstance(said, Exception):
             raise said
         if isinstance(said, CutOff):
-            return Generation(str(said), False, (), 9, 0, 9, 0, 0.0, 0.0)
+            return Generation(str(said), False, (), 9, 0, 9, 0, 0.0)
         text = "".join(request.grammar.from_json(said)) if request.grammar and request.grammar.from_json else said
-        return Generation(text, True, (), 9, 0, 9, 0, 0.0, 0.0)
+        return Generation(text, True, (), 9, 0, 9, 0, 0.0)
 
     @property
     def tasks(self) -> list[str]:

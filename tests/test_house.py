@@ -146,7 +146,8 @@ ROOMS = {
         {"answerability"},
         {"extractive"},
         {"abstractive"},
-        {"basic_search", "conversation", "theme_answers"},
+        {"basic_search", "conversation"},
+        {"theme_answers"},
         {"collection_questions", "global_search", "local_search"},
         {"drift_search"},
         {"modes"},
@@ -386,7 +387,7 @@ def test_files_stay_short():
 
 
 # They may only fall: joining lines gains nothing in characters, and moving code into long lines nothing in lines.
-MAX_LINES, MAX_CHARS = 69_576, 3_382_127
+MAX_LINES, MAX_CHARS = 69_000, 3_340_000
 
 
 def test_the_package_only_loses_weight():

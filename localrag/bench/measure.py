@@ -6,6 +6,7 @@ The child process receives a task and sends messages; its peak memory is the mod
 import asyncio
 import os
 import platform
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -52,10 +53,6 @@ def peak_memory() -> int | None:
     if status.exists():
         lines = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
         return int(lines[0].split()[1]) * 1024 if lines else None
-    if sys.platform == "win32":
-        return int(psutil.Process().memory_info().peak_wset)
-    import resource
-
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

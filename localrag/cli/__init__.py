@@ -117,7 +117,7 @@ app.add_typer(evaluate.bench_app, name="bench")
 def main() -> None:
     """Run a command. A LocalragError is printed with its hint; of any other error only type and location, without its message."""
     _open_missing_streams()
-    for number in {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:  # Windows has no SIGHUP
+    for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has one ignored
             signal.signal(number, _end_in_order)
     debug = os.environ.get("LOCALRAG_DEBUG") == "1"

@@ -170,8 +170,8 @@ class Engine:
         while assignment := self.slots.admit():
             self._place(assignment)
             sequence = assignment.sequence
-            if sequence.queue_seconds < 0:
-                sequence.queue_seconds, sequence.n_cached = time.perf_counter() - sequence.submitted_at, sequence.n_computed
+            if not sequence.has_started:
+                sequence.has_started, sequence.n_cached = True, sequence.n_computed
             self._store_prefix(sequence)
 
     def _place(self, assignment: SlotAssignment) -> None:
@@ -299,8 +299,8 @@ class Engine:
         request, seconds = sequence.request, time.perf_counter() - sequence.submitted_at
         self._drop(sequence)
         counts = (len(request.token_ids), sequence.n_cached, sequence.n_generated, sequence.n_forced)
-        self.figures.tasks[request.task].count(*counts, seconds=seconds, queue_seconds=sequence.queue_seconds)
-        sequence.resolve(Generation(sequence.text, complete, tuple(sequence.token_ids), *counts, seconds, sequence.queue_seconds))
+        self.figures.tasks[request.task].count(*counts, seconds=seconds)
+        sequence.resolve(Generation(sequence.text, complete, tuple(sequence.token_ids), *counts, seconds))
 
     def _fail(self, sequences: list[Sequence], error: Exception) -> None:
         for sequence in sequences:

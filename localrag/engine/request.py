@@ -42,7 +42,6 @@ class Generation:
     output_tokens: int
     forced_tokens: int
     seconds: float
-    queue_seconds: float
     dropped_rows: int = 0  # rows of a server's answer that the grammar does not allow
 
 
@@ -100,7 +99,7 @@ class Sequence:
     n_forced: int = 0
     n_cached: int = 0
     submitted_at: float = field(default_factory=time.perf_counter)
-    queue_seconds: float = -1.0  # until it first had a slot
+    has_started: bool = False  # it has had a slot
 
     def __post_init__(self) -> None:
         self.token_ids = list(self.request.token_ids)
@@ -166,7 +165,7 @@ def common_prefix_length(a: Seq[int], b: Seq[int]) -> int:
 
 @dataclass(slots=True)
 class TaskMetrics:
-    """Metrics of one task's requests. `seconds` and `queue_seconds` hold the last thousand."""
+    """Metrics of one task's requests. `seconds` holds those of the last thousand."""
 
     requests: int = 0
     prompt_tokens: int = 0
@@ -175,9 +174,8 @@ class TaskMetrics:
     forced_tokens: int = 0
     drafted_tokens: int = 0
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
-    queue_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
 
-    def count(self, prompt: int, cached: int, output: int, forced: int, *, seconds: float, queue_seconds: float) -> None:
+    def count(self, prompt: int, cached: int, output: int, forced: int, *, seconds: float) -> None:
         """Count a request with its tokens."""
         self.requests += 1
         self.prompt_tokens += prompt
@@ -185,16 +183,13 @@ class TaskMetrics:
         self.output_tokens += output
         self.forced_tokens += forced
         self.seconds.append(seconds)
-        self.queue_seconds.append(queue_seconds)
 
     def to_json(self) -> dict[str, Any]:
-        """Counts, and median and 95th percentile of the seconds from submission to the answer and of the seconds in the queue."""
+        """Counts, and median and 95th percentile of the seconds from submission to the answer."""
         counts = {name: getattr(self, name) for name in self.__slots__ if name.endswith("tokens") or name == "requests"}
         return counts | {
             "p50_s": percentile(self.seconds, 50),
             "p95_s": percentile(self.seconds, 95),
-            "wait_p50_s": percentile(self.queue_seconds, 50),
-            "wait_p95_s": percentile(self.queue_seconds, 95),
         }
 
 

@@ -445,7 +445,6 @@ def _modes(mine: frozenset[str], other: frozenset[str]) -> str:
 
 
 def _opposed(claim: ParsedSentence, clause: Clause, members: Sequence[int], match: WordAlignment) -> bool:
-    """Whether a word of the clause other than its verb has an antonym in the source."""
     return any(match.opposite.get(i) and i not in match.alike and not claim.words[i].soft for i in members if i != clause.verb)
 
 

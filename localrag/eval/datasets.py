@@ -192,7 +192,6 @@ _LOADERS: dict[str, Callable[[Path], Iterable[GoldDocument]]] = {
     "redocred": _redocred,
     "marked": _marked_text,
 }
-GOLD_FORMATS = tuple(_LOADERS)
 
 
 @dataclass(frozen=True, slots=True)

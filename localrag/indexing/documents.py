@@ -509,7 +509,6 @@ def _scan_reader(options: LoadOptions, project: Project, progress: ProgressRepor
 
 
 def _needs_missing_ocr(skipped: SkippedFile, options: LoadOptions) -> bool:
-    """Whether a file is a scan that cannot be read because no OCR is installed."""
     return bool(options.ocr_unavailable_reason) and not options.is_ocr_disabled and skipped.reason.endswith(options.ocr_unavailable_reason)
 
 

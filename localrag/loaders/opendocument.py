@@ -600,7 +600,6 @@ class OdfReader:
 
 
 def _has_head(table: Any, grid: list[list[str]]) -> bool:
-    """Whether a table has a marked header, and thus is none that only places what is in it."""
     if table.find(f"{_TABLE}table-header-rows") is not None:
         return True
     return len(grid) > 1 and all(isinstance(text, HeadCell) for text in grid[0]) and not any(isinstance(t, HeadCell) for t in grid[1])

@@ -7,6 +7,7 @@ import contextlib
 import mimetypes
 import os
 import pkgutil
+import resource
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
@@ -184,11 +185,6 @@ def _modules(folder: str) -> list[str]:
     paths = [str(Path(o).parent) if Path(o).name.startswith("__init__.") else o for o in origins]
     return paths + [str(libraries) for libraries in Path(folder).glob("*.libs")]
 
-
-try:
-    import resource
-except ImportError:  # Windows, where `load_files` raises an error
-    resource = None  # type: ignore[assignment]
 
 _READS = ("open", "os.listdir", "os.scandir")  # audit events of opening by path; their argument may also be a descriptor
 MAX_SPLIT_CHARS = 1_000_000  # characters; longer texts are not split into sentences here, because the time per file is limited

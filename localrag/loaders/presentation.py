@@ -111,7 +111,6 @@ def _reading_order(shapes: list[Any]) -> list[Any]:
 
 
 def _is_column(places: Sequence[tuple[int, ...]]) -> bool:
-    """Whether rectangles (left, top, right, bottom) overlap from side to side and not from top to bottom."""
     by_top = sorted(places, key=lambda place: place[1])
     overlap = max(place[0] for place in places) < min(place[2] for place in places)
     return overlap and all(above[3] <= below[1] for above, below in pairwise(by_top))

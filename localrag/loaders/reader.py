@@ -24,7 +24,7 @@ from localrag.loaders.pandoc import PANDOC_SUFFIXES, convert_with_pandoc
 from localrag.loaders.parser_process import OCR_SUFFIXES, PARSER_VERSIONS, PARSERS, TABULAR_SUFFIXES
 from localrag.records import Document, DocumentPart, SkippedFile, content_id
 from localrag.system.child_process import ChildProcess, isolated_environment
-from localrag.system.files import check_platform, stat_key
+from localrag.system.files import stat_key
 from localrag.text.sentences import Span
 
 _ENVIRONMENT_NAMES = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
@@ -62,7 +62,6 @@ def load_files(
     `scans`: the OCR of pages without text. `digests`: the known digests. `readers`: number of parallel parser processes, which read a few
     files ahead. `sentences`: filled with path → sentences by these processes, except for very long texts and with a single reader.
     """
-    check_platform()
     digests = digests or DigestCache({})
     if readers == 1:
         with closing(ParserProcess(limits)) as worker:

@@ -39,7 +39,6 @@ _COLLECTED = {
 }  # fmt: skip
 _MAX_NESTED_FLOWS = 20  # notes within notes
 _INFO = frozenset({"title", "author", "subject", "date"})
-_HEADING_NAME = re.compile(r"\bheading (\d)\b", re.IGNORECASE)
 
 
 @dataclass(slots=True)

@@ -390,7 +390,6 @@ class WordReader:
                 yield from [f" {text} "] if text else []
 
     def _is_shown(self) -> bool:
-        """Whether text here is shown, and not the instruction of a field, or a page number of a header."""
         return all(f.is_result and not (self.hides_page_numbers and _PAGE_FIELD.match(f.instruction)) for f in self.fields)
 
     def _note_field_text(self, text: str) -> None:
@@ -521,7 +520,6 @@ def _parse_inserted(name: str, data: bytes, options: LoadOptions, depth: int) ->
 
 
 def _is_filled(element: Any) -> bool:
-    """Whether the properties of a cell give it another color than white."""
     shading = None if element is None else next(element.iter(f"{WORD_NS}shd"), None)
     return shading is not None and str(shading.get(f"{WORD_NS}fill") or "auto").lower() not in {"auto", "ffffff"}
 

@@ -109,7 +109,6 @@ class UnitParser:
         return line
 
     def _may_be_structure(self, line: str) -> bool:
-        """Whether a line that is not yet complete may be something else than prose."""
         start = line.lstrip(" \t>")
         is_marked = start[:1] in tuple("|#`~*_") or len(start) < MAX_PREFIX
         return bool(self._fence) or self._columns is not None or is_marked or bool(_SOURCE_LIST.match(line)) or self.is_at_sources

@@ -182,12 +182,10 @@ def _sizes(text: str) -> Iterator[int]:
 
 
 def _place(document: Document, block: Block) -> tuple[tuple[str, ...], str]:
-    """The headings above a block, and the page, slide or other part that it begins in."""
     return block.headings, next((p.label for p in document.parts if p.start <= block.start < p.end), "")
 
 
 def _says_something(block: Block, text: str) -> bool:
-    """Whether a block has more than a heading, a directive or a link target."""
     return block.kind is not BlockKind.HEADING and any(map(str.isalnum, _DIRECTIVE_LINE.sub("", text[block.start : block.end])))
 
 

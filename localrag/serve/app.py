@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import resource
 import signal
 from asyncio import Transport
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -297,8 +298,6 @@ async def _not_ready_app(*_: object) -> None:
 
 
 def _allow_open_files() -> None:
-    with suppress(ImportError, ValueError, OSError):
-        import resource  # not on Windows
-
+    with suppress(ValueError, OSError):
         _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))

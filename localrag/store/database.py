@@ -1,5 +1,6 @@
 """Connections to `index.db`: lock timeouts, read snapshots, WAL checkpoints, cache files, in-memory caches, backups."""
 
+import fcntl
 import re
 import shlex
 import sqlite3
@@ -143,8 +144,6 @@ def log_size(path: Path) -> int:
 
 def active_writer(folder: Path) -> str:
     """The number of the process that holds the lock for writing to an index; empty if none does."""
-    import fcntl  # not on Windows
-
     with suppress(OSError), open_regular_file(folder / WRITER_LOCK_FILE) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,5 +1,6 @@
 """Opening `index.db` for reading and writing: schema version and writer lock."""
 
+import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from localrag.store.database import (
 )
 from localrag.store.location import DATABASE_FILE, check_files
 from localrag.store.schema import create_schema, keep_checksums, schema_version
-from localrag.system.files import check_platform, ensure_private_file, ensure_private_folder
+from localrag.system.files import ensure_private_file, ensure_private_folder
 
 WAL_AUTOCHECKPOINT_PAGES = 8192  # pages of the WAL, 32 MB: ids are hashes, so SQLite's own 1000 pages fill after 32 chunks of a large index
 PAGE_CACHE_KIB = 65_536  # of a writer: storing 60,000 entities and 255,000 relationships takes 41 s, with SQLite's own 2 MB 67 s
@@ -79,9 +80,6 @@ def _configured(db: ImmediateDatabase, path: Path, *, create: bool) -> Immediate
 @contextmanager
 def writer_lock(folder: Path) -> Iterator[None]:
     """Hold the exclusive lock for writing to an index; the kernel releases it when the process ends. Raises IndexBusy."""
-    check_platform()
-    import fcntl  # not on Windows
-
     check_files(folder)
     try:
         f = ensure_private_file(ensure_private_folder(folder) / WRITER_LOCK_FILE).open("a+")

@@ -1,6 +1,7 @@
 """User folders, shipped data, private and atomic file writes, temporary files, and FileStat."""
 
 import errno
+import fcntl
 import os
 import re
 import shutil
@@ -18,12 +19,6 @@ import platformdirs
 
 from localrag.errors import LocalragError
 from localrag.system.installation import reinstall_hint
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
 
 PACKAGE_DIR = Path(__file__).parents[1]
 
@@ -95,10 +90,10 @@ def new_database_file(path: Path) -> Path:
     return path
 
 
-# Folders of documents come from anywhere: links are not followed, pipes not waited for, and no terminal is taken over. Windows has none.
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+# Folders of documents come from anywhere: links are not followed, pipes not waited for, and no terminal is taken over.
+_NO_LINK = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK
-_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 def open_regular_file(path: Path) -> BufferedReader:
@@ -136,13 +131,6 @@ def find_link(folder: Path, name: str) -> Path | None:
 def place_below(folder: Path, name: str, source: Path | None) -> None:
     """Move a file to a path below a folder, or with None delete the one there. Raises OSError if a folder on the way is a link."""
     *inside, last = name.split("/")
-    if os.open not in os.supports_dir_fd:  # Windows, where links need a privilege
-        target = folder.joinpath(*inside) / last
-        if source is None:
-            target.unlink()
-        else:
-            source.replace(ensure_private_folder(target.parent) / last)
-        return
     at = os.open(folder, _FOLDER)
     try:
         for part in inside:
@@ -169,8 +157,7 @@ def open_part_file(target: Path) -> tuple[Path, BufferedRandom]:
     """Create a private file beside `target`, to be renamed to it or deleted; while open, it is no killed process's. Raises OSError."""
     part = target.with_name(f"{target.name[:MAX_PART_PREFIX]}.localrag-{os.getpid()}-{token_hex(4)}.part")
     file = os.fdopen(os.open(part, _NEW_FILE, 0o600), "r+b")
-    if fcntl:  # a lock shows that the process lives, also across containers and machines, where process ids do not
-        fcntl.flock(file, fcntl.LOCK_SH)
+    fcntl.flock(file, fcntl.LOCK_SH)  # shows that the process lives, also across containers and machines, where process ids do not
     return part, file
 
 
@@ -233,20 +220,16 @@ def temp_folder(parent: Path, name: str) -> Iterator[Path]:
     """A temporary private folder within `parent`, named with `name`, such as "localrag-unpack", deleted at the end. Raises OSError."""
     inner = ensure_private_folder(parent) / f".{name}-{os.getpid()}-{token_hex(4)}.part"
     inner.mkdir(mode=0o700)
-    descriptor = os.open(inner, os.O_RDONLY) if fcntl else None
+    descriptor = os.open(inner, os.O_RDONLY)
     try:
-        if descriptor is not None:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)  # as in `atomic_file`
+        fcntl.flock(descriptor, fcntl.LOCK_SH)  # as in `atomic_file`
         yield inner
     finally:
         shutil.rmtree(inner, ignore_errors=True)
-        if descriptor is not None:
-            os.close(descriptor)
+        os.close(descriptor)
 
 
 def _is_held(part: Path) -> bool:
-    if not fcntl:
-        return False
     try:
         descriptor = os.open(part, os.O_RDONLY | _NO_LINK)
         try:
@@ -256,12 +239,6 @@ def _is_held(part: Path) -> bool:
     except OSError:
         return True
     return False
-
-
-def check_platform() -> None:
-    """Raise LocalragError on Windows, which lacks resource limits for child processes and locks that end with a process."""
-    if not fcntl:
-        raise LocalragError("Indexing does not run on Windows itself.", "Use the Windows Subsystem for Linux: wsl --install")
 
 
 StatKey = tuple[int, int, int]

@@ -64,7 +64,7 @@ def available_cores() -> int:
     """The number of cores for the engine: within this process's CPU affinity and its container's quota."""
     try:
         allowed = len(os.sched_getaffinity(0))
-    except AttributeError:  # macOS and Windows have no affinity call
+    except AttributeError:  # macOS has no affinity call
         allowed = os.cpu_count() or 1
     return max(1, int(min(allowed, cgroup_core_limit() or allowed)))
 

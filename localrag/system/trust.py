@@ -25,13 +25,11 @@ def check_owned(paths: Iterable[Path], description: str, hint: str) -> None:
 
 
 def untrusted_reason(path: Path) -> str:
-    """The reason why another user may have created or changed a file; empty if none may, and on Windows.
+    """The reason why another user may have created or changed a file; empty if none may.
 
     For a link, its target is checked as well. Files of root are trusted, and under `sudo` those of the calling user. A group may write if
     it is the user's own and has no other member (`umask 002`).
     """
-    if os.name != "posix":
-        return ""
     try:
         stats = (path.lstat(), path.stat())
     except OSError as error:

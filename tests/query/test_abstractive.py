@@ -37,7 +37,7 @@ class Writes(Scripted):
             self.then.append((n + 7, "".join(self.heard)))
         if self.hangs:
             await asyncio.sleep(600)
-        return Generation(self.text, False, (), 9, 0, 9, 0, 0.0, 0.0)
+        return Generation(self.text, False, (), 9, 0, 9, 0, 0.0)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ what it tries and the result. If it crashes or hangs, the current trial is rejec
 
 import importlib
 import os
+import resource
 import signal
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -18,7 +19,7 @@ from localrag.system.child_process import ChildProcess, ParentConnection, set_oo
 HANG_TIMEOUT_S = 180.0  # seconds without a message until a child counts as hung; large models get more (`hang_timeout`)
 MAX_CHILDREN = 24  # per job
 _GIB = 1 << 30
-_INTERRUPTED = {-signal.SIGINT, -signal.SIGTERM} | ({-signal.SIGHUP} if hasattr(signal, "SIGHUP") else set())
+_INTERRUPTED = {-signal.SIGINT, -signal.SIGTERM, -signal.SIGHUP}
 
 TrialResults = dict[str, Any]
 OnTrial = Callable[[str, Any], None]
@@ -120,9 +121,7 @@ def main() -> None:
 def _allow_oom_kill() -> None:
     """Disable core dumps, make this the first process to be killed when memory runs out, and let an interrupt end it inside native code."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    with suppress(ImportError, OSError, ValueError):
-        import resource
-
+    with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     set_oom_score(1000)
 

@@ -45,7 +45,6 @@ NEAR_WINDOW_SHARE = 0.75  # of the window, from which on an answer that ended be
 @dataclass(slots=True)
 class _RetryState:
     submitted_at: float
-    waited: float = -1.0  # seconds until the first slot
     lost: int = 0
     failed: int = 0
     busy: int = 0
@@ -112,8 +111,6 @@ class RemoteEngine:
         try:
             while True:
                 await self._server.acquire(request.priority)
-                if tries.waited < 0:
-                    tries.waited = time.perf_counter() - tries.submitted_at
                 try:
                     return await self._ask(request, tries, shown)
                 except ConnectionLost as error:
@@ -187,13 +184,13 @@ class RemoteEngine:
             raise MalformedResponse(f"{len(text)} characters, where {request.max_tokens} tokens were asked for")
         counts = (state.prompt_tokens, state.cached_tokens, state.output_tokens, 0)
         seconds = time.perf_counter() - tries.submitted_at
-        self.figures.tasks[request.task].count(*counts, seconds=seconds, queue_seconds=tries.waited)
+        self.figures.tasks[request.task].count(*counts, seconds=seconds)
         self.figures.steps, self.figures.rows = self.figures.steps + 1, self.figures.rows + counts[0] - counts[1] + counts[2]
         if request.priority == servers_remote.ANSWER_PRIORITY and state.first_text_at:  # of other requests many wait for each other
             self.figures.prefill_tokens += max(0, counts[0] - counts[1])
             self.figures.prefill_seconds += state.first_text_at - exchange.begun
         self._server.is_reported_busy = False
-        return Generation(text, is_complete, (), *counts, seconds, tries.waited, dropped_rows=answer.dropped_rows)
+        return Generation(text, is_complete, (), *counts, seconds, dropped_rows=answer.dropped_rows)
 
     def _check_ended(self, tries: _RetryState, exchange: _Exchange) -> None:
         """Check that an answer ended; without an end mark it is complete if it comes twice. Raises ConnectionLost, MalformedResponse."""
