@@ -34,11 +34,9 @@ def main() -> None:
         command = [sys.executable, "-m", "localrag", "demo"]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True, cwd=folder)
     lines = shown(done.stdout)
-    asked = [n for n, line in enumerate(lines) if line.startswith("$ ")]
-    last = asked[-1]
-    first = lines[:last]
-    if len(lines) > MOST:  # the local answer whole, of the global one its beginning
-        first = [*first[: max(8, MOST - (len(lines) - last) - 1)], "…"]
+    last = max(n for n, line in enumerate(lines) if line.startswith("$ "))
+    shown_first = max(8, MOST - (len(lines) - last) - 1)  # the local answer whole, of the global one its beginning
+    first = [*lines[:shown_first], "…"] if len(lines) > MOST else lines[:last]
     console = Console(record=True, width=WIDTH, file=io.StringIO(), highlight=False)
     console.print(Text("$ localrag demo", "bold"))
     for line in [*first, "", *lines[last:]]:

@@ -309,10 +309,7 @@ class Examples:
             yield self.unanswered(q, self.rng.choice(q.hard), 0.5)
 
     def _of_clapnq(self, q: Question) -> Iterator[Example]:
-        if q.answerable:
-            yield self._relevant(q)
-        else:
-            yield from (self.unanswered(q, q.passage) for _ in range(4))
+        yield from [self._relevant(q)] if q.answerable else [self.unanswered(q, q.passage) for _ in range(4)]
 
     def _relevant(self, q: Question) -> Example:
         """The beginning of a passage that answers, nobody said where."""
