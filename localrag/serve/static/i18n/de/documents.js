@@ -63,6 +63,7 @@ export default {
   "run.stage.layout": "Der Graph wird gezeichnet",
   "run.stage.entity embeddings": "Entitäten werden eingebettet",
   "run.stage.report embeddings": "Berichte werden eingebettet",
+  "run.stage.themes": "Themen werden gebildet",
   "run.stage.sentences": "Sätze werden getrennt",
   "run.stage.reports": "Die Themen werden beschrieben",
   "document.title": "Dokument",

@@ -63,6 +63,7 @@ export default {
   "run.stage.layout": "Drawing the graph",
   "run.stage.entity embeddings": "Embedding entities",
   "run.stage.report embeddings": "Embedding reports",
+  "run.stage.themes": "Finding themes",
   "run.stage.sentences": "Splitting sentences",
   "run.stage.reports": "Writing the themes",
   "document.title": "Document",

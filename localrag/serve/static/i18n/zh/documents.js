@@ -63,6 +63,7 @@ export default {
   "run.stage.layout": "绘制图谱",
   "run.stage.entity embeddings": "生成实体向量",
   "run.stage.report embeddings": "生成报告向量",
+  "run.stage.themes": "归纳主题",
   "run.stage.sentences": "切分句子",
   "run.stage.reports": "撰写主题报告",
   "document.title": "文档",
