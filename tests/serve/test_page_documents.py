@@ -147,7 +147,7 @@ def test_a_run_shows_how_far_it_is_and_is_stopped(browser, server):
         page.route("**/api/index", changed)
         page.reload()
         panel = page.locator(".run-panel")
-        panel.get_by_text("Writing the themes").wait_for()
+        panel.get_by_text("Writing reports").wait_for()
         assert "62 % · 3 / 8 · 2 min left" in panel.inner_text()
         assert panel.locator("progress").evaluate("p => p.position") == pytest.approx(0.62)
         assert page.get_by_role("button", name="Index again").is_disabled()
