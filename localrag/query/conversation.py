@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import chain, islice, zip_longest
 
 from localrag.llm.budgets import TokenDensity
 from localrag.llm.grammar import standalone_line
@@ -209,7 +210,11 @@ def suggest_questions(project: Project, history: Sequence[Answer] = (), *, about
         named += [x.entity_id for x in named_entities(f"{turn.standalone_question or turn.question} {turn.answer[:500]}", project)]
     wanted = list(dict.fromkeys(named)) or browse.most_connected_entities(project.db, CANDIDATE_ENTITIES)
     names = [e.name for e in graph.entities(project.db, wanted) if e.type != "thing" or named]
+    related = (graph.entities(project.db, [r.source_id, r.target_id]) for r in graph.relationships(project.db, wanted[:20]))
+    pairs = islice(([e.name for e in ends] for ends in related if len(ends) == 2), n)
     chinese = bool(names) and is_cjk(names[0])
     general = "这些文档的主题是什么？" if chinese else "What are the main themes of these documents?"
-    questions = [f"文档中关于{name}说了什么？" if chinese else f"What is said about {name}?" for name in names]
+    single = [f"文档中关于{name}说了什么？" if chinese else f"What is said about {name}?" for name in names]
+    connected = [f"{a}和{b}有什么关系？" if chinese else f"How are {a} and {b} connected?" for a, b in pairs]
+    questions = filter(None, chain.from_iterable(zip_longest(single, connected)))
     return [*[general] * (not (about or history)), *dict.fromkeys(questions)][:n]

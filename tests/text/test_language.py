@@ -39,6 +39,6 @@ def test_names_and_single_words_are_english(question):
 
 
 def test_a_refusal_is_in_the_language_of_the_question():
-    """A Turkish question is not refused in German, but in English."""
-    assert refusal_text("Wer stimmte gegen den Haushalt?") == "Das steht nicht in den Dokumenten."
-    assert refusal_text("Bütçeye kim karşı oy verdi?") == "The documents do not say."
+    """A Turkish question is not refused in German."""
+    assert refusal_text("Bütçeye kim karşı oy verdi?") == "Belgelerde bu yazmıyor."
+    assert refusal_text("Kto zbudował basen?") == "Dokumenty tego nie podają."

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 def print_support(scores: dict[str, Any], rows: int) -> None:
     """Print the shares of true sentences kept and of false ones refused, of all and by kind, and the number of sentences by state."""
     shares = {"all": scores | {"rows": rows}} | scores["by_kind"]
-    print_rows([{"kind": kind} | {name: row[name] for name in ("rows", "kept", "refused")} for kind, row in shares.items()])
+    print_rows(
+        [
+            {"kind": k, "rows": r["rows"], "kept": _as_percentage(r["kept"]), "refused": _as_percentage(r["refused"])}
+            for k, r in shares.items()
+        ]
+    )
     print_fields(scores["states"])
 
 
@@ -128,6 +133,10 @@ def print_study(study: dict[str, Any]) -> None:
     print_fields({"judge": study["study"].get("judge"), **study["judge"]})
     for line in study["warnings"]:
         stdout_console.print(styled(("!", "yellow"), f" {line}"))
+
+
+def _as_percentage(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.1f}"
 
 
 def _rate(win: dict[str, Any]) -> str | None:
