@@ -212,7 +212,6 @@ def _passages_do(n: int, singular: str, plural: str) -> str:
 
 
 def _short_names(first: str, second: str) -> tuple[str, str]:
-    """The file names of two paths; the whole paths if those are the same."""
     names = PurePosixPath(first).name, PurePosixPath(second).name
     return names if names[0] != names[1] else (first, second)
 

@@ -182,7 +182,6 @@ def _run(text: str, lines: Sequence[tuple[int, int]], first: int, is_part: Calla
 
 
 def _row_cells(line: str) -> Cells | None:
-    """The cells of a row; None if hardly any has a label."""
     cells = tuple(_labelled(cell) or ("", cell.strip()) for cell in line.split(" · "))
     return cells if 2 * sum(bool(label) for label, _ in cells) >= len(cells) else None
 

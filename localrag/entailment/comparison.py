@@ -698,7 +698,6 @@ def _same_thing(claim: ParsedSentence, i: int, source: ParsedSentence, j: int, m
 
 
 def _next(reading: ParsedSentence, i: int) -> int | None:
-    """The index of the word right behind word `i`, if there is one."""
     n = i + 1
     return n if n < len(reading.words) and reading.words[n].at - reading.words[i].at <= 2 else None
 

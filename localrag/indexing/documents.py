@@ -105,7 +105,6 @@ def detect_changes(files: Mapping[str, Path], stored: StoredFiles, digests: Dige
 
 
 def _kind(path: str) -> str:
-    """The file extension, which decides how a file is parsed."""
     return Path(path).suffix.lower()
 
 

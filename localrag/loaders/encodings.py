@@ -168,7 +168,6 @@ def _decode_lines(text: str, declared: str) -> str:
 
 
 def _n_bytes(lines: Iterable[str]) -> int:
-    """The number of bytes outside ASCII in lines of valid UTF-8."""
     return sum(len(line.encode("utf-8").translate(None, _ASCII)) for line in lines)
 
 

@@ -92,7 +92,6 @@ def _slide(deck: _Deck, name: str) -> Iterator[str]:
 
 
 def _placeholder(shape: Any) -> str:
-    """The kind of a placeholder; empty for other shapes."""
     element = shape.find(f"{SLIDE_NS}nvSpPr/{SLIDE_NS}nvPr/{SLIDE_NS}ph")
     return "" if element is None else str(element.get("type") or "obj")
 

@@ -263,7 +263,6 @@ def _parse_in_worker(
 
 
 def _rejection_reason(status: os.stat_result, limits: Limits) -> str:
-    """The reason not to open a file; empty to open it."""
     if status.st_size > limits.size:
         return f"larger than {limits.size // MEGABYTE} MB"
     return "" if status.st_size else "empty"

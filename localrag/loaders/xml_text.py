@@ -106,7 +106,6 @@ def _heading_level(element: Any) -> int:
 
 
 def _labelled(label: str, line: str) -> str:
-    """A line with the label of its element, such as `Table 1.`, before its text."""
     hashes, space, text = line.partition(" ") if line.startswith("#") else ("", "", line)
     return f"{hashes}{space}{label} {text}" if label else line
 
@@ -262,7 +261,6 @@ def _values(root: Any) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """A value without the HTML that feeds put into it."""
     if re.search(r"</?\w+[^<>]*>", text):
         text = html_content(text).text
     return " ".join(text.split())

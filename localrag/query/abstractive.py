@@ -84,8 +84,10 @@ async def try_ask_within_budget(
         return None
 
 
-async def write_cited_prose(question: Question, project: Project, sources: Sequence[DraftSource], task: str) -> list[AnswerPoint]:
-    """The model's answer from sources, as points of one Markdown unit each. A small window gets fewer sources.
+async def write_cited_prose(
+    question: Question, project: Project, sources: Sequence[DraftSource], task: str, max_chars: int = 0
+) -> list[AnswerPoint]:
+    """The model's answer from sources, as points of one Markdown unit each, of about `max_chars` if given. A small window gets fewer.
 
     Asked a second time if it repeats its prompt, or writes in another language than requested. Empty if the budget is used up, if the model
     says that the sources do not answer the question (`budget.declined`), or if it repeats its prompt twice (`budget.echoed`). With
@@ -97,6 +99,7 @@ async def write_cited_prose(question: Question, project: Project, sources: Seque
     if not sources:
         return []
     budgets = await effective_budgets(question, project)
+    budgets = replace(budgets, max_answer_chars=max_chars or budgets.max_answer_chars)
     if task != "theme":  # several at once
         question.report_status(f"reading {len(sources)} {'passages' if task == 'answer' else 'points'} …")
     more = ""

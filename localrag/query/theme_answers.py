@@ -35,8 +35,9 @@ MAX_TOPIC_PASSAGES = 40  # that are grouped; more are further from the topic tha
 MIN_TOPIC_SHARE = 0.55  # of the best passage's nearness to the topic
 MIN_TOPIC_COSINE = 0.25  # of the nearest passage of a topic that the documents speak of
 WORDS_WEIGHT = 0.3  # of the question's words that a passage has, relative to its cosine
+N_COMPARED, MIN_COMPARED_COSINE = 9, 0.3  # so many passages are nearer than this to a comparison of things
 MAX_PERIODS = 8
-MAX_WRITTEN_THEMES, MAX_THEME_PASSAGES = 6, 5
+MAX_WRITTEN_THEMES, MAX_THEME_PASSAGES, MAX_SECTION_CHARS = 6, 5, 350
 MIN_THEME_TOKENS, MAX_THEME_TOKENS = 350, 900  # of the passages from which a model writes about a theme
 READING_S = 25.0  # seconds for reading the passages of all themes
 MAX_PARTS = 8  # of a single document
@@ -59,8 +60,10 @@ def themes_for(question: Question, project: Project) -> tuple[Sequence[Theme], s
         found = _themes_of_periods(periods, project)
         if found:
             return found, "The themes of each period, by the dates of the documents."
-    if form is WholeForm.TOPIC or form is WholeForm.CHANGE:
+    if form is not WholeForm.ALL:
         near = near_passages(question, project)
+        if form is WholeForm.COMPARISON and not _names_topic(question, near):
+            near = near.some([])
         if form is WholeForm.CHANGE and (told := _by_date(question, near, project)):
             return told, "The passages nearest to the question, in the order of their dates."
         if near.places:
@@ -87,7 +90,7 @@ async def write_by_theme(question: Question, project: Project) -> AnswerDraft:
 
     async def section(theme: Theme) -> list[AnswerPoint]:
         sources = await fit_sources(_theme_sources(theme, project), project, min(MAX_THEME_TOKENS, room))
-        return await write_cited_prose(of_section, project, sources, "theme")
+        return await write_cited_prose(of_section, project, sources, "theme", MAX_SECTION_CHARS)
 
     advance, points = question.progress_counter("writing {} themes …", len(themes)), list[AnswerPoint]()
     sections = [asyncio.create_task(section(theme)) for theme in themes]
@@ -126,6 +129,12 @@ def _section(title: str, written: Sequence[AnswerPoint]) -> Iterator[AnswerPoint
         yield AnswerPoint(title, (), unit=AnswerUnit(UnitKind.LAYOUT, f"**{title}**", "\n\n"), is_generated=True)
     for n, point in enumerate(told):
         yield replace(point, unit=replace(point.unit, before=" " if n else "\n")) if point.unit else point
+
+
+def _names_topic(question: Question, near: PassageSet) -> bool:
+    """Whether a comparison is of things that several passages speak of, unlike "which subject comes up most often"."""
+    cosines = np.sort(near.vectors @ question.vector)[::-1]
+    return len(cosines) > N_COMPARED and bool(cosines[N_COMPARED] >= MIN_COMPARED_COSINE)
 
 
 def theme_title(theme: Theme, question: Question, project: Project) -> str:

@@ -479,7 +479,6 @@ def _copy_table(source: sqlite3.Connection, target: sqlite3.Connection, table: s
 
 
 def _plain_columns(connection: sqlite3.Connection, table: str) -> set[str]:
-    """The columns of a table, without generated and hidden ones."""
     return {row[1] for row in connection.execute(f'PRAGMA table_xinfo("{table}")') if row[6] == 0}
 
 

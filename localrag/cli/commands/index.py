@@ -58,7 +58,6 @@ FirstRunOption = tuple[Any, bool]
 
 
 def _first_run(flag: str, text: str) -> FirstRunOption:
-    """An option that with `--watch` holds for the first run only."""
     return Annotated[bool, typer.Option(flag, help=text)], False
 
 

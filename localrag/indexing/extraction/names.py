@@ -125,7 +125,6 @@ def _replaced(pattern: re.Pattern[str], by: str | Callable[[re.Match[str]], str]
 
 
 def _blank_line(heading: re.Match[str]) -> str:
-    """Spaces as long as the heading, with a line break at either end."""
     length = len(heading.group())
     return "\n" + " " * (length - 2) + "\n" if length > 1 else "\n" * length
 

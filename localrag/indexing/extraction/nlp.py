@@ -246,7 +246,6 @@ def _question_for_type(kind: str, settings: IndexSettings) -> str:
 
 
 def _uncovered_names(passage: ChunkText, covered: Sequence[str], candidates: Sequence[str]) -> list[str]:
-    """The names of `candidates` that occur somewhere outside all known names."""
     return [name for name, spans in passage.non_nested_spans([*covered, *candidates]).items() if spans and name not in covered]
 
 

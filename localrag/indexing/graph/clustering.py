@@ -115,7 +115,6 @@ class AffectedSubgraph:
             self.nodes[node] = [path[n] if n < level and path else None for n in range(self._depth)]
 
     def _strength(self, node: str) -> float:
-        """The total weight of a node's edges, without reading them."""
         sides = ((table, end, weight) for table, one, other, weight in _EDGES for end in (one, other))
         sums = (self._staged.select(table, f"t.{end} = ?", [node], f"sum({weight})") for table, end, weight in sides)
         return sum(float(weight_sum) for rows in sums for (weight_sum,) in rows if weight_sum)
