@@ -17,7 +17,7 @@ from localrag.project import Project
 from localrag.query.abstractive import fit_sources, write_cited_prose
 from localrag.query.answer_markdown import AnswerUnit, UnitKind
 from localrag.query.basic_search import place_of
-from localrag.query.question import AnswerDraft, AnswerPoint, DraftSource, Question, quote_point
+from localrag.query.question import NO_CALLBACKS, AnswerDraft, AnswerPoint, DraftSource, Question, quote_point
 from localrag.query.question_kind import WholeForm, whole_form
 from localrag.query.retriever import content_stems
 from localrag.records import Quote
@@ -86,7 +86,7 @@ async def write_by_theme(question: Question, project: Project) -> AnswerDraft:
     room = MAX_THEME_TOKENS if speed is None else max(MIN_THEME_TOKENS, int(speed * READING_S / max(1, len(themes))))
 
     form = question.options.response_type or "two or three sentences"
-    of_section = replace(question, on_point=None, options=replace(question.options, response_type=form))
+    of_section = replace(question, on_point=None, watch=NO_CALLBACKS, options=replace(question.options, response_type=form))
 
     async def section(theme: Theme) -> list[AnswerPoint]:
         sources = await fit_sources(_theme_sources(theme, project), project, min(MAX_THEME_TOKENS, room))
@@ -105,6 +105,7 @@ async def write_by_theme(question: Question, project: Project) -> AnswerDraft:
     finally:
         for task in sections:
             task.cancel()
+    question.budget.was_truncated = False  # sections are short on purpose
     return AnswerDraft(tuple(points), note=note)
 
 

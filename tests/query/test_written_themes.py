@@ -9,6 +9,8 @@ import pytest
 from localrag.engine.settings import EngineOptions
 from localrag.filters import DocumentFilter
 from localrag.project import open_for_query
+from localrag.query import theme_answers
+from localrag.query.question_kind import WholeForm
 from tests.fakes import Scripted, answered_by
 from tests.query import made
 
@@ -56,6 +58,7 @@ def test_each_theme_is_written_from_its_own_passages(ask):
     assert [int(n) for n in headings] == sorted(map(int, headings), reverse=True)
     assert {PurePosixPath(c.path) for c in answer.citations} <= {PurePosixPath(path) for r in requests for _, path in sources_in(r)}
     assert len(answer.citations) >= 4
+    assert "cut off" not in answer.note
 
 
 def test_a_theme_of_which_the_model_says_nothing_is_left_out(ask):
@@ -73,6 +76,21 @@ def test_a_topic_is_written_from_the_passages_near_it(ask):
 
     assert {r.task for r in requests} == {"theme"}
     assert sum("light" in r.messages[-1]["content"].split("A reader asks")[0].lower() for r in requests) >= len(requests) - 1
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("Compare the lifeboat and the lighthouse.", "The passages nearest to the question"),
+        ("Which subject comes up in the most documents?", "Counted are documents"),
+    ],
+)
+def test_a_comparison_of_things_is_of_passages_about_them(ask, monkeypatch, question, told):
+    """A comparison that names what it compares is answered from passages about that; one of all subjects counts all themes."""
+    monkeypatch.setattr(theme_answers, "whole_form", lambda *_: WholeForm.COMPARISON)
+    answer, _ = ask(first_sentence, question)
+
+    assert answer.note.startswith(told)
 
 
 def test_only_selected_documents_are_read(ask):
