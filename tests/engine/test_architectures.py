@@ -50,6 +50,7 @@ def answers(engine):
     return asyncio.run(ask())
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("architecture", mostly_ci(ARCHITECTURES, "llama"))
 def test_batched_and_shared_like_one_by_one(tiny, tmp_path, architecture):
     """Whatever a model keeps of its past: together, with shared beginnings and from files, it answers as one request at a time does."""

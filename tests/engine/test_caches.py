@@ -52,6 +52,7 @@ def test_a_damaged_vocabulary_is_read_again(own_home, chat_file, share):
     assert kept.read_bytes() == whole
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "text", mostly_ci(["[]", "{}", '{"ranks": 3, "pre": "smollm"}', '{"ranks": ["a"], "pre": "of long ago"}', "null"], "[]")
 )

@@ -47,6 +47,7 @@ def test_vectors_are_those_of_sentence_transformers(monkeypatch):
     assert np.abs(load_folder(find_embedder())(TEXTS).vectors - expected).max() < 1e-5
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("floats", mostly_ci(["own", "32 bits"], "own"))
 def test_a_texts_states_do_not_depend_on_company_order_or_cores(floats, monkeypatch, cores):
     """Together, alone, the other way round and with other numbers of threads they are bit for bit the same."""

@@ -44,6 +44,7 @@ def copies(three, tmp_path):
     return [shutil.copy(file, tmp_path / file.name) for file in three]
 
 
+@pytest.mark.ci
 def test_any_of_its_files_stands_for_the_model(three):
     """Whichever is given, the first is loaded and all are counted; the name is that of the model."""
     found = [find_chat_model(str(file)) for file in three]
@@ -120,6 +121,7 @@ def test_links_keep_their_names(three, tmp_path):
     assert find_chat_model(str(tmp_path / "single.gguf")).path.suffix == ".gguf"
 
 
+@pytest.mark.ci
 def test_a_replaced_file_is_noticed(copies, tmp_path):
     """A file that changes under a running engine ends the run in words, before another answer is committed under its name."""
     cache = SqliteLlmCache(open_index(tmp_path / "index", create=True))

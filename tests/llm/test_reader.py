@@ -74,6 +74,7 @@ def test_a_long_passage_is_read_to_its_end(reader):
     assert passage[found.start : found.end] == "Ingrid Holm"
 
 
+@pytest.mark.ci
 def test_several_questions_are_read_as_each_alone(reader):
     """Passages of several questions, some with many windows, give in one batch bit for bit what each gives alone."""
     questions, passages = ["Who bought the ferry Skua?", "How old is the mate?"], [FERRY, *OTHERS, FERRY * 40, ""]

@@ -61,6 +61,7 @@ def test_each_theme_is_written_from_its_own_passages(ask):
     assert "cut off" not in answer.note
 
 
+@pytest.mark.ci
 def test_a_theme_of_which_the_model_says_nothing_is_left_out(ask):
     """No heading stands above nothing."""
     answer, requests = ask(lambda request: "" if "Silver Promise" in request.messages[-1]["content"] else first_sentence(request))
@@ -70,6 +71,7 @@ def test_a_theme_of_which_the_model_says_nothing_is_left_out(ask):
     assert len(re.findall(r"^\*\*\S.* \(in \d+ of 17 documents\)\*\*$", answer.answer, re.MULTILINE)) == 6 - n_silent
 
 
+@pytest.mark.ci
 def test_a_topic_is_written_from_the_passages_near_it(ask):
     """The groups of passages that are near the topic are its themes."""
     _, requests = ask(first_sentence, "What do the documents say about the lighthouse?")
@@ -78,6 +80,7 @@ def test_a_topic_is_written_from_the_passages_near_it(ask):
     assert sum("light" in r.messages[-1]["content"].split("A reader asks")[0].lower() for r in requests) >= len(requests) - 1
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("question", "told"),
     [
