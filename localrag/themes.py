@@ -107,10 +107,10 @@ def update_themes(db: Database) -> tuple[Theme, ...]:
 
 
 def themes_file(db: Database, folder: Path) -> Path:
-    """The cache file of the present graph, and of its documents' vectors by the present embedder."""
+    """The cache file of the present graph, embedder and titles."""
     settings = runs.load_settings(db)
     graph = settings.get("graph_hash") or vectors_state(db, "chunk")
-    return folder / f"themes.{content_id('themes 1', graph, settings.get('embedder'))}.json"
+    return folder / f"themes.{content_id('themes 1', graph, settings.get('embedder'), vectors_state(db, 'title'))}.json"
 
 
 def _read_themes(file: Path) -> tuple[Theme, ...] | None:

@@ -100,8 +100,7 @@ async def write_cited_prose(
         return []
     budgets = await effective_budgets(question, project)
     budgets = replace(budgets, max_answer_chars=max_chars or budgets.max_answer_chars)
-    if task != "theme":  # several at once
-        question.report_status(f"reading {len(sources)} {'passages' if task == 'answer' else 'points'} …")
+    question.report_status(f"reading {len(sources)} {'passages' if task == 'answer' else 'points'} …")
     more = ""
     for is_last in (False, True):
         stream = await _write_points(question, project, sources, task, budgets, more, is_last=is_last)

@@ -211,7 +211,7 @@ def suggest_questions(project: Project, history: Sequence[Answer] = (), *, about
     wanted = list(dict.fromkeys(named)) or browse.most_connected_entities(project.db, CANDIDATE_ENTITIES)
     names = [e.name for e in graph.entities(project.db, wanted) if e.type != "thing" or named]
     related = (graph.entities(project.db, [r.source_id, r.target_id]) for r in graph.relationships(project.db, wanted[:20]))
-    pairs = islice(([e.name for e in ends] for ends in related if len(ends) == 2), n)
+    pairs = islice(([e.name for e in ends] for ends in related if len(ends) == 2 and all(e.type != "thing" for e in ends)), n)
     chinese = bool(names) and is_cjk(names[0])
     general = "这些文档的主题是什么？" if chinese else "What are the main themes of these documents?"
     single = [f"文档中关于{name}说了什么？" if chinese else f"What is said about {name}?" for name in names]

@@ -13,11 +13,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from localrag.llm.model import CALL_ERRORS
 from localrag.project import Project
 from localrag.query.abstractive import fit_sources, write_cited_prose
 from localrag.query.answer_markdown import AnswerUnit, UnitKind
 from localrag.query.basic_search import place_of
-from localrag.query.question import NO_CALLBACKS, AnswerDraft, AnswerPoint, DraftSource, Question, quote_point
+from localrag.query.question import NO_CALLBACKS, AnswerDraft, AnswerPoint, DraftSource, QueryBudget, Question, quote_point
 from localrag.query.question_kind import WholeForm, whole_form
 from localrag.query.retriever import content_stems
 from localrag.records import Quote
@@ -76,10 +77,7 @@ def themes_for(question: Question, project: Project) -> tuple[Sequence[Theme], s
 
 
 async def write_by_theme(question: Question, project: Project) -> AnswerDraft:
-    """A section for each of the broadest themes that a question asks for, written from passages of the theme alone; no points without any.
-
-    A small model says more that is true of a few passages than of many. The themes are written side by side and shown in their order.
-    """
+    """Write a section about each of the broadest themes that a question asks for, concurrently; one that fails is left out."""
     themes, note = themes_for(question, project)
     themes = themes[: 1 if question.wants_one_sentence else MAX_WRITTEN_THEMES]
     speed = project.model.prefill_speed()
@@ -90,7 +88,16 @@ async def write_by_theme(question: Question, project: Project) -> AnswerDraft:
 
     async def section(theme: Theme) -> list[AnswerPoint]:
         sources = await fit_sources(_theme_sources(theme, project), project, min(MAX_THEME_TOKENS, room))
-        return await write_cited_prose(of_section, project, sources, "theme", MAX_SECTION_CHARS)
+        own, whole = QueryBudget(deadline=question.budget.deadline), question.budget
+        try:
+            return await write_cited_prose(replace(of_section, budget=own), project, sources, "theme", MAX_SECTION_CHARS)
+        except CALL_ERRORS as error:
+            own.failures.append(str(error))
+            return []
+        finally:
+            whole.calls_made += own.calls_made
+            whole.failures += own.failures
+            whole.is_exhausted |= own.is_exhausted
 
     advance, points = question.progress_counter("writing {} themes …", len(themes)), list[AnswerPoint]()
     sections = [asyncio.create_task(section(theme)) for theme in themes]
@@ -105,7 +112,6 @@ async def write_by_theme(question: Question, project: Project) -> AnswerDraft:
     finally:
         for task in sections:
             task.cancel()
-    question.budget.was_truncated = False  # sections are short on purpose
     return AnswerDraft(tuple(points), note=note)
 
 
@@ -124,7 +130,7 @@ def _theme_sources(theme: Theme, project: Project) -> list[DraftSource]:
 
 
 def _section(title: str, written: Sequence[AnswerPoint]) -> Iterator[AnswerPoint]:
-    """What the model wrote about a theme, below its title; nothing of nothing."""
+    """The points of a section below its title; none if the model wrote no sentence."""
     told = [point for point in written if point.unit and point.unit.claim]
     if told:
         yield AnswerPoint(title, (), unit=AnswerUnit(UnitKind.LAYOUT, f"**{title}**", "\n\n"), is_generated=True)

@@ -287,3 +287,16 @@ def test_a_month_of_edits_leaves_an_index_as_small_as_a_new_one(tmp_path):
 
     assert sizes[-1] < 1.5 * new
     assert max(sizes) < 2 * new
+
+
+def test_themes_are_made_by_a_run_and_stay(town):
+    """A run writes the themes of its graph, in place of those of the graph before; a collection leaves them."""
+    index(town)
+    (before,) = (town / ".localrag").glob("themes.*")
+    (town / "docs" / "new.txt").write_text("Agnes Thorburn painted the Skua green. Lars Holm met Agnes Thorburn in Vardby.\n")
+    index(town)
+    (now,) = (town / ".localrag").glob("themes.*")
+    collected(town)
+
+    assert now != before
+    assert now.exists()

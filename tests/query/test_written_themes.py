@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from localrag.engine.settings import EngineOptions
+from localrag.errors import EngineError
 from localrag.filters import DocumentFilter
 from localrag.project import open_for_query
 from localrag.query import theme_answers
@@ -63,12 +64,22 @@ def test_each_theme_is_written_from_its_own_passages(ask):
 
 @pytest.mark.ci
 def test_a_theme_of_which_the_model_says_nothing_is_left_out(ask):
-    """No heading stands above nothing."""
+    """It has no heading in the answer."""
     answer, requests = ask(lambda request: "" if "Silver Promise" in request.messages[-1]["content"] else first_sentence(request))
     n_silent = sum("Silver Promise" in r.messages[-1]["content"] for r in requests)
 
     assert 0 < n_silent < 6
     assert len(re.findall(r"^\*\*\S.* \(in \d+ of 17 documents\)\*\*$", answer.answer, re.MULTILINE)) == 6 - n_silent
+
+
+@pytest.mark.parametrize("says", ["The sources do not answer the question.", EngineError("the step failed")], ids=["declined", "failed"])
+def test_a_section_that_is_declined_or_fails_costs_itself_alone(ask, says):
+    """The other themes are told, and the answer is no refusal."""
+    answer, _ = ask(lambda request: says if "Silver Promise" in request.messages[-1]["content"] else first_sentence(request))
+
+    assert len(re.findall(r"^\*\*\S.* \(in \d+ of 17 documents\)\*\*$", answer.answer, re.MULTILINE)) == 5
+    assert answer.is_answerable
+    assert ("the step failed" in answer.note) == isinstance(says, EngineError)
 
 
 @pytest.mark.ci
