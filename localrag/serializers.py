@@ -21,7 +21,7 @@ from sqlite_utils import Database
 from localrag.analysis.tables import Cell, ResultTable
 from localrag.errors import LocalragError
 from localrag.loaders.page_images import IMAGE_SUFFIXES
-from localrag.records import Answer, Chunk, Citation, content_id, file_path, to_row
+from localrag.records import Answer, Chunk, Citation, Report, content_id, file_path, to_row
 from localrag.store import browse, documents, graph, layout
 from localrag.store.query_terms import parse_query
 from localrag.text.markdown import NeutralMarkdown, NeutralStream, neutralize
@@ -259,14 +259,14 @@ def serialize_themes(themes: Sequence[Theme], db: Database, above: str = "") -> 
 def serialize_communities(db: Database, level: int | None = None) -> list[JsonRow]:
     """The communities of a level, or all, the coarsest first, with title and coverage of their reports."""
     rows = [r for r in browse.community_tree(db) if level is None or r["level"] == level]
-    covered = graph.coverage_of(db, [r["id"] for r in rows if r["title"] is not None])
+    covered = graph.coverage_of(db, [r["id"] for r in rows if r["has_report"]])
     return [
         {
             "id": r["id"],
             "number": community_number(r),
             "level": r["level"],
-            "title": r["title"] or "",
-            "coverage": None if r["title"] is None else round(covered.get(r["id"], 0.0), 4),
+            "title": r["title"],
+            "coverage": round(covered.get(r["id"], 0.0), 4) if r["has_report"] else None,
             "entities": r["entities"],
             "parent": r["parent"],
         }
@@ -274,15 +274,25 @@ def serialize_communities(db: Database, level: int | None = None) -> list[JsonRo
     ]
 
 
+NO_REPORT = "There is no report on this community: too few passages speak of it."
+
+
 def serialize_report(community: str, db: Database) -> JsonRow:
-    """The report of a community, by its id or number (`1.4`). Raises NotFound."""
+    """The report of a community, by its id or number (`1.4`); without one, its entities. Raises NotFound.
+
+    Of one that a level repeats unchanged it is that of the first.
+    """
     rows = {r["id"]: r for r in browse.community_tree(db)}
     row = rows.get(community) or next((r for r in rows.values() if community_number(r) == community), None)
-    reports = graph.reports_of(db, [row["id"]]) if row else []
-    if row is None or not reports:
-        message = f"There is no community {community}." if row is None else f"The community {community} has no report."
-        raise NotFound(message, "See all: localrag tree")
-    report, key = reports[0], row["id"]
+    if row is None:
+        raise NotFound(f"There is no community {community}.", "See all: localrag tree")
+    while row["parent"] and rows[row["parent"]]["entities"] == row["entities"]:
+        row = rows[row["parent"]]
+    key = row["id"]
+    parts = [r for r in rows.values() if r["parent"] == key]
+    while len(parts) == 1:
+        parts = [r for r in rows.values() if r["parent"] == parts[0]["id"]]
+    report = next(iter(graph.reports_of(db, [key])), Report(key, "", row["title"], NO_REPORT, None, "", ()))
     parent = rows.get(row["parent"] or "")
     members = graph.entities(db, graph.entities_of_communities(db, [key]).get(key, []))
     return {
@@ -299,10 +309,8 @@ def serialize_report(community: str, db: Database) -> JsonRow:
         "rating": report.rating,
         "rating_explanation": report.rating_explanation,
         "entities": [{"id": e.id, "name": e.name, "type": e.type} for e in sorted(members, key=lambda e: (-e.degree, e.name))],
-        "parent": {"id": parent["id"], "number": community_number(parent), "title": parent["title"] or ""} if parent else None,
-        "children": [
-            {"id": r["id"], "number": community_number(r), "title": r["title"] or ""} for r in rows.values() if r["parent"] == key
-        ],
+        "parent": {"id": parent["id"], "number": community_number(parent), "title": parent["title"]} if parent else None,
+        "children": [{"id": r["id"], "number": community_number(r), "title": r["title"]} for r in parts],
     }
 
 

@@ -13,7 +13,7 @@ from localrag.exchange.wiki_pages import GeneratedPage
 from localrag.records import Report, content_id
 from localrag.store import browse, export_rows, graph
 from localrag.text.markdown import escape_markdown
-from localrag.text.sentences import collapse_whitespace, join_names, replace_control_characters
+from localrag.text.sentences import collapse_whitespace, replace_control_characters
 
 _IN_LINK = str.maketrans({"[": "(", "]": ")", "|": "/", "\\": "/", "<": "‹", ">": "›"})
 
@@ -82,7 +82,6 @@ class PageNames:
 
 MAX_QUOTES = 8  # of an entity
 MAX_LINKS = 300  # in one list of a page, followed by how many more there are
-MAX_TITLE_NAMES = 3  # of a community without a report
 HOME_PAGE = "home"
 PageRow = dict[str, Any]
 
@@ -121,7 +120,7 @@ def vault_pages(db: Database, names: Mapping[str, str]) -> Iterator[GeneratedPag
 
 
 def _communities(db: Database) -> dict[str, PageRow]:
-    """The communities that differ from their parent; without a report they have their entities' names: numbers change."""
+    """The communities that differ from their parent."""
     rows: dict[str, PageRow] = {}
     shown: dict[str, str] = {}
     for row in browse.community_tree(db):
@@ -130,10 +129,6 @@ def _communities(db: Database) -> dict[str, PageRow]:
         shown[row["id"]] = parent if parent is not None and is_same else row["id"]
         if not is_same:
             rows[row["id"]] = row | {"parent": parent}
-    members = graph.entities_of_communities(db, [key for key, row in rows.items() if not row["title"]])
-    for key, ids in members.items():
-        first = sorted(graph.entities(db, ids), key=lambda e: (-e.degree, e.name))[:MAX_TITLE_NAMES]
-        rows[key]["title"] = join_names([e.name for e in first])
     return rows
 
 

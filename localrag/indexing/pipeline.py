@@ -343,7 +343,7 @@ async def _build_and_publish(
             db,
             built.staging if built else None,
             layout=layout,
-            without_report=written.failed if written else None,
+            without_report=written.without if written else None,
             embedder=changed_embedder(project),
             settings=states,
         )

@@ -102,8 +102,11 @@ class ReportSourceReader:
         return Community(key, level, ordinal, above, tuple(members_of(self._staged, key)))
 
     def below(self, key: str) -> list[Community]:
-        """The sub-communities of a community, in their order."""
-        return [self.community(part) for part in child_communities(self._staged, key)]
+        """The sub-communities that a community is divided into, in their order; a single one is its copy on the next level."""
+        parts = child_communities(self._staged, key)
+        while len(parts) == 1:
+            parts = child_communities(self._staged, parts[0])
+        return [self.community(part) for part in parts]
 
     def headings_above(self, quotes: Iterable[Quote]) -> dict[str, tuple[int, int]]:
         """The headings above quotes, with the number of quotes and of characters below each."""
@@ -183,7 +186,7 @@ MAX_GROUPS_IN_FLIGHT = 2  # one group is read while workers select the sentences
 class ReportsResult:
     """The outcome of writing reports: the communities without a report, and the settings that record the reports' input."""
 
-    failed: frozenset[str]
+    without: frozenset[str]
     settings: Mapping[str, Any]
 
     @property
@@ -197,6 +200,8 @@ async def write_reports(
     project: Project, style: str, pool: WorkerPool, progress: ProgressReporter, built: BuiltGraph | None = None
 ) -> ReportsResult | None:
     """Write every report whose input changed, from the reports of the level below. A failed report is recorded as a row.
+
+    Which communities have one: `graph.needs_report`.
 
     Works on the new graph `built`, else on the stored one. Returns None if the published reports are up to date. New reports are staged
     until they are published.
@@ -225,13 +230,13 @@ async def write_reports(
             "The model's window is larger now than when the reports were first written. For longer reports: localrag index PATH --rebuild"
         )
     of = {"reports_state": None if writer.failed else state, "reports_hash": recipe, "title_corpus_size": measure}
-    return ReportsResult(frozenset(writer.failed), of)
+    return ReportsResult(frozenset(writer.failed | writer.without), of)
 
 
 async def pending_reports(project: Project, ids: Sequence[str]) -> list[PendingReport]:
     """The reports of published communities that the chat model has not written, in the given order, for a question that needs them.
 
-    Sub-communities count with the reports they have. A community of one relationship is left out: its sentences say as much.
+    Sub-communities count with the reports they have.
     """
     budgets, staged = await current_token_budgets(project), GraphStaging.published(project.db)
     recipe = reports.reports_hash(project.settings, project.model.file.fingerprint, "abstractive", budgets)
@@ -240,31 +245,24 @@ async def pending_reports(project: Project, ids: Sequence[str]) -> list[PendingR
     for community in map(writer.reader.community, ids):
         report = writer.stored_report(community.id)
         draft = writer.build_input(community) if report is not None and report.rating is None else None
-        if draft is not None and not _is_single_relationship(draft):
+        if draft is not None:
             arguments = (community, tuple(draft.elements), draft.input_hash, project.model, project.settings, budgets, PERSON)
             pending.append(PendingReport(community.id, sum(e.tokens for e in draft.elements), partial(abstractive_report, *arguments)))
     return pending
 
 
 def _affected_communities(staged: GraphStaging, built: BuiltGraph, astray: Set[str]) -> dict[int, list[str]]:
-    """Level → the communities affected by a change: they, their sub-communities or their entities changed.
+    """Level → the communities affected by a change: they, those above or below them, or their entities changed.
 
     Includes the communities of `astray`, whose reports quote chunks that no longer exist.
     """
-    db = staged.db
     if built.changed_entities is None:
         return graph.community_ids_by_level(staged)
     changed = graph.changed_communities(staged)
-    asked = (
-        changed
-        | graph.communities_containing(staged, built.changed_entities)
-        | set(graph.staged_report_ids(db))
-        | graph.communities_without_report(db)
-        | astray
-    )
+    asked = changed | graph.communities_containing(staged, built.changed_entities) | set(graph.staged_report_ids(staged.db)) | astray
     rows = [row for key in asked if (row := staged.get("communities", key))]
-    above = {row[3] for row in rows if row[0] in changed and row[3]}
-    return graph.community_ids_by_level(staged, {row[0] for row in rows} | above)
+    beside = {row[3] for row in rows if row[0] in changed and row[3]}.union(*(child_communities(staged, key) for key in changed))
+    return graph.community_ids_by_level(staged, {row[0] for row in rows} | beside)
 
 
 @dataclass(frozen=True)
@@ -281,12 +279,6 @@ class _ReportInput:
     def quotes_by_text(self) -> Mapping[str, Quote]:
         """Its sentences, with whitespace collapsed → a quote of each."""
         return {collapse_whitespace(q.text): q for e in self.elements for q in e.quotes}
-
-
-def _is_single_relationship(draft: _ReportInput) -> bool:
-    """Whether a community has one relationship and no claims: its sentences say as much as a report by the model would."""
-    sources = draft.sources
-    return sources.is_complete and len(sources.among(set(draft.community.entity_ids))) == 1 and not sources.claims_on
 
 
 @dataclass
@@ -306,6 +298,7 @@ class _ReportWriter:
     to_check: Set[str] | None = None
     written: set[str] = field(default_factory=set)
     failed: set[str] = field(default_factory=set)
+    without: set[str] = field(default_factory=set)
     vectors: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -348,8 +341,12 @@ class _ReportWriter:
         async def branch(group: Mapping[int, Sequence[str]]) -> None:
             nonlocal done
             for level in sorted(group, reverse=True):
-                keys = [key for key in group[level] if not self.keep_imported(key)]
-                self.commit()
+                kept = {key for key in group[level] if self.keep_imported(key)}
+                keys = [key for key in group[level] if key not in kept and graph.needs_report(self.staged, key)]
+                without = set(group[level]).difference(kept, keys)
+                self.without |= without
+                self.commit(without)
+                done += len(group[level]) - len(keys)
                 if style == "abstractive":
                     await bounded_map(one(key) for key in keys)
                     continue
@@ -392,7 +389,7 @@ class _ReportWriter:
         """Write reports of verbatim sentences. Only sentences of reports to be written are embedded, since embedding takes most of the
         time.
         """
-        drafts = [self.build_input(c) for c in communities if not self.inherit_report(c)]
+        drafts = [self.build_input(c) for c in communities]
         stored = [(d, self.reusable_report(d)) for d in drafts]
         vectors = await self.embed_cached([text for d, report in stored if report is None for text in d.quotes_by_text])
         for kept in [report for _, report in stored if report is not None and not self.update_titles]:
@@ -435,10 +432,7 @@ class _ReportWriter:
     async def abstractive(self, community: Community) -> None:
         """Write a report by the model; a failed one is recorded as a row, and the communities above it do without."""
         project = self.project
-        draft = None if self.inherit_report(community, MIN_SHARED_MEMBERS) else self.build_input(community)
-        if draft is not None and _is_single_relationship(draft):
-            await self.extractive([community])
-            return
+        draft = None if self.inherit_report(community) else self.build_input(community)
         try:
             if draft is not None:
                 reusable = self.reusable_report(draft)
@@ -449,23 +443,13 @@ class _ReportWriter:
             self.failed.add(community.id)
 
     def keep_imported(self, key: str) -> bool:
-        """Keep another program's report on an imported community, also if it is carried down a level; returns whether there is one."""
-        if not self.imported_ids:
+        """Keep another program's report on an imported community; returns whether there is one."""
+        report = self.stored_report(key) if key in self.imported_ids else None
+        if report is None or not report.input_hash.startswith(f"{IMPORTED_MARK} "):
             return False
         community = self.reader.community(key)
-        report = self._imported(community)
-        if report is None:
-            return False
-        elements = self.build_context(community, self.reader.sources(community), self.budgets)
-        self.save(self.requote(replace(report, community_id=key), elements))
+        self.save(self.requote(report, self.build_context(community, self.reader.sources(community), self.budgets)))
         return True
-
-    def _imported(self, community: Community) -> Report | None:
-        report = self.stored_report(community.id) if community.id in self.imported_ids else None
-        if report is not None and report.input_hash.startswith(f"{IMPORTED_MARK} "):
-            return report
-        above = self.reader.community(community.parent_id) if community.parent_id else None
-        return self._imported(above) if above and len(above.entity_ids) == len(community.entity_ids) else None
 
     def stored_report(self, key: str) -> Report | None:
         """The stored report of a community, whatever its input was."""
@@ -481,11 +465,11 @@ class _ReportWriter:
         """The report of a community in this run."""
         return self.stored_report(key) if key in self.written or (self.to_check is not None and key not in self.to_check) else None
 
-    def inherit_report(self, community: Community, min_shared: float = 1.0) -> bool:
-        """Copy the report of a sub-community with at least this share of the community's members; returns whether there is one."""
+    def inherit_report(self, community: Community) -> bool:
+        """Copy the report of a sub-community with nearly all of the community's members; returns whether there is one."""
         below = max(self.reader.below(community.id), key=lambda c: len(c.entity_ids), default=None)
-        is_equal = below is not None and len(below.entity_ids) >= min_shared * len(community.entity_ids)
-        report = self.current_report(below.id) if below is not None and is_equal else None
+        is_alike = below is not None and len(below.entity_ids) >= MIN_SHARED_MEMBERS * len(community.entity_ids)
+        report = self.current_report(below.id) if below is not None and is_alike else None
         if report is None:
             return False
         self.save(replace(report, community_id=community.id, input_hash=content_id("carried down", report.input_hash)))

@@ -250,9 +250,9 @@ def entities_by_degree(community: Community, sources: ReportSources) -> list[Ent
 def reports_hash(settings: IndexSettings, model_fingerprint: str, style: str, budgets: TokenBudgets = MIN_BUDGETS) -> str:
     """The hash of everything that all reports depend on besides the graph."""
     if style == "extractive":
-        return content_id("report 5", style)
+        return content_id("report 7", style)
     shape = shape_text(report_fields([], budgets))
-    return content_id("report 6", style, model_fingerprint, settings.language, _prompt(settings, budgets).hash, shape, repr(budgets))
+    return content_id("report 8", style, model_fingerprint, settings.language, _prompt(settings, budgets).hash, shape, repr(budgets))
 
 
 def _prompt(settings: IndexSettings, budgets: TokenBudgets) -> Prompt:

@@ -167,7 +167,8 @@ async def ask_global(question: Question, project: Project) -> AnswerDraft:
     if question.is_extractive:
         points = quote_reports(question, ids, project)
         return AnswerDraft(points, "" if points else "No report of this level is relevant to the question.", level, note)
-    if not question.options.context_only and is_slow_map(question, project, await _size_of_reports(ids, project)):
+    is_slow = is_slow_map(question, project, await _size_of_reports(ids, project))
+    if not ids or (is_slow and not question.options.context_only):
         return await _write_by_theme(question, ids, project)
     scored = rank_by_relevance(question, ids, graph.coverage_of(project.db, ids), project)
     order = [*scored, *(i for i in ids if i not in scored)]
@@ -271,14 +272,14 @@ def _nearest(question: Question, ids: Sequence[str], project: Project) -> list[s
     return [*ranked, *sorted(set(ids) - set(ranked))][:k]
 
 
-def _level(requested: int | None, project: Project, max_communities: int) -> tuple[int, str]:
-    """The requested level, else the deepest with at most `max_communities`, else the coarsest; and a note."""
-    sizes = graph.communities_per_level(project.db)
+def _level(requested: int | None, project: Project, max_reports: int) -> tuple[int, str]:
+    """The requested level, else the deepest with at most `max_reports`, else the coarsest; and a note."""
+    sizes = {n: len(graph.report_communities_at_level(project.db, n)) for n in graph.communities_per_level(project.db)}
     if requested is not None:
         if requested not in sizes:
             raise UsageError(f"There is no community level {requested}.", f"Levels here: 0 (coarsest) to {max(sizes)}.")
         return requested, ""
-    level = max((n for n, size in sizes.items() if size <= max_communities), default=0)
+    level = max((n for n, size in sizes.items() if size <= max_reports), default=0)
     return level, f"Level {level} of 0 to {max(sizes)}: {sizes[level]} reports."
 
 

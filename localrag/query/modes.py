@@ -62,10 +62,8 @@ def available_mode(project: Project, mode: str) -> tuple[str, str]:
     remedies = {"running": " It is being built now.", "complete": "", "partial": ""}
     building = remedies.get(run["state"], " Index again to finish it: localrag index PATH") if run else ""
     has_rows = partial(graph.has_rows, project.db)
-    if mode in ("global", "drift") and not has_rows("reports"):
-        reason = "No reports are written yet" if has_rows("communities") else "The graph has no communities"
-        if isinstance(project.db, FilteredDatabase) and graph.has_rows(project.db, "main.reports"):
-            reason = "No report quotes the selected documents"
+    if mode in ("global", "drift") and not has_rows("reports" if mode == "drift" else "communities"):
+        reason = "No report quotes these documents" if has_rows("communities") else "The graph has no communities"
         return ("mix" if has_rows("entities") else "basic"), f"{reason}, so this is answered from the passages.{building}"
     if mode in ("local", "mix") and not has_rows("entities"):
         return "basic", f"The graph has no entities, so this is answered from the nearest passages.{building}"

@@ -13,6 +13,7 @@ from localrag.records import Quote
 from localrag.store import chunks, documents, graph, llm_cache, retention, runs
 from localrag.store.collections import collections
 from localrag.store.database import ViewRow
+from localrag.store.graph import COMMUNITY_SIZE, COMMUNITY_TITLE
 from localrag.system.resources import is_alive
 
 CONTEXT_CHARS = 60  # characters on either side of a mention
@@ -195,26 +196,35 @@ def evidence_of(db: Database, relationship_id: str, limit: int) -> list[ViewRow]
 
 
 def communities_of(db: Database, entity_id: str) -> list[ViewRow]:
-    """The communities an entity is in, the coarsest first, with the titles of their reports."""
-    return list(
+    """The different communities an entity is in, the coarsest first, with their titles."""
+    rows = list(
         db.query(
-            "SELECT c.id, c.level, c.ordinal, coalesce(r.title, '') AS title"
+            f"SELECT c.id, c.level, c.ordinal, {COMMUNITY_TITLE} AS title, {COMMUNITY_SIZE} AS entities"
             " FROM community_members m JOIN communities c ON c.id = m.community_id"
             " LEFT JOIN reports r ON r.community_id = c.id WHERE m.entity_id = ? ORDER BY c.level",
             [entity_id],
         )
     )
+    return [row for n, row in enumerate(rows) if not n or row["entities"] != rows[n - 1]["entities"]]
 
 
 def community_tree(db: Database) -> list[ViewRow]:
-    """Every community, the coarsest first: its position in the tree, its number of entities, its report's title (None without one)."""
-    return list(
-        db.query(
-            "SELECT c.id, c.level, c.ordinal, c.parent_id AS parent, r.title,"
-            " (SELECT count(*) FROM community_members m WHERE m.community_id = c.id) AS entities"
-            " FROM communities c LEFT JOIN reports r ON r.community_id = c.id ORDER BY c.level, c.ordinal"
+    """Every community, the coarsest first: its position in the tree, number of entities, title, and whether it has a report.
+
+    One that a level repeats unchanged has the title and the report of that above.
+    """
+    rows = {
+        row["id"]: row
+        for row in db.query(
+            f"SELECT c.id, c.level, c.ordinal, c.parent_id AS parent, {COMMUNITY_TITLE} AS title, r.title IS NOT NULL AS has_report,"
+            f" {COMMUNITY_SIZE} AS entities FROM communities c LEFT JOIN reports r ON r.community_id = c.id ORDER BY c.level, c.ordinal"
         )
-    )
+    }
+    for row in rows.values():
+        above = rows.get(row["parent"] or "")
+        if above and above["entities"] == row["entities"]:
+            row |= {"title": above["title"], "has_report": above["has_report"]}
+    return list(rows.values())
 
 
 def change_token(db: Database) -> str:
@@ -280,7 +290,6 @@ def index_status(db: Database, folder: Path) -> dict[str, Any]:
         "collections": collections(db),
         "skipped": [{"path": s.path, "reason": s.reason, "failed": s.is_failure} for s in documents.skipped_files(db)],
         "failed": [{"stage": f.stage, "subject": f.subject, "reason": f.reason} for f in runs.failures(db)],
-        "coverage": graph.report_coverage(db),
         "noise": chunks.count_rejected_names(db),
         "dropped_rows": sum(settings.get("dropped_rows", {}).values()),
         "merged": graph.count_merged_names(db),

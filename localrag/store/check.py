@@ -18,13 +18,14 @@ import numpy as np
 from sqlite_utils import Database
 
 from localrag.records import IMPORTED_MARK, PENDING_IMPORT_HASH, content_id
-from localrag.store import entity_network, generations, layout, runs, vectors
+from localrag.store import entity_network, generations, graph, layout, runs, vectors
 from localrag.store.database import DATA_ERRORS, back_up_database, folder_of, rebuildable_files
 from localrag.store.documents import matches_document_id
 from localrag.store.entity_network import update_cache_files
 from localrag.store.full_text import index_chunks
 from localrag.store.location import DATABASE_FILE
 from localrag.store.schema import CONTENT_TABLES, changed_tables, create_schema, recompute_checksums
+from localrag.store.staging import GraphStaging
 from localrag.system.files import new_database_file
 from localrag.text.sentences import cjk_bigrams, collapse_whitespace
 
@@ -260,13 +261,15 @@ def check_layout(db: Database) -> tuple[str, list[Problem]]:
 
 
 def _check_reports(db: Database) -> tuple[str, list[Problem]]:
-    """Check that each community has a report, and that the quotes of its findings are verbatim."""
+    """Check that each community of several passages has a report, and that the quotes of its findings are verbatim."""
     found = []
     if stale := _stale_reports(db):
         text = f"{len(stale)} reports with a quote that is not where they say: {first_few(stale)}"
         found.append(Problem(text, is_pending=not is_last_run_complete(db)))
     failed = "SELECT subject FROM failures WHERE stage = 'report'"
-    if missing := keys_of(db, f"SELECT id FROM communities EXCEPT SELECT community_id FROM reports EXCEPT {failed}"):
+    staged = GraphStaging.published(db)
+    without = keys_of(db, f"SELECT id FROM communities EXCEPT SELECT community_id FROM reports EXCEPT {failed}")
+    if missing := [community for community in without if graph.needs_report(staged, community)]:
         is_pending = not runs.load_settings(db).get("reports_state") or not is_last_run_complete(db)
         found.append(Problem(f"{len(missing)} communities have no report", is_pending=is_pending))
     return f"{count_rows(db, 'reports')} reports, with verbatim quotes", found

@@ -1,11 +1,11 @@
-"""The graph as rows: entities, relationships, mentions, evidence, claims, communities, reports; coverage; title word counts.
+"""The graph as rows: entities, relationships, mentions, evidence, claims, communities, reports; title word counts.
 
 Words of `title_word_counts` are hashed: the counts stay for a while after an edit, the text must not.
 """
 
 import json
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict
 from hashlib import blake2b
@@ -267,20 +267,16 @@ def has_rows(db: Database, table: str) -> bool:
     return bool(db.execute(f"SELECT EXISTS (SELECT 1 FROM {table})").fetchone()[0])
 
 
+COMMUNITY_SIZE = "(SELECT count(*) FROM community_members m WHERE m.community_id = c.id)"  # entities, of a row c of communities
+COMMUNITY_TITLE = (  # of a row c of communities and r of reports: the report's title, else the names of its most connected entities
+    "coalesce(r.title, (SELECT group_concat(name, ', ') FROM (SELECT e.name FROM community_members m JOIN entities e ON e.id = m.entity_id"
+    " WHERE m.community_id = c.id ORDER BY e.degree DESC, e.name LIMIT 3)))"
+)
+
+
 def communities_per_level(db: Database) -> dict[int, int]:
     """Level → number of communities."""
     return {r["level"]: r["n"] for r in db.query("SELECT level, count(*) AS n FROM communities GROUP BY level ORDER BY level")}
-
-
-def report_coverage(db: Database) -> dict[str, Any]:
-    """The number of documents quoted in a report, and the paths of those that mention no entity of a community with a report."""
-    quoted = db.execute("SELECT count(*) FROM documents WHERE id IN (SELECT document_id FROM report_documents)").fetchone()[0]
-    reported = "SELECT 1 FROM community_members e JOIN reports r ON r.community_id = e.community_id WHERE e.entity_id = m.entity_id"
-    mentioned = f"SELECT 1 FROM chunks c JOIN mentions m ON m.chunk_id = c.id WHERE c.document_id = d.id AND EXISTS ({reported})"
-    if not has_rows(db, "reports"):  # no reports yet: skip the scan of all mentions
-        mentioned = "SELECT 1 WHERE false"
-    missing = db.execute(f"SELECT path FROM documents d WHERE NOT EXISTS ({mentioned}) ORDER BY path")
-    return {"quoted": quoted, "in_no_report": [path for (path,) in missing]}
 
 
 def community_ids_by_level(staged: GraphStaging, keys: Collection[str] | None = None) -> dict[int, list[str]]:
@@ -313,9 +309,22 @@ def communities_containing(staged: GraphStaging, entities: Collection[str]) -> s
     return {key for (key,) in rows}
 
 
-def communities_without_report(db: Database) -> set[str]:
-    """The published communities without a published report."""
-    return {key for (key,) in db.execute("SELECT id FROM main.communities EXCEPT SELECT community_id FROM main.reports")}
+MIN_REPORT_PASSAGES = 2  # that speak of a community with a report: the report of one passage would only repeat it
+
+
+def needs_report(staged: GraphStaging, community: str) -> bool:
+    """Whether several passages mention two of a community's entities, and it is no copy of that above, whose report stands for both."""
+    row, members = staged.get("communities", community), members_of(staged, community)
+    if row and row[3] and staged.count("community_members", "t.community_id = ?", [row[3]]) == len(members):
+        return False
+    named, passages = defaultdict[str, set[str]](set), set[str]()
+    for chunk, entity in staged.select("mentions", f"t.entity_id {IN_JSON_LIST}", [json.dumps(members)], "t.chunk_id, t.entity_id"):
+        named[chunk].add(entity)
+        if len(named[chunk]) >= min(2, len(members)):
+            passages.add(chunk)
+            if len(passages) == MIN_REPORT_PASSAGES:
+                return True
+    return False
 
 
 def current_report(db: Database, community: str) -> Report | None:

@@ -7,6 +7,8 @@ from typing import Any
 from sqlite_utils import Database
 
 from localrag.records import CommunityEdge, GraphLayout, Position
+from localrag.store.graph import COMMUNITY_SIZE, COMMUNITY_TITLE
+from localrag.store.staging import IN_JSON_LIST
 
 
 def load_layout(db: Database) -> GraphLayout:
@@ -83,10 +85,13 @@ def node_labels(db: Database, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def community_labels(db: Database, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Id, level, number and title of communities, by id; the title is empty without a report."""
+    """Id, level, number and title of communities, by id; one that a level repeats unchanged has the title of that above."""
+    copied = f"JOIN communities c ON c.id = copies.parent_id WHERE {COMMUNITY_SIZE} = copies.size"
     rows = db.query(
-        "SELECT c.id, c.level, c.ordinal, coalesce(r.title, '') AS title FROM communities c"
-        " LEFT JOIN reports r ON r.community_id = c.id WHERE c.id IN (SELECT value FROM json_each(?))",
+        "WITH RECURSIVE copies(key, id, level, ordinal, parent_id, size) AS ("
+        f"SELECT c.id, c.id, c.level, c.ordinal, c.parent_id, {COMMUNITY_SIZE} FROM communities c WHERE c.id {IN_JSON_LIST}"
+        f" UNION ALL SELECT key, c.id, copies.level, copies.ordinal, c.parent_id, size FROM copies {copied})"
+        f" SELECT key AS id, c.level, c.ordinal, {COMMUNITY_TITLE} AS title FROM copies c LEFT JOIN reports r ON r.community_id = c.id",
         [json.dumps(list(ids))],
     )
-    return {row["id"]: row for row in rows}
+    return {row["id"]: row for row in rows}  # of the rows of one key the last is the first community of its copies

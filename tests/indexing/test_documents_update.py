@@ -195,12 +195,3 @@ def test_a_plan_says_what_a_run_would_cost_and_does_nothing(tmp_path):
     assert re.search("calls +about 0 of", tagged.stdout)  # the tagger reads it
     assert "3: 1 to read, 1 unchanged, 1 cannot be read" in again.stdout
     assert rows(tmp_path, "SELECT path FROM documents") == [("docs/a.txt",)]
-
-
-def test_a_document_without_a_name_is_in_no_report(tmp_path):
-    """`status` names the documents that no report rests on, and counts those quoted."""
-    put(tmp_path, {"a.txt": TOWN["b.txt"], "plain.txt": "it rained. nothing was said, and nobody came."})
-    index(tmp_path, reports=True)
-    found = run_localrag("status", cwd=tmp_path)
-
-    assert "in no report: 1 of 2 documents: docs/plain.txt" in found.stdout

@@ -41,15 +41,38 @@ def town(tmp_path_factory):
     return folder, *index(folder)
 
 
-def test_a_community_carried_down_has_the_report_of_its_copy(town):
-    """Every community has a report; one that is the same on two levels has the same on both."""
-    _, communities, reports = town
-    assert reports.keys() == {c.id for c in communities}
-    of_members = {}
-    for c in communities:
-        of_members.setdefault(frozenset(c.entity_ids), set()).add((reports[c.id].title, reports[c.id].findings))
-    assert all(len(different) == 1 for different in of_members.values())
-    assert len(of_members) < len(communities)
+def due(folder, communities):
+    """The communities that differ from those above, and have two chunks which each mention two of their entities."""
+    with open_for_writing(folder / ".localrag", engine=EngineOptions()) as project:
+        named = {}
+        for chunk, entity in project.db.execute("SELECT chunk_id, entity_id FROM mentions"):
+            named.setdefault(chunk, set()).add(entity)
+    members = {c.id: {*c.entity_ids} for c in communities}
+    own = [c.id for c in communities if members.get(c.parent_id) != members[c.id]]
+    return {key for key in own if sum(len(names & members[key]) > 1 for names in named.values()) > 1}
+
+
+def test_reports_are_of_communities_that_several_passages_speak_of(town):
+    """A community of one passage has none, and one that a level repeats unchanged has that of the first."""
+    folder, communities, reports = town
+    assert reports.keys() == due(folder, communities)
+    assert 0 < len(reports) < 0.8 * len(communities)
+
+
+def test_a_second_passage_brings_a_report_and_its_loss_takes_it(tmp_path):
+    """A community gets a report when another document speaks of it, and loses it when that is about something else."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_text("Ann Miller met Bert Baker in Hull.")
+    alone, none = index(tmp_path)
+    (tmp_path / "docs" / "b.txt").write_text("Ann Miller wrote to Bert Baker from Hull.")
+    communities, reported = index(tmp_path)
+    of_two = due(tmp_path, communities)
+    (tmp_path / "docs" / "b.txt").write_text("It rained.")
+    _, again = index(tmp_path)
+
+    assert alone
+    assert (none, again) == ({}, {})
+    assert reported.keys() == of_two != set()
 
 
 def test_sentences_of_another_splitter_are_not_used(town):
@@ -79,6 +102,7 @@ def of_today(folder, *, recluster=False):
             rank_by_relevance(Question("q", made_vectors(["q"])[0], "extractive", QueryOptions()), list(reports), covered, project)
         )
         chunks = graph.counts(project.db)["chunks"]
+    found = [c for c in found if c.id in reports]
     inside = {c.id: frozenset(o.entity_ids for o in found if {*o.entity_ids} < {*c.entity_ids}) for c in found}
     key = {c.id: (c.level, c.entity_ids, inside[c.id]) for c in found}  # a report is written from those of the communities inside
     said = {
@@ -141,10 +165,12 @@ def test_claims_are_quoted_in_reports_and_local_answers(tmp_path):
     (tmp_path / "docs").mkdir()
     text = "Ruth Sand met Lars Holm in Vardby.\n\nIt was said that she took money for the quay."
     (tmp_path / "docs" / "a.txt").write_text(text)
+    (tmp_path / "docs" / "b.txt").write_text("Ruth Sand saw Lars Holm again.")
     with open_for_writing(tmp_path / ".localrag", extractor="phrases", engine=EngineOptions()) as project:
         asyncio.run(build_index([tmp_path / "docs"], project, lambda _: None))
         assert not any("took money" in f.explanation for r in graph.reports(project.db) for f in r.findings)
-        (found,) = chunks_store.extractions(project.db, PHRASES_HASH)
+        first = next(c.id for c in chunks_store.all_chunks(project.db) if c.text.startswith("Ruth Sand met"))
+        found = next(e for e in chunks_store.extractions(project.db, PHRASES_HASH) if e.chunk_id == first)
         start = text.index("It was said")
         claim = ExtractedClaim("Ruth Sand", "", "bribery", "SUSPECTED", "", "", "she took money", start, len(text))
         chunks_store.save_extractions(project.db, PHRASES_HASH, [replace(found, claims=(claim,))])
@@ -185,13 +211,13 @@ def test_an_edit_looks_only_at_reports_that_something_new_bears_on(tmp_path, mon
     monkeypatch.setattr(ReportSourceReader, "sources", lambda self, community: (looked.append(community.id), sources(self, community))[1])
     file = max((f for f in (tmp_path / "docs").rglob("*.*") if f.suffix in (".md", ".txt")), key=lambda f: f.stat().st_size)
     file.write_text("Zebulon Quarrington greeted Hildegund Perrywinkle.\n\n" + file.read_text(encoding="utf-8"), encoding="utf-8")
-    levels, after = index(tmp_path, **short)
+    _, after = index(tmp_path, **short)
     few = len(looked)
     with open_for_writing(tmp_path / ".localrag", engine=EngineOptions()) as project:
         runs.save_settings(project.db, reports_state=None, reports_hash=None)
     _, again = index(tmp_path, **short)
 
-    assert 0 < few < 0.2 * len(levels)
+    assert 0 < few < 0.2 * len(after)
     assert sum(i in after and after[i].summary == r.summary for i, r in before.items()) > 0.9 * len(before)
-    assert len(looked) - few > 0.5 * len(levels)  # of a community carried down the report is taken over
+    assert len(looked) - few > 0.5 * len(again)  # of a community carried down the report is taken over
     assert again == after

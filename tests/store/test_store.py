@@ -171,20 +171,6 @@ def reported(db):
     return db
 
 
-def test_documents_that_reports_quote_are_counted_and_those_in_none_are_named(reported):
-    """A document that went is not counted any more; one without an entity of a report is in none, and without reports all are."""
-    add(reported, "b.txt", "Nobody came. ")
-
-    assert graph.report_coverage(reported) == {"quoted": 1, "in_no_report": ["b.txt"]}
-
-    documents.remove_document(reported, "a.txt")
-    generations.publish(reported, without_report=[])
-    assert graph.report_coverage(reported) == {"quoted": 0, "in_no_report": ["b.txt"]}
-    add(reported, "a.txt", "Ann met Bert. ")
-    reported["reports"].delete_where()
-    assert graph.report_coverage(reported) == {"quoted": 0, "in_no_report": ["a.txt", "b.txt"]}
-
-
 def test_reports_come_one_by_one_and_stand_for_parts_without(reported):
     """Chosen reports come in the order asked for; a part without one has that above it, once."""
     assert [r.title for r in graph.reports_of(reported, ["one", "none", "both"])] == ["one", "both"]

@@ -92,9 +92,7 @@ def print_tree(roots: Sequence[dict[str, Any]]) -> None:
 
     def add(parent: Tree, node: dict[str, Any]) -> None:
         covers = "" if node["coverage"] is None else f", {_share_text(node['coverage'])} of the passages"
-        branch = parent.add(
-            styled((node["id"], "dim"), f" {node['title'] or '(no report)'} ", (f"{node['entities']} entities{covers}", "dim"))
-        )
+        branch = parent.add(styled((node["id"], "dim"), f" {node['title']} ", (f"{node['entities']} entities{covers}", "dim")))
         parts = node["parts"]
         while len(parts) == 1 and parts[0]["entities"] == node["entities"]:
             parts = parts[0]["parts"]
@@ -140,9 +138,6 @@ def log_json(number: int, at: str, answer: Answer, root: Path) -> dict[str, Any]
 def print_status(status: dict[str, Any]) -> None:
     """Print the status as named values, then skipped and failed items."""
     print_fields(_status_fields(status))
-    if missing := status["coverage"]["in_no_report"]:
-        named = ", ".join(map(escape_line, missing[:5])) + " …" * (len(missing) > 5)
-        stdout_console.print(f"in no report: {len(missing)} of {status['documents']} documents: {named}")
     for row in status["skipped"]:
         stdout_console.print(f"{'failed' if row['failed'] else 'left out'}: {escape_line(row['path'])}: {row['reason']}")
     for row in status["failed"]:

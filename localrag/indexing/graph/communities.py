@@ -199,9 +199,9 @@ def surviving_imports(levels: Sequence[Community], lost: Set[str], now: Mapping[
 
     broken = {root(c.id) for c in levels if not lost.isdisjoint(c.entity_ids) or any(e not in now for e in c.entity_ids)}
     surviving = [c for c in levels if root(c.id) not in broken]
-    deepest = max((c.level for c in surviving), default=0)
+    divided = {c.parent_id for c in surviving}
     home: dict[str, str] = {}  # merged entities belong to the community of the first of them
-    for c in (c for c in surviving if c.level == deepest):
+    for c in (c for c in surviving if c.id not in divided):
         for e in c.entity_ids:
             home.setdefault(now[e], c.id)
     members: defaultdict[str, list[str]] = defaultdict(list)

@@ -6,7 +6,7 @@ import { Combobox, entityGroup, names } from "../lib/find.js";
 import { number, t } from "../lib/i18n.js";
 import { Failure, placeName, useData, useTitle, Waiting } from "../lib/parts.js";
 import { to } from "../lib/route.js";
-import { communityName, kindOf, Quoted, Section } from "./library.js";
+import { kindOf, Quoted, Section } from "./library.js";
 
 export default function Entity({ route }) {
   const id = route.args[0] ?? "";
@@ -41,7 +41,7 @@ function Known({ one }) {
     </${Section}>
     <${Section} title=${t("nav.reports")} when=${one.communities.length > 0}>
       <ul class="plain">${one.communities.map((c) => html`<li key=${c.id}>
-        ${c.title ? html`<a href=${to("report", c.id)} dir="auto">${c.title}</a>` : html`<span class="soft">${communityName(c)}</span>`}
+        <a href=${to("report", c.id)} dir="auto">${c.title}</a>
         <span class="soft"> ${t("reports.level", { n: c.level })}</span></li>`)}</ul>
     </${Section}>`;
 }

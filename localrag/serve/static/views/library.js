@@ -29,8 +29,5 @@ export function Section({ title, note = "", when = true, children }) {
   return html`<section class="section"><h2>${title}${note && html` <span class="count">${note}</span>`}</h2>${children}</section>`;
 }
 
-/** A community by its title, or by its number where it has none. */
-export const communityName = (one) => one.title || t("reports.unnamed", { number: one.number });
-
 /** Where one is among the themes: the number and the level. */
 export const communityPlace = (one) => `${one.number} · ${t("reports.level", { n: one.level })}`;

@@ -6,7 +6,7 @@ import { number, percent, t } from "../lib/i18n.js";
 import { Markdown } from "../lib/markdown.js";
 import { Failure, useData, useTitle, Waiting } from "../lib/parts.js";
 import { to } from "../lib/route.js";
-import { communityName, communityPlace, Entities, Quoted, Section } from "./library.js";
+import { communityPlace, Entities, Quoted, Section } from "./library.js";
 
 const BEST = 10; // the highest rating
 
@@ -15,7 +15,7 @@ export default function Report({ route }) {
   const { data, error, again } = useData((signal) => get(`/api/reports/${encodeURIComponent(id)}`, signal), [id]);
   useTitle(data?.title ?? t("report.title"));
   return html`<div class="page report">
-    <p class="way"><a href="#/graph">${t("nav.graph")}</a>${data?.parent && html` › <a href=${to("report", data.parent.id)}>${communityName(data.parent)}</a>`}</p>
+    <p class="way"><a href="#/graph">${t("nav.graph")}</a>${data?.parent && html` › <a href=${to("report", data.parent.id)}>${data.parent.title}</a>`}</p>
     <h1 dir="auto">${data?.title ?? t("report.title")}</h1>
     ${error && html`<${Failure} error=${error} again=${again} />`}
     ${!data && !error && html`<${Waiting} />`}
@@ -34,8 +34,7 @@ function Written({ found }) {
       <ol class="findings">${found.findings.map((one, i) => html`<li key=${i}><${Finding} one=${one} /></li>`)}</ol>
     </${Section}>
     <${Section} title=${t("report.children")} when=${found.children.length > 0}>
-      <ul class="plain">${found.children.map((one) => html`<li key=${one.id}>
-        ${one.title ? html`<a href=${to("report", one.id)} dir="auto">${one.title}</a>` : html`<span class="soft">${communityName(one)}</span>`}</li>`)}</ul>
+      <ul class="plain">${found.children.map((one) => html`<li key=${one.id}><a href=${to("report", one.id)} dir="auto">${one.title}</a></li>`)}</ul>
     </${Section}>
     <${Section} title=${t("report.entities")} note=${number(found.entities.length)} when=${found.entities.length > 0}><${Entities} entities=${found.entities} /></${Section}>`;
 }

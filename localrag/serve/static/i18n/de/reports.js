@@ -5,7 +5,6 @@ export default {
   "reports.none": "Es gibt noch keine Themen. Sie entstehen beim Einlesen von Dokumenten.",
   "reports.none.add": "Dokumente hinzufügen",
   "reports.level": "Ebene {n}",
-  "reports.unnamed": "Community {number}",
   "reports.entities": { one: "{n} Entität", other: "{n} Entitäten" },
   "reports.coverage": "{share} des Textes",
   "report.title": "Community",

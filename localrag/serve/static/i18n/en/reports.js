@@ -5,7 +5,6 @@ export default {
   "reports.none": "There are no themes yet. They appear when documents are indexed.",
   "reports.none.add": "Add documents",
   "reports.level": "level {n}",
-  "reports.unnamed": "Community {number}",
   "reports.entities": { one: "{n} entity", other: "{n} entities" },
   "reports.coverage": "{share} of the text",
   "report.title": "Community",

@@ -5,7 +5,6 @@ export default {
   "reports.none": "还没有主题。索引文档后就会出现。",
   "reports.none.add": "添加文档",
   "reports.level": "第 {n} 层",
-  "reports.unnamed": "社区 {number}",
   "reports.entities": { other: "{n} 个实体" },
   "reports.coverage": "占文本的 {share}",
   "report.title": "社区",
