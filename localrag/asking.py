@@ -29,7 +29,6 @@ from localrag.query.question import (
     NO_CALLBACKS,
     AnswerCallbacks,
     AnswerDraft,
-    FindPendingReports,
     QueryBudget,
     QueryOptions,
     Question,
@@ -53,13 +52,11 @@ async def answer_question(
     options: QueryOptions,
     watch: AnswerCallbacks = NO_CALLBACKS,
     history: Sequence[Answer] = (),
-    pending_reports: FindPendingReports | None = None,
 ) -> Answer:
     """Answer a question from the index, with verified citations; the answer is stored unless the project keeps none.
 
     `watch` receives the answer's text sentence by sentence, checked and cited, and the status before. If cancelled, the answer so far is
-    stored. `history`: the conversation so far, if it is not stored in the index (`options.conversation`). `pending_reports`: finds reports
-    that the chat model may write for a question about the whole.
+    stored. `history`: the conversation so far, if it is not stored in the index (`options.conversation`).
 
     The whole answer uses one snapshot of the index (`database.snapshot`), whatever is written meanwhile. If the graph is empty or
     incomplete, or the window too small for a mode, the next simpler mode is used and the answer's note says so. `watch.confirm_cost` is
@@ -83,7 +80,6 @@ async def answer_question(
             watch=watch,
             history=turns,
             asked=text,
-            pending_reports=pending_reports,
         )
         answer = await _run_steps(question, replace(project, db=db), store)
     return store(answer)

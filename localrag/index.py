@@ -37,7 +37,7 @@ from localrag.project import (
     prompts_in_use,
     settings_without_embedder,
 )
-from localrag.records import Answer, Chunk, Citation, Document, Entity, NameMerge, PendingReport, Report
+from localrag.records import Answer, Chunk, Citation, Document, Entity, NameMerge, Report
 from localrag.settings import INDEX_FOLDER, IndexSettings
 from localrag.store import answers as answers_store
 from localrag.store import browse, chunks, graph
@@ -431,7 +431,7 @@ class Index(IndexReader):
 
         watch = watch or NO_CALLBACKS
         watch = replace(watch, on_text=on_text or watch.on_text)
-        return await answer_question(question, self._query_project(), QueryOptions(**options), watch, history, _pending_reports)
+        return await answer_question(question, self._query_project(), QueryOptions(**options), watch, history)
 
     async def astream(self, question: str, **options: Any) -> AsyncIterator[str | Answer]:
         """Yield the checked answer text as it comes, and finally the complete `Answer`. Closing the iterator stops the model."""
@@ -614,13 +614,6 @@ def _known(settings: dict[str, Any]) -> dict[str, Any]:
     if unknown := settings.keys() - {field.name for field in fields(IndexSettings)}:
         raise UsageError(f"There is no setting {sorted(unknown)[0]!r}.", "Settings are the fields of localrag.settings.IndexSettings.")
     return settings
-
-
-async def _pending_reports(project: Project, ids: Sequence[str]) -> Sequence[PendingReport]:
-    """Reports that the chat model may write for a question; the package that indexes is imported only if there is one."""
-    from localrag.indexing.report_stage import pending_reports
-
-    return await pending_reports(project, ids)
 
 
 __all__ = ["Index", "SearchHit"]

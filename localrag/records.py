@@ -4,7 +4,7 @@ Offsets are in characters of the document's text; ids are content hashes.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -341,15 +341,6 @@ class Report:
         """The report as text: title, summary, findings."""
         findings = (f"## {f.summary}\n\n{f.explanation}" for f in self.findings)
         return "\n\n".join([f"# {self.title}", self.summary, *findings])
-
-
-@dataclass(frozen=True, slots=True)
-class PendingReport:
-    """A report that the chat model can write: its community, the tokens of its context, and the call, which raises CALL_ERRORS."""
-
-    community_id: str
-    tokens: int
-    write: Callable[[], Awaitable[Report]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from heapq import heappush, heappushpop
 from typing import Any
 
@@ -28,23 +28,22 @@ from localrag.indexing.reports import (
     SelectSentences,
     SentencePool,
     WriteReport,
-    abstractive_report,
     build_report_context,
 )
 from localrag.indexing.tasks import WorkerPool, embed_texts, run_in_order
 from localrag.indexing.titles import TITLES_VERSION, Section, TitleSource, singular, title_words, titled_sections
-from localrag.indexing.workers.pool import LocalPool, task_context
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, less_than
 from localrag.llm.grammar import DEFAULT_ENTITY_TYPE
-from localrag.llm.model import CALL_ERRORS, PERSON, bounded_map
+from localrag.llm.model import CALL_ERRORS, bounded_map
 from localrag.project import Project, current_token_budgets, resolve_token_budgets
-from localrag.records import IMPORTED_MARK, Claim, Community, Entity, Failure, PendingReport, Quote, Relationship, Report, content_id
+from localrag.records import IMPORTED_MARK, Claim, Community, Entity, Failure, Quote, Relationship, Report, content_id
 from localrag.store import chunks as chunks_store
 from localrag.store import documents as documents_store
 from localrag.store import graph, runs
-from localrag.store.generations import reports_quoting_ended_chunks, shifted_chunks, shifted_report
+from localrag.store.generations import publish_reports, reports_quoting_ended_chunks, shifted_chunks, shifted_report
 from localrag.store.graph import child_communities, members_of
 from localrag.store.staging import IN_JSON_LIST, GraphStaging
+from localrag.store.vectors import save_vectors
 from localrag.text.quotes import claim_quotes
 from localrag.text.sentences import collapse_whitespace, is_cjk
 
@@ -175,6 +174,7 @@ class ReportSourceReader:
 MIN_SHARED_MEMBERS = 0.9  # of a community, that a sub-community has whose report of the model stands for both
 REPORTS_PER_BATCH = 100  # extractive reports whose sentences are embedded together; an interrupted run loses them
 COMMUNITIES_PER_GROUP = 2000  # communities whose reports are written before the next group is read
+WRITTEN_PER_GROUP = 30  # the same for reports by the model, which are published with their group
 MAX_CACHED_REPORTS = 4 * COMMUNITIES_PER_GROUP  # reports that stay in memory
 MAX_CACHED_TOKEN_COUNTS = 200_000  # lines of contexts whose token counts stay in memory, some 60 MB
 MAX_CACHED_VECTORS = 50_000  # sentences whose vectors stay in memory for the next group, 100 MB
@@ -231,24 +231,6 @@ async def write_reports(
         )
     of = {"reports_state": None if writer.failed else state, "reports_hash": recipe, "title_corpus_size": measure}
     return ReportsResult(frozenset(writer.failed | writer.without), of)
-
-
-async def pending_reports(project: Project, ids: Sequence[str]) -> list[PendingReport]:
-    """The reports of published communities that the chat model has not written, in the given order, for a question that needs them.
-
-    Sub-communities count with the reports they have.
-    """
-    budgets, staged = await current_token_budgets(project), GraphStaging.published(project.db)
-    recipe = reports.reports_hash(project.settings, project.model.file.fingerprint, "abstractive", budgets)
-    writer = _ReportWriter(project, LocalPool(task_context(project)), staged, recipe, budgets, False, frozenset(), frozenset())
-    pending = []
-    for community in map(writer.reader.community, ids):
-        report = writer.stored_report(community.id)
-        draft = writer.build_input(community) if report is not None and report.rating is None else None
-        if draft is not None:
-            arguments = (community, tuple(draft.elements), draft.input_hash, project.model, project.settings, budgets, PERSON)
-            pending.append(PendingReport(community.id, sum(e.tokens for e in draft.elements), partial(abstractive_report, *arguments)))
-    return pending
 
 
 def _affected_communities(staged: GraphStaging, built: BuiltGraph, astray: Set[str]) -> dict[int, list[str]]:
@@ -339,14 +321,14 @@ class _ReportWriter:
             progress("reports", done, total)
 
         async def branch(group: Mapping[int, Sequence[str]]) -> None:
-            nonlocal done
+            nonlocal done, total
             for level in sorted(group, reverse=True):
                 kept = {key for key in group[level] if self.keep_imported(key)}
                 keys = [key for key in group[level] if key not in kept and graph.needs_report(self.staged, key)]
                 without = set(group[level]).difference(kept, keys)
                 self.without |= without
                 self.commit(without)
-                done += len(group[level]) - len(keys)
+                total -= len(group[level]) - len(keys)
                 if style == "abstractive":
                     await bounded_map(one(key) for key in keys)
                     continue
@@ -354,18 +336,27 @@ class _ReportWriter:
                     await self.extractive([self.reader.community(key) for key in keys[at : at + REPORTS_PER_BATCH]])
                     done += len(keys[at : at + REPORTS_PER_BATCH])
                     progress("reports", done, total)
+            if style == "abstractive" and self.staged.is_published:
+                await self.publish({key for keys in group.values() for key in keys} & self.written)
 
         self.commit()  # stores updated quotes, also if no report is to be written
-        await bounded_map(
-            (branch(group) for group in ([levels] if style == "abstractive" else self._grouped(levels))), MAX_GROUPS_IN_FLIGHT
-        )
+        size = WRITTEN_PER_GROUP if style == "abstractive" else COMMUNITIES_PER_GROUP
+        await bounded_map((branch(group) for group in self._grouped(levels, size)), MAX_GROUPS_IN_FLIGHT)
 
-    def _grouped(self, levels: Mapping[int, Sequence[str]]) -> Iterator[Mapping[int, Sequence[str]]]:
-        """Group the communities, at least COMMUNITIES_PER_GROUP to a group; a community of level 0 and all inside it are in one group.
+    async def publish(self, keys: Collection[str]) -> None:
+        """Publish the model's reports on communities of the published graph: questions use them at once, and a stopped run keeps them."""
+        texts = {key: report.markdown for key in keys if (report := self.stored_report(key))}
+        vectors = await embed_texts(self.pool, list(texts.values()))
+        hashes = {key: content_id(text) for key, text in texts.items()}
+        save_vectors(self.project.db, "report", self.project.embedder.file.fingerprint, list(texts), hashes, vectors)
+        publish_reports(self.project.db)
+
+    def _grouped(self, levels: Mapping[int, Sequence[str]], size: int) -> Iterator[Mapping[int, Sequence[str]]]:
+        """Group the communities, at least `size` to a group, the broadest first; a community of level 0 and all inside it are in one group.
 
         Level by level, the rows and vectors of a community would be dropped from memory before the one above it is written.
         """
-        if sum(map(len, levels.values())) <= COMMUNITIES_PER_GROUP:
+        if sum(map(len, levels.values())) <= size:
             yield levels
             return
         above: dict[str, str | None] = dict(self.staged.select("communities", columns="t.id, t.parent_id"))
@@ -377,10 +368,10 @@ class _ReportWriter:
                     top = over
                 inside[top].append((level, key))
         group: defaultdict[int, list[str]] = defaultdict(list)
-        for levels_of_group in inside.values():
+        for levels_of_group in sorted(inside.values(), key=len, reverse=True):
             for level, key in levels_of_group:
                 group[level].append(key)
-            if sum(map(len, group.values())) >= COMMUNITIES_PER_GROUP:
+            if sum(map(len, group.values())) >= size:
                 yield group
                 group = defaultdict(list)
         yield group

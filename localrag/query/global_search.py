@@ -5,14 +5,12 @@ Dynamic selection descends from the coarsest level through relevant reports only
 """
 
 import json
-import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate
 
 from localrag.errors import ContextTooSmall, UsageError
-from localrag.llm.budgets import DECODE_FACTOR, TokenDensity, max_json_tokens
+from localrag.llm.budgets import TokenDensity, max_json_tokens
 from localrag.llm.grammar import choice_of, json_object
 from localrag.llm.model import CALL_ERRORS, EchoDetector, bounded_map, trim_strings
 from localrag.llm.prompts import load_prompt
@@ -42,9 +40,8 @@ from localrag.query.reading_budget import (
     rank_by_relevance,
 )
 from localrag.query.theme_answers import draft_by_theme, write_by_theme
-from localrag.records import PendingReport, Report
+from localrag.records import Report
 from localrag.store import chunks, graph, vectors
-from localrag.store.filtered import FilteredDatabase
 
 MIN_RATING = 1  # of 0 to 5, for a relevant report
 MAX_COSINE_GAP = 0.05  # to the best report of a level, for a relevant report
@@ -143,9 +140,6 @@ SAMPLE_REPORTS = 5  # whose size and author are looked up: the model wrote one o
 TARGET_REPORTS = 30  # the default level has about this many reports: enough detail, few calls
 TARGET_QUOTED_REPORTS = 100  # the same for extractive answers
 MAX_POINTS, QUOTES_PER_REPORT = 6, 2  # of an extractive answer
-MAX_WRITTEN_REPORTS = 25  # for one question
-REPORTS_S = 30.0  # seconds for writing them
-TYPICAL_REPORT_TOKENS = 400  # of a report that is written
 MAX_CHUNKS_READ = 1000  # by map calls over the source text, if calls are limited
 
 ScoredPoint = tuple[float, AnswerPoint]  # helpfulness of 0 to 100, and the point
@@ -173,48 +167,11 @@ async def ask_global(question: Question, project: Project) -> AnswerDraft:
     scored = rank_by_relevance(question, ids, graph.coverage_of(project.db, ids), project)
     order = [*scored, *(i for i in ids if i not in scored)]
     quoted = all(r.rating is None for r in graph.reports_of(project.db, order[:SAMPLE_REPORTS]))
-    written = await _write_reports(question, project, order) if quoted else {}
-    points, read = await _map_reduce(question, project, order, _report_loader(project, written), "reports")
+    points, read = await _map_reduce(question, project, order, _report_loader(project), "reports")
     if not points:
         read += " The model returned no points; these are the most relevant reports."
-    hint = ""
-    if quoted:
-        first = f" The model wrote {len(written)} of the reports for this; the others quote" if written else " These reports quote"
-        hint = f"{first} the documents; to have the model write them all: localrag index --write-reports"
+    hint = " These reports quote the documents; to have the model write them: localrag index --write-reports" if quoted else ""
     return AnswerDraft(points or quote_reports(question, ids, project), level=level, note=f"{note} {read}{hint}".strip())
-
-
-async def _write_reports(question: Question, project: Project, ids: Sequence[str]) -> dict[str, Report]:
-    """The model's reports on the first of these communities, as many as it writes in REPORTS_S; kept like all replies of the model."""
-    if question.pending_reports is None or question.options.context_only or isinstance(project.db, FilteredDatabase):
-        return {}
-    speed = project.model.prefill_speed()
-    if await project.model.is_small() or (speed is None and project.model.file.url):  # a server that has not answered yet may be slow
-        return {}
-    limit = MAX_WRITTEN_REPORTS if question.budget.calls is None else min(MAX_WRITTEN_REPORTS, question.budget.calls // 2)
-    pending = await question.pending_reports(project, ids[:limit])
-    spent = accumulate(report.tokens + DECODE_FACTOR * TYPICAL_REPORT_TOKENS for report in pending)
-    room = math.inf if speed is None else speed * REPORTS_S
-    chosen = [report for report, tokens in zip(pending, spent, strict=True) if tokens <= room]
-    if not chosen:
-        return {}
-    advance = question.progress_counter("writing reports, {} …", len(chosen))
-
-    async def write(report: PendingReport) -> Report | None:
-        if not question.budget.take_call():
-            return None
-        try:
-            async with question.budget.timeout():
-                return await report.write()
-        except TimeoutError:
-            question.budget.is_exhausted = True
-        except CALL_ERRORS as error:  # its sentences are read instead
-            question.budget.failures.append(str(error))
-        finally:
-            advance(1)
-        return None
-
-    return {r.community_id: r for r in await bounded_map(map(write, chosen)) if r is not None}
 
 
 async def _size_of_reports(ids: Sequence[str], project: Project) -> int:
@@ -258,8 +215,8 @@ def report_source(report: Report) -> DraftSource:
     return DraftSource(report.markdown, tuple(dict.fromkeys(q for f in report.findings for q in f.quotes)))
 
 
-def _report_loader(project: Project, written: Mapping[str, Report]) -> LoadSources:
-    return lambda ids: [report_source(written.get(r.community_id, r)) for r in graph.reports_of(project.db, ids)]
+def _report_loader(project: Project) -> LoadSources:
+    return lambda ids: [report_source(r) for r in graph.reports_of(project.db, ids)]
 
 
 def _passages(project: Project) -> LoadSources:

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from localrag.errors import UsageError
 from localrag.filters import DocumentFilter
-from localrag.project import Project
 from localrag.query.answer_markdown import AnswerUnit
-from localrag.records import Answer, AnswerPassage, Chunk, Citation, PendingReport, Quote
+from localrag.records import Answer, AnswerPassage, Chunk, Citation, Quote
 from localrag.text.quotes import quote_text
 
 
@@ -179,18 +178,14 @@ class AnswerCallbacks:
 NO_CALLBACKS = AnswerCallbacks()
 
 
-# The reports of communities that the chat model has not written yet.
-FindPendingReports = Callable[[Project, Sequence[str]], Awaitable[Sequence[PendingReport]]]
-
-
 @dataclass(frozen=True, slots=True)
 class Question:
     """A standalone question, its vector, (d,) float32, its options, budget and callbacks.
 
     `asked`: the question as it was put. `history`: the answers that it is about, the last one and those before it; `text` is then the
-    question that was answered last. `on_point` receives each point of the final prose as soon as it is complete. `pending_reports` finds
-    reports that the chat model may write for this question; None if it shall not. `mode`, `reason` and `mode_note`: how it is routed;
-    `near`: the nearest passages; `uncounted`: said below passages, where all or a number was asked for.
+    question that was answered last. `on_point` receives each point of the final prose as soon as it is complete. `mode`,
+    `reason` and `mode_note`: how it is routed; `near`: the nearest passages; `uncounted`: said below passages, where all or a number was
+    asked for.
     """
 
     text: str
@@ -202,7 +197,6 @@ class Question:
     watch: AnswerCallbacks = NO_CALLBACKS
     history: tuple[Answer, ...] = ()
     asked: str = ""
-    pending_reports: FindPendingReports | None = None
     mode: str = ""
     reason: str = ""
     mode_note: str = ""

@@ -18,7 +18,6 @@ from localrag import serializers
 from localrag.asking import answer_question
 from localrag.errors import LocalragError, NoIndex
 from localrag.filters import NO_FILTER, DocumentFilter
-from localrag.indexing.report_stage import pending_reports
 from localrag.project import Project, filter_project
 from localrag.query.conversation import suggest_questions
 from localrag.query.question import NO_CALLBACKS, AnswerCallbacks, QueryOptions
@@ -172,7 +171,7 @@ class QueryWorker:
     async def _answer(self, text: str, options: QueryOptions, watch: AnswerCallbacks, history: Sequence[Answer], *, person: bool) -> Answer:
         options = replace(options, by_program=not person)
         async with self._limiter, self._current_project() as project:
-            return await answer_question(text, project, options, watch, history, pending_reports)
+            return await answer_question(text, project, options, watch, history)
 
     @asynccontextmanager
     async def _current_project(self) -> AsyncIterator[Project]:

@@ -142,6 +142,12 @@ def _publish_documents(db: Database) -> None:
     documents.delete_orphan_chunk_data(db, removed)
 
 
+def publish_reports(db: Database) -> None:
+    """Publish the staged reports, which must be on communities of the published graph, before a run ends."""
+    with db.atomic():
+        _publish_reports(db, ())
+
+
 def _publish_reports(db: Database, without: Collection[str]) -> None:
     ids = [json.dumps(sorted(without))]
     is_removed = "community_id NOT IN (SELECT id FROM communities) OR community_id IN (SELECT value FROM json_each(?))"
