@@ -1,8 +1,8 @@
 """Themes: groups of passages from all documents that are about the same, with a label, their breadth and sentences that stand for them.
 
 Passages are the windows whose vectors the index holds. Each is linked to its nearest others, where both count each other among their
-nearest and few are of one document; Leiden groups them, and each group of the whole into smaller ones. Labels are headings and names of
-the passages, chosen by class-based TF-IDF (Grootendorst 2022) and nearness. The same passages always give the same themes.
+nearest and few are of one document; Leiden groups them, and each group of the whole into smaller ones. Labels are headings and noun
+phrases of the passages, chosen by class-based TF-IDF (Grootendorst 2022) and nearness. The same passages always give the same themes.
 """
 
 import json
@@ -31,7 +31,8 @@ from localrag.system.files import atomic_file
 from localrag.system.trust import is_recorded_cache_file, record_cache_file
 from localrag.text.outline import Outline
 from localrag.text.quotes import informativeness, is_repetition, quote_text
-from localrag.text.sentences import STOP_WORDS, cached_sentences
+from localrag.text.sentences import STOP_WORDS, cached_sentences, is_cjk
+from localrag.text.title_phrases import candidate_phrases, form_weight, is_readable, singular
 
 NEIGHBORS, NEIGHBORS_PER_DOCUMENT = 8, 2
 EXACT_UP_TO = 5_000  # passages; more are compared by way of lists, of which PROBED_LISTS are searched
@@ -45,7 +46,7 @@ MIN_NEARNESS = 0.5  # to the theme's center, of the median of its passages: othe
 LABELLED_PASSAGES = 50  # nearest to the center, from which labels and sentences are chosen
 MAX_PHRASES = 4
 MAX_QUOTES = 5
-HEADING_WEIGHT, NAME_WEIGHT = 1.5, 0.6  # of a heading, and of a person or an unknown name, relative to other noun phrases
+HEADING_WEIGHT, SINGLE_WORD_WEIGHT = 1.5, 0.3  # of a heading, and of a phrase of one word, relative to other noun phrases
 MAX_LABEL_CHARS = 80
 NOVELTY = 4.0  # what a sentence loses whose words all stand in those before it
 RESOLUTION = 1.6  # of the groups; the modularity of 1 puts two subjects of a small collection into one
@@ -110,7 +111,7 @@ def themes_file(db: Database, folder: Path) -> Path:
     """The cache file of the present graph, embedder and titles."""
     settings = runs.load_settings(db)
     graph = settings.get("graph_hash") or vectors_state(db, "chunk")
-    return folder / f"themes.{content_id('themes 1', graph, settings.get('embedder'), vectors_state(db, 'title'))}.json"
+    return folder / f"themes.{content_id('themes 2', graph, settings.get('embedder'), vectors_state(db, 'title'))}.json"
 
 
 def _read_themes(file: Path) -> tuple[Theme, ...] | None:
@@ -125,7 +126,7 @@ def _theme(row: Mapping[str, Any]) -> Theme:
 
 
 def find_themes(db: Database, passages: PassageSet, *, levels: int = MAX_LEVELS) -> tuple[Theme, ...]:
-    """The themes of some passages, broadest first, each divided `levels` - 1 times where it is large."""
+    """The themes of some passages, each divided `levels` - 1 times where it is large; first those of many documents and a telling label."""
     lines = _lines(db, passages)
     common = _common_lines(passages, lines)
     passages = passages.some([n for n, own in enumerate(lines) if not _is_form(own, common)])
@@ -136,14 +137,15 @@ def find_themes(db: Database, passages: PassageSet, *, levels: int = MAX_LEVELS)
         groups = tuple(_Group(np.array(members), ()) for members in of_document.values())
     else:
         groups = _grouped(passages, np.arange(len(passages.places)), levels)
-    return _described(db, passages, groups, common)
+    described = _described(db, passages, groups, common)
+    return tuple(theme for _, theme in sorted(described, key=lambda row: -len(row[1].documents) * np.sqrt(row[0])))
 
 
 def describe_groups(db: Database, passages: PassageSet, groups: Sequence[Sequence[int]]) -> tuple[Theme, ...]:
     """Given groups of passages, numbers best first, as themes, with their labels and sentences."""
     lines = _lines(db, passages)
     members = [np.asarray(group, np.int64) for group in groups if len(group)]
-    return _described(db, passages, [_Group(group, ()) for group in members], _common_lines(passages, lines))
+    return tuple(theme for _, theme in _described(db, passages, [_Group(group, ()) for group in members], _common_lines(passages, lines)))
 
 
 def _lines(db: Database, passages: PassageSet) -> list[Counter[str]]:
@@ -265,26 +267,30 @@ class _Phrase:
     members: frozenset[int]
 
 
-def _described(db: Database, passages: PassageSet, groups: Sequence[_Group], common: frozenset[str]) -> tuple[Theme, ...]:
-    """The themes of groups, labelled, with sentences that are no `common` lines."""
-    shown = sorted({n for group in _all_groups(groups) for n in group.members[:LABELLED_PASSAGES].tolist()})
+def _described(db: Database, passages: PassageSet, groups: Sequence[_Group], common: frozenset[str]) -> list[tuple[float, Theme]]:
+    """The themes of groups, labelled, with sentences that are no `common` lines; and how telling each label is."""
+    every = list(_all_groups(groups))
+    shown = sorted({n for group in every for n in group.members[:LABELLED_PASSAGES].tolist()})
     chunks = {c.id: c for c in chunks_store.chunks_by_id(db, sorted({passages.places[n].chunk for n in shown}))}
-    phrases = [*_headings(db, passages, shown), *_names(db, passages, shown)]
+    phrases = [*_headings(db, passages, shown), *_noun_phrases(db, passages, shown, common)]
     of_passage = defaultdict[int, list[int]](list)
     for number, phrase in enumerate(phrases):
         for n in phrase.members:
             of_passage[n].append(number)
     centered = _centered(passages.vectors) if shown else passages.vectors
+    centers = {id(group): _center(centered[group.members[:LABELLED_PASSAGES]]) for group in every}
 
-    def theme(group: _Group) -> Theme:
-        members = group.members[:LABELLED_PASSAGES].tolist()
-        label, *others = _ranked(members, phrases, of_passage, centered, len(shown), passages.places) or [""]
-        quotes = _quotes(members, passages.places, chunks, [label, *others], common)
-        label = label or (quote_text(quotes[0]) if quotes else "")[:MAX_LABEL_CHARS]
+    def theme(group: _Group) -> tuple[float, Theme]:
+        own = np.array([centers[id(group)], *(center for key, center in centers.items() if key != id(group))])
+        ranked = _ranked(group, phrases, of_passage, centered, own, len(shown), passages.places)
+        labels, members = [text for _, text in ranked], group.members[:LABELLED_PASSAGES].tolist()
+        quotes = _quotes(members, passages.places, chunks, labels, common)
+        label = labels[0] if labels else (quote_text(quotes[0]) if quotes else "")[:MAX_LABEL_CHARS]
         places = tuple(passages.places[n] for n in group.members.tolist())
-        return Theme(label, tuple(others[: MAX_PHRASES - 1]), places, quotes, tuple(map(theme, group.parts)))
+        parts = tuple(part for _, part in map(theme, group.parts))
+        return ranked[0][0] if ranked else 0.0, Theme(label, tuple(labels[1:MAX_PHRASES]), places, quotes, parts)
 
-    return tuple(map(theme, groups))
+    return list(map(theme, groups))
 
 
 def _all_groups(groups: Sequence[_Group]) -> Iterable[_Group]:
@@ -308,59 +314,82 @@ def _headings(db: Database, passages: PassageSet, shown: Sequence[int]) -> list[
     documents = defaultdict[str, set[str]](set)
     for title, numbers in below.items():
         documents[_line_key(title)] |= {passages.places[n].document for n in numbers}
-    fitting = (title for title in below if len(title) <= MAX_LABEL_CHARS and len(documents[_line_key(title)]) <= most)
+    fitting = (title for title in below if is_readable(title) and len(documents[_line_key(title)]) <= most)
     return [_Phrase(title, HEADING_WEIGHT, frozenset(below[title])) for title in fitting]
 
 
-def _names(db: Database, passages: PassageSet, shown: Sequence[int]) -> list[_Phrase]:
-    """The names and noun phrases in passages, as they are written most often."""
-    in_chunk = defaultdict[str, list[int]](list)
-    for n in shown:
+def _noun_phrases(db: Database, passages: PassageSet, shown: Sequence[int], common: frozenset[str]) -> list[_Phrase]:
+    """The noun phrases and names in passages, but for persons', as they are written most often."""
+    in_chunk, within, spellings = (
+        defaultdict[str, list[int]](list),
+        defaultdict[str, set[int]](set),
+        defaultdict[str, Counter[str]](Counter),
+    )
+    persons = Counter[str]()
+
+    def add(phrase: str, n: int) -> None:
+        within[singular(phrase)].add(n)
+        spellings[singular(phrase)][phrase] += 1
+
+    for n, text in zip(shown, passage_texts(db, [passages.places[n] for n in shown]), strict=True):
         in_chunk[passages.places[n].chunk].append(n)
-    within, forms = defaultdict[str, set[int]](set), defaultdict[str, Counter[str]](Counter)
-    kinds = dict[str, str]()
-    for entity, kind, chunk, start, name in mentions_in_chunks(db, sorted(in_chunk)):
-        kinds[entity] = kind
+        for sentence in (text[a:b] for a, b in cached_sentences(text)):
+            for phrase in candidate_phrases(sentence) if _line_key(sentence) not in common else ():
+                add(phrase, n)
+    for _, kind, chunk, start, name in mentions_in_chunks(db, sorted(in_chunk)):
+        persons.update(dict.fromkeys(_line_key(name).split(), 1 if kind == "person" else -1))
         for n in in_chunk[chunk]:
-            if passages.places[n].start <= start < passages.places[n].end:
-                within[entity].add(n)
-                forms[entity][name] += 1
-    written = {e: forms[e].most_common(1)[0][0] for e in forms}
-    weights = {e: NAME_WEIGHT if kinds[e] in ("person", "name") else 1.0 for e in forms}
-    of_entity = {e: len({passages.places[n].document for n in members}) for e, members in within.items()}
+            if kind != "person" and passages.places[n].start <= start < passages.places[n].end and is_readable(name):
+                add(name, n)
+    documents = {key: len({passages.places[n].document for n in members}) for key, members in within.items()}
     most = max(MIN_NAMED_DOCUMENTS, MAX_NAMED_SHARE * len({p.document for p in passages.places}))
-    telling = (e for e, members in sorted(within.items()) if len(members) > 1 and of_entity[e] <= most)
-    return [_Phrase(written[e], weights[e], frozenset(within[e])) for e in telling]
+    found = []
+    for key, members in sorted(within.items()):
+        text = spellings[key].most_common(1)[0][0]
+        is_person = persons[(_line_key(text).split() or [""])[-1]] > 0 and text.split()[-1][0].isupper()
+        if len(members) > 1 and documents[key] <= most and not is_person and form_weight(text) > 0:
+            found.append(_Phrase(text, 1.0 if " " in text or is_cjk(text) else SINGLE_WORD_WEIGHT, frozenset(members)))
+    return found
 
 
 def _ranked(
-    members: Sequence[int],
+    group: _Group,
     phrases: Sequence[_Phrase],
     of_passage: Mapping[int, Sequence[int]],
     vectors: Vectors,
+    centers: Vectors,
     total: int,
     places: Sequence[PassagePlace],
-) -> list[str]:
-    """The phrases that tell a group from the others, best first, none with a word of one before it."""
-    center = vectors[list(members)].mean(axis=0)
+) -> list[tuple[float, str]]:
+    """The phrases that tell a group from the others, best first, with their scores; none has a word of one before it.
+
+    `centers`: of all groups, that of this one first.
+    """
+    members = group.members[:LABELLED_PASSAGES].tolist()
     counts = Counter(number for n in members for number in of_passage.get(n, ()))
+    least = min(2, len({places[n].document for n in members}) - 1)
     scores: dict[int, float] = {}
     for number, count in counts.items():
         inside = list(phrases[number].members)
-        own = vectors[inside].mean(axis=0)
-        near = float(own @ center) / max(float(np.linalg.norm(own) * np.linalg.norm(center)), 1e-9)
+        near = centers @ _center(vectors[inside])
         n_documents = len({places[n].document for n in members if n in phrases[number].members})
         share, of_all = count / len(members), len(inside) / total
-        if share > of_all and (count > 1 or len(members) <= MIN_PASSAGES):
-            scores[number] = phrases[number].weight * share * np.log(share / of_all) * (1 + np.log(n_documents)) * max(0.0, near) ** 2
-    chosen, words = list[str](), set[str]()
+        if share > of_all and n_documents >= least and (count > 1 or len(members) <= MIN_PASSAGES):
+            more = max(0.0, float(near[0] - near[1:].mean())) if len(near) > 1 else 1.0
+            scores[number] = phrases[number].weight * share * np.log(share / of_all) * (1 + np.log(n_documents)) * more
+    chosen, words = list[tuple[float, str]](), set[str]()
     for number in sorted(scores, key=lambda number: (-scores[number], phrases[number].text)):
         text = _without_article(phrases[number].text)
         own_words = {w.lower() for w in text.split()} - STOP_WORDS
         if own_words and not own_words & words and len(chosen) < MAX_PHRASES:
-            chosen.append(text)
+            chosen.append((scores[number], text))
             words |= own_words
     return chosen
+
+
+def _center(vectors: Vectors) -> Vectors:
+    mean = vectors.mean(axis=0)
+    return np.asarray(mean / max(float(np.linalg.norm(mean)), 1e-9), np.float32)
 
 
 def _without_article(text: str) -> str:

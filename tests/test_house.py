@@ -183,7 +183,7 @@ ROOMS = {
     "text": [
         {"sentences"},
         {"hyphenation", "kinds", "language", "markdown", "outline", "parts_of_speech"},
-        {"quotes"},
+        {"quotes", "title_phrases"},
     ],
 }
 

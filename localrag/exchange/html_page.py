@@ -20,7 +20,7 @@ from sqlite_utils import Database
 
 from localrag.errors import LocalragError
 from localrag.serializers import GraphView, build_graph_view, community_number
-from localrag.store import export_rows, graph, layout
+from localrag.store import browse, export_rows, graph, layout
 from localrag.text.sentences import replace_control_characters
 
 _IMPORTED = re.compile(r'(?<= from ")\.[^"]+(?=";\n)|(?<=import\(`)\.[^`]+(?=`\))')  # the path in an import
@@ -130,11 +130,11 @@ def _list(name: str, rows: Iterator[Any]) -> Iterator[str]:
 
 
 def _communities(db: Database, view: GraphView) -> Iterator[list[Any]]:
-    report_texts = {place["id"]: (report.title, report.summary) for place, report in export_rows.reports(db)}
-    labels = layout.community_labels(db, view.communities)
+    summaries = {place["id"]: report.summary for place, report in export_rows.reports(db)}
+    labels = browse.community_labels(db, view.communities)
     for key in view.communities:
-        title, summary = report_texts.get(key, ("", ""))
-        yield [key, community_number(labels[key]), replace_control_characters(title), replace_control_characters(summary)]
+        title, summary = (replace_control_characters(text) for text in (labels[key]["title"], summaries.get(key, "")))
+        yield [key, community_number(labels[key]), title, summary]
 
 
 def _joined(db: Database, view: GraphView) -> Iterator[dict[str, Any]]:

@@ -31,7 +31,7 @@ from localrag.indexing.reports import (
     build_report_context,
 )
 from localrag.indexing.tasks import WorkerPool, embed_texts, run_in_order
-from localrag.indexing.titles import TITLES_VERSION, Section, TitleSource, singular, title_words, titled_sections
+from localrag.indexing.titles import TITLES_VERSION, Section, TitleSource, titled_sections
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, less_than
 from localrag.llm.grammar import DEFAULT_ENTITY_TYPE
 from localrag.llm.model import CALL_ERRORS, bounded_map
@@ -46,6 +46,7 @@ from localrag.store.staging import IN_JSON_LIST, GraphStaging
 from localrag.store.vectors import save_vectors
 from localrag.text.quotes import claim_quotes
 from localrag.text.sentences import collapse_whitespace, is_cjk
+from localrag.text.title_phrases import singular, title_words
 
 LARGE_COMMUNITY_FACTOR = 3  # times the token budget that is read of a community; a larger one is cut to its most connected entities
 IDS_PER_QUERY = 50  # entities of a large community whose relationships are read together

@@ -339,7 +339,7 @@ def _names_of_numbers(request: Request, db: Database, view: GraphView) -> dict[s
     kind = request.url.path.rpartition("/")[2]
     node_ids = view.entities if kind == "names" else view.communities
     ids = {n: node_ids[n] for n in numbers if 0 <= n < len(node_ids)}
-    labels = (layout.node_labels if kind == "names" else layout.community_labels)(db, list(ids.values()))
+    labels = (layout.node_labels if kind == "names" else browse.community_labels)(db, list(ids.values()))
     rows = [{"number": n} | labels[i] for n, i in ids.items() if i in labels]
     if kind == "communities":
         rows = [{k: v for k, v in row.items() if k != "ordinal"} | {"label": serializers.community_number(row)} for row in rows]

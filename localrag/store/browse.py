@@ -14,6 +14,7 @@ from localrag.store import chunks, documents, graph, llm_cache, retention, runs
 from localrag.store.collections import collections
 from localrag.store.database import ViewRow
 from localrag.store.graph import COMMUNITY_SIZE, COMMUNITY_TITLE
+from localrag.store.staging import IN_JSON_LIST
 from localrag.system.resources import is_alive
 
 CONTEXT_CHARS = 60  # characters on either side of a mention
@@ -225,6 +226,19 @@ def community_tree(db: Database) -> list[ViewRow]:
         if above and above["entities"] == row["entities"]:
             row |= {"title": above["title"], "has_report": above["has_report"]}
     return list(rows.values())
+
+
+def community_labels(db: Database, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Id, level, number and title of communities, by id; one that a level repeats unchanged has the title of that above."""
+    copied = f"JOIN communities c ON c.id = copies.parent_id WHERE {COMMUNITY_SIZE} = copies.size"
+    rows = db.query(
+        "WITH RECURSIVE copies(key, id, level, ordinal, parent_id, size) AS ("
+        f"SELECT c.id, c.id, c.level, c.ordinal, c.parent_id, {COMMUNITY_SIZE} FROM communities c WHERE c.id {IN_JSON_LIST}"
+        f" UNION ALL SELECT key, c.id, copies.level, copies.ordinal, c.parent_id, size FROM copies {copied})"
+        f" SELECT key AS id, c.level, c.ordinal, {COMMUNITY_TITLE} AS title FROM copies c LEFT JOIN reports r ON r.community_id = c.id",
+        [json.dumps(list(ids))],
+    )
+    return {row["id"]: row for row in rows}  # of the rows of one key the last is the first community of its copies
 
 
 def change_token(db: Database) -> str:

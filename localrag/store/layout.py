@@ -7,8 +7,6 @@ from typing import Any
 from sqlite_utils import Database
 
 from localrag.records import CommunityEdge, GraphLayout, Position
-from localrag.store.graph import COMMUNITY_SIZE, COMMUNITY_TITLE
-from localrag.store.staging import IN_JSON_LIST
 
 
 def load_layout(db: Database) -> GraphLayout:
@@ -82,16 +80,3 @@ def node_labels(db: Database, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Id, name, type and degree of entities, by id."""
     rows = db.query("SELECT id, name, type, degree FROM entities WHERE id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))])
     return {row["id"]: row for row in rows}
-
-
-def community_labels(db: Database, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Id, level, number and title of communities, by id; one that a level repeats unchanged has the title of that above."""
-    copied = f"JOIN communities c ON c.id = copies.parent_id WHERE {COMMUNITY_SIZE} = copies.size"
-    rows = db.query(
-        "WITH RECURSIVE copies(key, id, level, ordinal, parent_id, size) AS ("
-        f"SELECT c.id, c.id, c.level, c.ordinal, c.parent_id, {COMMUNITY_SIZE} FROM communities c WHERE c.id {IN_JSON_LIST}"
-        f" UNION ALL SELECT key, c.id, copies.level, copies.ordinal, c.parent_id, size FROM copies {copied})"
-        f" SELECT key AS id, c.level, c.ordinal, {COMMUNITY_TITLE} AS title FROM copies c LEFT JOIN reports r ON r.community_id = c.id",
-        [json.dumps(list(ids))],
-    )
-    return {row["id"]: row for row in rows}  # of the rows of one key the last is the first community of its copies

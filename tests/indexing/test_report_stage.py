@@ -21,7 +21,7 @@ from localrag.query.question import QueryOptions, Question
 from localrag.query.reading_budget import rank_by_relevance
 from localrag.records import ExtractedClaim, content_id
 from localrag.serializers import NO_REPORT, serialize_report
-from localrag.store import browse, graph, layout, runs
+from localrag.store import browse, graph, runs
 from localrag.store import chunks as chunks_store
 from tests.fakes import Scripted, answered_by, example
 
@@ -85,7 +85,7 @@ def test_a_repeated_community_is_shown_as_the_first_and_one_without_a_report_by_
     members = {c.id: c.entity_ids for c in communities}
     with open_for_writing(folder / ".localrag", engine=EngineOptions()) as project:
         tree = {row["id"]: row for row in browse.community_tree(project.db)}
-        labels = layout.community_labels(project.db, list(members))
+        labels = browse.community_labels(project.db, list(members))
         shown = {c.id: serialize_report(c.id, project.db) for c in communities}
         names = {e.id: e.name for e in graph.entities(project.db)}
     copies = {c.id: c.parent_id for c in communities if members.get(c.parent_id) == c.entity_ids}

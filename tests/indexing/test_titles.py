@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from localrag.indexing.titles import TitleSource, candidate_phrases, is_readable, title_words, titled_sections
+from localrag.indexing.titles import TitleSource, titled_sections
+from localrag.text.title_phrases import candidate_phrases, is_readable, title_words
 
 WRECK = [
     "The wreck of the Marian Dace lay on the shoal all winter.",

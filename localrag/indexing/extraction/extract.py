@@ -16,7 +16,7 @@ from itertools import combinations
 
 from localrag.engine.sampler import Grammar
 from localrag.errors import ContextTooSmall, GrammarDeadEnd, LocalragError
-from localrag.indexing.extraction.names import DocumentCasing, NamePair, cooccurring_pairs, is_not_a_name
+from localrag.indexing.extraction.names import DocumentCasing, NamePair, cooccurring_pairs
 from localrag.indexing.extraction.nlp import (
     PHRASES_HASH,
     ChunkText,
@@ -49,6 +49,7 @@ from localrag.llm.prompts import load_prompt, override_hashes, with_domain
 from localrag.llm.tagger import Tagger
 from localrag.records import Chunk, ExtractedClaim, ExtractedEntity, ExtractedRelationship, Extraction, content_id
 from localrag.settings import IndexSettings
+from localrag.text.title_phrases import is_not_a_name
 
 
 async def glean(

@@ -13,15 +13,8 @@ from itertools import combinations
 
 from localrag.text.parts_of_speech import dictionary_tag, noun_phrases
 from localrag.text.sentences import STOP_WORDS, Span, collapse_whitespace, is_cjk, sentences, split_at_breaks
+from localrag.text.title_phrases import is_not_a_name
 
-_NOISE = frozenset(
-    """
-    mon tue tues wed thu thur thurs fri sat sun jan feb mar apr jun jul aug sep sept oct nov dec gmt est edt pst pdt cst utc am pm ad
-    bc bce ce vol pp ed eds isbn issn doi fig figs tab eq http https www com org net pdf nbsp
-    他 她 它 我 你 他们 她们 它们 我们 你们 自己 咱们 大家 人家 星期一 星期二 星期三 星期四 星期五 星期六 星期日 星期天 周一 周二 周三
-    周四 周五 周六 周日 今天 明天 昨天
-    """.split()
-)
 _LICENCE = re.compile(
     r"all rights reserved|copyright|©|licen[cs]e|warrant(?:y|ies)|liabilit|permission is hereby|terms of use|project gutenberg|trademark",
     re.IGNORECASE,
@@ -31,12 +24,6 @@ _REPEATED = 3  # times that a line occurs in a document before it counts as a pa
 _LONGEST_LINE = 100
 _AT_ONCE = 1_000_000  # characters whose lines are processed together
 _LOOKED_IN = 100_000  # characters of licences that the ends of chunks are compared with: more than any licence has
-
-
-def is_not_a_name(name: str) -> bool:
-    """Whether a name is a pronoun, weekday, unit or bare number, or has no letter at all."""
-    low = name.lstrip(" ,;:'’\"").rstrip(" .,;:'’\"").lower()  # .NET is a name
-    return low in STOP_WORDS or low in _NOISE or not any(c.isalpha() for c in low) or low.isdigit()
 
 
 class Boilerplate:

@@ -23,7 +23,6 @@ from localrag.indexing.extraction.names import (
     drop_nested_spans,
     find_all_name_spans,
     find_name_spans,
-    is_not_a_name,
     sentence_numbers,
 )
 from localrag.llm.grammar import DEFAULT_ENTITY_TYPE
@@ -32,6 +31,7 @@ from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship, Extr
 from localrag.settings import DEFAULT_ENTITY_TYPES, Domain, IndexSettings
 from localrag.text.parts_of_speech import chinese_noun_phrases, dictionary_tag, is_english, noun_phrases, tag_chinese
 from localrag.text.sentences import CJK, Span, cached_sentences, collapse_whitespace, is_cjk
+from localrag.text.title_phrases import is_not_a_name
 
 
 class ChunkText:
