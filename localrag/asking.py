@@ -175,7 +175,8 @@ async def choose_mode(question: Question, project: Project) -> Question:
 async def retrieve(question: Question, project: Project) -> Question | AnswerDraft:
     """The question with the nearest passages; a refusal where they do not answer it and its mode would not read them."""
     near = hybrid_search(question.text, question.vector, project, CHUNKS_READ)
-    refusal = await refuse_unrelated(question, near, project) if question.mode not in PASSAGE_MODES else None
+    is_chosen = question.options.mode not in {"auto", *PASSAGE_MODES}  # for a question that may be about something particular
+    refusal = await refuse_unrelated(question, near, project) if is_chosen else None
     return refusal or replace(question, near=tuple(near))
 
 

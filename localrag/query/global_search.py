@@ -25,9 +25,10 @@ from localrag.query.abstractive import (
     write_cited_prose,
 )
 from localrag.query.basic_search import answer_from_passages, nearest_passages, passage_sources
-from localrag.query.extractive import extractive_draft
+from localrag.query.extractive import extractive_draft, refusal_draft
 from localrag.query.passages import CHUNKS_READ
 from localrag.query.question import AnswerDraft, AnswerPoint, DraftSource, Question, quote_point
+from localrag.query.question_kind import WholeForm, whole_form
 from localrag.query.reading_budget import (
     MAX_POINT_CHARS,
     LoadSources,
@@ -42,6 +43,7 @@ from localrag.query.reading_budget import (
 from localrag.query.theme_answers import draft_by_theme, write_by_theme
 from localrag.records import Report
 from localrag.store import chunks, graph, vectors
+from localrag.themes import stored_themes
 
 MIN_RATING = 1  # of 0 to 5, for a relevant report
 MAX_COSINE_GAP = 0.05  # to the best report of a level, for a relevant report
@@ -139,6 +141,7 @@ def quote_reports(question: Question, ids: Sequence[str], project: Project) -> t
 SAMPLE_REPORTS = 5  # whose size and author are looked up: the model wrote one of them if it wrote any but those too small for it
 TARGET_REPORTS = 30  # the default level has about this many reports: enough detail, few calls
 TARGET_QUOTED_REPORTS = 100  # the same for extractive answers
+N_NAMED_THEMES = 4  # that are named where the documents say nothing of a topic
 MAX_POINTS, QUOTES_PER_REPORT = 6, 2  # of an extractive answer
 MAX_CHUNKS_READ = 1000  # by map calls over the source text, if calls are limited
 
@@ -152,6 +155,9 @@ async def ask_global(question: Question, project: Project) -> AnswerDraft:
         by_theme = draft_by_theme(question, project)
         if by_theme.points:
             return by_theme
+        if whole_form(question.text, project) in (WholeForm.TOPIC, WholeForm.CHANGE):
+            labels = ", ".join(theme.label for theme in stored_themes(project.db, project.folder)[:N_NAMED_THEMES])
+            return replace(await refusal_draft(question, question.near, project), note=f"Themes of the documents: {labels}.")
     level: int | None = None
     if question.options.dynamic:
         ids, note = await select_reports(question, project)

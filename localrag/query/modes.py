@@ -13,11 +13,12 @@ from localrag.query.local_search import ask_local
 from localrag.query.question import AnswerDraft, Question
 from localrag.query.question_kind import QuestionKind, WholeForm, question_kind, whole_form
 from localrag.query.retriever import named_entities
+from localrag.query.theme_answers import named_periods
 from localrag.store import graph, runs
 from localrag.store.filtered import FilteredDatabase
 from localrag.text.language import has_few_words_beside
 
-MIN_SURE_GLOBAL = 0.9  # probability from which on a question with a topic or a name is about the documents as a whole
+MIN_SURE_GLOBAL = 0.6  # probability from which on a question with a topic or a name is about the documents as a whole
 MODE_FUNCTIONS = {
     "mix": ask_graph_walk,
     "local": ask_local,
@@ -47,6 +48,8 @@ def route_question(question: str, project: Project) -> tuple[str, str]:
             if counts["documents"] == 1 and counts["chunks"] <= MIN_BUDGETS.passages:
                 return "ts", "it asks about the whole of one short document"
         return "global", "it asks about the documents as a whole"
+    if kind is QuestionKind.COMPARISON and len(named_periods(question)) > 1:
+        return "global", "it compares periods"
     if not named:
         return "mix", "it asks for something particular"
     names = list(dict.fromkeys(n.text for n in named[:3]))

@@ -6,7 +6,7 @@ groups them by date, one that compares periods has the themes of each. A single 
 
 import asyncio
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -26,15 +26,16 @@ from localrag.store import chunks as chunks_store
 from localrag.store import documents as documents_store
 from localrag.store.passages import PassagePlace, PassageSet, load_passages, passage_texts
 from localrag.text.quotes import informativeness, mmr, quote_text
-from localrag.text.sentences import is_cjk
+from localrag.text.sentences import collapse_whitespace, is_cjk
 from localrag.themes import Theme, describe_groups, find_themes, sentences_in, stored_themes
 
 MAX_THEMES, QUOTES_ON_TOPIC = 8, 3
 DIVERSITY = 0.2  # of the sentences on a topic
 FORM_WEIGHT = 0.05  # of a sentence's form, relative to its cosine to the question
+MAX_SAID = 2  # times that a sentence is said in the passages near a topic; one of more is a form's
 MAX_TOPIC_PASSAGES = 40  # that are grouped; more are further from the topic than they are worth
 MIN_TOPIC_SHARE = 0.55  # of the best passage's nearness to the topic
-MIN_TOPIC_COSINE = 0.25  # of the nearest passage of a topic that the documents speak of
+MIN_TOPIC_NEARNESS = 0.25  # of a passage to a topic, its cosine and a share of words
 WORDS_WEIGHT = 0.3  # of the question's words that a passage has, relative to its cosine
 N_COMPARED, MIN_COMPARED_COSINE = 9, 0.3  # so many passages are nearer than this to a comparison of things
 MAX_PERIODS = 8
@@ -56,7 +57,7 @@ def draft_by_theme(question: Question, project: Project) -> AnswerDraft:
 def themes_for(question: Question, project: Project) -> tuple[Sequence[Theme], str]:
     """The themes that a question about the whole asks for, and how they were found."""
     form = whole_form(question.text, project)
-    periods = _periods(question.text)
+    periods = named_periods(question.text)
     if form is WholeForm.COMPARISON and len(periods) > 1:
         found = _themes_of_periods(periods, project)
         if found:
@@ -67,13 +68,13 @@ def themes_for(question: Question, project: Project) -> tuple[Sequence[Theme], s
             near = near.some([])
         if form is WholeForm.CHANGE and (told := _by_date(question, near, project)):
             return told, "The passages nearest to the question, in the order of their dates."
-        if near.places:
+        if near.places or form is not WholeForm.COMPARISON:
             return group_topic(question, near, project), "The passages nearest to the question, grouped by what they are about."
     documents = documents_store.document_paths(project.db)
     if len(documents) == 1 and (parts := _outline(load_passages(project.db), project)):
         return parts, "The parts of the document, in its order."
     counted = "Counted are documents with a passage about the theme."
-    return stored_themes(project.db, project.folder), counted
+    return sorted(stored_themes(project.db, project.folder)[:MAX_THEMES], key=lambda theme: -len(theme.documents)), counted
 
 
 async def write_by_theme(question: Question, project: Project) -> AnswerDraft:
@@ -166,18 +167,17 @@ def topic_themes(topic: str, project: Project) -> Sequence[Theme]:
         return stored_themes(project.db, project.folder)
     question = Question(topic, project.embedder.embed([topic])[0], "extractive")
     near = near_passages(question, project)
-    is_near = len(near.places) and float((near.vectors @ question.vector).max()) >= MIN_TOPIC_COSINE
-    return group_topic(question, near, project) if is_near else ()
+    return group_topic(question, near, project) if near.places else ()
 
 
 def near_passages(question: Question, project: Project) -> PassageSet:
-    """The passages nearest to a question in meaning and words, best first, at most MAX_TOPIC_PASSAGES."""
+    """The passages nearest to a question in meaning and words, best first, at most MAX_TOPIC_PASSAGES; none if none is near."""
     passages = load_passages(project.db)
     if not passages.places:
         return passages
     near = passages.vectors @ question.vector + WORDS_WEIGHT * _word_shares(question.text, passage_texts(project.db, passages.places))
     order = np.argsort(-near, kind="stable")[:MAX_TOPIC_PASSAGES]
-    return passages.some(order[near[order] >= MIN_TOPIC_SHARE * near[order[0]]])
+    return passages.some(order[near[order] >= max(MIN_TOPIC_NEARNESS, MIN_TOPIC_SHARE * near[order[0]])])
 
 
 def _word_shares(question: str, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -189,19 +189,25 @@ def _word_shares(question: str, texts: Sequence[str]) -> NDArray[np.float32]:
 
 
 def _told_for(question: Question, near: PassageSet, groups: Sequence[Sequence[int]], project: Project) -> list[Theme]:
-    """Groups of passages as themes, with the sentences that are nearest to the question, first one of each document."""
-    themes, told = describe_groups(project.db, near, groups), list[Theme]()
+    """Groups of passages as themes, with their passages and sentences that are nearly as near to the question as the best of all groups."""
+    themes = describe_groups(project.db, near, groups)
     chunks = {c.id: c for c in chunks_store.chunks_by_id(project.db, sorted({p.chunk for p in near.places}))}
-    for theme in themes:
-        found = (q for p in theme.passages for q in sentences_in(p, chunks[p.chunk]) if informativeness(q.text, 0) > 0)
-        quotes = list(dict.fromkeys(found)) or list(theme.quotes)
-        matrix = project.embedder.embed([quote_text(q) for q in quotes])
-        form = np.array([FORM_WEIGHT * informativeness(q.text, 0) for q in quotes], np.float32)
-        near_to_it = matrix @ question.vector + form
-        least = MIN_TOPIC_SHARE * float(near_to_it.max(initial=0.0))
-        chosen = [n for n in mmr(near_to_it, matrix, QUOTES_ON_TOPIC, diversity=DIVERSITY) if near_to_it[n] >= least]
-        told.append(replace(theme, quotes=tuple(quotes[n] for n in chosen)))
-    return told
+    told = [(n, p, q) for n, theme in enumerate(themes) for p in theme.passages for q in sentences_in(p, chunks[p.chunk])]
+    said = Counter(collapse_whitespace(q.text) for *_, q in told)
+    told = [row for row in told if informativeness(row[2].text, 0) > 0 and said[collapse_whitespace(row[2].text)] <= MAX_SAID]
+    matrix = project.embedder.embed([quote_text(q) for *_, q in told])
+    form = np.array([FORM_WEIGHT * informativeness(q.text, 0) for *_, q in told], np.float32)
+    nearness = matrix @ question.vector + form if told else form
+    least = MIN_TOPIC_SHARE * float(nearness.max(initial=0.0))
+    found = []
+    for n, theme in enumerate(themes):
+        rows = [row for row, (of, *_) in enumerate(told) if of == n and nearness[row] >= least]
+        near_places = {told[row][1] for row in rows}
+        new = list({text: row for row in reversed(rows) if said.pop(text := collapse_whitespace(told[row][2].text), 0)}.values())[::-1]
+        chosen = mmr(nearness[new], matrix[new], QUOTES_ON_TOPIC, diversity=DIVERSITY) if new else []
+        passages = tuple(p for p in theme.passages if p in near_places)
+        found.append(replace(theme, quotes=tuple(told[new[k]][2] for k in chosen), passages=passages))
+    return found
 
 
 def group_topic(question: Question, near: PassageSet, project: Project) -> Sequence[Theme]:
@@ -211,7 +217,7 @@ def group_topic(question: Question, near: PassageSet, project: Project) -> Seque
     groups.sort(key=lambda group: float(np.mean(group)))
     grouped = {n for group in groups for n in group}
     rest = [n for n in range(len(near.places)) if n not in grouped]
-    return _told_for(question, near, [*groups, rest], project)
+    return [theme for theme in _told_for(question, near, [*groups, rest], project) if theme.quotes]
 
 
 def _by_date(question: Question, near: PassageSet, project: Project) -> Sequence[Theme]:
@@ -235,14 +241,14 @@ def _by_date(question: Question, near: PassageSet, project: Project) -> Sequence
     groups = [sorted(n for period in some for n in of_period[period]) for some in joined]
     titles = [some[0] if len(some) == 1 else f"{some[0]}–{some[-1]}" for some in joined]
     themes = _told_for(question, near, groups, project)
-    return [_titled(theme, title) for theme, title in zip(themes, titles, strict=True)]
+    return [_titled(theme, title) for theme, title in zip(themes, titles, strict=True) if theme.quotes]
 
 
 def _titled(theme: Theme, title: str) -> Theme:
     return Theme(title, (theme.label, *theme.phrases[:2]), theme.passages, theme.quotes, theme.parts)
 
 
-def _periods(question: str) -> list[tuple[int, int]]:
+def named_periods(question: str) -> list[tuple[int, int]]:
     """The periods of years that a question names."""
     found = []
     for match in _YEAR.finditer(question):
