@@ -75,7 +75,7 @@ def for_judge(answer_text: str) -> str:
 async def measure_context(condition: StudyCondition, questions: Sequence[str], project: Project, options: QueryOptions) -> dict[str, Any]:
     """How much a condition reads: its units and their tokens, for search modes the mean over questions; see table 3."""
     if condition.level is not None:
-        texts = [r.markdown for r in graph.reports_at(project.db, condition.level)]
+        texts = [r.markdown for r in graph.reports_of(project.db, graph.report_communities_at_level(project.db, condition.level))]
         return {"units": len(texts), "context_tokens": sum([await project.model.count(t) for t in texts])}
     if condition.mode == "ts":
         return {"units": len(chunks := chunks_store.all_chunks(project.db)), "context_tokens": sum(c.tokens for c in chunks)}

@@ -192,14 +192,9 @@ def _size_of_passages(ids: Sequence[str], project: Project) -> int:
 
 
 async def _write_by_theme(question: Question, ids: Sequence[str], project: Project) -> AnswerDraft:
-    """An answer by theme, where map calls over the reports would take too long; without themes in one call, from reports."""
+    """An answer by theme, where map calls over the reports would take too long."""
     draft = await write_by_theme(question, project)
-    points = draft.points or draft_by_theme(question, project).points
-    if not points:
-        quoted = quote_reports(question, ids, project)
-        budget = (await effective_budgets(question, project)).reduce_context
-        sources = await fit_sources([DraftSource(f"{p.title}\n{p.text}", p.quotes) for p in quoted], project, budget)
-        points = tuple(await write_cited_prose(question, project, sources, "reduce")) or quoted
+    points = draft.points or draft_by_theme(question, project).points or quote_reports(question, ids, project)
     note = "Not all reports were read: that takes too long here. All: --max-calls 50"
     return replace(draft, points=points, note=f"{draft.note} {note}")
 

@@ -209,11 +209,6 @@ def report_communities_at_level(db: Database, level: int) -> list[str]:
     return list(communities)
 
 
-def reports_at(db: Database, level: int) -> list[Report]:
-    """The reports that stand for a level: of each community there, or of its nearest ancestor with a report."""
-    return reports_of(db, report_communities_at_level(db, level))
-
-
 def entities_of_communities(db: Database, community_ids: Iterable[str]) -> dict[str, list[str]]:
     """Community id → the ids of its entities."""
     members: dict[str, list[str]] = {}

@@ -41,7 +41,7 @@ def measure(name: str, source: Path, cues: Mapping[str, str]) -> None:
     with tempfile.TemporaryDirectory() as folder, open_for_writing(Path(folder), extractor="phrases", engine=EngineOptions()) as project:
         asyncio.run(build_index([source], project, lambda _: None))
         given = asyncio.run(answer_question("What are the main themes?", project, QueryOptions("global")))
-        reports = graph.reports_at(project.db, given.level or 0)
+        reports = graph.reports(project.db)
     pool = sorted({q.text for r in reports for f in r.findings for q in f.quotes})
     said = [c.quote for c in given.citations]
     up = found(said, cues)

@@ -275,11 +275,12 @@ def test_a_person_at_a_terminal_is_asked(index, monkeypatch, tmp_path, typed, ye
     assert ("reduce" in engine.tasks) == (typed != "n\n")
 
 
-def test_a_slow_machine_writes_a_global_answer_in_one_call(ask, monkeypatch):
-    """Where reading all reports would take minutes, the themes are put together in one call; with --max-calls they are all read."""
+def test_a_slow_machine_quotes_reports_of_which_it_has_no_themes(ask, monkeypatch):
+    """Where reading all reports would take minutes, and no passage has a vector, they are quoted; with --max-calls they are all read."""
     monkeypatch.setattr(fakes, "SPEED", 40.0)
     given, engine, _ = ask("global")
-    assert engine.tasks == ["reduce"]
+    assert engine.tasks == []
+    assert given.citations
     assert "All: --max-calls 50" in given.note
 
     _, engine, _ = ask("global", max_calls=5)

@@ -176,6 +176,6 @@ def test_reports_come_one_by_one_and_stand_for_parts_without(reported):
     assert [r.title for r in graph.reports_of(reported, ["one", "none", "both"])] == ["one", "both"]
     assert graph.communities_with_report(reported) == [("both", 0, None), ("one", 1, "both")]
     assert graph.report_communities_at_level(reported, 1) == ["one", "both"]
-    assert [r.title for r in graph.reports_at(reported, 1)] == ["one", "both"]
+    assert [r.title for r in graph.reports_of(reported, graph.report_communities_at_level(reported, 1))] == ["one", "both"]
     assert graph.community_overlap(reported, ["ann"]) == {"both": 1, "one": 1}
     assert graph.entities_of_communities(reported, ["both", "other"]) == {"both": ["ann", "bert"], "other": ["bert"]}
