@@ -480,7 +480,7 @@ class Index(IndexReader):
         ]
 
     def themes(self, topic: str = "", *, selection: DocumentFilter = NO_FILTER) -> list[IndexRow]:
-        """The themes of the documents, broadest first, or of the passages near a topic, the nearest first; none of a topic without any.
+        """The themes of the documents, or of the passages near a topic, the nearest first; none of a topic without any.
 
         `number`, `label`, key `phrases`, the number of `documents` with a passage about it, of all, `paths`, `passages`, `quotes` and the
         themes that it divides into, `parts`. `selection`: the documents to look at. Raises NoMatchingDocuments, NoIndex.

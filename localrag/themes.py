@@ -76,7 +76,7 @@ class Theme:
 
 
 def stored_themes(db: Database, folder: Path) -> tuple[Theme, ...]:
-    """The themes of the documents that the database shows, broadest first: from memory, else from the cache file, else made anew."""
+    """The themes of the documents that the database shows: from memory, else from the cache file, else made anew."""
     if isinstance(db, FilteredDatabase):
         return find_themes(db, load_passages(db))
     file, memory = themes_file(db, folder), caches_of(folder)

@@ -383,7 +383,7 @@ def _add_graph(server: IndexMcpServer, folder: Path) -> None:
 
     @server.tool(title="List the themes", annotations=READ_ONLY_TOOL)
     def themes(offset: Offset = 0) -> CallToolResult:
-        """List the themes of all documents, broadest first, with the number of documents about each, and sentences of them."""
+        """List the themes of all documents, with the number of documents about each, and sentences of them."""
         with snapshot(folder) as db:
             rows = serializers.serialize_themes(stored_themes(db, folder), db)
         return mcp_results.page_result("themes", {}, rows[offset:], offset, len(rows))
