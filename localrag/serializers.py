@@ -274,7 +274,7 @@ def serialize_communities(db: Database, level: int | None = None) -> list[JsonRo
     ]
 
 
-NO_REPORT = "There is no report on this community: too few passages speak of it."
+NO_REPORT = "No report: too few passages speak of this community."
 
 
 def serialize_report(community: str, db: Database) -> JsonRow:

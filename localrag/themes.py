@@ -40,15 +40,18 @@ PROBED_LISTS = 16
 FORM_SHARE, FORM_DOCUMENTS = 0.5, 4  # a passage with this share of its letters in lines of so many documents is a form
 MIN_GROUPED = 12  # passages; of fewer, each document is a theme of its own
 MIN_PASSAGES = 3  # of a theme
+MIN_DOCUMENTS = 3  # of a theme of many documents
 MIN_DIVIDED = 24  # passages of a theme that is divided into smaller ones
 MAX_LEVELS = 3
-MIN_NEARNESS = 0.5  # to the theme's center, of the median of its passages: others belong to no theme
+MIN_NEARNESS, MIN_MARGIN = 0.45, 0.1  # of a passage to its theme's center, and more than to any other center; others belong to no theme
+REFINEMENTS = 3
 LABELLED_PASSAGES = 50  # nearest to the center, from which labels and sentences are chosen
 MAX_PHRASES = 4
 MAX_QUOTES = 5
 HEADING_WEIGHT, SINGLE_WORD_WEIGHT = 1.5, 0.3  # of a heading, and of a phrase of one word, relative to other noun phrases
+NAME_WEIGHT = 0.5  # of a name that may be a person's
 MAX_LABEL_CHARS = 80
-NOVELTY = 4.0  # what a sentence loses whose words all stand in those before it
+LABEL_WEIGHT = 3.0  # of a word of the label in a sentence
 RESOLUTION = 1.6  # of the groups; the modularity of 1 puts two subjects of a small collection into one
 MAX_HEADED_DOCUMENTS, MAX_HEADED_SHARE = 2, 0.05  # documents with a heading; one of more, such as "Agenda", names no theme
 MIN_NAMED_DOCUMENTS, MAX_NAMED_SHARE = 5, 0.4  # documents with a name; one of more, such as a writer's own, names no theme
@@ -111,7 +114,7 @@ def themes_file(db: Database, folder: Path) -> Path:
     """The cache file of the present graph, embedder and titles."""
     settings = runs.load_settings(db)
     graph = settings.get("graph_hash") or vectors_state(db, "chunk")
-    return folder / f"themes.{content_id('themes 2', graph, settings.get('embedder'), vectors_state(db, 'title'))}.json"
+    return folder / f"themes.{content_id('themes 3', graph, settings.get('embedder'), vectors_state(db, 'title'))}.json"
 
 
 def _read_themes(file: Path) -> tuple[Theme, ...] | None:
@@ -137,8 +140,10 @@ def find_themes(db: Database, passages: PassageSet, *, levels: int = MAX_LEVELS)
         groups = tuple(_Group(np.array(members), ()) for members in of_document.values())
     else:
         groups = _grouped(passages, np.arange(len(passages.places)), levels)
-    described = _described(db, passages, groups, common)
-    return tuple(theme for _, theme in sorted(described, key=lambda row: -len(row[1].documents) * np.sqrt(row[0])))
+    described = sorted(_described(db, passages, groups, common), key=lambda row: -len(row[1].documents) * np.sqrt(row[0]))
+    least = min(MIN_DOCUMENTS, len({p.document for p in passages.places}) // MIN_DOCUMENTS**2)
+    telling = tuple(theme for score, theme in described if score > 0 and len(theme.documents) >= least)
+    return telling or tuple(theme for _, theme in described)
 
 
 def describe_groups(db: Database, passages: PassageSet, groups: Sequence[Sequence[int]]) -> tuple[Theme, ...]:
@@ -158,13 +163,13 @@ def sentences_in(place: PassagePlace, chunk: Chunk) -> list[Quote]:
     return [Quote(chunk.id, a, b, chunk.text[a - chunk.start : b - chunk.start]) for a, b in spans if place.start <= a < place.end]
 
 
-def _common_lines(passages: PassageSet, lines: Sequence[Counter[str]]) -> frozenset[str]:
-    """The lines that several documents have, such as those of a list of participants."""
+def _common_lines(passages: PassageSet, lines: Sequence[Counter[str]]) -> dict[str, int]:
+    """The lines that several documents have, such as those of a list of participants → the number of documents."""
     known = defaultdict[str, set[str]](set)
     for place, own in zip(passages.places, lines, strict=True):
         for line in own:
             known[line].add(place.document)
-    return frozenset(line for line, documents in known.items() if len(documents) >= FORM_DOCUMENTS)
+    return {line: len(documents) for line, documents in known.items() if len(documents) >= FORM_DOCUMENTS}
 
 
 def _line_key(line: str) -> str:
@@ -172,7 +177,7 @@ def _line_key(line: str) -> str:
     return " ".join(re.findall(r"[^\W\d_]+", line.lower()))
 
 
-def _is_form(lines: Counter[str], common: frozenset[str]) -> bool:
+def _is_form(lines: Counter[str], common: Mapping[str, int]) -> bool:
     sizes = {line: len(line) * n for line, n in lines.items()}
     return sum(size for line, size in sizes.items() if line in common) >= FORM_SHARE * max(1, sum(sizes.values()))
 
@@ -217,14 +222,9 @@ def _grouped(passages: PassageSet, members: Members, levels: int) -> tuple[_Grou
         return ()
     vectors, documents = _centered(passages.vectors[members]), [passages.places[n].document for n in members]
     groups = []
-    for part in _clusters(_mutual_neighbors(vectors, documents), len(members)):
-        center = vectors[part].sum(axis=0)
-        near = vectors[part] @ (center / max(float(np.linalg.norm(center)), 1e-9))
-        order = np.argsort(-near, kind="stable")
-        own = part[order[near[order] >= MIN_NEARNESS * np.median(near)]]
-        if len(own) >= MIN_PASSAGES:
-            inner = _grouped(passages, np.sort(members[own]), levels - 1) if levels > 1 and len(own) >= MIN_DIVIDED else ()
-            groups.append(_Group(members[own], inner if len(inner) > 1 else ()))
+    for own in _refined(vectors, _clusters(_mutual_neighbors(vectors, documents), len(members))):
+        inner = _grouped(passages, np.sort(members[own]), levels - 1) if levels > 1 and len(own) >= MIN_DIVIDED else ()
+        groups.append(_Group(members[own], inner if len(inner) > 1 else ()))
     return tuple(sorted(groups, key=lambda g: (-len({passages.places[n].document for n in g.members}), -len(g.members), int(g.members[0]))))
 
 
@@ -255,6 +255,19 @@ def _clusters(links: Mapping[tuple[int, int], float], n: int) -> list[Members]:
     return [np.array(part) for part in found if len(part) >= MIN_PASSAGES]
 
 
+def _refined(vectors: Vectors, parts: Sequence[Members]) -> list[Members]:
+    """The vectors near to the center of a part and of no other, nearest first."""
+    for _ in range(REFINEMENTS):
+        if not parts:
+            break
+        centers = np.array([_center(vectors[part]) for part in parts])
+        near = np.sort(vectors @ centers.T, axis=1)
+        others = near[:, -2] if len(parts) > 1 else np.zeros(len(near), np.float32)
+        nearest, is_near = (vectors @ centers.T).argmax(axis=1), (near[:, -1] >= MIN_NEARNESS) & (near[:, -1] - others >= MIN_MARGIN)
+        parts = [part for g in range(len(parts)) if len(part := np.flatnonzero(is_near & (nearest == g))) >= MIN_PASSAGES]
+    return [part[np.argsort(-(vectors[part] @ _center(vectors[part])), kind="stable")] for part in parts]
+
+
 # What a group is called, and what stands for it
 
 
@@ -267,12 +280,12 @@ class _Phrase:
     members: frozenset[int]
 
 
-def _described(db: Database, passages: PassageSet, groups: Sequence[_Group], common: frozenset[str]) -> list[tuple[float, Theme]]:
-    """The themes of groups, labelled, with sentences that are no `common` lines; and how telling each label is."""
+def _described(db: Database, passages: PassageSet, groups: Sequence[_Group], common: Mapping[str, int]) -> list[tuple[float, Theme]]:
+    """The themes of groups, each behind how telling its label is; `common` lines are no sentences."""
     every = list(_all_groups(groups))
     shown = sorted({n for group in every for n in group.members[:LABELLED_PASSAGES].tolist()})
     chunks = {c.id: c for c in chunks_store.chunks_by_id(db, sorted({passages.places[n].chunk for n in shown}))}
-    phrases = [*_headings(db, passages, shown), *_noun_phrases(db, passages, shown, common)]
+    phrases = [*_headings(db, passages, shown, common), *_noun_phrases(db, passages, shown, common)]
     of_passage = defaultdict[int, list[int]](list)
     for number, phrase in enumerate(phrases):
         for n in phrase.members:
@@ -299,7 +312,7 @@ def _all_groups(groups: Sequence[_Group]) -> Iterable[_Group]:
         yield from _all_groups(group.parts)
 
 
-def _headings(db: Database, passages: PassageSet, shown: Sequence[int]) -> list[_Phrase]:
+def _headings(db: Database, passages: PassageSet, shown: Sequence[int], common: Mapping[str, int]) -> list[_Phrase]:
     """The titles and headings above passages."""
     of_document = defaultdict[str, list[int]](list)
     for n in shown:
@@ -314,18 +327,18 @@ def _headings(db: Database, passages: PassageSet, shown: Sequence[int]) -> list[
     documents = defaultdict[str, set[str]](set)
     for title, numbers in below.items():
         documents[_line_key(title)] |= {passages.places[n].document for n in numbers}
-    fitting = (title for title in below if is_readable(title) and len(documents[_line_key(title)]) <= most)
+    fitting = (title for title in below if is_readable(title) and max(len(documents[key := _line_key(title)]), common.get(key, 0)) <= most)
     return [_Phrase(title, HEADING_WEIGHT, frozenset(below[title])) for title in fitting]
 
 
-def _noun_phrases(db: Database, passages: PassageSet, shown: Sequence[int], common: frozenset[str]) -> list[_Phrase]:
+def _noun_phrases(db: Database, passages: PassageSet, shown: Sequence[int], common: Mapping[str, int]) -> list[_Phrase]:
     """The noun phrases and names in passages, but for persons', as they are written most often."""
     in_chunk, within, spellings = (
         defaultdict[str, list[int]](list),
         defaultdict[str, set[int]](set),
         defaultdict[str, Counter[str]](Counter),
     )
-    persons = Counter[str]()
+    in_chunk, persons, unknown = defaultdict[str, list[int]](list), Counter[str](), set[str]()
 
     def add(phrase: str, n: int) -> None:
         within[singular(phrase)].add(n)
@@ -338,6 +351,7 @@ def _noun_phrases(db: Database, passages: PassageSet, shown: Sequence[int], comm
                 add(phrase, n)
     for _, kind, chunk, start, name in mentions_in_chunks(db, sorted(in_chunk)):
         persons.update(dict.fromkeys(_line_key(name).split(), 1 if kind == "person" else -1))
+        unknown |= {singular(name)} if kind == "name" else set()
         for n in in_chunk[chunk]:
             if kind != "person" and passages.places[n].start <= start < passages.places[n].end and is_readable(name):
                 add(name, n)
@@ -348,7 +362,8 @@ def _noun_phrases(db: Database, passages: PassageSet, shown: Sequence[int], comm
         text = spellings[key].most_common(1)[0][0]
         is_person = persons[(_line_key(text).split() or [""])[-1]] > 0 and text.split()[-1][0].isupper()
         if len(members) > 1 and documents[key] <= most and not is_person and form_weight(text) > 0:
-            found.append(_Phrase(text, 1.0 if " " in text or is_cjk(text) else SINGLE_WORD_WEIGHT, frozenset(members)))
+            weight = 1.0 if " " in text or is_cjk(text) else SINGLE_WORD_WEIGHT
+            found.append(_Phrase(text, weight * (NAME_WEIGHT if key in unknown else 1.0), frozenset(members)))
     return found
 
 
@@ -403,29 +418,24 @@ def _quotes(
     places: Sequence[PassagePlace],
     chunks: Mapping[str, Chunk],
     phrases: Sequence[str],
-    common: frozenset[str],
+    common: Mapping[str, int],
 ) -> tuple[Quote, ...]:
     """Sentences that can stand alone, from the passages nearest to the center, first one of each document."""
-    words = {w.lower() for phrase in phrases for w in phrase.split()} - STOP_WORDS
+    words, label = ({w.lower() for phrase in some for w in phrase.split()} - STOP_WORDS for some in (phrases, phrases[:1]))
     found: list[tuple[float, Quote]] = []
     for rank, n in enumerate(members):
         for quote in sentences_in(places[n], chunks[places[n].chunk]):
             if _line_key(quote.text) not in common:
                 form = informativeness(quote.text, 0) * (SPEECH_WEIGHT if _SPEECH.search(quote.text) else 1.0)
-                on_label = min(3, sum(w in quote.text.lower() for w in words))
+                low = quote.text.lower()
+                on_label = min(3, sum(w in low for w in words)) + LABEL_WEIGHT * any(w in low for w in label)
                 found.append((form + on_label - 2.0 * rank / len(members), quote) if form > 0 else (-9.0, quote))
-    chosen, used, heard = list[Quote](), Counter[str](), set[str]()
+    chosen, used = list[Quote](), Counter[str]()
     document_of = {places[n].chunk: places[n].document for n in members}
     while found and len(chosen) < MAX_QUOTES:
-        best = max(found, key=lambda row: row[0] - 2.0 * used[document_of[row[1].chunk_id]] - NOVELTY * _shared(row[1].text, heard))
+        best = max(found, key=lambda row: row[0] - 2.0 * used[document_of[row[1].chunk_id]])
         found.remove(best)
         if not any(is_repetition(quote_text(best[1]), quote_text(q)) for q in chosen):
             chosen.append(best[1])
             used[document_of[best[1].chunk_id]] += 1
-            heard |= set(best[1].text.lower().split())
     return tuple(chosen)
-
-
-def _shared(text: str, heard: set[str]) -> float:
-    words = {w for w in text.lower().split() if w not in STOP_WORDS}
-    return len(words & heard) / max(1, len(words))

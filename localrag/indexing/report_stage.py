@@ -6,7 +6,7 @@ A report whose input did not change is kept. The input of a report is read from 
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from heapq import heappush, heappushpop
 from typing import Any
@@ -172,7 +172,6 @@ class ReportSourceReader:
         return frozenset(e for (e,) in rows)
 
 
-MIN_SHARED_MEMBERS = 0.9  # of a community, that a sub-community has whose report of the model stands for both
 REPORTS_PER_BATCH = 100  # extractive reports whose sentences are embedded together; an interrupted run loses them
 COMMUNITIES_PER_GROUP = 2000  # communities whose reports are written before the next group is read
 WRITTEN_PER_GROUP = 30  # the same for reports by the model, which are published with their group
@@ -345,7 +344,7 @@ class _ReportWriter:
         await bounded_map((branch(group) for group in self._grouped(levels, size)), MAX_GROUPS_IN_FLIGHT)
 
     async def publish(self, keys: Collection[str]) -> None:
-        """Publish the model's reports on communities of the published graph: questions use them at once, and a stopped run keeps them."""
+        """Publish the model's reports on communities of the published graph, which questions use at once."""
         texts = {key: report.markdown for key in keys if (report := self.stored_report(key))}
         vectors = await embed_texts(self.pool, list(texts.values()))
         hashes = {key: content_id(text) for key, text in texts.items()}
@@ -423,15 +422,12 @@ class _ReportWriter:
 
     async def abstractive(self, community: Community) -> None:
         """Write a report by the model; a failed one is recorded as a row, and the communities above it do without."""
-        project = self.project
-        draft = None if self.inherit_report(community) else self.build_input(community)
+        draft = self.build_input(community)
         try:
-            if draft is not None:
-                reusable = self.reusable_report(draft)
-                self.save(await self.ask_model(draft) if reusable is None else reusable)
+            self.save(self.reusable_report(draft) or await self.ask_model(draft))
             self.commit([community.id])
         except CALL_ERRORS as error:
-            runs.save_failure(project.db, Failure("report", community.id, str(error), error.kind))
+            runs.save_failure(self.project.db, Failure("report", community.id, str(error), error.kind))
             self.failed.add(community.id)
 
     def keep_imported(self, key: str) -> bool:
@@ -456,16 +452,6 @@ class _ReportWriter:
     def current_report(self, key: str) -> Report | None:
         """The report of a community in this run."""
         return self.stored_report(key) if key in self.written or (self.to_check is not None and key not in self.to_check) else None
-
-    def inherit_report(self, community: Community) -> bool:
-        """Copy the report of a sub-community with nearly all of the community's members; returns whether there is one."""
-        below = max(self.reader.below(community.id), key=lambda c: len(c.entity_ids), default=None)
-        is_alike = below is not None and len(below.entity_ids) >= MIN_SHARED_MEMBERS * len(community.entity_ids)
-        report = self.current_report(below.id) if below is not None and is_alike else None
-        if report is None:
-            return False
-        self.save(replace(report, community_id=community.id, input_hash=content_id("carried down", report.input_hash)))
-        return True
 
     def build_input(self, community: Community) -> _ReportInput:
         """Build the input of a community's report."""

@@ -27,6 +27,7 @@ from localrag.records import (
 )
 from localrag.store import documents as documents_store
 from localrag.text.outline import Outline
+from localrag.text.quotes import quote_text
 from localrag.text.sentences import RepetitionFilter, collapse_whitespace
 
 ANSWER_MARK = re.compile(rf"\[([0-9]+|{'|'.join(SENTENCE_STATES[1:])})\]")  # a citation, or the state of an unproved sentence
@@ -122,6 +123,11 @@ class Citer:
         elif point.is_generated:
             for n, unit in enumerate(parse_units(point.text)):
                 self._add_unit(unit if n else replace(unit, before=before + unit.before), point)
+        elif point.title and len(point.quotes) > 1:
+            for n, quote in enumerate(point.quotes):
+                self._say_unit(
+                    AnswerUnit(UnitKind.SENTENCE, quote_text(quote), "\n- " if n else f"{before}- "), Verdict(SUPPORTED_STATE, (quote,))
+                )
         else:
             self._say_unit(AnswerUnit(UnitKind.SENTENCE, point.text, before), Verdict(SUPPORTED_STATE, point.quotes))
 

@@ -35,9 +35,7 @@ SIMPLER_MODES = {"global": "mix", "drift": "local", "local": "mix", "mix": "basi
 def route_question(question: str, project: Project) -> tuple[str, str]:
     """The mode for a question and the reason: `global` for questions about the whole corpus, `mix` for particulars.
 
-    A single short document is answered from its passages (`ts`): reports would split its content by names that others share with it. From
-    two documents on, their reports, filtered to them, quote more of the documents: for two to six of the demo's documents 196 of 270, `ts`
-    103.
+    A single short document is answered from its passages (`ts`).
     """
     probabilities = question_kind(question, project)
     kind, named = probabilities.kind, named_entities(question, project)

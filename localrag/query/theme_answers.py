@@ -29,7 +29,8 @@ from localrag.text.quotes import informativeness, mmr, quote_text
 from localrag.text.sentences import collapse_whitespace, is_cjk
 from localrag.themes import Theme, describe_groups, find_themes, sentences_in, stored_themes
 
-MAX_THEMES, QUOTES_ON_TOPIC = 8, 3
+MAX_THEMES, MAX_GROUPS = 12, 6  # of everything, and of the passages about a topic
+MAX_SENTENCES, QUOTES_ON_TOPIC = 24, 3  # of an answer, and of one theme
 DIVERSITY = 0.2  # of the sentences on a topic
 FORM_WEIGHT = 0.05  # of a sentence's form, relative to its cosine to the question
 MAX_SAID = 2  # times that a sentence is said in the passages near a topic; one of more is a form's
@@ -37,7 +38,7 @@ MAX_TOPIC_PASSAGES = 40  # that are grouped; more are further from the topic tha
 MIN_TOPIC_SHARE = 0.55  # of the best passage's nearness to the topic
 MIN_TOPIC_NEARNESS = 0.25  # of a passage to a topic, its cosine and a share of words
 WORDS_WEIGHT = 0.3  # of the question's words that a passage has, relative to its cosine
-N_COMPARED, MIN_COMPARED_COSINE = 9, 0.3  # so many passages are nearer than this to a comparison of things
+MIN_COMPARED_COSINE = 0.45  # of the passage nearest to a comparison of things
 MAX_PERIODS = 8
 MAX_WRITTEN_THEMES, MAX_THEME_PASSAGES, MAX_SECTION_CHARS = 6, 5, 350
 MIN_THEME_TOKENS, MAX_THEME_TOKENS = 350, 900  # of the passages from which a model writes about a theme
@@ -49,9 +50,9 @@ _YEAR = re.compile(r"\b(1[5-9]\d\d|20\d\d)\b(?:\s*(?:-|–|—|to|bis|à|a|至|�
 def draft_by_theme(question: Question, project: Project) -> AnswerDraft:
     """The themes that a question about the whole asks for, each with sentences of several documents; no points without passages."""
     themes, note = themes_for(question, project)
-    most = 1 if question.wants_one_sentence else MAX_THEMES
-    points = [theme_point(theme, question, project, 1 if most == 1 else QUOTES_ON_TOPIC) for theme in themes[:most]]
-    return AnswerDraft(tuple(points), note=note)
+    themes = themes[: 1 if question.wants_one_sentence else MAX_THEMES]
+    most = 1 if question.wants_one_sentence else min(QUOTES_ON_TOPIC, MAX_SENTENCES // max(1, len(themes)))
+    return AnswerDraft(tuple(theme_point(theme, question, project, most) for theme in themes), note=note)
 
 
 def themes_for(question: Question, project: Project) -> tuple[Sequence[Theme], str]:
@@ -140,9 +141,8 @@ def _section(title: str, written: Sequence[AnswerPoint]) -> Iterator[AnswerPoint
 
 
 def _names_topic(question: Question, near: PassageSet) -> bool:
-    """Whether a comparison is of things that several passages speak of, unlike "which subject comes up most often"."""
-    cosines = np.sort(near.vectors @ question.vector)[::-1]
-    return len(cosines) > N_COMPARED and bool(cosines[N_COMPARED] >= MIN_COMPARED_COSINE)
+    """Whether a comparison is of things that a passage speaks of, unlike "which subject comes up most often"."""
+    return float((near.vectors @ question.vector).max(initial=0.0)) >= MIN_COMPARED_COSINE
 
 
 def theme_title(theme: Theme, question: Question, project: Project) -> str:
@@ -189,7 +189,7 @@ def _word_shares(question: str, texts: Sequence[str]) -> NDArray[np.float32]:
 
 
 def _told_for(question: Question, near: PassageSet, groups: Sequence[Sequence[int]], project: Project) -> list[Theme]:
-    """Groups of passages as themes, with their passages and sentences that are nearly as near to the question as the best of all groups."""
+    """Groups of passages as themes, with what is nearly as near to the question as the nearest sentence."""
     themes = describe_groups(project.db, near, groups)
     chunks = {c.id: c for c in chunks_store.chunks_by_id(project.db, sorted({p.chunk for p in near.places}))}
     told = [(n, p, q) for n, theme in enumerate(themes) for p in theme.passages for q in sentences_in(p, chunks[p.chunk])]
@@ -217,7 +217,7 @@ def group_topic(question: Question, near: PassageSet, project: Project) -> Seque
     groups.sort(key=lambda group: float(np.mean(group)))
     grouped = {n for group in groups for n in group}
     rest = [n for n in range(len(near.places)) if n not in grouped]
-    return [theme for theme in _told_for(question, near, [*groups, rest], project) if theme.quotes]
+    return [theme for theme in _told_for(question, near, [*groups, rest], project) if theme.quotes][:MAX_GROUPS]
 
 
 def _by_date(question: Question, near: PassageSet, project: Project) -> Sequence[Theme]:
@@ -263,7 +263,7 @@ def _themes_of_periods(periods: Sequence[tuple[int, int]], project: Project) -> 
     passages, found = load_passages(project.db), list[Theme]()
     for first, last in periods[:2]:
         inside = [n for n, p in enumerate(passages.places) if first <= dates.get(p.document, 0) <= last]
-        themes = find_themes(project.db, passages.some(inside), levels=1)[: MAX_THEMES // 2]
+        themes = find_themes(project.db, passages.some(inside), levels=1)[:MAX_GROUPS]
         if not themes:
             return ()
         years = str(first) if first == last else f"{first}–{last}"
