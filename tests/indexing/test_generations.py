@@ -40,6 +40,7 @@ QUESTIONS = {
 OLD = TOWN | {
     "d.txt": "Agnes Thorburn keeps the lighthouse of Gannet Head. Agnes Thorburn wrote to Mayor Ruth Sand about the Skua.\n",
     "e.txt": "Walter Muir paid Agnes Thorburn for the lamp oil. Walter Muir owns the Northern Line.\n",
+    "f.txt": "Ruth Sand and Lars Holm dined in Vardby.\n",
 }
 SCRIPT = """
 import asyncio, os, signal, sys
@@ -63,7 +64,7 @@ def index(folder, progress=lambda _: None, **options):
 
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory):
-    """Five documents and their index; what every mode answers from it."""
+    """Six documents and their index; what every mode answers from it."""
     folder = tmp_path_factory.mktemp("generations")
     put(folder, OLD)
     index(folder)
@@ -78,8 +79,9 @@ def town(indexed, tmp_path):
 
 
 def edit(folder):
-    """One document says something else, one is gone, one has another name."""
+    """Two documents say something else, one is gone, one has another name."""
     docs = folder / "docs"
+    (docs / "f.txt").write_text("Ruth Sand and Oskar Lund dined in Vardby.\n")
     (docs / "b.txt").write_text("Oskar Lund says that the Skua was sold. Oskar Lund never met Lars Holm. Ruth Sand met Oskar Lund.\n")
     (docs / "d.txt").unlink()
     (docs / "e.txt").rename(docs / "moved.txt")
@@ -170,7 +172,7 @@ def test_added_files_are_found_while_the_rest_is_made(indexed, town):
     for mode in ("basic", "ss", "mix"):
         assert "docs/new.txt" in {c.path for c in seen[mode].citations}, mode
         assert not any("Oskar Lund" in c.quote for c in seen[mode].citations), mode
-    told = {"global": ("global", seen["global"].answer.replace("of 6 documents", "of 5 documents"), seen["global"].citations)}
+    told = {"global": ("global", seen["global"].answer.replace("of 7 documents", "of 6 documents"), seen["global"].citations)}
     assert under_new_names(told) == under_new_names({"global": before["global"]})
 
 

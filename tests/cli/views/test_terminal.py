@@ -26,6 +26,7 @@ def evil(tmp_path_factory):
     text = f"Ingrid Holm bought the ferry Skua {EVIL} in Vardby :date: from the Northern Line.\n\n"
     text += "The town of Vardby had waited two years for a ferry, and the Northern Line had none to give to Ingrid Holm. " * 4
     (folder / "docs" / NAME).write_text(text, encoding="utf-8")
+    (folder / "docs" / "b.txt").write_text("Ingrid Holm sold the ferry Skua to the Northern Line.\n", encoding="utf-8")
     shown = Terminal("index", "docs", "--extractor", "phrases", cwd=folder)
     assert shown.end() == 0, shown.text("err")
     assert_obeyed_nothing(shown)
