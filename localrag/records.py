@@ -337,6 +337,11 @@ class Report:
     findings: tuple[Finding, ...] = ()
 
     @property
+    def lead(self) -> str:
+        """What of a report is embedded: title and summary."""
+        return f"{self.title}\n{self.summary}"
+
+    @property
     def markdown(self) -> str:
         """The report as text: title, summary, findings."""
         findings = (f"## {f.summary}\n\n{f.explanation}" for f in self.findings)

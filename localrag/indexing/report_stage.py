@@ -11,9 +11,6 @@ from functools import cached_property, lru_cache
 from heapq import heappush, heappushpop
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from localrag.engine.tokenizer import Tokenizer
 from localrag.errors import ContextTooSmall
 from localrag.indexing import reports
@@ -172,12 +169,11 @@ class ReportSourceReader:
         return frozenset(e for (e,) in rows)
 
 
-REPORTS_PER_BATCH = 100  # extractive reports whose sentences are embedded together; an interrupted run loses them
+REPORTS_PER_BATCH = 100  # extractive reports that are committed together; an interrupted run loses them
 COMMUNITIES_PER_GROUP = 2000  # communities whose reports are written before the next group is read
 WRITTEN_PER_GROUP = 30  # the same for reports by the model, which are published with their group
 MAX_CACHED_REPORTS = 4 * COMMUNITIES_PER_GROUP  # reports that stay in memory
 MAX_CACHED_TOKEN_COUNTS = 200_000  # lines of contexts whose token counts stay in memory, some 60 MB
-MAX_CACHED_VECTORS = 50_000  # sentences whose vectors stay in memory for the next group, 100 MB
 COMMUNITIES_PER_TASK = 10  # reports whose sentences are selected by one task
 MAX_GROUPS_IN_FLIGHT = 2  # one group is read while workers select the sentences of the other
 
@@ -281,7 +277,6 @@ class _ReportWriter:
     written: set[str] = field(default_factory=set)
     failed: set[str] = field(default_factory=set)
     without: set[str] = field(default_factory=set)
-    vectors: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.reader = ReportSourceReader(self.staged, self.budgets.report_context)
@@ -345,7 +340,7 @@ class _ReportWriter:
 
     async def publish(self, keys: Collection[str]) -> None:
         """Publish the model's reports on communities of the published graph, which questions use at once."""
-        texts = {key: report.markdown for key in keys if (report := self.stored_report(key))}
+        texts = {key: report.lead for key in keys if (report := self.stored_report(key))}
         vectors = await embed_texts(self.pool, list(texts.values()))
         hashes = {key: content_id(text) for key, text in texts.items()}
         save_vectors(self.project.db, "report", self.project.embedder.file.fingerprint, list(texts), hashes, vectors)
@@ -377,17 +372,14 @@ class _ReportWriter:
         yield group
 
     async def extractive(self, communities: Sequence[Community]) -> None:
-        """Write reports of verbatim sentences. Only sentences of reports to be written are embedded, since embedding takes most of the
-        time.
-        """
+        """Write reports of verbatim sentences."""
         drafts = [self.build_input(c) for c in communities]
         stored = [(d, self.reusable_report(d)) for d in drafts]
-        vectors = await self.embed_cached([text for d, report in stored if report is None for text in d.quotes_by_text])
         for kept in [report for _, report in stored if report is not None and not self.update_titles]:
             self.save(kept)
         pending = [(d, report) for d, report in stored if report is None or self.update_titles]
         jobs = (
-            SelectSentences(tuple(self.sentence_pool(d, None if report else vectors) for d, report in batch))
+            SelectSentences(tuple(SentencePool(self.title_source(d), report is None) for d, report in batch))
             for batch in batched(pending, COMMUNITIES_PER_TASK)
         )
         chosen = [c async for batch in run_in_order(self.pool, jobs) for _, those in batch for c in those]
@@ -396,21 +388,10 @@ class _ReportWriter:
             self.save(reports.with_titles(untitled, d.members, d.sources, title))
         self.commit(d.community.id for d, report in stored if report is None)
 
-    async def embed_cached(self, texts: Iterable[str]) -> Mapping[str, NDArray[np.float32]]:
-        """The vectors of texts, each computed once while it is cached."""
-        distinct = dict.fromkeys(texts)
-        cached = {t: self.vectors[t] for t in distinct if t in self.vectors}
-        new = [t for t in distinct if t not in cached]
-        cached.update(zip(new, await embed_texts(self.pool, new), strict=True))
-        if len(self.vectors) > MAX_CACHED_VECTORS:
-            self.vectors.clear()
-        self.vectors |= cached
-        return cached
-
-    def sentence_pool(self, draft: _ReportInput, vectors: Mapping[str, NDArray[np.float32]] | None) -> SentencePool:
-        """The sentences that a report is selected from, with everything that selecting needs."""
+    def title_source(self, draft: _ReportInput) -> TitleSource:
+        """The sentences that a report is selected from, with everything that its title is made of."""
         quotes, (frequencies, total) = draft.quotes_by_text, self.title_word_frequencies
-        source = TitleSource(
+        return TitleSource(
             tuple(quotes),
             self.reader.headings_above(quotes.values()),
             self.reader.person_words(q.chunk_id for q in quotes.values()),
@@ -418,7 +399,6 @@ class _ReportWriter:
             frequencies(frozenset().union(*map(title_words, quotes))),
             total,
         )
-        return SentencePool(None if vectors is None else np.array([vectors[t] for t in quotes], np.float32), source)
 
     async def abstractive(self, community: Community) -> None:
         """Write a report by the model; a failed one is recorded as a row, and the communities above it do without."""

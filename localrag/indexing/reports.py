@@ -28,6 +28,7 @@ from localrag.records import Claim, Community, Entity, Finding, Quote, Relations
 from localrag.settings import IndexSettings
 from localrag.text.quotes import format_claim, select_central
 from localrag.text.sentences import collapse_whitespace, join_names
+from localrag.text.title_phrases import title_words
 
 MIN_ELEMENT_TOKENS = 12  # of an entity and its relationships
 
@@ -250,7 +251,7 @@ def entities_by_degree(community: Community, sources: ReportSources) -> list[Ent
 def reports_hash(settings: IndexSettings, model_fingerprint: str, style: str, budgets: TokenBudgets = MIN_BUDGETS) -> str:
     """The hash of everything that all reports depend on besides the graph."""
     if style == "extractive":
-        return content_id("report 7", style)
+        return content_id("report 9", style)
     shape = shape_text(report_fields([], budgets))
     return content_id("report 8", style, model_fingerprint, settings.language, _prompt(settings, budgets).hash, shape, repr(budgets))
 
@@ -267,15 +268,12 @@ def extractive_report(community: Community, pool: Mapping[str, Quote], key: str,
     return Report(community.id, key, "", " ".join(texts[n] for n in numbers[:2]), None, "", findings)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SentencePool:
-    """The sentences of a community, which an extractive report is selected from, with everything else that its title is made of.
+    """The sentences of a community, with what its title is made of; `selects`: whether sentences are selected for a report, too."""
 
-    `vectors`: (n, d) float32, of the sentences; None if only a title is needed.
-    """
-
-    vectors: NDArray[np.float32] | None
     title_source: TitleSource
+    selects: bool
 
 
 # The numbers of the selected sentences, the best first, and the title.
@@ -309,8 +307,19 @@ class SelectSentences(Task[list[SelectedSentences]]):
 
 def _choose_quotes(pool: SentencePool) -> SelectedSentences:
     source = pool.title_source
-    numbers = [] if pool.vectors is None else select_central(source.texts, pool.vectors, source.names, MAX_FINDINGS)
-    return numbers, source.title()
+    return select_central(source.texts, _word_vectors(source.texts), source.names, MAX_FINDINGS) if pool.selects else [], source.title()
+
+
+def _word_vectors(texts: Sequence[str]) -> NDArray[np.float32]:
+    """The tf-idf vectors of sentences, (n, words) float32, L2-normalised, which tell the central ones (LexRank, Erkan and Radev 2004)."""
+    counts = Counter(word for text in texts for word in title_words(text))
+    numbers = {word: n for n, word in enumerate(counts)}
+    vectors = np.zeros((len(texts), max(1, len(counts))), np.float32)
+    for row, text in zip(vectors, texts, strict=True):
+        for word in title_words(text):
+            row[numbers[word]] = np.log(1 + len(texts) / counts[word])
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-9))
+    return vectors
 
 
 def _heading(finding: Finding, members: Sequence[Entity], sources: ReportSources) -> str:

@@ -331,8 +331,9 @@ def current_report(db: Database, community: str) -> Report | None:
 
 
 def staged_report_texts(db: Database, ids: Sequence[str]) -> dict[str, str]:
-    """Community id → Markdown of its staged report, of the given communities."""
-    return dict(db.execute(f"SELECT community_id, markdown FROM staged_reports WHERE community_id {IN_JSON_LIST}", [json.dumps(list(ids))]))
+    """Community id → title and summary of its staged report, of the given communities."""
+    texts = f"SELECT community_id, title || char(10) || summary FROM staged_reports WHERE community_id {IN_JSON_LIST}"
+    return dict(db.execute(texts, [json.dumps(list(ids))]))
 
 
 COVERAGE_SAMPLE_CHUNKS = 5_000  # sample for the coverage of large communities, if the index has more chunks

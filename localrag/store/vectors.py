@@ -269,7 +269,7 @@ CANDIDATE_FACTOR = 4  # candidates from the index file per result
 _TEXTS = {  # kind → its subjects and the texts to embed
     "chunk": "SELECT id, text FROM chunks",
     "entity": "SELECT id, name || ': ' || description AS text FROM entities ORDER BY degree DESC, name",
-    "report": "SELECT community_id AS id, markdown AS text FROM reports",
+    "report": "SELECT community_id AS id, title || char(10) || summary AS text FROM reports",
 }
 
 

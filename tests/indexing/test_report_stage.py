@@ -111,7 +111,7 @@ def test_written_reports_are_used_at_once_and_a_stopped_run_goes_on(town, tmp_pa
                 asyncio.run(write_model_reports(project, lambda _: None))
             reports = {r.community_id: r for r in graph.reports(project.db)}
             hashes = dict(project.db.execute("SELECT subject_id, content_hash FROM embeddings WHERE kind = 'report'"))
-        assert hashes == {key: content_id(r.markdown) for key, r in reports.items()}
+        assert hashes == {key: content_id(r.lead) for key, r in reports.items()}
         prompts = [r.messages[-1]["content"] for r in engine.requests if r.task == "report"]
         return prompts, {key for key, r in reports.items() if r.rating is not None}
 
