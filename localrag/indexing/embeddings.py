@@ -136,7 +136,7 @@ async def embed_graph(
     complete = built is not None and has_vectors and not changed_embedder(project)
     staged = built.staging if built else GraphStaging.published(db)
     if complete:  # those whose text is not the one that was embedded
-        entities = [key[0] for key, before, now in staged.changed_columns("entities", _TEXT) if now and now != before]
+        entities = [key[0] for key, before, now in staged.changed_columns("entities", vectors.ENTITY_TEXT) if now and now != before]
     else:
         entities = [key for (key,) in staged.select("entities", columns="t.id")]
     reports = [*staged_report_ids(db), *([] if complete else chunks_store.subjects_without_vector(db, "report", fingerprint))]
@@ -161,12 +161,11 @@ async def _embed_all(
 
 
 def _entity_texts(staged: GraphStaging, ids: Sequence[str]) -> dict[str, str]:
-    return dict(staged.select("entities", f"t.id {IN_JSON_LIST}", [json.dumps(list(ids))], f"t.id, {_TEXT}"))
+    return dict(staged.select("entities", f"t.id {IN_JSON_LIST}", [json.dumps(list(ids))], f"t.id, {vectors.ENTITY_TEXT}"))
 
 
 def _report_texts(staged: GraphStaging, ids: Sequence[str]) -> dict[str, str]:
     return vectors.texts_of(staged.db, "report", ids) | graph.staged_report_texts(staged.db, ids)
 
 
-_TEXT = "name || ': ' || description"
 _TEXTS = {"entity": _entity_texts, "report": _report_texts}

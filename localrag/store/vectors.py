@@ -266,9 +266,10 @@ def numbers_in(index: Any) -> VectorNumbers:
 ROWS_PER_PAGE = 4096  # staged vectors per query
 CANDIDATE_FACTOR = 4  # candidates from the index file per result
 
+ENTITY_TEXT = "name || ': ' || substr(description, 1, 200)"  # of an entity, to embed: its first sentences tell what it is
 _TEXTS = {  # kind → its subjects and the texts to embed
     "chunk": "SELECT id, text FROM chunks",
-    "entity": "SELECT id, name || ': ' || description AS text FROM entities ORDER BY degree DESC, name",
+    "entity": f"SELECT id, {ENTITY_TEXT} AS text FROM entities ORDER BY degree DESC, name",
     "report": "SELECT community_id AS id, title || char(10) || summary AS text FROM reports",
 }
 
