@@ -1,6 +1,7 @@
 """Themes: groups of passages that are about the same, whatever document they are of."""
 
 import re
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -29,18 +30,22 @@ A ram broke the fence, and the flock followed it. In snow the shepherd fed hay t
 HEADER = "Present: Ann Lee, Bob Ray, Cy Dow. Minutes taken by Ann Lee. Next meeting on Monday at nine in the hall, with tea. " * 4
 
 
-@pytest.fixture(scope="module")
-def valley(tmp_path_factory):
+def index_valley(folder, written=str):
     """Six documents: two paragraphs each of two of three subjects, below the same list of participants."""
-    folder = tmp_path_factory.mktemp("valley")
     pairs = [("light", "bread"), ("bread", "sheep"), ("sheep", "light")] * 2
     for n, pair in enumerate(pairs):
         lines = [SUBJECTS[s].splitlines()[(n // 2 + k) % 4] for s in pair for k in (0, 1)]
-        parts = [f"{line} {1950 + n} was a year of which much was told, and little was written down." for line in lines]
+        parts = [f"{written(line)} {1950 + n} was a year of which much was told, and little was written down." for line in lines]
         write_documents(folder / "docs", {f"{n}.txt": "\n\n".join([HEADER, *(part + " " + part for part in parts)])})
     with Index.create(folder, extractor="phrases") as index:
         index.add(folder / "docs")
     return folder
+
+
+@pytest.fixture(scope="module")
+def valley(tmp_path_factory):
+    """Their index."""
+    return index_valley(tmp_path_factory.mktemp("valley"))
 
 
 @pytest.fixture
@@ -106,6 +111,17 @@ def test_a_group_keeps_its_passages_and_gets_a_label(db):
 
     assert [list(theme.passages) for theme in themes] == [list(passages.places[:2]), [passages.places[2]]]
     assert all(theme.label for theme in themes)
+
+
+@pytest.mark.parametrize("kind", ["place", "person"])
+def test_no_theme_is_called_by_a_person(tmp_path, kind):
+    """A name that all passages of a theme have is its label, unless it is a person's."""
+    folder = index_valley(tmp_path, lambda line: line.replace("lighthouse", "lighthouse of Rudd Rock"))
+    with closing(open_index(folder / ".localrag")) as db:
+        db.execute("UPDATE entities SET type = ? WHERE name LIKE '%Rudd Rock'", [kind])
+        labels = [theme.label for theme in find_themes(db, load_passages(db))]
+
+    assert any("Rudd Rock" in label for label in labels) == (kind == "place")
 
 
 def test_few_passages_are_themes_by_document(db):

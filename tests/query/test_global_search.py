@@ -55,6 +55,14 @@ def test_no_theme_is_said_twice(harbour):
 
 
 @pytest.mark.ci
+def test_each_sentence_below_a_theme_is_an_item_with_its_own_source(harbour):
+    """The sentences of a theme are a list, each with the number of its source."""
+    items = [line for line in harbour.answer.splitlines() if line and not line.startswith("**")]
+
+    assert len(items) > 10
+    assert all(re.fullmatch(r"- .*\S \[\d+\]", line) for line in items)
+
+
 def test_each_theme_says_how_far_it_runs_and_the_broadest_comes_first(harbour):
     """Behind each title stands in how many of the documents it occurs."""
     found = TITLE.findall(harbour.answer)
