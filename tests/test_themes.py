@@ -113,6 +113,7 @@ def test_a_group_keeps_its_passages_and_gets_a_label(db):
     assert all(theme.label for theme in themes)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", ["place", "person"])
 def test_no_theme_is_called_by_a_person(tmp_path, kind):
     """A name that all passages of a theme have is its label, unless it is a person's."""

@@ -55,6 +55,7 @@ def test_no_theme_is_said_twice(harbour):
 
 
 @pytest.mark.ci
+@pytest.mark.ci
 def test_each_sentence_below_a_theme_is_an_item_with_its_own_source(harbour):
     """The sentences of a theme are a list, each with the number of its source."""
     items = [line for line in harbour.answer.splitlines() if line and not line.startswith("**")]
