@@ -44,7 +44,7 @@ MIN_DOCUMENTS = 3  # of a theme of many documents
 MIN_DIVIDED = 24  # passages of a theme that is divided into smaller ones
 MAX_LEVELS = 3
 MIN_NEARNESS, MIN_MARGIN = 0.45, 0.1  # of a passage to its theme's center, and more than to any other center; others belong to no theme
-REFINEMENTS = 3
+REFINEMENTS = 3  # times that passages are assigned to the nearest center
 LABELLED_PASSAGES = 50  # nearest to the center, from which labels and sentences are chosen
 MAX_PHRASES = 4
 MAX_QUOTES = 5
@@ -260,10 +260,10 @@ def _refined(vectors: Vectors, parts: Sequence[Members]) -> list[Members]:
     for _ in range(REFINEMENTS):
         if not parts:
             break
-        centers = np.array([_center(vectors[part]) for part in parts])
-        near = np.sort(vectors @ centers.T, axis=1)
-        others = near[:, -2] if len(parts) > 1 else np.zeros(len(near), np.float32)
-        nearest, is_near = (vectors @ centers.T).argmax(axis=1), (near[:, -1] >= MIN_NEARNESS) & (near[:, -1] - others >= MIN_MARGIN)
+        near = vectors @ np.array([_center(vectors[part]) for part in parts]).T
+        nearest, ordered = near.argmax(axis=1), np.sort(near, axis=1)
+        others = ordered[:, -2] if len(parts) > 1 else np.zeros(len(near), np.float32)
+        is_near = (ordered[:, -1] >= MIN_NEARNESS) & (ordered[:, -1] - others >= MIN_MARGIN)
         parts = [part for g in range(len(parts)) if len(part := np.flatnonzero(is_near & (nearest == g))) >= MIN_PASSAGES]
     return [part[np.argsort(-(vectors[part] @ _center(vectors[part])), kind="stable")] for part in parts]
 
@@ -333,11 +333,7 @@ def _headings(db: Database, passages: PassageSet, shown: Sequence[int], common: 
 
 def _noun_phrases(db: Database, passages: PassageSet, shown: Sequence[int], common: Mapping[str, int]) -> list[_Phrase]:
     """The noun phrases and names in passages, but for persons', as they are written most often."""
-    in_chunk, within, spellings = (
-        defaultdict[str, list[int]](list),
-        defaultdict[str, set[int]](set),
-        defaultdict[str, Counter[str]](Counter),
-    )
+    within, spellings = defaultdict[str, set[int]](set), defaultdict[str, Counter[str]](Counter)
     in_chunk, persons, unknown = defaultdict[str, list[int]](list), Counter[str](), set[str]()
 
     def add(phrase: str, n: int) -> None:
