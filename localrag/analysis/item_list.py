@@ -30,7 +30,7 @@ from localrag.store import documents as documents_store
 from localrag.store import graph
 from localrag.store.full_text import search_chunks
 from localrag.text.kinds import TextKind, classify_sentence
-from localrag.text.language import detect_language
+from localrag.text.language import frame_text
 from localrag.text.quotes import sentence_quotes
 from localrag.text.sentences import STOP_WORDS, collapse_whitespace
 
@@ -295,18 +295,6 @@ def _is_generic(name: str, request: ListRequest) -> bool:
 # Answers
 
 MAX_LISTED = 100  # items in an answer
-# By language: how many match; the note.
-_TEXTS = {
-    "en": ("{n} of {total} records match ({files}):", "All {total} records were compared; prose was not."),
-    "de": (
-        "{n} von {total} Datensätzen passen ({files}):",
-        "Alle {total} Datensätze wurden verglichen, Fließtext nicht.",
-    ),
-}
-_NOT_COUNTED = {
-    "en": "These are the nearest passages, not all that match.",
-    "de": "Das sind die nächsten Stellen, nicht alle, die passen.",
-}
 
 
 def list_draft(asked: Question, project: Project) -> AnswerDraft | None:
@@ -317,8 +305,8 @@ def list_draft(asked: Question, project: Project) -> AnswerDraft | None:
     question = asked.text
     if len(question) > MAX_REQUEST_CHARS or not is_list_request(question, project):
         return None
-    uncounted = _NOT_COUNTED.get(detect_language(question), _NOT_COUNTED["en"])
-    return _records_draft(question, project) or (AnswerDraft((), note=uncounted) if asks_for_all(question) else None)
+    uncounted = AnswerDraft((), note=frame_text("nearest_only", question)) if asks_for_all(question) else None
+    return _records_draft(question, project) or uncounted
 
 
 def _records_draft(question: str, project: Project) -> AnswerDraft | None:
@@ -329,11 +317,11 @@ def _records_draft(question: str, project: Project) -> AnswerDraft | None:
         return None
     items = [item[0] for item in merge_items(chosen, project)]
     files = ", ".join(sorted({PurePosixPath(c.source.document.path).name for c in chosen}))
-    head, note = _TEXTS.get(detect_language(question), _TEXTS["en"])
-    opening = head.format(n=len(items), total=total, files=files)
+    opening = frame_text("records", question, n=len(items), total=total, files=files)
     more = f" {len(items) - MAX_LISTED} more." * (len(items) > MAX_LISTED)
     points = tuple(map(_point, items[:MAX_LISTED]))
-    return AnswerDraft(points, opening, note=note.format(total=total) + more, is_list=True, reason="it asks for all records of a kind")
+    note = frame_text("records_compared", question, total=total) + more
+    return AnswerDraft(points, opening, note=note, is_list=True, reason="it asks for all records of a kind")
 
 
 def _is_about_one(request: ListRequest, chosen: Sequence[ItemCandidate]) -> bool:

@@ -1,7 +1,7 @@
 """Questions about the files themselves: how many there are, which, the newest, which mention a word, what changed.
 
 A small classifier (`adapters/question_kinds.md`) tells such questions from those about what the files say. They are answered from the
-store, with and without a chat model, in the question's language where it is one of `_TEXTS`.
+store, with and without a chat model, in the question's language.
 """
 
 import glob
@@ -21,7 +21,7 @@ from localrag.query.question_kind import classifier_probabilities
 from localrag.query.retriever import content_stems, named_entities
 from localrag.store import documents, full_text
 from localrag.store.documents import FileRow
-from localrag.text.language import FUNCTION_WORDS_BY_LANGUAGE, detect_language
+from localrag.text.language import FUNCTION_WORDS_BY_LANGUAGE, detect_language, frame_text
 
 MIN_COLLECTION = 0.85  # probability from which on a question is about the files
 MAX_LISTED = 50  # files in an answer
@@ -44,17 +44,6 @@ class CollectionKind(StrEnum):
 
 
 COLLECTION_KINDS = tuple(CollectionKind)
-# By language: documents; the newest; the oldest; how many contain a term; those changed since a date; none.
-_TEXTS = {
-    "en": ("Documents", "The newest", "The oldest", "“{term}” is in {n} of {total} documents", "Added or changed since {date}", "none"),
-    "de": ("Dokumente", "Das neueste", "Das älteste", "„{term}“ steht in {n} von {total} Dokumenten",
-           "Seit {date} neu oder geändert", "keine"),
-    "fr": ("Documents", "Le plus récent", "Le plus ancien", "« {term} » figure dans {n} sur {total} documents",
-           "Ajoutés ou modifiés depuis le {date}", "aucun"),
-    "es": ("Documentos", "El más reciente", "El más antiguo", "«{term}» está en {n} de {total} documentos",
-           "Añadidos o modificados desde el {date}", "ninguno"),
-    "zh": ("文档数", "最新的", "最早的", "{total} 份文档中有 {n} 份包含“{term}”", "自 {date} 以来新增或修改的", "无"),
-}  # fmt: skip
 _ABOUT_FILES = frozenset(
     """
     file files document documents doc docs text texts note notes list find show mention mentions mentioned contain contains containing word
@@ -109,26 +98,24 @@ def collection_draft(question: Question, project: Project) -> AnswerDraft | None
     kind = collection_kind(question.text, project)
     if kind is CollectionKind.OTHER:
         return None
-    counted, newest, oldest, containing, since, none = _TEXTS.get(detect_language(question.text), _TEXTS["en"])
     if kind is CollectionKind.CHANGED:
         start = _start_of_period(question.text)
         times = [(row, _changed_at(row)) for row in documents.file_rows(project.db)]
         shown = [DatedFile(row.path, row.title, f"{time:%Y-%m-%d %H:%M}", False) for row, time in times if time >= start]
-        return _listed(f"{since.format(date=f'{start:%Y-%m-%d}')}: {len(shown) or none}", shown)
+        return _listed(frame_text("changed", question.text, date=f"{start:%Y-%m-%d}", n=len(shown)), shown)
     rows = dated_files(project)
     if kind in (CollectionKind.COUNT, CollectionKind.LIST):
         chosen = _of_type(question.text, rows)
         types = ", ".join(f"{n} {suffix}" for suffix, n in Counter(suffix_of(row.path) for row in chosen).most_common())
-        head = f"{counted}: {len(chosen)}" + f" ({types})" * bool(types)
+        head = frame_text("counted", question.text, n=len(chosen)) + f" ({types})" * bool(types)
         return _listed(head, chosen if kind is CollectionKind.LIST else [])
     if kind in (CollectionKind.NEWEST, CollectionKind.OLDEST):
         ordered = _by_date(_described(question.text, _of_type(question.text, rows)))
-        is_newest = kind is CollectionKind.NEWEST
-        return _listed(newest if is_newest else oldest, ordered[:1] if is_newest else ordered[-1:])
+        return _listed(frame_text(kind, question.text), ordered[:1] if kind is CollectionKind.NEWEST else ordered[-1:])
     if kind is CollectionKind.MENTION and (term := _searched_term(question.text, project)):
         paths = full_text.paths_with_phrase(project.db, term)
         found = [row for row in rows if row.path in paths]
-        return _listed(containing.format(n=len(found), total=len(rows), term=term), found)
+        return _listed(frame_text("containing", question.text, n=len(found), total=len(rows), term=term), found)
     return None
 
 

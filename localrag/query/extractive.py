@@ -21,47 +21,18 @@ from localrag.query.passages import (
 from localrag.query.question import AnswerDraft, AnswerPoint, Question, quote_point
 from localrag.query.question_kind import QuestionKind, question_kind
 from localrag.records import Chunk, Quote
-from localrag.text.language import detect_language
-
-_REFUSAL_TEXTS = {
-    "en": ("The documents do not say.", "Closest:"),
-    "de": ("Das steht nicht in den Dokumenten.", "Am nächsten kommt:"),
-    "es": ("Los documentos no lo dicen.", "Lo más cercano:"),
-    "fr": ("Les documents ne le disent pas.", "Au plus près :"),
-    "it": ("I documenti non lo dicono.", "Il più vicino:"),
-    "pt": ("Os documentos não o dizem.", "O mais próximo:"),
-    "nl": ("De documenten zeggen dat niet.", "Het dichtst erbij:"),
-    "zh": ("文档中没有提到。", "最接近的内容："),
-    "ja": ("文書には書かれていません。", "最も近い箇所："),
-    "ko": ("문서에 나와 있지 않습니다.", "가장 가까운 내용:"),
-    "ru": ("В документах этого нет.", "Ближе всего:"),
-    "uk": ("У документах цього немає.", "Найближче:"),
-    "pl": ("Dokumenty tego nie podają.", "Najbliżej:"),
-    "cs": ("V dokumentech to není.", "Nejblíže:"),
-    "tr": ("Belgelerde bu yazmıyor.", "En yakını:"),
-    "sv": ("Det står inte i dokumenten.", "Närmast:"),
-    "da": ("Det står ikke i dokumenterne.", "Tættest på:"),
-    "no": ("Det står ikke i dokumentene.", "Nærmest:"),
-    "fi": ("Asiakirjoissa ei sanota sitä.", "Lähimpänä:"),
-    "hu": ("Ez nem szerepel a dokumentumokban.", "A legközelebbi:"),
-    "ro": ("Documentele nu spun asta.", "Cel mai apropiat:"),
-    "el": ("Τα έγγραφα δεν το λένε.", "Πιο κοντά:"),
-    "ar": ("لا تذكر الوثائق ذلك.", "الأقرب:"),
-    "he": ("המסמכים אינם אומרים זאת.", "הקרוב ביותר:"),
-    "vi": ("Tài liệu không nói điều đó.", "Gần nhất:"),
-    "id": ("Dokumen tidak menyebutkannya.", "Yang terdekat:"),
-    "hi": ("दस्तावेज़ों में यह नहीं है।", "सबसे निकट:"),
-}
+from localrag.text.language import frame_text, frame_texts
 
 
 def refusal_text(question: str) -> str:
     """That the documents do not say it, in the question's language, else in English."""
-    return _REFUSAL_TEXTS.get(detect_language(question), _REFUSAL_TEXTS["en"])[0]
+    return frame_text("refusal", question)
 
 
 def is_refusal(text: str) -> bool:
     """Whether a text begins with this program's own phrase for "The documents do not say.", in any language."""
-    return any(text.lstrip().casefold().startswith(said.rstrip(".。").casefold()) for said, _ in _REFUSAL_TEXTS.values())
+    refusals = frame_texts()["refusal"].values()
+    return any(text.lstrip().casefold().startswith(said.rstrip(".。").casefold()) for said in refusals)
 
 
 async def read_chunks(question: str, chunks: Sequence[Chunk], project: Project) -> tuple[list[ReadWindow], bool]:
@@ -119,7 +90,7 @@ async def refusal_draft(question: Question, chunks: Sequence[Chunk], project: Pr
 
 
 def _refusal(question: Question, passages: Sequence[ShownPassage], said: str, sure: float | None) -> AnswerDraft:
-    intro = _REFUSAL_TEXTS.get(detect_language(question.text), _REFUSAL_TEXTS["en"])[1]
+    intro = frame_text("closest", question.text)
     opening = f"{said or refusal_text(question.text)}" + f"\n\n{intro}" * bool(passages)
     return AnswerDraft(tuple(map(_passage_point, passages)), opening, is_refused=True, confidence=sure)
 

@@ -43,6 +43,7 @@ from localrag.query.reading_budget import (
 from localrag.query.theme_answers import draft_by_theme, write_by_theme
 from localrag.records import Report
 from localrag.store import chunks, graph, vectors
+from localrag.text.language import frame_text
 from localrag.themes import stored_themes
 
 MIN_RATING = 1  # of 0 to 5, for a relevant report
@@ -157,7 +158,7 @@ async def ask_global(question: Question, project: Project) -> AnswerDraft:
             return by_theme
         if whole_form(question.text, project) in (WholeForm.TOPIC, WholeForm.CHANGE):
             labels = ", ".join(theme.label for theme in stored_themes(project.db, project.folder)[:N_NAMED_THEMES])
-            return replace(await refusal_draft(question, question.near, project), note=f"Themes of the documents: {labels}.")
+            return replace(await refusal_draft(question, question.near, project), note=frame_text("themes", question.text, labels=labels))
     level: int | None = None
     if question.options.dynamic:
         ids, note = await select_reports(question, project)

@@ -25,6 +25,7 @@ from localrag.records import Quote
 from localrag.store import chunks as chunks_store
 from localrag.store import documents as documents_store
 from localrag.store.passages import PassagePlace, PassageSet, load_passages, passage_texts
+from localrag.text.language import frame_text
 from localrag.text.quotes import informativeness, mmr, quote_text
 from localrag.text.sentences import collapse_whitespace, is_cjk
 from localrag.themes import Theme, describe_groups, find_themes, sentences_in, stored_themes
@@ -147,9 +148,9 @@ def _names_topic(question: Question, near: PassageSet) -> bool:
 
 def theme_title(theme: Theme, question: Question, project: Project) -> str:
     """The label of a theme, its key phrases, and the number of documents with a passage about it, unless there is a single document."""
-    total, n, label = len(documents_store.document_paths(project.db)), len(theme.documents), [theme.label, ", ".join(theme.phrases)]
-    breadth = f"{total} 份文档中的 {n} 份" if is_cjk(question.text) else f"in {n} of {total} documents"
-    return ": ".join(filter(None, label)) + (f" ({breadth})" if total > 1 else "")
+    total, label = len(documents_store.document_paths(project.db)), [theme.label, ", ".join(theme.phrases)]
+    breadth = frame_text("breadth", question.text, n=len(theme.documents), total=total)
+    return ": ".join(filter(None, label)) + f" ({breadth})" * (total > 1)
 
 
 def theme_point(theme: Theme, question: Question, project: Project, n_quotes: int) -> AnswerPoint:

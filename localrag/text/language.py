@@ -1,8 +1,10 @@
-"""The language of a text, told by its function words, and how many other words it has."""
+"""The language of a text, told by its function words; how many other words it has; the sentences that frame an answer in it."""
 
 import re
+import tomllib
 from collections.abc import Sequence
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
 from localrag.text.sentences import is_cjk
@@ -104,3 +106,15 @@ def has_few_words_beside(question: str, names: Sequence[str]) -> bool:
         return len("".join(_LETTERS.findall(question))) <= MAX_BESIDE_CJK
     small = _FUNCTION_WORDS.get(detect_language(question), frozenset())
     return sum(len(w) > 1 and w not in small for w in _LETTERS.findall(question.lower())) <= MAX_BESIDE
+
+
+@cache
+def frame_texts() -> dict[str, dict[str, str]]:
+    """The sentences that frame an answer, by name and language."""
+    return tomllib.loads(Path(__file__).with_name("frame_texts.toml").read_text(encoding="utf-8"))
+
+
+def frame_text(name: str, question: str, **values: object) -> str:
+    """A sentence of `frame_texts` in the language of a question, else in English, with its values."""
+    by_language = frame_texts()[name]
+    return by_language.get(detect_language(question), by_language["en"]).format(**values)
