@@ -27,7 +27,7 @@ from localrag.indexing.reports import (
     WriteReport,
     build_report_context,
 )
-from localrag.indexing.tasks import WorkerPool, embed_texts, run_in_order
+from localrag.indexing.tasks import EmbedTexts, WorkerPool, run_in_order
 from localrag.indexing.titles import TITLES_VERSION, Section, TitleSource, titled_sections
 from localrag.llm.budgets import MIN_BUDGETS, TokenBudgets, less_than
 from localrag.llm.grammar import DEFAULT_ENTITY_TYPE
@@ -341,9 +341,10 @@ class _ReportWriter:
     async def publish(self, keys: Collection[str]) -> None:
         """Publish the model's reports on communities of the published graph, which questions use at once."""
         texts = {key: report.lead for key in keys if (report := self.stored_report(key))}
-        vectors = await embed_texts(self.pool, list(texts.values()))
         hashes = {key: content_id(text) for key, text in texts.items()}
-        save_vectors(self.project.db, "report", self.project.embedder.file.fingerprint, list(texts), hashes, vectors)
+        async for embedded in run_in_order(self.pool, [EmbedTexts(tuple(texts.values()))] if texts else []):
+            for _, vectors in embedded:
+                save_vectors(self.project.db, "report", self.project.embedder.file.fingerprint, list(texts), hashes, vectors)
         publish_reports(self.project.db)
 
     def _grouped(self, levels: Mapping[int, Sequence[str]], size: int) -> Iterator[Mapping[int, Sequence[str]]]:

@@ -192,16 +192,3 @@ def _pop_finished(ahead: "deque[tuple[J, asyncio.Task[Any]]]") -> list[tuple[J, 
         job, task = ahead.popleft()
         done.append((job, task.result()))
     return done
-
-
-async def embed_texts(pool: WorkerPool, texts: Sequence[str]) -> NDArray[np.float32]:
-    """The vectors of texts, computed by a pool: (n, d) float32, each row L2-normalised. Batches have similar lengths, for less padding."""
-    if not texts:
-        return np.empty((0, 0), np.float32)
-    order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
-    batches = [order[at : at + EMBED_BATCH] for at in range(0, len(order), EMBED_BATCH)]
-    batches_of_vectors: list[NDArray[np.float32]] = []
-    async for results in run_in_order(pool, (EmbedTexts(tuple(texts[n] for n in batch)) for batch in batches)):
-        batches_of_vectors += [vectors for _, vectors in results]
-    vectors = np.concatenate(batches_of_vectors)
-    return vectors[np.argsort(order)]

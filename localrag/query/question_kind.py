@@ -35,12 +35,13 @@ class QuestionKind(StrEnum):
 
 
 class WholeForm(StrEnum):
-    """What a question about the documents as a whole asks for: everything, one topic, what changed, or what differs or is most frequent."""
+    """What a question about the whole asks for: everything, one topic, what changed, what differs or is most frequent, or its people."""
 
     ALL = "all"
     TOPIC = "topic"
     CHANGE = "change"
     COMPARISON = "comparison"
+    PEOPLE = "people"
 
 
 QUESTION_KINDS = tuple(QuestionKind)

@@ -24,9 +24,10 @@ from localrag.query.retriever import content_stems
 from localrag.records import Quote
 from localrag.store import chunks as chunks_store
 from localrag.store import documents as documents_store
+from localrag.store import graph
 from localrag.store.passages import PassagePlace, PassageSet, load_passages, passage_texts
 from localrag.text.language import frame_text
-from localrag.text.quotes import informativeness, mmr, quote_text
+from localrag.text.quotes import informativeness, mmr, quote_text, sentence_quotes
 from localrag.text.sentences import collapse_whitespace, is_cjk
 from localrag.themes import Theme, describe_groups, find_themes, sentences_in, stored_themes
 
@@ -45,6 +46,7 @@ MAX_WRITTEN_THEMES, MAX_THEME_PASSAGES, MAX_SECTION_CHARS = 6, 5, 350
 MIN_THEME_TOKENS, MAX_THEME_TOKENS = 350, 900  # of the passages from which a model writes about a theme
 READING_S = 25.0  # seconds for reading the passages of all themes
 MAX_PARTS = 8  # of a single document
+MIN_NAME_SHARE, SENTENCES_READ = 0.2, 12  # of a person's mentions that have a name, and of the sentences that are compared
 _YEAR = re.compile(r"\b(1[5-9]\d\d|20\d\d)\b(?:\s*(?:-|–|—|to|bis|à|a|至|到)\s*(\d{4}|\d\d)\b)?")
 
 
@@ -64,7 +66,7 @@ def themes_for(question: Question, project: Project) -> tuple[Sequence[Theme], s
         found = _themes_of_periods(periods, project)
         if found:
             return found, "The themes of each period, by the dates of the documents."
-    if form is not WholeForm.ALL:
+    if form not in (WholeForm.ALL, WholeForm.PEOPLE):
         near = near_passages(question, project)
         if form is WholeForm.COMPARISON and not _names_topic(question, near):
             near = near.some([])
@@ -72,6 +74,8 @@ def themes_for(question: Question, project: Project) -> tuple[Sequence[Theme], s
             return told, "The passages nearest to the question, in the order of their dates."
         if near.places or form is not WholeForm.COMPARISON:
             return group_topic(question, near, project), "The passages nearest to the question, grouped by what they are about."
+    if form is WholeForm.PEOPLE and (people := _people(project)):
+        return people, "The persons whom most documents mention."
     documents = documents_store.document_paths(project.db)
     if len(documents) == 1 and (parts := _outline(load_passages(project.db), project)):
         return parts, "The parts of the document, in its order."
@@ -270,6 +274,27 @@ def _themes_of_periods(periods: Sequence[tuple[int, int]], project: Project) -> 
         years = str(first) if first == last else f"{first}–{last}"
         found += [Theme(f"{years}: {t.label}", t.phrases, t.passages, t.quotes) for t in themes]
     return found
+
+
+def _people(project: Project) -> list[Theme]:
+    """The persons whom most documents mention, with sentences that tell who they are; none without types of names."""
+    found = list[Theme]()
+    for entity in graph.most_mentioned(project.db, "person", 2 * MAX_GROUPS):
+        mentions = graph.mentions(project.db, [entity])
+        chunks = {c.id: c for c in chunks_store.chunks_by_id(project.db, sorted({m.chunk_id for m in mentions}))}
+        told = [(sentence_quotes(chunks[m.chunk_id], m.start, m.end)[0], m) for m in mentions]
+        names = Counter(q.text[m.start - q.start : m.end - q.start] for q, m in told)
+        name = max((n for n in names if names[n] >= MIN_NAME_SHARE * len(told)), key=lambda n: (not n.isupper(), len(n)), default="")
+        if name[:1] != name[:1].title():
+            continue
+        form = {q: informativeness(q.text, 1) + (q.start == m.start) for q, m in told if informativeness(q.text, 0)}
+        best = sorted(form, key=lambda q: -form[q])[:SENTENCES_READ] or [told[0][0]]
+        nearness = project.embedder.embed([quote_text(q) for q in best]) @ project.embedder.embed([f"{name} is"])[0]
+        best = [best[n] for n in np.argsort(-nearness, kind="stable")]
+        first = {chunks[q.chunk_id].document_id: q for q in reversed(best)}.values()
+        places = tuple(PassagePlace(chunks[q.chunk_id].document_id, q.chunk_id, q.start, q.end) for q, _ in told)
+        found.append(Theme(name, (), places, tuple(q for q in best if q in first)))
+    return found[:MAX_GROUPS]
 
 
 def _outline(passages: PassageSet, project: Project) -> Sequence[Theme]:

@@ -82,6 +82,13 @@ def mentions_in(db: Database, chunk_ids: Sequence[str]) -> list[Mention]:
     return [Mention(*row) for row in db.execute(select, [json.dumps(list(chunk_ids))])]
 
 
+def most_mentioned(db: Database, kind: str, n: int) -> list[str]:
+    """The entities of a type that most documents mention, those of most documents first."""
+    rows = "entities e JOIN mentions m ON m.entity_id = e.id JOIN chunks c ON c.id = m.chunk_id WHERE e.type = ?"
+    order = "GROUP BY e.id ORDER BY count(DISTINCT c.document_id) DESC, count(*) DESC, e.name LIMIT ?"
+    return [entity for (entity,) in db.execute(f"SELECT e.id FROM {rows} {order}", [kind, n])]
+
+
 def relationships(db: Database, touching: Iterable[str] | None = None) -> list[Relationship]:
     """All relationships, or those of the given entities; heaviest first."""
     where, values = "", []

@@ -55,7 +55,6 @@ def test_no_theme_is_said_twice(harbour):
 
 
 @pytest.mark.ci
-@pytest.mark.ci
 def test_each_sentence_below_a_theme_is_an_item_with_its_own_source(harbour):
     """The sentences of a theme are a list, each with the number of its source."""
     items = [line for line in harbour.answer.splitlines() if line and not line.startswith("**")]
@@ -72,6 +71,28 @@ def test_each_theme_says_how_far_it_runs_and_the_broadest_comes_first(harbour):
     assert len(found) == harbour.answer.count("**") // 2 > 0
     assert all(0 < n <= int(total) == 17 for n, (*_, total) in zip(counts, found, strict=True))
     assert counts == sorted(counts, reverse=True)
+
+
+PERSONS = ["Chen Guoliang", "Edwin Rourke", "Hannah Quill", "Marian Dace", "Philip Rowe", "Tobias Lisle", "Walter Muir"]
+
+
+@pytest.mark.ci
+def test_a_question_for_the_people_names_those_of_most_documents(demo_town, tmp_path):
+    """The persons of the graph, those of most documents first, each with sentences that name them."""
+    folder = shutil.copytree(demo_town, tmp_path / "town")
+    with open_for_writing(folder / ".localrag", extractor="phrases") as project, project.db.conn:
+        project.db.execute(f"UPDATE entities SET type = 'person' WHERE name IN ({', '.join('?' * len(PERSONS))})", PERSONS)
+    with open_for_query(folder / ".localrag") as project:
+        answer = asyncio.run(answer_question("Who are the most important people?", project, QueryOptions("global")))
+    sections = re.split(r"^(?=\*\*)", answer.answer, flags=re.MULTILINE)[1:]
+    found = [TITLE.match(section).groups() for section in sections]
+
+    assert len(found) == 6
+    assert {name.removeprefix("Captain ") for name, *_ in found} < set(PERSONS)
+    assert [int(n) for _, n, _ in found] == sorted((int(n) for _, n, _ in found), reverse=True)
+    assert all(
+        set(name.split()) & set(re.findall(r"\w+", section.partition("\n")[2])) for section, (name, *_) in zip(sections, found, strict=True)
+    )
 
 
 def of_book(book, tmp_path_factory):
