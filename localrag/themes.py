@@ -1,15 +1,19 @@
 """Themes: groups of passages from all documents that are about the same, with a label, their breadth and sentences that stand for them.
 
-Passages are the windows whose vectors the index holds. Each is linked to its nearest others, where both count each other among their
-nearest and few are of one document; Leiden groups them, and each group of the whole into smaller ones. Labels are headings and noun
-phrases of the passages, chosen by class-based TF-IDF (Grootendorst 2022) and nearness. The same passages always give the same themes.
+Passages are the windows whose vectors the index holds. Those near to the name of a common subject (`subjects.tsv`) are a theme of that
+name, as topics are labelled by an ontology (Zosa et al. 2022). Each of the others is linked to its nearest ones, where both count each
+other among their nearest and few are of one document; Leiden groups them, and each group of the whole into smaller ones. Labels of these
+are headings and noun phrases of the passages, chosen by class-based TF-IDF (Grootendorst 2022) and nearness. The same passages always
+give the same themes.
 """
 
 import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,9 +33,10 @@ from localrag.store.passages import PassagePlace, PassageSet, load_passages, pas
 from localrag.store.vectors import Vectors, vectors_state
 from localrag.system.files import atomic_file
 from localrag.system.trust import is_recorded_cache_file, record_cache_file
+from localrag.text.language import detect_language
 from localrag.text.outline import Outline
 from localrag.text.quotes import informativeness, is_repetition, quote_text
-from localrag.text.sentences import STOP_WORDS, cached_sentences, is_cjk
+from localrag.text.sentences import STOP_WORDS, cached_sentences, is_cjk, word_keys
 from localrag.text.title_phrases import candidate_phrases, form_weight, is_readable, singular
 
 NEIGHBORS, NEIGHBORS_PER_DOCUMENT = 8, 2
@@ -43,7 +48,7 @@ MIN_PASSAGES = 3  # of a theme
 MIN_DOCUMENTS = 3  # of a theme of many documents
 MIN_DIVIDED = 24  # passages of a theme that is divided into smaller ones
 MAX_LEVELS = 3
-MIN_NEARNESS, MIN_MARGIN = 0.45, 0.1  # of a passage to its theme's center, and more than to any other center; others belong to no theme
+MIN_NEARNESS, MIN_MARGIN = 0.5, 0.15  # of a passage to its theme's center, and more than to any other center; others belong to no theme
 REFINEMENTS = 3  # times that passages are assigned to the nearest center
 LABELLED_PASSAGES = 50  # nearest to the center, from which labels and sentences are chosen
 MAX_PHRASES = 4
@@ -57,6 +62,13 @@ MAX_HEADED_DOCUMENTS, MAX_HEADED_SHARE = 2, 0.05  # documents with a heading; on
 MIN_NAMED_DOCUMENTS, MAX_NAMED_SHARE = 5, 0.4  # documents with a name; one of more, such as a writer's own, names no theme
 SPEECH_WEIGHT = 0.7  # of a sentence in direct speech
 ITERATIONS = 10
+# Cosine of a passage to the name of a subject from which on it is about it: with the words of the name in it, and without.
+MIN_SUBJECT_NEARNESS, MIN_WORDLESS_NEARNESS = 0.25, 0.5
+MAX_WORD_SHARE = 0.15  # of the passages that have a word; one of more tells no subject
+MAX_SHARED, MAX_ALIKE = 0.4, 0.6  # of two subjects' passages, and of their names' cosine; of more alike ones the broader is a theme
+COUNTED_OF_DOCUMENT = 4  # passages, in the order of themes
+LANGUAGE_SAMPLE = 50  # passages whose language is that of the subjects
+_AND = re.compile(r" (?:and|und|y|e|et) |[与和]")
 _SPEECH = re.compile(r"^[\"'“‘「『]|[“”\"「」][^“”\"「」\n]*[“”\"「」]|(?<!\w)'.{0,400}'(?!\w)")
 
 Members = NDArray[np.int64]
@@ -81,7 +93,7 @@ class Theme:
 def stored_themes(db: Database, folder: Path) -> tuple[Theme, ...]:
     """The themes of the documents that the database shows: from memory, else from the cache file, else made anew."""
     if isinstance(db, FilteredDatabase):
-        return find_themes(db, load_passages(db))
+        return find_themes(db, load_passages(db), subjects=load_subjects(db, folder))
     file, memory = themes_file(db, folder), caches_of(folder)
     name, *known = memory.get("themes", ("",))
     if name == file.name:
@@ -98,7 +110,7 @@ def update_themes(db: Database) -> tuple[Theme, ...]:
     file = themes_file(db, folder_of(db))
     if (known := _read_themes(file)) is not None:
         return known
-    themes = find_themes(db, load_passages(db, in_graph=True))
+    themes = find_themes(db, load_passages(db, in_graph=True), subjects=load_subjects(db, folder_of(db)))
     try:
         with atomic_file(file) as part:
             part.write_text(json.dumps([asdict(theme) for theme in themes], ensure_ascii=False), encoding="utf-8")
@@ -114,7 +126,8 @@ def themes_file(db: Database, folder: Path) -> Path:
     """The cache file of the present graph, embedder and titles."""
     settings = runs.load_settings(db)
     graph = settings.get("graph_hash") or vectors_state(db, "chunk")
-    return folder / f"themes.{content_id('themes 3', graph, settings.get('embedder'), vectors_state(db, 'title'))}.json"
+    state = (graph, settings.get("embedder"), vectors_state(db, "title"), _subjects_file(db, folder).exists())
+    return folder / f"themes.{content_id('themes 4', *state)}.json"
 
 
 def _read_themes(file: Path) -> tuple[Theme, ...] | None:
@@ -128,33 +141,123 @@ def _theme(row: Mapping[str, Any]) -> Theme:
     return Theme(row["label"], tuple(row["phrases"]), tuple(passages), tuple(quotes), tuple(map(_theme, row["parts"])))
 
 
-def find_themes(db: Database, passages: PassageSet, *, levels: int = MAX_LEVELS) -> tuple[Theme, ...]:
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Numbers of passages, nearest to the center first, the groups they divide into, and the name of their subject, if it has one."""
+
+    members: Members
+    parts: tuple["_Group", ...]
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectNames:
+    """Names of common subjects in the language of the documents, with their vectors less their mean, (n, d), L2-normalised."""
+
+    names: Sequence[str]
+    vectors: Vectors
+
+
+@cache
+def subject_names(language: str) -> tuple[str, ...]:
+    """The names of common subjects in a language; none in one that the table lacks."""
+    table = Path(__file__).with_name("subjects.tsv").read_text(encoding="utf-8")
+    languages, *rows = (line.split("\t") for line in table.splitlines())
+    return tuple(row[languages.index(language)] for row in rows) if language in languages else ()
+
+
+def missing_subject_names(db: Database) -> tuple[str, ...]:
+    """The names of subjects in the language of the documents, unless their vectors by the index's embedder are stored."""
+    places = load_passages(db).places
+    sample = passage_texts(db, places[:: 1 + len(places) // LANGUAGE_SAMPLE])
+    languages = Counter(map(detect_language, sample)).most_common(1)
+    names = subject_names(languages[0][0]) if languages else ()
+    known = load_subjects(db, folder_of(db))
+    return () if known and tuple(known.names) == names else names
+
+
+def save_subjects(db: Database, names: Sequence[str], vectors: Vectors) -> None:
+    """Store the names of subjects with their vectors, (n, d), in a cache file, where there is room."""
+    file = _subjects_file(db, folder_of(db))
+    with suppress(OSError), atomic_file(file) as part, part.open("wb") as target:
+        np.savez(target, names=np.array(names), vectors=_centered(vectors))
+    record_cache_file(file)
+
+
+def load_subjects(db: Database, folder: Path) -> SubjectNames | None:
+    """The subjects whose names this machine embedded for the index; None without them."""
+    file = _subjects_file(db, folder)
+    if not is_recorded_cache_file(file):
+        return None
+    with np.load(file) as stored:
+        return SubjectNames(stored["names"].tolist(), stored["vectors"])
+
+
+def _subjects_file(db: Database, folder: Path) -> Path:
+    return folder / f"subjects.{content_id('subjects 1', runs.load_settings(db).get('embedder'))}.npz"
+
+
+def find_themes(db: Database, passages: PassageSet, *, levels: int = MAX_LEVELS, subjects: SubjectNames | None = None) -> tuple[Theme, ...]:
     """The themes of some passages, each divided `levels` - 1 times where it is large; first those of many documents and a telling label."""
-    lines = _lines(db, passages)
+    texts = passage_texts(db, passages.places)
+    lines = [Counter(filter(None, map(_line_key, text.splitlines()))) for text in texts]
     common = _common_lines(passages, lines)
-    passages = passages.some([n for n, own in enumerate(lines) if not _is_form(own, common)])
+    kept = [n for n, own in enumerate(lines) if not _is_form(own, common)]
+    passages = passages.some(kept)
+    least = min(MIN_DOCUMENTS, len({p.document for p in passages.places}) // MIN_DOCUMENTS**2)
     if len(passages.places) < MIN_GROUPED:
         of_document = defaultdict[str, list[int]](list)
         for n, place in enumerate(passages.places):
             of_document[place.document].append(n)
-        groups = tuple(_Group(np.array(members), ()) for members in of_document.values())
+        groups = [_Group(np.array(members), ()) for members in of_document.values()]
     else:
-        groups = _grouped(passages, np.arange(len(passages.places)), levels)
-    described = sorted(_described(db, passages, groups, common), key=lambda row: -len(row[1].documents) * np.sqrt(row[0]))
-    least = min(MIN_DOCUMENTS, len({p.document for p in passages.places}) // MIN_DOCUMENTS**2)
-    telling = tuple(theme for score, theme in described if score > 0 and len(theme.documents) >= least)
-    return telling or tuple(theme for _, theme in described)
+        groups = _on_subjects(passages, [texts[n] for n in kept], subjects, least, levels) if subjects else []
+        rest = set(range(len(kept))).difference(*(group.members.tolist() for group in groups))
+        groups += _grouped(passages, np.array(sorted(rest), np.int64), levels)
+    described = sorted(_described(db, passages, groups, common), key=lambda row: -_breadth(row[1]) * min(1.0, np.sqrt(row[0])))
+    telling = {theme.label: theme for score, theme in reversed(described) if score > 0 and len(theme.documents) >= least}
+    return tuple(theme for _, theme in described if theme in telling.values()) if telling else tuple(theme for _, theme in described)
+
+
+def _breadth(theme: Theme) -> int:
+    of_document = Counter(place.document for place in theme.passages)
+    return sum(min(n, COUNTED_OF_DOCUMENT) for n in of_document.values())
+
+
+def _on_subjects(passages: PassageSet, texts: Sequence[str], subjects: SubjectNames, least: int, levels: int) -> list[_Group]:
+    """The passages about common subjects, nearest first, by subject; of two subjects with nearly the same passages the broader one."""
+    near = _centered(passages.vectors) @ subjects.vectors.T
+    is_about = ((near >= MIN_SUBJECT_NEARNESS) & _has_words(texts, subjects.names)) | (near >= MIN_WORDLESS_NEARNESS)
+    found: list[tuple[float, int, Members]] = []
+    for number in np.flatnonzero(is_about.sum(axis=0) >= MIN_PASSAGES).tolist():
+        members = np.flatnonzero(is_about[:, number])
+        documents = Counter(passages.places[n].document for n in members.tolist())
+        if len(documents) >= max(2, least):
+            broad = sum(min(n, COUNTED_OF_DOCUMENT) for n in documents.values())
+            found.append((broad * float(near[members, number].mean()), number, members))
+    chosen: list[tuple[int, Members]] = []
+    for _, number, members in sorted(found, key=lambda row: (-row[0], row[1])):
+        shared = (len(np.intersect1d(members, own)) / min(len(members), len(own)) for _, own in chosen)
+        alike = (float(subjects.vectors[number] @ subjects.vectors[other]) for other, _ in chosen)
+        if max(shared, default=0.0) < MAX_SHARED and max(alike, default=0.0) < MAX_ALIKE:
+            chosen.append((number, members[np.argsort(-near[members, number], kind="stable")]))
+    return [_Group(own, _parts(passages, own, levels), subjects.names[number]) for number, own in chosen]
+
+
+def _has_words(texts: Sequence[str], names: Sequence[str]) -> NDArray[np.bool_]:
+    """Whether a text has the words of a name, or of what stands on one side of its "and", some of which few texts have: (texts, names)."""
+    keys = [word_keys(text) for text in texts]
+    counts = Counter(key for own in keys for key in own)
+    sides = [[word_keys(side) - STOP_WORDS for side in _AND.split(name)] for name in names]
+    rare = [[side for side in own if side and min(counts[key] for key in side) <= MAX_WORD_SHARE * len(texts)] for own in sides]
+    return np.array([[any(side <= own for side in some) for some in rare] for own in keys], bool).reshape(len(texts), len(names))
 
 
 def describe_groups(db: Database, passages: PassageSet, groups: Sequence[Sequence[int]]) -> tuple[Theme, ...]:
     """Given groups of passages, numbers best first, as themes, with their labels and sentences."""
-    lines = _lines(db, passages)
+    lines = [Counter(filter(None, map(_line_key, text.splitlines()))) for text in passage_texts(db, passages.places)]
     members = [np.asarray(group, np.int64) for group in groups if len(group)]
     return tuple(theme for _, theme in _described(db, passages, [_Group(group, ()) for group in members], _common_lines(passages, lines)))
-
-
-def _lines(db: Database, passages: PassageSet) -> list[Counter[str]]:
-    return [Counter(filter(None, map(_line_key, text.splitlines()))) for text in passage_texts(db, passages.places)]
 
 
 def sentences_in(place: PassagePlace, chunk: Chunk) -> list[Quote]:
@@ -208,14 +311,6 @@ def _centered(vectors: Vectors) -> Vectors:
     return np.ascontiguousarray(rest / np.maximum(np.linalg.norm(rest, axis=1, keepdims=True), 1e-9), np.float32)
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """Numbers of passages, nearest to the center first, and the groups they divide into; `vectors` are centered in the whole."""
-
-    members: Members
-    parts: tuple["_Group", ...]
-
-
 def _grouped(passages: PassageSet, members: Members, levels: int) -> tuple[_Group, ...]:
     """The groups of some passages, those with more documents first; what is near to no other belongs to none."""
     if len(members) < MIN_PASSAGES:
@@ -223,9 +318,13 @@ def _grouped(passages: PassageSet, members: Members, levels: int) -> tuple[_Grou
     vectors, documents = _centered(passages.vectors[members]), [passages.places[n].document for n in members]
     groups = []
     for own in _refined(vectors, _clusters(_mutual_neighbors(vectors, documents), len(members))):
-        inner = _grouped(passages, np.sort(members[own]), levels - 1) if levels > 1 and len(own) >= MIN_DIVIDED else ()
-        groups.append(_Group(members[own], inner if len(inner) > 1 else ()))
+        groups.append(_Group(members[own], _parts(passages, members[own], levels)))
     return tuple(sorted(groups, key=lambda g: (-len({passages.places[n].document for n in g.members}), -len(g.members), int(g.members[0]))))
+
+
+def _parts(passages: PassageSet, members: Members, levels: int) -> tuple[_Group, ...]:
+    inner = _grouped(passages, np.sort(members), levels - 1) if levels > 1 and len(members) >= MIN_DIVIDED else ()
+    return inner if len(inner) > 1 else ()
 
 
 def _mutual_neighbors(vectors: Vectors, documents: Sequence[str]) -> dict[tuple[int, int], float]:
@@ -296,12 +395,12 @@ def _described(db: Database, passages: PassageSet, groups: Sequence[_Group], com
     def theme(group: _Group) -> tuple[float, Theme]:
         own = np.array([centers[id(group)], *(center for key, center in centers.items() if key != id(group))])
         ranked = _ranked(group, phrases, of_passage, centered, own, len(shown), passages.places)
-        labels, members = [text for _, text in ranked], group.members[:LABELLED_PASSAGES].tolist()
+        labels, members = [*filter(None, [group.subject]), *(text for _, text in ranked)], group.members[:LABELLED_PASSAGES].tolist()
         quotes = _quotes(members, passages.places, chunks, labels, common)
         label = labels[0] if labels else (quote_text(quotes[0]) if quotes else "")[:MAX_LABEL_CHARS]
         places = tuple(passages.places[n] for n in group.members.tolist())
-        parts = tuple(part for _, part in map(theme, group.parts))
-        return ranked[0][0] if ranked else 0.0, Theme(label, tuple(labels[1:MAX_PHRASES]), places, quotes, parts)
+        parts = tuple(part for score, part in map(theme, group.parts) if score > 0)
+        return 1.0 if group.subject else ranked[0][0] if ranked else 0.0, Theme(label, tuple(labels[1:MAX_PHRASES]), places, quotes, parts)
 
     return list(map(theme, groups))
 
@@ -374,7 +473,7 @@ def _ranked(
 ) -> list[tuple[float, str]]:
     """The phrases that tell a group from the others, best first, with their scores; none has a word of one before it.
 
-    `centers`: of all groups, that of this one first.
+    A common noun alone, such as "room", comes last, with a score of 0. `centers`: of all groups, that of this one first.
     """
     members = group.members[:LABELLED_PASSAGES].tolist()
     counts = Counter(number for n in members for number in of_passage.get(n, ()))
@@ -393,9 +492,10 @@ def _ranked(
         text = _without_article(phrases[number].text)
         own_words = {w.lower() for w in text.split()} - STOP_WORDS
         if own_words and not own_words & words and len(chosen) < MAX_PHRASES:
-            chosen.append((scores[number], text))
+            is_telling = " " in text or is_cjk(text) or phrases[number].text[0].isupper()
+            chosen.append((scores[number] if is_telling else 0.0, text))
             words |= own_words
-    return chosen
+    return sorted(chosen, key=lambda row: row[0] == 0.0)
 
 
 def _center(vectors: Vectors) -> Vectors:

@@ -48,7 +48,7 @@ from localrag.indexing.method import (
 )
 from localrag.indexing.progress import CHUNK_STAGES, GRAPH_STAGES, REPORT_STAGES, ProgressReporter, RunProgress, stage_seconds
 from localrag.indexing.report_stage import write_reports
-from localrag.indexing.tasks import WorkerPool
+from localrag.indexing.tasks import EmbedTexts, WorkerPool, run_in_order
 from localrag.indexing.workers.pool import LocalPool, PoolFactory, in_process_pool, task_context
 from localrag.llm.budgets import record_throughput
 from localrag.llm.model import ChatModel
@@ -68,7 +68,7 @@ from localrag.store import runs as runs_store
 from localrag.store.documents import file_stats
 from localrag.store.retention import CollectedItems
 from localrag.system.resources import infrequent_gc
-from localrag.themes import update_themes
+from localrag.themes import missing_subject_names, save_subjects, update_themes
 
 MIN_BATCH_CHUNKS = 4096  # chunks, some five minutes of the bundled model: extracted before the graph is first updated
 PRELIMINARY_GRAPH_FROM_CHUNKS = 200  # for more, or for more seconds, a graph without the model is published first
@@ -349,6 +349,10 @@ async def _build_and_publish(
         )
     if reports:
         progress("themes", 0, 1)
+        names = missing_subject_names(db)
+        async for embedded_names in run_in_order(pool, [EmbedTexts(names)] if names else []):
+            for _, vectors in embedded_names:
+                save_subjects(db, names, vectors)
         update_themes(db)
         progress("themes", 1, 1)
 

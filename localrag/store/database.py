@@ -22,7 +22,7 @@ from localrag.system.files import ensure_private_file, ensure_private_folder, ne
 # Files that can be rebuilt from the database, also of older versions, and partial files of killed processes.
 # An index folder may also hold files of the user, so only exact names match.
 _KIND = r"(?:chunk|entity|report)\.[0-9a-f]+"
-_CACHE = rf"(?:{_KIND}\.faiss|network\.[0-9a-f]+\.arrays|themes\.[0-9a-f]+\.json)"
+_CACHE = rf"(?:{_KIND}\.faiss|network\.[0-9a-f]+\.arrays|themes\.[0-9a-f]+\.json|subjects\.[0-9a-f]+\.npz)"
 _PART = rf"(?:{_CACHE}|{_KIND}|index\.db[\w.-]*|domain\.toml[\w.]*|aliases\.txt|serve\.key)(?:\.localrag-\d+-[0-9a-f]+)?\.part(?:-journal)?"
 _IS_CACHE = re.compile(rf"{_CACHE}|{_PART}").fullmatch
 WRITER_LOCK_FILE = "writer.lock"
