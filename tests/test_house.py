@@ -123,10 +123,10 @@ ROOMS = {
         {"reader", "shapes"},
     ],
     "loaders": [
-        {"column_labels", "discover", "encodings", "latex_units", "pandoc", "sandbox"},
+        {"column_labels", "discover", "encodings", "latex_units", "sandbox"},
         {"content", "delimited", "headers"},
         {"code_pages", "containers", "inline_text", "latex_inputs", "number_formats", "numbering", "ocr", "page_images", "tabular"},
-        {"pandoc_json", "spans"},
+        {"spans"},
         {"sheet_tables"},
         {"calendars", "html", "latex", "markup", "pdf", "rtf", "subtitles"},
         {"xml_text"},
@@ -376,8 +376,8 @@ def test_one_function_starts_python():
     """
     starts = {p.relative_to(PACKAGE).as_posix(): p.read_text(encoding="utf-8") for p in MODULES}
     found = {name for name, text in starts.items() if re.search(r"sys\.executable|multiprocessing|ProcessPool|get_context\(", text)}
-    assert found == {"system/python_process.py", "loaders/ocr.py", "loaders/pandoc.py", "cli/commands/serve.py", "system/installation.py"}
-    assert all('sys.executable, "-I", "-S"' in starts[name] for name in ("loaders/ocr.py", "loaders/pandoc.py"))
+    assert found == {"system/python_process.py", "loaders/ocr.py", "cli/commands/serve.py", "system/installation.py"}
+    assert all('sys.executable, "-I", "-S"' in starts[name] for name in ("loaders/ocr.py",))
     assert '[sys.executable, "-P", "-m", "localrag"]' in starts["cli/commands/serve.py"]
 
 

@@ -89,7 +89,7 @@ class InnerFiles:
         assert budget is not None
         budget.depth -= 1
         try:
-            plain = replace(self.options, ocr="", pages={}, pandoc_program="", pandoc_json="", tex_definitions="")
+            plain = replace(self.options, ocr="", pages={}, tex_definitions="")
             content = budget.parse(InnerFile(PurePosixPath(name).name or name, -1, data), plain)
         except (Unreadable, MemoryError):
             raise

@@ -60,7 +60,6 @@ class LoadOptions:
     `ocr`: the languages of OCR as Tesseract takes them (`eng+deu`), empty without OCR: then `ocr_unavailable_reason` says why, and
     `is_ocr_disabled` that the user disabled it. `pages`: the scanned pages read so far, page number from 1 → `ocr.OcrPage`.
     `inner`: what may still be read of the files within the file.
-    `pandoc_program`: the path of Pandoc, empty without it; `pandoc_json`: what it made of the file.
     `tex_definitions`: what a LaTeX file takes from others of its folder, see `latex_inputs`.
     """
 
@@ -71,8 +70,6 @@ class LoadOptions:
     is_ocr_disabled: bool = False
     pages: Mapping[int, Mapping[str, Any]] = field(default_factory=dict, compare=False)
     inner: "InnerBudget | None" = field(default=None, compare=False)
-    pandoc_program: str = field(default="", compare=False)
-    pandoc_json: str = field(default="", compare=False)
     tex_definitions: str = field(default="", compare=False)
 
 

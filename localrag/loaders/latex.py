@@ -22,7 +22,6 @@ from localrag.loaders.content import (
 )
 from localrag.loaders.headers import is_value
 from localrag.loaders.latex_units import UNIT_COMMANDS, quantity_text
-from localrag.loaders.pandoc_json import pandoc_content
 from localrag.loaders.spans import CellRange, fill_spans
 from localrag.loaders.tabular import table_lines
 
@@ -112,9 +111,7 @@ _MARKED_VERBATIM = re.compile(f"{_PLACE_MARK}(\\d+){_PLACE_MARK}")
 
 
 def parse_tex(file: OpenFile, options: LoadOptions) -> ParsedFile:
-    """LaTeX without preamble, comments and markup, by Pandoc if it could read it; sections as `# …` headings, formulas unchanged."""
-    if options.pandoc_json and (content := pandoc_content(options.pandoc_json, tex_text)):
-        return content
+    """LaTeX without preamble, comments and markup; sections as `# …` headings, formulas unchanged."""
     source, verbatim = _without_verbatim(decode(file.read_bytes()))
     source = expand_macros(_COMMENT.sub("", source), _COMMENT.sub("", options.tex_definitions))
     body = re.search(r"\\begin\{document\}(.*?)(?:\\end\{document\}|\Z)", source, re.DOTALL)

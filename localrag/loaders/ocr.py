@@ -25,7 +25,6 @@ from typing import Any, Protocol
 
 from localrag.errors import UsageError
 from localrag.loaders.content import LoadOptions
-from localrag.loaders.pandoc import find_pandoc
 from localrag.records import content_id
 from localrag.settings import IndexSettings
 from localrag.system.child_process import isolated_environment
@@ -106,7 +105,7 @@ def _data_folders(tesseract: Tesseract) -> list[str]:
 
 def load_options(settings: IndexSettings) -> LoadOptions:
     """The options for reading files with these settings on this machine; `ocr_unavailable_reason` says why scans cannot be read."""
-    options = LoadOptions(settings.text_column, settings.metadata_columns, pandoc_program=find_pandoc())
+    options = LoadOptions(settings.text_column, settings.metadata_columns)
     if not settings.ocr:
         return replace(options, ocr_unavailable_reason="--no-ocr", is_ocr_disabled=True)
     named = settings.ocr_languages or _index_language(settings.language)

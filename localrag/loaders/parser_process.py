@@ -267,8 +267,7 @@ def _dispatch(request: dict[str, Any], file: OpenFile) -> dict[str, Any]:
         pages, words, before = request["places"]
         return find_quote_boxes(file, pages, words, before, read)
     columns = request["text_column"], tuple(request["metadata_columns"])
-    made = {name: request.get(name, "") for name in ("pandoc_json", "tex_definitions")}
-    options = LoadOptions(*columns, request.get("ocr", ""), pages=read, **made)
+    options = LoadOptions(*columns, request.get("ocr", ""), pages=read, tex_definitions=request.get("tex_definitions", ""))
     content = parse_file(file, options)
     answer = asdict(content)
     if request.get("split") and len(content.text) <= MAX_SPLIT_CHARS:

@@ -20,7 +20,6 @@ from localrag.loaders.content import A_PICTURE, MEGABYTE, ONLY_IMAGES, UNKNOWN_F
 from localrag.loaders.discover import DigestCache, relative_path
 from localrag.loaders.latex_inputs import input_definitions
 from localrag.loaders.ocr import OcrPages, read_hash
-from localrag.loaders.pandoc import PANDOC_SUFFIXES, convert_with_pandoc
 from localrag.loaders.parser_process import OCR_SUFFIXES, PARSER_VERSIONS, PARSERS, TABULAR_SUFFIXES
 from localrag.records import Document, DocumentPart, SkippedFile, content_id
 from localrag.system.child_process import ChildProcess, isolated_environment
@@ -149,7 +148,6 @@ def content_hash_of(file: Path, digest: str, options: LoadOptions = DEFAULT_OPTI
     suffix = file.suffix.lower()
     relevant = (options.text_column, *options.metadata_columns) if suffix in TABULAR_SUFFIXES else ()
     relevant += ("ocr", options.ocr) if options.ocr and suffix in OCR_SUFFIXES else ()
-    relevant += ("pandoc",) if options.pandoc_program and suffix in PANDOC_SUFFIXES else ()
     relevant += (definitions,) if suffix == ".tex" and (definitions := input_definitions(file)) else ()
     return content_id("load", parser_version(suffix), digest, *relevant)
 
@@ -246,8 +244,6 @@ def _parse_in_worker(
 ) -> tuple[dict[str, Any], str]:
     """The parser process's answer for a file, including the words of its scanned pages, and its content hash. Raises OSError."""
     request = {"path": str(file), "text_column": options.text_column, "metadata_columns": options.metadata_columns, "split": split}
-    if options.pandoc_program and file.suffix.lower() in PANDOC_SUFFIXES:
-        request["pandoc_json"] = convert_with_pandoc(options.pandoc_program, file)
     if file.suffix.lower() == ".tex":
         request["tex_definitions"] = input_definitions(file)
     answer = worker.request(request | {"ocr": options.ocr if scans else ""})

@@ -14,7 +14,7 @@ from tests.serve.server import served_by
 
 # Python imports these itself for `-m`, before any code of localrag.
 PYTHONS_OWN = ("types", "collections", "functools", "warnings")
-SHADOWS = (*PYTHONS_OWN, "random", "queue", "typing", "subprocess", "json", "yaml", "pypandoc", "sitecustomize", "usercustomize")
+SHADOWS = (*PYTHONS_OWN, "random", "queue", "typing", "subprocess", "json", "yaml", "sitecustomize", "usercustomize")
 
 
 @pytest.fixture
