@@ -36,7 +36,7 @@ from localrag.system.trust import is_recorded_cache_file, record_cache_file
 from localrag.text.language import detect_language
 from localrag.text.outline import Outline
 from localrag.text.quotes import informativeness, is_repetition, quote_text
-from localrag.text.sentences import STOP_WORDS, cached_sentences, is_cjk, word_keys
+from localrag.text.sentences import STOP_WORDS, cached_sentences, is_cjk, word_prefixes
 from localrag.text.title_phrases import candidate_phrases, form_weight, is_readable, singular
 
 NEIGHBORS, NEIGHBORS_PER_DOCUMENT = 8, 2
@@ -64,7 +64,7 @@ SPEECH_WEIGHT = 0.7  # of a sentence in direct speech
 ITERATIONS = 10
 # Cosine of a passage to the name of a subject from which on it is about it: with the words of the name in it, and without.
 MIN_SUBJECT_NEARNESS, MIN_WORDLESS_NEARNESS = 0.25, 0.5
-MAX_WORD_SHARE = 0.15  # of the passages that have a word; one of more tells no subject
+MAX_WORD_SHARE = 0.3  # of the passages that have a word; one of more tells no subject
 MAX_SHARED, MAX_ALIKE = 0.4, 0.6  # of two subjects' passages, and of their names' cosine; of more alike ones the broader is a theme
 COUNTED_OF_DOCUMENT = 4  # passages, in the order of themes
 LANGUAGE_SAMPLE = 50  # passages whose language is that of the subjects
@@ -126,7 +126,7 @@ def themes_file(db: Database, folder: Path) -> Path:
     """The cache file of the present graph, embedder and titles."""
     settings = runs.load_settings(db)
     graph = settings.get("graph_hash") or vectors_state(db, "chunk")
-    state = (graph, settings.get("embedder"), vectors_state(db, "title"), _subjects_file(db, folder).exists())
+    state = (graph, settings.get("embedder"), vectors_state(db, "title"), subjects_file(db, folder).exists())
     return folder / f"themes.{content_id('themes 4', *state)}.json"
 
 
@@ -178,7 +178,7 @@ def missing_subject_names(db: Database) -> tuple[str, ...]:
 
 def save_subjects(db: Database, names: Sequence[str], vectors: Vectors) -> None:
     """Store the names of subjects with their vectors, (n, d), in a cache file, where there is room."""
-    file = _subjects_file(db, folder_of(db))
+    file = subjects_file(db, folder_of(db))
     with suppress(OSError), atomic_file(file) as part, part.open("wb") as target:
         np.savez(target, names=np.array(names), vectors=_centered(vectors))
     record_cache_file(file)
@@ -186,14 +186,15 @@ def save_subjects(db: Database, names: Sequence[str], vectors: Vectors) -> None:
 
 def load_subjects(db: Database, folder: Path) -> SubjectNames | None:
     """The subjects whose names this machine embedded for the index; None without them."""
-    file = _subjects_file(db, folder)
+    file = subjects_file(db, folder)
     if not is_recorded_cache_file(file):
         return None
     with np.load(file) as stored:
         return SubjectNames(stored["names"].tolist(), stored["vectors"])
 
 
-def _subjects_file(db: Database, folder: Path) -> Path:
+def subjects_file(db: Database, folder: Path) -> Path:
+    """The cache file of the names of subjects, by the index's embedder."""
     return folder / f"subjects.{content_id('subjects 1', runs.load_settings(db).get('embedder'))}.npz"
 
 
@@ -241,14 +242,14 @@ def _on_subjects(passages: PassageSet, texts: Sequence[str], subjects: SubjectNa
         alike = (float(subjects.vectors[number] @ subjects.vectors[other]) for other, _ in chosen)
         if max(shared, default=0.0) < MAX_SHARED and max(alike, default=0.0) < MAX_ALIKE:
             chosen.append((number, members[np.argsort(-near[members, number], kind="stable")]))
-    return [_Group(own, _parts(passages, own, levels), subjects.names[number]) for number, own in chosen]
+    return [_Group(own, _subgroups(passages, own, levels), subjects.names[number]) for number, own in chosen]
 
 
 def _has_words(texts: Sequence[str], names: Sequence[str]) -> NDArray[np.bool_]:
     """Whether a text has the words of a name, or of what stands on one side of its "and", some of which few texts have: (texts, names)."""
-    keys = [word_keys(text) for text in texts]
+    keys = [word_prefixes(text) for text in texts]
     counts = Counter(key for own in keys for key in own)
-    sides = [[word_keys(side) - STOP_WORDS for side in _AND.split(name)] for name in names]
+    sides = [[word_prefixes(side) - STOP_WORDS for side in _AND.split(name)] for name in names]
     rare = [[side for side in own if side and min(counts[key] for key in side) <= MAX_WORD_SHARE * len(texts)] for own in sides]
     return np.array([[any(side <= own for side in some) for some in rare] for own in keys], bool).reshape(len(texts), len(names))
 
@@ -318,11 +319,11 @@ def _grouped(passages: PassageSet, members: Members, levels: int) -> tuple[_Grou
     vectors, documents = _centered(passages.vectors[members]), [passages.places[n].document for n in members]
     groups = []
     for own in _refined(vectors, _clusters(_mutual_neighbors(vectors, documents), len(members))):
-        groups.append(_Group(members[own], _parts(passages, members[own], levels)))
+        groups.append(_Group(members[own], _subgroups(passages, members[own], levels)))
     return tuple(sorted(groups, key=lambda g: (-len({passages.places[n].document for n in g.members}), -len(g.members), int(g.members[0]))))
 
 
-def _parts(passages: PassageSet, members: Members, levels: int) -> tuple[_Group, ...]:
+def _subgroups(passages: PassageSet, members: Members, levels: int) -> tuple[_Group, ...]:
     inner = _grouped(passages, np.sort(members), levels - 1) if levels > 1 and len(members) >= MIN_DIVIDED else ()
     return inner if len(inner) > 1 else ()
 

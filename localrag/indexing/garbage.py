@@ -22,7 +22,7 @@ from localrag.store import database, entity_network, erasure, retention, tombsto
 from localrag.store.full_text import merge_segments, merge_segments_if_small
 from localrag.store.retention import CollectedItems, CurrentConfig
 from localrag.system.files import cache_dir, is_stale_temp_file
-from localrag.themes import themes_file
+from localrag.themes import subjects_file, themes_file
 
 CACHE_MAX_AGE_DAYS = {  # of files in the user cache, which all indexes share; a missing one is created again
     "prefixes": ("prefixes/*/*.kv", 30),
@@ -78,7 +78,8 @@ FilesByKind = dict[str, list[Path]]  # kind → the files to delete
 def _files(project: Project) -> FilesByKind:
     """Files to delete: old copies of the database, outdated caches, temporary files of killed processes, unused files of the engine."""
     folder, now = project.folder, time.time()
-    fresh = {*entity_network.current_cache_files(project.db, folder), themes_file(project.db, folder)}
+    themes = (themes_file(project.db, folder), subjects_file(project.db, folder))
+    fresh = {*entity_network.current_cache_files(project.db, folder), *themes}
     parts = [f for f in folder.glob("*.part") if is_stale_temp_file(f) or f.name.startswith("index.db")]  # of this process
     stale = [f for f in database.rebuildable_files(folder) if f not in fresh and f.suffix != ".part"]
     cached = {kind: _unused(pattern, days, now) for kind, (pattern, days) in CACHE_MAX_AGE_DAYS.items()}

@@ -20,7 +20,7 @@ from localrag.store import graph
 from localrag.store.documents import named_paths
 from localrag.store.full_text import document_frequencies, exists_chunk_with_all
 from localrag.text.language import FUNCTION_WORDS_BY_LANGUAGE, detect_language
-from localrag.text.sentences import STOP_WORDS, cached_sentences, cjk_bigrams, collapse_whitespace, is_cjk, word_keys
+from localrag.text.sentences import STOP_WORDS, cached_sentences, cjk_bigrams, collapse_whitespace, is_cjk, word_prefixes
 
 PASSAGES_CHECKED = 5  # nearest passages
 SENTENCES = 4  # those with most of the question's words, whose meaning is compared with its own
@@ -105,7 +105,7 @@ def signals(question: Question, read: Sequence[ReadWindow], project: Project) ->
     full = sum(weight.values()) or 1.0
 
     def share(text: str) -> float:
-        return sum(weight[w] for w in word_keys(text) & weight.keys()) / full
+        return sum(weight[w] for w in word_prefixes(text) & weight.keys()) / full
 
     texts = [collapse_whitespace(text[a:b]) for text in passages for a, b in cached_sentences(text)]
     best = sorted(texts, key=share, reverse=True)[:SENTENCES]
@@ -134,7 +134,7 @@ def unmatched_name_share(question: str, project: Project, *, foreign: bool = Fal
 
 
 def _words(question: str, project: Project, *, foreign: bool) -> dict[str, float]:
-    """The question's words as `word_keys` has them, each with its rarity.
+    """The question's words as `word_prefixes` has them, each with its rarity.
 
     Asked in another language than the passages' (`foreign`), only the words that the documents have at all can tell: names.
     """
@@ -146,6 +146,6 @@ def _words(question: str, project: Project, *, foreign: bool) -> dict[str, float
     chunks = max(MIN_RARITY_CHUNKS, graph.counts(project.db, ["chunks"])["chunks"])
     weight: dict[str, float] = {}
     for w, n in have.items():
-        (key,) = word_keys(w) or {w}
+        (key,) = word_prefixes(w) or {w}
         weight[key] = max(math.log((1 + chunks) / (0.5 + n)), weight.get(key, 0.0))
     return weight

@@ -18,6 +18,7 @@ from localrag.project import Project
 from localrag.query.abstractive import fit_sources, write_cited_prose
 from localrag.query.answer_markdown import AnswerUnit, UnitKind
 from localrag.query.basic_search import place_of
+from localrag.query.collection_questions import dated_files
 from localrag.query.question import NO_CALLBACKS, AnswerDraft, AnswerPoint, DraftSource, QueryBudget, Question, quote_point
 from localrag.query.question_kind import WholeForm, whole_form
 from localrag.query.retriever import content_stems
@@ -55,7 +56,17 @@ def draft_by_theme(question: Question, project: Project) -> AnswerDraft:
     themes, note = themes_for(question, project)
     themes = themes[: 1 if question.wants_one_sentence else MAX_THEMES]
     most = 1 if question.wants_one_sentence else min(QUOTES_ON_TOPIC, MAX_SENTENCES // max(1, len(themes)))
-    return AnswerDraft(tuple(theme_point(theme, question, project, most) for theme in themes), note=note)
+    return AnswerDraft(
+        tuple(theme_point(theme, question, project, most) for theme in themes), _collection_summary(question, project), note=note
+    )
+
+
+def _collection_summary(question: Question, project: Project) -> str:
+    """How many documents there are, and from when most of them are, above what all of them are about."""
+    rows = dated_files(project) if whole_form(question.text, project) is WholeForm.ALL else []
+    dates = sorted(row.date for row in rows if row.is_own_date)
+    days = f" ({dates[0]} – {dates[-1]})" if 2 * len(dates) > len(rows) else ""
+    return frame_text("counted", question.text, n=len(rows)) + days if len(rows) > 1 else ""
 
 
 def themes_for(question: Question, project: Project) -> tuple[Sequence[Theme], str]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _CJK_RUN = re.compile(f"[{CJK}]+")
-_WORD = re.compile(r"[^\W_]+")
+_WORD_PATTERN = re.compile(r"[^\W_]+")
 _BLOCK = re.compile(r"^[ \t]*(?:#{1,6}[ \t]|[-*+•][ \t]|\d{1,3}[.)][ \t]|\||```|~~~).*$|^.*\S · .*$|^[ \t]*$", re.MULTILINE)
 _ITEM = re.compile(r"[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t]")
 _GOES_ON = re.compile(rf"\n(?!{_BLOCK.pattern})[^\n]+", re.MULTILINE)
@@ -175,9 +175,9 @@ def cjk_bigrams(text: str) -> str:
     return " ".join(words)
 
 
-def word_keys(text: str) -> set[str]:
+def word_prefixes(text: str) -> set[str]:
     """The words of a text cut to five letters, which joins most inflections; CJK text as character pairs."""
-    return {w[:5] for w in _WORD.findall(text.lower()) if not cjk_bigrams(w)} | set(cjk_bigrams(text).split())
+    return {w[:5] for w in _WORD_PATTERN.findall(text.lower()) if not cjk_bigrams(w)} | set(cjk_bigrams(text).split())
 
 
 def _text_blocks(text: str) -> Iterator[Span]:

@@ -56,9 +56,11 @@ def test_no_theme_is_said_twice(harbour):
 
 @pytest.mark.ci
 def test_each_sentence_below_a_theme_is_an_item_with_its_own_source(harbour):
-    """The sentences of a theme are a list, each with the number of its source."""
-    items = [line for line in harbour.answer.splitlines() if line and not line.startswith("**")]
+    """Below the number of documents the sentences of a theme are a list, each with the number of its source."""
+    summary, *lines = harbour.answer.splitlines()
+    items = [line for line in lines if line and not line.startswith("**")]
 
+    assert summary.startswith("Documents: 17 (19")
     assert len(items) > 10
     assert all(re.fullmatch(r"- .*\S \[\d+\]", line) for line in items)
 
