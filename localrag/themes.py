@@ -12,7 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -64,6 +64,7 @@ SPEECH_WEIGHT = 0.7  # of a sentence in direct speech
 ITERATIONS = 10
 # Cosine of a passage to the name of a subject from which on it is about it: with the words of the name in it, and without.
 MIN_SUBJECT_NEARNESS, MIN_WORDLESS_NEARNESS = 0.25, 0.5
+MIN_JOINED_NEARNESS = 0.4  # of the center of a group to the name of a subject, to which its passages belong then
 MAX_WORD_SHARE = 0.3  # of the passages that have a word; one of more tells no subject
 MAX_SHARED, MAX_ALIKE = 0.4, 0.6  # of two subjects' passages, and of their names' cosine; of more alike ones the broader is a theme
 COUNTED_OF_DOCUMENT = 4  # passages, in the order of themes
@@ -214,7 +215,8 @@ def find_themes(db: Database, passages: PassageSet, *, levels: int = MAX_LEVELS,
     else:
         groups = _on_subjects(passages, [texts[n] for n in kept], subjects, least, levels) if subjects else []
         rest = set(range(len(kept))).difference(*(group.members.tolist() for group in groups))
-        groups += _grouped(passages, np.array(sorted(rest), np.int64), levels)
+        others = _grouped(passages, np.array(sorted(rest), np.int64), levels)
+        groups = _joined(groups, others, _centered(passages.vectors), subjects) if subjects and groups else [*others]
     described = sorted(_described(db, passages, groups, common), key=lambda row: -_breadth(row[1]) * min(1.0, np.sqrt(row[0])))
     telling = {theme.label: theme for score, theme in reversed(described) if score > 0 and len(theme.documents) >= least}
     return tuple(theme for _, theme in described if theme in telling.values()) if telling else tuple(theme for _, theme in described)
@@ -243,6 +245,19 @@ def _on_subjects(passages: PassageSet, texts: Sequence[str], subjects: SubjectNa
         if max(shared, default=0.0) < MAX_SHARED and max(alike, default=0.0) < MAX_ALIKE:
             chosen.append((number, members[np.argsort(-near[members, number], kind="stable")]))
     return [_Group(own, _subgroups(passages, own, levels), subjects.names[number]) for number, own in chosen]
+
+
+def _joined(groups: Sequence[_Group], others: Sequence[_Group], vectors: Vectors, subjects: SubjectNames) -> list[_Group]:
+    """The groups of subjects, each with the others whose center is near to its name, and then the other ones."""
+    found, names = list(groups), subjects.vectors[[subjects.names.index(group.subject) for group in groups]]
+    for other in others:
+        near = names @ _center(vectors[other.members])
+        best = int(near.argmax())
+        if near[best] < MIN_JOINED_NEARNESS:
+            found.append(other)
+        else:
+            found[best] = replace(found[best], members=np.concatenate([found[best].members, other.members]))
+    return found
 
 
 def _has_words(texts: Sequence[str], names: Sequence[str]) -> NDArray[np.bool_]:

@@ -10,7 +10,7 @@ from localrag.index import Index
 from localrag.store.chunks import chunks_by_id
 from localrag.store.opening import open_index
 from localrag.store.passages import PassageSet, load_passages, passage_texts
-from localrag.themes import describe_groups, find_themes, nearest_passages, stored_themes, update_themes
+from localrag.themes import describe_groups, find_themes, load_subjects, nearest_passages, stored_themes, subject_names, update_themes
 from tests.conftest import write_documents
 
 SUBJECTS = {
@@ -78,6 +78,24 @@ def test_quotes_stand_in_the_documents_where_they_say(db):
     assert all(chunks[q.chunk_id].text[q.start - chunks[q.chunk_id].start : q.end - chunks[q.chunk_id].start] == q.text for q in quotes)
 
 
+def test_a_theme_is_called_by_the_subject_of_its_passages(db, valley):
+    """The passages about sheep have a common subject, whose name is their label; what has none keeps a phrase of its own."""
+    themes = stored_themes(db, valley / ".localrag")
+    labels = {name: theme.label for theme in themes for name in about(db, theme)}
+
+    assert labels["sheep"] == "Sheep and herding"
+    assert labels["bread"] not in subject_names("en")
+
+
+def test_subjects_have_names_in_five_languages():
+    """Each language has all of them, none twice; other languages have none."""
+    tables = [subject_names(language) for language in ("en", "de", "es", "fr", "zh")]
+
+    assert {len(set(names)) for names in tables} == {len(tables[0])}
+    assert all(name.strip() for names in tables for name in names)
+    assert subject_names("fi") == ()
+
+
 def test_what_all_documents_repeat_is_no_theme(db):
     """A list of participants at the head of every document is in no theme and no sentence."""
     themes = find_themes(db, load_passages(db))
@@ -88,7 +106,7 @@ def test_what_all_documents_repeat_is_no_theme(db):
 
 def test_the_same_passages_give_the_same_themes(db, valley):
     """Made twice, and read from the file that the run wrote."""
-    once, again = (find_themes(db, load_passages(db)) for _ in range(2))
+    once, again = (find_themes(db, load_passages(db), subjects=load_subjects(db, valley / ".localrag")) for _ in range(2))
 
     assert once == again == update_themes(db) == stored_themes(db, valley / ".localrag")
     assert len(list((valley / ".localrag").glob("themes.*.json"))) == 1
