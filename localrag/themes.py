@@ -63,8 +63,8 @@ MIN_NAMED_DOCUMENTS, MAX_NAMED_SHARE = 5, 0.4  # documents with a name; one of m
 SPEECH_WEIGHT = 0.7  # of a sentence in direct speech
 ITERATIONS = 10
 # Cosine of a passage to the name of a subject from which on it is about it: with the words of the name in it, and without.
-MIN_SUBJECT_NEARNESS, MIN_WORDLESS_NEARNESS = 0.25, 0.5
-MIN_JOINED_NEARNESS = 0.4  # of the center of a group to the name of a subject, to which its passages belong then
+MIN_SUBJECT_NEARNESS, MIN_WORDLESS_NEARNESS = 0.25, 0.42
+MIN_JOINED_NEARNESS = 0.45  # of the center of a group to the name of a subject, to which its passages belong then
 MAX_WORD_SHARE = 0.3  # of the passages that have a word; one of more tells no subject
 MAX_SHARED, MAX_ALIKE = 0.4, 0.6  # of two subjects' passages, and of their names' cosine; of more alike ones the broader is a theme
 COUNTED_OF_DOCUMENT = 4  # passages, in the order of themes
@@ -217,7 +217,9 @@ def find_themes(db: Database, passages: PassageSet, *, levels: int = MAX_LEVELS,
         rest = set(range(len(kept))).difference(*(group.members.tolist() for group in groups))
         others = _grouped(passages, np.array(sorted(rest), np.int64), levels)
         groups = _joined(groups, others, _centered(passages.vectors), subjects) if subjects and groups else [*others]
-    described = sorted(_described(db, passages, groups, common), key=lambda row: -_breadth(row[1]) * min(1.0, np.sqrt(row[0])))
+    described = sorted(
+        _described(db, passages, groups, common, only_labelled=True), key=lambda row: -_breadth(row[1]) * min(1.0, np.sqrt(row[0]))
+    )
     telling = {theme.label: theme for score, theme in reversed(described) if score > 0 and len(theme.documents) >= least}
     return tuple(theme for _, theme in described if theme in telling.values()) if telling else tuple(theme for _, theme in described)
 
@@ -394,9 +396,21 @@ class _Phrase:
     weight: float
     members: frozenset[int]
 
+    @property
+    def label(self) -> str:
+        """Its text as the name of a theme: without an article, with a capital."""
+        first, _, rest = self.text.partition(" ")
+        text = rest if rest and first.lower() in ("the", "a", "an") else self.text
+        return text.title() if text.isupper() and " " in text else text[:1].upper() + text[1:]
 
-def _described(db: Database, passages: PassageSet, groups: Sequence[_Group], common: Mapping[str, int]) -> list[tuple[float, Theme]]:
-    """The themes of groups, each behind how telling its label is; `common` lines are no sentences."""
+
+def _described(
+    db: Database, passages: PassageSet, groups: Sequence[_Group], common: Mapping[str, int], *, only_labelled: bool = False
+) -> list[tuple[float, Theme]]:
+    """The themes of groups, each behind how telling its label is; `common` lines are no sentences.
+
+    `only_labelled`: a group without a subject has only those of its nearest passages that have its label.
+    """
     every = list(_all_groups(groups))
     shown = sorted({n for group in every for n in group.members[:LABELLED_PASSAGES].tolist()})
     chunks = {c.id: c for c in chunks_store.chunks_by_id(db, sorted({passages.places[n].chunk for n in shown}))}
@@ -411,10 +425,12 @@ def _described(db: Database, passages: PassageSet, groups: Sequence[_Group], com
     def theme(group: _Group) -> tuple[float, Theme]:
         own = np.array([centers[id(group)], *(center for key, center in centers.items() if key != id(group))])
         ranked = _ranked(group, phrases, of_passage, centered, own, len(shown), passages.places)
-        labels, members = [*filter(None, [group.subject]), *(text for _, text in ranked)], group.members[:LABELLED_PASSAGES].tolist()
+        labels = [*filter(None, [group.subject]), *(phrase.label for score, phrase in ranked if score > 0 or not group.subject)]
+        members = group.members[:LABELLED_PASSAGES].tolist()
+        labelled = ranked[0][1].members if only_labelled and ranked and ranked[0][0] > 0 and not group.subject else group.members.tolist()
         quotes = _quotes(members, passages.places, chunks, labels, common)
         label = labels[0] if labels else (quote_text(quotes[0]) if quotes else "")[:MAX_LABEL_CHARS]
-        places = tuple(passages.places[n] for n in group.members.tolist())
+        places = tuple(passages.places[n] for n in group.members.tolist() if n in labelled)
         parts = tuple(part for score, part in map(theme, group.parts) if score > 0)
         return 1.0 if group.subject else ranked[0][0] if ranked else 0.0, Theme(label, tuple(labels[1:MAX_PHRASES]), places, quotes, parts)
 
@@ -486,7 +502,7 @@ def _ranked(
     centers: Vectors,
     total: int,
     places: Sequence[PassagePlace],
-) -> list[tuple[float, str]]:
+) -> list[tuple[float, _Phrase]]:
     """The phrases that tell a group from the others, best first, with their scores; none has a word of one before it.
 
     A common noun alone, such as "room", comes last, with a score of 0. `centers`: of all groups, that of this one first.
@@ -503,13 +519,13 @@ def _ranked(
         if share > of_all and n_documents >= least and (count > 1 or len(members) <= MIN_PASSAGES):
             more = max(0.0, float(near[0] - near[1:].mean())) if len(near) > 1 else 1.0
             scores[number] = phrases[number].weight * share * np.log(share / of_all) * (1 + np.log(n_documents)) * more
-    chosen, words = list[tuple[float, str]](), set[str]()
+    chosen, words = list[tuple[float, _Phrase]](), set[str]()
     for number in sorted(scores, key=lambda number: (-scores[number], phrases[number].text)):
-        text = _without_article(phrases[number].text)
+        text = phrases[number].label
         own_words = {w.lower() for w in text.split()} - STOP_WORDS
         if own_words and not own_words & words and len(chosen) < MAX_PHRASES:
             is_telling = " " in text or is_cjk(text) or phrases[number].text[0].isupper()
-            chosen.append((scores[number] if is_telling else 0.0, text))
+            chosen.append((scores[number] if is_telling else 0.0, phrases[number]))
             words |= own_words
     return sorted(chosen, key=lambda row: row[0] == 0.0)
 
@@ -517,12 +533,6 @@ def _ranked(
 def _center(vectors: Vectors) -> Vectors:
     mean = vectors.mean(axis=0)
     return np.asarray(mean / max(float(np.linalg.norm(mean)), 1e-9), np.float32)
-
-
-def _without_article(text: str) -> str:
-    first, _, rest = text.partition(" ")
-    text = rest if rest and first.lower() in ("the", "a", "an") else text
-    return text.title() if text.isupper() and " " in text else text[:1].upper() + text[1:]
 
 
 def _quotes(
