@@ -128,7 +128,7 @@ def themes_file(db: Database, folder: Path) -> Path:
     settings = runs.load_settings(db)
     graph = settings.get("graph_hash") or vectors_state(db, "chunk")
     state = (graph, settings.get("embedder"), vectors_state(db, "title"), subjects_file(db, folder).exists())
-    return folder / f"themes.{content_id('themes 4', *state)}.json"
+    return folder / f"themes.{content_id('themes 5', *state)}.json"
 
 
 def _read_themes(file: Path) -> tuple[Theme, ...] | None:
@@ -426,11 +426,12 @@ def _described(
         own = np.array([centers[id(group)], *(center for key, center in centers.items() if key != id(group))])
         ranked = _ranked(group, phrases, of_passage, centered, own, len(shown), passages.places)
         labels = [*filter(None, [group.subject]), *(phrase.label for score, phrase in ranked if score > 0 or not group.subject)]
-        members = group.members[:LABELLED_PASSAGES].tolist()
-        labelled = ranked[0][1].members if only_labelled and ranked and ranked[0][0] > 0 and not group.subject else group.members.tolist()
-        quotes = _quotes(members, passages.places, chunks, labels, common)
+        members = group.members.tolist()
+        if only_labelled and ranked and ranked[0][0] > 0 and not group.subject:
+            members = [n for n in members if n in ranked[0][1].members]
+        quotes = _quotes(members[:LABELLED_PASSAGES], passages.places, chunks, labels, common)
         label = labels[0] if labels else (quote_text(quotes[0]) if quotes else "")[:MAX_LABEL_CHARS]
-        places = tuple(passages.places[n] for n in group.members.tolist() if n in labelled)
+        places = tuple(passages.places[n] for n in members)
         parts = tuple(part for score, part in map(theme, group.parts) if score > 0)
         return 1.0 if group.subject else ranked[0][0] if ranked else 0.0, Theme(label, tuple(labels[1:MAX_PHRASES]), places, quotes, parts)
 

@@ -6,8 +6,8 @@ groups them by date, one that compares periods has the themes of each. A single 
 
 import asyncio
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from localrag.llm.model import CALL_ERRORS
 from localrag.project import Project
-from localrag.query.abstractive import fit_sources, write_cited_prose
+from localrag.query.abstractive import write_cited_prose
 from localrag.query.answer_markdown import AnswerUnit, UnitKind
 from localrag.query.basic_search import place_of
 from localrag.query.collection_questions import dated_files
@@ -33,7 +33,9 @@ from localrag.text.sentences import collapse_whitespace, is_cjk
 from localrag.themes import Theme, describe_groups, find_themes, sentences_in, stored_themes
 
 MAX_THEMES, MAX_GROUPS = 12, 6  # of everything, and of the passages about a topic
-MAX_SENTENCES, QUOTES_ON_TOPIC = 24, 3  # of an answer, and of one theme
+MAX_SENTENCES = 24  # of an answer
+MIN_QUOTES_ON_TOPIC, MAX_QUOTES_ON_TOPIC = 3, 16  # of one of many groups, and of all of them
+MAX_GROUP_LABEL_CHARS = 40  # of a group near a topic; a longer label is a sentence
 DIVERSITY = 0.2  # of the sentences on a topic
 FORM_WEIGHT = 0.05  # of a sentence's form, relative to its cosine to the question
 MAX_SAID = 2  # times that a sentence is said in the passages near a topic; one of more is a form's
@@ -43,9 +45,7 @@ MIN_TOPIC_NEARNESS = 0.25  # of a passage to a topic, its cosine and a share of 
 WORDS_WEIGHT = 0.3  # of the question's words that a passage has, relative to its cosine
 MIN_COMPARED_COSINE = 0.45  # of the passage nearest to a comparison of things
 MAX_PERIODS = 8
-MAX_WRITTEN_THEMES, MAX_THEME_PASSAGES, MAX_SECTION_CHARS = 6, 5, 350
-MIN_THEME_TOKENS, MAX_THEME_TOKENS = 350, 900  # of the passages from which a model writes about a theme
-READING_S = 25.0  # seconds for reading the passages of all themes
+MAX_WRITTEN_THEMES, MAX_READ_QUOTES, MAX_WRITTEN_CHARS = 6, 4, 250  # that a model writes about, from its sentences, and of each
 MAX_PARTS = 8  # of a single document
 MIN_NAME_SHARE, SENTENCES_READ = 0.2, 12  # of a person's mentions that have a name, and of the sentences that are compared
 _YEAR = re.compile(r"\b(1[5-9]\d\d|20\d\d)\b(?:\s*(?:-|–|—|to|bis|à|a|至|到)\s*(\d{4}|\d\d)\b)?")
@@ -55,7 +55,7 @@ def draft_by_theme(question: Question, project: Project) -> AnswerDraft:
     """The themes that a question about the whole asks for, each with sentences of several documents; no points without passages."""
     themes, note = themes_for(question, project)
     themes = themes[: 1 if question.wants_one_sentence else MAX_THEMES]
-    most = 1 if question.wants_one_sentence else min(QUOTES_ON_TOPIC, MAX_SENTENCES // max(1, len(themes)))
+    most = 1 if question.wants_one_sentence else MAX_SENTENCES // max(1, len(themes))
     return AnswerDraft(
         tuple(theme_point(theme, question, project, most) for theme in themes), _collection_summary(question, project), note=note
     )
@@ -95,20 +95,22 @@ def themes_for(question: Question, project: Project) -> tuple[Sequence[Theme], s
 
 
 async def write_by_theme(question: Question, project: Project) -> AnswerDraft:
-    """Write a section about each of the broadest themes that a question asks for, concurrently; one that fails is left out."""
+    """The answer of `draft_by_theme` with what the model says of each of the broadest themes, from its sentences, above these.
+
+    The model writes about all of these themes concurrently; one of which it writes nothing has its sentences alone.
+    """
     themes, note = themes_for(question, project)
-    themes = themes[: 1 if question.wants_one_sentence else MAX_WRITTEN_THEMES]
-    speed = project.model.prefill_speed()
-    room = MAX_THEME_TOKENS if speed is None else max(MIN_THEME_TOKENS, int(speed * READING_S / max(1, len(themes))))
+    themes = themes[: 1 if question.wants_one_sentence else MAX_THEMES]
+    most = MAX_SENTENCES // max(1, len(themes))
+    is_of_all = whole_form(question.text, project) is WholeForm.ALL
 
-    form = question.options.response_type or "two or three sentences"
-    of_section = replace(question, on_point=None, watch=NO_CALLBACKS, options=replace(question.options, response_type=form))
-
-    async def section(theme: Theme) -> list[AnswerPoint]:
-        sources = await fit_sources(_theme_sources(theme, project), project, min(MAX_THEME_TOKENS, room))
+    async def written(theme: Theme) -> list[AnswerPoint]:
+        asked = frame_text("theme_question", question.text, label=theme.label) if is_of_all else question.text
+        options = replace(question.options, response_type=question.options.response_type or "one or two sentences")
         own, whole = QueryBudget(deadline=question.budget.deadline), question.budget
+        of_theme = replace(question, text=asked, on_point=None, watch=NO_CALLBACKS, options=options, budget=own)
         try:
-            return await write_cited_prose(replace(of_section, budget=own), project, sources, "theme", MAX_SECTION_CHARS)
+            return await write_cited_prose(of_theme, project, _theme_sources(theme, project), "theme", MAX_WRITTEN_CHARS)
         except CALL_ERRORS as error:
             own.failures.append(str(error))
             return []
@@ -117,43 +119,40 @@ async def write_by_theme(question: Question, project: Project) -> AnswerDraft:
             whole.failures += own.failures
             whole.is_exhausted |= own.is_exhausted
 
-    advance, points = question.progress_counter("writing {} themes …", len(themes)), list[AnswerPoint]()
-    sections = [asyncio.create_task(section(theme)) for theme in themes]
+    points, advance = list[AnswerPoint](), question.progress_counter("writing {} themes …", min(MAX_WRITTEN_THEMES, len(themes)))
+
+    def tell(*more: AnswerPoint) -> None:
+        points.extend(more)
+        if question.on_point:
+            deque(map(question.on_point, more), maxlen=0)
+
+    tasks = [asyncio.create_task(written(theme)) for theme in themes[:MAX_WRITTEN_THEMES]]
     try:
-        for theme, task in zip(themes, sections, strict=True):
-            written = await task
-            advance(1)
-            for point in _section(theme_title(theme, question, project), written):
-                points.append(point)
-                if question.on_point:
-                    question.on_point(point)
+        if themes and (summary := _collection_summary(question, project)):
+            tell(_layout(summary))
+        for n, theme in enumerate(themes):
+            tell(_layout(f"**{theme_title(theme, question, project)}**"))
+            if n < len(tasks):
+                told = [point for point in await tasks[n] if point.unit and point.unit.claim]
+                tell(*(replace(p, unit=replace(p.unit, before=" " if k else "\n")) for k, p in enumerate(told) if p.unit))
+                advance(1)
+            quotes = _fitting_quotes(theme, question)[:most]
+            tell(*(AnswerPoint(q.text, (q,), unit=AnswerUnit(UnitKind.SENTENCE, quote_text(q), "\n- ")) for q in quotes))
     finally:
-        for task in sections:
+        for task in tasks:
             task.cancel()
     return AnswerDraft(tuple(points), note=note)
 
 
+def _layout(text: str) -> AnswerPoint:
+    return AnswerPoint(text, (), unit=AnswerUnit(UnitKind.LAYOUT, text, "\n\n"), is_generated=True)
+
+
 def _theme_sources(theme: Theme, project: Project) -> list[DraftSource]:
-    """The passages of a theme, best first, one of each document before a second of any."""
-    seen, first, others = set[str](), list[PassagePlace](), list[PassagePlace]()
-    for place in theme.passages:
-        (others if place.document in seen else first).append(place)
-        seen.add(place.document)
-    places = [*first, *others][:MAX_THEME_PASSAGES]
-    paths, texts = documents_store.document_paths(project.db), passage_texts(project.db, places)
-    return [
-        DraftSource(text, (Quote(p.chunk, p.start, p.end, text),), place_of(paths[p.document], ()))
-        for p, text in zip(places, texts, strict=True)
-    ]
-
-
-def _section(title: str, written: Sequence[AnswerPoint]) -> Iterator[AnswerPoint]:
-    """The points of a section below its title; none if the model wrote no sentence."""
-    told = [point for point in written if point.unit and point.unit.claim]
-    if told:
-        yield AnswerPoint(title, (), unit=AnswerUnit(UnitKind.LAYOUT, f"**{title}**", "\n\n"), is_generated=True)
-    for n, point in enumerate(told):
-        yield replace(point, unit=replace(point.unit, before=" " if n else "\n")) if point.unit else point
+    """The sentences of a theme, each with its document."""
+    paths = documents_store.document_paths(project.db)
+    document_of = {place.chunk: place.document for place in theme.passages}
+    return [DraftSource(quote_text(q), (q,), place_of(paths[document_of[q.chunk_id]], ())) for q in theme.quotes[:MAX_READ_QUOTES]]
 
 
 def _names_topic(question: Question, near: PassageSet) -> bool:
@@ -165,13 +164,17 @@ def theme_title(theme: Theme, question: Question, project: Project) -> str:
     """The label of a theme, its key phrases, and the number of documents with a passage about it, unless there is a single document."""
     total, label = len(documents_store.document_paths(project.db)), [theme.label, ", ".join(theme.phrases)]
     breadth = frame_text("breadth", question.text, n=len(theme.documents), total=total)
-    return ": ".join(filter(None, label)) + f" ({breadth})" * (total > 1)
+    title = ": ".join(filter(None, label))
+    return title + f" ({breadth})" * (total > 1) if title else breadth[:1].upper() + breadth[1:]
 
 
 def theme_point(theme: Theme, question: Question, project: Project, n_quotes: int) -> AnswerPoint:
     """A theme as a point of an answer, with sentences in the script of the question if it has some."""
-    fitting = [q for q in theme.quotes if is_cjk(q.text) == is_cjk(question.text)] or list(theme.quotes)
-    return quote_point(*fitting[:n_quotes], title=theme_title(theme, question, project))
+    return quote_point(*_fitting_quotes(theme, question)[:n_quotes], title=theme_title(theme, question, project))
+
+
+def _fitting_quotes(theme: Theme, question: Question) -> list[Quote]:
+    return [q for q in theme.quotes if is_cjk(q.text) == is_cjk(question.text)] or list(theme.quotes)
 
 
 # Topics
@@ -215,25 +218,28 @@ def _told_for(question: Question, near: PassageSet, groups: Sequence[Sequence[in
     form = np.array([FORM_WEIGHT * informativeness(q.text, 0) for *_, q in told], np.float32)
     nearness = matrix @ question.vector + form if told else form
     least = MIN_TOPIC_SHARE * float(nearness.max(initial=0.0))
+    most = max(MIN_QUOTES_ON_TOPIC, MAX_QUOTES_ON_TOPIC // max(1, len(themes)))
     found = []
     for n, theme in enumerate(themes):
         rows = [row for row, (of, *_) in enumerate(told) if of == n and nearness[row] >= least]
         near_places = {told[row][1] for row in rows}
         new = list({text: row for row in reversed(rows) if said.pop(text := collapse_whitespace(told[row][2].text), 0)}.values())[::-1]
-        chosen = mmr(nearness[new], matrix[new], QUOTES_ON_TOPIC, diversity=DIVERSITY) if new else []
+        chosen = mmr(nearness[new], matrix[new], most, diversity=DIVERSITY) if new else []
         passages = tuple(p for p in theme.passages if p in near_places)
         found.append(replace(theme, quotes=tuple(told[new[k]][2] for k in chosen), passages=passages))
     return found
 
 
 def group_topic(question: Question, near: PassageSet, project: Project) -> Sequence[Theme]:
-    """Passages near a topic as themes, those nearest to the topic first; those alike to no other are the last one."""
+    """Passages near a topic as themes, those nearest to the topic first; the last one, without a label, has those of no such group."""
     number = {place: n for n, place in enumerate(near.places)}
-    groups = [sorted(number[p] for p in theme.passages) for theme in find_themes(project.db, near, levels=1)]
-    groups.sort(key=lambda group: float(np.mean(group)))
-    grouped = {n for group in groups for n in group}
-    rest = [n for n in range(len(near.places)) if n not in grouped]
-    return [theme for theme in _told_for(question, near, [*groups, rest], project) if theme.quotes][:MAX_GROUPS]
+    least = min(2, len({place.document for place in near.places}))
+    found = [theme for theme in find_themes(project.db, near, levels=1) if len(theme.documents) >= least]
+    named = [theme for theme in found if " " in theme.label and len(theme.label) <= MAX_GROUP_LABEL_CHARS]
+    groups = sorted((sorted(number[p] for p in theme.passages) for theme in named), key=np.mean)[: MAX_GROUPS - 1]
+    rest = sorted(set(range(len(near.places))).difference(*groups))
+    *told, others = _told_for(question, near, [*groups, rest], project) if rest else (*_told_for(question, near, groups, project), None)
+    return [theme for theme in (*told, others and replace(others, label="", phrases=())) if theme and theme.quotes]
 
 
 def _by_date(question: Question, near: PassageSet, project: Project) -> Sequence[Theme]:

@@ -1,4 +1,4 @@
-"""On a slow machine a model writes an answer about the whole theme by theme, each from passages of that theme."""
+"""On a slow machine a model writes a sentence or two about each of the broadest themes, from the sentences that stand below."""
 
 import re
 import shutil
@@ -34,50 +34,48 @@ def ask(demo_town, tmp_path):
 
 
 def sources_in(request):
-    """The numbers and files of a request's passages."""
+    """The numbers and files of a request's sentences."""
     return re.findall(r"^\[(\d+)\] (\S+)", request.messages[-1]["content"], re.MULTILINE)
 
 
 def first_sentence(request):
-    """The first sentence of the request's first passage in English, with its number; where none is in English, one that says little."""
-    passages = re.split(r"^\[(\d+)\] \S+\n", request.messages[-1]["content"].split("A reader asks")[0], flags=re.MULTILINE)[1:]
-    for number, text in zip(passages[::2], passages[1::2], strict=True):
+    """The first of a request's sentences in English, with its number; where none is in English, one that says little."""
+    told = re.split(r"^\[(\d+)\] \S+\n", request.messages[-1]["content"].rpartition("\n\n")[0], flags=re.MULTILINE)[1:]
+    for number, text in zip(told[::2], told[1::2], strict=True):
         if text.isascii() or "é" in text:
-            return f"{' '.join(text.replace('#', '').split('. ')[0].split())}. [{number}]"
+            return f"{' '.join(text.split()).rstrip('.')}. [{number}]"
     return f"The captain said {len(text)} words in court. [1]"
 
 
-def test_each_theme_is_written_from_its_own_passages(ask):
-    """Every request has passages of one theme, numbered from 1, and the question; the answer has a section for each, in their order."""
+def test_each_theme_is_written_from_its_own_sentences(ask):
+    """Every request has sentences of one theme, numbered from 1, and asks about it; the answer has all themes, the broadest first."""
     answer, requests = ask(first_sentence)
+    headings = re.findall(r"^\*\*(\S[^:]*).* \(in (\d+) of 17 documents\)\*\*$", answer.answer, re.MULTILINE)
 
     assert [r.task for r in requests] == ["theme"] * 6
     assert all([int(n) for n, _ in sources_in(r)] == list(range(1, len(sources_in(r)) + 1)) for r in requests)
-    assert all(WHOLE in r.messages[-1]["content"] for r in requests)
-    headings = re.findall(r"^\*\*\S.* \(in (\d+) of 17 documents\)\*\*$", answer.answer, re.MULTILINE)
-    assert len(headings) == 6
-    assert [int(n) for n in headings] == sorted(map(int, headings), reverse=True)
-    assert {PurePosixPath(c.path) for c in answer.citations} <= {PurePosixPath(path) for r in requests for _, path in sources_in(r)}
+    assert all(f"What is said about {label}?" in r.messages[-1]["content"] for (label, _), r in zip(headings, requests, strict=False))
+    assert len(headings) > 6
+    assert [int(n) for _, n in headings] == sorted((int(n) for _, n in headings), reverse=True)
     assert len(answer.citations) >= 4
     assert "cut off" not in answer.note
 
 
+THEME = re.compile(r"^(?=\*\*\S.* \(in \d+ of 17 documents\)\*\*$)", re.MULTILINE)
+
+
 @pytest.mark.ci
-def test_a_theme_of_which_the_model_says_nothing_is_left_out(ask):
-    """It has no heading in the answer."""
-    answer, requests = ask(lambda request: "" if "Silver Promise" in request.messages[-1]["content"] else first_sentence(request))
-    n_silent = sum("Silver Promise" in r.messages[-1]["content"] for r in requests)
+@pytest.mark.parametrize(
+    "says", ["", "The sources do not answer the question.", EngineError("the step failed")], ids=["", "declined", "failed"]
+)
+def test_a_theme_of_which_the_model_says_nothing_has_its_sentences_alone(ask, says):
+    """What is declined or fails costs itself alone: every theme is there, with sentences, and the answer is no refusal."""
+    answer, requests = ask(lambda request: says if "Tern Slip" in request.messages[-1]["content"] else first_sentence(request))
+    _, *sections = THEME.split(answer.answer)
+    told = ["\n- " in section.partition("**\n")[2] and not section.partition("**\n")[2].startswith("- ") for section in sections]
 
-    assert 0 < n_silent < 6
-    assert len(re.findall(r"^\*\*\S.* \(in \d+ of 17 documents\)\*\*$", answer.answer, re.MULTILINE)) == 6 - n_silent
-
-
-@pytest.mark.parametrize("says", ["The sources do not answer the question.", EngineError("the step failed")], ids=["declined", "failed"])
-def test_a_section_that_is_declined_or_fails_costs_itself_alone(ask, says):
-    """The other themes are told, and the answer is no refusal."""
-    answer, _ = ask(lambda request: says if "Silver Promise" in request.messages[-1]["content"] else first_sentence(request))
-
-    assert len(re.findall(r"^\*\*\S.* \(in \d+ of 17 documents\)\*\*$", answer.answer, re.MULTILINE)) == 5
+    assert sum(told) == sum("Tern Slip" not in r.messages[-1]["content"] for r in requests) < 6
+    assert all("\n- " in section for section in sections)
     assert answer.is_answerable
     assert ("the step failed" in answer.note) == isinstance(says, EngineError)
 
@@ -88,7 +86,8 @@ def test_a_topic_is_written_from_the_passages_near_it(ask):
     _, requests = ask(first_sentence, "What do the documents say about the lighthouse?")
 
     assert {r.task for r in requests} == {"theme"}
-    assert sum("light" in r.messages[-1]["content"].split("A reader asks")[0].lower() for r in requests) >= len(requests) - 1
+    about = [re.search("light|lamp|Gannet", r.messages[-1]["content"].rpartition("\n\n")[0]) for r in requests]
+    assert sum(map(bool, about)) >= len(requests) - 1
 
 
 @pytest.mark.ci
