@@ -35,7 +35,7 @@ from localrag.system.files import atomic_file
 from localrag.system.trust import is_recorded_cache_file, record_cache_file
 from localrag.text.language import detect_language
 from localrag.text.outline import Outline
-from localrag.text.quotes import informativeness, is_repetition, quote_text
+from localrag.text.quotes import count_facts, informativeness, is_repetition, quote_text
 from localrag.text.sentences import STOP_WORDS, cached_sentences, is_cjk, word_prefixes
 from localrag.text.title_phrases import candidate_phrases, form_weight, is_readable, singular
 
@@ -54,7 +54,6 @@ LABELLED_PASSAGES = 50  # nearest to the center, from which labels and sentences
 MAX_PHRASES = 4
 MAX_QUOTES = 5
 HEADING_WEIGHT, SINGLE_WORD_WEIGHT = 1.5, 0.3  # of a heading, and of a phrase of one word, relative to other noun phrases
-NAME_WEIGHT = 0.5  # of a name that may be a person's
 MAX_LABEL_CHARS = 80
 LABEL_WEIGHT = 3.0  # of a word of the label in a sentence
 RESOLUTION = 1.6  # of the groups; the modularity of 1 puts two subjects of a small collection into one
@@ -217,16 +216,14 @@ def find_themes(db: Database, passages: PassageSet, *, levels: int = MAX_LEVELS,
         rest = set(range(len(kept))).difference(*(group.members.tolist() for group in groups))
         others = _grouped(passages, np.array(sorted(rest), np.int64), levels)
         groups = _joined(groups, others, _centered(passages.vectors), subjects) if subjects and groups else [*others]
-    described = sorted(
-        _described(db, passages, groups, common, only_labelled=True), key=lambda row: -_breadth(row[1]) * min(1.0, np.sqrt(row[0]))
-    )
+    described = _described(db, passages, groups, common, only_labelled=True)
+    described.sort(key=lambda row: -_breadth(place.document for place in row[1].passages) * min(1.0, np.sqrt(row[0])))
     telling = {theme.label: theme for score, theme in reversed(described) if score > 0 and len(theme.documents) >= least}
     return tuple(theme for _, theme in described if theme in telling.values()) if telling else tuple(theme for _, theme in described)
 
 
-def _breadth(theme: Theme) -> int:
-    of_document = Counter(place.document for place in theme.passages)
-    return sum(min(n, COUNTED_OF_DOCUMENT) for n in of_document.values())
+def _breadth(documents: Iterable[str]) -> int:
+    return sum(min(n, COUNTED_OF_DOCUMENT) for n in Counter(documents).values())
 
 
 def _on_subjects(passages: PassageSet, texts: Sequence[str], subjects: SubjectNames, least: int, levels: int) -> list[_Group]:
@@ -236,10 +233,9 @@ def _on_subjects(passages: PassageSet, texts: Sequence[str], subjects: SubjectNa
     found: list[tuple[float, int, Members]] = []
     for number in np.flatnonzero(is_about.sum(axis=0) >= MIN_PASSAGES).tolist():
         members = np.flatnonzero(is_about[:, number])
-        documents = Counter(passages.places[n].document for n in members.tolist())
-        if len(documents) >= max(2, least):
-            broad = sum(min(n, COUNTED_OF_DOCUMENT) for n in documents.values())
-            found.append((broad * float(near[members, number].mean()), number, members))
+        documents = [passages.places[n].document for n in members.tolist()]
+        if len(set(documents)) >= max(2, least):
+            found.append((_breadth(documents) * float(near[members, number].mean()), number, members))
     chosen: list[tuple[int, Members]] = []
     for _, number, members in sorted(found, key=lambda row: (-row[0], row[1])):
         shared = (len(np.intersect1d(members, own)) / min(len(members), len(own)) for _, own in chosen)
@@ -262,11 +258,16 @@ def _joined(groups: Sequence[_Group], others: Sequence[_Group], vectors: Vectors
     return found
 
 
+def name_sides(name: str) -> list[str]:
+    """What stands on the sides of the "and" in a name; the name if it has none."""
+    return _AND.split(name)
+
+
 def _has_words(texts: Sequence[str], names: Sequence[str]) -> NDArray[np.bool_]:
     """Whether a text has the words of a name, or of what stands on one side of its "and", some of which few texts have: (texts, names)."""
     keys = [word_prefixes(text) for text in texts]
     counts = Counter(key for own in keys for key in own)
-    sides = [[word_prefixes(side) - STOP_WORDS for side in _AND.split(name)] for name in names]
+    sides = [[word_prefixes(side) - STOP_WORDS for side in name_sides(name)] for name in names]
     rare = [[side for side in own if side and min(counts[key] for key in side) <= MAX_WORD_SHARE * len(texts)] for own in sides]
     return np.array([[any(side <= own for side in some) for some in rare] for own in keys], bool).reshape(len(texts), len(names))
 
@@ -466,7 +467,7 @@ def _headings(db: Database, passages: PassageSet, shown: Sequence[int], common: 
 def _noun_phrases(db: Database, passages: PassageSet, shown: Sequence[int], common: Mapping[str, int]) -> list[_Phrase]:
     """The noun phrases and names in passages, but for persons', as they are written most often."""
     within, spellings = defaultdict[str, set[int]](set), defaultdict[str, Counter[str]](Counter)
-    in_chunk, persons, unknown = defaultdict[str, list[int]](list), Counter[str](), set[str]()
+    in_chunk, persons = defaultdict[str, list[int]](list), Counter[str]()
 
     def add(phrase: str, n: int) -> None:
         within[singular(phrase)].add(n)
@@ -479,7 +480,6 @@ def _noun_phrases(db: Database, passages: PassageSet, shown: Sequence[int], comm
                 add(phrase, n)
     for _, kind, chunk, start, name in mentions_in_chunks(db, sorted(in_chunk)):
         persons.update(dict.fromkeys(_line_key(name).split(), 1 if kind == "person" else -1))
-        unknown |= {singular(name)} if kind == "name" else set()
         for n in in_chunk[chunk]:
             if kind != "person" and passages.places[n].start <= start < passages.places[n].end and is_readable(name):
                 add(name, n)
@@ -491,7 +491,7 @@ def _noun_phrases(db: Database, passages: PassageSet, shown: Sequence[int], comm
         is_person = persons[(_line_key(text).split() or [""])[-1]] > 0 and text.split()[-1][0].isupper()
         if len(members) > 1 and documents[key] <= most and not is_person and form_weight(text) > 0:
             weight = 1.0 if " " in text or is_cjk(text) else SINGLE_WORD_WEIGHT
-            found.append(_Phrase(text, weight * (NAME_WEIGHT if key in unknown else 1.0), frozenset(members)))
+            found.append(_Phrase(text, weight, frozenset(members)))
     return found
 
 
@@ -549,7 +549,7 @@ def _quotes(
     for rank, n in enumerate(members):
         for quote in sentences_in(places[n], chunks[places[n].chunk]):
             if _line_key(quote.text) not in common:
-                form = informativeness(quote.text, 0) * (SPEECH_WEIGHT if _SPEECH.search(quote.text) else 1.0)
+                form = informativeness(quote.text, count_facts(quote.text)) * (SPEECH_WEIGHT if _SPEECH.search(quote.text) else 1.0)
                 low = quote.text.lower()
                 on_label = min(3, sum(w in low for w in words)) + LABEL_WEIGHT * any(w in low for w in label)
                 found.append((form + on_label - 2.0 * rank / len(members), quote) if form > 0 else (-9.0, quote))

@@ -1,10 +1,12 @@
 """A benchmark run as a table and as Markdown."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from localrag.bench.runs import answer_bias, failure_kinds, recommend_model, reliability_warning, toml_lines
+from localrag.bench.runs import answer_bias, failure_kinds, recommend_model, reliability_warning
+from localrag.model_files import merged_models
 
 TableRow = dict[str, Any]
 MISSING = "–"
@@ -160,9 +162,13 @@ def run_summary(run: TableRow) -> str:
 
 
 def recommendation(models: Sequence[TableRow]) -> str:
-    """The lines for models.toml, or the reason why there are none."""
+    """The best model with the reason, and the command that makes it the default of new indexes."""
     recommended = recommend_model(models)
-    return toml_lines(*recommended) if recommended else "# localrag bench: no model here can be relied on"
+    if not recommended:
+        return "No model here can be relied on."
+    model, reason = recommended
+    command = ["models", "use", model["name"]] if model["name"] in merged_models()["chat"] else ["models", "add", model["given"], "--use"]
+    return f"Best here: {model['name']}, {reason}\n→ localrag {shlex.join(command)}"
 
 
 def as_markdown(run: TableRow) -> str:
@@ -175,7 +181,7 @@ def as_markdown(run: TableRow) -> str:
             lines.append(f"| **{title}** " + "| " * len(made.heads) + "|")
             lines += ["| " + " | ".join(map(_cell, line)) + " |" for line in group]
     notes = [f"- {_cell(note)}" for note in warnings(run["models"])]
-    return "\n".join([*lines, "", *notes, *[""] * bool(notes), "```toml", recommendation(run["models"]), "```"]) + "\n"
+    return "\n".join([*lines, "", *notes, *[""] * bool(notes), recommendation(run["models"])]) + "\n"
 
 
 def _cell(text: str) -> str:

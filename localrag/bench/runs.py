@@ -1,7 +1,6 @@
 """Benchmark runs: measure models one after another in child processes, store runs, compare models, and recommend one."""
 
 import json
-import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from localrag.bench.tasks import LANGUAGE_NAMES
 from localrag.errors import UsageError
 from localrag.eval.extraction import PrecisionRecall
 from localrag.eval.metrics import Difference, mean, micro_f1, paired_difference, welch_difference
-from localrag.model_files import find_chat_model, merged_models
+from localrag.model_files import find_chat_model
 from localrag.system.child_process import ChildProcess
 from localrag.system.files import cache_dir, ensure_private_folder, write_atomically
 
@@ -456,20 +455,3 @@ def _reason(chosen: RankedRow, best: RankedRow, good: Sequence[RankedRow], asked
         reason = f"the best of {len(good)}" + (f", though not beyond chance of {', '.join(level)}" if level else "")
     bias = answer_bias(row)
     return f"{reason}: {scores}" + (f"; {bias}, so leave gleaning off" if bias else "")
-
-
-def toml_lines(model: RankedRow, reason: str) -> str:
-    """The lines for models.toml, with the reason as a comment; a model that is listed already needs only its name as the default."""
-    listed = model["name"] in merged_models()["chat"]
-    name = model["name"] if listed else _key(model["name"])
-    comment, default = f"# localrag bench: {reason}", f"default_chat = {json.dumps(name)}"
-    if listed:
-        return f"{comment}\n{default}"
-    if model["given"].startswith("http"):
-        return f"{comment}\n# a model behind a server is not listed there: --model {model['given']}"
-    path = json.dumps(model["given"], ensure_ascii=False)
-    return f"{comment}\n# to make it the default, at the head of the file: {default}\n[chat.{json.dumps(name)}]\npath = {path}"
-
-
-def _key(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", name).strip("-").lower()

@@ -44,10 +44,11 @@ class CollectionKind(StrEnum):
 
 
 COLLECTION_KINDS = tuple(CollectionKind)
-_ABOUT_FILES = frozenset(
+ABOUT_FILES = frozenset(  # words of questions that name the documents, or that documents say something
     """
     file files document documents doc docs text texts note notes list find show mention mentions mentioned contain contains containing word
-    name appear appears occur occurs refer refers talk talks about every all
+    name appear appears occur occurs refer refers talk talks about every all letter letters minutes diary reports say says said write writes
+    written tell tells told describe described happens discussed compare summarise summarize give overview
     datei dateien dokument dokumente dokumenten unterlagen wort name erwähnen erwähnt enthalten enthält kommt vorkommt vor etwas steht
     fichier fichiers mentionnent mentionne contiennent apparaît parlent mot archivo archivos documentos mencionan contienen aparece palabra
     """.split()
@@ -143,7 +144,7 @@ def _by_date(rows: Sequence[DatedFile]) -> list[DatedFile]:
 
 def _described(question: str, rows: Sequence[DatedFile]) -> Sequence[DatedFile]:
     """The files that a question describes by a word of their path or title, as "latest minutes" does; all if it describes none."""
-    wanted = content_stems(question) - content_stems(" ".join(_ABOUT_FILES))
+    wanted = content_stems(question) - content_stems(" ".join(ABOUT_FILES))
     described = [row for row in rows if wanted & content_stems(f"{row.path} {row.title}".replace("-", " ").replace("_", " "))]
     return described or rows
 
@@ -162,11 +163,11 @@ def _searched_term(question: str, project: Project) -> str:
     """What a question looks for in files: what it quotes, a name of the index, else the last words in it that the documents have."""
     if quoted := _QUOTED.search(question):
         return quoted[1].strip()
-    named = [n.text for n in named_entities(question, project) if n.text.lower() not in _ABOUT_FILES]
+    named = [n.text for n in named_entities(question, project) if n.text.lower() not in ABOUT_FILES]
     if named:
         return max(named, key=len)
     function_words = frozenset(FUNCTION_WORDS_BY_LANGUAGE.get(detect_language(question), FUNCTION_WORDS_BY_LANGUAGE["en"]).split())
-    telling = [m for m in _WORD_PATTERN.finditer(question) if m[0].lower() not in _ABOUT_FILES | function_words]
+    telling = [m for m in _WORD_PATTERN.finditer(question) if m[0].lower() not in ABOUT_FILES | function_words]
     candidates = [
         question[telling[a].start() : telling[b].end()]
         for b in reversed(range(len(telling)))

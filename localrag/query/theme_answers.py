@@ -9,6 +9,7 @@ import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,24 +19,26 @@ from localrag.project import Project
 from localrag.query.abstractive import write_cited_prose
 from localrag.query.answer_markdown import AnswerUnit, UnitKind
 from localrag.query.basic_search import place_of
-from localrag.query.collection_questions import dated_files
+from localrag.query.collection_questions import ABOUT_FILES, dated_files
 from localrag.query.question import NO_CALLBACKS, AnswerDraft, AnswerPoint, DraftSource, QueryBudget, Question, quote_point
 from localrag.query.question_kind import WholeForm, whole_form
 from localrag.query.retriever import content_stems
 from localrag.records import Quote
 from localrag.store import chunks as chunks_store
 from localrag.store import documents as documents_store
-from localrag.store import graph
+from localrag.store import full_text, graph
 from localrag.store.passages import PassagePlace, PassageSet, load_passages, passage_texts
+from localrag.store.vectors import Vectors
 from localrag.text.language import frame_text
-from localrag.text.quotes import informativeness, mmr, quote_text, sentence_quotes
-from localrag.text.sentences import collapse_whitespace, is_cjk
-from localrag.themes import Theme, describe_groups, find_themes, sentences_in, stored_themes
+from localrag.text.quotes import count_facts, informativeness, mmr, quote_text, sentence_quotes
+from localrag.text.sentences import STOP_WORDS, collapse_whitespace, is_cjk
+from localrag.themes import Theme, describe_groups, find_themes, name_sides, sentences_in, stored_themes
 
 MAX_THEMES, MAX_GROUPS = 12, 6  # of everything, and of the passages about a topic
 MAX_SENTENCES = 24  # of an answer
-MIN_QUOTES_ON_TOPIC, MAX_QUOTES_ON_TOPIC = 3, 16  # of one of many groups, and of all of them
-MAX_GROUP_LABEL_CHARS = 40  # of a group near a topic; a longer label is a sentence
+MAX_QUOTES_ON_TOPIC = 12  # of one group
+MAX_MENTIONED_SHARE = 0.75  # of the documents that mention a subject; more mention it in their form
+MAX_GROUP_LABEL_CHARS = 40  # a longer one is a sentence
 DIVERSITY = 0.2  # of the sentences on a topic
 FORM_WEIGHT = 0.05  # of a sentence's form, relative to its cosine to the question
 MAX_SAID = 2  # times that a sentence is said in the passages near a topic; one of more is a form's
@@ -47,7 +50,7 @@ MIN_COMPARED_COSINE = 0.45  # of the passage nearest to a comparison of things
 MAX_PERIODS = 8
 MAX_WRITTEN_THEMES, MAX_READ_QUOTES, MAX_WRITTEN_CHARS = 5, 4, 250  # that a model writes about, from its sentences, and of each
 MAX_PARTS = 8  # of a single document
-MIN_NAME_SHARE, SENTENCES_READ = 0.2, 12  # of a person's mentions that have a name, and of the sentences that are compared
+MIN_NAME_SHARE, SENTENCES_READ, MAX_PERSONS = 0.2, 8, 8  # of mentions that have a name; compared; persons
 _YEAR = re.compile(r"\b(1[5-9]\d\d|20\d\d)\b(?:\s*(?:-|–|—|to|bis|à|a|至|到)\s*(\d{4}|\d\d)\b)?")
 
 
@@ -55,10 +58,14 @@ def draft_by_theme(question: Question, project: Project) -> AnswerDraft:
     """The themes that a question about the whole asks for, each with sentences of several documents; no points without passages."""
     themes, note = themes_for(question, project)
     themes = themes[: 1 if question.wants_one_sentence else MAX_THEMES]
-    most = 1 if question.wants_one_sentence else MAX_SENTENCES // max(1, len(themes))
+    most = 1 if question.wants_one_sentence else _sentences_each(themes)
     return AnswerDraft(
         tuple(theme_point(theme, question, project, most) for theme in themes), _collection_summary(question, project), note=note
     )
+
+
+def _sentences_each(themes: Sequence[Theme]) -> int:
+    return MAX_SENTENCES // len(themes) if len(themes) > MAX_GROUPS else MAX_QUOTES_ON_TOPIC
 
 
 def _collection_summary(question: Question, project: Project) -> str:
@@ -87,11 +94,31 @@ def themes_for(question: Question, project: Project) -> tuple[Sequence[Theme], s
             return group_topic(question, near, project), "The passages nearest to the question, grouped by what they are about."
     if form is WholeForm.PEOPLE and (people := _people(project)):
         return people, "The persons whom most documents mention."
+    return _broadest(form, project)
+
+
+def _broadest(form: WholeForm, project: Project) -> tuple[Sequence[Theme], str]:
+    """The themes of all documents, by mentions for a question that compares how often they come; a single document's parts."""
     documents = documents_store.document_paths(project.db)
     if len(documents) == 1 and (parts := _outline(load_passages(project.db), project)):
         return parts, "The parts of the document, in its order."
+    themes = stored_themes(project.db, project.folder)
+    if form is WholeForm.COMPARISON:
+        return _by_mentions(themes, project), "Counted are documents that have the words of a theme's name."
     counted = "Counted are documents with a passage about the theme."
-    return sorted(stored_themes(project.db, project.folder)[:MAX_THEMES], key=lambda theme: -len(theme.documents)), counted
+    return sorted(themes[:MAX_THEMES], key=lambda theme: -len(theme.documents)), counted
+
+
+def _by_mentions(themes: Sequence[Theme], project: Project) -> list[Theme]:
+    """The themes whose name most documents mention, or one side of its "and", with these documents; none that nearly all mention."""
+    ids = {path: document for document, path in documents_store.document_paths(project.db).items()}
+    found = []
+    for theme in themes[: 3 * MAX_THEMES]:
+        paths = set[str]().union(*(full_text.paths_with_phrase(project.db, side) for side in name_sides(theme.label)))
+        if len(paths) <= MAX_MENTIONED_SHARE * len(ids):  # others stand in the form of the documents
+            places = (PassagePlace(ids[path], "", 0, 0) for path in sorted(paths))
+            found.append(replace(theme, passages=(*theme.passages, *places)))
+    return sorted(found, key=lambda theme: -len(theme.documents))[:MAX_THEMES]
 
 
 async def write_by_theme(question: Question, project: Project) -> AnswerDraft:
@@ -101,7 +128,7 @@ async def write_by_theme(question: Question, project: Project) -> AnswerDraft:
     """
     themes, note = themes_for(question, project)
     themes = themes[: 1 if question.wants_one_sentence else MAX_THEMES]
-    most = MAX_SENTENCES // max(1, len(themes))
+    most = _sentences_each(themes)
     is_of_all = whole_form(question.text, project) is WholeForm.ALL
 
     async def written(theme: Theme) -> list[AnswerPoint]:
@@ -194,14 +221,23 @@ def near_passages(question: Question, project: Project) -> PassageSet:
     passages = load_passages(project.db)
     if not passages.places:
         return passages
-    near = passages.vectors @ question.vector + WORDS_WEIGHT * _word_shares(question.text, passage_texts(project.db, passages.places))
+    near = passages.vectors @ _topic_vector(question, project) + WORDS_WEIGHT * _word_shares(
+        question.text, passage_texts(project.db, passages.places)
+    )
     order = np.argsort(-near, kind="stable")[:MAX_TOPIC_PASSAGES]
     return passages.some(order[near[order] >= max(MIN_TOPIC_NEARNESS, MIN_TOPIC_SHARE * near[order[0]])])
 
 
+def _topic_vector(question: Question, project: Project) -> Vectors:
+    """The vector of what a question is about: of its words that neither name the documents nor say that these tell something."""
+    words = [word for word in re.findall(r"[\w'’-]+", question.text) if word.lower() not in ABOUT_FILES | STOP_WORDS]
+    vector = question.vector + project.embedder.embed([" ".join(words) or question.text])[0]
+    return np.asarray(vector / np.linalg.norm(vector), np.float32)
+
+
 def _word_shares(question: str, texts: Sequence[str]) -> NDArray[np.float32]:
     """How much of the question's words each text has, rare ones counting more, 0 to 1."""
-    words = sorted(content_stems(question))
+    words = sorted(content_stems(question) - content_stems(" ".join(ABOUT_FILES))) or sorted(content_stems(question))
     has = np.array([[word in stems for word in words] for stems in map(content_stems, texts)], np.float32).reshape(len(texts), len(words))
     rarity = np.log((1 + len(texts)) / (1 + has.sum(axis=0)))
     return np.asarray(has @ rarity / max(float(rarity.sum()), 1e-9), np.float32)
@@ -215,31 +251,31 @@ def _told_for(question: Question, near: PassageSet, groups: Sequence[Sequence[in
     said = Counter(collapse_whitespace(q.text) for *_, q in told)
     told = [row for row in told if informativeness(row[2].text, 0) > 0 and said[collapse_whitespace(row[2].text)] <= MAX_SAID]
     matrix = project.embedder.embed([quote_text(q) for *_, q in told])
-    form = np.array([FORM_WEIGHT * informativeness(q.text, 0) for *_, q in told], np.float32)
-    nearness = matrix @ question.vector + form if told else form
+    form = np.array([FORM_WEIGHT * informativeness(q.text, count_facts(q.text)) for *_, q in told], np.float32)
+    nearness = matrix @ _topic_vector(question, project) + form if told else form
     least = MIN_TOPIC_SHARE * float(nearness.max(initial=0.0))
-    most = max(MIN_QUOTES_ON_TOPIC, MAX_QUOTES_ON_TOPIC // max(1, len(themes)))
     found = []
     for n, theme in enumerate(themes):
         rows = [row for row, (of, *_) in enumerate(told) if of == n and nearness[row] >= least]
         near_places = {told[row][1] for row in rows}
         new = list({text: row for row in reversed(rows) if said.pop(text := collapse_whitespace(told[row][2].text), 0)}.values())[::-1]
-        chosen = mmr(nearness[new], matrix[new], most, diversity=DIVERSITY) if new else []
+        chosen = mmr(nearness[new], matrix[new], MAX_QUOTES_ON_TOPIC, diversity=DIVERSITY) if new else []
         passages = tuple(p for p in theme.passages if p in near_places)
         found.append(replace(theme, quotes=tuple(told[new[k]][2] for k in chosen), passages=passages))
     return found
 
 
 def group_topic(question: Question, near: PassageSet, project: Project) -> Sequence[Theme]:
-    """Passages near a topic as themes, those nearest to the topic first; the last one, without a label, has those of no such group."""
+    """Passages near a topic as themes, those nearest to the topic first; the last one, without a label, has those of no broad group."""
     number = {place: n for n, place in enumerate(near.places)}
-    least = min(2, len({place.document for place in near.places}))
-    found = [theme for theme in find_themes(project.db, near, levels=1) if len(theme.documents) >= least]
-    named = [theme for theme in found if " " in theme.label and len(theme.label) <= MAX_GROUP_LABEL_CHARS]
-    groups = sorted((sorted(number[p] for p in theme.passages) for theme in named), key=np.mean)[: MAX_GROUPS - 1]
+    groups = sorted((sorted(number[p] for p in theme.passages) for theme in find_themes(project.db, near, levels=1)), key=np.mean)
     rest = sorted(set(range(len(near.places))).difference(*groups))
-    *told, others = _told_for(question, near, [*groups, rest], project) if rest else (*_told_for(question, near, groups, project), None)
-    return [theme for theme in (*told, others and replace(others, label="", phrases=())) if theme and theme.quotes]
+    told = [theme for theme in _told_for(question, near, [*groups, rest], project) if theme.quotes]
+    least = min(2, len({place.document for place in near.places}))
+    broad = [t for t in told if " " in t.label and len(t.label) <= MAX_GROUP_LABEL_CHARS and len(t.documents) >= least][:MAX_GROUPS]
+    others = [theme for theme in told if theme not in broad]
+    passages, quotes = (tuple(chain.from_iterable(getattr(t, of) for t in others)) for of in ("passages", "quotes"))
+    return [*broad, Theme("", (), passages, quotes[:MAX_QUOTES_ON_TOPIC])] if others else broad
 
 
 def _by_date(question: Question, near: PassageSet, project: Project) -> Sequence[Theme]:
@@ -263,11 +299,8 @@ def _by_date(question: Question, near: PassageSet, project: Project) -> Sequence
     groups = [sorted(n for period in some for n in of_period[period]) for some in joined]
     titles = [some[0] if len(some) == 1 else f"{some[0]}–{some[-1]}" for some in joined]
     themes = _told_for(question, near, groups, project)
-    return [_titled(theme, title) for theme, title in zip(themes, titles, strict=True) if theme.quotes]
-
-
-def _titled(theme: Theme, title: str) -> Theme:
-    return Theme(title, (theme.label, *theme.phrases[:2]), theme.passages, theme.quotes, theme.parts)
+    named = (replace(t, label=title, phrases=(t.label, *t.phrases[:2])) for t, title in zip(themes, titles, strict=True))
+    return [theme for theme in named if theme.quotes]
 
 
 def named_periods(question: str) -> list[tuple[int, int]]:
@@ -289,29 +322,29 @@ def _themes_of_periods(periods: Sequence[tuple[int, int]], project: Project) -> 
         if not themes:
             return ()
         years = str(first) if first == last else f"{first}–{last}"
-        found += [Theme(f"{years}: {t.label}", t.phrases, t.passages, t.quotes) for t in themes]
+        found += [replace(theme, label=f"{years}: {theme.label}") for theme in themes]
     return found
 
 
 def _people(project: Project) -> list[Theme]:
-    """The persons whom most documents mention, with sentences that tell who they are; none without types of names."""
+    """The persons in sentences of most documents, with sentences that tell who they are; none where names have no types."""
     found = list[Theme]()
-    for entity in graph.most_mentioned(project.db, "person", 2 * MAX_GROUPS):
+    for entity in graph.most_mentioned(project.db, "person", 3 * MAX_GROUPS):
         mentions = graph.mentions(project.db, [entity])
         chunks = {c.id: c for c in chunks_store.chunks_by_id(project.db, sorted({m.chunk_id for m in mentions}))}
         told = [(sentence_quotes(chunks[m.chunk_id], m.start, m.end)[0], m) for m in mentions]
         names = Counter(q.text[m.start - q.start : m.end - q.start] for q, m in told)
         name = max((n for n in names if names[n] >= MIN_NAME_SHARE * len(told)), key=lambda n: (not n.isupper(), len(n)), default="")
-        if name[:1] != name[:1].title():
+        form = {q: score + (q.start == m.start) for q, m in told if (score := informativeness(q.text, 0))}
+        if not form or name[:1] != name[:1].title():
             continue
-        form = {q: informativeness(q.text, 1) + (q.start == m.start) for q, m in told if informativeness(q.text, 0)}
-        best = sorted(form, key=lambda q: -form[q])[:SENTENCES_READ] or [told[0][0]]
+        best = sorted(form, key=lambda q: -form[q])[:SENTENCES_READ]
         nearness = project.embedder.embed([quote_text(q) for q in best]) @ project.embedder.embed([f"{name} is"])[0]
         best = [best[n] for n in np.argsort(-nearness, kind="stable")]
         first = {chunks[q.chunk_id].document_id: q for q in reversed(best)}.values()
-        places = tuple(PassagePlace(chunks[q.chunk_id].document_id, q.chunk_id, q.start, q.end) for q, _ in told)
+        places = tuple(PassagePlace(chunks[q.chunk_id].document_id, q.chunk_id, q.start, q.end) for q in form)
         found.append(Theme(name, (), places, tuple(q for q in best if q in first)))
-    return found[:MAX_GROUPS]
+    return sorted(found, key=lambda theme: -len(theme.documents))[:MAX_PERSONS]
 
 
 def _outline(passages: PassageSet, project: Project) -> Sequence[Theme]:

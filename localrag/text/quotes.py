@@ -74,6 +74,7 @@ _STARTS_WITH_PRONOUN = re.compile(  # such a sentence depends on the one before 
     r"|such|another|both|here|他|她|它|我|你|这|那|此)\b|^[\"'“‘(]*[他她它我你这那此其]",
     re.IGNORECASE,
 )
+_FACT_PATTERN = re.compile(r"\d+|(?<=[a-zß-ÿ,;] )[A-ZÀ-Þ]\w+")
 _FIRST_PERSON = re.compile(r"\b(?:I|my|me|our|us|we|you|your)\b|[我你您]")
 
 
@@ -87,6 +88,11 @@ def informativeness(text: str, entities: int) -> float:
     end_score = 1.0 if text.rstrip("\"'”’)»』」").endswith((".", "!", "?", "。", "！", "？")) else 0.0
     independence = 0.0 if _STARTS_WITH_PRONOUN.match(text) else 0.5 if _FIRST_PERSON.search(text) else 1.0
     return length_score + end_score + independence + 0.2 * min(entities, 4)
+
+
+def count_facts(text: str) -> int:
+    """How many figures and names a sentence has, by their form."""
+    return len(_FACT_PATTERN.findall(text))
 
 
 def select_central(texts: Sequence[str], matrix: NDArray[np.float32], names: Sequence[str], k: int) -> list[int]:

@@ -1,13 +1,10 @@
 """Figures, tables and exports of measurements made by hand."""
 
-import tomllib
-
 import pytest
 
 from localrag.bench.report import as_markdown, recommendation, table, warnings
 from localrag.bench.runs import answer_bias, compare_models, models_to_compare, recommend_model, reliability_warning, save_run
 from localrag.errors import UsageError
-from localrag.system.files import shipped_data_path
 from tests.bench.rows import measured, run_of
 
 BROKEN = {"name": "broken.gguf", "given": "/models/broken.gguf", "error": "/models/broken.gguf is not a GGUF file.", "hint": ""}
@@ -74,17 +71,15 @@ def test_a_model_that_fails_is_not_recommended():
     chosen, reason = recommend_model([measured("bad", failed=5), measured("good"), BROKEN])
     assert (chosen["name"], "only one of 3 models" in reason) == ("good", True)
     assert recommend_model([measured("bad", failed=5), BROKEN]) is None
-    assert recommendation([BROKEN]) == "# localrag bench: no model here can be relied on"
+    assert recommendation([BROKEN]) == "No model here can be relied on."
 
 
-def test_the_recommendation_fits_into_models_toml():
-    """Pasted at the end, the file is read and has the model."""
-    lines = recommendation([measured('My "Model" Q4'), measured("b", typed=((1, 10, 10),) * 10)])
+def test_the_recommendation_ends_with_the_command_that_takes_the_model():
+    """A listed model is used by its name, another is added with its file; the words are quoted for a shell."""
+    best = recommendation([measured('My "Model" Q4'), measured("b", typed=((1, 10, 10),) * 10)])
 
-    table_ = tomllib.loads(shipped_data_path("models.toml").read_text(encoding="utf-8") + "\n" + lines)
-    assert table_["chat"]["my-model-q4"]["path"] == '/models/My "Model" Q4.gguf'
-    assert table_["default_chat"] == "smollm2-135m"
-    assert recommendation([measured("smollm2-135m")]).endswith('default_chat = "smollm2-135m"')
+    assert best.endswith("\n→ localrag models add '/models/My \"Model\" Q4.gguf' --use")
+    assert recommendation([measured("smollm2-135m")]).endswith("\n→ localrag models use smollm2-135m")
 
 
 def test_markdown_has_every_model():
