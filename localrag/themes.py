@@ -65,8 +65,8 @@ ITERATIONS = 10
 MIN_SUBJECT_NEARNESS, MIN_WORDLESS_NEARNESS = 0.25, 0.42
 MIN_JOINED_NEARNESS = 0.45  # of the center of a group to the name of a subject, to which its passages belong then
 MAX_WORD_SHARE = 0.3  # of the passages that have a word; one of more tells no subject
-MAX_SHARED, MAX_ALIKE = 0.4, 0.6  # of two subjects' passages, and of their names' cosine; of more alike ones the broader is a theme
-COUNTED_OF_DOCUMENT = 4  # passages, in the order of themes
+MAX_SHARED, MAX_ALIKE = 0.4, 0.6  # of two subjects' passages, and of their names' cosine
+COUNTED_OF_DOCUMENT = 4  # in the order of themes
 LANGUAGE_SAMPLE = 50  # passages whose language is that of the subjects
 _AND = re.compile(r" (?:and|und|y|e|et) |[与和]")
 _SPEECH = re.compile(r"^[\"'“‘「『]|[“”\"「」][^“”\"「」\n]*[“”\"「」]|(?<!\w)'.{0,400}'(?!\w)")
@@ -426,7 +426,8 @@ def _described(
     def theme(group: _Group) -> tuple[float, Theme]:
         own = np.array([centers[id(group)], *(center for key, center in centers.items() if key != id(group))])
         ranked = _ranked(group, phrases, of_passage, centered, own, len(shown), passages.places)
-        labels = [*filter(None, [group.subject]), *(phrase.label for score, phrase in ranked if score > 0 or not group.subject)]
+        labels = [phrase.label for score, phrase in ranked if not group.subject or (score > 0 and phrase.label not in group.subject)]
+        labels = [*filter(None, [group.subject]), *labels]
         members = group.members.tolist()
         if only_labelled and ranked and ranked[0][0] > 0 and not group.subject:
             members = [n for n in members if n in ranked[0][1].members]

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
+from pathlib import PurePosixPath
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +38,7 @@ from localrag.themes import Theme, describe_groups, find_themes, name_sides, sen
 MAX_THEMES, MAX_GROUPS = 12, 6  # of everything, and of the passages about a topic
 MAX_SENTENCES = 24  # of an answer
 MAX_QUOTES_ON_TOPIC = 12  # of one group
-MAX_MENTIONED_SHARE = 0.75  # of the documents that mention a subject; more mention it in their form
+MAX_MENTIONED_SHARE = 0.75  # of the documents that mention a subject
 MAX_GROUP_LABEL_CHARS = 40  # a longer one is a sentence
 DIVERSITY = 0.2  # of the sentences on a topic
 FORM_WEIGHT = 0.05  # of a sentence's form, relative to its cosine to the question
@@ -102,23 +103,23 @@ def _broadest(form: WholeForm, project: Project) -> tuple[Sequence[Theme], str]:
     documents = documents_store.document_paths(project.db)
     if len(documents) == 1 and (parts := _outline(load_passages(project.db), project)):
         return parts, "The parts of the document, in its order."
-    themes = stored_themes(project.db, project.folder)
-    if form is WholeForm.COMPARISON:
-        return _by_mentions(themes, project), "Counted are documents that have the words of a theme's name."
-    counted = "Counted are documents with a passage about the theme."
-    return sorted(themes[:MAX_THEMES], key=lambda theme: -len(theme.documents)), counted
+    found = _with_mentions(stored_themes(project.db, project.folder)[: 3 * MAX_THEMES], project)
+    # What nearly all documents have stands in their form.
+    found = [theme for theme in found if len(theme.documents) <= MAX_MENTIONED_SHARE * len(documents)] or found
+    chosen = found if form is WholeForm.COMPARISON else found[:MAX_THEMES]
+    note = "Counted are documents with the words of a theme's name, or a passage about it."
+    return sorted(chosen, key=lambda theme: -len(theme.documents))[:MAX_THEMES], note
 
 
-def _by_mentions(themes: Sequence[Theme], project: Project) -> list[Theme]:
-    """The themes whose name most documents mention, or one side of its "and", with these documents; none that nearly all mention."""
+def _with_mentions(themes: Sequence[Theme], project: Project) -> list[Theme]:
+    """Themes with the documents that have their name, or one side of its "and"."""
     ids = {path: document for document, path in documents_store.document_paths(project.db).items()}
     found = []
-    for theme in themes[: 3 * MAX_THEMES]:
+    for theme in themes:
         paths = set[str]().union(*(full_text.paths_with_phrase(project.db, side) for side in name_sides(theme.label)))
-        if len(paths) <= MAX_MENTIONED_SHARE * len(ids):  # others stand in the form of the documents
-            places = (PassagePlace(ids[path], "", 0, 0) for path in sorted(paths))
-            found.append(replace(theme, passages=(*theme.passages, *places)))
-    return sorted(found, key=lambda theme: -len(theme.documents))[:MAX_THEMES]
+        places = (PassagePlace(ids[path], "", 0, 0) for path in sorted(paths & ids.keys()))
+        found.append(replace(theme, passages=(*theme.passages, *places)))
+    return found
 
 
 async def write_by_theme(question: Question, project: Project) -> AnswerDraft:
@@ -297,7 +298,7 @@ def _by_date(question: Question, near: PassageSet, project: Project) -> Sequence
     step = -(-len(periods) // MAX_PERIODS)
     joined = [periods[at : at + step] for at in range(0, len(periods), step)]
     groups = [sorted(n for period in some for n in of_period[period]) for some in joined]
-    titles = [some[0] if len(some) == 1 else f"{some[0]}–{some[-1]}" for some in joined]
+    titles = ["–".join(dict.fromkeys(PurePosixPath(period).stem for period in (some[0], some[-1]))) for some in joined]
     themes = _told_for(question, near, groups, project)
     named = (replace(t, label=title, phrases=(t.label, *t.phrases[:2])) for t, title in zip(themes, titles, strict=True))
     return [theme for theme in named if theme.quotes]
