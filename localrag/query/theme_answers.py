@@ -31,7 +31,7 @@ from localrag.store import full_text, graph
 from localrag.store.passages import PassagePlace, PassageSet, load_passages, passage_texts
 from localrag.store.vectors import Vectors
 from localrag.text.language import frame_text
-from localrag.text.quotes import count_facts, informativeness, mmr, quote_text, sentence_quotes
+from localrag.text.quotes import count_facts, informativeness, is_repetition, mmr, quote_text, sentence_quotes
 from localrag.text.sentences import STOP_WORDS, collapse_whitespace, is_cjk
 from localrag.themes import Theme, describe_groups, find_themes, name_sides, sentences_in, stored_themes
 
@@ -70,7 +70,7 @@ def _sentences_each(themes: Sequence[Theme]) -> int:
 
 
 def _collection_summary(question: Question, project: Project) -> str:
-    """How many documents there are, and from when most of them are, above what all of them are about."""
+    """How many documents there are, and from when most of them are."""
     rows = dated_files(project) if whole_form(question.text, project) is WholeForm.ALL else []
     dates = sorted(row.date for row in rows if row.is_own_date)
     days = f" ({dates[0]} – {dates[-1]})" if 2 * len(dates) > len(rows) else ""
@@ -123,10 +123,7 @@ def _with_mentions(themes: Sequence[Theme], project: Project) -> list[Theme]:
 
 
 async def write_by_theme(question: Question, project: Project) -> AnswerDraft:
-    """The answer of `draft_by_theme` with what the model says of each of the broadest themes, from its sentences, above these.
-
-    The model writes about all of these themes concurrently; one of which it writes nothing has its sentences alone.
-    """
+    """The answer of `draft_by_theme` with what the model says of the broadest themes, each from its sentences, above these."""
     themes, note = themes_for(question, project)
     themes = themes[: 1 if question.wants_one_sentence else MAX_THEMES]
     most = _sentences_each(themes)
@@ -138,7 +135,9 @@ async def write_by_theme(question: Question, project: Project) -> AnswerDraft:
         own, whole = QueryBudget(deadline=question.budget.deadline), question.budget
         of_theme = replace(question, text=asked, on_point=None, watch=NO_CALLBACKS, options=options, budget=own)
         try:
-            return await write_cited_prose(of_theme, project, _theme_sources(theme, project), "theme", MAX_WRITTEN_CHARS)
+            points = await write_cited_prose(of_theme, project, _theme_sources(theme, project), "theme", MAX_WRITTEN_CHARS)
+            said = [quote_text(q) for q in theme.quotes]
+            return [p for p in points if p.unit and p.unit.claim and not any(is_repetition(p.unit.claim, text) for text in said)]
         except CALL_ERRORS as error:
             own.failures.append(str(error))
             return []
@@ -161,7 +160,7 @@ async def write_by_theme(question: Question, project: Project) -> AnswerDraft:
         for n, theme in enumerate(themes):
             tell(_layout(f"**{theme_title(theme, question, project)}**"))
             if n < len(tasks):
-                told = [point for point in await tasks[n] if point.unit and point.unit.claim]
+                told = await tasks[n]
                 tell(*(replace(p, unit=replace(p.unit, before=" " if k else "\n")) for k, p in enumerate(told) if p.unit))
                 advance(1)
             quotes = _fitting_quotes(theme, question)[:most]

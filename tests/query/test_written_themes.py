@@ -61,6 +61,19 @@ def test_each_theme_is_written_from_its_own_sentences(ask):
     assert "cut off" not in answer.note
 
 
+def own_sentence(request):
+    """A sentence of the model's own, another for each request."""
+    return f"Townspeople remember {len(request.messages[-1]['content'])} things of that winter. [1]"
+
+
+def test_a_copy_of_a_sentence_that_stands_below_is_left_out(ask):
+    """Where the model repeats a sentence of a theme, each sentence is there once."""
+    answer, requests = ask(first_sentence)
+
+    assert len(requests) == 5
+    assert all(re.match(r"\*\*.*\*\*\n(?:- |The captain said)", section) for section in THEME.split(answer.answer)[1:])
+
+
 THEME = re.compile(r"^(?=\*\*\S.* \(in \d+ of 17 documents\)\*\*$)", re.MULTILINE)
 
 
@@ -70,11 +83,14 @@ THEME = re.compile(r"^(?=\*\*\S.* \(in \d+ of 17 documents\)\*\*$)", re.MULTILIN
 )
 def test_a_theme_of_which_the_model_says_nothing_has_its_sentences_alone(ask, says):
     """What is declined or fails costs itself alone: every theme is there, with sentences, and the answer is no refusal."""
-    answer, requests = ask(lambda request: says if "Tern Slip" in request.messages[-1]["content"] else first_sentence(request))
+    answer, requests = ask(lambda request: says if "Tern Slip" in request.messages[-1]["content"] else own_sentence(request))
     _, *sections = THEME.split(answer.answer)
-    told = ["\n- " in section.partition("**\n")[2] and not section.partition("**\n")[2].startswith("- ") for section in sections]
 
-    assert sum(told) == sum("Tern Slip" not in r.messages[-1]["content"] for r in requests) < 5
+    assert (
+        sum("Townspeople remember" in section for section in sections)
+        == sum("Tern Slip" not in r.messages[-1]["content"] for r in requests)
+        < 5
+    )
     assert all("\n- " in section for section in sections)
     assert answer.is_answerable
     assert ("the step failed" in answer.note) == isinstance(says, EngineError)
