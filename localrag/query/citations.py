@@ -118,10 +118,8 @@ class Citer:
         before = "\n\n" * bool(self._text) + (f"**{point.title}**\n" if point.title else "") + "- " * self._bullets
         if point.passage:
             self._add_passage(point, *point.passage)
-        elif point.unit and point.is_generated:
-            self._add_unit(point.unit, point)
         elif point.unit:
-            self._say_unit(point.unit, Verdict(SUPPORTED_STATE, point.quotes))
+            self._add_unit(point.unit, point)
         elif point.is_generated:
             for n, unit in enumerate(parse_units(point.text)):
                 self._add_unit(unit if n else replace(unit, before=before + unit.before), point)

@@ -40,7 +40,7 @@ from localrag.query.reading_budget import (
     map_call_overhead,
     rank_by_relevance,
 )
-from localrag.query.theme_answers import draft_by_theme, write_by_theme
+from localrag.query.theme_answers import draft_by_theme
 from localrag.records import Report
 from localrag.store import chunks, graph, vectors
 from localrag.text.language import frame_text
@@ -152,13 +152,8 @@ ScoredPoint = tuple[float, AnswerPoint]  # helpfulness of 0 to 100, and the poin
 async def ask_global(question: Question, project: Project) -> AnswerDraft:
     """Answer from the reports of one level, or from a dynamic selection of reports (`dynamic`)."""
     chosen = question.options.dynamic or question.options.level is not None or question.options.max_calls is not None
-    if question.is_extractive and not chosen:
-        by_theme = draft_by_theme(question, project)
-        if by_theme.points:
-            return by_theme
-        if whole_form(question.text, project) in (WholeForm.TOPIC, WholeForm.CHANGE):
-            labels = ", ".join(theme.label for theme in stored_themes(project.db, project.folder)[:N_NAMED_THEMES])
-            return replace(await refusal_draft(question, question.near, project), note=frame_text("themes", question.text, labels=labels))
+    if question.is_extractive and not chosen and (by_theme := await _told_by_theme(question, project)):
+        return by_theme
     level: int | None = None
     if question.options.dynamic:
         ids, note = await select_reports(question, project)
@@ -170,7 +165,8 @@ async def ask_global(question: Question, project: Project) -> AnswerDraft:
         return AnswerDraft(points, "" if points else "No report of this level is relevant to the question.", level, note)
     is_slow = is_slow_map(question, project, await _size_of_reports(ids, project))
     if not ids or (is_slow and not question.options.context_only):
-        return await _write_by_theme(question, ids, project)
+        draft = await _told_by_theme(question, project) or AnswerDraft(quote_reports(question, ids, project))
+        return replace(draft, note=f"{draft.note} Not all reports were read: that takes too long here. All: --max-calls 50".strip())
     scored = rank_by_relevance(question, ids, graph.coverage_of(project.db, ids), project)
     order = [*scored, *(i for i in ids if i not in scored)]
     quoted = all(r.rating is None for r in graph.reports_of(project.db, order[:SAMPLE_REPORTS]))
@@ -192,12 +188,13 @@ def _size_of_passages(ids: Sequence[str], project: Project) -> int:
     return sum(c.tokens for c in sample) * len(ids) // max(1, len(sample))
 
 
-async def _write_by_theme(question: Question, ids: Sequence[str], project: Project) -> AnswerDraft:
-    """An answer by theme, where map calls over the reports would take too long."""
-    draft = await write_by_theme(question, project)
-    points = draft.points or draft_by_theme(question, project).points or quote_reports(question, ids, project)
-    note = "Not all reports were read: that takes too long here. All: --max-calls 50"
-    return replace(draft, points=points, note=f"{draft.note} {note}")
+async def _told_by_theme(question: Question, project: Project) -> AnswerDraft | None:
+    """Sentences of the documents by theme; a refusal that names themes if they say nothing of the topic; None without themes."""
+    by_theme = draft_by_theme(question, project)
+    if by_theme.points or whole_form(question.text, project) not in (WholeForm.TOPIC, WholeForm.CHANGE):
+        return by_theme if by_theme.points else None
+    labels = ", ".join(theme.label for theme in stored_themes(project.db, project.folder)[:N_NAMED_THEMES])
+    return replace(await refusal_draft(question, question.near, project), note=frame_text("themes", question.text, labels=labels))
 
 
 async def ask_text_map_reduce(question: Question, project: Project) -> AnswerDraft:

@@ -4,9 +4,8 @@ Without a topic these are the themes of all documents. With one, the passages ne
 groups them by date, one that compares periods has the themes of each. A single document is told along its parts.
 """
 
-import asyncio
 import re
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
@@ -15,13 +14,9 @@ from pathlib import PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-from localrag.llm.model import CALL_ERRORS
 from localrag.project import Project
-from localrag.query.abstractive import write_cited_prose
-from localrag.query.answer_markdown import AnswerUnit, UnitKind
-from localrag.query.basic_search import place_of
 from localrag.query.collection_questions import ABOUT_FILES, dated_files
-from localrag.query.question import NO_CALLBACKS, AnswerDraft, AnswerPoint, DraftSource, QueryBudget, Question, quote_point
+from localrag.query.question import AnswerDraft, AnswerPoint, Question, quote_point
 from localrag.query.question_kind import WholeForm, whole_form
 from localrag.query.retriever import content_stems
 from localrag.records import Quote
@@ -31,7 +26,7 @@ from localrag.store import full_text, graph
 from localrag.store.passages import PassagePlace, PassageSet, load_passages, passage_texts
 from localrag.store.vectors import Vectors
 from localrag.text.language import frame_text
-from localrag.text.quotes import count_facts, informativeness, is_repetition, mmr, quote_text, sentence_quotes
+from localrag.text.quotes import count_facts, informativeness, mmr, quote_text, sentence_quotes
 from localrag.text.sentences import STOP_WORDS, collapse_whitespace, is_cjk
 from localrag.themes import Theme, describe_groups, find_themes, name_sides, sentences_in, stored_themes
 
@@ -49,7 +44,6 @@ MIN_TOPIC_NEARNESS = 0.25  # of a passage to a topic, its cosine and a share of 
 WORDS_WEIGHT = 0.3  # of the question's words that a passage has, relative to its cosine
 MIN_COMPARED_COSINE = 0.45  # of the passage nearest to a comparison of things
 MAX_PERIODS = 8
-MAX_WRITTEN_THEMES, MAX_READ_QUOTES, MAX_WRITTEN_CHARS = 5, 4, 250  # that a model writes about, from its sentences, and of each
 MAX_PARTS = 8  # of a single document
 MIN_NAME_SHARE, SENTENCES_READ, MAX_PERSONS = 0.2, 8, 8  # of mentions that have a name; compared; persons
 _YEAR = re.compile(r"\b(1[5-9]\d\d|20\d\d)\b(?:\s*(?:-|–|—|to|bis|à|a|至|到)\s*(\d{4}|\d\d)\b)?")
@@ -120,66 +114,6 @@ def _with_mentions(themes: Sequence[Theme], project: Project) -> list[Theme]:
         places = (PassagePlace(ids[path], "", 0, 0) for path in sorted(paths & ids.keys()))
         found.append(replace(theme, passages=(*theme.passages, *places)))
     return found
-
-
-async def write_by_theme(question: Question, project: Project) -> AnswerDraft:
-    """The answer of `draft_by_theme` with what the model says of the broadest themes, each from its sentences, above these."""
-    themes, note = themes_for(question, project)
-    themes = themes[: 1 if question.wants_one_sentence else MAX_THEMES]
-    most = _sentences_each(themes)
-    is_of_all = whole_form(question.text, project) is WholeForm.ALL
-
-    async def written(theme: Theme) -> list[AnswerPoint]:
-        asked = frame_text("theme_question", question.text, label=theme.label) if is_of_all else question.text
-        options = replace(question.options, response_type=question.options.response_type or "one or two sentences")
-        own, whole = QueryBudget(deadline=question.budget.deadline), question.budget
-        of_theme = replace(question, text=asked, on_point=None, watch=NO_CALLBACKS, options=options, budget=own)
-        try:
-            points = await write_cited_prose(of_theme, project, _theme_sources(theme, project), "theme", MAX_WRITTEN_CHARS)
-            said = [quote_text(q) for q in theme.quotes]
-            return [p for p in points if p.unit and p.unit.claim and not any(is_repetition(p.unit.claim, text) for text in said)]
-        except CALL_ERRORS as error:
-            own.failures.append(str(error))
-            return []
-        finally:
-            whole.calls_made += own.calls_made
-            whole.failures += own.failures
-            whole.is_exhausted |= own.is_exhausted
-
-    points, advance = list[AnswerPoint](), question.progress_counter("writing {} themes …", min(MAX_WRITTEN_THEMES, len(themes)))
-
-    def tell(*more: AnswerPoint) -> None:
-        points.extend(more)
-        if question.on_point:
-            deque(map(question.on_point, more), maxlen=0)
-
-    tasks = [asyncio.create_task(written(theme)) for theme in themes[:MAX_WRITTEN_THEMES]]
-    try:
-        if themes and (summary := _collection_summary(question, project)):
-            tell(_layout(summary))
-        for n, theme in enumerate(themes):
-            tell(_layout(f"**{theme_title(theme, question, project)}**"))
-            if n < len(tasks):
-                told = await tasks[n]
-                tell(*(replace(p, unit=replace(p.unit, before=" " if k else "\n")) for k, p in enumerate(told) if p.unit))
-                advance(1)
-            quotes = _fitting_quotes(theme, question)[:most]
-            tell(*(AnswerPoint(q.text, (q,), unit=AnswerUnit(UnitKind.SENTENCE, quote_text(q), "\n- ")) for q in quotes))
-    finally:
-        for task in tasks:
-            task.cancel()
-    return AnswerDraft(tuple(points), note=note)
-
-
-def _layout(text: str) -> AnswerPoint:
-    return AnswerPoint(text, (), unit=AnswerUnit(UnitKind.LAYOUT, text, "\n\n"), is_generated=True)
-
-
-def _theme_sources(theme: Theme, project: Project) -> list[DraftSource]:
-    """The sentences of a theme, each with its document."""
-    paths = documents_store.document_paths(project.db)
-    document_of = {place.chunk: place.document for place in theme.passages}
-    return [DraftSource(quote_text(q), (q,), place_of(paths[document_of[q.chunk_id]], ())) for q in theme.quotes[:MAX_READ_QUOTES]]
 
 
 def _names_topic(question: Question, near: PassageSet) -> bool:
