@@ -76,18 +76,22 @@ Members = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """A theme: its label, key phrases, passages and sentences, those nearest to its center first, and the themes it divides into."""
+    """A theme: its label, key phrases, passages and sentences, those nearest to its center first, and the themes it divides into.
+
+    `named_in`: the ids of documents that have its name, where these were looked for.
+    """
 
     label: str
     phrases: tuple[str, ...]
     passages: tuple[PassagePlace, ...]
     quotes: tuple[Quote, ...]
     parts: tuple["Theme", ...] = ()
+    named_in: tuple[str, ...] = ()
 
     @property
     def documents(self) -> frozenset[str]:
-        """The ids of the documents with a passage of the theme."""
-        return frozenset(p.document for p in self.passages)
+        """The ids of the documents with a passage of the theme, or its name."""
+        return frozenset(p.document for p in self.passages) | frozenset(self.named_in)
 
 
 def stored_themes(db: Database, folder: Path) -> tuple[Theme, ...]:

@@ -28,7 +28,7 @@ from localrag.store.vectors import Vectors
 from localrag.text.language import frame_text
 from localrag.text.quotes import count_facts, informativeness, mmr, quote_text, sentence_quotes
 from localrag.text.sentences import STOP_WORDS, collapse_whitespace, is_cjk
-from localrag.themes import Theme, describe_groups, find_themes, name_sides, sentences_in, stored_themes
+from localrag.themes import Theme, describe_groups, find_themes, load_subjects, name_sides, sentences_in, stored_themes
 
 MAX_THEMES, MAX_GROUPS = 12, 6  # of everything, and of the passages about a topic
 MAX_SENTENCES = 24  # of an answer
@@ -111,8 +111,7 @@ def _with_mentions(themes: Sequence[Theme], project: Project) -> list[Theme]:
     found = []
     for theme in themes:
         paths = set[str]().union(*(full_text.paths_with_phrase(project.db, side) for side in name_sides(theme.label)))
-        places = (PassagePlace(ids[path], "", 0, 0) for path in sorted(paths & ids.keys()))
-        found.append(replace(theme, passages=(*theme.passages, *places)))
+        found.append(replace(theme, named_in=tuple(ids[path] for path in sorted(paths & ids.keys()))))
     return found
 
 
@@ -249,10 +248,10 @@ def named_periods(question: str) -> list[tuple[int, int]]:
 def _themes_of_periods(periods: Sequence[tuple[int, int]], project: Project) -> Sequence[Theme]:
     """The broadest themes of the documents of each period; nothing where a period has none."""
     dates = {d: int(day[:4]) for d, day in documents_store.document_dates(project.db).items() if day[:4].isdigit()}
-    passages, found = load_passages(project.db), list[Theme]()
+    passages, subjects, found = load_passages(project.db), load_subjects(project.db, project.folder), list[Theme]()
     for first, last in periods[:2]:
         inside = [n for n, p in enumerate(passages.places) if first <= dates.get(p.document, 0) <= last]
-        themes = find_themes(project.db, passages.some(inside), levels=1)[:MAX_GROUPS]
+        themes = find_themes(project.db, passages.some(inside), levels=1, subjects=subjects)[:MAX_GROUPS]
         if not themes:
             return ()
         years = str(first) if first == last else f"{first}–{last}"
