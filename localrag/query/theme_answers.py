@@ -33,7 +33,7 @@ from localrag.themes import Theme, describe_groups, find_themes, load_subjects, 
 MAX_THEMES, MAX_GROUPS = 12, 6  # of everything, and of the passages about a topic
 MAX_SENTENCES = 24  # of an answer
 MAX_QUOTES_ON_TOPIC = 12  # of one group
-MAX_MENTIONED_SHARE = 0.75  # of the documents that mention a subject
+MAX_MENTIONED_SHARE = 0.6  # of the documents that have the name of a theme
 MAX_GROUP_LABEL_CHARS = 40  # a longer one is a sentence
 DIVERSITY = 0.2  # of the sentences on a topic
 FORM_WEIGHT = 0.05  # of a sentence's form, relative to its cosine to the question
@@ -97,21 +97,20 @@ def _broadest(form: WholeForm, project: Project) -> tuple[Sequence[Theme], str]:
     documents = documents_store.document_paths(project.db)
     if len(documents) == 1 and (parts := _outline(load_passages(project.db), project)):
         return parts, "The parts of the document, in its order."
-    found = _with_mentions(stored_themes(project.db, project.folder)[: 3 * MAX_THEMES], project)
-    # What nearly all documents have stands in their form.
-    found = [theme for theme in found if len(theme.documents) <= MAX_MENTIONED_SHARE * len(documents)] or found
-    chosen = found if form is WholeForm.COMPARISON else found[:MAX_THEMES]
+    themes = stored_themes(project.db, project.folder)
+    found = _with_mentions(themes[: 3 * MAX_THEMES if form is WholeForm.COMPARISON else MAX_THEMES], project)
     note = "Counted are documents with the words of a theme's name, or a passage about it."
-    return sorted(chosen, key=lambda theme: -len(theme.documents))[:MAX_THEMES], note
+    return sorted(found, key=lambda theme: -len(theme.documents))[:MAX_THEMES], note
 
 
 def _with_mentions(themes: Sequence[Theme], project: Project) -> list[Theme]:
-    """Themes with the documents that have their name, or one side of its "and"."""
+    """Themes with the documents that have their name, or one side of its "and", unless most have it: then it stands in their form."""
     ids = {path: document for document, path in documents_store.document_paths(project.db).items()}
     found = []
     for theme in themes:
-        paths = set[str]().union(*(full_text.paths_with_phrase(project.db, side) for side in name_sides(theme.label)))
-        found.append(replace(theme, named_in=tuple(ids[path] for path in sorted(paths & ids.keys()))))
+        sides = (full_text.paths_with_phrase(project.db, side) & ids.keys() for side in name_sides(theme.label))
+        named = set[str]().union(*(paths for paths in sides if len(paths) <= MAX_MENTIONED_SHARE * len(ids)))
+        found.append(replace(theme, named_in=tuple(ids[path] for path in sorted(named))))
     return found
 
 
