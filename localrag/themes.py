@@ -172,11 +172,16 @@ def subject_names(language: str) -> tuple[str, ...]:
 
 def missing_subject_names(db: Database) -> tuple[str, ...]:
     """The names of subjects in the language of the documents, unless their vectors by the index's embedder are stored."""
+    folder = folder_of(db)
+    if subjects_file(db, folder).exists() and is_recorded_cache_file(themes_file(db, folder)):
+        return ()
     places = load_passages(db).places
     sample = passage_texts(db, places[:: 1 + len(places) // LANGUAGE_SAMPLE])
     languages = Counter(map(detect_language, sample)).most_common(1)
     names = subject_names(languages[0][0]) if languages else ()
-    known = load_subjects(db, folder_of(db))
+    known = load_subjects(db, folder)
+    if not names:
+        save_subjects(db, (), np.empty((0, 1), np.float32))
     return () if known and tuple(known.names) == names else names
 
 
@@ -184,7 +189,7 @@ def save_subjects(db: Database, names: Sequence[str], vectors: Vectors) -> None:
     """Store the names of subjects with their vectors, (n, d), in a cache file, where there is room."""
     file = subjects_file(db, folder_of(db))
     with suppress(OSError), atomic_file(file) as part, part.open("wb") as target:
-        np.savez(target, names=np.array(names), vectors=_centered(vectors))
+        np.savez(target, names=np.array(names), vectors=_centered(vectors) if names else vectors)
     record_cache_file(file)
 
 
@@ -194,7 +199,7 @@ def load_subjects(db: Database, folder: Path) -> SubjectNames | None:
     if not is_recorded_cache_file(file):
         return None
     with np.load(file) as stored:
-        return SubjectNames(stored["names"].tolist(), stored["vectors"])
+        return SubjectNames(stored["names"].tolist(), stored["vectors"]) if len(stored["names"]) else None
 
 
 def subjects_file(db: Database, folder: Path) -> Path:

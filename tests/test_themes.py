@@ -11,7 +11,18 @@ from localrag.store.chunks import chunks_by_id
 from localrag.store.opening import open_index
 from localrag.store.passages import PassageSet, load_passages, passage_texts
 from localrag.text.sentences import STOP_WORDS, word_prefixes
-from localrag.themes import describe_groups, find_themes, load_subjects, nearest_passages, stored_themes, subject_names, update_themes
+from localrag.themes import (
+    describe_groups,
+    find_themes,
+    load_subjects,
+    missing_subject_names,
+    nearest_passages,
+    save_subjects,
+    stored_themes,
+    subject_names,
+    subjects_file,
+    update_themes,
+)
 from tests.conftest import write_documents
 
 SUBJECTS = {
@@ -96,6 +107,18 @@ def test_subjects_have_names_in_five_languages():
     assert {len(set(names)) for names in tables} == {len(tables[0])}
     assert all(name.strip() for names in tables for name in names)
     assert subject_names("fi") == ()
+
+
+def test_documents_in_a_language_without_names_of_subjects_have_themes_of_their_own(tmp_path):
+    """The run notes it, and the next one has nothing to embed."""
+    folder = index_valley(tmp_path, lambda line: f"Majakka ja leipä ja lampaat ovat tämän kertomuksen aiheet, {line}")
+    with closing(open_index(folder / ".localrag")) as db:
+        subjects_file(db, folder / ".localrag").unlink()
+        save_subjects(db, (), np.empty((0, 1), np.float32))
+
+        assert load_subjects(db, folder / ".localrag") is None
+        assert stored_themes(db, folder / ".localrag")
+        assert missing_subject_names(db) == ()
 
 
 def test_what_all_documents_repeat_is_no_theme(db):
