@@ -188,9 +188,10 @@ def missing_subject_names(db: Database) -> tuple[str, ...]:
 def save_subjects(db: Database, names: Sequence[str], vectors: Vectors) -> None:
     """Store the names of subjects with their vectors, (n, d), in a cache file, where there is room."""
     file = subjects_file(db, folder_of(db))
-    with suppress(OSError), atomic_file(file) as part, part.open("wb") as target:
-        np.savez(target, names=np.array(names), vectors=_centered(vectors) if names else vectors)
-    record_cache_file(file)
+    with suppress(OSError):
+        with atomic_file(file) as part, part.open("wb") as target:
+            np.savez(target, names=np.array(names), vectors=_centered(vectors) if names else vectors)
+        record_cache_file(file)
 
 
 def load_subjects(db: Database, folder: Path) -> SubjectNames | None:
@@ -227,8 +228,11 @@ def find_themes(db: Database, passages: PassageSet, *, levels: int = MAX_LEVELS,
         groups = _joined(groups, others, _centered(passages.vectors), subjects) if subjects and groups else [*others]
     described = _described(db, passages, groups, common, only_labelled=True)
     described.sort(key=lambda row: -_breadth(place.document for place in row[1].passages) * min(1.0, np.sqrt(row[0])))
-    telling = {theme.label: theme for score, theme in reversed(described) if score > 0 and len(theme.documents) >= least}
-    return tuple(theme for _, theme in described if theme in telling.values()) if telling else tuple(theme for _, theme in described)
+    telling = dict[str, Theme]()
+    for score, theme in described:
+        if score > 0 and len(theme.documents) >= least:
+            telling.setdefault(theme.label, theme)
+    return tuple(telling.values()) or tuple(theme for _, theme in described)
 
 
 def _breadth(documents: Iterable[str]) -> int:

@@ -167,6 +167,8 @@ def recommendation(models: Sequence[TableRow]) -> str:
     if not recommended:
         return "No model here can be relied on."
     model, reason = recommended
+    if model["given"].startswith("http"):
+        return f"Best here: {model['name']}, {reason}\n→ localrag index PATH --model {model['given']}"
     command = ["models", "use", model["name"]] if model["name"] in merged_models()["chat"] else ["models", "add", model["given"], "--use"]
     return f"Best here: {model['name']}, {reason}\n→ localrag {shlex.join(command)}"
 

@@ -44,11 +44,10 @@ class CollectionKind(StrEnum):
 
 
 COLLECTION_KINDS = tuple(CollectionKind)
-ABOUT_FILES = frozenset(  # words of questions that name the documents, or that documents say something
+ABOUT_FILES = frozenset(
     """
     file files document documents doc docs text texts note notes list find show mention mentions mentioned contain contains containing word
-    name appear appears occur occurs refer refers talk talks about every all letter letters minutes diary reports say says said write writes
-    written tell tells told describe described happens discussed compare summarise summarize give overview
+    name appear appears occur occurs refer refers talk talks about every all
     datei dateien dokument dokumente dokumenten unterlagen wort name erwähnen erwähnt enthalten enthält kommt vorkommt vor etwas steht
     fichier fichiers mentionnent mentionne contiennent apparaît parlent mot archivo archivos documentos mencionan contienen aparece palabra
     """.split()

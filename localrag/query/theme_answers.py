@@ -46,6 +46,13 @@ MIN_COMPARED_COSINE = 0.45  # of the passage nearest to a comparison of things
 MAX_PERIODS = 8
 MAX_PARTS = 8  # of a single document
 MIN_NAME_SHARE, SENTENCES_READ, MAX_PERSONS = 0.2, 8, 8  # of mentions that have a name; compared; persons
+# Words of questions that name the documents, or say that these tell something.
+OFF_TOPIC = ABOUT_FILES | frozenset(
+    """
+    letter letters minutes diary reports say says said write writes written tell tells told describe described happens discussed compare
+    summarise summarize give overview
+    """.split()
+)
 _YEAR = re.compile(r"\b(1[5-9]\d\d|20\d\d)\b(?:\s*(?:-|–|—|to|bis|à|a|至|到)\s*(\d{4}|\d\d)\b)?")
 
 
@@ -104,7 +111,7 @@ def _broadest(form: WholeForm, project: Project) -> tuple[Sequence[Theme], str]:
 
 
 def _with_mentions(themes: Sequence[Theme], project: Project) -> list[Theme]:
-    """Themes with the documents that have their name, or one side of its "and", unless most have it: then it stands in their form."""
+    """Themes with the documents that have their name, or one side of its "and", unless most documents have it."""
     ids = {path: document for document, path in documents_store.document_paths(project.db).items()}
     found = []
     for theme in themes:
@@ -120,7 +127,7 @@ def _names_topic(question: Question, near: PassageSet) -> bool:
 
 
 def theme_title(theme: Theme, question: Question, project: Project) -> str:
-    """The label of a theme, its key phrases, and the number of documents with a passage about it, unless there is a single document."""
+    """The label of a theme, its key phrases, and the number of its documents, unless there is a single document."""
     total, label = len(documents_store.document_paths(project.db)), [theme.label, ", ".join(theme.phrases)]
     breadth = frame_text("breadth", question.text, n=len(theme.documents), total=total)
     title = ": ".join(filter(None, label))
@@ -162,14 +169,14 @@ def near_passages(question: Question, project: Project) -> PassageSet:
 
 def _topic_vector(question: Question, project: Project) -> Vectors:
     """The vector of what a question is about: of its words that neither name the documents nor say that these tell something."""
-    words = [word for word in re.findall(r"[\w'’-]+", question.text) if word.lower() not in ABOUT_FILES | STOP_WORDS]
+    words = [word for word in re.findall(r"[\w'’-]+", question.text) if word.lower() not in OFF_TOPIC | STOP_WORDS]
     vector = question.vector + project.embedder.embed([" ".join(words) or question.text])[0]
     return np.asarray(vector / np.linalg.norm(vector), np.float32)
 
 
 def _word_shares(question: str, texts: Sequence[str]) -> NDArray[np.float32]:
     """How much of the question's words each text has, rare ones counting more, 0 to 1."""
-    words = sorted(content_stems(question) - content_stems(" ".join(ABOUT_FILES))) or sorted(content_stems(question))
+    words = sorted(content_stems(question) - content_stems(" ".join(OFF_TOPIC))) or sorted(content_stems(question))
     has = np.array([[word in stems for word in words] for stems in map(content_stems, texts)], np.float32).reshape(len(texts), len(words))
     rarity = np.log((1 + len(texts)) / (1 + has.sum(axis=0)))
     return np.asarray(has @ rarity / max(float(rarity.sum()), 1e-9), np.float32)
