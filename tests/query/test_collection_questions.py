@@ -38,6 +38,7 @@ def ask(folder):
     [
         ("How many documents are there?", ["Documents: 4 (3 md, 1 txt)"]),
         ("List all files", ["Documents: 4", "- `docs/charter.txt`", "- `docs/letters/report.md` — Report on the accident", "(2022-08-19)"]),
+        ("Which are the oldest minutes?", ["The oldest", "minutes-2023-03.md", "(2023-03)"]),
         ("Which document is the latest?", ["The newest", "minutes-2024-06.md", "(2024-06)"]),
         ("Which file is the oldest?", ["The oldest", "docs/letters/report.md"]),
         ("Which documents mention the kiln?", ["“kiln” is in 2 of 4 documents", "charter.txt", "minutes-2023-03.md"]),
