@@ -56,6 +56,21 @@ class DocumentPart:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentBlock:
+    """A block of a document's text as its format marks it. `level`: of a heading, from 1; of an item of a list its depth, from 0.
+
+    `kind`: a `text.outline.BlockKind`. `columns`: the labels of a table's columns in order; a row stands as `label: value · label: value`
+    without its empty cells.
+    """
+
+    kind: str
+    start: int
+    end: int
+    level: int = 0
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """An indexed file. `path` is relative to the index's root if below it, absolute otherwise.
 
@@ -70,6 +85,7 @@ class Document:
     content_hash: str
     metadata: tuple[tuple[str, str], ...] = ()
     parts: tuple[DocumentPart, ...] = ()
+    blocks: tuple[DocumentBlock, ...] = ()
     date: str = ""
     date_source: str = ""
     title_source: str = ""

@@ -466,7 +466,8 @@ def _headings(db: Database, passages: PassageSet, shown: Sequence[int], common: 
         of_document[passages.places[n].document].append(n)
     below = defaultdict[str, set[int]](set)
     for document, members in of_document.items():
-        outline = Outline(documents_store.document_by_id(db, document))
+        stored = documents_store.document_by_id(db, document)
+        outline = Outline(stored.text, stored.blocks)
         for n in members:
             for heading in outline.headings_at(passages.places[n].start)[-2:]:
                 below[heading].add(n)

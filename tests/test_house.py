@@ -125,7 +125,9 @@ ROOMS = {
     "loaders": [
         {"column_labels", "discover", "encodings", "latex_units", "sandbox"},
         {"content", "delimited", "headers"},
-        {"code_pages", "containers", "inline_text", "latex_inputs", "number_formats", "numbering", "ocr", "page_images", "tabular"},
+        {"code_pages", "containers", "inline_text", "latex_inputs", "number_formats", "numbering", "ocr", "page_images"},
+        {"document_tree"},
+        {"tabular"},
         {"spans"},
         {"sheet_tables"},
         {"calendars", "html", "latex", "markup", "pdf", "rtf", "subtitles"},

@@ -32,7 +32,7 @@ class OpenedDocument:
     @cached_property
     def outline(self) -> Outline:
         """The headings and blocks of its text."""
-        return Outline(self.document.text)
+        return Outline(self.document.text, self.document.blocks)
 
     @cached_property
     def own_date(self) -> PartialDate | None:

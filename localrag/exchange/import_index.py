@@ -120,7 +120,7 @@ def _chunks(document: Document, places: Mapping[str, tuple[int, int]], counts: C
             new_spans += [(at + c.start, at + c.end) for c in split_document(part, counts, size=size, overlap=overlap)]
         at = max(at, end)
     spans = sorted({*spans, *new_spans})
-    texts, outline = [document.text[a:b] for a, b in spans], Outline(document.text)
+    texts, outline = [document.text[a:b] for a, b in spans], Outline(document.text, document.blocks)
     return [
         Chunk(content_id(document.id, a, b), document.id, n, a, b, text, tokens, outline.headings_at(a))
         for n, ((a, b), text, tokens) in enumerate(zip(spans, texts, counts(texts) if texts else [], strict=True))

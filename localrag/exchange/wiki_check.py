@@ -174,7 +174,7 @@ def _unsupported(statements: list[WikiStatement], check: SupportCheck, project: 
     @lru_cache(MAX_CACHED_DOCUMENTS)
     def opened(path: str) -> tuple[Document, Outline] | None:
         document = documents.find_document(project.db, path)
-        return (document, Outline(document.text)) if document else None
+        return (document, Outline(document.text, document.blocks)) if document else None
 
     for n, statement in enumerate(statements, 1):
         state, quote = statement_verdict(statement, check, project)

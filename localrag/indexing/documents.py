@@ -252,7 +252,7 @@ def split_document(
     size = max(size - counts([before])[0], size // 2) if before else size
     units = _units(text, spans or sentences(text), counts, size)
     weights = counts([text[start:end] for start, end in units])
-    outline, chunks = Outline(text), list[Chunk]()
+    outline, chunks = Outline(text, document.blocks), list[Chunk]()
     undivided = _undivided(outline, units, weights, size)
     inside = {unit: start for start, end in undivided.items() for unit in range(start + 1, end)}
     first = done = 0

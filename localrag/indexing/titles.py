@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import log, sqrt
 
+from localrag.records import Document
 from localrag.text.outline import Outline
 from localrag.text.parts_of_speech import is_english
 from localrag.text.sentences import is_cjk, join_names
@@ -103,9 +104,10 @@ class Section:
     end: int
 
 
-def titled_sections(text: str) -> list[Section]:
+def titled_sections(document: Document) -> list[Section]:
     """The sections of a document whose headings can be titles."""
-    headings = Outline(text).headings
+    text = document.text
+    headings = Outline(text, document.blocks).headings
     found = []
     for n, heading in enumerate(headings):
         end = next((later.start for later in headings[n + 1 :] if later.level <= heading.level), len(text))

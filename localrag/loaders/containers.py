@@ -8,17 +8,19 @@ import re
 import zlib
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
+from typing import TypeVar
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from localrag.loaders.content import InnerDocument, InnerFile, LoadOptions, ParsedFile, Unreadable, metadata_pairs, open_archive
-from localrag.records import DocumentPart
+from localrag.records import DocumentBlock, DocumentPart
 
 MAX_LISTED = 5  # files that were not read for the same reason, by name
 MAX_LEVELS = 32  # of documents within documents: messages nest 10 deep, attached files 4
 MAX_NAME_CHARS = 120  # of a component of an inner document's name
+Place = TypeVar("Place", DocumentPart, DocumentBlock)
 _NO_NAME_CHARS = re.compile(r"[\x00-\x1f\x7f\\]+")
 
 
@@ -148,20 +150,23 @@ class SplitText:
     name: str
     text: str
     parts: tuple[DocumentPart, ...]
+    blocks: tuple[DocumentBlock, ...] = ()
     title: str = ""
     metadata: tuple[tuple[str, str], ...] = ()
 
 
-def split_text(text: str, parts: Sequence[DocumentPart], inner: Sequence[InnerDocument]) -> list[SplitText]:
+def split_text(
+    text: str, parts: Sequence[DocumentPart], blocks: Sequence[DocumentBlock], inner: Sequence[InnerDocument]
+) -> list[SplitText]:
     """The text of a file and those of the files within it, which have different names; one without text lists what is in it."""
     ordered = _with_own_names(sorted(inner, key=lambda d: (d.start, -d.end)))
     parts = sorted(parts, key=lambda part: part.start)
-    found = [_part_of(text, parts, InnerDocument("", 0, 0, len(text)), ordered)]
+    found = [_part_of(text, parts, blocks, InnerDocument("", 0, 0, len(text)), ordered)]
     for n, document in enumerate(ordered):
         within = ordered[n + 1 : bisect_left(ordered, document.end, n + 1, key=lambda d: d.start)]
-        first = bisect_left(parts, document.start, key=lambda part: part.start)
-        last = bisect_right(parts, document.end, key=lambda part: part.start)
-        found.append(_part_of(text, parts[first:last], document, within))
+        first, last = bisect_left(parts, document.start, key=_start), bisect_right(parts, document.end, key=_start)
+        own = blocks[bisect_left(blocks, document.start, key=_start) : bisect_left(blocks, document.end, key=_start)]
+        found.append(_part_of(text, parts[first:last], own, document, within))
     return [part for part in found if part.text]
 
 
@@ -184,8 +189,18 @@ def _with_own_names(ordered: Sequence[InnerDocument]) -> list[InnerDocument]:
     return found
 
 
-def _part_of(text: str, parts: Sequence[DocumentPart], document: InnerDocument, within: Sequence[InnerDocument]) -> SplitText:
-    """The text of one document, without the documents within it, and the parts that lie in it as a whole."""
+def _start(span: DocumentPart | DocumentBlock) -> int:
+    return span.start
+
+
+def _part_of(
+    text: str,
+    parts: Sequence[DocumentPart],
+    blocks: Sequence[DocumentBlock],
+    document: InnerDocument,
+    within: Sequence[InnerDocument],
+) -> SplitText:
+    """The text of one document, without the documents within it, and the parts and blocks that lie in it as a whole."""
     pieces, olds, news, length = list[str](), list[int](), list[int](), 0
     position = document.start
     for cut, end in [*((d.cut, d.end) for d in within), (document.end, document.end)]:
@@ -196,11 +211,14 @@ def _part_of(text: str, parts: Sequence[DocumentPart], document: InnerDocument, 
             pieces.append(body)
             length += len(body) + 2
         position = max(position, end)
-    shifted = []
-    for part in parts:
-        place = bisect_right(olds, part.start) - 1
-        if place >= 0 and (part.start, part.end) != (document.cut, document.end) and part.end - olds[place] <= len(pieces[place]):
+
+    def moved(span: Place) -> Iterator[Place]:
+        place = bisect_right(olds, span.start) - 1
+        if place >= 0 and span.end - olds[place] <= len(pieces[place]):
             by = news[place] - olds[place]
-            shifted.append(DocumentPart(part.label, part.start + by, part.end + by))
+            yield replace(span, start=span.start + by, end=span.end + by)
+
+    shifted = (new for part in parts if (part.start, part.end) != (document.cut, document.end) for new in moved(part))
     own = "\n\n".join(pieces) or "\n".join(f"- {d.name.removeprefix(f'{document.name}/')}" for d in within)
-    return SplitText(document.name, own, tuple(shifted), document.title, document.metadata)
+    own_blocks = tuple(new for block in blocks for new in moved(block)) if pieces else ()
+    return SplitText(document.name, own, tuple(shifted), own_blocks, document.title, document.metadata)

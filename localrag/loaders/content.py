@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, cast
 from zipfile import BadZipFile, ZipFile
 
 from localrag.loaders.encodings import decode_bytes
-from localrag.records import DocumentPart
+from localrag.records import DocumentBlock, DocumentPart
 
 MEGABYTE = 1_000_000
 ONLY_IMAGES, A_PICTURE = "only images, no text (scanned?)", "a picture"  # reasons for unread scans without OCR
@@ -92,13 +92,14 @@ class InnerDocument:
 class ParsedFile:
     """The content of a file. `title`: from its metadata or first heading. `pages_to_ocr`: the numbers of pages that need OCR.
 
-    `text` and `parts` are of the whole file, also of the files within it, `inner`.
+    `text`, `parts` and `blocks` are of the whole file, also of the files within it, `inner`. What no block covers is outlined by its text.
     """
 
     text: str
     title: str = ""
     metadata: tuple[tuple[str, str], ...] = ()
     parts: tuple[DocumentPart, ...] = ()
+    blocks: tuple[DocumentBlock, ...] = ()
     pages_to_ocr: tuple[int, ...] = ()
     inner: tuple[InnerDocument, ...] = ()
 
@@ -162,8 +163,9 @@ def normalize_typography(content: ParsedFile) -> ParsedFile:
         return min(offset + shifts[bisect_right(ends, offset) - 1], len(text))
 
     parts = (DocumentPart(p.label, moved(p.start), moved(p.end)) for p in content.parts)
+    blocks = (replace(b, start=moved(b.start), end=moved(b.end)) for b in content.blocks)
     inner = (replace(d, cut=moved(d.cut), start=moved(d.start), end=moved(d.end)) for d in content.inner)
-    return replace(content, text=text, parts=tuple(parts), inner=tuple(inner))
+    return replace(content, text=text, parts=tuple(parts), blocks=tuple(blocks), inner=tuple(inner))
 
 
 def _plain_letters(text: str) -> str:

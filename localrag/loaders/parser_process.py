@@ -116,6 +116,9 @@ def parse_file(file: OpenFile, options: LoadOptions) -> ParsedFile:
         _replace_surrogates(" ".join(content.title.split())[:200]),
         tuple((_replace_surrogates(name), _replace_surrogates(value)) for name, value in content.metadata),
         tuple(replace(part, label=_replace_surrogates(part.label)) for part in content.parts),
+        tuple(
+            replace(block, columns=tuple(map(_replace_surrogates, block.columns))) if block.columns else block for block in content.blocks
+        ),
         inner=tuple(
             replace(
                 inner,

@@ -1,5 +1,6 @@
 """Reads files into Documents, through parser processes that can be stopped and replaced."""
 
+import operator
 import os
 import time
 from base64 import b64decode
@@ -21,9 +22,10 @@ from localrag.loaders.discover import DigestCache, relative_path
 from localrag.loaders.latex_inputs import input_definitions
 from localrag.loaders.ocr import OcrPages, read_hash
 from localrag.loaders.parser_process import OCR_SUFFIXES, PARSER_VERSIONS, PARSERS, TABULAR_SUFFIXES
-from localrag.records import Document, DocumentPart, SkippedFile, content_id
+from localrag.records import Document, DocumentBlock, DocumentPart, SkippedFile, content_id
 from localrag.system.child_process import ChildProcess, isolated_environment
 from localrag.system.files import stat_key
+from localrag.text.outline import BlockKind
 from localrag.text.sentences import Span
 
 _ENVIRONMENT_NAMES = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
@@ -184,13 +186,13 @@ def _load(
         return (SkippedFile(path, reason, answer["failed"], "" if answer["failed"] else content_hash),)
     text = answer["text"]
     parts = tuple(DocumentPart(p["label"], p["start"], p["end"]) for p in answer["parts"])
-    whole = SplitText("", text, parts, answer["title"], _metadata(answer["metadata"]))
+    whole = SplitText("", text, parts, _blocks(answer.get("blocks"), text), answer["title"], _metadata(answer["metadata"]))
     inner = _inner_documents(answer.get("inner"), text)
     if not inner:
         if sentences is not None and (spans := _spans(answer.get("sentences"), text)):
             sentences[path] = spans
         return (_document(path, whole, content_hash, after.st_mtime),)
-    main, *others = split_text(text, parts, inner)
+    main, *others = split_text(text, parts, whole.blocks, inner)
     found = {path: _document(path, replace(main, title=whole.title, metadata=whole.metadata), content_hash, after.st_mtime)}
     for other in others:
         own = f"{path}/{other.name}"
@@ -208,7 +210,7 @@ def _document(path: str, content: SplitText, content_hash: str, changed_at: floa
     date = (metadata_day, "metadata") if metadata_day else day_of_file(path, changed_at)
     title = (own_title or Path(path).stem, "document" if own_title else "file")
     key = content_id(path, content_id(content.text))
-    return Document(key, path, title[0], content.text, content_hash, content.metadata, content.parts, *date, title[1])
+    return Document(key, path, title[0], content.text, content_hash, content.metadata, content.parts, content.blocks, *date, title[1])
 
 
 def _metadata(pairs: Any) -> tuple[tuple[str, str], ...]:
@@ -227,6 +229,22 @@ def _inner_documents(rows: Any, text: str) -> list[InnerDocument]:
     except (TypeError, ValueError, KeyError, OverflowError):
         return []
     return found if all(0 <= d.cut <= d.start <= d.end <= len(text) for d in found) and are_nested(found) else []
+
+
+def _blocks(rows: Any, text: str) -> tuple[DocumentBlock, ...]:
+    """The blocks sent by the parser process, in order and apart; none if they are invalid, since a hostile file may control it."""
+
+    def block_of(row: Any) -> DocumentBlock:
+        columns = tuple(map(str, row["columns"]))
+        return DocumentBlock(BlockKind(row["kind"]), int(row["start"]), int(row["end"]), int(row["level"]), columns)
+
+    try:
+        found = tuple(map(block_of, rows or ()))
+    except (TypeError, ValueError, KeyError, OverflowError):
+        return ()
+    edges = [edge for block in found for edge in (block.start, block.end)]
+    is_valid = all(map(operator.le, edges, edges[1:])) and (not edges or (edges[0] >= 0 and edges[-1] <= len(text)))
+    return found if is_valid else ()
 
 
 def _spans(values: Any, text: str) -> list[Span]:

@@ -9,7 +9,9 @@ from typing import Any
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode
 from localrag.loaders.delimited import split_rows
+from localrag.loaders.document_tree import Block
 from localrag.loaders.headers import CellRow, find_layout
+from localrag.text.outline import BlockKind
 
 HEADER_SAMPLE_ROWS = 50  # rows examined to decide whether the first is a header
 
@@ -39,35 +41,39 @@ def _labelled(name: str, value: str) -> str:
 
 
 def table_lines(rows: Iterable[CellRow], *, likely: bool, header_rows: int | None = None) -> Iterator[str]:
-    """The lines of a table. `likely`: the first row is a header unless it looks like the rest.
+    """The lines of `tables`, with an empty one between two."""
+    for n, table in enumerate(tables(rows, likely=likely, header_rows=header_rows)):
+        yield from [""] * (n > 0)
+        yield from table.text.split("\n")
 
-    Empty rows separate the tables of a sheet; a table without a header takes that of the table before, unless it is of a single column.
-    A row of one cell above a table is its caption. `header_rows`: the number of header rows of the first table where it is known; cells
-    that span rows or columns are in each.
+
+def tables(rows: Iterable[CellRow], *, likely: bool, header_rows: int | None = None) -> Iterator[Block]:
+    """The tables of a sheet, which empty rows separate. `likely`: the first row is a header unless it looks like the rest.
+
+    A table without a header takes that of the table before, unless it is of a single column. A row of one cell above a table is its
+    caption. `header_rows`: the number of header rows of the first table where it is known; cells that span rows or columns are in each.
     """
     header: CellRow = ()
     is_first = True
     for filled, group in groupby(rows, key=any):
         if not filled:
             continue
-        if not is_first:
-            yield ""
         sample = list(islice(group, HEADER_SAMPLE_ROWS))
-        if not (is_first and header_rows):
-            yield from _captions(sample)
+        lines = [] if is_first and header_rows else list(_captions(sample))
         header = header if sum(map(bool, header)) > 1 else ()
         known_rows = header_rows if is_first else None
         is_first = False
         is_continued = bool(header) and max(map(len, sample)) >= len(header)
         layout = find_layout(sample, likely=likely and not header, header_rows=known_rows, can_be_pairs=not is_continued)
-        yield from (_particulars(row) for row in sample[: layout.n_above])
+        lines += [_particulars(row) for row in sample[: layout.n_above]]
         del sample[: layout.n_above + layout.n_header]
         if layout.n_header or layout.is_pairs:
             header = layout.header
         elif len(header) > 2 and max(sum(map(bool, row)) for row in sample) == 1:
             header = ()  # notes below a table
         line = _particulars if layout.is_pairs else partial(format_row, header)
-        yield from map(line, chain(sample, group))  # noqa: B031 - the rest of the group
+        lines += map(line, chain(sample, group))  # noqa: B031 - the rest of the group
+        yield Block(BlockKind.TABLE, "\n".join(lines), columns=() if layout.is_pairs else tuple(header))
 
 
 def _captions(rows: list[CellRow]) -> Iterator[str]:

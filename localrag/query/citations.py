@@ -252,7 +252,7 @@ def _verifier(db: Database) -> Callable[[Quote, int], Citation | None]:
             return None
         part = next((p.label for p in document.parts if p.start <= quote.start < p.end), "")
         if path not in outlines:
-            outlines[path] = Outline(document.text)
+            outlines[path] = Outline(document.text, document.blocks)
         headings = outlines[path].headings_at(quote.start)
         return Citation(n, path, quote.start, quote.end, quote.text, quote.chunk_id, part, headings)
 

@@ -125,7 +125,7 @@ def chunk_windows(chunks: Sequence[Chunk], project: Project) -> Iterator[Window]
             document = documents_store.find_document(project.db, documents_store.document_path(project.db, chunk.id))
             if document is None:
                 continue
-            known[chunk.document_id] = document, Outline(document.text)
+            known[chunk.document_id] = document, Outline(document.text, document.blocks)
         document, outline = known[chunk.document_id]
         for blocks in _stretches(_blocks_of(outline, chunk, document), document):
             if (document.id, blocks[0].start) not in seen and any(_says_something(b, document.text) for b in blocks):

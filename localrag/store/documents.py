@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from localrag.records import IMPORTED_MARK, Chunk, Document, DocumentPart, SkippedFile, content_id
+from localrag.records import IMPORTED_MARK, Chunk, Document, DocumentBlock, DocumentPart, SkippedFile, content_id
 from localrag.store import runs
 from localrag.store.chunks import chunk_row, chunks_of
 from localrag.store.collections import move_paths
@@ -25,7 +25,7 @@ from localrag.store.tombstones import move_tombstones, record_removal
 from localrag.system.files import FileStat
 
 MAX_FILE_NAMES = 20  # of a question that are looked up
-_DOCUMENT_COLUMNS = tuple(f.name for f in fields(Document) if f.name not in ("metadata", "parts"))  # without JSON
+_DOCUMENT_COLUMNS = tuple(f.name for f in fields(Document) if f.name not in ("metadata", "parts", "blocks"))  # without JSON
 
 
 def save_document(db: Database, document: Document, chunks: Sequence[Chunk], *, moved: bool = False) -> None:
@@ -74,7 +74,9 @@ def _insert_rows(db: Database, table: str, rows: Iterable[dict[str, Any]]) -> No
 def _document_row(document: Document) -> dict[str, Any]:
     parts = [[p.label, p.start, p.end] for p in document.parts]
     row = {name: getattr(document, name) for name in _DOCUMENT_COLUMNS}
-    return row | {name: json.dumps(v, ensure_ascii=False) for name, v in (("metadata", document.metadata), ("parts", parts))}
+    blocks = [[b.kind, b.start, b.end, b.level, b.columns] for b in document.blocks]
+    row |= {name: json.dumps(v, ensure_ascii=False) for name, v in (("metadata", document.metadata), ("parts", parts))}
+    return row | {"blocks": zlib.compress(json.dumps(blocks).encode()) if blocks else b""}
 
 
 def _has_graph(db: Database) -> bool:
@@ -220,9 +222,9 @@ def documents_of_chunks(db: Database, chunk_ids: Iterable[str]) -> dict[str, str
     )
 
 
-def document_by_id(db: Database, document_id: str) -> str:
-    """The text of a document."""
-    return str(next(db.query("SELECT text FROM documents WHERE id = ?", [document_id]))["text"])
+def document_by_id(db: Database, document_id: str) -> Document:
+    """The stored document with this id."""
+    return _document(next(db.query("SELECT * FROM documents WHERE id = ?", [document_id])))
 
 
 def document_headers(db: Database, ids: Iterable[str] | None = None) -> dict[str, str]:
@@ -235,10 +237,18 @@ def document_headers(db: Database, ids: Iterable[str] | None = None) -> dict[str
 def find_document(db: Database, path: str) -> Document | None:
     """The stored document at a path; None if there is none."""
     row = next(iter(db.query("SELECT * FROM documents WHERE path = ?", [path])), None)
-    if row is None:
-        return None
+    return _document(row) if row else None
+
+
+def _document(row: Mapping[str, Any]) -> Document:
     columns = {name: row[name] for name in _DOCUMENT_COLUMNS}
-    return Document(**columns, metadata=_pairs(row["metadata"]), parts=tuple(DocumentPart(*part) for part in json.loads(row["parts"])))
+    parts = tuple(DocumentPart(*part) for part in json.loads(row["parts"]))
+    return Document(**columns, metadata=_pairs(row["metadata"]), parts=parts, blocks=_blocks(row["blocks"]))
+
+
+def _blocks(packed: bytes) -> tuple[DocumentBlock, ...]:
+    rows = json.loads(zlib.decompress(packed)) if packed else []
+    return tuple(DocumentBlock(kind, start, end, level, tuple(columns)) for kind, start, end, level, columns in rows)
 
 
 def load_documents(db: Database) -> list[Document]:

@@ -14,7 +14,7 @@ from localrag.records import content_id
 from localrag.settings import INDEX_FOLDER
 
 SchemaObjects = dict[tuple[str, str], tuple[str, str | None]]  # (type, name) → (table, SQL)
-SCHEMA_HASH = "f2cddb95207fde4bf4b0"  # of the objects of `schema.SCHEMA`: comparing it is quicker than creating them
+SCHEMA_HASH = "88d7ea551c045b81c7c9"  # of the objects of `schema.SCHEMA`: comparing it is quicker than creating them
 DATABASE_FILE = "index.db"
 LINKED_FILES = ("domain.toml", "aliases.txt")  # files of the user, which localrag only reads
 

@@ -21,7 +21,7 @@ from localrag.errors import IndexMismatch, LocalragError
 from localrag.store.location import SCHEMA_HASH, SchemaObjects, schema_hash, schema_objects
 from localrag.system.installation import upgrade_hint
 
-SCHEMA_VERSION = 38  # PRAGMA user_version
+SCHEMA_VERSION = 39  # PRAGMA user_version
 
 # The number of rejected names of an extraction, NULL for invalid JSON; index and query must use the same expression.
 REJECTED_NAMES_EXPR = "CASE WHEN json_valid(result) THEN json_extract(result, '$.rejected_names') END"
@@ -29,8 +29,8 @@ REJECTED_NAMES_EXPR = "CASE WHEN json_valid(result) THEN json_extract(result, '$
 _DOCUMENT = """
     id TEXT PRIMARY KEY, path TEXT NOT NULL UNIQUE, title TEXT NOT NULL, text TEXT NOT NULL, content_hash TEXT NOT NULL,
     added_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, metadata TEXT NOT NULL DEFAULT '[]', parts TEXT NOT NULL DEFAULT '[]',
-    date TEXT NOT NULL DEFAULT '', date_source TEXT NOT NULL DEFAULT '', title_source TEXT NOT NULL DEFAULT '',
-    original_path TEXT NOT NULL DEFAULT ''"""
+    blocks BLOB NOT NULL DEFAULT x'', date TEXT NOT NULL DEFAULT '', date_source TEXT NOT NULL DEFAULT '',
+    title_source TEXT NOT NULL DEFAULT '', original_path TEXT NOT NULL DEFAULT ''"""
 
 _CHUNK = "ordinal INTEGER NOT NULL, start INTEGER NOT NULL, end INTEGER NOT NULL, text TEXT NOT NULL, tokens INTEGER NOT NULL"
 _CHUNK += ", headings TEXT NOT NULL DEFAULT '[]'"

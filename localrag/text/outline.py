@@ -7,8 +7,10 @@ which the signs occur); loaders of other formats write `# Title`. Every line is 
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from localrag.records import DocumentBlock
 
 MAX_TITLE_CHARS = 160  # a longer line is no heading
 _ATX = re.compile(r" {0,3}(#{1,6})[ \t]+(\S.*)")
@@ -66,24 +68,29 @@ class _Line:
         return not self.text.strip()
 
 
-def _lines(text: str) -> list[_Line]:
-    lines, start = [], 0
-    for line in text.splitlines(keepends=True):
+def _lines(text: str, start: int, end: int) -> list[_Line]:
+    lines = []
+    for line in text[start:end].splitlines(keepends=True):
         lines.append(_Line(start, start + len(line.rstrip("\r\n")), line.rstrip("\r\n")))
         start += len(line)
     return lines
 
 
 class Outline:
-    """The headings and blocks of a text."""
+    """The headings and blocks of a text: those that its format marks (`known`), and where it marks none, those that the text shows."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, known: Sequence[DocumentBlock] = ()) -> None:
         self.text = text
         self.headings: list[Heading] = []
         self.blocks: list[Block] = []
         self._levels: dict[str, int] = {}  # sign of an underline, with that of an overline → level
         self._path: list[Heading] = []
-        self._read(_lines(text))
+        position = 0
+        for block in known:
+            self._read(_lines(text, position, block.start))
+            self._add_known(block)
+            position = block.end
+        self._read(_lines(text, position, len(text)))
         self._starts = [block.start for block in self.blocks]
 
     def blocks_between(self, start: int, end: int) -> Sequence[Block]:
@@ -97,6 +104,18 @@ class Outline:
         n = bisect_right(self._starts, offset)
         return self.blocks[n - 1].headings if n else ()
 
+    def _add_known(self, block: DocumentBlock) -> None:
+        if block.kind == BlockKind.HEADING:
+            title = _title(self.text[block.start : block.end].lstrip("# "))
+            self._add_heading(Heading(block.start, block.end, block.level, title))
+        else:
+            self._add(block.start, block.end, BlockKind(block.kind))
+
+    def _add_heading(self, heading: Heading) -> None:
+        self.headings.append(heading)
+        self._path = [h for h in self._path if h.level < heading.level] + [heading]
+        self._add(heading.start, heading.end, BlockKind.HEADING)
+
     def _read(self, lines: list[_Line]) -> None:
         n = 0
         while n < len(lines):
@@ -104,13 +123,15 @@ class Outline:
                 n += 1
             elif (heading := self._heading(lines, n)) is not None:
                 found, n = heading
-                self.headings.append(found)
-                self._path = [h for h in self._path if h.level < found.level] + [found]
-                self._add(found.start, found.end, BlockKind.HEADING)
+                self._add_heading(found)
             else:
                 n = self._block(lines, n)
 
     def _add(self, start: int, end: int, kind: BlockKind) -> None:
+        before = self.blocks[-1] if self.blocks else None
+        if before and kind is before.kind is BlockKind.LIST and start == before.end + 1:  # the next item
+            self.blocks[-1] = replace(before, end=end)
+            return
         self.blocks.append(Block(start, end, kind, tuple(h.title for h in self._path)))
 
     def _heading(self, lines: list[_Line], n: int) -> tuple[Heading, int] | None:

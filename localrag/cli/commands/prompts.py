@@ -176,7 +176,7 @@ async def _tune_domain(project: "Project", passages: int) -> "Domain":
         raise UsageError("The index contains no text yet.", "Fill it: localrag index PATH")
     by_id = {c.id: c for c in chunks_store.all_chunks(project.db)}
     sampled = sample_chunks([by_id[i] for i in chunk_ids], matrix, passages)
-    cases = [DocumentCasing(documents.document_by_id(project.db, c.document_id)) for c in sampled]
+    cases = [DocumentCasing(documents.document_by_id(project.db, c.document_id).text) for c in sampled]
     return await tune_domain(sampled, cases, project.model, project.settings, await resolve_answer_style(project))
 
 

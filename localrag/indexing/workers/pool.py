@@ -128,7 +128,9 @@ def share_of(remaining: int, workers: int) -> int:
 def task_context(project: Project) -> TaskContext:
     """The context of tasks that run in this process."""
     db = project.db
-    return TaskContext(project.model, project.embedder, project.tagger, project.settings, lambda key: documents.document_by_id(db, key))
+    return TaskContext(
+        project.model, project.embedder, project.tagger, project.settings, lambda key: documents.document_by_id(db, key).text
+    )
 
 
 def worker_config(project: Project, *, cores: int = 0) -> WorkerConfig:
