@@ -20,7 +20,7 @@ from localrag.records import DocumentBlock, DocumentPart
 MAX_LISTED = 5  # files that were not read for the same reason, by name
 MAX_LEVELS = 32  # of documents within documents: messages nest 10 deep, attached files 4
 MAX_NAME_CHARS = 120  # of a component of an inner document's name
-Place = TypeVar("Place", DocumentPart, DocumentBlock)
+AnySpan = TypeVar("AnySpan", DocumentPart, DocumentBlock)
 _NO_NAME_CHARS = re.compile(r"[\x00-\x1f\x7f\\]+")
 
 
@@ -212,7 +212,7 @@ def _part_of(
             length += len(body) + 2
         position = max(position, end)
 
-    def moved(span: Place) -> Iterator[Place]:
+    def moved(span: AnySpan) -> Iterator[AnySpan]:
         place = bisect_right(olds, span.start) - 1
         if place >= 0 and span.end - olds[place] <= len(pieces[place]):
             by = news[place] - olds[place]

@@ -79,7 +79,7 @@ def _bare(address: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TextBlock:
     """A block of a document. `level`: of a heading, from 1; of an item of a list its depth, from 0.
 
     `marker`: of an item its bullet or number, empty for what goes on below it. `columns`: the labels of a table's columns, if it has them.
@@ -92,19 +92,19 @@ class Block:
     columns: tuple[str, ...] = ()
 
 
-def heading(level: int, text: str) -> Block:
+def heading(level: int, text: str) -> TextBlock:
     """A heading on one line."""
-    return Block(BlockKind.HEADING, " ".join(text.split()), min(max(level, 1), 6))
+    return TextBlock(BlockKind.HEADING, " ".join(text.split()), min(max(level, 1), 6))
 
 
-def paragraph(text: str) -> Block:
+def paragraph(text: str) -> TextBlock:
     """A paragraph, of one line or several."""
-    return Block(BlockKind.PARAGRAPH, text)
+    return TextBlock(BlockKind.PARAGRAPH, text)
 
 
-def item(depth: int, marker: str, text: str) -> Block:
+def item(depth: int, marker: str, text: str) -> TextBlock:
     """An item of a list, or without a marker what goes on below one."""
-    return Block(BlockKind.LIST, text, min(max(depth, 0), MAX_LIST_DEPTH), marker)
+    return TextBlock(BlockKind.LIST, text, min(max(depth, 0), MAX_LIST_DEPTH), marker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +116,14 @@ class RenderedText:
     parts: tuple[DocumentPart, ...] = ()
 
 
-def render(blocks: Iterable[Block]) -> RenderedText:
+def render(blocks: Iterable[TextBlock]) -> RenderedText:
     """Write blocks as Markdown: items of a list on lines of their own, other blocks between blank lines."""
     pieces: list[str] = []
     places: list[DocumentBlock] = []
     offset, before = 0, None
     for block in blocks:
-        text = clean_text(block.text)
-        if not text.strip():
+        text = clean_text(block.text).rstrip()
+        if not text:
             continue
         text = _before_text(block) + text
         if before is not None:
@@ -135,7 +135,7 @@ def render(blocks: Iterable[Block]) -> RenderedText:
     return RenderedText("".join(pieces), tuple(places))
 
 
-def _before_text(block: Block) -> str:
+def _before_text(block: TextBlock) -> str:
     """What stands before the text of a block."""
     if block.kind is BlockKind.HEADING:
         return f"{'#' * block.level} "

@@ -9,7 +9,7 @@ from typing import Any
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode
 from localrag.loaders.delimited import split_rows
-from localrag.loaders.document_tree import Block
+from localrag.loaders.document_tree import TextBlock
 from localrag.loaders.headers import CellRow, find_layout
 from localrag.text.outline import BlockKind
 
@@ -42,17 +42,23 @@ def _labelled(name: str, value: str) -> str:
 
 def table_lines(rows: Iterable[CellRow], *, likely: bool, header_rows: int | None = None) -> Iterator[str]:
     """The lines of `tables`, with an empty one between two."""
-    for n, table in enumerate(tables(rows, likely=likely, header_rows=header_rows)):
+    for n, (_, lines) in enumerate(_tables(rows, likely, header_rows)):
         yield from [""] * (n > 0)
-        yield from table.text.split("\n")
+        yield from lines
 
 
-def tables(rows: Iterable[CellRow], *, likely: bool, header_rows: int | None = None) -> Iterator[Block]:
+def tables(rows: Iterable[CellRow], *, likely: bool, header_rows: int | None = None) -> Iterator[TextBlock]:
     """The tables of a sheet, which empty rows separate. `likely`: the first row is a header unless it looks like the rest.
 
     A table without a header takes that of the table before, unless it is of a single column. A row of one cell above a table is its
     caption. `header_rows`: the number of header rows of the first table where it is known; cells that span rows or columns are in each.
     """
+    for columns, lines in _tables(rows, likely, header_rows):
+        yield TextBlock(BlockKind.TABLE, "\n".join(lines), columns=columns)
+
+
+def _tables(rows: Iterable[CellRow], likely: bool, header_rows: int | None) -> Iterator[tuple[tuple[str, ...], Iterator[str]]]:
+    """The labels of the columns and the lines of each table, row by row."""
     header: CellRow = ()
     is_first = True
     for filled, group in groupby(rows, key=any):
@@ -72,8 +78,7 @@ def tables(rows: Iterable[CellRow], *, likely: bool, header_rows: int | None = N
         elif len(header) > 2 and max(sum(map(bool, row)) for row in sample) == 1:
             header = ()  # notes below a table
         line = _particulars if layout.is_pairs else partial(format_row, header)
-        lines += map(line, chain(sample, group))  # noqa: B031 - the rest of the group
-        yield Block(BlockKind.TABLE, "\n".join(lines), columns=() if layout.is_pairs else tuple(header))
+        yield () if layout.is_pairs else tuple(header), chain(lines, map(line, chain(sample, group)))  # noqa: B031 - the rest of the group
 
 
 def _captions(rows: list[CellRow]) -> Iterator[str]:
