@@ -24,6 +24,7 @@ from localrag.errors import ModelError, known_error
 from localrag.model_files import shipped_models
 from localrag.system.files import shipped_data_path
 from localrag.system.installation import reinstall_hint
+from localrag.text.markdown import without_deleted
 
 Array = NDArray[np.float32]
 TokenIds = Sequence[int]
@@ -102,7 +103,7 @@ class PassageReader:
         with self._lock:
             model = self._model
             questions, passages = list(dict.fromkeys(q for q, _ in pairs)), list(dict.fromkeys(p for _, p in pairs))
-            encoded = model.tokenize([*(QUERY_PREFIX + question for question in questions), *passages])
+            encoded = model.tokenize([*(QUERY_PREFIX + question for question in questions), *map(without_deleted, passages)])
             ids = {q: t.ids[:MAX_QUESTION_TOKENS] for q, t in zip(questions, encoded, strict=False)}
             tokens = dict(zip(passages, encoded[len(questions) :], strict=True))
             windows = [(n, w) for n, (q, p) in enumerate(pairs) for w in _windows(len(tokens[p].ids), WINDOW_TOKENS - 3 - len(ids[q]))]
@@ -131,7 +132,7 @@ class PassageReader:
         """Of each premise with a hypothesis; of a long premise by the window that entails most. Raises ModelError as `read` does."""
         with self._lock:
             model = self._model
-            tokens = model.tokenize([text for pair in pairs for text in pair])
+            tokens = model.tokenize([text for premise, hypothesis in pairs for text in (without_deleted(premise), hypothesis)])
             sources, said = [t.ids for t in tokens[::2]], [t.ids[:MAX_HYPOTHESIS_TOKENS] for t in tokens[1::2]]
             windows = [(n, w) for n, s in enumerate(sources) for w in _windows(len(s), WINDOW_TOKENS - 3 - len(said[n]))]
             states = model.states([(sources[n][w], said[n]) for n, w in windows])

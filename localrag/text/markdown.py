@@ -22,6 +22,7 @@ _ACTIVE = re.compile(r"!\[|\][(:]|<(?=[A-Za-z/!?]|\Z)")  # pictures, links and t
 _CITATION_MARK = re.compile(r"\[(\d+)\]")
 _CONTAINER_SIGNS = " \t>*+-.)0123456789"  # before the text of quotes and list items
 _EMPHASIS = re.compile(r"(?<![\w\\])(?:\*{1,3}|_{1,3})(?=\S)|(?<=\S)(?:\*{1,3}|_{1,3})(?!\w)|`+|~~")
+_DELETED = re.compile(r"(?<!~)~~(?![\s~])[^~]{1,4000}~~(?!~)")
 _LINK = re.compile(r"!?\[([^\[\]\n]{0,200})\]\([^()\s]{0,500}\)")
 _MARKUP = re.compile(r"[\\`*_\[\]<>#|%^~$&]|==|^[-+](?=[\s-])|^\d+[.)](?=\s)")
 _BLOCK_START = re.compile(r"^([^\S\n]*)(#|>|[-+*]\s|\d+[.)]\s|```|~~~|---)", re.MULTILINE)
@@ -33,6 +34,11 @@ Span = tuple[int, int]
 def plain_text(markdown: str) -> str:
     """A line of Markdown without emphasis, code marks and link targets, on one line."""
     return collapse_whitespace(_EMPHASIS.sub("", _LINK.sub(r"\1", markdown)))
+
+
+def without_deleted(text: str) -> str:
+    """The text with blanks for what is struck through (`~~…~~`), so that it counts for nothing and every offset holds."""
+    return _DELETED.sub(lambda match: " " * len(match[0]), text) if "~~" in text else text
 
 
 def escape_markdown(text: str) -> str:

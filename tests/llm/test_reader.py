@@ -35,6 +35,17 @@ def test_an_answer_is_a_stretch_of_the_passage(reader, question, answer):
     assert found[2].score > 0 > found[0].score
 
 
+def test_what_is_struck_through_is_neither_answer_nor_proof(reader):
+    """The places of the answer are those of the passage as it stands."""
+    tariff = "A bicycle pays ~~14 crowns~~ 19 crowns on the ferry."
+    found = reader.read("How many crowns does a bicycle pay on the ferry?", [tariff])[0]
+    assert tariff[found.start : found.end] == "19"
+    valid, struck = reader.entailments(
+        [(text, "Dogs travel free of charge.") for text in ("Dogs travel free.", "~~Dogs travel free.~~ Cats pay.")]
+    )
+    assert valid.entailed > 0.5 > struck.entailed
+
+
 def test_chinese_is_read(reader):
     """A question and a passage in Chinese."""
     found = reader.read("谁买了海鸥号？", OTHERS)

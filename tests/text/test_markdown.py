@@ -5,7 +5,7 @@ import random
 import pytest
 from markdown_it import MarkdownIt
 
-from localrag.text.markdown import NeutralStream, neutralize
+from localrag.text.markdown import NeutralStream, neutralize, without_deleted
 
 HOSTILE = [
     "![x](http://evil.example/p.png)",
@@ -116,3 +116,15 @@ def test_no_mixture_of_signs_is_active():
         assert active_parts(neutral) == [], text
         assert neutralize(neutral).text == neutral, text
         assert active_parts(in_parts(text, iter(lambda: choose.randint(1, 9), 0))) == [], text
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("pays ~~14 crowns~~ 19", "pays               19"),
+        ("~~~\ncode\n~~~", "~~~\ncode\n~~~"),
+        ("about ~5 and ~~ 6", "about ~5 and ~~ 6"),
+    ],
+)
+def test_what_is_struck_through_is_blank_and_nothing_moves(text, left):
+    assert without_deleted(text) == left

@@ -29,6 +29,7 @@ from localrag.llm.grammar import DEFAULT_ENTITY_TYPE
 from localrag.llm.tagger import ENTITY_TYPES, TaggedSpan, Tagger
 from localrag.records import Chunk, ExtractedEntity, ExtractedRelationship, Extraction, content_id
 from localrag.settings import DEFAULT_ENTITY_TYPES, Domain, IndexSettings
+from localrag.text.markdown import without_deleted
 from localrag.text.parts_of_speech import chinese_noun_phrases, dictionary_tag, is_english, noun_phrases, tag_chinese
 from localrag.text.sentences import CJK, Span, cached_sentences, collapse_whitespace, is_cjk
 from localrag.text.title_phrases import is_not_a_name
@@ -38,7 +39,7 @@ class ChunkText:
     """A chunk's text with its document's casing; each derived value is computed once. `place`: its file and the headings above it."""
 
     def __init__(self, text: str, case: DocumentCasing, place: str = "") -> None:
-        self.text, self.case, self.place = text, case, place
+        self.text, self.case, self.place = without_deleted(text), case, place
         self._spans: dict[str, list[Span]] = {}
 
     @cached_property

@@ -26,6 +26,7 @@ def names(text):
         ("Gordon Banks\nGordon Banks was a keeper.\nHull City\nDerby County", ["Gordon Banks", "Hull City", "Derby County"]),
         ("The committee that met in the long room of the Hugh\nDunmore Hall agreed.", ["Hugh Dunmore Hall"]),
         ("An iPhone lay beside UNESCO papers.", ["iPhone", "UNESCO"]),
+        ("The ~~Ferry Board of Ness~~ Harbour Trust of Ness agreed.", ["Harbour Trust of Ness"]),
         ("They wrote it in .NET for Reuters. The .NET Core (.NET) is new .", [".NET", "Reuters", ".NET Core"]),
     ],
 )
