@@ -165,7 +165,7 @@ def test_a_mailbox_is_split_in_linear_time():
     def split(text: str) -> object:
         n = len(text) // 10
         inner = [InnerDocument(f"m{i}", 10 * i, 10 * i, 10 * i + 10, "", ()) for i in range(n)]
-        return split_text(text, [DocumentPart(f"p{i}", 10 * i + 1, 10 * i + 4) for i in range(n)], inner)
+        return split_text(text, [DocumentPart(f"p{i}", 10 * i + 1, 10 * i + 4) for i in range(n)], (), inner)
 
     found = split("0123456789" * 3)
     assert [(s.name, s.text, s.parts) for s in found[1:]] == [(f"m{i}", "0123456789", (DocumentPart(f"p{i}", 1, 4),)) for i in range(3)]

@@ -49,7 +49,8 @@ def make_index(folder: Path, names=NAMES, *, claims: bool = True, reports: bool 
         spans.append((len(text) + 4, len(text) + 4 + len(name)))
         text += f"The {name} was there. Nobody saw it.\n"
     author, page = ("author", "R. Sand: 'x'"), records.DocumentPart("page 1", 0, 60)
-    document = Document(content_id("a"), "docs/a.txt", "The first\nfile", text, content_id(text), (author,), (page,))
+    block = records.DocumentBlock("paragraph", 0, 60)
+    document = Document(content_id("a"), "docs/a.txt", "The first\nfile", text, content_id(text), (author,), (page,), (block,))
     half = spans[len(names) // 2][0] - 4
     chunks = [
         Chunk(content_id("chunk", n), document.id, n, a, b, text[a:b], 7)

@@ -153,7 +153,7 @@ def test_a_name_within_a_file_leads_nowhere_else():
     assert (safe_name("..\\.."), safe_name(""), safe_name("..")) == (".. ..", "unnamed", "unnamed")
     inner = [InnerDocument("a", 0, 0, 4), InnerDocument("a/b", 2, 2, 4), InnerDocument("a", 5, 5, 9), InnerDocument("a/b", 7, 7, 9)]
 
-    names = [part.name for part in split_text("one!/two?", [], inner)]
+    names = [part.name for part in split_text("one!/two?", [], [], inner)]
 
     assert names == ["", "a", "a/b", "a (2)", "a (2)/b"]
 
@@ -213,7 +213,7 @@ def test_every_character_is_in_one_document():
         DocumentPart("page 2", text.index("End"), len(text)),
     ]
 
-    whole, attached = split_text(text, parts, inner)
+    whole, attached = split_text(text, parts, [], inner)
 
     assert (whole.text, attached.text) == ("Cover.\n\nEnd.", "Alpha beta.")
     assert [(p.label, whole.text[p.start : p.end]) for p in whole.parts] == [("page 1", "Cover."), ("page 2", "End.")]

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from localrag.indexing.titles import TitleSource, titled_sections
+from localrag.records import Document
 from localrag.text.title_phrases import candidate_phrases, is_readable, title_words
 
 WRECK = [
@@ -46,7 +47,8 @@ def test_a_title_is_a_heading_or_noun_phrases_or_names(texts, others, known, tit
 
 def test_a_heading_that_refers_to_other_text_is_no_title():
     """Nor one that is a date."""
-    document = "# Herring and Coal\n\nText.\n\n## How this works\n\nMore.\n\n## 4 May 1974\n\nEnd.\n"
+    text = "# Herring and Coal\n\nText.\n\n## How this works\n\nMore.\n\n## 4 May 1974\n\nEnd.\n"
+    document = Document("d", "d.md", "d", text, "h")
     assert [section.title for section in titled_sections(document)] == ["Herring and Coal"]
 
 

@@ -13,6 +13,8 @@ from localrag.records import (
     Citation,
     Community,
     Document,
+    DocumentBlock,
+    DocumentPart,
     Entity,
     Failure,
     Finding,
@@ -42,6 +44,17 @@ def add(db, path, *texts):
         at += len(text)
     documents.save_document(db, document, chunks)
     return document, chunks
+
+
+def test_a_document_is_read_as_it_was_stored(db):
+    """With its parts and blocks, also by its id."""
+    table = DocumentBlock("table", 8, 24, columns=("Name", "Größe"))
+    blocks = (DocumentBlock("heading", 0, 6, 2), table)
+    parts = (DocumentPart("page 1", 0, 24),)
+    document = Document("d", "d.html", "Boats", "## Boats\n\nName: a · Größe: 3", "h", (("author", "R"),), parts, blocks, "2031-01-01")
+    documents.save_document(db, document, [])
+
+    assert documents.find_document(db, "d.html") == documents.document_by_id(db, "d") == document
 
 
 def test_chunks_are_chosen_and_read_in_steps_that_grow_with_their_number(db):
