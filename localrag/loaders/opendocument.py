@@ -16,13 +16,13 @@ from localrag.loaders.content import (
     ParsedFile,
     Unreadable,
     clean_text,
-    first_heading,
     join_sections,
     metadata_pairs,
     number_in,
     open_archive,
     read_entry,
 )
+from localrag.loaders.document_tree import RenderedText
 from localrag.loaders.headers import HeadCell
 from localrag.loaders.html import xml_root
 from localrag.loaders.inline_text import (
@@ -161,7 +161,7 @@ def _parsed(content: Any, styles: Any, meta: Any, archive: ZipFile | None) -> Pa
         lines = [*reader.blocks(body[0]), *reader.note_lines()]
         around = ("\n\n".join(headers), "\n".join(lines), "\n\n".join([*reader.embedded_line(), *footers]))
         text, parts = clean_text("\n\n".join(filter(None, around))), ()
-    return parsed_file(text, _metadata(meta), first_heading(text), parts)
+    return parsed_file(RenderedText(text, (), parts), _metadata(meta))
 
 
 def _optional_root(archive: ZipFile, name: str) -> Any:
