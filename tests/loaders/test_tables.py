@@ -156,6 +156,15 @@ LINES = {
     "notes below": (
         "Boat,Cod,Eel\nSkua,7,8\nTern,9,1\n,,\nWithout the catch of the strangers.,,", {},
         "Boat: Skua · Cod: 7 · Eel: 8\nBoat: Tern · Cod: 9 · Eel: 1\n\nWithout the catch of the strangers."),
+    # Rows of one cell between others are headings of those below them, if they begin the table or are set apart.
+    "sections": (
+        "Berth,Fee,Days\nNorth,,\nA1,12,3\nA2,14,5\nSouth,,\nB1,9,2", {},
+        "North · Berth: A1 · Fee: 12 · Days: 3\nNorth · Berth: A2 · Fee: 14 · Days: 5\nSouth · Berth: B1 · Fee: 9 · Days: 2"),
+    "marked sections": (
+        "Berth,Fee\nA1,12\n*South quay,\nB1,\nB2,9", {}, "Berth: A1 · Fee: 12\nSouth quay · Berth: B1\nSouth quay · Berth: B2 · Fee: 9"),
+    "a name without values": (
+        "Name,Port,Age\nRuth Sand,Ness,40\nLars Holm,,\nBo Rask,Ness,38", {},
+        "Name: Ruth Sand · Port: Ness · Age: 40\nName: Lars Holm\nName: Bo Rask · Port: Ness · Age: 38"),
     # A list of headings, each with a line below, is no table.
     "headings": (
         "Version\n1.0 (January 2012)\n\nContact\nruth@vardby.example", {},
