@@ -7,7 +7,6 @@ import io
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -41,9 +40,7 @@ _DAMAGES = (
     OverflowError,
     struct.error,
 )  # what libraries raise on damaged files
-_CODE_PAGE, _TITLE, _SUBJECT, _AUTHOR, _KEYWORDS, _CREATED, _SAVED = 1, 2, 3, 4, 5, 12, 13  # properties
-_TEXT, _WIDE_TEXT, _TIME = 30, 31, 64  # their types
-_MAX_PROPERTIES = 1000
+_WESTERN = 1252
 _BOLD_WEIGHT = 600
 _NO_YEAR = 1601  # where times begin, which a program wrote that knew none
 _HTML_STARTS = (b"<html", b"<!doctype", b"<table", b"<?xml", b"<meta", b"<head", b"<body", b"<div")
@@ -133,37 +130,22 @@ def _ole_metadata(data: bytes) -> tuple[tuple[str, str], ...]:
     """The title, author and date of an old Office file."""
     try:
         with _open_ole(data) as ole:
-            values = _summary(_ole_stream(ole, "\x05SummaryInformation"))
+            found = ole.get_metadata()
+            encoding = code_page_encoding(found.codepage or _WESTERN)
     except (Unreadable, *_DAMAGES):
         return ()
-    author = values.get(_AUTHOR, "")
+
+    def text(value: bytes | str | None) -> str:
+        return (value.decode(encoding, "replace") if isinstance(value, bytes) else value or "").partition("\0")[0].strip()
+
+    author, saved = text(found.author), next((d for d in (found.last_saved_time, found.create_time) if d and d.year > _NO_YEAR), None)
     return metadata_pairs(
-        title=values.get(_TITLE),
+        title=text(found.title),
         author="" if author in {"xlwt", "python-docx"} else author,
-        date=values.get(_SAVED) or values.get(_CREATED),
-        subject=values.get(_SUBJECT),
-        keywords=values.get(_KEYWORDS),
+        date=saved.date().isoformat() if saved else "",
+        subject=text(found.subject),
+        keywords=text(found.keywords),
     )
-
-
-def _summary(data: bytes) -> dict[int, str]:
-    """Property → text of a summary, dates as ISO (MS-OLEPS)."""
-    start = struct.unpack_from("<I", data, 44)[0]
-    count = min(struct.unpack_from("<I", data, start + 4)[0], _MAX_PROPERTIES)
-    places = {key: start + place for key, place in (struct.unpack_from("<II", data, start + 8 + 8 * n) for n in range(count))}
-    page = struct.unpack_from("<H", data, places[_CODE_PAGE] + 4)[0] if _CODE_PAGE in places else 1252
-    values: dict[int, str] = {}
-    for key, place in places.items():
-        kind, size = struct.unpack_from("<II", data, place)
-        if kind == _TEXT:
-            text = data[place + 8 : place + 8 + size].decode(code_page_encoding(page), "replace")
-            values[key] = text.partition("\0")[0].strip()
-        elif kind == _WIDE_TEXT:
-            values[key] = data[place + 8 : place + 8 + 2 * size].decode("utf-16-le", "replace").partition("\0")[0].strip()
-        elif kind == _TIME:
-            moment = datetime(_NO_YEAR, 1, 1) + timedelta(microseconds=struct.unpack_from("<Q", data, place + 4)[0] // 10)
-            values[key] = moment.date().isoformat() if moment.year > _NO_YEAR else ""
-    return values
 
 
 def _old_sheet(book: Any, sheet: Any, options: LoadOptions) -> Iterator[Block]:
@@ -185,8 +167,8 @@ def _old_sheet(book: Any, sheet: Any, options: LoadOptions) -> Iterator[Block]:
 def _old_row(book: Any, sheet: Any, n: int) -> list[str]:
     row: list[str] = []
     for column in range(sheet.row_len(n)):
-        text, font = _old_cell(book, sheet, n, column), _old_font(book, sheet, n, column)
-        link = sheet.hyperlink_map.get((n, column))
+        code, font = _old_style(book, sheet.cell_xf_index(n, column))
+        text, link = _old_cell(book, sheet, n, column, code), sheet.hyperlink_map.get((n, column))
         is_struck = bool(font and font.struck_out) and "~~" not in text
         text = marked_text(text, link.url_or_path if link and isinstance(link.url_or_path, str) else "", is_struck)
         row.append(HeadCell(text) if text and font and font.weight >= _BOLD_WEIGHT else text)
@@ -195,31 +177,26 @@ def _old_row(book: Any, sheet: Any, n: int) -> list[str]:
     return row
 
 
-def _old_cell(book: Any, sheet: Any, n: int, column: int) -> str:
+def _old_style(book: Any, number: int) -> tuple[str, Any]:
+    """The number format and the font of a style of cells."""
+    try:
+        style = book.xf_list[number]
+        return str(book.format_map[style.format_key].format_str or ""), book.font_list[style.font_index]
+    except (KeyError, IndexError):
+        return "", None
+
+
+def _old_cell(book: Any, sheet: Any, n: int, column: int, code: str) -> str:
     import xlrd
 
     kind, value = sheet.cell_type(n, column), sheet.cell_value(n, column)
     if kind == xlrd.XL_CELL_TEXT:
-        return format_text_cell(_old_rich_text(book, sheet, n, column, str(value)), _old_format(book, sheet, n, column))
+        return format_text_cell(_old_rich_text(book, sheet, n, column, str(value)), code)
     if kind in {xlrd.XL_CELL_NUMBER, xlrd.XL_CELL_DATE}:
-        return format_number_cell(float(value), _old_format(book, sheet, n, column), is_1904=bool(book.datemode))
+        return format_number_cell(float(value), code, is_1904=bool(book.datemode))
     if kind == xlrd.XL_CELL_BOOLEAN:
         return "TRUE" if value else "FALSE"
     return str(xlrd.error_text_from_code.get(value, "")) if kind == xlrd.XL_CELL_ERROR else ""
-
-
-def _old_format(book: Any, sheet: Any, n: int, column: int) -> str:
-    try:
-        return str(book.format_map[book.xf_list[sheet.cell_xf_index(n, column)].format_key].format_str or "")
-    except (KeyError, IndexError):
-        return ""
-
-
-def _old_font(book: Any, sheet: Any, n: int, column: int) -> Any:
-    try:
-        return book.font_list[book.xf_list[sheet.cell_xf_index(n, column)].font_index]
-    except IndexError:
-        return None
 
 
 def _old_rich_text(book: Any, sheet: Any, n: int, column: int, text: str) -> str:

@@ -184,8 +184,7 @@ class Word97Document:
             length = max(positions[k + 1] - positions[k], 0)
             place, width = ((packed & 0x3FFFFFFF) // 2, 1) if packed & 0x40000000 else (packed & 0x3FFFFFFF, 2)
             data_of_piece = self._main[place : place + length * width]
-            text = data_of_piece.decode("cp1252" if width == 1 else "utf-16-le", "replace")
-            yield _Piece(positions[k], text if len(text) == len(data_of_piece) // width else _by_units(data_of_piece), place, width)
+            yield _Piece(positions[k], data_of_piece.decode("cp1252" if width == 1 else "utf-16-le", "replace"), place, width)
 
     def _read_properties(self, index: int) -> _FormatRuns:
         """The properties of paragraphs or characters, from the pages that a table names."""
@@ -315,15 +314,6 @@ class Word97Document:
                 kind = n % 6 in {2, 3, 5}
                 texts[kind].extend(part.text.strip() for part in self._read(start + first, start + last))
         return running_lines("Header", texts[0]), running_lines("Footer", texts[1])
-
-
-def _by_units(data: bytes) -> str:
-    """UTF-16 with a character for each two bytes, so that positions hold also behind characters of four bytes."""
-    return (
-        "".join(map(chr, struct.unpack(f"<{len(data) // 2}H", data[: len(data) // 2 * 2])))
-        .encode("utf-16-le", "surrogatepass")
-        .decode("utf-16-le", "replace")
-    )
 
 
 def _page_runs(page: bytes, *, is_paragraph: bool) -> Iterator[tuple[int, int, tuple[int, dict[int, int]]]]:
