@@ -9,7 +9,12 @@ MATH_NS = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _SIMPLE = re.compile(r"[\w.,^√°%′]+")  # what needs no parentheses above or below a line
 _SCRIPT = re.compile(r"[-+−–]?\w+(?:[.,]\w+)?|[-+−–*∗]")
 _MARK = re.compile("[°′″‴']+")
-_ACCENTS = {"acc": "\u0302", "bar": "\u0332", "bar top": "\u0305"}
+_FORMS = {
+    "f": "{f}", "rad": "√{deg}({e})", "sSup": "{e}{sup}", "sSub": "{e}{sub}", "sSubSup": "{e}{sub}{sup}", "sPre": "{sub}{sup}{e}",
+    "nary": "{sign}{sub}{sup} {e}", "limLow": "{e}{below}", "limUpp": "{e}{above}", "func": "{fName} {e}", "acc": "{e}{sign}",
+    "bar": "{e}{sign}",
+}  # fmt: skip
+_SIGNS = {"nary": "∫", "acc": "\u0302", "bar": "\u0332", "bartop": "\u0305"}  # of sums, accents and lines that name none
 _BETWEEN = {"mr": ", ", "m": "; ", "eqArr": "; "}  # what stands between the cells and the rows of a matrix
 _DELETED = frozenset({"del", "moveFrom"})
 
@@ -19,12 +24,9 @@ def fraction(above: str, below: str) -> str:
     return "/".join(part if _SIMPLE.fullmatch(part) else f"({part})" for part in (above, below))
 
 
-def scripts(lowered: str, raised: str) -> str:
-    """Index and power as they follow their base."""
-    return _script("_", lowered.strip()) + _script("^", raised.strip())
-
-
 def _script(sign: str, text: str) -> str:
+    """An index or power as it follows its base."""
+    text = text.strip()
     return text if not text or _MARK.fullmatch(text) else sign + (text if _SCRIPT.fullmatch(text) else f"({text})")
 
 
@@ -39,9 +41,16 @@ def office_formula(element: Any) -> str:
     if tag == "t":
         return element.text or ""
     inner = [(_name(child), office_formula(child)) for child in element if not _name(child).endswith("Pr") and _name(child) not in _DELETED]
-    parts = defaultdict[str, str](str)
-    for name, text in inner:
-        parts[name] += text
+    if tag in _FORMS:
+        parts = defaultdict[str, str](str)
+        for name, text in inner:
+            parts[name] += text
+        parts["f"] = fraction(parts["num"], parts["den"])
+        parts["deg"] = f"[{parts['deg']}]" if parts["deg"] else ""
+        parts["below"], parts["above"] = _script("_", parts["lim"]), _script("^", parts["lim"])
+        parts["sub"], parts["sup"] = _script("_", parts["sub"]), _script("^", parts["sup"])
+        parts["sign"] = _property(element, "chr", _SIGNS.get(tag + _property(element, "pos", ""), ""))
+        return _FORMS[tag].format_map(parts)
     if tag in _BETWEEN:
         rows = _BETWEEN[tag].join(text for _, text in inner)
         return f"[{rows}]" if tag == "m" else rows
@@ -49,33 +58,7 @@ def office_formula(element: Any) -> str:
         content = _property(element, "sepChr", "|").join(text for _, text in inner)
         content = content[1:-1] if len(inner) == 1 and re.fullmatch(r"\[[^\[\]]*+\]", content) else content  # a matrix
         return _property(element, "begChr", "(") + content + _property(element, "endChr", ")")
-    return _structure(tag, element, parts) or _joined(inner)
-
-
-def _structure(tag: str, element: Any, parts: defaultdict[str, str]) -> str:
-    """A fraction, root, sum, limit, function, accent or what has an index or power; empty for other elements."""
-    base, limits = parts["e"], scripts(parts["sub"], parts["sup"])
-    match tag:
-        case "f":
-            above, below = parts["num"], parts["den"]
-            text = f"{above} choose {below}" if _property(element, "type", "") == "noBar" else fraction(above, below)
-        case "rad":
-            text = f"√[{parts['deg']}]({base})" if parts["deg"] else f"√({base})"
-        case "sSup" | "sSub" | "sSubSup":
-            text = base + limits
-        case "sPre":
-            text = limits + base
-        case "nary":
-            text = f"{_property(element, 'chr', '∫')}{limits} {base}"
-        case "limLow" | "limUpp":
-            text = base + _script("_" if tag == "limLow" else "^", parts["lim"])
-        case "func":
-            text = f"{parts['fName']} {base}"
-        case "acc" | "bar":
-            text = base + _property(element, "chr", _ACCENTS[f"{tag} {_property(element, 'pos', '')}".strip()])
-        case _:
-            text = ""
-    return text
+    return _joined(inner)
 
 
 def _joined(parts: Iterable[tuple[str, str]]) -> str:

@@ -165,6 +165,12 @@ def external_target(relations: Mapping[str, Relation], key: str | None) -> str:
     return relation.target if relation and relation.is_external else ""
 
 
+def part_name(relations: Mapping[str, Relation], key: str | None) -> str:
+    """The part that a relation leads to; empty if it leads out of the document, or nowhere."""
+    relation = relations.get(key or "")
+    return relation.target if relation and not relation.is_external else ""
+
+
 def _drawing_runs(paragraph: Any, relations: Mapping[str, Relation]) -> Iterator[TextRun]:
     before = ""
     for child in paragraph:
@@ -197,9 +203,8 @@ def _baseline(properties: Any) -> int:
     return 0 if not distance.strip("-0.") else -1 if distance.startswith("-") else 1
 
 
-def diagram_blocks(package: OpenXmlPackage, relations: Mapping[str, Relation], relation_id: str) -> Iterator[Block]:
-    """The texts of the SmartArt diagram that a drawing refers to, as a list, nested as in the diagram."""
-    name = relations[relation_id].target if relation_id in relations else ""
+def diagram_blocks(package: OpenXmlPackage, name: str) -> Iterator[Block]:
+    """The texts of a SmartArt diagram as a list, nested as in the diagram."""
     root = package.optional_root(name)
     if root is None:
         return
@@ -241,14 +246,11 @@ def parsed_file(rendered: RenderedText, metadata: tuple[tuple[str, str], ...], *
     return ParsedFile(rendered.text, title, metadata, rendered.parts, rendered.blocks)
 
 
-def drawn_chart(package: OpenXmlPackage, relations: Mapping[str, Relation], relation_id: str) -> Iterator[Block]:
-    """The chart that a drawing refers to."""
-    root = package.optional_root(relations[relation_id].target) if relation_id in relations else None
-    yield from [] if root is None else chart_blocks(root)
-
-
-def chart_blocks(root: Any, *before: str) -> Iterator[Block]:
+def chart_blocks(package: OpenXmlPackage, name: str, *before: str) -> Iterator[Block]:
     """A chart as a table: its titles, then a line per category with the values of all series. `before`: lines above it."""
+    root = package.optional_root(name)
+    if root is None:
+        return
     titles = (" ".join("".join(t.text or "" for t in title.iter(f"{DRAWING_NS}t")).split()) for title in root.iter(f"{CHART_NS}title"))
     lines = [title for title in titles if title]
     series = [

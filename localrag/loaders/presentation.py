@@ -1,6 +1,5 @@
 """Presentations: each slide with its title, texts, lists, tables, charts, diagrams, speaker notes and comments."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -17,20 +16,20 @@ from localrag.loaders.open_xml import (
     RELATION_NS,
     OpenXmlPackage,
     Relation,
+    chart_blocks,
     clicked_link,
     core_metadata,
     diagram_blocks,
     drawing_text,
     drawing_texts,
-    drawn_chart,
     open_package,
     parsed_file,
+    part_name,
 )
 from localrag.loaders.spans import CellRange, fill_spans
 from localrag.loaders.tabular import format_cell, tables
 
 SLIDE_NS = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
-_SLIDE_PART = re.compile(r"ppt/slides/slide(\d{1,9})\.xml", re.IGNORECASE)
 _MAX_GROUP_DEPTH = 20  # nested groups
 _TITLES = frozenset({"title", "ctrTitle"})
 _RUNNING = {"ftr": "Footer", "hdr": "Header", "dt": "Date"}
@@ -60,13 +59,8 @@ def parse_pptx(file: OpenFile, _options: LoadOptions) -> ParsedFile:
 def _slide_names(package: OpenXmlPackage) -> list[str]:
     """The parts of the slides in the order of the presentation."""
     relations = package.relations(package.main)
-    root = package.root(package.main)
-    listed = [relations.get(s.get(f"{RELATION_NS}id") or "") for s in root.iterfind(f"{SLIDE_NS}sldIdLst/{SLIDE_NS}sldId")]
-    names = [relation.target for relation in listed if relation]
-    if names or not relations:
-        return names
-    numbered = [(int(match[1]), name) for name in package.names.values() if (match := _SLIDE_PART.fullmatch(name))]
-    return [name for _, name in sorted(numbered)]
+    listed = package.root(package.main).iterfind(f"{SLIDE_NS}sldIdLst/{SLIDE_NS}sldId")
+    return list(filter(None, (part_name(relations, s.get(f"{RELATION_NS}id")) for s in listed)))
 
 
 def _slide(deck: _Deck, name: str) -> Iterator[Block]:
@@ -150,9 +144,9 @@ def _graphic(frame: Any, package: OpenXmlPackage, relations: Mapping[str, Relati
     for table in frame.iter(f"{DRAWING_NS}tbl"):
         yield from _table(table, relations)
     for chart in frame.iter(f"{CHART_NS}chart"):
-        yield from drawn_chart(package, relations, chart.get(f"{RELATION_NS}id") or "")
+        yield from chart_blocks(package, part_name(relations, chart.get(f"{RELATION_NS}id")))
     for diagram in frame.iter(f"{DIAGRAM_NS}relIds"):
-        yield from apart(diagram_blocks(package, relations, diagram.get(f"{RELATION_NS}dm") or ""))
+        yield from apart(diagram_blocks(package, part_name(relations, diagram.get(f"{RELATION_NS}dm"))))
 
 
 def _paragraphs(body: Any, relations: Mapping[str, Relation], *, is_placeholder: bool, link: str = "") -> Iterator[Block]:

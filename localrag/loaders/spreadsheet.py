@@ -14,18 +14,7 @@ from typing import Any
 from zipfile import BadZipFile
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, number_in
-from localrag.loaders.document_tree import (
-    Block,
-    RenderedText,
-    TextRun,
-    apart,
-    heading,
-    inline_text,
-    join_sections,
-    marked_text,
-    paragraph,
-    render,
-)
+from localrag.loaders.document_tree import Block, TextRun, heading, inline_text, join_sections, marked_text, paragraph, render
 from localrag.loaders.headers import HeadCell
 from localrag.loaders.html import xml_root
 from localrag.loaders.inline_text import comment_line, embedded_files_line, picture_text, running_lines
@@ -43,6 +32,7 @@ from localrag.loaders.open_xml import (
     external_target,
     open_package,
     parsed_file,
+    part_name,
 )
 from localrag.loaders.sheet_tables import sheet_blocks
 from localrag.loaders.spans import MAX_RANGES, CellRange
@@ -117,22 +107,20 @@ def parse_xlsx(file: OpenFile, options: LoadOptions) -> ParsedFile:
     book = _read_workbook(package, root, relations)
     listed = [(str(s.get("name") or ""), relations.get(s.get(f"{RELATION_NS}id") or "")) for s in root.iter("{*}sheet")]
     sheets = [(name, relation.target) for name, relation in listed if relation and relation.kind == "worksheet"]
-    sections = [sheet_section(name, _sheet(book, part, options), always=len(sheets) > 1) for name, part in sheets]
-    roots = (package.optional_root(name) for name in sorted(package.names.values()) if _CHART.fullmatch(name))
-    charts = (render(chart_blocks(root, "Chart:")) for root in roots if root is not None)
+    sections = [(f"sheet {name}", render(below_name(name, _sheet(book, part, options), always=len(sheets) > 1))) for name, part in sheets]
+    charts = (render(chart_blocks(package, name, "Chart:")) for name in sorted(package.names.values()) if _CHART.fullmatch(name))
     sections += [(f"chart {n}", chart) for n, chart in enumerate(charts, 1)]
     return parsed_file(join_sections(sections), core_metadata(package), is_sheet=True)
 
 
-def sheet_section(name: str, blocks: Iterable[Block], *, always: bool) -> tuple[str, RenderedText]:
-    """The label and text of a sheet, below its name, `always` or if the name is not a default one."""
+def below_name(name: str, blocks: Iterable[Block], *, always: bool) -> list[Block]:
+    """The blocks of a sheet below its name, `always` or if the name is not a default one."""
     filled = [block for block in blocks if block.text.strip()]
-    is_named = bool(filled) and (always or not _UNNAMED.fullmatch(name))
-    return f"sheet {name}", render([heading(1, name)] * is_named + filled)
+    return [heading(1, name)] * (bool(filled) and (always or not _UNNAMED.fullmatch(name))) + filled
 
 
 def sheet_title(name: str, text: str, *, always: bool) -> str:
-    """The text of a sheet below its name, as in `sheet_section`."""
+    """The text of a sheet below its name, as in `below_name`."""
     return f"# {name}\n\n{text}" if text and (always or not _UNNAMED.fullmatch(name)) else text
 
 
@@ -483,4 +471,4 @@ def _drawing_blocks(package: OpenXmlPackage, name: str) -> Iterator[Block]:
     for described in root.iterfind(".//{*}pic/{*}nvPicPr/{*}cNvPr"):
         yield paragraph(marked_text(picture_text(described.get("descr") or ""), clicked_link(described, relations)))
     for diagram in root.iter(f"{DIAGRAM_NS}relIds"):
-        yield from apart(diagram_blocks(package, relations, diagram.get(f"{RELATION_NS}dm") or ""))
+        yield from diagram_blocks(package, part_name(relations, diagram.get(f"{RELATION_NS}dm")))

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
-from localrag.loaders.content import InnerFile, LoadOptions, OpenFile, ParsedFile, Unreadable, decode, number_in
+from localrag.loaders.content import InnerFile, LoadOptions, OpenFile, ParsedFile, Unreadable, number_in
 from localrag.loaders.document_tree import Block, TextRun, apart, heading, inline_text, item, marked_text, paragraph, render
 from localrag.loaders.formulas import MATH_NS, after, office_formula
 from localrag.loaders.headers import HeadCell
-from localrag.loaders.html import html_content
 from localrag.loaders.inline_text import (
     checkbox,
     comment_line,
@@ -33,14 +32,15 @@ from localrag.loaders.open_xml import (
     RELATION_NS,
     OpenXmlPackage,
     Relation,
+    chart_blocks,
     clicked_link,
     core_metadata,
     diagram_blocks,
     drawing_texts,
-    drawn_chart,
     external_target,
     open_package,
     parsed_file,
+    part_name,
 )
 from localrag.loaders.spans import CellRange, divides_first_row, fill_spans
 from localrag.loaders.tabular import HEADER_SAMPLE_ROWS, tables
@@ -74,7 +74,7 @@ _MAX_INHERITED = 10  # styles that a style is based on
 _MAX_HIGHLIGHTED = 0.8  # of the text, above which that is how the document looks
 _MAX_COMMENTED_CHARS = 200
 _MAX_INSTRUCTION_CHARS = 2000  # of a field
-MAX_INSERTED_DEPTH = 3  # documents inserted into inserted documents
+_INSERTED = ((b"PK\x03\x04", ".docx"), (b"{\\rtf", ".rtf"), (b"<", ".html"))  # how documents inside a document begin
 
 
 @dataclass(slots=True)
@@ -103,20 +103,16 @@ class _Field:
 
 def parse_docx(file: OpenFile, options: LoadOptions) -> ParsedFile:
     """Parse a Word document or template."""
-    package, blocks = _word_blocks(file, options, 0)
-    return parsed_file(render(blocks), core_metadata(package))
-
-
-def _word_blocks(file: OpenFile, options: LoadOptions, depth: int) -> tuple[OpenXmlPackage, Iterator[Block]]:
     package = open_package(file, "word/document.xml")
     body = package.root(package.main).find(f"{WORD_NS}body")
     if body is None:
         raise Unreadable("damaged: it has no text", failed=True)
-    parts = {r.kind: r.target for r in package.relations(package.main).values() if not r.is_external}
+    relations = package.relations(package.main)
+    parts = {r.kind: r.target for r in relations.values() if not r.is_external}
     numbering = read_numbering(package.optional_root(parts.get("numbering", "")))
     styles = _read_styles(package.optional_root(parts.get("styles", "")), numbering)
-    reader = WordReader(package, package.relations(package.main), styles, numbering, options, depth, _is_partly_highlighted(body))
-    return package, _document_blocks(body, reader, parts)
+    reader = WordReader(package, relations, styles, numbering, options, _is_partly_highlighted(body))
+    return parsed_file(render(_document_blocks(body, reader, parts)), core_metadata(package))
 
 
 def _document_blocks(body: Any, reader: "WordReader", parts: Mapping[str, str]) -> Iterator[Block]:
@@ -191,13 +187,13 @@ def _running_texts(body: Any, reader: "WordReader", settings: Any) -> tuple[list
         has_first = is_on(section.find(f"{WORD_NS}titlePg"))
         shown = {"default", *["first"] * has_first, *["even"] * has_even}
         for reference in section.iterchildren(f"{WORD_NS}headerReference", f"{WORD_NS}footerReference"):
-            relation = reader.relations.get(reference.get(f"{RELATION_NS}id") or "")
-            if relation is None or relation.target in read or reference.get(f"{WORD_NS}type", "default") not in shown:
+            name = part_name(reader.relations, reference.get(f"{RELATION_NS}id"))
+            if name in read or reference.get(f"{WORD_NS}type", "default") not in shown:
                 continue
-            read.add(relation.target)
-            root = reader.package.optional_root(relation.target)
+            read.add(name)
+            root = reader.package.optional_root(name)
             if root is not None:
-                inner = replace(reader.of_part(relation.target), hides_page_numbers=True, notes=[])
+                inner = replace(reader.of_part(name), hides_page_numbers=True, notes=[])
                 kind = "header" if reference.tag.endswith("headerReference") else "footer"
                 texts[kind] += [inner.paragraph_text(p) for p in root.iter(_P)]
     return running_lines("Header", texts["header"]), running_lines("Footer", texts["footer"])
@@ -282,7 +278,6 @@ class WordReader:
     styles: _WordStyles = field(default_factory=_WordStyles)
     numbering: ListNumbering = field(default_factory=lambda: ListNumbering({}, {}))
     options: LoadOptions = field(default_factory=LoadOptions)
-    depth: int = 0  # documents around this one
     shows_highlights: bool = False
     hides_page_numbers: bool = False
     style: str = ""  # of the current paragraph
@@ -360,19 +355,25 @@ class WordReader:
             elif element.tag == f"{DRAWING_NS}txBody":
                 yield from map(paragraph, drawing_texts(element, self.relations))
             elif element.tag == f"{DIAGRAM_NS}relIds":
-                yield from apart(diagram_blocks(self.package, self.relations, element.get(f"{RELATION_NS}dm") or ""))
+                yield from apart(diagram_blocks(self.package, part_name(self.relations, element.get(f"{RELATION_NS}dm"))))
             else:
-                yield from drawn_chart(self.package, self.relations, element.get(f"{RELATION_NS}id") or "")
+                yield from chart_blocks(self.package, part_name(self.relations, element.get(f"{RELATION_NS}id")))
 
     def _inserted(self, relation_id: str) -> Iterator[Block]:
-        """A document that is inserted as a file of its own: HTML, RTF, Word or plain text."""
-        relation = self.relations.get(relation_id)
-        if relation is None or relation.is_external or self.depth >= MAX_INSERTED_DEPTH:
+        """A document that is inserted as a file of its own: HTML, RTF, Word or plain text, whatever its name."""
+        name, inner = part_name(self.relations, relation_id), self.options.inner
+        if not name or inner is None or inner.depth <= 1:
             return
         try:
-            yield from _inserted_blocks(relation.target, self.package.read(relation.target), self.options, self.depth + 1)
+            data = self.package.read(name)
+            suffix = next((suffix for start, suffix in _INSERTED if data.lstrip().startswith(start)), "")
+            options = replace(self.options, inner=replace(inner, depth=inner.depth - 1))
+            text = inner.parse(InnerFile(name + suffix, -1, data), options).text
         except (Unreadable, ValueError, KeyError, AttributeError, TypeError, IndexError):
-            yield paragraph(f"[{relation.target.rpartition('/')[2]} cannot be read]")
+            text = f"[{name.rpartition('/')[2]} cannot be read]"
+        for piece in text.split("\n\n"):
+            marks = re.match(r"(#{1,6}) (?=\S)", piece)
+            yield heading(len(marks[1]), piece[marks.end() :]) if marks else paragraph(piece)
 
     def _runs(self, element: Any, link: str = "") -> Iterator[TextRun]:
         """The runs in an element of a paragraph; `link`: the address that they lead to."""
@@ -560,30 +561,6 @@ class WordReader:
             mark = self.numbering.next(*listed) if text and listed is not None else "-"
             texts += [text if mark == "-" else f"{mark} {text}"] * bool(text)
         return " ".join(" ".join(texts).split())
-
-
-def _inserted_blocks(name: str, data: bytes, options: LoadOptions, depth: int) -> Iterator[Block]:
-    """The blocks of a document inside a document, by its suffix, or else by how it begins."""
-    from email import message_from_bytes
-
-    from localrag.loaders.rtf import parse_rtf
-
-    suffix = name.rpartition(".")[2].lower()
-    if data.startswith(b"PK\x03\x04"):
-        yield from _word_blocks(InnerFile(name, -1, data), options, depth)[1]
-        return
-    if suffix in {"mht", "mhtml", "eml"}:
-        pages = [part for part in message_from_bytes(data).walk() if part.get_content_type() == "text/html"]
-        data = bytes(pages[0].get_payload(decode=True) or b"") if pages else b""
-        suffix = "html"
-    text = decode(data) if data else ""
-    if data.lstrip()[:5] == b"{\\rtf":
-        text = parse_rtf(InnerFile(name, -1, data), options).text
-    elif suffix in {"html", "htm", "xhtml", "xml"} or text.lstrip()[:1] == "<":
-        text = html_content(text).text
-    for piece in text.split("\n\n"):
-        marks = re.match(r"(#{1,6}) (?=\S)", piece)
-        yield heading(len(marks[1]), piece[marks.end() :]) if marks else paragraph(piece)
 
 
 def _is_filled(element: Any) -> bool:

@@ -377,7 +377,6 @@ WORD_FORMULAS = {
     "[1, 0; 0, 1]": math(built("d", '<m:begChr m:val="["/><m:endChr m:val="]"/>', e=MATRIX)),
     "v⃗ y\u0305": math(built("acc", '<m:chr m:val="⃗"/>', e="v"), " ", built("bar", '<m:pos m:val="top"/>', e="y")),
     "lim_(x→0) sin x": math(built("func", fName=built("limLow", e="lim", lim="x→0"), e=built("func", fName="sin", e="x"))),
-    "(n choose k)": math(built("d", e=built("f", '<m:type m:val="noBar"/>', num="n", den="k"))),
 }
 SLIDE_LINKS = shape(
     '<a:r><a:t>Fill in </a:t></a:r><a:r><a:rPr><a:hlinkClick r:id="l"/></a:rPr><a:t>the form</a:t></a:r>'
