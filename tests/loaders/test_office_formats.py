@@ -524,6 +524,9 @@ TEXTS = [
      "A cart pays ~~14 crowns~~ 19 crowns, ~~a dog 2~~\n\n~~Void, but~~ not this"),
     ("struck.xlsx", xlsx([["Rider", "Fare", "Note"], STRUCK_ROW], parts=STRUCK_FONTS),
      "# Toll\n\nRider: ~~Dog~~ · Fare: 2 · Note: pays ~~14~~ 19"),
+    ("struck.xls", made.xls([["Rider", "Fare", "Note"], ["Dog", "free", "in May"], ["Cart", "31", "no"]], struck_rows=[1]),
+     "# Toll\n\nRider: ~~Dog~~ · Fare: ~~free~~ · Note: ~~in May~~\nRider: Cart · Fare: 31 · Note: no"),
+    ("link.doc", made.doc(f'See \x13 HYPERLINK "{WATER}" \x14the shed\x15.\r'), f"See the shed ({WATER})."),
     # What a reader has highlighted is marked, unless it is the whole text.
     ("highlights.docx", docx(HIGHLIGHTED), "The landlord ==repairs the roof== and paints it."),
     ("yellow.docx", docx(p(run("All of it.", YELLOW))), "All of it."),
