@@ -25,9 +25,13 @@ def fraction(above: str, below: str) -> str:
 
 
 def _script(sign: str, text: str) -> str:
-    """An index or power as it follows its base."""
     text = text.strip()
     return text if not text or _MARK.fullmatch(text) else sign + (text if _SCRIPT.fullmatch(text) else f"({text})")
+
+
+def scripts(lowered: str, raised: str) -> str:
+    """Index and power as they follow their base."""
+    return _script("_", lowered) + _script("^", raised)
 
 
 def after(before: str, formula: str) -> str:

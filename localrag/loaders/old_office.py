@@ -23,7 +23,7 @@ from localrag.loaders.presentation import parse_pptx
 from localrag.loaders.rtf import parse_rtf
 from localrag.loaders.sheet_tables import sheet_blocks
 from localrag.loaders.spans import CellRange
-from localrag.loaders.spreadsheet import SheetComments, below_name, parse_xlsx
+from localrag.loaders.spreadsheet import SheetComments, parse_xlsx, sheet_section
 from localrag.loaders.tabular import parse_csv, text_rows
 from localrag.loaders.word import parse_docx
 from localrag.loaders.word97 import Word97Document
@@ -119,10 +119,7 @@ def _parse_workbook(file: OpenFile, options: LoadOptions) -> ParsedFile:
     data = file.read_bytes()
     try:
         book = xlrd.open_workbook(file_contents=data, formatting_info=True, logfile=io.StringIO(), ragged_rows=True)
-        sections = [
-            (f"sheet {sheet.name}", render(below_name(sheet.name, _old_sheet(book, sheet, options), always=book.nsheets > 1)))
-            for sheet in book.sheets()
-        ]
+        sections = [sheet_section(sheet.name, _old_sheet(book, sheet, options), always=book.nsheets > 1) for sheet in book.sheets()]
     except (xlrd.XLRDError, xlrd.compdoc.CompDocError, *_DAMAGES) as error:
         is_locked = "encrypted" in str(error)
         raise Unreadable("password-protected" if is_locked else f"damaged: {error}", failed=not is_locked) from error

@@ -14,7 +14,7 @@ from typing import Any
 from zipfile import BadZipFile
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, number_in
-from localrag.loaders.document_tree import Block, TextRun, heading, inline_text, join_sections, marked_text, paragraph, render
+from localrag.loaders.document_tree import Block, RenderedText, TextRun, heading, inline_text, join_sections, marked_text, paragraph, render
 from localrag.loaders.headers import HeadCell
 from localrag.loaders.html import xml_root
 from localrag.loaders.inline_text import comment_line, embedded_files_line, picture_text, running_lines
@@ -45,7 +45,7 @@ _MERGED = re.compile(rb"""<(?:[\w.-]{1,20}:)?mergeCell\s[^<>]{0,200}?ref\s?=\s?[
 _RUNNING = re.compile(rb"<(?:[\w.-]{1,20}:)?(odd|even|first)(Header|Footer)>([^<]{1,2000})<")
 _RUNNING_CODE = re.compile(r'&(?:"[^"]{0,100}"|K[0-9A-Fa-f]{6}|\d{1,3}|&|[A-Za-z])')
 _LINKED = re.compile(rb"<(?:[\w.-]{1,20}:)?hyperlink(\s[^<>]{1,4000})>")
-_ATTRIBUTE = re.compile(r"""(\w+)\s?=\s?(?:"([^"]*)"|'([^']*)')""")
+_ATTRIBUTE = re.compile(r"""\b(\w++)\s?=\s?(?:"([^"]*)"|'([^']*)')""")
 _LINK_FORMULA = re.compile(r'\bHYPERLINK\(\s*"((?:[^"]|""){1,2000})"\s*(?:\)|,(?:\s*"((?:[^"]|""){1,500})"\s*\))?)', re.IGNORECASE)
 _MAX_LINKED_CELLS = 200_000
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
@@ -107,20 +107,21 @@ def parse_xlsx(file: OpenFile, options: LoadOptions) -> ParsedFile:
     book = _read_workbook(package, root, relations)
     listed = [(str(s.get("name") or ""), relations.get(s.get(f"{RELATION_NS}id") or "")) for s in root.iter("{*}sheet")]
     sheets = [(name, relation.target) for name, relation in listed if relation and relation.kind == "worksheet"]
-    sections = [(f"sheet {name}", render(below_name(name, _sheet(book, part, options), always=len(sheets) > 1))) for name, part in sheets]
+    sections = [sheet_section(name, _sheet(book, part, options), always=len(sheets) > 1) for name, part in sheets]
     charts = (render(chart_blocks(package, name, "Chart:")) for name in sorted(package.names.values()) if _CHART.fullmatch(name))
     sections += [(f"chart {n}", chart) for n, chart in enumerate(charts, 1)]
     return parsed_file(join_sections(sections), core_metadata(package), is_sheet=True)
 
 
-def below_name(name: str, blocks: Iterable[Block], *, always: bool) -> list[Block]:
-    """The blocks of a sheet below its name, `always` or if the name is not a default one."""
+def sheet_section(name: str, blocks: Iterable[Block], *, always: bool) -> tuple[str, RenderedText]:
+    """The label and text of a sheet, below its name, `always` or if the name is not a default one."""
     filled = [block for block in blocks if block.text.strip()]
-    return [heading(1, name)] * (bool(filled) and (always or not _UNNAMED.fullmatch(name))) + filled
+    is_named = bool(filled) and (always or not _UNNAMED.fullmatch(name))
+    return f"sheet {name}", render([heading(1, name)] * is_named + filled)
 
 
 def sheet_title(name: str, text: str, *, always: bool) -> str:
-    """The text of a sheet below its name, as in `below_name`."""
+    """The text of a sheet below its name, as in `sheet_section`."""
     return f"# {name}\n\n{text}" if text and (always or not _UNNAMED.fullmatch(name)) else text
 
 
