@@ -1,7 +1,6 @@
 """OpenDocument in a single XML file."""
 
 import pytest
-
 from lxml import etree
 
 from localrag.filters import day_from_metadata
