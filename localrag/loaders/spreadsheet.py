@@ -13,6 +13,7 @@ from typing import Any
 from zipfile import BadZipFile
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, clean_text, join_sections, number_in
+from localrag.loaders.document_tree import Block, heading
 from localrag.loaders.headers import HeadCell
 from localrag.loaders.html import xml_root
 from localrag.loaders.inline_text import TextRun, comment_line, embedded_files_line, join_runs, picture_text, running_lines
@@ -104,6 +105,11 @@ def parse_xlsx(file: OpenFile, options: LoadOptions) -> ParsedFile:
     has_sheets = len(sheets) > 1
     text, parts = join_sections([(f"sheet {name}", sheet_title(name, text, always=has_sheets)) for name, text in sheets] + drawn)
     return parsed_file(text, core_metadata(package), "", parts)
+
+
+def sheet_heading(name: str, *, always: bool) -> list[Block]:
+    """The heading of a sheet, `always` or if its name is not a default one."""
+    return [heading(1, name)] if always or not _UNNAMED.fullmatch(name) else []
 
 
 def sheet_title(name: str, text: str, *, always: bool) -> str:
