@@ -102,6 +102,11 @@ def paragraph(text: str) -> Block:
     return Block(BlockKind.PARAGRAPH, text)
 
 
+def paragraphs(texts: Iterable[str]) -> list[Block]:
+    """Each text as a paragraph."""
+    return [paragraph(text) for text in texts]
+
+
 def item(depth: int, marker: str, text: str) -> Block:
     """An item of a list, or without a marker what goes on below one."""
     return Block(BlockKind.LIST, text, min(max(depth, 0), MAX_LIST_DEPTH), marker)

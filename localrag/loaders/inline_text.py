@@ -9,6 +9,7 @@ from localrag.loaders.content import subscript, superscript
 
 TextRun = tuple[str, int]  # a text, and 1 if it is raised, -1 if it is lowered, else 0
 CHECKED, UNCHECKED = "☒", "☐"
+MAX_COMMENTED_CHARS = 160  # of the words that a comment is about
 MAX_MARK_CHARS = 15  # longer raised or lowered texts are ordinary text
 _NOTE_MARK = re.compile(r"[\[(]?\d{1,3}(?:\s?[,;–-]\s?\d{1,3}){0,8}[\])]?|[*†‡§¶#]{1,4}")
 _NOTE_LETTER = re.compile(r"[a-i](?:\s?[,;–-]\s?[a-i]){0,5}")
@@ -165,10 +166,16 @@ def running_lines(name: str, texts: Iterable[str]) -> list[str]:
 
 
 def comment_line(text: str, author: str, date: str, place: str = "") -> str:
-    """A reader's comment with author and date; `place`: the cell it belongs to."""
+    """A reader's comment with author and date; `place`: the cell it belongs to, or the words it is about."""
     by = f" by {author}" if author else ""
     on = f" on {place}" if place else ""
     return f"Comment{by}{on}{f', {date[:10]}' if date else ''}: {text}"
+
+
+def commented_words(text: str) -> str:
+    """The words that a comment is about as its place, the end of a long passage left out; empty without any."""
+    words = " ".join(text.split())
+    return f"“{words}”" if 0 < len(words) <= MAX_COMMENTED_CHARS else f"“{words[:MAX_COMMENTED_CHARS]}…”" if words else ""
 
 
 def embedded_files_line(names: Iterable[str]) -> list[str]:

@@ -1,7 +1,6 @@
 """Tables: dialects of delimited text, headers, pairs of label and value, tables side by side: the same in every format."""
 
 import time
-from itertools import count
 
 import pytest
 
@@ -360,10 +359,3 @@ def test_spanning_cells_of_tables_side_by_side_are_repeated_within_their_own():
 
     assert found[1] == "Zone: Inner · Boat: Tern"
     assert found[4] == "Zone: Outer · Pilot: Lars Holm"
-
-
-def test_a_long_sheet_is_read_row_by_row():
-    """Without waiting for its end."""
-    endless = ((n, [f"Boat {n}", str(n)] if n else ["Boat", "Berth"]) for n in count())
-
-    assert next(sheet_lines(endless, ())) == "Boat: Boat 1 · Berth: 1"
