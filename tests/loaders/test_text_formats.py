@@ -278,7 +278,7 @@ TEX = {
     "commands": (
         r"Set \texttt{keel\_1} or \verb|a_b%c| or \verb+%d+, \textsf{see} \mbox{\S\ref{mast}}"
         r" \href{http://x.example/\%20}{here} for \pounds5.",
-        "Set keel_1 or a_b%c or %d, see §mast here for £5.",
+        "Set keel_1 or a_b%c or %d, see §mast here (http://x.example/%20) for £5.",
     ),
     "verbatim": ("A\n\\begin{verbatim}\n  if {x} % y\n\\end{verbatim}\nB \\begin{comment}C\\end{comment}", "A\n\n  if {x} % y\n\nB"),
     "arguments": (r"\begin{minipage}[t]{3cm}\resizebox{2cm}{!}{Skua}\end{minipage} \index{boat}\includegraphics{a}\caption[Sail]{The sail}",
