@@ -33,11 +33,11 @@ _ITEM = re.compile(r"\\item\b\s*(?:\[([^\[\]]*)\])?\s*")
 _BIBLIOGRAPHY_ITEM = re.compile(r"\\bibitem\s*(?:\[[^\[\]]*\])?\{([^{}]*)\}")
 
 _DEFINITION = re.compile(
-    r"\\(?:(?:new|renew|provide)command|DeclareRobustCommand|DeclareMathOperator|def|newenvironment|renewenvironment|newtheorem)\*?\s*"
+    r"\\(?:(?:new|renew|provide)command|DeclareRobustCommand|DeclareMathOperator|def)\*?\s*\{?\s*\\([A-Za-z]+|[^A-Za-z])\s*\}?\s*"
+    r"(?:\[([1-9])\]\s*(?:\[([^\]]{0,1000})\])?|((?:#[1-9])*))\s*(?=\{)"
 )
-_COMMAND_NAME = re.compile(r"\{?\s*\\([A-Za-z]+|[^A-Za-z])\s*\}?\s*")
-_N_ARGUMENTS = re.compile(r"\[([1-9])\]\s*")
-_PARAMETERS = re.compile(r"((?:#[1-9])*)")
+_ENVIRONMENT = re.compile(r"\\(newtheorem|(?:re)?newenvironment)\*?\s*\{[^{}]*\}\s*(?:\[[^\[\]]*\]\s*)*(?=\{)")
+_N_ARGUMENTS = {"newtheorem": 1, "newenvironment": 2, "renewenvironment": 2}
 _CALL = re.compile(r"\\([A-Za-z]+|[^A-Za-z])")
 _MAX_EXPANSIONS = 10  # macros within macros
 _MAX_GROWTH = 200_000  # characters that macros may add
@@ -249,43 +249,13 @@ def expand_macros(source: str, definitions: str = "") -> str:
 
 
 def _without_definitions(source: str, macros: dict[str, _TexMacro]) -> str:
-    """LaTeX without its definitions of commands, which are added to `macros`."""
-    pieces: list[str] = []
-    position = 0
-    groups = _BraceGroups(source)
-    for match in _DEFINITION.finditer(source):
-        if match.start() >= position:
-            pieces.append(source[position : match.start()])
-            position = _read_definition(source, groups, match, macros)
-    return "".join([*pieces, source[position:]])
+    """LaTeX without its definitions of commands, which are added to `macros`, and of environments."""
 
+    def define(match: re.Match[str], arguments: Sequence[str]) -> str:
+        macros[match[1]] = _TexMacro(arguments[0], int(match[2] or len(match[4] or "") // 2), match[3])
+        return ""
 
-def _read_definition(source: str, groups: _BraceGroups, start: re.Match[str], macros: dict[str, _TexMacro]) -> int:
-    """Add the macro defined at `start`; returns the end of the definition."""
-    position = start.end()
-    if "environment" in start[0] or "newtheorem" in start[0]:
-        return _definition_end(source, groups, position)
-    name = _COMMAND_NAME.match(source, position)
-    if name is None:
-        return position
-    position, n_arguments, default = name.end(), 0, None
-    if count := _N_ARGUMENTS.match(source, position):
-        n_arguments, position = int(count[1]), count.end()
-        if source.startswith("[", position) and (end := source.find("]", position, position + 1000)) > 0:
-            default, position = source[position + 1 : end], end + 1
-    elif parameters := _PARAMETERS.match(source, position):
-        n_arguments, position = len(parameters[1]) // 2, parameters.end()
-    group = groups.at(position)
-    if group is None:
-        return position
-    macros[name[1]] = _TexMacro(group[0], n_arguments, default)
-    return group[1]
-
-
-def _definition_end(source: str, groups: _BraceGroups, position: int) -> int:
-    while (group := groups.at(position)) or source.startswith("[", position):
-        position = group[1] if group else max(source.find("]", position, position + 200), position) + 1
-    return position
+    return _replaced(_replaced(source, _ENVIRONMENT, lambda *_: "", _N_ARGUMENTS), _DEFINITION, define)
 
 
 def _expanded_once(source: str, macros: dict[str, _TexMacro], limit: int) -> str:

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, first_heading, join_sections, strip_escapes
+from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, first_heading, strip_escapes
+from localrag.loaders.document_tree import join_sections
 from localrag.loaders.html import html_content
 from localrag.loaders.tabular import parse_json, parse_json_or_lines
 
@@ -20,8 +21,8 @@ def parse_notebook(file: OpenFile, options: LoadOptions) -> ParsedFile:
     cells = list(_notebook_cells(notebook)) if isinstance(notebook, dict) else []
     if not cells:
         return parse_json(file, options)
-    body, parts = join_sections((f"cell {n}", _cell(c)) for n, c in enumerate(cells, 1))
-    return ParsedFile(body, first_heading(body), parts=parts)
+    rendered = join_sections((f"cell {n}", _cell(c)) for n, c in enumerate(cells, 1))
+    return ParsedFile(rendered.text, first_heading(rendered.text), parts=rendered.parts)
 
 
 def _notebook_cells(notebook: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
