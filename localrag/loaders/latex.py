@@ -152,12 +152,12 @@ def parse_tex(file: OpenFile, options: LoadOptions) -> ParsedFile:
     def take_heading(section: re.Match[str], arguments: Sequence[str]) -> str:
         return f"\n\n{placed.mark([heading(_SECTIONS[section[1]], placed.line(tex_text(arguments[0])))])}\n\n"
 
-    text = _replaced(_prepared(body[1] if body else source), _NOTE, take_note)
+    text = _replaced(body[1] if body else source, _NOTE, take_note)
     text = tex_text(_without_tables(_replaced(text, _SECTION, take_heading), placed))
     blocks = [block for block in placed.blocks(text) if block.text]
     if named["title"] and not (blocks and blocks[0].kind is BlockKind.HEADING and blocks[0].level == 1):
         blocks.insert(0, heading(1, named["title"]))
-    listed = "\n".join(f"[{n}] {placed.line(tex_text(_prepared(note)))}" for n, note in enumerate(notes, 1))
+    listed = "\n".join(f"[{n}] {placed.line(tex_text(note))}" for n, note in enumerate(notes, 1))
     rendered = render([*blocks, paragraph(listed)])
     return ParsedFile(rendered.text, named["title"], metadata_pairs(**named), blocks=rendered.blocks)
 
@@ -384,6 +384,7 @@ def tex_text(source: str) -> str:
         except (LatexWalkerParseError, RecursionError, IndexError):
             return None
 
+    source = _prepared(source)
     if (text := converted(source)) is not None:
         return text
     texts_by_paragraph = ((paragraph, converted(paragraph)) for paragraph in re.split(r"\n\s*\n", source))
