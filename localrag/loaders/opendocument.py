@@ -164,8 +164,7 @@ def _parsed(content: Any, styles: Any, meta: Any, archive: ZipFile | None) -> Pa
         shown = [(f"slide {n}", render(reader.slide(slide))) for n, slide in enumerate(slides, 1)]
         rendered = join_sections([*shown, ("", "\n".join(_declared_lines(body[0])))])
     else:
-        blocks = [*paragraphs(headers), *reader.blocks(body[0]), *reader.after(), *paragraphs(footers)]
-        rendered = render(blocks)
+        rendered = render([*paragraphs(headers), *reader.blocks(body[0]), *reader.after(), *paragraphs(footers)])
     metadata = _metadata(meta)
     title = dict(metadata).get("title", "") or first_heading(rendered.text)
     return ParsedFile(rendered.text, title, metadata, rendered.parts, rendered.blocks)
@@ -215,11 +214,9 @@ def _running_texts(content: Any, styles: Any, reader: "OdfReader") -> tuple[list
 def _declared_lines(presentation: Any) -> list[str]:
     """The headers and footers that some slide of a presentation shows."""
     used = {value for page in presentation.iter(f"{_DRAW}page") for key, value in page.attrib.items() if key.startswith(f"{_SHOW}use-")}
-    lines: list[str] = []
-    for kind in ("header", "footer"):
-        declared = presentation.iter(f"{_SHOW}{kind}-decl")
-        lines += running_lines(kind.capitalize(), ("".join(d.itertext()) for d in declared if d.get(f"{_SHOW}name") in used))
-    return lines
+    declared = [(kind, d) for kind in ("header", "footer") for d in presentation.iter(f"{_SHOW}{kind}-decl")]
+    shown = [(kind, "".join(d.itertext())) for kind, d in declared if d.get(f"{_SHOW}name") in used]
+    return [line for kind, text in shown for line in running_lines(kind.capitalize(), [text])]
 
 
 def _read_styles(*roots: Any) -> _OdfStyles:
@@ -255,9 +252,8 @@ def _read_style(style: Any) -> _OdfStyle:
 
 def _shift(height: str) -> int:
     """1 for raised text, -1 for lowered, by its place or its distance from the line."""
-    if height in {"super", "sub"}:
-        return 1 if height == "super" else -1
-    return 0 if not height.strip("-0.") else -1 if height.startswith("-") else 1
+    named = {"super": 1, "sub": -1}.get(height)
+    return named or (0 if not height.strip("-0.") else -1 if height.startswith("-") else 1)
 
 
 def _is_marker(color: str) -> bool:
@@ -286,12 +282,8 @@ def _count(element: Any, attribute: str) -> int:
 
 def _form_values(content: Any) -> dict[str, str]:
     """Id → value of the form controls: the state of a checkbox with its label, the text of a field, the chosen entries of a list."""
-    values: dict[str, str] = {}
-    for form in content.iter(f"{_OFFICE}forms"):
-        for control in form.iter("*"):
-            for key in filter(None, (control.get(f"{_FORM}id"), control.get(_XML_ID))):
-                values[str(key)] = _form_value(control)
-    return values
+    controls = [control for form in content.iter(f"{_OFFICE}forms") for control in form.iter("*")]
+    return {str(key): _form_value(c) for c in controls for key in (c.get(f"{_FORM}id"), c.get(_XML_ID)) if key}
 
 
 def _form_value(control: Any) -> str:
@@ -299,12 +291,9 @@ def _form_value(control: Any) -> str:
     if name in {"checkbox", "radio"}:
         is_checked = _form_state(control, "state") == "checked" or _form_state(control, "selected") == "true"
         return f"{checkbox(is_checked)} {control.get(f'{_FORM}label') or ''}".strip()
-    chosen = [
-        str(option.get(f"{_FORM}label") or option.get(f"{_FORM}value") or "")
-        for option in control.iterchildren(f"{_FORM}option")
-        if _form_state(option, "selected") == "true"
-    ]
-    return ", ".join(chosen) or (_form_state(control, "value") if name not in {"button", "hidden", "image"} else "")
+    chosen = [option for option in control.iterchildren(f"{_FORM}option") if _form_state(option, "selected") == "true"]
+    text = ", ".join(str(option.get(f"{_FORM}label") or option.get(f"{_FORM}value") or "") for option in chosen)
+    return text or (_form_state(control, "value") if name not in {"button", "hidden", "image"} else "")
 
 
 def _form_state(control: Any, name: str) -> str:
@@ -383,9 +372,7 @@ class OdfReader:
             yield heading(1, text)
         yield from self.blocks([shape for shape in shapes if shape is not title])
         for notes in page.iterchildren(f"{_SHOW}notes"):
-            frames = [frame for frame in notes if frame.get(f"{_SHOW}class") == "notes"] or [
-                frame for frame in notes if frame.get(f"{_SHOW}class") is None
-            ]
+            frames = (frame for frame in notes if frame.get(f"{_SHOW}class") in {"notes", None})
             text = render(block for frame in frames for block in self.blocks(frame)).text
             yield paragraph(f"Notes: {text}" if text else "")
         yield from self.after()
@@ -604,8 +591,9 @@ class OdfReader:
             self.open_comments.pop(str(child.get(f"{_OFFICE}name")), None)
         elif child.tag.startswith(_DRAW):
             yield from self._drawn(child, style)
-        elif child.tag.startswith(_FIELDMARK):
-            yield replace(style, text=_fieldmark_value(child))
+        elif str(child.get(f"{_FIELDMARK}type")).endswith("FORMCHECKBOX"):  # of a form taken over from Word
+            parameters = child.iterfind(f"{_FIELDMARK}param[@{_FIELDMARK}name='Checkbox_Checked']")
+            yield replace(style, text=checkbox(any(p.get(f"{_FIELDMARK}value") == "true" for p in parameters)))
         elif child.tag not in _WITHOUT_TEXT:
             own = self.styles.of("text", child).run if child.tag == f"{_TEXT}span" else {}
             yield from self._runs(child, replace(style, link=str(child.get(_HREF) or style.link), **own))
@@ -668,19 +656,6 @@ def _picture(frame: Any) -> str:
 
 def _signature(comment: Any) -> tuple[str, str]:
     return str(comment.findtext(f"{_DC}creator") or ""), str(comment.findtext(f"{_DC}date") or "")
-
-
-def _fieldmark_value(mark: Any) -> str:
-    """The state of a checkbox of a form taken over from Word."""
-    if not str(mark.get(f"{_FIELDMARK}type")).endswith("FORMCHECKBOX"):
-        return ""
-    return checkbox(
-        any(
-            str(p.get(f"{_FIELDMARK}name")) == "Checkbox_Checked"
-            for p in mark.iter(f"{_FIELDMARK}param")
-            if p.get(f"{_FIELDMARK}value") == "true"
-        )
-    )
 
 
 def _written_formula(text: str) -> str:
