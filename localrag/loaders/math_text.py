@@ -13,8 +13,7 @@ _RELATIONS = frozenset("=<>≤≥≈≡→⇒⇔")
 _NOT_BETWEEN = frozenset("∑∏∫∬∭∮⋃⋂∂∇√¬∀∃∞|∥~")  # signs of mathematics that stand before or around what they belong to
 _BETWEEN = frozenset("-*·•∶")  # other signs between two operands
 _INVISIBLE = str.maketrans("\u2064\xa0", "  ", "\u2061\u2062\u2063\u200b")  # the first adds the fraction of a mixed number
-_ACCENTS = {"¯": "\u0304", "‾": "\u0304", "_": "\u0332", "^": "\u0302", "ˆ": "\u0302", "~": "\u0303", "˜": "\u0303", "→": "\u20d7",
-            "⃗": "\u20d7", "˙": "\u0307", "¨": "\u0308", "⏞": "", "⏟": "", "︷": "", "︸": ""}  # fmt: skip
+_ACCENTS = dict.fromkeys("⏞⏟︷︸", "") | dict(zip("¯‾^ˆ~˜→⃗˙¨", "\u0304\u0304\u0302\u0302\u0303\u0303\u20d7\u20d7\u0307\u0308", strict=True))
 _SIDE_BY_SIDE = frozenset({"mrow", "mstyle", "mpadded", "mtext", "semantics"})
 _TABLE_START, _TABLE_END = "\x02", "\x03"
 _FENCED_TABLE = re.compile(f"(?<=[(\\[{{|∥]) ?{_TABLE_START}([^{_TABLE_START}{_TABLE_END}]*){_TABLE_END}")
@@ -92,17 +91,7 @@ def _fenced(element: Any, children: list[Any]) -> str:
 
 
 def _table(_element: Any, children: list[Any]) -> str:
-    rows = ([_text(cell) for cell in row if _name(cell) == "mtd"] for row in children)
-    return f"{_TABLE_START}{matrix_text(rows)}{_TABLE_END}"
-
-
-def _multiscripts(_element: Any, children: list[Any]) -> str:
-    """A base with raised and lowered marks on both sides of it."""
-    names = [_name(child) for child in children]
-    split = names.index("mprescripts") if "mprescripts" in names else len(names)
-    before, after = ([_text(child) for child in part] for part in (children[split + 1 :], children[1:split]))
-    left, right = ("".join(script_text("", *pair) for pair in zip(side[::2], side[1::2], strict=False)) for side in (before, after))
-    return left + " " * bool(left) + (_text(children[0]) if children else "") + right
+    return f"{_TABLE_START}{matrix_text([_text(cell) for cell in row if _name(cell) == 'mtd'] for row in children)}{_TABLE_END}"
 
 
 _WITH_PARTS: dict[str, Callable[..., str]] = {
@@ -115,7 +104,6 @@ _OTHERS: dict[str, Callable[[Any, list[Any]], str]] = {
     "mfrac": _fraction,
     "mfenced": _fenced,
     "mtable": _table,
-    "mmultiscripts": _multiscripts,
     "msqrt": lambda _, children: root_text(_row(children)),
     "mtext": lambda element, _: re.sub(r"\s+", " ", "".join(element.itertext())),
     "mspace": lambda *_: " ",
