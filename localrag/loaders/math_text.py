@@ -1,12 +1,12 @@
-"""Formulas on one line: `3/8`, `2 1/4`, `10^5`, `√(x + 1)`, `∑_(i=1)^n x_i`, `[1, 0; 0, 1]`."""
+"""Formulas of MathML on one line, written as in `formulas`."""
 
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
 from typing import Any
 
-_ATOM = re.compile(r"[-+−]?(?:\d[\d.,]*|[^\W\d_]\w*)(?:[\^_](?:[-+−]?\w+|\([^()]*\)))*|\([^()]*\)|.")
-_SCRIPT = re.compile(r"[-+−]?\d+(?:[.,]\d+)?|\w+|\W")
+from localrag.loaders.formulas import fraction, scripts
+
 _AROUND_SIGN = re.compile(r" ?([^\w\s,]) ?")
 _APART = re.compile(r"[^\W\d_]{2,}|[∑∏∫∬∭∮⋃⋂]")  # functions, words, and signs with limits
 _RELATIONS = frozenset("=<>≤≥≈≡→⇒⇔")
@@ -19,41 +19,20 @@ _TABLE_START, _TABLE_END = "\x02", "\x03"
 _FENCED_TABLE = re.compile(f"(?<=[(\\[{{|∥]) ?{_TABLE_START}([^{_TABLE_START}{_TABLE_END}]*){_TABLE_END}")
 
 
-def fraction_text(above: str, below: str) -> str:
-    """A fraction, with its parts in brackets where they are more than a number or a name."""
-    return f"{_bracketed(above)}/{_bracketed(below)}"
-
-
-def root_text(base: str, degree: str = "") -> str:
-    """A root with its degree."""
-    sign = {"": "√", "2": "√", "3": "∛", "4": "∜"}.get(degree, f"√[{degree}]")
-    return f"{sign}({base})"
-
-
-def script_text(base: str, below: str = "", above: str = "") -> str:
+def _scripted(base: str, below: str = "", above: str = "") -> str:
     """A base with what stands lowered and raised behind it, or below and above it."""
     if not below and above in _ACCENTS:
         return unicodedata.normalize("NFC", base + _ACCENTS[above]) if len(base) == 1 else base
-    if " " in base and not _ATOM.fullmatch(base):
+    if " " in base and base[0] not in "([{":
         base = f"({base})"
-    sign = above if above and above in "°′″‴'" else _script("^", above)
-    return base + _script("_", "" if below in _ACCENTS else below) + sign
+    return base + scripts(*(_AROUND_SIGN.sub(r"\1", text) for text in ("" if below in _ACCENTS else below, above)))
 
 
-def matrix_text(rows: Iterable[Iterable[str]]) -> str:
+def _matrix(rows: Iterable[Iterable[str]]) -> str:
     """A matrix, or equations one below the other."""
     lines = [[cell for cell in row if cell] for row in rows]
     is_aligned = any(cell[0] in _RELATIONS for row in lines for cell in row[1:])
     return "; ".join((" " if is_aligned else ", ").join(row) for row in lines if row)
-
-
-def _bracketed(text: str) -> str:
-    return text if _ATOM.fullmatch(text) else f"({text})"
-
-
-def _script(sign: str, text: str) -> str:
-    plain = _AROUND_SIGN.sub(r"\1", text)
-    return "" if not plain else f"{sign}{plain}" if _SCRIPT.fullmatch(plain) else f"{sign}({plain})"
 
 
 def mathml_text(element: Any) -> str:
@@ -83,7 +62,7 @@ def _text(element: Any) -> str:
 def _fraction(element: Any, children: list[Any]) -> str:
     above, below = [*map(_text, children[:2]), "", ""][:2]
     is_choice = str(element.get("linethickness")).rstrip("ptxem%") in {"0", "0.0"}
-    return f"{above} choose {below}" if is_choice else fraction_text(above, below)
+    return f"{above} choose {below}" if is_choice else fraction(above, below)
 
 
 def _fenced(element: Any, children: list[Any]) -> str:
@@ -91,20 +70,20 @@ def _fenced(element: Any, children: list[Any]) -> str:
 
 
 def _table(_element: Any, children: list[Any]) -> str:
-    return f"{_TABLE_START}{matrix_text([_text(cell) for cell in row if _name(cell) == 'mtd'] for row in children)}{_TABLE_END}"
+    return f"{_TABLE_START}{_matrix([_text(cell) for cell in row if _name(cell) == 'mtd'] for row in children)}{_TABLE_END}"
 
 
 _WITH_PARTS: dict[str, Callable[..., str]] = {
-    "mroot": lambda base, degree, *_: root_text(base, degree),
-    **dict.fromkeys(("msub", "munder"), lambda base, below, *_: script_text(base, below)),
-    **dict.fromkeys(("msup", "mover"), lambda base, above, *_: script_text(base, "", above)),
-    **dict.fromkeys(("msubsup", "munderover"), lambda base, below, above, *_: script_text(base, below, above)),
+    "mroot": lambda base, degree, *_: f"√[{degree}]({base})",
+    **dict.fromkeys(("msub", "munder"), lambda base, below, *_: _scripted(base, below)),
+    **dict.fromkeys(("msup", "mover"), lambda base, above, *_: _scripted(base, "", above)),
+    **dict.fromkeys(("msubsup", "munderover"), lambda base, below, above, *_: _scripted(base, below, above)),
 }
 _OTHERS: dict[str, Callable[[Any, list[Any]], str]] = {
     "mfrac": _fraction,
     "mfenced": _fenced,
     "mtable": _table,
-    "msqrt": lambda _, children: root_text(_row(children)),
+    "msqrt": lambda _, children: f"√({_row(children)})",
     "mtext": lambda element, _: re.sub(r"\s+", " ", "".join(element.itertext())),
     "mspace": lambda *_: " ",
     "mphantom": lambda *_: "",

@@ -15,7 +15,6 @@ from localrag.loaders.content import (
     OpenFile,
     ParsedFile,
     Unreadable,
-    first_heading,
     metadata_pairs,
     number_in,
     open_archive,
@@ -30,25 +29,26 @@ from localrag.loaders.document_tree import (
     join_sections,
     marked_text,
     paragraph,
-    paragraphs,
     render,
 )
+from localrag.loaders.formulas import after
 from localrag.loaders.headers import HeadCell
 from localrag.loaders.html import xml_root
 from localrag.loaders.inline_text import (
     checkbox,
     comment_line,
-    commented_words,
     embedded_files_line,
     picture_text,
+    quoted_words,
     ruby_text,
     running_lines,
 )
 from localrag.loaders.math_text import mathml_text
 from localrag.loaders.numbering import ListLevel, ListNumbering
-from localrag.loaders.sheet_tables import sheet_tables
+from localrag.loaders.open_xml import parsed_file
+from localrag.loaders.sheet_tables import sheet_blocks
 from localrag.loaders.spans import CellRange, divides_first_row, fill_spans
-from localrag.loaders.spreadsheet import SheetComments, sheet_heading
+from localrag.loaders.spreadsheet import SheetComments, sheet_section
 from localrag.loaders.tabular import format_cell, format_row, tables
 from localrag.text.outline import BlockKind
 
@@ -158,20 +158,15 @@ def _parsed(content: Any, styles: Any, meta: Any, archive: ZipFile | None) -> Pa
     sheets, slides = body[0].findall(f"{_TABLE}table"), body[0].findall(f"{_DRAW}page")
     headers, footers = _running_texts(content, styles, reader)
     if body[0].tag == f"{_OFFICE}spreadsheet":
-        sections = [(f"sheet {_name(sheet)}", render(reader.sheet(sheet, has_others=len(sheets) > 1))) for sheet in sheets]
+        named = [(str(sheet.get(f"{_TABLE}name") or ""), sheet) for sheet in sheets]
+        sections = [sheet_section(name, reader.sheet(sheet), always=len(sheets) > 1) for name, sheet in named]
         rendered = join_sections([*sections, ("", "\n".join([*headers, *footers]))])
     elif slides:
         shown = [(f"slide {n}", render(reader.slide(slide))) for n, slide in enumerate(slides, 1)]
         rendered = join_sections([*shown, ("", "\n".join(_declared_lines(body[0])))])
     else:
-        rendered = render([*paragraphs(headers), *reader.blocks(body[0]), *reader.after(), *paragraphs(footers)])
-    metadata = _metadata(meta)
-    title = dict(metadata).get("title", "") or first_heading(rendered.text)
-    return ParsedFile(rendered.text, title, metadata, rendered.parts, rendered.blocks)
-
-
-def _name(element: Any) -> str:
-    return str(element.get(f"{_TABLE}name") or "")
+        rendered = render([*map(paragraph, headers), *reader.blocks(body[0]), *reader.after(), *map(paragraph, footers)])
+    return parsed_file(rendered, _metadata(meta))
 
 
 def _optional_root(archive: ZipFile, name: str) -> Any:
@@ -356,8 +351,8 @@ class OdfReader:
             yield paragraph(f"[{n}] {self.flat_text(self.notes[n - 1])}")
         for comment, words in self.comments:
             if text := self.flat_text(comment):
-                yield paragraph(comment_line(text, *_signature(comment), commented_words("".join(words))))
-        yield from paragraphs(embedded_files_line(self.embedded))
+                yield paragraph(comment_line(text, *_signature(comment), quoted_words("".join(words))))
+        yield from map(paragraph, embedded_files_line(self.embedded))
         self.notes, self.comments, self.embedded = [], [], []
 
     def flat_text(self, element: Any, *, is_deleted: bool = False) -> str:
@@ -377,15 +372,15 @@ class OdfReader:
             yield paragraph(f"Notes: {text}" if text else "")
         yield from self.after()
 
-    def sheet(self, table: Any, *, has_others: bool) -> Iterator[Block]:
-        """The rows of a sheet below its name, then its comments and what is drawn on it."""
+    def sheet(self, table: Any) -> Iterator[Block]:
+        """The rows of a sheet, then its comments and what is drawn on it."""
         comments = SheetComments()
         grid, ranges = self._grid(table, comments)
-        shapes = (block for shapes in table.iterchildren(f"{_TABLE}shapes") for block in self.blocks(shapes))
-        blocks = [*sheet_tables(enumerate(grid), ranges), *paragraphs(comments.lines()), *shapes, *self.after()]
-        if any(block.text for block in blocks):
-            yield from sheet_heading(_name(table), always=has_others)
-        yield from blocks
+        yield from sheet_blocks(enumerate(grid), ranges)
+        yield from map(paragraph, comments.lines())
+        for shapes in table.iterchildren(f"{_TABLE}shapes"):
+            yield from self.blocks(shapes)
+        yield from self.after()
 
     def _heading(self, h: Any) -> Iterator[Block]:
         depth = min(_count(h, f"{_TEXT}outline-level"), 9)
@@ -505,7 +500,7 @@ class OdfReader:
         n_header = sum(_repeated(tr, "rows") for rows in marked for tr in rows.iterchildren(f"{_TABLE}table-row"))
         likely = bool(marked) or (len(grid[0]) > 2 and not divides_first_row(grid, ranges))
         yield from tables(fill_spans(enumerate(grid), ranges, n_header=n_header, likely=likely), likely=likely)
-        yield from paragraphs(comments.lines())
+        yield from map(paragraph, comments.lines())
 
     def _grid(self, table: Any, comments: SheetComments) -> tuple[list[list[str]], list[CellRange]]:
         """The texts of a table by row and column, without trailing empty cells, and its spanning cells."""
@@ -604,7 +599,9 @@ class OdfReader:
         for shape in (child, *child.iterchildren(f"{_DRAW}frame")):
             if text := _picture(shape):
                 yield replace(style, text=f" {text} ", shift=0, link=_shape_link(shape) or _shape_link(child) or style.link)
-            yield from (replace(style, text=self._formula(element), shift=0) for element in shape.iterchildren(f"{_DRAW}object"))
+            for element in shape.iterchildren(f"{_DRAW}object"):
+                before = child.getparent().text if child.getprevious() is None else child.getprevious().tail
+                yield replace(style, text=after(before or "", self._formula(element)), shift=0)
 
     def _begin_comment(self, comment: Any) -> None:
         words: list[str] = []

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from localrag.loaders.code_pages import code_page_encoding
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, metadata_pairs
-from localrag.loaders.document_tree import Block, TextRun, heading, inline_text, item, paragraph, paragraphs, render
-from localrag.loaders.inline_text import comment_line, commented_words
+from localrag.loaders.document_tree import Block, TextRun, heading, inline_text, item, paragraph, render
+from localrag.loaders.inline_text import comment_line, field_link, quoted_words
 from localrag.loaders.tabular import tables
 
 _TOKEN = re.compile(r"\\'([0-9a-fA-F]{2})|\\([a-zA-Z]{1,32})(-?\d{1,10})?\d* ?|\\([^a-zA-Z])|([{}])|([^\\{}\r\n]+)|[\r\n]+|\\", re.DOTALL)
@@ -40,7 +40,6 @@ _COLLECTED = {
     **dict.fromkeys(("footer", "footerl", "footerr", "footerf"), "footer"),
     **{name: name for name in ("atrfstart", "atrfend", "atnauthor", "atnref", "atndate")},
 }  # fmt: skip
-_HYPERLINK = re.compile(r'\s*HYPERLINK\s+(?:"([^"]+)"|([^\s"\\]+))')
 _PLAIN = TextRun("")
 _MAX_NESTED_FLOWS = 20  # notes within notes
 _MAX_FONTS = 10_000
@@ -277,7 +276,7 @@ def _end_note(reader: _RtfReader, text: str) -> None:
 
 def _end_comment(reader: _RtfReader, text: str) -> None:
     said, reader.said = reader.said, {}
-    words = commented_words("".join(reader.commented.get(said.get("atnref", ""), ())))
+    words = quoted_words("".join(reader.commented.get(said.get("atnref", ""), ())))
     packed = (
         int(said["atndate"]) if re.fullmatch(r"-?\d{1,10}", said.get("atndate", "")) else 0
     )  # day, month, and years since 1900, above hours and minutes
@@ -297,8 +296,7 @@ def _end_marker(reader: _RtfReader, text: str) -> None:
 
 
 def _end_field(reader: _RtfReader, text: str) -> None:
-    if link := _HYPERLINK.match(text):
-        reader.state = replace(reader.state, run=replace(reader.state.run, link=link[1] or link[2]))
+    reader.state = replace(reader.state, run=replace(reader.state.run, link=field_link(text)))
 
 
 _FLOW_ENDS: dict[str, Callable[[_RtfReader, str], object]] = {
@@ -383,8 +381,8 @@ def parse_rtf(file: OpenFile, _options: LoadOptions) -> ParsedFile:
 
 
 def _blocks(reader: _RtfReader) -> Iterator[Block]:
-    yield from paragraphs(reader.margins["header"])
+    yield from map(paragraph, reader.margins["header"])
     yield from reader.flows[0].blocks
-    yield from paragraphs(f"[{n}] {note}" for n, note in enumerate(reader.notes, 1))
-    yield from paragraphs(reader.comments)
-    yield from paragraphs(reader.margins["footer"])
+    yield from map(paragraph, (f"[{n}] {note}" for n, note in enumerate(reader.notes, 1)))
+    yield from map(paragraph, reader.comments)
+    yield from map(paragraph, reader.margins["footer"])

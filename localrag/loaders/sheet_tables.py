@@ -7,7 +7,7 @@ from typing import NamedTuple
 from localrag.loaders.document_tree import Block
 from localrag.loaders.headers import CellRow, TableLayout, find_layout, is_value
 from localrag.loaders.spans import CellRange, fill_spans
-from localrag.loaders.tabular import HEADER_SAMPLE_ROWS, tables
+from localrag.loaders.tabular import HEADER_SAMPLE_ROWS, block_lines, tables
 
 NumberedRow = tuple[int, CellRow]
 _MAX_ROWS = 10_000  # of a sheet whose tables are looked for; longer ones hold one table
@@ -26,7 +26,12 @@ class _Columns(NamedTuple):
     layout: TableLayout
 
 
-def sheet_tables(rows: Iterable[NumberedRow], ranges: Iterable[CellRange]) -> Iterator[Block]:
+def sheet_lines(rows: Iterable[NumberedRow], ranges: Iterable[CellRange]) -> Iterator[str]:
+    """The lines of a sheet's tables, with an empty one between two."""
+    return block_lines(sheet_blocks(rows, ranges))
+
+
+def sheet_blocks(rows: Iterable[NumberedRow], ranges: Iterable[CellRange]) -> Iterator[Block]:
     """The tables of a sheet. `rows`: with their index, of consecutive empty rows one; `ranges`: the spanning cells."""
     remaining, spanning = iter(rows), list(ranges)
     first = list(islice(remaining, _MAX_ROWS + 1))
@@ -37,26 +42,19 @@ def sheet_tables(rows: Iterable[NumberedRow], ranges: Iterable[CellRange]) -> It
         yield from tables(fill_spans(part, part_ranges), likely=True)
 
 
-def sheet_lines(rows: Iterable[NumberedRow], ranges: Iterable[CellRange]) -> Iterator[str]:
-    """The lines of `sheet_tables`, with an empty one between two."""
-    for n, table in enumerate(sheet_tables(rows, ranges)):
-        yield from [""] * bool(n)
-        yield from table.text.split("\n")
-
-
 def _tables(rows: Sequence[NumberedRow], ranges: Sequence[CellRange]) -> Iterator[tuple[list[NumberedRow], Sequence[CellRange]]]:
     """The rows and spanning cells of what is read as one: rows without tables side by side, and each of these tables."""
     whole: list[NumberedRow] = []
     for is_filled, group in groupby(rows, key=lambda row: any(row[1])):
         block = list(group)
-        beside = _tables_beside([row for _, row in block]) if is_filled else []
-        if not beside:
+        tables = _tables_beside([row for _, row in block]) if is_filled else []
+        if not tables:
             whole += block
             continue
         if any(row for _, row in whole):
             yield whole, ranges
         whole = []
-        for table in beside:
+        for table in tables:
             within = [r for r in ranges if table.left <= r.left and r.right <= table.right]
             moved = [CellRange(r.top, r.left - table.left, r.bottom, r.right - table.left) for r in within]
             yield list(zip((index for index, _ in block), table.rows, strict=True)), moved

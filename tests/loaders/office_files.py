@@ -19,10 +19,14 @@ NAMES = (
 )
 
 
+EXTERNAL = ' TargetMode="External"'
+
+
 def relationships(relations):
     """A .rels part of id → (kind or full type, target)."""
     rows = (
-        f'<Relationship Id="{key}" Type="{kind if "/" in kind else f"{R}/{kind}"}" Target="{target}"/>'
+        f'<Relationship Id="{key}" Type="{kind if "/" in kind else f"{R}/{kind}"}" Target="{target}"'
+        f"{EXTERNAL if kind == 'hyperlink' else ''}/>"
         for key, (kind, target) in relations.items()
     )
     return f'<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">{"".join(rows)}</Relationships>'

@@ -56,7 +56,7 @@ FORMULAS = {
         "∑_(i=1)^n x_i",
     f"<mo>(</mo>{MATRIX}<mo>)</mo>": "(1, 0; 0, k)",
     f"<mi>A</mi><mo>=</mo>{MATRIX}": "A = [1, 0; 0, k]",
-    "<mroot><mi>x</mi><mn>3</mn></mroot><mo>≤</mo><mi>sin</mi><mo>&#x2061;</mo><mi>t</mi>": "∛(x) ≤ sin t",
+    "<mroot><mi>x</mi><mn>3</mn></mroot><mo>≤</mo><mi>sin</mi><mo>&#x2061;</mo><mi>t</mi>": "√[3](x) ≤ sin t",
     "<semantics><mrow><mi>E</mi><mo>=</mo><mn>1</mn></mrow><annotation encoding='StarMath 5.0'>E=1</annotation></semantics>": "E = 1",
     "<mfenced open='[' close=')'><mn>0</mn><mn>1</mn></mfenced><msup><mi>f</mi><mo>′</mo></msup>": "[0, 1)f′",
 }  # fmt: skip
@@ -101,8 +101,8 @@ MARKED = {
     "pen": (f"<text:p>It {SPAN.format('Pen', 'leaks')} {SPAN.format('Paper', 'badly')}.</text:p>", "It ==leaks== badly."),
     "all of a color": (f"<text:p>{SPAN.format('Pen', 'It leaks.')}</text:p>", "It leaks."),
     "comment": (f"<text:p>Pay {NOTED} a year.</text:p>", "Pay 900 crowns a year.\n\nComment by Ane on “900 crowns”: Too high"),
-    "formula": (f"<text:p>Take <draw:frame><draw:object>{MATH.replace('<mi>x</mi>', '<mfrac><mn>3</mn><mn>8</mn></mfrac>')}</draw:object>"
-                "</draw:frame> of it.</text:p>", "Take 3/8 of it."),
+    "formula": (f"<text:p>Take 2<draw:frame><draw:object>{MATH.replace('<mi>x</mi>', '<mfrac><mn>3</mn><mn>8</mn></mfrac>')}</draw:object>"
+                "</draw:frame> of it.</text:p>", "Take 2 3/8 of it."),
 }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Tables: dialects of delimited text, headers, pairs of label and value, tables side by side: the same in every format."""
 
 import time
+from itertools import count
 
 import pytest
 
@@ -155,6 +156,15 @@ LINES = {
     "notes below": (
         "Boat,Cod,Eel\nSkua,7,8\nTern,9,1\n,,\nWithout the catch of the strangers.,,", {},
         "Boat: Skua · Cod: 7 · Eel: 8\nBoat: Tern · Cod: 9 · Eel: 1\n\nWithout the catch of the strangers."),
+    # Rows of one cell between others are headings of those below them, if they begin the table or are set apart.
+    "sections": (
+        "Berth,Fee,Days\nNorth,,\nA1,12,3\nA2,14,5\nSouth,,\nB1,9,2", {},
+        "North · Berth: A1 · Fee: 12 · Days: 3\nNorth · Berth: A2 · Fee: 14 · Days: 5\nSouth · Berth: B1 · Fee: 9 · Days: 2"),
+    "marked sections": (
+        "Berth,Fee\nA1,12\n*South quay,\nB1,\nB2,9", {}, "Berth: A1 · Fee: 12\nSouth quay · Berth: B1\nSouth quay · Berth: B2 · Fee: 9"),
+    "a name without values": (
+        "Name,Port,Age\nRuth Sand,Ness,40\nLars Holm,,\nBo Rask,Ness,38", {},
+        "Name: Ruth Sand · Port: Ness · Age: 40\nName: Lars Holm\nName: Bo Rask · Port: Ness · Age: 38"),
     # A list of headings, each with a line below, is no table.
     "headings": (
         "Version\n1.0 (January 2012)\n\nContact\nruth@vardby.example", {},
@@ -359,3 +369,10 @@ def test_spanning_cells_of_tables_side_by_side_are_repeated_within_their_own():
 
     assert found[1] == "Zone: Inner · Boat: Tern"
     assert found[4] == "Zone: Outer · Pilot: Lars Holm"
+
+
+def test_a_long_sheet_is_read_row_by_row():
+    """Without waiting for what is below the table."""
+    endless = ((n, [f"Boat {n}", str(n)] if n else ["Boat", "Berth"]) if n % 20_000 or not n else (n, []) for n in count())
+
+    assert next(sheet_lines(endless, ())) == "Boat: Boat 1 · Berth: 1"
