@@ -140,8 +140,8 @@ class _Placed:
 def parse_tex(file: OpenFile, options: LoadOptions) -> ParsedFile:
     """LaTeX without preamble, comments and markup; sections as headings, formulas unchanged."""
     placed, notes = _Placed(), list[str]()
-    source = _without_verbatim(decode(file.read_bytes()), placed)
-    source = expand_macros(_COMMENT.sub("", source), _COMMENT.sub("", options.tex_definitions))
+    source = _without_verbatim(decode(file.read_bytes()).replace(_PLACE_MARK, ""), placed)
+    source = expand_macros(_COMMENT.sub("", source), _COMMENT.sub("", options.tex_definitions).replace(_PLACE_MARK, ""))
     named = {name: placed.line(tex_text(_argument(source, name))) for name in ("title", "author", "date")}
     body = re.search(r"\\begin\{document\}(.*?)(?:\\end\{document\}|\Z)", source, re.DOTALL)
 
