@@ -25,6 +25,7 @@ _TEX_SILENT = re.compile(
     r"|usepackage|documentclass|input|include|graphicspath)\*?\s*(?:\[[^\]]*\]|\{[^{}]*\})+"
 )
 _COMMENT = re.compile(r"(?<!\\)%[^\n]*")
+_PLAIN = re.compile(r"[\w\s.,;:!?()+*/=]*")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _SPACES = re.compile(r"[ \t]*")
 _CONTROL_WORD_END = re.compile(r"\\[A-Za-z]+\Z")
@@ -384,6 +385,8 @@ def tex_text(source: str) -> str:
         except (LatexWalkerParseError, RecursionError, IndexError):
             return None
 
+    if _PLAIN.fullmatch(source):
+        return source
     source = _prepared(source)
     if (text := converted(source)) is not None:
         return text

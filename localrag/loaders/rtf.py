@@ -6,6 +6,8 @@ Groups are kept on a stack, so the time is linear in the length of the file and 
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 from localrag.loaders.code_pages import code_page_encoding
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, metadata_pairs
@@ -195,13 +197,12 @@ class _RtfReader:
             self._property(word, number)
 
     def _property(self, word: str, number: int | None) -> None:
-        run = self.state.run
-        if word in _SHIFTS:
-            self.state = replace(self.state, run=replace(run, shift=_SHIFTS[word] * (number != 0)))
-        elif word in _MARKS:
-            self.state = replace(self.state, run=replace(run, **{_MARKS[word]: number != 0}))
+        if word in _RUN_SWITCHES:
+            name, value = _RUN_SWITCHES[word]
+            changed: dict[str, Any] = {name: value * (number != 0)}
+            self.state = replace(self.state, run=replace(self.state.run, **changed))
         elif word in _SWITCHES:
-            self.state = replace(self.state, **{_SWITCHES[word]: number != 0})
+            _set(_SWITCHES[word])(self, number != 0)
         elif word in _PROPERTIES:
             _PROPERTIES[word](self, number or 0)
 
@@ -290,6 +291,10 @@ def _begin_commented(reader: _RtfReader, number: str) -> None:
         reader.open_comments[number] = words
 
 
+def _remember(name: str, reader: _RtfReader, text: str) -> None:
+    reader.said[name] = text
+
+
 def _end_marker(reader: _RtfReader, text: str) -> None:
     is_bullet = len(text) == 1 and not (text.isascii() and text.isalnum())
     reader.flows[-1].marker = "-" if is_bullet else text
@@ -302,7 +307,7 @@ def _end_field(reader: _RtfReader, text: str) -> None:
 _FLOW_ENDS: dict[str, Callable[[_RtfReader, str], object]] = {
     "note": _end_note, "comment": _end_comment, "marker": _end_marker, "field": _end_field, "atrfstart": _begin_commented,
     "atrfend": lambda reader, number: reader.open_comments.pop(number, None),
-    **{name: lambda reader, text, name=name: reader.said.update({name: text}) for name in ("atnauthor", "atnref", "atndate")},
+    **{name: partial(_remember, name) for name in ("atnauthor", "atnref", "atndate")},
 }  # fmt: skip
 
 
@@ -343,7 +348,8 @@ def _set(name: str) -> Callable[[_RtfReader, int], None]:
     """What sets a property to a small number."""
 
     def change(reader: _RtfReader, number: int) -> None:
-        reader.state = replace(reader.state, **{name: min(max(number, 0), 10)})
+        changed: dict[str, Any] = {name: min(max(number, 0), 10)}
+        reader.state = replace(reader.state, **changed)
 
     return change
 
@@ -356,8 +362,11 @@ def _date(index: int) -> Callable[[_RtfReader, int], None]:
     return note
 
 
-_SHIFTS = {"super": 1, "up": 1, "sub": -1, "dn": -1, "nosupersub": 0}
-_MARKS = {"strike": "is_deleted", "striked": "is_deleted", "strikedl": "is_deleted", "highlight": "is_highlighted"}
+_RUN_SWITCHES: dict[str, tuple[str, int]] = {
+    **{word: ("shift", shift) for word, shift in (("super", 1), ("up", 1), ("sub", -1), ("dn", -1), ("nosupersub", 0))},
+    **dict.fromkeys(("strike", "striked", "strikedl"), ("is_deleted", True)),
+    "highlight": ("is_highlighted", True),
+}
 _SWITCHES = {"deleted": "is_removed", "v": "is_hidden", "webhidden": "is_hidden", "intbl": "is_in_table"}
 _PROPERTIES: dict[str, Callable[[_RtfReader, int], None]] = {
     "pard": lambda reader, _: setattr(reader, "state", replace(reader.state, is_in_table=False, heading=0, depth=0)),
