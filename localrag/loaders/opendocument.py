@@ -151,7 +151,8 @@ def parse_opendocument(file: OpenFile, _options: LoadOptions) -> ParsedFile:
 
 def _parsed(content: Any, styles: Any, meta: Any, archive: ZipFile | None) -> ParsedFile:
     """The document with these parts, which are the same element in a single XML file."""
-    reader = OdfReader(archive, _read_styles(content, styles), _form_values(content))
+    ranges = frozenset(str(e.get(f"{_OFFICE}name")) for e in content.iter(f"{_OFFICE}annotation-end"))
+    reader = OdfReader(archive, _read_styles(content, styles), _form_values(content), comment_ranges=ranges)
     body = content.find(f"{_OFFICE}body")
     if body is None or not len(body):
         raise Unreadable("damaged: it has no content", failed=True)
@@ -310,6 +311,7 @@ class OdfReader:
     link: str = ""
     notes: list[Any] = field(default_factory=list)
     comments: list[tuple[Any, list[str]]] = field(default_factory=list)
+    comment_ranges: frozenset[str] = frozenset()  # names of the comments that are about some words, not a place
     open_comments: dict[str, list[str]] = field(default_factory=dict)  # name → the words so far
     embedded: list[str] = field(default_factory=list)
     numbering: ListNumbering = field(default_factory=lambda: ListNumbering({}, {}))
@@ -606,8 +608,9 @@ class OdfReader:
     def _begin_comment(self, comment: Any) -> None:
         words: list[str] = []
         self.comments.append((comment, words))
-        if (name := comment.get(f"{_OFFICE}name")) and len(self.open_comments) < _MAX_OPEN_COMMENTS:
-            self.open_comments[str(name)] = words
+        name = str(comment.get(f"{_OFFICE}name"))
+        if name in self.comment_ranges and len(self.open_comments) < _MAX_OPEN_COMMENTS:
+            self.open_comments[name] = words
 
     def _heard(self, runs: Iterable[TextRun]) -> Iterator[TextRun]:
         """The runs of a paragraph, of which comments that are open remember the words."""
