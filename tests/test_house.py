@@ -124,7 +124,7 @@ ROOMS = {
     ],
     "loaders": [
         {"column_labels", "discover", "encodings", "formulas", "latex_units", "sandbox"},
-        {"content", "delimited", "headers"},
+        {"content", "delimited", "headers", "math_text"},
         {"code_pages", "containers", "inline_text", "latex_inputs", "number_formats", "numbering", "ocr", "page_images"},
         {"document_tree"},
         {"tabular"},

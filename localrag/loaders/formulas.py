@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 MATH_NS = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
-_SIMPLE = re.compile(r"[\w.,^√°%′]+")  # what needs no parentheses above or below a line
+_SIMPLE = re.compile(r"(?!\d[\d.,]*[^\W\d_])[\w.,^√°%′]+")  # what needs no parentheses above or below a line
 _SCRIPT = re.compile(r"[-+−–]?\w+(?:[.,]\w+)?|[-+−–*∗]")
 _MARK = re.compile("[°′″‴']+")
 _FORMS = {

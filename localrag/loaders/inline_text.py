@@ -3,11 +3,9 @@
 import re
 import unicodedata
 from collections.abc import Iterable
-from itertools import groupby
 
 from localrag.loaders.content import subscript, superscript
 
-TextRun = tuple[str, int]  # a text, and 1 if it is raised, -1 if it is lowered, else 0
 CHECKED, UNCHECKED = "☒", "☐"
 MAX_QUOTED_CHARS = 120  # of the words that a comment is about
 MAX_MARK_CHARS = 15  # longer raised or lowered texts are ordinary text
@@ -45,18 +43,6 @@ _PICTURE_NUMBER = re.compile(r"\w+\s\d+")
 _FIELD_ARGUMENT = re.compile(r'(?:\\([lot])\s*)?(?:"([^"]*)"|([^\s"\\]+))')
 _PAGE_WORDS = frozenset("page pages pg p seite seiten blatt página pagina sida side strona страница стр 页 頁 ページ 第".split())
 _PAGE_FILLERS = frozenset("of von de di sur av z out из 共 to".split())
-
-
-def join_runs(runs: Iterable[TextRun]) -> str:
-    """Runs as one text: raised digits behind ^, or in brackets where they refer to a note; soft hyphens are left out."""
-    text = ""
-    parts: list[str] = []
-    for shift, group in groupby(runs, key=lambda run: run[1] if run[0].strip() else 0):
-        joined = "".join(run for run, _ in group).replace("\xad", "")
-        piece = shifted_text(text, joined, shift) if shift else joined
-        parts.append(piece)
-        text = (text + piece)[-60:]  # what the next mark may belong to
-    return "".join(parts)
 
 
 def shifted_text(before: str, text: str, shift: int) -> str:

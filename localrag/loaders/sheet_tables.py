@@ -7,7 +7,7 @@ from typing import NamedTuple
 from localrag.loaders.document_tree import Block
 from localrag.loaders.headers import CellRow, TableLayout, find_layout, is_value
 from localrag.loaders.spans import CellRange, fill_spans
-from localrag.loaders.tabular import HEADER_SAMPLE_ROWS, block_lines, tables
+from localrag.loaders.tabular import HEADER_SAMPLE_ROWS, tables
 
 NumberedRow = tuple[int, CellRow]
 _MAX_ROWS = 10_000  # of a sheet whose tables are looked for; longer ones hold one table
@@ -24,11 +24,6 @@ class _Columns(NamedTuple):
     start: int
     end: int
     layout: TableLayout
-
-
-def sheet_lines(rows: Iterable[NumberedRow], ranges: Iterable[CellRange]) -> Iterator[str]:
-    """The lines of a sheet's tables, with an empty one between two."""
-    return block_lines(sheet_blocks(rows, ranges))
 
 
 def sheet_blocks(rows: Iterable[NumberedRow], ranges: Iterable[CellRange]) -> Iterator[Block]:

@@ -120,11 +120,6 @@ def sheet_section(name: str, blocks: Iterable[Block], *, always: bool) -> tuple[
     return f"sheet {name}", render([heading(1, name)] * is_named + filled)
 
 
-def sheet_title(name: str, text: str, *, always: bool) -> str:
-    """The text of a sheet below its name, as in `sheet_section`."""
-    return f"# {name}\n\n{text}" if text and (always or not _UNNAMED.fullmatch(name)) else text
-
-
 def cell_name(row: int, column: int) -> str:
     """The name of a cell by its indices from 0: `B2`."""
     letters, number = "", column + 1
