@@ -156,8 +156,7 @@ def _read_workbook(package: OpenXmlPackage, root: Any, relations: Mapping[str, R
     people = package.optional_root(parts.get("person", ""))
     authors = {} if people is None else {str(p.get("id")): str(p.get("displayName") or "") for p in people.iter("{*}person")}
     texts = list(_shared_texts(package, parts["sharedStrings"])) if "sharedStrings" in parts else []
-    styles = package.optional_root(parts.get("styles", ""))
-    return Workbook(package, texts, _style_formats(styles), *_marked_styles(styles), is_1904, authors)
+    return Workbook(package, texts, *_read_styles(package.optional_root(parts.get("styles", ""))), is_1904, authors)
 
 
 def _shared_texts(package: OpenXmlPackage, name: str) -> Iterator[str]:
@@ -208,26 +207,18 @@ def _unescaped(text: str) -> str:
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text) if "_x" in text else text
 
 
-def _style_formats(root: Any) -> list[str]:
-    """The number format of each cell style."""
+def _read_styles(root: Any) -> tuple[list[str], frozenset[str], frozenset[str]]:
+    """The number format of each cell style; the numbers of those in bold letters or with a fill, and of those that are struck through."""
     if root is None:
-        return []
-    own = {number_in(str(f.get("numFmtId"))): str(f.get("formatCode") or "") for f in root.iter("{*}numFmt")}
-    styles = root.find("{*}cellXfs")
-    ids = [number_in(str(xf.get("numFmtId") or "0")) for xf in styles] if styles is not None else []
-    return [own.get(key) or BUILTIN_FORMATS.get(key, "") for key in ids]
-
-
-def _marked_styles(root: Any) -> tuple[frozenset[str], frozenset[str]]:
-    """The numbers of the cell styles with bold letters or a fill, and of those that strike their text through."""
-    if root is None:
-        return frozenset(), frozenset()
+        return [], frozenset(), frozenset()
+    codes = BUILTIN_FORMATS | {number_in(str(f.get("numFmtId"))): str(f.get("formatCode") or "") for f in root.iter("{*}numFmt")}
     fonts = list(root.iterfind("{*}fonts/{*}font"))
     bold, struck = ({str(n) for n, font in enumerate(fonts) if _has(font, name)} for name in ("b", "strike"))
     fills = {str(n) for n, fill in enumerate(root.iterfind("{*}fills/{*}fill")) if _is_filled(fill)}
-    styles = [(str(n), xf.get("fontId"), xf.get("fillId")) for n, xf in enumerate(root.iterfind("{*}cellXfs/{*}xf"))]
-    head = frozenset(n for n, font, fill in styles if font in bold or fill in fills)
-    return head, frozenset(n for n, font, _ in styles if font in struck)
+    styles = list(root.iterfind("{*}cellXfs/{*}xf"))
+    heads = frozenset(str(n) for n, style in enumerate(styles) if style.get("fontId") in bold or style.get("fillId") in fills)
+    formats = [codes.get(number_in(str(style.get("numFmtId") or "0")), "") for style in styles]
+    return formats, heads, frozenset(str(n) for n, style in enumerate(styles) if style.get("fontId") in struck)
 
 
 def _is_filled(fill: Any) -> bool:
