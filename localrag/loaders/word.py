@@ -121,17 +121,17 @@ def _document_blocks(body: Any, reader: "WordReader", parts: Mapping[str, str]) 
     yield from map(paragraph, headers)
     yield from reader.blocks(body)
     yield from reader.note_blocks({kind: parts.get(kind, "") for kind in ("footnotes", "endnotes")})
-    replies = package.optional_root(parts.get("commentsExtended", ""))
-    yield from _comment_blocks(parts.get("comments", ""), replies, _commented_words(body), reader)
+    yield from _comment_blocks(body, reader, parts)
     yield from map(paragraph, (*embedded_files_line(package.embedded_names(package.main)), *footers))
 
 
 def _is_partly_highlighted(body: Any) -> bool:
     """Whether a reader seems to have highlighted words, rather than the document being set on a colour."""
-    lengths = {False: 0, True: 0}
-    for run in body.iter(_R):
-        lengths[_is_highlighted(run.find(f"{WORD_NS}rPr"))] += sum(len(t.text or "") for t in run.iterchildren(f"{WORD_NS}t"))
-    return lengths[True] < _MAX_HIGHLIGHTED * sum(lengths.values())
+    marked = [run for mark in body.iter(f"{WORD_NS}highlight") if (run := mark.getparent().getparent()) is not None and run.tag == _R]
+    if not marked:
+        return False
+    n_marked, n_all = (sum(len(t.text or "") for part in parts for t in part.iter(f"{WORD_NS}t")) for parts in (marked, [body]))
+    return n_marked < _MAX_HIGHLIGHTED * n_all
 
 
 def _is_highlighted(properties: Any) -> bool:
@@ -157,12 +157,13 @@ def _commented_words(body: Any) -> dict[str, str]:
     return words
 
 
-def _comment_blocks(name: str, extended: Any, words: Mapping[str, str], reader: "WordReader") -> Iterator[Block]:
+def _comment_blocks(body: Any, reader: "WordReader", parts: Mapping[str, str]) -> Iterator[Block]:
     """The comments, each with the replies to it."""
-    root = reader.package.optional_root(name)
+    name = parts.get("comments", "")
+    root, extended = (reader.package.optional_root(part) for part in (name, parts.get("commentsExtended", "")))
     if root is None:
         return
-    inner = reader.of_part(name)
+    inner, words = reader.of_part(name), _commented_words(body)
     answers = () if extended is None else extended.iter(f"{_WORD_2012_NS}commentEx")
     answered = {e.get(f"{_WORD_2012_NS}paraId"): e.get(f"{_WORD_2012_NS}paraIdParent") for e in answers}
     comments = list(root.iter(f"{WORD_NS}comment"))
@@ -415,7 +416,7 @@ class WordReader:
             return
         is_highlighted = self.shows_highlights and _is_highlighted(run.find(f"{WORD_NS}rPr"))
         shift = {"superscript": 1, "subscript": -1}.get(style.get("vertAlign", ""), 0)
-        form = TextRun("", shift, link, bool(style.get("strike") or style.get("dstrike")), is_highlighted)
+        is_struck = bool(style.get("strike") or style.get("dstrike"))
         has_own_mark = False  # the mark of a note that follows its reference as text
         for child in run:
             if child.tag in _NOTES:
@@ -428,10 +429,10 @@ class WordReader:
             elif not self._is_shown() or child.tag == f"{WORD_NS}instrText":
                 self._add_instruction(child)
             elif not (has_own_mark and child.tag == f"{WORD_NS}t"):
-                form = replace(form, link=next((f.link for f in reversed(self.fields) if f.link), link))
+                target = next((f.link for f in reversed(self.fields) if f.link), link)
                 for text in self._run_texts(child, style.get("rFonts", "")):
                     self._note_text(text)
-                    yield replace(form, text=text)
+                    yield TextRun(text, shift, target, is_struck, is_highlighted)
 
     def _run_texts(self, child: Any, font: str) -> Iterator[str]:
         """The texts of a child of a run."""
