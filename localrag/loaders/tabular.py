@@ -43,14 +43,9 @@ def _labelled(name: str, value: str) -> str:
 
 def table_lines(rows: Iterable[CellRow], *, likely: bool, header_rows: int | None = None) -> Iterator[str]:
     """The lines of `tables`, with an empty one between two."""
-    return block_lines(tables(rows, likely=likely, header_rows=header_rows))
-
-
-def block_lines(blocks: Iterable[Block]) -> Iterator[str]:
-    """The lines of tables, with an empty one between two."""
-    for n, block in enumerate(blocks):
+    for n, table in enumerate(tables(rows, likely=likely, header_rows=header_rows)):
         yield from [""] * (n > 0)
-        yield from block.text.split("\n")
+        yield from table.text.split("\n")
 
 
 def tables(rows: Iterable[CellRow], *, likely: bool, header_rows: int | None = None) -> Iterator[Block]:
