@@ -123,8 +123,8 @@ ROOMS = {
         {"reader", "shapes"},
     ],
     "loaders": [
-        {"column_labels", "discover", "encodings", "latex_units", "sandbox"},
-        {"content", "delimited", "headers"},
+        {"column_labels", "discover", "encodings", "formulas", "latex_units", "sandbox"},
+        {"content", "delimited", "headers", "math_text"},
         {"code_pages", "containers", "inline_text", "latex_inputs", "number_formats", "numbering", "ocr", "page_images"},
         {"document_tree"},
         {"tabular"},

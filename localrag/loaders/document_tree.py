@@ -83,6 +83,7 @@ class TextBlock:
     """A block of a document. `level`: of a heading, from 1; of an item of a list its depth, from 0.
 
     `marker`: of an item its bullet or number, empty for what goes on below it. `columns`: the labels of a table's columns, if it has them.
+    `is_apart`: whether an item begins a list of its own.
     """
 
     kind: BlockKind
@@ -90,6 +91,7 @@ class TextBlock:
     level: int = 0
     marker: str = ""
     columns: tuple[str, ...] = ()
+    is_apart: bool = False
 
 
 def heading(level: int, text: str) -> TextBlock:
@@ -105,6 +107,12 @@ def paragraph(text: str) -> TextBlock:
 def item(depth: int, marker: str, text: str) -> TextBlock:
     """An item of a list, or without a marker what goes on below one."""
     return TextBlock(BlockKind.LIST, text, min(max(depth, 0), MAX_LIST_DEPTH), marker)
+
+
+def apart(blocks: Iterable[TextBlock]) -> Iterator[TextBlock]:
+    """Blocks of which the first is apart from a list before it."""
+    for n, block in enumerate(blocks):
+        yield block if n else replace(block, is_apart=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +135,7 @@ def render(blocks: Iterable[TextBlock]) -> RenderedText:
             continue
         text = _before_text(block) + text
         if before is not None:
-            pieces.append("\n" if block.kind is before is BlockKind.LIST else "\n\n")
+            pieces.append("\n" if block.kind is before is BlockKind.LIST and not block.is_apart else "\n\n")
             offset += len(pieces[-1])
         places.append(DocumentBlock(block.kind, offset, offset + len(text), block.level, block.columns))
         pieces.append(text)

@@ -3,12 +3,11 @@
 import re
 import unicodedata
 from collections.abc import Iterable
-from itertools import groupby
 
 from localrag.loaders.content import subscript, superscript
 
-TextRun = tuple[str, int]  # a text, and 1 if it is raised, -1 if it is lowered, else 0
 CHECKED, UNCHECKED = "☒", "☐"
+MAX_QUOTED_CHARS = 120  # of the words that a comment is about
 MAX_MARK_CHARS = 15  # longer raised or lowered texts are ordinary text
 _NOTE_MARK = re.compile(r"[\[(]?\d{1,3}(?:\s?[,;–-]\s?\d{1,3}){0,8}[\])]?|[*†‡§¶#]{1,4}")
 _NOTE_LETTER = re.compile(r"[a-i](?:\s?[,;–-]\s?[a-i]){0,5}")
@@ -41,20 +40,9 @@ _SYMBOL_FONTS = {
 }
 _PICTURE_FILE = re.compile(r"\.(?:jpe?g|png|gif|svg|webp|[ew]mf|bmp|tiff?)\Z", re.IGNORECASE)
 _PICTURE_NUMBER = re.compile(r"\w+\s\d+")
+_FIELD_ARGUMENT = re.compile(r'(?:\\([lot])\s*)?(?:"([^"]*)"|([^\s"\\]+))')
 _PAGE_WORDS = frozenset("page pages pg p seite seiten blatt página pagina sida side strona страница стр 页 頁 ページ 第".split())
 _PAGE_FILLERS = frozenset("of von de di sur av z out из 共 to".split())
-
-
-def join_runs(runs: Iterable[TextRun]) -> str:
-    """Runs as one text: raised digits behind ^, or in brackets where they refer to a note; soft hyphens are left out."""
-    text = ""
-    parts: list[str] = []
-    for shift, group in groupby(runs, key=lambda run: run[1] if run[0].strip() else 0):
-        joined = "".join(run for run, _ in group).replace("\xad", "")
-        piece = shifted_text(text, joined, shift) if shift else joined
-        parts.append(piece)
-        text = (text + piece)[-60:]  # what the next mark may belong to
-    return "".join(parts)
 
 
 def shifted_text(before: str, text: str, shift: int) -> str:
@@ -164,11 +152,27 @@ def running_lines(name: str, texts: Iterable[str]) -> list[str]:
     return [f"{name}: {text}" for text in distinct]
 
 
-def comment_line(text: str, author: str, date: str, place: str = "") -> str:
-    """A reader's comment with author and date; `place`: the cell it belongs to."""
+def comment_line(text: str, author: str, date: str, place: str = "", kind: str = "Comment") -> str:
+    """A reader's comment with author and date; `place`: the cell or the quoted words it is about."""
     by = f" by {author}" if author else ""
     on = f" on {place}" if place else ""
-    return f"Comment{by}{on}{f', {date[:10]}' if date else ''}: {text}"
+    return f"{kind}{by}{on}{f', {date[:10]}' if date else ''}: {text}"
+
+
+def quoted_words(text: str) -> str:
+    """The words that a comment is about, in quotes, the first ones of many; empty if there are none."""
+    words = " ".join(text.split())
+    return f"“{words[:MAX_QUOTED_CHARS]}{'…' * (len(words) > MAX_QUOTED_CHARS)}”" if words else ""
+
+
+def field_link(instruction: str) -> str:
+    """The address of a field of Word or RTF that is a link, with the place in it; empty within the document and for other fields."""
+    name, _, arguments = instruction.strip().partition(" ")
+    named = {found[1]: found[2] or found[3] or "" for found in reversed(list(_FIELD_ARGUMENT.finditer(arguments)))}
+    target, anchor = named.get(None, ""), named.get("l")
+    if name.upper() != "HYPERLINK":
+        return ""
+    return f"{target}#{anchor}" if target and anchor else target
 
 
 def embedded_files_line(names: Iterable[str]) -> list[str]:

@@ -4,73 +4,66 @@ No file is included; macros may be defined in others of its folder.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from localrag.loaders.content import (
-    LoadOptions,
-    OpenFile,
-    ParsedFile,
-    clean_text,
-    decode,
-    metadata_pairs,
-    number_in,
-    subscript,
-    superscript,
-)
+from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, metadata_pairs, number_in, subscript, superscript
+from localrag.loaders.document_tree import TextBlock, heading, item, marked_text, paragraph, render
 from localrag.loaders.headers import is_value
 from localrag.loaders.latex_units import UNIT_COMMANDS, quantity_text
 from localrag.loaders.spans import CellRange, fill_spans
-from localrag.loaders.tabular import table_lines
+from localrag.loaders.tabular import tables
+from localrag.text.outline import BlockKind
 
-_TEX_SECTION = {"part": "#", "chapter": "#", "section": "##", "subsection": "###", "subsubsection": "####", "paragraph": "#####"}
+_SECTIONS = {"part": 1, "chapter": 1, "section": 2, "subsection": 3, "subsubsection": 4, "paragraph": 5}
+_SECTION = re.compile(rf"\\({'|'.join(_SECTIONS)})\*?\s*(?:\[[^\[\]]*\])?(?=\{{)")
 _TEX_COMMAND = re.compile(r"\\(?:begin|end)\s*\{[^{}]*\}|\\[a-zA-Z]+\*?|\\(?=[#$%&_{}])|[{}]")
 _TEX_SILENT = re.compile(
     r"\\(?:pagestyle|thispagestyle|bibliographystyle|bibliography|label|vspace|hspace|setlength|setcounter|addtocounter|pagenumbering"
     r"|usepackage|documentclass|input|include|graphicspath)\*?\s*(?:\[[^\]]*\]|\{[^{}]*\})+"
 )
 _COMMENT = re.compile(r"(?<!\\)%[^\n]*")
+_PLAIN = re.compile(r"[\w\s.,;:!?()+*/=]*")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _SPACES = re.compile(r"[ \t]*")
 _CONTROL_WORD_END = re.compile(r"\\[A-Za-z]+\Z")
 _PLACE = re.compile(r"#([1-9])")
-_AMPERSAND = re.compile(r"(?<!\\)&")
 _ITEM = re.compile(r"\\item\b\s*(?:\[([^\[\]]*)\])?\s*")
 _BIBLIOGRAPHY_ITEM = re.compile(r"\\bibitem\s*(?:\[[^\[\]]*\])?\{([^{}]*)\}")
 
 _DEFINITION = re.compile(
-    r"\\(?:(?:new|renew|provide)command|DeclareRobustCommand|DeclareMathOperator|def|newenvironment|renewenvironment|newtheorem)\*?\s*"
+    r"\\(?:(?:new|renew|provide)command|DeclareRobustCommand|DeclareMathOperator|def)\*?\s*\{?\s*\\([A-Za-z]+|[^A-Za-z])\s*\}?\s*"
+    r"(?:\[([1-9])\]\s*(?:\[([^\]]{0,1000})\])?|((?:#[1-9])*))\s*(?=\{)"
 )
-_COMMAND_NAME = re.compile(r"\{?\s*\\([A-Za-z]+|[^A-Za-z])\s*\}?\s*")
-_N_ARGUMENTS = re.compile(r"\[([1-9])\]\s*")
-_PARAMETERS = re.compile(r"((?:#[1-9])*)")
+_ENVIRONMENT = re.compile(r"\\(newtheorem|(?:re)?newenvironment)\*?\s*\{[^{}]*\}\s*(?:\[[^\[\]]*\]\s*)*(?=\{)")
+_N_ARGUMENTS = {"newtheorem": 1, "newenvironment": 2, "renewenvironment": 2}
 _CALL = re.compile(r"\\([A-Za-z]+|[^A-Za-z])")
 _MAX_EXPANSIONS = 10  # macros within macros
 _MAX_GROWTH = 200_000  # characters that macros may add
 _NOTE = re.compile(r"\\(?:footnote|footnotetext|thanks|endnote)\s*(?:\[[^\[\]]*\])?(?=\{)")
 _QUANTITY = re.compile(rf"\\({'|'.join(sorted(UNIT_COMMANDS, key=len, reverse=True))})(?![A-Za-z])\s*(?:\[[^\[\]]*\])?(?=\s*\{{)")
-_RAISED = re.compile(r"\\text(super|sub)script\s*(?=\{)")
 _TABLE_EDGE = re.compile(r"\\(begin|end)\{(tabular[xy*]?|longtable|tabulary|supertabular)\}")
 _WITH_WIDTH = frozenset({"tabularx", "tabular*", "tabulary"})
 _OPTION = re.compile(r"\s*(?:\[[^\[\]]*\])?")
-_RULES = re.compile(
-    r"\\(?:hline|toprule|midrule|bottomrule|endhead|endfirsthead|endfoot|endlastfoot|centering|(?:cline|cmidrule)\s*(?:\([^()]*\))?\{[^{}]*\})"
+_RULE = re.compile(r"\\(?:cline|cmidrule)\s*(?:\[[^\[\]]*\])?(?:\([^()]*\))?\{[^{}]*\}")
+_TABLE_TOKEN = re.compile(
+    r"(?P<open>\\begin\{[^{}]*\}|\{)|(?P<close>\\end\{[^{}]*\}|\})|(?P<row>\\\\\*?(?:\[[^\[\]]*\])?|\\tabularnewline\b)"
+    r"|\\(?P<rule>toprule|midrule|hline)\b|\\.|&",
+    re.DOTALL,
 )
-_ROW_END = re.compile(r"\\\\\*?(?:\[[^\[\]]*\])?|\\tabularnewline\b")
-_MULTIPLE = re.compile(r"\\multi(column|row)\s*(?:\[[^\[\]]*\])?\s*\{([^{}]*)\}\s*(?:\{[^{}]*\}|\[[^\[\]]*\]|\*)*\s*(?=\{)")
-_MIDDLE_RULE = re.compile(r"\\toprule\b(.*?)\\midrule\b", re.DOTALL)
-_LINES = re.compile(r"\\hline(?:\s*\\hline)*\b")
-_START, _END, _CELL, _ROW, _SPAN, _BODY = "\x1c", "\x1d", "\x1f", "\x1e", "\x19", "\x1a"  # marks of a table in text
-_MARKED_TABLE = re.compile(f"{_START}([^{_START}{_END}]*){_END}")
-_MARKED_SPAN = re.compile(f"{_SPAN}(\\d+),(\\d+){_SPAN}")
+_SPAN = re.compile(r"\\multi(column|row)\s*(?:\[[^\[\]]*\])?\s*\{([^{}]*)\}")
 _MAX_SPAN = 200
 
 # Commands that the library lacks or drops with their texts: name → arguments (`*` a star, `[` an option, `{` a group) and text.
 _COMMANDS = {
     **dict.fromkeys(("texttt", "textsf", "textmd", "textup", "mbox", "keywords"), ("{", "%(1)s")),
-    **dict.fromkeys(("href", "foreignlanguage", "hyperlink", "hypertarget"), ("{{", "%(2)s")),
+    **dict.fromkeys(("foreignlanguage", "hyperlink", "hypertarget"), ("{{", "%(2)s")),
+    **dict.fromkeys(("sout", "xout", "st", "deleted"), ("[{", "~~%(2)s~~")),
+    "hl": ("{", "==%(1)s=="),
+    "multicolumn": ("{{{", "%(3)s"),
+    "multirow": ("[{[{[{", "%(6)s"),
     **dict.fromkeys(("hyperref", "textls"), ("[{", "%(2)s")),
     **dict.fromkeys(("caption", "subcaption"), ("*[{", "%(3)s")),
     **dict.fromkeys(("makebox", "framebox"), ("[[{", "%(3)s")),
@@ -101,34 +94,77 @@ _ENVIRONMENTS = {
     "multicols": "{[",
     "column": "[{",
 }
+# What shows its arguments in a way of its own: the texts of all of them → text.
+_SHOWN: dict[str, tuple[str, Callable[..., str]]] = {
+    "href": ("{{", lambda address, words: marked_text(words, address)),
+    "textsuperscript": ("{", superscript),
+    "textsubscript": ("{", subscript),
+}
 _VERBATIM = re.compile(
     r"\\begin\{(verbatim\*?|Verbatim|lstlisting|minted|comment)\}(?:\[[^\]\n]*\])?(?:(?<=minted\})\{[^{}\n]*\}|(?<=\])\{[^{}\n]*\})?"
     r"|\\(?:verb\b|lstinline\b(?:\[[^\]\n]*\])?)\*?([^\sA-Za-z*\[{])|\\iffalse\b"
 )
 _MAX_COMMENTED_CHARS = 2000  # of a line, before what it may comment out
-_PLACE_MARK = "\ufdd0"  # no character of any text
-_MARKED_VERBATIM = re.compile(f"{_PLACE_MARK}(\\d+){_PLACE_MARK}")
+_PLACE_MARK, _ITEM_MARK = "\ufdd0", "\ufdd1"  # no characters of any text
+_PLACED = re.compile(f"{_PLACE_MARK}(\\d+){_PLACE_MARK}")
+
+
+@dataclass(slots=True)
+class _Placed:
+    """What is taken out of a source while it is read, with a mark in its place: blocks, or texts within a line."""
+
+    contents: list[str | list[TextBlock]] = field(default_factory=list)
+
+    def mark(self, content: str | list[TextBlock]) -> str:
+        """Add a content; returns the mark in its place."""
+        self.contents.append(content)
+        return f"{_PLACE_MARK}{len(self.contents) - 1}{_PLACE_MARK}"
+
+    def blocks(self, text: str) -> Iterator[TextBlock]:
+        """The blocks of a text with marks, between them its paragraphs and items of lists."""
+        position = 0
+        text = _PLACED.sub(lambda mark: found if isinstance(found := self.contents[int(mark[1])], str) else mark[0], text)
+        for mark in (*_PLACED.finditer(text), None):
+            for piece in re.split(r"\n\s*\n", text[position : mark.start() if mark else len(text)]):
+                first, *items = piece.split(_ITEM_MARK)
+                yield paragraph(first.strip())
+                yield from (item(0, "-", text.strip()) for text in items)
+            if mark:
+                position = mark.end()
+                yield from self.contents[int(mark[1])]  # type: ignore[misc]
+
+    def line(self, text: str) -> str:
+        """A text with marks on one line."""
+        return " ".join(" ".join(block.text for block in self.blocks(text)).split())
 
 
 def parse_tex(file: OpenFile, options: LoadOptions) -> ParsedFile:
-    """LaTeX without preamble, comments and markup; sections as `# …` headings, formulas unchanged."""
-    source, verbatim = _without_verbatim(decode(file.read_bytes()))
-    source = expand_macros(_COMMENT.sub("", source), _COMMENT.sub("", options.tex_definitions))
+    """LaTeX without preamble, comments and markup; sections as headings, formulas unchanged."""
+    placed, notes = _Placed(), list[str]()
+    source = _without_verbatim(decode(file.read_bytes()).replace(_PLACE_MARK, ""), placed)
+    source = expand_macros(_COMMENT.sub("", source), _COMMENT.sub("", options.tex_definitions).replace(_PLACE_MARK, ""))
+    named = {name: placed.line(tex_text(_argument(source, name))) for name in ("title", "author", "date")}
     body = re.search(r"\\begin\{document\}(.*?)(?:\\end\{document\}|\Z)", source, re.DOTALL)
-    values = ((name, " ".join(tex_text(_argument(source, name)).split())) for name in ("title", "author", "date"))
-    named = {name: _with_verbatim(value, verbatim) for name, value in values}
-    text, notes = _without_notes(body[1] if body else source)
-    text = clean_text(tex_text(text))
-    if named["title"] and not text.startswith("# "):
-        text = f"# {named['title']}\n\n{text}"
-    listed = [f"[{n}] {' '.join(tex_text(note).split())}" for n, note in enumerate(notes, 1)]
-    text = clean_text(_with_verbatim("\n\n".join([text, *(["\n".join(listed)] if listed else [])]), verbatim))
-    return ParsedFile(text, named["title"], metadata_pairs(**named))
+
+    def take_note(_: re.Match[str], arguments: Sequence[str]) -> str:
+        notes.append(arguments[0])
+        return f"{{}} [{len(notes)}]"
+
+    def take_heading(section: re.Match[str], arguments: Sequence[str]) -> str:
+        return f"\n\n{placed.mark([heading(_SECTIONS[section[1]], placed.line(tex_text(arguments[0])))])}\n\n"
+
+    text = _replaced(body[1] if body else source, _NOTE, take_note)
+    text = tex_text(_without_tables(_replaced(text, _SECTION, take_heading), placed))
+    blocks = [block for block in placed.blocks(text) if block.text]
+    if named["title"] and not (blocks and blocks[0].kind is BlockKind.HEADING and blocks[0].level == 1):
+        blocks.insert(0, heading(1, named["title"]))
+    listed = "\n".join(f"[{n}] {placed.line(tex_text(note))}" for n, note in enumerate(notes, 1))
+    rendered = render([*blocks, paragraph(listed)])
+    return ParsedFile(rendered.text, named["title"], metadata_pairs(**named), blocks=rendered.blocks)
 
 
-def _without_verbatim(source: str) -> tuple[str, list[str]]:
-    """LaTeX with a mark in place of each text that is set as it is written, and these texts; without what is never set."""
-    texts: list[str] = []
+def _without_verbatim(source: str, placed: _Placed) -> str:
+    """LaTeX with a mark in place of each text that is set as it is written; without what is never set."""
     pieces: list[str] = []
     without_end: set[str] = set()
     position = 0
@@ -142,16 +178,13 @@ def _without_verbatim(source: str) -> tuple[str, list[str]]:
             without_end.add(end_mark)
         elif not match[2] or "\n" not in source[match.end() : min(end, match.end() + 1000)]:
             text = source[match.end() : end]
-            is_set = match[2] or match[1] not in {None, "comment"}
-            pieces += [source[position : match.start()], f"{{{_PLACE_MARK}{len(texts)}{_PLACE_MARK}}}" if is_set else ""]
-            if is_set:
-                texts.append(text if match[2] else "\n\n" + text.strip("\n") + "\n\n")
+            pieces.append(source[position : match.start()])
+            if match[2]:
+                pieces.append(f"{{{placed.mark(text)}}}")
+            elif match[1] not in {None, "comment"}:
+                pieces.append(f"\n\n{placed.mark([TextBlock(BlockKind.CODE, text.strip(chr(10)))])}\n\n")
             position = end + len(end_mark)
-    return "".join([*pieces, source[position:]]), texts
-
-
-def _with_verbatim(text: str, verbatim: Sequence[str]) -> str:
-    return _MARKED_VERBATIM.sub(lambda mark: verbatim[int(mark[1])] if int(mark[1]) < len(verbatim) else "", text)
+    return "".join([*pieces, source[position:]])
 
 
 class _BraceGroups:
@@ -173,6 +206,24 @@ class _BraceGroups:
             position += 1
         end = self._ends.get(position)
         return None if end is None else (self._source[position + 1 : end], end + 1)
+
+
+def _replaced(
+    source: str, pattern: re.Pattern[str], text: Callable[[re.Match[str], Sequence[str]], str], counts: dict[str, int] | None = None
+) -> str:
+    """LaTeX with a text in place of each match and its arguments, of which `counts` has the number by the match's first group."""
+    pieces: list[str] = []
+    position, groups = 0, _BraceGroups(source)
+    for match in pattern.finditer(source):
+        arguments, end = list[str](), match.end()
+        n_arguments = counts[match[1]] if counts else 1
+        while len(arguments) < n_arguments and (group := groups.at(end)):
+            arguments.append(group[0])
+            end = group[1]
+        if match.start() >= position and len(arguments) == n_arguments:
+            pieces += [source[position : match.start()], text(match, arguments)]
+            position = end
+    return "".join([*pieces, source[position:]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,43 +250,13 @@ def expand_macros(source: str, definitions: str = "") -> str:
 
 
 def _without_definitions(source: str, macros: dict[str, _TexMacro]) -> str:
-    """LaTeX without its definitions of commands, which are added to `macros`."""
-    pieces: list[str] = []
-    position = 0
-    groups = _BraceGroups(source)
-    for match in _DEFINITION.finditer(source):
-        if match.start() >= position:
-            pieces.append(source[position : match.start()])
-            position = _read_definition(source, groups, match, macros)
-    return "".join([*pieces, source[position:]])
+    """LaTeX without its definitions of commands, which are added to `macros`, and of environments."""
 
+    def define(match: re.Match[str], arguments: Sequence[str]) -> str:
+        macros[match[1]] = _TexMacro(arguments[0], int(match[2] or len(match[4] or "") // 2), match[3])
+        return ""
 
-def _read_definition(source: str, groups: _BraceGroups, start: re.Match[str], macros: dict[str, _TexMacro]) -> int:
-    """Add the macro defined at `start`; returns the end of the definition."""
-    position = start.end()
-    if "environment" in start[0] or "newtheorem" in start[0]:
-        return _definition_end(source, groups, position)
-    name = _COMMAND_NAME.match(source, position)
-    if name is None:
-        return position
-    position, n_arguments, default = name.end(), 0, None
-    if count := _N_ARGUMENTS.match(source, position):
-        n_arguments, position = int(count[1]), count.end()
-        if source.startswith("[", position) and (end := source.find("]", position, position + 1000)) > 0:
-            default, position = source[position + 1 : end], end + 1
-    elif parameters := _PARAMETERS.match(source, position):
-        n_arguments, position = len(parameters[1]) // 2, parameters.end()
-    group = groups.at(position)
-    if group is None:
-        return position
-    macros[name[1]] = _TexMacro(group[0], n_arguments, default)
-    return group[1]
-
-
-def _definition_end(source: str, groups: _BraceGroups, position: int) -> int:
-    while (group := groups.at(position)) or source.startswith("[", position):
-        position = group[1] if group else max(source.find("]", position, position + 200), position) + 1
-    return position
+    return _replaced(_replaced(source, _ENVIRONMENT, lambda *_: "", _N_ARGUMENTS), _DEFINITION, define)
 
 
 def _expanded_once(source: str, macros: dict[str, _TexMacro], limit: int) -> str:
@@ -272,48 +293,8 @@ def _substituted(source: str, groups: _BraceGroups, position: int, macro: _TexMa
     return text + "{}" * bool(_CONTROL_WORD_END.search(text[-50:])), position
 
 
-def _without_notes(source: str) -> tuple[str, list[str]]:
-    """LaTeX with a number in brackets for each footnote, and the footnotes."""
-    notes: list[str] = []
-    pieces: list[str] = []
-    position, groups = 0, _BraceGroups(source)
-    for match in _NOTE.finditer(source):
-        if match.start() >= position and (group := groups.at(match.end())):
-            notes.append(group[0])
-            pieces += [source[position : match.start()], f"{{}} [{len(notes)}]"]
-            position = group[1]
-    return "".join([*pieces, source[position:]]), notes
-
-
-def _with_quantities(source: str) -> str:
-    r"""LaTeX with the numbers and units of `\qty` and its kind as text."""
-    pieces: list[str] = []
-    position, groups = 0, _BraceGroups(source)
-    for match in _QUANTITY.finditer(source):
-        arguments, end = list[str](), match.end()
-        while len(arguments) < UNIT_COMMANDS[match[1]] and (group := groups.at(end)):
-            arguments.append(group[0])
-            end = group[1]
-        if match.start() >= position and len(arguments) == UNIT_COMMANDS[match[1]]:
-            pieces += [source[position : match.start()], "{", quantity_text(match[1], arguments).replace("%", "\\%"), "}"]
-            position = end
-    return "".join([*pieces, source[position:]])
-
-
-def _raised_as_text(source: str) -> str:
-    r"""LaTeX with `\textsuperscript{2}` as `^2`."""
-    pieces: list[str] = []
-    position, groups = 0, _BraceGroups(source)
-    for match in _RAISED.finditer(source):
-        if match.start() >= position and (group := groups.at(match.end())):
-            text = superscript(group[0]) if match[1] == "super" else subscript(group[0])
-            pieces += [source[position : match.start()], text]
-            position = group[1]
-    return "".join([*pieces, source[position:]])
-
-
-def _with_marked_tables(source: str) -> str:
-    """LaTeX with marks for the cells and rows of its tables; a table within a cell is text of the outer one."""
+def _without_tables(source: str, placed: _Placed) -> str:
+    """LaTeX with a mark in place of each table; a table within a cell is text of the outer one."""
     pieces: list[str] = []
     position, depth, start = 0, 0, 0
     for match in _TABLE_EDGE.finditer(source):
@@ -325,68 +306,60 @@ def _with_marked_tables(source: str) -> str:
         elif depth:
             depth -= 1
             if not depth:
-                pieces.append(_marked_table(source[start : match.start()], has_width=match[2] in _WITH_WIDTH))
+                table = _table(source[start : match.start()], placed, has_width=match[2] in _WITH_WIDTH)
+                pieces.append(f"\n\n{placed.mark(table)}\n\n")
                 position = match.end()
     return "".join([*pieces, source[position if not depth else start :]])
 
 
-def _marked_table(source: str, *, has_width: bool) -> str:
-    """The inside of a table environment with marks for its cells and rows. `has_width`: a width stands before the alignments."""
+def _table(source: str, placed: _Placed, *, has_width: bool) -> list[TextBlock]:
+    """A table; what stands above its first rule names its columns. `has_width`: a width stands before the alignments."""
     groups = _BraceGroups(source)
     start = 0
     for _ in range(2 if has_width else 1):
         group = groups.at(_OPTION.match(source, start).end())  # type: ignore[union-attr]
         start = group[1] if group else start
-    source = _RULES.sub("", _with_marked_body(source[start:]))
-    source = _with_marked_spans(_TABLE_EDGE.sub(" ", source))
-    return f"\n\n{_START}{_ROW_END.sub(_ROW, _AMPERSAND.sub(_CELL, source))}{_END}\n\n"
-
-
-def _with_marked_body(source: str) -> str:
-    """The inside of a table with a mark behind its header, where rules tell: that of booktabs, or rows with tall cells between lines."""
-    if "\\toprule" in source:
-        return _MIDDLE_RULE.sub(rf"\1{_BODY}", source, count=1)
-    parts = _LINES.split(source, maxsplit=2)
-    has_tall_head = len(parts) == 3 and not parts[0].strip() and "\\multirow" in parts[1]
-    if has_tall_head and not any(is_value(cell.strip()) for cell in re.split(r"&|\\\\", parts[1])):
-        return f"{parts[1]}{_BODY}{parts[2]}"
-    return source
-
-
-def _with_marked_spans(source: str, depth: int = 0) -> str:
-    """The inside of a table with the number of rows and columns before the text of each cell that spans several."""
-    pieces: list[str] = []
-    position, groups = 0, _BraceGroups(source)
-    for match in _MULTIPLE.finditer(source):
-        if match.start() >= position and (group := groups.at(match.end())):
-            n = min(number_in(match[2], 1), _MAX_SPAN)
-            span = f"{_SPAN}{1 if match[1] == 'column' else n},{n if match[1] == 'column' else 1}{_SPAN}"
-            text = _with_marked_spans(group[0], depth + 1) if depth < 2 and "\\multi" in group[0] else group[0]
-            pieces += [source[position : match.start()], span, text]
-            position = group[1]
-    return "".join([*pieces, source[position:]])
-
-
-def _table_text(table: re.Match[str]) -> str:
-    """The lines of a marked table; what stands above its first rule names its columns."""
     rows: list[list[str]] = []
     ranges: list[CellRange] = []
+    written, n_above = _table_cells(_RULE.sub("", source[start:]))
     n_header = 0
-    for row in table[1].split(_ROW):
-        if _BODY in row:
+    for n, sources in enumerate(written):
+        if n == n_above:
             n_header = len(rows)
         cells: list[str] = []
-        for cell in row.replace(_BODY, "").split(_CELL):
-            spans = [(int(height), int(width)) for height, width in _MARKED_SPAN.findall(cell)]
-            height, width = (max(sizes) for sizes in zip(*spans, strict=True)) if spans else (1, 1)
+        for cell in sources:
+            sizes = [(kind, min(number_in(size, 1), _MAX_SPAN)) for kind, size in _SPAN.findall(cell)]
+            height, width = (max([size for kind, size in sizes if kind == axis], default=1) for axis in ("row", "column"))
             if height > 1 or width > 1:
                 ranges.append(CellRange(len(rows), len(cells), len(rows) + height - 1, len(cells) + width - 1))
-            cells += [" ".join(_MARKED_SPAN.sub("", cell).split()), *[""] * (width - 1)]
+            cells += [placed.line(tex_text(_TABLE_EDGE.sub(" ", cell))), *[""] * (width - 1)]
         if any(cells):
             rows.append(cells)
-    n_header = n_header if n_header < len(rows) else 0
     filled = fill_spans(enumerate(rows), ranges, n_header=n_header)
-    return "\n".join(table_lines(filled, likely=True, header_rows=1 if n_header else None))
+    return list(tables(filled, likely=True, header_rows=1 if n_header else None))
+
+
+def _table_cells(source: str) -> tuple[list[list[str]], int]:
+    """The sources of the cells by row, and the number of the row below the rule of a head."""
+    rows: list[list[str]] = [[]]
+    depth, start, n_above = 0, 0, 0
+    for token in _TABLE_TOKEN.finditer(source):
+        if token["open"] or token["close"]:
+            depth += 1 if token["open"] else -1
+        elif depth <= 0 and token["rule"]:
+            n_above = n_above or (len(rows) - 1 if token["rule"] == "midrule" or _is_tall_head(rows[:-1]) else 0)
+        elif depth <= 0 and (token[0] == "&" or token["row"]):
+            rows[-1].append(source[start : token.start()])
+            rows += [[]] if token["row"] else []
+            start = token.end()
+    rows[-1].append(source[start:])
+    return rows, n_above
+
+
+def _is_tall_head(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the rows above a line have cells that span some of them, and no values."""
+    cells = [cell.replace("\\hline", "").strip() for row in rows for cell in row]
+    return any("\\multirow" in cell for cell in cells) and not any(map(is_value, cells))
 
 
 def _argument(source: str, command: str) -> str:
@@ -406,22 +379,19 @@ def tex_text(source: str) -> str:
     syntax, texts = _contexts()
     converter = LatexNodes2Text(latex_context=texts, math_mode="verbatim", keep_comments=False, strict_latex_spaces=False)
 
-    def convert(latex: str) -> str:
-        return str(converter.latex_to_text(latex, tolerant_parsing=False, latex_context=syntax))
+    def converted(latex: str) -> str | None:
+        try:
+            return str(converter.latex_to_text(latex, tolerant_parsing=False, latex_context=syntax))
+        except (LatexWalkerParseError, RecursionError, IndexError):
+            return None
 
+    if _PLAIN.fullmatch(source):
+        return source
     source = _prepared(source)
-    try:
-        text = convert(source)
-    except (LatexWalkerParseError, RecursionError, IndexError):
-        paragraphs = []
-        for paragraph in re.split(r"\n\s*\n", source):
-            try:
-                paragraphs.append(convert(paragraph))
-            except (LatexWalkerParseError, RecursionError, IndexError):
-                paragraphs.append(_TEX_COMMAND.sub("", paragraph))
-        text = "\n\n".join(paragraphs)
-    text = _MARKED_TABLE.sub(_table_text, text)
-    return re.sub(r"^(#{1,6} [^\n]*)\n(?!\n)", r"\1\n\n", text, flags=re.MULTILINE)
+    if (text := converted(source)) is not None:
+        return text
+    texts_by_paragraph = ((paragraph, converted(paragraph)) for paragraph in re.split(r"\n\s*\n", source))
+    return "\n\n".join(_TEX_COMMAND.sub("", latex) if text is None else text for latex, text in texts_by_paragraph)
 
 
 @cache
@@ -431,24 +401,28 @@ def _contexts() -> tuple[Any, Any]:
     from pylatexenc.macrospec import std_environment, std_macro
 
     syntax, texts = latexwalker.get_default_latex_context_db(), latex2text.get_default_latex_context_db()
-    macros = [std_macro(name, arguments) for name, (arguments, _) in _COMMANDS.items()]
+    macros = [std_macro(name, arguments) for name, (arguments, _) in (*_COMMANDS.items(), *_SHOWN.items())]
     environments = [std_environment(name, arguments) for name, arguments in _ENVIRONMENTS.items()]
     syntax.add_context_category("localrag", macros=macros, environments=environments, prepend=True)
     shown = [latex2text.MacroTextSpec(name, simplify_repl=text) for name, (_, text) in _COMMANDS.items()]
+    shown += [latex2text.MacroTextSpec(name, simplify_repl=_from_arguments(text)) for name, (_, text) in _SHOWN.items()]
     texts.add_context_category("localrag", macros=shown, prepend=True)
     return syntax, texts
 
 
+def _from_arguments(text: Callable[..., str]) -> Callable[..., str]:
+    return lambda node, l2tobj: text(*(l2tobj.nodelist_to_text([argument]) for argument in node.nodeargd.argnlist))
+
+
 def _prepared(source: str) -> str:
-    """LaTeX without invisible parts, with headings, items and references as text."""
-    source = _with_quantities(_TEX_SILENT.sub("", _COMMENT.sub("", source)))
-    source = _with_marked_tables(_raised_as_text(source))
+    """LaTeX without invisible parts, with quantities, items and references as text."""
+    source = _replaced(
+        _TEX_SILENT.sub("", source),
+        _QUANTITY,
+        lambda match, arguments: "{" + quantity_text(match[1], arguments).replace("%", "\\%") + "}",
+        UNIT_COMMANDS,
+    )
     source = _BIBLIOGRAPHY_ITEM.sub(r"\n[\1] ", source)
     source = re.sub(r"\\cite\w*\*?\s*(?:\[[^\[\]]*\])*\{([^{}]*)\}", r"[\1]", source)
     source = re.sub(r"\\(?:ref|eqref|autoref|pageref|[cC]ref)\{([^{}]*)\}", r"{\1}", source)
-    source = re.sub(rf"\\({'|'.join(_TEX_SECTION)})\*?\s*(?:\[[^\[\]]*\])?\{{", _tex_heading, source)
-    return _ITEM.sub(lambda item: f"\n- {item[1]}: " if item[1] else "\n- ", source)
-
-
-def _tex_heading(section: re.Match[str]) -> str:
-    return "\n\n{" + "\\#" * len(_TEX_SECTION[section[1]]) + " "
+    return _ITEM.sub(lambda found: f"\n{_ITEM_MARK}{found[1]}: " if found[1] else f"\n{_ITEM_MARK}", source)

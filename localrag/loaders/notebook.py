@@ -1,10 +1,11 @@
 """Jupyter notebooks: each cell with its output, as printed text, table, Markdown or error."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, first_heading, join_sections, strip_escapes
+from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, first_heading, strip_escapes
+from localrag.loaders.document_tree import join_sections
 from localrag.loaders.html import html_content
 from localrag.loaders.tabular import parse_json, parse_json_or_lines
 
@@ -17,25 +18,15 @@ _REPR = re.compile(r"<[\w.]+ (?:object|at 0x)[^>]*>")
 def parse_notebook(file: OpenFile, options: LoadOptions) -> ParsedFile:
     """Parse a notebook: each cell is a part, code in fences, with its output."""
     notebook = parse_json_or_lines(decode(file.read_bytes()).lstrip("\ufeff"))
-    cells = list(_notebook_cells(notebook)) if isinstance(notebook, dict) else []
-    if not cells:
+    cells = notebook.get("cells") if isinstance(notebook, dict) else None
+    if not isinstance(cells, list) or not cells:
         return parse_json(file, options)
-    body, parts = join_sections((f"cell {n}", _cell(c)) for n, c in enumerate(cells, 1))
-    return ParsedFile(body, first_heading(body), parts=parts)
-
-
-def _notebook_cells(notebook: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The cells, also those of the sheets of format 3."""
-    sheets = notebook.get("worksheets")
-    for sheet in (notebook, *(sheets if isinstance(sheets, list) else ())):
-        cells = sheet.get("cells") if isinstance(sheet, dict) else None
-        yield from (cell for cell in cells if isinstance(cell, dict)) if isinstance(cells, list) else ()
+    rendered = join_sections((f"cell {n}", _cell(c)) for n, c in enumerate(cells, 1) if isinstance(c, dict))
+    return ParsedFile(rendered.text, first_heading(rendered.text), parts=rendered.parts)
 
 
 def _cell(cell: Mapping[str, Any]) -> str:
-    source = _joined(cell.get("source") or cell.get("input"))
-    if cell.get("cell_type") == "heading":
-        return f"# {source}"
+    source = _joined(cell.get("source"))
     if cell.get("cell_type") != "code":
         return source
     outputs = cell.get("outputs")
@@ -45,7 +36,7 @@ def _cell(cell: Mapping[str, Any]) -> str:
 
 def _output(output: Mapping[str, Any]) -> str:
     """The text of an output: an error as `name: message`, a table or Markdown rather than the plain text that stands for it."""
-    if output.get("output_type") in {"error", "pyerr"}:
+    if output.get("output_type") == "error":
         return ": ".join(filter(None, (_joined(output.get(name)) for name in ("ename", "evalue"))))
     values = output.get("data")
     data: Mapping[str, Any] = values if isinstance(values, dict) else output

@@ -7,24 +7,23 @@ import io
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 from localrag.loaders.code_pages import code_page_encoding
-from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, clean_text, first_heading, join_sections, metadata_pairs
+from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, metadata_pairs
+from localrag.loaders.document_tree import TextBlock, TextRun, inline_text, join_sections, marked_text, paragraph, render
 from localrag.loaders.headers import HeadCell
 from localrag.loaders.html import parse_html
-from localrag.loaders.inline_text import join_runs
 from localrag.loaders.markup import parse_text
 from localrag.loaders.number_formats import format_number_cell, format_text_cell
 from localrag.loaders.open_xml import parsed_file
 from localrag.loaders.powerpoint97 import PowerPoint97Presentation
 from localrag.loaders.presentation import parse_pptx
 from localrag.loaders.rtf import parse_rtf
-from localrag.loaders.sheet_tables import sheet_lines
+from localrag.loaders.sheet_tables import sheet_blocks
 from localrag.loaders.spans import CellRange
-from localrag.loaders.spreadsheet import SheetComments, parse_xlsx, sheet_title
+from localrag.loaders.spreadsheet import SheetComments, parse_xlsx, sheet_section
 from localrag.loaders.tabular import parse_csv, text_rows
 from localrag.loaders.word import parse_docx
 from localrag.loaders.word97 import Word97Document
@@ -41,9 +40,7 @@ _DAMAGES = (
     OverflowError,
     struct.error,
 )  # what libraries raise on damaged files
-_CODE_PAGE, _TITLE, _SUBJECT, _AUTHOR, _KEYWORDS, _CREATED, _SAVED = 1, 2, 3, 4, 5, 12, 13  # properties
-_TEXT, _WIDE_TEXT, _TIME = 30, 31, 64  # their types
-_MAX_PROPERTIES = 1000
+_WESTERN = 1252
 _BOLD_WEIGHT = 600
 _NO_YEAR = 1601  # where times begin, which a program wrote that knew none
 _HTML_STARTS = (b"<html", b"<!doctype", b"<table", b"<?xml", b"<meta", b"<head", b"<body", b"<div")
@@ -59,8 +56,7 @@ def parse_doc(file: OpenFile, options: LoadOptions) -> ParsedFile:
     with _open_ole(data) as ole:
         tables = {name: _ole_stream(ole, name) for name in ("0Table", "1Table")}
         document = Word97Document(_ole_stream(ole, "WordDocument"), tables)
-    text = clean_text("\n".join(document.lines()))
-    return parsed_file(text, _ole_metadata(data), first_heading(text))
+    return parsed_file(render(document.blocks()), _ole_metadata(data))
 
 
 def parse_ppt(file: OpenFile, options: LoadOptions) -> ParsedFile:
@@ -70,8 +66,9 @@ def parse_ppt(file: OpenFile, options: LoadOptions) -> ParsedFile:
     data = file.read_bytes()
     with _open_ole(data) as ole:
         presentation = PowerPoint97Presentation(_ole_stream(ole, "PowerPoint Document"), _ole_stream(ole, "Current User"))
-    text, parts = join_sections((f"slide {n}", clean_text("\n\n".join(lines))) for n, lines in enumerate(presentation.slides(), 1))
-    return parsed_file(text, _ole_metadata(data), first_heading(text), parts)
+    return parsed_file(
+        join_sections((f"slide {n}", render(blocks)) for n, blocks in enumerate(presentation.slides(), 1)), _ole_metadata(data)
+    )
 
 
 def parse_xls(file: OpenFile, options: LoadOptions) -> ParsedFile:
@@ -122,56 +119,40 @@ def _parse_workbook(file: OpenFile, options: LoadOptions) -> ParsedFile:
     data = file.read_bytes()
     try:
         book = xlrd.open_workbook(file_contents=data, formatting_info=True, logfile=io.StringIO(), ragged_rows=True)
-        named = [(sheet.name, _old_sheet_text(book, sheet, options)) for sheet in book.sheets()]
+        sections = [sheet_section(sheet.name, _old_sheet(book, sheet, options), always=book.nsheets > 1) for sheet in book.sheets()]
     except (xlrd.XLRDError, xlrd.compdoc.CompDocError, *_DAMAGES) as error:
         is_locked = "encrypted" in str(error)
         raise Unreadable("password-protected" if is_locked else f"damaged: {error}", failed=not is_locked) from error
-    has_sheets = len(named) > 1
-    text, parts = join_sections((f"sheet {name}", sheet_title(name, text, always=has_sheets)) for name, text in named)
-    return parsed_file(text, _ole_metadata(data), "", parts)
+    return parsed_file(join_sections(sections), _ole_metadata(data), is_sheet=True)
 
 
 def _ole_metadata(data: bytes) -> tuple[tuple[str, str], ...]:
     """The title, author and date of an old Office file."""
     try:
         with _open_ole(data) as ole:
-            values = _summary(_ole_stream(ole, "\x05SummaryInformation"))
+            found = ole.get_metadata()
+            encoding = code_page_encoding(found.codepage or _WESTERN)
     except (Unreadable, *_DAMAGES):
         return ()
-    author = values.get(_AUTHOR, "")
+
+    def text(value: bytes | str | None) -> str:
+        return (value.decode(encoding, "replace") if isinstance(value, bytes) else value or "").partition("\0")[0].strip()
+
+    author, saved = text(found.author), next((d for d in (found.last_saved_time, found.create_time) if d and d.year > _NO_YEAR), None)
     return metadata_pairs(
-        title=values.get(_TITLE),
+        title=text(found.title),
         author="" if author in {"xlwt", "python-docx"} else author,
-        date=values.get(_SAVED) or values.get(_CREATED),
-        subject=values.get(_SUBJECT),
-        keywords=values.get(_KEYWORDS),
+        date=saved.date().isoformat() if saved else "",
+        subject=text(found.subject),
+        keywords=text(found.keywords),
     )
 
 
-def _summary(data: bytes) -> dict[int, str]:
-    """Property → text of a summary, dates as ISO (MS-OLEPS)."""
-    start = struct.unpack_from("<I", data, 44)[0]
-    count = min(struct.unpack_from("<I", data, start + 4)[0], _MAX_PROPERTIES)
-    places = {key: start + place for key, place in (struct.unpack_from("<II", data, start + 8 + 8 * n) for n in range(count))}
-    page = struct.unpack_from("<H", data, places[_CODE_PAGE] + 4)[0] if _CODE_PAGE in places else 1252
-    values: dict[int, str] = {}
-    for key, place in places.items():
-        kind, size = struct.unpack_from("<II", data, place)
-        if kind == _TEXT:
-            text = data[place + 8 : place + 8 + size].decode(code_page_encoding(page), "replace")
-            values[key] = text.partition("\0")[0].strip()
-        elif kind == _WIDE_TEXT:
-            values[key] = data[place + 8 : place + 8 + 2 * size].decode("utf-16-le", "replace").partition("\0")[0].strip()
-        elif kind == _TIME:
-            moment = datetime(_NO_YEAR, 1, 1) + timedelta(microseconds=struct.unpack_from("<Q", data, place + 4)[0] // 10)
-            values[key] = moment.date().isoformat() if moment.year > _NO_YEAR else ""
-    return values
-
-
-def _old_sheet_text(book: Any, sheet: Any, options: LoadOptions) -> str:
+def _old_sheet(book: Any, sheet: Any, options: LoadOptions) -> Iterator[TextBlock]:
     rows = [_old_row(book, sheet, n) for n in range(sheet.nrows)]
     if options.text_column and (header := next((row for row in rows if options.text_column in row), [])):
-        return "\n\n".join(text_rows(header, rows[rows.index(header) + 1 :], options))
+        yield from map(paragraph, text_rows(header, rows[rows.index(header) + 1 :], options))
+        return
     comments = SheetComments()
     for (row, column), note in sheet.cell_note_map.items():
         author = str(note.author or "")
@@ -179,52 +160,53 @@ def _old_sheet_text(book: Any, sheet: Any, options: LoadOptions) -> str:
     for n, row in enumerate(rows):
         comments.note_row(n, row)
     ranges = [CellRange(top, left, bottom - 1, right - 1) for top, bottom, left, right in sheet.merged_cells]
-    lines = list(sheet_lines(enumerate(rows), ranges))
-    return clean_text("\n".join([*lines, *(line for text in comments.lines() for line in ("", text))]))
+    yield from sheet_blocks(enumerate(rows), ranges)
+    yield from map(paragraph, comments.lines())
 
 
 def _old_row(book: Any, sheet: Any, n: int) -> list[str]:
-    texts = enumerate([_old_cell(book, sheet, n, column) for column in range(sheet.row_len(n))])
-    row = [HeadCell(text) if text and _is_bold(book, sheet, n, column) else text for column, text in texts]
+    row: list[str] = []
+    for column in range(sheet.row_len(n)):
+        code, font = _old_style(book, sheet.cell_xf_index(n, column))
+        text, link = _old_cell(book, sheet, n, column, code), sheet.hyperlink_map.get((n, column))
+        is_struck = bool(font and font.struck_out) and "~~" not in text
+        text = marked_text(text, link.url_or_path if link and isinstance(link.url_or_path, str) else "", is_struck)
+        row.append(HeadCell(text) if text and font and font.weight >= _BOLD_WEIGHT else text)
     while row and not row[-1]:
         row.pop()
     return row
 
 
-def _old_cell(book: Any, sheet: Any, n: int, column: int) -> str:
+def _old_style(book: Any, number: int) -> tuple[str, Any]:
+    """The number format and the font of a style of cells."""
+    try:
+        style = book.xf_list[number]
+        return str(book.format_map[style.format_key].format_str or ""), book.font_list[style.font_index]
+    except (KeyError, IndexError):
+        return "", None
+
+
+def _old_cell(book: Any, sheet: Any, n: int, column: int, code: str) -> str:
     import xlrd
 
     kind, value = sheet.cell_type(n, column), sheet.cell_value(n, column)
     if kind == xlrd.XL_CELL_TEXT:
-        return format_text_cell(_old_rich_text(book, sheet, n, column, str(value)), _old_format(book, sheet, n, column))
+        return format_text_cell(_old_rich_text(book, sheet, n, column, str(value)), code)
     if kind in {xlrd.XL_CELL_NUMBER, xlrd.XL_CELL_DATE}:
-        return format_number_cell(float(value), _old_format(book, sheet, n, column), is_1904=bool(book.datemode))
+        return format_number_cell(float(value), code, is_1904=bool(book.datemode))
     if kind == xlrd.XL_CELL_BOOLEAN:
         return "TRUE" if value else "FALSE"
     return str(xlrd.error_text_from_code.get(value, "")) if kind == xlrd.XL_CELL_ERROR else ""
 
 
-def _old_format(book: Any, sheet: Any, n: int, column: int) -> str:
-    try:
-        return str(book.format_map[book.xf_list[sheet.cell_xf_index(n, column)].format_key].format_str or "")
-    except (KeyError, IndexError):
-        return ""
-
-
-def _is_bold(book: Any, sheet: Any, n: int, column: int) -> bool:
-    try:
-        return bool(book.font_list[book.xf_list[sheet.cell_xf_index(n, column)].font_index].weight >= _BOLD_WEIGHT)
-    except IndexError:
-        return False
-
-
 def _old_rich_text(book: Any, sheet: Any, n: int, column: int, text: str) -> str:
-    """The text of a cell with raised and lowered parts."""
+    """The text of a cell with raised, lowered and struck parts."""
     fonts = sheet.rich_text_runlist_map.get((n, column)) or []
-    starts = [(0, 0), *((start, _escapement(book, font)) for start, font in fonts), (len(text), 0)]
-    runs = [(text[start:end], shift) for (start, shift), (end, _) in pairwise(starts)]
-    return " ".join(join_runs(runs).split())
+    starts = [(0, -1), *fonts, (len(text), -1)]
+    runs = [_old_run(book, text[start:end], font) for (start, font), (end, _) in pairwise(starts)]
+    return " ".join(inline_text(runs).split())
 
 
-def _escapement(book: Any, font: int) -> int:
-    return {1: 1, 2: -1}.get(book.font_list[font].escapement, 0) if 0 <= font < len(book.font_list) else 0
+def _old_run(book: Any, text: str, number: int) -> TextRun:
+    font = book.font_list[number] if 0 <= number < len(book.font_list) else None
+    return TextRun(text, {1: 1, 2: -1}.get(font.escapement, 0), is_deleted=bool(font.struck_out)) if font else TextRun(text)

@@ -11,23 +11,24 @@ from posixpath import dirname, join, normpath
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
-from localrag.loaders.content import OpenFile, ParsedFile, Unreadable, metadata_pairs, number_in, open_archive
+from localrag.loaders.content import OpenFile, ParsedFile, Unreadable, first_heading, metadata_pairs, number_in, open_archive
+from localrag.loaders.document_tree import RenderedText, TextBlock, TextRun, inline_text, item
+from localrag.loaders.formulas import MATH_NS, after, office_formula
 from localrag.loaders.html import xml_root
-from localrag.loaders.inline_text import TextRun, join_runs, symbol_text
+from localrag.loaders.inline_text import symbol_text
 from localrag.loaders.number_formats import iso_date
 from localrag.loaders.tabular import format_cell, format_row
+from localrag.text.outline import BlockKind
 
 CHART_NS = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
 DRAWING_NS = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 DIAGRAM_NS = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
-MATH_NS = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 RELATION_NS = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _ALTERNATIVES_NS = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _STRICT = re.compile(rb"""(["'])http://purl\.oclc\.org/ooxml/(\w+)/(\w+)""")
 _CONTENT = frozenset({"chart", "relIds", "OLEObject", "oleObj", "oMath", "tbl"})  # elements that are more than decoration
 _PACKAGE_NAMES = frozenset({"PowerPoint Presentation", "Word Document"})  # titles that say nothing
 _LIBRARIES = frozenset({"python-docx", "openpyxl"})  # programs that name themselves as the author
-MAX_DIAGRAM_DEPTH = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,24 +143,51 @@ def core_metadata(package: OpenXmlPackage) -> tuple[tuple[str, str], ...]:
     )
 
 
-def drawing_text(paragraph: Any) -> str:
-    """A paragraph of a drawing, slide or diagram on one line."""
-    return " ".join(join_runs(_drawing_runs(paragraph)).split())
+def drawing_text(paragraph: Any, relations: Mapping[str, Relation]) -> str:
+    """A paragraph of a drawing, slide or diagram on one line; `relations`: of the part that it is in."""
+    return " ".join(inline_text(_drawing_runs(paragraph, relations)).split())
 
 
-def _drawing_runs(paragraph: Any) -> Iterator[TextRun]:
+def drawing_texts(element: Any, relations: Mapping[str, Relation]) -> list[str]:
+    """The texts of the paragraphs in an element that have any."""
+    return [text for p in element.iter(f"{DRAWING_NS}p") if (text := drawing_text(p, relations))]
+
+
+def clicked_link(element: Any, relations: Mapping[str, Relation]) -> str:
+    """The address that a click on a text, shape or picture leads to, given its properties; empty within the document."""
+    click = None if element is None else element.find(f"{DRAWING_NS}hlinkClick")
+    return "" if click is None else external_target(relations, click.get(f"{RELATION_NS}id"))
+
+
+def external_target(relations: Mapping[str, Relation], key: str | None) -> str:
+    """The address of a relation to something outside of the document; empty for any other."""
+    relation = relations.get(key or "")
+    return relation.target if relation and relation.is_external else ""
+
+
+def part_name(relations: Mapping[str, Relation], key: str | None) -> str:
+    """The part that a relation leads to; empty if it leads out of the document, or nowhere."""
+    relation = relations.get(key or "")
+    return relation.target if relation and not relation.is_external else ""
+
+
+def _drawing_runs(paragraph: Any, relations: Mapping[str, Relation]) -> Iterator[TextRun]:
+    before = ""
     for child in paragraph:
         if child.tag in {f"{DRAWING_NS}r", f"{DRAWING_NS}fld"}:
             properties = child.find(f"{DRAWING_NS}rPr")
-            text = "".join(t.text or "" for t in child.iterchildren(f"{DRAWING_NS}t"))
+            text = before = "".join(t.text or "" for t in child.iterchildren(f"{DRAWING_NS}t"))
             if properties is None:
-                yield text, 0
+                yield TextRun(text)
             else:
-                yield symbol_text(_symbol_font(properties), text), _baseline(properties)
+                is_struck = properties.get("strike", "noStrike") != "noStrike"
+                is_highlighted = properties.find(f"{DRAWING_NS}highlight") is not None
+                text = symbol_text(_symbol_font(properties), text)
+                yield TextRun(text, _baseline(properties), clicked_link(properties, relations), is_struck, is_highlighted)
         elif child.tag == f"{DRAWING_NS}br":
-            yield "\n", 0
+            yield TextRun("\n")
         elif child.tag != f"{DRAWING_NS}pPr":
-            yield from ((formula_text(m), 0) for m in child.iter(f"{MATH_NS}oMath"))
+            yield from (TextRun(after(before, office_formula(m))) for m in child.iter(f"{MATH_NS}oMath"))
 
 
 def _symbol_font(properties: Any) -> str:
@@ -175,12 +203,17 @@ def _baseline(properties: Any) -> int:
     return 0 if not distance.strip("-0.") else -1 if distance.startswith("-") else 1
 
 
-def diagram_lines(root: Any) -> Iterator[str]:
+def diagram_blocks(package: OpenXmlPackage, name: str) -> Iterator[TextBlock]:
     """The texts of a SmartArt diagram as a list, nested as in the diagram."""
+    root = package.optional_root(name)
+    if root is None:
+        return
+    inner_relations = package.relations(name)
     texts: dict[str, str] = {}
     for point in root.iter(f"{DIAGRAM_NS}pt"):
-        paragraphs = point.iterfind(f"{DIAGRAM_NS}t/{DRAWING_NS}p")
-        texts[str(point.get("modelId"))] = " ".join(filter(None, map(drawing_text, paragraphs)))
+        texts[str(point.get("modelId"))] = " ".join(
+            text for part in point.iterfind(f"{DIAGRAM_NS}t") for text in drawing_texts(part, inner_relations)
+        )
     children: dict[str, list[tuple[int, str]]] = {}
     inner = set[str]()
     for connection in root.iter(f"{DIAGRAM_NS}cxn"):
@@ -193,7 +226,9 @@ def diagram_lines(root: Any) -> Iterator[str]:
         yield from _diagram_branch(key, texts, children, seen)
 
 
-def _diagram_branch(key: str, texts: Mapping[str, str], children: Mapping[str, list[tuple[int, str]]], seen: set[str]) -> Iterator[str]:
+def _diagram_branch(
+    key: str, texts: Mapping[str, str], children: Mapping[str, list[tuple[int, str]]], seen: set[str]
+) -> Iterator[TextBlock]:
     """A node and the nodes below it, in order; each node once."""
     open_nodes = [(key, 0)]
     while open_nodes:
@@ -202,46 +237,35 @@ def _diagram_branch(key: str, texts: Mapping[str, str], children: Mapping[str, l
             continue
         seen.add(node)
         if texts[node]:
-            yield f"{'  ' * min(depth, MAX_DIAGRAM_DEPTH)}- {texts[node]}"
+            yield item(depth, "-", texts[node])
         below = depth + bool(texts[node])
         open_nodes += [(child, below) for _, child in sorted(children.get(node, ()), reverse=True)]
 
 
-def diagram_part_lines(package: OpenXmlPackage, relations: Mapping[str, Relation], relation_id: str) -> list[str]:
-    """The texts of the diagram that a drawing refers to."""
-    relation = relations.get(relation_id)
-    root = package.optional_root(relation.target) if relation else None
-    return [] if root is None else list(diagram_lines(root))
+def parsed_file(rendered: RenderedText, metadata: tuple[tuple[str, str], ...], *, is_sheet: bool = False) -> ParsedFile:
+    """A document with the title of its metadata, else its first heading; that of a sheet is none."""
+    title = dict(metadata).get("title", "") or ("" if is_sheet else first_heading(rendered.text))
+    return ParsedFile(rendered.text, title, metadata, rendered.parts, rendered.blocks)
 
 
-def chart_part_lines(package: OpenXmlPackage, relations: Mapping[str, Relation], relation_id: str) -> list[str]:
-    """The lines of the chart that a drawing refers to."""
-    relation = relations.get(relation_id)
-    root = package.optional_root(relation.target) if relation else None
-    return [] if root is None else list(chart_lines(root))
-
-
-def parsed_file(text: str, metadata: tuple[tuple[str, str], ...], heading: str, parts: Any = ()) -> ParsedFile:
-    """A document with the title of its metadata, else its first heading."""
-    return ParsedFile(text, dict(metadata).get("title", "") or heading, metadata, parts)
-
-
-def chart_lines(root: Any) -> Iterator[str]:
-    """The titles of a chart, then one line per category with the values of all series."""
-    for title in root.iter(f"{CHART_NS}title"):
-        if text := " ".join("".join(t.text or "" for t in title.iter(f"{DRAWING_NS}t")).split()):
-            yield text
+def chart_blocks(package: OpenXmlPackage, name: str, *before: str) -> Iterator[TextBlock]:
+    """A chart as a table: its titles, then a line per category with the values of all series. `before`: lines above it."""
+    root = package.optional_root(name)
+    if root is None:
+        return
+    titles = (" ".join("".join(t.text or "" for t in title.iter(f"{DRAWING_NS}t")).split()) for title in root.iter(f"{CHART_NS}title"))
+    lines = [title for title in titles if title]
     series = [
         (" ".join(_values(ser, "tx").values()), _values(ser, "cat") or _values(ser, "xVal"), _values(ser, "val") or _values(ser, "yVal"))
         for ser in root.iter(f"{CHART_NS}ser")
     ]
-    if not series:
-        return
     categories: dict[int, str] = {}
     for _, named, values in series:
         categories = {n: "" for n in values} | named | categories
     header = ["", *(name for name, *_ in series)]
-    yield from (format_row(header, [categories[n], *(values.get(n, "") for *_, values in series)]) for n in sorted(categories))
+    lines += [format_row(header, [categories[n], *(values.get(n, "") for *_, values in series)]) for n in sorted(categories)]
+    if lines:
+        yield TextBlock(BlockKind.TABLE, "\n".join([*before, *lines]), columns=tuple(header))
 
 
 def _values(series: Any, name: str) -> dict[int, str]:
@@ -255,29 +279,3 @@ def _values(series: Any, name: str) -> dict[int, str]:
         text = format_cell(point.text)
         values[number_in(index, n)] = text.removesuffix(".0")
     return values
-
-
-def formula_text(element: Any) -> str:
-    """A Word formula on one line: fractions with /, powers with ^, roots with √."""
-    tag = str(element.tag).removeprefix(MATH_NS)
-    if tag == "t":
-        return element.text or ""
-    inner = {str(c.tag).removeprefix(MATH_NS): formula_text(c) for c in element if isinstance(c.tag, str) and c.tag.startswith(MATH_NS)}
-    base, subscript, superscript = (inner.get(name, "") for name in ("e", "sub", "sup"))
-    match tag:
-        case "f":
-            text = f"({inner.get('num', '')})/({inner.get('den', '')})"
-        case "rad":
-            text = f"√({base})"
-        case "sSup" | "sSub" | "sSubSup":
-            text = base + f"_{subscript}" * bool(subscript) + f"^{superscript}" * bool(superscript)
-        case "d":
-            text = f"({', '.join(formula_text(c) for c in element.iterchildren(f'{MATH_NS}e'))})"
-        case "nary":
-            sign = element.find(f"{MATH_NS}naryPr/{MATH_NS}chr")
-            text = f"{'∫' if sign is None else sign.get(f'{MATH_NS}val')}_{subscript}^{superscript} {base}"
-        case _:
-            text = "".join(
-                formula_text(c) for c in element if isinstance(c.tag, str) and c.tag.startswith(MATH_NS) and not c.tag.endswith("Pr")
-            )
-    return text

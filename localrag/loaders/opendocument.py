@@ -3,10 +3,10 @@
 List and heading numbers are counted while reading; notes, comments, headers and footers stand after the text they belong to.
 """
 
+import re
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import takewhile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
@@ -15,32 +15,42 @@ from localrag.loaders.content import (
     OpenFile,
     ParsedFile,
     Unreadable,
-    clean_text,
-    first_heading,
-    join_sections,
     metadata_pairs,
     number_in,
     open_archive,
     read_entry,
 )
+from localrag.loaders.document_tree import (
+    TextBlock,
+    TextRun,
+    heading,
+    inline_text,
+    item,
+    join_sections,
+    marked_text,
+    paragraph,
+    render,
+)
+from localrag.loaders.formulas import after
 from localrag.loaders.headers import HeadCell
 from localrag.loaders.html import xml_root
 from localrag.loaders.inline_text import (
-    TextRun,
     checkbox,
     comment_line,
     embedded_files_line,
-    join_runs,
     picture_text,
+    quoted_words,
     ruby_text,
     running_lines,
 )
+from localrag.loaders.math_text import mathml_text
 from localrag.loaders.numbering import ListLevel, ListNumbering
 from localrag.loaders.open_xml import parsed_file
-from localrag.loaders.sheet_tables import sheet_lines
+from localrag.loaders.sheet_tables import sheet_blocks
 from localrag.loaders.spans import CellRange, divides_first_row, fill_spans
-from localrag.loaders.spreadsheet import SheetComments, sheet_title
-from localrag.loaders.tabular import format_cell, format_row, table_lines
+from localrag.loaders.spreadsheet import SheetComments, sheet_section
+from localrag.loaders.tabular import format_cell, format_row, tables
+from localrag.text.outline import BlockKind
 
 _OF = "urn:oasis:names:tc:opendocument:xmlns:"
 _TEXT, _TABLE, _DRAW, _OFFICE, _STYLE, _FORM, _SHOW, _CHART = (
@@ -52,19 +62,13 @@ _DC = "{http://purl.org/dc/elements/1.1/}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _FIELDMARK = "{urn:openoffice:names:experimental:ooo-ms-field:xmlns:field:1.0}"
 _XML_ID = "{http://www.w3.org/XML/1998/namespace}id"
-_P, _H, _LIST, _CELL = f"{_TEXT}p", f"{_TEXT}h", f"{_TEXT}list", f"{_TABLE}table-cell"
+_P, _H, _LIST, _CELL, _COMMENT = f"{_TEXT}p", f"{_TEXT}h", f"{_TEXT}list", f"{_TABLE}table-cell", f"{_OFFICE}annotation"
 _WITHOUT_TEXT = {
-    f"{_TEXT}tracked-changes",
-    f"{_TEXT}sequence-decls",
-    f"{_TEXT}variable-decls",
-    f"{_TEXT}user-field-decls",
-    f"{_OFFICE}forms",
-    f"{_OFFICE}annotation",
-    f"{_OFFICE}binary-data",
-    f"{_SHOW}notes",
+    *(f"{_TEXT}{name}" for name in ("tracked-changes", "sequence-decls", "variable-decls", "user-field-decls", "number")),
+    *(_COMMENT, f"{_OFFICE}forms", f"{_OFFICE}binary-data", f"{_SHOW}notes"),
 }
 _OBJECTS = frozenset({f"{_DRAW}{name}" for name in ("object", "object-ole", "control")})
-_CHARACTERS = {f"{_TEXT}tab": "\t", f"{_TEXT}line-break": "\n"}
+_CHARACTERS = {f"{_TEXT}tab": "\t", f"{_TEXT}line-break": "\n", f"{_TEXT}s": " "}
 _PAGE_FIELDS = frozenset({f"{_TEXT}{n}" for n in ("page-number", "page-count", "page-continuation", "sheet-name", "date", "time", "title")})
 _FORMS = {
     "1": "decimal",
@@ -74,49 +78,52 @@ _FORMS = {
     "I": "upperRoman",
     "一, 二, 三, ...": "chineseCounting",
 }
-_RAISED_NAMES, _LOWERED_NAMES = frozenset({"sup", "super", "superscript"}), frozenset({"sub", "subscript"})
-_HEADERS = {"header": "Header", "header-left": "Header", "header-first": "Header"}
-_RUNNING = _HEADERS | {"footer": "Footer", "footer-left": "Footer", "footer-first": "Footer"}
+_NAMED_SHIFTS = {"sup": 1, "super": 1, "superscript": 1, "sub": -1, "subscript": -1}  # of styles that are not defined
+_RUNNING = {f"{_STYLE}{kind}{page}": kind.capitalize() for kind in ("header", "footer") for page in ("", "-left", "-first")}
 _SHOWN_ELSEWHERE = frozenset({"page-number", "header", "footer", "date-time", "notes"})  # kinds of placeholders on slides
 _BOLD_WEIGHTS = frozenset({"bold", "600", "700", "800", "900"})
 _MAX_REPEATED = 1000  # repetitions of a row or cell; more fill an empty sheet
 _MAX_INNER_DEPTH = 2  # objects in objects
+_MAX_PARENTS = 10  # of a style
+_MAX_OPEN_COMMENTS = 20  # whose words are still being read
+_MIN_CONTRAST = 90  # between the channels of a highlighter's color
 _TABLE_HEADING = "Table_20_Heading"  # the style of LibreOffice
+_LINKED_CELL = re.compile(r'of:=HYPERLINK\("([^"]+)"')
 FLAT_SUFFIXES = frozenset({".fodt", ".fods", ".fodp"})  # in a single XML file
 _OUTLINE = "outline"  # the list of numbered headings
 
 
+@dataclass(frozen=True, slots=True)
+class _OdfStyle:
+    """What a style says. `is_head`: bold, or in a filled cell; `run`: of its text, by the fields of TextRun."""
+
+    parent: str = ""
+    list_style: str = ""
+    is_head: bool | None = None
+    run: Mapping[str, Any] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class _OdfStyles:
-    """Raised (1) and lowered (-1) text by style, lists of paragraph styles, and the numbering of lists and headings.
+    """The styles of a document by family and name, and the levels of its numbered lists. `inherited`: with those they are based on."""
 
-    `head`: whether a style makes text bold, or fills a cell.
-    """
-
-    shift: dict[str, int] = field(default_factory=dict)
-    parents: dict[str, str] = field(default_factory=dict)
-    listed: dict[str, str] = field(default_factory=dict)
+    styles: dict[tuple[str, str], _OdfStyle] = field(default_factory=dict)
+    inherited: dict[tuple[str, str], _OdfStyle] = field(default_factory=dict)
     levels: dict[str, dict[int, ListLevel]] = field(default_factory=dict)
-    head: dict[str, bool] = field(default_factory=dict)
 
-    def is_head(self, element: Any, attribute: str) -> bool:
-        """Whether the style of an element is one of table heads: bold, with a fill, or called so."""
-        name = str(element.get(attribute) or "")
-        for _ in range(10):
-            if name in self.head or name == _TABLE_HEADING or name not in self.parents:
-                return self.head.get(name, name == _TABLE_HEADING)
-            name = self.parents[name]
-        return False
+    def of(self, family: str, element: Any) -> _OdfStyle:
+        """The style of an element with what it inherits."""
+        key = family, str(element.get(f"{_TABLE if family == 'table-cell' else _TEXT}style-name") or "")
+        if key not in self.inherited:
+            self.inherited[key] = self._inherited(*key)
+        return self.inherited[key]
 
-    def shift_of(self, name: str) -> int:
-        """Whether a style raises or lowers text; a style that is not defined by its name."""
-        for _ in range(10):
-            if name in self.shift:
-                return self.shift[name]
-            if name not in self.parents:
-                return (name.lower() in _RAISED_NAMES) - (name.lower() in _LOWERED_NAMES)
-            name = self.parents[name]
-        return 0
+    def _inherited(self, family: str, name: str, depth: int = 0) -> _OdfStyle:
+        shift = _NAMED_SHIFTS.get(name.lower())
+        own = self.styles.get((family, name)) or _OdfStyle(run={"shift": shift} if shift else {})
+        above = self._inherited(family, own.parent, depth + 1) if own.parent and depth < _MAX_PARENTS else _OdfStyle()
+        is_head = above.is_head if own.is_head is None else own.is_head
+        return _OdfStyle("", own.list_style or above.list_style, is_head or name == _TABLE_HEADING, {**above.run, **own.run})
 
 
 @dataclass(slots=True)
@@ -144,24 +151,23 @@ def parse_opendocument(file: OpenFile, _options: LoadOptions) -> ParsedFile:
 
 def _parsed(content: Any, styles: Any, meta: Any, archive: ZipFile | None) -> ParsedFile:
     """The document with these parts, which are the same element in a single XML file."""
-    reader = OdfReader(archive, _read_styles(content, styles), _form_values(content))
+    ranges = frozenset(str(e.get(f"{_OFFICE}name")) for e in content.iter(f"{_OFFICE}annotation-end"))
+    reader = OdfReader(archive, _read_styles(content, styles), _form_values(content), comment_ranges=ranges)
     body = content.find(f"{_OFFICE}body")
     if body is None or not len(body):
         raise Unreadable("damaged: it has no content", failed=True)
     sheets, slides = body[0].findall(f"{_TABLE}table"), body[0].findall(f"{_DRAW}page")
     headers, footers = _running_texts(content, styles, reader)
     if body[0].tag == f"{_OFFICE}spreadsheet":
-        named = [(str(s.get(f"{_TABLE}name") or ""), reader.sheet(s)) for s in sheets]
-        sections = [(f"sheet {name}", sheet_title(name, text, always=len(named) > 1)) for name, text in named]
-        text, parts = join_sections([*sections, ("", "\n".join([*headers, *footers]))])
+        named = [(str(sheet.get(f"{_TABLE}name") or ""), sheet) for sheet in sheets]
+        sections = [sheet_section(name, reader.sheet(sheet), always=len(sheets) > 1) for name, sheet in named]
+        rendered = join_sections([*sections, ("", "\n".join([*headers, *footers]))])
     elif slides:
-        shown = [(f"slide {n}", clean_text("\n\n".join(reader.slide(s)))) for n, s in enumerate(slides, 1)]
-        text, parts = join_sections([*shown, ("", "\n".join(_declared_lines(body[0])))])
+        shown = [(f"slide {n}", render(reader.slide(slide))) for n, slide in enumerate(slides, 1)]
+        rendered = join_sections([*shown, ("", "\n".join(_declared_lines(body[0])))])
     else:
-        lines = [*reader.blocks(body[0]), *reader.note_lines()]
-        around = ("\n\n".join(headers), "\n".join(lines), "\n\n".join([*reader.embedded_line(), *footers]))
-        text, parts = clean_text("\n\n".join(filter(None, around))), ()
-    return parsed_file(text, _metadata(meta), first_heading(text), parts)
+        rendered = render([*map(paragraph, headers), *reader.blocks(body[0]), *reader.after(), *map(paragraph, footers)])
+    return parsed_file(rendered, _metadata(meta))
 
 
 def _optional_root(archive: ZipFile, name: str) -> Any:
@@ -185,75 +191,71 @@ def _metadata(root: Any) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _used_pages(content: Any, styles: Any) -> list[Any]:
-    """The page styles of a document that a paragraph, table or other page style names; the first one is used where none does."""
-    pages = {str(p.get(f"{_STYLE}name")): p for p in styles.iter(f"{_STYLE}master-page")} if styles is not None else {}
-    named = (
-        [str(s.get(f"{_STYLE}master-page-name") or "") for root in (content, styles) for s in root.iter(f"{_STYLE}style")] if pages else []
-    )
-    pending = list(dict.fromkeys([*(["Standard"] if "Standard" in pages else list(pages)[:1]), *filter(None, named)]))
-    used: dict[str, Any] = {}
-    while pending:
-        name = pending.pop(0)
-        if name in pages and name not in used:
-            used[name] = pages[name]
-            pending.append(str(pages[name].get(f"{_STYLE}next-style-name") or ""))
-    return list(used.values())
-
-
 def _running_texts(content: Any, styles: Any, reader: "OdfReader") -> tuple[list[str], list[str]]:
-    """The lines of the headers and footers of the pages that are used."""
+    """The lines of the headers and footers of the page styles that others or a paragraph name, and of the first one."""
+    pages = {str(p.get(f"{_STYLE}name")): p for p in styles.iter(f"{_STYLE}master-page")} if styles is not None else {}
+    used = {"Standard" if "Standard" in pages else next(iter(pages), "")}
+    for element in (e for root in (content, styles) if pages for e in root.iter(f"{_STYLE}style", f"{_STYLE}master-page")):
+        used |= {element.get(f"{_STYLE}master-page-name"), element.get(f"{_STYLE}next-style-name")}
     texts: dict[str, list[str]] = {"Header": [], "Footer": []}
-    for page in _used_pages(content, styles):
-        for element in page.iter(*(f"{_STYLE}{name}" for name in _RUNNING)):
+    for page in (page for name, page in pages.items() if name in used):
+        for element in page.iter(*_RUNNING):
+            for number in element.iter(*_PAGE_FIELDS):
+                number.text = None
             if element.get(f"{_STYLE}display") != "false":
-                kind = _RUNNING[str(element.tag).rpartition("}")[2]]
-                texts[kind] += [reader.running_text(p) for p in element.iter(_P, _H)]
+                texts[_RUNNING[element.tag]] += [reader.line(p) for p in element.iter(_P, _H)]
     return running_lines("Header", texts["Header"]), running_lines("Footer", texts["Footer"])
 
 
 def _declared_lines(presentation: Any) -> list[str]:
     """The headers and footers that some slide of a presentation shows."""
     used = {value for page in presentation.iter(f"{_DRAW}page") for key, value in page.attrib.items() if key.startswith(f"{_SHOW}use-")}
-    lines: list[str] = []
-    for kind in ("header", "footer"):
-        declared = presentation.iter(f"{_SHOW}{kind}-decl")
-        texts = ["".join(d.itertext()) for d in declared if d.get(f"{_SHOW}name") in used]
-        lines += running_lines(kind.capitalize(), texts)
-    return lines
+    declared = [(kind, d) for kind in ("header", "footer") for d in presentation.iter(f"{_SHOW}{kind}-decl")]
+    shown = [(kind, "".join(d.itertext())) for kind, d in declared if d.get(f"{_SHOW}name") in used]
+    return [line for kind, text in shown for line in running_lines(kind.capitalize(), [text])]
 
 
 def _read_styles(*roots: Any) -> _OdfStyles:
-    styles = _OdfStyles()
+    found = _OdfStyles()
     for root in roots:
         if root is None:
             continue
         for style in root.iter(f"{_STYLE}style"):
-            _read_style(style, styles)
+            key = str(style.get(f"{_STYLE}family") or ""), str(style.get(f"{_STYLE}name") or "")
+            found.styles.setdefault(key, _read_style(style))
         for element in root.iter(f"{_TEXT}list-style", f"{_TEXT}outline-style"):
             name = _OUTLINE if element.tag.endswith("}outline-style") else str(element.get(f"{_STYLE}name") or "")
-            styles.levels.setdefault(name, {number_in(str(e.get(f"{_TEXT}level") or "1"), 1) - 1: _list_level(e) for e in element})
-    return styles
+            found.levels.setdefault(name, {number_in(str(e.get(f"{_TEXT}level") or "1"), 1) - 1: _list_level(e) for e in element})
+    return found
 
 
-def _read_style(style: Any, styles: _OdfStyles) -> None:
-    name = str(style.get(f"{_STYLE}name") or "")
-    styles.parents.setdefault(name, str(style.get(f"{_STYLE}parent-style-name") or ""))
-    if listed := style.get(f"{_STYLE}list-style-name"):
-        styles.listed.setdefault(name, str(listed))
-    properties = style.find(f"{_STYLE}text-properties")
-    cell = style.find(f"{_STYLE}table-cell-properties")
+def _read_style(style: Any) -> _OdfStyle:
+    properties, cell = style.find(f"{_STYLE}text-properties"), style.find(f"{_STYLE}table-cell-properties")
+    text: Mapping[str, str] = {} if properties is None else dict(properties.attrib)
     fill = "" if cell is None else str(cell.get(f"{_FO}background-color") or "")
-    weight = "" if properties is None else str(properties.get(f"{_FO}font-weight") or "")
-    if weight or fill:
-        styles.head.setdefault(name, weight in _BOLD_WEIGHTS or fill.lower() not in {"", "transparent", "#ffffff"})
-    position = "" if properties is None else str(properties.get(f"{_STYLE}text-position") or "")
-    if position and style.get(f"{_STYLE}family") == "text":
-        height = position.split()[0].rstrip("%") if position.split() else ""
-        raised = {"super": 1, "sub": -1}.get(height)
-        if raised is None:
-            raised = 0 if not height.strip("-0.") else -1 if height.startswith("-") else 1
-        styles.shift.setdefault(name, raised)
+    weight = text.get(f"{_FO}font-weight", "")
+    is_head = weight in _BOLD_WEIGHTS or fill.lower() not in {"", "transparent", "#ffffff"} if weight or fill else None
+    run: dict[str, Any] = {}
+    if position := text.get(f"{_STYLE}text-position", "").split():
+        run["shift"] = _shift(position[0].rstrip("%"))
+    if lines := {text[key] for name in ("style", "type") if (key := f"{_STYLE}text-line-through-{name}") in text}:
+        run["is_deleted"] = "none" not in lines
+    if color := text.get(f"{_FO}background-color"):
+        run["is_highlighted"] = _is_marker(color)
+    parent, listed = (str(style.get(f"{_STYLE}{name}-style-name") or "") for name in ("parent", "list"))
+    return _OdfStyle(parent, listed, is_head, run)
+
+
+def _shift(height: str) -> int:
+    """1 for raised text, -1 for lowered, by its place or its distance from the line."""
+    named = {"super": 1, "sub": -1}.get(height)
+    return named or (0 if not height.strip("-0.") else -1 if height.startswith("-") else 1)
+
+
+def _is_marker(color: str) -> bool:
+    """Whether a color behind text is that of a highlighter, rather than a gray or pale one."""
+    channels = [int(color[n : n + 2], 16) for n in (1, 3, 5)] if re.fullmatch("#[0-9a-fA-F]{6}", color) else [0]
+    return max(channels) - min(channels) >= _MIN_CONTRAST
 
 
 def _list_level(element: Any) -> ListLevel:
@@ -261,46 +263,44 @@ def _list_level(element: Any) -> ListLevel:
     form = str(element.get(f"{_STYLE}num-format") or "")
     if str(element.tag).rpartition("}")[2] not in {"list-level-style-number", "outline-level-style"} or not form:
         return ListLevel("bullet" if "bullet" in str(element.tag) else "none", "")
-    level = min(max(number_in(str(element.get(f"{_TEXT}level") or "1"), 1), 1), 9)
-    n_shown = min(max(number_in(str(element.get(f"{_TEXT}display-levels") or "1"), 1), 1), level)
+    level = min(_count(element, f"{_TEXT}level"), 9)
+    n_shown = min(_count(element, f"{_TEXT}display-levels"), level)
     numbers = ".".join(f"%{n}" for n in range(level - n_shown + 1, level + 1))
     prefix, suffix = (str(element.get(f"{_STYLE}num-{name}") or "").replace("%", "")[:20] for name in ("prefix", "suffix"))
-    return ListLevel(
-        _FORMS.get(form, "decimal"), f"{prefix}{numbers}{suffix}", number_in(str(element.get(f"{_TEXT}start-value") or "1"), 1)
-    )
+    start = number_in(str(element.get(f"{_TEXT}start-value") or "1"), 1)
+    return ListLevel(_FORMS.get(form, "decimal"), f"{prefix}{numbers}{suffix}", start)
+
+
+def _count(element: Any, attribute: str) -> int:
+    """A number from 1 on."""
+    return max(number_in(str(element.get(attribute) or "1"), 1), 1)
 
 
 def _form_values(content: Any) -> dict[str, str]:
     """Id → value of the form controls: the state of a checkbox with its label, the text of a field, the chosen entries of a list."""
-    values: dict[str, str] = {}
-    for form in content.iter(f"{_OFFICE}forms"):
-        for control in form.iter("*"):
-            key = control.get(f"{_FORM}id") or control.get(_XML_ID)
-            if key:
-                values[str(key)] = values[str(control.get(f"{_FORM}id") or key)] = _form_value(control)
-    return values
+    controls = [control for form in content.iter(f"{_OFFICE}forms") for control in form.iter("*")]
+    return {str(key): _form_value(c) for c in controls for key in (c.get(f"{_FORM}id"), c.get(_XML_ID)) if key}
 
 
 def _form_value(control: Any) -> str:
     name = str(control.tag).rpartition("}")[2]
     if name in {"checkbox", "radio"}:
-        is_checked = (control.get(f"{_FORM}current-state") or control.get(f"{_FORM}state")) == "checked"
-        is_checked |= (control.get(f"{_FORM}current-selected") or control.get(f"{_FORM}selected")) == "true"
+        is_checked = _form_state(control, "state") == "checked" or _form_state(control, "selected") == "true"
         return f"{checkbox(is_checked)} {control.get(f'{_FORM}label') or ''}".strip()
-    chosen = [
-        str(option.get(f"{_FORM}label") or option.get(f"{_FORM}value") or "")
-        for option in control.iterchildren(f"{_FORM}option")
-        if (option.get(f"{_FORM}current-selected") or option.get(f"{_FORM}selected")) == "true"
-    ]
-    text = control.get(f"{_FORM}current-value") or control.get(f"{_FORM}value") or ""
-    return ", ".join(chosen) or (str(text) if name not in {"button", "hidden", "image"} else "")
+    chosen = [option for option in control.iterchildren(f"{_FORM}option") if _form_state(option, "selected") == "true"]
+    text = ", ".join(str(option.get(f"{_FORM}label") or option.get(f"{_FORM}value") or "") for option in chosen)
+    return text or (_form_state(control, "value") if name not in {"button", "hidden", "image"} else "")
+
+
+def _form_state(control: Any, name: str) -> str:
+    return str(control.get(f"{_FORM}current-{name}") or control.get(f"{_FORM}{name}") or "")
 
 
 @dataclass(slots=True)
 class OdfReader:
-    """Reads the text of a document. `notes`: bodies of notes in the order of their marks; `comments`: those not written yet.
+    """Reads the blocks of a document. `notes`: bodies of notes in the order of their marks; `comments`: with the words they are about.
 
-    `archive`: with the files of the objects; None where they are within the document.
+    `archive`: with the files of the objects; None where they are within the document. `link`: where the shape that is read leads to.
     """
 
     archive: ZipFile | None
@@ -308,17 +308,19 @@ class OdfReader:
     form_values: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""  # of an object inside the document
     depth: int = 0
+    link: str = ""
     notes: list[Any] = field(default_factory=list)
-    comments: list[Any] = field(default_factory=list)
+    comments: list[tuple[Any, list[str]]] = field(default_factory=list)
+    comment_ranges: frozenset[str] = frozenset()  # names of the comments that are about some words, not a place
+    open_comments: dict[str, list[str]] = field(default_factory=dict)  # name → the words so far
     embedded: list[str] = field(default_factory=list)
     numbering: ListNumbering = field(default_factory=lambda: ListNumbering({}, {}))
     n_lists: int = 0
     named_lists: dict[str, str] = field(default_factory=dict)  # xml:id of a list → its number
     last_lists: dict[str, str] = field(default_factory=dict)  # list style → number of the last list with it
-    hides_page_numbers: bool = False
 
-    def blocks(self, parent: Any, position: _Position | None = None) -> Iterator[str]:
-        """The lines of headings, paragraphs, lists, tables, frames and controls."""
+    def blocks(self, parent: Any, position: _Position | None = None) -> Iterator[TextBlock]:
+        """The headings, paragraphs, lists, tables, frames and controls within an element."""
         position = position or _Position()
         for child in parent:
             if child.tag == _H:
@@ -328,90 +330,82 @@ class OdfReader:
             elif child.tag == _LIST:
                 yield from self._list(child, position)
             elif child.tag == f"{_TABLE}table":
-                yield from ("", *self._table(child), "")
+                yield from self._table(child)
             elif child.tag in _OBJECTS:
                 yield from self._object(child)
+            elif child.tag == _COMMENT:
+                self._begin_comment(child)
             elif isinstance(child.tag, str) and child.tag not in _WITHOUT_TEXT:
-                yield from filter(None, [_picture(child)])
-                yield from self.blocks(child, position)
-            elif child.tag == f"{_OFFICE}annotation":
-                self.comments.append(child)
+                yield paragraph(marked_text(_picture(child), _shape_link(child) or self.link))
+                yield from self._linked(child, self.blocks(child, position))
 
-    def note_lines(self) -> Iterator[str]:
-        """The notes, then the comments; notes may have notes."""
+    def _linked(self, shape: Any, blocks: Iterable[TextBlock]) -> Iterator[TextBlock]:
+        """The blocks of a shape, which may lead to an address."""
+        around, self.link = self.link, _shape_link(shape) or self.link
+        yield from blocks
+        self.link = around
+
+    def after(self) -> Iterator[TextBlock]:
+        """The notes so far, the comments, and the names of embedded files; notes may have notes."""
         n = 0
         while n < len(self.notes):
             n += 1
-            yield f"\n[{n}] {self.flat_text(self.notes[n - 1])}"
-        for comment in self.comments:
+            yield paragraph(f"[{n}] {self.flat_text(self.notes[n - 1])}")
+        for comment, words in self.comments:
             if text := self.flat_text(comment):
-                yield f"\n{comment_line(text, *_signature(comment))}"
-        self.comments = []
+                yield paragraph(comment_line(text, *_signature(comment), quoted_words("".join(words))))
+        yield from map(paragraph, embedded_files_line(self.embedded))
+        self.notes, self.comments, self.embedded = [], [], []
 
-    def embedded_line(self) -> list[str]:
-        """A line with the names of embedded files, if there are any."""
-        return embedded_files_line(self.embedded)
-
-    def flat_text(self, element: Any) -> str:
+    def flat_text(self, element: Any, *, is_deleted: bool = False) -> str:
         """All paragraphs of an element on one line, without those of its comments, notes and text boxes."""
-        return " ".join(" ".join(map(self._line, _own_paragraphs(element))).split())
+        return " ".join(" ".join(self.line(p, is_deleted=is_deleted) for p in _own_paragraphs(element)).split())
 
-    def running_text(self, p: Any) -> str:
-        """A paragraph of a header or footer, without page numbers."""
-        self.hides_page_numbers = True
-        text = self._line(p)
-        self.hides_page_numbers = False
-        return text
-
-    def slide(self, page: Any) -> Iterator[str]:
+    def slide(self, page: Any) -> Iterator[TextBlock]:
         """A slide: its title, its other texts, its speaker notes and comments."""
         shapes = [shape for shape in page if shape.get(f"{_SHOW}class") not in _SHOWN_ELSEWHERE]
         title = next((shape for shape in shapes if shape.get(f"{_SHOW}class") == "title"), None)
         if title is not None and (text := self.flat_text(title)):
-            yield f"# {text}"
-        yield "\n".join(line for shape in shapes if shape is not title for line in self.blocks([shape]))
+            yield heading(1, text)
+        yield from self.blocks([shape for shape in shapes if shape is not title])
         for notes in page.iterchildren(f"{_SHOW}notes"):
-            frames = [frame for frame in notes if frame.get(f"{_SHOW}class") == "notes"] or [
-                frame for frame in notes if frame.get(f"{_SHOW}class") is None
-            ]
-            text = clean_text("\n".join(line for frame in frames for line in self.blocks(frame))).strip()
-            yield from [f"Notes: {text}"] if text else []
-        yield from (line.strip() for line in self.note_lines())
-        yield from self.embedded_line()
-        self.notes, self.embedded = [], []
+            frames = (frame for frame in notes if frame.get(f"{_SHOW}class") in {"notes", None})
+            text = render(block for frame in frames for block in self.blocks(frame)).text
+            yield paragraph(f"Notes: {text}" if text else "")
+        yield from self.after()
 
-    def sheet(self, table: Any) -> str:
+    def sheet(self, table: Any) -> Iterator[TextBlock]:
         """The rows of a sheet, then its comments and what is drawn on it."""
         comments = SheetComments()
         grid, ranges = self._grid(table, comments)
-        lines = list(sheet_lines(enumerate(grid), ranges))
-        shapes = [line for shapes in table.iterchildren(f"{_TABLE}shapes") for line in self.blocks(shapes)]
-        after = [*comments.lines(), *shapes, *(line.strip() for line in self.note_lines()), *self.embedded_line()]
-        self.notes, self.embedded = [], []
-        return clean_text("\n".join([*lines, *(line for text in after for line in ("", text))])).strip()
+        yield from sheet_blocks(enumerate(grid), ranges)
+        yield from map(paragraph, comments.lines())
+        for shapes in table.iterchildren(f"{_TABLE}shapes"):
+            yield from self.blocks(shapes)
+        yield from self.after()
 
-    def _heading(self, h: Any) -> Iterator[str]:
-        depth = min(max(number_in(str(h.get(f"{_TEXT}outline-level") or "1"), 1), 1), 9)
-        text = " ".join(self._line(h).split())
+    def _heading(self, h: Any) -> Iterator[TextBlock]:
+        depth = min(_count(h, f"{_TEXT}outline-level"), 9)
+        text = self.line(h).strip()
         number = ""
         if text and _OUTLINE in self.styles.levels and h.get(f"{_TEXT}is-list-header") != "true":
             number = self._next_number(_OUTLINE, _OUTLINE, depth - 1)
-        yield f"\n{'#' * min(depth, 6)} {'' if number in ('', '-') else f'{number} '}{text}\n" if text else ""
+        yield heading(depth, text if number in ("", "-") else f"{number} {text}") if text else paragraph("")
         yield from self._anchored(h)
 
-    def _paragraph(self, p: Any, position: _Position) -> Iterator[str]:
-        text = self._line(p).strip()
+    def _paragraph(self, p: Any, position: _Position) -> Iterator[TextBlock]:
+        text = self.line(p).strip()
         if text and position.depth:
-            mark = "  "
             if position.is_first:
-                mark = f"{self._next_number(position.number, position.style, position.depth - 1)} "
-                position.is_first = False
-            yield "  " * (min(position.depth, 10) - 1) + mark + text
-        elif text:
-            yield f"\n{text}\n"
+                yield item(position.depth - 1, self._next_number(position.number, position.style, position.depth - 1), text)
+            else:
+                yield item(position.depth, "", text)
+            position.is_first = False
+        else:
+            yield paragraph(text)
         yield from self._anchored(p)
 
-    def _list(self, element: Any, around: _Position) -> Iterator[str]:
+    def _list(self, element: Any, around: _Position) -> Iterator[TextBlock]:
         """The items of a list. A list inside another is a deeper level of it."""
         style = str(element.get(f"{_TEXT}style-name") or around.style or self._paragraph_list_style(element))
         number = around.number or self._list_number(element, style)
@@ -419,12 +413,12 @@ class OdfReader:
             self.named_lists[str(key)] = number
         self.last_lists[style] = number
         depth = around.depth + 1
-        for item in element:
-            start = number_in(str(item.get(f"{_TEXT}start-value") or ""), -1)
+        for entry in element:
+            start = number_in(str(entry.get(f"{_TEXT}start-value") or ""), -1)
             if start >= 0:
                 self.numbering.lists[number] = number
                 self.numbering.set_next(number, depth - 1, start)
-            yield from self.blocks(item, _Position(number, style, depth, is_first=item.tag == f"{_TEXT}list-item"))
+            yield from self.blocks(entry, _Position(number, style, depth, is_first=entry.tag == f"{_TEXT}list-item"))
 
     def _list_number(self, element: Any, style: str) -> str:
         """The list that a list goes on with, or a new one."""
@@ -437,63 +431,78 @@ class OdfReader:
 
     def _paragraph_list_style(self, element: Any) -> str:
         p = next(element.iter(_P, _H), None)
-        return "" if p is None else self.styles.listed.get(str(p.get(f"{_TEXT}style-name") or ""), "")
+        return "" if p is None else self.styles.of("paragraph", p).list_style
 
     def _next_number(self, number: str, style: str, depth: int) -> str:
         self.numbering.lists[number] = number
         self.numbering.levels[number] = self.styles.levels.get(style, {})
         return self.numbering.next(number, min(depth, 9))
 
-    def _anchored(self, p: Any) -> Iterator[str]:
-        """The text boxes, shapes, objects and controls anchored in a paragraph."""
-        for element in p.iter(f"{_DRAW}*"):
-            owner = list(takewhile(lambda a: a is not p, element.iterancestors()))
-            if any(a.tag in {_P, _H} or (a.tag.startswith(_DRAW) and _has_text(a)) or a.tag in _WITHOUT_TEXT for a in owner):
+    def _anchored(self, element: Any) -> Iterator[TextBlock]:
+        """The text boxes, shapes and objects anchored in a paragraph; formulas are part of its text."""
+        for child in element:
+            if not isinstance(child.tag, str) or child.tag in _WITHOUT_TEXT or child.tag in {_P, _H, f"{_DRAW}control"}:
                 continue
-            if element.tag in _OBJECTS and element.tag != f"{_DRAW}control":
-                yield from self._object(element)
-            elif _has_text(element):
-                yield from self.blocks(element)
+            if child.tag in _OBJECTS:
+                yield from () if self._formula(child) else self._object(child)
+            elif child.tag.startswith(_DRAW) and any(c.tag in {_P, _H, _LIST, f"{_TABLE}table"} for c in child):
+                yield from self._linked(child, self.blocks(child))
+            elif len(child):
+                yield from self._linked(child, self._anchored(child))
 
-    def _object(self, element: Any) -> Iterator[str]:
+    def _object(self, element: Any) -> Iterator[TextBlock]:
         """An object in a document: a chart as a table, a formula, another document, the value of a form control."""
         if element.tag == f"{_DRAW}control":
-            yield from filter(None, [self.form_values.get(element.get(f"{_DRAW}control") or "", "")])
-            return
-        name = f"{self.folder}{str(element.get(_HREF) or '').removeprefix('./')}"
-        if element.tag == f"{_DRAW}object-ole":
-            self.embedded.append(name)
-            return
-        root = next(element.iterchildren("*"), None)  # within the document
-        if root is None and name and self.archive is not None:
-            root = _optional_root(self.archive, f"{name}/content.xml")
-        if root is None or self.depth >= _MAX_INNER_DEPTH:
-            return
-        if str(root.tag).endswith("}math"):
-            yield from filter(None, [" ".join("".join(root.itertext()).split())])
-            return
-        inner = OdfReader(self.archive, _read_styles(root), _form_values(root), f"{name}/", self.depth + 1)
-        for chart in root.iter(f"{_CHART}chart"):
-            yield from (text for title in chart.iter(f"{_CHART}title") if (text := inner.flat_text(title)))
-            for table in chart.iter(f"{_TABLE}table"):
-                header, *rows = inner._grid(table, SheetComments())[0] or [[]]
-                yield from (format_row(header, row) for row in rows)
-            return
-        for body in root.iterfind(f"{_OFFICE}body/*"):
-            yield from inner.blocks(body)
+            yield paragraph(self.form_values.get(element.get(f"{_DRAW}control") or "", ""))
+        elif element.tag == f"{_DRAW}object-ole":
+            self.embedded.append(self._object_name(element))
+        elif formula := self._formula(element):
+            yield paragraph(formula)
+        elif self.depth < _MAX_INNER_DEPTH and (root := self._object_root(element)) is not None:
+            inner = OdfReader(self.archive, _read_styles(root), _form_values(root), f"{self._object_name(element)}/", self.depth + 1)
+            charts = list(root.iter(f"{_CHART}chart"))
+            for chart in charts:
+                yield from inner.chart(chart)
+            for body in root.iterfind(f"{_OFFICE}body/*") if not charts else ():
+                yield from inner.blocks(body)
 
-    def _table(self, table: Any) -> list[str]:
+    def chart(self, chart: Any) -> Iterator[TextBlock]:
+        """A chart: its titles, then a line per category with the values of all series."""
+        lines = [text for title in chart.iter(f"{_CHART}title") if (text := self.flat_text(title))]
+        header: list[str] = []
+        for table in chart.iter(f"{_TABLE}table"):
+            header, *rows = self._grid(table, SheetComments())[0] or [[]]
+            lines += [format_row(header, row) for row in rows]
+        yield TextBlock(BlockKind.TABLE, "\n".join(lines), columns=tuple(header))
+
+    def _object_name(self, element: Any) -> str:
+        return f"{self.folder}{str(element.get(_HREF) or '').removeprefix('./')}"
+
+    def _object_root(self, element: Any) -> Any:
+        """The root element of an object, within the document or in the archive; None without one."""
+        root, name = next(element.iterchildren("*"), None), self._object_name(element)
+        return _optional_root(self.archive, f"{name}/content.xml") if root is None and name and self.archive is not None else root
+
+    def _formula(self, element: Any) -> str:
+        """The formula that an object is; empty for another one."""
+        root = self._object_root(element) if element.tag == f"{_DRAW}object" else None
+        return mathml_text(root) if root is not None and str(root.tag).endswith("}math") else ""
+
+    def _table(self, table: Any) -> Iterator[TextBlock]:
         """The rows of a table, or the blocks of a layout table."""
         comments = SheetComments()
         grid, ranges = self._grid(table, comments)
         is_nested = next(table.iterdescendants(f"{_TABLE}table"), None) is not None
         if max(map(len, grid), default=0) < 2 or (is_nested and not _has_head(table, grid)):
-            return [line for tc in table.iter(_CELL) if next(tc.iterancestors(f"{_TABLE}table")) is table for line in self.blocks(tc)]
+            for tc in table.iter(_CELL):
+                if next(tc.iterancestors(f"{_TABLE}table")) is table:
+                    yield from self.blocks(tc)
+            return
         marked = [rows for rows in table.iterchildren(f"{_TABLE}table-header-rows")]
         n_header = sum(_repeated(tr, "rows") for rows in marked for tr in rows.iterchildren(f"{_TABLE}table-row"))
         likely = bool(marked) or (len(grid[0]) > 2 and not divides_first_row(grid, ranges))
-        lines = list(table_lines(fill_spans(enumerate(grid), ranges, n_header=n_header, likely=likely), likely=likely))
-        return [*lines, *comments.lines()]
+        yield from tables(fill_spans(enumerate(grid), ranges, n_header=n_header, likely=likely), likely=likely)
+        yield from map(paragraph, comments.lines())
 
     def _grid(self, table: Any, comments: SheetComments) -> tuple[list[list[str]], list[CellRange]]:
         """The texts of a table by row and column, without trailing empty cells, and its spanning cells."""
@@ -503,16 +512,12 @@ class OdfReader:
             if next(tr.iterancestors(f"{_TABLE}table")) is not table:
                 continue
             row: list[str] = []
-            for tc in tr:
-                if tc.tag not in (_CELL, f"{_TABLE}covered-table-cell"):
-                    continue
+            for tc in tr.iterchildren(_CELL, f"{_TABLE}covered-table-cell"):
                 text = self._cell(tc) if tc.tag == _CELL else ""
-                n_rows, n_columns = (
-                    max(number_in(str(tc.get(f"{_TABLE}number-{axis}-spanned") or "1"), 1), 1) for axis in ("rows", "columns")
-                )
+                n_rows, n_columns = (_count(tc, f"{_TABLE}number-{axis}-spanned") for axis in ("rows", "columns"))
                 if text and n_rows * n_columns > 1:
                     ranges.append(CellRange(len(grid), len(row), len(grid) + n_rows - 1, len(row) + min(n_columns, 1000) - 1))
-                for comment in tc.iterchildren(f"{_OFFICE}annotation"):
+                for comment in tc.iterchildren(_COMMENT):
                     comments.add(len(grid), len(row), self.flat_text(comment), *_signature(comment))
                 row += [HeadCell(text) if text and self._is_set_apart(tc) else text] * _repeated(tc, "columns")
             while row and not row[-1]:
@@ -523,80 +528,98 @@ class OdfReader:
 
     def _is_set_apart(self, tc: Any) -> bool:
         """Whether a cell has a fill, or all its text is bold."""
-        if self.styles.is_head(tc, f"{_TABLE}style-name"):
+        if self.styles.of("table-cell", tc).is_head:
             return True
         written = [p for p in tc.iterchildren(_P, _H) if "".join(p.itertext()).strip()]
-        return bool(written) and all(self.styles.is_head(p, f"{_TEXT}style-name") or self._is_span_bold(p) for p in written)
+        return bool(written) and all(self.styles.of("paragraph", p).is_head or self._is_span_bold(p) for p in written)
 
     def _is_span_bold(self, p: Any) -> bool:
-        spans = [span for span in p.iterchildren(f"{_TEXT}span") if self.styles.is_head(span, f"{_TEXT}style-name")]
+        spans = [span for span in p.iterchildren(f"{_TEXT}span") if self.styles.of("text", span).is_head]
         return sum(len("".join(span.itertext())) for span in spans) >= len("".join(p.itertext()).strip())
 
     def _cell(self, tc: Any) -> str:
         """A cell as it is shown, dates as ISO; a formula without a value as it is written."""
-        kind = tc.get(f"{_OFFICE}value-type")
-        if kind == "date":
-            return str(tc.get(f"{_OFFICE}date-value") or "").removesuffix("T00:00:00").replace("T", " ")
+        formula, is_deleted = str(tc.get(f"{_TABLE}formula") or ""), bool(self.styles.of("table-cell", tc).run.get("is_deleted"))
+        if tc.get(f"{_OFFICE}value-type") == "date":
+            date = str(tc.get(f"{_OFFICE}date-value") or "").removesuffix("T00:00:00").replace("T", " ")
+            return marked_text(date, is_deleted=is_deleted)
         if tc.find(f".//{_TABLE}table") is not None:
-            return "; ".join(text for line in self.blocks(tc) if (text := " ".join(line.split())))
+            return "; ".join(" ".join(line.split()) for block in self.blocks(tc) for line in block.text.split("\n") if line.strip())
         pictures = (_picture(shape) for shape in tc.iterchildren(f"{_DRAW}frame"))
-        texts = [format_cell(self.flat_text(tc)), *pictures, *(line for p in tc.iter(_P) for line in self._anchored(p))]
-        text = " ".join(" ".join(filter(None, texts)).split())
-        if text:
-            return text
+        anchored = (block.text for p in tc.iter(_P) for block in self._anchored(p))
+        texts = [format_cell(self.flat_text(tc, is_deleted=is_deleted)), *pictures, *anchored]
+        if text := " ".join(" ".join(filter(None, texts)).split()):
+            linked = _LINKED_CELL.match(formula)
+            return marked_text(text, linked[1]) if linked else text
         value = tc.get(f"{_OFFICE}string-value") or tc.get(f"{_OFFICE}value") or (tc.get(f"{_OFFICE}boolean-value") or "").upper()
-        return format_cell(value) or _formula(str(tc.get(f"{_TABLE}formula") or ""))
+        return marked_text(format_cell(value) or _written_formula(formula), is_deleted=is_deleted)
 
-    def _line(self, p: Any) -> str:
-        return join_runs(self._runs(p, 0))
-
-    def _runs(self, element: Any, shift: int) -> Iterator[TextRun]:
+    def line(self, p: Any, *, is_deleted: bool = False) -> str:
         """The text of a paragraph, without its comments and text boxes."""
-        yield element.text or "", shift
+        is_deleted = self.styles.of("paragraph", p).run.get("is_deleted", is_deleted)
+        runs = list(self._heard(self._runs(p, TextRun("", link=self.link, is_deleted=is_deleted))))
+        if all(run.is_highlighted for run in runs if run.text.strip()):  # a color of the whole paragraph
+            runs = [replace(run, is_highlighted=False) for run in runs]
+        return inline_text(runs)
+
+    def _runs(self, element: Any, style: TextRun) -> Iterator[TextRun]:
+        if element.text:
+            yield replace(style, text=element.text)
         for child in element:
-            yield from self._inline(child, shift)
-            yield child.tail or "", shift
+            if isinstance(child.tag, str):
+                yield from self._inline(child, style)
+            if child.tail:
+                yield replace(style, text=child.tail)
 
-    def _drawn(self, child: Any) -> Iterator[TextRun]:
-        """The value of a control, or the description of a picture, that stands in a line."""
-        yield self.form_values.get(child.get(f"{_DRAW}control") or "", ""), 0
-        for shape in (child, *child.iterchildren(f"{_DRAW}frame")):
-            if text := _picture(shape):
-                yield f" {text} ", 0
-
-    def _is_inline(self, tag: object) -> bool:
-        is_hidden = tag == f"{_TEXT}number" or (self.hides_page_numbers and tag in _PAGE_FIELDS)
-        return isinstance(tag, str) and not is_hidden
-
-    def _inline(self, child: Any, shift: int) -> Iterator[TextRun]:
-        if child.tag == f"{_TEXT}s":
-            yield " " * min(number_in(str(child.get(f"{_TEXT}c") or "1"), 1), 100), 0
-        elif child.tag in _CHARACTERS:
-            yield _CHARACTERS[child.tag], 0
+    def _inline(self, child: Any, style: TextRun) -> Iterator[TextRun]:
+        if child.tag in _CHARACTERS:
+            yield replace(style, text=_CHARACTERS[child.tag] * min(_count(child, f"{_TEXT}c"), 100))
         elif child.tag == f"{_TEXT}note":
             self.notes += child.findall(f"{_TEXT}note-body")[:1]
-            yield f" [{len(self.notes)}]", 0
+            yield TextRun(f" [{len(self.notes)}]")
         elif child.tag == f"{_TEXT}ruby":
-            yield (
-                ruby_text(
-                    *(
-                        join_runs(r for part in child.iterchildren(f"{_TEXT}ruby-{n}") for r in self._runs(part, 0))
-                        for n in ("base", "text")
-                    )
-                ),
-                0,
+            parts = (
+                [r for part in child.iterchildren(f"{_TEXT}ruby-{n}") for r in self._runs(part, TextRun(""))] for n in ("base", "text")
             )
-        elif child.tag == f"{_OFFICE}annotation":
-            self.comments.append(child)
-        elif isinstance(child.tag, str) and child.tag.startswith(_DRAW):
-            yield from self._drawn(child)
-        elif child.tag in {f"{_FIELDMARK}fieldmark", f"{_FIELDMARK}fieldmark-start"}:
-            yield _fieldmark_value(child), 0
-        elif child.tag == f"{_TEXT}span":
-            own = self.styles.shift_of(str(child.get(f"{_TEXT}style-name") or ""))
-            yield from self._runs(child, own or shift)
-        elif self._is_inline(child.tag):
-            yield from self._runs(child, shift)
+            yield replace(style, text=ruby_text(*map(inline_text, parts)), shift=0)
+        elif child.tag == _COMMENT:
+            self._begin_comment(child)
+        elif child.tag == f"{_OFFICE}annotation-end":
+            self.open_comments.pop(str(child.get(f"{_OFFICE}name")), None)
+        elif child.tag.startswith(_DRAW):
+            yield from self._drawn(child, style)
+        elif str(child.get(f"{_FIELDMARK}type")).endswith("FORMCHECKBOX"):  # of a form taken over from Word
+            parameters = child.iterfind(f"{_FIELDMARK}param[@{_FIELDMARK}name='Checkbox_Checked']")
+            yield replace(style, text=checkbox(any(p.get(f"{_FIELDMARK}value") == "true" for p in parameters)))
+        elif child.tag not in _WITHOUT_TEXT:
+            own = self.styles.of("text", child).run if child.tag == f"{_TEXT}span" else {}
+            yield from self._runs(child, replace(style, link=str(child.get(_HREF) or style.link), **own))
+
+    def _drawn(self, child: Any, style: TextRun) -> Iterator[TextRun]:
+        """The value of a control, the description of a picture, or the formula that stands in a line."""
+        yield TextRun(self.form_values.get(child.get(f"{_DRAW}control") or "", ""))
+        for shape in (child, *child.iterchildren(f"{_DRAW}frame")):
+            if text := _picture(shape):
+                yield replace(style, text=f" {text} ", shift=0, link=_shape_link(shape) or _shape_link(child) or style.link)
+            for element in shape.iterchildren(f"{_DRAW}object"):
+                before = child.getparent().text if child.getprevious() is None else child.getprevious().tail
+                yield replace(style, text=after(before or "", self._formula(element)), shift=0)
+
+    def _begin_comment(self, comment: Any) -> None:
+        words: list[str] = []
+        self.comments.append((comment, words))
+        name = str(comment.get(f"{_OFFICE}name"))
+        if name in self.comment_ranges and len(self.open_comments) < _MAX_OPEN_COMMENTS:
+            self.open_comments[name] = words
+
+    def _heard(self, runs: Iterable[TextRun]) -> Iterator[TextRun]:
+        """The runs of a paragraph, of which comments that are open remember the words."""
+        for words in self.open_comments.values():
+            words.append(" ")
+        for run in runs:
+            for words in self.open_comments.values():
+                words.append(run.text)
+            yield run
 
 
 def _has_head(table: Any, grid: list[list[str]]) -> bool:
@@ -615,8 +638,12 @@ def _own_paragraphs(element: Any) -> Iterator[Any]:
             yield from _own_paragraphs(child)
 
 
-def _has_text(shape: Any) -> bool:
-    return any(child.tag in {_P, _H, _LIST, f"{_TABLE}table"} for child in shape)
+def _shape_link(shape: Any) -> str:
+    """Where a click on a shape leads to: by an element around it, or one within it that waits for clicks."""
+    if shape.tag == f"{_DRAW}a":
+        return str(shape.get(_HREF) or "")
+    listener = shape.find(f"{_OFFICE}event-listeners/{_SHOW}event-listener")
+    return "" if listener is None else str(listener.get(_HREF) or "")
 
 
 def _picture(frame: Any) -> str:
@@ -631,24 +658,10 @@ def _signature(comment: Any) -> tuple[str, str]:
     return str(comment.findtext(f"{_DC}creator") or ""), str(comment.findtext(f"{_DC}date") or "")
 
 
-def _fieldmark_value(mark: Any) -> str:
-    """The state of a checkbox, or the chosen entry of a list, of a form taken over from Word."""
-    kind = str(mark.get(f"{_FIELDMARK}type") or "").rpartition(".")[2]
-    values = [(str(p.get(f"{_FIELDMARK}name")), str(p.get(f"{_FIELDMARK}value") or "")) for p in mark.iter(f"{_FIELDMARK}param")]
-    if kind == "FORMCHECKBOX":
-        return checkbox(("Checkbox_Checked", "true") in values)
-    if kind != "FORMDROPDOWN":
-        return ""
-    entries = [value for name, value in values if name == "Dropdown_ListEntry"]
-    chosen = next((number_in(value, 0) for name, value in values if name == "Dropdown_Selected"), len(entries))
-    return entries[chosen] if chosen < len(entries) else ""
-
-
-def _formula(text: str) -> str:
+def _written_formula(text: str) -> str:
     """A formula as it is written in a cell: `=SUM(B2:B3)`."""
     return text.removeprefix("of:").removeprefix("oooc:").replace("[.", "").replace(":.", ":").replace("]", "") if text else ""
 
 
 def _repeated(element: Any, axis: str) -> int:
-    value = str(element.get(f"{_TABLE}number-{axis}-repeated") or "1")
-    return min(max(number_in(value, 1), 1), _MAX_REPEATED)
+    return min(_count(element, f"{_TABLE}number-{axis}-repeated"), _MAX_REPEATED)

@@ -12,7 +12,6 @@ from email.mime.base import MIMEBase
 from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
 from email.utils import format_datetime, formataddr
-from mimetypes import guess_type
 from typing import Any
 
 from localrag.loaders.code_pages import code_page_encoding
@@ -23,18 +22,11 @@ _SUBJECT, _BODY, _HTML, _RTF, _HEADERS = 0x0037, 0x1000, 0x1013, 0x1009, 0x007D
 _SENDER_NAME, _SENDER_ADDRESS, _SENDER_SMTP = 0x0C1A, 0x0C1F, 0x5D01
 _NAME, _ADDRESS, _SMTP, _RECIPIENT_TYPE = 0x3001, 0x3003, 0x39FE, 0x0C15
 _SENT, _RECEIVED = 0x0039, 0x0E06
-_DATA, _LONG_NAME, _SHORT_NAME, _MIME_TYPE = 0x3701, 0x3707, 0x3704, 0x370E
+_DATA, _LONG_NAME, _SHORT_NAME = 0x3701, 0x3707, 0x3704
 _CODE_PAGES = 0x3FDE, 0x3FFD
 _RECIPIENTS = {1: "To", 2: "Cc", 3: "Bcc"}
 _MAX_DEPTH = 5  # messages attached to messages
 _MAX_PARTS = 1000  # recipients or attachments
-_MAX_RTF_BYTES = 50_000_000
-_RTF_DICTIONARY = (
-    rb"{\rtf1\ansi\mac\deff0\deftab720{\fonttbl;}{\f0\fnil \froman \fswiss \fmodern \fscript \fdecor MS Sans SerifSymbolArialTimes New "
-    rb"RomanCourier{\colortbl\red0\green0\blue0"
-    b"\r\n"
-    rb"\par \pard\plain\f0\fs20\b\i\u\tab\tx"
-)
 
 
 def parse_msg(file: OpenFile, options: LoadOptions) -> ParsedFile:
@@ -104,17 +96,15 @@ class OutlookMessage:
             return ""
 
     def _bodies(self) -> Iterator[tuple[str, str]]:
-        """The kinds and texts of the body; from compressed RTF where there is nothing else."""
-        from localrag.loaders.rtf import parse_rtf
-
+        """The kinds and texts of the body."""
         plain = self._long_text(_BODY)
         if plain.strip():
             yield "plain", plain
         html = self._long_text(_HTML) or self._stream(_HTML, 0x0102).decode(self._encoding, "replace")
         if html.strip():
             yield "html", html
-        if not plain.strip() and not html.strip() and (packed := self._stream(_RTF, 0x0102)):
-            yield "plain", parse_rtf(InnerFile("body.rtf", -1, decompress_rtf(packed)), LoadOptions()).text
+        if not plain.strip() and not html.strip() and self._stream(_RTF, 0x0102):
+            yield "plain", "[its text, compressed RTF, cannot be read]"
 
     def _attachments(self) -> Iterator[Message]:
         for storage in self._children("__attach_version1.0_"):
@@ -125,11 +115,7 @@ class OutlookMessage:
                 part: Message = MIMEBase("message", "rfc822")
                 part.set_payload([OutlookMessage(self._ole, inner, self._depth + 1).to_mail()])
             else:
-                kind = attachment.text(_MIME_TYPE) or guess_type(name)[0] or "application/octet-stream"
-                main, _, sub = kind.partition("/")
-                if not re.fullmatch(r"[\w.+-]{1,60}/[\w.+-]{1,80}", kind, re.ASCII) or main in {"multipart", "message"}:
-                    main, sub = "application", "octet-stream"
-                part = MIMEBase(main, sub)
+                part = MIMEBase("application", "octet-stream")
                 part.set_payload(attachment._stream(_DATA, 0x0102))
                 encode_base64(part)
             part.add_header("Content-Disposition", "attachment", filename=("utf-8", "", name or "attachment"))
@@ -171,38 +157,3 @@ def _mailbox(name: str, address: str) -> str:
         return formataddr((name if name != address else "", address))
     except ValueError:  # an address in other letters
         return f"{name} <{address}>"
-
-
-def decompress_rtf(data: bytes) -> bytes:
-    """The RTF of a message's body, which repeats what stands in a dictionary of its last 4096 bytes (MS-OXRTFCP)."""
-    if len(data) < 16:
-        return b""
-    raw_size, kind = int.from_bytes(data[4:8], "little"), data[8:12]
-    if kind == b"MELA":
-        return data[16 : 16 + raw_size]
-    window = bytearray(_RTF_DICTIONARY.ljust(4096, b" "))
-    place = len(_RTF_DICTIONARY)
-    text = bytearray()
-    n = 16
-    while n < len(data) and len(text) < min(raw_size, _MAX_RTF_BYTES):
-        control = data[n]
-        n += 1
-        for bit in range(8):
-            if not control >> bit & 1:
-                run = data[n : n + 1]
-                n += 1
-            else:
-                token = int.from_bytes(data[n : n + 2], "big")
-                n += 2
-                start, length = token >> 4, (token & 0xF) + 2
-                if start == place % 4096:
-                    return bytes(text)
-                run = b""
-                for k in range(length):
-                    run += window[(start + k) % 4096 : (start + k) % 4096 + 1]
-                    window[(place + k) % 4096] = run[-1]
-            for byte in run:
-                window[place % 4096] = byte
-                place += 1
-            text += run
-    return bytes(text)

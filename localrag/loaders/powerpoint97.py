@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from localrag.loaders.content import Unreadable
+from localrag.loaders.document_tree import TextBlock, heading, paragraph
 
 _ENCRYPTED = 0xF3D1C4DF
 _DOCUMENT, _SLIDE, _NOTES, _SLIDE_LIST, _PERSIST, _TEXTBOX = 0x03E8, 0x03EE, 0x03F0, 0x0FF0, 0x03F3, 0xF00D
@@ -43,8 +44,8 @@ class PowerPoint97Presentation:
         if self._document is None or self._document.kind != _DOCUMENT:
             raise Unreadable("damaged: its slides cannot be found", failed=True)
 
-    def slides(self) -> Iterator[list[str]]:
-        """The paragraphs of each slide."""
+    def slides(self) -> Iterator[list[TextBlock]]:
+        """The title and paragraphs of each slide."""
         notes = {slide: text for slide, text in self._notes()}
         for persist_id, slide_id, outline in self._listed(0):
             record = self._object(persist_id)
@@ -52,9 +53,9 @@ class PowerPoint97Presentation:
             shown = [text for _, text in texts]
             texts = texts + [pair for pair in outline if pair[1] not in shown]
             title = next((n for n, (kind, text) in enumerate(texts) if kind in _TITLES and text.strip()), None)
-            lines = [f"# {' '.join(texts[title][1].split())}"] if title is not None else []
-            lines += [line for n, (_, text) in enumerate(texts) if n != title for line in _paragraphs(text)]
-            yield lines + [f"Notes: {note}" for note in [notes.get(slide_id, "")] if note]
+            blocks = [heading(1, texts[title][1])] if title is not None else []
+            blocks += [paragraph(line) for n, (_, text) in enumerate(texts) if n != title for line in _paragraphs(text)]
+            yield blocks + [paragraph(f"Notes: {note}") for note in [notes.get(slide_id, "")] if note]
 
     def _directory(self, offset: int) -> dict[int, int]:
         """Id → place of the objects; each time of saving adds those that changed."""

@@ -1,13 +1,13 @@
 """Presentations: each slide with its title, texts, lists, tables, charts, diagrams, speaker notes and comments."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, clean_text, first_heading, join_sections, number_in
-from localrag.loaders.inline_text import comment_line, embedded_files_line, picture_text, running_text
+from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, number_in
+from localrag.loaders.document_tree import TextBlock, apart, heading, item, join_sections, marked_text, paragraph, render
+from localrag.loaders.inline_text import comment_line, embedded_files_line, picture_text, quoted_words, running_text
 from localrag.loaders.numbering import format_number
 from localrag.loaders.open_xml import (
     CHART_NS,
@@ -16,20 +16,21 @@ from localrag.loaders.open_xml import (
     RELATION_NS,
     OpenXmlPackage,
     Relation,
-    chart_part_lines,
+    chart_blocks,
+    clicked_link,
     core_metadata,
-    diagram_part_lines,
+    diagram_blocks,
     drawing_text,
+    drawing_texts,
     open_package,
     parsed_file,
+    part_name,
 )
 from localrag.loaders.spans import CellRange, fill_spans
-from localrag.loaders.tabular import format_cell, table_lines
+from localrag.loaders.tabular import format_cell, tables
 
 SLIDE_NS = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
-_SLIDE_PART = re.compile(r"ppt/slides/slide(\d{1,9})\.xml", re.IGNORECASE)
 _MAX_GROUP_DEPTH = 20  # nested groups
-_MAX_LEVEL = 12  # nested lists that are indented further
 _TITLES = frozenset({"title", "ctrTitle"})
 _RUNNING = {"ftr": "Footer", "hdr": "Header", "dt": "Date"}
 _NUMBERED = {
@@ -51,44 +52,38 @@ def parse_pptx(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     """Parse a presentation, slide show or template: each slide is a part."""
     package = open_package(file, "ppt/presentation.xml")
     deck = _Deck(package, _authors(package))
-    slides = ((f"slide {n}", clean_text("\n\n".join(_slide(deck, name)))) for n, name in enumerate(_slide_names(package), 1))
-    text, parts = join_sections(slides)
-    return parsed_file(text, core_metadata(package), first_heading(text), parts)
+    slides = ((f"slide {n}", render(_slide(deck, name))) for n, name in enumerate(_slide_names(package), 1))
+    return parsed_file(join_sections(slides), core_metadata(package))
 
 
 def _slide_names(package: OpenXmlPackage) -> list[str]:
     """The parts of the slides in the order of the presentation."""
     relations = package.relations(package.main)
-    root = package.root(package.main)
-    listed = [relations.get(s.get(f"{RELATION_NS}id") or "") for s in root.iterfind(f"{SLIDE_NS}sldIdLst/{SLIDE_NS}sldId")]
-    names = [relation.target for relation in listed if relation]
-    if names or not relations:
-        return names
-    numbered = [(int(match[1]), name) for name in package.names.values() if (match := _SLIDE_PART.fullmatch(name))]
-    return [name for _, name in sorted(numbered)]
+    listed = package.root(package.main).iterfind(f"{SLIDE_NS}sldIdLst/{SLIDE_NS}sldId")
+    return list(filter(None, (part_name(relations, s.get(f"{RELATION_NS}id")) for s in listed)))
 
 
-def _slide(deck: _Deck, name: str) -> Iterator[str]:
+def _slide(deck: _Deck, name: str) -> Iterator[TextBlock]:
     try:
         root = deck.package.root(name)
     except Unreadable:
-        yield f"[{name.rpartition('/')[2]} cannot be read]"
+        yield paragraph(f"[{name.rpartition('/')[2]} cannot be read]")
         return
     relations = deck.package.relations(name)
     tree = root.find(f"{SLIDE_NS}cSld/{SLIDE_NS}spTree")
     shapes = _reading_order([] if tree is None else list(tree))
     title = next((shape for shape in shapes if _placeholder(shape) in _TITLES), None)
-    if title is not None and (text := " ".join(filter(None, map(drawing_text, title.iter(f"{DRAWING_NS}p"))))):
-        yield f"# {text}"
+    if title is not None:
+        yield heading(1, " ".join(drawing_texts(title, relations)))
     for shape in shapes:
         if shape is not title:
-            yield from _shape(shape, deck, relations)
+            yield from apart(_shape(shape, deck, relations))
     yield from _notes(deck.package, relations)
     for relation in relations.values():
-        root = deck.package.optional_root(relation.target) if relation.kind == "comments" and not relation.is_external else None
-        for comment in root.iter("{*}cm", "{*}reply") if root is not None else ():
-            yield from _comment(comment, deck.authors)
-    yield from embedded_files_line(deck.package.embedded_names(name))
+        comments = deck.package.optional_root(relation.target) if relation.kind == "comments" and not relation.is_external else None
+        for comment in comments.iter("{*}cm", "{*}reply") if comments is not None else ():
+            yield from _comment(comment, deck.authors, tree)
+    yield from map(paragraph, embedded_files_line(deck.package.embedded_names(name)))
 
 
 def _placeholder(shape: Any) -> str:
@@ -125,39 +120,41 @@ def _box(shape: Any) -> tuple[int, ...]:
     return left, top, left + width, top + height
 
 
-def _shape(shape: Any, deck: _Deck, relations: Mapping[str, Relation], depth: int = 0) -> Iterator[str]:
+def _shape(shape: Any, deck: _Deck, relations: Mapping[str, Relation], depth: int = 0) -> Iterator[TextBlock]:
+    link = clicked_link(shape.find(f"*/{SLIDE_NS}cNvPr"), relations)
     if shape.tag == f"{SLIDE_NS}grpSp" and depth < _MAX_GROUP_DEPTH:
         for inner in shape:
-            yield from _shape(inner, deck, relations, depth + 1)
+            yield from apart(_shape(inner, deck, relations, depth + 1))
     elif shape.tag == f"{SLIDE_NS}graphicFrame":
         yield from _graphic(shape, deck.package, relations)
     elif shape.tag == f"{SLIDE_NS}pic":
         described = shape.find(f"{SLIDE_NS}nvPicPr/{SLIDE_NS}cNvPr")
-        yield picture_text(described.get("descr") or "") if described is not None else ""
+        yield paragraph(marked_text(picture_text(described.get("descr") or ""), link) if described is not None else "")
     elif (kind := _placeholder(shape)) in _RUNNING:
-        text = running_text(" ".join(map(drawing_text, shape.iter(f"{DRAWING_NS}p"))))
+        text = running_text(" ".join(drawing_texts(shape, relations)))
         line = f"{_RUNNING[kind]}: {text}"
         if text and line not in deck.running:
             deck.running.add(line)
-            yield line
+            yield paragraph(line)
     elif kind != "sldNum" and (body := shape.find(f"{SLIDE_NS}txBody")) is not None:
-        yield "\n".join(_paragraph_lines(body, is_placeholder=bool(kind)))
+        yield from _paragraphs(body, relations, is_placeholder=bool(kind), link=link)
 
 
-def _graphic(frame: Any, package: OpenXmlPackage, relations: Mapping[str, Relation]) -> Iterator[str]:
+def _graphic(frame: Any, package: OpenXmlPackage, relations: Mapping[str, Relation]) -> Iterator[TextBlock]:
     for table in frame.iter(f"{DRAWING_NS}tbl"):
-        yield "\n".join(_table_text(table))
+        yield from _table(table, relations)
     for chart in frame.iter(f"{CHART_NS}chart"):
-        yield "\n".join(chart_part_lines(package, relations, chart.get(f"{RELATION_NS}id") or ""))
+        yield from chart_blocks(package, part_name(relations, chart.get(f"{RELATION_NS}id")))
     for diagram in frame.iter(f"{DIAGRAM_NS}relIds"):
-        yield "\n".join(diagram_part_lines(package, relations, diagram.get(f"{RELATION_NS}dm") or ""))
+        yield from apart(diagram_blocks(package, part_name(relations, diagram.get(f"{RELATION_NS}dm"))))
 
 
-def _paragraph_lines(body: Any, *, is_placeholder: bool) -> Iterator[str]:
+def _paragraphs(body: Any, relations: Mapping[str, Relation], *, is_placeholder: bool, link: str = "") -> Iterator[TextBlock]:
     """The paragraphs of a text body: those of a placeholder with several are a list, unless they say otherwise."""
-    paragraphs = [(p, text) for p in body.iterchildren(f"{DRAWING_NS}p") if (text := drawing_text(p))]
+    paragraphs = [(p, text) for p in body.iterchildren(f"{DRAWING_NS}p") if (text := drawing_text(p, relations))]
     is_list = is_placeholder and len(paragraphs) > 1
     counted: dict[int, tuple[str, int]] = {}  # level → kind of its numbers and the last one
+    items: list[TextBlock] = []
     for p, text in paragraphs:
         properties = p.find(f"{DRAWING_NS}pPr")
         level = 0 if properties is None else number_in(str(properties.get("lvl") or "0"))
@@ -165,12 +162,15 @@ def _paragraph_lines(body: Any, *, is_placeholder: bool) -> Iterator[str]:
         for deeper in [n for n in counted if n > level or (n == level and numbered is None)]:
             del counted[deeper]
         if numbered is not None:
-            mark = f"{_auto_number(numbered, level, counted)} "
+            mark = _auto_number(numbered, level, counted)
         elif properties is not None and properties.find(f"{DRAWING_NS}buNone") is not None:
             mark = ""
         else:
-            mark = "- " if is_list or (properties is not None and properties.find(f"{DRAWING_NS}buChar") is not None) else ""
-        yield "  " * min(level, _MAX_LEVEL) + mark + text
+            mark = "-" if is_list or (properties is not None and properties.find(f"{DRAWING_NS}buChar") is not None) else ""
+        items.append(item(level, mark, text))
+    if link and items:
+        items[-1] = replace(items[-1], text=marked_text(items[-1].text, link))
+    yield from items if any(one.marker for one in items) else [paragraph("\n".join("  " * one.level + one.text for one in items))]
 
 
 def _auto_number(numbered: Any, level: int, counted: dict[int, tuple[str, int]]) -> str:
@@ -186,14 +186,14 @@ def _auto_number(numbered: Any, level: int, counted: dict[int, tuple[str, int]])
     return f"{text})" if scheme.endswith("ParenR") else f"{text}." if scheme.endswith("Period") else text
 
 
-def _table_text(table: Any) -> Iterator[str]:
+def _table(table: Any, relations: Mapping[str, Relation]) -> Iterator[TextBlock]:
     grid: list[list[str]] = []
     ranges: list[CellRange] = []
     for n, tr in enumerate(table.iterchildren(f"{DRAWING_NS}tr")):
         line: list[str] = []
         for column, tc in enumerate(tr.iterchildren(f"{DRAWING_NS}tc")):
             is_covered = any(str(tc.get(name) or "0") in {"1", "true"} for name in ("hMerge", "vMerge"))
-            text = "" if is_covered else " ".join(filter(None, map(drawing_text, tc.iter(f"{DRAWING_NS}p"))))
+            text = "" if is_covered else " ".join(drawing_texts(tc, relations))
             line.append(format_cell(text))
             n_rows, n_columns = (max(number_in(str(tc.get(name) or "1"), 1), 1) for name in ("rowSpan", "gridSpan"))
             if n_rows * n_columns > 1 and not is_covered:
@@ -202,26 +202,40 @@ def _table_text(table: Any) -> Iterator[str]:
     properties = table.find(f"{DRAWING_NS}tblPr")
     is_marked = properties is not None and str(properties.get("firstRow") or "0") in {"1", "true"}
     likely = is_marked or max(map(len, grid), default=0) > 2
-    yield from table_lines(fill_spans(enumerate(grid), ranges, likely=likely), likely=likely)
+    yield from tables(fill_spans(enumerate(grid), ranges, likely=likely), likely=likely)
 
 
-def _notes(package: OpenXmlPackage, relations: Mapping[str, Relation]) -> Iterator[str]:
+def _notes(package: OpenXmlPackage, relations: Mapping[str, Relation]) -> Iterator[TextBlock]:
     for relation in relations.values():
         root = package.optional_root(relation.target) if relation.kind == "notesSlide" and not relation.is_external else None
         for shape in root.iter(f"{SLIDE_NS}sp") if root is not None else ():
             body = shape.find(f"{SLIDE_NS}txBody")
             if _placeholder(shape) == "body" and body is not None:
-                lines = list(_paragraph_lines(body, is_placeholder=False))
-                yield from ["Notes: " + "\n".join(lines)] if lines else []
+                text = render(_paragraphs(body, package.relations(relation.target), is_placeholder=False)).text
+                yield paragraph(f"Notes: {text}" if text else "")
 
 
-def _comment(comment: Any, authors: Mapping[str, str]) -> Iterator[str]:
+def _comment(comment: Any, authors: Mapping[str, str], tree: Any) -> Iterator[TextBlock]:
     """A reader's comment: `text` in older files, a text body in newer ones, where replies are comments of their own."""
     elements = [e for child in comment for e in (child, *child.iter("{*}t")) if str(child.tag).endswith(("}text", "}txBody"))]
     text = " ".join(" ".join(e.text or "" for e in elements).split())
     if text:
-        name = authors.get(comment.get("authorId") or "", "")
-        yield comment_line(text, name, comment.get("created") or comment.get("dt") or "")
+        is_reply = str(comment.tag).endswith("}reply")
+        name, date = authors.get(comment.get("authorId") or "", ""), comment.get("created") or comment.get("dt") or ""
+        about = "" if is_reply else quoted_words(_commented_words(comment, tree))
+        yield paragraph(comment_line(text, name, date, about, "Reply" if is_reply else "Comment"))
+
+
+def _commented_words(comment: Any, tree: Any) -> str:
+    """The words that a comment is about, of the shape that it names; empty if it is about the slide."""
+    named, marked = next(comment.iter("{*}spMk"), None), next(comment.iter("{*}txMk"), None)
+    shapes = {} if tree is None else {e.get("id"): e.getparent().getparent() for e in tree.iter(f"{SLIDE_NS}cNvPr")}
+    shape = None if named is None else shapes.get(named.get("id"))
+    if shape is None:
+        return ""
+    text = "\n".join("".join(p.itertext(f"{DRAWING_NS}t")) for p in shape.iter(f"{DRAWING_NS}p"))
+    start, length = (0 if marked is None else number_in(str(marked.get(name) or "")) for name in ("cp", "len"))
+    return text[start : start + length] if length else text
 
 
 def _authors(package: OpenXmlPackage) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Rich Text Format (specification 1.9.1): paragraphs, headings, lists, tables, notes, headers and footers; no deleted or hidden text.
+"""Rich Text Format (specification 1.9.1): paragraphs, headings, lists, tables, notes, comments, headers and footers; no hidden text.
 
 Groups are kept on a stack, so the time is linear in the length of the file and nesting costs nothing.
 """
@@ -6,13 +6,17 @@ Groups are kept on a stack, so the time is linear in the length of the file and 
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from functools import partial
+from typing import Any
 
-from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, clean_text, metadata_pairs, subscript, superscript
-from localrag.loaders.tabular import table_lines
+from localrag.loaders.code_pages import code_page_encoding
+from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, metadata_pairs
+from localrag.loaders.document_tree import TextBlock, TextRun, heading, inline_text, item, paragraph, render
+from localrag.loaders.inline_text import comment_line, field_link, quoted_words
+from localrag.loaders.tabular import tables
 
 _TOKEN = re.compile(r"\\'([0-9a-fA-F]{2})|\\([a-zA-Z]{1,32})(-?\d{1,10})?\d* ?|\\([^a-zA-Z])|([{}])|([^\\{}\r\n]+)|[\r\n]+|\\", re.DOTALL)
-_CODE_PAGES = {
+_CHARACTER_SETS = {
     77: "mac_roman", 128: "cp932", 129: "cp949", 134: "gb18030", 136: "cp950", 161: "cp1253", 162: "cp1254", 163: "cp1258",
     177: "cp1255", 178: "cp1256", 186: "cp1257", 204: "cp1251", 222: "cp874", 238: "cp1250",
 }  # fmt: skip
@@ -24,71 +28,88 @@ _CHARACTERS = {
 _ENDS = frozenset({"par", "sect", "page", "column"})
 _UNREAD_GROUPS = frozenset(
     """
-    colortbl pict objdata objclass objname fldinst bkmkstart bkmkend themedata colorschememapping datastore latentstyles listtable
-    listoverridetable revtbl rsidtbl generator xmlnstbl pgdsctbl filetbl nonshppict sp atnid atnauthor atnref atndate atntime atnicn
-    atnparent atrfstart atrfend template operator company category keywords comment doccomm docvar userprops mmathPr upr xe tc
-    pnseclvl passwordhash password protusertbl ftnsep ftnsepc aftnsep aftnsepc
+    colortbl pict objdata objclass objname bkmkstart bkmkend themedata colorschememapping datastore latentstyles listtable
+    listoverridetable revtbl rsidtbl generator xmlnstbl pgdsctbl filetbl nonshppict sp atnid atntime atnicn atnparent template operator
+    company category keywords comment doccomm docvar userprops mmathPr upr xe tc pnseclvl passwordhash password protusertbl ftnsep
+    ftnsepc aftnsep aftnsepc
     """.split()
 )
 _KNOWN_OPTIONAL = frozenset({"shpinst", "annotation", "shptxt", "pn", "pntext", "listtext", "txfieldtext", "ud"})  # read also behind \*
 _COLLECTED = {
     "footnote": "note", "annotation": "comment", "listtext": "marker", "pntext": "marker", "title": "title", "author": "author",
-    "subject": "subject", "stylesheet": "styles", "fonttbl": "fonts", "creatim": "date", "info": "info",
+    "subject": "subject", "stylesheet": "styles", "fonttbl": "fonts", "creatim": "date", "info": "info", "fldinst": "field",
     **dict.fromkeys(("header", "headerl", "headerr", "headerf"), "header"),
     **dict.fromkeys(("footer", "footerl", "footerr", "footerf"), "footer"),
+    **{name: name for name in ("atrfstart", "atrfend", "atnauthor", "atnref", "atndate")},
 }  # fmt: skip
+_PLAIN = TextRun("")
 _MAX_NESTED_FLOWS = 20  # notes within notes
+_MAX_FONTS = 10_000
+_MAX_OPEN_COMMENTS = 20  # whose words are still being read
 _INFO = frozenset({"title", "author", "subject", "date"})
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _TextFlow:
-    """A sequence of paragraphs and rows: the body, a note, a header."""
+    """A sequence of paragraphs and rows: the body, a note, a header. `rows`: of the table that is being read."""
 
     kind: str = "body"
-    blocks: list[tuple[bool, list[str]]] = field(default_factory=list)  # (is a row of a table, its cells or the paragraph)
-    pieces: list[str] = field(default_factory=list)
-    cell: list[str] = field(default_factory=list)  # paragraphs of the current cell
+    blocks: list[TextBlock] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
     cells: list[str] = field(default_factory=list)
+    cell: list[str] = field(default_factory=list)  # paragraphs of the current cell
+    runs: list[TextRun] = field(default_factory=list)
+    marker: str = ""  # of an item of a list
 
-    def text(self) -> str:
-        """All blocks, the rows of tables with their headers."""
-        lines: list[str] = []
-        for is_row, group in groupby(self.blocks, key=lambda block: block[0]):
-            texts = [cells for _, cells in group]
-            lines += ["", *table_lines(texts, likely=True), ""] if is_row else [text for cells in texts for text in cells]
-        return clean_text("\n".join(lines))
+    def add(self, block: TextBlock) -> None:
+        """Add a block behind the table before it."""
+        self.end_table()
+        self.blocks.append(block)
+
+    def end_table(self) -> None:
+        """Add the table that has been read."""
+        self.blocks += tables(self.rows, likely=True)
+        self.rows = []
+
+    def take_text(self) -> str:
+        """The text of the runs since the last paragraph or cell."""
+        text = inline_text(self.runs).encode("utf-16", "surrogatepass").decode("utf-16", "replace").strip(" \t")
+        self.runs = []
+        return text
 
 
 @dataclass(frozen=True, slots=True)
 class _GroupState:
-    """The properties of characters and paragraphs, which end with their group."""
+    """The properties of characters and paragraphs, which end with their group. `run`: how text is set."""
 
+    run: TextRun = _PLAIN
     is_skipped: bool = False
-    is_deleted: bool = False
+    is_removed: bool = False
     is_hidden: bool = False
     is_optional: bool = False  # directly behind \*
-    raised: str = ""  # "super", "sub"
     encoding: str = "cp1252"
     n_fallback: int = 1  # characters after \u for programs without Unicode
     is_in_table: bool = False
     heading: int = 0
+    depth: int = 0  # of an item of a list
     flow: _TextFlow | None = None  # that the group began
 
 
 @dataclass(slots=True)
 class _RtfReader:
-    """Reads the tokens of a file. `notes`: the texts of footnotes and comments; `named`: title, author, subject and date."""
+    """Reads the tokens of a file. `notes`: the texts of footnotes; `named`: title, author, subject and date."""
 
     source: str
     state: _GroupState = field(default_factory=_GroupState)
     stack: list[_GroupState] = field(default_factory=list)
     flows: list[_TextFlow] = field(default_factory=lambda: [_TextFlow()])
     pending: bytearray = field(default_factory=bytearray)  # bytes not yet decoded
-    raised: list[str] = field(default_factory=list)  # pieces of raised or lowered text
     to_skip: int = 0  # characters to skip after \u
     notes: list[str] = field(default_factory=list)
     comments: list[str] = field(default_factory=list)
+    commented: dict[str, list[str]] = field(default_factory=dict)  # number of a comment → the words that it is about
+    open_comments: dict[str, list[str]] = field(default_factory=dict)  # of these, those whose end has not been read
+    said: dict[str, str] = field(default_factory=dict)  # of the comment that is being read: author, number and date
     margins: dict[str, list[str]] = field(default_factory=lambda: {"header": [], "footer": []})
     named: dict[str, str] = field(default_factory=dict)
     fonts: dict[int, str] = field(default_factory=dict)
@@ -113,8 +134,8 @@ class _RtfReader:
                 self._brace(token[5])
         while self.stack:
             self._brace("}")
-        self._end_row()
-        self._end_paragraph()
+        self._decode_pending()
+        self._end_flow_text(self.flows[0])
 
     def _text(self, data: bytes) -> None:
         skipped = min(self.to_skip, len(data))
@@ -125,25 +146,14 @@ class _RtfReader:
         """Add the collected bytes as text."""
         if self.pending:
             data, self.pending = bytes(self.pending), bytearray()
-            try:
-                self._add(data.decode(self.state.encoding, "replace"))
-            except LookupError:
-                self._add(data.decode("cp1252", "replace"))
+            self._add(data.decode(self.state.encoding, "replace"))
 
     def _add(self, text: str) -> None:
         state = self.state
-        if state.is_skipped or state.is_deleted or state.is_hidden:
-            return
-        if state.raised:
-            self.raised.append(text)
-            return
-        self._end_raised()
-        self.flows[-1].pieces.append(text)
-
-    def _end_raised(self, kind: str = "super") -> None:
-        if self.raised:
-            text, self.raised = "".join(self.raised), []
-            self.flows[-1].pieces.append(superscript(text) if kind == "super" else subscript(text))
+        if not (state.is_skipped or state.is_removed or state.is_hidden):
+            self.flows[-1].runs.append(replace(state.run, text=text))
+            for words in self.open_comments.values() if len(self.flows) == 1 else ():
+                words.append(text)
 
     def _brace(self, brace: str) -> None:
         self._decode_pending()
@@ -154,10 +164,8 @@ class _RtfReader:
                 self.state = replace(self.state, flow=None, is_optional=False)
         elif self.stack:
             before, self.state = self.state, self.stack.pop()
-            if before.raised != self.state.raised:
-                self._end_raised(before.raised)
             if before.flow is not None:
-                self._end_flow(before.flow)
+                self._end_flow(before.flow, before)
 
     def _symbol(self, symbol: str) -> None:
         self._decode_pending()
@@ -165,41 +173,41 @@ class _RtfReader:
             self.state = replace(self.state, is_optional=True)
         elif symbol in "\r\n":
             self._end_paragraph()
-        elif symbol in _CHARACTERS:
-            self._character(_CHARACTERS[symbol])
-
-    def _character(self, text: str) -> None:
-        if self.to_skip:
+        elif symbol in _CHARACTERS and self.to_skip:
             self.to_skip -= 1
-        else:
-            self._add(text)
+        elif symbol in _CHARACTERS:
+            self._add(_CHARACTERS[symbol])
 
     def _control(self, word: str, number: int | None) -> None:
+        self._decode_pending()
         if word == "u":
             self._unicode(number or 0)
             return
-        self._decode_pending()
         self.to_skip = 0
         if word in _CHARACTERS:
             self._add(_CHARACTERS[word])
         elif word in _ENDS:
             self._end_paragraph()
-        elif word in _COLLECTED and (self.state.is_optional or self._begins_group()):
+        elif word in _COLLECTED and (self.state.is_optional or (self.state.flow is None and self.stack)):
             self._begin_flow(_COLLECTED[word])
         elif word in _UNREAD_GROUPS or (self.state.is_optional and word not in _KNOWN_OPTIONAL):
             self.state = replace(self.state, is_skipped=True, is_optional=False)
-        elif word in _PROPERTIES:
-            self.state = replace(self.state, is_optional=False)
-            _PROPERTIES[word](self, number)
         else:
             self.state = replace(self.state, is_optional=False)
+            self._property(word, number)
 
-    def _begins_group(self) -> bool:
-        return self.state.flow is None and bool(self.stack)
+    def _property(self, word: str, number: int | None) -> None:
+        if word in _RUN_SWITCHES:
+            name, value = _RUN_SWITCHES[word]
+            changed: dict[str, Any] = {name: value * (number != 0)}
+            self.state = replace(self.state, run=replace(self.state.run, **changed))
+        elif word in _SWITCHES:
+            _set(_SWITCHES[word])(self, number != 0)
+        elif word in _PROPERTIES:
+            _PROPERTIES[word](self, number or 0)
 
     def _unicode(self, number: int) -> None:
         """A character by its code: half of a pair, negative above 32,767, and followed by others for old programs."""
-        self._decode_pending()
         code = number + 0x10000 if -0x8000 <= number < 0 else number
         self._add(chr(code) if 0 < code <= 0x10FFFF else "\ufffd")
         self.to_skip = self.state.n_fallback
@@ -209,28 +217,22 @@ class _RtfReader:
             self.state = replace(self.state, is_skipped=True)
             return
         flow = _TextFlow(kind)
-        self._end_raised()
         self.flows.append(flow)
         is_unread = kind == "info" or (kind not in _INFO and any(f.kind in {"info", "fonts", "styles"} for f in self.flows[:-1]))
-        self.state = replace(self.state, flow=flow, is_skipped=self.state.is_skipped and kind not in _INFO, is_optional=False, raised="")
-        if is_unread:
-            self.state = replace(self.state, is_skipped=True)
+        is_skipped = is_unread or (self.state.is_skipped and kind not in _INFO)
+        run = replace(self.state.run, link="", shift=0)
+        self.state = replace(self.state, flow=flow, is_skipped=is_skipped, is_optional=False, run=run)
 
-    def _end_flow(self, flow: _TextFlow) -> None:
+    def _end_flow(self, flow: _TextFlow, state: _GroupState) -> None:
         """Keep what a group collected where it belongs."""
-        self._end_row()
-        self._end_paragraph()
+        around, self.state = self.state, state
+        self._end_flow_text(flow)
+        self.state = around
         if flow in self.flows[1:]:
             self.flows.remove(flow)
-        text = flow.text()
-        if flow.kind == "note" and text and not self.state.is_deleted:
-            self.notes.append(text)
-            self.flows[-1].pieces.append(f" [{len(self.notes)}]")
-        elif flow.kind == "comment" and text:
-            self.comments.append(text)
-        elif flow.kind == "marker" and text:
-            is_bullet = len(text) == 1 and not (text.isascii() and text.isalnum())
-            self.flows[-1].pieces.append("- " if is_bullet else f"{text} ")
+        text = render(flow.blocks).text
+        if flow.kind in _FLOW_ENDS and text:
+            _FLOW_ENDS[flow.kind](self, text)
         elif flow.kind in self.margins and sum(map(str.isalpha, text)) > 1 and text not in self.margins[flow.kind]:
             self.margins[flow.kind].append(text)
         elif flow.kind == "date" and len(self.day) == 3:
@@ -238,134 +240,143 @@ class _RtfReader:
         elif flow.kind in _INFO and text:
             self.named[flow.kind] = " ".join(text.split())
 
+    def _end_flow_text(self, flow: _TextFlow) -> None:
+        self._end_row()
+        self._end_paragraph()
+        flow.end_table()
+
     def _end_paragraph(self) -> None:
-        self._end_raised(self.state.raised or "super")
-        flow = self.flows[-1]
-        text = _joined_pairs("".join(flow.pieces)).strip(" \t")
-        flow.pieces = []
-        if self.state.is_in_table and flow.kind == "body":
-            flow.cell.append(text)
-        elif self.state.heading and text:
-            flow.blocks.append((False, [f"\n{'#' * self.state.heading} {' '.join(text.split())}\n"]))
+        flow, state = self.flows[-1], self.state
+        text, marker = flow.take_text(), flow.marker
+        flow.marker = ""
+        if state.is_in_table and flow.kind == "body":
+            flow.cell.append(f"{marker} {text}" if marker else text)
+        elif state.heading and text:
+            flow.add(heading(state.heading, f"{marker} {text}"))
         else:
-            flow.blocks.append((False, [text]))
+            flow.add(item(state.depth, marker, text) if marker else paragraph(text))
 
     def _end_cell(self) -> None:
         flow = self.flows[-1]
-        self._end_raised()
-        text = " ".join([*flow.cell, _joined_pairs("".join(flow.pieces))])
-        flow.pieces, flow.cell = [], []
+        text = " ".join([*flow.cell, flow.marker, flow.take_text()])
+        flow.cell, flow.marker = [], ""
         flow.cells.append(" ".join(text.split()))
 
     def _end_row(self) -> None:
         flow = self.flows[-1]
         if flow.cells:
-            flow.blocks.append((True, flow.cells))
+            flow.rows.append(flow.cells)
             flow.cells = []
 
 
-def _joined_pairs(text: str) -> str:
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+def _end_note(reader: _RtfReader, text: str) -> None:
+    if not reader.state.is_removed:
+        reader.notes.append(text)
+        reader.flows[-1].runs.append(TextRun(f" [{len(reader.notes)}]"))
 
 
-_Property = Callable[[_RtfReader, int | None], None]
+def _end_comment(reader: _RtfReader, text: str) -> None:
+    said, reader.said = reader.said, {}
+    words = quoted_words("".join(reader.commented.get(said.get("atnref", ""), ())))
+    packed = (
+        int(said["atndate"]) if re.fullmatch(r"-?\d{1,10}", said.get("atndate", "")) else 0
+    )  # day, month, and years since 1900, above hours and minutes
+    date = f"{1900 + (packed >> 20 & 511)}-{packed >> 16 & 15:02}-{packed >> 11 & 31:02}" if packed else ""
+    reader.comments.append(comment_line(text, said.get("atnauthor", ""), date, words))
 
 
-def _deleted(reader: _RtfReader, number: int | None) -> None:
-    reader.state = replace(reader.state, is_deleted=number != 0)
+def _begin_commented(reader: _RtfReader, number: str) -> None:
+    words = reader.commented[number] = []
+    if len(reader.open_comments) < _MAX_OPEN_COMMENTS:
+        reader.open_comments[number] = words
 
 
-def _hidden(reader: _RtfReader, number: int | None) -> None:
-    reader.state = replace(reader.state, is_hidden=number != 0)
+def _remember(name: str, reader: _RtfReader, text: str) -> None:
+    reader.said[name] = text
 
 
-def _in_table(reader: _RtfReader, number: int | None) -> None:
-    reader.state = replace(reader.state, is_in_table=number != 0)
+def _end_marker(reader: _RtfReader, text: str) -> None:
+    is_bullet = len(text) == 1 and not (text.isascii() and text.isalnum())
+    reader.flows[-1].marker = "-" if is_bullet else text
 
 
-def _raise(kind: str) -> _Property:
-    def switch(reader: _RtfReader, number: int | None) -> None:
-        raised = kind if number != 0 else ""
-        if raised != reader.state.raised:
-            reader._end_raised(reader.state.raised or "super")
-        reader.state = replace(reader.state, raised=raised)
-
-    return switch
+def _end_field(reader: _RtfReader, text: str) -> None:
+    reader.state = replace(reader.state, run=replace(reader.state.run, link=field_link(text)))
 
 
-def _raise_by(kind: str) -> _Property:
-    """`\\up6`, in half points, is raised text; `\\up0` is not."""
-    return lambda reader, number: _raise(kind)(reader, 6 if number is None else number)
+_FLOW_ENDS: dict[str, Callable[[_RtfReader, str], object]] = {
+    "note": _end_note, "comment": _end_comment, "marker": _end_marker, "field": _end_field, "atrfstart": _begin_commented,
+    "atrfend": lambda reader, number: reader.open_comments.pop(number, None),
+    **{name: partial(_remember, name) for name in ("atnauthor", "atnref", "atndate")},
+}  # fmt: skip
 
 
-def _encoding(name: str) -> _Property:
-    def select(reader: _RtfReader, number: int | None) -> None:
-        code_page = name or (f"cp{number}" if number in range(437, 1362) or number == 10000 else "cp1252")
-        reader.state = replace(reader.state, encoding={"cp936": "gb18030", "cp10000": "mac_roman"}.get(code_page, code_page))
-        reader.fonts.setdefault(-1, reader.state.encoding)
-
-    return select
+def _set_encoding(reader: _RtfReader, name: str) -> None:
+    reader.state = replace(reader.state, encoding=name)
+    reader.fonts.setdefault(-1, name)
 
 
-def _font(reader: _RtfReader, number: int | None) -> None:
-    reader.number = number or 0
+def _font(reader: _RtfReader, number: int) -> None:
+    reader.number = number
     if not any(flow.kind == "fonts" for flow in reader.flows):
         default = reader.fonts.get(-1, "cp1252")
-        reader.state = replace(reader.state, encoding=reader.fonts.get(number or 0, default) if number != -1 else default)
+        reader.state = replace(reader.state, encoding=reader.fonts.get(number, default) if number != -1 else default)
 
 
-def _character_set(reader: _RtfReader, number: int | None) -> None:
-    if number in _CODE_PAGES and len(reader.fonts) < 10_000:
-        reader.fonts[reader.number] = _CODE_PAGES[number]
+def _character_set(reader: _RtfReader, number: int) -> None:
+    if number in _CHARACTER_SETS and len(reader.fonts) < _MAX_FONTS:
+        reader.fonts[reader.number] = _CHARACTER_SETS[number]
 
 
-def _style(reader: _RtfReader, number: int | None) -> None:
-    reader.number = number or 0
-    reader.state = replace(reader.state, heading=reader.styles.get(number or 0, 0))
+def _style(reader: _RtfReader, number: int) -> None:
+    reader.number = number
+    reader.state = replace(reader.state, heading=reader.styles.get(number, 0))
 
 
-def _outline(reader: _RtfReader, number: int | None) -> None:
-    level = (number or 0) + 1 if (number or 0) < 6 else 0
+def _outline(reader: _RtfReader, number: int) -> None:
+    level = number + 1 if number < 6 else 0
     reader.state = replace(reader.state, heading=level)
-    if any(flow.kind == "styles" for flow in reader.flows) and len(reader.styles) < 10_000:
+    if any(flow.kind == "styles" for flow in reader.flows) and len(reader.styles) < _MAX_FONTS:
         reader.styles[reader.number] = level
 
 
-def _plain_paragraph(reader: _RtfReader, _number: int | None) -> None:
-    reader.state = replace(reader.state, is_in_table=False, heading=0)
+def _plain_characters(reader: _RtfReader, _number: int) -> None:
+    reader.state = replace(reader.state, run=replace(_PLAIN, link=reader.state.run.link), is_hidden=False, is_removed=False)
 
 
-def _plain_characters(reader: _RtfReader, _number: int | None) -> None:
-    _raise("")(reader, 0)
-    reader.state = replace(reader.state, is_hidden=False, is_deleted=False)
+def _set(name: str) -> Callable[[_RtfReader, int], None]:
+    """What sets a property to a small number."""
+
+    def change(reader: _RtfReader, number: int) -> None:
+        changed: dict[str, Any] = {name: min(max(number, 0), 10)}
+        reader.state = replace(reader.state, **changed)
+
+    return change
 
 
-def _fallback(reader: _RtfReader, number: int | None) -> None:
-    reader.state = replace(reader.state, n_fallback=min(max(number or 0, 0), 10))
-
-
-def _date(index: int) -> _Property:
-    def note(reader: _RtfReader, number: int | None) -> None:
+def _date(index: int) -> Callable[[_RtfReader, int], None]:
+    def note(reader: _RtfReader, number: int) -> None:
         if reader.flows[-1].kind == "date" and len(reader.day) == index:
-            reader.day.append(number or 0)
+            reader.day.append(number)
 
     return note
 
 
-def _row_end(reader: _RtfReader, _number: int | None) -> None:
-    reader._end_row()
-
-
-def _cell_end(reader: _RtfReader, _number: int | None) -> None:
-    reader._end_cell()
-
-
-_PROPERTIES: dict[str, _Property] = {
-    "deleted": _deleted, "v": _hidden, "webhidden": _hidden, "super": _raise("super"),
-    "sub": _raise("sub"), "nosupersub": _raise(""), "up": _raise_by("super"), "dn": _raise_by("sub"), "intbl": _in_table,
-    "pard": _plain_paragraph, "plain": _plain_characters, "cell": _cell_end, "nestcell": _cell_end, "row": _row_end, "nestrow": _row_end,
-    "ansicpg": _encoding(""), "mac": _encoding("mac_roman"), "pc": _encoding("cp437"), "pca": _encoding("cp850"), "f": _font,
-    "fcharset": _character_set, "s": _style, "outlinelevel": _outline, "uc": _fallback, "yr": _date(0), "mo": _date(1), "dy": _date(2),
+_RUN_SWITCHES: dict[str, tuple[str, int]] = {
+    **{word: ("shift", shift) for word, shift in (("super", 1), ("up", 1), ("sub", -1), ("dn", -1), ("nosupersub", 0))},
+    **dict.fromkeys(("strike", "striked", "strikedl"), ("is_deleted", True)),
+    "highlight": ("is_highlighted", True),
+}
+_SWITCHES = {"deleted": "is_removed", "v": "is_hidden", "webhidden": "is_hidden", "intbl": "is_in_table"}
+_PROPERTIES: dict[str, Callable[[_RtfReader, int], None]] = {
+    "pard": lambda reader, _: setattr(reader, "state", replace(reader.state, is_in_table=False, heading=0, depth=0)),
+    "cell": lambda reader, _: reader._end_cell(), "nestcell": lambda reader, _: reader._end_cell(),
+    "row": lambda reader, _: reader._end_row(), "nestrow": lambda reader, _: reader._end_row(),
+    "ansicpg": lambda reader, number: _set_encoding(reader, code_page_encoding(number)),
+    "mac": lambda reader, _: _set_encoding(reader, "mac_roman"), "pc": lambda reader, _: _set_encoding(reader, "cp437"),
+    "pca": lambda reader, _: _set_encoding(reader, "cp850"), "f": _font, "fcharset": _character_set, "s": _style,
+    "outlinelevel": _outline, "plain": _plain_characters, "uc": _set("n_fallback"), "ilvl": _set("depth"),
+    "yr": _date(0), "mo": _date(1), "dy": _date(2),
 }  # fmt: skip
 
 
@@ -373,14 +384,14 @@ def parse_rtf(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     """Rich text as paragraphs; the texts of headers stand before them, notes, comments and footers after them."""
     reader = _RtfReader(file.read_bytes().decode("latin-1"))
     reader.read()
-    text = "\n\n".join(filter(None, _sections(reader)))
+    rendered = render(_blocks(reader))
     named = {name: reader.named.get(name, "") for name in ("title", "author", "date", "subject")}
-    return ParsedFile(clean_text(text), named["title"], metadata_pairs(**named))
+    return ParsedFile(rendered.text, named["title"], metadata_pairs(**named), blocks=rendered.blocks)
 
 
-def _sections(reader: _RtfReader) -> Iterator[str]:
-    yield from reader.margins["header"]
-    yield reader.flows[0].text()
-    yield "\n".join(f"[{n}] {note}" for n, note in enumerate(reader.notes, 1))
-    yield from (f"Comment: {text}" for text in reader.comments)
-    yield from reader.margins["footer"]
+def _blocks(reader: _RtfReader) -> Iterator[TextBlock]:
+    yield from map(paragraph, reader.margins["header"])
+    yield from reader.flows[0].blocks
+    yield from map(paragraph, (f"[{n}] {note}" for n, note in enumerate(reader.notes, 1)))
+    yield from map(paragraph, reader.comments)
+    yield from map(paragraph, reader.margins["footer"])

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, islice
 from typing import NamedTuple
 
+from localrag.loaders.document_tree import TextBlock
 from localrag.loaders.headers import CellRow, TableLayout, find_layout, is_value
 from localrag.loaders.spans import CellRange, fill_spans
-from localrag.loaders.tabular import HEADER_SAMPLE_ROWS, table_lines
+from localrag.loaders.tabular import HEADER_SAMPLE_ROWS, tables
 
 NumberedRow = tuple[int, CellRow]
 _MAX_ROWS = 10_000  # of a sheet whose tables are looked for; longer ones hold one table
@@ -25,16 +26,15 @@ class _Columns(NamedTuple):
     layout: TableLayout
 
 
-def sheet_lines(rows: Iterable[NumberedRow], ranges: Iterable[CellRange]) -> Iterator[str]:
-    """The lines of a sheet's tables. `rows`: with their index, of consecutive empty rows one; `ranges`: the spanning cells."""
+def sheet_blocks(rows: Iterable[NumberedRow], ranges: Iterable[CellRange]) -> Iterator[TextBlock]:
+    """The tables of a sheet. `rows`: with their index, of consecutive empty rows one; `ranges`: the spanning cells."""
     remaining, spanning = iter(rows), list(ranges)
     first = list(islice(remaining, _MAX_ROWS + 1))
     if len(first) > _MAX_ROWS:
-        yield from table_lines(fill_spans(chain(first, remaining), spanning), likely=True)
+        yield from tables(fill_spans(chain(first, remaining), spanning), likely=True)
         return
-    for n, (part, part_ranges) in enumerate(_tables(first, spanning)):
-        yield from [""] * bool(n)
-        yield from table_lines(fill_spans(part, part_ranges), likely=True)
+    for part, part_ranges in _tables(first, spanning):
+        yield from tables(fill_spans(part, part_ranges), likely=True)
 
 
 def _tables(rows: Sequence[NumberedRow], ranges: Sequence[CellRange]) -> Iterator[tuple[list[NumberedRow], Sequence[CellRange]]]:

@@ -8,29 +8,43 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from html import unescape
 from itertools import groupby
 from typing import Any
 from zipfile import BadZipFile
 
-from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, clean_text, join_sections, number_in
+from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, number_in
+from localrag.loaders.document_tree import (
+    RenderedText,
+    TextBlock,
+    TextRun,
+    heading,
+    inline_text,
+    join_sections,
+    marked_text,
+    paragraph,
+    render,
+)
 from localrag.loaders.headers import HeadCell
 from localrag.loaders.html import xml_root
-from localrag.loaders.inline_text import TextRun, comment_line, embedded_files_line, join_runs, picture_text, running_lines
+from localrag.loaders.inline_text import comment_line, embedded_files_line, picture_text, running_lines
 from localrag.loaders.number_formats import BUILTIN_FORMATS, format_number_cell, format_text_cell
 from localrag.loaders.open_xml import (
     DIAGRAM_NS,
-    DRAWING_NS,
     RELATION_NS,
     OpenXmlPackage,
     Relation,
-    chart_lines,
+    chart_blocks,
+    clicked_link,
     core_metadata,
-    diagram_part_lines,
-    drawing_text,
+    diagram_blocks,
+    drawing_texts,
+    external_target,
     open_package,
     parsed_file,
+    part_name,
 )
-from localrag.loaders.sheet_tables import sheet_lines
+from localrag.loaders.sheet_tables import sheet_blocks
 from localrag.loaders.spans import MAX_RANGES, CellRange
 from localrag.loaders.tabular import format_cell, text_rows
 
@@ -40,6 +54,10 @@ _REFERENCE = re.compile(r"\$?([A-Za-z]{1,3})\$?(\d{1,7})")
 _MERGED = re.compile(rb"""<(?:[\w.-]{1,20}:)?mergeCell\s[^<>]{0,200}?ref\s?=\s?["']([A-Za-z\d$:]{2,40})["']""")
 _RUNNING = re.compile(rb"<(?:[\w.-]{1,20}:)?(odd|even|first)(Header|Footer)>([^<]{1,2000})<")
 _RUNNING_CODE = re.compile(r'&(?:"[^"]{0,100}"|K[0-9A-Fa-f]{6}|\d{1,3}|&|[A-Za-z])')
+_LINKED = re.compile(rb"<(?:[\w.-]{1,20}:)?hyperlink(\s[^<>]{1,4000})>")
+_ATTRIBUTE = re.compile(r"""\b(\w++)\s?=\s?(?:"([^"]*)"|'([^']*)')""")
+_LINK_FORMULA = re.compile(r'\bHYPERLINK\(\s*"((?:[^"]|""){1,2000})"\s*(?:\)|,(?:\s*"((?:[^"]|""){1,500})"\s*\))?)', re.IGNORECASE)
+_MAX_LINKED_CELLS = 200_000
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _SCAN_BYTES = 1 << 20
 _OVERLAP_BYTES = 4096  # longer than what the patterns above match
@@ -51,13 +69,14 @@ _ERRORS = (BadZipFile, zlib.error, EOFError, NotImplementedError, KeyError, Runt
 class Workbook:
     """What the sheets of a workbook share: texts, number formats by style, and whether days are counted from 1904.
 
-    `head_styles`: the styles of cells in bold letters or with a fill.
+    `head_styles`: the styles of cells in bold letters or with a fill; `struck_styles`: of those that are struck through.
     """
 
     package: OpenXmlPackage
     texts: list[str] = field(default_factory=list)
     formats: list[str] = field(default_factory=list)
     head_styles: frozenset[str] = frozenset()
+    struck_styles: frozenset[str] = frozenset()
     is_1904: bool = False
     authors: Mapping[str, str] = field(default_factory=dict)  # id → name, of threaded comments
 
@@ -97,18 +116,18 @@ def parse_xlsx(file: OpenFile, options: LoadOptions) -> ParsedFile:
     relations = package.relations(package.main)
     book = _read_workbook(package, root, relations)
     listed = [(str(s.get("name") or ""), relations.get(s.get(f"{RELATION_NS}id") or "")) for s in root.iter("{*}sheet")]
-    sheets = [(name, sheet_text(book, relation.target, options)) for name, relation in listed if relation and relation.kind == "worksheet"]
-    roots = (package.optional_root(name) for name in sorted(package.names.values()) if _CHART.fullmatch(name))
-    charts = [list(chart_lines(root)) for root in roots if root is not None]
-    drawn = [(f"chart {n}", "\n".join(["Chart:", *lines])) for n, lines in enumerate(charts, 1) if lines]
-    has_sheets = len(sheets) > 1
-    text, parts = join_sections([(f"sheet {name}", sheet_title(name, text, always=has_sheets)) for name, text in sheets] + drawn)
-    return parsed_file(text, core_metadata(package), "", parts)
+    sheets = [(name, relation.target) for name, relation in listed if relation and relation.kind == "worksheet"]
+    sections = [sheet_section(name, _sheet(book, part, options), always=len(sheets) > 1) for name, part in sheets]
+    charts = (render(chart_blocks(package, name, "Chart:")) for name in sorted(package.names.values()) if _CHART.fullmatch(name))
+    sections += [(f"chart {n}", chart) for n, chart in enumerate(charts, 1)]
+    return parsed_file(join_sections(sections), core_metadata(package), is_sheet=True)
 
 
-def sheet_title(name: str, text: str, *, always: bool) -> str:
-    """The text of a sheet below its name, `always` or if the name is not a default one."""
-    return f"# {name}\n\n{text}" if text and (always or not _UNNAMED.fullmatch(name)) else text
+def sheet_section(name: str, blocks: Iterable[TextBlock], *, always: bool) -> tuple[str, RenderedText]:
+    """The label and text of a sheet, below its name, `always` or if the name is not a default one."""
+    filled = [block for block in blocks if block.text.strip()]
+    is_named = bool(filled) and (always or not _UNNAMED.fullmatch(name))
+    return f"sheet {name}", render([heading(1, name)] * is_named + filled)
 
 
 def cell_name(row: int, column: int) -> str:
@@ -147,8 +166,7 @@ def _read_workbook(package: OpenXmlPackage, root: Any, relations: Mapping[str, R
     people = package.optional_root(parts.get("person", ""))
     authors = {} if people is None else {str(p.get("id")): str(p.get("displayName") or "") for p in people.iter("{*}person")}
     texts = list(_shared_texts(package, parts["sharedStrings"])) if "sharedStrings" in parts else []
-    styles = package.optional_root(parts.get("styles", ""))
-    return Workbook(package, texts, _style_formats(styles), _head_styles(styles), is_1904, authors)
+    return Workbook(package, texts, *_read_styles(package.optional_root(parts.get("styles", ""))), is_1904, authors)
 
 
 def _shared_texts(package: OpenXmlPackage, name: str) -> Iterator[str]:
@@ -173,44 +191,44 @@ def _elements(package: OpenXmlPackage, name: str, tag: str) -> Iterator[Any]:
 
 
 def rich_text(element: Any) -> str:
-    """The text of a cell with raised and lowered parts, without the readings of Japanese words."""
-    return " ".join(_unescaped(join_runs(_rich_runs(element))).split())
+    """The text of a cell with raised, lowered and struck parts, without the readings of Japanese words."""
+    return " ".join(_unescaped(inline_text(_rich_runs(element))).split())
 
 
 def _rich_runs(element: Any) -> Iterator[TextRun]:
     for child in element:
         name = _local_name(child)
         if name == "t":
-            yield child.text or "", 0
+            yield TextRun(child.text or "")
         elif name == "r":
+            text = "".join(t.text or "" for t in child.iterchildren("{*}t"))
             aligned = child.find("{*}rPr/{*}vertAlign")
             shift = 0 if aligned is None else {"superscript": 1, "subscript": -1}.get(str(aligned.get("val")), 0)
-            yield "".join(t.text or "" for t in child.iterchildren("{*}t")), shift
+            yield TextRun(text, shift, is_deleted=_has(child.find("{*}rPr"), "strike"))
+
+
+def _has(font: Any, name: str) -> bool:
+    """Whether a font is bold or struck through."""
+    element = None if font is None else font.find(f"{{*}}{name}")
+    return element is not None and str(element.get("val") or "1") not in {"0", "false"}
 
 
 def _unescaped(text: str) -> str:
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text) if "_x" in text else text
 
 
-def _style_formats(root: Any) -> list[str]:
-    """The number format of each cell style."""
+def _read_styles(root: Any) -> tuple[list[str], frozenset[str], frozenset[str]]:
+    """The number format of each cell style; the numbers of those in bold letters or with a fill, and of those that are struck through."""
     if root is None:
-        return []
-    own = {number_in(str(f.get("numFmtId"))): str(f.get("formatCode") or "") for f in root.iter("{*}numFmt")}
-    styles = root.find("{*}cellXfs")
-    ids = [number_in(str(xf.get("numFmtId") or "0")) for xf in styles] if styles is not None else []
-    return [own.get(key) or BUILTIN_FORMATS.get(key, "") for key in ids]
-
-
-def _head_styles(root: Any) -> frozenset[str]:
-    """The numbers of the cell styles with bold letters or a fill."""
-    if root is None:
-        return frozenset()
-    fonts = enumerate(font.find("{*}b") for font in root.iterfind("{*}fonts/{*}font"))
-    bold = {str(n) for n, b in fonts if b is not None and str(b.get("val") or "1") not in {"0", "false"}}
+        return [], frozenset(), frozenset()
+    codes = BUILTIN_FORMATS | {number_in(str(f.get("numFmtId"))): str(f.get("formatCode") or "") for f in root.iter("{*}numFmt")}
+    fonts = list(root.iterfind("{*}fonts/{*}font"))
+    bold, struck = ({str(n) for n, font in enumerate(fonts) if _has(font, name)} for name in ("b", "strike"))
     fills = {str(n) for n, fill in enumerate(root.iterfind("{*}fills/{*}fill")) if _is_filled(fill)}
-    styles = enumerate(root.iterfind("{*}cellXfs/{*}xf"))
-    return frozenset(str(n) for n, xf in styles if xf.get("fontId") in bold or xf.get("fillId") in fills)
+    styles = list(root.iterfind("{*}cellXfs/{*}xf"))
+    heads = frozenset(str(n) for n, style in enumerate(styles) if style.get("fontId") in bold or style.get("fillId") in fills)
+    formats = [codes.get(number_in(str(style.get("numFmtId") or "0")), "") for style in styles]
+    return formats, heads, frozenset(str(n) for n, style in enumerate(styles) if style.get("fontId") in struck)
 
 
 def _is_filled(fill: Any) -> bool:
@@ -219,30 +237,35 @@ def _is_filled(fill: Any) -> bool:
     return color is not None and not (str(color.get("rgb") or "").upper().endswith("FFFFFF") or color.get("theme") == "0")
 
 
-def sheet_text(book: Workbook, name: str, options: LoadOptions) -> str:
-    """The table of a sheet, then its comments, text boxes, embedded files, headers and footers."""
+def _sheet(book: Workbook, name: str, options: LoadOptions) -> Iterator[TextBlock]:
+    """The tables of a sheet, then its comments, text boxes, embedded files, headers and footers."""
     package = book.package
     relations = package.relations(name)
     comments = _read_comments(book, relations)
-    ranges, running = _scan_sheet(package, name)
-    rows = _numbered_rows(book, name, comments, _table_heads(book, relations))
+    ranges, running, links = _scan_sheet(package, name, relations)
+    rows = _numbered_rows(book, name, comments, _table_heads(book, relations), links)
     if options.text_column:
         all_rows = [row for _, row in rows]
         header = next((row for row in all_rows if options.text_column in row), [])
         if header:
-            return "\n\n".join(text_rows(header, all_rows[all_rows.index(header) + 1 :], options))
+            yield from map(paragraph, text_rows(header, all_rows[all_rows.index(header) + 1 :], options))
+            return
         rows = enumerate(all_rows)
-    lines = list(sheet_lines(rows, ranges))
-    boxes = [line for r in relations.values() if r.kind == "drawing" for line in _drawing_lines(package, r.target)]
-    after = [*comments.lines(), *boxes, *embedded_files_line(package.embedded_names(name))]
+    yield from sheet_blocks(rows, ranges)
+    yield from map(paragraph, comments.lines())
+    for relation in relations.values():
+        yield from _drawing_blocks(package, relation.target) if relation.kind == "drawing" else ()
+    yield from map(paragraph, embedded_files_line(package.embedded_names(name)))
     for kind in ("Header", "Footer"):
-        after += running_lines(kind, (text for found, text in running if found == kind))
-    return clean_text("\n".join([*lines, *(line for text in after for line in ("", text))]))
+        yield from map(paragraph, running_lines(kind, (text for found, text in running if found == kind)))
 
 
-def _scan_sheet(package: OpenXmlPackage, name: str) -> tuple[list[CellRange], list[tuple[str, str]]]:
-    """The merged cells of a sheet, and its headers and footers, which stand behind its rows."""
+def _scan_sheet(
+    package: OpenXmlPackage, name: str, relations: Mapping[str, Relation]
+) -> tuple[list[CellRange], list[tuple[str, str]], dict[int, dict[int, str]]]:
+    """What stands behind the rows of a sheet: its merged cells, its headers and footers, and the links of its cells."""
     merged: dict[bytes, None] = {}
+    linked: dict[bytes, None] = {}
     running: dict[tuple[bytes, bytes], None] = {}
     try:
         with package.archive.open(package.names.get(name.lower(), name)) as source:
@@ -251,13 +274,32 @@ def _scan_sheet(package: OpenXmlPackage, name: str) -> tuple[list[CellRange], li
                 data = tail + chunk
                 if len(merged) < MAX_RANGES:
                     merged.update(dict.fromkeys(_MERGED.findall(data)))
+                linked.update(dict.fromkeys(_LINKED.findall(data)))
                 running.update(((match[2], match[3]), None) for match in _RUNNING.finditer(data))
                 tail = data[-_OVERLAP_BYTES:]
     except _ERRORS as error:
         raise Unreadable(f"damaged: {error}", failed=True) from error
     ranges = [found for ref in merged if (found := parse_cell_range(ref.decode("ascii").replace("$", "")))]
     texts = [(kind.decode("ascii"), part) for kind, code in list(running)[:20] for part in _running_parts(code)]
-    return ranges, texts
+    return ranges, texts, _cell_links(linked, relations)
+
+
+def _cell_links(elements: Iterable[bytes], relations: Mapping[str, Relation]) -> dict[int, dict[int, str]]:
+    """Row → column → the address that a cell leads to."""
+    links: dict[int, dict[int, str]] = {}
+    n_cells = 0
+    for element in elements:
+        values = {match[1]: unescape(match[2] or match[3] or "") for match in _ATTRIBUTE.finditer(element.decode("utf-8", "replace"))}
+        target, location, ref = external_target(relations, values.get("id")), values.get("location", ""), values.get("ref", "")
+        first = parse_cell_name(ref)
+        cells = parse_cell_range(ref) or (CellRange(*first, *first) if first else None)
+        if cells is None or not (target or location):
+            continue
+        n_cells += (cells.bottom - cells.top + 1) * (cells.right - cells.left + 1)
+        for row in range(cells.top, cells.bottom + 1) if n_cells <= _MAX_LINKED_CELLS else ():
+            link = f"{target}#{location}" if target and location else target or location
+            links.setdefault(row, {}).update(dict.fromkeys(range(cells.left, cells.right + 1), link))
+    return links
 
 
 def _running_parts(code: bytes) -> list[str]:
@@ -281,9 +323,12 @@ def _table_heads(book: Workbook, relations: Mapping[str, Relation]) -> dict[int,
 
 
 def _numbered_rows(
-    book: Workbook, name: str, comments: SheetComments, heads: Mapping[int, Sequence[CellRange]]
+    book: Workbook, name: str, comments: SheetComments, heads: Mapping[int, Sequence[CellRange]], links: Mapping[int, Mapping[int, str]]
 ) -> Iterator[tuple[int, list[str]]]:
-    """The rows with their index, without trailing empty cells; consecutive empty rows become one. `heads`: see `_table_heads`."""
+    """The rows with their index, without trailing empty cells; consecutive empty rows become one.
+
+    `heads`: see `_table_heads`; `links`: see `_cell_links`.
+    """
 
     def all_rows() -> Iterator[tuple[int, list[str]]]:
         formulas: dict[str, str] = {}
@@ -292,7 +337,7 @@ def _numbered_rows(
             index = number_in(str(element.get("r") or ""), expected + 1) - 1
             if index > expected:
                 yield index - 1, []
-            row = _row(element, book, formulas)
+            row = _row(element, book, formulas, links.get(index, {}))
             for table in heads.get(index, ()):
                 row[table.left : table.right + 1] = map(HeadCell, row[table.left : table.right + 1])
             comments.note_row(index, row)
@@ -306,7 +351,7 @@ def _numbered_rows(
             yield from rows
 
 
-def _row(element: Any, book: Workbook, formulas: dict[str, str]) -> list[str]:
+def _row(element: Any, book: Workbook, formulas: dict[str, str], links: Mapping[int, str]) -> list[str]:
     row: list[str] = []
     for cell in element:
         if _local_name(cell) != "c":
@@ -317,7 +362,10 @@ def _row(element: Any, book: Workbook, formulas: dict[str, str]) -> list[str]:
             continue
         text = _cell_text(cell, book, formulas)
         if text:
-            text = HeadCell(text) if cell.get("s") in book.head_styles else text
+            style = cell.get("s")
+            if column in links or (style in book.struck_styles and "~~" not in text):
+                text = marked_text(text, links.get(column, ""), style in book.struck_styles)
+            text = HeadCell(text) if style in book.head_styles else text
             row += [""] * (column + 1 - len(row))
             row[column] = text
         elif place is None:
@@ -328,7 +376,7 @@ def _row(element: Any, book: Workbook, formulas: dict[str, str]) -> list[str]:
 
 
 def _cell_text(cell: Any, book: Workbook, formulas: dict[str, str]) -> str:
-    """A cell as it is shown; a formula without a value as it is written."""
+    """A cell as it is shown; a formula without a value as it is written, one that is a link with its address."""
     value = formula = inline = None
     for child in cell:
         name = _local_name(child)
@@ -340,6 +388,9 @@ def _cell_text(cell: Any, book: Workbook, formulas: dict[str, str]) -> str:
             inline = child
     if inline is not None:
         return rich_text(inline)
+    link = _LINK_FORMULA.search(formula) if formula else None
+    if link:
+        return marked_text(format_cell(_unescaped(value)) if value else link[2] or link[1], link[1])
     if not value:
         return formula or ""
     style = number_in(cell.get("s") or "")
@@ -405,17 +456,16 @@ def _without_author(text: str, author: str) -> str:
     return text.removeprefix(f"{author}:").strip() if author else text
 
 
-def _drawing_lines(package: OpenXmlPackage, name: str) -> Iterable[str]:
+def _drawing_blocks(package: OpenXmlPackage, name: str) -> Iterator[TextBlock]:
     """The text boxes, descriptions of pictures, and diagrams of a sheet."""
     root = package.optional_root(name)
     if root is None:
         return
-    for body in root.iter("{*}txBody"):
-        lines = [text for p in body.iterchildren(f"{DRAWING_NS}p") if (text := drawing_text(p))]
-        if lines:
-            yield "\n".join(lines)
-    descriptions = (e.get("descr") or "" for e in root.iterfind(".//{*}pic/{*}nvPicPr/{*}cNvPr"))
-    yield from filter(None, map(picture_text, descriptions))
     relations = package.relations(name)
+    for body in root.iter("{*}txBody"):
+        text = "\n".join(drawing_texts(body, relations))
+        yield paragraph(marked_text(text, clicked_link(body.getparent().find("*/{*}cNvPr"), relations)))
+    for described in root.iterfind(".//{*}pic/{*}nvPicPr/{*}cNvPr"):
+        yield paragraph(marked_text(picture_text(described.get("descr") or ""), clicked_link(described, relations)))
     for diagram in root.iter(f"{DIAGRAM_NS}relIds"):
-        yield "\n".join(diagram_part_lines(package, relations, diagram.get(f"{RELATION_NS}dm") or ""))
+        yield from diagram_blocks(package, part_name(relations, diagram.get(f"{RELATION_NS}dm")))

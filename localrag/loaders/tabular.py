@@ -1,7 +1,7 @@
 """Tables as lines with their headers (`Name: Ruth Sand · Port: Brannock · Year: 1974`); CSV, JSON, JSON lines."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime
 from functools import partial
 from itertools import chain, groupby, islice, zip_longest
@@ -10,9 +10,10 @@ from typing import Any
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode
 from localrag.loaders.delimited import split_rows
 from localrag.loaders.document_tree import TextBlock
-from localrag.loaders.headers import CellRow, find_layout
+from localrag.loaders.headers import CellRow, HeadCell, find_layout, is_value
 from localrag.text.outline import BlockKind
 
+_FULL_SHARE = 0.8  # of the rows of a table with headings between them
 HEADER_SAMPLE_ROWS = 50  # rows examined to decide whether the first is a header
 
 
@@ -42,23 +43,18 @@ def _labelled(name: str, value: str) -> str:
 
 def table_lines(rows: Iterable[CellRow], *, likely: bool, header_rows: int | None = None) -> Iterator[str]:
     """The lines of `tables`, with an empty one between two."""
-    for n, (_, lines) in enumerate(_tables(rows, likely, header_rows)):
+    for n, table in enumerate(tables(rows, likely=likely, header_rows=header_rows)):
         yield from [""] * (n > 0)
-        yield from lines
+        yield from table.text.split("\n")
 
 
 def tables(rows: Iterable[CellRow], *, likely: bool, header_rows: int | None = None) -> Iterator[TextBlock]:
     """The tables of a sheet, which empty rows separate. `likely`: the first row is a header unless it looks like the rest.
 
     A table without a header takes that of the table before, unless it is of a single column. A row of one cell above a table is its
-    caption. `header_rows`: the number of header rows of the first table where it is known; cells that span rows or columns are in each.
+    caption; one between its rows is repeated in those below it, see `_find_sections`. `header_rows`: the number of header rows of the first
+    table where it is known; cells that span rows or columns are in each.
     """
-    for columns, lines in _tables(rows, likely, header_rows):
-        yield TextBlock(BlockKind.TABLE, "\n".join(lines), columns=columns)
-
-
-def _tables(rows: Iterable[CellRow], likely: bool, header_rows: int | None) -> Iterator[tuple[tuple[str, ...], Iterator[str]]]:
-    """The labels of the columns and the lines of each table, row by row."""
     header: CellRow = ()
     is_first = True
     for filled, group in groupby(rows, key=any):
@@ -77,14 +73,51 @@ def _tables(rows: Iterable[CellRow], likely: bool, header_rows: int | None) -> I
             header = layout.header
         elif len(header) > 2 and max(sum(map(bool, row)) for row in sample) == 1:
             header = ()  # notes below a table
-        line = _particulars if layout.is_pairs else partial(format_row, header)
-        yield () if layout.is_pairs else tuple(header), chain(lines, map(line, chain(sample, group)))  # noqa: B031 - the rest of the group
+        body: Iterable[CellRow] = chain(sample, group)  # noqa: B031 - the rest of the group
+        columns = () if layout.is_pairs else tuple(header)
+        if columns and (is_heading := _find_sections(sample)):
+            columns, body = ("", *columns), _with_sections(body, is_heading)
+        lines += map(_particulars if layout.is_pairs else partial(format_row, columns), body)
+        yield TextBlock(BlockKind.TABLE, "\n".join(lines), columns=columns)
 
 
 def _captions(rows: list[CellRow]) -> Iterator[str]:
     is_wide = max(sum(map(bool, row)) for row in rows) > 1
     while is_wide and len(rows) > 1 and sum(map(bool, rows[0])) == 1:
         yield next(value for value in rows.pop(0) if value)
+
+
+def _is_single(row: CellRow) -> bool:
+    """Whether a row is its first cell and nothing else."""
+    return bool(row and row[0]) and not any(row[1:])
+
+
+def _is_marked_single(row: CellRow) -> bool:
+    return _is_single(row) and isinstance(row[0], HeadCell)
+
+
+def _find_sections(rows: Sequence[CellRow]) -> Callable[[CellRow], bool] | None:
+    """What tells the headings within a table from its rows: single cells that alone are set apart, or that begin a table without gaps."""
+    marked, single = ([row for row in rows if is_heading(row)] for is_heading in (_is_marked_single, _is_single))
+    if 0 < 2 * len(marked) <= len(rows) and len(marked) == sum(isinstance(row[0], HeadCell) for row in rows if row):
+        return _is_marked_single
+    width = max(map(len, rows), default=0)
+    n_full = sum(sum(map(bool, row)) == width for row in rows)
+    is_first = bool(single) and single[0] is rows[0] and not is_value(rows[0][0]) and (len(single) > 1 or width > 2)
+    return _is_single if is_first and n_full >= max(_FULL_SHARE * (len(rows) - len(single)), len(single)) else None
+
+
+def _with_sections(rows: Iterable[CellRow], is_heading: Callable[[CellRow], bool]) -> Iterator[CellRow]:
+    """The rows below each heading within a table, with it before them; headings without rows stay as they are."""
+    section, headings = "", list[CellRow]()
+    for is_section, group in groupby(rows, key=is_heading):
+        if is_section:
+            headings = list(group)
+            section = " › ".join(row[0] for row in headings)
+        else:
+            headings = []
+            yield from ((section, *row) for row in group)
+    yield from (("", *row) for row in headings)
 
 
 def _particulars(row: CellRow) -> str:

@@ -1,24 +1,25 @@
 """Word documents: text with list numbers, notes, comments, form fields, tables, text boxes, charts, diagrams and inserted documents.
 
-Deleted and hidden text is left out. Headers and footers stand once, at the beginning and the end.
+Tracked deletions and hidden text are left out. Headers and footers stand once, at the beginning and the end.
 """
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
-from localrag.loaders.content import InnerFile, LoadOptions, OpenFile, ParsedFile, Unreadable, clean_text, decode, first_heading, number_in
+from localrag.loaders.content import InnerFile, LoadOptions, OpenFile, ParsedFile, Unreadable, number_in
+from localrag.loaders.document_tree import TextBlock, TextRun, apart, heading, inline_text, item, marked_text, paragraph, render
+from localrag.loaders.formulas import MATH_NS, after, office_formula
 from localrag.loaders.headers import HeadCell
-from localrag.loaders.html import html_content
 from localrag.loaders.inline_text import (
-    TextRun,
     checkbox,
     comment_line,
     embedded_files_line,
-    join_runs,
+    field_link,
     picture_text,
+    quoted_words,
     ruby_text,
     running_lines,
     symbol_text,
@@ -28,23 +29,26 @@ from localrag.loaders.open_xml import (
     CHART_NS,
     DIAGRAM_NS,
     DRAWING_NS,
-    MATH_NS,
     RELATION_NS,
     OpenXmlPackage,
     Relation,
-    chart_part_lines,
+    chart_blocks,
+    clicked_link,
     core_metadata,
-    diagram_part_lines,
-    drawing_text,
-    formula_text,
+    diagram_blocks,
+    drawing_texts,
+    external_target,
     open_package,
     parsed_file,
+    part_name,
 )
 from localrag.loaders.spans import CellRange, divides_first_row, fill_spans
-from localrag.loaders.tabular import HEADER_SAMPLE_ROWS, table_lines
+from localrag.loaders.tabular import HEADER_SAMPLE_ROWS, tables
 
 _WORD_2010_NS = "{http://schemas.microsoft.com/office/word/2010/wordml}"
 _PICTURE = f"*/{DRAWING_NS}graphic/{DRAWING_NS}graphicData/{{http://schemas.openxmlformats.org/drawingml/2006/picture}}pic"
+_WORD_2012_NS = "{http://schemas.microsoft.com/office/word/2012/wordml}"
+_PARAGRAPH_ID = f"{_WORD_2010_NS}paraId"
 _PLACED_NS = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
 _P, _R, _TBL, _TR, _TC = (f"{WORD_NS}{name}" for name in ("p", "r", "tbl", "tr", "tc"))
 _BOX = f"{WORD_NS}txbxContent"
@@ -64,65 +68,115 @@ _CHARACTERS = {
 _NOTES = {f"{WORD_NS}footnoteReference": "footnotes", f"{WORD_NS}endnoteReference": "endnotes"}
 _PAGE_FIELD = re.compile(r"\s*(?:PAGE|NUMPAGES|SECTIONPAGES)\b", re.IGNORECASE)
 _OBJECTS = (f"{CHART_NS}chart", f"{DIAGRAM_NS}relIds", _BOX, f"{DRAWING_NS}txBody")
-MAX_INSERTED_DEPTH = 3  # documents inserted into inserted documents
+_COMMENTED = tuple(f"{WORD_NS}{name}" for name in ("commentRangeStart", "commentRangeEnd", "t", "tab", "br", "p"))
+_SWITCHES = frozenset({"b", "strike", "dstrike", "vanish"})  # properties of text that are on or off
+_MAX_INHERITED = 10  # styles that a style is based on
+_MAX_HIGHLIGHTED = 0.8  # of the text, above which that is how the document looks
+_MAX_COMMENTED_CHARS = 200
+_MAX_INSTRUCTION_CHARS = 2000  # of a field
+_INSERTED = ((b"PK\x03\x04", ".docx"), (b"{\\rtf", ".rtf"), (b"<", ".html"))  # how documents inside a document begin
 
 
 @dataclass(slots=True)
 class _WordStyles:
-    """The styles of a document: heading levels and lists of paragraph styles, raised (1) or lowered (-1) text of character styles.
+    """The styles of a document: heading levels and lists of paragraph styles, and how each sets its text, see `_text_properties`.
 
-    `bold`: whether a style says that its text is bold. `table_parts`: the parts of a table that its style makes bold or fills.
+    `table_parts`: the parts of a table that its style makes bold or fills.
     """
 
     level: dict[str, int] = field(default_factory=dict)
     listed: dict[str, tuple[str, int]] = field(default_factory=dict)  # style id → (list, depth)
-    shift: dict[str, int] = field(default_factory=dict)
-    hidden: set[str] = field(default_factory=set)
-    bold: dict[str, bool] = field(default_factory=dict)
+    text: dict[str, dict[str, str]] = field(default_factory=dict)
     table_parts: dict[str, set[str]] = field(default_factory=dict)  # style id → `firstRow`, `firstCol`
 
 
 @dataclass(slots=True)
 class _Field:
-    """An open field. `value`: shown if it has no result, as with checkboxes."""
+    """An open field. `value`: shown if it has no result, as with checkboxes. `link`: the address of its result."""
 
     value: str = ""
     instruction: str = ""
+    link: str = ""
     is_result: bool = False
     has_text: bool = False
 
 
 def parse_docx(file: OpenFile, options: LoadOptions) -> ParsedFile:
     """Parse a Word document or template."""
-    return _parse_word(file, options, 0)
-
-
-def _parse_word(file: OpenFile, options: LoadOptions, depth: int) -> ParsedFile:
     package = open_package(file, "word/document.xml")
-    root = package.root(package.main)
-    body = root.find(f"{WORD_NS}body")
+    body = package.root(package.main).find(f"{WORD_NS}body")
     if body is None:
         raise Unreadable("damaged: it has no text", failed=True)
-    parts = {r.kind: r.target for r in package.relations(package.main).values() if not r.is_external}
+    relations = package.relations(package.main)
+    parts = {r.kind: r.target for r in relations.values() if not r.is_external}
     numbering = read_numbering(package.optional_root(parts.get("numbering", "")))
     styles = _read_styles(package.optional_root(parts.get("styles", "")), numbering)
-    reader = WordReader(package, package.relations(package.main), styles, numbering, options, depth)
+    reader = WordReader(package, relations, styles, numbering, options, _is_partly_highlighted(body))
+    return parsed_file(render(_document_blocks(body, reader, parts)), core_metadata(package))
+
+
+def _document_blocks(body: Any, reader: "WordReader", parts: Mapping[str, str]) -> Iterator[TextBlock]:
+    package = reader.package
     headers, footers = _running_texts(body, reader, package.optional_root(parts.get("settings", "")))
-    lines = [line for header in headers for line in ("", header)]
-    lines += ["", *reader.blocks(body)]
-    lines += reader.note_lines({kind: package.optional_root(parts.get(kind, "")) for kind in ("footnotes", "endnotes")})
-    lines += _comment_lines(package.optional_root(parts.get("comments", "")), reader)
-    lines += [line for text in (*embedded_files_line(package.embedded_names(package.main)), *footers) for line in ("", text)]
-    text = clean_text("\n".join(lines))
-    return parsed_file(text, core_metadata(package), first_heading(text))
+    yield from map(paragraph, headers)
+    yield from reader.blocks(body)
+    yield from reader.note_blocks({kind: parts.get(kind, "") for kind in ("footnotes", "endnotes")})
+    yield from _comment_blocks(body, reader, parts)
+    yield from map(paragraph, (*embedded_files_line(package.embedded_names(package.main)), *footers))
 
 
-def _comment_lines(root: Any, reader: "WordReader") -> Iterator[str]:
-    if root is not None:
-        for comment in root.iter(f"{WORD_NS}comment"):
-            if text := reader.flat_text(comment):
-                yield ""
-                yield comment_line(text, comment.get(f"{WORD_NS}author") or "", comment.get(f"{WORD_NS}date") or "")
+def _is_partly_highlighted(body: Any) -> bool:
+    """Whether a reader seems to have highlighted words, rather than the document being set on a colour."""
+    marked = [run for mark in body.iter(f"{WORD_NS}highlight") if (run := mark.getparent().getparent()) is not None and run.tag == _R]
+    if not marked:
+        return False
+    n_marked, n_all = (sum(len(t.text or "") for part in parts for t in part.iter(f"{WORD_NS}t")) for parts in (marked, [body]))
+    return n_marked < _MAX_HIGHLIGHTED * n_all
+
+
+def _is_highlighted(properties: Any) -> bool:
+    highlight = None if properties is None else properties.find(f"{WORD_NS}highlight")
+    return highlight is not None and word_value(highlight) not in {"none", "white"}
+
+
+def _commented_words(body: Any) -> dict[str, str]:
+    """Comment → the words it is about, which may begin and end in any paragraph or cell."""
+    words: dict[str, str] = {}
+    opened: dict[str, None] = {}
+    for element in body.iter(*_COMMENTED):
+        key = element.get(f"{WORD_NS}id") or ""
+        if element.tag == _COMMENTED[0]:
+            opened[key] = None
+        elif element.tag == _COMMENTED[1]:
+            opened.pop(key, None)
+        else:
+            for key in list(opened):
+                words[key] = words.get(key, "") + (element.text or "" if element.tag == _COMMENTED[2] else " ")
+                if len(words[key]) > _MAX_COMMENTED_CHARS:
+                    del opened[key]
+    return words
+
+
+def _comment_blocks(body: Any, reader: "WordReader", parts: Mapping[str, str]) -> Iterator[TextBlock]:
+    """The comments, each with the replies to it."""
+    name = parts.get("comments", "")
+    root, extended = (reader.package.optional_root(part) for part in (name, parts.get("commentsExtended", "")))
+    if root is None:
+        return
+    inner, words = reader.of_part(name), _commented_words(body)
+    answers = () if extended is None else extended.iter(f"{_WORD_2012_NS}commentEx")
+    answered = {e.get(f"{_WORD_2012_NS}paraId"): e.get(f"{_WORD_2012_NS}paraIdParent") for e in answers}
+    comments = list(root.iter(f"{WORD_NS}comment"))
+    place = {p.get(_PARAGRAPH_ID): n for n, comment in enumerate(comments) for p in comment.iter(_P)}
+    threads: dict[int, list[str]] = {}
+    for n, comment in enumerate(comments):
+        last = next((p.get(_PARAGRAPH_ID) for p in reversed(list(comment.iter(_P)))), None)
+        first = place.get(answered.get(last) or "", n)
+        signature = comment.get(f"{WORD_NS}author") or "", comment.get(f"{WORD_NS}date") or ""
+        about = "" if first != n else quoted_words(words.get(comment.get(f"{WORD_NS}id") or "", ""))
+        if text := inner.flat_text(comment):
+            threads.setdefault(first, []).append(comment_line(text, *signature, about, "Comment" if first == n else "Reply"))
+    yield from (paragraph("\n".join(lines)) for _, lines in sorted(threads.items()))
 
 
 def _running_texts(body: Any, reader: "WordReader", settings: Any) -> tuple[list[str], list[str]]:
@@ -134,13 +188,13 @@ def _running_texts(body: Any, reader: "WordReader", settings: Any) -> tuple[list
         has_first = is_on(section.find(f"{WORD_NS}titlePg"))
         shown = {"default", *["first"] * has_first, *["even"] * has_even}
         for reference in section.iterchildren(f"{WORD_NS}headerReference", f"{WORD_NS}footerReference"):
-            relation = reader.relations.get(reference.get(f"{RELATION_NS}id") or "")
-            if relation is None or relation.target in read or reference.get(f"{WORD_NS}type", "default") not in shown:
+            name = part_name(reader.relations, reference.get(f"{RELATION_NS}id"))
+            if name in read or reference.get(f"{WORD_NS}type", "default") not in shown:
                 continue
-            read.add(relation.target)
-            root = reader.package.optional_root(relation.target)
+            read.add(name)
+            root = reader.package.optional_root(name)
             if root is not None:
-                inner = WordReader(reader.package, reader.package.relations(relation.target), reader.styles, hides_page_numbers=True)
+                inner = replace(reader.of_part(name), hides_page_numbers=True, notes=[])
                 kind = "header" if reference.tag.endswith("headerReference") else "footer"
                 texts[kind] += [inner.paragraph_text(p) for p in root.iter(_P)]
     return running_lines("Header", texts["header"]), running_lines("Footer", texts["footer"])
@@ -162,15 +216,27 @@ def _read_styles(root: Any, numbering: ListNumbering) -> _WordStyles:
             depths[key] = _list_place(number, ("", 0))[1]  # in the list of the style that it is based on, if any
         elif number is not None or is_list:
             styles.listed[key] = _list_place(number, ("", 0), numbering.styles.get(key))
-        if (properties := style.find(f"{WORD_NS}rPr")) is not None and style.get(f"{WORD_NS}type") == "character":
-            _read_character_style(key, properties, styles)
-        _read_emphasis(key, style, styles)
-    for key in parents:
-        _inherit(key, parents, styles)
+        styles.text[key] = _text_properties(style.find(f"{WORD_NS}rPr"))
+        parts = (e for e in style.iterchildren(f"{WORD_NS}tblStylePr") if is_on(e.find(f"{WORD_NS}rPr/{WORD_NS}b")) or _is_filled(e))
+        styles.table_parts[key] = {str(e.get(f"{WORD_NS}type")) for e in parts}
+    _inherit(parents, styles)
     for key, depth in depths.items():
         if key in styles.listed:
             styles.listed[key] = styles.listed[key][0], depth
     return styles
+
+
+def _inherit(parents: Mapping[str, str], styles: _WordStyles) -> None:
+    """Give the styles what those have that they are based on."""
+    for key in parents:
+        parent = parents[key]
+        for _ in range(_MAX_INHERITED):
+            if parent in styles.level:
+                styles.level.setdefault(key, styles.level[parent])
+            if parent in styles.listed:
+                styles.listed.setdefault(key, styles.listed[parent])
+            styles.text[key] = styles.text.get(parent, {}) | styles.text[key]
+            parent = parents.get(parent, "")
 
 
 def _heading_level(name: str, outline: str) -> int:
@@ -180,34 +246,18 @@ def _heading_level(name: str, outline: str) -> int:
     return 1 if name == "title" else number_in(outline) + 1 if number_in(outline, 9) < 9 else 0
 
 
-def _read_character_style(key: str, properties: Any, styles: _WordStyles) -> None:
-    shift = _vertical_shift(properties)
-    if shift is not None:
-        styles.shift[key] = shift
-    if is_on(properties.find(f"{WORD_NS}vanish")):
-        styles.hidden.add(key)
-
-
-def _read_emphasis(key: str, style: Any, styles: _WordStyles) -> None:
-    if (bold := style.find(f"{WORD_NS}rPr/{WORD_NS}b")) is not None:
-        styles.bold[key] = is_on(bold)
-    parts = (e for e in style.iterchildren(f"{WORD_NS}tblStylePr") if is_on(e.find(f"{WORD_NS}rPr/{WORD_NS}b")) or _is_filled(e))
-    styles.table_parts[key] = {str(e.get(f"{WORD_NS}type")) for e in parts}
-
-
-def _inherit(key: str, parents: Mapping[str, str], styles: _WordStyles) -> None:
-    """Give a style what the styles have that it is based on."""
-    parent = parents[key]
-    for _ in range(10):
-        if parent in styles.level:
-            styles.level.setdefault(key, styles.level[parent])
-        if parent in styles.listed:
-            styles.listed.setdefault(key, styles.listed[parent])
-        if parent in styles.shift:
-            styles.shift.setdefault(key, styles.shift[parent])
-        if parent in styles.bold:
-            styles.bold.setdefault(key, styles.bold[parent])
-        parent = parents.get(parent, "")
+def _text_properties(properties: Any) -> dict[str, str]:
+    """How a run or style sets its text, as far as it says: its font, style and shift, and switches as `1` or empty."""
+    found: dict[str, str] = {}
+    for element in properties if properties is not None else ():
+        name = str(element.tag).removeprefix(WORD_NS)
+        if name in _SWITCHES:
+            found[name] = "1" * is_on(element)
+        elif name in {"rStyle", "vertAlign"}:
+            found[name] = word_value(element)
+        elif name == "rFonts":
+            found[name] = str(element.get(f"{WORD_NS}ascii") or element.get(f"{WORD_NS}hAnsi") or "")
+    return found
 
 
 def _list_place(numbering: Any, of_style: tuple[str, int], of_level: tuple[str, int] | None = None) -> tuple[str, int]:
@@ -220,11 +270,6 @@ def _list_place(numbering: Any, of_style: tuple[str, int], of_level: tuple[str, 
     return word_value(number) if number is not None else of_style[0], place
 
 
-def _vertical_shift(properties: Any) -> int | None:
-    element = properties.find(f"{WORD_NS}vertAlign")
-    return None if element is None else {"superscript": 1, "subscript": -1}.get(word_value(element), 0)
-
-
 @dataclass(slots=True)
 class WordReader:
     """Reads the text of a part of a Word document. `notes`: the (kind, id) of notes in the order of their references."""
@@ -234,20 +279,26 @@ class WordReader:
     styles: _WordStyles = field(default_factory=_WordStyles)
     numbering: ListNumbering = field(default_factory=lambda: ListNumbering({}, {}))
     options: LoadOptions = field(default_factory=LoadOptions)
-    depth: int = 0  # documents around this one
+    shows_highlights: bool = False
     hides_page_numbers: bool = False
+    style: str = ""  # of the current paragraph
+    before: str = ""  # the last text of it so far
     notes: list[tuple[str, str]] = field(default_factory=list)
     fields: list[_Field] = field(default_factory=list)
 
-    def blocks(self, parent: Any) -> Iterator[str]:
-        """The lines of paragraphs and tables, including content controls, text boxes and inserted documents."""
+    def of_part(self, name: str) -> "WordReader":
+        """The reader of another part of the document, which has relations of its own."""
+        return replace(self, relations=self.package.relations(name))
+
+    def blocks(self, parent: Any) -> Iterator[TextBlock]:
+        """Paragraphs and tables, including content controls, text boxes and inserted documents."""
         for child in parent:
             if child.tag == _P:
                 yield from self._paragraph(child)
             elif child.tag == _TBL:
-                yield from ("", *self._table(child), "")
+                yield from self._table(child)
             elif child.tag == f"{WORD_NS}altChunk":
-                yield from ("", self._inserted_text(child.get(f"{RELATION_NS}id") or ""), "")
+                yield from apart(self._inserted(child.get(f"{RELATION_NS}id") or ""))
             elif isinstance(child.tag, str) and child.tag not in _WITHOUT_TEXT:
                 yield from self.blocks(child)
 
@@ -258,31 +309,33 @@ class WordReader:
     def paragraph_text(self, p: Any) -> str:
         """The text of a paragraph, without its number and what is anchored in it."""
         self.fields.clear()
-        return join_runs(self._runs(p)).strip()
+        self.style, self.before = word_value(p.find(f"{WORD_NS}pPr/{WORD_NS}pStyle")), ""
+        return inline_text(self._runs(p)).strip()
 
-    def note_lines(self, roots: Mapping[str, Any]) -> Iterator[str]:
+    def note_blocks(self, names: Mapping[str, str]) -> Iterator[TextBlock]:
         """The notes in the order of their references; notes may have notes."""
+        roots = {kind: self.package.optional_root(name) for kind, name in names.items()}
+        readers = {kind: self.of_part(name) for kind, name in names.items()}
         texts = {kind: {n.get(f"{WORD_NS}id") or "": n for n in root} for kind, root in roots.items() if root is not None}
         n = 0
         while n < len(self.notes):
             kind, key = self.notes[n]
             note = texts.get(kind, {}).pop(key, None)
             n += 1
-            yield f"\n[{n}] {self.flat_text(note) if note is not None else ''}".rstrip()
+            yield paragraph(f"[{n}] {readers[kind].flat_text(note) if note is not None else ''}".rstrip())
 
-    def _paragraph(self, p: Any) -> Iterator[str]:
+    def _paragraph(self, p: Any) -> Iterator[TextBlock]:
         text = self.paragraph_text(p)
-        style = word_value(p.find(f"{WORD_NS}pPr/{WORD_NS}pStyle"))
+        style = self.style
         listed = self._listed(p, style)
         mark = self.numbering.next(*listed) if text and listed is not None else ""
         level = self.styles.level.get(style, 0)
         if text and level:
-            number_before = "" if mark in ("", "-") else f"{mark} "
-            yield f"\n{'#' * min(level, 6)} {number_before}{' '.join(text.split())}\n"
+            yield heading(level, text if mark in ("", "-") else f"{mark} {text}")
         elif text and listed is not None:
-            yield "  " * listed[1] + f"{mark} {text}"
+            yield item(listed[1], mark, text)
         elif text:
-            yield f"\n{text}\n"
+            yield paragraph(text)
         yield from self._objects(p)
 
     def _listed(self, p: Any, style: str) -> tuple[str, int] | None:
@@ -292,7 +345,7 @@ class WordReader:
         listed = _list_place(own, of_style or ("", 0)) if own is not None else of_style
         return None if listed and listed[0] == "0" else listed  # list 0 removes a style's number
 
-    def _objects(self, p: Any) -> Iterator[str]:
+    def _objects(self, p: Any) -> Iterator[TextBlock]:
         """The charts, diagrams and text boxes anchored in a paragraph."""
         for element in p.iter(*_OBJECTS):
             owner = list(takewhile(lambda a: a.tag != _P, element.iterancestors()))
@@ -301,76 +354,85 @@ class WordReader:
             if element.tag == _BOX:
                 yield from self.blocks(element)
             elif element.tag == f"{DRAWING_NS}txBody":
-                yield from (f"\n{text}\n" for inner in element.iterchildren(f"{DRAWING_NS}p") if (text := drawing_text(inner)))
+                yield from map(paragraph, drawing_texts(element, self.relations))
             elif element.tag == f"{DIAGRAM_NS}relIds":
-                yield from ("", *diagram_part_lines(self.package, self.relations, element.get(f"{RELATION_NS}dm") or ""), "")
+                yield from apart(diagram_blocks(self.package, part_name(self.relations, element.get(f"{RELATION_NS}dm"))))
             else:
-                yield from ("", *chart_part_lines(self.package, self.relations, element.get(f"{RELATION_NS}id") or ""), "")
+                yield from chart_blocks(self.package, part_name(self.relations, element.get(f"{RELATION_NS}id")))
 
-    def _inserted_text(self, relation_id: str) -> str:
-        """The text of a document that is inserted as a file of its own: HTML, RTF, Word or plain text."""
-        relation = self.relations.get(relation_id)
-        if relation is None or relation.is_external or self.depth >= MAX_INSERTED_DEPTH:
-            return ""
+    def _inserted(self, relation_id: str) -> Iterator[TextBlock]:
+        """A document that is inserted as a file of its own: HTML, RTF, Word or plain text, whatever its name."""
+        name, inner = part_name(self.relations, relation_id), self.options.inner
+        if not name or inner is None or inner.depth <= 1:
+            return
         try:
-            return _parse_inserted(relation.target, self.package.read(relation.target), self.options, self.depth + 1)
+            data = self.package.read(name)
+            suffix = next((suffix for start, suffix in _INSERTED if data.lstrip().startswith(start)), "")
+            options = replace(self.options, inner=replace(inner, depth=inner.depth - 1))
+            text = inner.parse(InnerFile(name + suffix, -1, data), options).text
         except (Unreadable, ValueError, KeyError, AttributeError, TypeError, IndexError):
-            return f"[{relation.target.rpartition('/')[2]} cannot be read]"
+            text = f"[{name.rpartition('/')[2]} cannot be read]"
+        for piece in text.split("\n\n"):
+            marks = re.match(r"(#{1,6}) (?=\S)", piece)
+            yield heading(len(marks[1]), piece[marks.end() :]) if marks else paragraph(piece)
 
-    def _runs(self, element: Any) -> Iterator[TextRun]:
+    def _runs(self, element: Any, link: str = "") -> Iterator[TextRun]:
+        """The runs in an element of a paragraph; `link`: the address that they lead to."""
         for child in element:
             if child.tag == _R:
-                yield from self._run(child)
+                yield from self._run(child, link)
             elif child.tag == f"{MATH_NS}oMath":
-                yield formula_text(child), 0
+                yield TextRun(after(self.before, office_formula(child)), link=link)
             elif child.tag == f"{WORD_NS}fldSimple":
-                if not (self.hides_page_numbers and _PAGE_FIELD.match(child.get(f"{WORD_NS}instr") or "")):
-                    yield from self._runs(child)
+                instruction = child.get(f"{WORD_NS}instr") or ""
+                if not (self.hides_page_numbers and _PAGE_FIELD.match(instruction)):
+                    yield from self._runs(child, field_link(instruction) or link)
+            elif child.tag == f"{WORD_NS}hyperlink":
+                target, anchor = external_target(self.relations, child.get(f"{RELATION_NS}id")), child.get(f"{WORD_NS}anchor")
+                yield from self._runs(child, f"{target}#{anchor}" if target and anchor else target)
             elif child.tag == f"{WORD_NS}sdt":
-                yield from self._content_control(child)
+                yield from self._content_control(child, link)
             elif child.tag not in _WITHOUT_TEXT and isinstance(child.tag, str):
-                yield from self._runs(child)
+                yield from self._runs(child, link)
 
-    def _content_control(self, control: Any) -> Iterator[TextRun]:
+    def _content_control(self, control: Any, link: str) -> Iterator[TextRun]:
         """The content of a control; for a checkbox without content, its state."""
-        runs = list(self._runs(control))
+        runs = list(self._runs(control, link))
         state = control.find(f"{WORD_NS}sdtPr/{_WORD_2010_NS}checkbox")
-        if state is not None and not any(text.strip() for text, _ in runs):
+        if state is not None and not any(run.text.strip() for run in runs):
             checked = state.find(f"{_WORD_2010_NS}checked")
             value = "0" if checked is None else str(checked.get(f"{_WORD_2010_NS}val") or "1")
-            runs = [(checkbox(value.lower() in {"1", "true", "on"}), 0)]
+            runs = [TextRun(checkbox(value.lower() in {"1", "true", "on"}))]
         yield from runs
 
-    def _format(self, properties: Any) -> tuple[int, str, bool]:
-        """Of the properties of a run: whether it is raised (1) or lowered (-1), its font, whether it is hidden."""
-        if properties is None:
-            return 0, "", False
-        style = word_value(properties.find(f"{WORD_NS}rStyle"))
-        own, hidden, fonts = _vertical_shift(properties), properties.find(f"{WORD_NS}vanish"), properties.find(f"{WORD_NS}rFonts")
-        font = "" if fonts is None else str(fonts.get(f"{WORD_NS}ascii") or fonts.get(f"{WORD_NS}hAnsi") or "")
-        is_hidden = style in self.styles.hidden if hidden is None else is_on(hidden)
-        return self.styles.shift.get(style, 0) if own is None else own, font, is_hidden
+    def _properties(self, run: Any) -> dict[str, str]:
+        """How a run is set: by the style of its paragraph, its own style, and what it says itself."""
+        own = _text_properties(run.find(f"{WORD_NS}rPr"))
+        return self.styles.text.get(self.style, {}) | self.styles.text.get(own.get("rStyle", ""), {}) | own
 
-    def _run(self, run: Any) -> Iterator[TextRun]:
-        shift, font, is_hidden = self._format(run.find(f"{WORD_NS}rPr"))
-        if is_hidden and run.find(f"{WORD_NS}fldChar") is None:
+    def _run(self, run: Any, link: str) -> Iterator[TextRun]:
+        style = self._properties(run)
+        if style.get("vanish") and run.find(f"{WORD_NS}fldChar") is None:
             return
+        is_highlighted = self.shows_highlights and _is_highlighted(run.find(f"{WORD_NS}rPr"))
+        shift = {"superscript": 1, "subscript": -1}.get(style.get("vertAlign", ""), 0)
+        is_struck = bool(style.get("strike") or style.get("dstrike"))
         has_own_mark = False  # the mark of a note that follows its reference as text
         for child in run:
             if child.tag in _NOTES:
                 if self._is_shown():
                     self.notes.append((_NOTES[child.tag], child.get(f"{WORD_NS}id") or ""))
-                    yield f" [{len(self.notes)}]", 0
+                    yield TextRun(f" [{len(self.notes)}]")
                 has_own_mark = str(child.get(f"{WORD_NS}customMarkFollows") or "0").lower() in {"1", "true", "on"}
             elif child.tag == f"{WORD_NS}fldChar":
                 yield from self._field_character(child)
-            elif child.tag == f"{WORD_NS}instrText":
-                if self.fields:
-                    self.fields[-1].instruction += (child.text or "")[:100]
-            elif self._is_shown() and not (has_own_mark and child.tag == f"{WORD_NS}t"):
-                for text in self._run_texts(child, font):
-                    self._note_field_text(text)
-                    yield text, shift
+            elif not self._is_shown() or child.tag == f"{WORD_NS}instrText":
+                self._add_instruction(child)
+            elif not (has_own_mark and child.tag == f"{WORD_NS}t"):
+                target = next((f.link for f in reversed(self.fields) if f.link), link)
+                for text in self._run_texts(child, style.get("rFonts", "")):
+                    self._note_text(text)
+                    yield TextRun(text, shift, target, is_struck, is_highlighted)
 
     def _run_texts(self, child: Any, font: str) -> Iterator[str]:
         """The texts of a child of a run."""
@@ -381,21 +443,30 @@ class WordReader:
         elif child.tag == f"{WORD_NS}sym":
             yield _symbol(child)
         elif child.tag == f"{WORD_NS}ruby":
-            yield ruby_text(*(join_runs(self._runs(part)) for part in _ruby_parts(child)))
+            yield ruby_text(*(inline_text(self._runs(part)) for part in _ruby_parts(child)))
         elif child.tag not in _WITHOUT_TEXT and isinstance(child.tag, str):
-            yield join_runs(self._runs(child))
-            if child.tag == f"{WORD_NS}drawing" and child.find(_PICTURE) is not None:
-                described = child.find(f"*/{_PLACED_NS}docPr")
-                text = "" if described is None else picture_text(described.get("descr") or "")
-                yield from [f" {text} "] if text else []
+            yield inline_text(self._runs(child))
+            described = child.find(f"*/{_PLACED_NS}docPr") if child.find(_PICTURE) is not None else None
+            text = "" if described is None else picture_text(described.get("descr") or "")
+            yield from [f" {marked_text(text, clicked_link(described, self.relations))} "] if text else []
 
     def _is_shown(self) -> bool:
         return all(f.is_result and not (self.hides_page_numbers and _PAGE_FIELD.match(f.instruction)) for f in self.fields)
 
-    def _note_field_text(self, text: str) -> None:
+    def _note_text(self, text: str) -> None:
+        """Remember a text that is shown, and the fields that it is in the results of."""
+        self.before = text or self.before
         if text.strip():
             for opened in self.fields:
                 opened.has_text = True
+
+    def _add_instruction(self, element: Any) -> None:
+        """Add a text to the instruction of the field that it belongs to; the result of a field within an instruction is part of it."""
+        if element.tag in {f"{WORD_NS}instrText", f"{WORD_NS}t"}:
+            for opened in reversed(self.fields):
+                if not opened.is_result:
+                    opened.instruction = (opened.instruction + (element.text or ""))[:_MAX_INSTRUCTION_CHARS]
+                    return
 
     def _field_character(self, element: Any) -> Iterator[TextRun]:
         """Begin, divide or end a field; a form field without a result shows its value."""
@@ -404,13 +475,14 @@ class WordReader:
             self.fields.append(_Field(_form_value(element)))
         elif kind == "separate" and self.fields:
             self.fields[-1].is_result = True
+            self.fields[-1].link = field_link(self.fields[-1].instruction)
         elif kind == "end" and self.fields:
             ended = self.fields.pop()
             if ended.value and not ended.has_text and self._is_shown():
-                self._note_field_text(ended.value)
-                yield ended.value, 0
+                self._note_text(ended.value)
+                yield TextRun(ended.value)
 
-    def _table(self, table: Any) -> Iterator[str]:
+    def _table(self, table: Any) -> Iterator[TextBlock]:
         """The rows of a table; for a layout table (one column, or nested tables) its blocks."""
         rows = [tr for tr in table.iter(_TR) if next(tr.iterancestors(_TBL)) is table and not _is_deleted_row(tr)]
         cells = [list(_cells(tr)) for tr in rows]
@@ -424,7 +496,7 @@ class WordReader:
         self._mark_heads(table, grid)
         n_header = sum(1 for _ in takewhile(_is_header_row, rows))
         likely = n_header > 0 or (width > 2 and not divides_first_row(grid, ranges))
-        yield from table_lines(fill_spans(enumerate(grid), ranges, n_header=n_header, likely=likely), likely=likely)
+        yield from tables(fill_spans(enumerate(grid), ranges, n_header=n_header, likely=likely), likely=likely)
         for row in cells:
             for tc, _ in row:
                 for p in tc.iter(_P):
@@ -475,17 +547,9 @@ class WordReader:
         """Whether a cell has a fill, or all its text is bold."""
         if _is_filled(tc.find(f"{WORD_NS}tcPr")):
             return True
+        self.style = next((word_value(e) for e in tc.iterfind(f"{_P}/{WORD_NS}pPr/{WORD_NS}pStyle")), "")
         written = [run for run in tc.iter(_R) if any((t.text or "").strip() for t in run.iterchildren(f"{WORD_NS}t"))]
-        return bool(written) and all(map(self._is_bold, written))
-
-    def _is_bold(self, run: Any) -> bool:
-        own = run.find(f"{WORD_NS}rPr/{WORD_NS}b")
-        if own is not None:
-            return is_on(own)
-        p = next(run.iterancestors(_P), None)
-        of_paragraph = "" if p is None else word_value(p.find(f"{WORD_NS}pPr/{WORD_NS}pStyle"))
-        style = word_value(run.find(f"{WORD_NS}rPr/{WORD_NS}rStyle"))
-        return self.styles.bold.get(style, False) or self.styles.bold.get(of_paragraph, False)
+        return bool(written) and all(self._properties(run).get("b") for run in written)
 
     def _cell_text(self, tc: Any) -> str:
         """The paragraphs of a cell on one line, with the numbers of numbered lists."""
@@ -494,29 +558,10 @@ class WordReader:
             if next(p.iterancestors(_BOX), None) is not None:
                 continue
             text = self.paragraph_text(p)
-            listed = self._listed(p, word_value(p.find(f"{WORD_NS}pPr/{WORD_NS}pStyle")))
+            listed = self._listed(p, self.style)
             mark = self.numbering.next(*listed) if text and listed is not None else "-"
             texts += [text if mark == "-" else f"{mark} {text}"] * bool(text)
         return " ".join(" ".join(texts).split())
-
-
-def _parse_inserted(name: str, data: bytes, options: LoadOptions, depth: int) -> str:
-    """The text of a document inside a document, by its suffix, or else by how it begins."""
-    from email import message_from_bytes
-
-    from localrag.loaders.rtf import parse_rtf
-
-    suffix = name.rpartition(".")[2].lower()
-    if data.startswith(b"PK\x03\x04"):
-        return _parse_word(InnerFile(name, -1, data), options, depth).text
-    if data.lstrip()[:5] == b"{\\rtf":
-        return parse_rtf(InnerFile(name, -1, data), options).text
-    if suffix in {"mht", "mhtml", "eml"}:
-        pages = [part for part in message_from_bytes(data).walk() if part.get_content_type() == "text/html"]
-        data = bytes(pages[0].get_payload(decode=True) or b"") if pages else b""
-        suffix = "html"
-    text = decode(data) if data else ""
-    return html_content(text).text if suffix in {"html", "htm", "xhtml", "xml"} or text.lstrip()[:1] == "<" else text
 
 
 def _is_filled(element: Any) -> bool:

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from localrag.loaders.content import Unreadable
-from localrag.loaders.inline_text import TextRun, checkbox, comment_line, join_runs, running_lines
+from localrag.loaders.document_tree import TextBlock, TextRun, heading, inline_text, item, paragraph
+from localrag.loaders.inline_text import checkbox, comment_line, field_link, running_lines
 from localrag.loaders.numbering import ListLevel, ListNumbering
 from localrag.loaders.spans import fill_spans
-from localrag.loaders.tabular import table_lines
+from localrag.loaders.tabular import tables
 
 _IDENT = 0xA5EC
 _ENCRYPTED, _SECOND_TABLE = 0x0100, 0x0200  # flags of the file's header
@@ -32,13 +33,15 @@ _NUMBER_FORMS = {
     255: "none",
 }
 _MAX_LISTS = 5000
-_RAISED, _DELETED, _HIDDEN = 0x2A48, 0x0800, 0x083C  # properties of characters
+_RAISED, _DELETED, _HIDDEN, _HIGHLIGHTED = 0x2A48, 0x0800, 0x083C, 0x2A0C  # properties of characters
+_STRUCK, _STRUCK_TWICE = 0x0837, 0x2A53
 _IN_TABLE, _ROW_END, _LIST, _LIST_LEVEL = 0x2416, 0x2417, 0x460B, 0x260A  # properties of paragraphs
 _OPERAND_BYTES = {0: 1, 1: 1, 2: 2, 3: 4, 4: 2, 5: 2, 7: 3}
 _TITLE = 62  # the number of the built-in style for titles
 _MAX_PAGES = 200_000  # pages of properties
 _CHARACTERS = {"\t": "\t", "\x0b": "\n", "\x0c": "\n", "\x1e": "-", "\xa0": "\xa0", "\x0e": "\n"}
 _LONG_OPERANDS = frozenset({0xD606, 0xD608})
+_MAX_INSTRUCTION_CHARS = 2000
 _CHECKED_FORM = "FORMCHECKBOX"
 
 
@@ -100,21 +103,20 @@ class Word97Document:
         self._numbering = self._read_lists()
         self._n_notes = 0
 
-    def lines(self) -> Iterator[str]:
-        """The lines of the document, with its headers before it, its notes, comments and footers after it."""
+    def blocks(self) -> Iterator[TextBlock]:
+        """The document, with its headers before it, its notes, comments and footers after it."""
         lengths = [max(n, 0) for n in (*self._lengths[3:10], *[0] * 7)][:7]  # text, footnotes, headers, macros, comments, endnotes, boxes
         starts = [sum(lengths[:n]) for n in range(8)]
         headers, footers = self._running_texts(starts[2], lengths[2])
-        yield from (line for text in headers for line in (text, ""))
+        yield from map(paragraph, headers)
         yield from self._blocks(list(self._read(starts[0], starts[1])))
-        boxes = [text for paragraph in self._read(starts[6], starts[7]) if (text := paragraph.text.strip())]
-        yield from (f"\n{text}\n" for text in boxes)
+        yield from (paragraph(box.text.strip()) for box in self._read(starts[6], starts[7]))
         notes = [*self._stories(_FOOTNOTES, starts[1], lengths[1]), *self._stories(_ENDNOTES, starts[5], lengths[5])]
-        yield from (f"\n[{n}] {text}" for n, text in enumerate(notes, 1))
+        yield from (paragraph(f"[{n}] {text}") for n, text in enumerate(notes, 1))
         authors = self._comment_authors()
         for n, text in enumerate(self._stories(_COMMENTS, starts[4], lengths[4])):
-            yield f"\n{comment_line(text, authors[n] if n < len(authors) else '', '')}"
-        yield from (line for text in footers for line in ("", text))
+            yield paragraph(comment_line(text, authors[n] if n < len(authors) else "", ""))
+        yield from map(paragraph, footers)
 
     def _table_bytes(self, index: int) -> bytes:
         """A table of the document, by its position in the header."""
@@ -182,8 +184,7 @@ class Word97Document:
             length = max(positions[k + 1] - positions[k], 0)
             place, width = ((packed & 0x3FFFFFFF) // 2, 1) if packed & 0x40000000 else (packed & 0x3FFFFFFF, 2)
             data_of_piece = self._main[place : place + length * width]
-            text = data_of_piece.decode("cp1252" if width == 1 else "utf-16-le", "replace")
-            yield _Piece(positions[k], text if len(text) == len(data_of_piece) // width else _by_units(data_of_piece), place, width)
+            yield _Piece(positions[k], data_of_piece.decode("cp1252" if width == 1 else "utf-16-le", "replace"), place, width)
 
     def _read_properties(self, index: int) -> _FormatRuns:
         """The properties of paragraphs or characters, from the pages that a table names."""
@@ -201,32 +202,35 @@ class Word97Document:
     def _read(self, start: int, end: int) -> Iterator[_Paragraph]:
         """The paragraphs of a range of characters."""
         runs: list[TextRun] = []
-        fields: list[list[str]] = []  # open fields: the instruction of each, and None behind it once its result has begun
+        fields: list[list[str]] = []  # open fields: the instruction of each, whether its result has begun, and the address it leads to
         for character, place in self._characters_of(start, end):
             _, values = self._characters.at(place)
             if character in "\r\x07":
-                style, paragraph = self._paragraphs.at(place)
-                yield _Paragraph(join_runs(runs), character, style, paragraph)
+                style, properties = self._paragraphs.at(place)
+                yield _Paragraph(inline_text(runs), character, style, properties)
                 runs, fields = [], []
             elif values.get(_DELETED) or (values.get(_HIDDEN) and character not in "\x13\x14\x15"):
                 continue
             else:
                 shift = {1: 1, 2: -1}.get(values.get(_RAISED, 0), 0)
-                runs += [(text, shift if text == character else 0) for text in self._shown(character, fields)]
+                is_struck, is_highlighted = bool(values.get(_STRUCK) or values.get(_STRUCK_TWICE)), bool(values.get(_HIGHLIGHTED))
+                for text in self._shown(character, fields):
+                    link = next((opened[2] for opened in reversed(fields) if opened[2]), "")
+                    runs.append(TextRun(text, shift if text == character else 0, link, is_struck, is_highlighted))
         if runs:
-            yield _Paragraph(join_runs(runs), "\r", 0, {})
+            yield _Paragraph(inline_text(runs), "\r", 0, {})
 
     def _shown(self, character: str, fields: list[list[str]]) -> Iterator[str]:
         """What is shown for a character: nothing for the instruction of a field, a number for the mark of a note."""
         if character == "\x13":
-            fields.append(["", ""])
+            fields.append(["", "", ""])
         elif character == "\x14" and fields:
-            fields[-1][1] = "result"
+            fields[-1][1:] = "result", field_link(fields[-1][0])
         elif character == "\x15" and fields:
             if fields.pop()[0].strip().upper().startswith(_CHECKED_FORM):
                 yield checkbox(False)
         elif fields and not all(opened[1] for opened in fields):
-            fields[-1][0] += character if len(fields[-1][0]) < 100 else ""
+            fields[-1][0] += character if len(fields[-1][0]) < _MAX_INSTRUCTION_CHARS else ""
         elif character == "\x02":
             self._n_notes += 1
             yield f" [{self._n_notes}]"
@@ -244,32 +248,32 @@ class Word97Document:
             for n, character in enumerate(piece.text[first : max(end - piece.start, 0)], first):
                 yield character, piece.place + n * piece.width
 
-    def _blocks(self, paragraphs: list[_Paragraph]) -> Iterator[str]:
+    def _blocks(self, paragraphs: list[_Paragraph]) -> Iterator[TextBlock]:
         row: list[list[str]] = [[]]
         grid: list[list[str]] = []
-        for n, paragraph in enumerate(paragraphs):
-            if paragraph.mark == "\x07" and (paragraph.values.get(_ROW_END) or self._ends_row(paragraphs, n, row)):
+        for n, read in enumerate(paragraphs):
+            if read.mark == "\x07" and (read.values.get(_ROW_END) or self._ends_row(paragraphs, n, row)):
                 grid.append([" ".join(" ".join(cell).split()) for cell in row[:-1]])
                 row = [[]]
-            elif paragraph.mark == "\x07" or (paragraph.values.get(_IN_TABLE) and paragraph.text):
-                row[-1].append(paragraph.text)
-                row += [[]] if paragraph.mark == "\x07" else []
+            elif read.mark == "\x07" or (read.values.get(_IN_TABLE) and read.text):
+                row[-1].append(read.text)
+                row += [[]] if read.mark == "\x07" else []
             else:
-                yield from _grid_lines(grid)
+                yield from _tables(grid)
                 grid = []
-                yield self._block(paragraph)
-        yield from _grid_lines(grid)
+                yield self._block(read)
+        yield from _tables(grid)
 
-    def _block(self, paragraph: _Paragraph) -> str:
-        """A paragraph as a line: a heading, an item of a list, or a paragraph."""
-        text = paragraph.text.strip()
-        level = self._levels.get(paragraph.style, 0)
+    def _block(self, read: _Paragraph) -> TextBlock:
+        """A paragraph as a heading, an item of a list, or a paragraph."""
+        text = read.text.strip()
+        level = self._levels.get(read.style, 0)
         if text and level:
-            return f"\n{'#' * min(level, 6)} {' '.join(text.split())}\n"
-        if text and (number := paragraph.values.get(_LIST)):
-            depth = min(paragraph.values.get(_LIST_LEVEL, 0), 8)
-            return f"{'  ' * depth}{self._numbering.next(str(number), depth)} {text}"
-        return f"\n{text}\n" if text else ""
+            return heading(level, text)
+        if text and (number := read.values.get(_LIST)):
+            depth = min(read.values.get(_LIST_LEVEL, 0), 8)
+            return item(depth, self._numbering.next(str(number), depth), text)
+        return paragraph(text)
 
     def _ends_row(self, paragraphs: list[_Paragraph], n: int, row: list[list[str]]) -> bool:
         """Whether an empty cell is in fact the end of a row, in a file that does not say where rows end."""
@@ -284,7 +288,7 @@ class Word97Document:
         texts: list[str] = []
         for first, last in pairwise(positions):
             if last > first:
-                shown = "".join(f"{paragraph.text} " for paragraph in self._read(start + first, start + last))
+                shown = "".join(f"{part.text} " for part in self._read(start + first, start + last))
                 texts.append(" ".join(shown.replace(f" [{self._n_notes}]", "").split()))
         self._n_notes = before
         return [text for text in texts if text]
@@ -308,17 +312,8 @@ class Word97Document:
         for n, (first, last) in enumerate(pairwise(positions[6:])):
             if last > first:  # in each section: header of even and odd pages, footer of even and odd pages, those of the first page
                 kind = n % 6 in {2, 3, 5}
-                texts[kind].extend(paragraph.text.strip() for paragraph in self._read(start + first, start + last))
+                texts[kind].extend(part.text.strip() for part in self._read(start + first, start + last))
         return running_lines("Header", texts[0]), running_lines("Footer", texts[1])
-
-
-def _by_units(data: bytes) -> str:
-    """UTF-16 with a character for each two bytes, so that positions hold also behind characters of four bytes."""
-    return (
-        "".join(map(chr, struct.unpack(f"<{len(data) // 2}H", data[: len(data) // 2 * 2])))
-        .encode("utf-16-le", "surrogatepass")
-        .decode("utf-16-le", "replace")
-    )
 
 
 def _page_runs(page: bytes, *, is_paragraph: bool) -> Iterator[tuple[int, int, tuple[int, dict[int, int]]]]:
@@ -368,7 +363,7 @@ def _list_level(data: bytes, place: int) -> tuple[ListLevel, int]:
     return ListLevel(_NUMBER_FORMS.get(form, "decimal"), text, min(max(start, 0), 1_000_000)), place + 2 + 2 * size
 
 
-def _grid_lines(grid: list[list[str]]) -> Iterator[str]:
+def _tables(grid: list[list[str]]) -> Iterator[TextBlock]:
     if grid:
         likely = max(map(len, grid)) > 2
-        yield from ("", *table_lines(fill_spans(enumerate(grid), (), likely=likely), likely=likely), "")
+        yield from tables(fill_spans(enumerate(grid), (), likely=likely), likely=likely)

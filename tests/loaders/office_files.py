@@ -19,10 +19,14 @@ NAMES = (
 )
 
 
+EXTERNAL = ' TargetMode="External"'
+
+
 def relationships(relations):
     """A .rels part of id → (kind or full type, target)."""
     rows = (
-        f'<Relationship Id="{key}" Type="{kind if "/" in kind else f"{R}/{kind}"}" Target="{target}"/>'
+        f'<Relationship Id="{key}" Type="{kind if "/" in kind else f"{R}/{kind}"}" Target="{target}"'
+        f"{EXTERNAL if kind == 'hyperlink' else ''}/>"
         for key, (kind, target) in relations.items()
     )
     return f'<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">{"".join(rows)}</Relationships>'
@@ -242,8 +246,8 @@ def ole(streams):
     return head + b"".join(sectors) + table
 
 
-def xls(rows, *, formats=(), merged=(), bold_rows=()):
-    """A workbook of Excel 97: rows of texts or (number, index of its format); `bold_rows`: those whose texts are bold."""
+def xls(rows, *, formats=(), merged=(), bold_rows=(), struck_rows=()):
+    """A workbook of Excel 97: rows of texts or (number, index of its format); those whose texts are bold, and struck through."""
 
     def record(kind, data):
         return struct.pack("<HH", kind, len(data)) + data
@@ -251,24 +255,30 @@ def xls(rows, *, formats=(), merged=(), bold_rows=()):
     def string(text):
         return struct.pack("<HB", len(text), 1) + text.encode("utf-16-le")
 
-    font, bold = (
-        record(0x31, struct.pack("<HHHHHBBBB", 200, 0, 0x7FFF, weight, 0, 0, 0, 0, 0) + struct.pack("<BB", 5, 0) + b"Arial")
-        for weight in (400, 700)
+    font, bold, struck = (
+        record(0x31, struct.pack("<HHHHHBBBB", 200, options, 0x7FFF, weight, 0, 0, 0, 0, 0) + struct.pack("<BB", 5, 0) + b"Arial")
+        for options, weight in ((0, 400), (0, 700), (8, 400))
     )
     styles = b"".join(record(0x41E, struct.pack("<H", 164 + n) + string(code)) for n, code in enumerate(formats))
     styles += b"".join(record(0xE0, struct.pack("<HHH", 0, key, 0) + bytes(14)) for key in (0, *(164 + n for n in range(len(formats)))))
-    styles += record(0xE0, struct.pack("<HHH", 5, 0, 0) + bytes(14))  # of the bold font: there is none of number 4
+    for number in (5, 6):  # of the bold and the struck font: there is none of number 4
+        styles += record(0xE0, struct.pack("<HHH", number, 0, 0) + bytes(14))
     cells = b""
     for n, row in enumerate(rows):
         for column, value in enumerate(row):
             if isinstance(value, tuple):
                 cells += record(0x203, struct.pack("<HHHd", n, column, value[1] + 1, value[0]))
             elif value:
-                style = len(formats) + 1 if n in bold_rows else 0
+                style = len(formats) + 1 if n in bold_rows else len(formats) + 2 if n in struck_rows else 0
                 cells += record(0x204, struct.pack("<HHH", n, column, style) + string(value))
     ranges = record(0xE5, struct.pack("<H", len(merged)) + b"".join(struct.pack("<HHHH", *four) for four in merged))
     begin = (
-        record(0x809, struct.pack("<HHHHII", 0x600, 5, 0, 1997, 0, 6)) + record(0x42, struct.pack("<H", 1200)) + font * 4 + bold + styles
+        record(0x809, struct.pack("<HHHHII", 0x600, 5, 0, 1997, 0, 6))
+        + record(0x42, struct.pack("<H", 1200))
+        + font * 4
+        + bold
+        + struck
+        + styles
     )
     sheet = record(0x809, struct.pack("<HHHHII", 0x600, 0x10, 0, 1997, 0, 6)) + cells + ranges + record(0x0A, b"")
     name = struct.pack("<BB", 4, 0) + b"Toll"

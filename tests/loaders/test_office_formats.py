@@ -288,6 +288,121 @@ FORMULAS = [
     ["Tar", 40, '<c><f t="shared" si="0">_xlfn.CEILING(B3)</f><v></v></c>'],
     ["Oak", 10, '<c><f t="shared" si="0"/></c>'],
 ]
+PLOTS, WATER = "https://tarn.example/plots?y=2031", "https://tarn.example/water"
+LINKED = {"l": ("hyperlink", PLOTS), "m": ("hyperlink", "mailto:edda@tarn.example")}
+WORD_LINKS = p(
+    "Ask by ",
+    f'<w:hyperlink r:id="l" w:anchor="top">{run("the ")}{run("form", "<w:b/>")}</w:hyperlink>',
+    " or ",
+    f'<w:hyperlink r:id="m">{run("write")}</w:hyperlink>',
+    ", see ",
+    f'<w:hyperlink w:anchor="p2">{run("below")}</w:hyperlink>',
+)
+WORD_LINKS += p("Water: ", field(f'HYPERLINK "{WATER}" \\t "_blank"', "the ", "shed"), ", ", field('HYPERLINK \\l "p2"', "below"), FOOTNOTE)
+WORD_LINKS += p(f'<w:fldSimple w:instr="HYPERLINK &quot;{WATER}&quot;">{run("shed")}</w:fldSimple>', f" {WATER}")
+WORD_LINKS += p(
+    '<w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText>HYPERLINK "</w:instrText></w:r>', field("MERGEFIELD a", WATER),
+    '<w:r><w:instrText>"</w:instrText></w:r><w:r><w:fldChar w:fldCharType="separate"/></w:r>', field("REF b", "tap"),
+    '<w:r><w:fldChar w:fldCharType="end"/></w:r>',
+)  # fmt: skip
+LINKED_NOTE = NOTES.replace("At the bow.", "</w:t></w:r><w:hyperlink r:id='n'><w:r><w:t>Plan</w:t></w:r></w:hyperlink><w:r><w:t>")
+LINKED_NOTES = {
+    "word/footnotes.xml": LINKED_NOTE,
+    "word/_rels/footnotes.xml.rels": made.relationships({"n": ("hyperlink", "https://tarn.example/plan")}),
+}
+STRIKING = (
+    f'<w:styles {NAMES}><w:style w:type="character" w:styleId="Out"><w:name w:val="out"/><w:rPr><w:strike/></w:rPr></w:style>'
+    '<w:style w:type="character" w:styleId="Gone"><w:name w:val="gone"/><w:basedOn w:val="Out"/></w:style>'
+    '<w:style w:type="paragraph" w:styleId="Void"><w:name w:val="void"/><w:rPr><w:dstrike/></w:rPr></w:style></w:styles>'
+)
+STRUCK = p(
+    "A cart pays ", run("14", "<w:strike/>"), run(" crowns", "<w:dstrike/>"), " 19 crowns, ", run("a dog 2", '<w:rStyle w:val="Gone"/>')
+)
+STRUCK += p("Void, but ", run("not this", '<w:dstrike w:val="0"/>'), style="Void")
+YELLOW = '<w:highlight w:val="yellow"/>'
+HIGHLIGHTED = p(
+    "The landlord ", run("repairs ", YELLOW), run("the roof", YELLOW), " and ", run("paints", '<w:highlight w:val="none"/>'), " it."
+)
+
+
+def commented(key, *texts):
+    """Paragraphs in which a comment is about the second half of the first and the first half of the last."""
+    begin, end = (f'<w:commentRange{one} w:id="{key}"/>' for one in ("Start", "End"))
+    return p(texts[0], begin, texts[1]) + "".join(map(p, texts[2:-2])) + p(texts[-2], end, texts[-1])
+
+
+def word_comment(key, author, text, paragraph):
+    inner = p(text).replace("<w:p>", f'<w:p w14:paraId="{paragraph}">')
+    return f'<w:comment w:id="{key}" w:author="{author}" w:date="2031-03-01T10:00:00Z">{inner}</w:comment>'
+
+
+THREADS = {
+    "word/c.xml": f"<w:comments {NAMES}>{word_comment(0, 'Ane', 'Too high.', 'A')}{word_comment(1, 'Bo', 'Why?', 'B')}"
+    f"{word_comment(2, 'Una', 'I agree.', 'C')}</w:comments>",
+    "word/x.xml": '<w15:commentsEx xmlns:w15="http://schemas.microsoft.com/office/word/2012/wordml"><w15:commentEx w15:paraId="A"/>'
+    '<w15:commentEx w15:paraId="B"/><w15:commentEx w15:paraId="C" w15:paraIdParent="A"/></w15:commentsEx>',
+}
+THREADED = docx(
+    commented(0, "The rent is ", "900 crowns", " a month", ".") + commented(1, "The ", "deposit", "", " is low."),
+    {"c": ("comments", "c.xml"), "x": ("http://x/2011/commentsExtended", "x.xml")},
+    THREADS,
+)
+
+
+def math(*parts):
+    """A formula of Word; parts are texts, or XML."""
+    return f"<m:oMath>{''.join(map(term, parts))}</m:oMath>"
+
+
+def term(part):
+    return part if part.startswith("<") else f"<m:r><m:t>{part}</m:t></m:r>"
+
+
+def built(tag, properties="", **parts):
+    """A structure of a formula, with the names of its parts."""
+    inner = "".join(
+        f"<m:{name}>{''.join(map(term, (part,) if isinstance(part, str) else part))}</m:{name}>" for name, part in parts.items()
+    )
+    return f"<m:{tag}><m:{tag}Pr>{properties}</m:{tag}Pr>{inner}</m:{tag}>"
+
+
+MATRIX = f"<m:m>{''.join(f'<m:mr><m:e>{term(a)}</m:e><m:e>{term(b)}</m:e></m:mr>' for a, b in ('10', '01'))}</m:m>"
+WORD_FORMULAS = {
+    "3/8": math(built("f", num="3", den="8")),
+    "2 1/4 inch": math("2", built("f", num="1", den="4")) + run(" inch"),
+    "10^5 x_i^2 y": math(built("sSup", e="10", sup="5"), " ", built("sSubSup", e="x", sub="i", sup="2"), "y"),
+    "(a+b)/2": math(built("f", num="a+b", den="2")),
+    "√(2) √[3](x)": math(built("rad", deg="", e="2"), " ", built("rad", deg="3", e="x")),
+    "∑_(i=1)^n i": math(built("nary", '<m:chr m:val="∑"/>', sub="i=1", sup="n", e="i")),
+    "[1, 0; 0, 1]": math(built("d", '<m:begChr m:val="["/><m:endChr m:val="]"/>', e=MATRIX)),
+    "v⃗ y\u0305": math(built("acc", '<m:chr m:val="⃗"/>', e="v"), " ", built("bar", '<m:pos m:val="top"/>', e="y")),
+    "lim_(x→0) sin x": math(built("func", fName=built("limLow", e="lim", lim="x→0"), e=built("func", fName="sin", e="x"))),
+}
+SLIDE_LINKS = shape(
+    '<a:r><a:t>Fill in </a:t></a:r><a:r><a:rPr><a:hlinkClick r:id="l"/></a:rPr><a:t>the form</a:t></a:r>'
+    '<a:r><a:rPr strike="sngStrike"/><a:t> soon</a:t></a:r><a:r><a:rPr strike="noStrike"/><a:t> now</a:t></a:r>'
+)
+SLIDE_LINKS += (
+    '<p:sp><p:nvSpPr><p:cNvPr id="7" name=""><a:hlinkClick r:id="m"/></p:cNvPr></p:nvSpPr>'
+    f"<p:txBody>{made.ap('Write to us')}{made.ap('Next slide')}</p:txBody></p:sp>"
+)
+SLIDE_REMARK = (
+    '<p188:cmLst xmlns:p188="urn:p" xmlns:ac="urn:a" xmlns:a="urn:d"><p188:cm created="2031-03-01T10:00:00"><ac:txMkLst><ac:spMk id="7"/>'
+    '<ac:txMk cp="12" len="4"/></ac:txMkLst><p188:replyLst><p188:reply><p188:txBody><a:t>Done.</a:t></p188:txBody></p188:reply>'
+    "</p188:replyLst><p188:txBody><a:t>Which?</a:t></p188:txBody></p188:cm></p188:cmLst>"
+)
+SHEET_LINKS = (
+    '<hyperlinks><hyperlink ref="A2" r:id="l" location="top"/><hyperlink ref="B2:B3" r:id="m"/><hyperlink ref="A3" location="Toll!A1"/>'
+    "</hyperlinks>"
+)
+LINKED_ROWS = [["Form", "Keeper", "Page"], ["Plots", "Edda", f'<c><f>HYPERLINK("{WATER}","tap")</f><v></v></c>'],
+               ["Sheds", "Olav", f'<c t="str"><f>IF(A1,HYPERLINK("{WATER}", A2))</f><v>open</v></c>']]  # fmt: skip
+STRUCK_FONTS = {
+    "xl/styles.xml": f'<styleSheet xmlns="{made.S}"><fonts><font/><font><strike/></font><font><strike val="0"/></font></fonts><cellXfs>'
+    + "".join(f'<xf fontId="{n}"/>' for n in range(3)) + "</cellXfs></styleSheet>"
+}  # fmt: skip
+STRUCK_RICH = "<r><t>pays </t></r><r><rPr><strike/></rPr><t>14</t></r><r><t> 19</t></r>"
+STRUCK_ROW = ['<c s="1" t="inlineStr"><is><t>Dog</t></is></c>', '<c s="2"><v>2</v></c>', f'<c t="inlineStr"><is>{STRUCK_RICH}</is></c>']
 OLD_TABLE = "Rates\rZone\x07Class\x07Rate\x07\x07Inner\x07small\x0712\x07\x07Paid \x13 DATE \x144 May\x15 for X\x1eray\x0bsalt\x1fworks.\r"
 HUGE_COUNT = made.summary(b"Tolls", b"Ane", 0)
 HUGE_COUNT = HUGE_COUNT[:52] + struct.pack("<I", 0xFFFFFFFF) + HUGE_COUNT[56:]
@@ -367,9 +482,9 @@ TEXTS = [
      pptx(GROUP + STEPS + shape("Pilots", kind="title"), relations={"n": ("notesSlide", "../n.xml")}, parts={"ppt/n.xml": SPEAKER}),
      "# Pilots\n\nIn a group.\n\nDeeper.\n\nStep one.\n\nStep two.\n\nNotes: Speak slowly."),
     ("slides.odp", odf("presentation", ODF_SLIDE), "# Pilots\n\nStep one.\n\nNotes: Speak slowly."),
-    # A cell that spans columns of a table with a header is in each; a heading within the table and the caption stay on their own.
+    # A cell that spans columns of a table with a header is in each; a heading within the table is said of the rows below it.
     ("columns.xlsx", xlsx(SPANNING_ROWS, merged("A1:C1", "A3:C3", "B4:C4")),
-     "# Toll\n\nCatches\nPort: North coast\nPort: Ness · Herring: closed · Cod: closed\nPort: Wessel · Herring: 388 · Cod: 140"),
+     "# Toll\n\nCatches\nNorth coast · Port: Ness · Herring: closed · Cod: closed\nNorth coast · Port: Wessel · Herring: 388 · Cod: 140"),
     # Two rows of a form that each begin with a label are no header, and nothing is repeated in them.
     ("labels.docx",
      docx(table(cell("Name") + cell("Ane Holt", '<w:gridSpan w:val="2"/>'), cell("Port") + cell("Ness") + cell("east"),
@@ -394,6 +509,34 @@ TEXTS = [
     # Old documents: rows with their headers, of a field its result; breaks, hyphens and hidden characters as in newer ones.
     ("table.doc", made.doc(OLD_TABLE), "Rates\n\nZone: Inner · Class: small · Rate: 12\n\nPaid 4 May for X-ray\nsaltworks."),
     ("count.doc", made.doc("Text.\r", HUGE_COUNT), "Text."),  # properties are read as far as they are there
+    # A link is followed by its address, also in notes and fields, unless it leads within the document or its words are the address.
+    ("links.docx", docx(WORD_LINKS, LINKED | {"f": ("footnotes", "footnotes.xml")}, LINKED_NOTES),
+     f"Ask by the form ({PLOTS}#top) or write (edda@tarn.example), see below\n\nWater: the shed ({WATER}), below [1]\n\n"
+     f"shed ({WATER}) {WATER}\n\ntap ({WATER})\n\n[1] Plan (https://tarn.example/plan)"),
+    ("links.pptx", pptx(SLIDE_LINKS, relations=LINKED | {"c": ("comments", "../c.xml")}, parts={"ppt/c.xml": SLIDE_REMARK}),
+     f"Fill in the form ({PLOTS}) ~~soon~~ now\n\nWrite to us\nNext slide (edda@tarn.example)\n\n"
+     "Comment on “Next”, 2031-03-01: Which?\n\nReply: Done."),
+    ("links.xlsx", xlsx(LINKED_ROWS, SHEET_LINKS, relations=LINKED),
+     f"# Toll\n\nForm: Plots ({PLOTS}#top) · Keeper: Edda (edda@tarn.example) · Page: tap ({WATER})\n"
+     f"Form: Sheds · Keeper: Olav (edda@tarn.example) · Page: open ({WATER})"),
+    # What is struck through is said to be, also by a style and by one that is based on it.
+    ("struck.docx", docx(STRUCK, parts={"word/styles.xml": STRIKING}),
+     "A cart pays ~~14 crowns~~ 19 crowns, ~~a dog 2~~\n\n~~Void, but~~ not this"),
+    ("struck.xlsx", xlsx([["Rider", "Fare", "Note"], STRUCK_ROW], parts=STRUCK_FONTS),
+     "# Toll\n\nRider: ~~Dog~~ · Fare: 2 · Note: pays ~~14~~ 19"),
+    ("struck.xls", made.xls([["Rider", "Fare", "Note"], ["Dog", "free", "in May"], ["Cart", "31", "no"]], struck_rows=[1]),
+     "# Toll\n\nRider: ~~Dog~~ · Fare: ~~free~~ · Note: ~~in May~~\nRider: Cart · Fare: 31 · Note: no"),
+    ("link.doc", made.doc(f'See \x13 HYPERLINK "{WATER}" \x14the shed\x15.\r'), f"See the shed ({WATER})."),
+    # What a reader has highlighted is marked, unless it is the whole text.
+    ("highlights.docx", docx(HIGHLIGHTED), "The landlord ==repairs the roof== and paints it."),
+    ("yellow.docx", docx(p(run("All of it.", YELLOW))), "All of it."),
+    # Comments name the words they are about, which may end in another paragraph; replies are below what they answer.
+    ("threads.docx", THREADED,
+     "The rent is 900 crowns\n\na month.\n\nThe deposit\n\nis low.\n\nComment by Ane on “900 crowns a month”, 2031-03-01: Too high.\n"
+     "Reply by Una, 2031-03-01: I agree.\n\nComment by Bo on “deposit”, 2031-03-01: Why?"),
+    # Formulas are written on one line, a fraction apart from a number before it, also one in the text.
+    *((f"{text}.docx", docx(p(formula)), text) for text, formula in WORD_FORMULAS.items()),
+    ("number.docx", docx(p("2", math(built("f", num="1", den="4")), " m")), "2 1/4 m"),
     # A damaged part loses no other: a style sheet, list, comment, note or slide.
     ("damaged.docx", docx(p("Text", FOOTNOTE, number=(1, 0)), BROKEN_PARTS, {f"word/{n}": "<not" for _, n in BROKEN_PARTS.values()}),
      "- Text [1]\n\n[1]"),

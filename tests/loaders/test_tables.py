@@ -7,7 +7,7 @@ import pytest
 
 from localrag.loaders.delimited import find_delimiter, split_rows
 from localrag.loaders.headers import HeadCell, find_layout
-from localrag.loaders.sheet_tables import sheet_lines
+from localrag.loaders.sheet_tables import sheet_blocks
 from localrag.loaders.spans import CellRange
 from localrag.loaders.tabular import table_lines
 from tests.loaders import office_files as made
@@ -156,6 +156,15 @@ LINES = {
     "notes below": (
         "Boat,Cod,Eel\nSkua,7,8\nTern,9,1\n,,\nWithout the catch of the strangers.,,", {},
         "Boat: Skua · Cod: 7 · Eel: 8\nBoat: Tern · Cod: 9 · Eel: 1\n\nWithout the catch of the strangers."),
+    # Rows of one cell between others are headings of those below them, if they begin the table or are set apart.
+    "sections": (
+        "Berth,Fee,Days\nNorth,,\nA1,12,3\nA2,14,5\nSouth,,\nB1,9,2", {},
+        "North · Berth: A1 · Fee: 12 · Days: 3\nNorth · Berth: A2 · Fee: 14 · Days: 5\nSouth · Berth: B1 · Fee: 9 · Days: 2"),
+    "marked sections": (
+        "Berth,Fee\nA1,12\n*South quay,\nB1,\nB2,9", {}, "Berth: A1 · Fee: 12\nSouth quay · Berth: B1\nSouth quay · Berth: B2 · Fee: 9"),
+    "a name without values": (
+        "Name,Port,Age\nRuth Sand,Ness,40\nLars Holm,,\nBo Rask,Ness,38", {},
+        "Name: Ruth Sand · Port: Ness · Age: 40\nName: Lars Holm\nName: Bo Rask · Port: Ness · Age: 38"),
     # A list of headings, each with a line below, is no table.
     "headings": (
         "Version\n1.0 (January 2012)\n\nContact\nruth@vardby.example", {},
@@ -296,7 +305,7 @@ def grid(source):
 
 
 def lines_of_sheet(source, ranges=()):
-    return list(sheet_lines(enumerate(grid(source)), ranges))
+    return "\n\n".join(block.text for block in sheet_blocks(enumerate(grid(source)), ranges)).split("\n")
 
 
 @pytest.mark.parametrize("name", ["a.xlsx", "a.ods", "a.xls"])
@@ -363,7 +372,7 @@ def test_spanning_cells_of_tables_side_by_side_are_repeated_within_their_own():
 
 
 def test_a_long_sheet_is_read_row_by_row():
-    """Without waiting for its end."""
-    endless = ((n, [f"Boat {n}", str(n)] if n else ["Boat", "Berth"]) for n in count())
+    """Without waiting for what is below the table."""
+    endless = ((n, [f"Boat {n}", str(n)] if n else ["Boat", "Berth"]) if n % 20_000 or not n else (n, []) for n in count())
 
-    assert next(sheet_lines(endless, ())) == "Boat: Boat 1 · Berth: 1"
+    assert next(sheet_blocks(endless, ())).text.startswith("Boat: Boat 1 · Berth: 1\n")

@@ -212,7 +212,7 @@ def rtf(body, head=""):
 RTF = {
     "revisions": (r"It cost {\deleted 90}{\revised 150} crowns, \deleted no\deleted0 yes.", "It cost 150 crowns, yes."),
     "raised": (r"Built in 1874{\super 2}, 10{\super 6} bricks, H{\sub 2}O, 2\super nd\nosupersub .",
-               "Built in 1874^2, 10^6 bricks, H2O, 2nd."),
+               "Built in 1874[2], 10^6 bricks, H2O, 2nd."),
     "note": (r"It leaks.{\footnote \pard At the bow.} Badly.", "It leaks. [1] Badly.\n\n[1] At the bow."),
     "margins": (r"{\header File 7-B\par}{\footer Page {\field{\*\fldinst PAGE}{\fldrslt 1}}\par}It leaks.",
                 "File 7-B\n\nIt leaks.\n\nPage 1"),
@@ -222,7 +222,18 @@ RTF = {
     "table": (r"\trowd Boat\cell Tons\cell\row\trowd\intbl Skua\par of 1974\cell 7\cell\row\pard end",
               "Boat: Skua of 1974 · Tons: 7\n\nend"),
     "heading": (r"\pard\outlinelevel1 Boats\par\pard It leaks.", "## Boats\n\nIt leaks."),
-    "box": (r"{\shp{\*\shpinst{\sp{\sn a}{\sv b}}{\shptxt In a box.\par}}} end{\pict\bin3 {{{ffd8}", "In a box.\nend"),
+    "box": (r"{\shp{\*\shpinst{\sp{\sn a}{\sv b}}{\shptxt In a box.\par}}} end{\pict\bin3 {{{ffd8}", "In a box.\n\nend"),
+    "link": (r'Fill in {\field{\*\fldinst {\b HYPERLINK "https://a.example/p" \\\\o "tip"}}{\fldrslt {\ul the form}}}, {\b now}.',
+             "Fill in the form (https://a.example/p), now."),
+    "mail": (r'{\field\flddirty{\*\fldinst HYPERLINK mailto:edda@a.example }{\fldrslt Edda}}', "Edda (edda@a.example)"),
+    "own place": (r'See {\field{\*\fldinst HYPERLINK \\l "part"}{\fldrslt part 2}}.', "See part 2."),
+    "struck": (r"Pays {\strike 14} {\striked1 15} {\strikedl\b 16} \strike 17\strike0  18 {\strike 19\plain  crowns}.",
+               "Pays ~~14~~ ~~15~~ ~~16~~ ~~17~~ 18 ~~19~~ crowns."),
+    "pen": (r"It {\highlight7 leaks\highlight0  badly}.", "It ==leaks== badly."),
+    "comment": (r"Pay {\*\atrfstart 0}900 {\b crowns}{\*\atrfend 0}{\*\atnid AH}{\*\atnauthor Ane Holt}\chatn{\*\annotation{\*\atnref 0}"
+                r"{\*\atndate 2814576640}\pard Too high} a year.{\*\atnauthor Bo}{\*\annotation Yes}",
+                "Pay 900 crowns a year.\n\nComment by Ane Holt on “900 crowns”, 2024-03-01: Too high\n\nComment by Bo: Yes"),
+    "nested list": (r"{\listtext\'b7\tab}rope\par\ilvl1{\listtext a)\tab}tar\par", "- rope\n  a) tar"),
 }  # fmt: skip
 
 
@@ -267,7 +278,7 @@ TEX = {
     "commands": (
         r"Set \texttt{keel\_1} or \verb|a_b%c| or \verb+%d+, \textsf{see} \mbox{\S\ref{mast}}"
         r" \href{http://x.example/\%20}{here} for \pounds5.",
-        "Set keel_1 or a_b%c or %d, see §mast here for £5.",
+        "Set keel_1 or a_b%c or %d, see §mast here (http://x.example/%20) for £5.",
     ),
     "verbatim": ("A\n\\begin{verbatim}\n  if {x} % y\n\\end{verbatim}\nB \\begin{comment}C\\end{comment}", "A\n\n  if {x} % y\n\nB"),
     "arguments": (r"\begin{minipage}[t]{3cm}\resizebox{2cm}{!}{Skua}\end{minipage} \index{boat}\includegraphics{a}\caption[Sail]{The sail}",
