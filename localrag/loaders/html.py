@@ -158,7 +158,7 @@ def _bare(markup: str) -> str:
 class _Page:
     """What the head of a page says about all of it: where it stands, and the classes whose text its style sheet strikes through.
 
-    `own_site`: the host whose addresses are left out, in a page with many links; empty in others.
+    `own_site`: the domain whose addresses are left out, in a page with many links; empty in others.
     """
 
     address: str = ""
@@ -174,7 +174,7 @@ class _Page:
         elif self.base and not href.startswith("#"):
             href = _joined(self.base, href)
         is_within = bool(self.address) and href.partition("#")[0] == self.address.partition("#")[0]
-        return "" if is_within or (self.own_site and _host(href) == self.own_site) else href
+        return "" if is_within or (self.own_site and _site(_host(href)) == self.own_site) else href
 
     def strikes(self, node: Any) -> bool:
         """Whether an element strikes its text through, by its kind, its style or its class."""
@@ -196,6 +196,12 @@ def _host(address: str) -> str:
     return ""
 
 
+def _site(host: str) -> str:
+    """The domain of a host: `uni.example` for `de.uni.example`, `bbc.co.uk` for `news.bbc.co.uk`."""
+    labels = host.split(".")
+    return ".".join(labels[-3 if len(labels) > 2 and len(labels[-2]) < 4 else -2 :])
+
+
 def _read_page(root: Any, address: str) -> _Page:
     """What a page says about all of it; its furniture is taken out."""
     styles = ((selectors, body) for style in root.iter("style") for selectors, body in _CLASS_RULE.findall(style.text or ""))
@@ -208,7 +214,8 @@ def _read_page(root: Any, address: str) -> _Page:
     hosts = Counter(_host(str(link.get("href"))) for link in body.iter("a") if link.get("href"))
     own_site = ""
     if max(_MIN_LINKS, len(line_of(body)) / _CHARS_PER_LINK) < hosts.total():
-        own_site = _host(address) or _host(base) or next((host for host, n in hosts.most_common(2) if host and n > hosts.total() / 2), "")
+        most = next((host for host, n in hosts.most_common(2) if host and n > hosts.total() / 2), "")
+        own_site = _site(_host(address) or _host(base) or most)
     return _Page(address, base, own_site, frozenset(match[1] for selector in struck if (match := _CLASS_SELECTOR.fullmatch(selector))))
 
 

@@ -12,7 +12,7 @@ _NAVIGATION_ROLES = frozenset({"navigation", "search", "menu", "menubar", "toolb
 _NAVIGATION = re.compile(
     r"side-?(?:bar|nav)|(?:top|sub|bottom|skip|main|global|site|page)-?nav|nav-?(?:bar|list|path|menu|box|wrapper|chapters)|bread-?crumb"
     r"|table-?of-?contents|prev-?next|edit-?(?:page|link|this|section)|on-this-page|skip-?(?:link|to)|catlinks"
-    r"|(?<![^\s_])(?:toc|contents|menu|pager|pagination|related|book-summary)(?![^\s_-])",
+    r"|(?<![^\s_-])(?:toc|contents|menu|pager|pagination|related|book-summary)(?![^\s_-])",
     re.IGNORECASE,
 )
 _TOOL = re.compile(

@@ -61,8 +61,9 @@ PARSERS = {
 # Version of each parser's results. If it is raised, the files of that parser are read again.
 _VERSIONS = {
     **dict.fromkeys(("markup", "subtitles", "calendars"), 2),
-    "markup.parse_text": 3,
-    **dict.fromkeys(("html", "mail", "outlook", "pdf.parse_pdf"), 5),
+    **dict.fromkeys(("markup.parse_markdown", "markup.parse_text"), 3),
+    **dict.fromkeys(("xml_text", "pdf.parse_pdf"), 5),
+    **dict.fromkeys(("html", "mail", "outlook"), 6),
 }
 PARSER_VERSIONS = {parser: _VERSIONS.get(parser, _VERSIONS.get(parser.partition(".")[0], 4)) for parser in PARSERS.values()}
 OCR_SUFFIXES = IMAGE_SUFFIXES | {".pdf"}
