@@ -65,6 +65,7 @@ _MIN_PROSE_WORDS, _PROSE_SHARE = 40, 0.9  # of preformatted text without a mark 
 _DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([\w-]+)""", re.IGNORECASE)
 _MAX_COLUMNS = 200  # columns that a table cell may span
 _MAX_NAMING_COLUMNS = 20  # in which a row is looked at for being filled
+_SHARED_LABELS = frozenset("ac co com edu gob gov net or org".split())  # before a country's
 _BREAK = "\v"
 
 
@@ -199,7 +200,7 @@ def _host(address: str) -> str:
 def _site(host: str) -> str:
     """The domain of a host: `uni.example` for `de.uni.example`, `bbc.co.uk` for `news.bbc.co.uk`."""
     labels = host.split(".")
-    return ".".join(labels[-3 if len(labels) > 2 and len(labels[-2]) < 4 else -2 :])
+    return ".".join(labels[-3 if labels[-2:-1] and labels[-2] in _SHARED_LABELS else -2 :])
 
 
 def _read_page(root: Any, address: str) -> _Page:
@@ -253,7 +254,8 @@ class _BlockWriter:
     def add(self, text: str | None) -> None:
         """Add text in the style of the open elements."""
         if text:
-            self.runs.append(replace(self.style, text=text))
+            style = self.style
+            self.runs.append(TextRun(text, style.shift, style.link, style.is_deleted, style.is_highlighted))
 
     def flush(self) -> None:
         """End the current block."""
@@ -261,7 +263,8 @@ class _BlockWriter:
             self.runs.clear()
             return
         is_linked = any(run.link for run in self.runs)
-        joined = inline_text(self.runs)
+        is_title = self.level > 0 and bool(self.page.own_site)
+        joined = inline_text(replace(run, link="") for run in self.runs) if is_title else inline_text(self.runs)
         text = "\n".join(squeezed for part in joined.split(_BREAK) if (squeezed := " ".join(part.split())))
         self.runs.clear()
         if not text:
@@ -335,7 +338,7 @@ class _BlockWriter:
         style = self.style
         if tag in {"sup", "sub"}:
             style = replace(style, shift=1 if tag == "sup" else -1)
-        elif tag == "a" and node.get("href"):
+        elif tag == "a" and node.get("href") and next(node.iterancestors("{*}code"), None) is None:
             style = replace(style, link=self.page.link(str(node.get("href"))))
         elif tag == "mark":
             style = replace(style, is_highlighted=True)
@@ -577,6 +580,8 @@ def _is_set_apart(cell: Any) -> bool:
 
 def _is_all_in(node: Any, *names: str) -> bool:
     """Whether all the text of an element, but commas, is in elements of these names."""
+    if not len(node):
+        return False
     n_chars = sum(len("".join("".join(e.itertext()).split())) for e in node.iter(*(f"{{*}}{name}" for name in names)))
     return 0 < n_chars >= len("".join("".join(node.itertext()).replace(",", "").split()))
 

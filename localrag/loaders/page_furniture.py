@@ -1,6 +1,7 @@
 """What of a web page is no text of its own: navigation, permalinks, line numbers, banners, and what is hidden, but for what opens."""
 
 import re
+from functools import cache
 from itertools import islice, takewhile
 from typing import Any
 
@@ -35,6 +36,7 @@ CODE_NAME = re.compile(
     re.IGNORECASE,
 )
 _PANEL = re.compile(r"tab-?(?:pane|panel|content)|accordion|collaps|panel|faq|answer|expand|toggle|spoiler", re.IGNORECASE)
+_MAX_PANEL_TEXTS = 500  # of a hidden element, in which a sentence is looked for
 _MESSAGE = re.compile(
     r"error|success|alert|toast|spinner|loading|loader|tooltip|popover|newsletter|log-?in|sign-?(?:in|up)|search|menu", re.IGNORECASE
 )
@@ -49,7 +51,12 @@ _DUPLICATE_CHARS = 200  # by which a hidden text is found elsewhere in the page
 
 def local_name(node: Any) -> str:
     """The name of an element without its namespace; empty for a comment."""
-    return node.tag.rpartition("}")[2].lower() if isinstance(node.tag, str) else ""
+    return _local(node.tag) if isinstance(node.tag, str) else ""
+
+
+@cache
+def _local(tag: str) -> str:
+    return tag.rpartition("}")[2].lower()
 
 
 def line_of(node: Any) -> str:
@@ -209,7 +216,7 @@ def _can_be_opened(node: Any, sizes: dict[Any, tuple[int, int]], references: set
         return False
     if not _is_panel(node, references) or next(node.iter("{*}form", "{*}textarea", "{*}input"), None) is not None:
         return False
-    text = line_of(node)
+    text = " ".join("".join(islice(node.itertext(), _MAX_PANEL_TEXTS)).split())
     return not _PLACEHOLDER.search(text) and (_has_sentence(text) or next(node.iter("{*}pre", "{*}table", "{*}ol"), None) is not None)
 
 
@@ -246,7 +253,7 @@ def _remove_duplicates(body: Any, opened: list[Any]) -> None:
 
 _FORMULA = re.compile(r"katex|mathjax|mjx|mwe-math|written-formula", re.IGNORECASE)
 _WRITTEN = "written-formula"
-_STYLE_OF_FORMULA = re.compile(r"\\(?:display|text)style\b\s*")
+_STYLED = re.compile(r"\s*\{\s*\\(?:display|text)style\b(.*)\}\s*", re.DOTALL)
 
 
 def write_formulas(body: Any) -> None:
@@ -279,5 +286,5 @@ def _formula_text(formula: Any) -> str:
 
 
 def _one_line(formula: str) -> str:
-    text = " ".join(_STYLE_OF_FORMULA.sub("", formula).split())
-    return text[1:-1].strip() if re.fullmatch(r"\{[^{}]*\}", text) else text
+    styled = _STYLED.fullmatch(formula)
+    return " ".join((styled[1] if styled else formula).split())
