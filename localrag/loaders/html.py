@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from posixpath import dirname, join, normpath
 from typing import Any
-from urllib.parse import urljoin, urlsplit
 
 from localrag.loaders.content import (
     LoadOptions,
@@ -65,6 +64,7 @@ _MIN_PROSE_WORDS, _PROSE_SHARE = 40, 0.9  # of preformatted text without a mark 
 _DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([\w-]+)""", re.IGNORECASE)
 _MAX_COLUMNS = 200  # columns that a table cell may span
 _MAX_NAMING_COLUMNS = 20  # in which a row is looked at for being filled
+_HOST = re.compile(r"https?://(?:[^/?#@]*@)?(?:www\.)?([^/:?#\s]+)", re.IGNORECASE)
 _SHARED_LABELS = frozenset("ac co com edu gob gov net or org".split())  # before a country's
 _BREAK = "\v"
 
@@ -156,7 +156,7 @@ def _bare(markup: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
+class _PageHead:
     """What the head of a page says about all of it: where it stands, and the classes whose text its style sheet strikes through.
 
     `own_site`: the domain whose addresses are left out, in a page with many links; empty in others.
@@ -185,16 +185,16 @@ class _Page:
 
 
 def _joined(base: str, href: str) -> str:
-    try:
-        return urljoin(base, href)
-    except ValueError:  # brackets that are no IPv6 address
+    """An address that may be relative to another one."""
+    if re.match(r"[a-z][\w+.-]*:", href, re.IGNORECASE):
         return href
+    origin = "/".join(base.split("/")[:3])
+    return f"{origin}{href}" if href.startswith("/") else f"{base.rpartition('/')[0] if base.count('/') > 2 else base}/{href}"
 
 
 def _host(address: str) -> str:
-    with suppress(ValueError):
-        return (urlsplit(address).hostname or "").removeprefix("www.")
-    return ""
+    match = _HOST.match(address)
+    return match[1].lower() if match else ""
 
 
 def _site(host: str) -> str:
@@ -203,7 +203,7 @@ def _site(host: str) -> str:
     return ".".join(labels[-3 if labels[-2:-1] and labels[-2] in _SHARED_LABELS else -2 :])
 
 
-def _read_page(root: Any, address: str) -> _Page:
+def _read_page(root: Any, address: str) -> _PageHead:
     """What a page says about all of it; its furniture is taken out."""
     styles = ((selectors, body) for style in root.iter("style") for selectors, body in _CLASS_RULE.findall(style.text or ""))
     struck = [selector.strip() for selectors, body in styles if _STRUCK.search(body) for selector in selectors.split(",")]
@@ -217,7 +217,7 @@ def _read_page(root: Any, address: str) -> _Page:
     if max(_MIN_LINKS, len(line_of(body)) / _CHARS_PER_LINK) < hosts.total():
         most = next((host for host, n in hosts.most_common(2) if host and n > hosts.total() / 2), "")
         own_site = _site(_host(address) or _host(base) or most)
-    return _Page(address, base, own_site, frozenset(match[1] for selector in struck if (match := _CLASS_SELECTOR.fullmatch(selector))))
+    return _PageHead(address, base, own_site, frozenset(match[1] for selector in struck if (match := _CLASS_SELECTOR.fullmatch(selector))))
 
 
 @dataclass(slots=True)
@@ -240,7 +240,7 @@ class _BlockWriter:
     `last_level`: of the last heading that the page marks.
     """
 
-    page: _Page
+    page: _PageHead
     style: TextRun = _PLAIN
     blocks: list[Block] = field(default_factory=list)
     runs: list[TextRun] = field(default_factory=list)
@@ -365,7 +365,7 @@ def _opens(tag: str, node: Any) -> bool:
     return node.get("role") == "tab" or (tag == "button" and ("aria-expanded" in node.attrib or "aria-controls" in node.attrib))
 
 
-def _blocks(root: Any, page: _Page, style: TextRun = _PLAIN) -> list[Block]:
+def _blocks(root: Any, page: _PageHead, style: TextRun = _PLAIN) -> list[Block]:
     """The blocks of an element."""
     from lxml import etree
 
@@ -506,11 +506,11 @@ def _raw(root: Any) -> str:
 
 def data_table_lines(table: Any) -> list[str]:
     """The lines of a data table; empty for a layout table."""
-    found = _tables(table, _Page(), _PLAIN)
+    found = _tables(table, _PageHead(), _PLAIN)
     return "\n\n".join(block.text for block in found).split("\n") if found else []
 
 
-def _tables(table: Any, page: _Page, style: TextRun) -> list[Block]:
+def _tables(table: Any, page: _PageHead, style: TextRun) -> list[Block]:
     """A data table, or more where empty rows divide it; the code of a listing in a table; nothing for a layout table."""
     rows = [row for row in table.iter("{*}tr") if next(row.iterancestors("{*}table")) is table]
     cells = [[c for c in row if local_name(c) in {"td", "th"}] for row in rows]
@@ -540,7 +540,7 @@ def _lists_options(cells: list[list[Any]]) -> bool:
     return any(column[0] and sum(column) > len(column) / 2 for column in are_code)
 
 
-def _cell_text(cell: Any, page: _Page, style: TextRun) -> str:
+def _cell_text(cell: Any, page: _PageHead, style: TextRun) -> str:
     if not len(cell) and style == _PLAIN and not page.strikes(cell):
         return " ".join((cell.text or "").split())
     return " ".join(" ".join(f"{block.marker} {block.text}" for block in _blocks(cell, page, style)).split())
@@ -550,7 +550,7 @@ def _is_head(row: Any, cells: list[Any]) -> bool:
     return local_name(row.getparent()) == "thead" or all(local_name(c) == "th" for c in cells)
 
 
-def _grid(rows: list[Any], cells: list[list[Any]], page: _Page, style: TextRun) -> tuple[list[list[str]], list[CellRange]]:
+def _grid(rows: list[Any], cells: list[list[Any]], page: _PageHead, style: TextRun) -> tuple[list[list[str]], list[CellRange]]:
     """Cells by row and column, each text where its cell begins, and the cells that span rows or columns."""
     grid: list[list[str]] = []
     ranges: list[CellRange] = []

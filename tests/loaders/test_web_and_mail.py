@@ -80,7 +80,7 @@ MANY = "".join(f"<p>{'word ' * 9}<a href='/wiki/p{n}'>page</a></p>" for n in ran
         ("<a href='forms/plot.pdf'>the form</a>", "the form (forms/plot.pdf)"),
         (f"<a href='{PLAN}'><img src=a.png alt='Map of the plots'></a>", "[Map of the plots]"),
         (f"<a href='{PLAN}'><h2>The plan</h2><p>Ask Ann.</p></a>", f"## The plan ({PLAN})\n\nAsk Ann."),
-        (f"<base href='https://own.example/a/'><a href='b'>there</a>", "there (https://own.example/a/b)"),
+        ("<base href='https://own.example/a/'><a href='b'>there</a>", "there (https://own.example/a/b)"),
     ],
 )
 def test_the_address_behind_words_is_told(link, text):
@@ -159,7 +159,7 @@ ROWS = FUNCTION.split("\n")
     [
         (f"<div class=highlight-python><div class=highlight><pre>{FUNCTION}</pre></div></div>", "python"),
         (f"<pre><code class='language-py'>{FUNCTION}\n</code></pre>", "py"),
-        (f"<table class=highlighttable><tr><td class=linenos><pre>1\n2\n3</pre></td><td class=code><pre>{FUNCTION}</pre></td></tr></table>", ""),
+        (f"<table class=highlighttable><tr><td class=linenos><pre>1\n2\n3</pre></td><td class=code><pre>{FUNCTION}</pre></table>", ""),
         ("<table class='highlight'>" + "".join(
             f"<tr><td class='blob-num' data-line-number={n}></td><td class='blob-code'>{row}</td></tr>" for n, row in enumerate(ROWS, 1)
         ) + "</table>", ""),
@@ -180,7 +180,7 @@ def test_formulas_are_written_once():
     tex = "<math><semantics><mi>x</mi><annotation encoding='application/x-tex'>{\\displaystyle x^{2}}</annotation></semantics></math>"
     bodies = [
         f"<span class=katex><span class=katex-mathml>{tex}</span><span class=katex-html aria-hidden=true>x2</span></span>",
-        f"<span class=mwe-math-element><span style='display:none'>{tex}</span><img alt='x^{2} is a square' src=a.svg></span>",
+        f"<span class=mwe-math-element><span class=mwe-math-mathml style='display:none'>{tex}</span><img alt='x^{2} is a square' src=a.svg></span>",
         f"<mjx-container><mjx-math aria-hidden=true>x2</mjx-math><mjx-assistive-mml>{tex}</mjx-assistive-mml></mjx-container>",
         "<span class=MathJax_Preview></span><span class=MathJax>x2</span><script type='math/tex'>x^{2}</script>",
     ]
