@@ -80,7 +80,7 @@ def remove_furniture(body: Any) -> None:
     from lxml import etree
 
     sizes, references = _sizes(body), _references(body)
-    furniture, unseen, opened = [], [], []
+    furniture, unseen, opened = list[Any](), list[Any](), list[Any]()
     walk = etree.iterwalk(body, events=("start",))
     for _, node in walk:
         if _is_unseen(node):
