@@ -15,6 +15,7 @@ from typing import TypeVar
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from localrag.loaders.content import InnerDocument, InnerFile, LoadOptions, ParsedFile, Unreadable, metadata_pairs, open_archive
+from localrag.loaders.document_tree import RenderedText, heading, join_sections, render
 from localrag.records import DocumentBlock, DocumentPart
 
 MAX_LISTED = 5  # files that were not read for the same reason, by name
@@ -29,7 +30,7 @@ class InnerFiles:
     """The files within one file: `sections` has the label and text of those that were read, `unread` name and reason of the others."""
 
     options: LoadOptions
-    sections: list[tuple[str, str]] = field(default_factory=list)
+    sections: list[tuple[str, RenderedText]] = field(default_factory=list)
     unread: list[tuple[str, str]] = field(default_factory=list)
     _contents: dict[str, deque[tuple[str, bool, ParsedFile]]] = field(default_factory=dict)  # label → name, is it listed, content
 
@@ -49,7 +50,8 @@ class InnerFiles:
 
     def add(self, label: str, name: str, content: ParsedFile, *, is_listed: bool = False) -> None:
         """Add a file that was read, under a heading; `is_listed`: the heading stays in the text of the whole file."""
-        self.sections.append((label, f"# {name}\n\n{content.text}"))
+        whole = join_sections([("", render([heading(1, name)])), ("", RenderedText(content.text, content.blocks))])
+        self.sections.append((label, whole))
         self._contents.setdefault(label, deque()).append((name, is_listed, content))
 
     def documents(self, parts: Sequence[DocumentPart]) -> tuple[InnerDocument, ...]:

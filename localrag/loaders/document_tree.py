@@ -15,6 +15,7 @@ from localrag.text.outline import BlockKind
 
 MAX_TARGET_CHARS = 200  # a longer address is shown without its query
 MAX_LIST_DEPTH = 12  # nested lists that are indented further
+_FRACTION = 2  # beside 1 for raised and -1 for lowered text
 _ADDRESS = re.compile(r"(?:https?|ftps?)://\S+|(?:mailto|tel|sms|news|doi|urn|geo):\S+", re.IGNORECASE)
 _DOCUMENT_ADDRESS = re.compile(r"[^?#:]*\.(?:pdf|docx?|xlsx?|pptx?|od[tsp]|rtf|csv|zip|epub|txt|md|ics)", re.IGNORECASE)
 _SCHEME = re.compile(r"(?:https?|ftps?)://(?:www\.)?|(?:mailto|tel|sms):", re.IGNORECASE)
@@ -37,12 +38,31 @@ def inline_text(runs: Iterable[TextRun]) -> str:
     parts: list[str] = []
     for style, styled in groupby(runs, key=lambda run: (run.link, run.is_deleted, run.is_highlighted)):
         piece = ""
-        for shift, group in groupby(styled, key=lambda run: run.shift if run.text.strip() else 0):
-            joined = "".join(run.text for run in group).replace("\xad", "")
-            piece += shifted_text((text + piece)[-60:], joined, shift) if shift else joined
+        for shift, joined in _with_fractions(_shifts(styled)):
+            before = (text + piece[-60:])[-60:]
+            if shift == _FRACTION:
+                piece += " " * before[-1:].isdigit() + joined
+            else:
+                piece += shifted_text(before, joined, shift) if shift else joined
         parts.append(marked_text(piece, *style) if any(style) else piece)
         text = (text + piece)[-60:]  # what the next raised text may belong to
     return "".join(parts)
+
+
+def _shifts(runs: Iterable[TextRun]) -> list[tuple[int, str]]:
+    """Texts that are raised, lowered or neither."""
+    groups = groupby(runs, key=lambda run: run.shift if run.text.strip() else 0)
+    return [(shift, "".join(run.text for run in group).replace("\xad", "")) for shift, group in groups]
+
+
+def _with_fractions(shifts: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Raised and lowered texts; raised digits, a slash and lowered digits are a fraction."""
+    n = 0
+    while n < len(shifts):
+        (first, above), (second, sign), (third, below) = (*shifts[n : n + 3], (0, ""), (0, ""))[:3]
+        is_fraction = (first, second, third) == (1, 0, -1) and sign.strip() in {"/", "⁄", "∕"}
+        yield (_FRACTION, f"{above.strip()}/{below.strip()}") if is_fraction else shifts[n]
+        n += 3 if is_fraction else 1
 
 
 def marked_text(text: str, link: str = "", is_deleted: bool = False, is_highlighted: bool = False) -> str:
@@ -113,6 +133,12 @@ def apart(blocks: Iterable[TextBlock]) -> Iterator[TextBlock]:
     """Blocks of which the first is apart from a list before it."""
     for n, block in enumerate(blocks):
         yield block if n else replace(block, is_apart=True)
+
+
+def code(text: str, language: str = "") -> TextBlock:
+    """Code in a fence, which is longer than any in it."""
+    fence = "`" * max([3, *(len(ticks) + 1 for ticks in re.findall("`+", text))])
+    return TextBlock(BlockKind.CODE, f"{fence}{language}\n{text}\n{fence}" if text.strip() else "")
 
 
 @dataclass(frozen=True, slots=True)

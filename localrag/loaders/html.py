@@ -1,10 +1,11 @@
-"""HTML and EPUB: headings as `# …`, lists, tables and paragraphs in order. XML is parsed without entities, DTDs or network."""
+"""HTML and EPUB: the blocks of a page in order. XML is parsed without entities, DTDs or network."""
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from posixpath import dirname, join, normpath
 from typing import Any
@@ -16,75 +17,56 @@ from localrag.loaders.content import (
     Unreadable,
     clean_text,
     decode,
-    first_heading,
-    join_sections,
     metadata_pairs,
     number_in,
     open_archive,
     read_entry,
-    subscript,
     superscript,
 )
-from localrag.loaders.headers import HeadCell
-from localrag.loaders.inline_text import is_note_letter, picture_text
-from localrag.loaders.numbering import format_number
-from localrag.loaders.spans import CellRange, fill_spans
-from localrag.loaders.tabular import table_lines
-
-_DROPPED = frozenset("script style noscript template svg head iframe object datalist rp map audio video canvas del".split())
-_BLOCKS = frozenset(
-    "address article aside blockquote body center details dialog div dl dd dt fieldset figure figcaption footer form header hr html"
-    " legend li main nav ol p section summary table caption tbody thead tfoot tr td th ul pre title".split()
+from localrag.loaders.document_tree import (
+    RenderedText,
+    TextBlock,
+    TextRun,
+    code,
+    heading,
+    inline_text,
+    item,
+    join_sections,
+    paragraph,
+    render,
 )
-_CONSENT = re.compile(r"cookie|consent|gdpr", re.IGNORECASE)  # in the names of what asks for it
-_MAX_CONSENT_CHARS = 3000
+from localrag.loaders.headers import HeadCell
+from localrag.loaders.inline_text import is_note_letter, picture_text, ruby_text
+from localrag.loaders.numbering import format_number
+from localrag.loaders.page_furniture import CODE_NAME, line_of, local_name, names_of, remove_furniture, write_formulas
+from localrag.loaders.spans import CellRange, fill_spans
+from localrag.loaders.tabular import tables
+from localrag.text.outline import MAX_TITLE_CHARS, BlockKind
+
+_BLOCKS = frozenset(
+    "address article aside blockquote body center details dialog div dl dd dt fieldset figure figcaption footer form h1 h2 h3 h4 h5 h6"
+    " header hr html legend li main nav ol p section summary table caption tbody template thead tfoot tr td th ul pre title".split()
+)
 _MIN_MAIN_SHARE = 0.2  # of a page's text, for its main element to be all that is read
 _MAX_LINKED_CHARS = 200_000  # of a page's JSON-LD
 _MIN_ALT_WORDS = 3  # of a picture's description; shorter ones name icons
+_MIN_LINKS, _CHARS_PER_LINK = 20, 150  # of a page with so many links that those to its own site are left out
 _LIST_FORMS = {"a": "lowerLetter", "A": "upperLetter", "i": "lowerRoman", "I": "upperRoman"}
 _LIST_STYLE = re.compile(r"list-style(?:-type)?\s*:[^;]{0,100}?\b(lower|upper)-(alpha|latin|roman)")
 _BOLD = re.compile(r"font-weight\s*:\s*(?:bold|[6-9]00)")
+_STRUCK = re.compile(r"text-decoration[\w-]*\s*:[^;{}]*line-through", re.IGNORECASE)
+_CLASS_RULE = re.compile(r"([^{};]+)\{([^{}]*)\}")
+_CLASS_SELECTOR = re.compile(r"[\w*]*\.([\w-]+)")
+_SAVED_FROM = re.compile(r"(?:saved from url=\(\d+\)|\burl: )(https?://\S+)")  # in a comment of a browser
+_LANGUAGE = re.compile(r"(?:\b(?:language|lang|highlight-source|highlight)-|\bbrush:\s*|\bsourceCode )([\w+#.-]+)")
+_NO_LANGUAGES = frozenset({"default", "none", "notranslate", "plain", "plaintext", "text"})
+_MIN_PROSE_WORDS, _PROSE_SHARE = 40, 0.9  # of preformatted text without a mark of code: its letters and blanks
 _DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([\w-]+)""", re.IGNORECASE)
 _MAX_COLUMNS = 200  # columns that a table cell may span
-_MAX_NESTING = 12  # nested lists that are indented further
+_MAX_NAMING_COLUMNS = 20  # in which a row is looked at for being filled
+_HOST = re.compile(r"https?://(?:[^/?#@]*@)?(?:www\.)?([^/:?#\s]+)", re.IGNORECASE)
+_SHARED_LABELS = frozenset("ac co com edu gob gov net or org".split())  # before a country's
 _BREAK = "\v"
-
-
-@dataclass(slots=True)
-class _List:
-    """An open list: the last number and what is added to it; its form as in `format_number`, empty for a list without numbers."""
-
-    number: int = 0
-    step: int = 1
-    form: str = ""
-
-
-@dataclass(slots=True)
-class _BlockWriter:
-    """The blocks of a page in order: the text of each, and whether it follows the one before without a blank line."""
-
-    blocks: list[tuple[str, bool]] = field(default_factory=list)
-    inline: list[str] = field(default_factory=list)
-    prefix: str = ""
-    lists: list[_List] = field(default_factory=list)
-
-    def flush(self) -> None:
-        """End the current block."""
-        text = "\n".join(squeezed for part in "".join(self.inline).split(_BREAK) if (squeezed := " ".join(part.split())))
-        self.inline.clear()
-        if text:
-            self.blocks.append((self.prefix + text, bool(self.lists)))
-            self.prefix = _indent(len(self.lists))
-
-    @property
-    def text(self) -> str:
-        """All blocks; list items on lines of their own, other blocks separated by blank lines."""
-        parts: list[str] = []
-        was_close = False
-        for text, is_close in self.blocks:
-            parts += [("\n" if is_close and was_close else "\n\n") if parts else "", text]
-            was_close = is_close
-        return clean_text("".join(parts))
 
 
 def parse_html(file: OpenFile, _options: LoadOptions) -> ParsedFile:
@@ -94,13 +76,13 @@ def parse_html(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     return html_content(decode(data, declared[1].decode("ascii", "replace") if declared else ""))
 
 
-def html_content(markup: str) -> ParsedFile:
-    """The text and metadata of a page."""
+def html_content(markup: str, address: str = "") -> ParsedFile:
+    """The text, blocks and metadata of a page; `address`: where it was saved from, if that is known."""
     import lxml.html
 
     try:
         markup = re.sub(r"^\s*<\?xml[^>]*\?>", "", markup.lstrip("\ufeff"), count=1)
-        parser = lxml.html.HTMLParser(no_network=True, huge_tree=True)  # the process is limited
+        parser = lxml.html.HTMLParser(no_network=True, huge_tree=True, remove_comments=True, remove_pis=True)  # the process is limited
         root: Any = lxml.html.document_fromstring(markup, parser=parser)
         if any("depth" in entry.message or "HUGE" in entry.message for entry in parser.error_log):
             return ParsedFile(_bare(markup))  # the parser stopped there, without an exception
@@ -115,8 +97,18 @@ def html_content(markup: str) -> ParsedFile:
         date=named.get("date") or named.get("article:published_time") or named.get("dc.date") or linked.get("date"),
         description=named.get("description"),
     )
-    text = html_text(_main(root))
-    return ParsedFile(text, title or first_heading(text), metadata)
+    saved = _SAVED_FROM.search(markup[:4096])
+    canonical = next((str(link.get("href")) for link in root.iter("link") if link.get("rel") == "canonical"), "")
+    own = next(filter(None, (canonical, named.get("og:url"), saved and saved[1], address)), "")
+    page = _read_page(root, str(own))
+    rendered = render(_blocks(_main(root), page))
+    content = ParsedFile(rendered.text, title, metadata, blocks=rendered.blocks)
+    return content if title else replace(content, title=first_title(content))
+
+
+def first_title(content: ParsedFile) -> str:
+    """The first heading of a page; empty if it has none."""
+    return next((content.text[b.start : b.end].lstrip("# ") for b in content.blocks if b.kind == BlockKind.HEADING), "")
 
 
 def _main(root: Any) -> Any:
@@ -131,7 +123,7 @@ def _main(root: Any) -> Any:
 
 
 def _is_main(node: Any) -> bool:
-    return (str(node.tag).rpartition("}")[2] == "main" or node.get("role") == "main") and "hidden" not in node.attrib
+    return (local_name(node) == "main" or node.get("role") == "main") and "hidden" not in node.attrib
 
 
 def _linked_data(root: Any) -> dict[str, str]:
@@ -163,53 +155,234 @@ def _bare(markup: str) -> str:
     return clean_text(unescape(re.sub(r"<[^<>]*>", "", markup)))
 
 
-def html_text(root: Any) -> str:
-    """The text of a tree of HTML elements."""
-    page = _BlockWriter()
-    _walk(root, page)
-    page.flush()
-    return page.text
+@dataclass(frozen=True, slots=True)
+class _PageHead:
+    """What the head of a page says about all of it: where it stands, and the classes whose text its style sheet strikes through.
+
+    `own_site`: the domain whose addresses are left out, in a page with many links; empty in others.
+    """
+
+    address: str = ""
+    base: str = ""
+    own_site: str = ""
+    struck_classes: frozenset[str] = frozenset()
+
+    def link(self, href: str) -> str:
+        """The address of a link; empty for one within the page or, in a page with many links, on its site."""
+        href = href.strip()
+        if href.startswith("//"):
+            href = f"https:{href}"
+        elif self.base and not href.startswith("#"):
+            href = _joined(self.base, href)
+        is_within = bool(self.address) and href.partition("#")[0] == self.address.partition("#")[0]
+        return "" if is_within or (self.own_site and _site(_host(href)) == self.own_site) else href
+
+    def strikes(self, node: Any) -> bool:
+        """Whether an element strikes its text through, by its kind, its style or its class."""
+        if local_name(node) in {"del", "s", "strike"} or _STRUCK.search(node.get("style") or ""):
+            return True
+        return bool(self.struck_classes) and not self.struck_classes.isdisjoint(str(node.get("class") or "").split())
 
 
-def _walk(node: Any, page: _BlockWriter) -> None:
-    tag = _tag(node)
-    inline = _inline_text(tag, node, page)
-    if inline is not None:
-        page.inline.append(inline)
-    elif tag == "pre":
-        page.flush()
-        page.blocks.append(("".join(_raw(node)).strip("\n"), False))
-    elif tag == "table" and (lines := data_table_lines(node)):
-        page.flush()
-        page.blocks.append(("\n".join(lines), False))
-    elif re.fullmatch("h[1-6]", tag):
-        _block(node, page, prefix="#" * int(tag[1]) + " ")
-    elif tag == "li":
-        _block(node, page, prefix=_indent(len(page.lists) - 1) + _list_marker(node, page.lists))
-    elif tag in {"ul", "ol", "dl"}:
-        page.flush()
-        page.lists.append(_list(node) if tag == "ol" else _List())
-        _children(node, page)
-        page.flush()
-        page.lists.pop()
-    elif tag in _BLOCKS:
-        _block(node, page, prefix=_indent(len(page.lists) - 1) if tag == "dt" else None)
-    elif tag:
-        _children(node, page)
+def _joined(base: str, href: str) -> str:
+    """An address that may be relative to another one."""
+    if re.match(r"[a-z][\w+.-]*:", href, re.IGNORECASE):
+        return href
+    origin = "/".join(base.split("/")[:3])
+    return f"{origin}{href}" if href.startswith("/") else f"{base.rpartition('/')[0] if base.count('/') > 2 else base}/{href}"
 
 
-def _inline_text(tag: str, node: Any, page: _BlockWriter) -> str | None:
-    """The text of an element within a line; None for other elements."""
-    if tag == "sup":
-        before = "".join(page.inline[-8:]).rpartition(_BREAK)[2]
-        return raised_text(node, _line_of(node), before, is_note=_is_note_mark(node))
-    if tag == "a" and _is_note_mark(node, deep=False):
-        return superscript(_line_of(node), is_note=True)
-    return _INLINE[tag](node) if tag in _INLINE else None
+def _host(address: str) -> str:
+    match = _HOST.match(address)
+    return match[1].lower() if match else ""
 
 
-def _indent(depth: int) -> str:
-    return "  " * min(max(depth, 0), _MAX_NESTING)
+def _site(host: str) -> str:
+    """The domain of a host: `uni.example` for `de.uni.example`, `bbc.co.uk` for `news.bbc.co.uk`."""
+    labels = host.split(".")
+    return ".".join(labels[-3 if labels[-2:-1] and labels[-2] in _SHARED_LABELS else -2 :])
+
+
+def _read_page(root: Any, address: str) -> _PageHead:
+    """What a page says about all of it; its furniture is taken out."""
+    styles = ((selectors, body) for style in root.iter("style") for selectors, body in _CLASS_RULE.findall(style.text or ""))
+    struck = [selector.strip() for selectors, body in styles if _STRUCK.search(body) for selector in selectors.split(",")]
+    base = next((str(node.get("href")) for node in root.iter("base") if _host(str(node.get("href")))), "")
+    body = root.find("body")
+    body = root if body is None else body
+    write_formulas(body)
+    remove_furniture(body)
+    hosts = Counter(_host(str(link.get("href"))) for link in body.iter("a") if link.get("href"))
+    own_site = ""
+    if max(_MIN_LINKS, len(line_of(body)) / _CHARS_PER_LINK) < hosts.total():
+        most = next((host for host, n in hosts.most_common(2) if host and n > hosts.total() / 2), "")
+        own_site = _site(_host(address) or _host(base) or most)
+    return _PageHead(address, base, own_site, frozenset(match[1] for selector in struck if (match := _CLASS_SELECTOR.fullmatch(selector))))
+
+
+@dataclass(slots=True)
+class _List:
+    """An open list: the last number and what is added to it; its form as in `format_number`, empty for a list without numbers."""
+
+    number: int = 0
+    step: int = 1
+    form: str = ""
+
+
+_PLAIN = TextRun("")
+
+
+@dataclass(slots=True)
+class _BlockWriter:
+    """The blocks of a page in order, and what is open: the runs of a block, the style of each element that has one, lists, a heading.
+
+    `marker`: where the next block begins an item, its depth and bullet or number. `titled`: the element that is a heading, of `level`.
+    `last_level`: of the last heading that the page marks.
+    """
+
+    page: _PageHead
+    style: TextRun = _PLAIN
+    blocks: list[TextBlock] = field(default_factory=list)
+    runs: list[TextRun] = field(default_factory=list)
+    styles: list[tuple[Any, TextRun]] = field(default_factory=list)
+    lists: list[_List] = field(default_factory=list)
+    marker: tuple[int, str] | None = None
+    titled: Any = None
+    level: int = 0
+    last_level: int = 1
+
+    def add(self, text: str | None) -> None:
+        """Add text in the style of the open elements."""
+        if text:
+            style = self.style
+            self.runs.append(TextRun(text, style.shift, style.link, style.is_deleted, style.is_highlighted))
+
+    def flush(self) -> None:
+        """End the current block."""
+        if not any(run.text and not run.text.isspace() for run in self.runs):
+            self.runs.clear()
+            return
+        is_linked = any(run.link for run in self.runs)
+        is_title = self.level > 0 and bool(self.page.own_site)
+        joined = inline_text(replace(run, link="") for run in self.runs) if is_title else inline_text(self.runs)
+        text = "\n".join(squeezed for part in joined.split(_BREAK) if (squeezed := " ".join(part.split())))
+        self.runs.clear()
+        if not text:
+            return
+        if self.level:
+            self.blocks.append(heading(self.level, text))
+        elif self.lists or self.marker:
+            self.blocks.append(item(*(self.marker or (len(self.lists), "")), text))
+        else:
+            self.blocks.append(paragraph(text))
+        self.marker = None
+        if is_linked and self.style.link:  # of a link around several blocks the first tells where it leads
+            self.style = replace(self.style, link="")
+
+    def start(self, node: Any) -> bool:
+        """Begin an element; returns whether it is written already, with all that is in it."""
+        tag = local_name(node)
+        if tag in _INLINE:
+            self.runs.append(replace(self.style, text=_INLINE[tag](node), link="" if tag == "img" else self.style.link))
+        elif tag in {"sup", "a"} and (note := self._note(tag, node)):
+            self.add(note)
+        elif tag == "pre" or (tag == "div" and node.get("class") == "fragment"):
+            self.flush()
+            self.blocks += _preformatted(node)
+        elif tag == "table" and (found := _tables(node, self.page, self.style)):
+            self.flush()
+            self.blocks += found
+        else:
+            self._open(tag, node)
+            return False
+        return True
+
+    def _note(self, tag: str, node: Any) -> str:
+        """The mark of a note; empty for other raised text and other links."""
+        begins = not any(run.text.strip() for run in self.runs[-8:])
+        if _is_note_mark(node, deep=tag == "sup"):
+            return superscript(line_of(node), is_note=True)
+        return f"[{line_of(node)}] " if tag == "sup" and begins and node.tail and is_note_letter("", line_of(node)) else ""
+
+    def _open(self, tag: str, node: Any) -> None:
+        """Begin an element whose text and elements follow."""
+        if tag in _BLOCKS or _opens(tag, node):
+            self.flush()
+        if tag in _LEVELS:
+            self.titled, self.level = node, _LEVELS[tag]
+            self.last_level = self.level
+        elif self.titled is None and self._is_question(tag, node):
+            self.titled, self.level = node, min(self.last_level + 1, 6)
+        elif tag == "li":
+            self.marker = max(len(self.lists) - 1, 0), _list_marker(node, self.lists)
+        elif tag in {"ul", "ol", "dl"}:
+            self.lists.append(_list(node) if tag == "ol" else _List())
+        elif tag == "dt":
+            self.marker = max(len(self.lists) - 1, 0), ""
+        style = self._style(tag, node)
+        if style is not self.style:
+            if style.shift:
+                self.runs.append(replace(self.style, text="", shift=0))  # it does not go on with what is raised before it
+            self.styles.append((node, self.style))
+            self.style = style
+        self.add(node.text)
+
+    def _is_question(self, tag: str, node: Any) -> bool:
+        """Whether an element is the question above an answer: of a list of terms, what opens, a bold paragraph of its own."""
+        if not (tag in {"summary", "dt"} or _opens(tag, node) or (tag == "p" and not self.lists and _is_all_in(node, "b", "strong"))):
+            return False
+        text = line_of(node)
+        return text.endswith(("?", "？", "؟")) and len(text) <= MAX_TITLE_CHARS
+
+    def _style(self, tag: str, node: Any) -> TextRun:
+        style = self.style
+        if tag in {"sup", "sub"}:
+            style = replace(style, shift=1 if tag == "sup" else -1)
+        elif tag == "a" and node.get("href") and next(node.iterancestors("{*}code"), None) is None:
+            style = replace(style, link=self.page.link(str(node.get("href"))))
+        elif tag == "mark":
+            style = replace(style, is_highlighted=True)
+        return replace(style, is_deleted=True) if not style.is_deleted and self.page.strikes(node) else style
+
+    def end(self, node: Any) -> None:
+        """End an element that `start` has begun."""
+        tag = local_name(node)
+        if tag in _BLOCKS or _opens(tag, node):
+            self.flush()
+        if node is self.titled:
+            self.titled, self.level = None, 0
+        if tag in {"ul", "ol", "dl"} and self.lists:
+            self.lists.pop()
+        if self.styles and self.styles[-1][0] is node:
+            self.style = self.styles.pop()[1]
+
+
+_LEVELS = {f"h{level}": level for level in range(1, 7)}
+
+
+def _opens(tag: str, node: Any) -> bool:
+    """Whether an element opens a panel."""
+    return node.get("role") == "tab" or (tag == "button" and ("aria-expanded" in node.attrib or "aria-controls" in node.attrib))
+
+
+def _blocks(root: Any, page: _PageHead, style: TextRun = _PLAIN) -> list[TextBlock]:
+    """The blocks of an element."""
+    from lxml import etree
+
+    writer, written = _BlockWriter(page, style), None
+    walk = etree.iterwalk(root, events=("start", "end"))
+    for event, node in walk:
+        if event == "start":
+            if writer.start(node):
+                written = node
+                walk.skip_subtree()
+            continue
+        if node is not written:
+            writer.end(node)
+        if node is not root:
+            writer.add(node.tail)
+    writer.flush()
+    return writer.blocks
 
 
 def _list(node: Any) -> _List:
@@ -226,14 +399,10 @@ def _list(node: Any) -> _List:
 def _list_marker(item: Any, lists: list[_List]) -> str:
     """The marker of a list item: its number in a numbered list."""
     if not lists or not lists[-1].form:
-        return "- "
+        return "-"
     last = lists[-1]
     last.number = number_in(str(item.get("value") or ""), last.number + last.step)
-    return f"{format_number(last.number, last.form)}. "
-
-
-def _line_of(node: Any) -> str:
-    return " ".join("".join(_raw(node)).split())
+    return f"{format_number(last.number, last.form)}."
 
 
 def raised_text(node: Any, text: str, before: str, *, is_note: bool) -> str:
@@ -280,103 +449,120 @@ _MAX_TEXTS_BESIDE = 50
 
 
 def _selected_options(node: Any) -> str:
-    return " " + ", ".join(_line_of(option) for option in node.iter("{*}option") if "selected" in option.attrib) + " "
+    return " " + ", ".join(line_of(option) for option in node.iter("{*}option") if "selected" in option.attrib) + " "
+
+
+def _ruby(node: Any) -> str:
+    """A word with its reading."""
+    reading = "".join(line_of(part) for part in node.iter("{*}rt"))
+    for part in list(node.iter("{*}rt", "{*}rp")):
+        part.clear(keep_tail=True)
+    return ruby_text(line_of(node), reading)
 
 
 _INLINE: dict[str, Callable[[Any], str]] = {
-    "sub": lambda node: subscript(_line_of(node)),
     "input": _form_field,
     "select": _selected_options,
     "img": _picture_text,
+    "ruby": _ruby,
     "br": lambda _: _BREAK,
 }
 
 
-def _tag(node: Any) -> str:
-    """The name of an element; empty for invisible ones: comments, scripts, hidden elements, navigation."""
-    if not isinstance(node.tag, str):
-        return ""
-    tag = str(node.tag).rpartition("}")[2].lower()
-    hidden = "hidden" in node.attrib or node.get("aria-hidden") == "true" or (tag == "dialog" and "open" not in node.attrib)
-    hidden = hidden or "display:none" in (node.get("style") or "").replace(" ", "").lower()
-    if tag in _DROPPED or hidden or ((tag == "nav" or node.get("role") == "navigation") and _is_links(node)):
-        return ""
-    return "" if _CONSENT.search(f"{node.get('id')} {node.get('class')}") and _is_consent(node) else tag
+def _preformatted(node: Any) -> list[TextBlock]:
+    """A listing as code; preformatted text that reads as prose as paragraphs."""
+    text = _raw(node).strip("\n")
+    n_plain = sum(c.isalpha() or c.isspace() for c in text)
+    is_marked = bool(CODE_NAME.search(_names_around(node))) or next(node.iter("{*}code"), None) is not None
+    if not is_marked and len(text.split()) >= _MIN_PROSE_WORDS and n_plain >= _PROSE_SHARE * len(text):
+        return [paragraph(part) for part in re.split(r"\n\s*\n", text)]
+    return [code(text, _language(node))]
 
 
-def _is_consent(node: Any) -> bool:
-    """Whether an element with such a name is a banner: a dialog, or short and with buttons."""
-    asks = node.get("role") in {"dialog", "alertdialog"} or next(node.iter("{*}button", "{*}input"), None) is not None
-    return asks and len("".join(node.itertext())) <= _MAX_CONSENT_CHARS
+def _names_around(node: Any) -> str:
+    """The ids and classes of an element, of what is around it, and of the code in it."""
+    return " ".join(names_of(e) for e in (node, *islice(node.iterancestors(), 3), *islice(node.iter("{*}code"), 1)))
 
 
-def _is_links(node: Any) -> bool:
-    n_chars = len("".join("".join(node.itertext()).split()))
-    n_linked = sum(len("".join("".join(a.itertext()).split())) for a in node.iter("{*}a"))
-    return n_linked >= 0.5 * n_chars
+def _language(node: Any) -> str:
+    languages = (match[1].lower() for match in _LANGUAGE.finditer(_names_around(node)))
+    return next((language for language in languages if language not in _NO_LANGUAGES), "")
 
 
-def _block(node: Any, page: _BlockWriter, prefix: str | None = None) -> None:
-    page.flush()
-    if prefix is not None:
-        page.prefix = prefix
-    _children(node, page)
-    page.flush()
-    if prefix and prefix.startswith("#"):
-        page.prefix = ""
+def _raw(root: Any) -> str:
+    """The text of an element with its lines as they are."""
+    from lxml import etree
 
-
-def _children(node: Any, page: _BlockWriter) -> None:
-    page.inline.append(node.text or "")
-    for child in node:
-        _walk(child, page)
-        page.inline.append(child.tail or "")
-
-
-def _raw(node: Any) -> Iterator[str]:
-    yield node.text or ""
-    for child in node:
-        if _tag(child):
-            yield "\n" if _tag(child) == "br" else "".join(_raw(child))
-        yield child.tail or ""
+    texts: list[str] = []
+    for event, node in etree.iterwalk(root, events=("start", "end")):
+        tag = local_name(node)
+        if event == "start":
+            texts.append("\n" if tag == "br" else node.text or "")
+        elif node is not root:
+            ends_line = tag in {"div", "p", "li", "tr"} and bool(texts) and not texts[-1].endswith("\n")
+            texts.append("\n" * ends_line + (node.tail or ""))
+    return "".join(texts)
 
 
 def data_table_lines(table: Any) -> list[str]:
     """The lines of a data table; empty for a layout table."""
+    found = _tables(table, _PageHead(), _PLAIN)
+    return "\n\n".join(block.text for block in found).split("\n") if found else []
+
+
+def _tables(table: Any, page: _PageHead, style: TextRun) -> list[TextBlock]:
+    """A data table, or more where empty rows divide it; the code of a listing in a table; nothing for a layout table."""
     rows = [row for row in table.iter("{*}tr") if next(row.iterancestors("{*}table")) is table]
-    cells = [[c for c in row if _tag(c) in {"td", "th"}] for row in rows]
+    cells = [[c for c in row if local_name(c) in {"td", "th"}] for row in rows]
     width = max((len(row) for row in cells), default=0)
+    if width == 1 and CODE_NAME.search(" ".join(map(_names_around, (table, *cells[0])))):
+        return [code("\n".join(_raw(c).strip("\n") for row in cells for c in row), _language(table))]
     if width < 2 or table.get("role") == "presentation" or next(table.iterdescendants("{*}table"), None) is not None:
         return []
-    if any(c.find(f".//{{*}}{tag}") is not None for row in cells for c in row for tag in ("h1", "h2", "h3", "form")):
+    sections = table.iter("{*}h1", "{*}h2", "{*}h3", "{*}form")
+    if any(next(section.iterancestors("{*}caption"), None) is None for section in sections):
         return []
     n_headers = 0
     while n_headers < len(rows) - 1 and cells[n_headers] and _is_head(rows[n_headers], cells[n_headers]):
         n_headers += 1
-    grid, ranges = _grid(cells)
-    caption = [html_text(c) for c in table.iterchildren("{*}caption")]
+    grid, ranges = _grid(rows, cells, page, style)
     likely = bool(n_headers) or width > 2
     filled = fill_spans(enumerate(grid), ranges, n_header=n_headers, likely=likely)
-    lines = table_lines(filled, likely=likely, header_rows=1 if n_headers else None)
-    return [line for line in (*caption, *lines) if line]
+    found = list(tables(filled, likely=likely, header_rows=1 if n_headers else 0 if _lists_options(cells) else None))
+    captions = [text for c in table.iterchildren("{*}caption") if (text := _cell_text(c, page, style))]
+    return [replace(found[0], text="\n".join([*captions, found[0].text])), *found[1:]] if found else []
+
+
+def _lists_options(cells: list[list[Any]]) -> bool:
+    """Whether a column holds code or options of a command from its first row on: then that is no header."""
+    columns = zip(*(row for row in cells if len(row) > 1 and sum(bool(line_of(c)) for c in row[:_MAX_NAMING_COLUMNS]) > 1), strict=False)
+    are_code = ([line_of(c).startswith("-") or _is_all_in(c, "code", "kbd", "tt") for c in column] for column in columns)
+    return any(column[0] and sum(column) > len(column) / 2 for column in are_code)
+
+
+def _cell_text(cell: Any, page: _PageHead, style: TextRun) -> str:
+    if not len(cell) and style == _PLAIN and not page.strikes(cell):
+        return " ".join((cell.text or "").split())
+    return " ".join(" ".join(f"{block.marker} {block.text}" for block in _blocks(cell, page, style)).split())
 
 
 def _is_head(row: Any, cells: list[Any]) -> bool:
-    return _tag(row.getparent()) == "thead" or all(_tag(c) == "th" for c in cells)
+    return local_name(row.getparent()) == "thead" or all(local_name(c) == "th" for c in cells)
 
 
-def _grid(cells: list[list[Any]]) -> tuple[list[list[str]], list[CellRange]]:
+def _grid(rows: list[Any], cells: list[list[Any]], page: _PageHead, style: TextRun) -> tuple[list[list[str]], list[CellRange]]:
     """Cells by row and column, each text where its cell begins, and the cells that span rows or columns."""
     grid: list[list[str]] = []
     ranges: list[CellRange] = []
     taken: dict[int, int] = {}  # column → last row of the cell above that spans it
     for n, row in enumerate(cells):
         line: list[str] = []
+        own = replace(style, is_deleted=True) if page.strikes(rows[n]) else style
         for c in row:
             while taken.get(len(line), -1) >= n:
                 line.append("")
             left, width, height = len(line), _span_attribute(c, "colspan"), _span_attribute(c, "rowspan")
-            text = " ".join(html_text(c).split())
+            text = _cell_text(c, page, own)
             line += [HeadCell(text) if _is_set_apart(c) else text, *[""] * (width - 1)]
             if width > 1 or height > 1:
                 ranges.append(CellRange(n, left, n + height - 1, left + width - 1))
@@ -387,10 +573,17 @@ def _grid(cells: list[list[Any]]) -> tuple[list[list[str]], list[CellRange]]:
 
 def _is_set_apart(cell: Any) -> bool:
     """Whether a cell of a table is header markup or all bold."""
-    if _tag(cell) == "th" or any(_BOLD.search(str(node.get("style") or "")) for node in (cell, cell.getparent())):
+    if local_name(cell) == "th" or any(_BOLD.search(str(node.get("style") or "")) for node in (cell, cell.getparent())):
         return True
-    n_bold = sum(len("".join("".join(b.itertext()).split())) for b in cell.iter("{*}b", "{*}strong"))
-    return 0 < n_bold >= len("".join("".join(cell.itertext()).split()))
+    return _is_all_in(cell, "b", "strong")
+
+
+def _is_all_in(node: Any, *names: str) -> bool:
+    """Whether all the text of an element, but commas, is in elements of these names."""
+    if not len(node):
+        return False
+    n_chars = sum(len("".join("".join(e.itertext()).split())) for e in node.iter(*(f"{{*}}{name}" for name in names)))
+    return 0 < n_chars >= len("".join("".join(node.itertext()).replace(",", "").split()))
 
 
 def _span_attribute(node: Any, name: str) -> int:
@@ -441,9 +634,9 @@ def parse_epub(file: OpenFile, _options: LoadOptions) -> ParsedFile:
         contents = [items[i.get("id")] for i in package.iter("{*}item") if _is_contents(i)]
         labels = {k: v for name in contents if name in names for k, v in _chapter_labels(read_entry(archive, name), name).items()}
         chapters = [(labels.get(name, ""), html_content(decode(read_entry(archive, name)))) for name in spine]
-    text, parts = join_sections((_chapter_name(label, c, n), c.text) for n, (label, c) in enumerate(chapters, 1))
+    joined = join_sections((_chapter_name(label, c, n), RenderedText(c.text, c.blocks)) for n, (label, c) in enumerate(chapters, 1))
     values = {label: ", ".join(_dublin_core(package, tag)) for tag, label in _DUBLIN_CORE.items()}
-    return ParsedFile(text, values["title"], metadata_pairs(**values), parts)
+    return ParsedFile(joined.text, values["title"], metadata_pairs(**values), joined.parts, joined.blocks)
 
 
 def _dublin_core(package: Any, tag: str) -> list[str]:
@@ -489,5 +682,5 @@ def _unquoted(href: str) -> str:
 
 
 def _chapter_name(label: str, chapter: ParsedFile, n: int) -> str:
-    heading = label or first_heading(chapter.text)
-    return f"chapter {' '.join(heading.split())[:80]}" if heading else f"section {n}"
+    name = label or first_title(chapter)
+    return f"chapter {' '.join(name.split())[:80]}" if name else f"section {n}"

@@ -11,7 +11,8 @@ from mimetypes import guess_extension
 from typing import Any
 
 from localrag.loaders.containers import InnerFiles
-from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, clean_text, decode, join_sections, metadata_pairs
+from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, clean_text, decode, metadata_pairs
+from localrag.loaders.document_tree import RenderedText, join_sections
 from localrag.loaders.html import html_content
 
 HEADER_FIELDS = ("From", "To", "Cc", "Date", "Subject")
@@ -29,7 +30,7 @@ _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 class _Body:
     """What a message holds: texts in order, other files, and messages."""
 
-    texts: list[str] = field(default_factory=list)
+    texts: list[RenderedText] = field(default_factory=list)
     files: list[tuple[str, bytes]] = field(default_factory=list)
     messages: list[EmailMessage] = field(default_factory=list)
 
@@ -42,7 +43,7 @@ class _Body:
     @property
     def words(self) -> int:
         """Number of words of the texts."""
-        return sum(len(text.split()) for text in self.texts)
+        return sum(len(rendered.text.split()) for rendered in self.texts)
 
 
 def parse_mail(file: OpenFile, options: LoadOptions) -> ParsedFile:
@@ -66,11 +67,13 @@ def _parsed_message(message: EmailMessage, inner: InnerFiles, depth: int = 0) ->
         inner.add(place, place, _parsed_message(forwarded, InnerFiles(inner.options, unread=inner.unread), depth + 1))
     if body.messages and depth >= MAX_NESTED:
         inner.unread.append(("messages within messages", f"more than {MAX_NESTED} deep"))
-    own = clean_text("\n\n".join(filter(None, ["\n".join(lines), *body.texts, *names])))
-    text, parts = join_sections([("", own), *inner.sections])
+    sections: list[str | RenderedText] = [clean_text("\n".join(lines)), *body.texts, *map(clean_text, names)]
+    own = join_sections(("", section) for section in sections)
+    rendered = join_sections([("", own), *inner.sections])
     named = {name.lower(): value for name, value in headers.items() if name != "From"}
     metadata = metadata_pairs(title=headers.get("Subject"), author=headers.get("From"), **named)
-    return ParsedFile(text, headers.get("Subject", ""), metadata, parts, inner=inner.documents(parts))
+    documents = inner.documents(rendered.parts)
+    return ParsedFile(rendered.text, headers.get("Subject", ""), metadata, rendered.parts, rendered.blocks, inner=documents)
 
 
 def parse_mailbox(file: OpenFile, options: LoadOptions) -> ParsedFile:
@@ -92,8 +95,9 @@ def parse_mailbox(file: OpenFile, options: LoadOptions) -> ParsedFile:
         )
     if len(starts) > MAX_MESSAGES:
         messages.unread.append((f"{len(starts) - MAX_MESSAGES} messages", f"after the first {MAX_MESSAGES:,}"))
-    text, parts = join_sections(messages.sections)
-    return ParsedFile(text, "", messages.metadata(), parts, inner=messages.documents(parts))
+    rendered = join_sections(messages.sections)
+    documents = messages.documents(rendered.parts)
+    return ParsedFile(rendered.text, "", messages.metadata(), rendered.parts, rendered.blocks, inner=documents)
 
 
 def parse_web_archive(file: OpenFile, options: LoadOptions) -> ParsedFile:
@@ -102,7 +106,7 @@ def parse_web_archive(file: OpenFile, options: LoadOptions) -> ParsedFile:
     page = next((part for part in message.walk() if part.get_content_type() in {"text/html", "application/xhtml+xml"}), None)
     if page is None:
         return parse_mail(file, options)
-    content = html_content(_text_of(page))
+    content = html_content(_text_of(page), str(page.get("Content-Location") or ""))
     headers = _headers(message)
     named = dict(content.metadata)
     values = {
@@ -110,7 +114,7 @@ def parse_web_archive(file: OpenFile, options: LoadOptions) -> ParsedFile:
         "author": named.get("author"),
         "date": named.get("date") or headers.get("Date"),
     }
-    return ParsedFile(content.text, values["title"] or "", metadata_pairs(**values, description=named.get("description")))
+    return replace(content, title=values["title"] or "", metadata=metadata_pairs(**values, description=named.get("description")))
 
 
 def _message(data: bytes) -> EmailMessage:
@@ -164,7 +168,10 @@ def _part_body(part: Any) -> _Body:
     name = _file_name(part)
     if kind in {"text/plain", "text/html"} and not name and part.get_content_disposition() != "attachment":
         text = _text_of(part)
-        return _Body([html_content(text).text if kind == "text/html" else _unwrapped(text, part)])
+        if kind == "text/plain":
+            return _Body([RenderedText(clean_text(_unwrapped(text, part)))])
+        content = html_content(text)
+        return _Body([RenderedText(content.text, content.blocks)])
     if kind in _SIGNATURES or (kind.startswith("image/") and not name):  # a picture without a name is one of the text
         return _Body()
     suffix = ".ics" if kind == "text/calendar" else guess_extension(kind) or ""

@@ -1,13 +1,17 @@
-"""Plain text, Markdown, reStructuredText, Org and AsciiDoc, hardly changed."""
+"""Plain text, Markdown, reStructuredText, Org and AsciiDoc, hardly changed: only HTML tables in Markdown are written as rows."""
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, decode, metadata_pairs, strip_escapes
+from localrag.loaders.document_tree import moved_blocks
+from localrag.loaders.html import html_content
+from localrag.records import DocumentBlock
 from localrag.text.hyphenation import document_words, is_compound
+from localrag.text.outline import BlockKind
 
 _FRONT = re.compile(r"\A\ufeff?(?:---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)|\+\+\+[ \t]*\n(.*?)\n\+\+\+[ \t]*(?:\n|\Z))", re.DOTALL)
 _PLAIN_VALUE = re.compile(r"^([^\s:#\-][^:\n]*):[ \t]+(\S[^\n]*)$", re.MULTILINE)
@@ -21,6 +25,7 @@ _HEADING = {
 }
 _DIVIDED = re.compile(r"(?<![\w-])([^\W\d_]{2,})-\n([a-zà-öø-ÿа-яё]+)([^\s\w-]*)(?=\s|\Z)( ?)")
 _FENCED = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.DOTALL | re.MULTILINE)
+_TABLE_TAG = re.compile(rf"{_FENCED.pattern}|^[ \t]*(?P<start><table\b)|(?P<end></table\s*>)", re.DOTALL | re.MULTILINE | re.IGNORECASE)
 
 
 def parse_text(file: OpenFile, _options: LoadOptions) -> ParsedFile:
@@ -44,13 +49,41 @@ def join_divided_words(text: str) -> str:
 
 
 def parse_markdown(file: OpenFile, _options: LoadOptions) -> ParsedFile:
-    """Markdown, unchanged; YAML or TOML front matter becomes metadata."""
+    """Markdown, unchanged but for HTML tables; YAML or TOML front matter becomes metadata."""
     text = decode(file.read_bytes())
     values, end = front_matter(text)
     metadata = metadata_pairs(**{name: _value(values[name]) for name in values})
     body = _FENCED.sub("", text[end:])
     title = dict(metadata).get("title", "") or _markdown_title(body) or _underlined(body)
-    return ParsedFile(text, title, metadata)
+    text, blocks = _with_written_tables(text)
+    return ParsedFile(text, title, metadata, blocks=blocks)
+
+
+def _with_written_tables(text: str) -> tuple[str, tuple[DocumentBlock, ...]]:
+    """A text with the HTML tables in it as rows, which are blocks."""
+    pieces: list[str] = []
+    blocks: list[DocumentBlock] = []
+    position = length = 0
+    for start, end in _table_places(text):
+        table = html_content(text[start:end])
+        if any(block.kind == BlockKind.TABLE for block in table.blocks):
+            pieces += [text[position:start], table.text]
+            length += start - position
+            blocks += moved_blocks(table.blocks, length, length, length + len(table.text))
+            length += len(table.text)
+            position = end
+    return "".join([*pieces, text[position:]]), tuple(blocks)
+
+
+def _table_places(text: str) -> Iterator[tuple[int, int]]:
+    """Where HTML tables stand that begin a line, outside of code."""
+    start = None
+    for tag in _TABLE_TAG.finditer(text):
+        if tag["start"] and start is None:
+            start = tag.start("start")
+        elif tag["end"] and start is not None:
+            yield start, tag.end()
+            start = None
 
 
 def _markdown_title(body: str) -> str:

@@ -58,15 +58,9 @@ PARSERS = {
     ".pdf": "pdf.parse_pdf",
     **dict.fromkeys(IMAGE_SUFFIXES, "pdf.parse_image"),
 }
-# Version of each parser's results. If it is raised, the files of that parser are read again.
-_VERSIONS = {
-    **dict.fromkeys(("markup", "subtitles", "calendars"), 2),
-    "markup.parse_text": 3,
-    **dict.fromkeys(("html", "mail", "pdf.parse_pdf", "opendocument", "rtf", "latex", "notebook"), 5),
-    **dict.fromkeys(("old_office", "presentation", "spreadsheet", "tabular", "word"), 5),
-    "outlook": 6,
-}
-PARSER_VERSIONS = {parser: _VERSIONS.get(parser, _VERSIONS.get(parser.partition(".")[0], 4)) for parser in PARSERS.values()}
+# Version of each parser's results, by parser or module. If it is raised, the files of that parser are read again.
+_VERSIONS: dict[str, int] = {}
+PARSER_VERSIONS = {parser: _VERSIONS.get(parser, _VERSIONS.get(parser.partition(".")[0], 1)) for parser in PARSERS.values()}
 OCR_SUFFIXES = IMAGE_SUFFIXES | {".pdf"}
 _OFFICE_PARSERS = ("word.", "presentation.", "spreadsheet.", "opendocument.", "old_office.", "outlook.")
 BINARY_SUFFIXES = OCR_SUFFIXES | {".epub"} | {suffix for suffix, parser in PARSERS.items() if parser.startswith(_OFFICE_PARSERS)}

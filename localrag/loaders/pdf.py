@@ -22,10 +22,10 @@ from localrag.loaders.content import (
     ParsedFile,
     Unreadable,
     clean_text,
-    join_sections,
     metadata_pairs,
     superscript,
 )
+from localrag.loaders.document_tree import join_sections
 from localrag.loaders.inline_text import comment_line
 from localrag.loaders.ocr import LOW_CONFIDENCE, mean_confidence
 from localrag.loaders.page_images import frame_count
@@ -449,7 +449,8 @@ def parse_pdf(file: OpenFile, options: LoadOptions) -> ParsedFile:
     bodies, notes = ([_text(lines, known) for lines in part] for part in zip(*split, strict=True)) if split else ([], [])
     notes = ["\n\n".join(filter(None, (note, *comments))) for note, (_, comments, _) in zip(notes, layers, strict=True)]
     inner = _attached_files(document, options)
-    text, parts = join_sections([*page_sections(bodies, notes, known), *inner.sections], sentence_continues)
+    rendered = join_sections([*page_sections(bodies, notes, known), *inner.sections], sentence_continues)
+    text, parts = rendered.text, rendered.parts
     if not text:
         raise Unreadable(UNKNOWN_FONTS if UNKNOWN_CHARACTERS in scans.values() and not options.pages else _empty(count, options))
     title = " ".join(clean_text(named.get("title", "")).split())
@@ -854,8 +855,8 @@ def parse_image(file: OpenFile, options: LoadOptions) -> ParsedFile:
         return ParsedFile("", pages_to_ocr=missing)
     pages = strip_running_heads([ocr_lines(options.pages[n]) for n in numbers])
     known = line_words(pages)
-    text, parts = join_sections(page_sections([_text(page, known) for page in pages], known=known), sentence_continues)
-    if not text:
+    rendered = join_sections(page_sections([_text(page, known) for page in pages], known=known), sentence_continues)
+    if not rendered.text:
         reasons = [reason for n in numbers if (reason := unread_reason(options.pages[n]))]
         raise Unreadable(f"a picture: {reasons[0] if reasons else 'blank'}")
-    return ParsedFile(text, metadata=ocr_metadata(options.pages), parts=parts)
+    return ParsedFile(rendered.text, metadata=ocr_metadata(options.pages), parts=rendered.parts)

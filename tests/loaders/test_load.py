@@ -166,7 +166,7 @@ def test_titles_and_parts_are_named_as_a_person_would_name_them(loaded):
         "report.docx": "# The ferry\n\nRuth Sand bought the ferry Skua.\n\n- paint\n1. ropes\n\n## Ports\n\n"
         "Name: Ruth Sand · Port: Brannock · Year: 1974\nName: Lars Holm · Year: 1975\n\nThe end.",
         "page.html": "# Vardby\n\nA town\nby the sea.\n\n- ferry\n  - Skua\n3. fish\n\nName: Ruth · Port: Brannock\n"
-        "Name: Ruth · Port: Vardby\n\n## Laid out\n\nby a table\n\nx\n\na\n  b",
+        "Name: Ruth · Port: Vardby\n\n## Laid out\n\nby a table\n\nx\n\n```\na\n  b\n```",
         "mail.eml": "From: Ruth Sand <ruth@vardby.example>\nTo: Lars Holm <lars@vardby.example>\nDate: 1974-03-04 09:30:00+01:00\n"
         "Subject: Über den Skua\n\nThe Skua leaks.\n\nAttachments: survey.pdf",
     }.items(),

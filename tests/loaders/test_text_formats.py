@@ -145,6 +145,16 @@ TEXTS = [
 ]  # fmt: skip
 
 
+def test_html_tables_in_markdown_are_written_as_rows():
+    """All else stays as it is, also a table in code and one that only arranges pictures."""
+    layout = "<table><tr><td><img src=a.png></td></tr></table>"
+    source = f"# Pay\n\n{CATCH}\nAs *agreed*.\n\n```html\n{CATCH}\n```\n\n{layout}\n"
+    content = parsed("a.md", source)
+    assert content.text == source.replace(CATCH, "Boat: Skua · Cod: 7", 1)
+    assert [(block.kind, block.columns) for block in content.blocks] == [("table", ("Boat", "Cod"))]
+    assert content.text[content.blocks[0].start : content.blocks[0].end] == "Boat: Skua · Cod: 7"
+
+
 @pytest.mark.parametrize(("name", "source", "text"), TEXTS, ids=[name for name, *_ in TEXTS])
 def test_text_formats_are_read_as_people_see_them(name, source, text):
     """Without what their programs put into them."""

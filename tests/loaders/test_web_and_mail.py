@@ -31,8 +31,17 @@ def page(body, head=""):
             "[a] By weight, 20°C.\n\nBy sina, noted[1]: 228",
         ),
         ("the 3<sup>rd</sup> of May, H<sub>2</sub>O, x<sub>i</sub>", "the 3rd of May, H2O, x_i"),
-        ("It costs <del>90</del> <ins>115</ins> crowns.", "It costs 115 crowns."),
+        ("It costs <del>90</del> <ins>115</ins> crowns.", "It costs ~~90~~ 115 crowns."),
         ("light<wbr>house", "lighthouse"),
+        ("<s>14</s> <strike>15</strike> <mark>19</mark> crowns", "~~14~~ ~~15~~ ==19== crowns"),
+        ("<p style='text-decoration : underline line-through'>Dogs <b>travel</b></p><p>free</p>", "~~Dogs travel~~\n\nfree"),
+        ("<del><p>One.</p><ul><li>Two</ul></del>Three", "~~One.~~\n\n- ~~Two~~\n\nThree"),
+        (
+            "<table><tr><th>Pet<th>Fee<tr><td>Cat<td>7<tr style='text-decoration:line-through'><td>Dog<td>9</table>",
+            "Pet: Cat · Fee: 7\nPet: ~~Dog~~ · Fee: ~~9~~",
+        ),
+        ("take <sup>3</sup>&frasl;<sub>8</sub> and 2<sup>1</sup>/<sub>4</sub> inch", "take 3/8 and 2 1/4 inch"),
+        ("<ruby>東<rp>(</rp><rt>とう</rt><rp>)</rp>京<rt>きょう</rt></ruby>の塔", "東京(とうきょう)の塔"),
         ("<input type=checkbox checked> paid <input type=checkbox> owed <input value='Ann Lee'>", "☒ paid ☐ owed Ann Lee"),
         ("Berth: <select><option>1<option selected>7</select>", "Berth: 7"),
         ("<img src=a.png alt='Map of the outer harbour'><img src=b.png alt=logo>", "[Map of the outer harbour]"),
@@ -42,8 +51,193 @@ def page(body, head=""):
     ],
 )
 def test_marks_and_fields_of_a_page_are_read_as_they_are_seen(body, text):
-    """Notes and exponents are told from the number before them; deleted text is gone; what a form holds and pictures show is there."""
+    """Notes and exponents are told from the number before them; deleted text is marked; what a form holds and pictures show is there."""
     assert text_of("a.html", page(body)) == text
+
+
+STRUCK = "<style>p { margin: 0 } .old, li.gone { color: red; text-decoration: line-through } .new { text-decoration: none }</style>"
+
+
+def test_a_class_of_the_page_strikes_through():
+    """A simple rule of its own style sheet."""
+    body = "<span class='x old'>90</span> <span class=new>115</span> crowns<ul><li class=gone>Dogs<li>Cats</ul>"
+    assert text_of("a.html", page(body, STRUCK)) == "~~90~~ 115 crowns\n\n- ~~Dogs~~\n- Cats"
+
+
+PLAN = "https://plan.example/2031"
+MANY = "".join(f"<p>{'word ' * 9}<a href='/wiki/p{n}'>page</a></p>" for n in range(40))
+
+
+@pytest.mark.parametrize(
+    ("link", "text"),
+    [
+        (f"<a href='{PLAN}'>the plan</a>", f"the plan ({PLAN})"),
+        (f"<a href='{PLAN}'>plan.example/2031</a>", "plan.example/2031"),
+        ("<a href='mailto:ann@x.example?subject=plot'>write</a>", "write (ann@x.example)"),
+        ("<a href='//plan.example/a'>the plan</a>", "the plan (https://plan.example/a)"),
+        ("<a href='#rules'>the rules</a>", "the rules"),
+        ("<a href='/about'>about</a>", "about"),
+        ("<a href='forms/plot.pdf'>the form</a>", "the form (forms/plot.pdf)"),
+        (f"<a href='{PLAN}'><img src=a.png alt='Map of the plots'></a>", "[Map of the plots]"),
+        (f"<a href='{PLAN}'><h2>The plan</h2><p>Ask Ann.</p></a>", f"## The plan ({PLAN})\n\nAsk Ann."),
+        ("<base href='https://own.example/a/'><a href='b'>there</a>", "there (https://own.example/a/b)"),
+    ],
+)
+def test_the_address_behind_words_is_told(link, text):
+    """Unless it is the words themselves, within the page, or that of a picture."""
+    assert text_of("a.html", page(link)) == text
+
+
+@pytest.mark.parametrize(
+    "head", ["<link rel=canonical href='https://en.own.example/a'>", "<meta property=og:url content='https://own.example/a'>"]
+)
+def test_a_page_of_many_links_tells_only_those_that_leave_its_site(head):
+    """As an encyclopedia has them."""
+    text = text_of("a.html", page(f"{MANY}<p><a href='https://de.own.example/b'>Boot</a> <a href='{PLAN}'>plan</a></p>", head))
+    assert text.endswith(f"Boot plan ({PLAN})")
+    assert text.count("(http") == 1
+
+
+ANSWER = "<p>The season ticket costs 640 crowns.</p>"
+
+
+@pytest.mark.parametrize(
+    ("body", "is_read"),
+    [
+        (f"<button aria-controls=p>Cost?</button><div id=p hidden>{ANSWER}</div>", True),
+        (f"<a href='#p'>Cost</a><p>x</p><div id=p style='display: none'>{ANSWER}</div>", True),
+        (f"<span onclick=\"toggle('p')\">Cost</span><p>x</p><div id=p style='display:none'>{ANSWER}</div>", True),
+        (f"<div role=tabpanel hidden>{ANSWER}</div>", True),
+        ("<div role=tabpanel hidden><pre>pip install clock</pre></div>", True),
+        (f"<div class=answer>x</div><div class=answer aria-hidden=true>{ANSWER}</div>", True),
+        (f"<h3>Cost</h3><div hidden>{ANSWER}</div>", True),
+        (f"<dialog>{ANSWER}</dialog>", True),
+        (f"<x-card><template shadowrootmode=open>{ANSWER}</template></x-card>", True),
+        (f"<template>{ANSWER}</template>", True),
+        (f"<p>x</p><div style='display:none'>{ANSWER}</div>", False),
+        ("<template><p>The {{item}} costs 640 crowns.</p></template>", False),
+        ("<button aria-controls=m>Menu</button><ul id=m hidden><li><a href=a>640 crowns of the year.</a></ul>", False),
+        ("<a href='#l'>Log in</a><div id=l class=modal hidden>It costs 640 crowns a year.<input type=password></div>", False),
+        ("<h3>Subscribe</h3><p class=success hidden>You have paid 640 crowns to us.</p>", False),
+        ("<div id=p hidden>640 crowns</div><a href='#p'>x</a>", False),
+    ],
+)
+def test_hidden_text_that_a_reader_can_open_is_read(body, is_read):
+    """By what refers to it, stands before it or names it, and if it holds a sentence; no menus, forms, messages and tracking text."""
+    text = text_of("a.html", page(f"<p>Welcome</p>{body}"))
+    assert ("640 crowns" in text or "pip install" in text) == is_read
+
+
+def test_what_is_hidden_and_shown_is_read_once():
+    """A page's version for a small screen."""
+    assert text_of("a.html", page(f"{ANSWER}<div role=tabpanel hidden>{ANSWER}</div>")).count("640") == 1
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "<details><summary>May dogs come?</summary>{}</details>",
+        "<button aria-expanded=false>May dogs come?</button><div hidden>{}</div>",
+        "<h3><button aria-expanded=false>May dogs come?</button></h3><div hidden>{}</div>",
+        "<p><strong>May dogs come?</strong></p>{}",
+    ],
+)
+def test_the_questions_of_a_page_are_its_headings(question):
+    """In accordions, terms and bold paragraphs, a level below the heading above."""
+    answer = "<p>Dogs may come on Mondays.</p>"
+    content = parsed("a.html", page("<h2>Pets</h2>" + question.format(answer)))
+    assert content.text == "## Pets\n\n### May dogs come?\n\nDogs may come on Mondays."
+    assert [block.kind for block in content.blocks] == ["heading", "heading", "paragraph"]
+
+
+FUNCTION = "def f(a):\n    # one\n    return a"
+ROWS = FUNCTION.split("\n")
+
+
+@pytest.mark.parametrize(
+    ("body", "language"),
+    [
+        (f"<div class=highlight-python><div class=highlight><pre>{FUNCTION}</pre></div></div>", "python"),
+        (f"<pre><code class='language-py'>{FUNCTION}\n</code></pre>", "py"),
+        (f"<table class=highlighttable><tr><td class=linenos><pre>1\n2\n3</pre></td><td class=code><pre>{FUNCTION}</pre></table>", ""),
+        ("<table class='highlight'>" + "".join(
+            f"<tr><td class='blob-num' data-line-number={n}></td><td class='blob-code'>{row}</td></tr>" for n, row in enumerate(ROWS, 1)
+        ) + "</table>", ""),
+        ("<table class=code>" + "".join(f"<tr><th>{n}</th><td>{row}</td></tr>" for n, row in enumerate(ROWS, 1)) + "</table>", ""),
+        ("<pre>" + "\n".join(f"<span class=linenos>{n} </span>{row}" for n, row in enumerate(ROWS, 1)) + "</pre>", ""),
+        ("<pre class=prettyprint>" + "".join(f"<div>{row}</div>" for row in ROWS) + "<button>Copy</button></pre>", ""),
+    ],
+)  # fmt: skip
+def test_listings_are_code_in_fences_without_the_numbers_of_their_lines(body, language):
+    """With their indentation, so that a comment is no heading."""
+    content = parsed("a.html", page(f"<h1>Use</h1>{body}"))
+    assert content.text == f"# Use\n\n```{language}\n{FUNCTION}\n```"
+    assert [block.kind for block in content.blocks] == ["heading", "code"]
+
+
+def test_formulas_are_written_once():
+    """As their author wrote them, not as they are drawn."""
+    tex = "<math><semantics><mi>x</mi><annotation encoding='application/x-tex'>{\\displaystyle x^{2}}</annotation></semantics></math>"
+    bodies = [
+        f"<span class=katex><span class=katex-mathml>{tex}</span><span class=katex-html aria-hidden=true>x2</span></span>",
+        f"<span class=mwe-math-element><span class=mwe-math-mathml style='display:none'>{tex}</span><img alt='x^{2} is even'></span>",
+        f"<mjx-container><mjx-math aria-hidden=true>x2</mjx-math><mjx-assistive-mml>{tex}</mjx-assistive-mml></mjx-container>",
+        "<span class=MathJax_Preview></span><span class=MathJax>x2</span><script type='math/tex'>x^{2}</script>",
+    ]
+    for body in bodies:
+        assert text_of("a.html", page(f"<p>Let {body} be even.</p>")) == "Let x^{2} be even."
+
+
+FURNITURE = [
+    "<div class=sphinxsidebar><h3>Contents</h3><ul><li class=toctree-l1><a href=a.html>Installation and use</a></ul></div>",
+    "<div class='md-sidebar'><a href=a>Start of it all</a></div>",
+    "<ol class=breadcrumb><li><a href=a>Docs</a><li>Prune</ol>",
+    "<div id=toc class=toc><h2>Contents</h2><ul><li><a href='#a'>The first of the parts</a></ul></div>",
+    "<div class=topNav><ul class=navList><li><a href=a>Overview</a><li>Class</ul></div>",
+    "<a class=edit-link href=a>Edit</a> <a href=b>View page source</a> <a href='#c'>Skip to main content</a>",
+    "<ul class=pagination-nav><li><a href=a>Previous</a><li><a href=b>Next</a></ul>",
+    "<footer>© 2019 Borg. Built with MkDocs.</footer>",
+]
+
+
+@pytest.mark.parametrize("furniture", FURNITURE)
+def test_what_documentation_generators_put_around_a_page_is_left_out(furniture):
+    """Sidebars, tables of contents, breadcrumbs, ways on, edit links, footers."""
+    assert text_of("a.html", page(f"{furniture}<h1>Prune</h1><p>It deletes.</p>")) == "# Prune\n\nIt deletes."
+
+
+@pytest.mark.parametrize(
+    "link", ["<a class=headerlink href='#a'>¶</a>", "<a href='#a'>#</a>", "<a class=anchor href='#a'>Permalink to Prune</a>"]
+)
+def test_permalinks_of_headings_are_no_part_of_them(link):
+    """In whatever way they are shown."""
+    assert text_of("a.html", page(f"<h1>Prune{link}</h1>")) == "# Prune"
+
+
+def test_a_page_of_nothing_but_navigation_is_read():
+    """An index."""
+    assert text_of("a.html", page("<nav><a href=a>Installation</a></nav>")) == "Installation"
+
+
+def test_a_list_of_options_has_no_header():
+    """Its first row is one as the others are; a table has its columns."""
+    rows = "".join(
+        f"<tr><td></td><td><code>{o}</code></td><td>{text}</td></tr>"
+        for o, text in (("REPO", "to prune"), ("-n", "dry run"), ("-s", "stats"))
+    )
+    assert text_of("a.html", page(f"<table>{rows}</table>")) == "REPO · to prune\n-n · dry run\n-s · stats"
+    table = parsed("a.html", page("<table><caption>Fleet</caption><tr><th>Boat<th>Fee<tr><td>Skua<td>7</table>"))
+    assert [(block.kind, block.columns) for block in table.blocks] == [("table", ("Boat", "Fee"))]
+
+
+@pytest.mark.ci
+def test_large_pages_are_read_in_time():
+    """Fifty thousand spans, hidden elements, cells, and elements within elements."""
+    assert len(text_of("a.html", page("<p>" + "<span>a <sup>b</sup></span>" * 50_000)).split()) >= 50_000
+    assert text_of("a.html", page("<div hidden>x</div>" * 20_000 + "y")) == "y"
+    assert text_of("a.html", page("<table>" + ("<tr>" + "<td>7" * 50) * 1000)).count("7") == 50_000
+    for n in (500, 5000):
+        assert "innermost" in text_of("a.html", page("<div>" * n + "innermost"))
 
 
 @pytest.mark.parametrize(
@@ -245,6 +439,15 @@ def test_each_message_of_a_mailbox_is_a_part_with_its_day_and_subject():
     content = parsed("a.mbox", box)
     assert [part.label for part in content.parts] == ["2024-03-12 Berth", "2024-03-13 Die Brücke"]
     assert "From here on it is closed." in content.text
+
+
+def test_the_blocks_of_a_page_in_a_mail_are_those_of_the_message():
+    """Headings, lists and tables; also in what is attached."""
+    message = mail(("html", "<h2>Fees</h2><table><tr><th>Boat<th>Fee<tr><td>Skua<td>7</table>"), attached=[("a.html", b"<ul><li>one</ul>")])
+    content = parsed("a.eml", message.as_bytes())
+    assert [(b.kind, content.text[b.start : b.end]) for b in content.blocks] == [
+        ("heading", "## Fees"), ("table", "Boat: Skua · Fee: 7"), ("heading", "# a.html"), ("list", "- one"),
+    ]  # fmt: skip
 
 
 def test_a_page_saved_with_its_pictures_is_read_as_a_page():
