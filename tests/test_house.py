@@ -123,8 +123,9 @@ ROOMS = {
         {"reader", "shapes"},
     ],
     "loaders": [
-        {"column_labels", "discover", "encodings", "latex_units", "sandbox"},
+        {"column_labels", "encodings", "latex_units", "non_documents", "sandbox"},
         {"content", "delimited", "headers"},
+        {"discover", "file_kinds"},
         {"code_pages", "containers", "inline_text", "latex_inputs", "number_formats", "numbering", "ocr", "page_images", "tabular"},
         {"spans"},
         {"sheet_tables"},

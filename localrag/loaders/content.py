@@ -60,7 +60,7 @@ class LoadOptions:
     `ocr`: the languages of OCR as Tesseract takes them (`eng+deu`), empty without OCR: then `ocr_unavailable_reason` says why, and
     `is_ocr_disabled` that the user disabled it. `pages`: the scanned pages read so far, page number from 1 → `ocr.OcrPage`.
     `inner`: what may still be read of the files within the file.
-    `tex_definitions`: what a LaTeX file takes from others of its folder, see `latex_inputs`.
+    `tex_definitions`: what a LaTeX file takes from others of its folder, see `latex_inputs`. `all_files`: also minified and generated code.
     """
 
     text_column: str = ""
@@ -71,6 +71,7 @@ class LoadOptions:
     pages: Mapping[int, Mapping[str, Any]] = field(default_factory=dict, compare=False)
     inner: "InnerBudget | None" = field(default=None, compare=False)
     tex_definitions: str = field(default="", compare=False)
+    all_files: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class InnerDocument:
 class ParsedFile:
     """The content of a file. `title`: from its metadata or first heading. `pages_to_ocr`: the numbers of pages that need OCR.
 
-    `text` and `parts` are of the whole file, also of the files within it, `inner`.
+    `kind`: the suffix by which the file was read. `text` and `parts` are of the whole file, also of the files within it, `inner`.
     """
 
     text: str
@@ -101,14 +102,15 @@ class ParsedFile:
     parts: tuple[DocumentPart, ...] = ()
     pages_to_ocr: tuple[int, ...] = ()
     inner: tuple[InnerDocument, ...] = ()
+    kind: str = ""
 
 
 class Unreadable(Exception):
-    """A file cannot be read. `failed`: its format is supported, so this is a failure."""
+    """A file cannot be read. `failed`: its format is supported, so this is a failure; `kind`: as of a ParsedFile."""
 
     def __init__(self, reason: str, *, failed: bool = False) -> None:
         super().__init__(reason)
-        self.failed = failed
+        self.failed, self.kind = failed, ""
 
 
 def join_sections(
@@ -222,6 +224,7 @@ class OpenFile:
 
     name: str
     descriptor: int
+    length: int | None = field(default=None, kw_only=True)  # bytes that are read, of a file that may grow
 
     @property
     def suffix(self) -> str:
@@ -231,11 +234,12 @@ class OpenFile:
     @property
     def size(self) -> int:
         """The size in bytes."""
-        return os.fstat(self.descriptor).st_size
+        size = os.fstat(self.descriptor).st_size
+        return size if self.length is None else min(size, self.length)
 
     def open(self) -> BinaryIO:
         """A stream from the beginning, with its own position."""
-        return cast("BinaryIO", io.BufferedReader(_RawReader(self.descriptor), 1 << 16))
+        return cast("BinaryIO", io.BufferedReader(_RawReader(self), 1 << 16))
 
     def read_bytes(self) -> bytes:
         """The complete content."""
@@ -244,7 +248,7 @@ class OpenFile:
 
     def mapped(self) -> "ctypes.Array[ctypes.c_char]":
         """The complete content, memory-mapped without a copy. Raises ValueError for an empty file."""
-        pages = mmap.mmap(self.descriptor, 0, access=mmap.ACCESS_COPY)
+        pages = mmap.mmap(self.descriptor, self.size, access=mmap.ACCESS_COPY)
         return (ctypes.c_char * len(pages)).from_buffer(pages)
 
 
@@ -273,8 +277,8 @@ class InnerFile(OpenFile):
 class _RawReader(io.RawIOBase):
     """Reads with `preadv` at its own position: duplicates of a descriptor share one."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor, self._position = os.dup(descriptor), 0
+    def __init__(self, file: OpenFile) -> None:
+        self._descriptor, self._position, self._size = os.dup(file.descriptor), 0, file.size
 
     def readable(self) -> bool:
         return True
@@ -283,12 +287,13 @@ class _RawReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
-        read = os.preadv(self._descriptor, [buffer], self._position)
+        wanted = memoryview(buffer)[: max(0, self._size - self._position)]
+        read = os.preadv(self._descriptor, [wanted], self._position)
         self._position += read
         return read
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: os.fstat(self._descriptor).st_size}[whence]
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
         if start + offset < 0:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         self._position = start + offset

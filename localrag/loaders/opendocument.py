@@ -82,7 +82,6 @@ _BOLD_WEIGHTS = frozenset({"bold", "600", "700", "800", "900"})
 _MAX_REPEATED = 1000  # repetitions of a row or cell; more fill an empty sheet
 _MAX_INNER_DEPTH = 2  # objects in objects
 _TABLE_HEADING = "Table_20_Heading"  # the style of LibreOffice
-FLAT_SUFFIXES = frozenset({".fodt", ".fods", ".fodp"})  # in a single XML file
 _OUTLINE = "outline"  # the list of numbered headings
 
 
@@ -131,7 +130,9 @@ class _Position:
 
 def parse_opendocument(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     """Parse a text, spreadsheet or presentation, a template of one, or one in a single XML file (`.fodt`)."""
-    if file.suffix.lower() in FLAT_SUFFIXES:
+    with file.open() as f:
+        is_flat = f.read(100).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
+    if is_flat:
         root = xml_root(file.read_bytes())
         return _parsed(root, root, root, None)
     with open_archive(file) as archive:

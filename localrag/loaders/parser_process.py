@@ -1,4 +1,4 @@
-"""The parser process: receives open files one at a time through the socket at its stdin, parses them by suffix, and answers there.
+"""The parser process: receives open files one at a time through the socket at its stdin, parses them by what they are, and answers there.
 
 It runs restricted (see `restrict_process`), so that a hostile file can affect this process only.
 """
@@ -21,6 +21,8 @@ from zipfile import BadZipFile, ZipFile
 
 from localrag.loaders.content import InnerBudget, LoadOptions, OpenFile, ParsedFile, Unreadable, normalize_typography
 from localrag.loaders.encodings import looks_binary
+from localrag.loaders.file_kinds import CODE_SUFFIXES, PLAIN_SUFFIXES, SNIFF_BYTES, binary_kind, check_pointer, text_kind, unread_code
+from localrag.loaders.non_documents import TAKEN_WITH_ALL_FILES
 from localrag.loaders.page_images import IMAGE_SUFFIXES, render_for_ocr, render_png
 from localrag.loaders.quote_boxes import find_quote_boxes
 from localrag.loaders.sandbox import apply_sandbox, shared_libraries
@@ -34,7 +36,7 @@ PARSERS = {
     **dict.fromkeys((".rst", ".rest"), "markup.parse_rst"),
     **dict.fromkeys((".adoc", ".asciidoc", ".asc"), "markup.parse_asciidoc"),
     ".org": "markup.parse_org",
-    ".tex": "latex.parse_tex",
+    **dict.fromkeys((".tex", ".ltx", ".latex"), "latex.parse_tex"),
     ".rtf": "rtf.parse_rtf",
     **dict.fromkeys((".srt", ".vtt"), "subtitles.parse_subtitles"),
     **dict.fromkeys((".ics", ".ical", ".vcs"), "calendars.parse_calendar"),
@@ -44,7 +46,9 @@ PARSERS = {
     **dict.fromkeys((".csv", ".tsv"), "tabular.parse_csv"),
     **dict.fromkeys((".json", ".jsonl", ".ndjson", ".geojson"), "tabular.parse_json"),
     ".ipynb": "notebook.parse_notebook",
+    ".canvas": "notebook.parse_canvas",
     ".eml": "mail.parse_mail",
+    ".emlx": "mail.parse_apple_mail",
     ".mbox": "mail.parse_mailbox",
     **dict.fromkeys((".mhtml", ".mht"), "mail.parse_web_archive"),
     **dict.fromkeys((".docx", ".docm", ".dotx", ".dotm"), "word.parse_docx"),
@@ -81,36 +85,69 @@ CONVERTIBLE = {
     ".sxi": "odp",
 }
 MAX_DIGITS = 100_000  # digits of an integer: converting it takes 0.2 s, and the time is quadratic
-SNIFF_BYTES = 65_536  # bytes examined to decide whether a file of an unknown suffix is text
+
+
+def kind_of(file: OpenFile, options: LoadOptions) -> str:
+    """The suffix by which a file is to be read: its own, unless its content is of another kind. Raises Unreadable."""
+    suffix = file.suffix.lower()
+    with file.open() as f:
+        head = f.read(SNIFF_BYTES)
+    check_pointer(head)
+    kind = binary_kind(file, head)
+    if not kind and looks_binary(head) and suffix not in BINARY_SUFFIXES:
+        is_supported = suffix in PARSERS
+        raise Unreadable("binary, not text" if is_supported or not suffix else _unsupported(suffix), failed=is_supported)
+    if not options.all_files and (reason := unread_code(head, suffix)):
+        raise Unreadable(f"{reason} {TAKEN_WITH_ALL_FILES}")
+    kind = kind or ("" if looks_binary(head) else _text_kind(head, suffix))
+    if kind and kind not in PARSERS:
+        raise Unreadable(_unsupported(kind))
+    return kind if kind and PARSERS[kind] != PARSERS.get(suffix) else suffix
+
+
+def _unsupported(kind: str) -> str:
+    hint = f"; convert it: soffice --headless --convert-to {CONVERTIBLE[kind]} FILE" if kind in CONVERTIBLE else ""
+    return f"format not supported: {kind}{hint}"
+
+
+def _text_kind(head: bytes, suffix: str) -> str:
+    """The kind that a text shows to be; empty for what its suffix says."""
+    if suffix in CODE_SUFFIXES or suffix in PARSERS.keys() - BINARY_SUFFIXES - PLAIN_SUFFIXES:
+        return ""
+    kind = text_kind(head, is_plain=suffix in PLAIN_SUFFIXES)
+    is_office = PARSERS.get(suffix, "").startswith(_OFFICE_PARSERS) and suffix != ".msg"
+    return kind if kind in PARSERS else "" if not is_office else ".csv" if suffix in TABULAR_SUFFIXES else ".txt"
 
 
 def parse_file(file: OpenFile, options: LoadOptions) -> ParsedFile:
-    """Parse a file by its suffix; other text files as plain text. Raises Unreadable, and any error of a parser on a damaged file."""
-    suffix = file.suffix.lower()
+    """Parse a file by its kind, see `kind_of`. Raises Unreadable, and any error of a parser on a damaged file."""
     options = options if options.inner else replace(options, inner=InnerBudget(parse_file))
-    if suffix not in BINARY_SUFFIXES:
-        with file.open() as f:
-            head = f.read(SNIFF_BYTES)
-        if looks_binary(head):
-            is_supported = suffix in PARSERS
-            hint = f"; convert it: soffice --headless --convert-to {CONVERTIBLE[suffix]} FILE" if suffix in CONVERTIBLE else ""
-            unsupported = f"format not supported: {file.suffix}{hint}"
-            raise Unreadable("binary, not text" if is_supported or not suffix else unsupported, failed=is_supported)
-    module, _, name = PARSERS.get(suffix, "markup.parse_text").partition(".")
+    kind, suffix = kind_of(file, options), file.suffix.lower()
+    try:
+        return replace(_parse_as(kind, file, options), kind=kind)
+    except Unreadable as error:
+        error.kind = kind
+        if kind != ".xml" or suffix == kind or not error.failed:
+            raise
+    return replace(_parse_as(suffix, file, options), kind=suffix)  # a text with some XML in it
+
+
+def _parse_as(kind: str, file: OpenFile, options: LoadOptions) -> ParsedFile:
+    module, _, name = PARSERS.get(kind, "markup.parse_text").partition(".")
     parser: Callable[[OpenFile, LoadOptions], ParsedFile] = getattr(import_module(f"localrag.loaders.{module}"), name)
     try:
         with _long_numbers():
             content = parser(file, options)
     except Unreadable as error:
         if str(error) == "binary, not text":
-            raise Unreadable(str(error), failed=suffix in PARSERS) from error
+            raise Unreadable(str(error), failed=kind in PARSERS) from error
         raise
     if content.pages_to_ocr:
         return content
-    if suffix not in OCR_SUFFIXES:  # the places of quotes in pages are found by the letters that are there
+    if kind not in OCR_SUFFIXES:  # the places of quotes in pages are found by the letters that are there
         content = normalize_typography(content)
     if not content.text.strip("\ufeff \t\r\n\f\v"):
-        raise Unreadable("only images, no text" if suffix in BINARY_SUFFIXES and _has_images(file) else "empty")
+        raise Unreadable("only images, no text" if kind in BINARY_SUFFIXES and _has_images(file) else "empty")
     return ParsedFile(
         _replace_surrogates(content.text),
         _replace_surrogates(" ".join(content.title.split())[:200]),
@@ -209,7 +246,7 @@ def main(memory: int, seconds: int) -> None:
             return
         used = resource.getrusage(resource.RUSAGE_SELF)
         _limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + seconds + 5)  # a fallback in case the parent is gone
-        answer, exhausted = _answer_request(request, OpenFile(request["name"], descriptor))
+        answer, exhausted = _answer_request(request, OpenFile(request["name"], descriptor, length=request.get("length")))
         os.close(descriptor)
         parent.send(answer)
         if exhausted:
@@ -248,7 +285,7 @@ def _answer_request(request: dict[str, Any], file: OpenFile) -> tuple[dict[str, 
     try:
         return _dispatch(request, file), False
     except Unreadable as error:
-        return {"reason": _squeezed(str(error)), "failed": error.failed}, False
+        return {"reason": _squeezed(str(error)), "failed": error.failed, "kind": error.kind}, False
     except MemoryError:
         return {"reason": "memory", "failed": True}, True
     except RecursionError:
@@ -268,7 +305,7 @@ def _dispatch(request: dict[str, Any], file: OpenFile) -> dict[str, Any]:
         return find_quote_boxes(file, pages, words, before, read)
     columns = request["text_column"], tuple(request["metadata_columns"])
     options = LoadOptions(*columns, request.get("ocr", ""), pages=read, tex_definitions=request.get("tex_definitions", ""))
-    content = parse_file(file, options)
+    content = parse_file(file, replace(options, all_files=request.get("all_files", False)))
     answer = asdict(content)
     if request.get("split") and len(content.text) <= MAX_SPLIT_CHARS:
         with contextlib.suppress(MemoryError, RecursionError):  # the text is complete: the parent splits it
