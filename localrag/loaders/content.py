@@ -324,7 +324,6 @@ MAX_UNPACKED_BYTES = 500 * MEGABYTE
 MAX_COMPRESSION_RATIO = 200  # real documents reach 40
 RATIO_CHECK_FROM_BYTES = 20 * MEGABYTE  # smaller archives may have any ratio
 MAX_ENTRIES = 20_000
-_OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 
 def open_archive(file: OpenFile) -> ZipFile:
@@ -332,7 +331,6 @@ def open_archive(file: OpenFile) -> ZipFile:
 
     Raises Unreadable for an encrypted archive, a zip bomb, or a file that is no archive.
     """
-    _refuse_old_office(file)
     try:
         archive = ZipFile(file.open())
     except (BadZipFile, ValueError, OSError, NotImplementedError) as error:
@@ -354,15 +352,6 @@ def read_entry(archive: ZipFile, name: str, *, needed: bool = True) -> bytes:
         if needed:
             raise Unreadable(f"damaged: {name} is missing or corrupt", failed=True) from error
         return b""
-
-
-def _refuse_old_office(file: OpenFile) -> None:
-    """Raise Unreadable for Office's old format, which also wraps encrypted documents of any suffix."""
-    with file.open() as f:
-        head = f.read(MEGABYTE)
-    if head.startswith(_OLD_OFFICE):
-        encrypted = "EncryptedPackage".encode("utf-16-le") in head
-        raise Unreadable("password-protected" if encrypted else f"format not supported: Office before 2007, though named {file.suffix}")
 
 
 def decode(data: bytes, declared: str = "") -> str:

@@ -5,49 +5,47 @@ A kind is the usual suffix of files of a format. The suffix that a file has deci
 
 import io
 import re
-import struct
-import zlib
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
 from localrag.loaders.content import OpenFile, Unreadable
 from localrag.loaders.encodings import decode_bytes, looks_binary
+from localrag.loaders.non_documents import TAKEN_WITH_ALL_FILES
 
 SNIFF_BYTES = 65_536
 ZIP, OLE = "zip", "ole"
 _SIGNATURES = (
     *((b"%PDF-", ".pdf"), (b"{\\rtf", ".rtf"), (b"PK\3\4", ZIP), (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", OLE)),
-    *((b"\x89PNG\r\n\x1a\n", ".png"), (b"\xff\xd8\xff", ".jpg"), (b"GIF87a", ".gif"), (b"GIF89a", ".gif")),
-    *((b"II*\0", ".tif"), (b"MM\0*", ".tif")),
+    *((b"\x89PNG\r\n\x1a\n", ".png"), (b"\xff\xd8\xff", ".jpg"), (b"GIF8", ".gif"), (b"II*\0", ".tif"), (b"MM\0*", ".tif")),
 )
 _MIMETYPES = (  # what the member `mimetype` of an archive contains
     *(("epub+zip", ".epub"), ("hwp+zip", ".hwpx"), ("sun.xml.writer", ".sxw"), ("sun.xml.calc", ".sxc"), ("sun.xml.impress", ".sxi")),
     *((f"opendocument.{name}", f".od{name[0]}") for name in ("text", "spreadsheet", "presentation", "graphics", "formula")),
 )
-_OFFICE_MEMBERS = (("xl/workbook.bin", ".xlsb"), ("word/", ".docx"), ("xl/", ".xlsx"), ("ppt/", ".pptx"), ("visio/", ".vsdx"))
-_OTHER_MEMBERS = (("Contents/content.hpf", ".hwpx"), ("META-INF/container.xml", ".epub"))
+_MEMBERS = (
+    *(("xl/workbook.bin", ".xlsb"), ("word/document", ".docx"), ("xl/workbook", ".xlsx"), ("ppt/presentation", ".pptx")),
+    *(("visio/document", ".vsdx"), ("contents/content.hpf", ".hwpx"), ("meta-inf/container.xml", ".epub")),
+)
 _STREAMS = (
     *(("WordDocument", ".doc"), ("Workbook", ".xls"), ("Book", ".xls"), ("PowerPoint Document", ".ppt")),
     *(("__properties_version1.0", ".msg"), ("\5HwpSummaryInformation", ".hwp"), ("VisioDocument", ".vsd")),
 )
-_ZIP_DAMAGES = (BadZipFile, KeyError, ValueError, OSError, NotImplementedError, RuntimeError, EOFError, zlib.error, struct.error)
-_OLE_DAMAGES = (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, struct.error)
+_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 CODE_SUFFIXES = frozenset(
     """
-    .c .cc .cjs .cpp .cs .css .cxx .dart .diff .ejs .erb .go .h .hpp .hxx .java .js .jsx .kt .less .lua .m .mjs .patch .php .pl .pm
-    .py .r .rb .rs .sass .scala .scss .sh .sql .svelte .swift .ts .tsx .twig .vue .xsd .xsl .xslt .yaml .yml
+    .c .cc .cjs .cpp .cs .css .cxx .dart .diff .ejs .erb .go .h .hbs .hpp .hxx .j2 .java .jinja .js .jsx .kt .less .liquid .lua .m .mjs
+    .mustache .patch .php .pl .pm .py .r .rb .rs .sass .scala .scss .sh .sql .svelte .swift .tmpl .tpl .ts .tsx .twig .vue .xsd .xsl .xslt
+    .yaml .yml
     """.split()
 )
 PLAIN_SUFFIXES = frozenset({".txt", ".text"})
-_TEMPLATE = re.compile(r"<\?(?:php|=)|<%|\{\{|\{%")
-_PRELUDE = re.compile(r"(?:\s+|<\?xml[^>]{0,500}\?>|<!--(?:(?!-->).){0,2000}-->)*", re.DOTALL)
+_PRELUDE = re.compile(r"(?:\s+|<\?xml[^>]{0,500}\?>|<!--(?:(?!-->).){0,20000}-->)*", re.DOTALL)
 _PAGE = re.compile(r"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
-_FRAGMENT = re.compile(r"<(?:table|meta|div|style)\b", re.IGNORECASE)
+_ROOT = re.compile(r"(?:<![^<>\[]*(?:\[[^\]]*\])?[^<>]*>\s*)*<([A-Za-z_][\w.:-]*)[\s/>]")
 _FRONT_MATTER = re.compile(r"---[ \t]*\n[\w-]+:[^\n]*\n(?:[^\n]*\n){0,100}?---[ \t]*(?:\n|\Z)")
 _MAILBOX = re.compile(r"From [^\n]*\b\d\d:\d\d\b[^\n]*\n>?[\w-]+:")
 _HEADER = re.compile(r"([!-9;-~]+):[^\n]*\n(?:[ \t][^\n]*\n)*")
 _MAIL_DATE = re.compile(r"^Date:\s+(?:\w{3},\s+)?\d{1,2} [A-Z][a-z]{2} \d{4} \d\d:\d\d", re.MULTILINE | re.IGNORECASE)
 _OF_PROGRAMS = frozenset({"message-id", "mime-version", "received", "return-path", "x-mozilla-status", "delivered-to"})
-_OTHER_TEXTS = (("BEGIN:VCALENDAR", ".ics"), ("BEGIN:VCARD", ".vcf"), ("WEBVTT", ".vtt"))
 
 
 def first_bytes_kind(head: bytes) -> str:
@@ -57,7 +55,7 @@ def first_bytes_kind(head: bytes) -> str:
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return ".webp"
     start = head[:100].lstrip(b"\xef\xbb\xbf \t\r\n")
-    kind = next((kind for signature, kind in _SIGNATURES if head.startswith(signature) or start.startswith(signature)), "")
+    kind = next((kind for signature, kind in _SIGNATURES if start.startswith(signature)), "")
     return kind or (".pdf" if b"%PDF-" in head[:1024] and looks_binary(head) else "")
 
 
@@ -70,26 +68,25 @@ def binary_kind(file: OpenFile, head: bytes) -> str:
 def _zip_kind(file: OpenFile) -> str:
     try:
         with ZipFile(file.open()) as archive:
-            names = {name.replace("\\", "/") for name in archive.namelist()}
+            names = [name.replace("\\", "/").lower() for name in archive.namelist()]
             declared = archive.open("mimetype").read(200).decode("latin-1") if "mimetype" in names else ""
-    except _ZIP_DAMAGES:
+    except Exception:  # noqa: BLE001 - a damaged archive raises anything, and its parser says what is wrong
         return ""
-    members = (*(_OFFICE_MEMBERS if "[Content_Types].xml" in names else ()), *_OTHER_MEMBERS)
     kind = next((kind for name, kind in _MIMETYPES if name in declared), "")
-    return kind or next((kind for start, kind in members if any(name.startswith(start) for name in names)), "")
+    return kind or next((kind for start, kind in _MEMBERS if any(name.startswith(start) for name in names)), "")
 
 
 def _ole_kind(file: OpenFile) -> str:
     import olefile
 
-    try:
-        with olefile.OleFileIO(io.BytesIO(file.read_bytes())) as ole:
-            is_encrypted, kind = ole.exists("EncryptedPackage"), next((kind for name, kind in _STREAMS if ole.exists(name)), "")
-    except _OLE_DAMAGES:
-        return ""
-    if is_encrypted:
+    data = file.read_bytes()
+    if _ENCRYPTED in data:
         raise Unreadable("password-protected")
-    return kind
+    try:
+        with olefile.OleFileIO(io.BytesIO(data)) as ole:
+            return next((kind for name, kind in _STREAMS if ole.exists(name)), "")
+    except Exception:  # noqa: BLE001 - as above
+        return ""
 
 
 def text_kind(head: bytes, *, is_plain: bool) -> str:
@@ -98,22 +95,17 @@ def text_kind(head: bytes, *, is_plain: bool) -> str:
     `is_plain`: the name says that it is plain text, so that only what nobody would write as such counts. XML and JSON are told by their
     first characters, and what does not parse as such is neither.
     """
-    text = (decode_bytes(head) if b"\0" in head else head.decode("latin-1").removeprefix("\xef\xbb\xbf")).lstrip("\ufeff")
-    text = text.replace("\r\n", "\n")
-    body = text[_PRELUDE.match(text).end() :]  # type: ignore[union-attr]  # it matches an empty text
-    if body.startswith("<"):
-        if _TEMPLATE.search(text.removeprefix("<?xml")):
-            return ""
-        if _PAGE.match(body) or (_FRAGMENT.match(body) and not is_plain):
-            return ".html" if not is_plain or "</html>" in text[-1000:].lower() or len(head) == SNIFF_BYTES else ""
-        root = re.match(r"(?:<![^<>\[]*(?:\[[^\]]*\])?[^<>]*>\s*)*<([A-Za-z_][\w.:-]*)[\s/>]", body)
-        is_xml = root and (not is_plain or text.lstrip().startswith("<?xml"))
-        return (".fodt" if root[1] == "office:document" else ".xml") if root and is_xml else ""
+    text = decode_bytes(head) if b"\0" in head else head.decode("latin-1").removeprefix("\xef\xbb\xbf")
+    text = text.lstrip("\ufeff\r\n\t ").replace("\r\n", "\n")
+    body = _PRELUDE.sub("", text, count=1)
+    if _PAGE.match(body):
+        is_program, is_whole = "<?php" in text or "<%" in text, not is_plain or "</html" in text.lower() or len(head) == SNIFF_BYTES
+        return ".html" if is_whole and not is_program else ""
+    if (root := _ROOT.match(body)) and (not is_plain or text.startswith("<?xml")):
+        return {"office:document": ".fodt", "table": ".html", "div": ".html", "meta": ".html"}.get(root[1].lower(), ".xml")
     if re.match(r"[{\[]\s*[\"{\[]", body):
         return ".json"
-    if _FRONT_MATTER.match(text):
-        return ".md"
-    return _mail_kind(text.lstrip()) or next((kind for start, kind in _OTHER_TEXTS if body.startswith(start)), "")
+    return ".md" if _FRONT_MATTER.match(text) else _mail_kind(text)
 
 
 def _mail_kind(text: str) -> str:
@@ -134,24 +126,23 @@ def _mail_kind(text: str) -> str:
     return (".emlx" if length else ".eml") if is_mail else ""
 
 
-_CODE_OF_PROGRAMS = re.compile(rb"generated\b.{0,200}?\bdo not (?:edit|modify|change)|@generated\b", re.DOTALL | re.IGNORECASE)
-MAX_CODE_LINE_BYTES = 200  # on average: longer lines are those of minified code
-_MIN_MINIFIED_BYTES = 500
+_GENERATED = re.compile(rb"generated\b.{0,200}?\bdo not (?:edit|modify|change)|@generated\b", re.DOTALL | re.IGNORECASE)
+_MINIFIED_LINE_BYTES = 200  # of a line on average
 
 
-def unread_code(head: bytes, suffix: str) -> str:
-    """Why a file of code is no document: minified, or generated by a program; empty otherwise."""
-    if suffix not in CODE_SUFFIXES or head.startswith(b"window.YTD"):  # data of an archive
-        return ""
-    if suffix in {".js", ".mjs", ".cjs", ".css"} and len(head) > max(_MIN_MINIFIED_BYTES, MAX_CODE_LINE_BYTES * (head.count(b"\n") + 1)):
-        return "minified code"
-    return "generated code" if _CODE_OF_PROGRAMS.search(head[:2000]) else ""
+def refuse_generated_code(head: bytes, suffix: str) -> None:
+    """Raise Unreadable for minified code and for code that a program has generated."""
+    is_long = len(head) > _MINIFIED_LINE_BYTES * (head.count(b"\n") + 2) and not head.startswith(b"window.YTD")  # data of an archive
+    if suffix in {".js", ".mjs", ".cjs", ".css"} and is_long:
+        raise Unreadable(f"minified code {TAKEN_WITH_ALL_FILES}")
+    if suffix in CODE_SUFFIXES and _GENERATED.search(head[:2000]):
+        raise Unreadable(f"generated code {TAKEN_WITH_ALL_FILES}")
 
 
 _ANNEX_POINTER = re.compile(rb"(?:(?:\.\./)*\.git)?/annex/objects/\S+\s*\Z")
 
 
-def check_pointer(head: bytes) -> None:
+def refuse_pointer(head: bytes) -> None:
     """Raise Unreadable for the pointer that Git LFS or git-annex keeps in place of a file."""
     if head.startswith((b"version https://git-lfs.github.com/spec/", b"version https://hawser.github.com/spec/")):
         raise Unreadable("a pointer of Git LFS, whose file is not here; get it: git lfs pull", failed=True)

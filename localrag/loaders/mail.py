@@ -11,17 +11,7 @@ from mimetypes import guess_extension
 from typing import Any
 
 from localrag.loaders.containers import InnerFiles
-from localrag.loaders.content import (
-    InnerFile,
-    LoadOptions,
-    OpenFile,
-    ParsedFile,
-    Unreadable,
-    clean_text,
-    decode,
-    join_sections,
-    metadata_pairs,
-)
+from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, clean_text, decode, join_sections, metadata_pairs
 from localrag.loaders.html import html_content
 
 HEADER_FIELDS = ("From", "To", "Cc", "Date", "Subject")
@@ -57,17 +47,19 @@ class _Body:
 
 def parse_mail(file: OpenFile, options: LoadOptions) -> ParsedFile:
     """Parse a message; the files attached to it and the messages that it forwards are documents of their own."""
-    message = _message(file.read_bytes())
-    inner = InnerFiles(options)
-    content = _parsed_message(message, inner)
-    return replace(content, metadata=content.metadata + inner.metadata())
+    return _parsed_file(file.read_bytes(), options)
 
 
 def parse_apple_mail(file: OpenFile, options: LoadOptions) -> ParsedFile:
     """Parse a message of Apple Mail: its length on a line, the message, and what the program notes about it."""
     length, _, data = file.read_bytes().partition(b"\n")
-    size = int(length) if length.strip().isdigit() and len(length) < 20 else len(data)
-    return parse_mail(InnerFile(file.name, -1, data[:size]), options)
+    return _parsed_file(data[: int(length)] if length.strip().isdigit() else data, options)
+
+
+def _parsed_file(data: bytes, options: LoadOptions) -> ParsedFile:
+    inner = InnerFiles(options)
+    content = _parsed_message(_message(data), inner)
+    return replace(content, metadata=content.metadata + inner.metadata())
 
 
 def _parsed_message(message: EmailMessage, inner: InnerFiles, depth: int = 0) -> ParsedFile:

@@ -25,27 +25,14 @@ def parse_notebook(file: OpenFile, options: LoadOptions) -> ParsedFile:
 
 
 def parse_canvas(file: OpenFile, options: LoadOptions) -> ParsedFile:
-    """Parse a board of JSON Canvas: the texts, files, links and names of groups from top to bottom, then the labels of arrows."""
+    """Parse a board of JSON Canvas: the texts, files, links and names of groups on it, and the labels of its arrows."""
     board = parse_json_or_lines(decode(file.read_bytes()).lstrip("\ufeff"))
     if not isinstance(board, dict) or not isinstance(board.get("nodes"), list):
         return parse_json(file, options)
-    nodes = [node for node in board["nodes"] if isinstance(node, dict)]
-    edges = [edge for edge in board.get("edges") or () if isinstance(edge, dict) and edge.get("label")]
-    texts = {str(node.get("id")): _node_text(node) for node in sorted(nodes, key=_place_on_board)}
-    lines = {key: text.partition("\n")[0] for key, text in texts.items()}
-    ends = ((*(lines.get(str(edge.get(end)), "") for end in ("fromNode", "toNode")), edge["label"]) for edge in edges)
-    text = "\n\n".join([*filter(None, texts.values()), *(f"{start} → {label} → {end}" for start, end, label in ends)])
+    rows = [row for row in (*board["nodes"], *(board.get("edges") or ())) if isinstance(row, dict)]
+    texts = (next((str(row[key]).strip() for key in ("text", "file", "url", "label") if row.get(key)), "") for row in rows)
+    text = "\n\n".join(filter(None, texts))
     return ParsedFile(text, first_heading(text))
-
-
-def _place_on_board(node: Mapping[str, Any]) -> tuple[float, float]:
-    return tuple(value if isinstance(value := node.get(axis), int | float) else 0 for axis in "yx")  # type: ignore[return-value]
-
-
-def _node_text(node: Mapping[str, Any]) -> str:
-    """The text of a node, the path of its file, its address, or a group's name as a heading."""
-    text = next((str(node[key]).strip() for key in ("text", "file", "url") if node.get(key)), "")
-    return text or (f"# {node['label']}" if node.get("label") else "")
 
 
 def _notebook_cells(notebook: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
+from localrag.loaders import file_kinds
 from localrag.loaders.content import InnerBudget, LoadOptions, OpenFile, ParsedFile, Unreadable, normalize_typography
 from localrag.loaders.encodings import looks_binary
-from localrag.loaders.file_kinds import CODE_SUFFIXES, PLAIN_SUFFIXES, SNIFF_BYTES, binary_kind, check_pointer, text_kind, unread_code
-from localrag.loaders.non_documents import TAKEN_WITH_ALL_FILES
 from localrag.loaders.page_images import IMAGE_SUFFIXES, render_for_ocr, render_png
 from localrag.loaders.quote_boxes import find_quote_boxes
 from localrag.loaders.sandbox import apply_sandbox, shared_libraries
@@ -36,7 +35,7 @@ PARSERS = {
     **dict.fromkeys((".rst", ".rest"), "markup.parse_rst"),
     **dict.fromkeys((".adoc", ".asciidoc", ".asc"), "markup.parse_asciidoc"),
     ".org": "markup.parse_org",
-    **dict.fromkeys((".tex", ".ltx", ".latex"), "latex.parse_tex"),
+    ".tex": "latex.parse_tex",
     ".rtf": "rtf.parse_rtf",
     **dict.fromkeys((".srt", ".vtt"), "subtitles.parse_subtitles"),
     **dict.fromkeys((".ics", ".ical", ".vcs"), "calendars.parse_calendar"),
@@ -91,32 +90,27 @@ def kind_of(file: OpenFile, options: LoadOptions) -> str:
     """The suffix by which a file is to be read: its own, unless its content is of another kind. Raises Unreadable."""
     suffix = file.suffix.lower()
     with file.open() as f:
-        head = f.read(SNIFF_BYTES)
-    check_pointer(head)
-    kind = binary_kind(file, head)
-    if not kind and looks_binary(head) and suffix not in BINARY_SUFFIXES:
-        is_supported = suffix in PARSERS
-        raise Unreadable("binary, not text" if is_supported or not suffix else _unsupported(suffix), failed=is_supported)
-    if not options.all_files and (reason := unread_code(head, suffix)):
-        raise Unreadable(f"{reason} {TAKEN_WITH_ALL_FILES}")
-    kind = kind or ("" if looks_binary(head) else _text_kind(head, suffix))
-    if kind and kind not in PARSERS:
-        raise Unreadable(_unsupported(kind))
-    return kind if kind and PARSERS[kind] != PARSERS.get(suffix) else suffix
-
-
-def _unsupported(kind: str) -> str:
-    hint = f"; convert it: soffice --headless --convert-to {CONVERTIBLE[kind]} FILE" if kind in CONVERTIBLE else ""
-    return f"format not supported: {kind}{hint}"
+        head = f.read(file_kinds.SNIFF_BYTES)
+    file_kinds.refuse_pointer(head)
+    if not options.all_files:
+        file_kinds.refuse_generated_code(head, suffix)
+    is_binary = looks_binary(head)
+    told = file_kinds.binary_kind(file, head) or ("" if is_binary else _text_kind(head, suffix))
+    kind = told if told and PARSERS.get(told) != PARSERS.get(suffix, "") else suffix
+    if kind not in PARSERS if told else is_binary and kind not in BINARY_SUFFIXES:
+        hint = f"; convert it: soffice --headless --convert-to {CONVERTIBLE[kind]} FILE" if kind in CONVERTIBLE else ""
+        unsupported = f"format not supported: {kind}{hint}"
+        raise Unreadable("binary, not text" if kind in PARSERS or not kind else unsupported, failed=kind in PARSERS)
+    return kind
 
 
 def _text_kind(head: bytes, suffix: str) -> str:
-    """The kind that a text shows to be; empty for what its suffix says."""
-    if suffix in CODE_SUFFIXES or suffix in PARSERS.keys() - BINARY_SUFFIXES - PLAIN_SUFFIXES:
+    """The kind of a text; empty for a suffix that decides: of code, and of a format of text, which may begin like another."""
+    if suffix in file_kinds.CODE_SUFFIXES or suffix in PARSERS.keys() - BINARY_SUFFIXES - file_kinds.PLAIN_SUFFIXES:
         return ""
-    kind = text_kind(head, is_plain=suffix in PLAIN_SUFFIXES)
     is_office = PARSERS.get(suffix, "").startswith(_OFFICE_PARSERS) and suffix != ".msg"
-    return kind if kind in PARSERS else "" if not is_office else ".csv" if suffix in TABULAR_SUFFIXES else ".txt"
+    otherwise = "" if not is_office else ".csv" if suffix in TABULAR_SUFFIXES else ".txt"
+    return file_kinds.text_kind(head, is_plain=suffix in file_kinds.PLAIN_SUFFIXES) or otherwise
 
 
 def parse_file(file: OpenFile, options: LoadOptions) -> ParsedFile:

@@ -147,7 +147,7 @@ def content_hash_of(file: Path, digest: str, options: LoadOptions = DEFAULT_OPTI
     relevant = (options.text_column, *options.metadata_columns) if kind in TABULAR_SUFFIXES else ()
     relevant += ("ocr", options.ocr) if options.ocr and kind in OCR_SUFFIXES else ()
     relevant += ("all files",) if options.all_files and suffix in CODE_SUFFIXES else ()
-    relevant += (definitions,) if _is_latex(suffix) and (definitions := input_definitions(file)) else ()
+    relevant += (definitions,) if suffix == ".tex" and (definitions := input_definitions(file)) else ()
     parser = PARSERS.get(kind, PARSERS[".txt"])
     key = content_id("load", parser, PARSER_VERSIONS[parser], digest, *relevant)
     return key if kind == suffix else f"{kind} {key}"
@@ -157,10 +157,6 @@ def stored_kind(content_hash: str, path: str) -> str:
     """The suffix by which a document was read: of its path, unless the content hash begins with another."""
     kind, space, _ = content_hash.partition(" ")
     return kind if space and kind in PARSERS else Path(path).suffix.lower()
-
-
-def _is_latex(suffix: str) -> bool:
-    return PARSERS.get(suffix) == PARSERS[".tex"]
 
 
 def _load(
@@ -256,7 +252,7 @@ def _parse_in_worker(
 ) -> tuple[dict[str, Any], str]:
     """The parser process's answer for a file, including the words of its scanned pages, and its content hash. Raises OSError."""
     request |= {"text_column": options.text_column, "metadata_columns": options.metadata_columns, "all_files": options.all_files}
-    if _is_latex(file.suffix.lower()):
+    if file.suffix.lower() == ".tex":
         request["tex_definitions"] = input_definitions(file)
     answer = worker.request(request | {"ocr": options.ocr if scans else ""})
     content_hash = content_hash_of(file, digest, options, str(answer.get("kind", "")))
