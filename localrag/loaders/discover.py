@@ -141,7 +141,7 @@ class _FolderWalk:
             for entry in entries:
                 if entry.name.startswith("."):
                     if entry.name.endswith(".icloud") and (document := entry.name[1:].removesuffix(".icloud")) not in names:
-                        self.left_out[folder / document] = "not downloaded from iCloud"
+                        self.left_out[folder / document] = "not downloaded from iCloud; download it"
                 elif entry.name not in (INDEX_FOLDER, PROJECT_FILE) and self._add(entry, top, real, rules, names):
                     stack.append((folder / entry.name, real / entry.name, rules))
 
