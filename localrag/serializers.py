@@ -158,9 +158,7 @@ def serialize_document(db: Database, document_id: str, start: int | None, end: i
         "path": document["path"],
         "title": document["title"],
         "file": file,
-        "kind": _kind(stored_kind(document["content_hash"], file))
-        if document["path"] == file
-        else "text",  # a document within a file has no pages
+        "kind": _page_kind(document),
         "metadata": document["metadata"],
         "length": length,
         "from": first,
@@ -171,7 +169,10 @@ def serialize_document(db: Database, document_id: str, start: int | None, end: i
     }
 
 
-def _kind(suffix: str) -> str:
+def _page_kind(document: JsonRow) -> str:
+    """What the pages of a document are shown as; a document within a file has none."""
+    path = document["path"]
+    suffix = stored_kind(document["content_hash"], path) if path == file_path(path) else ""
     return "pdf" if suffix == ".pdf" else "image" if suffix in IMAGE_SUFFIXES else "text"
 
 

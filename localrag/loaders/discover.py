@@ -256,7 +256,7 @@ RACY_WINDOW_NS = 2_000_000_000  # ns: the coarsest clock of a file system (FAT)
 def _digest(file: Path, size: int) -> str:
     """The digest of the first bytes of a file. Raises OSError."""
     with open_file(file) as opened, replace(opened, length=size).open() as f:
-        return file_digest(f, lambda: blake2b(digest_size=20)).hexdigest()
+        return file_digest(f, lambda: blake2b(digest_size=20)).hexdigest()  # type: ignore[arg-type]  # it has `readinto`
 
 
 class DigestCache:

@@ -13,10 +13,14 @@ from localrag.loaders.non_documents import TAKEN_WITH_ALL_FILES
 
 SNIFF_BYTES = 65_536
 ZIP, OLE = "zip", "ole"
-_SIGNATURES = (
-    *((b"%PDF-", ".pdf"), (b"{\\rtf", ".rtf"), (b"PK\3\4", ZIP), (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", OLE)),
-    *((b"\x89PNG\r\n\x1a\n", ".png"), (b"\xff\xd8\xff", ".jpg"), (b"GIF8", ".gif"), (b"II*\0", ".tif"), (b"MM\0*", ".tif")),
-)
+_SIGNATURES = [
+    (re.compile(pattern, re.DOTALL), kind)
+    for pattern, kind in (
+        *((rb"(?:\xef\xbb\xbf)?\s*%PDF-", ".pdf"), (rb"\s*\{\\rtf", ".rtf"), (rb"PK\3\4", ZIP)),
+        *((rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", OLE), (rb"\x89PNG\r\n", ".png"), (rb"\xff\xd8\xff", ".jpg"), (rb"GIF8[79]a", ".gif")),
+        *((rb"II\*\0|MM\0\*", ".tif"), (rb"BM.{4}\0{4}", ".bmp"), (rb"RIFF.{4}WEBP", ".webp")),
+    )
+]
 _MIMETYPES = (  # what the member `mimetype` of an archive contains
     *(("epub+zip", ".epub"), ("hwp+zip", ".hwpx"), ("sun.xml.writer", ".sxw"), ("sun.xml.calc", ".sxc"), ("sun.xml.impress", ".sxi")),
     *((f"opendocument.{name}", f".od{name[0]}") for name in ("text", "spreadsheet", "presentation", "graphics", "formula")),
@@ -50,12 +54,7 @@ _OF_PROGRAMS = frozenset({"message-id", "mime-version", "received", "return-path
 
 def first_bytes_kind(head: bytes) -> str:
     """The kind that the first bytes of a file tell, ZIP and OLE for containers of several kinds; empty if they tell nothing."""
-    if head[:2] == b"BM" and head[6:10] == bytes(4):
-        return ".bmp"
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        return ".webp"
-    start = head[:100].lstrip(b"\xef\xbb\xbf \t\r\n")
-    kind = next((kind for signature, kind in _SIGNATURES if start.startswith(signature)), "")
+    kind = next((kind for signature, kind in _SIGNATURES if signature.match(head)), "")
     return kind or (".pdf" if b"%PDF-" in head[:1024] and looks_binary(head) else "")
 
 
@@ -128,6 +127,7 @@ def _mail_kind(text: str) -> str:
 
 _GENERATED = re.compile(rb"generated\b.{0,200}?\bdo not (?:edit|modify|change)|@generated\b", re.DOTALL | re.IGNORECASE)
 _MINIFIED_LINE_BYTES = 200  # of a line on average
+_POINTER = re.compile(rb"version https://(git-lfs|hawser)\.github\.com/spec/|(?:(?:\.\./)*\.git)?/annex/objects/\S+\s*\Z")
 
 
 def refuse_generated_code(head: bytes, suffix: str) -> None:
@@ -139,12 +139,8 @@ def refuse_generated_code(head: bytes, suffix: str) -> None:
         raise Unreadable(f"generated code {TAKEN_WITH_ALL_FILES}")
 
 
-_ANNEX_POINTER = re.compile(rb"(?:(?:\.\./)*\.git)?/annex/objects/\S+\s*\Z")
-
-
 def refuse_pointer(head: bytes) -> None:
     """Raise Unreadable for the pointer that Git LFS or git-annex keeps in place of a file."""
-    if head.startswith((b"version https://git-lfs.github.com/spec/", b"version https://hawser.github.com/spec/")):
-        raise Unreadable("a pointer of Git LFS, whose file is not here; get it: git lfs pull", failed=True)
-    if len(head) < 1000 and _ANNEX_POINTER.match(head):
-        raise Unreadable("a pointer of git-annex, whose file is not here; get it: git annex get", failed=True)
+    if len(head) < 1000 and (pointer := _POINTER.match(head)):
+        program, command = ("Git LFS", "git lfs pull") if pointer[1] else ("git-annex", "git annex get")
+        raise Unreadable(f"a pointer of {program}, the file is not here; get it: {command}", failed=True)

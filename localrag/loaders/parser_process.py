@@ -12,7 +12,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -142,21 +142,7 @@ def _parse_as(kind: str, file: OpenFile, options: LoadOptions) -> ParsedFile:
         content = normalize_typography(content)
     if not content.text.strip("\ufeff \t\r\n\f\v"):
         raise Unreadable("only images, no text" if kind in BINARY_SUFFIXES and _has_images(file) else "empty")
-    return ParsedFile(
-        _replace_surrogates(content.text),
-        _replace_surrogates(" ".join(content.title.split())[:200]),
-        tuple((_replace_surrogates(name), _replace_surrogates(value)) for name, value in content.metadata),
-        tuple(replace(part, label=_replace_surrogates(part.label)) for part in content.parts),
-        inner=tuple(
-            replace(
-                inner,
-                name=_replace_surrogates(inner.name),
-                title=_replace_surrogates(inner.title),
-                metadata=tuple((_replace_surrogates(name), _replace_surrogates(value)) for name, value in inner.metadata),
-            )
-            for inner in content.inner
-        ),
-    )
+    return _without_surrogates(replace(content, title=" ".join(content.title.split())[:200]))
 
 
 @contextmanager
@@ -179,9 +165,13 @@ def _has_images(file: OpenFile) -> bool:
     return False
 
 
-def _replace_surrogates(text: str) -> str:
-    """Replace lone surrogates by question marks: some formats contain them, the store cannot."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+def _without_surrogates(value: Any) -> Any:
+    """A record whose texts have question marks for lone surrogates: some formats contain them, the store cannot."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, tuple):
+        return tuple(map(_without_surrogates, value))
+    return replace(value, **{f.name: _without_surrogates(getattr(value, f.name)) for f in fields(value)}) if is_dataclass(value) else value
 
 
 _LIBRARY_FOLDERS = ("site-packages", "dist-packages")  # names of folders that contain only libraries
