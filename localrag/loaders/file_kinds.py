@@ -16,7 +16,7 @@ ZIP, OLE = "zip", "ole"
 _SIGNATURES = [
     (re.compile(pattern, re.DOTALL), kind)
     for pattern, kind in (
-        *((rb"(?:\xef\xbb\xbf)?\s*%PDF-", ".pdf"), (rb"\s*\{\\rtf", ".rtf"), (rb"PK\3\4", ZIP)),
+        *((rb"(?:\xef\xbb\xbf)?\s*%PDF-", ".pdf"), (rb"\s*\{\\rtf", ".rtf"), (rb"PK\x03\x04", ZIP)),
         *((rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", OLE), (rb"\x89PNG\r\n", ".png"), (rb"\xff\xd8\xff", ".jpg"), (rb"GIF8[79]a", ".gif")),
         *((rb"II\*\0|MM\0\*", ".tif"), (rb"BM.{4}\0{4}", ".bmp"), (rb"RIFF.{4}WEBP", ".webp")),
     )

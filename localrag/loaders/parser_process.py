@@ -86,7 +86,7 @@ CONVERTIBLE = {
 MAX_DIGITS = 100_000  # digits of an integer: converting it takes 0.2 s, and the time is quadratic
 
 
-def kind_of(file: OpenFile, options: LoadOptions) -> str:
+def detect_kind(file: OpenFile, options: LoadOptions) -> str:
     """The suffix by which a file is to be read: its own, unless its content is of another kind. Raises Unreadable."""
     suffix = file.suffix.lower()
     with file.open() as f:
@@ -114,9 +114,9 @@ def _text_kind(head: bytes, suffix: str) -> str:
 
 
 def parse_file(file: OpenFile, options: LoadOptions) -> ParsedFile:
-    """Parse a file by its kind, see `kind_of`. Raises Unreadable, and any error of a parser on a damaged file."""
+    """Parse a file by its kind, see `detect_kind`. Raises Unreadable, and any error of a parser on a damaged file."""
     options = options if options.inner else replace(options, inner=InnerBudget(parse_file))
-    kind, suffix = kind_of(file, options), file.suffix.lower()
+    kind, suffix = detect_kind(file, options), file.suffix.lower()
     try:
         return replace(_parse_as(kind, file, options), kind=kind)
     except Unreadable as error:
