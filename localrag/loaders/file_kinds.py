@@ -37,14 +37,16 @@ _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 CODE_SUFFIXES = frozenset(
     """
     .c .cc .cjs .cpp .cs .css .cxx .dart .diff .ejs .erb .go .h .hbs .hpp .hxx .j2 .java .jinja .js .jsx .kt .less .liquid .lua .m .mjs
-    .mustache .patch .php .pl .pm .py .r .rb .rs .sass .scala .scss .sh .sql .svelte .swift .tmpl .tpl .ts .tsx .twig .vue .xsd .xsl .xslt
+    .mustache .patch .pl .pm .py .r .rb .rs .sass .scala .scss .sh .sql .svelte .swift .tmpl .tpl .ts .tsx .twig .vue .xsd .xsl .xslt
     .yaml .yml
     """.split()
 )
-PLAIN_SUFFIXES = frozenset({".txt", ".text"})
-_PRELUDE = re.compile(r"(?:\s+|<\?xml[^>]{0,500}\?>|<!--(?:(?!-->).){0,20000}-->)*", re.DOTALL)
+PLAIN_SUFFIXES = frozenset({".txt", ".text", ".php", ".jsp", ".asp"})
+_PRELUDE = re.compile(
+    r"(?:\s+|<\?[^>]{0,500}\?>|<!--(?:(?!-->).){0,20000}-->|<!DOCTYPE(?!\s+html)[^<>\[]*+(?:\[[^\]]*+\]\s*+)?>)*", re.DOTALL | re.IGNORECASE
+)
 _PAGE = re.compile(r"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
-_ROOT = re.compile(r"(?:<!DOCTYPE[^<>\[]*+(?:\[[^\]]*+\]\s*+)?>\s*+)?<([A-Za-z_][\w.:-]*+)[\s/>]")
+_ROOT = re.compile(r"<([A-Za-z_][\w.:-]*+)[\s/>]")
 _FRONT_MATTER = re.compile(r"---[ \t]*\n[\w-]+:[^\n]*\n(?:[^\n]*\n){0,100}?---[ \t]*(?:\n|\Z)")
 _MAILBOX = re.compile(r"From [^\n]*\b\d\d:\d\d\b[^\n]*\n>?[\w-]+:")
 _HEADER = re.compile(r"([!-9;-~]+):[^\n]*\n(?:[ \t][^\n]*\n)*")
@@ -97,9 +99,10 @@ def text_kind(head: bytes, *, is_plain: bool) -> str:
     text = decode_bytes(head) if b"\0" in head else head.decode("latin-1").removeprefix("\xef\xbb\xbf")
     text = text.lstrip("\ufeff\r\n\t ").replace("\r\n", "\n")
     body = _PRELUDE.sub("", text, count=1)
+    if body.startswith("<") and any(mark in text for mark in ("<?php", "<?=", "<%")):  # of programs that write pages
+        return ""
     if _PAGE.match(body):
-        is_program, is_whole = "<?php" in text or "<%" in text, not is_plain or "</html" in text.lower() or len(head) == SNIFF_BYTES
-        return ".html" if is_whole and not is_program else ""
+        return ".html" if not is_plain or "</html" in text.lower() or len(head) == SNIFF_BYTES else ""
     if (root := _ROOT.match(body)) and (not is_plain or text.startswith("<?xml")):
         return {"office:document": ".fodt", "table": ".html", "div": ".html", "meta": ".html"}.get(root[1].lower(), ".xml")
     if re.match(r"[{\[]\s*[\"{\[]", body):

@@ -13,12 +13,14 @@ _LOCK_FILES = (
     "package.resolved"
 )
 _REASONS = {
-    "a leftover of a program": r"~\$.|#.+#\Z|.+~\Z|.+\.(?:bak|bkp|backup|old|orig|rej|save|sw[nop]|te?mp|wbk)[-._]?\d*\Z",
+    "a leftover of a program": r"~\$.|#.+#\Z|.+~\Z|.+\.(?:bak|bkp|backup|old|orig|rej|save|sw[nop]|te?mp|wbk|xlk)[-._]?\d*\Z",
     "an incomplete download": r".+\.(?:crdownload|part|partial|download|filepart)\Z",
     "a conflicted copy of a synchronized file": rf".*(?:\({_CONFLICT}{_COPY}[^()]{{1,200}}\)|\[conflicted[^\[\]]*\]|\(sfconflict "
-    rf"|\(conflict on \d|\.sync-conflict-\d{{8}}-|[-_. ]conflict[-_]\d{{6,}}|-\d{{4}}-\d{{4}}_conflict|_conf\(\d+\)|{_COMPUTER})",
+    r"|\(conflict(?: \d+| on \d[^()]*)?\)|\.conflict(?=\.|\Z)|\.sync-conflict-\d{8}-|[-_. ]conflict[-_]\d{6,}|-\d{4}-\d{4}_conflict"
+    rf"|_conf\(\d+\)|{_COMPUTER})",
     "a lock file of a package manager": rf"(?:.+\.lock|{'|'.join(map(re.escape, _LOCK_FILES.split()))})\Z",
     "minified code": r".+(?:[.-]min\.(?:[cm]?js|css)|\.(?:[cm]?js|css)\.map)\Z",
+    "generated code": r".+(?:\.(?:generated|designer)\.(?:cs|dart|go|java|[jt]sx?|py)|\.g\.dart|\.pb\.go|_pb2(?:_grpc)?\.py)\Z",
     "a file of a program, not of a person": r"(?:desktop\.ini|(?:eh)?thumbs\.db|icon\r|.+\.msf)\Z",
     "a link to a document of Google; export that": r".+\.g(?:doc|sheet|slides|draw|form|jam|map|script|site|table|link|note)\Z",
     "a link, not a document": r".+\.(?:url|webloc|desktop|lnk|website|inetloc)\Z",

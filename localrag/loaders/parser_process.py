@@ -110,7 +110,8 @@ def _text_kind(head: bytes, suffix: str) -> str:
         return ""
     is_office = PARSERS.get(suffix, "").startswith(_OFFICE_PARSERS) and suffix != ".msg"
     otherwise = "" if not is_office else ".csv" if suffix in TABULAR_SUFFIXES else ".txt"
-    return file_kinds.text_kind(head, is_plain=suffix in file_kinds.PLAIN_SUFFIXES) or otherwise
+    kind = file_kinds.text_kind(head, is_plain=suffix in file_kinds.PLAIN_SUFFIXES) or otherwise
+    return ".html" if kind == ".xml" and otherwise == ".txt" else kind  # of Word 2003: its paragraphs, not its elements
 
 
 def parse_file(file: OpenFile, options: LoadOptions) -> ParsedFile:
