@@ -16,7 +16,7 @@ ZIP, OLE = "zip", "ole"
 _SIGNATURES = [
     (re.compile(pattern, re.DOTALL), kind)
     for pattern, kind in (
-        *((rb"(?:\xef\xbb\xbf)?\s*%PDF-", ".pdf"), (rb"\s*\{\\rtf", ".rtf"), (rb"PK\x03\x04", ZIP)),
+        *((rb"(?:\xef\xbb\xbf)?\s{0,20}%PDF-", ".pdf"), (rb"\s{0,20}\{\\rtf", ".rtf"), (rb"PK\x03\x04", ZIP)),
         *((rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", OLE), (rb"\x89PNG\r\n", ".png"), (rb"\xff\xd8\xff", ".jpg"), (rb"GIF8[79]a", ".gif")),
         *((rb"II\*\0|MM\0\*", ".tif"), (rb"BM.{4}\0{4}", ".bmp"), (rb"RIFF.{4}WEBP", ".webp")),
     )
@@ -48,7 +48,7 @@ _PRELUDE = re.compile(
 _PAGE = re.compile(r"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 _ROOT = re.compile(r"<([A-Za-z_][\w.:-]*+)[\s/>]")
 _FRONT_MATTER = re.compile(r"---[ \t]*\n[\w-]+:[^\n]*\n(?:[^\n]*\n){0,100}?---[ \t]*(?:\n|\Z)")
-_MAILBOX = re.compile(r"From [^\n]*\b\d\d:\d\d\b[^\n]*\n>?[\w-]+:")
+_MAILBOX = re.compile(r"From [^\n]{1,200}?\b\d\d:\d\d\b[^\n]{0,100}\n>?[\w-]+:")
 _HEADER = re.compile(r"([!-9;-~]+):[^\n]*\n(?:[ \t][^\n]*\n)*")
 _MAIL_DATE = re.compile(r"^Date:\s+(?:\w{3},\s+)?\d{1,2} [A-Z][a-z]{2} \d{4} \d\d:\d\d", re.MULTILINE | re.IGNORECASE)
 _OF_PROGRAMS = frozenset({"message-id", "mime-version", "received", "return-path", "x-mozilla-status", "delivered-to"})
@@ -98,7 +98,7 @@ def text_kind(head: bytes, *, is_plain: bool) -> str:
     """
     text = decode_bytes(head) if b"\0" in head else head.decode("latin-1").removeprefix("\xef\xbb\xbf")
     text = text.lstrip("\ufeff\r\n\t ").replace("\r\n", "\n")
-    body = _PRELUDE.sub("", text, count=1)
+    body = text[_PRELUDE.match(text).end() :]  # type: ignore[union-attr]  # it matches any text
     if body.startswith("<") and any(mark in text for mark in ("<?php", "<?=", "<%")):  # of programs that write pages
         return ""
     if _PAGE.match(body):

@@ -13,18 +13,18 @@ _LOCK_FILES = (
     "package.resolved"
 )
 _REASONS = {
-    "a leftover of a program": r"~\$.|#.+#\Z|.+~\Z|.+\.(?:bak|bkp|backup|old|orig|rej|save|sw[nop]|te?mp|wbk|xlk)[-._]?\d*\Z",
-    "an incomplete download": r".+\.(?:crdownload|part|partial|download|filepart)\Z",
-    "a conflicted copy of a synchronized file": rf".*(?:\({_CONFLICT}{_COPY}[^()]{{1,200}}\)|\[conflicted[^\[\]]*\]|\(sfconflict "
+    "a leftover of a program": r"\A~\$|\A#.+#\Z|.~\Z|\.(?:bak|bkp|backup|old|orig|rej|save|sw[nop]|te?mp|wbk|xlk)[-._]?\d*\Z",
+    "an incomplete download": r"\.(?:crdownload|part|partial|download|filepart)\Z",
+    "a conflicted copy of a synchronized file": rf"(?:\({_CONFLICT}{_COPY}[^()]{{1,200}}\)|\[conflicted[^\[\]]*\]|\(sfconflict "
     r"|\(conflict(?: \d+| on \d[^()]*)?\)|\.conflict(?=\.|\Z)|\.sync-conflict-\d{8}-|[-_. ]conflict[-_]\d{6,}|-\d{4}-\d{4}_conflict"
     rf"|_conf\(\d+\)|{_COMPUTER})",
-    "a lock file of a package manager": rf"(?:.+\.lock|{'|'.join(map(re.escape, _LOCK_FILES.split()))})\Z",
-    "minified code": r".+(?:[.-]min\.(?:[cm]?js|css)|\.(?:[cm]?js|css)\.map)\Z",
-    "generated code": r".+(?:\.(?:generated|designer)\.(?:cs|dart|go|java|[jt]sx?|py)|\.g\.dart|\.pb\.go|_pb2(?:_grpc)?\.py)\Z",
-    "a file of a program, not of a person": r"(?:desktop\.ini|(?:eh)?thumbs\.db|icon\r|.+\.msf)\Z",
-    "a link to a document of Google; export that": r".+\.g(?:doc|sheet|slides|draw|form|jam|map|script|site|table|link|note)\Z",
-    "a link, not a document": r".+\.(?:url|webloc|desktop|lnk|website|inetloc)\Z",
-    "not downloaded from the cloud; download it": r".+\.(?:icloud|nextcloud|owncloud|cloudf?)\Z",
+    "a lock file of a package manager": rf"\.lock\Z|\A(?:{'|'.join(map(re.escape, _LOCK_FILES.split()))})\Z",
+    "minified code": r"(?:[.-]min\.(?:[cm]?js|css)|\.(?:[cm]?js|css)\.map)\Z",
+    "generated code": r"(?:\.(?:generated|designer)\.(?:cs|dart|go|java|[jt]sx?|py)|\.g\.dart|\.pb\.go|_pb2(?:_grpc)?\.py)\Z",
+    "a file of a program, not of a person": r"\A(?:desktop\.ini|(?:eh)?thumbs\.db|icon\r)\Z|\.msf\Z",
+    "a link to a document of Google; export that": r"\.g(?:doc|sheet|slides|draw|form|jam|map|script|site|table|link|note)\Z",
+    "a link, not a document": r"\.(?:url|webloc|desktop|lnk|website|inetloc)\Z",
+    "not downloaded from the cloud; download it": r"\.(?:icloud|nextcloud|owncloud|cloudf?)\Z",
 }
 _PATTERNS = {reason: re.compile(pattern, re.IGNORECASE) for reason, pattern in _REASONS.items()}
 _DEPENDENCIES = frozenset("node_modules bower_components jspm_packages site-packages dist-packages __pycache__".split())
@@ -34,7 +34,7 @@ _MANIFESTS = frozenset("composer.json go.mod go.work gemfile cargo.toml package.
 
 def reason_of_file(name: str) -> str:
     """Why a file of this name is no document; empty if it may be one."""
-    return next((f"{reason} {TAKEN_WITH_ALL_FILES}" for reason, pattern in _PATTERNS.items() if pattern.match(name)), "")
+    return next((f"{reason} {TAKEN_WITH_ALL_FILES}" for reason, pattern in _PATTERNS.items() if pattern.search(name)), "")
 
 
 def reason_of_folder(name: str, beside: Set[str]) -> str:

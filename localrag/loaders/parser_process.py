@@ -143,7 +143,8 @@ def _parse_as(kind: str, file: OpenFile, options: LoadOptions) -> ParsedFile:
         content = normalize_typography(content)
     if not content.text.strip("\ufeff \t\r\n\f\v"):
         raise Unreadable("only images, no text" if kind in BINARY_SUFFIXES and _has_images(file) else "empty")
-    return _without_surrogates(replace(content, title=" ".join(content.title.split())[:200]))
+    parsed: ParsedFile = _without_surrogates(replace(content, title=" ".join(content.title.split())[:200]))
+    return parsed
 
 
 @contextmanager
