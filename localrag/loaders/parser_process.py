@@ -173,7 +173,9 @@ def _without_surrogates(value: Any) -> Any:
         return value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, tuple):
         return tuple(map(_without_surrogates, value))
-    return replace(value, **{f.name: _without_surrogates(getattr(value, f.name)) for f in fields(value)}) if is_dataclass(value) else value
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{f.name: _without_surrogates(getattr(value, f.name)) for f in fields(value)})
+    return value
 
 
 _LIBRARY_FOLDERS = ("site-packages", "dist-packages")  # names of folders that contain only libraries
