@@ -11,7 +11,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from sqlite_utils import Database
 from localrag.analysis.tables import Cell, ResultTable
 from localrag.errors import LocalragError
 from localrag.loaders.page_images import IMAGE_SUFFIXES
+from localrag.loaders.reader import stored_kind
 from localrag.records import Answer, Chunk, Citation, Report, content_id, file_path, to_row
 from localrag.store import browse, documents, graph, layout
 from localrag.store.query_terms import parse_query
@@ -158,7 +158,7 @@ def serialize_document(db: Database, document_id: str, start: int | None, end: i
         "path": document["path"],
         "title": document["title"],
         "file": file,
-        "kind": _kind(document["path"]) if document["path"] == file else "text",  # a document within a file has no pages
+        "kind": _page_kind(document),
         "metadata": document["metadata"],
         "length": length,
         "from": first,
@@ -169,8 +169,10 @@ def serialize_document(db: Database, document_id: str, start: int | None, end: i
     }
 
 
-def _kind(path: str) -> str:
-    suffix = Path(path).suffix.lower()
+def _page_kind(document: JsonRow) -> str:
+    """What the pages of a document are shown as; a document within a file has none."""
+    path = document["path"]
+    suffix = stored_kind(document["content_hash"], path) if path == file_path(path) else ""
     return "pdf" if suffix == ".pdf" else "image" if suffix in IMAGE_SUFFIXES else "text"
 
 

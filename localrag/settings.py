@@ -57,6 +57,7 @@ class IndexSettings:
     ocr: bool = True  # read scans and images
     ocr_languages: tuple[str, ...] = ()  # Tesseract's codes; empty: the index's language, else English
     follow_links: bool = False  # follow links out of the indexed folders
+    all_files: bool = False  # also read leftovers, lock files, generated code, dependencies
     prepend_metadata: bool = False  # prefix chunks with title, date and author for embedding and prompts
     domain: Domain = Domain()  # read from its own file when the index is opened
     prompts: PromptOverrides = ()  # likewise

@@ -88,6 +88,7 @@ def test_any_text_is_read_or_refused(text):
         ("a/**", ["a/b.md", "a/c/d.md"], ["ab/c"]),
         ("**/d.md", ["d.md", "a/d.md", "a/c/d.md"], ["a/bd.md", "d.md/e"]),
         ("a/**/d.md", ["a/d.md", "a/b/c/d.md"], ["b/d.md"]),
+        ("notes [2031].md", ["notes [2031].md", "a/notes [2031].md"], ["notes 2.md"]),
         ("a/b?.[md]", ["a/b1.[md]"], ["a/b.[md]", "a/b1.m"]),
         ("合同/*", ["合同/甲.md"], ["合同书/甲.md"]),
         ("caf\u00e9/*", ["cafe\u0301/a.md"], ["cafe/a.md"]),

@@ -145,6 +145,11 @@ SETTINGS = {
     "follow_links": Setting(
         "Follow symbolic links to places outside the folders.", _INDEX.follow_links, index_key="follow_links", safe=False
     ),
+    "all_files": Setting(
+        "Also read what is no document: leftovers and conflicted copies, lock files, minified code, dependencies.",
+        _INDEX.all_files,
+        index_key="all_files",
+    ),
     "engine": Setting(
         "Override engine settings, for example slots=4,n_ctx=8192,kv_cache_type=f16.",
         metavar="NAME=VALUE,…",

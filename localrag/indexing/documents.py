@@ -23,8 +23,9 @@ from localrag.filters import day_of_file
 from localrag.indexing.progress import ProgressReporter, file_size
 from localrag.loaders.content import LoadOptions
 from localrag.loaders.discover import DigestCache, SourceFiles, check_paths, exists_visibly, find_files, relative_path
+from localrag.loaders.non_documents import TAKEN_WITH_ALL_FILES
 from localrag.loaders.ocr import RAPIDOCR, OcrPages, find_ocr, load_options, ocr_pages_reader
-from localrag.loaders.reader import DEFAULT_LIMITS, Limits, content_hash_of, is_current, load_files
+from localrag.loaders.reader import DEFAULT_LIMITS, Limits, content_hash_of, is_current, load_files, stored_kind
 from localrag.model_files import ModelFile
 from localrag.project import Project
 from localrag.records import IMPORTED_MARK, Chunk, Document, SkippedFile, content_id
@@ -68,10 +69,13 @@ class FileChanges:
 
 
 class _ContentHashes:
-    """Computes the content hashes of files: with today's load options, and with the OCR languages of earlier runs."""
+    """Computes the content hashes of files: with today's load options, and with the OCR languages and other kinds of earlier runs."""
 
-    def __init__(self, digests: DigestCache, options: LoadOptions, languages: Iterable[str]) -> None:
-        self._digests, self._options = digests, [options, *(replace(options, ocr=language) for language in sorted(set(languages)))]
+    def __init__(self, digests: DigestCache, options: LoadOptions, stored: StoredFiles) -> None:
+        languages = sorted(set(stored.ocr_languages.values()))
+        self._digests, self._options = digests, [options, *(replace(options, ocr=language) for language in languages)]
+        hashes = (*stored.documents.values(), *(s.content_hash for s in stored.skipped_files.values()))
+        self._kinds = sorted({"", *(stored_kind(key, "") for key in hashes)})
 
     def of(self, path: str, file: Path) -> list[str]:
         """The hashes that a document of this file may have, today's first; empty if the file cannot be read."""
@@ -79,12 +83,12 @@ class _ContentHashes:
             digest = self._digests.digest_of(path, file)
         except OSError:
             return []
-        return [content_hash_of(file, digest, options) for options in self._options]
+        return [content_hash_of(file, digest, options, kind) for options in self._options for kind in self._kinds]
 
 
 def detect_changes(files: Mapping[str, Path], stored: StoredFiles, digests: DigestCache, options: LoadOptions) -> FileChanges:
     """Compare files, by stored path, with the index. A file is opened only if its stat entry has changed."""
-    hashes = _ContentHashes(digests, options, stored.ocr_languages.values())
+    hashes = _ContentHashes(digests, options, stored)
     changes = FileChanges()
     skipped_by_hash = {(s.content_hash, _kind(path)): s for path, s in stored.skipped_files.items() if path not in stored.documents}
     for path, file in files.items():
@@ -93,8 +97,9 @@ def detect_changes(files: Mapping[str, Path], stored: StoredFiles, digests: Dige
             changes.to_read[path] = file
             continue
         now = hashes.of(path, file)
-        unreadable = unreadable or (skipped_by_hash.get((now[0], _kind(path))) if now and before is None else None)
-        if unreadable is not None and now and unreadable.content_hash == now[0] and is_current(unreadable.reason, options):
+        if unreadable is None and before is None:
+            unreadable = next((s for key in now if (s := skipped_by_hash.get((key, _kind(path))))), None)
+        if unreadable is not None and unreadable.content_hash in now and is_current(unreadable.reason, options):
             changes.skipped.append(replace(unreadable, path=path))
         elif before not in now:
             changes.to_read[path] = file
@@ -220,7 +225,7 @@ def _state(place: Path, is_document: bool, root: Path, sources: SourceFiles) -> 
     path = relative_path(place, root)
     if reason := sources.unreadable.get(place):
         return UnreachableSource(path, reason, is_forbidden=True)
-    if reason := sources.left_out.get(place):
+    if (reason := sources.left_out.get(place)) and not reason.endswith(TAKEN_WITH_ALL_FILES):
         return UnreachableSource(path, reason, is_forbidden=False)
     if is_document:
         return None
@@ -516,7 +521,7 @@ def find_sources(paths: Sequence[Path], root: Path, settings: IndexSettings, db:
     existing = [p for p in paths if exists_visibly(p)]
     if len(existing) < len(paths):
         check_paths(paths, [root / path for path in documents_store.document_hashes(db)] if db else [])
-    return find_files(existing, follow_links=settings.follow_links)
+    return find_files(existing, follow_links=settings.follow_links, all_files=settings.all_files)
 
 
 def _skipped_in_run(

@@ -60,7 +60,7 @@ class LoadOptions:
     `ocr`: the languages of OCR as Tesseract takes them (`eng+deu`), empty without OCR: then `ocr_unavailable_reason` says why, and
     `is_ocr_disabled` that the user disabled it. `pages`: the scanned pages read so far, page number from 1 → `ocr.OcrPage`.
     `inner`: what may still be read of the files within the file.
-    `tex_definitions`: what a LaTeX file takes from others of its folder, see `latex_inputs`.
+    `tex_definitions`: what a LaTeX file takes from others of its folder, see `latex_inputs`. `all_files`: also minified and generated code.
     """
 
     text_column: str = ""
@@ -71,6 +71,7 @@ class LoadOptions:
     pages: Mapping[int, Mapping[str, Any]] = field(default_factory=dict, compare=False)
     inner: "InnerBudget | None" = field(default=None, compare=False)
     tex_definitions: str = field(default="", compare=False)
+    all_files: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,8 @@ class InnerDocument:
 class ParsedFile:
     """The content of a file. `title`: from its metadata or first heading. `pages_to_ocr`: the numbers of pages that need OCR.
 
-    `text`, `parts` and `blocks` are of the whole file, also of the files within it, `inner`. What no block covers is outlined by its text.
+    `kind`: the suffix by which the file was read. `text`, `parts` and `blocks` are of the whole file, also of the files within it, `inner`.
+    What no block covers is outlined by its text.
     """
 
     text: str
@@ -102,14 +104,15 @@ class ParsedFile:
     blocks: tuple[DocumentBlock, ...] = ()
     pages_to_ocr: tuple[int, ...] = ()
     inner: tuple[InnerDocument, ...] = ()
+    kind: str = ""
 
 
 class Unreadable(Exception):
-    """A file cannot be read. `failed`: its format is supported, so this is a failure."""
+    """A file cannot be read. `failed`: its format is supported, so this is a failure; `kind`: as of a ParsedFile."""
 
     def __init__(self, reason: str, *, failed: bool = False) -> None:
         super().__init__(reason)
-        self.failed = failed
+        self.failed, self.kind = failed, ""
 
 
 def join_sections(
@@ -224,6 +227,7 @@ class OpenFile:
 
     name: str
     descriptor: int
+    length: int | None = field(default=None, kw_only=True)  # bytes that are read, of a file that may grow
 
     @property
     def suffix(self) -> str:
@@ -233,11 +237,12 @@ class OpenFile:
     @property
     def size(self) -> int:
         """The size in bytes."""
-        return os.fstat(self.descriptor).st_size
+        size = os.fstat(self.descriptor).st_size
+        return size if self.length is None else min(size, self.length)
 
     def open(self) -> BinaryIO:
         """A stream from the beginning, with its own position."""
-        return cast("BinaryIO", io.BufferedReader(_RawReader(self.descriptor), 1 << 16))
+        return cast("BinaryIO", io.BufferedReader(_RawReader(self), 1 << 16))
 
     def read_bytes(self) -> bytes:
         """The complete content."""
@@ -246,7 +251,7 @@ class OpenFile:
 
     def mapped(self) -> "ctypes.Array[ctypes.c_char]":
         """The complete content, memory-mapped without a copy. Raises ValueError for an empty file."""
-        pages = mmap.mmap(self.descriptor, 0, access=mmap.ACCESS_COPY)
+        pages = mmap.mmap(self.descriptor, self.size, access=mmap.ACCESS_COPY)
         return (ctypes.c_char * len(pages)).from_buffer(pages)
 
 
@@ -275,8 +280,8 @@ class InnerFile(OpenFile):
 class _RawReader(io.RawIOBase):
     """Reads with `preadv` at its own position: duplicates of a descriptor share one."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor, self._position = os.dup(descriptor), 0
+    def __init__(self, file: OpenFile) -> None:
+        self._descriptor, self._position, self._size = os.dup(file.descriptor), 0, file.size
 
     def readable(self) -> bool:
         return True
@@ -285,12 +290,13 @@ class _RawReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
-        read = os.preadv(self._descriptor, [buffer], self._position)
+        wanted = memoryview(buffer)[: max(0, self._size - self._position)]
+        read = os.preadv(self._descriptor, [wanted], self._position)
         self._position += read
         return read
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: os.fstat(self._descriptor).st_size}[whence]
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
         if start + offset < 0:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         self._position = start + offset
@@ -321,7 +327,6 @@ MAX_UNPACKED_BYTES = 500 * MEGABYTE
 MAX_COMPRESSION_RATIO = 200  # real documents reach 40
 RATIO_CHECK_FROM_BYTES = 20 * MEGABYTE  # smaller archives may have any ratio
 MAX_ENTRIES = 20_000
-_OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 
 def open_archive(file: OpenFile) -> ZipFile:
@@ -329,7 +334,6 @@ def open_archive(file: OpenFile) -> ZipFile:
 
     Raises Unreadable for an encrypted archive, a zip bomb, or a file that is no archive.
     """
-    _refuse_old_office(file)
     try:
         archive = ZipFile(file.open())
     except (BadZipFile, ValueError, OSError, NotImplementedError) as error:
@@ -351,15 +355,6 @@ def read_entry(archive: ZipFile, name: str, *, needed: bool = True) -> bytes:
         if needed:
             raise Unreadable(f"damaged: {name} is missing or corrupt", failed=True) from error
         return b""
-
-
-def _refuse_old_office(file: OpenFile) -> None:
-    """Raise Unreadable for Office's old format, which also wraps encrypted documents of any suffix."""
-    with file.open() as f:
-        head = f.read(MEGABYTE)
-    if head.startswith(_OLD_OFFICE):
-        encrypted = "EncryptedPackage".encode("utf-16-le") in head
-        raise Unreadable("password-protected" if encrypted else f"format not supported: Office before 2007, though named {file.suffix}")
 
 
 def decode(data: bytes, declared: str = "") -> str:

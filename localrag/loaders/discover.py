@@ -7,8 +7,8 @@ the moment it is read could change again with the same time (git calls it racily
 import errno
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b, file_digest
 from pathlib import Path
@@ -16,6 +16,8 @@ from typing import Any
 
 from localrag.errors import UsageError
 from localrag.filters import PatternError, compile_linear
+from localrag.loaders.content import open_file
+from localrag.loaders.non_documents import TAKEN_WITH_ALL_FILES, reason_of_file, reason_of_folder
 from localrag.settings import INDEX_FOLDER, PROJECT_FILE
 from localrag.system.files import FileStat, StatKey, read_regular_file, stat_key
 
@@ -81,15 +83,15 @@ def exists_visibly(path: Path) -> bool:
     return True
 
 
-def find_files(paths: Sequence[Path], *, follow_links: bool = False) -> SourceFiles:
+def find_files(paths: Sequence[Path], *, follow_links: bool = False, all_files: bool = False) -> SourceFiles:
     """All files below `paths`, each once. Raises UsageError.
 
-    Left out are hidden files and folders, lock files of Office, index folders, localrag.toml, and files excluded by `.gitignore` and
-    `.localragignore`; a path given explicitly is always read. A link whose target is not found otherwise is followed only with
-    `follow_links`.
+    Left out are hidden files and folders, index folders, localrag.toml, files excluded by `.gitignore` and `.localragignore`, and without
+    `all_files` what is no document by its name, unless an ignore file includes it; a path given explicitly is always read. A link whose
+    target is not found otherwise is followed only with `follow_links`.
     """
     check_paths(paths)
-    walk = _FolderWalk()
+    walk = _FolderWalk(all_files)
     for path in paths:
         full = path.resolve()
         if full.is_file():
@@ -108,6 +110,7 @@ def find_files(paths: Sequence[Path], *, follow_links: bool = False) -> SourceFi
 class _FolderWalk:
     """The files found so far. `files`: real path → path as found; `folders`: the real paths of visited folders."""
 
+    all_files: bool
     files: dict[str, Path] = field(default_factory=dict)
     folders: set[Path] = field(default_factory=set)
     links: list[tuple[Path, Path]] = field(default_factory=list)  # (link, folder it must not leave)
@@ -131,24 +134,32 @@ class _FolderWalk:
             if names >= OF_AN_INDEX:
                 self.left_out[folder] = f"a folder with {' and '.join(sorted(OF_AN_INDEX))}: an index, not documents"
                 continue
+            if "pyvenv.cfg" in names and folder != top and not self.all_files:
+                self.left_out[folder] = f"a Python environment {TAKEN_WITH_ALL_FILES}"
+                continue
             rules = [*rules, *_rules_of(folder, names, self.left_out)]
             for entry in entries:
-                if (
-                    not entry.name.startswith(HIDDEN_PREFIXES)
-                    and entry.name not in (INDEX_FOLDER, PROJECT_FILE)
-                    and self._add(entry, top, real, rules)
-                ):
+                if entry.name.startswith("."):
+                    if entry.name.endswith(".icloud") and (document := entry.name[1:].removesuffix(".icloud")) not in names:
+                        self.left_out[folder / document] = "not downloaded from iCloud; download it"
+                elif entry.name not in (INDEX_FOLDER, PROJECT_FILE) and self._add(entry, top, real, rules, names):
                     stack.append((folder / entry.name, real / entry.name, rules))
 
-    def _add(self, entry: "os.DirEntry[str]", top: Path, real: Path, rules: list[_IgnoreRules]) -> bool:
-        """Record an entry; returns whether it is a folder to visit."""
+    def _add(self, entry: "os.DirEntry[str]", top: Path, real: Path, rules: list[_IgnoreRules], beside: Set[str]) -> bool:
+        """Record an entry, given the names in its folder; returns whether it is a folder to visit."""
         path = Path(entry.path)
         try:
             is_folder, is_link, is_file = entry.is_dir(follow_symlinks=False), entry.is_symlink(), entry.is_file(follow_symlinks=False)
         except OSError as error:
             self.unreadable[path] = f"cannot be read: {error.strerror}"
             return False
-        if _ignored(path, rules, is_folder=is_folder):
+        is_ignored = _ignored(path, rules, is_folder=is_folder)
+        if is_ignored is None and not self.all_files:
+            reason = reason_of_folder(entry.name, beside) if is_folder else reason_of_file(entry.name)
+            if reason:
+                self.left_out[path] = reason
+                return False
+        if is_ignored:
             return False
         if is_link:
             self.links.append((path, top))
@@ -179,8 +190,9 @@ class _FolderWalk:
             self.left_out[link] = "a link to something that is not a regular file"
 
 
-def _ignored(path: Path, rules: Sequence[_IgnoreRules], *, is_folder: bool) -> bool:
-    return next((is_excluded for r in reversed(rules) if (is_excluded := r.say(path, is_folder=is_folder)) is not None), False)
+def _ignored(path: Path, rules: Sequence[_IgnoreRules], *, is_folder: bool) -> bool | None:
+    """Whether ignore files exclude a path; False if one of them includes it, None if none names it."""
+    return next((is_excluded for r in reversed(rules) if (is_excluded := r.say(path, is_folder=is_folder)) is not None), None)
 
 
 def _rules_of(folder: Path, names: set[str], left_out: dict[Path, str]) -> list[_IgnoreRules]:
@@ -241,6 +253,12 @@ def relative_path(file: Path, root: Path) -> str:
 RACY_WINDOW_NS = 2_000_000_000  # ns: the coarsest clock of a file system (FAT)
 
 
+def _digest(file: Path, size: int) -> str:
+    """The digest of the first bytes of a file. Raises OSError."""
+    with open_file(file) as opened, replace(opened, length=size).open() as f:
+        return file_digest(f, lambda: blake2b(digest_size=20)).hexdigest()  # type: ignore[arg-type]  # it has `readinto`
+
+
 class DigestCache:
     """The digests of files. `known`: the stored stats by stored path; `verify`: ignore them and read every file."""
 
@@ -249,20 +267,26 @@ class DigestCache:
         self._new: dict[str, FileStat] = {}
         self._given: set[str] = set()
 
-    def digest_of(self, path: str, file: Path) -> str:
-        """The digest of a file's bytes, given its stored path. Raises OSError."""
+    def digest_of(self, path: str, file: Path, state: os.stat_result | None = None) -> str:
+        """The digest of a file's bytes as it stands, or stood in a `state` before it grew, given its stored path. Raises OSError."""
         now = time.time_ns()
-        key = stat_key(file.stat())
+        state = state or file.stat()
+        key = stat_key(state)
         if cached := self._found(path, key):
             digest = cached.digest
         else:
-            with file.open("rb") as f:
-                digest = file_digest(f, lambda: blake2b(digest_size=20)).hexdigest()
+            digest = _digest(file, state.st_size)
             if stat_key(file.stat()) != key:
                 return digest
         if self.known.get(path) != (file_stat := FileStat(*key, digest)) and key[1] < now - RACY_WINDOW_NS:
             self._new[path] = file_stat
         return digest
+
+    @staticmethod
+    def has_only_grown(file: Path, before: os.stat_result, after: os.stat_result, digest: str) -> bool:
+        """Whether a file is the same as before up to its size then, as a log is that is being written. Raises OSError."""
+        is_same = (before.st_dev, before.st_ino) == (after.st_dev, after.st_ino) and before.st_size < after.st_size
+        return is_same and _digest(file, before.st_size) == digest
 
     def new_stats(self) -> dict[str, FileStat]:
         """The stats to store of files read or moved since the last call."""

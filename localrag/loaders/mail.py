@@ -48,9 +48,18 @@ class _Body:
 
 def parse_mail(file: OpenFile, options: LoadOptions) -> ParsedFile:
     """Parse a message; the files attached to it and the messages that it forwards are documents of their own."""
-    message = _message(file.read_bytes())
+    return _parsed_file(file.read_bytes(), options)
+
+
+def parse_apple_mail(file: OpenFile, options: LoadOptions) -> ParsedFile:
+    """Parse a message of Apple Mail: its length on a line, the message, and what the program notes about it."""
+    length, _, data = file.read_bytes().partition(b"\n")
+    return _parsed_file(data[: int(length)] if length.strip().isdigit() else data, options)
+
+
+def _parsed_file(data: bytes, options: LoadOptions) -> ParsedFile:
     inner = InnerFiles(options)
-    content = _parsed_message(message, inner)
+    content = _parsed_message(_message(data), inner)
     return replace(content, metadata=content.metadata + inner.metadata())
 
 

@@ -1,4 +1,4 @@
-"""Jupyter notebooks: each cell with its output, as printed text, table, Markdown or error."""
+"""Jupyter notebooks: each cell with its output, as printed text, table, Markdown or error; and boards of JSON Canvas."""
 
 import re
 from collections.abc import Mapping
@@ -23,6 +23,17 @@ def parse_notebook(file: OpenFile, options: LoadOptions) -> ParsedFile:
         return parse_json(file, options)
     rendered = join_sections((f"cell {n}", _cell(c)) for n, c in enumerate(cells, 1) if isinstance(c, dict))
     return ParsedFile(rendered.text, first_heading(rendered.text), parts=rendered.parts)
+
+
+def parse_canvas(file: OpenFile, options: LoadOptions) -> ParsedFile:
+    """Parse a board of JSON Canvas: the texts, files, links and names of groups on it, and the labels of its arrows."""
+    board = parse_json_or_lines(decode(file.read_bytes()).lstrip("\ufeff"))
+    if not isinstance(board, dict) or not isinstance(board.get("nodes"), list):
+        return parse_json(file, options)
+    rows = [row for row in (*board["nodes"], *(board.get("edges") or ())) if isinstance(row, dict)]
+    texts = (next((str(row[key]).strip() for key in ("text", "file", "url", "label") if row.get(key)), "") for row in rows)
+    text = "\n\n".join(filter(None, texts))
+    return ParsedFile(text, first_heading(text))
 
 
 def _cell(cell: Mapping[str, Any]) -> str:

@@ -105,7 +105,7 @@ def _data_folders(tesseract: Tesseract) -> list[str]:
 
 def load_options(settings: IndexSettings) -> LoadOptions:
     """The options for reading files with these settings on this machine; `ocr_unavailable_reason` says why scans cannot be read."""
-    options = LoadOptions(settings.text_column, settings.metadata_columns)
+    options = LoadOptions(settings.text_column, settings.metadata_columns, all_files=settings.all_files)
     if not settings.ocr:
         return replace(options, ocr_unavailable_reason="--no-ocr", is_ocr_disabled=True)
     named = settings.ocr_languages or _index_language(settings.language)

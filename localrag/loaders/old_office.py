@@ -1,11 +1,8 @@
-"""Office files from before 2007: DOC, PPT and XLS.
-
-Many files of these names are in fact RTF, HTML, CSV or newer files, and are read as such.
-"""
+"""Office files from before 2007: DOC, PPT and XLS."""
 
 import io
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
@@ -14,23 +11,15 @@ from localrag.loaders.code_pages import code_page_encoding
 from localrag.loaders.content import LoadOptions, OpenFile, ParsedFile, Unreadable, metadata_pairs
 from localrag.loaders.document_tree import TextBlock, TextRun, inline_text, join_sections, marked_text, paragraph, render
 from localrag.loaders.headers import HeadCell
-from localrag.loaders.html import parse_html
-from localrag.loaders.markup import parse_text
 from localrag.loaders.number_formats import format_number_cell, format_text_cell
 from localrag.loaders.open_xml import parsed_file
 from localrag.loaders.powerpoint97 import PowerPoint97Presentation
-from localrag.loaders.presentation import parse_pptx
-from localrag.loaders.rtf import parse_rtf
 from localrag.loaders.sheet_tables import sheet_blocks
 from localrag.loaders.spans import CellRange
-from localrag.loaders.spreadsheet import SheetComments, parse_xlsx, sheet_section
-from localrag.loaders.tabular import parse_csv, text_rows
-from localrag.loaders.word import parse_docx
+from localrag.loaders.spreadsheet import SheetComments, sheet_section
+from localrag.loaders.tabular import text_rows
 from localrag.loaders.word97 import Word97Document
 
-OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
-_HEAD_BYTES = 1_000_000
 _DAMAGES = (
     ValueError,
     LookupError,
@@ -43,15 +32,10 @@ _DAMAGES = (
 _WESTERN = 1252
 _BOLD_WEIGHT = 600
 _NO_YEAR = 1601  # where times begin, which a program wrote that knew none
-_HTML_STARTS = (b"<html", b"<!doctype", b"<table", b"<?xml", b"<meta", b"<head", b"<body", b"<div")
-
-Parser = Callable[[OpenFile, LoadOptions], ParsedFile]
 
 
-def parse_doc(file: OpenFile, options: LoadOptions) -> ParsedFile:
+def parse_doc(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     """Parse a Word document of 1997 to 2003."""
-    if parser := _misnamed(_head(file), parse_docx, parse_text):
-        return parser(file, options)
     data = file.read_bytes()
     with _open_ole(data) as ole:
         tables = {name: _ole_stream(ole, name) for name in ("0Table", "1Table")}
@@ -59,10 +43,8 @@ def parse_doc(file: OpenFile, options: LoadOptions) -> ParsedFile:
     return parsed_file(render(document.blocks()), _ole_metadata(data))
 
 
-def parse_ppt(file: OpenFile, options: LoadOptions) -> ParsedFile:
+def parse_ppt(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     """Parse a presentation of 1997 to 2003: each slide is a part."""
-    if parser := _misnamed(_head(file), parse_pptx, parse_text):
-        return parser(file, options)
     data = file.read_bytes()
     with _open_ole(data) as ole:
         presentation = PowerPoint97Presentation(_ole_stream(ole, "PowerPoint Document"), _ole_stream(ole, "Current User"))
@@ -73,28 +55,16 @@ def parse_ppt(file: OpenFile, options: LoadOptions) -> ParsedFile:
 
 def parse_xls(file: OpenFile, options: LoadOptions) -> ParsedFile:
     """Parse a workbook of 1993 to 2003: each sheet is a part."""
-    head = _head(file)
-    return (_misnamed(head, parse_xlsx, parse_csv) or _parse_workbook)(file, options)
+    import xlrd
 
-
-def _head(file: OpenFile) -> bytes:
-    with file.open() as f:
-        head = f.read(_HEAD_BYTES)
-    if head.startswith(OLE_MAGIC) and _ENCRYPTED in head:
-        raise Unreadable("password-protected")
-    return head
-
-
-def _misnamed(head: bytes, new: Parser, plain: Parser) -> Parser | None:
-    """The parser of a file that is not what its suffix says; None for a file in the old format."""
-    if head.startswith(b"PK\x03\x04"):
-        return new
-    start = head[:2000].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    if start.startswith(b"{\\rtf"):
-        return parse_rtf
-    if start.startswith(_HTML_STARTS):
-        return parse_html
-    return None if head.startswith(OLE_MAGIC) or b"\0" in head[:2000] else plain
+    data = file.read_bytes()
+    try:
+        book = xlrd.open_workbook(file_contents=data, formatting_info=True, logfile=io.StringIO(), ragged_rows=True)
+        sections = [sheet_section(sheet.name, _old_sheet(book, sheet, options), always=book.nsheets > 1) for sheet in book.sheets()]
+    except (xlrd.XLRDError, xlrd.compdoc.CompDocError, *_DAMAGES) as error:
+        is_locked = "encrypted" in str(error)
+        raise Unreadable("password-protected" if is_locked else f"damaged: {error}", failed=not is_locked) from error
+    return parsed_file(join_sections(sections), _ole_metadata(data), is_sheet=True)
 
 
 @contextmanager
@@ -111,19 +81,6 @@ def _open_ole(data: bytes) -> Iterator[Any]:
 
 def _ole_stream(ole: Any, name: str) -> bytes:
     return bytes(ole.openstream(name).read()) if ole.exists(name) else b""
-
-
-def _parse_workbook(file: OpenFile, options: LoadOptions) -> ParsedFile:
-    import xlrd
-
-    data = file.read_bytes()
-    try:
-        book = xlrd.open_workbook(file_contents=data, formatting_info=True, logfile=io.StringIO(), ragged_rows=True)
-        sections = [sheet_section(sheet.name, _old_sheet(book, sheet, options), always=book.nsheets > 1) for sheet in book.sheets()]
-    except (xlrd.XLRDError, xlrd.compdoc.CompDocError, *_DAMAGES) as error:
-        is_locked = "encrypted" in str(error)
-        raise Unreadable("password-protected" if is_locked else f"damaged: {error}", failed=not is_locked) from error
-    return parsed_file(join_sections(sections), _ole_metadata(data), is_sheet=True)
 
 
 def _ole_metadata(data: bytes) -> tuple[tuple[str, str], ...]:

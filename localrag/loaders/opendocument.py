@@ -89,7 +89,6 @@ _MAX_OPEN_COMMENTS = 20  # whose words are still being read
 _MIN_CONTRAST = 90  # between the channels of a highlighter's color
 _TABLE_HEADING = "Table_20_Heading"  # the style of LibreOffice
 _LINKED_CELL = re.compile(r'of:=HYPERLINK\("([^"]+)"')
-FLAT_SUFFIXES = frozenset({".fodt", ".fods", ".fodp"})  # in a single XML file
 _OUTLINE = "outline"  # the list of numbered headings
 
 
@@ -138,7 +137,9 @@ class _Position:
 
 def parse_opendocument(file: OpenFile, _options: LoadOptions) -> ParsedFile:
     """Parse a text, spreadsheet or presentation, a template of one, or one in a single XML file (`.fodt`)."""
-    if file.suffix.lower() in FLAT_SUFFIXES:
+    with file.open() as f:
+        is_flat = f.read(100).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
+    if is_flat:
         root = xml_root(file.read_bytes())
         return _parsed(root, root, root, None)
     with open_archive(file) as archive:

@@ -5,6 +5,7 @@ import io
 from typing import TYPE_CHECKING, Any, cast
 
 from localrag.loaders.content import OpenFile, Unreadable
+from localrag.loaders.file_kinds import first_bytes_kind
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -21,9 +22,16 @@ BLANK_CONTRAST = 16  # of 255: a page with less contrast is blank
 _SCREEN_DPI = 100  # default dpi in image files, which says nothing
 
 
+def is_picture(file: OpenFile) -> bool:
+    """Whether a file is shown as a picture, not as a PDF."""
+    with file.open() as f:
+        kind = first_bytes_kind(f.read(1024))
+    return (kind or file.suffix.lower()) in IMAGE_SUFFIXES
+
+
 def render_for_ocr(file: OpenFile, page: int) -> dict[str, Any]:
     """Page `page`, from 1, as Tesseract's input: gray, about 300 dpi, PGM in base64; or {"blank": True}. Raises Unreadable."""
-    if file.suffix.lower() in IMAGE_SUFFIXES:
+    if is_picture(file):
         image = _enlarged(open_image(file, page))
     else:
         shown = _page(file, page)
@@ -40,7 +48,7 @@ def render_for_ocr(file: OpenFile, page: int) -> dict[str, Any]:
 
 def render_png(file: OpenFile, page: int, width: int) -> dict[str, Any]:
     """Page `page`, from 1, as PNG in base64, `width` pixels wide. Raises Unreadable."""
-    if file.suffix.lower() in IMAGE_SUFFIXES:
+    if is_picture(file):
         image = open_image(file, page, grey=False)
         scale = min(min(width, MAX_SHOWN_WIDTH) / image.width, (MAX_SHOWN_PIXELS / (image.width * image.height)) ** 0.5)
         image = image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))))

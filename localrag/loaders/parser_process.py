@@ -1,4 +1,4 @@
-"""The parser process: receives open files one at a time through the socket at its stdin, parses them by suffix, and answers there.
+"""The parser process: receives open files one at a time through the socket at its stdin, parses them by what they are, and answers there.
 
 It runs restricted (see `restrict_process`), so that a hostile file can affect this process only.
 """
@@ -12,13 +12,14 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
+from localrag.loaders import file_kinds
 from localrag.loaders.content import InnerBudget, LoadOptions, OpenFile, ParsedFile, Unreadable, normalize_typography
 from localrag.loaders.encodings import looks_binary
 from localrag.loaders.page_images import IMAGE_SUFFIXES, render_for_ocr, render_png
@@ -44,7 +45,9 @@ PARSERS = {
     **dict.fromkeys((".csv", ".tsv"), "tabular.parse_csv"),
     **dict.fromkeys((".json", ".jsonl", ".ndjson", ".geojson"), "tabular.parse_json"),
     ".ipynb": "notebook.parse_notebook",
+    ".canvas": "notebook.parse_canvas",
     ".eml": "mail.parse_mail",
+    ".emlx": "mail.parse_apple_mail",
     ".mbox": "mail.parse_mailbox",
     **dict.fromkeys((".mhtml", ".mht"), "mail.parse_web_archive"),
     **dict.fromkeys((".docx", ".docm", ".dotx", ".dotm"), "word.parse_docx"),
@@ -77,54 +80,67 @@ CONVERTIBLE = {
     ".sxi": "odp",
 }
 MAX_DIGITS = 100_000  # digits of an integer: converting it takes 0.2 s, and the time is quadratic
-SNIFF_BYTES = 65_536  # bytes examined to decide whether a file of an unknown suffix is text
+
+
+def detect_kind(file: OpenFile, options: LoadOptions) -> str:
+    """The suffix by which a file is to be read: its own, unless its content is of another kind. Raises Unreadable."""
+    suffix = file.suffix.lower()
+    with file.open() as f:
+        head = f.read(file_kinds.SNIFF_BYTES)
+    file_kinds.refuse_pointer(head)
+    if not options.all_files:
+        file_kinds.refuse_generated_code(head, suffix)
+    is_binary = looks_binary(head)
+    told = file_kinds.binary_kind(file, head) or ("" if is_binary else _text_kind(head, suffix))
+    kind = told if told and PARSERS.get(told) != PARSERS.get(suffix, "") else suffix
+    if kind not in PARSERS if told else is_binary and kind not in BINARY_SUFFIXES:
+        hint = f"; convert it: soffice --headless --convert-to {CONVERTIBLE[kind]} FILE" if kind in CONVERTIBLE else ""
+        unsupported = f"format not supported: {kind}{hint}"
+        raise Unreadable("binary, not text" if kind in PARSERS or not kind else unsupported, failed=kind in PARSERS)
+    return kind
+
+
+def _text_kind(head: bytes, suffix: str) -> str:
+    """The kind of a text; empty for a suffix that decides: of code, and of a format of text, which may begin like another."""
+    if suffix in file_kinds.CODE_SUFFIXES or suffix in PARSERS.keys() - BINARY_SUFFIXES - file_kinds.PLAIN_SUFFIXES:
+        return ""
+    is_office = PARSERS.get(suffix, "").startswith(_OFFICE_PARSERS) and suffix != ".msg"
+    otherwise = "" if not is_office else ".csv" if suffix in TABULAR_SUFFIXES else ".txt"
+    kind = file_kinds.text_kind(head, is_plain=suffix in file_kinds.PLAIN_SUFFIXES) or otherwise
+    return ".html" if kind == ".xml" and otherwise == ".txt" else kind  # of Word 2003: its paragraphs, not its elements
 
 
 def parse_file(file: OpenFile, options: LoadOptions) -> ParsedFile:
-    """Parse a file by its suffix; other text files as plain text. Raises Unreadable, and any error of a parser on a damaged file."""
-    suffix = file.suffix.lower()
+    """Parse a file by its kind, see `detect_kind`. Raises Unreadable, and any error of a parser on a damaged file."""
     options = options if options.inner else replace(options, inner=InnerBudget(parse_file))
-    if suffix not in BINARY_SUFFIXES:
-        with file.open() as f:
-            head = f.read(SNIFF_BYTES)
-        if looks_binary(head):
-            is_supported = suffix in PARSERS
-            hint = f"; convert it: soffice --headless --convert-to {CONVERTIBLE[suffix]} FILE" if suffix in CONVERTIBLE else ""
-            unsupported = f"format not supported: {file.suffix}{hint}"
-            raise Unreadable("binary, not text" if is_supported or not suffix else unsupported, failed=is_supported)
-    module, _, name = PARSERS.get(suffix, "markup.parse_text").partition(".")
+    kind, suffix = detect_kind(file, options), file.suffix.lower()
+    try:
+        return replace(_parse_as(kind, file, options), kind=kind)
+    except Unreadable as error:
+        error.kind = kind
+        if kind != ".xml" or suffix == kind or not error.failed:
+            raise
+    return replace(_parse_as(suffix, file, options), kind=suffix)  # a text with some XML in it
+
+
+def _parse_as(kind: str, file: OpenFile, options: LoadOptions) -> ParsedFile:
+    module, _, name = PARSERS.get(kind, "markup.parse_text").partition(".")
     parser: Callable[[OpenFile, LoadOptions], ParsedFile] = getattr(import_module(f"localrag.loaders.{module}"), name)
     try:
         with _long_numbers():
             content = parser(file, options)
     except Unreadable as error:
         if str(error) == "binary, not text":
-            raise Unreadable(str(error), failed=suffix in PARSERS) from error
+            raise Unreadable(str(error), failed=kind in PARSERS) from error
         raise
     if content.pages_to_ocr:
         return content
-    if suffix not in OCR_SUFFIXES:  # the places of quotes in pages are found by the letters that are there
+    if kind not in OCR_SUFFIXES:  # the places of quotes in pages are found by the letters that are there
         content = normalize_typography(content)
     if not content.text.strip("\ufeff \t\r\n\f\v"):
-        raise Unreadable("only images, no text" if suffix in BINARY_SUFFIXES and _has_images(file) else "empty")
-    return ParsedFile(
-        _replace_surrogates(content.text),
-        _replace_surrogates(" ".join(content.title.split())[:200]),
-        tuple((_replace_surrogates(name), _replace_surrogates(value)) for name, value in content.metadata),
-        tuple(replace(part, label=_replace_surrogates(part.label)) for part in content.parts),
-        tuple(
-            replace(block, columns=tuple(map(_replace_surrogates, block.columns))) if block.columns else block for block in content.blocks
-        ),
-        inner=tuple(
-            replace(
-                inner,
-                name=_replace_surrogates(inner.name),
-                title=_replace_surrogates(inner.title),
-                metadata=tuple((_replace_surrogates(name), _replace_surrogates(value)) for name, value in inner.metadata),
-            )
-            for inner in content.inner
-        ),
-    )
+        raise Unreadable("only images, no text" if kind in BINARY_SUFFIXES and _has_images(file) else "empty")
+    parsed: ParsedFile = _without_surrogates(replace(content, title=" ".join(content.title.split())[:200]))
+    return parsed
 
 
 @contextmanager
@@ -147,9 +163,15 @@ def _has_images(file: OpenFile) -> bool:
     return False
 
 
-def _replace_surrogates(text: str) -> str:
-    """Replace lone surrogates by question marks: some formats contain them, the store cannot."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+def _without_surrogates(value: Any) -> Any:
+    """A record whose texts have question marks for lone surrogates: some formats contain them, the store cannot."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, tuple):
+        return tuple(map(_without_surrogates, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{f.name: _without_surrogates(getattr(value, f.name)) for f in fields(value)})
+    return value
 
 
 _LIBRARY_FOLDERS = ("site-packages", "dist-packages")  # names of folders that contain only libraries
@@ -208,7 +230,7 @@ def main(memory: int, seconds: int) -> None:
             return
         used = resource.getrusage(resource.RUSAGE_SELF)
         _limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + seconds + 5)  # a fallback in case the parent is gone
-        answer, exhausted = _answer_request(request, OpenFile(request["name"], descriptor))
+        answer, exhausted = _answer_request(request, OpenFile(request["name"], descriptor, length=request.get("length")))
         os.close(descriptor)
         parent.send(answer)
         if exhausted:
@@ -247,7 +269,7 @@ def _answer_request(request: dict[str, Any], file: OpenFile) -> tuple[dict[str, 
     try:
         return _dispatch(request, file), False
     except Unreadable as error:
-        return {"reason": _squeezed(str(error)), "failed": error.failed}, False
+        return {"reason": _squeezed(str(error)), "failed": error.failed, "kind": error.kind}, False
     except MemoryError:
         return {"reason": "memory", "failed": True}, True
     except RecursionError:
@@ -267,7 +289,7 @@ def _dispatch(request: dict[str, Any], file: OpenFile) -> dict[str, Any]:
         return find_quote_boxes(file, pages, words, before, read)
     columns = request["text_column"], tuple(request["metadata_columns"])
     options = LoadOptions(*columns, request.get("ocr", ""), pages=read, tex_definitions=request.get("tex_definitions", ""))
-    content = parse_file(file, options)
+    content = parse_file(file, replace(options, all_files=request.get("all_files", False)))
     answer = asdict(content)
     if request.get("split") and len(content.text) <= MAX_SPLIT_CHARS:
         with contextlib.suppress(MemoryError, RecursionError):  # the text is complete: the parent splits it

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from localrag.loaders.content import OpenFile
+from localrag.loaders.page_images import is_picture
 from localrag.loaders.pdf import legible_words
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom
@@ -27,7 +28,7 @@ def find_quote_boxes(
     """
     with ExitStack() as stack:
         shown = [_ocr_page(n, read[n]) for n in pages if n in read]
-        if len(shown) < len(pages) and file.suffix.lower() == ".pdf":
+        if len(shown) < len(pages) and not is_picture(file):
             import pypdfium2
 
             document = stack.enter_context(pypdfium2.PdfDocument(file.mapped()))

@@ -19,6 +19,7 @@ from localrag.filters import day_from_metadata, day_of_file
 from localrag.loaders.containers import SplitText, are_nested, safe_name, split_text
 from localrag.loaders.content import A_PICTURE, MEGABYTE, ONLY_IMAGES, UNKNOWN_FONTS, InnerDocument, LoadOptions, OpenFile, open_file
 from localrag.loaders.discover import DigestCache, relative_path
+from localrag.loaders.file_kinds import CODE_SUFFIXES
 from localrag.loaders.latex_inputs import input_definitions
 from localrag.loaders.ocr import OcrPages, read_hash
 from localrag.loaders.parser_process import OCR_SUFFIXES, PARSER_VERSIONS, PARSERS, TABULAR_SUFFIXES
@@ -137,21 +138,27 @@ def is_current(reason: str, options: LoadOptions) -> bool:
     return not (is_scan and options.ocr_unavailable_reason) or options.ocr_unavailable_reason in reason
 
 
-def parser_version(suffix: str) -> int:
-    """The version of the results of the parser for a suffix."""
-    return PARSER_VERSIONS[PARSERS.get(suffix, PARSERS[".txt"])]
+def content_hash_of(file: Path, digest: str, options: LoadOptions = DEFAULT_OPTIONS, kind: str = "") -> str:
+    """The content hash of a document: of its digest, its parser and the parser's version, and the options that matter to its kind.
 
-
-def content_hash_of(file: Path, digest: str, options: LoadOptions = DEFAULT_OPTIONS) -> str:
-    """The content hash of a document: of its digest, its parser's version, and the options that matter to its kind.
-
-    Of LaTeX also of the definitions that the file takes from others.
+    Of LaTeX also of the definitions that the file takes from others. `kind`: the suffix by which it was read; the hash begins with one that
+    is not its own.
     """
     suffix = file.suffix.lower()
-    relevant = (options.text_column, *options.metadata_columns) if suffix in TABULAR_SUFFIXES else ()
-    relevant += ("ocr", options.ocr) if options.ocr and suffix in OCR_SUFFIXES else ()
+    kind = kind if kind in PARSERS else suffix
+    relevant = (options.text_column, *options.metadata_columns) if kind in TABULAR_SUFFIXES else ()
+    relevant += ("ocr", options.ocr) if options.ocr and kind in OCR_SUFFIXES else ()
+    relevant += ("all files",) if options.all_files and suffix in CODE_SUFFIXES else ()
     relevant += (definitions,) if suffix == ".tex" and (definitions := input_definitions(file)) else ()
-    return content_id("load", parser_version(suffix), digest, *relevant)
+    parser = PARSERS.get(kind, PARSERS[".txt"])
+    key = content_id("load", parser, PARSER_VERSIONS[parser], digest, *relevant)
+    return key if kind == suffix else f"{kind} {key}"
+
+
+def stored_kind(content_hash: str, path: str) -> str:
+    """The suffix by which a document was read: of its path, unless the content hash begins with another."""
+    kind, space, _ = content_hash.partition(" ")
+    return kind if space and kind in PARSERS else Path(path).suffix.lower()
 
 
 def _load(
@@ -169,13 +176,14 @@ def _load(
         before = file.stat()
         if reason := _rejection_reason(before, limits):
             return (SkippedFile(path, reason, False),)
-        content_hash = content_hash_of(file, digests.digest_of(path, file), options)
-        answer, content_hash = _parse_in_worker(file, content_hash, options, worker, scans, split=sentences is not None)
+        digest = digests.digest_of(path, file, before)
+        request = {"path": str(file), "length": before.st_size, "split": sentences is not None}
+        answer, content_hash = _parse_in_worker(file, digest, options, worker, scans, request)
         after = file.stat()
+        if stat_key(before) != stat_key(after) and not digests.has_only_grown(file, before, after, digest):
+            return (SkippedFile(path, "changed while it was read", True),)
     except OSError as error:
         return (SkippedFile(path, f"cannot be read: {error.strerror}", True),)
-    if stat_key(before) != stat_key(after):
-        return (SkippedFile(path, "changed while it was read", True),)
     if "reason" in answer:
         reason = (
             f"{answer['reason']}: {options.ocr_unavailable_reason}"
@@ -258,13 +266,14 @@ def _spans(values: Any, text: str) -> list[Span]:
 
 
 def _parse_in_worker(
-    file: Path, content_hash: str, options: LoadOptions, worker: "ParserProcess", scans: OcrPages | None, *, split: bool
+    file: Path, digest: str, options: LoadOptions, worker: "ParserProcess", scans: OcrPages | None, request: dict[str, Any]
 ) -> tuple[dict[str, Any], str]:
     """The parser process's answer for a file, including the words of its scanned pages, and its content hash. Raises OSError."""
-    request = {"path": str(file), "text_column": options.text_column, "metadata_columns": options.metadata_columns, "split": split}
+    request |= {"text_column": options.text_column, "metadata_columns": options.metadata_columns, "all_files": options.all_files}
     if file.suffix.lower() == ".tex":
         request["tex_definitions"] = input_definitions(file)
     answer = worker.request(request | {"ocr": options.ocr if scans else ""})
+    content_hash = content_hash_of(file, digest, options, str(answer.get("kind", "")))
     if scans is None or not answer.get("pages_to_ocr"):
         return answer, content_hash
 

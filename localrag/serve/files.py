@@ -22,8 +22,9 @@ from starlette.routing import Route
 
 from localrag.loaders.discover import HIDDEN_PREFIXES, OF_AN_INDEX, relative_path
 from localrag.loaders.encodings import looks_binary
-from localrag.loaders.parser_process import BINARY_SUFFIXES, OCR_SUFFIXES, PARSERS, SNIFF_BYTES
-from localrag.loaders.reader import Limits, ParserProcess
+from localrag.loaders.file_kinds import SNIFF_BYTES, first_bytes_kind
+from localrag.loaders.parser_process import BINARY_SUFFIXES, OCR_SUFFIXES, PARSERS
+from localrag.loaders.reader import Limits, ParserProcess, stored_kind
 from localrag.project import is_own_place
 from localrag.serializers import NotFound
 from localrag.serve.auth import openai_error
@@ -134,7 +135,7 @@ def _publish(part: Path, target: Path) -> None:
 def _check_format(name: str, head: bytes) -> None:
     """Check by its first bytes that a file is text or has a supported binary format. Raises HTTPException."""
     suffix = Path(name).suffix.lower()
-    if suffix not in BINARY_SUFFIXES and looks_binary(head[:SNIFF_BYTES]):
+    if suffix not in BINARY_SUFFIXES and looks_binary(head[:SNIFF_BYTES]) and not first_bytes_kind(head):
         kinds = ", ".join(sorted(s.removeprefix(".") for s in PARSERS if s in BINARY_SUFFIXES))
         raise HTTPException(415, f"{name} is not text, and its format is not supported ({kinds}).")
 
@@ -231,7 +232,7 @@ def _document(request: Request, site: ServerContext) -> tuple[dict[str, Any], Pa
 def _range(request: Request, site: ServerContext) -> tuple[Path, list[int], str, float, dict[int, Any]]:
     with snapshot(site.folder) as db:
         document, file = _file(request, db, site)
-        if file.suffix.lower() not in OCR_SUFFIXES or file != site.root / document["path"]:
+        if stored_kind(document["content_hash"], document["path"]) not in OCR_SUFFIXES or file != site.root / document["path"]:
             raise NotFound(f"{Path(document['path']).name} has no pages to show.")
         start = query_int(request, "start", 0, document["length"])
         end = query_int(request, "end", start, min(document["length"], start + 20_000))

@@ -14,7 +14,7 @@ from localrag.loaders import discover, parser_process
 from localrag.system.files import FileStat
 from tests.conftest import TOWN, run_localrag
 from tests.indexing import runs
-from tests.indexing.files import pdf
+from tests.indexing.files import pdf, xlsx
 from tests.indexing.runs import rows
 
 pytestmark = pytest.mark.usefixtures("hashed_module")
@@ -150,6 +150,33 @@ def test_a_newer_parser_reads_its_own_files_again(town, monkeypatch):
 
     assert opened(town, lambda: index(town)) == ["a.md"]
     assert opened(town, lambda: index(town)) == []
+
+
+def test_a_file_is_known_by_what_it_is_not_by_its_name(tmp_path, monkeypatch):
+    """A PDF and a table without suffixes: a newer parser of PDF and another text column read just these again."""
+    write(tmp_path / "docs" / "a.txt", TOWN["b.txt"])
+    write(tmp_path / "docs" / "report", pdf(["Ruth Sand met Lars Holm."]))
+    write(tmp_path / "docs" / "sums", xlsx())
+    index(tmp_path)
+
+    assert opened(tmp_path, lambda: index(tmp_path, verify=True)) == ["a.txt", "report", "sums"]
+    assert index(tmp_path, verify=True).n_changed == 0
+    monkeypatch.setitem(parser_process.PARSER_VERSIONS, "pdf.parse_pdf", 99)
+    assert opened(tmp_path, lambda: index(tmp_path)) == ["report"]
+    assert opened(tmp_path, lambda: index(tmp_path, text_column="Name")) == ["sums"]
+    assert opened(tmp_path, lambda: index(tmp_path)) == []
+
+
+def test_leftovers_come_with_all_files_and_go_without(tmp_path):
+    """Also minified code, which its content tells; both are listed while they are left out."""
+    write(tmp_path / "docs" / "a.txt", TOWN["b.txt"])
+    write(tmp_path / "docs" / "a.txt.bak", "Ruth Sand met Walter Muir at Molde.")
+    write(tmp_path / "docs" / "b.js", "say('Agnes Thorburn paid Walter Muir.');" * 99)
+
+    assert {Path(s.path).name for s in index(tmp_path).skipped} == {"a.txt.bak", "b.js"}
+    assert set(index(tmp_path, all_files=True).new) == {"docs/a.txt.bak", "docs/b.js"}
+    assert index(tmp_path).n_changed == 0
+    assert set(index(tmp_path, all_files=False).deleted) == {"docs/a.txt.bak", "docs/b.js"}
 
 
 def test_a_kept_stat_leaves_with_its_document(town):

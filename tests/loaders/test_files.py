@@ -148,3 +148,63 @@ def test_a_name_that_is_no_text_is_matched(tmp_path):
 
     assert names(tmp_path) == []
     assert not find_files([tmp_path]).left_out
+
+
+NO_DOCUMENTS = {
+    "a leftover of a program": [
+        "lease.md~", "lease.md.bak", "lease.md.bak2", "lease.md.orig", "#lease.md#", "lease.md.swp", "~WRL0001.tmp", "~$lease.docx"],
+    "an incomplete download": ["lease.pdf.part", "Unconfirmed 12.crdownload"],
+    "a conflicted copy of a synchronized file": [
+        "lease (conflicted copy 2031-02-11).md", "a (Ane's conflicted copy 2031-02-11).md", "a (In Konflikt stehende Kopie von Ane).md",
+        "a (Copie en conflit de Ane 2031-02-11).md", "a (конфликтующая копия).md", "a (Ane の競合コピー 2031-02-11).md",
+        "lease.sync-conflict-20310212-101010-ABCDEFG.md", "lease_conflict-20310212-101010.md", "lease-DESKTOP-A1B2C3D.docx",
+        "a (SFConflict ane@b.example 2031-02-11-10-10-10).md", "a [conflicted].md",
+        "a (conflict).md"],
+    "generated code": ["api.pb.go", "Form.Designer.cs"],
+    "a lock file of a package manager": ["package-lock.json", "yarn.lock", "Cargo.lock", "go.sum"],
+    "minified code": ["app.min.js", "site-min.css", "app.js.map"],
+    "a file of a program, not of a person": ["desktop.ini", "Thumbs.db", "Inbox.msf"],
+    "a link to a document of Google; export that": ["Lease draft.gdoc", "Budget 2031.gsheet"],
+    "a link, not a document": ["Ness.url", "Ness.webloc", "Ness.desktop"],
+    "not downloaded from the cloud; download it": ["a.pdf.nextcloud"],
+}  # fmt: skip
+DOCUMENTS = [
+    "Conflict of interest (2031-02-11).md", "Backup of the bak.md", "orig.md", "package-lock.md", "guide-desktop-install.md", "url.txt",
+    "a (1).md", "Copy of lease.md", "#1 in the list.md", "min.js", "old (conflict over copyright).txt", "lease.tmp.md", "vendor list.md",
+]  # fmt: skip
+
+
+def test_what_is_no_document_is_listed_with_its_reason(tmp_path):
+    """By its name, unless an ignore file includes it or all files are wanted; a document with such a word in its name stays."""
+    tree(tmp_path, "keep/mine.bak", "keep/other.bak", *DOCUMENTS, *(name for names in NO_DOCUMENTS.values() for name in names))
+    (tmp_path / "keep" / ".localragignore").write_text("!mine.bak\n")
+    found, everything = find_files([tmp_path]), find_files([tmp_path], all_files=True)
+
+    assert sorted(f.name for f in found.files) == sorted([*DOCUMENTS, "mine.bak"])
+    wanted = {name: f"{reason} (taken with --all-files)" for reason, names in NO_DOCUMENTS.items() for name in [*names]}
+    assert {path.name: reason for path, reason in found.left_out.items()} == wanted | {"other.bak": wanted["lease.md.bak"]}
+    assert len(everything.files) == len(found.files) + len(found.left_out)
+    assert not everything.left_out
+
+
+def test_folders_of_dependencies_are_listed_not_read(tmp_path):
+    """Also `vendor` beside a manifest; elsewhere it is a folder of papers. A folder given explicitly is read."""
+    tree(
+        tmp_path, "site/package.json", "site/node_modules/a/README.md", "go/go.mod", "go/vendor/b/README.md", "env/pyvenv.cfg", "env/c.txt",
+        "papers/vendor/contract.md", "papers/env/water.md", "old/lib/site-packages/d/LICENSE.txt",
+    )  # fmt: skip
+    dependencies = "a folder of dependencies (taken with --all-files)"
+
+    assert names(tmp_path) == ["go/go.mod", "papers/env/water.md", "papers/vendor/contract.md", "site/package.json"]
+    assert {path.relative_to(tmp_path).as_posix(): reason for path, reason in find_files([tmp_path]).left_out.items()} == {
+        "site/node_modules": dependencies, "go/vendor": dependencies, "old/lib/site-packages": dependencies,
+        "env": "a Python environment (taken with --all-files)",
+    }  # fmt: skip
+    assert names(tmp_path, "site/node_modules") == ["site/node_modules/a/README.md"]
+
+
+def test_a_file_that_is_in_the_cloud_only_is_listed_by_its_name(tmp_path):
+    """The hidden placeholder that iCloud puts in its place says that it is not here."""
+    tree(tmp_path, ".Minutes 2031.pdf.icloud", "here.txt", ".here.txt.icloud")
+
+    assert find_files([tmp_path]).left_out == {tmp_path / "Minutes 2031.pdf": "not downloaded from iCloud; download it"}

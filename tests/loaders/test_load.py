@@ -12,7 +12,7 @@ import pytest
 
 from localrag.loaders.content import LoadOptions
 from localrag.loaders.discover import find_files
-from localrag.loaders.reader import Limits, ParserProcess, load_files
+from localrag.loaders.reader import Limits, ParserProcess, load_files, stored_kind
 from localrag.records import Document, SkippedFile
 from localrag.text.sentences import Span, sentences
 from tests.conftest import mostly_ci
@@ -388,22 +388,27 @@ def test_a_file_that_is_too_large_is_not_opened(tmp_path):
     assert read(file, limits=Limits(size=2_000_000)).reason == "larger than 2 MB"
 
 
-def test_a_file_that_changes_while_it_is_read_is_not_stored(tmp_path):
-    """What was read may be half of one and half of another; the next run reads it again."""
+@pytest.mark.parametrize("mode", ["a", "r+"])
+def test_a_file_is_read_as_it_stood_if_it_only_grows_meanwhile(tmp_path, mode):
+    """A log goes on; of a file that is written anew half may be of one and half of another. Either is read again by the next run."""
     file = write(tmp_path, {"a.csv": b"a,b\n" + b"1,2\n" * 300_000}) / "a.csv"
-    writer = subprocess.Popen(
-        [sys.executable, "-c", f"import time\nf = open({str(file)!r}, 'a')\nwhile 1: f.write('3,4\\n'); f.flush(); time.sleep(.01)"]
-    )
+    again = "0" if mode == "r+" else "0, 2"
+    code = f"import time\nf = open({str(file)!r}, {mode!r})\nwhile 1: f.seek({again}); f.write('3,4,'); f.flush(); time.sleep(.01)"
+    before = file.stat().st_mtime_ns
+    writer = subprocess.Popen([sys.executable, "-c", code])
     try:
-        size = file.stat().st_size
-        while file.stat().st_size == size:
+        while file.stat().st_mtime_ns == before:
             time.sleep(0.01)
         found = read(file)
     finally:
         writer.kill()
         writer.wait()
 
-    assert (found.reason, found.is_failure) == ("changed while it was read", True)
+    if mode == "r+":
+        assert (found.reason, found.is_failure) == ("changed while it was read", True)
+    else:
+        assert found.text.count("a: 1 · b: 2") == 300_000
+        assert found.content_hash != files_indexing.file_hash(file)
 
 
 def test_names_and_texts_with_half_characters_can_be_stored(tmp_path):
@@ -412,3 +417,96 @@ def test_names_and_texts_with_half_characters_can_be_stored(tmp_path):
     (found,) = load_files(find_files([tmp_path]).files, tmp_path)
 
     assert (found.path, found.title, found.text) == ("caf\ufffd.json", "caf\ufffd", "a?: b?")
+
+
+MAIL = files_indexing.mail()
+TYPED = b"From: the harbour board\nTo: all tenants\nDate: 3 May\nSubject: ice\n\nNo boats."
+MAILBOX = b"From - Fri Mar 14 10:00:00 2031\nX-Mozilla-Status: 0001\nFrom: a@b.example\nSubject: Ice\n\nNo boats.\n"
+WEB_PAGE = b"<!-- saved -->\n<!DOCTYPE html><html><head><title>Ice</title></head><body><p>No boats.</p></body></html>"
+XML = b"<map version='1'><node TEXT='No boats'/><node TEXT='Ice'/></map>"
+CANVAS = {"nodes": [{"type": "text", "text": "No *boats*", "x": 0}, {"file": "Ice.md"}, {"label": "Bay"}], "edges": [{"label": "so"}]}
+KINDS = [
+    ("report", files_indexing.pdf(["No boats."]), ".pdf", "No boats."),
+    ("report.pdf (1)", files_indexing.pdf(["No boats."]), ".pdf", "No boats."),
+    ("scan.doc", b"\r\n" + files_indexing.pdf(["No boats."]), ".pdf", "No boats."),
+    ("letter", files_indexing.docx(), ".docx", "Ruth"),
+    ("letter.pdf", files_indexing.docx(), ".docx", "Ruth"),
+    ("sums.csv", files_indexing.xlsx(), ".xlsx", ""),
+    ("story.zip", files_indexing.epub(), ".epub", ""),
+    ("old.txt", RTF, ".rtf", "The Skua leaks"),
+    ("text.bin", odf("text", "<text:p>No boats.</text:p>"), ".odt", "No boats."),
+    ("Default.aspx", WEB_PAGE, ".html", "No boats."),
+    ("saved.txt", WEB_PAGE, ".html", "No boats."),
+    ("error.pdf", WEB_PAGE, ".html", "No boats."),
+    ("plan.mm", XML, ".xml", "TEXT: No boats"),
+    ("wide.opml", "\ufeff<?xml version='1.0' encoding='utf-16'?><a><b>Ice</b></a>".encode("utf-16-le"), ".xml", "Ice"),
+    ("flat.xhtm", b"<?xml version='1.0'?><!DOCTYPE a [<!ENTITY x 'y'>]>\n<a><b>Ice</b><b>Bay</b></a>", ".xml", "b: Ice"),
+    ("list.webdata", b'[{"name": "Skua"}]', ".json", "name: Skua"),
+    ("board.canvas", json.dumps(CANVAS).encode(), ".canvas", "No *boats*\n\nIce.md\n\nBay\n\nso"),
+    ("1931.M12.host:2,S", MAIL, ".eml", ""),
+    ("mail.msg", MAIL, ".eml", ""),
+    ("4711.emlx", str(len(MAIL)).encode() + b"   \n" + MAIL + b"<?xml version='1.0'?><plist/>", ".emlx", ""),
+    ("Inbox", MAILBOX, ".mbox", "Ice"),
+    ("page.doc", b"MIME-Version: 1.0\nContent-Type: text/html\n\n<p>No boats.</p>", ".mhtml", "No boats."),
+    ("note", b"---\ntitle: Ice\n---\nNo boats.\n", ".md", "No boats."),
+    ("rows.xlsx", b"Name,Port\nRuth,Vardby\n", ".csv", "Name: Ruth"),
+    # What merely begins as something else is read as before.
+    ("broken.mm", b"<map><node TEXT='No boats'/>", ".mm", "<map>"),
+    ("start.txt", b"<p>No boats.</p>", ".txt", "<p>No boats."),
+    ("start2.txt", b"<?xml version='1.0'?>\n<a/> is how a file begins.", ".txt", "is how a file begins"),
+    ("part.txt", b"<html> is the root of a page.", ".txt", "<html> is"),
+    ("notes.md", WEB_PAGE, ".md", "<!DOCTYPE"),
+    ("saved.php", WEB_PAGE, ".html", "No boats."),
+    ("part.php", b"<p>No boats.</p>", ".php", "<p>No boats."),
+    ("list.phtml", b"<ul><?php list() ?></ul>", ".phtml", "list()"),
+    ("view.php", b"<html><?php echo 1 ?></html>", ".php", "<?php"),
+    ("page.aspx", b"<html><body><%= now %></body></html>", ".aspx", "<%="),
+    ("App.vue", b"<template><p>No boats</p></template>", ".vue", "<template>"),
+    ("a.svg", b"<svg><text>Ice</text></svg>", ".svg", "Ice"),
+    ("typed.txt", TYPED, ".txt", "No boats."),
+    ("typed", b"Note: no boats\nFrom: Monday on\n\nIce.", "", "Note: no boats"),
+    ("0001.patch", b"From 3f2a Mon Sep 17 00:00:00 2001\nFrom: a@b.example\nDate: Fri, 14 Mar 2031 10:00:00\n\nx", ".patch", "From 3f2a"),
+    ("pdf.md", b"A file begins with %PDF-1.4.", ".md", "begins with"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "data", "kind", "text"), KINDS, ids=[name for name, *_ in KINDS])
+def test_a_file_is_read_for_what_it_is(tmp_path, name, data, kind, text):
+    """Its content says so where nobody would write such a thing as text; the hash of its content names the kind that its name does not."""
+    (tmp_path / name).write_bytes(data)
+    found, *_ = load_files([tmp_path / name], tmp_path)
+
+    assert isinstance(found, Document), found
+    assert stored_kind(found.content_hash, name) == kind
+    assert text in found.text
+    assert "plist" not in found.text
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "reason"),
+    [
+        ("a.md", b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n", "a pointer of Git LFS"),
+        ("a.pdf", b"../.git/annex/objects/aa/SHA256E-s9--1.pdf\n", "a pointer of git-annex"),
+        ("bundle.js", b"/*! x */\n" + b"var a=function(b){return b};" * 99, "minified code (taken with --all-files)"),
+        ("api.go", b"// Code generated by protoc-gen-go. DO NOT EDIT.\npackage api\n", "generated code (taken with --all-files)"),
+        ("b", files_indexing.zipped({"[Content_Types].xml": "", "xl/workbook.bin": ""}), "format not supported: .xlsb; convert it: "),
+        ("c.docx", OLE + bytes(100) + "EncryptedPackage".encode("utf-16-le"), "password-protected"),
+    ],
+)  # fmt: skip
+def test_what_is_no_document_by_its_content_says_what_it_is(tmp_path, name, data, reason):
+    """And what to do; code of programs is read with `all_files`."""
+    file = write(tmp_path, {name: data}) / name
+    found, taken = read(file), read(file, LoadOptions(all_files=True))
+
+    assert found.reason.startswith(reason)
+    if "--all-files" in reason:
+        assert files_indexing.file_hash(file) != taken.content_hash == files_indexing.file_hash(file, LoadOptions(all_files=True))
+
+
+def test_a_document_about_generated_code_is_one(tmp_path):
+    """Only code is left out for that, and long lines of a text are none of minified code."""
+    write(
+        tmp_path, {"a.md": b"This page was generated. Do not edit it.", "b.txt": b"word " * 9999, "c.js": b"// Ruth\n" + b"go();\n" * 500}
+    )
+
+    assert all(isinstance(found, Document) for found in load_files(find_files([tmp_path]).files, tmp_path))

@@ -208,11 +208,11 @@ def test_parts_stay_where_they_are_when_marks_are_removed():
 
 
 def test_lock_files_of_office_are_no_documents(tmp_path):
-    """They are left out as hidden files are, without a word."""
+    """They are listed as leftovers."""
     source = find_files([write(tmp_path, {"~$letter.docx": b"\x08Ruth", "letter.txt": b"It leaks."})])
 
     assert [file.name for file in source.files] == ["letter.txt"]
-    assert not source.left_out
+    assert source.left_out == {tmp_path / "~$letter.docx": "a leftover of a program (taken with --all-files)"}
 
 
 def rtf(body, head=""):
