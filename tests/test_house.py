@@ -88,10 +88,7 @@ ROOMS = {
     "eval": [
         {"datasets"},
         {"metrics", "retrieval"},
-        {"conditions", "extraction", "qa"},
-        {"judge"},
-        {"win_rates"},
-        {"comparison"},
+        {"extraction", "qa"},
     ],
     "exchange": [
         {"cited_texts", "export_folder", "foreign", "formats", "html_page", "pack", "wiki_pages"},
