@@ -231,7 +231,6 @@ _YEAR_LAST = re.compile(
 _NO_DATE_AFTER = re.compile(
     r"(?:version|release|build|tag|v|v\.|section|chapter|kapitel|abschnitt|§|no\.|nr\.|python|ip)\s?$", re.IGNORECASE
 )
-_SEASON = re.compile(r"(?:\bthe|\bseason|\byear)\s$")
 _LONE_YEAR = re.compile(r"(?<![\w.,/:$€£¥#§–-])(?P<y>[12]\d{3})(?![\w%°€£$]|[.,:]\d|[/–-]\d|-\w)(?!\s?[*+=×])")
 _YEAR_RANGE = re.compile(
     rf"(?<![\w.,/:$€£¥#§–-])(?P<y>[12]\d{{3}})(?P<to>(?:{S})?[–—/-](?:{S})?)(?P<y2>[12]\d{{3}}|\d{{2}})(?![\w–%°€£$]|-[\w]|[.,:]\d|/\d)"
@@ -247,7 +246,6 @@ _PREPOSITIONS = {
     "zh": "在|于|自|从|至",
 }
 _ALWAYS = r"[(（]|©|\(c\)"
-_ARGUMENT = re.compile(r",\s?\d{1,2}(?!\d)")  # date(2022, 3, 28)
 _VAGUE = frozenset("about around by to etwa vers hacia über a à".split())  # that stand as often before amounts
 _NUMBERED = re.compile(r"\b(?:pages?|pp?\.|lines?|verses?|lots?|nos?\.|vol\.|volumes?|seiten?|s\.|nr\.|páginas?)\s?$", re.IGNORECASE)
 _UNITS = frozenset(
@@ -278,8 +276,7 @@ def numeric_dates(text: str, language: str) -> Iterator[Candidate]:
             yield found
     for m in _YEAR_MONTH.finditer(text):
         year, month = int(m["y"]), int(m["m"])
-        is_season = month == (year + 1) % 100 and _SEASON.search(text[max(0, m.start() - 8) : m.start()])  # the 2003-04 season
-        if not is_season and (found := candidate_of(m, PartialDate(year, month))):
+        if found := candidate_of(m, PartialDate(year, month)):
             yield found
     yield from _year_last_dates([m for m in _YEAR_LAST.finditer(text) if not _is_numbered(m)], text, language)
 
@@ -355,8 +352,7 @@ def _is_year(m: re.Match[str], language: str, last_end: int | None) -> bool:
     """Whether a number is a year. `last_end`: the end of the year before it in the text."""
     text, start, end = m.string, m.start(), m.end()
     window = text[max(0, start - WINDOW_CHARS) : start]
-    is_argument = window.endswith("(") and _ARGUMENT.match(text, end)
-    if is_argument or not FIRST_YEAR <= int(m["y"]) <= LAST_YEAR or _is_counted(text, end, int(m["y"]), language):
+    if not FIRST_YEAR <= int(m["y"]) <= LAST_YEAR or _is_counted(text, end, int(m["y"]), language):
         return False
     is_coordinated = last_end is not None and _COORDINATION.fullmatch(text, last_end, start)
     if is_coordinated or (_LINE_START.search(window) and _ENTRY.match(text, end)):  # "1974: …" in a chronicle, or a heading

@@ -103,7 +103,7 @@ CALLS: dict[str, tuple[Call, ...]] = {
     "sessions rm": (Call("sessions rm 1", "is deleted"),),
     "eval extraction": (Call("eval extraction {gold}/paragraphs.md --format marked --extractor phrases --limit 2", "entity recall"),),
     "eval retrieval": (Call("eval retrieval task --extractor phrases", "R@"),),
-    "eval qa": (Call("eval qa task --mode none --extractor phrases", "F1"),),
+    "eval qa": (Call("eval qa task --mode basic --extractor phrases", "F1"),),
     "eval support": (Call("eval support cases.jsonl", "1"),),
     "bench": (Call("bench --quick --model no.gguf", "no model file at no.gguf", 4),),  # a real run: before `bench compare`
     "bench compare": (Call("bench compare run.json run.json", "tok", before=("bench --quick --repeat 1 --limit 1 --save run.json",)),),

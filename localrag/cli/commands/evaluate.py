@@ -108,7 +108,7 @@ def qa_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with corpus.jsonl and queries.jsonl.")],
     mode: Annotated[
         list[str] | None,
-        typer.Option("--mode", help="Query mode. none: the model alone. Repeatable.", **choice_option("mode", (*QUERY_MODES, "none"))),
+        typer.Option("--mode", help="Query mode. Repeatable. Default: auto and basic.", **choice_option("mode", QUERY_MODES)),
     ] = None,
     extractor: ExtractorOption = "auto",
     model: ModelOption = None,
@@ -132,7 +132,7 @@ def qa_command(
 
     gold = load_qa_dataset(folder, limit=limit, seed=seed)
     options = QueryOptions(style=style, response_type=response_type)
-    setup = QaSetup(tuple(mode or ["auto", "basic", "none"]), extractor, model, options, engine_options(engine, quiet=as_json))
+    setup = QaSetup(tuple(mode or ["auto", "basic"]), extractor, model, options, engine_options(engine, quiet=as_json))
     _write_rows(averages(asyncio.run(evaluate_answers(gold, setup, out, _ignore if as_json else print_note))), as_json=as_json)
 
 
