@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from localrag.analysis.passage_alignment import ComparablePassage
 from localrag.analysis.placed_sentences import OpenedDocument, PlacedSentence
-from localrag.analysis.word_changes import HTML_TAG, parse_row, split_number, tokens_of
+from localrag.analysis.text_records import records_in
+from localrag.analysis.word_changes import HTML_TAG, split_number, tokens_of
 from localrag.text.outline import Block, BlockKind
 from localrag.text.sentences import Span, collapse_whitespace, is_cjk, sentences, trim_span
 
@@ -83,14 +84,10 @@ def comparable_passages(
 
 
 def _row_values(passages: Sequence[PlacedSentence]) -> list[RowValues | None]:
-    """Of each passage of a document column → value, if it is a row of a table: `Port: Brannock · Berths: 30`, or one between `|`."""
-    rows, header = list[RowValues | None](), list[str]()
-    for p in passages:
-        cells = [cell.strip() for cell in p.text.split("|")[1:-1]] if p.text.startswith("|") and p.text.endswith("|") else []
-        is_row = len(cells) > 1 and len(cells) == len(header) == len(set(header))
-        rows.append(dict(zip(header, cells, strict=True)) if is_row else parse_row(p.text))
-        header = cells and (header or cells)
-    return rows
+    """Of each passage of a document column → value, if it is a row of a table whose columns have different names."""
+    records = [r for r, is_keyed in records_in(passages[0].source) if not is_keyed] if passages else []
+    rows = {r.start: dict(r.cells) for r in records if all(label for label, _ in r.cells) and len(dict(r.cells)) == len(r.cells) > 1}
+    return [rows.get(p.start) for p in passages]
 
 
 def _are_headings(passages: Sequence[PlacedSentence]) -> list[bool]:

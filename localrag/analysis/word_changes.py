@@ -22,7 +22,6 @@ _NUMBERING = re.compile(
     r"(?:\(?(?:\d{1,3}(?:\.\d{1,3}){0,4}|[a-zA-Z]|[ivxIVX]{1,5})[.):]\)?|\((?:\d{1,3}|[a-zA-Z]|[ivxIVX]{1,5})\)|\d{1,3}(?:\.\d{1,3}){2,4})\s+"
 )
 _HEADING_NUMBER = re.compile(r"\d{1,3}(?:\.\d{1,3}){0,4}\s+")
-_CELL = re.compile(r" · ")
 
 
 class DiffToken(NamedTuple):
@@ -55,15 +54,6 @@ class WordChange(NamedTuple):
 def tokens_of(text: str) -> list[DiffToken]:
     """The words, numbers and signs of a text; of Chinese and Japanese the characters."""
     return [DiffToken(*m.span(), m[0]) for m in _TOKEN.finditer(text)]
-
-
-def parse_row(text: str) -> dict[str, str] | None:
-    """Column → value of a table row of the form `Name: Ruth Sand · Port: Brannock`; None for another text."""
-    cells = [cell.partition(": ") for cell in _CELL.split(text)]
-    if len(cells) < 2 or not all(name.strip() and colon for name, colon, _ in cells):
-        return None
-    row = {name.strip(): collapse_whitespace(value) for name, _, value in cells}
-    return row if len(row) == len(cells) else None
 
 
 def describe_row_changes(before: Mapping[str, str], after: Mapping[str, str]) -> str:
