@@ -12,7 +12,6 @@ from localrag.cli.options import (
     ModelOption,
     OptionValues,
     QuietOption,
-    RerankerOption,
     ResponseTypeOption,
     StyleOption,
     chat_models,
@@ -76,7 +75,6 @@ def retrieval_command(
     ] = None,
     extractor: ExtractorOption = "auto",
     model: ModelOption = None,
-    reranker: RerankerOption = None,
     *,
     engine: OptionValues,
     as_json: JsonLinesOption = False,
@@ -89,7 +87,7 @@ def retrieval_command(
 
     options = engine_options(engine, quiet=as_json)
     for task in [load_task(folder) for folder in tasks]:
-        _write_rows(asyncio.run(evaluate_retrieval(task, mode or ["mix"], extractor, model, options, reranker)), as_json=as_json)
+        _write_rows(asyncio.run(evaluate_retrieval(task, mode or ["mix"], extractor, model, options)), as_json=as_json)
 
 
 def _write_rows(rows: list[dict[str, Any]], *, as_json: bool) -> None:
